@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The person's entry: what kbuild reads is Kbuild beside it.
+
+RUSTC ?= rustc
+BINDGEN ?= bindgen
+INSTALL_MOD_DIR ?= updates
+S := $(CURDIR)/scripts
+
+# A module must be built by the compiler that built its kernel, which the tree names.
+conf = $(KDIR)/include/config/auto.conf
+setting = $(shell sed -n 's/^$(1)="\{0,1\}\([^"]*\)"\{0,1\}$$/\1/p' $(conf) 2>/dev/null)
+ifneq ($(KDIR),)
+ifneq ($(call setting,CONFIG_CC_IS_GCC),)
+tool = $(if $(filter command% environment%,$(origin CC)),,CC=$(firstword $(call setting,CONFIG_CC_VERSION_TEXT)))
+else
+tool = LLVM=$(or $(LLVM),$(addprefix -,$(shell expr $(call setting,CONFIG_CLANG_VERSION) / 10000 2>/dev/null)))
+endif
+ifneq ($(call setting,CONFIG_UML),)
+tool += ARCH=um
+endif
+endif
+
+kbuild = $(MAKE) -C $(KDIR) M=$(abspath $(or $(SOURCE),.)) $(if $(MO),MO=$(MO)) $(tool) \
+	RUSTC=$(RUSTC) BINDGEN=$(BINDGEN) $(if $(CLIPPY),CLIPPY=$(CLIPPY))
+
+help:
+	@printf '%s\n' \
+	  'make run          mount NFS over RDMA through the module, in two virtual machines' \
+	  '                  (VERS=3|4.0|4.1|4.2 KERNEL=stock|custom CLIENT=rust|c PEER=c)' \
+	  'make shell        the same, but leaves you at a prompt in the client' \
+	  'make check        all tests of up to a minute each; the last line is the sum' \
+	  'make check-long   the rest: the debug kernel, lean configurations, soak' \
+	  'make stock        prepare the stock Debian kernel tree in the cache' \
+	  'make custom       build the kernel of .config.fragment (also: debug, um)' \
+	  'make modules      build the module against KDIR=TREE' \
+	  '                  [ARCH=um] [LLVM=] [RUSTC=] [BINDGEN=] [MO=OUTPUT] [CLIPPY=1]' \
+	  'make modules_install  [INSTALL_MOD_PATH=] install it where modprobe prefers it' \
+	  'make fmt          format the Rust sources' \
+	  'make clean        remove what a build left in this tree (KDIR=TREE) and in the cache' \
+	  '' \
+	  'The cache is $${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-~/.cache}/rpcrdma}.'
+
+tree:
+	$(if $(KDIR),,$(error say which kernel to build for: make KDIR=TREE modules, where TREE is a prepared 7.2 or later tree with CONFIG_RUST=y))
+	@$(S)/check-tree.sh '$(KDIR)' '$(RUSTC)' '$(BINDGEN)'
+
+modules modules_install: tree
+	+$(kbuild) INSTALL_MOD_DIR=$(INSTALL_MOD_DIR) $@
+
+run:
+	+@$(S)/run.sh
+
+shell:
+	+@VM_SHELL=1 $(S)/run.sh shell.sh
+
+check check-long:
+	+@$(S)/check.sh $(if $(filter check-long,$@),long)
+
+stock custom debug um:
+	+@$(S)/kernel.sh $@
+
+fmt:
+	$(S)/in-buildroot.sh sh -c 'find rust selftests -name "*.rs" -not -path "*/target/*" | xargs rustfmt --edition 2021'
+
+clean:
+	$(if $(wildcard $(conf)),+$(kbuild) clean)
+	rm -rf "$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}/build"
+
+.DEFAULT_GOAL := help
+.PHONY: help tree modules modules_install run shell check check-long stock custom debug um fmt clean

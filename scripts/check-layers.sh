@@ -1,0 +1,111 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Checks by reading what no compiler checks: which layer may name which, where unsafe code may be
+# and that each piece of it says why it is sound, and a few habits of every file. Prints KTAP.
+
+. "$(dirname "$0")/lib.sh"
+
+cd "$PROJECT"
+# Tracked, or about to be.
+mapfile -t files < <(git ls-files --cached --others --exclude-standard | sort -u)
+existing=()
+for file in "${files[@]}"; do
+	[ ! -f "$file" ] || existing+=("$file")
+done
+number=0 failed=0
+
+# A rule is a name and a command that prints every line which breaks it.
+rule() {
+	local name=$1 broken
+	shift
+	broken=$("$@" || true)
+	number=$((number + 1))
+	if [ -z "$broken" ]; then
+		printf 'ok %d %s\n' $number "$name"
+	else
+		printf 'not ok %d %s\n' $number "$name"
+		printf '%s\n' "$broken" | sed 's/^/#   /'
+		failed=1
+	fi
+}
+
+# Rust files below the given folders.
+sources() {
+	local dir
+	for dir; do
+		[ ! -d "$dir" ] || find "$dir" -name '*.rs' -print
+	done
+}
+
+# Lines of code, not of comment, that match: names PATTERN FILE...
+names() {
+	local pattern=$1
+	shift
+	[ $# -eq 0 ] || grep -nHP "$pattern" "$@" | grep -vP '^[^:]*:\d+:\s*//' | grep -vP "//.*($pattern)" || true
+}
+
+outside_unsafe_layers() {
+	sources rust | grep -vE '^rust/((bindings|rdma|sunrpc)/|(bindings|trace|debugfs|sysctl)\.rs$)' || true
+}
+
+# A comment that says SAFETY must be right above each unsafe block or impl.
+unexplained() {
+	sources rust | sort | xargs -r awk '
+		FNR == 1 { delete line }
+		{
+			line[FNR] = $0
+			if ($0 ~ /unsafe[ \t]*(\{|impl)/ && $0 !~ /^[ \t]*\/\//) {
+				found = 0
+				# One comment may cover a statement that is broken over some lines.
+				for (i = FNR - 1; i > 0 && i >= FNR - 15 && !found; i--) {
+					if (line[i] ~ /SAFETY:/) found = 1
+					else if (line[i] ~ /^[ \t]*\}?$/ || line[i] ~ /;[ \t]*$/) break
+				}
+				if (!found) print FILENAME ":" FNR ":" $0
+			}
+		}'
+}
+
+without_spdx() {
+	local file
+	for file in "${existing[@]}"; do
+		case $file in
+		*/Cargo.lock | *.tsv | COPYING | LICENSES/*) continue ;;
+		esac
+		head -n 3 "$file" | grep -q 'SPDX-License-Identifier: ' || printf '%s\n' "$file"
+	done
+}
+
+paths_of_here() {
+	grep -nHF -e "$(dirname "$PROJECT")/" -e "$HOME/" -- "${existing[@]}"
+}
+
+mirrors() {
+	local hosts
+	hosts=$(grep -rhoE 'https?://[^/ ]+' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null | sed 's|.*//||' | sort -u)
+	[ -z "$hosts" ] || grep -nHF -e "$hosts" -- "${existing[@]}"
+}
+
+strangers() {
+	names '\bcrate::server\b' "${client[@]}"
+	names '\bcrate::client\b' "${server[@]}"
+}
+
+mapfile -t proto < <(sources rust/proto)
+mapfile -t client < <(sources rust/client)
+mapfile -t server < <(sources rust/server)
+mapfile -t safe < <(sources rust/rdma rust/sunrpc)
+mapfile -t outside < <(outside_unsafe_layers)
+
+printf 'TAP version 13\n1..9\n'
+rule proto_uses_nothing names '\bkernel::(?!macros::kunit_tests)|\bcrate::(?!proto\b)' "${proto[@]}"
+rule no_bindings_above names '\bbindings\b' "${proto[@]}" "${client[@]}" "${server[@]}"
+rule unsafe_only_below names '\bunsafe\b' "${outside[@]}"
+rule layers_below_name_none_above names '\bcrate::(client|server)\b' "${proto[@]}" "${safe[@]}"
+rule client_and_server_are_strangers strangers
+rule safety_comments unexplained
+rule spdx without_spdx
+rule no_path_of_this_machine paths_of_here
+rule no_mirror mirrors
+exit $failed

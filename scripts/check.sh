@@ -1,0 +1,110 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: check.sh [long] [STEP...]
+#
+# Runs the checks one after the other, all of them or the named ones. Each prints KTAP, cargo's own
+# summary, or nothing but its exit status; the last line sums up what they counted.
+
+. "$(dirname "$0")/lib.sh"
+
+cd "$PROJECT"
+steps=(layers format host clippy kunit run selftests)
+if [ "${1:-}" = long ]; then
+	shift
+	steps=(minimal debug um)
+fi
+[ $# -eq 0 ] || steps=("$@")
+
+"$here/host-packages.sh" vm
+
+step_layers() { "$here/check-layers.sh"; }
+
+step_format() {
+	"$here/in-buildroot.sh" sh -c \
+		'find rust selftests -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --edition 2021 --check --color never --config-path .rustfmt.toml'
+}
+
+step_host() {
+	mkdir -p "$CACHE/cargo"
+	CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/host \
+		"$here/in-buildroot.sh" cargo test --manifest-path selftests/host/Cargo.toml
+}
+
+# Clippy may change the code that comes out, so its objects are kept apart.
+step_clippy() { VARIANT=custom-clippy "$here/module.sh" custom CLIPPY=1; }
+
+step_kunit() {
+	VARIANT=custom-kunit "$here/module.sh" custom KUNIT_TESTS=1 >&2
+	KERNEL=custom MODULE=$CACHE/build/custom-kunit/rust/rpcrdma.ko "$here/vm.sh" "$here/kunit.sh"
+}
+
+step_run() { "$here/run.sh"; }
+
+step_selftests() { selftests_on custom selftests/*.sh; }
+
+# A tree without what the module can do without; its modules have no kernel to go into.
+step_minimal() { VARIANT=minimal "$here/module.sh" minimal KBUILD_MODPOST_WARN=1; }
+
+step_debug() { selftests_on debug selftests/*.sh selftests/long/*.sh; }
+
+step_um() { "$here/module.sh" um; }
+
+selftests_on() {
+	local kernel=$1 tests=() file payload
+	shift
+	for file; do
+		[ ! -f "$file" ] || [ ! -x "$file" ] || tests+=("$file")
+	done
+	[ ${#tests[@]} -gt 0 ] || {
+		printf '1..0 # SKIP there are no selftests yet\n'
+		return 0
+	}
+	"$here/module.sh" "$kernel" >&2
+	# The tests' own modules and the programs that they run in the machines.
+	payload=$CACHE/build/$kernel-payload
+	rm -rf "$payload"
+	mkdir -p "$payload"
+	if [ -f selftests/modules/Kbuild ]; then
+		SOURCE=$PROJECT/selftests/modules VARIANT=$kernel-tests "$here/module.sh" "$kernel" >&2
+		cp "$CACHE/build/$kernel-tests"/*.ko "$payload/"
+	fi
+	[ ! -d selftests/guest ] || cp -r selftests/guest/. "$payload/"
+	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/selftests.sh" "${tests[@]}"
+}
+
+# Prints "PASSED FAILED SKIPPED" for a step's output; what counts nothing counts as one.
+count() {
+	awk -v status="$2" '
+		/^ok / { if (/# SKIP/) s++; else p++ }
+		/^not ok / { f++ }
+		/^1\.\.0 # SKIP/ { s++ }
+		/^test result: / { p += $4; f += $6; s += $8 }
+		END {
+			if (status == 4 && p + f + s == 0) s++
+			else if (status != 0 && f == 0) f++
+			else if (p + f + s == 0) p++
+			print p + 0, f + 0, s + 0
+		}' "$1"
+}
+
+passed=0 failed=0 skipped=0 lost=()
+for name in "${steps[@]}"; do
+	declare -F "step_$name" >/dev/null || die "there is no step $name"
+	log=$CACHE/logs/check-$name.log
+	start=$SECONDS
+	printf '\n== %s\n' "$name"
+	# Not "|| rc=": in such a place the shell would not stop at a step's first failure.
+	set +e
+	(set -e; "step_$name") </dev/null 2>&1 | tee "$log"
+	rc=${PIPESTATUS[0]}
+	set -e
+	read -r p f s < <(count "$log" "$rc")
+	passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+	[ "$f" -eq 0 ] || lost+=("$name")
+	printf '== %s: %d passed, %d failed, %d skipped in %ds\n' "$name" "$p" "$f" "$s" $((SECONDS - start))
+done
+printf '\n'
+[ ${#lost[@]} -eq 0 ] || printf 'failed in: %s (logs in %s)\n' "${lost[*]}" "$CACHE/logs"
+printf '%d passed, %d failed%s\n' "$passed" "$failed" "$([ "$skipped" -eq 0 ] || printf ', %d skipped' "$skipped")"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,41 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: complaints.sh
+#
+# Runs under vm.sh: looks through what both kernels logged since the last look, and fails with the
+# lines that tell of a bug. EXPECT=REGEX names lines that are part of the test.
+
+. "$(dirname "$0")/lib.sh"
+. "$here/vm-lib.sh"
+
+# What a kernel says when it, or a checker in it, found something wrong.
+words='WARNING:|BUG|Oops|[Kk]ernel panic|general protection|cut here|UBSAN|KASAN|KFENCE'
+words+='|possible (recursive|circular|irq)|inconsistent lock|suspicious RCU|held lock freed|still held'
+words+='|task .* blocked|detected stalls?|self-detected|lockup|while atomic|sleeping function'
+words+='|unreferenced object|[Mm]emory leak|leaked|DMA-API|ODEBUG|refcount_t|list_(add|del) corruption'
+
+rc=0
+for name in server client; do
+	seen=$(cat "$RUN/$name.seen" 2>/dev/null || echo 0)
+	# kmemleak looks at its own pace; asked twice, it is sure of what it says.
+	if ! vm_alive "$name" || ! vm_run "$name" 120 'leaks=/sys/kernel/debug/kmemleak
+		if [ -f $leaks ]; then
+			echo scan >$leaks; echo scan >$leaks
+			while IFS= read -r line; do printf "%s\n" "$line" >/dev/kmsg; done <$leaks
+			echo clear >$leaks
+		fi
+		dmesg' >"$RUN/$name.dmesg" 2>/dev/null; then
+		# A machine that cannot answer has told its console.
+		tr -d '\r' <"$RUN/$name.log" >"$RUN/$name.dmesg"
+		seen=0
+	fi
+	if sed "1,${seen}d" "$RUN/$name.dmesg" | grep -E "$words" |
+		grep -vE "DMA-API: preallocated|DMA-API: debugging enabled${EXPECT:+|$EXPECT}" >"$RUN/$name.bad"; then
+		printf '# the %s kernel complained:\n' "$name"
+		sed 's/^/#   /' "$RUN/$name.bad"
+		rc=1
+	fi
+	wc -l <"$RUN/$name.dmesg" >"$RUN/$name.seen"
+done
+exit $rc

@@ -1,0 +1,133 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: kernel.sh stock|custom|debug|um|minimal
+#
+# Prepares or builds one kernel in the cache, and prints its build tree, to be used as KDIR:
+#   stock   Debian's own kernel, with the Rust metadata that its header package lacks made again
+#   custom  .config.fragment and kernel/x86.config, built with clang
+#   debug   the same with the slow checkers of kernel/debug.config
+#   um      User-Mode Linux: .config.fragment and kernel/um.config
+#   minimal kernel/minimal.config, only prepared, to build the module against
+# KSRC=DIR builds the last three from another unpacked kernel source of 7.2 or later.
+
+. "$(dirname "$0")/lib.sh"
+
+kind=${1:-}
+tree=$CACHE/$kind
+
+stock() {
+	local release series version config symvers cc src=$CACHE/linux-src
+	read -r release series version <"$CACHE/linux-src.stamp"
+	stamped "$tree.stamp" "$release $version" && return 0
+	lock "kernel-$kind"
+	stamped "$tree.stamp" "$release $version" && return 0
+	rm -rf "$tree"
+	mkdir -p "$tree"
+	config=$CACHE/debs/unpacked/usr/src/linux-config-$series/config.amd64_none_amd64.xz
+	symvers=$CACHE/debs/unpacked/usr/src/linux-headers-$release/Module.symvers
+	xz -dc "$config" >"$tree/.config"
+	cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$tree/.config")
+	build() {
+		local base
+		base=$("$here/in-buildroot.sh" make -s -C "$src" kernelversion)
+		"$here/in-buildroot.sh" make -C "$src" O="$tree" LOCALVERSION="${release#"$base"}" \
+			CC="$cc" HOSTCC="${cc#*-linux-gnu-}" -j"$JOBS" olddefconfig
+		# The two goals are one after the other: side by side they race.
+		"$here/in-buildroot.sh" make -C "$src" O="$tree" LOCALVERSION="${release#"$base"}" \
+			CC="$cc" HOSTCC="${cc#*-linux-gnu-}" -j"$JOBS" prepare
+		"$here/in-buildroot.sh" make -C "$src" O="$tree" LOCALVERSION="${release#"$base"}" \
+			CC="$cc" HOSTCC="${cc#*-linux-gnu-}" -j"$JOBS" modules_prepare
+	}
+	logged "kernel-$kind" "see the log; to start over, remove $tree" build
+	[ "$(cat "$tree/include/config/kernel.release")" = "$release" ] ||
+		die "the prepared tree says $(cat "$tree/include/config/kernel.release") instead of $release: remove $tree and start again"
+	check_hashes "$symvers"
+	cp "$symvers" "$tree/Module.symvers"
+	cp "$CACHE/debs/unpacked/usr/lib/modules/$release/vmlinuz" "$tree/vmlinuz"
+	ln -sfn "$CACHE/debs/unpacked/usr/lib/modules/$release" "$tree/modules"
+	stamp "$tree.stamp" "$release $version"
+}
+
+# A Rust symbol's name holds a hash of compiler and flags, so equal names mean metadata that fits.
+check_hashes() {
+	local ours theirs
+	ours=$(grep -ohE '_R[A-Za-z0-9_]*6kernel5print11call_printk' "$tree/rust/exports_kernel_generated.h" | head -n 1)
+	theirs=$(grep -ohE '_R[A-Za-z0-9_]*6kernel5print11call_printk' "$1" | head -n 1)
+	[ "${ours:-none}" = "$theirs" ] ||
+		die "the regenerated Rust metadata does not fit Debian's kernel (call_printk is ${ours:-missing} here and ${theirs:-missing} there): remove $BUILDROOT.stamp and $tree, so that the build root's compiler becomes current, and start again"
+}
+
+# The packages unpacked from Debian carry only a signed image and its modules; these are built.
+built() {
+	local src=${KSRC:-$CACHE/linux-src} arch=x86 image=arch/x86/boot/bzImage goals=(bzImage modules) want
+	local fragments=("$PROJECT/.config.fragment")
+	case $kind in
+	custom) fragments+=("$here/kernel/x86.config") ;;
+	debug) fragments+=("$here/kernel/x86.config" "$here/kernel/debug.config") ;;
+	um)
+		fragments+=("$here/kernel/um.config")
+		arch=um
+		image=linux
+		goals=(linux modules)
+		;;
+	minimal) fragments=("$here/kernel/minimal.config") ;;
+	esac
+	[ -f "$src/Makefile" ] || die "$src is no kernel source: set KSRC to one, or unset it"
+	[ -z "${KSRC:-}" ] || export BIND="$KSRC${BIND:+:$BIND}"
+	want="$src $(cat "$CACHE/linux-src.stamp" 2>/dev/null) $(cat "${fragments[@]}" | sha256sum)"
+	stamped "$tree.stamp" "$want" && return 0
+	lock "kernel-$kind"
+	stamped "$tree.stamp" "$want" && return 0
+	rm -f "$tree.stamp"
+	mkdir -p "$tree"
+	cat "${fragments[@]}" >"$tree/fragment"
+	build() {
+		local make=("$here/in-buildroot.sh" make -C "$src" O="$tree" ARCH="$arch" LLVM=-19 -j"$JOBS")
+		"${make[@]}" allnoconfig KCONFIG_ALLCONFIG="$tree/fragment"
+		check_config
+		if [ "$kind" = minimal ]; then
+			"${make[@]}" prepare
+			"${make[@]}" modules_prepare
+			return
+		fi
+		"${make[@]}" "${goals[@]}"
+		rm -rf "$tree/modules.tmp" "$tree/modules"
+		"${make[@]}" modules_install INSTALL_MOD_PATH="$tree/modules.tmp" INSTALL_MOD_STRIP=1 DEPMOD=true
+		mv "$tree/modules.tmp/lib/modules/"* "$tree/modules"
+		cp "$tree/$image" "$tree/vmlinuz"
+	}
+	logged "kernel-$kind" "see the log; to start over, remove $tree" build
+	stamp "$tree.stamp" "$want"
+}
+
+# Kconfig drops silently what depends on something that is not set; here it is told.
+check_config() {
+	local line lost=()
+	while read -r line; do
+		case $line in
+		*=n) ! grep -q "^${line%=n}=" "$tree/.config" || lost+=("$line") ;;
+		*) grep -qxF -- "$line" "$tree/.config" || lost+=("$line") ;;
+		esac
+	done < <(sed -n 's/^# \(CONFIG_.*\) is not set$/\1=n/p; /^CONFIG_/p' "$tree/fragment")
+	[ ${#lost[@]} -eq 0 ] || {
+		printf 'not taken from the fragment: %s\n' "${lost[@]}"
+		return 1
+	}
+}
+
+case $kind in
+stock)
+	[ "$(uname -m)" = x86_64 ] || die "the stock kernel is an amd64 one: set KDIR to a prepared tree on this machine"
+	"$here/buildroot.sh"
+	"$here/kernel-source.sh"
+	stock
+	;;
+custom | debug | um | minimal)
+	"$here/buildroot.sh"
+	[ -n "${KSRC:-}" ] || "$here/kernel-source.sh"
+	built
+	;;
+*) die "usage: kernel.sh stock|custom|debug|um|minimal" ;;
+esac
+printf '%s\n' "$tree"

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What every script here shares: places, messages, locks and stamps.
+
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+PROJECT=$(dirname "$here")
+CACHE=${RPCRDMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rpcrdma}
+BUILDROOT=$CACHE/buildroot
+# The Debian release whose compiler built the stock kernel: package versions carry its number.
+RELEASE=trixie
+RELEASE_TAG=+deb13
+JOBS=${JOBS:-$(nproc)}
+
+mkdir -p "$CACHE/logs"
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+	printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+	exit 1
+}
+
+# A step's stamp is written last, so that an interrupted step is done again.
+stamped() { [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]; }
+
+stamp() {
+	printf '%s\n' "$2" >"$1.tmp"
+	mv "$1.tmp" "$1"
+}
+
+# Two runs of the same step must not collide: the second waits and then finds the work done.
+lock() {
+	exec {lock_fd}>"$CACHE/.lock-$1"
+	flock -n "$lock_fd" || {
+		say "waiting for another run that is busy with $1"
+		flock "$lock_fd"
+	}
+}
+
+# Runs a long command with its output in a log; a terminal sees a line of progress, a failure
+# shows the end of the log and one sentence.
+logged() {
+	local name=$1 advice=$2 log=$CACHE/logs/$1.log start=$SECONDS pid rc=0
+	shift 2
+	say "[$name] started, log in $log"
+	"$@" >"$log" 2>&1 </dev/null &
+	pid=$!
+	while kill -0 "$pid" 2>/dev/null; do
+		if [ -t 2 ]; then
+			printf '\r\033[K[%s] %ds  %s' "$name" $((SECONDS - start)) \
+				"$(tail -n 1 "$log" | tr -d '\r' | cut -c1-60)" >&2
+		elif [ $(((SECONDS - start) % 60)) -eq 59 ]; then
+			say "[$name] $((SECONDS - start))s"
+		fi
+		sleep 1
+	done
+	[ ! -t 2 ] || printf '\r\033[K' >&2
+	wait "$pid" || rc=$?
+	if [ $rc -ne 0 ]; then
+		tail -n 15 "$log" >&2
+		if [ "$(df --output=avail -k "$CACHE" | tail -n 1)" -lt 102400 ]; then
+			advice="the disk of $CACHE is full: free some space, or set RPCRDMA_CACHE to another place"
+		fi
+		die "$name failed (status $rc): $advice (log: $log)"
+	fi
+	say "[$name] done in $((SECONDS - start))s"
+}
+
+# The mirror is the one that this machine's own apt uses for Debian itself.
+mirror() {
+	local site
+	site=$(env -u APT_CONFIG apt-get indextargets --format '$(REPO_URI) $(CREATED_BY) $(ORIGIN) $(LABEL)' 2>/dev/null |
+		awk '$2 == "Packages" && $3 == "Debian" && $4 == "Debian" { print $1; exit }')
+	[ -n "$site" ] || site=$(grep -rhoE '^(URIs:|deb)[^#]*' /etc/apt/sources.list /etc/apt/sources.list.d 2>/dev/null |
+		grep -oE '(https?|file|mirror[^:]*):[^ ]*/debian/?( |$)' | head -n 1)
+	site=${site// /}
+	[ -n "$site" ] || die "no Debian mirror found in this machine's apt sources: add one to /etc/apt/sources.list.d"
+	printf '%s\n' "${site%/}"
+}
+
+keyring() {
+	local ring=/usr/share/keyrings/debian-archive-keyring.gpg
+	[ -f $ring ] || die "$ring is missing: install debian-archive-keyring"
+	printf '%s\n' "$ring"
+}
+
+# Packs a folder as an archive that the kernel unpacks at boot; several may follow each other.
+pack() {
+	(cd "$1" && find . -print0 | sort -z | cpio --null --create --format=newc --owner=+0:+0 --quiet) >"$2.tmp"
+	mv "$2.tmp" "$2"
+}

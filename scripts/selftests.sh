@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: selftests.sh TEST...
+#
+# Runs under vm.sh: each test gets the same pair of machines, and has to leave it as it was. Tests
+# print KTAP and exit with 4 to skip. A kernel complaint during a test makes it fail.
+# A test finds vm-lib.sh in VM_LIB and the kernel's KTAP helpers in KTAP_HELPERS. A line
+# "# limit: SECONDS" in it raises its limit of 90 seconds.
+
+. "$(dirname "$0")/lib.sh"
+. "$here/vm-lib.sh"
+
+export VM_LIB=$here/vm-lib.sh
+export KTAP_HELPERS=$CACHE/linux-src/tools/testing/selftests/kselftest/ktap_helpers.sh
+bad=0
+for file; do
+	name=$(basename "$file" .sh)
+	start=$SECONDS rc=0
+	limit=$(sed -n 's/^# limit: \([0-9]*\)$/\1/p' "$file")
+	printf '# %s\n' "$name"
+	timeout -k 10 "${limit:-90}" "$file" </dev/null >"$RUN/$name.ktap" 2>&1 || rc=$?
+	cat "$RUN/$name.ktap"
+	case $rc in
+	0) ;;
+	4) grep -q '# SKIP' "$RUN/$name.ktap" || printf 'ok - %s # SKIP\n' "$name" ;;
+	124 | 137) printf 'not ok - %s: no end within %d seconds\n' "$name" "${limit:-90}" ;;
+	*) grep -q '^not ok ' "$RUN/$name.ktap" || printf 'not ok - %s: exit status %d\n' "$name" $rc ;;
+	esac
+	[ $rc -eq 0 ] || [ $rc -eq 4 ] || bad=1
+	if [ $rc -eq 0 ] && ! grep -qE '^(ok |1\.\.0)' "$RUN/$name.ktap"; then
+		printf 'not ok - %s: it reported no result\n' "$name"
+		bad=1
+	fi
+	if ! "$here/complaints.sh"; then
+		printf 'not ok - %s: a kernel complained\n' "$name"
+		bad=1
+	fi
+	for machine in server client; do
+		vm_alive $machine || die "the $machine machine died in $name"
+	done
+	printf '# %s took %ds\n' "$name" $((SECONDS - start))
+done
+exit $bad

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# Commands for the pair of virtual machines that scripts/vm.sh started: for everything that runs
+# under it, selftests above all. vm.sh exports RUN, the folder of the run.
+#
+#   server_run 'COMMAND'      runs it in the server, prints its output, returns its status
+#   client_run 'COMMAND'      the same in the client; LIMIT=SECONDS before either, default 60
+#   client_start NAME 'CMD'   starts it in the background of the client
+#   client_wait NAME          waits for it, prints its output, returns its status
+#   vm_alive NAME             says whether that machine still runs
+#   NAME_put FILE PATH        copies a file of the host into a machine (small ones)
+#
+# In a machine SERVER, CLIENT, SERVER6, CLIENT6, NETDEV and RDMA_LINK are set, /export is the
+# server's export (tmpfs) and /export/disk another (ext4), and /lab/payload has the run's files.
+
+vm_alive() { kill -0 "$(cat "$RUN/$1.pid")" 2>/dev/null; }
+
+# Reads one line of a machine's answers, for as long as the machine lives and the limit allows.
+vm_read() {
+	local name=$1 end=$((SECONDS + $2)) part
+	vm_line=
+	until IFS= read -r -t 1 -u "$vm_out" part; do
+		vm_line+=$part
+		vm_alive "$name" || {
+			printf 'the %s machine died; its console is in %s\n' "$name" "$RUN/$name.log" >&2
+			return 125
+		}
+		[ "$SECONDS" -lt "$end" ] || {
+			# What it answered later would be taken for the answer to something else.
+			printf 'the %s machine does not answer and is ended; its console is in %s\n' "$name" "$RUN/$name.log" >&2
+			kill "$(cat "$RUN/$name.pid")"
+			return 125
+		}
+	done
+	vm_line+=$part
+}
+
+vm_run() {
+	local name=$1 limit=$2 status size
+	(
+		exec {vm_out}<>"$RUN/$name.agent.out" {lock}>"$RUN/$name.lock"
+		flock "$lock"
+		printf '%d %s\n' "$limit" "$(printf '%s' "$3" | base64 -w 0)" >"$RUN/$name.agent.in"
+		vm_read "$name" $((limit + 30)) || exit
+		read -r status size <<<"$vm_line"
+		head -c "$size" <&"$vm_out"
+		exit "$status"
+	)
+}
+
+server_run() { vm_run server "${LIMIT:-60}" "$1"; }
+client_run() { vm_run client "${LIMIT:-60}" "$1"; }
+
+vm_put() {
+	local name=$1 file=$2 path=$3
+	vm_run "$name" 60 "base64 -d >'$path' <<'EOF'
+$(base64 "$file")
+EOF"
+}
+server_put() { vm_put server "$@"; }
+client_put() { vm_put client "$@"; }
+
+client_start() {
+	client_run "rm -f /run/job.$1.*; (bash -c $(printf '%q' ". /lab/guest/env; $2") >/run/job.$1.out 2>&1; echo \$? >/run/job.$1.tmp; mv /run/job.$1.tmp /run/job.$1.status) >/dev/null 2>&1 &"
+}
+client_wait() {
+	client_run "until [ -f /run/job.$1.status ]; do sleep 0.1; done; cat /run/job.$1.out; exit \$(cat /run/job.$1.status)"
+}
