@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments, the Read list, the Write list and the Reply chunk (RFC 8166 sections 3.4 and 4.3).
+//!
+//! A decoded list borrows the bytes of the message. They were checked whole when the list was
+//! made, so that walking it cannot fail, any number of times.
+
+use super::cursor::{Cause, Malformed, NoSpace, Reader, Writer};
+use super::header::MIN_HEADER_LEN;
+
+/// Bytes of a plain segment on the wire.
+const SEGMENT_LEN: usize = 16;
+
+/// Bytes of a Read segment with the flag word before it.
+const READ_ENTRY_LEN: u64 = 24;
+
+/// Registered memory that the responder may reach (RFC 8166 section 3.4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// The steering tag of the registration (R_key, STag).
+    pub(crate) handle: u32,
+    /// Length in bytes.
+    pub(crate) length: u32,
+    /// Address or offset of the first byte, as the registration gives it.
+    pub(crate) offset: u64,
+}
+
+impl Segment {
+    /// Takes one segment.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Truncated`] if it is not all there, [`Cause::SegmentWrap`] if its last byte lies
+    /// beyond the 64-bit address space.
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let handle = reader.take_u32()?;
+        let length = reader.take_u32()?;
+        let at = reader.position();
+        let offset = reader.take_u64()?;
+        let last = u64::from(length.saturating_sub(1));
+        if offset.checked_add(last).is_none() {
+            return Err(Malformed::new(Cause::SegmentWrap, at));
+        }
+        Ok(Self {
+            handle,
+            length,
+            offset,
+        })
+    }
+
+    /// Appends the segment.
+    fn put(&self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
+        writer.put_u32(self.handle)?;
+        writer.put_u32(self.length)?;
+        writer.put_u64(self.offset)
+    }
+}
+
+/// A segment of a Read chunk (RFC 8166 section 3.4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadSegment {
+    /// Where the chunk starts in the unreduced Payload stream, in bytes, a multiple of four.
+    pub(crate) position: u32,
+    /// The memory.
+    pub(crate) segment: Segment,
+}
+
+impl ReadSegment {
+    /// Takes one Read segment, without the flag word before it.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::PositionAlignment`], and those of [`Segment::take`].
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let at = reader.position();
+        let position = reader.take_u32()?;
+        if position & 3 != 0 {
+            return Err(Malformed::new(Cause::PositionAlignment, at));
+        }
+        Ok(Self {
+            position,
+            segment: Segment::take(reader)?,
+        })
+    }
+}
+
+/// The sum of the lengths of `segments`, in bytes.
+fn total_length(segments: impl Iterator<Item = Segment>) -> u64 {
+    segments.fold(0, |sum, segment| {
+        u64::saturating_add(sum, u64::from(segment.length))
+    })
+}
+
+/// A received Read list (RFC 8166 section 4.3.1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadList<'a> {
+    entries: Reader<'a>,
+}
+
+impl<'a> ReadList<'a> {
+    /// Takes a Read list with its terminating word.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Flag`] and those of [`ReadSegment::take`].
+    fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let entries = *reader;
+        while reader.take_flag()? {
+            ReadSegment::take(reader)?;
+        }
+        Ok(Self { entries })
+    }
+
+    /// Whether the list has no segment.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments().next().is_none()
+    }
+
+    /// The segments, in the order of the list.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = ReadSegment> + Clone + 'a {
+        let mut entries = self.entries;
+        core::iter::from_fn(move || {
+            if entries.take_flag().ok()? {
+                ReadSegment::take(&mut entries).ok()
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The chunks by ascending Position, each with its length in bytes.
+    ///
+    /// Segments of one Position need not be adjacent in the list. Each step walks the whole list.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (u32, u64)> + 'a {
+        let list = *self;
+        let mut last = None;
+        core::iter::from_fn(move || {
+            let position = list
+                .segments()
+                .map(|entry| entry.position)
+                .filter(|&position| last.is_none_or(|last| position > last))
+                .min()?;
+            last = Some(position);
+            Some((position, list.length_at(position)))
+        })
+    }
+
+    /// Length in bytes of the chunk at `position`, 0 if there is none.
+    pub(crate) fn length_at(&self, position: u32) -> u64 {
+        let chunk = self.segments().filter(|entry| entry.position == position);
+        total_length(chunk.map(|entry| entry.segment))
+    }
+
+    /// Whether some chunk is longer than the 32-bit count that XDR has for it.
+    fn has_oversized_chunk(&self) -> bool {
+        let limit = u64::from(u32::MAX);
+        // Lists whose sum is in range, which are all honest ones, are walked once only.
+        total_length(self.segments().map(|entry| entry.segment)) > limit
+            && self.chunks().any(|(_, length)| length > limit)
+    }
+}
+
+/// A received Write chunk or Reply chunk (RFC 8166 section 3.4.6).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk<'a> {
+    segments: Reader<'a>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Takes a counted array of segments.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::SegmentCount`] if the array runs past the end of the message, and those of
+    /// [`Segment::take`].
+    fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let at = reader.position();
+        let too_many = Malformed::new(Cause::SegmentCount, at);
+        let segments = usize::try_from(reader.take_u32()?)
+            .ok()
+            .and_then(|count| count.checked_mul(SEGMENT_LEN))
+            .and_then(|bytes| reader.sub(bytes).ok())
+            .ok_or(too_many)?;
+        let mut unchecked = segments;
+        while !unchecked.rest().is_empty() {
+            Segment::take(&mut unchecked)?;
+        }
+        Ok(Self { segments })
+    }
+
+    /// The segments, in array order.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> + Clone + 'a {
+        let mut segments = self.segments;
+        core::iter::from_fn(move || Segment::take(&mut segments).ok())
+    }
+
+    /// The sum of the segment lengths in bytes.
+    #[cfg(rpcrdma_selftest)]
+    pub(crate) fn length(&self) -> u64 {
+        total_length(self.segments())
+    }
+
+    /// The segments with the lengths that a responder returns after it placed `length` bytes:
+    /// filled in array order, 0 from there on (RFC 8166 section 3.4.6).
+    #[cfg(rpcrdma_selftest)]
+    pub(crate) fn filled(&self, length: u64) -> impl Iterator<Item = Segment> + Clone + 'a {
+        let mut left = length;
+        self.segments().map(move |segment| {
+            let used = u32::try_from(left).map_or(segment.length, |n| n.min(segment.length));
+            left = left.saturating_sub(u64::from(used));
+            Segment {
+                length: used,
+                ..segment
+            }
+        })
+    }
+}
+
+/// A received Write list (RFC 8166 section 4.3.2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteList<'a> {
+    entries: Reader<'a>,
+}
+
+impl<'a> WriteList<'a> {
+    /// Takes a Write list with its terminating word.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Flag`] and those of [`Chunk::take`].
+    fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let entries = *reader;
+        while reader.take_flag()? {
+            Chunk::take(reader)?;
+        }
+        Ok(Self { entries })
+    }
+
+    /// Whether the list has no chunk.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.chunks().next().is_none()
+    }
+
+    /// The chunks, in the order of the list.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = Chunk<'a>> + Clone + 'a {
+        let mut entries = self.entries;
+        core::iter::from_fn(move || {
+            if entries.take_flag().ok()? {
+                Chunk::take(&mut entries).ok()
+            } else {
+                None
+            }
+        })
+    }
+}
+
+/// The three chunk lists of a received header, in wire order (RFC 8166 section 4.3).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lists<'a> {
+    /// The Read list.
+    pub(crate) reads: ReadList<'a>,
+    /// The Write list.
+    pub(crate) writes: WriteList<'a>,
+    /// The Reply chunk, if there is one.
+    pub(crate) reply: Option<Chunk<'a>>,
+}
+
+impl<'a> Lists<'a> {
+    /// Takes the lists and checks them whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::ReadChunkLength`] at the end of the header, and those of the lists.
+    pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let reads = ReadList::take(reader)?;
+        let writes = WriteList::take(reader)?;
+        let reply = if reader.take_flag()? {
+            Some(Chunk::take(reader)?)
+        } else {
+            None
+        };
+        if reads.has_oversized_chunk() {
+            let end = reader.position();
+            return Err(Malformed::new(Cause::ReadChunkLength, end));
+        }
+        Ok(Self {
+            reads,
+            writes,
+            reply,
+        })
+    }
+
+    /// Whether all three lists are empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
+    }
+}
+
+/// Appends a Read list.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_read_list(
+    writer: &mut Writer<'_>,
+    entries: impl IntoIterator<Item = ReadSegment>,
+) -> Result<(), NoSpace> {
+    for entry in entries {
+        writer.put_u32(1)?;
+        writer.put_u32(entry.position)?;
+        entry.segment.put(writer)?;
+    }
+    writer.put_u32(0)
+}
+
+/// Appends a Write list; a chunk without segments is written as it is.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_write_list<C>(
+    writer: &mut Writer<'_>,
+    chunks: impl IntoIterator<Item = C>,
+) -> Result<(), NoSpace>
+where
+    C: Iterator<Item = Segment> + Clone,
+{
+    for chunk in chunks {
+        writer.put_u32(1)?;
+        put_chunk(writer, chunk)?;
+    }
+    writer.put_u32(0)
+}
+
+/// Appends a Reply chunk, or the word that says there is none.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_reply_chunk(
+    writer: &mut Writer<'_>,
+    chunk: Option<impl Iterator<Item = Segment> + Clone>,
+) -> Result<(), NoSpace> {
+    match chunk {
+        Some(chunk) => {
+            writer.put_u32(1)?;
+            put_chunk(writer, chunk)
+        }
+        None => writer.put_u32(0),
+    }
+}
+
+/// Appends a counted array of segments.
+fn put_chunk(
+    writer: &mut Writer<'_>,
+    segments: impl Iterator<Item = Segment> + Clone,
+) -> Result<(), NoSpace> {
+    // Iterator::count() may panic on overflow; a saturated count cannot fit a buffer anyway.
+    let count = segments.clone().fold(0, |n, _| u32::saturating_add(n, 1));
+    writer.put_u32(count)?;
+    for segment in segments {
+        segment.put(writer)?;
+    }
+    Ok(())
+}
+
+/// Exact length in bytes of an RDMA_MSG or RDMA_NOMSG header with these numbers of segments.
+///
+/// `reads` counts the segments of the Read list, each item of `writes` those of one Write chunk,
+/// `reply` those of the Reply chunk.
+pub(crate) fn header_len(
+    reads: u32,
+    writes: impl IntoIterator<Item = u32>,
+    reply: Option<u32>,
+) -> u64 {
+    let chunk = |segments: u32| 16u64.saturating_mul(u64::from(segments)).saturating_add(4);
+    let reads = READ_ENTRY_LEN.saturating_mul(u64::from(reads));
+    let writes = writes.into_iter().fold(0, |sum, segments| {
+        u64::saturating_add(sum, chunk(segments).saturating_add(4))
+    });
+    u64::from(MIN_HEADER_LEN)
+        .saturating_add(reads)
+        .saturating_add(writes)
+        .saturating_add(reply.map_or(0, chunk))
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! XDR words over byte slices (RFC 4506).
+//!
+//! All words are 32 bits, big-endian. Neither cursor can index: a reader gives out what is there
+//! or says where the message ended, a writer refuses what does not fit.
+
+/// Why a received message is refused. The words in brackets are those of the test vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Fewer bytes than the four fixed words have (`short`).
+    Short,
+    /// The version word is outside the supported range (`vers`).
+    Version,
+    /// The procedure is retired or undefined (`proc`).
+    Procedure,
+    /// The message ended before the header did (`trunc`).
+    Truncated,
+    /// An XDR optional-data flag is neither 0 nor 1 (`bool`).
+    Flag,
+    /// A segment count is larger than the bytes present allow (`count`).
+    SegmentCount,
+    /// A segment runs past the end of a 64-bit address space (`wrap`).
+    SegmentWrap,
+    /// A Position is not a multiple of four (`pos_align`).
+    PositionAlignment,
+    /// A Read chunk is longer than a 32-bit count can say (`sum`).
+    ReadChunkLength,
+    /// RDMA_MSG without a Payload, or with less of one than an XID and a message type
+    /// (`nopayload`, `shortpayload`).
+    ShortPayload,
+    /// The XIDs of the transport header and of the RPC header differ (`xid`).
+    XidMismatch,
+    /// The RPC message type is neither CALL nor REPLY.
+    MessageType,
+    /// RDMA_MSG with a Position Zero Read chunk: two different Payloads (`pz_in_msg`).
+    PositionZeroInMsg,
+    /// RDMA_NOMSG with three empty lists (`nochunks`).
+    NoChunks,
+    /// Bytes after the header of an RDMA_NOMSG message (`trailing`).
+    Trailing,
+    /// An RDMA_ERROR with an undefined error code (`errcode`).
+    ErrorCode,
+    /// A Reply with a Read list; only requesters expose memory.
+    ReadListInReply,
+    /// A backward Call with a chunk list (RFC 8167 section 5).
+    ChunksInBackwardCall,
+    /// RDMA_NOMSG at a responder without a Position Zero chunk that holds bytes (`no_pz`).
+    #[cfg(rpcrdma_selftest)]
+    NoPositionZero,
+    /// A Read chunk outside the Payload stream, or overlapping another one.
+    #[cfg(rpcrdma_selftest)]
+    PositionRange,
+    /// A backward Reply with a chunk list (RFC 8167 section 5).
+    #[cfg(rpcrdma_selftest)]
+    ChunksInBackwardReply,
+}
+
+/// A refused message: the cause, and where in the message it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    /// The cause.
+    pub(crate) cause: Cause,
+    /// Offset of the offending word, in bytes from the start of the message.
+    pub(crate) at: usize,
+}
+
+impl Malformed {
+    /// Builds the error for `cause` at byte `at`.
+    pub(crate) const fn new(cause: Cause, at: usize) -> Self {
+        Self { cause, at }
+    }
+}
+
+/// A cursor over received bytes.
+///
+/// Positions count from the start of the message, in sub-readers too.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    rest: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first byte of `message`.
+    pub(crate) const fn new(message: &'a [u8]) -> Self {
+        Self {
+            rest: message,
+            position: 0,
+        }
+    }
+
+    /// Offset of the next byte from the start of the message.
+    pub(crate) const fn position(&self) -> usize {
+        self.position
+    }
+
+    /// All bytes that were not taken yet.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Takes the next `count` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Truncated`] if fewer are left; nothing is taken then.
+    pub(crate) fn take_bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or(Malformed::new(Cause::Truncated, self.position))?;
+        self.rest = rest;
+        self.position = self.position.saturating_add(count);
+        Ok(taken)
+    }
+
+    /// Takes the next `count` bytes as a reader of their own.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Truncated`] if fewer are left.
+    pub(crate) fn sub(&mut self, count: usize) -> Result<Self, Malformed> {
+        let position = self.position;
+        let rest = self.take_bytes(count)?;
+        Ok(Self { rest, position })
+    }
+
+    /// Takes one word.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Truncated`] if fewer than four bytes are left.
+    pub(crate) fn take_u32(&mut self) -> Result<u32, Malformed> {
+        let (word, rest) = self
+            .rest
+            .split_first_chunk()
+            .ok_or(Malformed::new(Cause::Truncated, self.position))?;
+        self.rest = rest;
+        self.position = self.position.saturating_add(4);
+        Ok(u32::from_be_bytes(*word))
+    }
+
+    /// Takes an unsigned hyper, which is two words, the high one first.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Truncated`] at the first word that is not there.
+    pub(crate) fn take_u64(&mut self) -> Result<u64, Malformed> {
+        let high = self.take_u32()?;
+        let low = self.take_u32()?;
+        Ok((u64::from(high) << 32) | u64::from(low))
+    }
+
+    /// Takes the flag word of XDR optional data, which must be 0 or 1 (RFC 4506 section 4.19).
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Flag`] for another value, [`Cause::Truncated`] if there is no word.
+    pub(crate) fn take_flag(&mut self) -> Result<bool, Malformed> {
+        let at = self.position;
+        match self.take_u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed::new(Cause::Flag, at)),
+        }
+    }
+
+    /// Ends the decoding of a message that must have no more bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Cause::Trailing`] if bytes are left.
+    pub(crate) const fn finish(self) -> Result<(), Malformed> {
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(Malformed::new(Cause::Trailing, self.position))
+        }
+    }
+}
+
+/// The buffer is too small for what is being encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoSpace;
+
+/// A cursor over a buffer to be filled. After the first refusal it refuses everything.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    rest: &'a mut [u8],
+    position: usize,
+}
+
+impl<'a> Writer<'a> {
+    /// Starts at the first byte of `buffer`.
+    pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
+        Self {
+            rest: buffer,
+            position: 0,
+        }
+    }
+
+    /// Number of bytes written so far.
+    pub(crate) const fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Appends one word.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if fewer than four bytes are left.
+    pub(crate) fn put_u32(&mut self, word: u32) -> Result<(), NoSpace> {
+        let rest = core::mem::take(&mut self.rest);
+        let (slot, rest) = rest.split_first_chunk_mut().ok_or(NoSpace)?;
+        *slot = word.to_be_bytes();
+        self.rest = rest;
+        self.position = self.position.saturating_add(4);
+        Ok(())
+    }
+
+    /// Appends an unsigned hyper.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if fewer than eight bytes are left.
+    pub(crate) fn put_u64(&mut self, value: u64) -> Result<(), NoSpace> {
+        let rest = core::mem::take(&mut self.rest);
+        let (slot, rest) = rest.split_first_chunk_mut().ok_or(NoSpace)?;
+        *slot = value.to_be_bytes();
+        self.rest = rest;
+        self.position = self.position.saturating_add(8);
+        Ok(())
+    }
+}
+
+#[cfg(any(test, rpcrdma_kunit))]
+#[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_cursor))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_big_endian() {
+        let mut buffer = [0u8; 12];
+        let mut writer = Writer::new(&mut buffer);
+        assert_eq!(writer.put_u32(0x0102_0304), Ok(()));
+        assert_eq!(writer.put_u64(0x0506_0708_090a_0b0c), Ok(()));
+        assert_eq!(writer.position(), 12);
+        assert_eq!(buffer, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+
+        let mut reader = Reader::new(&buffer);
+        assert_eq!(reader.take_u32(), Ok(0x0102_0304));
+        assert_eq!(reader.take_u64(), Ok(0x0506_0708_090a_0b0c));
+        assert_eq!(reader.finish(), Ok(()));
+    }
+
+    #[test]
+    fn reader_says_where_the_message_ends() {
+        let mut reader = Reader::new(&[0, 0, 0, 1, 0, 0, 0, 2, 0, 0]);
+        let ended = |at| Malformed::new(Cause::Truncated, at);
+        assert_eq!(reader.take_u32(), Ok(1));
+        // The high word of the hyper is there, its low word is not.
+        assert_eq!(reader.take_u64(), Err(ended(8)));
+        assert_eq!(reader.take_bytes(3), Err(ended(8)));
+        assert_eq!(reader.finish(), Err(Malformed::new(Cause::Trailing, 8)));
+        assert_eq!(reader.take_bytes(2), Ok([0u8, 0].as_slice()));
+        assert_eq!(reader.take_u32(), Err(ended(10)));
+    }
+
+    #[test]
+    fn sub_reader_keeps_positions_and_bounds() {
+        let mut reader = Reader::new(&[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3]);
+        assert_eq!(reader.take_u32(), Ok(1));
+        let sub = reader.sub(4);
+        assert!(sub.is_ok());
+        if let Ok(mut sub) = sub {
+            assert_eq!(sub.position(), 4);
+            assert_eq!(sub.take_u32(), Ok(2));
+            assert_eq!(sub.take_u32(), Err(Malformed::new(Cause::Truncated, 8)));
+        }
+        assert_eq!(reader.take_u32(), Ok(3));
+        assert!(reader.sub(1).is_err());
+        assert!(reader.rest().is_empty());
+    }
+
+    #[test]
+    fn flags_are_zero_or_one() {
+        let mut reader = Reader::new(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
+        assert_eq!(reader.take_flag(), Ok(false));
+        assert_eq!(reader.take_flag(), Ok(true));
+        assert_eq!(reader.take_flag(), Err(Malformed::new(Cause::Flag, 8)));
+    }
+
+    #[test]
+    fn writer_refuses_what_does_not_fit() {
+        let mut buffer = [0xaau8; 6];
+        let mut writer = Writer::new(&mut buffer);
+        assert_eq!(writer.put_u32(1), Ok(()));
+        assert_eq!(writer.put_u64(2), Err(NoSpace));
+        assert_eq!(writer.put_u32(3), Err(NoSpace));
+        assert_eq!(writer.position(), 4);
+        assert_eq!(buffer, [0, 0, 0, 1, 0xaa, 0xaa]);
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RPC-over-RDMA protocol, pure: bytes and numbers in, values out.
+//!
+//! Nothing here allocates, blocks, does I/O, panics or knows the kernel, so the same files are
+//! compiled into the module and into the host crate in `selftests/host`.
+//!
+//! | file | subject | text |
+//! |---|---|---|
+//! | [`cursor`] | XDR words over byte slices | RFC 4506 sections 4.1, 4.5 and 4.19 |
+//! | [`header`] | fixed header, procedures, error bodies | RFC 8166 sections 4.2 and 4.5 |
+//! | [`chunk`] | segments, Read list, Write list, Reply chunk | RFC 8166 sections 3.4 and 4.3 |
+//! | [`message`] | one received message, for either role | RFC 8166 sections 4.2 to 4.6 |
+//! | [`call`] | the Call | RFC 8166 section 3.5, RFC 8167 section 5 |
+//! | [`reply`] | the Reply, what its chunks hold | RFC 8166 section 3.5, RFC 8167 section 5 |
+//! | [`plan`] | which chunks one RPC needs | RFC 8166 sections 3.4, 3.5 and 4.3 |
+//! | [`credit`] | flow control | RFC 8166 section 3.3.1 |
+//! | [`private_data`] | thresholds and remote invalidation | RFC 8797 |
+//!
+//! What the core promises:
+//!
+//! - Every decoder is total: any byte string gives a value, or an error that knows what to answer.
+//! - A borrowed list was checked whole before anybody sees it, and points into the message only.
+//! - A length from the wire is never trusted before it was compared with what was offered, and
+//!   sums of lengths have 64 bits.
+//! - A protocol version is a value. Version One is what is spoken today.
+//!
+//! Both roles are here. What the requester in the module does not call is compiled only with
+//! `cfg(rpcrdma_selftest)`, which the host crate and KUnit builds set.
+
+pub(crate) mod call;
+pub(crate) mod chunk;
+pub(crate) mod conn;
+pub(crate) mod credit;
+pub(crate) mod cursor;
+pub(crate) mod header;
+pub(crate) mod message;
+pub(crate) mod plan;
+pub(crate) mod private_data;
+pub(crate) mod reply;
+
+#[cfg(any(test, rpcrdma_kunit))]
+mod call_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod reply_tests;

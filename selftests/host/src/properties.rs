@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Properties of generated messages, chunk lists and plans.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::hostile::decode_everything;
+use crate::proto::call::{decode_call, encode_call, ReceivedByResponder};
+use crate::proto::chunk::{header_len, ReadSegment, Segment};
+use crate::proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+use crate::proto::plan::{plan, CallForm, Limits, Parts, PlanError, ReplyForm, RpcShape, Side};
+use crate::proto::private_data::{negotiate, InlineSize, PrivateData};
+use crate::proto::reply::{decode_received, encode_reply, Received};
+
+/// The most segments of a generated list.
+const MAX_SEGMENTS: usize = 5;
+
+prop_compose! {
+    /// A segment that ends inside the address space.
+    fn segment()(handle: u32, length: u32, offset: u64) -> Segment {
+        let highest = u64::MAX - u64::from(length.saturating_sub(1));
+        Segment { handle, length, offset: offset.min(highest) }
+    }
+}
+
+fn segments() -> impl Strategy<Value = Vec<Segment>> {
+    vec(segment(), 1..=MAX_SEGMENTS)
+}
+
+prop_compose! {
+    /// The fixed words of a message.
+    fn fixed(procedure: Procedure)(xid: u32, credits in 1u32..) -> FixedHeader {
+        let credits = Credits::new(credits);
+        FixedHeader { xid: Xid(xid), version: VERSION_ONE, credits, procedure }
+    }
+}
+
+/// A length that is often near a border: of nothing, of a threshold, of a page, of a list.
+fn length() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        Just(0),
+        0u32..2048,
+        (0u32..40).prop_map(|n| n * 4),
+        0u32..(20 * 4096),
+        any::<u32>(),
+    ]
+}
+
+prop_compose! {
+    /// A direction whose parts need one segment for each page, as real ones do.
+    fn side()(head in length(), pages in length(), tail in length(), pages_eligible: bool) -> Side {
+        let len = Parts { head, pages, tail };
+        let segments = Parts {
+            head: head.div_ceil(4096),
+            pages: pages.div_ceil(4096),
+            tail: tail.div_ceil(4096),
+        };
+        Side { len, segments, pages_eligible }
+    }
+}
+
+prop_compose! {
+    fn shape()(call in side(), reply in side()) -> RpcShape {
+        RpcShape { call, reply }
+    }
+}
+
+prop_compose! {
+    fn limits()(
+        send in 0u8..8, receive in 0u8..8, max_segments in 1u32..=32,
+    ) -> Limits {
+        Limits {
+            inline_send: (u32::from(send) + 1) * 1024,
+            inline_receive: (u32::from(receive) + 1) * 1024,
+            max_segments,
+        }
+    }
+}
+
+fn total(parts: &Parts) -> u64 {
+    u64::from(parts.head) + u64::from(parts.pages) + u64::from(parts.tail)
+}
+
+/// `count` segments of one byte.
+fn placeholders(count: u32) -> impl Iterator<Item = Segment> + Clone {
+    (0..count).map(|handle| Segment {
+        handle,
+        length: 1,
+        offset: 0,
+    })
+}
+
+proptest! {
+    #[test]
+    fn calls_round_trip(
+        fixed in fixed(Procedure::Msg),
+        reads in vec((1u32..64, segment()), 0..=MAX_SEGMENTS),
+        writes in vec(segments(), 0..=3),
+        reply in vec(segment(), 0..=MAX_SEGMENTS),
+        payload in vec(any::<u8>(), 0..64),
+    ) {
+        // Lengths do not matter here; short chunks far apart fit any Payload.
+        let reads: Vec<_> = reads
+            .into_iter()
+            .map(|(position, segment)| ReadSegment {
+                position: position * 4,
+                segment: Segment { length: 0, ..segment },
+            })
+            .collect();
+        let mut buffer = vec![0; 1024];
+        let chunks = writes.iter().map(|chunk| chunk.iter().copied());
+        let length = encode_call(
+            &mut buffer, &fixed, reads.iter().copied(), chunks, reply.iter().copied(),
+        ).unwrap();
+        let count = |n: usize| u32::try_from(n).unwrap();
+        let expected = header_len(
+            count(reads.len()),
+            writes.iter().map(|chunk| count(chunk.len())),
+            (!reply.is_empty()).then_some(count(reply.len())),
+        );
+        prop_assert_eq!(u64::try_from(length), Ok(expected));
+
+        buffer.truncate(length);
+        buffer.extend(fixed.xid.0.to_be_bytes());
+        buffer.extend([0; 4]);
+        buffer.extend([0; 256]);
+        buffer.extend(payload);
+        decode_everything(&buffer);
+        let Ok(ReceivedByResponder::Call(call)) = decode_call(&buffer, Versions::ONE) else {
+            return Err(TestCaseError::fail("not a Call"));
+        };
+        prop_assert_eq!(call.xid, fixed.xid);
+        prop_assert_eq!(call.credits, fixed.credits);
+        prop_assert_eq!(call.payload, buffer.get(length..));
+        prop_assert!(call.lists.reads.segments().eq(reads));
+        let decoded: Vec<Vec<_>> =
+            call.lists.writes.chunks().map(|chunk| chunk.segments().collect()).collect();
+        prop_assert_eq!(decoded, writes);
+        let decoded: Vec<_> =
+            call.lists.reply.into_iter().flat_map(|chunk| chunk.segments()).collect();
+        prop_assert_eq!(decoded, reply);
+    }
+
+    #[test]
+    fn a_responder_and_a_requester_agree_on_what_was_delivered(
+        fixed in fixed(Procedure::Msg),
+        writes in vec(segments(), 2),
+        used in [any::<u64>(), any::<u64>()],
+    ) {
+        let none = std::iter::empty::<Segment>();
+        let chunks = writes.iter().map(|chunk| chunk.iter().copied());
+        let mut call = vec![0; 1024];
+        let length = encode_call(&mut call, &fixed, [], chunks, none).unwrap();
+        call.truncate(length);
+        call.extend(fixed.xid.0.to_be_bytes());
+        call.extend([0; 4]);
+        let Ok(ReceivedByResponder::Call(received)) = decode_call(&call, Versions::ONE) else {
+            return Err(TestCaseError::fail("not a Call"));
+        };
+
+        let placed: Vec<u64> = received.lists.writes.chunks()
+            .zip(used)
+            .map(|(chunk, used)| used % (chunk.length() + 1))
+            .collect();
+        let filled = received.lists.writes.chunks()
+            .zip(&placed)
+            .map(|(chunk, &used)| chunk.filled(used));
+        let mut reply = vec![0; 1024];
+        let no_chunk = None::<std::iter::Empty<Segment>>;
+        let length = encode_reply(&mut reply, &fixed, filled, no_chunk).unwrap();
+        reply.truncate(length);
+        reply.extend(fixed.xid.0.to_be_bytes());
+        reply.extend([0, 0, 0, 1]);
+        let Ok(Received::Reply(received)) = decode_received(&reply, Versions::ONE) else {
+            return Err(TestCaseError::fail("not a Reply"));
+        };
+        let offered = |index: usize| writes[index].iter().map(|segment| segment.length);
+        let result = received.reconcile([offered(0), offered(1)], std::iter::empty());
+        let delivered = result.unwrap().writes;
+        for (delivery, placed) in delivered.iter().zip(placed) {
+            prop_assert_eq!((delivery.total, delivery.contiguous), (placed, placed));
+        }
+    }
+
+    #[test]
+    fn any_bytes_decode_to_something_inside(
+        mut bytes in vec(any::<u8>(), 0..256),
+        procedure in 0u8..6,
+        small in any::<bool>(),
+    ) {
+        // Random words seldom look like a header, so the first ones are helped.
+        for (slot, byte) in bytes.iter_mut().skip(4).zip([0, 0, 0, 1]) {
+            *slot = byte;
+        }
+        for (slot, byte) in bytes.iter_mut().skip(12).zip([0, 0, 0, procedure]) {
+            *slot = byte;
+        }
+        if small {
+            for word in bytes.chunks_mut(4).skip(4) {
+                for (slot, mask) in word.iter_mut().zip([0, 0, 0, 5]) {
+                    *slot &= mask;
+                }
+            }
+        }
+        decode_everything(&bytes);
+    }
+
+    #[test]
+    fn plans_fit_and_say_the_length_of_the_header(shape in shape(), limits in limits()) {
+        let Ok(plan) = plan(&shape, &limits) else {
+            return Ok(());
+        };
+        let segments = |parts: &Parts| parts.head + parts.pages + parts.tail;
+        let (call, reply) = (&shape.call, &shape.reply);
+        let (reads, position) = match plan.call {
+            CallForm::Inline => (0, 4),
+            CallForm::ReadChunk { position, .. } => (call.segments.pages, position),
+            CallForm::PositionZero => (segments(&call.segments), 0),
+        };
+        let (writes, chunk) = match plan.reply {
+            ReplyForm::Inline => (0, 0),
+            ReplyForm::WriteChunk => (reply.segments.pages, 0),
+            ReplyForm::ReplyChunk => (0, segments(&reply.segments)),
+        };
+        for count in [reads, writes, chunk] {
+            prop_assert!(count <= limits.max_segments);
+        }
+
+        let fixed = FixedHeader {
+            xid: Xid(1),
+            version: VERSION_ONE,
+            credits: Credits::new(1),
+            procedure: plan.procedure(),
+        };
+        let mut buffer = vec![0; 4096];
+        let reads = placeholders(reads).map(|segment| ReadSegment { position, segment });
+        let length =
+            encode_call(&mut buffer, &fixed, reads, [placeholders(writes)], placeholders(chunk));
+        prop_assert_eq!(u32::try_from(length.unwrap()), Ok(plan.header_len));
+        prop_assert!(plan.header_len + plan.inline_len <= limits.inline_send);
+
+        // Each byte of the Call travels once, except pad bytes.
+        match plan.call {
+            CallForm::Inline => prop_assert_eq!(u64::from(plan.inline_len), total(&call.len)),
+            CallForm::ReadChunk { position, tail_skip } => {
+                prop_assert!(call.pages_eligible && position % 4 == 0 && position > 0);
+                prop_assert_eq!(position, call.len.head);
+                prop_assert!(tail_skip <= call.len.tail.min(3));
+                let inline = call.len.head + call.len.tail - tail_skip;
+                prop_assert_eq!(plan.inline_len, inline);
+                if tail_skip != call.len.tail {
+                    prop_assert_eq!((u64::from(call.len.pages) + u64::from(tail_skip)) % 4, 0);
+                }
+            }
+            CallForm::PositionZero => prop_assert_eq!(plan.inline_len, 0),
+        }
+
+        // Whatever the responder returns within the capacity, its message fits our Receives.
+        let receive = u64::from(limits.inline_receive);
+        let rest = u64::from(reply.len.head) + u64::from(reply.len.tail);
+        let fits = match plan.reply {
+            ReplyForm::Inline => header_len(0, None, None) + total(&reply.len) <= receive,
+            ReplyForm::WriteChunk => {
+                reply.pages_eligible && header_len(0, Some(writes), None) + rest <= receive
+            }
+            ReplyForm::ReplyChunk => header_len(0, None, Some(chunk)) <= receive,
+        };
+        prop_assert!(fits);
+    }
+
+    #[test]
+    fn plans_are_no_dearer_than_needed(shape in shape(), limits in limits()) {
+        let result = plan(&shape, &limits);
+        let receive = u64::from(limits.inline_receive);
+        let small_reply = 28 + total(&shape.reply.len) <= receive;
+        if let Ok(plan) = result {
+            prop_assert_eq!(plan.reply == ReplyForm::Inline, small_reply);
+            if plan.call == CallForm::PositionZero && plan.reply == ReplyForm::Inline {
+                let send = u64::from(limits.inline_send);
+                prop_assert!(28 + total(&shape.call.len) > send);
+            }
+        }
+        if result == Err(PlanError::ReplyTooLarge) {
+            prop_assert!(!small_reply);
+        }
+    }
+
+    #[test]
+    fn both_ends_agree_on_the_thresholds(
+        a in any::<[u32; 2]>(),
+        b in any::<[u32; 2]>(),
+        r: [bool; 2],
+    ) {
+        let message = |[send, receive]: [u32; 2], remote_invalidation| {
+            Some(PrivateData {
+                send: InlineSize::from_bytes(send)?,
+                receive: InlineSize::from_bytes(receive)?,
+                remote_invalidation,
+            })
+        };
+        let (Some(client), Some(server)) = (message(a, r[0]), message(b, r[1])) else {
+            return Ok(());
+        };
+        let seen = |message: &PrivateData| PrivateData::find(&message.encode()).map(|(_, m)| m);
+        let at_client = negotiate(client, seen(&server));
+        let at_server = negotiate(server, seen(&client));
+        prop_assert_eq!(at_client.send, at_server.receive);
+        prop_assert_eq!(at_client.receive, at_server.send);
+        prop_assert_eq!(at_client.remote_invalidation, at_server.remote_invalidation);
+        prop_assert!(at_client.send <= a[0].min(b[1]));
+    }
+}
