@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! C objects that `rdma/` and `sunrpc/` hand to each other through `client/`.
+
+use super::{__kernel_sockaddr_storage as sockaddr_storage, net, page, sockaddr};
+use core::{num::NonZeroUsize, ptr::NonNull};
+use kernel::{page::PAGE_SIZE, types::Opaque};
+
+/// A network namespace.
+///
+/// # Invariants
+///
+/// A reference to a `Net` points to a live `struct net`.
+#[repr(transparent)]
+pub(crate) struct Net(Opaque<net>);
+
+impl Net {
+    /// Borrows a network namespace from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is valid, and the namespace is referenced for all of `'a`.
+    pub(crate) unsafe fn from_raw<'a>(ptr: *mut net) -> &'a Self {
+        // SAFETY: `Net` is transparent over `net`; the rest is the caller's promise.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C pointer, for calls into the RDMA CM.
+    pub(crate) fn as_raw(&self) -> *mut net {
+        self.0.get()
+    }
+}
+
+// SAFETY: A `struct net` is reference counted and locked by its own means.
+unsafe impl Sync for Net {}
+
+/// A copy of an endpoint's socket address, of any family.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct SocketAddress(sockaddr_storage);
+
+impl SocketAddress {
+    /// Wraps a complete address.
+    pub(crate) fn new(storage: sockaddr_storage) -> Self {
+        Self(storage)
+    }
+
+    /// The C pointer, valid as long as `self` is borrowed. No callee writes to it.
+    pub(crate) fn as_raw(&self) -> *mut sockaddr {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+}
+
+/// Where the bytes of a [`MessagePart`] are.
+#[derive(Clone, Copy)]
+pub(crate) enum Memory {
+    /// Pages: the array, and the offset of the first byte from the start of the first page, which
+    /// can exceed a page.
+    Pages(NonNull<*mut page>, usize),
+    /// Physically contiguous memory.
+    Linear(NonNull<u8>),
+}
+
+/// A part of an RPC message that can be registered.
+///
+/// # Invariants
+///
+/// `memory` has `length` bytes, more than none. They stay allocated until the RPC that owns them
+/// is released, which waits until every region made from them is invalidated.
+#[derive(Clone, Copy)]
+pub(crate) struct MessagePart {
+    memory: Memory,
+    length: usize,
+}
+
+impl MessagePart {
+    /// Describes a part; nothing if it is empty.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariant says.
+    pub(crate) unsafe fn new(memory: Memory, length: usize) -> Option<Self> {
+        // INVARIANT: The caller's promise, and the length is checked.
+        (length != 0).then_some(Self { memory, length })
+    }
+
+    /// Where the bytes are.
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Offset of the first byte within its page.
+    fn offset(&self) -> usize {
+        match self.memory {
+            Memory::Pages(_, base) => base % PAGE_SIZE,
+            Memory::Linear(start) => start.as_ptr().addr() % PAGE_SIZE,
+        }
+    }
+
+    /// How many pages the bytes touch.
+    pub(crate) fn page_count(&self) -> usize {
+        self.offset()
+            .saturating_add(self.length)
+            .div_ceil(PAGE_SIZE)
+    }
+
+    /// How many regions of `pages` pages each the bytes take.
+    pub(crate) fn region_count(&self, pages: NonZeroUsize) -> usize {
+        let count = self.page_count();
+        let rest = usize::from(count % pages != 0);
+        (count / pages).saturating_add(rest)
+    }
+
+    /// Splits off what the first `pages` pages hold, leaving the rest, if there is any.
+    pub(crate) fn split(self, pages: usize) -> (Self, Option<Self>) {
+        let first = pages
+            .saturating_mul(PAGE_SIZE)
+            .saturating_sub(self.offset());
+        if first == 0 || self.length <= first {
+            return (self, None);
+        }
+        let memory = match self.memory {
+            Memory::Pages(array, base) => Memory::Pages(array, base.saturating_add(first)),
+            // SAFETY: `first` is less than the length, so the result is within the same memory.
+            Memory::Linear(start) => Memory::Linear(unsafe { start.add(first) }),
+        };
+        // INVARIANT: Both parts lie within `self`, and neither is empty.
+        (
+            Self {
+                length: first,
+                ..self
+            },
+            Some(Self {
+                memory,
+                length: self.length.saturating_sub(first),
+            }),
+        )
+    }
+}

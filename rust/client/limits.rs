@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a device and the settings allow a connection.
+
+use super::BACKWARD_SLOTS;
+use crate::{
+    proto::{conn::Reason, header::MIN_HEADER_LEN},
+    rdma::{device::Attributes, QpSizes},
+    sysctl,
+};
+use kernel::page::PAGE_SIZE;
+
+/// The largest data of one RPC: a mebibyte that need not start at a page boundary.
+pub(super) const MAX_PAYLOAD: usize = (DATA_PAGES as usize) * PAGE_SIZE;
+
+/// Pages that the data of one RPC can touch.
+const DATA_PAGES: u32 = 1024 * 1024 / (PAGE_SIZE as u32) + 1;
+
+/// The most segments of one list, which keeps a header of every form below the smallest threshold.
+pub(super) const MAX_SEGMENTS: u32 = 16;
+
+/// The inline threshold of a peer that says nothing (RFC 8166 section 3.3.2), in bytes.
+pub(super) const DEFAULT_THRESHOLD: u32 = 1024;
+
+/// Send buffers: more Sends than this are never on their way at the same time.
+const SENDS: u32 = 64;
+
+/// Calls that may be fenced after their task is gone, beyond those that wait for a Reply.
+const SPARE_CHUNK_ENTRIES: u32 = 16;
+
+/// The fewest requests with which a connection is of use.
+const MIN_REQUESTS: u32 = 4;
+
+/// The sizes of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// Calls that can be outstanding.
+    pub(super) requests: u32,
+    /// Pages that one memory region holds.
+    pub(super) pages_per_region: u32,
+    /// Regions to make before the first Call.
+    pub(super) initial_regions: u32,
+    /// The queues.
+    pub(super) sizes: QpSizes,
+}
+
+/// The largest backward message for an inline threshold, both in bytes.
+pub(super) fn backward_payload(threshold: u32) -> u32 {
+    threshold.saturating_sub(MIN_HEADER_LEN)
+}
+
+impl Limits {
+    /// Fits a connection for at most `requests` Calls to a device.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Incapable`] and the requirement that the device does not meet.
+    pub(super) fn new(
+        attributes: &Attributes,
+        requests: u32,
+    ) -> Result<Self, (Reason, &'static str)> {
+        if !attributes.memory_management || attributes.max_fast_reg_pages == 0 {
+            return Err((
+                Reason::Incapable,
+                "it does not register memory by work requests (FRWR)",
+            ));
+        }
+        if attributes.max_send_sge < 1 {
+            return Err((Reason::Incapable, "its Sends have too few gather elements"));
+        }
+        let pages_per_region = attributes.max_fast_reg_pages.min(DATA_PAGES);
+        // Head and tail of a message are one region each.
+        let segments = DATA_PAGES.div_ceil(pages_per_region).saturating_add(2);
+        if segments > MAX_SEGMENTS {
+            return Err((Reason::Incapable, "its memory regions hold too few pages"));
+        }
+        let mut requests = requests;
+        loop {
+            let sizes = QpSizes {
+                sends: SENDS,
+                send_size: sysctl::max_inline_write(),
+                receives: requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2)),
+                receive_size: sysctl::max_inline_read(),
+                invalidations: requests.saturating_add(SPARE_CHUNK_ENTRIES),
+                regions: segments.saturating_mul(2),
+            };
+            let needed = sizes.send_requests().max(sizes.receive_requests());
+            if needed <= attributes.max_qp_wr {
+                return Ok(Self {
+                    requests,
+                    pages_per_region,
+                    initial_regions: segments.saturating_mul(2),
+                    sizes,
+                });
+            }
+            requests /= 2;
+            if requests < MIN_REQUESTS {
+                return Err((Reason::Incapable, "its queues hold too few work requests"));
+            }
+        }
+    }
+}

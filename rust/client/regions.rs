@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory regions of a connection that no Call uses.
+
+use super::Client;
+use crate::{
+    rdma::{Idle, Mr, MrList, Pd},
+    sunrpc::ReclaimScope,
+};
+use core::num::NonZeroUsize;
+use kernel::{
+    impl_has_work, new_spinlock, new_work,
+    prelude::*,
+    sync::{Arc, SpinLock},
+    workqueue::{Work, WorkItem},
+};
+
+/// Regions that one run of the worker makes.
+const BATCH: usize = 8;
+
+/// Idle regions, and the worker that makes more.
+#[pin_data]
+pub(super) struct Regions {
+    client: Arc<Client>,
+    pd: Arc<Pd>,
+    pages: u32,
+    #[pin]
+    shelf: SpinLock<Shelf>,
+    #[pin]
+    work: Work<Regions>,
+}
+
+struct Shelf {
+    idle: MrList<Idle>,
+    count: usize,
+    /// No more regions after the connection has ended.
+    closed: bool,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Regions { self.work }
+}
+
+impl Regions {
+    /// Makes `count` regions of `pages` pages. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What [`Mr::new`] answers.
+    pub(super) fn new(
+        client: &Arc<Client>,
+        pd: &Arc<Pd>,
+        pages: u32,
+        count: u32,
+    ) -> Result<Arc<Self>> {
+        let mut idle = MrList::new();
+        for _ in 0..count {
+            idle.push_front(Mr::new(pd, pages)?);
+            client.stats.regions_allocated.increment();
+        }
+        // CAST: A u32 always fits the kernel's usize.
+        let count = count as usize;
+        Arc::pin_init(
+            try_pin_init!(Self {
+                client: client.clone(),
+                pd: pd.clone(),
+                pages,
+                shelf <- new_spinlock!(Shelf { idle, count, closed: false }, "rpcrdma_regions"),
+                work <- new_work!("rpcrdma_regions"),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Pages in each region.
+    pub(super) fn pages(&self) -> NonZeroUsize {
+        // CAST: A u32 always fits the kernel's usize.
+        NonZeroUsize::new(self.pages as usize).unwrap_or(NonZeroUsize::MIN)
+    }
+
+    /// Takes `count` regions, or nothing if there are not so many.
+    pub(super) fn take(&self, count: usize) -> Option<MrList<Idle>> {
+        let mut taken = MrList::new();
+        let mut shelf = self.shelf.lock();
+        if shelf.count < count {
+            return None;
+        }
+        for _ in 0..count {
+            taken.push_front(shelf.idle.pop()?);
+            shelf.count = shelf.count.saturating_sub(1);
+        }
+        drop(shelf);
+        Some(taken)
+    }
+
+    /// Gives regions back.
+    pub(super) fn put(&self, mut regions: MrList<Idle>) {
+        let mut shelf = self.shelf.lock();
+        if !shelf.closed {
+            while let Some(region) = regions.pop() {
+                shelf.idle.push_front(region);
+                shelf.count = shelf.count.saturating_add(1);
+            }
+        }
+        // What is left is destroyed outside the lock.
+        drop(shelf);
+    }
+
+    /// Has the worker make more regions, and wake the sender.
+    pub(super) fn refill(self: &Arc<Self>) {
+        // An error says that the worker is on its way already.
+        let _ = self.client.xprt.queue().enqueue::<_, 0>(self.clone());
+    }
+
+    /// Destroys all regions, for good. May sleep.
+    pub(super) fn close(&self) {
+        let mut shelf = self.shelf.lock();
+        shelf.closed = true;
+        shelf.count = 0;
+        let idle = core::mem::replace(&mut shelf.idle, MrList::new());
+        drop(shelf);
+        drop(idle);
+    }
+}
+
+impl WorkItem for Regions {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let _scope = ReclaimScope::enter(this.client.xprt.is_swapper());
+        for _ in 0..BATCH {
+            if this.shelf.lock().closed {
+                break;
+            }
+            // The next sender in need asks again.
+            let Ok(region) = Mr::new(&this.pd, this.pages) else {
+                break;
+            };
+            this.client.stats.regions_allocated.increment();
+            let mut one = MrList::new();
+            one.push_front(region);
+            this.put(one);
+        }
+        this.client.xprt.write_space();
+    }
+}

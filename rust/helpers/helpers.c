@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/sched/mm.h>
+#include <linux/workqueue.h>
+
+#include "helpers.h"
+
+const char *rpcrdma_ib_device_name(const struct ib_device *device)
+{
+	return dev_name(&device->dev);
+}
+
+int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr)
+{
+	return ib_post_send(qp, wr, NULL);
+}
+
+int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr)
+{
+	return ib_post_recv(qp, wr, NULL);
+}
+
+void rpcrdma_ib_update_fast_reg_key(struct ib_mr *mr, u8 key)
+{
+	ib_update_fast_reg_key(mr, key);
+}
+
+u64 rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr,
+			      size_t size, enum dma_data_direction direction)
+{
+	return ib_dma_map_single(device, addr, size, direction);
+}
+
+void rpcrdma_ib_dma_unmap_single(struct ib_device *device, u64 addr,
+				 size_t size, enum dma_data_direction direction)
+{
+	ib_dma_unmap_single(device, addr, size, direction);
+}
+
+u64 rpcrdma_ib_dma_map_page(struct ib_device *device, struct page *page,
+			    unsigned long offset, size_t size,
+			    enum dma_data_direction direction)
+{
+	return ib_dma_map_page(device, page, offset, size, direction);
+}
+
+void rpcrdma_ib_dma_unmap_page(struct ib_device *device, u64 addr,
+			       size_t size, enum dma_data_direction direction)
+{
+	ib_dma_unmap_page(device, addr, size, direction);
+}
+
+int rpcrdma_ib_dma_mapping_error(struct ib_device *device, u64 addr)
+{
+	return ib_dma_mapping_error(device, addr);
+}
+
+int rpcrdma_ib_dma_map_sg(struct ib_device *device, struct scatterlist *sg,
+			  int nents, enum dma_data_direction direction)
+{
+	return ib_dma_map_sg(device, sg, nents, direction);
+}
+
+void rpcrdma_ib_dma_unmap_sg(struct ib_device *device, struct scatterlist *sg,
+			     int nents, enum dma_data_direction direction)
+{
+	ib_dma_unmap_sg(device, sg, nents, direction);
+}
+
+void rpcrdma_ib_dma_sync_single_for_cpu(struct ib_device *device, u64 addr,
+					size_t size,
+					enum dma_data_direction direction)
+{
+	ib_dma_sync_single_for_cpu(device, addr, size, direction);
+}
+
+void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
+					   size_t size,
+					   enum dma_data_direction direction)
+{
+	ib_dma_sync_single_for_device(device, addr, size, direction);
+}
+
+void rpcrdma_sg_set_page(struct scatterlist *sg, struct page *page,
+			 unsigned int len, unsigned int offset)
+{
+	sg_set_page(sg, page, len, offset);
+}
+
+void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
+			unsigned int len)
+{
+	sg_set_buf(sg, buf, len);
+}
+
+void rpcrdma_get_page(struct page *page)
+{
+	get_page(page);
+}
+
+void rpcrdma_put_page(struct page *page)
+{
+	put_page(page);
+}
+
+bool rpcrdma_xprt_connected(struct rpc_xprt *xprt)
+{
+	return xprt_connected(xprt);
+}
+
+void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt)
+{
+	xprt_set_connected(xprt);
+}
+
+void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt)
+{
+	xprt_clear_connecting(xprt);
+}
+
+void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt)
+{
+	xprt_set_bound(xprt);
+}
+
+unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address)
+{
+	return rpc_get_port(address);
+}
+
+void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port)
+{
+	rpc_set_port(address, port);
+}
+
+/* Credentials that change the message's bytes rule direct placement out. */
+bool rpcrdma_rpcauth_datatouch(const struct rpc_rqst *rqst)
+{
+	return test_bit(RPCAUTH_AUTH_DATATOUCH,
+			&rqst->rq_cred->cr_auth->au_flags);
+}
+
+bool rpcrdma_rpc_reply_expected(const struct rpc_rqst *rqst)
+{
+	return rpc_reply_expected(rqst->rq_task);
+}
+
+struct page *rpcrdma_alloc_page_nowait(void)
+{
+	return alloc_page(GFP_NOWAIT | __GFP_NOWARN);
+}
+
+unsigned long rpcrdma_jiffies(void)
+{
+	return jiffies;
+}
+
+/*
+ * What a worker needs around allocations that memory reclaim may wait for:
+ * no file system recursion, and reserves if the transport carries swap.
+ */
+unsigned int rpcrdma_memalloc_begin(bool swapper)
+{
+	unsigned int flags = current->flags & (PF_MEMALLOC | PF_MEMALLOC_NOFS);
+
+	current->flags |= PF_MEMALLOC_NOFS | (swapper ? PF_MEMALLOC : 0);
+	return flags;
+}
+
+void rpcrdma_memalloc_end(unsigned int flags)
+{
+	current->flags &= ~(PF_MEMALLOC | PF_MEMALLOC_NOFS);
+	current->flags |= flags;
+}
+
+/* Memory for one RPC, with the flags that its task may use. */
+void *rpcrdma_rpc_buf_alloc(size_t size)
+{
+	return kmalloc(size, rpc_task_gfp_mask());
+}
+
+void rpcrdma_init_delayed_work(struct delayed_work *work, work_func_t func)
+{
+	INIT_DELAYED_WORK(work, func);
+}

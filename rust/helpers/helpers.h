@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Inline functions and macros of the RDMA and sunrpc headers, given a symbol
+ * so that Rust can call them. A helper is named after what it wraps.
+ */
+#ifndef RPCRDMA_HELPERS_H
+#define RPCRDMA_HELPERS_H
+
+#include <linux/sunrpc/addr.h>
+#include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/xprt.h>
+#include <rdma/ib_verbs.h>
+
+const char *rpcrdma_ib_device_name(const struct ib_device *device);
+int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr);
+int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr);
+void rpcrdma_ib_update_fast_reg_key(struct ib_mr *mr, u8 key);
+
+u64 rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr,
+			      size_t size, enum dma_data_direction direction);
+void rpcrdma_ib_dma_unmap_single(struct ib_device *device, u64 addr,
+				 size_t size, enum dma_data_direction direction);
+u64 rpcrdma_ib_dma_map_page(struct ib_device *device, struct page *page,
+			    unsigned long offset, size_t size,
+			    enum dma_data_direction direction);
+void rpcrdma_ib_dma_unmap_page(struct ib_device *device, u64 addr,
+			       size_t size, enum dma_data_direction direction);
+int rpcrdma_ib_dma_mapping_error(struct ib_device *device, u64 addr);
+int rpcrdma_ib_dma_map_sg(struct ib_device *device, struct scatterlist *sg,
+			  int nents, enum dma_data_direction direction);
+void rpcrdma_ib_dma_unmap_sg(struct ib_device *device, struct scatterlist *sg,
+			     int nents, enum dma_data_direction direction);
+void rpcrdma_ib_dma_sync_single_for_cpu(struct ib_device *device, u64 addr,
+					size_t size,
+					enum dma_data_direction direction);
+void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
+					   size_t size,
+					   enum dma_data_direction direction);
+void rpcrdma_sg_set_page(struct scatterlist *sg, struct page *page,
+			 unsigned int len, unsigned int offset);
+void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
+			unsigned int len);
+void rpcrdma_get_page(struct page *page);
+void rpcrdma_put_page(struct page *page);
+
+bool rpcrdma_xprt_connected(struct rpc_xprt *xprt);
+void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt);
+void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt);
+void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt);
+unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address);
+void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port);
+bool rpcrdma_rpcauth_datatouch(const struct rpc_rqst *rqst);
+bool rpcrdma_rpc_reply_expected(const struct rpc_rqst *rqst);
+struct page *rpcrdma_alloc_page_nowait(void);
+unsigned long rpcrdma_jiffies(void);
+unsigned int rpcrdma_memalloc_begin(bool swapper);
+void rpcrdma_memalloc_end(unsigned int flags);
+
+struct dentry;
+struct seq_file;
+
+/* What a file under debugfs shows. */
+struct rpcrdma_debugfs_file {
+	void (*show)(struct seq_file *seq, const void *data);
+	const void *data;
+};
+
+void rpcrdma_debugfs_init(void);
+void rpcrdma_debugfs_exit(void);
+struct dentry *rpcrdma_debugfs_add(unsigned int id,
+				   struct rpcrdma_debugfs_file *file);
+void rpcrdma_debugfs_remove(struct dentry *folder);
+
+int rpcrdma_sysctl_register(void);
+void rpcrdma_sysctl_unregister(void);
+unsigned int rpcrdma_slot_table_entries(void);
+unsigned int rpcrdma_max_inline_read(void);
+unsigned int rpcrdma_max_inline_write(void);
+
+void *rpcrdma_rpc_buf_alloc(size_t size);
+void rpcrdma_init_delayed_work(struct delayed_work *work, work_func_t func);
+
+#endif

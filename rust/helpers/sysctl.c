@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The administrator's settings, under the names that scripts know. Like those
+ * of sunrpc's other transports they exist with CONFIG_SUNRPC_DEBUG only;
+ * without it the defaults stand.
+ */
+#include <linux/mm.h>
+#include <linux/sysctl.h>
+
+#include "helpers.h"
+
+static unsigned int slot_table_entries = 128;
+static unsigned int max_inline_read = 4096;
+static unsigned int max_inline_write = 4096;
+
+unsigned int rpcrdma_slot_table_entries(void)
+{
+	return READ_ONCE(slot_table_entries);
+}
+
+unsigned int rpcrdma_max_inline_read(void)
+{
+	return READ_ONCE(max_inline_read);
+}
+
+unsigned int rpcrdma_max_inline_write(void)
+{
+	return READ_ONCE(max_inline_write);
+}
+
+#if IS_ENABLED(CONFIG_SUNRPC_DEBUG)
+
+static unsigned int min_slots = 4, max_slots = 16384;
+static unsigned int min_inline = 1024, max_inline = 65536;
+static unsigned int max_padding = PAGE_SIZE;
+/* FRWR is 5 in a list of strategies of which no other is left. */
+static unsigned int memreg_strategy = 5, max_memreg_strategy = 6;
+static unsigned int inline_write_padding;
+static int pad_optimize;
+
+#define RPCRDMA_SETTING(name, variable, min, max)	\
+	{						\
+		.procname = name,			\
+		.data = &(variable),			\
+		.maxlen = sizeof(variable),		\
+		.mode = 0644,				\
+		.proc_handler = proc_dointvec_minmax,	\
+		.extra1 = min,				\
+		.extra2 = max,				\
+	}
+
+/* The last three are accepted and without effect. */
+static const struct ctl_table settings[] = {
+	RPCRDMA_SETTING("rdma_slot_table_entries", slot_table_entries,
+			&min_slots, &max_slots),
+	RPCRDMA_SETTING("rdma_max_inline_read", max_inline_read,
+			&min_inline, &max_inline),
+	RPCRDMA_SETTING("rdma_max_inline_write", max_inline_write,
+			&min_inline, &max_inline),
+	RPCRDMA_SETTING("rdma_inline_write_padding", inline_write_padding,
+			SYSCTL_ZERO, &max_padding),
+	RPCRDMA_SETTING("rdma_memreg_strategy", memreg_strategy,
+			SYSCTL_ZERO, &max_memreg_strategy),
+	{
+		.procname = "rdma_pad_optimize",
+		.data = &pad_optimize,
+		.maxlen = sizeof(pad_optimize),
+		.mode = 0644,
+		.proc_handler = proc_dointvec,
+	},
+};
+
+static struct ctl_table_header *header;
+
+int rpcrdma_sysctl_register(void)
+{
+	header = register_sysctl("sunrpc", settings);
+	return header ? 0 : -ENOMEM;
+}
+
+void rpcrdma_sysctl_unregister(void)
+{
+	unregister_sysctl_table(header);
+}
+
+#else
+
+int rpcrdma_sysctl_register(void)
+{
+	return 0;
+}
+
+void rpcrdma_sysctl_unregister(void)
+{
+}
+
+#endif

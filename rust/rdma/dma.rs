@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that stays mapped for DMA.
+
+use super::Pd;
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{prelude::*, sync::Arc};
+
+/// Which way a buffer's bytes travel.
+#[derive(Clone, Copy)]
+pub(super) enum Direction {
+    /// The device reads the memory.
+    ToDevice,
+    /// The device writes to it.
+    FromDevice,
+}
+
+impl Direction {
+    /// The value of `enum dma_data_direction`.
+    pub(super) fn as_raw(self) -> bindings::dma_data_direction {
+        match self {
+            Self::ToDevice => bindings::dma_data_direction_DMA_TO_DEVICE,
+            Self::FromDevice => bindings::dma_data_direction_DMA_FROM_DEVICE,
+        }
+    }
+}
+
+/// A buffer of a fixed size, mapped for DMA as long as it exists.
+///
+/// # Invariants
+///
+/// `address` maps the whole of `data` on the device of `pd`, in `direction`.
+pub(super) struct DmaBuffer {
+    data: KVec<u8>,
+    address: u64,
+    direction: Direction,
+    pd: Arc<Pd>,
+}
+
+impl DmaBuffer {
+    /// Allocates and maps `length` bytes, zeroed. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the memory or the mapping cannot be had.
+    pub(super) fn new(pd: &Arc<Pd>, length: usize, direction: Direction) -> Result<Self> {
+        let mut data = KVec::from_elem(0u8, length, GFP_KERNEL)?;
+        // SAFETY: The device is registered as long as `pd` exists, and `data` is `length` bytes
+        // of kmalloc memory that is not moved before it is unmapped in `drop`.
+        let address = unsafe {
+            bindings::rpcrdma_ib_dma_map_single(
+                pd.device().as_raw(),
+                data.as_mut_ptr().cast(),
+                length,
+                direction.as_raw(),
+            )
+        };
+        // SAFETY: The device is registered, the address came from it.
+        if unsafe { bindings::rpcrdma_ib_dma_mapping_error(pd.device().as_raw(), address) } != 0 {
+            return Err(ENOMEM);
+        }
+        // INVARIANT: The mapping succeeded.
+        Ok(Self {
+            data,
+            address,
+            direction,
+            pd: pd.clone(),
+        })
+    }
+
+    /// The size in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The scatter/gather element for `length` bytes from `start`, both within the buffer.
+    pub(super) fn sge(&self, start: usize, length: usize) -> Option<bindings::ib_sge> {
+        let end = start.checked_add(length)?;
+        if end > self.data.len() {
+            return None;
+        }
+        Some(bindings::ib_sge {
+            addr: self.address.checked_add(u64::try_from(start).ok()?)?,
+            length: u32::try_from(length).ok()?,
+            lkey: self.pd.local_key(),
+        })
+    }
+
+    /// The first byte, for the owner of the buffer to make a slice of.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        // SAFETY: A vector's pointer is never null.
+        unsafe { NonNull::new_unchecked(self.data.as_ptr().cast_mut()) }
+    }
+
+    /// Hands the first `length` bytes from the device to the CPU.
+    pub(super) fn sync_for_cpu(&self, length: usize) {
+        // SAFETY: By the type's invariant the range is mapped on the device.
+        unsafe {
+            bindings::rpcrdma_ib_dma_sync_single_for_cpu(
+                self.pd.device().as_raw(),
+                self.address,
+                length.min(self.data.len()),
+                self.direction.as_raw(),
+            )
+        };
+    }
+
+    /// Hands the first `length` bytes from the CPU to the device.
+    pub(super) fn sync_for_device(&self, length: usize) {
+        // SAFETY: By the type's invariant the range is mapped on the device.
+        unsafe {
+            bindings::rpcrdma_ib_dma_sync_single_for_device(
+                self.pd.device().as_raw(),
+                self.address,
+                length.min(self.data.len()),
+                self.direction.as_raw(),
+            )
+        };
+    }
+}
+
+impl Drop for DmaBuffer {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant exactly this range is mapped. The queue that owns the
+        // buffer drops it after its queue pair, so no work request names it any more.
+        unsafe {
+            bindings::rpcrdma_ib_dma_unmap_single(
+                self.pd.device().as_raw(),
+                self.address,
+                self.data.len(),
+                self.direction.as_raw(),
+            )
+        };
+    }
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory regions that work requests register (FRWR), and their states.
+//!
+//! 1. [`Idle`]: no pages. The peer has no handle, or one that is invalid.
+//! 2. [`Mapped`]: pages are mapped for DMA, and the region has a new handle
+//!    that was not sent yet.
+//! 3. [`Registered`]: the registration was posted; the peer may use the handle.
+//!
+//! A region goes from 3 to 1 by an invalidation, remote or local, and in no
+//! other way but its destruction, which invalidates too. Pages are unmapped on
+//! the way into state 1, never earlier.
+
+use super::{access::Access, Pd, RemoteInvalidation};
+use crate::bindings::{self, Memory, MessagePart};
+use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
+use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*, sync::Arc};
+
+mod state {
+    /// Closes [`super::State`].
+    pub(crate) trait Sealed {}
+}
+
+/// A state of a memory region.
+pub(crate) trait State: state::Sealed {}
+
+/// Without pages.
+pub(crate) struct Idle;
+/// With pages, not posted.
+pub(crate) struct Mapped;
+/// In the peer's reach.
+pub(crate) struct Registered;
+
+impl state::Sealed for Idle {}
+impl state::Sealed for Mapped {}
+impl state::Sealed for Registered {}
+impl State for Idle {}
+impl State for Mapped {}
+impl State for Registered {}
+
+/// What a region is in any state.
+///
+/// # Invariants
+///
+/// `ptr` is a memory region that this object owns, for as many pages as `sg` has elements.
+/// `mapped` elements of `sg` are mapped for DMA, in the direction of `access`.
+struct Core {
+    next: Option<KBox<Core>>,
+    ptr: NonNull<bindings::ib_mr>,
+    sg: KVVec<bindings::scatterlist>,
+    mapped: i32,
+    access: Access,
+    register: bindings::ib_reg_wr,
+    invalidate: bindings::ib_send_wr,
+    pd: Arc<Pd>,
+}
+
+// SAFETY: A memory region may be used from any thread; `&mut` guards the rest.
+unsafe impl Send for Core {}
+
+impl Core {
+    /// Unmaps the pages.
+    fn unmap(&mut self) {
+        if self.mapped == 0 {
+            return;
+        }
+        // SAFETY: By the type's invariant so many elements are mapped on the domain's device.
+        unsafe {
+            bindings::rpcrdma_ib_dma_unmap_sg(
+                self.pd.device().as_raw(),
+                self.sg.as_mut_ptr(),
+                self.mapped,
+                self.access.direction().as_raw(),
+            )
+        };
+        self.mapped = 0;
+    }
+
+    /// The handle that the peer names the region by.
+    fn handle(&self) -> u32 {
+        // SAFETY: The region is valid, and only its owner changes the key.
+        unsafe { (*self.ptr.as_ptr()).rkey }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        // SAFETY: This object owns the region. Destroying it makes the device forget the handle,
+        // so that the pages can be unmapped afterwards, whatever the state was.
+        let _ = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
+        self.unmap();
+    }
+}
+
+/// A memory region in state `S`.
+pub(crate) struct Mr<S: State> {
+    core: KBox<Core>,
+    state: PhantomData<S>,
+}
+
+impl<S: State> Mr<S> {
+    fn from_core(core: KBox<Core>) -> Self {
+        Self {
+            core,
+            state: PhantomData,
+        }
+    }
+}
+
+impl Mr<Idle> {
+    /// Makes a region for at most `pages` pages. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the provider answers when its regions are exhausted.
+    pub(crate) fn new(pd: &Arc<Pd>, pages: u32) -> Result<Self> {
+        let count = usize::try_from(pages).map_err(|_| EINVAL)?;
+        let sg = KVVec::from_elem(bindings::scatterlist::default(), count, GFP_KERNEL)?;
+        let core = KBox::new_uninit(GFP_KERNEL)?;
+        // SAFETY: The domain is valid.
+        let ptr = from_err_ptr(unsafe {
+            bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
+        })?;
+        // INVARIANT: The region was just made, and nothing is mapped.
+        Ok(Self::from_core(core.write(Core {
+            next: None,
+            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+            sg,
+            mapped: 0,
+            access: Access::RemoteRead,
+            register: bindings::ib_reg_wr::default(),
+            invalidate: bindings::ib_send_wr::default(),
+            pd: pd.clone(),
+        })))
+    }
+
+    /// Maps the memory of `part` for `access` and gives the region a new handle.
+    ///
+    /// The peer sees offsets that start at `tag << 32` plus the offset within the first page,
+    /// and so no kernel address.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if the memory does not fit the region or cannot be mapped.
+    pub(crate) fn map(
+        mut self,
+        part: &MessagePart,
+        access: Access,
+        tag: u32,
+    ) -> Result<Mr<Mapped>, (Self, Error)> {
+        match self.try_map(part, access, tag) {
+            Ok(()) => Ok(Mr::from_core(self.core)),
+            Err(error) => {
+                self.core.unmap();
+                Err((self, error))
+            }
+        }
+    }
+
+    fn try_map(&mut self, part: &MessagePart, access: Access, tag: u32) -> Result {
+        let core = &mut *self.core;
+        let elements = fill(&mut core.sg, part).ok_or(EIO)?;
+        let device = core.pd.device().as_raw();
+        let direction = access.direction().as_raw();
+        core.access = access;
+        // SAFETY: `fill` initialised so many elements with memory that stays, by the part's
+        // invariant, until the region is invalidated.
+        core.mapped = unsafe {
+            bindings::rpcrdma_ib_dma_map_sg(device, core.sg.as_mut_ptr(), elements, direction)
+        };
+        if core.mapped <= 0 {
+            core.mapped = 0;
+            return Err(EIO);
+        }
+        let page_size = u32::try_from(PAGE_SIZE).map_err(|_| EINVAL)?;
+        // SAFETY: The elements are mapped; the region is idle.
+        let mapped = unsafe {
+            bindings::ib_map_mr_sg(
+                core.ptr.as_ptr(),
+                core.sg.as_mut_ptr(),
+                core.mapped,
+                core::ptr::null_mut(),
+                page_size,
+            )
+        };
+        if mapped != core.mapped {
+            return Err(EIO);
+        }
+        // SAFETY: The region is valid and idle, and this is its only user.
+        let mr = unsafe { &mut *core.ptr.as_ptr() };
+        mr.iova = (u64::from(tag) << 32) | (mr.iova & u64::from(page_size.wrapping_sub(1)));
+        let key = core.handle().to_be_bytes()[3].wrapping_add(1);
+        // SAFETY: As above; a new low byte makes every earlier handle of the region stale.
+        unsafe { bindings::rpcrdma_ib_update_fast_reg_key(core.ptr.as_ptr(), key) };
+        Ok(())
+    }
+}
+
+/// Describes `part` in scatterlist elements; how many were needed, if they sufficed.
+fn fill(sg: &mut [bindings::scatterlist], part: &MessagePart) -> Option<i32> {
+    let elements = match part.memory() {
+        Memory::Linear(_) => 1,
+        Memory::Pages(..) => part.page_count(),
+    };
+    let sg = sg.get_mut(..elements)?;
+    let count = u32::try_from(elements).ok()?;
+    // SAFETY: The slice has `count` elements.
+    unsafe { bindings::sg_init_table(sg.as_mut_ptr(), count) };
+    match part.memory() {
+        Memory::Linear(start) => {
+            let length = u32::try_from(part.len()).ok()?;
+            let element = sg.first_mut()?;
+            // SAFETY: By the part's invariant the memory is contiguous and of this length.
+            unsafe { bindings::rpcrdma_sg_set_buf(element, start.as_ptr().cast(), length) };
+        }
+        Memory::Pages(pages, base) => {
+            let mut index = base / PAGE_SIZE;
+            let mut offset = base % PAGE_SIZE;
+            let mut left = part.len();
+            for element in sg {
+                let here = left.min(PAGE_SIZE.saturating_sub(offset));
+                // SAFETY: By the part's invariant the array has a page for every byte from `base`
+                // on, and `index` names one of them.
+                unsafe {
+                    bindings::rpcrdma_sg_set_page(
+                        element,
+                        *pages.as_ptr().add(index),
+                        u32::try_from(here).ok()?,
+                        u32::try_from(offset).ok()?,
+                    )
+                };
+                left = left.saturating_sub(here);
+                index = index.saturating_add(1);
+                offset = 0;
+            }
+        }
+    }
+    i32::try_from(count).ok()
+}
+
+/// What the peer is told about a region: one RDMA segment (RFC 8166 section 3.4.2).
+#[derive(Clone, Copy)]
+pub(crate) struct Extent {
+    /// The handle.
+    pub(crate) handle: u32,
+    /// Length in bytes.
+    pub(crate) length: u32,
+    /// Offset of the first byte.
+    pub(crate) offset: u64,
+}
+
+/// A list of regions in the same state.
+pub(crate) struct MrList<S: State> {
+    first: Option<KBox<Core>>,
+    state: PhantomData<S>,
+}
+
+impl<S: State> MrList<S> {
+    /// An empty list.
+    pub(crate) const fn new() -> Self {
+        Self {
+            first: None,
+            state: PhantomData,
+        }
+    }
+
+    /// Whether the list is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// How many regions the list holds.
+    pub(crate) fn len(&self) -> usize {
+        self.cores().count()
+    }
+
+    /// Puts a region first.
+    pub(crate) fn push_front(&mut self, mut mr: Mr<S>) {
+        mr.core.next = self.first.take();
+        self.first = Some(mr.core);
+    }
+
+    /// Puts a region last, after walking the list, which is as long as a chunk has segments.
+    pub(crate) fn push_back(&mut self, mr: Mr<S>) {
+        self.append(Self {
+            first: Some(mr.core),
+            state: PhantomData,
+        });
+    }
+
+    /// Puts the regions of `other` last.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        let mut link = &mut self.first;
+        while let Some(core) = link {
+            link = &mut core.next;
+        }
+        *link = other.first.take();
+    }
+
+    /// Takes the first region.
+    pub(crate) fn pop(&mut self) -> Option<Mr<S>> {
+        let mut core = self.first.take()?;
+        self.first = core.next.take();
+        Some(Mr::from_core(core))
+    }
+
+    /// The same regions under another state's name.
+    fn into_state<T: State>(mut self) -> MrList<T> {
+        MrList {
+            first: self.first.take(),
+            state: PhantomData,
+        }
+    }
+
+    fn cores(&self) -> impl Iterator<Item = &Core> + Clone {
+        core::iter::successors(self.first.as_deref(), |core| core.next.as_deref())
+    }
+}
+
+impl<S: State> Drop for MrList<S> {
+    fn drop(&mut self) {
+        // One after the other: the recursion of nested boxes would be as deep as the list.
+        while self.pop().is_some() {}
+    }
+}
+
+impl<S: State> MrList<S> {
+    /// The segments that describe the regions, in order. Idle regions have stale ones.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> + Clone + '_ {
+        self.cores().map(|core| {
+            // SAFETY: The region is valid, and mapped regions are not changed by the device.
+            let mr = unsafe { &*core.ptr.as_ptr() };
+            Extent {
+                handle: core.handle(),
+                length: u32::try_from(mr.length).unwrap_or(0),
+                offset: mr.iova,
+            }
+        })
+    }
+}
+
+impl MrList<Mapped> {
+    /// Unmaps the regions without ever having posted them.
+    pub(crate) fn unmap(mut self) -> MrList<Idle> {
+        let mut link = &mut self.first;
+        while let Some(core) = link {
+            core.unmap();
+            link = &mut core.next;
+        }
+        self.into_state()
+    }
+
+    /// Builds a registration for each region in front of `last`, and returns the first request
+    /// of the chain. The regions count as registered from here on.
+    ///
+    /// # Safety
+    ///
+    /// The chain is posted, or forgotten, while the returned list still exists. `cqe` completes
+    /// the registrations.
+    pub(super) unsafe fn chain(
+        mut self,
+        cqe: *mut bindings::ib_cqe,
+        last: *mut bindings::ib_send_wr,
+    ) -> (*mut bindings::ib_send_wr, MrList<Registered>) {
+        let mut first = last;
+        let mut link = &mut self.first;
+        while let Some(core) = link {
+            let key = core.handle();
+            core.register = bindings::ib_reg_wr {
+                wr: bindings::ib_send_wr {
+                    next: first,
+                    __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                        wr_cqe: ManuallyDrop::new(cqe),
+                    },
+                    opcode: bindings::ib_wr_opcode_IB_WR_REG_MR,
+                    ..Default::default()
+                },
+                mr: core.ptr.as_ptr(),
+                key,
+                access: core.access.flags(),
+            };
+            first = &mut core.register.wr;
+            link = &mut core.next;
+        }
+        (first, self.into_state())
+    }
+}
+
+impl MrList<Registered> {
+    /// Takes the region out that the peer has invalidated, if it is in the list.
+    pub(crate) fn take_invalidated(&mut self, proof: &RemoteInvalidation) -> Option<Mr<Idle>> {
+        let mut link = &mut self.first;
+        while link
+            .as_ref()
+            .is_some_and(|core| core.handle() != proof.handle())
+        {
+            link = &mut link.as_mut()?.next;
+        }
+        let mut core = link.take()?;
+        *link = core.next.take();
+        core.unmap();
+        Some(Mr::from_core(core))
+    }
+
+    /// Builds a chain of local invalidations, of which only the last is signalled, for `last`
+    /// to complete, and the others for `cqe` if they are flushed.
+    pub(super) fn invalidations(
+        &mut self,
+        cqe: *mut bindings::ib_cqe,
+        last: *mut bindings::ib_cqe,
+    ) -> *mut bindings::ib_send_wr {
+        let mut first: *mut bindings::ib_send_wr = core::ptr::null_mut();
+        let signaled = bindings::ib_send_flags_IB_SEND_SIGNALED;
+        let mut link = &mut self.first;
+        while let Some(core) = link {
+            let is_last = first.is_null();
+            core.invalidate = bindings::ib_send_wr {
+                next: first,
+                __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                    wr_cqe: ManuallyDrop::new(if is_last { last } else { cqe }),
+                },
+                opcode: bindings::ib_wr_opcode_IB_WR_LOCAL_INV,
+                send_flags: if is_last { signaled } else { 0 },
+                ex: bindings::ib_send_wr__bindgen_ty_2 {
+                    invalidate_rkey: ManuallyDrop::new(core.handle()),
+                },
+                ..Default::default()
+            };
+            first = &mut core.invalidate;
+            link = &mut core.next;
+        }
+        first
+    }
+
+    /// Unmaps the regions after all of them were invalidated locally.
+    ///
+    /// # Safety
+    ///
+    /// A local invalidation of every region in the list has completed with success.
+    pub(super) unsafe fn invalidated(self) -> MrList<Idle> {
+        self.into_state::<Mapped>().unmap()
+    }
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs: the two queues of a connection, and what they hold.
+
+use super::{
+    completion::{Completions, Cqe, RemoteInvalidation, WcStatus},
+    cq::Cq,
+    invalidate::InvalidateQueue,
+    mr::{MrList, Registered},
+    receive::{ReceiveQueue, ReceivedMessage},
+    send::{SendBuffer, SendQueue},
+    CmId, Pd,
+};
+use crate::bindings;
+use kernel::{error::to_result, prelude::*, sync::Arc};
+
+/// How large the queues of a queue pair are.
+#[derive(Clone, Copy)]
+pub(crate) struct QpSizes {
+    /// Send buffers; a power of two.
+    pub(crate) sends: u32,
+    /// Bytes in each send buffer.
+    pub(crate) send_size: u32,
+    /// Receive buffers.
+    pub(crate) receives: u32,
+    /// Bytes in each receive buffer.
+    pub(crate) receive_size: u32,
+    /// Chains of local invalidations that can be under way.
+    pub(crate) invalidations: u32,
+    /// Regions that one chain can name, and one Send can register.
+    pub(crate) regions: u32,
+}
+
+impl QpSizes {
+    /// Work requests that the send queue can have to hold: registrations and Sends of the ring,
+    /// invalidations, and one for the drain.
+    pub(crate) fn send_requests(&self) -> u32 {
+        let ring = self.sends.saturating_mul(self.regions.saturating_add(1));
+        let invalidations = self.invalidations.saturating_mul(self.regions);
+        ring.saturating_add(invalidations).saturating_add(1)
+    }
+
+    /// Work requests that the receive queue can have to hold, one for the drain among them.
+    pub(crate) fn receive_requests(&self) -> u32 {
+        self.receives.saturating_add(1)
+    }
+}
+
+/// The queue pair of `id`, nothing else.
+///
+/// # Invariants
+///
+/// `id` has a queue pair.
+struct Attached {
+    id: Arc<CmId>,
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant the identifier has a queue pair. Its queues are
+        // drained or were never used; their memory is dropped later.
+        unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
+    }
+}
+
+/// A reliable connected queue pair with its queues, and the user's `context`.
+///
+/// # Invariants
+///
+/// The order of the fields is the order of teardown: no completion handler runs after `cq`, so
+/// that the queues' memory can go.
+#[pin_data]
+pub(crate) struct QueuePair<C: Completions> {
+    attached: Attached,
+    cq: Cq,
+    #[pin]
+    receives: ReceiveQueue,
+    #[pin]
+    sends: SendQueue,
+    invalidations: InvalidateQueue,
+    pd: Arc<Pd>,
+    id: Arc<CmId>,
+    #[pin]
+    context: C,
+}
+
+// SAFETY: The RDMA core locks its objects; the queues lock theirs.
+unsafe impl<C: Completions> Send for QueuePair<C> {}
+// SAFETY: As above.
+unsafe impl<C: Completions> Sync for QueuePair<C> {}
+
+impl<C: Completions> QueuePair<C> {
+    /// Makes the queue pair of `pd`'s connection identifier, with empty queues. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the provider answers, such as `EINVAL` for queues that are too large.
+    pub(crate) fn new(
+        pd: &Arc<Pd>,
+        sizes: &QpSizes,
+        context: impl PinInit<C, Error>,
+    ) -> Result<Arc<Self>> {
+        let id = pd.id();
+        let completions = sizes
+            .send_requests()
+            .saturating_add(sizes.receive_requests());
+        Arc::pin_init(
+            try_pin_init!(&this in Self {
+                context <- context,
+                id: id.clone(),
+                pd: pd.clone(),
+                receives <- ReceiveQueue::new(
+                    pd, sizes.receives, sizes.receive_size, receive_done::<C>),
+                sends <- SendQueue::new(
+                    pd, sizes.sends, sizes.send_size, send_done::<C>, unsignaled_done::<C>),
+                invalidations: InvalidateQueue::new(
+                    sizes.invalidations, invalidate_done::<C>)?,
+                // SAFETY: The context is this object, pinned, whose fields are initialised above
+                // and dropped after `cq`. No request is posted before all of it is.
+                cq: unsafe { Cq::new(id, this.as_ptr().cast(), completions)? },
+                attached: attach(id, pd, cq, sizes)?,
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Gives all receive buffers to the device. To be called once, before the connection is made.
+    ///
+    /// # Errors
+    ///
+    /// What the provider answers.
+    pub(crate) fn post_receives(&self) -> Result {
+        // SAFETY: The queue pair is this queue's, and the buffers were never posted.
+        unsafe { self.receives.post_all(self.as_raw()) }
+    }
+
+    /// The bytes of a message that arrived on this queue pair.
+    pub(crate) fn bytes<'a>(&'a self, message: &'a ReceivedMessage) -> &'a [u8] {
+        self.receives.bytes(message)
+    }
+
+    /// Gives a message's buffer back to the device. Does not sleep.
+    pub(crate) fn recycle(&self, message: ReceivedMessage) {
+        // SAFETY: The queue pair is this queue's. Should the provider refuse, the peer runs out of
+        // Receives in the end, and the connection ends by that.
+        let _ = unsafe { self.receives.recycle(self.as_raw(), message) };
+    }
+
+    /// What the user of the queue pair keeps with it.
+    pub(crate) fn context(&self) -> &C {
+        &self.context
+    }
+
+    /// The identifier of the connection.
+    pub(crate) fn id(&self) -> &CmId {
+        &self.id
+    }
+
+    /// The buffer for the next Send, or nothing while all are with the device; the next
+    /// [`Completions::send_space`] then says when to ask again. May sleep.
+    pub(crate) fn send_buffer(&self) -> Option<SendBuffer<'_>> {
+        self.sends.buffer(self.as_raw())
+    }
+
+    /// Posts local invalidations of `regions`, as chain `index`, of which only one can be under
+    /// way. [`Completions::invalidated`] gives the regions back.
+    ///
+    /// # Errors
+    ///
+    /// The regions, if they could not be posted; the connection is of no use then.
+    pub(crate) fn invalidate(
+        &self,
+        index: usize,
+        regions: MrList<Registered>,
+    ) -> Result<(), MrList<Registered>> {
+        // SAFETY: Both queues are this queue pair's.
+        unsafe {
+            self.invalidations
+                .post(self.as_raw(), &self.sends, index, regions)
+        }
+    }
+
+    /// Ends the connection and waits until every work request has completed. May sleep; not to
+    /// be called from a completion or CM event.
+    pub(crate) fn drain(&self) {
+        self.id.disconnect();
+        self.receives.close();
+        self.sends.close();
+        // SAFETY: The queue pair is valid, its queues have room for the drain's requests, and
+        // nobody posts any more.
+        unsafe {
+            bindings::ib_drain_rq(self.as_raw());
+            bindings::ib_drain_sq(self.as_raw());
+        }
+    }
+
+    /// The C pointer.
+    fn as_raw(&self) -> *mut bindings::ib_qp {
+        // SAFETY: By the invariant of `attached` the identifier has a queue pair.
+        unsafe { (*self.id.as_raw()).qp }
+    }
+}
+
+/// Creates the queue pair proper.
+fn attach(id: &Arc<CmId>, pd: &Pd, cq: &Cq, sizes: &QpSizes) -> Result<Attached> {
+    let mut attr = bindings::ib_qp_init_attr {
+        send_cq: cq.as_raw(),
+        recv_cq: cq.as_raw(),
+        cap: bindings::ib_qp_cap {
+            max_send_wr: sizes.send_requests(),
+            max_recv_wr: sizes.receive_requests(),
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            ..Default::default()
+        },
+        sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+        qp_type: bindings::ib_qp_type_IB_QPT_RC,
+        port_num: u32::MAX,
+        ..Default::default()
+    };
+    // SAFETY: Identifier, domain and queue are valid and on the same device; the attributes are
+    // only used during the call.
+    to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
+    // INVARIANT: The call has attached a queue pair.
+    Ok(Attached { id: id.clone() })
+}
+
+/// The queue pair and the completion that a handler was called for.
+///
+/// # Safety
+///
+/// `cq` and `wc` are the arguments of a completion handler of a `QueuePair<C>`.
+unsafe fn arguments<'a, C: Completions>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) -> (&'a QueuePair<C>, &'a bindings::ib_wc) {
+    // SAFETY: The queue's context is its queue pair, which waits for the handlers before it goes;
+    // the completion is valid during the call.
+    unsafe { (&*(*cq).cq_context.cast(), &*wc) }
+}
+
+/// A Receive has completed.
+///
+/// # Safety
+///
+/// Called by the RDMA core only, for a completion on the queue of a `QueuePair<C>`.
+unsafe extern "C" fn receive_done<C: Completions>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: Only receive requests of a `QueuePair<C>` name this handler.
+    let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
+    if let Some(status) = WcStatus::failure(wc) {
+        return qp.context.failed(status);
+    }
+    // SAFETY: The handle belongs to the queue pair's receive queue.
+    let index = unsafe { Cqe::index_of(wc) };
+    // SAFETY: This is a successful Receive completion.
+    let invalidated = unsafe { RemoteInvalidation::from_completion(wc) };
+    // SAFETY: The request of this buffer has completed, just now.
+    if let Some(message) = unsafe { qp.receives.take(index, wc.byte_len) } {
+        qp.context.received(qp, message, invalidated);
+    }
+}
+
+/// A signalled Send has completed.
+///
+/// # Safety
+///
+/// Called by the RDMA core only, for a completion on the queue of a `QueuePair<C>`.
+unsafe extern "C" fn send_done<C: Completions>(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
+    // SAFETY: Only Sends of a `QueuePair<C>` name this handler.
+    let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
+    if let Some(status) = WcStatus::failure(wc) {
+        return qp.context.failed(status);
+    }
+    // SAFETY: The handle belongs to the queue pair's send queue.
+    qp.sends.complete(unsafe { Cqe::index_of(wc) });
+    qp.context.send_space();
+}
+
+/// A request that asks for no completion has failed, or was signalled by mistake.
+///
+/// # Safety
+///
+/// Called by the RDMA core only, for a completion on the queue of a `QueuePair<C>`.
+unsafe extern "C" fn unsignaled_done<C: Completions>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: Only requests of a `QueuePair<C>` name this handler.
+    let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
+    if let Some(status) = WcStatus::failure(wc) {
+        qp.context.failed(status);
+    }
+}
+
+/// The last request of a chain of invalidations has completed.
+///
+/// # Safety
+///
+/// Called by the RDMA core only, for a completion on the queue of a `QueuePair<C>`.
+unsafe extern "C" fn invalidate_done<C: Completions>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: Only invalidations of a `QueuePair<C>` name this handler.
+    let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
+    let failure = WcStatus::failure(wc);
+    // SAFETY: The handle belongs to the queue pair's invalidate queue.
+    let index = unsafe { Cqe::index_of(wc) };
+    // SAFETY: The completion is that of the chain's last request.
+    let outcome = unsafe { qp.invalidations.complete(index, failure.is_none()) };
+    if let Some(status) = failure {
+        qp.context.failed(status);
+    }
+    qp.context.invalidated(qp, index, outcome);
+}

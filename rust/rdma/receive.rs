@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive queue: buffers that belong to the device until a message fills one.
+
+use super::{
+    completion::{Cqe, Done},
+    dma::{Direction, DmaBuffer},
+    Pd,
+};
+use crate::bindings;
+use core::mem::ManuallyDrop;
+use kernel::{error::to_result, new_spinlock, prelude::*, sync::Arc, sync::SpinLock};
+
+/// One posted buffer.
+struct Slot {
+    cqe: Cqe,
+    buffer: DmaBuffer,
+}
+
+/// A message that arrived, in its buffer, which the device gets back by
+/// [`super::QueuePair::recycle`].
+///
+/// # Invariants
+///
+/// The buffer at `index` is not posted, and `length` of its bytes are the message.
+pub(crate) struct ReceivedMessage {
+    index: usize,
+    length: usize,
+}
+
+/// The buffers of a receive queue.
+///
+/// # Invariants
+///
+/// `slots` is not changed after construction, so that its elements do not move. A slot's buffer
+/// belongs to the device from [`Self::post`] to the completion of that request, and to a
+/// [`ReceivedMessage`] from there on, which [`Self::recycle`] ends.
+#[pin_data]
+pub(super) struct ReceiveQueue {
+    slots: KVec<Slot>,
+    /// Whether posting is still allowed; closed before the drain.
+    #[pin]
+    gate: SpinLock<bool>,
+}
+
+// SAFETY: The work request handles are only read after construction.
+unsafe impl Sync for Slot {}
+// SAFETY: Nothing in a slot is tied to a thread.
+unsafe impl Send for Slot {}
+
+impl ReceiveQueue {
+    /// Allocates `count` buffers of `size` bytes, whose requests are completed by `done`.
+    pub(super) fn new<'a>(
+        pd: &'a Arc<Pd>,
+        count: u32,
+        size: u32,
+        done: Done,
+    ) -> impl PinInit<Self, Error> + 'a {
+        try_pin_init!(Self {
+            slots: {
+                let count = usize::try_from(count)?;
+                let size = usize::try_from(size)?;
+                let mut slots = KVec::with_capacity(count, GFP_KERNEL)?;
+                for index in 0..count {
+                    slots.push(
+                        Slot {
+                            cqe: Cqe::new(done, index),
+                            buffer: DmaBuffer::new(pd, size, Direction::FromDevice)?,
+                        },
+                        GFP_KERNEL,
+                    )?;
+                }
+                slots
+            },
+            gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
+        }? Error)
+    }
+
+    /// Takes the buffer at `index` over from the device, with the message in it; nothing if the
+    /// device claims to have written more than there is room for.
+    ///
+    /// # Safety
+    ///
+    /// The request of the buffer has completed with success, and was not taken before.
+    pub(super) unsafe fn take(&self, index: usize, length: u32) -> Option<ReceivedMessage> {
+        let slot = self.slots.get(index)?;
+        let length = usize::try_from(length).ok()?;
+        if length > slot.buffer.len() {
+            return None;
+        }
+        slot.buffer.sync_for_cpu(length);
+        // INVARIANT: The request has completed, and the length fits.
+        Some(ReceivedMessage { index, length })
+    }
+
+    /// The bytes of a message.
+    pub(super) fn bytes<'a>(&'a self, message: &'a ReceivedMessage) -> &'a [u8] {
+        let Some(slot) = self.slots.get(message.index) else {
+            return &[];
+        };
+        let length = message.length.min(slot.buffer.len());
+        // SAFETY: The buffer is initialised and long enough; by the message's invariant the device
+        // does not have it, nor gets it as long as the message is borrowed.
+        unsafe { core::slice::from_raw_parts(slot.buffer.start().as_ptr(), length) }
+    }
+
+    /// Gives a message's buffer back to the device.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is the queue pair of this queue.
+    pub(super) unsafe fn recycle(
+        &self,
+        qp: *mut bindings::ib_qp,
+        message: ReceivedMessage,
+    ) -> Result {
+        // SAFETY: The message, which ends here, owned the buffer.
+        unsafe { self.post(qp, message.index) }
+    }
+
+    /// Gives all buffers to the device, for the first time.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is the queue pair of this queue, and no buffer was posted before.
+    pub(super) unsafe fn post_all(&self, qp: *mut bindings::ib_qp) -> Result {
+        for index in 0..self.slots.len() {
+            // SAFETY: The caller's promise.
+            unsafe { self.post(qp, index)? };
+        }
+        Ok(())
+    }
+
+    /// Gives the buffer at `index` to the device. Does nothing once the queue is closed.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is the queue pair of this queue, and the caller owns the buffer.
+    ///
+    /// # Errors
+    ///
+    /// What the provider answers.
+    unsafe fn post(&self, qp: *mut bindings::ib_qp, index: usize) -> Result {
+        let slot = self.slots.get(index).ok_or(EINVAL)?;
+        slot.buffer.sync_for_device(slot.buffer.len());
+        let mut sge = slot.buffer.sge(0, slot.buffer.len()).ok_or(EINVAL)?;
+        let wr = bindings::ib_recv_wr {
+            next: core::ptr::null_mut(),
+            __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
+            },
+            sg_list: &mut sge,
+            num_sge: 1,
+        };
+        let gate = self.gate.lock();
+        if !*gate {
+            return Ok(());
+        }
+        // SAFETY: The queue pair is the caller's promise. Buffer and completion handle live in
+        // `slots`, which `QueuePair` drops after its queue pair. The request itself is copied.
+        to_result(unsafe { bindings::rpcrdma_ib_post_recv(qp, &wr) })
+    }
+
+    /// Ends all posting.
+    pub(super) fn close(&self) {
+        *self.gate.lock() = false;
+    }
+}

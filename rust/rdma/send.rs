@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The send queue: a ring of buffers in which messages leave.
+//!
+//! Sends complete in the order in which they were posted, so one counter tells
+//! which buffers are free. Only every few Sends asks for a completion.
+
+use super::{
+    completion::{Cqe, Done},
+    dma::{Direction, DmaBuffer},
+    mr::{Mapped, MrList, Registered},
+    Pd,
+};
+use crate::bindings;
+use core::mem::ManuallyDrop;
+use kernel::{
+    error::to_result,
+    new_mutex, new_spinlock,
+    prelude::*,
+    sync::atomic::{Acquire, Atomic, Relaxed, Release},
+    sync::lock::{mutex::MutexBackend, Guard},
+    sync::{Arc, Mutex, SpinLock},
+};
+
+/// Sends between two completions; a quarter of the ring at most, or the ring could fill up
+/// without any completion under way.
+const SIGNAL_INTERVAL: u32 = 16;
+
+/// One buffer of the ring.
+struct Slot {
+    cqe: Cqe,
+    buffer: DmaBuffer,
+    /// The number of the Send that was last posted from this buffer.
+    number: Atomic<u32>,
+}
+
+// SAFETY: The work request handles are only read after construction.
+unsafe impl Sync for Slot {}
+// SAFETY: Nothing in a slot is tied to a thread.
+unsafe impl Send for Slot {}
+
+/// The ring.
+///
+/// # Invariants
+///
+/// `slots` is not changed after construction; its length is a power of two. The Sends numbered
+/// from `completed` up to, not including, `*producer` are with the device, and so are their
+/// buffers, `number % slots.len()`. All others belong to who holds `producer`.
+#[pin_data]
+pub(super) struct SendQueue {
+    slots: KVec<Slot>,
+    /// The number of the next Send.
+    #[pin]
+    producer: Mutex<u32>,
+    /// The number of the first Send whose completion is not known.
+    completed: Atomic<u32>,
+    /// Whether posting is still allowed; closed before the drain. Held while posting, so that a
+    /// chain is not torn apart.
+    #[pin]
+    gate: SpinLock<bool>,
+    /// Completes what is not signalled, in case it fails.
+    unsignaled: Cqe,
+}
+
+impl SendQueue {
+    /// Allocates `count` buffers of `size` bytes. Signalled Sends are completed by `done`,
+    /// unsignalled requests, should they fail, by `failed`.
+    pub(super) fn new<'a>(
+        pd: &'a Arc<Pd>,
+        count: u32,
+        size: u32,
+        done: Done,
+        failed: Done,
+    ) -> impl PinInit<Self, Error> + 'a {
+        try_pin_init!(Self {
+            slots: {
+                if !count.is_power_of_two() {
+                    return Err(EINVAL);
+                }
+                let count = usize::try_from(count)?;
+                let size = usize::try_from(size)?;
+                let mut slots = KVec::with_capacity(count, GFP_KERNEL)?;
+                for index in 0..count {
+                    slots.push(
+                        Slot {
+                            cqe: Cqe::new(done, index),
+                            buffer: DmaBuffer::new(pd, size, Direction::ToDevice)?,
+                            number: Atomic::new(0),
+                        },
+                        GFP_KERNEL,
+                    )?;
+                }
+                slots
+            },
+            producer <- new_mutex!(0, "rpcrdma_send_producer"),
+            completed: Atomic::new(0),
+            gate <- new_spinlock!(true, "rpcrdma_send_gate"),
+            unsignaled: Cqe::new(failed, 0),
+        }? Error)
+    }
+
+    /// The buffer for the next Send, or nothing while all are with the device. May sleep.
+    pub(super) fn buffer(&self, qp: *mut bindings::ib_qp) -> Option<SendBuffer<'_>> {
+        let producer = self.producer.lock();
+        let under_way = producer.wrapping_sub(self.completed.load(Acquire));
+        if usize::try_from(under_way).ok()? >= self.slots.len() {
+            return None;
+        }
+        // INVARIANT: The next Send's buffer is not with the device, as just checked.
+        Some(SendBuffer {
+            queue: self,
+            qp,
+            producer,
+        })
+    }
+
+    /// The slot of Send `number`.
+    fn slot(&self, number: u32) -> Option<&Slot> {
+        let mask = self.slots.len().checked_sub(1)?;
+        self.slots.get(usize::try_from(number).ok()? & mask)
+    }
+
+    /// Takes note that the Send from the buffer at `index` has completed, and with it all before.
+    pub(super) fn complete(&self, index: usize) {
+        if let Some(slot) = self.slots.get(index) {
+            let number = slot.number.load(Relaxed);
+            self.completed.store(number.wrapping_add(1), Release);
+        }
+    }
+
+    /// The completion handle for requests that are not signalled.
+    pub(super) fn unsignaled(&self) -> &Cqe {
+        &self.unsignaled
+    }
+
+    /// Posts a chain, unless the queue is closed.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is the queue pair of this queue. `first` is a chain whose requests and what they name
+    /// stay valid: the requests during the call, their memory until they complete.
+    ///
+    /// # Errors
+    ///
+    /// `EPIPE` if the queue is closed; otherwise what the provider answers, after which some
+    /// of the chain may be posted, so that the connection has to end.
+    pub(super) unsafe fn post(
+        &self,
+        qp: *mut bindings::ib_qp,
+        first: *const bindings::ib_send_wr,
+    ) -> Result {
+        let gate = self.gate.lock();
+        if !*gate {
+            return Err(EPIPE);
+        }
+        // SAFETY: The caller's promise.
+        to_result(unsafe { bindings::rpcrdma_ib_post_send(qp, first) })
+    }
+
+    /// Ends all posting.
+    pub(super) fn close(&self) {
+        *self.gate.lock() = false;
+    }
+}
+
+/// A buffer to build a message in. Nobody else sends while it exists.
+///
+/// # Invariants
+///
+/// The slot of Send `*producer` is not with the device.
+pub(crate) struct SendBuffer<'a> {
+    queue: &'a SendQueue,
+    qp: *mut bindings::ib_qp,
+    producer: Guard<'a, u32, MutexBackend>,
+}
+
+impl SendBuffer<'_> {
+    /// The bytes of the message, to be filled from the start.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let Some(slot) = self.queue.slot(*self.producer) else {
+            return &mut [];
+        };
+        // SAFETY: By the type's invariant the device does not have the buffer, and the lock on
+        // the producer makes this the only user.
+        unsafe { core::slice::from_raw_parts_mut(slot.buffer.start().as_ptr(), slot.buffer.len()) }
+    }
+
+    /// Posts one chain: a registration of each of `regions`, then the Send of the first
+    /// `length` bytes. `keep` takes the regions over before the peer can learn of them.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post`]. The connection is of no use after one.
+    pub(crate) fn send(
+        mut self,
+        length: usize,
+        regions: MrList<Mapped>,
+        keep: impl FnOnce(MrList<Registered>),
+    ) -> Result {
+        let number = *self.producer;
+        let slot = self.queue.slot(number).ok_or(EINVAL)?;
+        let mut sge = slot.buffer.sge(0, length).ok_or(EINVAL)?;
+        let signaled = number % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1;
+        let flags = if signaled {
+            bindings::ib_send_flags_IB_SEND_SIGNALED
+        } else {
+            0
+        };
+        let mut send = bindings::ib_send_wr {
+            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
+            },
+            sg_list: &mut sge,
+            num_sge: 1,
+            opcode: bindings::ib_wr_opcode_IB_WR_SEND,
+            send_flags: flags,
+            ..Default::default()
+        };
+        slot.buffer.sync_for_device(length);
+        slot.number.store(number, Relaxed);
+        // SAFETY: The chain is posted below. `keep` stores the list where it stays until the
+        // regions are invalidated or the queue pair is drained; neither can happen before the
+        // whole chain is with the device, because invalidation answers the Send, and the drain
+        // waits for the transport's send lock.
+        let (first, registered) =
+            unsafe { regions.chain(self.queue.unsignaled.as_raw(), &mut send) };
+        keep(registered);
+        // INVARIANT: If the call fails, the buffer may be with the device all the same, and the
+        // number is used up.
+        *self.producer = number.wrapping_add(1);
+        // SAFETY: `qp` is this queue's. The Send's buffer is the device's now; the registrations
+        // live in the list that `keep` has.
+        unsafe { self.queue.post(self.qp, first) }
+    }
+}

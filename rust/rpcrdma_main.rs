@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RPC-over-RDMA transport of sunrpc (RFC 8166).
+
+use kernel::{prelude::*, sync::Arc};
+
+mod bindings;
+mod client;
+mod debugfs;
+mod error;
+mod proto;
+mod rdma;
+mod stats;
+mod sunrpc;
+mod sysctl;
+
+module! {
+    type: RpcRdma,
+    name: "rpcrdma",
+    authors: ["The rpcrdma developers"],
+    description: "RPC-over-RDMA transport",
+    license: "GPL",
+}
+
+/// What exists while the module is loaded. The order of the fields is the order of teardown.
+struct RpcRdma {
+    _settings: sysctl::Settings,
+    _client: sunrpc::ClassRegistration,
+    _folder: debugfs::Folder,
+    _queue: Arc<sunrpc::OwnedQueue>,
+}
+
+impl kernel::Module for RpcRdma {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        let folder = debugfs::Folder::new();
+        let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
+        let client = sunrpc::ClassRegistration::new::<client::Client>(module, queue.clone())?;
+        let settings = sysctl::Settings::new()?;
+        pr_info!("client only: this machine cannot export over RDMA while this module is loaded\n");
+        Ok(Self {
+            _settings: settings,
+            _client: client,
+            _folder: folder,
+            _queue: queue,
+        })
+    }
+}

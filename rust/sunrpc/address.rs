@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A transport's address in the forms that people and rpcbind read.
+
+use crate::bindings;
+use kernel::{
+    ffi::{c_char, c_ushort},
+    fmt,
+    prelude::*,
+    str::{CStr, CStrExt, CString},
+};
+
+/// Where `sockaddr_in` and `sockaddr_in6` keep the address.
+const IN_ADDRESS: core::ops::Range<usize> = 4..8;
+const IN6_ADDRESS: core::ops::Range<usize> = 8..24;
+
+/// Allocates a copy that `kfree` frees, or nothing if memory is short.
+fn duplicate(text: Option<&CStr>) -> *const c_char {
+    match text {
+        // SAFETY: The string is terminated.
+        Some(text) => unsafe { bindings::kstrdup(text.as_char_ptr(), bindings::GFP_KERNEL) },
+        None => core::ptr::null(),
+    }
+}
+
+fn format(arguments: fmt::Arguments<'_>) -> *const c_char {
+    duplicate(CString::try_from_fmt(arguments).ok().as_deref())
+}
+
+fn slot(index: bindings::rpc_display_format_t) -> usize {
+    // CAST: A small enumerator.
+    index as usize
+}
+
+/// Fills the strings of a new transport from its address.
+///
+/// # Errors
+///
+/// `EAFNOSUPPORT` if the address is neither IPv4 nor IPv6.
+pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
+    let address = &raw const xprt.addr;
+    // SAFETY: The address is plain initialised memory, larger than any range read here.
+    let bytes = unsafe {
+        core::slice::from_raw_parts(
+            address.cast::<u8>(),
+            size_of::<bindings::__kernel_sockaddr_storage>(),
+        )
+    };
+    // SAFETY: Every arm of the union starts with the family.
+    let family = unsafe { (*address.cast::<bindings::sockaddr>()).sa_family };
+    let (range, netid) = match u32::from(family) {
+        bindings::AF_INET => (IN_ADDRESS, c"rdma"),
+        bindings::AF_INET6 => (IN6_ADDRESS, c"rdma6"),
+        family => {
+            pr_err!("address family {family} is neither IPv4 nor IPv6\n");
+            return Err(Error::from_errno(-97));
+        }
+    };
+    let mut hex = [0u8; 33];
+    for (pair, byte) in hex.chunks_exact_mut(2).zip(bytes.get(range).unwrap_or(&[])) {
+        for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
+            *digit =
+                char::from_digit(nibble.into(), 16).map_or(b'0', |c| c.try_into().unwrap_or(b'0'));
+        }
+    }
+    let mut text = [0u8; 128];
+    // SAFETY: The address is complete, and the buffer has the size that is passed.
+    unsafe { bindings::rpc_ntop(address.cast(), text.as_mut_ptr().cast(), text.len()) };
+
+    let strings = &mut xprt.address_strings;
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_PROTO)] = c"rdma".as_char_ptr();
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_NETID)] = netid.as_char_ptr();
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_ADDR)] =
+        duplicate(CStr::from_bytes_until_nul(&text).ok());
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR)] =
+        duplicate(CStr::from_bytes_until_nul(&hex).ok());
+    let (port, hex_port) = port_strings(xprt);
+    let strings = &mut xprt.address_strings;
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_PORT)] = port;
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT)] = hex_port;
+    Ok(())
+}
+
+/// The port in decimal, and in hexadecimal padded to four columns.
+fn port_strings(xprt: &bindings::rpc_xprt) -> (*const c_char, *const c_char) {
+    // SAFETY: The address is complete.
+    let port = unsafe { bindings::rpcrdma_rpc_get_port((&raw const xprt.addr).cast()) };
+    (format(fmt!("{port}")), format(fmt!("{port:4x}")))
+}
+
+/// `set_port`: takes the port that rpcbind has told. On rpciod, may sleep.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_ushort) {
+    // SAFETY: The transport is valid, and rpcbind's answer is handled by one task at a time.
+    let xprt = unsafe { &mut *raw };
+    // SAFETY: The address is complete.
+    unsafe { bindings::rpcrdma_rpc_set_port((&raw mut xprt.addr).cast(), port) };
+    let (decimal, hex) = port_strings(xprt);
+    let mut old = [core::ptr::null(); 2];
+    for ((index, new), old) in [
+        (bindings::rpc_display_format_t_RPC_DISPLAY_PORT, decimal),
+        (bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT, hex),
+    ]
+    .into_iter()
+    .zip(&mut old)
+    {
+        *old = core::mem::replace(&mut xprt.address_strings[slot(index)], new);
+    }
+    // SAFETY: May sleep. Readers of the strings are RCU readers, and cannot find the old ones.
+    unsafe { bindings::synchronize_rcu() };
+    for old in old {
+        // SAFETY: The string came from `kstrdup`, or is null.
+        unsafe { bindings::kfree(old.cast()) };
+    }
+}
+
+/// Frees the strings, after their last reader is gone.
+///
+/// # Safety
+///
+/// `xprt` is not found by new readers any more.
+pub(super) unsafe fn free_strings(xprt: &mut bindings::rpc_xprt) {
+    // SAFETY: May sleep.
+    unsafe { bindings::synchronize_rcu() };
+    for index in [
+        bindings::rpc_display_format_t_RPC_DISPLAY_ADDR,
+        bindings::rpc_display_format_t_RPC_DISPLAY_PORT,
+        bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR,
+        bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT,
+    ] {
+        // SAFETY: The string came from `kstrdup`, or is null.
+        unsafe { bindings::kfree(xprt.address_strings[slot(index)].cast()) };
+    }
+}

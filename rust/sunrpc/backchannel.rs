@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Backward Calls (RFC 8167): requests that the peer sends and this end answers.
+//!
+//! A Call is copied out of its receive buffer, which can go back to the device at once; a burst
+//! of Calls therefore never uses up the posted Receives.
+
+use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
+use crate::bindings;
+use kernel::{alloc::flags::__GFP_NOWARN, ffi::c_int, new_spinlock, prelude::*, sync::SpinLock};
+
+/// The largest backward Reply in bytes: what an inline message holds, within a page.
+const REPLY_SIZE: usize = 4096;
+
+/// One backward request.
+#[repr(C)]
+struct BackwardCall {
+    /// First, because sunrpc gives the request back by this pointer.
+    rqst: bindings::rpc_rqst,
+    call: KVec<u8>,
+    reply: KVec<u8>,
+}
+
+// SAFETY: A request is handed between threads whole.
+unsafe impl Send for BackwardCall {}
+
+/// The backward requests of a transport.
+#[pin_data]
+pub(crate) struct BackwardCalls {
+    #[pin]
+    pool: SpinLock<Pool>,
+}
+
+struct Pool {
+    idle: KVec<KBox<BackwardCall>>,
+    /// Requests that exist, idle or not.
+    allocated: usize,
+    /// Requests that may exist; zero without a back channel.
+    limit: usize,
+}
+
+impl BackwardCalls {
+    /// No back channel yet.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            pool <- new_spinlock!(Pool {
+                idle: KVec::new(),
+                allocated: 0,
+                limit: 0,
+            }, "rpcrdma_backward"),
+        })
+    }
+
+    /// Lets requests exist, and makes some of them.
+    fn provision(&self, limit: usize) -> Result {
+        let mut idle = KVec::with_capacity(limit, GFP_KERNEL)?;
+        let mut made = KVec::with_capacity(limit, GFP_KERNEL)?;
+        for _ in 0..limit {
+            made.push(BackwardCall::new(GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        let mut pool = self.pool.lock();
+        if pool.limit == 0 {
+            pool.limit = limit;
+            core::mem::swap(&mut pool.idle, &mut idle);
+            while let Some(call) = made.pop() {
+                if pool.idle.push_within_capacity(call).is_err() {
+                    break;
+                }
+                pool.allocated = pool.allocated.saturating_add(1);
+            }
+        }
+        drop(pool);
+        Ok(())
+    }
+
+    /// Frees up to `count` idle requests, and lets no more exist if none is left.
+    fn retire(&self, count: usize) {
+        for _ in 0..count {
+            let mut pool = self.pool.lock();
+            let call = pool.idle.pop();
+            if call.is_some() {
+                pool.allocated = pool.allocated.saturating_sub(1);
+            } else if pool.allocated == 0 {
+                pool.limit = 0;
+            }
+            // Freed outside the lock.
+            drop(pool);
+            if call.is_none() {
+                break;
+            }
+        }
+    }
+
+    /// Whether backward Calls are served at all.
+    pub(crate) fn is_served(&self) -> bool {
+        self.pool.lock().limit != 0
+    }
+
+    fn take(&self) -> Option<KBox<BackwardCall>> {
+        self.pool.lock().idle.pop()
+    }
+
+    fn give_back(&self, call: KBox<BackwardCall>) {
+        let mut pool = self.pool.lock();
+        let surplus = pool.idle.push_within_capacity(call).err();
+        if surplus.is_some() {
+            pool.allocated = pool.allocated.saturating_sub(1);
+        }
+        drop(pool);
+    }
+
+    /// Hands a backward Call to the callback service; false if there is none, or no request left.
+    /// Process context; does not sleep.
+    #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+    pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, message: &[u8]) -> bool {
+        // SAFETY: The transport is valid. The pointer is only compared; sunrpc looks again.
+        if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
+            return false;
+        }
+        let Some(mut call) = self.take() else {
+            return false;
+        };
+        if call.prepare(xprt, xid, message).is_err() {
+            self.give_back(call);
+            return false;
+        }
+        let call = KBox::into_raw(call);
+        // SAFETY: The request is complete, and comes back through `bc_free_rqst`, before which
+        // sunrpc keeps a reference to the transport.
+        unsafe { bindings::xprt_enqueue_bc_request(&raw mut (*call).rqst) };
+        true
+    }
+
+    /// Without the option there is no callback service.
+    #[cfg(not(CONFIG_SUNRPC_BACKCHANNEL))]
+    pub(crate) fn receive(&self, _xprt: &Xprt, _xid: u32, _message: &[u8]) -> bool {
+        false
+    }
+}
+
+impl BackwardCall {
+    fn new(flags: kernel::alloc::Flags) -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                rqst: bindings::rpc_rqst::default(),
+                call: KVec::with_capacity(REPLY_SIZE, flags | __GFP_NOWARN)?,
+                reply: KVec::from_elem(0, REPLY_SIZE, flags | __GFP_NOWARN)?,
+            },
+            flags,
+        )?)
+    }
+
+    /// Makes the request that of one Call.
+    #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+    fn prepare(&mut self, xprt: &Xprt, xid: u32, message: &[u8]) -> Result {
+        if message.len() > self.call.capacity() {
+            return Err(EMSGSIZE);
+        }
+        self.call.clear();
+        self.call.extend_from_slice(message, GFP_ATOMIC)?;
+        let length = u32::try_from(message.len())?;
+        let rqst = &mut self.rqst;
+        *rqst = bindings::rpc_rqst::default();
+        rqst.rq_xprt = xprt.as_raw();
+        rqst.rq_xid = xid.to_be();
+        rqst.rq_bc_pa_state = usize::try_from(bindings::RPC_BC_PA_IN_USE).map(|bit| 1 << bit)?;
+        rqst.rq_private_buf.len = length;
+        rqst.rq_rcv_buf.head[0].iov_base = self.call.as_mut_ptr().cast();
+        rqst.rq_rcv_buf.head[0].iov_len = message.len();
+        rqst.rq_rcv_buf.len = length;
+        rqst.rq_rcv_buf.buflen = length;
+        rqst.rq_snd_buf.head[0].iov_base = self.reply.as_mut_ptr().cast();
+        rqst.rq_snd_buf.head[0].iov_len = self.reply.len();
+        rqst.rq_snd_buf.buflen = u32::try_from(self.reply.len())?;
+        Ok(())
+    }
+}
+
+/// Whether a request is a backward one.
+pub(super) fn is_backward(rqst: &Rqst) -> bool {
+    #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+    {
+        // SAFETY: The request is valid; the bit is set before sunrpc sees a backward request, and
+        // does not change.
+        unsafe { (*rqst.as_raw()).rq_bc_pa_state >> bindings::RPC_BC_PA_IN_USE & 1 != 0 }
+    }
+    #[cfg(not(CONFIG_SUNRPC_BACKCHANNEL))]
+    {
+        let _ = rqst;
+        false
+    }
+}
+
+/// `bc_setup`: process context, may sleep; at session creation.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
+    raw: *mut bindings::rpc_xprt,
+    _requests: u32,
+) -> c_int {
+    // SAFETY: The transport is valid during the callback.
+    let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
+    kernel::error::from_result(|| {
+        let slots = usize::try_from(T::backward_slots())?;
+        transport.backward().provision(slots.saturating_mul(2))?;
+        Ok(0)
+    })
+}
+
+/// `bc_maxpayload`: under RCU, does not sleep.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+pub(super) unsafe extern "C" fn max_payload<T: ClientTransport>(
+    raw: *mut bindings::rpc_xprt,
+) -> usize {
+    // SAFETY: The transport is valid during the callback.
+    unsafe { Xprt::from_raw(raw).transport::<T>() }
+        .backward_payload()
+        .min(REPLY_SIZE)
+}
+
+/// `bc_num_slots`: under RCU, does not sleep.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+pub(super) unsafe extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt) -> u32 {
+    T::backward_slots()
+}
+
+/// `bc_free_rqst`: the service is done with a request. Process context.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc_rqst) {
+    // SAFETY: The request came from `receive`, which gave it away, and its transport is valid: sunrpc
+    // took the reference for it that is given back last.
+    unsafe {
+        let xprt = (*raw).rq_xprt;
+        let call = KBox::from_raw(raw.cast::<BackwardCall>());
+        Xprt::from_raw(xprt)
+            .transport::<T>()
+            .backward()
+            .give_back(call);
+        bindings::xprt_put(xprt);
+    }
+}
+
+/// `bc_destroy`: process context; at the end of a session, for `count` requests, and at the end of
+/// the transport, for all.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+pub(super) unsafe extern "C" fn destroy<T: ClientTransport>(
+    raw: *mut bindings::rpc_xprt,
+    count: u32,
+) {
+    // SAFETY: The transport is valid during the callback.
+    let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
+    // CAST: A u32 always fits the kernel's usize.
+    transport.backward().retire(count as usize);
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory of one RPC: what the transport keeps with it, the Call, and the
+//! first and last part of the Reply, in one allocation.
+
+use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
+use crate::bindings;
+use kernel::{ffi::c_int, prelude::*, sync::atomic::Atomic};
+
+/// What precedes the Call's bytes. Its size keeps them aligned like kmalloc memory.
+#[repr(C, align(16))]
+struct Prefix {
+    mark: Atomic<u32>,
+}
+
+/// The transport's number of a request.
+///
+/// # Safety
+///
+/// `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`.
+pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Atomic<u32> {
+    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
+    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).mark }
+}
+
+/// `buf_alloc`: sets the buffers for Call and Reply. Task context, may sleep within its flags.
+///
+/// Returns zero, or `-ENOMEM`, after which sunrpc tries again soon.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
+    // SAFETY: The task is valid and has a request, which is the callback's own.
+    let rqst = unsafe { &mut *(*task).tk_rqstp };
+    let size = rqst
+        .rq_callsize
+        .saturating_add(rqst.rq_rcvsize)
+        .saturating_add(size_of::<Prefix>());
+    // SAFETY: Always safe to call in task context.
+    let prefix: *mut Prefix = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) }.cast();
+    if prefix.is_null() {
+        return ENOMEM.to_errno();
+    }
+    // SAFETY: The memory is large enough for the prefix and what follows.
+    unsafe {
+        prefix.write(Prefix {
+            mark: Atomic::new(0),
+        });
+        rqst.rq_buffer = prefix.add(1).cast();
+        rqst.rq_rbuffer = rqst.rq_buffer.cast::<u8>().add(rqst.rq_callsize).cast();
+    }
+    0
+}
+
+/// `buf_free`: gives the memory back, after the peer has lost its access to the RPC's memory.
+/// Task context without locks; may sleep.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+pub(super) unsafe extern "C" fn free<T: ClientTransport>(task: *mut bindings::rpc_task) {
+    // SAFETY: The task is valid and has a request with buffers from `alloc`.
+    let raw = unsafe { (*task).tk_rqstp };
+    // SAFETY: The request is valid and the callback's own; so is its transport.
+    let (rqst, transport) = unsafe {
+        (
+            Rqst::from_raw(raw),
+            Xprt::from_raw((*raw).rq_xprt).transport::<T>(),
+        )
+    };
+    transport.fence(rqst);
+    // SAFETY: `alloc` made the buffer, and nobody uses it any more.
+    unsafe {
+        bindings::kfree((*raw).rq_buffer.cast::<Prefix>().sub(1).cast());
+        (*raw).rq_buffer = core::ptr::null_mut();
+        (*raw).rq_rbuffer = core::ptr::null_mut();
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connecting: `connect` hands the send lock to a worker, which gives it back when it is done.
+
+use super::{
+    class::ClientTransport,
+    queue::ReclaimScope,
+    xprt::{Allocation, Xprt},
+};
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{sync::aref::ARef, time::msecs_to_jiffies};
+
+/// The least time between two attempts, in milliseconds, after one that brought no message. It
+/// doubles with each attempt, up to the mount's limit.
+const FIRST_DELAY_MS: u32 = 5_000;
+
+/// What the worker returns to sunrpc for success: the tasks look again.
+const TRY_AGAIN: i32 = -11;
+
+/// `connect`: starts an attempt. Task context with the send lock held; does not wait.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+pub(super) unsafe extern "C" fn connect(
+    raw: *mut bindings::rpc_xprt,
+    task: *mut bindings::rpc_task,
+) {
+    // SAFETY: The transport is valid during the callback.
+    let xprt = unsafe { Xprt::from_raw(raw) };
+    // The worker's reference: the transport stays until the attempt is over.
+    let counted: ARef<Xprt> = xprt.into();
+    // SAFETY: The task holds the send lock, which goes to the worker. `connecting` is set, so no
+    // other attempt is queued, and the work is this transport's.
+    unsafe {
+        bindings::xprt_lock_connect(raw, task, raw.cast());
+        let delay = bindings::xprt_reconnect_delay(raw);
+        bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
+        let allocation = xprt.allocation();
+        let _ = ARef::into_raw(counted);
+        bindings::queue_delayed_work_on(
+            i32::try_from(bindings::wq_misc_consts_WORK_CPU_UNBOUND).unwrap_or(0),
+            (*allocation).queue,
+            &raw mut (*allocation).connect,
+            delay,
+        );
+    }
+}
+
+/// The worker: one attempt, on the module's workqueue.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
+    // SAFETY: The work is the `connect` of an allocation.
+    let allocation = unsafe {
+        let delayed = kernel::container_of!(work, bindings::delayed_work, work);
+        kernel::container_of!(delayed, Allocation, connect)
+    };
+    // SAFETY: `connect` left a reference for this attempt.
+    let xprt: ARef<Xprt> = unsafe { ARef::from_raw(NonNull::new_unchecked(allocation.cast())) };
+    let _scope = ReclaimScope::enter(xprt.is_swapper());
+    // SAFETY: Setup of the transport has succeeded, or nobody would connect it.
+    let outcome = T::connect(unsafe { xprt.transport_arc::<T>() });
+    let raw = xprt.as_raw();
+    // SAFETY: The transport is valid, and the worker has the send lock until it gives it back.
+    unsafe {
+        bindings::rpcrdma_xprt_clear_connecting(raw);
+        let status = match outcome {
+            Ok(()) => {
+                let elapsed = bindings::rpcrdma_jiffies().wrapping_sub((*raw).stat.connect_start);
+                (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1);
+                (*raw).stat.connect_count = (*raw).stat.connect_count.wrapping_add(1);
+                (*raw).stat.connect_time = (*raw).stat.connect_time.wrapping_add(elapsed);
+                bindings::rpcrdma_xprt_set_connected(raw);
+                TRY_AGAIN
+            }
+            Err(error) => error.to_errno(),
+        };
+        bindings::xprt_unlock_connect(raw, raw.cast());
+        bindings::xprt_wake_pending_tasks(raw, status);
+    }
+}

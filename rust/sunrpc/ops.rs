@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations table: from C pointers to one call of [`ClientTransport`].
+
+use super::{address, backchannel, buffer, class, class::ClientTransport, connect, Rqst, Xprt};
+use crate::bindings;
+use core::marker::PhantomData;
+use kernel::{ffi::c_int, seq_file::SeqFile, sync::Arc};
+
+/// `struct rpc_xprt_ops` for `T`.
+pub(super) struct VTable<T: ClientTransport>(PhantomData<T>);
+
+impl<T: ClientTransport> VTable<T> {
+    const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
+        reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
+        release_xprt: Some(bindings::xprt_release_xprt_cong),
+        alloc_slot: Some(bindings::xprt_alloc_slot),
+        free_slot: Some(bindings::xprt_free_slot),
+        release_request: Some(bindings::xprt_release_rqst_cong),
+        wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
+        rpcbind: Some(bindings::rpcb_getport_async),
+        set_port: Some(address::set_port),
+        connect: Some(connect::connect),
+        buf_alloc: Some(buffer::alloc),
+        buf_free: Some(buffer::free::<T>),
+        send_request: Some(Self::send_request),
+        timer: Some(Self::timer),
+        close: Some(Self::close),
+        destroy: Some(Self::destroy),
+        set_connect_timeout: Some(class::set_connect_timeout),
+        print_stats: Some(Self::print_stats),
+        enable_swap: Some(Self::enable_swap),
+        disable_swap: Some(Self::disable_swap),
+        inject_disconnect: Some(Self::inject_disconnect),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_setup: Some(backchannel::setup::<T>),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_maxpayload: Some(backchannel::max_payload::<T>),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_num_slots: Some(backchannel::slots::<T>),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_free_rqst: Some(backchannel::free::<T>),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_destroy: Some(backchannel::destroy::<T>),
+        ..pin_init::zeroed()
+    };
+
+    /// The table, which lives as long as the module.
+    pub(super) fn ops() -> &'static bindings::rpc_xprt_ops {
+        &Self::OPS
+    }
+
+    /// Process context; the send lock is held, maybe by another task than the request's.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
+        // SAFETY: The request is pinned during the callback, and so is its transport.
+        let (rqst, xprt) = unsafe { (Rqst::from_raw(raw), Xprt::from_raw((*raw).rq_xprt)) };
+        // SAFETY: Setup of the transport has succeeded.
+        let transport = unsafe { xprt.transport::<T>() };
+        if !xprt.is_connected() {
+            return class::SendError::NotConnected.to_errno();
+        }
+        let sent = if backchannel::is_backward(rqst) {
+            transport.send_backward(rqst)
+        } else {
+            transport.send(rqst)
+        };
+        match sent {
+            Ok(()) => 0,
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    /// A request has timed out. There is no keepalive on a reliable connection, so the path and
+    /// the peer are probed with a new connection.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, _task: *mut bindings::rpc_task) {
+        // SAFETY: The transport is valid during the callback.
+        unsafe { Xprt::from_raw(raw) }.force_disconnect();
+    }
+
+    /// The send lock is held; a worker of sunrpc's, or a sender. Also called when closed already.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
+        // SAFETY: The transport is valid during the callback, its setup has succeeded.
+        let (xprt, transport) = unsafe {
+            let xprt = Xprt::from_raw(raw);
+            (xprt, xprt.transport::<T>())
+        };
+        transport.close();
+        xprt.disconnect_done();
+    }
+
+    /// The last reference is gone. The send lock is held for ever; a worker, may sleep.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
+        // SAFETY: The transport is valid, and nobody else uses it. Setup left one count.
+        let transport = unsafe {
+            let xprt = Xprt::from_raw(raw);
+            Arc::from_raw((*xprt.allocation()).transport.cast::<T>())
+        };
+        transport.close();
+    }
+
+    /// A seq_file's reader holds a reference to the transport.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    unsafe extern "C" fn print_stats(raw: *mut bindings::rpc_xprt, seq: *mut bindings::seq_file) {
+        // SAFETY: Transport and file are valid during the callback.
+        let (xprt, seq) = unsafe { (Xprt::from_raw(raw), SeqFile::from_raw(seq)) };
+        xprt.print_stats(seq);
+        // SAFETY: Setup of the transport has succeeded.
+        unsafe { xprt.transport::<T>() }.print_stats(seq);
+    }
+
+    /// Process context. Counts users of swap, for the allocations that swap waits for.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    unsafe extern "C" fn enable_swap(raw: *mut bindings::rpc_xprt) -> c_int {
+        // SAFETY: The transport is valid during the callback.
+        unsafe { bindings::atomic_inc(&raw mut (*raw).swapper) };
+        0
+    }
+
+    /// Undoes [`Self::enable_swap`].
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    unsafe extern "C" fn disable_swap(raw: *mut bindings::rpc_xprt) {
+        // SAFETY: The transport is valid during the callback.
+        unsafe { bindings::atomic_dec(&raw mut (*raw).swapper) };
+    }
+
+    /// Fault injection; the send lock is held, maybe right after a close.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
+        // SAFETY: The transport is valid during the callback.
+        unsafe { Xprt::from_raw(raw).transport::<T>() }.disconnect();
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A workqueue of one's own, and the allocation rules for what runs on it.
+
+use crate::bindings;
+use core::{marker::PhantomData, ptr::NonNull};
+use kernel::{prelude::*, str::CStr, str::CStrExt, workqueue::Queue};
+
+/// A workqueue that ends with its owner.
+///
+/// It makes progress under memory pressure (`WQ_MEM_RECLAIM`), since write-back can wait for a
+/// connection, and is not bound to a CPU.
+///
+/// # Invariants
+///
+/// `ptr` is a workqueue that this object owns.
+pub(crate) struct OwnedQueue {
+    ptr: NonNull<bindings::workqueue_struct>,
+}
+
+// SAFETY: Workqueues are used from any thread.
+unsafe impl Send for OwnedQueue {}
+// SAFETY: As above.
+unsafe impl Sync for OwnedQueue {}
+
+impl OwnedQueue {
+    /// Allocates a workqueue.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(name: &'static CStr) -> Result<Self> {
+        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
+        // SAFETY: The format has one directive, for the name, which lives for ever.
+        let ptr = unsafe {
+            bindings::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, 0, name.as_char_ptr())
+        };
+        // INVARIANT: Just allocated.
+        Ok(Self {
+            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+        })
+    }
+
+    /// The queue, to put work on.
+    pub(crate) fn queue(&self) -> &Queue {
+        // SAFETY: By the type's invariant the queue is valid as long as `self`.
+        unsafe { Queue::from_raw(self.ptr.as_ptr()) }
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::workqueue_struct {
+        self.ptr.as_ptr()
+    }
+}
+
+impl Drop for OwnedQueue {
+    fn drop(&mut self) {
+        // SAFETY: This object owns the queue. The call waits for all work on it.
+        unsafe { bindings::destroy_workqueue(self.ptr.as_ptr()) };
+    }
+}
+
+/// While it exists, the running thread's allocations do not wait for file systems, and may use
+/// reserves if the transport carries swap.
+pub(crate) struct ReclaimScope {
+    flags: u32,
+    /// The scope belongs to the thread.
+    thread: PhantomData<*mut ()>,
+}
+
+impl ReclaimScope {
+    /// Enters the scope.
+    pub(crate) fn enter(swapper: bool) -> Self {
+        Self {
+            // SAFETY: Changes only the running thread's flags.
+            flags: unsafe { bindings::rpcrdma_memalloc_begin(swapper) },
+            thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for ReclaimScope {
+    fn drop(&mut self) {
+        // SAFETY: Restores what `enter` found, in the same thread.
+        unsafe { bindings::rpcrdma_memalloc_end(self.flags) };
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests: one RPC each (`struct rpc_rqst`).
+
+use super::{buffer, xdr_buf::XdrBuf, xprt::Xprt};
+use crate::bindings;
+use core::ptr::NonNull;
+use kernel::{prelude::*, sync::atomic::Atomic, types::Opaque};
+
+/// One RPC, during a callback.
+///
+/// # Invariants
+///
+/// A reference to a `Rqst` points to a request that belongs to the running callback.
+#[repr(transparent)]
+pub(crate) struct Rqst(Opaque<bindings::rpc_rqst>);
+
+impl Rqst {
+    /// Borrows a request from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is a request that the caller has for itself during `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_rqst) -> &'a Self {
+        // SAFETY: `Rqst` is transparent over `rpc_rqst`; the rest is the caller's promise.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::rpc_rqst {
+        self.0.get()
+    }
+
+    /// The transaction identifier, in host byte order.
+    pub(crate) fn xid(&self) -> u32 {
+        // SAFETY: The request is valid.
+        u32::from_be(unsafe { (*self.as_raw()).rq_xid })
+    }
+
+    /// The Call, or the backward Reply.
+    pub(crate) fn call(&self) -> XdrBuf<'_> {
+        // SAFETY: The request is valid and the callback's own.
+        unsafe { XdrBuf::from_raw(&raw mut (*self.as_raw()).rq_snd_buf) }
+    }
+
+    /// The room for the Reply.
+    pub(crate) fn reply(&self) -> XdrBuf<'_> {
+        // SAFETY: The request is valid and the callback's own.
+        unsafe { XdrBuf::from_raw(&raw mut (*self.as_raw()).rq_rcv_buf) }
+    }
+
+    /// Whether the pages' bytes are what the upper layer sees. With RPCSEC_GSS integrity or
+    /// privacy they are not, and cannot be placed directly.
+    pub(crate) fn placement_allowed(&self) -> bool {
+        // SAFETY: The request is valid and has a credential while it is sent.
+        !unsafe { bindings::rpcrdma_rpcauth_datatouch(self.as_raw()) }
+    }
+
+    /// Whether the peer will answer.
+    pub(crate) fn reply_expected(&self) -> bool {
+        // SAFETY: The request is valid and has a task.
+        unsafe { bindings::rpcrdma_rpc_reply_expected(self.as_raw()) }
+    }
+
+    /// A number that the transport keeps with the request, 0 for a new one.
+    pub(crate) fn mark(&self) -> &Atomic<u32> {
+        // SAFETY: The request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { buffer::mark(self.as_raw()) }
+    }
+
+    /// Whether the request was sent before on the connection that is up now.
+    pub(crate) fn is_retransmission(&self, xprt: &Xprt) -> bool {
+        // SAFETY: The request is valid; the caller holds the send lock, so neither cookie changes.
+        unsafe { (*self.as_raw()).rq_connect_cookie == (*xprt.as_raw()).connect_cookie }
+    }
+
+    /// Starts the clock of the round trip.
+    pub(crate) fn start_clock(&self) {
+        // SAFETY: The request is valid and the callback's own.
+        unsafe { (*self.as_raw()).rq_xtime = bindings::ktime_get() };
+    }
+
+    /// Counts the Call's bytes as sent.
+    pub(crate) fn count_sent(&self) {
+        // SAFETY: The request is valid and the callback's own.
+        let raw = unsafe { &mut *self.as_raw() };
+        // CAST: An unsigned int always fits the kernel's usize.
+        raw.rq_xmit_bytes_sent = raw
+            .rq_xmit_bytes_sent
+            .wrapping_add(raw.rq_snd_buf.len as usize);
+    }
+}
+
+/// A request that waits for its Reply and was pinned, so that it stays until it is unpinned.
+///
+/// # Invariants
+///
+/// `ptr` is a request of `xprt`, pinned once by this object. It is not completed yet. The transport
+/// outlives it, because `close` waits for the queue pair that keeps pinned requests.
+pub(crate) struct PinnedRqst {
+    ptr: NonNull<bindings::rpc_rqst>,
+}
+
+// SAFETY: A pinned request may be completed from any thread.
+unsafe impl Send for PinnedRqst {}
+
+impl PinnedRqst {
+    /// Looks a request up by its transaction identifier and pins it.
+    pub(super) fn lookup(xprt: &Xprt, xid: u32) -> Option<Self> {
+        let raw = xprt.as_raw();
+        let _guard = xprt.queue_lock();
+        // SAFETY: The transport is valid, and the lock that the lookup wants is held.
+        let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(raw, xid.to_be()) })?;
+        // SAFETY: The request was just found, under the same lock.
+        unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
+        // INVARIANT: Found and pinned under the lock.
+        Some(Self { ptr })
+    }
+
+    /// The room for the Reply. The request's task does not look at it before the completion.
+    pub(crate) fn reply(&self) -> XdrBuf<'_> {
+        // SAFETY: A pinned request is valid.
+        unsafe { XdrBuf::from_raw(&raw mut (*self.ptr.as_ptr()).rq_rcv_buf) }
+    }
+
+    /// The number that the transport keeps with the request.
+    pub(crate) fn mark(&self) -> &Atomic<u32> {
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { buffer::mark(self.ptr.as_ptr()) }
+    }
+
+    /// Ends the first part of the Reply's room after `length` bytes, where the peer placed the
+    /// pages' data behind a shorter first part than was expected.
+    pub(crate) fn trim_reply_head(&mut self, length: usize) {
+        // SAFETY: A pinned request is valid, and its task does not run before the completion.
+        let raw = unsafe { &mut *self.ptr.as_ptr() };
+        if length < raw.rq_rcv_buf.head[0].iov_len {
+            raw.rq_rcv_buf.head[0].iov_len = length;
+            raw.rq_private_buf.head[0].iov_len = length;
+        }
+    }
+
+    /// Wakes the task: the Reply has `length` bytes.
+    pub(crate) fn complete(self, length: usize) {
+        self.finish(i32::try_from(length).unwrap_or(0));
+    }
+
+    /// Wakes the task with an error.
+    pub(crate) fn fail(self, error: Error) {
+        // SAFETY: A pinned request is valid and has a task, which sleeps until it is completed.
+        unsafe { (*(*self.ptr.as_ptr()).rq_task).tk_status = error.to_errno() };
+        self.finish(0);
+    }
+
+    fn finish(self, length: i32) {
+        let _guard = self.xprt().queue_lock();
+        // SAFETY: A pinned request is valid; the lock that the call wants is held.
+        unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };
+        self.unpin();
+        core::mem::forget(self);
+    }
+
+    /// Gives the pin back, with the queue lock held.
+    fn unpin(&self) {
+        // SAFETY: By the type's invariant this object pinned the request, and gives it up now.
+        unsafe { bindings::xprt_unpin_rqst(self.ptr.as_ptr()) };
+    }
+
+    fn xprt<'a>(&self) -> &'a Xprt {
+        // SAFETY: A request's transport does not change, and outlives this object.
+        unsafe { Xprt::from_raw((*self.ptr.as_ptr()).rq_xprt) }
+    }
+}
+
+/// Without a completion the request waits on, to be sent again on the next connection.
+impl Drop for PinnedRqst {
+    fn drop(&mut self) {
+        let _guard = self.xprt().queue_lock();
+        self.unpin();
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RPC messages as sunrpc keeps them: head, pages, tail (`struct xdr_buf`).
+
+use crate::bindings::{self, Memory, MessagePart};
+use core::{marker::PhantomData, ptr::NonNull};
+use kernel::{error::to_result, page::PAGE_SIZE, prelude::*};
+
+/// A message, or the room for one.
+///
+/// # Invariants
+///
+/// `ptr` is a valid `struct xdr_buf` for all of `'a`, whose parts describe memory of the same RPC.
+/// Nobody else uses that memory meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct XdrBuf<'a> {
+    ptr: NonNull<bindings::xdr_buf>,
+    rpc: PhantomData<&'a ()>,
+}
+
+impl<'a> XdrBuf<'a> {
+    /// Borrows a message from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is valid for all of `'a`, and the caller has the message for itself.
+    pub(super) unsafe fn from_raw(ptr: *mut bindings::xdr_buf) -> Self {
+        // INVARIANT: The caller's promise.
+        Self {
+            // SAFETY: A valid pointer is not null.
+            ptr: unsafe { NonNull::new_unchecked(ptr) },
+            rpc: PhantomData,
+        }
+    }
+
+    fn raw(&self) -> &bindings::xdr_buf {
+        // SAFETY: By the type's invariant.
+        unsafe { self.ptr.as_ref() }
+    }
+
+    /// Length of the message in bytes.
+    pub(crate) fn len(&self) -> usize {
+        // CAST: An unsigned int always fits the kernel's usize.
+        self.raw().len as usize
+    }
+
+    /// Length of the first part in bytes.
+    pub(crate) fn head_len(&self) -> usize {
+        self.raw().head[0].iov_len
+    }
+
+    /// Length of the pages' part in bytes.
+    pub(crate) fn page_len(&self) -> usize {
+        // CAST: An unsigned int always fits the kernel's usize.
+        self.raw().page_len as usize
+    }
+
+    /// Length of the last part in bytes.
+    pub(crate) fn tail_len(&self) -> usize {
+        self.raw().tail[0].iov_len
+    }
+
+    /// The first part.
+    pub(crate) fn head(&self) -> Option<MessagePart> {
+        linear(&self.raw().head[0])
+    }
+
+    /// The pages, if there are any.
+    pub(crate) fn pages(&self) -> Option<MessagePart> {
+        let raw = self.raw();
+        if raw.page_len == 0 {
+            return None;
+        }
+        // CAST: An unsigned int always fits the kernel's usize.
+        let (base, length) = (raw.page_base as usize, raw.page_len as usize);
+        let memory = Memory::Pages(NonNull::new(raw.pages)?, base);
+        // SAFETY: By the type's invariant the array has the pages of this part, which belong to
+        // the RPC; `buf_free` fences before it lets the RPC end.
+        unsafe { MessagePart::new(memory, length) }
+    }
+
+    /// The last part, if there is one.
+    pub(crate) fn tail(&self) -> Option<MessagePart> {
+        linear(&self.raw().tail[0])
+    }
+
+    /// Whether the pages take the data of a file read.
+    pub(crate) fn is_read(&self) -> bool {
+        self.raw().flags & bindings::XDRBUF_READ != 0
+    }
+
+    /// Whether the pages hold the data of a file write.
+    pub(crate) fn is_write(&self) -> bool {
+        self.raw().flags & bindings::XDRBUF_WRITE != 0
+    }
+
+    /// Allocates the pages that the upper layer left to the transport, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, which a second try may not meet.
+    pub(crate) fn fill_sparse_pages(&self) -> Result {
+        let raw = self.raw();
+        if raw.flags & bindings::XDRBUF_SPARSE_PAGES == 0 {
+            return Ok(());
+        }
+        // CAST: An unsigned int always fits the kernel's usize.
+        let (base, length) = (raw.page_base as usize, raw.page_len as usize);
+        for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
+            // SAFETY: By the type's invariant the array has an element for every page of the part.
+            let page = unsafe { &mut *raw.pages.add(index) };
+            if page.is_null() {
+                // SAFETY: Always safe to call.
+                *page = unsafe { bindings::rpcrdma_alloc_page_nowait() };
+            }
+            if page.is_null() {
+                return Err(ENOMEM);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the bytes from `base` on into `to`.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the message has fewer bytes than that.
+    pub(crate) fn copy_out(&self, base: usize, to: &mut [u8]) -> Result {
+        let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
+        let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
+        // SAFETY: The message is valid, `to` has room for `length` bytes, and the function
+        // refuses a range beyond the message.
+        to_result(unsafe {
+            bindings::read_bytes_from_xdr_buf(
+                self.ptr.as_ptr(),
+                base,
+                to.as_mut_ptr().cast(),
+                length,
+            )
+        })
+        .map_err(|_| EMSGSIZE)
+    }
+
+    /// Copies `from` to the bytes from `base` on, as far as there is room; how many were copied.
+    pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> usize {
+        let room = self
+            .head_len()
+            .saturating_add(self.page_len())
+            .saturating_add(self.tail_len())
+            .saturating_sub(base);
+        let length = from.len().min(room);
+        let (Ok(start), Ok(count)) = (u32::try_from(base), u32::try_from(length)) else {
+            return 0;
+        };
+        if count == 0 {
+            return 0;
+        }
+        // SAFETY: The message is valid and has room, as checked. The callee only reads `from`.
+        let status = unsafe {
+            bindings::write_bytes_to_xdr_buf(
+                self.ptr.as_ptr(),
+                start,
+                from.as_ptr().cast_mut().cast(),
+                count,
+            )
+        };
+        if status == 0 {
+            length
+        } else {
+            0
+        }
+    }
+}
+
+/// The part that a kvec describes.
+fn linear(vec: &bindings::kvec) -> Option<MessagePart> {
+    let memory = Memory::Linear(NonNull::new(vec.iov_base.cast())?);
+    // SAFETY: Head and tail of a message are kmalloc memory of the RPC; `buf_free` fences before
+    // it lets the RPC end.
+    unsafe { MessagePart::new(memory, vec.iov_len) }
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
+
+use super::{address, class::ClientTransport, queue::OwnedQueue, rqst::PinnedRqst, rqst::Rqst};
+use crate::bindings::{self, Net, SocketAddress};
+use core::{ffi::c_void, ptr::NonNull};
+use kernel::{
+    fmt,
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    str::{CStr, CStrExt},
+    sync::aref::AlwaysRefCounted,
+    sync::{Arc, ArcBorrow},
+    time::msecs_to_jiffies,
+    types::Opaque,
+    workqueue::Queue,
+};
+
+/// What one transport is allocated as.
+#[repr(C)]
+pub(super) struct Allocation {
+    /// First, because sunrpc frees the whole by this pointer.
+    pub(super) xprt: bindings::rpc_xprt,
+    /// An `Arc<T>` of the [`ClientTransport`], from setup to destroy.
+    pub(super) transport: *const c_void,
+    pub(super) connect: bindings::delayed_work,
+    /// Where `connect` runs.
+    pub(super) queue: *mut bindings::workqueue_struct,
+    /// The timeouts that `xprt.timeout` points to.
+    pub(super) timeout: bindings::rpc_timeout,
+}
+
+/// A transport.
+///
+/// # Invariants
+///
+/// A reference to an `Xprt` points to the `xprt` of a valid [`Allocation`].
+#[repr(transparent)]
+pub(crate) struct Xprt(Opaque<bindings::rpc_xprt>);
+
+// SAFETY: sunrpc locks its transports by its own means.
+unsafe impl Send for Xprt {}
+// SAFETY: As above.
+unsafe impl Sync for Xprt {}
+
+// SAFETY: `xprt_get` and `xprt_put` count; the last put ends in `destroy`.
+unsafe impl AlwaysRefCounted for Xprt {
+    fn inc_ref(&self) {
+        // SAFETY: The transport is valid, and somebody holds a reference.
+        unsafe { bindings::xprt_get(self.as_raw()) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: The caller gives a reference up.
+        unsafe { bindings::xprt_put(obj.as_ptr().cast()) };
+    }
+}
+
+impl Xprt {
+    /// Borrows a transport from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is one of this module's transports and stays so for all of `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
+        // SAFETY: `Xprt` is transparent over `rpc_xprt`; the rest is the caller's promise.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::rpc_xprt {
+        self.0.get()
+    }
+
+    /// What surrounds the C object.
+    pub(super) fn allocation(&self) -> *mut Allocation {
+        self.as_raw().cast()
+    }
+
+    /// The implementation.
+    ///
+    /// # Safety
+    ///
+    /// `T` is the type of all of this module's transports, and setup has succeeded.
+    pub(super) unsafe fn transport<T: ClientTransport>(&self) -> &T {
+        // SAFETY: Setup stored an `Arc<T>`, which `destroy` takes back when nobody else calls.
+        unsafe { &*(*self.allocation()).transport.cast::<T>() }
+    }
+
+    /// The implementation, to make another reference of.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::transport`].
+    pub(super) unsafe fn transport_arc<T: ClientTransport>(&self) -> ArcBorrow<'_, T> {
+        // SAFETY: Setup stored the pointer of an `Arc<T>`, which stays as long as the borrow.
+        unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
+    }
+
+    /// Writes the columns of mountstats that all transports have, the first 10, in the order that
+    /// `nfsstat` and its like know.
+    pub(super) fn print_stats(&self, seq: &SeqFile) {
+        let hz = msecs_to_jiffies(1000).max(1);
+        // SAFETY: The transport is valid. The counters are for people, and may be a little behind.
+        let (stat, last_used) = unsafe { (&(*self.as_raw()).stat, (*self.as_raw()).last_used) };
+        let idle = if self.is_connected() {
+            // SAFETY: Always safe to call.
+            unsafe { bindings::rpcrdma_jiffies() }.wrapping_sub(last_used)
+        } else {
+            0
+        };
+        seq_print!(
+            seq,
+            "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
+            stat.bind_count,
+            stat.connect_count,
+            stat.connect_time.checked_div(hz).unwrap_or(0),
+            idle.checked_div(hz).unwrap_or(0),
+            stat.sends,
+            stat.recvs,
+            stat.bad_xids,
+            stat.req_u,
+            stat.bklog_u,
+        );
+    }
+
+    /// Writes one line of warning with the peer's address.
+    pub(crate) fn log_warning(&self, text: fmt::Arguments<'_>) {
+        let index = bindings::rpc_display_format_t_RPC_DISPLAY_ADDR as usize;
+        // SAFETY: The transport is valid; the address string is set once, and freed at its end.
+        let address = unsafe { (*self.as_raw()).address_strings[index] };
+        let address = if address.is_null() {
+            c"?"
+        } else {
+            // SAFETY: As above; the string is terminated.
+            unsafe { CStr::from_char_ptr(address) }
+        };
+        pr_warn!("server {}: {text}\n", address.to_str().unwrap_or("?"));
+    }
+
+    /// The peer's address.
+    pub(crate) fn address(&self) -> SocketAddress {
+        // SAFETY: The transport is valid; the address is plain memory inside it.
+        SocketAddress::new(unsafe { (*self.as_raw()).addr })
+    }
+
+    /// The number by which sysfs and debugfs name the transport.
+    pub(crate) fn id(&self) -> u32 {
+        // SAFETY: The transport is valid, and the number never changes.
+        unsafe { (*self.as_raw()).id }
+    }
+
+    /// The network namespace of the mount.
+    pub(crate) fn net(&self) -> &Net {
+        // SAFETY: The transport holds a reference to its namespace.
+        unsafe { Net::from_raw((*self.as_raw()).xprt_net) }
+    }
+
+    /// The most requests that can be outstanding.
+    pub(crate) fn max_requests(&self) -> u32 {
+        // SAFETY: The transport is valid, and the limit never changes.
+        unsafe { (*self.as_raw()).max_reqs }
+    }
+
+    /// Whether the transport counts as connected.
+    pub(crate) fn is_connected(&self) -> bool {
+        // SAFETY: The transport is valid.
+        unsafe { bindings::rpcrdma_xprt_connected(self.as_raw()) }
+    }
+
+    /// Whether swap space is reached over the transport.
+    pub(crate) fn is_swapper(&self) -> bool {
+        // SAFETY: The transport is valid; the counter is read without tearing, being an int.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).swapper.counter) != 0 }
+    }
+
+    /// Asks for the connection to be closed, by whoever holds the send lock or by a worker. Does
+    /// not sleep.
+    pub(crate) fn force_disconnect(&self) {
+        // SAFETY: The transport is valid.
+        unsafe { bindings::xprt_force_disconnect(self.as_raw()) };
+    }
+
+    /// Marks the transport as disconnected and wakes who waits for it, with `ENOTCONN`.
+    pub(crate) fn disconnect_done(&self) {
+        // SAFETY: The transport is valid; the caller holds the send lock, which guards the cookie.
+        unsafe {
+            let raw = self.as_raw();
+            (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1);
+            bindings::xprt_disconnect_done(raw);
+        }
+    }
+
+    /// Makes the sender wait for [`Self::write_space`]. The caller looks once more, afterwards,
+    /// whether what it lacked came back.
+    pub(crate) fn wait_for_space(&self) {
+        // SAFETY: The transport is valid.
+        unsafe { bindings::xprt_wait_for_buffer_space(self.as_raw()) };
+    }
+
+    /// Wakes the sender that waits for room.
+    pub(crate) fn write_space(&self) {
+        // SAFETY: The transport is valid.
+        unsafe { bindings::xprt_write_space(self.as_raw()) };
+    }
+
+    /// Takes a credit for the request, which it then has until it is released; false if there is
+    /// none, and the sender waits in sunrpc's queue.
+    pub(crate) fn take_credit(&self, rqst: &Rqst) -> bool {
+        // SAFETY: Transport and request are valid.
+        unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
+    }
+
+    /// Sets the number of requests that may be outstanding.
+    pub(crate) fn set_credits(&self, credits: u32) {
+        let _guard = self.transport_lock();
+        // SAFETY: The transport is valid, and the lock that guards the window is held.
+        unsafe { (*self.as_raw()).cwnd = window(credits) };
+    }
+
+    /// Starts a connection's credits: requests that were sent before have to ask again.
+    pub(crate) fn reset_credits(&self, credits: u32) {
+        let raw = self.as_raw();
+        let _queue = self.queue_lock();
+        let _transport = self.transport_lock();
+        // SAFETY: The transport is valid. All requests that wait for a Reply are in the tree, which
+        // the queue lock guards; their credits are guarded by the transport lock.
+        unsafe {
+            let mut node = bindings::rb_first(&raw const (*raw).recv_queue);
+            while !node.is_null() {
+                let rqst = kernel::container_of!(
+                    node.cast::<core::mem::ManuallyDrop<bindings::rb_node>>(),
+                    bindings::rpc_rqst,
+                    __bindgen_anon_1.rq_recv
+                );
+                if (*rqst).rq_cong != 0 {
+                    (*rqst).rq_cong = 0;
+                    (*raw).cong = (*raw).cong.saturating_sub(window(1));
+                }
+                node = bindings::rb_next(node);
+            }
+            (*raw).cwnd = window(credits);
+        }
+    }
+
+    /// Finds the request with this transaction identifier and pins it, if it waits for a Reply.
+    pub(crate) fn pin(&self, xid: u32) -> Option<PinnedRqst> {
+        let found = PinnedRqst::lookup(self, xid);
+        if found.is_none() {
+            // SAFETY: The transport is valid. The counter is for people, and may miss a count.
+            unsafe {
+                let stat = &mut (*self.as_raw()).stat;
+                stat.bad_xids = stat.bad_xids.wrapping_add(1);
+            }
+        }
+        found
+    }
+
+    /// Takes note of a sign of life, after which the next connect need not wait.
+    pub(crate) fn peer_is_alive(&self) {
+        // SAFETY: The transport is valid. Connecting, the only other writer, excludes messages.
+        unsafe { (*self.as_raw()).reestablish_timeout = 0 };
+    }
+
+    pub(super) fn queue_lock(&self) -> SpinGuard<'_> {
+        // SAFETY: The transport is valid, and the lock is taken in process context only.
+        unsafe { SpinGuard::new(&raw mut (*self.as_raw()).queue_lock) }
+    }
+
+    pub(super) fn transport_lock(&self) -> SpinGuard<'_> {
+        // SAFETY: As above.
+        unsafe { SpinGuard::new(&raw mut (*self.as_raw()).transport_lock) }
+    }
+}
+
+/// Credits as sunrpc counts them.
+fn window(credits: u32) -> usize {
+    // CAST: A u32 always fits the kernel's usize.
+    (credits as usize) << bindings::RPC_CWNDSHIFT
+}
+
+/// A C spinlock, held.
+pub(super) struct SpinGuard<'a> {
+    lock: *mut bindings::spinlock_t,
+    xprt: core::marker::PhantomData<&'a Xprt>,
+}
+
+impl SpinGuard<'_> {
+    /// Takes the lock.
+    ///
+    /// # Safety
+    ///
+    /// `lock` is an initialised spinlock that outlives the guard, and never taken from interrupts.
+    unsafe fn new(lock: *mut bindings::spinlock_t) -> Self {
+        // SAFETY: The caller's promise.
+        unsafe { bindings::spin_lock(lock) };
+        Self {
+            lock,
+            xprt: core::marker::PhantomData,
+        }
+    }
+}
+
+impl Drop for SpinGuard<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `new` took the lock, in this thread.
+        unsafe { bindings::spin_unlock(self.lock) };
+    }
+}
+
+/// A transport's memory, and the module reference that goes with it.
+///
+/// # Invariants
+///
+/// `ptr` came from `xprt_alloc` with the size of an [`Allocation`], is initialised, and belongs to
+/// this object. `module` is referenced once for it.
+pub(crate) struct OwnedXprt {
+    ptr: NonNull<Allocation>,
+    module: *mut bindings::module,
+    queue: Arc<OwnedQueue>,
+}
+
+// SAFETY: As for `Xprt`.
+unsafe impl Send for OwnedXprt {}
+// SAFETY: As above.
+unsafe impl Sync for OwnedXprt {}
+
+impl OwnedXprt {
+    /// Takes over what `setup` has allocated.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariants say.
+    pub(super) unsafe fn new(
+        ptr: NonNull<Allocation>,
+        module: *mut bindings::module,
+        queue: Arc<OwnedQueue>,
+    ) -> Self {
+        // INVARIANT: The caller's promise.
+        Self { ptr, module, queue }
+    }
+
+    /// The workqueue of all transports.
+    pub(crate) fn queue(&self) -> &Queue {
+        self.queue.queue()
+    }
+}
+
+impl core::ops::Deref for OwnedXprt {
+    type Target = Xprt;
+
+    fn deref(&self) -> &Xprt {
+        // SAFETY: By the type's invariant the allocation is valid as long as `self`.
+        unsafe { Xprt::from_raw(self.ptr.as_ptr().cast()) }
+    }
+}
+
+impl Drop for OwnedXprt {
+    fn drop(&mut self) {
+        // SAFETY: This object owns the allocation. Either sunrpc never saw it, or `destroy` was
+        // called, and the strings' last readers are waited for.
+        unsafe {
+            let raw = self.ptr.as_ptr();
+            address::free_strings(&mut (*raw).xprt);
+            bindings::xprt_free(&raw mut (*raw).xprt);
+            bindings::module_put(self.module);
+        }
+    }
+}
