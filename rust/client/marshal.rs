@@ -170,7 +170,6 @@ impl<'a> Resources<'a> {
         let Some(idle) = connection.regions.take(regions) else {
             client.stats.regions_exhausted.increment();
             connection.chunks.release(entry);
-            connection.regions.refill();
             return None;
         };
         Some(Self {

@@ -78,18 +78,25 @@ impl Regions {
         NonZeroUsize::new(self.pages as usize).unwrap_or(NonZeroUsize::MIN)
     }
 
-    /// Takes `count` regions, or nothing if there are not so many.
-    pub(super) fn take(&self, count: usize) -> Option<MrList<Idle>> {
+    /// Takes `count` regions, or nothing if there are not so many. The worker makes more before the
+    /// shelf is empty.
+    pub(super) fn take(self: &Arc<Self>, count: usize) -> Option<MrList<Idle>> {
         let mut taken = MrList::new();
         let mut shelf = self.shelf.lock();
         if shelf.count < count {
+            drop(shelf);
+            self.refill();
             return None;
         }
         for _ in 0..count {
             taken.push_front(shelf.idle.pop()?);
             shelf.count = shelf.count.saturating_sub(1);
         }
+        let low = shelf.count < BATCH;
         drop(shelf);
+        if low {
+            self.refill();
+        }
         Some(taken)
     }
 
@@ -107,7 +114,7 @@ impl Regions {
     }
 
     /// Has the worker make more regions, and wake the sender.
-    pub(super) fn refill(self: &Arc<Self>) {
+    fn refill(self: &Arc<Self>) {
         // An error says that the worker is on its way already.
         let _ = self.client.xprt.queue().enqueue::<_, 0>(self.clone());
     }

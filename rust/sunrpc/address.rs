@@ -32,6 +32,11 @@ fn slot(index: bindings::rpc_display_format_t) -> usize {
     index as usize
 }
 
+/// The error for an address of an unknown family.
+fn unsupported() -> Error {
+    i32::try_from(bindings::EAFNOSUPPORT).map_or(EINVAL, |errno| Error::from_errno(-errno))
+}
+
 /// Fills the strings of a new transport from its address.
 ///
 /// # Errors
@@ -53,7 +58,7 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
         bindings::AF_INET6 => (IN6_ADDRESS, c"rdma6"),
         family => {
             pr_err!("address family {family} is neither IPv4 nor IPv6\n");
-            return Err(Error::from_errno(-97));
+            return Err(unsupported());
         }
     };
     let mut hex = [0u8; 33];
@@ -133,5 +138,58 @@ pub(super) unsafe fn free_strings(xprt: &mut bindings::rpc_xprt) {
     ] {
         // SAFETY: The string came from `kstrdup`, or is null.
         unsafe { bindings::kfree(xprt.address_strings[slot(index)].cast()) };
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_address)]
+mod tests {
+    use super::*;
+
+    fn xprt_with(bytes: &[u8]) -> KBox<bindings::rpc_xprt> {
+        let mut xprt = KBox::new(bindings::rpc_xprt::default(), GFP_KERNEL).unwrap();
+        // SAFETY: The address is plain memory, larger than any of these tests' addresses.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut xprt.addr).cast(), bytes.len())
+        };
+        xprt
+    }
+
+    fn text(xprt: &bindings::rpc_xprt, index: bindings::rpc_display_format_t) -> &CStr {
+        // SAFETY: The strings are set by then.
+        unsafe { CStr::from_char_ptr(xprt.address_strings[slot(index)]) }
+    }
+
+    #[test]
+    fn an_unknown_family_is_refused() {
+        let family = u16::try_from(bindings::AF_UNIX).unwrap_or(1).to_ne_bytes();
+        let mut xprt = xprt_with(&family);
+        assert_eq!(format_strings(&mut xprt), Err(unsupported()));
+        assert!(xprt.address_strings.iter().all(|text| text.is_null()));
+    }
+
+    #[test]
+    fn an_ipv4_address_has_all_its_forms() {
+        let family = u16::try_from(bindings::AF_INET).unwrap_or(2).to_ne_bytes();
+        let mut xprt = xprt_with(&[family[0], family[1], 0x4e, 0x35, 192, 0, 2, 1]);
+        assert_eq!(format_strings(&mut xprt), Ok(()));
+        let expected = [
+            (
+                bindings::rpc_display_format_t_RPC_DISPLAY_ADDR,
+                c"192.0.2.1",
+            ),
+            (bindings::rpc_display_format_t_RPC_DISPLAY_PORT, c"20021"),
+            (
+                bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR,
+                c"c0000201",
+            ),
+            (bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT, c"4e35"),
+            (bindings::rpc_display_format_t_RPC_DISPLAY_NETID, c"rdma"),
+        ];
+        for (index, wanted) in expected {
+            assert!(text(&xprt, index) == wanted);
+        }
+        // SAFETY: Nobody else knows the transport.
+        unsafe { free_strings(&mut xprt) };
     }
 }
