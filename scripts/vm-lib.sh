@@ -37,13 +37,16 @@ vm_read() {
 }
 
 vm_run() {
-	local name=$1 limit=$2 status size
+	local name=$1 limit=$2 tag=$BASHPID.$RANDOM status size
 	(
 		exec {vm_out}<>"$RUN/$name.agent.out" {lock}>"$RUN/$name.lock"
 		flock "$lock"
-		printf '%d %s\n' "$limit" "$(printf '%s' "$3" | base64 -w 0)" >"$RUN/$name.agent.in"
-		vm_read "$name" $((limit + 30)) || exit
-		read -r status size <<<"$vm_line"
+		printf '%s %d %s\n' "$tag" "$limit" "$(printf '%s' "$3" | base64 -w 0)" >"$RUN/$name.agent.in"
+		vm_line=
+		until [[ $vm_line == "$tag "* ]]; do
+			vm_read "$name" $((limit + 30)) || exit
+		done
+		read -r _ status size <<<"$vm_line"
 		head -c "$size" <&"$vm_out"
 		exit "$status"
 	)
