@@ -8,8 +8,8 @@
 use crate::proto::conn::Reason;
 use kernel::{bindings, prelude::*};
 
-/// The errno of a failed connect.
-pub(crate) fn connect_error(reason: Reason) -> Error {
+/// The errno of a failed connect; `first` says that the mount was never connected before.
+pub(crate) fn connect_error(reason: Reason, first: bool) -> Error {
     let errno = match reason {
         Reason::Rejected => bindings::ECONNREFUSED,
         Reason::AddressError | Reason::RouteError | Reason::Unreachable => bindings::EHOSTUNREACH,
@@ -19,8 +19,10 @@ pub(crate) fn connect_error(reason: Reason) -> Error {
         }
         Reason::TimedOut => bindings::ETIMEDOUT,
         Reason::LocalResources => bindings::ENOBUFS,
-        // Waiting does not help: the one case that a mount should hear of at once.
-        Reason::Incapable => bindings::EOPNOTSUPP,
+        // Waiting does not help: the one case that a mount should hear of at once. Later on the
+        // connection may be on another device, which an application is not to suffer from.
+        Reason::Incapable if first => bindings::EOPNOTSUPP,
+        Reason::Incapable => bindings::EHOSTUNREACH,
     };
     i32::try_from(errno).map_or(EIO, |errno| Error::from_errno(-errno))
 }

@@ -24,24 +24,25 @@ module! {
 
 /// What exists while the module is loaded. The order of the fields is the order of teardown.
 struct RpcRdma {
-    _settings: sysctl::Settings,
     _client: sunrpc::ClassRegistration,
-    _folder: debugfs::Folder,
+    _settings: sysctl::Settings,
     _queue: Arc<sunrpc::OwnedQueue>,
+    _folder: debugfs::Folder,
 }
 
 impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let folder = debugfs::Folder::new();
         let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
-        let client = sunrpc::ClassRegistration::new::<client::Client>(module, queue.clone())?;
         let settings = sysctl::Settings::new()?;
+        // Last, because mounts may come at once.
+        let client = sunrpc::ClassRegistration::new::<client::Client>(module, queue.clone())?;
         pr_info!("client only: this machine cannot export over RDMA while this module is loaded\n");
         Ok(Self {
-            _settings: settings,
             _client: client,
-            _folder: folder,
+            _settings: settings,
             _queue: queue,
+            _folder: folder,
         })
     }
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The chunks of Calls that wait for a Reply: their registered regions, until the fence.
+//! The chunks of Calls that wait for a Reply, until the fence. Their regions are in the slot of
+//! the queue pair that has the entry's number.
 //!
 //! An entry is in one of these states:
 //!
-//! 1. Free.
+//! 1. Free: no regions.
 //! 2. Offered: the peer may use the regions. From the Send to the Reply.
 //! 3. Replied: local invalidations are under way; their completion completes the RPC.
-//! 4. Abandoned: local invalidations are under way for an RPC whose task is gone.
+//! 4. Abandoned: the task is gone, or the Reply is being handled; somebody sees to the regions.
 //! 5. Stuck: the regions could not be invalidated. They wait for the connection's end, which is
 //!    on its way.
 //!
 //! A completion leads from 3 and 4 to 1 or 5. The connection's end leads from any state to 1.
 
 use super::reply::Settlement;
-use crate::rdma::{MrList, Registered};
 use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
@@ -22,21 +22,12 @@ use kernel::{
 };
 
 /// What a Call has offered.
+#[derive(Clone, Copy)]
 pub(super) struct Offer {
-    /// The regions of the Read list first, then those of the Write or Reply chunk.
-    pub(super) regions: MrList<Registered>,
-    /// How many of them are the Read list's.
+    /// How many of the regions, the first ones, are the Read list's.
     pub(super) reads: usize,
-    /// Whether the others are the Reply chunk.
+    /// Whether the others are the Reply chunk, not the Write chunk.
     pub(super) is_reply_chunk: bool,
-}
-
-/// What becomes of an entry when its local invalidations have completed.
-pub(super) enum Invalidated {
-    /// The RPC can be completed.
-    Settle(Settlement),
-    /// Nobody waits but the fence.
-    Nothing,
 }
 
 enum State {
@@ -44,10 +35,7 @@ enum State {
     Offered(u32, Offer),
     Replied(u32, Settlement),
     Abandoned(u32),
-    Stuck(
-        u32,
-        #[expect(dead_code, reason = "kept until it can be destroyed")] MrList<Registered>,
-    ),
+    Stuck(u32),
 }
 
 impl State {
@@ -58,7 +46,7 @@ impl State {
             Self::Offered(xid, _)
             | Self::Replied(xid, _)
             | Self::Abandoned(xid)
-            | Self::Stuck(xid, _) => Some(xid),
+            | Self::Stuck(xid) => Some(xid),
         }
     }
 }
@@ -72,19 +60,31 @@ struct Entry {
     freed: CondVar,
 }
 
-/// The entries of a connection. An index is that of the local invalidation as well.
+impl Entry {
+    /// Goes to another state, if the entry is that of the Call `xid`; the old state.
+    fn change(&self, xid: u32, new: State) -> Option<State> {
+        let mut state = self.state.lock();
+        if state.xid() != Some(xid) {
+            return None;
+        }
+        Some(core::mem::replace(&mut *state, new))
+    }
+}
+
+/// The entries of a connection.
 #[pin_data]
 pub(super) struct Chunks {
-    entries: Pin<KBox<[Entry]>>,
+    entries: Pin<KVBox<[Entry]>>,
+    /// Entries that are free, and that nobody has reserved.
     #[pin]
-    free: SpinLock<KVec<usize>>,
+    free: SpinLock<KVVec<usize>>,
 }
 
 impl Chunks {
     /// Makes `count` entries.
     pub(super) fn new(count: u32) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            entries: KBox::pin_slice(
+            entries: KVBox::pin_slice(
                 |_| try_pin_init!(Entry {
                     state <- new_spinlock!(State::Free, "rpcrdma_chunks"),
                     freed <- new_condvar!("rpcrdma_chunks_freed"),
@@ -94,7 +94,7 @@ impl Chunks {
             )?,
             free <- {
                 let count = usize::try_from(count)?;
-                let mut free = KVec::with_capacity(count, GFP_KERNEL)?;
+                let mut free = KVVec::with_capacity(count, GFP_KERNEL)?;
                 for index in 0..count {
                     free.push_within_capacity(index).map_err(|_| ENOMEM)?;
                 }
@@ -108,61 +108,72 @@ impl Chunks {
         self.free.lock().pop()
     }
 
-    /// Gives an entry back that has no regions any more.
-    pub(super) fn release(&self, index: usize) {
-        if let Some(entry) = self.entries.get(index) {
-            let old = core::mem::replace(&mut *entry.state.lock(), State::Free);
-            // Dropped outside the lock.
-            drop(old);
-            entry.freed.notify_all();
-        }
+    /// Gives a reserved entry back that was not used.
+    pub(super) fn unreserve(&self, index: usize) {
         // There is room: the list held all of them once.
         let _ = self.free.lock().push_within_capacity(index);
     }
 
-    /// State 1 to 2: keeps what the Call `xid` offers.
+    /// State 1 to 2, for a reserved entry: the Call `xid` offers regions.
     pub(super) fn offer(&self, index: usize, xid: u32, offer: Offer) {
-        self.replace(index, State::Offered(xid, offer));
-    }
-
-    /// Takes what the Call `xid` has offered, once; nothing if the entry is another's by now.
-    pub(super) fn take(&self, index: usize, xid: u32) -> Option<Offer> {
-        let mut state = self.entries.get(index)?.state.lock();
-        match core::mem::replace(&mut *state, State::Abandoned(xid)) {
-            State::Offered(owner, offer) if owner == xid => Some(offer),
-            other => {
-                *state = other;
-                None
-            }
+        if let Some(entry) = self.entries.get(index) {
+            *entry.state.lock() = State::Offered(xid, offer);
         }
     }
 
-    /// To state 3, before the invalidations are posted.
-    pub(super) fn reply(&self, index: usize, xid: u32, settlement: Settlement) {
-        self.replace(index, State::Replied(xid, settlement));
+    /// State 2 to 4: takes what the Call `xid` has offered, once; nothing if the entry is another
+    /// Call's by now.
+    pub(super) fn take(&self, index: usize, xid: u32) -> Option<Offer> {
+        let mut state = self.entries.get(index)?.state.lock();
+        match *state {
+            State::Offered(owner, offer) if owner == xid => {
+                *state = State::Abandoned(xid);
+                Some(offer)
+            }
+            _ => None,
+        }
     }
 
-    /// To state 5.
-    pub(super) fn stick(&self, index: usize, regions: MrList<Registered>) {
+    /// State 4 to 3, before the invalidations are posted.
+    pub(super) fn replied(&self, index: usize, xid: u32, settlement: Settlement) {
         if let Some(entry) = self.entries.get(index) {
-            let mut state = entry.state.lock();
-            let xid = state.xid().unwrap_or(0);
-            let old = core::mem::replace(&mut *state, State::Stuck(xid, regions));
-            drop(state);
+            let old = entry.change(xid, State::Replied(xid, settlement));
+            // Dropped outside the lock.
             drop(old);
         }
     }
 
-    /// Out of state 3 or 4, after the invalidations: frees the entry.
-    pub(super) fn invalidated(&self, index: usize) -> Invalidated {
-        let Some(entry) = self.entries.get(index) else {
-            return Invalidated::Nothing;
-        };
-        let old = core::mem::replace(&mut *entry.state.lock(), State::Free);
-        self.release(index);
+    /// State 4 to 1: the Call's regions are all invalidated.
+    pub(super) fn release(&self, index: usize, xid: u32) {
+        if let Some(entry) = self.entries.get(index) {
+            if let Some(old) = entry.change(xid, State::Free) {
+                drop(old);
+                entry.freed.notify_all();
+                self.unreserve(index);
+            }
+        }
+    }
+
+    /// To state 5, unless the connection has ended. The RPC is not completed; it is sent again on
+    /// the next connection.
+    pub(super) fn stick(&self, index: usize) {
+        if let Some(entry) = self.entries.get(index) {
+            let xid = entry.state.lock().xid();
+            let old = xid.and_then(|xid| entry.change(xid, State::Stuck(xid)));
+            drop(old);
+        }
+    }
+
+    /// Out of state 3 or 4 to 1, after the invalidations: what is to be settled then, if anything.
+    pub(super) fn invalidated(&self, index: usize) -> Option<Settlement> {
+        let entry = self.entries.get(index)?;
+        let xid = entry.state.lock().xid()?;
+        let old = entry.change(xid, State::Free)?;
+        entry.freed.notify_all();
+        self.unreserve(index);
         match old {
-            State::Replied(_, settlement) => Invalidated::Settle(settlement),
-            _ => Invalidated::Nothing,
+            State::Replied(_, settlement) => Some(settlement),
+            _ => None,
         }
     }
 
@@ -176,27 +187,14 @@ impl Chunks {
         }
     }
 
-    /// Frees all entries. The queue pair is drained, so that the regions can be destroyed. May
-    /// sleep.
+    /// Frees all entries, whose regions are destroyed. What waits for a Reply goes on waiting, for
+    /// the next connection.
     pub(super) fn revoke(&self) {
-        for index in 0..self.entries.len() {
-            let Some(entry) = self.entries.get(index) else {
-                break;
-            };
-            // The regions are destroyed before anybody learns that the entry is free.
+        for (index, entry) in self.entries.iter().enumerate() {
             let xid = entry.state.lock().xid();
             if let Some(xid) = xid {
-                let old = core::mem::replace(&mut *entry.state.lock(), State::Abandoned(xid));
-                drop(old);
-                self.release(index);
+                self.release(index, xid);
             }
-        }
-    }
-
-    fn replace(&self, index: usize, new: State) {
-        if let Some(entry) = self.entries.get(index) {
-            let old = core::mem::replace(&mut *entry.state.lock(), new);
-            drop(old);
         }
     }
 }

@@ -23,7 +23,10 @@ use crate::{
 use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
-    sync::{atomic::Relaxed, Arc, CondVar, SpinLock},
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, CondVar, SpinLock,
+    },
     time::msecs_to_jiffies,
 };
 
@@ -35,12 +38,15 @@ const STEP_TIMEOUT_MS: u32 = 30_000;
 
 /// Follows one connection identifier.
 #[pin_data]
-struct Monitor {
-    client: Arc<Client>,
+pub(super) struct Monitor {
     #[pin]
     progress: SpinLock<Progress>,
     #[pin]
     changed: CondVar,
+    /// Whether the end of the connection was asked for already.
+    ending: Atomic<bool>,
+    /// Last: it may be the last reference to the transport, and to the module.
+    client: Arc<Client>,
 }
 
 struct Progress {
@@ -57,7 +63,6 @@ impl Monitor {
     fn new(client: &Arc<Client>) -> Result<Arc<Self>> {
         Arc::pin_init(
             try_pin_init!(Self {
-                client: client.clone(),
                 progress <- new_spinlock!(Progress {
                     conn: Conn::new(),
                     next: None,
@@ -65,6 +70,8 @@ impl Monitor {
                     reject_status: None,
                 }, "rpcrdma_progress"),
                 changed <- new_condvar!("rpcrdma_progress"),
+                ending: Atomic::new(false),
+                client: client.clone(),
             }? Error),
             GFP_KERNEL,
         )
@@ -78,11 +85,24 @@ impl Monitor {
             progress.next = action;
         }
         drop(progress);
-        if matches!(action, Some(Action::Close(_))) {
+        if matches!(action, Some(Action::Close(_))) && self.end() {
             self.client.stats.lost_connections.increment();
-            self.client.xprt.force_disconnect();
         }
         self.changed.notify_all();
+    }
+
+    /// Has the connection closed; false if that was asked for already.
+    pub(super) fn end(&self) -> bool {
+        let first = !self.ending.xchg(true, Relaxed);
+        if first {
+            self.client.xprt.force_disconnect();
+        }
+        first
+    }
+
+    /// Says that this end closes the connection, so that nobody need ask for it.
+    pub(super) fn expect_end(&self) {
+        self.ending.store(true, Relaxed);
     }
 
     /// Waits for the next thing to do.
@@ -155,12 +175,11 @@ struct Attempt {
 ///
 /// See [`connect_error`]. The first failure of a series leaves a line in the log.
 pub(super) fn connect(client: &Arc<Client>) -> Result {
-    // An earlier connection that nobody has closed yet.
-    client.teardown();
-    let monitor = Monitor::new(client).map_err(|_| connect_error(Reason::LocalResources))?;
+    let short = |_| connect_error(Reason::LocalResources, false);
+    let monitor = Monitor::new(client).map_err(short)?;
     let id = CmId::new(client.xprt.net(), monitor.clone())
         .and_then(|id| Ok(Arc::new(id, GFP_KERNEL)?))
-        .map_err(|_| connect_error(Reason::LocalResources))?;
+        .map_err(short)?;
     let mut attempt = Attempt {
         monitor,
         id,
@@ -180,7 +199,8 @@ pub(super) fn connect(client: &Arc<Client>) -> Result {
             Err(reason) => {
                 client.stats.failed_connects.increment();
                 attempt.log_failure(client, reason);
-                return Err(connect_error(reason));
+                let first = client.xprt.connect_count() == 0;
+                return Err(connect_error(reason, first));
             }
         }
     }
@@ -237,12 +257,11 @@ impl Attempt {
     /// Makes queues, buffers and regions.
     fn prepare(&mut self, client: &Arc<Client>) -> Result<(), Reason> {
         let device = self.id.device().ok_or(Reason::AddressError)?;
-        let limits = Limits::new(&device.attributes(), client.xprt.max_requests()).map_err(
-            |(reason, obstacle)| {
+        let limits = Limits::new(&device.attributes(), client.xprt.max_requests(), &self.own)
+            .map_err(|(reason, obstacle)| {
                 self.obstacle = Some(obstacle);
                 reason
-            },
-        )?;
+            })?;
         let qp = self
             .make(client, &limits)
             .map_err(|_| Reason::LocalResources)?;
@@ -253,10 +272,10 @@ impl Attempt {
     fn make(&self, client: &Arc<Client>, limits: &Limits) -> Result<Arc<QueuePair<Connection>>> {
         let pd = Arc::new(Pd::new(self.id.clone())?, GFP_KERNEL)?;
         let regions = Regions::new(client, &pd, limits.pages_per_region, limits.initial_regions)?;
-        let context = Connection::new(client, &regions, limits);
-        let qp = QueuePair::new(&pd, &limits.sizes, context)?;
-        qp.post_receives()?;
-        Ok(qp)
+        let context = Connection::new(client, &regions, &self.monitor, limits);
+        // Before the first Reply can come.
+        client.xprt.reset_credits(1);
+        QueuePair::new(&pd, &limits.sizes, context)
     }
 
     /// Asks the peer for the connection.
@@ -279,7 +298,6 @@ impl Attempt {
         client
             .backward_payload
             .store(limits::backward_payload(backward), Relaxed);
-        client.xprt.reset_credits(1);
         let earlier = client.current.lock().replace(qp);
         drop(earlier);
     }
@@ -287,8 +305,7 @@ impl Attempt {
     /// Undoes what was made.
     fn abandon(&mut self) {
         if let Some(qp) = self.qp.take() {
-            qp.drain();
-            qp.context().revoke();
+            qp.context().shut_down(&qp);
         }
     }
 

@@ -2,16 +2,11 @@
 
 //! One connection: what its completions do, and what ends with it.
 
-use super::{
-    chunks::{Chunks, Invalidated},
-    limits::Limits,
-    regions::Regions,
-    reply, Client,
-};
+use super::{chunks::Chunks, connect::Monitor, limits::Limits, regions::Regions, reply, Client};
 use crate::{
     proto::{credit::CreditWindow, header::Credits, plan, private_data::Thresholds},
     rdma::{
-        Completions, Idle, MrList, QueuePair, ReceivedMessage, Registered, RemoteInvalidation,
+        Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage, RemoteInvalidation,
         WcStatus,
     },
 };
@@ -27,7 +22,6 @@ use kernel::{
 /// The context of a queue pair.
 #[pin_data]
 pub(super) struct Connection {
-    pub(super) client: Arc<Client>,
     #[pin]
     pub(super) chunks: Chunks,
     pub(super) regions: Arc<Regions>,
@@ -35,8 +29,9 @@ pub(super) struct Connection {
     credits: SpinLock<CreditWindow>,
     inline_send: Atomic<u32>,
     inline_receive: Atomic<u32>,
-    /// Whether the end of the connection was asked for already.
-    ending: Atomic<bool>,
+    monitor: Arc<Monitor>,
+    /// Last: it may be the last reference to the transport, and to the module.
+    pub(super) client: Arc<Client>,
 }
 
 impl Connection {
@@ -44,17 +39,18 @@ impl Connection {
     pub(super) fn new<'a>(
         client: &'a Arc<Client>,
         regions: &'a Arc<Regions>,
+        monitor: &'a Arc<Monitor>,
         limits: &'a Limits,
     ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(Self {
-            client: client.clone(),
-            chunks <- Chunks::new(limits.sizes.invalidations),
+            chunks <- Chunks::new(limits.sizes.slots),
             regions: regions.clone(),
             credits <- new_spinlock!(
                 CreditWindow::new(Credits::new(limits.requests)), "rpcrdma_credits"),
             inline_send: Atomic::new(super::limits::DEFAULT_THRESHOLD),
             inline_receive: Atomic::new(super::limits::DEFAULT_THRESHOLD),
-            ending: Atomic::new(false),
+            monitor: monitor.clone(),
+            client: client.clone(),
         }? Error)
     }
 
@@ -93,11 +89,9 @@ impl Connection {
         }
     }
 
-    /// Has the connection closed. Once is enough.
+    /// Has the connection closed.
     pub(super) fn end(&self) {
-        if !self.ending.xchg(true, Relaxed) {
-            self.client.xprt.force_disconnect();
-        }
+        self.monitor.end();
     }
 
     /// Waits until the peer has lost access to the memory of the Call `xid`, whose task is gone.
@@ -106,21 +100,35 @@ impl Connection {
         let Some(index) = index_of(mark) else {
             return;
         };
-        if let Some(offer) = self.chunks.take(index, xid) {
-            self.client
-                .stats
-                .local_invalidations
-                .add_len(offer.regions.len());
-            if let Err(regions) = qp.invalidate(index, offer.regions) {
-                self.chunks.stick(index, regions);
-                self.end();
+        if self.chunks.take(index, xid).is_some() {
+            match self.invalidate(qp, index) {
+                Invalidation::Empty => self.chunks.release(index, xid),
+                Invalidation::Posted => {}
+                Invalidation::Failed => {
+                    self.chunks.stick(index);
+                    self.end();
+                }
             }
         }
         self.chunks.wait(index, xid);
     }
 
-    /// Takes all memory from the peer's reach. The queue pair is drained. May sleep.
-    pub(super) fn revoke(&self) {
+    /// Has the regions of an entry invalidated, and counts them.
+    pub(super) fn invalidate(&self, qp: &QueuePair<Self>, index: usize) -> Invalidation {
+        let count = qp.inspect(index, MrList::len).unwrap_or(0);
+        let posted = qp.invalidate(index);
+        if posted == Invalidation::Posted {
+            self.client.stats.local_invalidations.add_len(count);
+        }
+        posted
+    }
+
+    /// Ends the connection of `qp` and waits until the peer has lost all access to this host's
+    /// memory. May sleep.
+    pub(super) fn shut_down(&self, qp: &QueuePair<Self>) {
+        // What the drain flushes is no news.
+        self.monitor.expect_end();
+        qp.drain();
         self.regions.close();
         self.chunks.revoke();
     }
@@ -152,25 +160,16 @@ impl Completions for Connection {
         self.client.xprt.write_space();
     }
 
-    fn invalidated(
-        &self,
-        qp: &QueuePair<Self>,
-        index: usize,
-        outcome: Result<MrList<Idle>, MrList<Registered>>,
-    ) {
-        match outcome {
-            Ok(idle) => {
-                self.regions.put(idle);
-                if let Invalidated::Settle(settlement) = self.chunks.invalidated(index) {
-                    reply::settle(self, qp, settlement);
-                }
-                self.client.xprt.write_space();
-            }
-            Err(regions) => {
-                self.chunks.stick(index, regions);
-                self.end();
-            }
+    fn invalidated(&self, qp: &QueuePair<Self>, index: usize, regions: MrList<Idle>) {
+        self.regions.put(regions);
+        if let Some(settlement) = self.chunks.invalidated(index) {
+            reply::settle(self, qp, settlement);
         }
+        self.client.xprt.write_space();
+    }
+
+    fn not_invalidated(&self, index: usize) {
+        self.chunks.stick(index);
     }
 
     fn failed(&self, status: WcStatus) {

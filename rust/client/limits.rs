@@ -4,9 +4,8 @@
 
 use super::BACKWARD_SLOTS;
 use crate::{
-    proto::{conn::Reason, header::MIN_HEADER_LEN},
+    proto::{conn::Reason, header::MIN_HEADER_LEN, private_data::PrivateData},
     rdma::{device::Attributes, QpSizes},
-    sysctl,
 };
 use kernel::page::PAGE_SIZE;
 
@@ -22,11 +21,11 @@ pub(super) const MAX_SEGMENTS: u32 = 16;
 /// The inline threshold of a peer that says nothing (RFC 8166 section 3.3.2), in bytes.
 pub(super) const DEFAULT_THRESHOLD: u32 = 1024;
 
-/// Send buffers: more Sends than this are never on their way at the same time.
-const SENDS: u32 = 64;
+/// The most send buffers. More Sends than this are hardly ever on their way at the same time.
+const MAX_SENDS: u32 = 64;
 
 /// Calls that may be fenced after their task is gone, beyond those that wait for a Reply.
-const SPARE_CHUNK_ENTRIES: u32 = 16;
+const SPARE_CHUNK_ENTRIES: u32 = 4;
 
 /// The fewest requests with which a connection is of use.
 const MIN_REQUESTS: u32 = 4;
@@ -50,7 +49,8 @@ pub(super) fn backward_payload(threshold: u32) -> u32 {
 }
 
 impl Limits {
-    /// Fits a connection for at most `requests` Calls to a device.
+    /// Fits a connection for at most `requests` Calls, with the thresholds that the peer is told,
+    /// to a device.
     ///
     /// # Errors
     ///
@@ -58,6 +58,7 @@ impl Limits {
     pub(super) fn new(
         attributes: &Attributes,
         requests: u32,
+        own: &PrivateData,
     ) -> Result<Self, (Reason, &'static str)> {
         if !attributes.memory_management || attributes.max_fast_reg_pages == 0 {
             return Err((
@@ -77,11 +78,11 @@ impl Limits {
         let mut requests = requests;
         loop {
             let sizes = QpSizes {
-                sends: SENDS,
-                send_size: sysctl::max_inline_write(),
+                sends: requests.min(MAX_SENDS).next_power_of_two(),
+                send_size: own.send.bytes(),
                 receives: requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2)),
-                receive_size: sysctl::max_inline_read(),
-                invalidations: requests.saturating_add(SPARE_CHUNK_ENTRIES),
+                receive_size: own.receive.bytes(),
+                slots: requests.saturating_add(SPARE_CHUNK_ENTRIES),
                 regions: segments.saturating_mul(2),
             };
             let needed = sizes.send_requests().max(sizes.receive_requests());

@@ -16,7 +16,7 @@ use crate::{
         reply::encode_backward,
     },
     rdma::{Access, Idle, Mapped, MrList, QueuePair, SendBuffer},
-    sunrpc::{MessagePart, Rqst, SendError, XdrBuf},
+    sunrpc::{BackwardReply, MessagePart, Rqst, SendError, XdrBuf},
 };
 use core::num::NonZeroUsize;
 use kernel::{prelude::*, sync::atomic::Relaxed, sync::Arc};
@@ -45,29 +45,32 @@ pub(super) fn send(
     let shape = shape(rqst, connection.regions.pages());
     let plan = plan(&shape, &connection.plan_limits()).map_err(|_| SendError::TooLarge)?;
 
-    // What is short now comes back with a completion. Look again after asking to be woken, or a
-    // completion in between would be missed.
     let needed = parts_of(rqst, &plan).count_regions(connection.regions.pages());
-    let acquire = || Resources::acquire(client, qp, needed);
-    let resources = match acquire() {
-        Some(resources) => resources,
-        None => {
-            client.xprt.wait_for_space();
-            acquire().ok_or(SendError::Busy)?
-        }
-    };
+    let resources = wait_for(client, || Resources::acquire(client, qp, needed))?;
     let sent = transmit(client, connection, rqst, &plan, resources);
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(client));
     }
     sent?;
     count(client, &plan);
-    rqst.count_sent();
     // Without a Reply the credit would never come back.
     if !rqst.reply_expected() {
         return Err(disconnect(client));
     }
     Ok(())
+}
+
+/// Gets what comes back with a completion, or has the sender wait for one.
+fn wait_for<T>(client: &Client, mut acquire: impl FnMut() -> Option<T>) -> Result<T, SendError> {
+    if let Some(found) = acquire() {
+        return Ok(found);
+    }
+    // Look again after asking to be woken, or a completion in between would be missed.
+    client.xprt.wait_for_space();
+    let found = acquire().ok_or(SendError::Busy)?;
+    // Nobody may be left waiting for a wake-up that is not needed.
+    client.xprt.write_space();
+    Ok(found)
 }
 
 /// Closes the connection from within a send.
@@ -169,7 +172,7 @@ impl<'a> Resources<'a> {
         let entry = connection.chunks.reserve()?;
         let Some(idle) = connection.regions.take(regions) else {
             client.stats.regions_exhausted.increment();
-            connection.chunks.release(entry);
+            connection.chunks.unreserve(entry);
             return None;
         };
         Some(Self {
@@ -216,29 +219,28 @@ fn transmit(
         Ok(built) => built,
         Err(error) => {
             if let Some(index) = entry {
-                connection.chunks.release(index);
+                connection.chunks.unreserve(index);
             }
             return Err(error);
         }
     };
     rqst.start_clock();
-    buffer
-        .send(length, regions, |registered| {
-            let mark = match entry {
-                Some(index) => {
-                    let offer = Offer {
-                        regions: registered,
-                        reads,
-                        is_reply_chunk: plan.reply == ReplyForm::ReplyChunk,
-                    };
-                    connection.chunks.offer(index, xid, offer);
-                    mark_of(index)
-                }
-                None => 0,
+    rqst.count_sent();
+    let posted = match entry {
+        None => {
+            rqst.mark().store(0, Relaxed);
+            buffer.send(length)
+        }
+        Some(index) => buffer.register_and_send(length, regions, index, || {
+            let offer = Offer {
+                reads,
+                is_reply_chunk: plan.reply == ReplyForm::ReplyChunk,
             };
-            rqst.mark().store(mark, Relaxed);
-        })
-        .map_err(|_| SendError::NotConnected)
+            connection.chunks.offer(index, xid, offer);
+            rqst.mark().store(mark_of(index), Relaxed);
+        }),
+    };
+    posted.map_err(|_| SendError::NotConnected)
 }
 
 /// Maps what the plan wants: the regions in the order of the lists, and how many are the Read
@@ -261,9 +263,13 @@ fn map(
             let region = idle.pop().ok_or(SendError::Failed)?;
             match region.map(&piece, access, xid) {
                 Ok(region) => regions.push_back(region),
-                Err((region, _)) => {
+                Err((region, error)) => {
                     idle.push_front(region);
-                    return Err(SendError::Failed);
+                    return Err(if error == ENOMEM {
+                        SendError::NoMemory
+                    } else {
+                        SendError::Failed
+                    });
                 }
             }
         }
@@ -394,27 +400,19 @@ fn count(client: &Client, plan: &Plan) {
 pub(super) fn send_backward(
     client: &Client,
     qp: &QueuePair<Connection>,
-    rqst: &Rqst,
+    reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
-    let mut buffer = match qp.send_buffer() {
-        Some(buffer) => buffer,
-        None => {
-            client.xprt.wait_for_space();
-            qp.send_buffer().ok_or(SendError::Busy)?
-        }
-    };
-    let reply = rqst.call();
+    let mut buffer = wait_for(client, || qp.send_buffer())?;
+    let message = reply.message();
     let limit = usize::try_from(qp.context().plan_limits().inline_send).unwrap_or(0);
     let bytes = buffer.bytes();
-    let header = encode_backward(bytes, Xid(rqst.xid()), Credits::new(BACKWARD_SLOTS))
+    let header = encode_backward(bytes, Xid(reply.xid()), Credits::new(BACKWARD_SLOTS))
         .map_err(|_| SendError::TooLarge)?;
-    let end = header.saturating_add(reply.len());
+    let end = header.saturating_add(message.len());
     if end > limit {
         return Err(SendError::TooLarge);
     }
     let room = bytes.get_mut(header..end).ok_or(SendError::TooLarge)?;
-    reply.copy_out(0, room).map_err(|_| SendError::TooLarge)?;
-    buffer
-        .send(end, MrList::new(), |_| {})
-        .map_err(|_| disconnect(client))
+    message.copy_out(0, room).map_err(|_| SendError::TooLarge)?;
+    buffer.send(end).map_err(|_| disconnect(client))
 }

@@ -18,7 +18,7 @@ use crate::{
     debugfs::Shown,
     rdma::QueuePair,
     stats::Stats,
-    sunrpc::{BackwardCalls, ClientTransport, OwnedXprt, Rqst, SendError, Xprt},
+    sunrpc::{BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, Xprt},
     sysctl,
 };
 use connection::Connection;
@@ -39,7 +39,6 @@ const BACKWARD_SLOTS: u32 = 16;
 /// A client transport.
 #[pin_data]
 pub(crate) struct Client {
-    xprt: OwnedXprt,
     #[pin]
     stats: Shown<Stats>,
     /// The connection, from the end of a connect until a close is through.
@@ -51,6 +50,8 @@ pub(crate) struct Client {
     backward_payload: Atomic<u32>,
     /// Whether the present series of failed attempts was logged.
     failure_logged: Atomic<bool>,
+    /// Last: with it goes the reference to the module.
+    xprt: OwnedXprt,
 }
 
 impl Client {
@@ -64,8 +65,7 @@ impl Client {
     fn teardown(&self) {
         // The connection stays visible until then, because `fence` waits for just that.
         if let Some(qp) = self.connection() {
-            qp.drain();
-            qp.context().revoke();
+            qp.context().shut_down(&qp);
             let last = self.current.lock().take();
             drop(last);
         }
@@ -116,9 +116,9 @@ impl ClientTransport for Client {
         sent
     }
 
-    fn send_backward(&self, rqst: &Rqst) -> Result<(), SendError> {
+    fn send_backward(&self, reply: &BackwardReply<'_>) -> Result<(), SendError> {
         let qp = self.connection().ok_or(SendError::NotConnected)?;
-        marshal::send_backward(self, &qp, rqst)
+        marshal::send_backward(self, &qp, reply)
     }
 
     fn fence(&self, rqst: &Rqst) {

@@ -12,22 +12,27 @@ use kernel::{
     impl_has_work, new_spinlock, new_work,
     prelude::*,
     sync::{Arc, SpinLock},
+    time::{delay::fsleep, Delta},
     workqueue::{Work, WorkItem},
 };
 
 /// Regions that one run of the worker makes.
 const BATCH: usize = 8;
 
+/// How long the worker waits after a failure.
+const PAUSE: Delta = Delta::from_millis(100);
+
 /// Idle regions, and the worker that makes more.
 #[pin_data]
 pub(super) struct Regions {
-    client: Arc<Client>,
     pd: Arc<Pd>,
     pages: u32,
     #[pin]
     shelf: SpinLock<Shelf>,
     #[pin]
     work: Work<Regions>,
+    /// Last: it may be the last reference to the transport, and to the module.
+    client: Arc<Client>,
 }
 
 struct Shelf {
@@ -62,11 +67,11 @@ impl Regions {
         let count = count as usize;
         Arc::pin_init(
             try_pin_init!(Self {
-                client: client.clone(),
                 pd: pd.clone(),
                 pages,
                 shelf <- new_spinlock!(Shelf { idle, count, closed: false }, "rpcrdma_regions"),
                 work <- new_work!("rpcrdma_regions"),
+                client: client.clone(),
             }? Error),
             GFP_KERNEL,
         )
@@ -139,8 +144,9 @@ impl WorkItem for Regions {
             if this.shelf.lock().closed {
                 break;
             }
-            // The next sender in need asks again.
+            // The next sender in need asks again, but not at once.
             let Ok(region) = Mr::new(&this.pd, this.pages) else {
+                fsleep(PAUSE);
                 break;
             };
             this.client.stats.regions_allocated.increment();

@@ -15,7 +15,7 @@ use crate::{
         message::{Refusal, Refused},
         reply::{decode_received, BackwardCall, Delivery, Received, Reply},
     },
-    rdma::{MrList, QueuePair, ReceivedMessage, RemoteInvalidation},
+    rdma::{Invalidation, MrList, QueuePair, ReceivedMessage, Registered, RemoteInvalidation},
     sunrpc::PinnedRqst,
 };
 use kernel::{prelude::*, sync::atomic::Relaxed};
@@ -53,25 +53,24 @@ pub(super) fn received(
             let xid = reply.xid;
             match connection.client.xprt.pin(xid.0) {
                 Some(rqst) => {
-                    let index = index_of(rqst.mark().load(Relaxed));
-                    let offer = index.and_then(|index| connection.chunks.take(index, xid.0));
-                    if index.is_some() && offer.is_none() {
-                        // Its Reply is here already.
-                        drop_message(connection, qp, message);
-                        return;
-                    }
-                    let outcome = reconcile(&reply, offer.as_ref());
+                    let Some(claim) = claim(connection, &rqst, xid) else {
+                        return drop_message(connection, qp, message);
+                    };
+                    let outcome = reconcile(qp, &reply, &claim);
                     let settlement = Settlement {
                         rqst,
                         message,
                         outcome,
                     };
-                    fence(connection, qp, xid, index, offer, invalidated, settlement);
+                    fence(connection, qp, xid, &claim, invalidated, settlement);
                 }
                 None => drop_message(connection, qp, message),
             }
         }
-        Ok(Received::Error(error)) => fail(connection, qp, error.xid, message, invalidated),
+        Ok(Received::Error(error)) => match connection.client.xprt.pin(error.xid.0) {
+            Some(rqst) => fail(connection, qp, rqst, error.xid, message, invalidated),
+            None => drop_message(connection, qp, message),
+        },
         Ok(Received::BackwardCall(call)) => {
             backward(connection, &call);
             qp.recycle(message);
@@ -80,28 +79,41 @@ pub(super) fn received(
     }
 }
 
-/// Ends the Call that an error or a malformed Reply is for, if one waits for it.
+/// The chunks of a Call, claimed for its Reply.
+struct Claim {
+    /// The chunk entry and what was offered, if the Call had chunks.
+    chunks: Option<(usize, Offer)>,
+}
+
+/// Claims the chunks of a Call; nothing if another Reply has done so before.
+fn claim(connection: &Connection, rqst: &PinnedRqst, xid: Xid) -> Option<Claim> {
+    let Some(index) = index_of(rqst.mark().load(Relaxed)) else {
+        return Some(Claim { chunks: None });
+    };
+    let offer = connection.chunks.take(index, xid.0)?;
+    Some(Claim {
+        chunks: Some((index, offer)),
+    })
+}
+
+/// Ends the Call that an error or a malformed Reply is for.
 fn fail(
     connection: &Connection,
     qp: &QueuePair<Connection>,
+    rqst: PinnedRqst,
     xid: Xid,
     message: ReceivedMessage,
     invalidated: Option<RemoteInvalidation>,
 ) {
-    let Some(rqst) = connection.client.xprt.pin(xid.0) else {
+    let Some(claim) = claim(connection, &rqst, xid) else {
         return drop_message(connection, qp, message);
     };
-    let index = index_of(rqst.mark().load(Relaxed));
-    let offer = index.and_then(|index| connection.chunks.take(index, xid.0));
-    if index.is_some() && offer.is_none() {
-        return drop_message(connection, qp, message);
-    }
     let settlement = Settlement {
         rqst,
         message,
         outcome: Outcome::Failed,
     };
-    fence(connection, qp, xid, index, offer, invalidated, settlement);
+    fence(connection, qp, xid, &claim, invalidated, settlement);
 }
 
 /// Does what is due for a message that cannot be used: answers it, ends the Call that it is the
@@ -115,19 +127,19 @@ fn refuse(
 ) {
     let client = &connection.client;
     let xid = refused.fixed.map(|fixed| fixed.xid);
-    let awaited = xid.is_some_and(|xid| client.xprt.pin(xid.0).is_some());
+    let awaited = xid.and_then(|xid| Some((xid, client.xprt.pin(xid.0)?)));
     match (
-        refused.at_requester(awaited, client.backward.is_served()),
-        xid,
+        refused.at_requester(awaited.is_some(), client.backward.is_served()),
+        awaited,
     ) {
         (Refusal::Answer(error), _) => {
             answer(connection, qp, &error);
             drop_message(connection, qp, message);
         }
-        (Refusal::Discard, Some(xid)) if awaited => {
-            fail(connection, qp, xid, message, invalidated);
+        (Refusal::Discard, Some((xid, rqst))) => {
+            fail(connection, qp, rqst, xid, message, invalidated);
         }
-        (Refusal::Discard, _) => drop_message(connection, qp, message),
+        (Refusal::Discard, None) => drop_message(connection, qp, message),
     }
 }
 
@@ -140,7 +152,7 @@ fn answer(connection: &Connection, qp: &QueuePair<Connection>, error: &ErrorMess
     let Ok(length) = error.encode(buffer.bytes(), connection.requested_credits()) else {
         return;
     };
-    match buffer.send(length, MrList::new(), |_| {}) {
+    match buffer.send(length) {
         Ok(()) => connection.client.stats.errors_sent.increment(),
         Err(_) => connection.end(),
     }
@@ -166,17 +178,24 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
 }
 
 /// Compares the Reply's chunks with what the Call offered.
-fn reconcile(reply: &Reply<'_>, offer: Option<&Offer>) -> Outcome {
-    let none = MrList::new();
-    let (regions, reads, is_reply_chunk) = match offer {
-        Some(offer) => (&offer.regions, offer.reads, offer.is_reply_chunk),
-        None => (&none, 0, false),
+fn reconcile(qp: &QueuePair<Connection>, reply: &Reply<'_>, claim: &Claim) -> Outcome {
+    let compare = |regions: &MrList<Registered>, offer: &Offer| {
+        let lengths = regions
+            .extents()
+            .skip(offer.reads)
+            .map(|extent| extent.length);
+        let only = |wanted| if wanted { usize::MAX } else { 0 };
+        let writes = [lengths.clone().take(only(!offer.is_reply_chunk))];
+        let chunk = lengths.take(only(offer.is_reply_chunk));
+        reply.reconcile(writes, chunk).ok()
     };
-    let offered = regions.extents().skip(reads).map(|extent| extent.length);
-    let only = |wanted| if wanted { usize::MAX } else { 0 };
-    let writes = [offered.clone().take(only(!is_reply_chunk))];
-    let chunk = offered.take(only(is_reply_chunk));
-    let Ok(delivered) = reply.reconcile(writes, chunk) else {
+    let delivered = match claim.chunks {
+        Some((index, offer)) => qp
+            .inspect(index, |regions| compare(regions, &offer))
+            .flatten(),
+        None => compare(&MrList::new(), &NO_CHUNKS),
+    };
+    let Some(delivered) = delivered else {
         return Outcome::Failed;
     };
     let [Delivery {
@@ -191,34 +210,38 @@ fn reconcile(reply: &Reply<'_>, offer: Option<&Offer>) -> Outcome {
     }
 }
 
+/// What a Call without chunks has offered.
+const NO_CHUNKS: Offer = Offer {
+    reads: 0,
+    is_reply_chunk: false,
+};
+
 /// Has every region of the Call invalidated, then settles it.
 fn fence(
     connection: &Connection,
     qp: &QueuePair<Connection>,
     xid: Xid,
-    index: Option<usize>,
-    offer: Option<Offer>,
+    claim: &Claim,
     invalidated: Option<RemoteInvalidation>,
     settlement: Settlement,
 ) {
-    let (Some(index), Some(mut offer)) = (index, offer) else {
+    let Some((index, _)) = claim.chunks else {
         return settle(connection, qp, settlement);
     };
-    let stats = &connection.client.stats;
-    if let Some(region) = invalidated.and_then(|proof| offer.regions.take_invalidated(&proof)) {
-        stats.remote_invalidations.increment();
+    if let Some(region) = invalidated.and_then(|proof| qp.take_invalidated(index, &proof)) {
+        connection.client.stats.remote_invalidations.increment();
         let mut idle = MrList::new();
         idle.push_front(region);
         connection.regions.put(idle);
     }
-    if offer.regions.is_empty() {
-        connection.chunks.release(index);
-        return settle(connection, qp, settlement);
+    if qp.inspect(index, MrList::is_empty) == Some(true) {
+        connection.chunks.release(index, xid.0);
+        settle(connection, qp, settlement);
+        return connection.client.xprt.write_space();
     }
-    stats.local_invalidations.add_len(offer.regions.len());
-    connection.chunks.reply(index, xid.0, settlement);
-    if let Err(regions) = qp.invalidate(index, offer.regions) {
-        connection.chunks.stick(index, regions);
+    connection.chunks.replied(index, xid.0, settlement);
+    if connection.invalidate(qp, index) != Invalidation::Posted {
+        connection.chunks.stick(index);
         connection.end();
     }
 }
@@ -231,7 +254,6 @@ pub(super) fn settle(connection: &Connection, qp: &QueuePair<Connection>, settle
         outcome,
     } = settlement;
     let stats = &connection.client.stats;
-    rqst.mark().store(0, Relaxed);
     match outcome {
         Outcome::Inline { header, placed } => {
             let payload = qp.bytes(&message).get(header..).unwrap_or(&[]);

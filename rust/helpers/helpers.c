@@ -36,19 +36,6 @@ void rpcrdma_ib_dma_unmap_single(struct ib_device *device, u64 addr,
 	ib_dma_unmap_single(device, addr, size, direction);
 }
 
-u64 rpcrdma_ib_dma_map_page(struct ib_device *device, struct page *page,
-			    unsigned long offset, size_t size,
-			    enum dma_data_direction direction)
-{
-	return ib_dma_map_page(device, page, offset, size, direction);
-}
-
-void rpcrdma_ib_dma_unmap_page(struct ib_device *device, u64 addr,
-			       size_t size, enum dma_data_direction direction)
-{
-	ib_dma_unmap_page(device, addr, size, direction);
-}
-
 int rpcrdma_ib_dma_mapping_error(struct ib_device *device, u64 addr)
 {
 	return ib_dma_mapping_error(device, addr);
@@ -90,16 +77,6 @@ void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len)
 {
 	sg_set_buf(sg, buf, len);
-}
-
-void rpcrdma_get_page(struct page *page)
-{
-	get_page(page);
-}
-
-void rpcrdma_put_page(struct page *page)
-{
-	put_page(page);
 }
 
 bool rpcrdma_xprt_connected(struct rpc_xprt *xprt)

@@ -20,11 +20,6 @@ u64 rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr,
 			      size_t size, enum dma_data_direction direction);
 void rpcrdma_ib_dma_unmap_single(struct ib_device *device, u64 addr,
 				 size_t size, enum dma_data_direction direction);
-u64 rpcrdma_ib_dma_map_page(struct ib_device *device, struct page *page,
-			    unsigned long offset, size_t size,
-			    enum dma_data_direction direction);
-void rpcrdma_ib_dma_unmap_page(struct ib_device *device, u64 addr,
-			       size_t size, enum dma_data_direction direction);
 int rpcrdma_ib_dma_mapping_error(struct ib_device *device, u64 addr);
 int rpcrdma_ib_dma_map_sg(struct ib_device *device, struct scatterlist *sg,
 			  int nents, enum dma_data_direction direction);
@@ -40,8 +35,6 @@ void rpcrdma_sg_set_page(struct scatterlist *sg, struct page *page,
 			 unsigned int len, unsigned int offset);
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len);
-void rpcrdma_get_page(struct page *page);
-void rpcrdma_put_page(struct page *page);
 
 bool rpcrdma_xprt_connected(struct rpc_xprt *xprt);
 void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt);

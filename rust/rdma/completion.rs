@@ -2,7 +2,7 @@
 
 //! From a work completion to the owner of the work request.
 
-use super::{Idle, MrList, QueuePair, ReceivedMessage, Registered};
+use super::{Idle, MrList, QueuePair, ReceivedMessage};
 use crate::bindings;
 
 /// The handle that the peer's Send With Invalidate made invalid.
@@ -70,14 +70,12 @@ pub(crate) trait Completions: Send + Sync + Sized + 'static {
     /// A Send completed, so that there is room for another.
     fn send_space(&self);
 
-    /// The local invalidation `index` is over: the regions are idle, or they have to stay as
-    /// they are until the queue pair is drained.
-    fn invalidated(
-        &self,
-        qp: &QueuePair<Self>,
-        index: usize,
-        outcome: Result<MrList<Idle>, MrList<Registered>>,
-    );
+    /// The local invalidation of slot `index` has succeeded, with these regions.
+    fn invalidated(&self, qp: &QueuePair<Self>, index: usize, regions: MrList<Idle>);
+
+    /// The local invalidation of slot `index` has failed; [`Self::failed`] was called before. The
+    /// regions stay until the connection's end.
+    fn not_invalidated(&self, index: usize);
 
     /// A work request failed, or was flushed. The connection is of no use any more.
     fn failed(&self, status: WcStatus);

@@ -8,7 +8,7 @@
 //! ```text
 //! CmId ◄── Pd ◄── Mr            a counted reference each: the device stays
 //!   ▲      ▲                    until the last of them is gone
-//!   └──────┴── QueuePair ──► Cq, ReceiveQueue, SendQueue, InvalidateQueue
+//!   └──────┴── QueuePair ──► Cq, ReceiveQueue, SendQueue, RegisteredLists
 //! ```
 //!
 //! A work request's memory lives in the queue that posts it. It leaves only
@@ -21,8 +21,8 @@
 //! on the RDMA core's workqueue, one at a time for each queue pair. CM events
 //! run on the CM's workqueues with the identifier's mutex held.
 //!
-//! Lock order: `SendQueue::producer`, then `SendQueue::gate`; the gate of the
-//! receive queue and the slots of the invalidate queue are leaves.
+//! Lock order: `SendQueue::producer`, a slot of the `RegisteredLists`, then
+//! `SendQueue::gate`; the gate of the receive queue is a leaf.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
@@ -30,13 +30,13 @@
 mod access;
 mod completion;
 mod receive;
+mod registered;
 mod send;
 
 pub(crate) mod cm;
 pub(crate) mod cq;
 pub(crate) mod device;
 pub(crate) mod dma;
-pub(crate) mod invalidate;
 pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod qp;
@@ -48,6 +48,7 @@ pub(crate) use mr::{Idle, Mapped, Mr, MrList, Registered};
 pub(crate) use pd::Pd;
 pub(crate) use qp::{QpSizes, QueuePair};
 pub(crate) use receive::ReceivedMessage;
+pub(crate) use registered::Invalidation;
 pub(crate) use send::SendBuffer;
 
 /// The name under which the RDMA core lists this module's resources.

@@ -43,12 +43,12 @@ impl State for Registered {}
 /// # Invariants
 ///
 /// `ptr` is a memory region that this object owns, for as many pages as `sg` has elements.
-/// `mapped` elements of `sg` are mapped for DMA, in the direction of `access`.
+/// The first `elements` of `sg` are mapped for DMA, in the direction of `access`.
 struct Core {
     next: Option<KBox<Core>>,
     ptr: NonNull<bindings::ib_mr>,
     sg: KVVec<bindings::scatterlist>,
-    mapped: i32,
+    elements: i32,
     access: Access,
     register: bindings::ib_reg_wr,
     invalidate: bindings::ib_send_wr,
@@ -61,7 +61,7 @@ unsafe impl Send for Core {}
 impl Core {
     /// Unmaps the pages.
     fn unmap(&mut self) {
-        if self.mapped == 0 {
+        if self.elements == 0 {
             return;
         }
         // SAFETY: By the type's invariant so many elements are mapped on the domain's device.
@@ -69,11 +69,11 @@ impl Core {
             bindings::rpcrdma_ib_dma_unmap_sg(
                 self.pd.device().as_raw(),
                 self.sg.as_mut_ptr(),
-                self.mapped,
+                self.elements,
                 self.access.direction().as_raw(),
             )
         };
-        self.mapped = 0;
+        self.elements = 0;
     }
 
     /// The handle that the peer names the region by.
@@ -126,7 +126,7 @@ impl Mr<Idle> {
             next: None,
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             sg,
-            mapped: 0,
+            elements: 0,
             access: Access::RemoteRead,
             register: bindings::ib_reg_wr::default(),
             invalidate: bindings::ib_send_wr::default(),
@@ -141,7 +141,7 @@ impl Mr<Idle> {
     ///
     /// # Errors
     ///
-    /// `EIO` if the memory does not fit the region or cannot be mapped.
+    /// `ENOMEM` if the memory cannot be mapped now, `EIO` if it does not fit the region.
     pub(crate) fn map(
         mut self,
         part: &MessagePart,
@@ -165,25 +165,26 @@ impl Mr<Idle> {
         core.access = access;
         // SAFETY: `fill` initialised so many elements with memory that stays, by the part's
         // invariant, until the region is invalidated.
-        core.mapped = unsafe {
+        let mapped = unsafe {
             bindings::rpcrdma_ib_dma_map_sg(device, core.sg.as_mut_ptr(), elements, direction)
         };
-        if core.mapped <= 0 {
-            core.mapped = 0;
-            return Err(EIO);
+        if mapped <= 0 {
+            return Err(ENOMEM);
         }
+        // INVARIANT: Unmapping wants the count that was given, not the one that came of it.
+        core.elements = elements;
         let page_size = u32::try_from(PAGE_SIZE).map_err(|_| EINVAL)?;
         // SAFETY: The elements are mapped; the region is idle.
-        let mapped = unsafe {
+        let registered = unsafe {
             bindings::ib_map_mr_sg(
                 core.ptr.as_ptr(),
                 core.sg.as_mut_ptr(),
-                core.mapped,
+                mapped,
                 core::ptr::null_mut(),
                 page_size,
             )
         };
-        if mapped != core.mapped {
+        if registered != mapped {
             return Err(EIO);
         }
         // SAFETY: The region is valid and idle, and this is its only user.
@@ -282,19 +283,11 @@ impl<S: State> MrList<S> {
 
     /// Puts a region last, after walking the list, which is as long as a chunk has segments.
     pub(crate) fn push_back(&mut self, mr: Mr<S>) {
-        self.append(Self {
-            first: Some(mr.core),
-            state: PhantomData,
-        });
-    }
-
-    /// Puts the regions of `other` last.
-    pub(crate) fn append(&mut self, mut other: Self) {
         let mut link = &mut self.first;
         while let Some(core) = link {
             link = &mut core.next;
         }
-        *link = other.first.take();
+        *link = Some(mr.core);
     }
 
     /// Takes the first region.
@@ -356,7 +349,7 @@ impl MrList<Mapped> {
     /// # Safety
     ///
     /// The chain is posted, or forgotten, while the returned list still exists. `cqe` completes
-    /// the registrations.
+    /// the registrations if they fail.
     pub(super) unsafe fn chain(
         mut self,
         cqe: *mut bindings::ib_cqe,

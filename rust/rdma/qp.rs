@@ -5,9 +5,9 @@
 use super::{
     completion::{Completions, Cqe, RemoteInvalidation, WcStatus},
     cq::Cq,
-    invalidate::InvalidateQueue,
-    mr::{MrList, Registered},
+    mr::{Idle, Mr, MrList, Registered},
     receive::{ReceiveQueue, ReceivedMessage},
+    registered::{Invalidation, RegisteredLists},
     send::{SendBuffer, SendQueue},
     CmId, Pd,
 };
@@ -25,9 +25,9 @@ pub(crate) struct QpSizes {
     pub(crate) receives: u32,
     /// Bytes in each receive buffer.
     pub(crate) receive_size: u32,
-    /// Chains of local invalidations that can be under way.
-    pub(crate) invalidations: u32,
-    /// Regions that one chain can name, and one Send can register.
+    /// Calls that can have regions registered, one slot each.
+    pub(crate) slots: u32,
+    /// Regions that one Call can have.
     pub(crate) regions: u32,
 }
 
@@ -36,7 +36,7 @@ impl QpSizes {
     /// invalidations, and one for the drain.
     pub(crate) fn send_requests(&self) -> u32 {
         let ring = self.sends.saturating_mul(self.regions.saturating_add(1));
-        let invalidations = self.invalidations.saturating_mul(self.regions);
+        let invalidations = self.slots.saturating_mul(self.regions);
         ring.saturating_add(invalidations).saturating_add(1)
     }
 
@@ -57,8 +57,8 @@ struct Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant the identifier has a queue pair. Its queues are
-        // drained or were never used; their memory is dropped later.
+        // SAFETY: By the type's invariant the identifier has a queue pair. Destroying it ends what
+        // its queues still hold; their memory is dropped later.
         unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
     }
 }
@@ -77,7 +77,7 @@ pub(crate) struct QueuePair<C: Completions> {
     receives: ReceiveQueue,
     #[pin]
     sends: SendQueue,
-    invalidations: InvalidateQueue,
+    registered: RegisteredLists,
     pd: Arc<Pd>,
     id: Arc<CmId>,
     #[pin]
@@ -90,7 +90,7 @@ unsafe impl<C: Completions> Send for QueuePair<C> {}
 unsafe impl<C: Completions> Sync for QueuePair<C> {}
 
 impl<C: Completions> QueuePair<C> {
-    /// Makes the queue pair of `pd`'s connection identifier, with empty queues. May sleep.
+    /// Makes the queue pair of `pd`'s connection identifier, and posts all Receives. May sleep.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ impl<C: Completions> QueuePair<C> {
         let completions = sizes
             .send_requests()
             .saturating_add(sizes.receive_requests());
-        Arc::pin_init(
+        let qp = Arc::pin_init(
             try_pin_init!(&this in Self {
                 context <- context,
                 id: id.clone(),
@@ -113,25 +113,18 @@ impl<C: Completions> QueuePair<C> {
                     pd, sizes.receives, sizes.receive_size, receive_done::<C>),
                 sends <- SendQueue::new(
                     pd, sizes.sends, sizes.send_size, send_done::<C>, unsignaled_done::<C>),
-                invalidations: InvalidateQueue::new(
-                    sizes.invalidations, invalidate_done::<C>)?,
+                registered: RegisteredLists::new(
+                    sizes.slots, invalidate_done::<C>)?,
                 // SAFETY: The context is this object, pinned, whose fields are initialised above
                 // and dropped after `cq`. No request is posted before all of it is.
                 cq: unsafe { Cq::new(id, this.as_ptr().cast(), completions)? },
                 attached: attach(id, pd, cq, sizes)?,
             }? Error),
             GFP_KERNEL,
-        )
-    }
-
-    /// Gives all receive buffers to the device. To be called once, before the connection is made.
-    ///
-    /// # Errors
-    ///
-    /// What the provider answers.
-    pub(crate) fn post_receives(&self) -> Result {
-        // SAFETY: The queue pair is this queue's, and the buffers were never posted.
-        unsafe { self.receives.post_all(self.as_raw()) }
+        )?;
+        // SAFETY: The queue pair is this queue's, and no buffer was posted yet.
+        unsafe { qp.receives.post_all(qp.as_raw())? };
+        Ok(qp)
     }
 
     /// The bytes of a message that arrived on this queue pair.
@@ -159,29 +152,39 @@ impl<C: Completions> QueuePair<C> {
     /// The buffer for the next Send, or nothing while all are with the device; the next
     /// [`Completions::send_space`] then says when to ask again. May sleep.
     pub(crate) fn send_buffer(&self) -> Option<SendBuffer<'_>> {
-        self.sends.buffer(self.as_raw())
+        self.sends.buffer(self.as_raw(), &self.registered)
     }
 
-    /// Posts local invalidations of `regions`, as chain `index`, of which only one can be under
-    /// way. [`Completions::invalidated`] gives the regions back.
-    ///
-    /// # Errors
-    ///
-    /// The regions, if they could not be posted; the connection is of no use then.
-    pub(crate) fn invalidate(
+    /// Looks at the regions in slot `index`.
+    pub(crate) fn inspect<R>(
         &self,
         index: usize,
-        regions: MrList<Registered>,
-    ) -> Result<(), MrList<Registered>> {
-        // SAFETY: Both queues are this queue pair's.
+        look: impl FnOnce(&MrList<Registered>) -> R,
+    ) -> Option<R> {
+        self.registered.inspect(index, look)
+    }
+
+    /// Takes the region out of slot `index` that the peer has invalidated, if it is one of them.
+    pub(crate) fn take_invalidated(
+        &self,
+        index: usize,
+        proof: &RemoteInvalidation,
+    ) -> Option<Mr<Idle>> {
+        self.registered.take_invalidated(index, proof)
+    }
+
+    /// Has all regions in slot `index` invalidated. Does not sleep.
+    pub(crate) fn invalidate(&self, index: usize) -> Invalidation {
+        // SAFETY: Both queues are this queue pair's. A second chain for a slot would find its
+        // regions gone, or fail on them and end the connection; neither frees memory early.
         unsafe {
-            self.invalidations
-                .post(self.as_raw(), &self.sends, index, regions)
+            self.registered
+                .invalidate(self.as_raw(), &self.sends, index)
         }
     }
 
-    /// Ends the connection and waits until every work request has completed. May sleep; not to
-    /// be called from a completion or CM event.
+    /// Ends the connection, waits until every work request has completed, and destroys all regions
+    /// that the peer could reach. May sleep; not to be called from a completion or CM event.
     pub(crate) fn drain(&self) {
         self.id.disconnect();
         self.receives.close();
@@ -192,6 +195,8 @@ impl<C: Completions> QueuePair<C> {
             bindings::ib_drain_rq(self.as_raw());
             bindings::ib_drain_sq(self.as_raw());
         }
+        // Nothing posts registrations any more, and the peer's requests find no queue pair.
+        self.registered.destroy();
     }
 
     /// The C pointer.
@@ -307,12 +312,17 @@ unsafe extern "C" fn invalidate_done<C: Completions>(
     // SAFETY: Only invalidations of a `QueuePair<C>` name this handler.
     let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
     let failure = WcStatus::failure(wc);
-    // SAFETY: The handle belongs to the queue pair's invalidate queue.
+    // SAFETY: The handle belongs to a slot of the queue pair's registered lists.
     let index = unsafe { Cqe::index_of(wc) };
-    // SAFETY: The completion is that of the chain's last request.
-    let outcome = unsafe { qp.invalidations.complete(index, failure.is_none()) };
-    if let Some(status) = failure {
-        qp.context.failed(status);
+    match failure {
+        None => {
+            // SAFETY: The completion is that of the chain's last request, with success.
+            let regions = unsafe { qp.registered.invalidated(index) };
+            qp.context.invalidated(qp, index, regions);
+        }
+        Some(status) => {
+            qp.context.failed(status);
+            qp.context.not_invalidated(index);
+        }
     }
-    qp.context.invalidated(qp, index, outcome);
 }

@@ -22,8 +22,10 @@ struct Slot {
 ///
 /// # Invariants
 ///
-/// The buffer at `index` is not posted, and `length` of its bytes are the message.
+/// The buffer at `index` of the queue at `queue` is not posted, and `length` of its bytes are the
+/// message.
 pub(crate) struct ReceivedMessage {
+    queue: usize,
     index: usize,
     length: usize,
 }
@@ -37,7 +39,7 @@ pub(crate) struct ReceivedMessage {
 /// [`ReceivedMessage`] from there on, which [`Self::recycle`] ends.
 #[pin_data]
 pub(super) struct ReceiveQueue {
-    slots: KVec<Slot>,
+    slots: KVVec<Slot>,
     /// Whether posting is still allowed; closed before the drain.
     #[pin]
     gate: SpinLock<bool>,
@@ -60,7 +62,7 @@ impl ReceiveQueue {
             slots: {
                 let count = usize::try_from(count)?;
                 let size = usize::try_from(size)?;
-                let mut slots = KVec::with_capacity(count, GFP_KERNEL)?;
+                let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
                 for index in 0..count {
                     slots.push(
                         Slot {
@@ -90,7 +92,11 @@ impl ReceiveQueue {
         }
         slot.buffer.sync_for_cpu(length);
         // INVARIANT: The request has completed, and the length fits.
-        Some(ReceivedMessage { index, length })
+        Some(ReceivedMessage {
+            queue: self.address(),
+            index,
+            length,
+        })
     }
 
     /// The bytes of a message.
@@ -98,6 +104,9 @@ impl ReceiveQueue {
         let Some(slot) = self.slots.get(message.index) else {
             return &[];
         };
+        if message.queue != self.address() {
+            return &[];
+        }
         let length = message.length.min(slot.buffer.len());
         // SAFETY: The buffer is initialised and long enough; by the message's invariant the device
         // does not have it, nor gets it as long as the message is borrowed.
@@ -114,8 +123,16 @@ impl ReceiveQueue {
         qp: *mut bindings::ib_qp,
         message: ReceivedMessage,
     ) -> Result {
+        if message.queue != self.address() {
+            return Err(EINVAL);
+        }
         // SAFETY: The message, which ends here, owned the buffer.
         unsafe { self.post(qp, message.index) }
+    }
+
+    /// What tells a message of this queue from another's.
+    fn address(&self) -> usize {
+        core::ptr::from_ref(self).addr()
     }
 
     /// Gives all buffers to the device, for the first time.

@@ -8,7 +8,8 @@
 use super::{
     completion::{Cqe, Done},
     dma::{Direction, DmaBuffer},
-    mr::{Mapped, MrList, Registered},
+    mr::{Mapped, MrList},
+    registered::RegisteredLists,
     Pd,
 };
 use crate::bindings;
@@ -21,10 +22,6 @@ use kernel::{
     sync::lock::{mutex::MutexBackend, Guard},
     sync::{Arc, Mutex, SpinLock},
 };
-
-/// Sends between two completions; a quarter of the ring at most, or the ring could fill up
-/// without any completion under way.
-const SIGNAL_INTERVAL: u32 = 16;
 
 /// One buffer of the ring.
 struct Slot {
@@ -48,7 +45,7 @@ unsafe impl Send for Slot {}
 /// buffers, `number % slots.len()`. All others belong to who holds `producer`.
 #[pin_data]
 pub(super) struct SendQueue {
-    slots: KVec<Slot>,
+    slots: KVVec<Slot>,
     /// The number of the next Send.
     #[pin]
     producer: Mutex<u32>,
@@ -79,7 +76,7 @@ impl SendQueue {
                 }
                 let count = usize::try_from(count)?;
                 let size = usize::try_from(size)?;
-                let mut slots = KVec::with_capacity(count, GFP_KERNEL)?;
+                let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
                 for index in 0..count {
                     slots.push(
                         Slot {
@@ -100,7 +97,11 @@ impl SendQueue {
     }
 
     /// The buffer for the next Send, or nothing while all are with the device. May sleep.
-    pub(super) fn buffer(&self, qp: *mut bindings::ib_qp) -> Option<SendBuffer<'_>> {
+    pub(super) fn buffer<'a>(
+        &'a self,
+        qp: *mut bindings::ib_qp,
+        registered: &'a RegisteredLists,
+    ) -> Option<SendBuffer<'a>> {
         let producer = self.producer.lock();
         let under_way = producer.wrapping_sub(self.completed.load(Acquire));
         if usize::try_from(under_way).ok()? >= self.slots.len() {
@@ -109,6 +110,7 @@ impl SendQueue {
         // INVARIANT: The next Send's buffer is not with the device, as just checked.
         Some(SendBuffer {
             queue: self,
+            registered,
             qp,
             producer,
         })
@@ -170,6 +172,7 @@ impl SendQueue {
 /// The slot of Send `*producer` is not with the device.
 pub(crate) struct SendBuffer<'a> {
     queue: &'a SendQueue,
+    registered: &'a RegisteredLists,
     qp: *mut bindings::ib_qp,
     producer: Guard<'a, u32, MutexBackend>,
 }
@@ -185,27 +188,49 @@ impl SendBuffer<'_> {
         unsafe { core::slice::from_raw_parts_mut(slot.buffer.start().as_ptr(), slot.buffer.len()) }
     }
 
-    /// Posts one chain: a registration of each of `regions`, then the Send of the first
-    /// `length` bytes. `keep` takes the regions over before the peer can learn of them.
+    /// Sends the first `length` bytes.
     ///
     /// # Errors
     ///
     /// As [`SendQueue::post`]. The connection is of no use after one.
-    pub(crate) fn send(
-        mut self,
+    pub(crate) fn send(self, length: usize) -> Result {
+        let (queue, qp) = (self.queue, self.qp);
+        // SAFETY: `qp` is this queue's. The Send's buffer is the device's from here on.
+        self.post(length, |send| unsafe { queue.post(qp, send) })
+    }
+
+    /// Registers `regions`, in slot `index`, and sends the first `length` bytes, in one chain.
+    /// `publish` runs when the regions are in their slot and before they can be invalidated.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post`]. The connection is of no use after one.
+    pub(crate) fn register_and_send(
+        self,
         length: usize,
         regions: MrList<Mapped>,
-        keep: impl FnOnce(MrList<Registered>),
+        index: usize,
+        publish: impl FnOnce(),
+    ) -> Result {
+        let (queue, qp, registered) = (self.queue, self.qp, self.registered);
+        // SAFETY: `qp` is this queue's. The Send's buffer is the device's from here on.
+        self.post(length, |send| unsafe {
+            registered.post(qp, queue, index, regions, send, publish)
+        })
+    }
+
+    /// Builds the Send of this buffer, for `post` to put on the queue.
+    fn post(
+        mut self,
+        length: usize,
+        post: impl FnOnce(&mut bindings::ib_send_wr) -> Result,
     ) -> Result {
         let number = *self.producer;
         let slot = self.queue.slot(number).ok_or(EINVAL)?;
         let mut sge = slot.buffer.sge(0, length).ok_or(EINVAL)?;
-        let signaled = number % SIGNAL_INTERVAL == SIGNAL_INTERVAL - 1;
-        let flags = if signaled {
-            bindings::ib_send_flags_IB_SEND_SIGNALED
-        } else {
-            0
-        };
+        // Four times a round: the ring cannot fill up without a completion on its way.
+        let quarter = u32::try_from(self.queue.slots.len())? / 4;
+        let signaled = quarter == 0 || number & quarter.wrapping_sub(1) == 0;
         let mut send = bindings::ib_send_wr {
             __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
                 wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
@@ -213,23 +238,18 @@ impl SendBuffer<'_> {
             sg_list: &mut sge,
             num_sge: 1,
             opcode: bindings::ib_wr_opcode_IB_WR_SEND,
-            send_flags: flags,
+            send_flags: if signaled {
+                bindings::ib_send_flags_IB_SEND_SIGNALED
+            } else {
+                0
+            },
             ..Default::default()
         };
         slot.buffer.sync_for_device(length);
         slot.number.store(number, Relaxed);
-        // SAFETY: The chain is posted below. `keep` stores the list where it stays until the
-        // regions are invalidated or the queue pair is drained; neither can happen before the
-        // whole chain is with the device, because invalidation answers the Send, and the drain
-        // waits for the transport's send lock.
-        let (first, registered) =
-            unsafe { regions.chain(self.queue.unsignaled.as_raw(), &mut send) };
-        keep(registered);
-        // INVARIANT: If the call fails, the buffer may be with the device all the same, and the
+        // INVARIANT: If the post fails, the buffer may be with the device all the same, and the
         // number is used up.
         *self.producer = number.wrapping_add(1);
-        // SAFETY: `qp` is this queue's. The Send's buffer is the device's now; the registrations
-        // live in the list that `keep` has.
-        unsafe { self.queue.post(self.qp, first) }
+        post(&mut send)
     }
 }

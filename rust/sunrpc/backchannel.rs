@@ -7,10 +7,13 @@
 
 use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
 use crate::bindings;
-use kernel::{alloc::flags::__GFP_NOWARN, ffi::c_int, new_spinlock, prelude::*, sync::SpinLock};
+use kernel::{
+    alloc::flags::__GFP_NOWARN, ffi::c_int, new_spinlock, page::PAGE_SIZE, prelude::*,
+    sync::SpinLock,
+};
 
-/// The largest backward Reply in bytes: what an inline message holds, within a page.
-const REPLY_SIZE: usize = 4096;
+/// The largest backward message in bytes. The service encodes up to a page, whatever it is told.
+const MESSAGE_SIZE: usize = PAGE_SIZE;
 
 /// One backward request.
 #[repr(C)]
@@ -51,36 +54,39 @@ impl BackwardCalls {
         })
     }
 
-    /// Lets requests exist, and makes some of them.
+    /// Lets `limit` requests exist, and makes those that do not.
     fn provision(&self, limit: usize) -> Result {
         let mut idle = KVec::with_capacity(limit, GFP_KERNEL)?;
-        let mut made = KVec::with_capacity(limit, GFP_KERNEL)?;
-        for _ in 0..limit {
-            made.push(BackwardCall::new(GFP_KERNEL)?, GFP_KERNEL)?;
-        }
         let mut pool = self.pool.lock();
         if pool.limit == 0 {
             pool.limit = limit;
             core::mem::swap(&mut pool.idle, &mut idle);
-            while let Some(call) = made.pop() {
-                if pool.idle.push_within_capacity(call).is_err() {
-                    break;
-                }
-                pool.allocated = pool.allocated.saturating_add(1);
-            }
         }
+        let mut missing = pool.limit.saturating_sub(pool.allocated);
+        pool.allocated = pool.limit;
         drop(pool);
+        while missing > 0 {
+            let made = BackwardCall::new(GFP_KERNEL);
+            let Ok(call) = made else {
+                let mut pool = self.pool.lock();
+                pool.allocated = pool.allocated.saturating_sub(missing);
+                return Err(ENOMEM);
+            };
+            self.give_back(call);
+            missing = missing.saturating_sub(1);
+        }
         Ok(())
     }
 
-    /// Frees up to `count` idle requests, and lets no more exist if none is left.
+    /// Frees up to `count` idle requests, and ends the service with the last one.
     fn retire(&self, count: usize) {
         for _ in 0..count {
             let mut pool = self.pool.lock();
             let call = pool.idle.pop();
             if call.is_some() {
                 pool.allocated = pool.allocated.saturating_sub(1);
-            } else if pool.allocated == 0 {
+            }
+            if pool.allocated == 0 {
                 pool.limit = 0;
             }
             // Freed outside the lock.
@@ -111,7 +117,6 @@ impl BackwardCalls {
 
     /// Hands a backward Call to the callback service; false if there is none, or no request left.
     /// Process context; does not sleep.
-    #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
     pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, message: &[u8]) -> bool {
         // SAFETY: The transport is valid. The pointer is only compared; sunrpc looks again.
         if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
@@ -130,12 +135,6 @@ impl BackwardCalls {
         unsafe { bindings::xprt_enqueue_bc_request(&raw mut (*call).rqst) };
         true
     }
-
-    /// Without the option there is no callback service.
-    #[cfg(not(CONFIG_SUNRPC_BACKCHANNEL))]
-    pub(crate) fn receive(&self, _xprt: &Xprt, _xid: u32, _message: &[u8]) -> bool {
-        false
-    }
 }
 
 impl BackwardCall {
@@ -143,15 +142,14 @@ impl BackwardCall {
         Ok(KBox::new(
             Self {
                 rqst: bindings::rpc_rqst::default(),
-                call: KVec::with_capacity(REPLY_SIZE, flags | __GFP_NOWARN)?,
-                reply: KVec::from_elem(0, REPLY_SIZE, flags | __GFP_NOWARN)?,
+                call: KVec::with_capacity(MESSAGE_SIZE, flags | __GFP_NOWARN)?,
+                reply: KVec::from_elem(0, MESSAGE_SIZE, flags | __GFP_NOWARN)?,
             },
             flags,
         )?)
     }
 
     /// Makes the request that of one Call.
-    #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
     fn prepare(&mut self, xprt: &Xprt, xid: u32, message: &[u8]) -> Result {
         if message.len() > self.call.capacity() {
             return Err(EMSGSIZE);
@@ -178,17 +176,9 @@ impl BackwardCall {
 
 /// Whether a request is a backward one.
 pub(super) fn is_backward(rqst: &Rqst) -> bool {
-    #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-    {
-        // SAFETY: The request is valid; the bit is set before sunrpc sees a backward request, and
-        // does not change.
-        unsafe { (*rqst.as_raw()).rq_bc_pa_state >> bindings::RPC_BC_PA_IN_USE & 1 != 0 }
-    }
-    #[cfg(not(CONFIG_SUNRPC_BACKCHANNEL))]
-    {
-        let _ = rqst;
-        false
-    }
+    // SAFETY: The request is valid; the bit is set before sunrpc sees a backward request, and does
+    // not change.
+    unsafe { (*rqst.as_raw()).rq_bc_pa_state >> bindings::RPC_BC_PA_IN_USE & 1 != 0 }
 }
 
 /// `bc_setup`: process context, may sleep; at session creation.
@@ -196,7 +186,6 @@ pub(super) fn is_backward(rqst: &Rqst) -> bool {
 /// # Safety
 ///
 /// Called by sunrpc only, as the contract of the callback says.
-#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     _requests: u32,
@@ -215,14 +204,13 @@ pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
 /// # Safety
 ///
 /// Called by sunrpc only, as the contract of the callback says.
-#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 pub(super) unsafe extern "C" fn max_payload<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
 ) -> usize {
     // SAFETY: The transport is valid during the callback.
     unsafe { Xprt::from_raw(raw).transport::<T>() }
         .backward_payload()
-        .min(REPLY_SIZE)
+        .min(MESSAGE_SIZE)
 }
 
 /// `bc_num_slots`: under RCU, does not sleep.
@@ -230,7 +218,6 @@ pub(super) unsafe extern "C" fn max_payload<T: ClientTransport>(
 /// # Safety
 ///
 /// Called by sunrpc only, as the contract of the callback says.
-#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 pub(super) unsafe extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt) -> u32 {
     T::backward_slots()
 }
@@ -240,7 +227,6 @@ pub(super) unsafe extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::r
 /// # Safety
 ///
 /// Called by sunrpc only, as the contract of the callback says.
-#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc_rqst) {
     // SAFETY: The request came from `receive`, which gave it away, and its transport is valid: sunrpc
     // took the reference for it that is given back last.
@@ -261,7 +247,6 @@ pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc
 /// # Safety
 ///
 /// Called by sunrpc only, as the contract of the callback says.
-#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 pub(super) unsafe extern "C" fn destroy<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     count: u32,

@@ -5,7 +5,7 @@
 use super::{
     address, connect, ops,
     queue::OwnedQueue,
-    rqst::Rqst,
+    rqst::{BackwardReply, Rqst},
     xprt::{Allocation, OwnedXprt},
 };
 use crate::bindings;
@@ -92,7 +92,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// As [`Self::send`].
-    fn send_backward(&self, rqst: &Rqst) -> Result<(), SendError>;
+    fn send_backward(&self, reply: &BackwardReply<'_>) -> Result<(), SendError>;
 
     /// Waits until the peer cannot reach the memory of the request any more. Task context without
     /// the send lock; may sleep.
@@ -106,12 +106,15 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn print_stats(&self, seq: &SeqFile);
 
     /// The largest backward message in bytes. Called under RCU: does not sleep.
+    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backward_payload(&self) -> usize;
 
     /// How many backward Calls can be under way.
+    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backward_slots() -> u32;
 
     /// The backward requests of the transport.
+    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backward(&self) -> &super::BackwardCalls;
 }
 
@@ -218,7 +221,7 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     }
     // SAFETY: The class is registered, or sunrpc would not have called.
     let (class, queue) = unsafe { (&*REGISTERED.class.get(), &*REGISTERED.queue.get()) };
-    let queue = queue.clone().ok_or(EIO)?;
+    let queue = queue.as_ref().ok_or(EIO)?.as_raw();
     let module = class.class.owner;
     // SAFETY: The module is loaded, as its code runs.
     if !unsafe { bindings::try_module_get(module) } {
@@ -239,14 +242,13 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
         unsafe { bindings::module_put(module) };
         return Err(ENOMEM);
     };
-    let queue_raw = queue.as_raw();
     // SAFETY: The allocation is zeroed, but for what sunrpc has initialised; the module is
     // referenced above.
-    let owned = unsafe { OwnedXprt::new(allocation, module, queue) };
+    let owned = unsafe { OwnedXprt::new(allocation, module) };
     // SAFETY: Nobody else knows the allocation yet.
     let inner = unsafe { &mut *allocation.as_ptr() };
     let xprt = &mut inner.xprt;
-    inner.queue = queue_raw;
+    inner.queue = queue;
     inner.timeout.to_initval = seconds(60);
     inner.timeout.to_maxval = seconds(60);
     xprt.timeout = &raw const inner.timeout;

@@ -9,14 +9,11 @@ use super::{
 };
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::{sync::aref::ARef, time::msecs_to_jiffies};
+use kernel::{prelude::*, sync::aref::ARef, time::msecs_to_jiffies};
 
 /// The least time between two attempts, in milliseconds, after one that brought no message. It
 /// doubles with each attempt, up to the mount's limit.
 const FIRST_DELAY_MS: u32 = 5_000;
-
-/// What the worker returns to sunrpc for success: the tasks look again.
-const TRY_AGAIN: i32 = -11;
 
 /// `connect`: starts an attempt. Task context with the send lock held; does not wait.
 ///
@@ -75,7 +72,8 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 (*raw).stat.connect_count = (*raw).stat.connect_count.wrapping_add(1);
                 (*raw).stat.connect_time = (*raw).stat.connect_time.wrapping_add(elapsed);
                 bindings::rpcrdma_xprt_set_connected(raw);
-                TRY_AGAIN
+                // The tasks look again.
+                EAGAIN.to_errno()
             }
             Err(error) => error.to_errno(),
         };

@@ -21,6 +21,7 @@
 //! [`include/linux/sunrpc/xdr.h`](srctree/include/linux/sunrpc/xdr.h)
 
 mod address;
+#[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), path = "no_backchannel.rs")]
 mod backchannel;
 mod buffer;
 mod class;
@@ -35,6 +36,6 @@ pub(crate) use crate::bindings::MessagePart;
 pub(crate) use backchannel::BackwardCalls;
 pub(crate) use class::{ClassRegistration, ClientTransport, SendError};
 pub(crate) use queue::{OwnedQueue, ReclaimScope};
-pub(crate) use rqst::{PinnedRqst, Rqst};
+pub(crate) use rqst::{BackwardReply, PinnedRqst, Rqst};
 pub(crate) use xdr_buf::XdrBuf;
 pub(crate) use xprt::{OwnedXprt, Xprt};

@@ -2,7 +2,9 @@
 
 //! The operations table: from C pointers to one call of [`ClientTransport`].
 
-use super::{address, backchannel, buffer, class, class::ClientTransport, connect, Rqst, Xprt};
+use super::{
+    address, backchannel, buffer, class, class::ClientTransport, connect, BackwardReply, Rqst, Xprt,
+};
 use crate::bindings;
 use core::marker::PhantomData;
 use kernel::{ffi::c_int, seq_file::SeqFile, sync::Arc};
@@ -64,7 +66,7 @@ impl<T: ClientTransport> VTable<T> {
             return class::SendError::NotConnected.to_errno();
         }
         let sent = if backchannel::is_backward(rqst) {
-            transport.send_backward(rqst)
+            transport.send_backward(&BackwardReply::new(rqst))
         } else {
             transport.send(rqst)
         };

@@ -4,7 +4,7 @@
 
 use crate::bindings;
 use core::{marker::PhantomData, ptr::NonNull};
-use kernel::{prelude::*, str::CStr, str::CStrExt, workqueue::Queue};
+use kernel::{prelude::*, str::CStr, str::CStrExt};
 
 /// A workqueue that ends with its owner.
 ///
@@ -39,12 +39,6 @@ impl OwnedQueue {
         Ok(Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
         })
-    }
-
-    /// The queue, to put work on.
-    pub(crate) fn queue(&self) -> &Queue {
-        // SAFETY: By the type's invariant the queue is valid as long as `self`.
-        unsafe { Queue::from_raw(self.ptr.as_ptr()) }
     }
 
     /// The C pointer.

@@ -7,7 +7,7 @@ use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{prelude::*, sync::atomic::Atomic, types::Opaque};
 
-/// One RPC, during a callback.
+/// One forward RPC, during a callback.
 ///
 /// # Invariants
 ///
@@ -37,7 +37,7 @@ impl Rqst {
         u32::from_be(unsafe { (*self.as_raw()).rq_xid })
     }
 
-    /// The Call, or the backward Reply.
+    /// The Call.
     pub(crate) fn call(&self) -> XdrBuf<'_> {
         // SAFETY: The request is valid and the callback's own.
         unsafe { XdrBuf::from_raw(&raw mut (*self.as_raw()).rq_snd_buf) }
@@ -80,7 +80,8 @@ impl Rqst {
         unsafe { (*self.as_raw()).rq_xtime = bindings::ktime_get() };
     }
 
-    /// Counts the Call's bytes as sent.
+    /// Counts the Call's bytes as sent. To be called before the post, after which the Reply can
+    /// change the request.
     pub(crate) fn count_sent(&self) {
         // SAFETY: The request is valid and the callback's own.
         let raw = unsafe { &mut *self.as_raw() };
@@ -88,6 +89,26 @@ impl Rqst {
         raw.rq_xmit_bytes_sent = raw
             .rq_xmit_bytes_sent
             .wrapping_add(raw.rq_snd_buf.len as usize);
+    }
+}
+
+/// A backward Reply, to be sent.
+pub(crate) struct BackwardReply<'a>(&'a Rqst);
+
+impl<'a> BackwardReply<'a> {
+    /// Takes a request for what it is.
+    pub(super) fn new(rqst: &'a Rqst) -> Self {
+        Self(rqst)
+    }
+
+    /// The transaction identifier of the backward Call, in host byte order.
+    pub(crate) fn xid(&self) -> u32 {
+        self.0.xid()
+    }
+
+    /// The RPC message.
+    pub(crate) fn message(&self) -> XdrBuf<'_> {
+        self.0.call()
     }
 }
 
@@ -132,11 +153,14 @@ impl PinnedRqst {
     /// Ends the first part of the Reply's room after `length` bytes, where the peer placed the
     /// pages' data behind a shorter first part than was expected.
     pub(crate) fn trim_reply_head(&mut self, length: usize) {
-        // SAFETY: A pinned request is valid, and its task does not run before the completion.
-        let raw = unsafe { &mut *self.ptr.as_ptr() };
-        if length < raw.rq_rcv_buf.head[0].iov_len {
-            raw.rq_rcv_buf.head[0].iov_len = length;
-            raw.rq_private_buf.head[0].iov_len = length;
+        let raw = self.ptr.as_ptr();
+        // SAFETY: A pinned request is valid, and nobody else uses the Reply's room before the
+        // completion.
+        unsafe {
+            if length < (*raw).rq_rcv_buf.head[0].iov_len {
+                (*raw).rq_rcv_buf.head[0].iov_len = length;
+                (*raw).rq_private_buf.head[0].iov_len = length;
+            }
         }
     }
 
@@ -147,7 +171,8 @@ impl PinnedRqst {
 
     /// Wakes the task with an error.
     pub(crate) fn fail(self, error: Error) {
-        // SAFETY: A pinned request is valid and has a task, which sleeps until it is completed.
+        // SAFETY: A pinned request is valid and has a task. The word may be overwritten by a task
+        // that is awake, which then learns of the error from the Reply that it lacks.
         unsafe { (*(*self.ptr.as_ptr()).rq_task).tk_status = error.to_errno() };
         self.finish(0);
     }

@@ -2,7 +2,7 @@
 
 //! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
 
-use super::{address, class::ClientTransport, queue::OwnedQueue, rqst::PinnedRqst, rqst::Rqst};
+use super::{address, class::ClientTransport, rqst::PinnedRqst, rqst::Rqst};
 use crate::bindings::{self, Net, SocketAddress};
 use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
@@ -12,7 +12,8 @@ use kernel::{
     seq_print,
     str::{CStr, CStrExt},
     sync::aref::AlwaysRefCounted,
-    sync::{Arc, ArcBorrow},
+    sync::barrier::smp_mb,
+    sync::ArcBorrow,
     time::msecs_to_jiffies,
     types::Opaque,
     workqueue::Queue,
@@ -104,7 +105,10 @@ impl Xprt {
     pub(super) fn print_stats(&self, seq: &SeqFile) {
         let hz = msecs_to_jiffies(1000).max(1);
         // SAFETY: The transport is valid. The counters are for people, and may be a little behind.
-        let (stat, last_used) = unsafe { (&(*self.as_raw()).stat, (*self.as_raw()).last_used) };
+        let (stat, last_used) = unsafe {
+            let raw = self.as_raw();
+            (core::ptr::read(&raw const (*raw).stat), (*raw).last_used)
+        };
         let idle = if self.is_connected() {
             // SAFETY: Always safe to call.
             unsafe { bindings::rpcrdma_jiffies() }.wrapping_sub(last_used)
@@ -198,10 +202,15 @@ impl Xprt {
     pub(crate) fn wait_for_space(&self) {
         // SAFETY: The transport is valid.
         unsafe { bindings::xprt_wait_for_buffer_space(self.as_raw()) };
+        // Pairs with the barrier in `write_space`: either the waker sees the wish, or the sender's
+        // second look sees what came back.
+        smp_mb();
     }
 
     /// Wakes the sender that waits for room.
     pub(crate) fn write_space(&self) {
+        // Pairs with the barrier in `wait_for_space`.
+        smp_mb();
         // SAFETY: The transport is valid.
         unsafe { bindings::xprt_write_space(self.as_raw()) };
     }
@@ -246,21 +255,21 @@ impl Xprt {
     }
 
     /// Finds the request with this transaction identifier and pins it, if it waits for a Reply.
+    /// sunrpc counts those that it does not find.
     pub(crate) fn pin(&self, xid: u32) -> Option<PinnedRqst> {
-        let found = PinnedRqst::lookup(self, xid);
-        if found.is_none() {
-            // SAFETY: The transport is valid. The counter is for people, and may miss a count.
-            unsafe {
-                let stat = &mut (*self.as_raw()).stat;
-                stat.bad_xids = stat.bad_xids.wrapping_add(1);
-            }
-        }
-        found
+        PinnedRqst::lookup(self, xid)
+    }
+
+    /// How many connections the transport has had.
+    pub(crate) fn connect_count(&self) -> usize {
+        // SAFETY: The transport is valid; only a connect changes the count.
+        unsafe { (*self.as_raw()).stat.connect_count }
     }
 
     /// Takes note of a sign of life, after which the next connect need not wait.
     pub(crate) fn peer_is_alive(&self) {
-        // SAFETY: The transport is valid. Connecting, the only other writer, excludes messages.
+        // SAFETY: The transport is valid. Connecting, the only other writer, comes after the end of
+        // the queue pair whose messages call this.
         unsafe { (*self.as_raw()).reestablish_timeout = 0 };
     }
 
@@ -319,7 +328,6 @@ impl Drop for SpinGuard<'_> {
 pub(crate) struct OwnedXprt {
     ptr: NonNull<Allocation>,
     module: *mut bindings::module,
-    queue: Arc<OwnedQueue>,
 }
 
 // SAFETY: As for `Xprt`.
@@ -333,18 +341,16 @@ impl OwnedXprt {
     /// # Safety
     ///
     /// As the type's invariants say.
-    pub(super) unsafe fn new(
-        ptr: NonNull<Allocation>,
-        module: *mut bindings::module,
-        queue: Arc<OwnedQueue>,
-    ) -> Self {
+    pub(super) unsafe fn new(ptr: NonNull<Allocation>, module: *mut bindings::module) -> Self {
         // INVARIANT: The caller's promise.
-        Self { ptr, module, queue }
+        Self { ptr, module }
     }
 
     /// The workqueue of all transports.
     pub(crate) fn queue(&self) -> &Queue {
-        self.queue.queue()
+        // SAFETY: `ClassRegistration` keeps the queue until it is dropped, which waits for all
+        // transports, by their module references.
+        unsafe { Queue::from_raw((*self.ptr.as_ptr()).queue) }
     }
 }
 

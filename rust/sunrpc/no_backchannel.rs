@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What stands for `backchannel.rs` in a kernel without `CONFIG_SUNRPC_BACKCHANNEL`: there are no
+//! backward requests, and nobody serves backward Calls.
+
+use super::{rqst::Rqst, xprt::Xprt};
+use kernel::prelude::*;
+
+/// No backward requests.
+#[pin_data]
+pub(crate) struct BackwardCalls {}
+
+impl BackwardCalls {
+    /// Nothing.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {})
+    }
+
+    /// Refuses a backward Call.
+    pub(crate) fn receive(&self, _xprt: &Xprt, _xid: u32, _message: &[u8]) -> bool {
+        false
+    }
+
+    /// Says that there is no service.
+    pub(crate) fn is_served(&self) -> bool {
+        false
+    }
+}
+
+/// Whether a request is a backward one.
+pub(super) fn is_backward(_rqst: &Rqst) -> bool {
+    false
+}
