@@ -4,7 +4,7 @@
 //!
 //! [`Client`] is the transport, as long as the mount. [`connection::Connection`] is what exists
 //! only while a connection does, and owns all that is bound to a device. Locks: `Client::current`
-//! is a leaf; the lock of a chunk entry comes before those of `rdma/`.
+//! is a leaf; the lock of a chunk entry is taken within that of its slot in `rdma/`.
 
 mod chunks;
 mod connect;
