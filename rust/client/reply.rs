@@ -285,7 +285,11 @@ fn deliver(connection: &Connection, rqst: &mut PinnedRqst, payload: &[u8], place
         return copied;
     }
     stats.delivered_bytes.add(placed);
-    let placed = usize::try_from(placed).unwrap_or(0).next_multiple_of(4);
+    // No more than was offered, so that it has a round-up.
+    let placed = usize::try_from(placed)
+        .ok()
+        .and_then(|placed| placed.checked_next_multiple_of(4))
+        .unwrap_or(0);
     let (head, rest) = payload.split_at(payload.len().min(head_len));
     rqst.trim_reply_head(head.len());
     let reply = rqst.reply();

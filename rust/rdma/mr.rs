@@ -272,7 +272,8 @@ impl<S: State> MrList<S> {
 
     /// How many regions the list holds.
     pub(crate) fn len(&self) -> usize {
-        self.cores().count()
+        self.cores()
+            .fold(0, |count: usize, _| count.saturating_add(1))
     }
 
     /// Puts a region first.

@@ -1,0 +1,81 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A delegation that the server hands out and then recalls, over the connection's other direction.
+
+. "$(dirname "$0")/lib/test.sh"
+
+delegations='
+	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -c "type: deleg" || true; }
+	has_delegation() { [ $(delegations) -gt 0 ]; }
+	events=/sys/kernel/tracing/events/nfsd trace=/sys/kernel/tracing/trace'
+
+recall() {
+	local vers=$1 reconnect=${2:-} start calls link
+	server_dir /export
+	server "$delegations
+		printf 'the first\n' >/export/$TEST/file
+		[ \$(delegations) = 0 ] || fail 'there is a delegation already'
+		# Nobody gets any while old locks may still be claimed, of NFSv3 or of v4.
+		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
+			grep -q Y \$end || echo Y >\$end
+		done
+		[ -d \$events/nfsd_cb_recall ] || exit 0
+		echo >\$trace
+		for event in nfsd_cb_recall nfsd_cb_recall_done; do echo 1 >\$events/\$event/enable; done"
+	defer "server 'for event in /sys/kernel/tracing/events/nfsd/nfsd_cb_recall*; do echo 0 >\$event/enable; done'"
+	mount_nfs "$vers"
+	if [ -n "$reconnect" ]; then
+		is_rust || skip "with the kernel's own client the removal of a device may not end"
+		# The connection goes with the device; the session has to be bound to the next one.
+		link='rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV'
+		defer "client 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || $link'"
+		client "rdma link delete \$RDMA_LINK && $link"
+		LIMIT=60 client 'ls $MNT/$TEST >/dev/null'
+	fi
+	# Until the server has tried the connection's other direction it hands out nothing.
+	server 'callback_works() { grep -qs "callback state: UP" /proc/fs/nfsd/clients/*/info; }
+		wait_for 10 callback_works'
+	# It holds the file open, and with it the delegation, until it is told.
+	client "rm -f /run/$TEST.*"
+	client_background holder "
+		exec 3<\$MNT/$TEST/file
+		cat <&3 >/run/$TEST.first
+		touch /run/$TEST.open
+		wait_for 60 test -f /run/$TEST.stop
+		cat \$MNT/$TEST/file >/run/$TEST.second"
+	defer "client 'touch /run/$TEST.stop'"
+	client "wait_for 20 test -f /run/$TEST.open"
+	server "$delegations; has_delegation || fail 'the client got no delegation'"
+	calls=$(client 'our_stat backward_calls || true')
+
+	# Not a client: an open on the server itself waits for the delegation in just the same way.
+	start=$SECONDS
+	LIMIT=40 server "timeout 30 bash -c 'printf \"the second\n\" >>/export/$TEST/file' || fail 'the delegation was not returned'"
+	[ $((SECONDS - start)) -lt 10 ] || fail "the recall took $((SECONDS - start)) seconds"
+	server "$delegations
+		! has_delegation || fail 'the delegation is still there'
+		if [ -d \$events/nfsd_cb_recall ]; then
+			grep -q 'nfsd_cb_recall:' \$trace || fail 'there was no recall'
+			grep 'nfsd_cb_recall_done:' \$trace | grep -q 'status=0' || { cat \$trace; fail 'no recall was answered'; }
+		fi"
+	if [ -n "$calls" ]; then
+		[ "$(client 'our_stat backward_calls')" -gt "$calls" ] || fail "the transport counted no backward call"
+	fi
+
+	client "touch /run/$TEST.stop"
+	client_wait holder
+	client "
+		[ \"\$(cat /run/$TEST.first)\" = 'the first' ]
+		[ \"\$(tail -n 1 /run/$TEST.second)\" = 'the second' ] || fail 'the client does not see what was written'
+		[ \"\$(wc -l </run/$TEST.second)\" = 2 ]
+		rm /run/$TEST.*
+		umount \$MNT
+		wait_for 10 module_unused"
+}
+
+for vers in 4.1 4.2; do
+	test_case "v$vers: a delegation is recalled and returned" recall $vers
+done
+test_case "v4.2: the same on a second connection" recall 4.2 reconnect
+run_cases

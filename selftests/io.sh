@@ -1,0 +1,115 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Files of sizes around every boundary, written by the client and read by the server and the other
+# way round, compared by checksum. The inline threshold is found by looking at the counters.
+# limit: 150
+
+. "$(dirname "$0")/lib/test.sh"
+
+# Pieces of random data, one for each size, with their checksums.
+make_pieces='
+	make_pieces() {
+		rm -rf /run/$TEST
+		mkdir -p /run/$TEST
+		head -c $(($(printf "%s\n" "$@" | sort -n | tail -n 1) + 4096)) /dev/urandom >/run/$TEST.source
+		cd /run/$TEST
+		for n; do
+			tail -c +$((n % 4093 + 1)) /run/$TEST.source | head -c $n >$n || true
+			[ $(stat -c %s $n) = $n ]
+		done
+		sha256sum * >/run/$TEST.sha256
+	}'
+
+# The largest payload that still goes inline, found by bisection: largest_inline COLUMN COMMAND...
+largest_inline='
+	largest_inline() {
+		local column=$1 inline=1 chunk=8192 n before
+		shift
+		while [ $((chunk - inline)) -gt 1 ]; do
+			n=$(((inline + chunk) / 2))
+			before=$(xprt_stat $column)
+			"$@" $n
+			if [ $(xprt_stat $column) -gt $before ]; then chunk=$n; else inline=$n; fi
+		done
+		printf "%d\n" $inline
+	}
+	write_probe() { dd if=/dev/zero of=$MNT/$TEST/probe bs=$1 count=1 oflag=direct conv=notrunc status=none; }
+	read_probe() { dd if=$MNT/$TEST/probe of=/dev/null bs=$1 count=1 iflag=direct status=none; }'
+
+check_sizes() {
+	local vers=$1 mode=$2 rsize=$3 large=${4:-} options='' direct='' inline size sizes
+	[ "$rsize" = 1048576 ] || options=rsize=$rsize,wsize=$rsize
+	[ "$mode" = buffered ] || direct=yes
+	server_dir /export
+	server "chmod 777 /export/$TEST"
+	mount_nfs "$vers" "$options"
+	client "grep -q ' /mnt/nfs .*rsize=$rsize,wsize=$rsize,' /proc/mounts"
+
+	inline=$(client "$largest_inline
+		write=\$(largest_inline 11 write_probe)
+		write_probe 8192
+		read=\$(largest_inline 12 read_probe)
+		rm \$MNT/$TEST/probe
+		echo \$write \$read")
+	printf 'payloads of up to %s bytes (write, read) go inline\n' "$inline"
+	sizes="0 1 3 4 5 4095 4096 4097 $((rsize - 1)) $rsize $((rsize + 1)) $large"
+	for size in $inline; do
+		if [ "$size" -lt 1024 ] || [ "$size" -gt 4096 ]; then
+			fail "$size is no plausible bound of an inline payload"
+		fi
+		sizes+=" $(seq -s ' ' $((size - 1)) $((size + 2)))"
+	done
+
+	client "$make_pieces; make_pieces $sizes"
+	client "
+		cd /run/$TEST
+		for n in *; do
+			if [ -n '$direct' ] && [ \$n -gt 0 ]; then
+				dd if=\$n of=\$MNT/$TEST/\$n bs=\$n count=1 iflag=fullblock oflag=direct status=none
+			else
+				cp \$n \$MNT/$TEST/\$n
+			fi
+		done
+		sync -f \$MNT"
+	client "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
+	server_put "$RUN/$TEST.sha256" "/run/$TEST.sha256"
+	server "cd /export/$TEST && [ \$(ls | wc -l) = \$(wc -l </run/$TEST.sha256) ] && sha256sum --quiet -c /run/$TEST.sha256"
+
+	# Other data under the same names comes from the server.
+	server "$make_pieces; make_pieces $sizes; rm /export/$TEST/*; mv /run/$TEST/* /export/$TEST"
+	server "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
+	client_put "$RUN/$TEST.sha256" "/run/$TEST.sha256"
+	client "
+		drop_caches
+		cd \$MNT/$TEST
+		[ \$(ls | wc -l) = \$(wc -l </run/$TEST.sha256) ]
+		if [ -n '$direct' ]; then
+			for n in *; do
+				dd if=\$n of=/run/$TEST/\$n bs=\$((n + 1)) iflag=direct status=none
+			done
+			cd /run/$TEST
+		fi
+		sha256sum --quiet -c /run/$TEST.sha256"
+	client "rm -rf /run/$TEST /run/$TEST.*"
+	server "rm -rf /run/$TEST /run/$TEST.*"
+}
+
+# The server's own idea of a largest block depends on its memory.
+largest_block() {
+	server "
+		/lab/guest/server stop
+		echo $1 >/proc/fs/nfsd/max_block_size
+		/lab/guest/server resume"
+}
+before=$(server 'cat /proc/fs/nfsd/max_block_size')
+if [ "$before" -ne 1048576 ]; then
+	trap 'largest_block "$before"' EXIT
+	largest_block 1048576
+fi
+
+test_case "v3, buffered, rsize 64 KiB" check_sizes 3 buffered 65536
+test_case "v3, direct, rsize 1 MiB, up to 16 MiB and a byte" check_sizes 3 direct 1048576 16777217
+test_case "v4.2, buffered, rsize 1 MiB, up to 16 MiB and a byte" check_sizes 4.2 buffered 1048576 16777217
+test_case "v4.2, direct, rsize 64 KiB" check_sizes 4.2 direct 65536
+run_cases

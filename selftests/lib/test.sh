@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What every test here sources: cases, their results and what undoes them. A case is a function
+# that runs in a shell of its own and ends at its first failing command.
+#
+#   test_case DESCRIPTION FUNCTION [ARGUMENT...]   adds a case
+#   run_cases                  runs all of them (or those that ONLY=REGEX names) and ends the test
+#   defer COMMAND...           has it run when the case ends, last one first; it must succeed then
+#   client 'COMMANDS'          runs them in the client, with lib/guest.sh; LIMIT=SECONDS before it
+#   server 'COMMANDS'          the same in the server
+#   fail TEXT...               ends the case with a failure
+#   skip TEXT...               ends it as skipped
+
+set -euo pipefail
+
+lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=/dev/null
+. "${VM_LIB:?run it under scripts/selftests.sh, see README.rst}"
+# shellcheck source=/dev/null
+. "${KTAP_HELPERS:?run it under scripts/selftests.sh, see README.rst}"
+
+TEST=$(basename "$0" .sh)
+guest=$(<"$lib/guest.sh")
+names=() functions=() deferred=()
+
+client() { client_run "$guest"$'\n'"TEST=$TEST"$'\n'"$1"; }
+server() { server_run "$guest"$'\n'"TEST=$TEST"$'\n'"$1"; }
+
+# Starts it in the client's background; client_wait NAME of vm-lib.sh collects it.
+client_background() { client_start "$1" "$guest"$'\n'"TEST=$TEST"$'\n'"$2"; }
+
+fail() {
+	printf '%s\n' "$*"
+	exit 1
+}
+
+skip() {
+	printf 'SKIP: %s\n' "$*"
+	exit 4
+}
+
+defer() { deferred=("$*" "${deferred[@]}"); }
+
+run_deferred() {
+	local rc=$? command
+	trap - EXIT
+	for command in "${deferred[@]}"; do
+		eval "$command" || {
+			printf 'this failed to undo something: %s\n' "$command"
+			rc=1
+		}
+	done
+	exit "$rc"
+}
+
+test_case() {
+	if [[ $1 =~ ${ONLY:-} ]]; then
+		names+=("$1")
+		shift
+		functions+=("$(printf '%q ' "$@")")
+	fi
+}
+
+run_cases() {
+	local i rc
+	ktap_print_header
+	ktap_set_plan ${#names[@]}
+	for i in "${!names[@]}"; do
+		# Not in a condition: there the shell would go on after a failure.
+		set +e
+		(
+			set -e
+			trap run_deferred EXIT
+			eval "${functions[i]}"
+		) 2>&1 | sed -u 's/^/# /'
+		rc=${PIPESTATUS[0]}
+		set -e
+		case $rc in
+		0) ktap_test_pass "$TEST: ${names[i]}" ;;
+		4) ktap_test_skip "$TEST: ${names[i]}" ;;
+		*) ktap_test_fail "$TEST: ${names[i]}" ;;
+		esac
+	done
+	ktap_finished
+}
+
+# Mounts the server's export for the rest of the case: mount_nfs VERS [OPTIONS [EXPORT]].
+mount_nfs() {
+	client "mount_nfs $1 '${2:-}' '${3:-/export}'"
+	defer unmount_nfs
+}
+
+unmount_nfs() { client '! mountpoint -q $MNT || umount $MNT'; }
+
+# Makes a folder of the test's own in an export of the server, for the rest of the case.
+server_dir() {
+	server "mkdir -p $1/$TEST"
+	defer "server 'rm -rf $1/$TEST'"
+}
+
+# The module of ours or the kernel's own, whichever is under test.
+is_rust() { client '[ -f /lab/payload/rpcrdma.ko ]'; }
+
+# Keeps the client busy with files on its mount until work_ends, which collects and checks them.
+work_begins() {
+	client work_forget
+	client_background work work
+	defer 'client "work_end && wait_for 50 test -f /run/job.work.status"'
+	client 'work_goes_on 30'
+}
+
+work_ends() {
+	client work_end
+	client_wait work || fail "the program that worked on the mount saw an error"
+	printf '%s files written, read and compared\n' "$(client work_done)"
+	server 'cd /export/$TEST && [ $(wc -l <sums) -ge 4 ] && sha256sum --quiet -c sums'
+	client work_forget
+}

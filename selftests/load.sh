@@ -1,0 +1,88 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Loading and unloading the transport's module.
+
+. "$(dirname "$0")/lib/test.sh"
+
+check_aliases() {
+	client '
+		for alias in rpcrdma6 svcrdma xprtrdma; do
+			modinfo -F alias "$(module_file)" | grep -qx $alias || fail "there is no alias $alias"
+		done
+		[ "$(modinfo -F name "$(module_file)")" = rpcrdma ]'
+}
+
+reload() {
+	defer "client 'module_loaded || module_load'"
+	client '
+		module_unused || fail "the module is in use before the test: $(module_uses)"
+		mark=$(log_mark)
+		rmmod rpcrdma
+		! module_loaded
+		log_has $mark "RPC: Unregistered rdma transport module\." || fail "no word of the unload in the log"
+		! log_has $mark "RPC: Registered"
+		module_load
+		log_has $mark "RPC: Registered rdma transport module\." || fail "no word of the load in the log"
+		module_unused || fail "the module is in use after the load: $(module_uses)"
+		! insmod "$(module_file)" 2>/run/$TEST.err || fail "the module was loaded twice"
+		grep -q "File exists" /run/$TEST.err || fail "the wrong error: $(cat /run/$TEST.err)"'
+}
+
+refuse_unload() {
+	mount_nfs 3
+	client '
+		[ "$(module_uses)" -gt 0 ] || fail "a mount does not hold the module"
+		! rmmod rpcrdma 2>/run/$TEST.err || fail "a module in use was unloaded"
+		grep -q "in use" /run/$TEST.err
+		ls $MNT >/dev/null
+		umount $MNT
+		wait_for 10 module_unused
+		rmmod rpcrdma
+		module_load'
+}
+
+second_class() {
+	client '[ -f /lab/payload/rpcrdma_test_class.ko ]' || skip "the payload has no rpcrdma_test_class.ko"
+	defer "client 'module_loaded || module_load'"
+	client 'rmmod rpcrdma && insmod /lab/payload/rpcrdma_test_class.ko'
+	defer "client '! grep -q ^rpcrdma_test_class /proc/modules || rmmod rpcrdma_test_class'"
+	client '
+		before=$(rdma_resources)
+		mark=$(log_mark)
+		! insmod "$(module_file)" 2>/run/$TEST.err || fail "a second class was registered"
+		# The loader keeps EEXIST for modules of the same name and makes EBUSY of it otherwise.
+		grep -qE "File exists|Device or resource busy" /run/$TEST.err || fail "the wrong error: $(cat /run/$TEST.err)"
+		! module_loaded
+		! log_has $mark "RPC: (Unr|R)egistered rdma transport"
+		# Neither threads nor files nor anything on the device stays.
+		! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/rdma_slot_table_entries 2>/dev/null
+		! grep -l rpcrdma /proc/[0-9]*/comm 2>/dev/null
+		rdma_resources_are "$before" || fail "the device had $before and has $(rdma_resources)"
+		rmmod rpcrdma_test_class
+		module_load
+		log_has $mark "RPC: Registered rdma transport module\."'
+}
+
+reload_often() {
+	defer "client 'module_loaded || module_load'"
+	client '
+		before=$(rdma_resources)
+		mark=$(log_mark)
+		for _ in {1..20}; do
+			rmmod rpcrdma
+			module_load
+		done
+		[ "$(log_since $mark | grep -c "RPC: Registered rdma transport")" = 20 ]
+		rdma_resources_are "$before" || fail "the device had $before and has $(rdma_resources)"
+		mount_nfs 3
+		ls $MNT >/dev/null
+		umount $MNT'
+}
+
+test_case "modinfo names the aliases" check_aliases
+test_case "the log tells of unload and load" reload
+test_case "unload is refused while mounted" refuse_unload
+test_case "a class that is there already refuses the module" second_class
+test_case "twenty times unload and load" reload_often
+run_cases
