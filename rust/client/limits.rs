@@ -10,9 +10,11 @@ use crate::{
 use kernel::page::PAGE_SIZE;
 
 /// The largest data of one RPC: a mebibyte that need not start at a page boundary.
+// CAST: A u32 always fits the kernel's usize.
 pub(super) const MAX_PAYLOAD: usize = (DATA_PAGES as usize) * PAGE_SIZE;
 
 /// Pages that the data of one RPC can touch.
+// CAST: A page is smaller than 4 GiB.
 const DATA_PAGES: u32 = 1024 * 1024 / (PAGE_SIZE as u32) + 1;
 
 /// The most segments of one list, which keeps a header of every form below the smallest threshold.

@@ -132,6 +132,7 @@ impl Xprt {
 
     /// Writes one line of warning with the peer's address.
     pub(crate) fn log_warning(&self, text: fmt::Arguments<'_>) {
+        // CAST: A small enumerator.
         let index = bindings::rpc_display_format_t_RPC_DISPLAY_ADDR as usize;
         // SAFETY: The transport is valid; the address string is set once, and freed at its end.
         let address = unsafe { (*self.as_raw()).address_strings[index] };
