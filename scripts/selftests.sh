@@ -18,13 +18,14 @@ for file; do
 	name=$(basename "$file" .sh)
 	start=$SECONDS rc=0
 	limit=$(sed -n 's/^# limit: \([0-9]*\)$/\1/p' "$file")
+	limit=$((${limit:-90} * ${SLOW:-1}))
 	printf '# %s\n' "$name"
-	timeout -k 10 "${limit:-90}" "$file" </dev/null >"$RUN/$name.ktap" 2>&1 || rc=$?
+	timeout -k 10 "$limit" "$file" </dev/null >"$RUN/$name.ktap" 2>&1 || rc=$?
 	cat "$RUN/$name.ktap"
 	case $rc in
 	0) ;;
 	4) grep -q '# SKIP' "$RUN/$name.ktap" || printf 'ok - %s # SKIP\n' "$name" ;;
-	124 | 137) printf 'not ok - %s: no end within %d seconds\n' "$name" "${limit:-90}" ;;
+	124 | 137) printf 'not ok - %s: no end within %d seconds\n' "$name" "$limit" ;;
 	*) grep -q '^not ok ' "$RUN/$name.ktap" || printf 'not ok - %s: exit status %d\n' "$name" $rc ;;
 	esac
 	[ $rc -eq 0 ] || [ $rc -eq 4 ] || bad=1

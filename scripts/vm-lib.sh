@@ -37,7 +37,7 @@ vm_read() {
 }
 
 vm_run() {
-	local name=$1 limit=$2 tag=$BASHPID.$RANDOM status size
+	local name=$1 limit=$(($2 * ${SLOW:-1})) tag=$BASHPID.$RANDOM status size
 	(
 		exec {vm_out}<>"$RUN/$name.agent.out" {lock}>"$RUN/$name.lock"
 		flock "$lock"

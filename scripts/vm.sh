@@ -33,6 +33,8 @@ for k in "$kernel" "$server_kernel"; do
 	"$here/kernel.sh" "$k" >/dev/null
 	"$here/guest.sh" "$k"
 done
+# Under all the checkers everything takes several times as long, and so may each step.
+[ "$kernel" != debug ] || export SLOW=4
 module=${MODULE:-$CACHE/build/$kernel/rust/rpcrdma.ko}
 [ "$client" = c ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $kernel"
 
