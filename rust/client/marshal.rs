@@ -36,7 +36,7 @@ pub(super) fn send(
         return Err(SendError::NoCredit);
     }
     // Sending twice on one connection would spend two credits on one Reply.
-    if rqst.is_retransmission(client.xprt()) {
+    if rqst.is_retransmission(&client.xprt) {
         return Err(disconnect(client));
     }
     rqst.reply()
@@ -45,9 +45,12 @@ pub(super) fn send(
     let shape = shape(rqst, connection.regions.pages());
     let plan = plan(&shape, &connection.plan_limits()).map_err(|_| SendError::TooLarge)?;
 
-    let needed = parts_of(rqst, &plan).count_regions(connection.regions.pages());
+    let parts = parts_of(rqst, &plan);
+    let pages = connection.regions.pages();
+    let needed =
+        count_regions(&parts.reads, pages).saturating_add(count_regions(&parts.results, pages));
     let resources = wait_for(client, || Resources::acquire(client, qp, needed))?;
-    let sent = transmit(client, connection, rqst, &plan, resources);
+    let sent = transmit(client, connection, rqst, &plan, &parts, resources);
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(client));
     }
@@ -85,18 +88,13 @@ struct Registrations {
     results: [Option<MessagePart>; 3],
 }
 
-impl Registrations {
-    /// Regions that all parts need.
-    fn count_regions(&self, pages: NonZeroUsize) -> usize {
-        let count = |parts: &[Option<MessagePart>]| -> usize {
-            parts
-                .iter()
-                .flatten()
-                .map(|part| part.region_count(pages))
-                .sum()
-        };
-        count(&self.reads).saturating_add(count(&self.results))
-    }
+/// Regions that these parts need.
+fn count_regions(parts: &[Option<MessagePart>], pages: NonZeroUsize) -> usize {
+    parts
+        .iter()
+        .flatten()
+        .map(|part| part.region_count(pages))
+        .sum()
 }
 
 /// What `plan` wants registered.
@@ -189,6 +187,7 @@ fn transmit(
     connection: &Connection,
     rqst: &Rqst,
     plan: &Plan,
+    parts: &Registrations,
     resources: Resources<'_>,
 ) -> Result<(), SendError> {
     let Resources {
@@ -197,7 +196,7 @@ fn transmit(
         entry,
     } = resources;
     let xid = rqst.xid();
-    let mapped = map(connection, rqst, plan, idle, xid);
+    let mapped = map(connection, parts, idle, xid);
     let built = mapped.and_then(|(regions, reads)| {
         match build(
             client,
@@ -247,12 +246,10 @@ fn transmit(
 /// list's.
 fn map(
     connection: &Connection,
-    rqst: &Rqst,
-    plan: &Plan,
+    parts: &Registrations,
     mut idle: MrList<Idle>,
     xid: u32,
 ) -> Result<(MrList<Mapped>, usize), SendError> {
-    let parts = parts_of(rqst, plan);
     let mut regions = MrList::new();
     let mut add = |part: MessagePart, access| -> Result<(), SendError> {
         let mut rest = Some(part);
@@ -276,22 +273,23 @@ fn map(
         Ok(())
     };
     let mut mapped = Ok(());
-    for part in parts.reads.into_iter().flatten() {
-        mapped = mapped.and_then(|()| add(part, Access::RemoteRead));
+    for (list, access) in [
+        (&parts.reads, Access::RemoteRead),
+        (&parts.results, Access::RemoteWrite),
+    ] {
+        for part in list.iter().flatten() {
+            mapped = mapped.and_then(|()| add(*part, access));
+        }
     }
-    let mut results = Ok(());
-    let reads = parts
-        .reads
-        .iter()
-        .flatten()
-        .map(|part| part.region_count(connection.regions.pages()))
-        .sum();
-    for part in parts.results.into_iter().flatten() {
-        results = results.and_then(|()| add(part, Access::RemoteWrite));
+    // Empty unless the mapping failed.
+    if !idle.is_empty() {
+        connection.regions.put(idle);
     }
-    connection.regions.put(idle);
-    match mapped.and(results) {
-        Ok(()) => Ok((regions, reads)),
+    match mapped {
+        Ok(()) => Ok((
+            regions,
+            count_regions(&parts.reads, connection.regions.pages()),
+        )),
         Err(error) => {
             connection.regions.put(regions.unmap());
             Err(error)

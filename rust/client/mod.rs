@@ -18,7 +18,7 @@ use crate::{
     debugfs::Shown,
     rdma::QueuePair,
     stats::Stats,
-    sunrpc::{BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, Xprt},
+    sunrpc::{BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError},
     sysctl,
 };
 use connection::Connection;
@@ -69,11 +69,6 @@ impl Client {
             let last = self.current.lock().take();
             drop(last);
         }
-    }
-
-    /// sunrpc's side of the transport.
-    fn xprt(&self) -> &Xprt {
-        &self.xprt
     }
 }
 
