@@ -14,6 +14,7 @@ packages=(
 	nfs-common nfs-kernel-server rpcbind rdma-core rdmacm-utils ibverbs-utils
 	iproute2 iputils-ping kmod procps busybox-static
 	fio acl attr nfs4-acl-tools e2fsprogs tcpdump strace
+	krb5-kdc krb5-admin-server krb5-user ethtool
 )
 # What the virtual machines load; what these depend on comes along.
 modules=(
