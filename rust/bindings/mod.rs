@@ -36,6 +36,6 @@ unsafe impl<Storage> pin_init::Zeroable for __BindgenBitfieldUnit<Storage> where
 }
 
 mod shared;
-pub(crate) use shared::{Memory, MessagePart, Net, SocketAddress};
+pub(crate) use shared::{Exposed, Exposure, Memory, MessagePart, Net, SocketAddress};
 
 include!(env!("RPCRDMA_BINDINGS"));

@@ -4,7 +4,11 @@
 
 use super::{__kernel_sockaddr_storage as sockaddr_storage, net, page, sockaddr};
 use core::{num::NonZeroUsize, ptr::NonNull};
-use kernel::{page::PAGE_SIZE, types::Opaque};
+use kernel::{
+    page::PAGE_SIZE,
+    sync::atomic::{Acquire, Atomic, Relaxed, Release},
+    types::Opaque,
+};
 
 /// A network namespace.
 ///
@@ -51,6 +55,43 @@ impl SocketAddress {
     }
 }
 
+/// Counts the regions through which devices, and with them peers, can reach the memory of one RPC.
+///
+/// This is what the fence stands on: `sunrpc/` neither completes an RPC nor frees its memory
+/// before the count is zero, whatever the transport does.
+pub(crate) struct Exposure(Atomic<u32>);
+
+impl Exposure {
+    /// Of memory that no device can reach.
+    pub(crate) fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Whether no device can reach the memory any more.
+    pub(crate) fn is_over(&self) -> bool {
+        // Pairs with the release in `Exposed::drop`: what the device wrote is seen.
+        self.0.load(Acquire) == 0
+    }
+}
+
+/// One region's part in an [`Exposure`], until it is dropped.
+///
+/// # Invariants
+///
+/// The pointer is valid: its owner keeps the memory until the count is zero, and this object is
+/// counted.
+pub(crate) struct Exposed(NonNull<Exposure>);
+
+// SAFETY: The count is atomic.
+unsafe impl Send for Exposed {}
+
+impl Drop for Exposed {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant; nothing uses the memory after the count is given up.
+        unsafe { self.0.as_ref() }.0.fetch_sub(1, Release);
+    }
+}
+
 /// Where the bytes of a [`MessagePart`] are.
 #[derive(Clone, Copy)]
 pub(crate) enum Memory {
@@ -65,23 +106,39 @@ pub(crate) enum Memory {
 ///
 /// # Invariants
 ///
-/// `memory` has `length` bytes, more than none. They stay allocated until the RPC that owns them
-/// is released, which waits until every region made from them is invalidated.
+/// `memory` has `length` bytes, more than none. They stay allocated for all of `'a`, and after it
+/// until `exposure` is over.
 #[derive(Clone, Copy)]
-pub(crate) struct MessagePart {
+pub(crate) struct MessagePart<'a> {
     memory: Memory,
     length: usize,
+    exposure: &'a Exposure,
 }
 
-impl MessagePart {
+impl<'a> MessagePart<'a> {
     /// Describes a part; nothing if it is empty.
     ///
     /// # Safety
     ///
     /// As the type's invariant says.
-    pub(crate) unsafe fn new(memory: Memory, length: usize) -> Option<Self> {
+    pub(crate) unsafe fn new(
+        memory: Memory,
+        length: usize,
+        exposure: &'a Exposure,
+    ) -> Option<Self> {
         // INVARIANT: The caller's promise, and the length is checked.
-        (length != 0).then_some(Self { memory, length })
+        (length != 0).then_some(Self {
+            memory,
+            length,
+            exposure,
+        })
+    }
+
+    /// Keeps the bytes allocated, and the RPC waiting, until the result is dropped.
+    pub(crate) fn expose(&self) -> Exposed {
+        self.exposure.0.fetch_add(1, Relaxed);
+        // INVARIANT: Counted just now, while the borrow keeps the memory.
+        Exposed(NonNull::from(self.exposure))
     }
 
     /// Where the bytes are.
@@ -138,6 +195,7 @@ impl MessagePart {
             Some(Self {
                 memory,
                 length: self.length.saturating_sub(first),
+                ..self
             }),
         )
     }

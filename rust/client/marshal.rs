@@ -83,13 +83,13 @@ fn disconnect(client: &Client) -> SendError {
 }
 
 /// The parts of an RPC's messages that have to be registered.
-struct Registrations {
-    reads: [Option<MessagePart>; 3],
-    results: [Option<MessagePart>; 3],
+struct Registrations<'a> {
+    reads: [Option<MessagePart<'a>>; 3],
+    results: [Option<MessagePart<'a>>; 3],
 }
 
 /// Regions that these parts need.
-fn count_regions(parts: &[Option<MessagePart>], pages: NonZeroUsize) -> usize {
+fn count_regions(parts: &[Option<MessagePart<'_>>], pages: NonZeroUsize) -> usize {
     parts
         .iter()
         .flatten()
@@ -98,7 +98,7 @@ fn count_regions(parts: &[Option<MessagePart>], pages: NonZeroUsize) -> usize {
 }
 
 /// What `plan` wants registered.
-fn parts_of(rqst: &Rqst, plan: &Plan) -> Registrations {
+fn parts_of<'a>(rqst: &'a Rqst, plan: &Plan) -> Registrations<'a> {
     let (call, reply) = (rqst.call(), rqst.reply());
     Registrations {
         reads: match plan.call {
@@ -128,7 +128,7 @@ fn side(message: &XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool) -> Side
     // A length that does not fit makes the plan fail.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     let segments =
-        |part: Option<MessagePart>| part.map_or(0, |part| length(part.region_count(pages)));
+        |part: Option<MessagePart<'_>>| part.map_or(0, |part| length(part.region_count(pages)));
     Side {
         len: Parts {
             head: length(message.head_len()),
@@ -187,7 +187,7 @@ fn transmit(
     connection: &Connection,
     rqst: &Rqst,
     plan: &Plan,
-    parts: &Registrations,
+    parts: &Registrations<'_>,
     resources: Resources<'_>,
 ) -> Result<(), SendError> {
     let Resources {
@@ -246,12 +246,12 @@ fn transmit(
 /// list's.
 fn map(
     connection: &Connection,
-    parts: &Registrations,
+    parts: &Registrations<'_>,
     mut idle: MrList<Idle>,
     xid: u32,
 ) -> Result<(MrList<Mapped>, usize), SendError> {
     let mut regions = MrList::new();
-    let mut add = |part: MessagePart, access| -> Result<(), SendError> {
+    let mut add = |part: MessagePart<'_>, access| -> Result<(), SendError> {
         let mut rest = Some(part);
         while let Some(part) = rest {
             let (piece, next) = part.split(connection.regions.pages().get());
@@ -401,16 +401,15 @@ pub(super) fn send_backward(
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
     let mut buffer = wait_for(client, || qp.send_buffer())?;
-    let message = reply.message();
     let limit = usize::try_from(qp.context().plan_limits().inline_send).unwrap_or(0);
     let bytes = buffer.bytes();
     let header = encode_backward(bytes, Xid(reply.xid()), Credits::new(BACKWARD_SLOTS))
         .map_err(|_| SendError::TooLarge)?;
-    let end = header.saturating_add(message.len());
+    let end = header.saturating_add(reply.len());
     if end > limit {
         return Err(SendError::TooLarge);
     }
     let room = bytes.get_mut(header..end).ok_or(SendError::TooLarge)?;
-    message.copy_out(0, room).map_err(|_| SendError::TooLarge)?;
+    reply.copy_out(room).map_err(|_| SendError::TooLarge)?;
     buffer.send(end).map_err(|_| disconnect(client))
 }

@@ -12,7 +12,7 @@
 //! the way into state 1, never earlier.
 
 use super::{access::Access, Pd, RemoteInvalidation};
-use crate::bindings::{self, Memory, MessagePart};
+use crate::bindings::{self, Exposed, Memory, MessagePart};
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*, sync::Arc};
 
@@ -43,12 +43,14 @@ impl State for Registered {}
 /// # Invariants
 ///
 /// `ptr` is a memory region that this object owns, for as many pages as `sg` has elements.
-/// The first `elements` of `sg` are mapped for DMA, in the direction of `access`.
+/// The first `elements` of `sg` are mapped for DMA, in the direction of `access`; `exposed` keeps
+/// their memory.
 struct Core {
     next: Option<KBox<Core>>,
     ptr: NonNull<bindings::ib_mr>,
     sg: KVVec<bindings::scatterlist>,
     elements: i32,
+    exposed: Option<Exposed>,
     access: Access,
     register: bindings::ib_reg_wr,
     invalidate: bindings::ib_send_wr,
@@ -59,21 +61,21 @@ struct Core {
 unsafe impl Send for Core {}
 
 impl Core {
-    /// Unmaps the pages.
+    /// Unmaps the pages, which can then go.
     fn unmap(&mut self) {
-        if self.elements == 0 {
-            return;
+        if self.elements != 0 {
+            // SAFETY: By the type's invariant so many elements are mapped on the domain's device.
+            unsafe {
+                bindings::rpcrdma_ib_dma_unmap_sg(
+                    self.pd.device().as_raw(),
+                    self.sg.as_mut_ptr(),
+                    self.elements,
+                    self.access.direction().as_raw(),
+                )
+            };
+            self.elements = 0;
         }
-        // SAFETY: By the type's invariant so many elements are mapped on the domain's device.
-        unsafe {
-            bindings::rpcrdma_ib_dma_unmap_sg(
-                self.pd.device().as_raw(),
-                self.sg.as_mut_ptr(),
-                self.elements,
-                self.access.direction().as_raw(),
-            )
-        };
-        self.elements = 0;
+        self.exposed = None;
     }
 
     /// The handle that the peer names the region by.
@@ -127,6 +129,7 @@ impl Mr<Idle> {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             sg,
             elements: 0,
+            exposed: None,
             access: Access::RemoteRead,
             register: bindings::ib_reg_wr::default(),
             invalidate: bindings::ib_send_wr::default(),
@@ -144,7 +147,7 @@ impl Mr<Idle> {
     /// `ENOMEM` if the memory cannot be mapped now, `EIO` if it does not fit the region.
     pub(crate) fn map(
         mut self,
-        part: &MessagePart,
+        part: &MessagePart<'_>,
         access: Access,
         tag: u32,
     ) -> Result<Mr<Mapped>, (Self, Error)> {
@@ -157,14 +160,15 @@ impl Mr<Idle> {
         }
     }
 
-    fn try_map(&mut self, part: &MessagePart, access: Access, tag: u32) -> Result {
+    fn try_map(&mut self, part: &MessagePart<'_>, access: Access, tag: u32) -> Result {
         let core = &mut *self.core;
         let elements = fill(&mut core.sg, part).ok_or(EIO)?;
         let device = core.pd.device().as_raw();
         let direction = access.direction().as_raw();
         core.access = access;
-        // SAFETY: `fill` initialised so many elements with memory that stays, by the part's
-        // invariant, until the region is invalidated.
+        core.exposed = Some(part.expose());
+        // SAFETY: `fill` initialised so many elements with memory that stays as long as it is
+        // exposed, which ends with the mapping.
         let mapped = unsafe {
             bindings::rpcrdma_ib_dma_map_sg(device, core.sg.as_mut_ptr(), elements, direction)
         };
@@ -198,7 +202,7 @@ impl Mr<Idle> {
 }
 
 /// Describes `part` in scatterlist elements; how many were needed, if they sufficed.
-fn fill(sg: &mut [bindings::scatterlist], part: &MessagePart) -> Option<i32> {
+fn fill(sg: &mut [bindings::scatterlist], part: &MessagePart<'_>) -> Option<i32> {
     let elements = match part.memory() {
         Memory::Linear(_) => 1,
         Memory::Pages(..) => part.page_count(),

@@ -4,14 +4,19 @@
 //! first and last part of the Reply, in one allocation.
 
 use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
-use crate::bindings;
+use crate::bindings::{self, Exposure};
 use kernel::{ffi::c_int, prelude::*, sync::atomic::Atomic};
 
 /// What precedes the Call's bytes. Its size keeps them aligned like kmalloc memory.
 #[repr(C, align(16))]
 struct Prefix {
     mark: Atomic<u32>,
+    exposure: Exposure,
 }
+
+/// How the Reply's part is aligned: the device may write there, so that it shares no cache line
+/// with what the CPU writes on machines whose DMA bypasses the caches.
+const REPLY_ALIGN: usize = bindings::ARCH_KMALLOC_MINALIGN;
 
 /// The transport's number of a request.
 ///
@@ -21,6 +26,16 @@ struct Prefix {
 pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Atomic<u32> {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).mark }
+}
+
+/// What counts the regions over the request's memory.
+///
+/// # Safety
+///
+/// As for [`mark`].
+pub(super) unsafe fn exposure<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Exposure {
+    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
+    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).exposure }
 }
 
 /// `buf_alloc`: sets the buffers for Call and Reply. Task context, may sleep within its flags.
@@ -33,10 +48,10 @@ pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Atomic<u32> 
 pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
     // SAFETY: The task is valid and has a request, which is the callback's own.
     let rqst = unsafe { &mut *(*task).tk_rqstp };
-    let size = rqst
-        .rq_callsize
-        .saturating_add(rqst.rq_rcvsize)
-        .saturating_add(size_of::<Prefix>());
+    let reply = size_of::<Prefix>()
+        .saturating_add(rqst.rq_callsize)
+        .next_multiple_of(REPLY_ALIGN);
+    let size = reply.saturating_add(rqst.rq_rcvsize);
     // SAFETY: Always safe to call in task context.
     let prefix: *mut Prefix = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) }.cast();
     if prefix.is_null() {
@@ -46,9 +61,10 @@ pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
     unsafe {
         prefix.write(Prefix {
             mark: Atomic::new(0),
+            exposure: Exposure::new(),
         });
         rqst.rq_buffer = prefix.add(1).cast();
-        rqst.rq_rbuffer = rqst.rq_buffer.cast::<u8>().add(rqst.rq_callsize).cast();
+        rqst.rq_rbuffer = prefix.cast::<u8>().add(reply).cast();
     }
     0
 }
@@ -70,8 +86,12 @@ pub(super) unsafe extern "C" fn free<T: ClientTransport>(task: *mut bindings::rp
         )
     };
     transport.fence(rqst);
-    // SAFETY: `alloc` made the buffer, and nobody uses it any more.
+    // SAFETY: `alloc` made the buffer, and nobody uses it any more; rather than memory that the
+    // peer can reach, none is given back.
     unsafe {
+        if kernel::warn_on!(!exposure(raw).is_over()) {
+            return;
+        }
         bindings::kfree((*raw).rq_buffer.cast::<Prefix>().sub(1).cast());
         (*raw).rq_buffer = core::ptr::null_mut();
         (*raw).rq_rbuffer = core::ptr::null_mut();

@@ -2,7 +2,11 @@
 
 //! Requests: one RPC each (`struct rpc_rqst`).
 
-use super::{buffer, xdr_buf::XdrBuf, xprt::Xprt};
+use super::{
+    buffer,
+    xdr_buf::{copy_out, XdrBuf},
+    xprt::Xprt,
+};
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{prelude::*, sync::atomic::Atomic, types::Opaque};
@@ -39,14 +43,16 @@ impl Rqst {
 
     /// The Call.
     pub(crate) fn call(&self) -> XdrBuf<'_> {
-        // SAFETY: The request is valid and the callback's own.
-        unsafe { XdrBuf::from_raw(&raw mut (*self.as_raw()).rq_snd_buf) }
+        let raw = self.as_raw();
+        // SAFETY: The request is valid, the callback's own, and between `buf_alloc` and `buf_free`.
+        unsafe { XdrBuf::from_raw(&raw mut (*raw).rq_snd_buf, buffer::exposure(raw)) }
     }
 
     /// The room for the Reply.
     pub(crate) fn reply(&self) -> XdrBuf<'_> {
-        // SAFETY: The request is valid and the callback's own.
-        unsafe { XdrBuf::from_raw(&raw mut (*self.as_raw()).rq_rcv_buf) }
+        let raw = self.as_raw();
+        // SAFETY: As above.
+        unsafe { XdrBuf::from_raw(&raw mut (*raw).rq_rcv_buf, buffer::exposure(raw)) }
     }
 
     /// Whether the pages' bytes are what the upper layer sees. With RPCSEC_GSS integrity or
@@ -106,9 +112,26 @@ impl<'a> BackwardReply<'a> {
         self.0.xid()
     }
 
-    /// The RPC message.
-    pub(crate) fn message(&self) -> XdrBuf<'_> {
-        self.0.call()
+    fn message(&self) -> NonNull<bindings::xdr_buf> {
+        // SAFETY: The request is valid and the callback's own.
+        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_raw()).rq_snd_buf) }
+    }
+
+    /// Length of the RPC message in bytes.
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: The request is valid and the callback's own.
+        // CAST: An unsigned int always fits the kernel's usize.
+        unsafe { (*self.message().as_ptr()).len as usize }
+    }
+
+    /// Copies the start of the RPC message into `to`.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the message is shorter.
+    pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
+        // SAFETY: The service has built the message in the memory of the request.
+        unsafe { copy_out(self.message(), 0, to) }
     }
 }
 
@@ -140,8 +163,9 @@ impl PinnedRqst {
 
     /// The room for the Reply. The request's task does not look at it before the completion.
     pub(crate) fn reply(&self) -> XdrBuf<'_> {
-        // SAFETY: A pinned request is valid.
-        unsafe { XdrBuf::from_raw(&raw mut (*self.ptr.as_ptr()).rq_rcv_buf) }
+        let raw = self.ptr.as_ptr();
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { XdrBuf::from_raw(&raw mut (*raw).rq_rcv_buf, buffer::exposure(raw)) }
     }
 
     /// The number that the transport keeps with the request.
@@ -165,11 +189,14 @@ impl PinnedRqst {
     }
 
     /// Wakes the task: the Reply has `length` bytes.
+    ///
+    /// A request whose memory the peer can still reach is not completed (the fence, RFC 8166
+    /// section 8.1): it goes on waiting, and is sent again on the next connection.
     pub(crate) fn complete(self, length: usize) {
         self.finish(i32::try_from(length).unwrap_or(0));
     }
 
-    /// Wakes the task with an error.
+    /// Wakes the task with an error, on the same condition.
     pub(crate) fn fail(self, error: Error) {
         // SAFETY: A pinned request is valid and has a task. The word may be overwritten by a task
         // that is awake, which then learns of the error from the Reply that it lacks.
@@ -178,6 +205,10 @@ impl PinnedRqst {
     }
 
     fn finish(self, length: i32) {
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        if kernel::warn_on!(unsafe { !buffer::exposure(self.ptr.as_ptr()).is_over() }) {
+            return;
+        }
         let _guard = self.xprt().queue_lock();
         // SAFETY: A pinned request is valid; the lock that the call wants is held.
         unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };

@@ -2,8 +2,8 @@
 
 //! RPC messages as sunrpc keeps them: head, pages, tail (`struct xdr_buf`).
 
-use crate::bindings::{self, Memory, MessagePart};
-use core::{marker::PhantomData, ptr::NonNull};
+use crate::bindings::{self, Exposure, Memory, MessagePart};
+use core::ptr::NonNull;
 use kernel::{error::to_result, page::PAGE_SIZE, prelude::*};
 
 /// A message, or the room for one.
@@ -11,11 +11,11 @@ use kernel::{error::to_result, page::PAGE_SIZE, prelude::*};
 /// # Invariants
 ///
 /// `ptr` is a valid `struct xdr_buf` for all of `'a`, whose parts describe memory of the same RPC.
-/// Nobody else uses that memory meanwhile.
+/// Nobody else uses that memory meanwhile, and it stays until `exposure` is over.
 #[derive(Clone, Copy)]
 pub(crate) struct XdrBuf<'a> {
     ptr: NonNull<bindings::xdr_buf>,
-    rpc: PhantomData<&'a ()>,
+    exposure: &'a Exposure,
 }
 
 impl<'a> XdrBuf<'a> {
@@ -23,25 +23,20 @@ impl<'a> XdrBuf<'a> {
     ///
     /// # Safety
     ///
-    /// `ptr` is valid for all of `'a`, and the caller has the message for itself.
-    pub(super) unsafe fn from_raw(ptr: *mut bindings::xdr_buf) -> Self {
+    /// `ptr` is valid for all of `'a`, and the caller has the message for itself. `exposure` is
+    /// what keeps the message's memory.
+    pub(super) unsafe fn from_raw(ptr: *mut bindings::xdr_buf, exposure: &'a Exposure) -> Self {
         // INVARIANT: The caller's promise.
         Self {
             // SAFETY: A valid pointer is not null.
             ptr: unsafe { NonNull::new_unchecked(ptr) },
-            rpc: PhantomData,
+            exposure,
         }
     }
 
     fn raw(&self) -> &bindings::xdr_buf {
         // SAFETY: By the type's invariant.
         unsafe { self.ptr.as_ref() }
-    }
-
-    /// Length of the message in bytes.
-    pub(crate) fn len(&self) -> usize {
-        // CAST: An unsigned int always fits the kernel's usize.
-        self.raw().len as usize
     }
 
     /// Length of the first part in bytes.
@@ -61,12 +56,12 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// The first part.
-    pub(crate) fn head(&self) -> Option<MessagePart> {
-        linear(&self.raw().head[0])
+    pub(crate) fn head(&self) -> Option<MessagePart<'a>> {
+        self.linear(&self.raw().head[0])
     }
 
     /// The pages, if there are any.
-    pub(crate) fn pages(&self) -> Option<MessagePart> {
+    pub(crate) fn pages(&self) -> Option<MessagePart<'a>> {
         let raw = self.raw();
         if raw.page_len == 0 {
             return None;
@@ -74,14 +69,20 @@ impl<'a> XdrBuf<'a> {
         // CAST: An unsigned int always fits the kernel's usize.
         let (base, length) = (raw.page_base as usize, raw.page_len as usize);
         let memory = Memory::Pages(NonNull::new(raw.pages)?, base);
-        // SAFETY: By the type's invariant the array has the pages of this part, which belong to
-        // the RPC; `buf_free` fences before it lets the RPC end.
-        unsafe { MessagePart::new(memory, length) }
+        // SAFETY: By the type's invariant the array has the pages of this part, which stay.
+        unsafe { MessagePart::new(memory, length, self.exposure) }
     }
 
     /// The last part, if there is one.
-    pub(crate) fn tail(&self) -> Option<MessagePart> {
-        linear(&self.raw().tail[0])
+    pub(crate) fn tail(&self) -> Option<MessagePart<'a>> {
+        self.linear(&self.raw().tail[0])
+    }
+
+    /// The part that a kvec describes.
+    fn linear(&self, vec: &bindings::kvec) -> Option<MessagePart<'a>> {
+        let memory = Memory::Linear(NonNull::new(vec.iov_base.cast())?);
+        // SAFETY: Head and tail of a message are kmalloc memory, which stays by the type's invariant.
+        unsafe { MessagePart::new(memory, vec.iov_len, self.exposure) }
     }
 
     /// Whether the pages take the data of a file read.
@@ -126,19 +127,8 @@ impl<'a> XdrBuf<'a> {
     ///
     /// `EMSGSIZE` if the message has fewer bytes than that.
     pub(crate) fn copy_out(&self, base: usize, to: &mut [u8]) -> Result {
-        let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
-        let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
-        // SAFETY: The message is valid, `to` has room for `length` bytes, and the function
-        // refuses a range beyond the message.
-        to_result(unsafe {
-            bindings::read_bytes_from_xdr_buf(
-                self.ptr.as_ptr(),
-                base,
-                to.as_mut_ptr().cast(),
-                length,
-            )
-        })
-        .map_err(|_| EMSGSIZE)
+        // SAFETY: By the type's invariant the message is valid.
+        unsafe { copy_out(self.ptr, base, to) }
     }
 
     /// Copies `from` to the bytes from `base` on, as far as there is room; how many were copied.
@@ -172,10 +162,26 @@ impl<'a> XdrBuf<'a> {
     }
 }
 
-/// The part that a kvec describes.
-fn linear(vec: &bindings::kvec) -> Option<MessagePart> {
-    let memory = Memory::Linear(NonNull::new(vec.iov_base.cast())?);
-    // SAFETY: Head and tail of a message are kmalloc memory of the RPC; `buf_free` fences before
-    // it lets the RPC end.
-    unsafe { MessagePart::new(memory, vec.iov_len) }
+/// Copies the bytes of a message from `base` on into `to`.
+///
+/// # Safety
+///
+/// The message is valid, and so is the memory that it describes.
+///
+/// # Errors
+///
+/// `EMSGSIZE` if the message has fewer bytes than that.
+pub(super) unsafe fn copy_out(
+    message: NonNull<bindings::xdr_buf>,
+    base: usize,
+    to: &mut [u8],
+) -> Result {
+    let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
+    let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
+    // SAFETY: The caller's promise; `to` has room for `length` bytes, and the function refuses a
+    // range beyond the message.
+    to_result(unsafe {
+        bindings::read_bytes_from_xdr_buf(message.as_ptr(), base, to.as_mut_ptr().cast(), length)
+    })
+    .map_err(|_| EMSGSIZE)
 }
