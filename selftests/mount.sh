@@ -30,6 +30,18 @@ check_mount() {
 		wait_for 10 module_unused'
 }
 
+# What sunrpc shows of this end of the connection is what the connection manager has.
+source_shown() {
+	is_rust || skip "the C module does not tell its source address"
+	mount_nfs 4.2
+	client '
+		cd /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma
+		address=$(cat srcaddr) port=$(sed -n "s/^src_port=//p" xprt_info)
+		[ "$address" = "$CLIENT" ] || fail "srcaddr is $address"
+		rdma -d resource show cm_id | grep -F "src-addr $CLIENT:$port " | grep -F "dst-addr $SERVER:20049" ||
+			fail "no connection from port $port: $(rdma -d resource show cm_id)"'
+}
+
 for vers in 3 4.0 4.1 4.2; do
 	test_case "NFS v$vers" check_mount $vers
 done
@@ -43,4 +55,5 @@ over_ipv6() {
 		wait_for 10 module_unused'
 }
 test_case "over IPv6" over_ipv6
+test_case "the source address in sysfs" source_shown
 run_cases

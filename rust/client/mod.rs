@@ -18,7 +18,9 @@ use crate::{
     debugfs::Shown,
     rdma::QueuePair,
     stats::Stats,
-    sunrpc::{BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError},
+    sunrpc::{
+        BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SocketAddress,
+    },
     sysctl,
 };
 use connection::Connection;
@@ -152,6 +154,10 @@ impl ClientTransport for Client {
             s.local_invalidations.get(),
             s.send_queue_full.get(),
         );
+    }
+
+    fn source(&self) -> Option<SocketAddress> {
+        Some(self.connection()?.id().source_address())
     }
 
     fn backward_payload(&self) -> usize {

@@ -235,6 +235,16 @@ impl CmId {
         Some(unsafe { Device::from_raw(device) })
     }
 
+    /// The address at this end, once the peer's is resolved.
+    pub(crate) fn source_address(&self) -> SocketAddress {
+        // SAFETY: The identifier is valid; the address is plain memory inside it, which does not
+        // change any more.
+        SocketAddress::new(unsafe {
+            let source = &raw const (*self.ptr.as_ptr()).route.addr.src_addr;
+            source.cast::<bindings::__kernel_sockaddr_storage>().read()
+        })
+    }
+
     /// Says in words why the peer rejected the connection.
     pub(crate) fn reject_message(&self, status: i32) -> &'static CStr {
         // SAFETY: The identifier is valid; the function returns a static string for any status.

@@ -2,9 +2,10 @@
 
 //! A transport's address in the forms that people and rpcbind read.
 
+use super::{class::ClientTransport, xprt::Xprt};
 use crate::bindings;
 use kernel::{
-    ffi::{c_char, c_ushort},
+    ffi::{c_char, c_int, c_ushort},
     fmt,
     prelude::*,
     str::{CStr, CStrExt, CString},
@@ -120,6 +121,45 @@ pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_u
         // SAFETY: The string came from `kstrdup`, or is null.
         unsafe { bindings::kfree(old.cast()) };
     }
+}
+
+/// `get_srcaddr`: writes the address at this end into `buffer`, terminated; its length, or
+/// `-ENOTCONN`. Process context, may sleep.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+pub(super) unsafe extern "C" fn source_address<T: ClientTransport>(
+    raw: *mut bindings::rpc_xprt,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
+    let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
+    let length = source.map_or(0, |source| {
+        // SAFETY: The address is complete, and the buffer has room for `size` bytes.
+        unsafe { bindings::rpc_ntop(source.as_raw(), buffer, size) }
+    });
+    match c_int::try_from(length) {
+        Ok(length) if length > 0 => length,
+        _ => super::SendError::NotConnected.to_errno(),
+    }
+}
+
+/// `get_srcport`: the port at this end, 0 without a connection. Process context, may sleep.
+///
+/// # Safety
+///
+/// Called by sunrpc only, as the contract of the callback says.
+pub(super) unsafe extern "C" fn source_port<T: ClientTransport>(
+    raw: *mut bindings::rpc_xprt,
+) -> c_ushort {
+    // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
+    let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
+    // SAFETY: The address is complete.
+    source.map_or(0, |source| unsafe {
+        bindings::rpcrdma_rpc_get_port(source.as_raw())
+    })
 }
 
 /// Frees the strings, after their last reader is gone.

@@ -8,7 +8,7 @@ use super::{
     rqst::{BackwardReply, Rqst},
     xprt::{Allocation, OwnedXprt},
 };
-use crate::bindings;
+use crate::bindings::{self, SocketAddress};
 use core::{cell::UnsafeCell, ptr::NonNull};
 use kernel::{
     error::to_result,
@@ -104,6 +104,9 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// Writes the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must not
     /// wait for the connection.
     fn print_stats(&self, seq: &SeqFile);
+
+    /// The address at this end of the connection, if there is one.
+    fn source(&self) -> Option<SocketAddress>;
 
     /// The largest backward message in bytes. Called under RCU: does not sleep.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]

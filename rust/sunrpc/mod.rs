@@ -32,7 +32,7 @@ mod rqst;
 mod xdr_buf;
 mod xprt;
 
-pub(crate) use crate::bindings::MessagePart;
+pub(crate) use crate::bindings::{MessagePart, SocketAddress};
 pub(crate) use backchannel::BackwardCalls;
 pub(crate) use class::{ClassRegistration, ClientTransport, SendError};
 pub(crate) use queue::{OwnedQueue, ReclaimScope};

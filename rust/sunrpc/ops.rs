@@ -23,6 +23,8 @@ impl<T: ClientTransport> VTable<T> {
         rpcbind: Some(bindings::rpcb_getport_async),
         set_port: Some(address::set_port),
         connect: Some(connect::connect),
+        get_srcaddr: Some(address::source_address::<T>),
+        get_srcport: Some(address::source_port::<T>),
         buf_alloc: Some(buffer::alloc),
         buf_free: Some(buffer::free::<T>),
         send_request: Some(Self::send_request),
