@@ -33,7 +33,7 @@ use kernel::{
 /// How long the connection manager may take for the address, and for the route, in milliseconds.
 const RESOLVE_TIMEOUT_MS: u32 = 5_000;
 
-/// How long one step of an attempt may take in all, in milliseconds.
+/// How long one step of an attempt may take at most, in milliseconds. The mount can set less.
 const STEP_TIMEOUT_MS: u32 = 30_000;
 
 /// Follows one connection identifier.
@@ -107,7 +107,7 @@ impl Monitor {
 
     /// Waits for the next thing to do.
     fn next(&self) -> Action {
-        let mut left = msecs_to_jiffies(STEP_TIMEOUT_MS);
+        let mut left = msecs_to_jiffies(STEP_TIMEOUT_MS).min(self.client.xprt.connect_timeout());
         let mut progress = self.progress.lock();
         loop {
             if let Some(action) = progress.next.take() {

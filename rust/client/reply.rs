@@ -143,10 +143,10 @@ fn refuse(
     }
 }
 
-/// Sends an RDMA_ERROR, unless all send buffers are in use: the peer then learns nothing, as from
-/// a lost message.
+/// Sends an RDMA_ERROR from the buffer that Calls leave free. While an earlier error is still on
+/// its way from there, the peer learns nothing, as it may.
 fn answer(connection: &Connection, qp: &QueuePair<Connection>, error: &ErrorMessage) {
-    let Some(mut buffer) = qp.send_buffer() else {
+    let Some(mut buffer) = qp.last_send_buffer() else {
         return;
     };
     let Ok(length) = error.encode(buffer.bytes(), connection.requested_credits()) else {

@@ -149,10 +149,15 @@ impl<C: Completions> QueuePair<C> {
         &self.id
     }
 
-    /// The buffer for the next Send, or nothing while all are with the device; the next
+    /// The buffer for the next Send, or nothing while all but one are with the device; the next
     /// [`Completions::send_space`] then says when to ask again. May sleep.
     pub(crate) fn send_buffer(&self) -> Option<SendBuffer<'_>> {
-        self.sends.buffer(self.as_raw(), &self.registered)
+        self.sends.buffer(self.as_raw(), &self.registered, 1)
+    }
+
+    /// As [`Self::send_buffer`], but takes the last one as well: for what cannot wait.
+    pub(crate) fn last_send_buffer(&self) -> Option<SendBuffer<'_>> {
+        self.sends.buffer(self.as_raw(), &self.registered, 0)
     }
 
     /// Looks at the regions in slot `index`.

@@ -96,15 +96,17 @@ impl SendQueue {
         }? Error)
     }
 
-    /// The buffer for the next Send, or nothing while all are with the device. May sleep.
+    /// The buffer for the next Send, or nothing while no more than `spare` are not with the
+    /// device. May sleep.
     pub(super) fn buffer<'a>(
         &'a self,
         qp: *mut bindings::ib_qp,
         registered: &'a RegisteredLists,
+        spare: usize,
     ) -> Option<SendBuffer<'a>> {
         let producer = self.producer.lock();
         let under_way = producer.wrapping_sub(self.completed.load(Acquire));
-        if usize::try_from(under_way).ok()? >= self.slots.len() {
+        if usize::try_from(under_way).ok()? >= self.slots.len().saturating_sub(spare) {
             return None;
         }
         // INVARIANT: The next Send's buffer is not with the device, as just checked.

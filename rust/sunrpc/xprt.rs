@@ -261,6 +261,12 @@ impl Xprt {
         PinnedRqst::lookup(self, xid)
     }
 
+    /// How long a connect may take, in jiffies.
+    pub(crate) fn connect_timeout(&self) -> usize {
+        // SAFETY: The transport is valid; a word that another mount may lower meanwhile.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).connect_timeout) }
+    }
+
     /// How many connections the transport has had.
     pub(crate) fn connect_count(&self) -> usize {
         // SAFETY: The transport is valid; only a connect changes the count.
