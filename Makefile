@@ -21,6 +21,8 @@ tool += ARCH=um
 endif
 endif
 
+release = $(shell cat $(KDIR)/include/config/kernel.release)
+
 kbuild = $(MAKE) -C $(KDIR) M=$(abspath $(or $(SOURCE),.)) $(if $(MO),MO=$(MO)) $(tool) \
 	RUSTC=$(RUSTC) BINDGEN=$(BINDGEN) $(if $(CLIPPY),CLIPPY=$(CLIPPY))
 
@@ -35,7 +37,8 @@ help:
 	  'make custom       build the kernel of .config.fragment (also: debug, um)' \
 	  'make modules      build the module against KDIR=TREE' \
 	  '                  [ARCH=um] [LLVM=] [RUSTC=] [BINDGEN=] [MO=OUTPUT] [CLIPPY=1]' \
-	  'make modules_install  [INSTALL_MOD_PATH=] install it where modprobe prefers it' \
+	  'make install      KDIR=TREE [INSTALL_MOD_PATH=] put it where modprobe prefers it' \
+	  'make uninstall    KDIR=TREE [INSTALL_MOD_PATH=] and away again: modprobe finds the C module' \
 	  'make fmt          format the Rust sources' \
 	  'make clean        remove what a build left in this tree (KDIR=TREE) and in the cache' \
 	  '' \
@@ -47,6 +50,16 @@ tree:
 
 modules modules_install: tree
 	+$(kbuild) INSTALL_MOD_DIR=$(INSTALL_MOD_DIR) $@
+
+# Kbuild leaves depmod out where the tree has no System.map, as prepared ones do not.
+depmod = depmod -b '$(or $(INSTALL_MOD_PATH),/)' $(release)
+
+install: modules_install
+	$(depmod)
+
+uninstall: tree
+	rm -f '$(INSTALL_MOD_PATH)/lib/modules/$(release)/$(INSTALL_MOD_DIR)'/rust/rpcrdma.ko*
+	$(depmod)
 
 run:
 	+@$(S)/run.sh
@@ -68,4 +81,4 @@ clean:
 	rm -rf "$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}/build"
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install run shell check check-long stock custom debug um fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long stock custom debug um fmt clean
