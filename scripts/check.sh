@@ -9,7 +9,7 @@
 . "$(dirname "$0")/lib.sh"
 
 cd "$PROJECT"
-steps=(layers format host clippy kunit run selftests)
+steps=(layers format host panics clippy kunit run selftests)
 if [ "${1:-}" = long ]; then
 	shift
 	steps=(minimal debug um)
@@ -30,6 +30,8 @@ step_host() {
 	CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/host \
 		"$here/in-buildroot.sh" cargo test --manifest-path selftests/host/Cargo.toml
 }
+
+step_panics() { "$here/check-panics.sh"; }
 
 # Clippy may change the code that comes out, so its objects are kept apart.
 step_clippy() { VARIANT=custom-clippy "$here/module.sh" custom CLIPPY=1; }

@@ -1,0 +1,154 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: check-panics.sh
+#
+# Shows that no function of the protocol core can panic, and that in the whole module nothing can
+# but what selftests/panics/allowed has. Prints KTAP.
+#
+# The core is compiled alone, by the command that the build for the stock kernel recorded: its
+# optimisation, its core library, its overflow checks. Every function is kept and is a root for the
+# linker, which drops what none of them can reach: copies of functions of the core library, and
+# derived Debug. What is left may refer to the C memory functions, and to nothing else. Because
+# generic functions exist only where they are used, each function and closure of the source must
+# be among what was compiled. Faults that are put in on purpose show that all this sees them.
+
+. "$(dirname "$0")/lib.sh"
+
+tests=$PROJECT/selftests/panics
+build=$CACHE/build/${VARIANT:-stock}
+VARIANT=${VARIANT:-stock} "$here/module.sh" stock >&2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export RUSTC_BOOTSTRAP=1
+
+# The core uses no other crate, so it gets none.
+compiler=$(sed -n '1 { s/^[^=]*= //; s/ *;.*//; s/ --emit=.*//; s/ --extern [^ ]*//g; s/ --out-dir [^ ]*//; p }' \
+	"$build/rust/.rpcrdma_main.o.cmd")
+[[ $compiler == *' -Coverflow-checks=y '* ]] || die "the stock kernel's modules are built without overflow checks"
+compiler+=' --cfg rpcrdma_selftest --cap-lints=allow --crate-name core_alone -Clink-dead-code'
+
+# The lines of the source on which a function or a closure starts, as FILE:LINE, but for tests.
+in_source() {
+	local files
+	mapfile -t files < <(sed -n 's/:$//p' "$1/core.d" | grep /rust/proto/)
+	awk '
+		FNR == 1 || /^}/ { skipped = 0 }
+		/^ *#\[cfg\(any\(test,/ { marked = 1 }
+		/^ *(#|\/\/)/ { next }
+		marked && /mod .*\{$/ { skipped = 1 }
+		!marked && !skipped && /^ *(pub(\([a-z:]*\))? )?((const|unsafe|extern "C") )*fn / { print FILENAME ":" FNR }
+		{ marked = 0 }' "${files[@]}"
+	grep -oE '\{closure@[^ ]*/rust/proto/[^ ]*: ' "$1/core.mir" | sed -E 's/^\{closure@(.*):[0-9]+: $/\1/' | sort -u
+}
+
+# The lines that the debug information has, each with the symbol of what was made of it.
+compiled() {
+	awk -F '"' '
+		/ = !DIFile\(/ {
+			split($1, word, " ")
+			file[word[1]] = $2 ~ /^\// ? $2 : $4 "/" $2
+		}
+		/ = distinct !DISubprogram\(.*linkageName: / {
+			split($5, word, /[ ,]+/)
+			symbol[++n] = $4; where[n] = word[5]; line[n] = word[7]
+		}
+		END { for (i = 1; i <= n; i++) print file[where[i]] ":" line[i], symbol[i] }' "$1/core.ll"
+}
+
+# Symbols that the core must not refer to, and the functions that do.
+unexpected() {
+	sed -n 's/^ *U //p' "$1/undefined" |
+		{ grep -vxE 'mem(cpy|move|set|cmp)|bcmp|__x86_return_thunk' || true; } |
+		while IFS= read -r symbol; do
+			awk -v symbol="$symbol" '
+				/^[0-9a-f]+ <.*>:$/ { name = $0; gsub(/^[^<]*<|>:$/, "", name) }
+				/ R_[^ ]*\t/ && index($0, symbol) { print name " refers to " symbol }' "$1/disassembly"
+		done | sort -u
+}
+
+# Prints what is wrong with the core of a source tree: examine TREE DIR, where DIR is to be made.
+examine() {
+	local tree=$1 dir=$2 file line
+	mkdir "$dir"
+	"$here/in-buildroot.sh" sh -ec "
+		cd '$dir'
+		$compiler --emit=obj=core.o,dep-info=core.d -Zfunction-sections=y '$tree/selftests/panics/core.rs'
+		$compiler --emit=llvm-ir=core.ll,mir=core.mir -Copt-level=0 -Cno-prepopulate-passes '$tree/selftests/panics/core.rs'"
+	in_source "$dir" >"$dir/wanted"
+	[ -s "$dir/wanted" ] || printf 'no function was found\n'
+	compiled "$dir" >"$dir/compiled"
+	awk 'NR == FNR { roots[$1] = roots[$1] " -u " $2; next }
+		$1 in roots { print roots[$1]; next }
+		{ print >"/dev/stderr" }' "$dir/compiled" "$dir/wanted" 2>"$dir/unused" >"$dir/roots"
+	while IFS=: read -r file line; do
+		printf 'nothing uses %s:%d: %s\n' "$(basename "$file")" "$line" "$(sed -n "${line}s/^ *//p" "$file")"
+	done <"$dir/unused"
+	"$here/in-buildroot.sh" sh -ec "
+		cd '$dir'
+		ld.lld-19 -r --gc-sections @roots -o linked.o core.o
+		llvm-nm-19 -C -u linked.o >undefined
+		objdump -dr -C --no-show-raw-insn linked.o >disassembly"
+	unexpected "$dir"
+}
+
+# What in the module may panic, as SYMBOL FILE FUNCTION: of the functions that the compiler put into
+# each other the innermost that is ours.
+module_panics() {
+	local symbol place
+	"$here/in-buildroot.sh" objdump -dr -C -l --inlines --no-show-raw-insn "$build/rust/rpcrdma.o" |
+		awk -v rust="$PROJECT/rust/" '
+			/^ +[0-9a-f]+:\t/ { placed = 0; next }
+			/^[^ \t]/ {
+				if (!placed) place = ""
+				placed = 1
+				sub(/^inlined by /, "")
+				if (!place && index($1, rust) == 1 && $1 !~ /:0$/) place = substr($1, length(rust) + 1)
+			}
+			/ R_[^ ]*\t/ && /core::[^ ]*(panic|fail)|rust_build_error/ {
+				symbol = $NF
+				sub(/-0x[0-9a-f]+$/, "", symbol)
+				print symbol, place ? place : "? ?"
+			}' |
+		while read -r symbol place; do
+			printf '%s %s %s\n' "${symbol##*::}" "${place%:*}" \
+				"$(head -n "${place##*:}" "$PROJECT/rust/${place%:*}" | sed -nE 's/^.*\bfn ([a-z0-9_]+).*/\1/p' | tail -n 1)"
+		done | sort -u
+}
+
+number=0 failed=0
+# result NAME COMPLAINTS
+result() {
+	number=$((number + 1))
+	if [ -z "$2" ]; then
+		printf 'ok %d %s\n' $number "$1"
+	else
+		printf 'not ok %d %s\n' $number "$1"
+		printf '%s\n' "$2" | sed 's/^/#   /'
+		failed=1
+	fi
+}
+
+printf 'TAP version 13\n1..3\n'
+complaints=$(examine "$PROJECT" "$work/core")
+printf '# %d functions and closures\n' "$(wc -l <"$work/core/wanted")"
+result core_cannot_panic "$complaints"
+
+mkdir -p "$work/tree/rust" "$work/tree/selftests"
+cp -r "$PROJECT/rust/proto" "$work/tree/rust/"
+cp -r "$tests" "$work/tree/selftests/"
+cat "$tests/faults.rs" >>"$work/tree/rust/proto/message.rs"
+examine "$work/tree" "$work/faults" >"$work/found"
+# Each function says in the comment before it by what it is found.
+result faults_are_found "$(sed -n 's|^// Found: ||p' "$tests/faults.rs" | while IFS= read -r text; do
+	grep -qF -- "$text" "$work/found" || printf 'this was not found: %s\n' "$text"
+done)"
+
+module_panics >"$work/module"
+sed 's/^/# /' "$work/module"
+grep -v '^#' "$tests/allowed" | sort >"$work/allowed"
+result only_allowed_panics_in_module "$(
+	comm -23 "$work/module" "$work/allowed" | sed 's/$/ is new/'
+	comm -13 "$work/module" "$work/allowed" | sed 's/$/ is gone: remove it from selftests\/panics\/allowed/'
+)"
+exit $failed

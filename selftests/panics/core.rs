@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The protocol core alone, as `scripts/check-panics.sh` compiles it.
+
+#[path = "../../rust/proto/mod.rs"]
+mod proto;
+
+use proto::chunk::{Chunk, Segment};
+use proto::cursor::NoSpace;
+use proto::header::FixedHeader;
+use proto::reply::{encode_reply, Delivered, Mismatch, Reply};
+
+/// Instantiates the generic functions that the core does not call itself.
+pub fn instances(reply: &Reply<'_>, lengths: &[u32]) -> Result<Delivered<1>, Mismatch> {
+    let lengths = lengths.iter().copied();
+    reply.reconcile([lengths.clone()], lengths)
+}
+
+/// The same for those of a responder.
+pub fn responder_instances(
+    buffer: &mut [u8],
+    fixed: &FixedHeader,
+    chunk: &Chunk<'_>,
+    segments: &[Segment],
+) -> Result<usize, NoSpace> {
+    let writes = [chunk.filled(1)];
+    encode_reply(buffer, fixed, writes, Some(segments.iter().copied()))
+}
