@@ -5,6 +5,7 @@
 RUSTC ?= rustc
 BINDGEN ?= bindgen
 INSTALL_MOD_DIR ?= updates
+VECTORS ?= selftests/vectors/vectors.tsv
 S := $(CURDIR)/scripts
 
 # A module must be built by the compiler that built its kernel, which the tree names.
@@ -33,6 +34,7 @@ help:
 	  'make shell        the same, but leaves you at a prompt in the client' \
 	  'make check        all tests of up to a minute each; the last line is the sum' \
 	  'make check-long   the rest: the debug kernel, lean configurations, soak' \
+	  'make vectors      run the rows of VECTORS=FILE against the protocol code' \
 	  'make stock        prepare the stock Debian kernel tree in the cache' \
 	  'make custom       build the kernel of .config.fragment (also: debug, um)' \
 	  'make modules      build the module against KDIR=TREE' \
@@ -70,6 +72,9 @@ shell:
 check check-long:
 	+@$(S)/check.sh $(if $(filter check-long,$@),long)
 
+vectors:
+	@$(S)/vectors.sh '$(VECTORS)'
+
 stock custom debug um:
 	+@$(S)/kernel.sh $@
 
@@ -81,4 +86,4 @@ clean:
 	rm -rf "$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}/build"
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long stock custom debug um fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors stock custom debug um fmt clean

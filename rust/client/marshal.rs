@@ -403,8 +403,13 @@ pub(super) fn send_backward(
     let mut buffer = wait_for(client, || qp.send_buffer())?;
     let limit = usize::try_from(qp.context().plan_limits().inline_send).unwrap_or(0);
     let bytes = buffer.bytes();
-    let header = encode_backward(bytes, Xid(reply.xid()), Credits::new(BACKWARD_SLOTS))
-        .map_err(|_| SendError::TooLarge)?;
+    let header = encode_backward(
+        bytes,
+        VERSION_ONE,
+        Xid(reply.xid()),
+        Credits::new(BACKWARD_SLOTS),
+    )
+    .map_err(|_| SendError::TooLarge)?;
     let end = header.saturating_add(reply.len());
     if end > limit {
         return Err(SendError::TooLarge);

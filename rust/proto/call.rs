@@ -72,6 +72,8 @@ pub(crate) enum ReceivedByResponder<'a> {
     BackwardReply {
         /// The backward transaction.
         xid: Xid,
+        /// The version word.
+        version: u32,
         /// Backward credits granted.
         credits: Credits,
         /// The RPC message.
@@ -112,12 +114,14 @@ pub(crate) fn decode_call(
             }
             return Ok(ReceivedByResponder::BackwardReply {
                 xid: fixed.xid,
+                version: fixed.version,
                 credits: fixed.credits,
                 payload,
             });
         }
         Body::Msg { lists, payload, .. } => (lists, Some(payload)),
         Body::Nomsg { lists } => (lists, None),
+        Body::Optional { .. } => return refuse(Cause::UnknownOption),
     };
     let unreduced = match payload {
         Some(payload) => u64::try_from(payload.len()).unwrap_or(u64::MAX),

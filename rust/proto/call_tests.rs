@@ -9,6 +9,7 @@ mod tests {
     use super::super::cursor::{Cause, NoSpace};
     use super::super::header::{
         Credits, ErrorBody, ErrorMessage, FixedHeader, Procedure, Versions, Xid, VERSION_ONE,
+        VERSION_TWO,
     };
     use super::super::message::{Refusal, Refused};
     use super::super::reply::encode_backward;
@@ -258,7 +259,7 @@ mod tests {
     fn backward_messages_are_told_from_calls() {
         let mut buffer = [0u8; 36];
         assert_eq!(
-            encode_backward(&mut buffer, Xid(XID), Credits::new(2)),
+            encode_backward(&mut buffer, VERSION_ONE, Xid(XID), Credits::new(2)),
             Ok(28)
         );
         for (slot, byte) in buffer
@@ -271,12 +272,13 @@ mod tests {
         let reply = match decode_call(&buffer, Versions::ONE) {
             Ok(ReceivedByResponder::BackwardReply {
                 xid,
+                version,
                 credits,
                 payload,
-            }) => Some((xid, credits.get(), payload.len())),
+            }) => Some((xid, version, credits.get(), payload.len())),
             _ => None,
         };
-        assert_eq!(reply, Some((Xid(XID), 2, 8)));
+        assert_eq!(reply, Some((Xid(XID), VERSION_ONE, 2, 8)));
 
         let mut buffer = [0u8; 20];
         let sent = ErrorMessage {
@@ -318,5 +320,36 @@ mod tests {
         let garbage = changed(20, 12).and_then(|bytes| refused(&bytes));
         let garbage = garbage.map(|refused| refused.at_responder());
         assert_eq!(garbage, Some(None));
+    }
+
+    /// Proves: V2-014, V2-017.
+    #[test]
+    fn version_two_has_the_same_lists() {
+        let bytes = changed(4, VERSION_TWO);
+        let bytes = bytes.as_ref().map_or([].as_slice(), |bytes| bytes);
+        assert_eq!(why(bytes), Some((Cause::Version, 4)));
+
+        let mut buffer = [0xffu8; 96];
+        let fixed = FixedHeader {
+            version: VERSION_TWO,
+            ..MSG
+        };
+        let length = encode_call(
+            &mut buffer,
+            &fixed,
+            [read_at(4)],
+            [[WRITE].into_iter()],
+            [REPLY].into_iter(),
+        );
+        assert_eq!(length, Ok(96));
+        assert_eq!(bytes.first_chunk(), Some(&buffer));
+        let decoded = decode_call(bytes, Versions::ONE_AND_TWO);
+        let call = match decoded {
+            Ok(ReceivedByResponder::Call(call)) => Some(call),
+            _ => None,
+        };
+        assert_eq!(call.map(|call| call.version), Some(VERSION_TWO));
+        let reads = call.map(|call| call.lists.reads.segments().eq([read_at(4)]));
+        assert_eq!(reads, Some(true));
     }
 }

@@ -7,6 +7,10 @@ use super::cursor::{Cause, Malformed, NoSpace, Reader, Writer};
 /// Version word of RPC-over-RDMA Version One (RFC 8166 section 4.2.2).
 pub(crate) const VERSION_ONE: u32 = 1;
 
+/// Version word of RPC-over-RDMA Version Two (draft-cel-nfsv4-rpcrdma-version-two-00).
+#[cfg(rpcrdma_selftest)]
+pub(crate) const VERSION_TWO: u32 = 2;
+
 /// Bytes of the four fixed words, the same in every version (RFC 8166 section 4.2).
 pub(crate) const FIXED_LEN: usize = 16;
 
@@ -18,6 +22,10 @@ const ERR_VERS: u32 = 1;
 
 /// `rdma_err` of a header that cannot be decoded or used (RFC 8166 section 4.5.2).
 const ERR_CHUNK: u32 = 2;
+
+/// `rdma_err` of an option that the receiver does not support (Version Two section 3.1).
+#[cfg(rpcrdma_selftest)]
+const ERR_INVAL_OPTION: u32 = 3;
 
 /// A transaction identifier, the same number as in the RPC header (RFC 8166 section 4.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,13 +66,20 @@ impl Versions {
         high: VERSION_ONE,
     };
 
+    /// An endpoint that speaks Versions One and Two.
+    #[cfg(rpcrdma_selftest)]
+    pub(crate) const ONE_AND_TWO: Self = Self {
+        low: VERSION_ONE,
+        high: VERSION_TWO,
+    };
+
     /// Whether `version` is supported.
     pub(crate) const fn contains(self, version: u32) -> bool {
         self.low <= version && version <= self.high
     }
 }
 
-/// What follows the fixed words (RFC 8166 section 4.2.4).
+/// What follows the fixed words (RFC 8166 section 4.2.4, Version Two section 4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Procedure {
     /// RDMA_MSG: chunk lists, then the RPC message or what the chunks leave of it.
@@ -77,20 +92,25 @@ pub(crate) enum Procedure {
     Done,
     /// RDMA_ERROR: an [`ErrorBody`].
     Error,
-    /// A value that Version One does not define.
+    /// RDMA_OPTIONAL, of Version Two only: an [`super::optional::Optional`].
+    #[cfg(rpcrdma_selftest)]
+    Optional,
+    /// A value that the version does not define.
     Undefined(u32),
 }
 
 impl Procedure {
-    /// Names the value of the fourth word.
-    const fn from_wire(word: u32) -> Self {
-        match word {
-            0 => Self::Msg,
-            1 => Self::Nomsg,
-            2 => Self::Msgp,
-            3 => Self::Done,
-            4 => Self::Error,
-            other => Self::Undefined(other),
+    /// Names the value of the fourth word in a message of `version`.
+    const fn from_wire(version: u32, word: u32) -> Self {
+        match (version, word) {
+            (_, 0) => Self::Msg,
+            (_, 1) => Self::Nomsg,
+            (_, 2) => Self::Msgp,
+            (_, 3) => Self::Done,
+            (_, 4) => Self::Error,
+            #[cfg(rpcrdma_selftest)]
+            (VERSION_TWO, 5) => Self::Optional,
+            (_, other) => Self::Undefined(other),
         }
     }
 
@@ -102,6 +122,8 @@ impl Procedure {
             Self::Msgp => 2,
             Self::Done => 3,
             Self::Error => 4,
+            #[cfg(rpcrdma_selftest)]
+            Self::Optional => 5,
             Self::Undefined(other) => other,
         }
     }
@@ -127,11 +149,15 @@ impl FixedHeader {
     ///
     /// [`Cause::Truncated`] if they are not all there.
     pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let xid = Xid(reader.take_u32()?);
+        let version = reader.take_u32()?;
+        let credits = Credits::new(reader.take_u32()?);
+        let procedure = Procedure::from_wire(version, reader.take_u32()?);
         Ok(Self {
-            xid: Xid(reader.take_u32()?),
-            version: reader.take_u32()?,
-            credits: Credits::new(reader.take_u32()?),
-            procedure: Procedure::from_wire(reader.take_u32()?),
+            xid,
+            version,
+            credits,
+            procedure,
         })
     }
 
@@ -153,25 +179,31 @@ impl FixedHeader {
 pub(crate) enum ErrorBody {
     /// ERR_VERS: the version is not supported; these are. The range of a peer may be empty.
     Version(Versions),
-    /// ERR_CHUNK, also known as RDMA_ERR_BADHEADER: the header cannot be decoded or used.
+    /// ERR_CHUNK, also known as RDMA_ERR_BADHEADER and RDMA_ERR_BAD_HEADER: the header cannot be
+    /// decoded or used.
     Chunk,
+    /// RDMA_ERR_INVAL_OPTION, of Version Two only: the option is not supported.
+    #[cfg(rpcrdma_selftest)]
+    InvalidOption,
 }
 
 impl ErrorBody {
-    /// Takes the body of a received RDMA_ERROR.
+    /// Takes the body of a received RDMA_ERROR of `version`.
     ///
     /// # Errors
     ///
-    /// [`Cause::ErrorCode`] for a code that Version One does not define, [`Cause::Truncated`] if
+    /// [`Cause::ErrorCode`] for a code that the version does not define, [`Cause::Truncated`] if
     /// the body is not all there.
-    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn take(reader: &mut Reader<'_>, version: u32) -> Result<Self, Malformed> {
         let at = reader.position();
-        match reader.take_u32()? {
-            ERR_VERS => Ok(Self::Version(Versions {
+        match (version, reader.take_u32()?) {
+            (_, ERR_VERS) => Ok(Self::Version(Versions {
                 low: reader.take_u32()?,
                 high: reader.take_u32()?,
             })),
-            ERR_CHUNK => Ok(Self::Chunk),
+            (_, ERR_CHUNK) => Ok(Self::Chunk),
+            #[cfg(rpcrdma_selftest)]
+            (VERSION_TWO, ERR_INVAL_OPTION) => Ok(Self::InvalidOption),
             _ => Err(Malformed::new(Cause::ErrorCode, at)),
         }
     }
@@ -185,6 +217,8 @@ impl ErrorBody {
                 writer.put_u32(high)
             }
             Self::Chunk => writer.put_u32(ERR_CHUNK),
+            #[cfg(rpcrdma_selftest)]
+            Self::InvalidOption => writer.put_u32(ERR_INVAL_OPTION),
         }
     }
 }
@@ -268,7 +302,10 @@ mod tests {
             procedure: Procedure::Error,
         };
         assert_eq!(FixedHeader::take(&mut reader), Ok(fixed));
-        assert_eq!(ErrorBody::take(&mut reader), Ok(ErrorBody::Chunk));
+        assert_eq!(
+            ErrorBody::take(&mut reader, VERSION_ONE),
+            Ok(ErrorBody::Chunk)
+        );
 
         let mut buffer = [0u8; FIXED_LEN];
         let mut writer = Writer::new(&mut buffer);
@@ -278,10 +315,26 @@ mod tests {
 
     #[test]
     fn procedures_keep_their_values() {
-        for word in [0, 1, 2, 3, 4, 5, 0x0100_0000, u32::MAX] {
-            assert_eq!(Procedure::from_wire(word).to_wire(), word);
+        let named = [
+            Procedure::Msg,
+            Procedure::Nomsg,
+            Procedure::Msgp,
+            Procedure::Done,
+            Procedure::Error,
+        ];
+        for version in [VERSION_ONE, VERSION_TWO, 3] {
+            for (word, name) in (0..).zip(named) {
+                assert_eq!(Procedure::from_wire(version, word), name);
+            }
+            for word in [0, 1, 2, 3, 4, 5, 6, 0x0100_0000, u32::MAX] {
+                assert_eq!(Procedure::from_wire(version, word).to_wire(), word);
+            }
         }
-        assert_eq!(Procedure::from_wire(5), Procedure::Undefined(5));
+        assert_eq!(Procedure::from_wire(VERSION_TWO, 5), Procedure::Optional);
+        for (version, word) in [(VERSION_ONE, 5), (3, 5), (VERSION_TWO, 6)] {
+            let undefined = Procedure::Undefined(word);
+            assert_eq!(Procedure::from_wire(version, word), undefined);
+        }
     }
 
     #[test]

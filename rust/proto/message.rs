@@ -8,6 +8,8 @@
 use super::chunk::Lists;
 use super::cursor::{Cause, Malformed, Reader};
 use super::header::{ErrorBody, ErrorMessage, FixedHeader, Procedure, Versions, FIXED_LEN};
+#[cfg(rpcrdma_selftest)]
+use super::optional::Optional;
 
 /// Offset of the version word.
 const VERSION_AT: usize = 4;
@@ -46,6 +48,14 @@ pub(crate) enum Body<'a> {
     },
     /// RDMA_ERROR. Bytes after the body are ignored.
     Error(ErrorBody),
+    /// RDMA_OPTIONAL.
+    #[cfg(rpcrdma_selftest)]
+    Optional {
+        /// The option.
+        option: Optional<'a>,
+        /// What follows it, which is not to be used unless the option is supported.
+        payload: &'a [u8],
+    },
 }
 
 /// A received message that decodes.
@@ -89,6 +99,9 @@ impl Refused {
         match self.why.cause {
             Cause::ReadListInReply => Refusal::Discard,
             Cause::ChunksInBackwardCall => self.answer(backward),
+            // An option has no direction: either end answers for it.
+            #[cfg(rpcrdma_selftest)]
+            _ if self.is_optional() => self.answer(true),
             _ => self.answer(backward && !awaited),
         }
     }
@@ -104,6 +117,13 @@ impl Refused {
         }
     }
 
+    /// Whether the message is an RDMA_OPTIONAL.
+    #[cfg(rpcrdma_selftest)]
+    fn is_optional(&self) -> bool {
+        let procedure = self.fixed.map(|fixed| fixed.procedure);
+        procedure == Some(Procedure::Optional)
+    }
+
     /// The answer that the cause calls for; `bad_header` says whether a message of a supported
     /// version and procedure gets one.
     fn answer(&self, bad_header: bool) -> Refusal {
@@ -117,6 +137,8 @@ impl Refused {
         let body = match self.why.cause {
             Cause::Version => ErrorBody::Version(self.versions),
             Cause::Procedure => ErrorBody::Chunk,
+            #[cfg(rpcrdma_selftest)]
+            Cause::UnknownOption => ErrorBody::InvalidOption,
             Cause::MessageType => return Refusal::Discard,
             _ if bad_header => ErrorBody::Chunk,
             _ => return Refusal::Discard,
@@ -197,7 +219,12 @@ impl<'a> Message<'a> {
                 reader.finish()?;
                 Ok(Body::Nomsg { lists })
             }
-            Procedure::Error => Ok(Body::Error(ErrorBody::take(reader)?)),
+            Procedure::Error => Ok(Body::Error(ErrorBody::take(reader, fixed.version)?)),
+            #[cfg(rpcrdma_selftest)]
+            Procedure::Optional => Ok(Body::Optional {
+                option: Optional::take(reader)?,
+                payload: reader.rest(),
+            }),
             Procedure::Msgp | Procedure::Done | Procedure::Undefined(_) => {
                 Err(Malformed::new(Cause::Procedure, PROCEDURE_AT))
             }

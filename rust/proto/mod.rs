@@ -12,10 +12,13 @@
 //! | [`chunk`] | segments, Read list, Write list, Reply chunk | RFC 8166 sections 3.4 and 4.3 |
 //! | [`message`] | one received message, for either role | RFC 8166 sections 4.2 to 4.6 |
 //! | [`call`] | the Call | RFC 8166 section 3.5, RFC 8167 section 5 |
+//! | [`optional`] | the extension point of Version Two | V2 sections 3.1 and 4.2 |
 //! | [`reply`] | the Reply, what its chunks hold | RFC 8166 section 3.5, RFC 8167 section 5 |
 //! | [`plan`] | which chunks one RPC needs | RFC 8166 sections 3.4, 3.5 and 4.3 |
 //! | [`credit`] | flow control | RFC 8166 section 3.3.1 |
 //! | [`private_data`] | thresholds and remote invalidation | RFC 8797 |
+//!
+//! V2 is draft-cel-nfsv4-rpcrdma-version-two-00.
 //!
 //! What the core promises:
 //!
@@ -23,7 +26,7 @@
 //! - A borrowed list was checked whole before anybody sees it, and points into the message only.
 //! - A length from the wire is never trusted before it was compared with what was offered, and
 //!   sums of lengths have 64 bits.
-//! - A protocol version is a value. Version One is what is spoken today.
+//! - A protocol version is a value: Versions One and Two share all code for what they share.
 //!
 //! Both roles are here. What the requester in the module does not call is compiled only with
 //! `cfg(rpcrdma_selftest)`, which the host crate and KUnit builds set.
@@ -35,6 +38,8 @@ pub(crate) mod credit;
 pub(crate) mod cursor;
 pub(crate) mod header;
 pub(crate) mod message;
+#[cfg(rpcrdma_selftest)]
+pub(crate) mod optional;
 pub(crate) mod plan;
 pub(crate) mod private_data;
 pub(crate) mod reply;

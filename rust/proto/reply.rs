@@ -15,9 +15,7 @@ use super::chunk::{Chunk, WriteList};
 #[cfg(rpcrdma_selftest)]
 use super::cursor::Writer;
 use super::cursor::{Cause, NoSpace};
-use super::header::{
-    Credits, ErrorMessage, FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_ONE,
-};
+use super::header::{Credits, ErrorMessage, FixedHeader, Procedure, Versions, Xid, FIXED_LEN};
 use super::message::{Body, Message, MessageType, Refused, MIN_PAYLOAD_LEN};
 
 /// A Reply as a requester received it.
@@ -25,6 +23,9 @@ use super::message::{Body, Message, MessageType, Refused, MIN_PAYLOAD_LEN};
 pub(crate) struct Reply<'a> {
     /// The transaction.
     pub(crate) xid: Xid,
+    /// The version word.
+    #[cfg(rpcrdma_selftest)]
+    pub(crate) version: u32,
     /// Calls that the responder can take at once.
     pub(crate) credits: Credits,
     /// Bytes of the transport header.
@@ -42,6 +43,9 @@ pub(crate) struct Reply<'a> {
 pub(crate) struct BackwardCall<'a> {
     /// The transaction, in the XID space of the backward direction.
     pub(crate) xid: Xid,
+    /// The version word, to be repeated in the Reply.
+    #[cfg(rpcrdma_selftest)]
+    pub(crate) version: u32,
     /// Backward credits requested.
     #[cfg(rpcrdma_selftest)]
     pub(crate) credits: Credits,
@@ -93,6 +97,8 @@ pub(crate) fn decode_received(bytes: &[u8], versions: Versions) -> Result<Receiv
             return Ok(Received::BackwardCall(BackwardCall {
                 xid: fixed.xid,
                 #[cfg(rpcrdma_selftest)]
+                version: fixed.version,
+                #[cfg(rpcrdma_selftest)]
                 credits: fixed.credits,
                 #[cfg(rpcrdma_selftest)]
                 header_len,
@@ -101,12 +107,16 @@ pub(crate) fn decode_received(bytes: &[u8], versions: Versions) -> Result<Receiv
         }
         Body::Msg { lists, payload, .. } => (lists, Some(payload)),
         Body::Nomsg { lists } => (lists, None),
+        #[cfg(rpcrdma_selftest)]
+        Body::Optional { .. } => return refuse(Cause::UnknownOption),
     };
     if !lists.reads.is_empty() {
         return refuse(Cause::ReadListInReply);
     }
     Ok(Received::Reply(Reply {
         xid: fixed.xid,
+        #[cfg(rpcrdma_selftest)]
+        version: fixed.version,
         credits: fixed.credits,
         header_len,
         payload,
@@ -237,21 +247,22 @@ fn is_offered(lengths: &(impl Iterator<Item = u32> + Clone)) -> bool {
 
 /// Writes the header of a backward message into `buffer` and returns its length, 28 bytes.
 ///
-/// Backward Calls and Replies are RDMA_MSG with three empty lists in Version One; the RPC message
-/// follows in the same Send (RFC 8167 section 5). `credits` is requested by a Call and granted
-/// by a Reply, apart from the forward credits.
+/// Backward Calls and Replies are RDMA_MSG with three empty lists in every version; the RPC message
+/// follows in the same Send (RFC 8167 section 5). `version` is the one that the forward direction
+/// uses. `credits` is requested by a Call and granted by a Reply, apart from the forward credits.
 ///
 /// # Errors
 ///
 /// [`NoSpace`] if the header does not fit.
 pub(crate) fn encode_backward(
     buffer: &mut [u8],
+    version: u32,
     xid: Xid,
     credits: Credits,
 ) -> Result<usize, NoSpace> {
     let fixed = FixedHeader {
         xid,
-        version: VERSION_ONE,
+        version,
         credits,
         procedure: Procedure::Msg,
     };

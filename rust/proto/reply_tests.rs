@@ -7,6 +7,7 @@ mod tests {
     use super::super::chunk::Segment;
     use super::super::header::{
         Credits, ErrorBody, ErrorMessage, FixedHeader, Procedure, Versions, Xid, VERSION_ONE,
+        VERSION_TWO,
     };
     use super::super::message::{Body, Message, Refusal};
     use super::super::reply::{
@@ -197,7 +198,7 @@ mod tests {
     #[test]
     fn backward_call_has_no_chunks() {
         let mut header = [0u8; 28];
-        let length = encode_backward(&mut header, Xid(XID), Credits::new(2));
+        let length = encode_backward(&mut header, VERSION_ONE, Xid(XID), Credits::new(2));
         assert_eq!(length, Ok(28));
 
         let wire = Wire::reply(Procedure::Msg, [], None, &RPC_CALL);
@@ -207,6 +208,7 @@ mod tests {
         assert!(matches!(received, Ok(Received::BackwardCall(_))));
         if let Ok(Received::BackwardCall(call)) = received {
             assert_eq!((call.xid, call.header_len), (Xid(XID), 28));
+            assert_eq!(call.version, VERSION_ONE);
             assert_eq!(call.credits.get(), 16);
             assert_eq!(call.payload, RPC_CALL);
         }
@@ -298,6 +300,35 @@ mod tests {
             (u64::MAX, [8, 0, 8]),
         ] {
             assert!(chunk.filled(length).eq(segments(&filled)));
+        }
+    }
+
+    /// Proves: V2-017, V2-037.
+    #[test]
+    fn a_reply_of_version_two_has_the_same_lists() {
+        let wire = Wire::reply(Procedure::Msg, [&[64, 0]], Some(&[0]), &RPC_REPLY);
+        assert!(wire.is_some());
+        let Some(mut wire) = wire else { return };
+        for version in [VERSION_ONE, VERSION_TWO] {
+            if let Some(slot) = wire
+                .bytes
+                .get_mut(4..)
+                .and_then(|rest| rest.first_chunk_mut())
+            {
+                *slot = version.to_be_bytes();
+            }
+            let received = decode_received(wire.bytes(), Versions::ONE_AND_TWO);
+            let reply = match received {
+                Ok(Received::Reply(reply)) => Some(reply),
+                _ => None,
+            };
+            assert_eq!(reply.map(|reply| reply.version), Some(version));
+            let result = reply.map(|reply| {
+                reply
+                    .reconcile([[64, 64].into_iter()], [64].into_iter())
+                    .is_ok()
+            });
+            assert_eq!(result, Some(true));
         }
     }
 }

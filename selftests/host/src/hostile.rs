@@ -15,7 +15,13 @@ use crate::vectors::tests::{messages, private_messages};
 
 /// Decodes `bytes` in every way and checks what comes out.
 pub(crate) fn decode_everything(bytes: &[u8]) {
-    let versions = Versions::ONE;
+    for versions in [Versions::ONE, Versions::ONE_AND_TWO] {
+        decode_as(bytes, versions);
+    }
+}
+
+/// Decodes `bytes` at an endpoint that supports `versions`.
+fn decode_as(bytes: &[u8], versions: Versions) {
     match decode_received(bytes, versions) {
         Ok(Received::Reply(reply)) => {
             inside(bytes, reply.header_len, reply.payload);
@@ -53,6 +59,21 @@ pub(crate) fn decode_everything(bytes: &[u8]) {
         match message.body {
             Body::Msg { lists, .. } | Body::Nomsg { lists } => same_header(bytes, &message, &lists),
             Body::Error(_) => assert!(message.header_len <= bytes.len()),
+            Body::Optional { option, payload } => {
+                inside(
+                    bytes,
+                    message.header_len,
+                    (!payload.is_empty()).then_some(payload),
+                );
+                let header = &bytes[..message.header_len];
+                let mut buffer = vec![0; header.len()];
+                let FixedHeader { xid, credits, .. } = message.fixed;
+                let length = option.encode(&mut buffer, xid, credits);
+                assert_eq!(length, Ok(header.len()));
+                // Pad bytes may have any value.
+                let end = 24 + option.optinfo.len();
+                assert_eq!(buffer[12..end], header[12..end]);
+            }
         }
     }
 }
@@ -132,12 +153,13 @@ fn truncated_messages_are_handled() {
 
 #[test]
 fn a_truncated_header_is_never_taken_for_a_message() {
+    let versions = Versions::ONE_AND_TWO;
     for message in messages() {
-        let Ok(whole) = Message::decode(&message, Versions::ONE) else {
+        let Ok(whole) = Message::decode(&message, versions) else {
             continue;
         };
         for length in 0..whole.header_len {
-            assert!(Message::decode(&message[..length], Versions::ONE).is_err());
+            assert!(Message::decode(&message[..length], versions).is_err());
         }
     }
 }
@@ -172,7 +194,7 @@ fn changed_and_truncated_private_data_is_handled() {
 fn answers_repeat_the_xid_and_the_version() {
     for message in messages() {
         change_every_byte(message.get(..FIXED_LEN).unwrap_or_default(), |bytes| {
-            let Err(refused) = decode_call(bytes, Versions::ONE) else {
+            let Err(refused) = decode_call(bytes, Versions::ONE_AND_TWO) else {
                 return;
             };
             let Some(Refusal::Answer(answer)) = refused.at_responder() else {

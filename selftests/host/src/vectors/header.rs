@@ -35,11 +35,12 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Reads a `ctx:` tag; the empty one is the default state.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Reads a `ctx:` tag; the empty one is the default state of an endpoint that supports
+    /// `versions` and has Receives of `threshold` bytes.
+    pub(super) fn parse(text: &str, versions: Versions, threshold: usize) -> Result<Self, String> {
         let mut context = Self {
-            versions: Versions::ONE,
-            threshold: 1024,
+            versions,
+            threshold,
             backward: true,
             backward_calls: Vec::new(),
             calls: None,
@@ -187,6 +188,7 @@ impl Seen {
                 match message.body {
                     ErrorBody::Version(_) => "ERR_VERS",
                     ErrorBody::Chunk => "ERR_BADHEADER",
+                    ErrorBody::InvalidOption => "ERR_INVAL_OPTION",
                 }
             }
         };
@@ -211,7 +213,16 @@ fn facts(bytes: &[u8], versions: Versions) -> BTreeSet<String> {
                     format!("high={high}"),
                 ]),
                 ErrorBody::Chunk => facts.extend(["err=2".to_owned()]),
+                ErrorBody::InvalidOption => facts.extend(["err=3".to_owned()]),
             }
+            return facts;
+        }
+        Body::Optional { option, payload } => {
+            facts.extend([
+                format!("opttype={}", option.opttype),
+                format!("optlen={}", option.optinfo.len()),
+                format!("pay={}", payload.len()),
+            ]);
             return facts;
         }
     };

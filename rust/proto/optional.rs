@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA_OPTIONAL, by which Version Two is extended
+//! (draft-cel-nfsv4-rpcrdma-version-two-00 sections 3.1 and 4.2).
+//!
+//! The base protocol defines no option, so that a receiver answers each of them with
+//! [`ErrorBody::InvalidOption`](super::header::ErrorBody::InvalidOption).
+
+use super::cursor::{Malformed, NoSpace, Reader, Writer};
+use super::header::{Credits, FixedHeader, Procedure, Xid, VERSION_TWO};
+
+/// The body of an RDMA_OPTIONAL message. An RPC message may follow it in the same Send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Optional<'a> {
+    /// The number of the optional operation (`rdma_opttype`).
+    pub(crate) opttype: u32,
+    /// Data that only the operation gives a meaning (`rdma_optinfo`), without its pad bytes.
+    pub(crate) optinfo: &'a [u8],
+}
+
+impl<'a> Optional<'a> {
+    /// Takes the body.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Reader::take_u32`] and [`Reader::take_opaque`].
+    pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        Ok(Self {
+            opttype: reader.take_u32()?,
+            optinfo: reader.take_opaque()?,
+        })
+    }
+
+    /// Writes the message into `buffer` and returns its length in bytes, a multiple of four.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if it does not fit.
+    pub(crate) fn encode(
+        &self,
+        buffer: &mut [u8],
+        xid: Xid,
+        credits: Credits,
+    ) -> Result<usize, NoSpace> {
+        let mut writer = Writer::new(buffer);
+        let fixed = FixedHeader {
+            xid,
+            version: VERSION_TWO,
+            credits,
+            procedure: Procedure::Optional,
+        };
+        fixed.put(&mut writer)?;
+        writer.put_u32(self.opttype)?;
+        writer.put_opaque(self.optinfo)?;
+        Ok(writer.position())
+    }
+}
+
+#[cfg(any(test, rpcrdma_kunit))]
+#[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_optional))]
+mod tests {
+    use super::super::call::decode_call;
+    use super::super::cursor::Cause;
+    use super::super::header::{ErrorBody, ErrorMessage, Versions, VERSION_ONE};
+    use super::super::message::{Body, Message, Refusal};
+    use super::super::reply::decode_received;
+    use super::*;
+
+    const HELLO: [u8; 32] = [
+        0, 0, 0, 0x2a, 0, 0, 0, 2, 0, 0, 0, 0x20, 0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0, 5, b'h', b'e',
+        b'l', b'l', b'o', 0, 0, 0,
+    ];
+
+    const OPTION: Optional<'static> = Optional {
+        opttype: 7,
+        optinfo: b"hello",
+    };
+
+    const BOTH: Versions = Versions::ONE_AND_TWO;
+
+    /// What a responder, and a requester in every state, sends for `bytes`, if that is the same.
+    fn answer(bytes: &[u8]) -> Option<ErrorMessage> {
+        let Some(Refusal::Answer(expected)) = decode_call(bytes, BOTH).err()?.at_responder() else {
+            return None;
+        };
+        let refused = decode_received(bytes, BOTH).err()?;
+        for (awaited, backward) in [(false, false), (false, true), (true, false), (true, true)] {
+            if refused.at_requester(awaited, backward) != Refusal::Answer(expected) {
+                return None;
+            }
+        }
+        Some(expected)
+    }
+
+    /// The answer to a message of `version` with the XID of `HELLO`.
+    fn error(version: u32, body: ErrorBody) -> Option<ErrorMessage> {
+        Some(ErrorMessage {
+            xid: Xid(0x2a),
+            version,
+            body,
+        })
+    }
+
+    /// Proves: V2-007, V2-014, V2-015, V1-085.
+    #[test]
+    fn options_have_the_exact_words() {
+        let mut buffer = [0xffu8; 32];
+        let length = OPTION.encode(&mut buffer, Xid(0x2a), Credits::new(32));
+        assert_eq!(length, Ok(32));
+        assert_eq!(buffer, HELLO);
+
+        let empty = Optional {
+            optinfo: &[],
+            ..OPTION
+        };
+        let length = empty.encode(&mut buffer, Xid(0x2a), Credits::new(32));
+        assert_eq!(length, Ok(24));
+        assert_eq!(
+            buffer.get(16..24),
+            Some([0, 0, 0, 7, 0, 0, 0, 0].as_slice())
+        );
+        let short = buffer.get_mut(..23).unwrap_or_default();
+        let length = empty.encode(short, Xid(0x2a), Credits::new(32));
+        assert_eq!(length, Err(NoSpace));
+    }
+
+    /// Proves: V2-022.
+    #[test]
+    fn a_payload_may_follow() {
+        let mut bytes = [9; 40];
+        for (slot, byte) in bytes.iter_mut().zip(HELLO) {
+            *slot = byte;
+        }
+        for (end, rest) in [(32, [].as_slice()), (40, &[9; 8])] {
+            let message = Message::decode(bytes.get(..end).unwrap_or_default(), BOTH);
+            let found = match message.map(|message| (message.header_len, message.body)) {
+                Ok((32, Body::Optional { option, payload })) => Some((option, payload)),
+                _ => None,
+            };
+            assert_eq!(found, Some((OPTION, rest)));
+        }
+    }
+
+    /// Proves: V2-008, V2-009, V2-010, V2-012.
+    #[test]
+    fn either_end_refuses_every_option() {
+        for opttype in [0, 7, 0x0700_0000, u32::MAX] {
+            let option = Optional { opttype, ..OPTION };
+            let mut bytes = [0; 40];
+            let length = option.encode(&mut bytes, Xid(0x2a), Credits::new(32));
+            assert_eq!(length, Ok(32));
+            let expected = error(VERSION_TWO, ErrorBody::InvalidOption);
+            assert_eq!(answer(bytes.get(..32).unwrap_or_default()), expected);
+            // Whatever follows: here it could be the start of an RPC message.
+            assert_eq!(answer(&bytes), expected);
+        }
+    }
+
+    /// Proves: V2-011, V2-006.
+    #[test]
+    fn a_broken_option_is_a_bad_header() {
+        for length in 16..HELLO.len() {
+            let bytes = HELLO.get(..length).unwrap_or_default();
+            let place = match length {
+                16..20 => (Cause::Truncated, 16),
+                20..24 => (Cause::Truncated, 20),
+                _ => (Cause::OpaqueLength, 20),
+            };
+            let why = decode_call(bytes, BOTH).err().map(|refused| refused.why);
+            assert_eq!(why.map(|why| (why.cause, why.at)), Some(place));
+            assert_eq!(answer(bytes), error(VERSION_TWO, ErrorBody::Chunk));
+        }
+    }
+
+    /// Proves: V2-015, V2-018, V2-019.
+    #[test]
+    fn other_procedures_and_versions_do_not_have_it() {
+        for (at, value, version, body) in [
+            (7, 1, VERSION_ONE, ErrorBody::Chunk),
+            (7, 3, 3, ErrorBody::Version(BOTH)),
+            (15, 2, VERSION_TWO, ErrorBody::Chunk),
+            (15, 3, VERSION_TWO, ErrorBody::Chunk),
+            (15, 6, VERSION_TWO, ErrorBody::Chunk),
+            (12, 0xff, VERSION_TWO, ErrorBody::Chunk),
+        ] {
+            let mut bytes = HELLO;
+            if let Some(slot) = bytes.get_mut(at) {
+                *slot = value;
+            }
+            let refused = decode_call(&bytes, BOTH).err();
+            let answered = refused.and_then(|refused| refused.at_responder());
+            let expected = error(version, body).map(Refusal::Answer);
+            assert_eq!(answered, expected);
+        }
+    }
+
+    /// Proves: V2-016, V2-020.
+    #[test]
+    fn the_third_error_code_belongs_to_version_two() {
+        let mut bytes = [0xffu8; 20];
+        let sent = error(VERSION_TWO, ErrorBody::InvalidOption);
+        let length = sent.map(|sent| sent.encode(&mut bytes, Credits::new(32)));
+        assert_eq!(length, Some(Ok(20)));
+        assert_eq!(bytes.get(16..), Some([0, 0, 0, 3].as_slice()));
+        for (version, code, good) in [(2, 3, true), (2, 4, false), (2, 0, false), (1, 3, false)] {
+            if let Some(slot) = bytes.get_mut(7) {
+                *slot = version;
+            }
+            if let Some(slot) = bytes.get_mut(19) {
+                *slot = code;
+            }
+            let refused = decode_call(&bytes, BOTH).err();
+            let refusal = refused.map(|refused| (refused.why.cause, refused.at_responder()));
+            let silent = Some((Cause::ErrorCode, Some(Refusal::Discard)));
+            assert_eq!(refusal, if good { None } else { silent });
+        }
+    }
+}
