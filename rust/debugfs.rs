@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one can look into: `/sys/kernel/debug/rpcrdma/<transport>/stats`.
+//! What one can look into: the files in `/sys/kernel/debug/rpcrdma/<transport>/`.
 
 use crate::bindings;
 use core::ffi::c_void;
-use kernel::{prelude::*, seq_file::SeqFile};
+use kernel::{
+    ffi::c_uint,
+    prelude::*,
+    seq_file::SeqFile,
+    str::{CStr, CStrExt},
+};
 
 /// The folder of this module, as long as it is loaded.
 pub(crate) struct Folder(());
@@ -25,81 +30,117 @@ impl Drop for Folder {
     }
 }
 
-/// What can be shown in a file. Process context, may sleep.
-pub(crate) trait Show: Sync {
-    /// Writes the file's text.
-    fn show(&self, seq: &SeqFile);
+/// A file: its name, and what writes its text for a reader.
+pub(crate) type File<T> = (&'static CStr, fn(&T, &SeqFile));
+
+/// What can be shown in files. Process context, may sleep.
+pub(crate) trait Show: Sync + 'static {
+    /// The files.
+    const FILES: &'static [File<Self>];
 }
 
 /// Shows the data of a file.
 ///
 /// # Safety
 ///
-/// Called for a reader of the file of a `Shown<T>` only.
-unsafe extern "C" fn show<T: Show>(seq: *mut bindings::seq_file, data: *const c_void) {
+/// Called for a reader of a file of a `Shown<T>` only.
+unsafe extern "C" fn show<T: Show>(
+    seq: *mut bindings::seq_file,
+    data: *const c_void,
+    index: c_uint,
+) {
     // SAFETY: `data` is that of a `Shown<T>`, which removes the file before it goes; the seq_file
     // is this reader's.
-    unsafe { (*data.cast::<T>()).show(SeqFile::from_raw(seq)) };
+    let (data, seq) = unsafe { (&*data.cast::<T>(), SeqFile::from_raw(seq)) };
+    // CAST: An unsigned int always fits the kernel's usize.
+    if let Some((_, show)) = T::FILES.get(index as usize) {
+        show(data, seq);
+    }
 }
 
-/// A file, until it is removed.
+/// A folder with files, until it is removed.
 ///
 /// # Invariants
 ///
-/// `folder` came from `rpcrdma_debugfs_add` with `_hook`.
-struct File {
+/// `folder` came from `rpcrdma_debugfs_add`, and its files refer to `_hooks`.
+struct Files {
     folder: *mut bindings::dentry,
-    _hook: KBox<bindings::rpcrdma_debugfs_file>,
+    _hooks: KVec<bindings::rpcrdma_debugfs_file>,
 }
 
-// SAFETY: A file may be removed from any thread.
-unsafe impl Send for File {}
+// SAFETY: Files may be removed from any thread.
+unsafe impl Send for Files {}
 // SAFETY: No method takes `&self`.
-unsafe impl Sync for File {}
+unsafe impl Sync for Files {}
 
-impl Drop for File {
+impl Files {
+    /// Makes the files of `data` for transport `id`.
+    ///
+    /// # Safety
+    ///
+    /// `data` is valid and initialised until the result is dropped.
+    unsafe fn new<T: Show>(id: u32, data: *const T) -> Result<Self> {
+        let mut hooks = KVec::with_capacity(T::FILES.len(), GFP_KERNEL)?;
+        for index in 0..T::FILES.len() {
+            hooks.push(
+                bindings::rpcrdma_debugfs_file {
+                    show: Some(show::<T>),
+                    data: data.cast(),
+                    index: c_uint::try_from(index)?,
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        // SAFETY: The folder of the module exists as long as the module's transports.
+        let folder = unsafe { bindings::rpcrdma_debugfs_add(id) };
+        // INVARIANT: Just made, and the hooks are not moved any more.
+        let mut files = Self {
+            folder,
+            _hooks: hooks,
+        };
+        for ((name, _), hook) in T::FILES.iter().zip(&mut *files._hooks) {
+            // SAFETY: The folder was just made, the name is copied. The hook lives in its vector
+            // until the file is removed.
+            unsafe { bindings::rpcrdma_debugfs_add_file(folder, name.as_char_ptr(), hook) };
+        }
+        Ok(files)
+    }
+}
+
+impl Drop for Files {
     fn drop(&mut self) {
         // SAFETY: By the type's invariant. The call waits for readers.
         unsafe { bindings::rpcrdma_debugfs_remove(self.folder) };
     }
 }
 
-/// Data with a file that shows it.
+/// Data with files that show it.
 ///
 /// # Invariants
 ///
-/// The file goes before the data: the order of the fields is the order of teardown.
+/// The files go before the data: the order of the fields is the order of teardown.
 #[pin_data]
 pub(crate) struct Shown<T: Show> {
-    _file: File,
+    _files: Files,
     #[pin]
     data: T,
 }
 
 impl<T: Show> Shown<T> {
-    /// Shows `data` in the file of transport `id`.
+    /// Shows `data` in the folder of transport `id`.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn new(id: u32, data: T) -> impl PinInit<Self, Error> {
+    /// That of `data`, and `ENOMEM`.
+    pub(crate) fn new(id: u32, data: impl PinInit<T, Error>) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
-            data,
-            _file: {
+            data <- data,
+            _files: {
                 // SAFETY: Only takes the address of a field.
                 let data = unsafe { &raw const (*this.as_ptr()).data };
-                let mut hook = KBox::new(
-                    bindings::rpcrdma_debugfs_file {
-                        show: Some(show::<T>),
-                        data: data.cast(),
-                    },
-                    GFP_KERNEL,
-                )?;
-                // SAFETY: The hook lives in its box, and the data, initialised above, in this
-                // pinned object, until the file is removed.
-                let folder = unsafe { bindings::rpcrdma_debugfs_add(id, &mut *hook) };
-                // INVARIANT: Just made with this hook.
-                File { folder, _hook: hook }
+                // SAFETY: The data, initialised above, lives in this pinned object, and is dropped
+                // after the files.
+                unsafe { Files::new(id, data)? }
             },
         }? Error)
     }

@@ -1,12 +1,101 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From a connection's end to the errno that sunrpc's state machine understands.
+//! Why connections end, in words and as the errno that sunrpc's state machine understands.
 //!
 //! `call_connect_status` ends an RPC, even on a hard mount, for any errno that it does not know.
 //! So a shortage that may pass must not leave this module as `ENOMEM`.
 
-use crate::proto::conn::Reason;
-use kernel::{bindings, prelude::*};
+use crate::{bindings, proto::conn::Reason};
+use kernel::prelude::*;
+
+macro_rules! causes {
+    ($($(#[$doc:meta])* $name:ident = $value:ident, $text:literal;)*) => {
+        /// Why a connection ended, or was never made.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Cause {
+            // CAST: Small enumerators.
+            $($(#[$doc])* $name = bindings::$value as isize,)*
+        }
+
+        impl Cause {
+            /// All of them.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The number of it in `enum rpcrdma_cause`.
+            pub(crate) fn number(self) -> i32 {
+                // CAST: A small enumerator.
+                self as i32
+            }
+
+            /// The word for it in trace events and in debugfs.
+            pub(crate) fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+causes! {
+    /// [`Reason::AddressError`].
+    AddressError = rpcrdma_cause_RPCRDMA_CAUSE_ADDRESS_ERROR, "address_error";
+    /// [`Reason::RouteError`].
+    RouteError = rpcrdma_cause_RPCRDMA_CAUSE_ROUTE_ERROR, "route_error";
+    /// [`Reason::Rejected`].
+    Rejected = rpcrdma_cause_RPCRDMA_CAUSE_REJECTED, "rejected";
+    /// [`Reason::StaleConnection`].
+    StaleConnection = rpcrdma_cause_RPCRDMA_CAUSE_STALE_CONNECTION, "stale_connection";
+    /// [`Reason::Unreachable`].
+    Unreachable = rpcrdma_cause_RPCRDMA_CAUSE_UNREACHABLE, "unreachable";
+    /// [`Reason::ConnectError`].
+    ConnectError = rpcrdma_cause_RPCRDMA_CAUSE_CONNECT_ERROR, "connect_error";
+    /// [`Reason::Disconnected`].
+    Disconnected = rpcrdma_cause_RPCRDMA_CAUSE_DISCONNECTED, "disconnected";
+    /// [`Reason::DeviceRemoved`].
+    DeviceRemoved = rpcrdma_cause_RPCRDMA_CAUSE_DEVICE_REMOVED, "device_removed";
+    /// [`Reason::AddressChanged`].
+    AddressChanged = rpcrdma_cause_RPCRDMA_CAUSE_ADDRESS_CHANGED, "address_changed";
+    /// [`Reason::TimedOut`].
+    TimedOut = rpcrdma_cause_RPCRDMA_CAUSE_TIMED_OUT, "timed_out";
+    /// [`Reason::Incapable`].
+    Incapable = rpcrdma_cause_RPCRDMA_CAUSE_INCAPABLE, "incapable";
+    /// [`Reason::LocalResources`].
+    LocalResources = rpcrdma_cause_RPCRDMA_CAUSE_LOCAL_RESOURCES, "local_resources";
+    /// sunrpc has closed it: it was idle, or an administrator or the unmount wanted it.
+    Closed = rpcrdma_cause_RPCRDMA_CAUSE_CLOSED, "closed";
+    /// An RPC has timed out, and a new connection is to show whether there is a path.
+    RpcTimeout = rpcrdma_cause_RPCRDMA_CAUSE_RPC_TIMEOUT, "rpc_timeout";
+    /// A work request failed, or was flushed before the connection manager told why.
+    WorkRequest = rpcrdma_cause_RPCRDMA_CAUSE_WORK_REQUEST, "work_request";
+    /// The device has refused a work request.
+    PostFailed = rpcrdma_cause_RPCRDMA_CAUSE_POST_FAILED, "post_failed";
+    /// A Call would have been sent twice.
+    Retransmission = rpcrdma_cause_RPCRDMA_CAUSE_RETRANSMISSION, "retransmission";
+    /// A Call went out that has no Reply, and with it a credit.
+    OneWayCall = rpcrdma_cause_RPCRDMA_CAUSE_ONE_WAY_CALL, "one_way_call";
+    /// Fault injection.
+    Injected = rpcrdma_cause_RPCRDMA_CAUSE_INJECTED, "injected";
+}
+
+impl From<Reason> for Cause {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::AddressError => Self::AddressError,
+            Reason::RouteError => Self::RouteError,
+            Reason::Rejected => Self::Rejected,
+            Reason::StaleConnection => Self::StaleConnection,
+            Reason::Unreachable => Self::Unreachable,
+            Reason::ConnectError => Self::ConnectError,
+            Reason::Disconnected => Self::Disconnected,
+            Reason::DeviceRemoved => Self::DeviceRemoved,
+            Reason::AddressChanged => Self::AddressChanged,
+            Reason::TimedOut => Self::TimedOut,
+            Reason::Incapable => Self::Incapable,
+            Reason::LocalResources => Self::LocalResources,
+        }
+    }
+}
 
 /// The errno of a failed connect; `first` says that the mount was never connected before.
 pub(crate) fn connect_error(reason: Reason, first: bool) -> Error {

@@ -13,6 +13,7 @@ mod rdma;
 mod stats;
 mod sunrpc;
 mod sysctl;
+mod trace;
 
 module! {
     type: RpcRdma,

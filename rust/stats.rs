@@ -4,7 +4,6 @@
 //!
 //! They are relaxed and for people: a reader sees each of them exactly, but not all at one moment.
 
-use crate::debugfs::Show;
 use kernel::{
     seq_file::SeqFile,
     seq_print,
@@ -58,10 +57,8 @@ macro_rules! counters {
                 Self { $($name: Counter::new(),)* }
             }
 
-        }
-
-        impl Show for Stats {
-            fn show(&self, seq: &SeqFile) {
+            /// Writes them, one `name value` a line.
+            pub(crate) fn show(&self, seq: &SeqFile) {
                 $(seq_print!(seq, "{} {}\n", stringify!($name), self.$name.get());)*
             }
         }
@@ -121,10 +118,6 @@ counters! {
     backward_overflows,
     /// Work requests that failed, other than by the connection's end.
     failed_requests,
-    /// Connections that the peer or the fabric ended.
-    lost_connections,
-    /// Attempts to connect that failed.
-    failed_connects,
     /// The largest message to send on the last connection, in bytes.
     inline_send,
     /// The largest message to receive on the last connection, in bytes.

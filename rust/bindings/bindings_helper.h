@@ -16,3 +16,4 @@
 #include <rdma/ib_cm.h>
 #include <rdma/rdma_cm.h>
 #include "helpers/helpers.h"
+#include "trace/rpcrdma.h"

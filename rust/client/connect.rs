@@ -12,13 +12,13 @@ use super::{
     Client,
 };
 use crate::{
-    error::{connect_error, describe},
+    error::{connect_error, describe, Cause},
     proto::{
         conn::{Action, Conn, Event, Reason},
         private_data::{negotiate, InlineSize, PrivateData},
     },
     rdma::{CmEvent, CmHandler, CmId, Pd, QueuePair},
-    sysctl,
+    sysctl, trace,
 };
 use kernel::{
     new_condvar, new_spinlock,
@@ -85,19 +85,17 @@ impl Monitor {
             progress.next = action;
         }
         drop(progress);
-        if matches!(action, Some(Action::Close(_))) && self.end() {
-            self.client.stats.lost_connections.increment();
+        if let Some(Action::Close(reason)) = action {
+            self.end(reason.into());
         }
         self.changed.notify_all();
     }
 
-    /// Has the connection closed; false if that was asked for already.
-    pub(super) fn end(&self) -> bool {
-        let first = !self.ending.xchg(true, Relaxed);
-        if first {
-            self.client.xprt.force_disconnect();
+    /// Has the connection closed, unless that was asked for already.
+    pub(super) fn end(&self, cause: Cause) {
+        if !self.ending.xchg(true, Relaxed) {
+            self.client.end(cause);
         }
-        first
     }
 
     /// Says that this end closes the connection, so that nobody need ask for it.
@@ -151,7 +149,10 @@ impl CmHandler for Monitor {
             CmEvent::Unreachable => Event::Ended(Reason::Unreachable),
             CmEvent::ConnectError => Event::Ended(Reason::ConnectError),
             CmEvent::Disconnected => Event::Ended(Reason::Disconnected),
-            CmEvent::DeviceRemoval => Event::Ended(Reason::DeviceRemoved),
+            CmEvent::DeviceRemoval => {
+                trace::xprtrdma_device_removal(&self.client.xprt);
+                Event::Ended(Reason::DeviceRemoved)
+            }
             CmEvent::AddressChange => Event::Ended(Reason::AddressChanged),
             CmEvent::Other => return,
         };
@@ -193,14 +194,17 @@ pub(super) fn connect(client: &Arc<Client>) -> Result {
         match attempt.act(client, action) {
             Ok(true) => {
                 client.failure_logged.store(false, Relaxed);
+                trace::xprtrdma_connect(&client.xprt, None);
                 return Ok(());
             }
             Ok(false) => {}
             Err(reason) => {
-                client.stats.failed_connects.increment();
+                client.ends.fail(reason.into());
                 attempt.log_failure(client, reason);
                 let first = client.xprt.connect_count() == 0;
-                return Err(connect_error(reason, first));
+                let error = connect_error(reason, first);
+                trace::xprtrdma_connect(&client.xprt, Some((error, reason.into())));
+                return Err(error);
             }
         }
     }
@@ -293,11 +297,12 @@ impl Attempt {
             return;
         };
         let thresholds = negotiate(self.own, self.monitor.progress.lock().peer);
-        qp.context().agree(&thresholds);
+        qp.context().agree(&self.own, &thresholds);
         let backward = thresholds.send.min(thresholds.receive);
         client
             .backward_payload
             .store(limits::backward_payload(backward), Relaxed);
+        client.ends.begin();
         let earlier = client.current.lock().replace(qp);
         drop(earlier);
     }

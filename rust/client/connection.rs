@@ -4,11 +4,19 @@
 
 use super::{chunks::Chunks, connect::Monitor, limits::Limits, regions::Regions, reply, Client};
 use crate::{
-    proto::{credit::CreditWindow, header::Credits, plan, private_data::Thresholds},
+    error::Cause,
+    proto::{
+        credit::CreditWindow,
+        header::Credits,
+        plan,
+        private_data::{PrivateData, Thresholds},
+    },
     rdma::{
         Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage, RemoteInvalidation,
         WcStatus,
     },
+    sunrpc::Rqst,
+    trace,
 };
 use kernel::{
     new_spinlock,
@@ -55,7 +63,8 @@ impl Connection {
     }
 
     /// Takes over what both ends have agreed on, before the first Call.
-    pub(super) fn agree(&self, thresholds: &Thresholds) {
+    pub(super) fn agree(&self, own: &PrivateData, thresholds: &Thresholds) {
+        trace::xprtrdma_inline_thresh(&self.client.xprt, thresholds, own);
         self.inline_send.store(thresholds.send, Relaxed);
         self.inline_receive.store(thresholds.receive, Relaxed);
         let stats = &self.client.stats;
@@ -89,24 +98,26 @@ impl Connection {
         }
     }
 
-    /// Has the connection closed.
-    pub(super) fn end(&self) {
-        self.monitor.end();
+    /// Has the connection closed for this cause.
+    pub(super) fn end(&self, cause: Cause) {
+        self.monitor.end(cause);
     }
 
-    /// Waits until the peer has lost access to the memory of the Call `xid`, whose task is gone.
+    /// Waits until the peer has lost access to the memory of the Call `rqst`, whose task is gone.
     /// May sleep.
-    pub(super) fn fence(&self, qp: &QueuePair<Self>, mark: u32, xid: u32) {
+    pub(super) fn fence(&self, qp: &QueuePair<Self>, mark: u32, rqst: &Rqst) {
+        let xid = rqst.xid();
         let Some(index) = index_of(mark) else {
             return;
         };
         if self.chunks.take(index, xid).is_some() {
+            trace::xprtrdma_mrs_zap(&self.client.xprt, rqst);
             match self.invalidate(qp, index) {
                 Invalidation::Empty => self.chunks.release(index, xid),
                 Invalidation::Posted => {}
                 Invalidation::Failed => {
                     self.chunks.stick(index);
-                    self.end();
+                    self.end(Cause::PostFailed);
                 }
             }
         }
@@ -176,6 +187,6 @@ impl Completions for Connection {
         if !status.is_flush() {
             self.client.stats.failed_requests.increment();
         }
-        self.end();
+        self.end(Cause::WorkRequest);
     }
 }

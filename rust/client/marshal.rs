@@ -8,6 +8,7 @@ use super::{
     Client, BACKWARD_SLOTS,
 };
 use crate::{
+    error::Cause,
     proto::{
         call::encode_call,
         chunk::{ReadSegment, Segment},
@@ -17,6 +18,7 @@ use crate::{
     },
     rdma::{Access, Idle, Mapped, MrList, QueuePair, SendBuffer},
     sunrpc::{BackwardReply, MessagePart, Rqst, SendError, XdrBuf},
+    trace,
 };
 use core::num::NonZeroUsize;
 use kernel::{prelude::*, sync::atomic::Relaxed, sync::Arc};
@@ -37,7 +39,7 @@ pub(super) fn send(
     }
     // Sending twice on one connection would spend two credits on one Reply.
     if rqst.is_retransmission(&client.xprt) {
-        return Err(disconnect(client));
+        return Err(disconnect(client, Cause::Retransmission));
     }
     rqst.reply()
         .fill_sparse_pages()
@@ -49,16 +51,16 @@ pub(super) fn send(
     let pages = connection.regions.pages();
     let needed =
         count_regions(&parts.reads, pages).saturating_add(count_regions(&parts.results, pages));
-    let resources = wait_for(client, || Resources::acquire(client, qp, needed))?;
+    let resources = wait_for(client, || Resources::acquire(client, qp, rqst, needed))?;
     let sent = transmit(client, connection, rqst, &plan, &parts, resources);
     if sent == Err(SendError::NotConnected) {
-        return Err(disconnect(client));
+        return Err(disconnect(client, Cause::PostFailed));
     }
     sent?;
     count(client, &plan);
     // Without a Reply the credit would never come back.
     if !rqst.reply_expected() {
-        return Err(disconnect(client));
+        return Err(disconnect(client, Cause::OneWayCall));
     }
     Ok(())
 }
@@ -77,8 +79,8 @@ fn wait_for<T>(client: &Client, mut acquire: impl FnMut() -> Option<T>) -> Resul
 }
 
 /// Closes the connection from within a send.
-fn disconnect(client: &Client) -> SendError {
-    client.xprt.force_disconnect();
+fn disconnect(client: &Client, cause: Cause) -> SendError {
+    client.end(cause);
     SendError::NotConnected
 }
 
@@ -154,7 +156,12 @@ struct Resources<'a> {
 
 impl<'a> Resources<'a> {
     /// Takes all of it, or nothing.
-    fn acquire(client: &Client, qp: &'a QueuePair<Connection>, regions: usize) -> Option<Self> {
+    fn acquire(
+        client: &Client,
+        qp: &'a QueuePair<Connection>,
+        rqst: &Rqst,
+        regions: usize,
+    ) -> Option<Self> {
         let connection = qp.context();
         let Some(buffer) = qp.send_buffer() else {
             client.stats.send_queue_full.increment();
@@ -170,6 +177,7 @@ impl<'a> Resources<'a> {
         let entry = connection.chunks.reserve()?;
         let Some(idle) = connection.regions.take(regions) else {
             client.stats.regions_exhausted.increment();
+            trace::xprtrdma_nomrs_err(&client.xprt, rqst);
             connection.chunks.unreserve(entry);
             return None;
         };
@@ -318,6 +326,7 @@ fn build(
         length: extent.length,
         offset: extent.offset,
     });
+    trace::xprtrdma_chunks(rqst, plan, segments.clone(), reads);
     let position = match plan.call {
         CallForm::ReadChunk { position, .. } => position,
         CallForm::Inline | CallForm::PositionZero => 0,
@@ -343,6 +352,7 @@ fn build(
 
     let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk)
         .map_err(|_| SendError::TooLarge)?;
+    trace::xprtrdma_marshal(rqst, plan, header);
     let rest = buffer.get_mut(header..).ok_or(SendError::TooLarge)?;
     let copied = copy_inline(&rqst.call(), plan, rest)?;
     stats.pullup_bytes.add_len(copied);
@@ -416,5 +426,8 @@ pub(super) fn send_backward(
     }
     let room = bytes.get_mut(header..end).ok_or(SendError::TooLarge)?;
     reply.copy_out(room).map_err(|_| SendError::TooLarge)?;
-    buffer.send(end).map_err(|_| disconnect(client))
+    trace::xprtrdma_cb_reply(&client.xprt, reply.xid());
+    buffer
+        .send(end)
+        .map_err(|_| disconnect(client, Cause::PostFailed))
 }

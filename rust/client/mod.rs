@@ -9,21 +9,25 @@
 mod chunks;
 mod connect;
 mod connection;
+mod ends;
 mod limits;
 mod marshal;
 mod regions;
 mod reply;
+mod show;
 
 use crate::{
     debugfs::Shown,
+    error::Cause,
     rdma::QueuePair,
     stats::Stats,
     sunrpc::{
         BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SocketAddress,
     },
-    sysctl,
+    sysctl, trace,
 };
 use connection::Connection;
+use ends::Ends;
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -38,11 +42,27 @@ use kernel::{
 /// Backward Calls that the peer may have under way.
 const BACKWARD_SLOTS: u32 = 16;
 
-/// A client transport.
+/// A client transport, with its files under debugfs.
 #[pin_data]
 pub(crate) struct Client {
     #[pin]
-    stats: Shown<Stats>,
+    transport: Shown<Transport>,
+}
+
+impl core::ops::Deref for Client {
+    type Target = Transport;
+
+    fn deref(&self) -> &Transport {
+        &self.transport
+    }
+}
+
+/// What a transport consists of.
+#[pin_data]
+pub(crate) struct Transport {
+    stats: Stats,
+    #[pin]
+    ends: Ends,
     /// The connection, from the end of a connect until a close is through.
     #[pin]
     current: SpinLock<Option<Arc<QueuePair<Connection>>>>,
@@ -56,10 +76,16 @@ pub(crate) struct Client {
     xprt: OwnedXprt,
 }
 
-impl Client {
+impl Transport {
     /// The connection, if there is one.
     fn connection(&self) -> Option<Arc<QueuePair<Connection>>> {
         self.current.lock().clone()
+    }
+
+    /// Has the connection closed for this cause. Does not sleep.
+    fn end(&self, cause: Cause) {
+        self.ends.note(cause);
+        self.xprt.force_disconnect();
     }
 
     /// Ends the connection, if there is one, and waits until the peer has lost all access to this
@@ -67,6 +93,7 @@ impl Client {
     fn teardown(&self) {
         // The connection stays visible until then, because `fence` waits for just that.
         if let Some(qp) = self.connection() {
+            trace::xprtrdma_disconnect(&self.xprt, self.ends.end());
             qp.context().shut_down(&qp);
             let last = self.current.lock().take();
             drop(last);
@@ -82,17 +109,20 @@ impl ClientTransport for Client {
     }
 
     fn setup(xprt: OwnedXprt) -> Result<Arc<Self>> {
-        Arc::pin_init(
-            try_pin_init!(Self {
-                stats <- Shown::new(xprt.id(), Stats::new()),
-                xprt,
-                current <- new_spinlock!(None, "rpcrdma_current"),
-                backward <- BackwardCalls::new(),
-                backward_payload: Atomic::new(limits::backward_payload(limits::DEFAULT_THRESHOLD)),
-                failure_logged: Atomic::new(false),
-            }? Error),
-            GFP_KERNEL,
-        )
+        let id = xprt.id();
+        let transport = try_pin_init!(Transport {
+            stats: Stats::new(),
+            xprt,
+            ends <- Ends::new(),
+            current <- new_spinlock!(None, "rpcrdma_current"),
+            backward <- BackwardCalls::new(),
+            backward_payload: Atomic::new(limits::backward_payload(limits::DEFAULT_THRESHOLD)),
+            failure_logged: Atomic::new(false),
+        }? Error);
+        let client = try_pin_init!(Self {
+            transport <- Shown::new(id, transport),
+        }? Error);
+        Arc::pin_init(client, GFP_KERNEL)
     }
 
     fn connect(this: ArcBorrow<'_, Self>) -> Result {
@@ -108,7 +138,10 @@ impl ClientTransport for Client {
         let sent = marshal::send(self, &qp, rqst);
         match sent {
             Ok(()) | Err(SendError::NoCredit) => {}
-            Err(_) => self.stats.failed_marshals.increment(),
+            Err(error) => {
+                self.stats.failed_marshals.increment();
+                trace::xprtrdma_marshal_failed(rqst, error);
+            }
         }
         sent
     }
@@ -125,12 +158,17 @@ impl ClientTransport for Client {
             return;
         }
         if let Some(qp) = self.connection() {
-            qp.context().fence(&qp, mark, rqst.xid());
+            qp.context().fence(&qp, mark, rqst);
         }
+    }
+
+    fn timed_out(&self) {
+        self.end(Cause::RpcTimeout);
     }
 
     fn disconnect(&self) {
         if let Some(qp) = self.connection() {
+            self.ends.note(Cause::Injected);
             qp.id().disconnect();
         }
     }

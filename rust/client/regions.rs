@@ -6,6 +6,7 @@ use super::Client;
 use crate::{
     rdma::{Idle, Mr, MrList, Pd},
     sunrpc::ReclaimScope,
+    trace,
 };
 use core::num::NonZeroUsize;
 use kernel::{
@@ -63,6 +64,7 @@ impl Regions {
             idle.push_front(Mr::new(pd, pages)?);
             client.stats.regions_allocated.increment();
         }
+        trace::xprtrdma_createmrs(&client.xprt, count);
         // CAST: A u32 always fits the kernel's usize.
         let count = count as usize;
         Arc::pin_init(
@@ -140,6 +142,7 @@ impl WorkItem for Regions {
 
     fn run(this: Arc<Self>) {
         let _scope = ReclaimScope::enter(this.client.xprt.is_swapper());
+        let mut made = 0u32;
         for _ in 0..BATCH {
             if this.shelf.lock().closed {
                 break;
@@ -150,10 +153,12 @@ impl WorkItem for Regions {
                 break;
             };
             this.client.stats.regions_allocated.increment();
+            made = made.saturating_add(1);
             let mut one = MrList::new();
             one.push_front(region);
             this.put(one);
         }
+        trace::xprtrdma_createmrs(&this.client.xprt, made);
         this.client.xprt.write_space();
     }
 }

@@ -10,13 +10,16 @@ use super::{
     connection::{index_of, Connection},
 };
 use crate::{
+    error::Cause,
     proto::{
-        header::{ErrorMessage, Versions, Xid},
+        cursor,
+        header::{ErrorBody, ErrorMessage, Versions, Xid},
         message::{Refusal, Refused},
         reply::{decode_received, BackwardCall, Delivery, Received, Reply},
     },
     rdma::{Invalidation, MrList, QueuePair, ReceivedMessage, Registered, RemoteInvalidation},
     sunrpc::PinnedRqst,
+    trace,
 };
 use kernel::{prelude::*, sync::atomic::Relaxed};
 
@@ -53,8 +56,9 @@ pub(super) fn received(
             let xid = reply.xid;
             match connection.client.xprt.pin(xid.0) {
                 Some(rqst) => {
+                    trace::xprtrdma_reply(&rqst, xid, reply.credits.get());
                     let Some(claim) = claim(connection, &rqst, xid) else {
-                        return drop_message(connection, qp, message);
+                        return drop_unexpected(connection, qp, message);
                     };
                     let outcome = reconcile(qp, &reply, &claim);
                     let settlement = Settlement {
@@ -64,12 +68,22 @@ pub(super) fn received(
                     };
                     fence(connection, qp, xid, &claim, invalidated, settlement);
                 }
-                None => drop_message(connection, qp, message),
+                None => drop_unexpected(connection, qp, message),
             }
         }
         Ok(Received::Error(error)) => match connection.client.xprt.pin(error.xid.0) {
-            Some(rqst) => fail(connection, qp, rqst, error.xid, message, invalidated),
-            None => drop_message(connection, qp, message),
+            Some(rqst) => {
+                match error.body {
+                    ErrorBody::Version(versions) => {
+                        trace::xprtrdma_err_vers(&rqst, error.xid, versions);
+                    }
+                    ErrorBody::Chunk => {
+                        trace::xprtrdma_err_chunk(&connection.client.xprt, &rqst, error.xid);
+                    }
+                }
+                fail(connection, qp, rqst, error.xid, message, invalidated);
+            }
+            None => drop_unexpected(connection, qp, message),
         },
         Ok(Received::BackwardCall(call)) => {
             backward(connection, &call);
@@ -106,7 +120,7 @@ fn fail(
     invalidated: Option<RemoteInvalidation>,
 ) {
     let Some(claim) = claim(connection, &rqst, xid) else {
-        return drop_message(connection, qp, message);
+        return drop_unexpected(connection, qp, message);
     };
     let settlement = Settlement {
         rqst,
@@ -126,6 +140,11 @@ fn refuse(
     invalidated: Option<RemoteInvalidation>,
 ) {
     let client = &connection.client;
+    match refused.why.cause {
+        cursor::Cause::Short => trace::xprtrdma_reply_short_err(&client.xprt, qp.bytes(&message)),
+        cursor::Cause::Version => trace::xprtrdma_reply_vers_err(&client.xprt, qp.bytes(&message)),
+        _ => trace::xprtrdma_reply_hdr_err(&client.xprt, qp.bytes(&message)),
+    }
     let xid = refused.fixed.map(|fixed| fixed.xid);
     let awaited = xid.and_then(|xid| Some((xid, client.xprt.pin(xid.0)?)));
     match (
@@ -137,6 +156,9 @@ fn refuse(
             drop_message(connection, qp, message);
         }
         (Refusal::Discard, Some((xid, rqst))) => {
+            if refused.why.cause == cursor::Cause::ErrorCode {
+                trace::xprtrdma_err_unrecognized(&client.xprt, &rqst, xid);
+            }
             fail(connection, qp, rqst, xid, message, invalidated);
         }
         (Refusal::Discard, None) => drop_message(connection, qp, message),
@@ -154,11 +176,17 @@ fn answer(connection: &Connection, qp: &QueuePair<Connection>, error: &ErrorMess
     };
     match buffer.send(length) {
         Ok(()) => connection.client.stats.errors_sent.increment(),
-        Err(_) => connection.end(),
+        Err(_) => connection.end(Cause::PostFailed),
     }
 }
 
-/// Forgets a message that no Call waits for.
+/// Forgets a Reply or error that no Call waits for.
+fn drop_unexpected(connection: &Connection, qp: &QueuePair<Connection>, message: ReceivedMessage) {
+    trace::xprtrdma_reply_rqst_err(&connection.client.xprt, qp.bytes(&message));
+    drop_message(connection, qp, message);
+}
+
+/// Forgets a message.
 fn drop_message(connection: &Connection, qp: &QueuePair<Connection>, message: ReceivedMessage) {
     connection.client.stats.dropped_messages.increment();
     qp.recycle(message);
@@ -242,7 +270,7 @@ fn fence(
     connection.chunks.replied(index, xid.0, settlement);
     if connection.invalidate(qp, index) != Invalidation::Posted {
         connection.chunks.stick(index);
-        connection.end();
+        connection.end(Cause::PostFailed);
     }
 }
 
@@ -281,7 +309,11 @@ fn deliver(connection: &Connection, rqst: &mut PinnedRqst, payload: &[u8], place
     let head_len = rqst.reply().head_len();
     if placed == 0 {
         let copied = rqst.reply().copy_in(0, payload);
-        stats.fixup_bytes.add_len(copied.saturating_sub(head_len));
+        let fixup = copied.saturating_sub(head_len);
+        stats.fixup_bytes.add_len(fixup);
+        if fixup != 0 {
+            trace::xprtrdma_fixup(rqst, fixup);
+        }
         return copied;
     }
     stats.delivered_bytes.add(placed);
@@ -296,5 +328,8 @@ fn deliver(connection: &Connection, rqst: &mut PinnedRqst, payload: &[u8], place
     let first = reply.copy_in(0, head);
     let second = reply.copy_in(first.saturating_add(placed), rest);
     stats.fixup_bytes.add_len(second);
+    if second != 0 {
+        trace::xprtrdma_fixup(rqst, second);
+    }
     first.saturating_add(placed).saturating_add(second)
 }

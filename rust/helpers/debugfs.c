@@ -14,7 +14,7 @@ static int rpcrdma_file_show(struct seq_file *seq, void *unused)
 {
 	const struct rpcrdma_debugfs_file *file = seq->private;
 
-	file->show(seq, file->data);
+	file->show(seq, file->data, file->index);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(rpcrdma_file);
@@ -29,17 +29,19 @@ void rpcrdma_debugfs_exit(void)
 	debugfs_remove(root);
 }
 
-/* A folder for the transport of this number, with one file in it. */
-struct dentry *rpcrdma_debugfs_add(unsigned int id,
-				   struct rpcrdma_debugfs_file *file)
+/* A folder for the transport of this number. */
+struct dentry *rpcrdma_debugfs_add(unsigned int id)
 {
-	struct dentry *folder;
 	char name[12];
 
 	snprintf(name, sizeof(name), "%u", id);
-	folder = debugfs_create_dir(name, root);
-	debugfs_create_file("stats", 0444, folder, file, &rpcrdma_file_fops);
-	return folder;
+	return debugfs_create_dir(name, root);
+}
+
+void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
+			      struct rpcrdma_debugfs_file *file)
+{
+	debugfs_create_file(name, 0444, folder, file, &rpcrdma_file_fops);
 }
 
 /* Waits for readers. */

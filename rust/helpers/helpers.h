@@ -52,16 +52,19 @@ void rpcrdma_memalloc_end(unsigned int flags);
 struct dentry;
 struct seq_file;
 
-/* What a file under debugfs shows. */
+/* A file under debugfs: the one of this index among those that show data. */
 struct rpcrdma_debugfs_file {
-	void (*show)(struct seq_file *seq, const void *data);
+	void (*show)(struct seq_file *seq, const void *data,
+		     unsigned int index);
 	const void *data;
+	unsigned int index;
 };
 
 void rpcrdma_debugfs_init(void);
 void rpcrdma_debugfs_exit(void);
-struct dentry *rpcrdma_debugfs_add(unsigned int id,
-				   struct rpcrdma_debugfs_file *file);
+struct dentry *rpcrdma_debugfs_add(unsigned int id);
+void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
+			      struct rpcrdma_debugfs_file *file);
 void rpcrdma_debugfs_remove(struct dentry *folder);
 
 int rpcrdma_sysctl_register(void);

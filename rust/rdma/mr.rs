@@ -12,7 +12,10 @@
 //! the way into state 1, never earlier.
 
 use super::{access::Access, Pd, RemoteInvalidation};
-use crate::bindings::{self, Exposed, Memory, MessagePart};
+use crate::{
+    bindings::{self, Exposed, Memory, MessagePart},
+    trace,
+};
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*, sync::Arc};
 
@@ -45,7 +48,7 @@ impl State for Registered {}
 /// `ptr` is a memory region that this object owns, for as many pages as `sg` has elements.
 /// The first `elements` of `sg` are mapped for DMA, in the direction of `access`; `exposed` keeps
 /// their memory.
-struct Core {
+pub(crate) struct Core {
     next: Option<KBox<Core>>,
     ptr: NonNull<bindings::ib_mr>,
     sg: KVVec<bindings::scatterlist>,
@@ -61,16 +64,33 @@ struct Core {
 unsafe impl Send for Core {}
 
 impl Core {
+    /// The region as the RDMA core knows it.
+    pub(crate) fn mr(&self) -> &bindings::ib_mr {
+        // SAFETY: The region is valid, and only its owner changes it.
+        unsafe { self.ptr.as_ref() }
+    }
+
+    /// Pages that are mapped.
+    pub(crate) fn elements(&self) -> i32 {
+        self.elements
+    }
+
+    /// The direction in which they are mapped.
+    pub(crate) fn direction(&self) -> bindings::dma_data_direction {
+        self.access.direction().as_raw()
+    }
+
     /// Unmaps the pages, which can then go.
     fn unmap(&mut self) {
         if self.elements != 0 {
+            trace::xprtrdma_mr_unmap(self);
             // SAFETY: By the type's invariant so many elements are mapped on the domain's device.
             unsafe {
                 bindings::rpcrdma_ib_dma_unmap_sg(
                     self.pd.device().as_raw(),
                     self.sg.as_mut_ptr(),
                     self.elements,
-                    self.access.direction().as_raw(),
+                    self.direction(),
                 )
             };
             self.elements = 0;
@@ -80,16 +100,17 @@ impl Core {
 
     /// The handle that the peer names the region by.
     fn handle(&self) -> u32 {
-        // SAFETY: The region is valid, and only its owner changes the key.
-        unsafe { (*self.ptr.as_ptr()).rkey }
+        self.mr().rkey
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
+        let number = self.mr().res.id;
         // SAFETY: This object owns the region. Destroying it makes the device forget the handle,
         // so that the pages can be unmapped afterwards, whatever the state was.
-        let _ = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
+        let rc = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
+        trace::xprtrdma_frwr_dereg(number, rc);
         self.unmap();
     }
 }
@@ -122,9 +143,10 @@ impl Mr<Idle> {
         // SAFETY: The domain is valid.
         let ptr = from_err_ptr(unsafe {
             bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
-        })?;
+        })
+        .inspect_err(|&error| trace::xprtrdma_frwr_alloc(Err(error)))?;
         // INVARIANT: The region was just made, and nothing is mapped.
-        Ok(Self::from_core(core.write(Core {
+        let core = core.write(Core {
             next: None,
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             sg,
@@ -134,7 +156,9 @@ impl Mr<Idle> {
             register: bindings::ib_reg_wr::default(),
             invalidate: bindings::ib_send_wr::default(),
             pd: pd.clone(),
-        })))
+        });
+        trace::xprtrdma_frwr_alloc(Ok(&core));
+        Ok(Self::from_core(core))
     }
 
     /// Maps the memory of `part` for `access` and gives the region a new handle.
@@ -164,15 +188,16 @@ impl Mr<Idle> {
         let core = &mut *self.core;
         let elements = fill(&mut core.sg, part).ok_or(EIO)?;
         let device = core.pd.device().as_raw();
-        let direction = access.direction().as_raw();
         core.access = access;
         core.exposed = Some(part.expose());
+        let direction = core.direction();
         // SAFETY: `fill` initialised so many elements with memory that stays as long as it is
         // exposed, which ends with the mapping.
         let mapped = unsafe {
             bindings::rpcrdma_ib_dma_map_sg(device, core.sg.as_mut_ptr(), elements, direction)
         };
         if mapped <= 0 {
+            trace::xprtrdma_frwr_sgerr(core, elements, mapped);
             return Err(ENOMEM);
         }
         // INVARIANT: Unmapping wants the count that was given, not the one that came of it.
@@ -189,6 +214,7 @@ impl Mr<Idle> {
             )
         };
         if registered != mapped {
+            trace::xprtrdma_frwr_maperr(core, mapped, registered);
             return Err(EIO);
         }
         // SAFETY: The region is valid and idle, and this is its only user.
@@ -197,6 +223,7 @@ impl Mr<Idle> {
         let key = core.handle().to_be_bytes()[3].wrapping_add(1);
         // SAFETY: As above; a new low byte makes every earlier handle of the region stale.
         unsafe { bindings::rpcrdma_ib_update_fast_reg_key(core.ptr.as_ptr(), key) };
+        trace::xprtrdma_mr_map(core);
         Ok(())
     }
 }
@@ -377,6 +404,7 @@ impl MrList<Mapped> {
                 key,
                 access: core.access.flags(),
             };
+            trace::xprtrdma_mr_fastreg(core);
             first = &mut core.register.wr;
             link = &mut core.next;
         }
@@ -396,6 +424,7 @@ impl MrList<Registered> {
         }
         let mut core = link.take()?;
         *link = core.next.take();
+        trace::xprtrdma_mr_reminv(&core);
         core.unmap();
         Some(Mr::from_core(core))
     }
@@ -424,6 +453,7 @@ impl MrList<Registered> {
                 },
                 ..Default::default()
             };
+            trace::xprtrdma_mr_localinv(core);
             first = &mut core.invalidate;
             link = &mut core.next;
         }

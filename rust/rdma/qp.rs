@@ -11,8 +11,8 @@ use super::{
     send::{SendBuffer, SendQueue},
     CmId, Pd,
 };
-use crate::bindings;
-use kernel::{error::to_result, prelude::*, sync::Arc};
+use crate::{bindings, trace};
+use kernel::{error::to_result, prelude::*, sync::Arc, types::Opaque};
 
 /// How large the queues of a queue pair are.
 #[derive(Clone, Copy)]
@@ -243,10 +243,14 @@ fn attach(id: &Arc<CmId>, pd: &Pd, cq: &Cq, sizes: &QpSizes) -> Result<Attached>
 unsafe fn arguments<'a, C: Completions>(
     cq: *mut bindings::ib_cq,
     wc: *mut bindings::ib_wc,
-) -> (&'a QueuePair<C>, &'a bindings::ib_wc) {
+) -> (
+    &'a QueuePair<C>,
+    &'a Opaque<bindings::ib_cq>,
+    &'a bindings::ib_wc,
+) {
     // SAFETY: The queue's context is its queue pair, which waits for the handlers before it goes;
-    // the completion is valid during the call.
-    unsafe { (&*(*cq).cq_context.cast(), &*wc) }
+    // the queue and the completion are valid during the call.
+    unsafe { (&*(*cq).cq_context.cast(), &*cq.cast(), &*wc) }
 }
 
 /// A Receive has completed.
@@ -259,12 +263,13 @@ unsafe extern "C" fn receive_done<C: Completions>(
     wc: *mut bindings::ib_wc,
 ) {
     // SAFETY: Only receive requests of a `QueuePair<C>` name this handler.
-    let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
+    let (qp, cq, wc) = unsafe { arguments::<C>(cq, wc) };
+    // SAFETY: The handle belongs to the queue pair's receive queue.
+    let index = unsafe { Cqe::index_of(wc) };
+    trace::xprtrdma_wc_receive(cq, index, wc);
     if let Some(status) = WcStatus::failure(wc) {
         return qp.context.failed(status);
     }
-    // SAFETY: The handle belongs to the queue pair's receive queue.
-    let index = unsafe { Cqe::index_of(wc) };
     // SAFETY: This is a successful Receive completion.
     let invalidated = unsafe { RemoteInvalidation::from_completion(wc) };
     // SAFETY: The request of this buffer has completed, just now.
@@ -280,12 +285,14 @@ unsafe extern "C" fn receive_done<C: Completions>(
 /// Called by the RDMA core only, for a completion on the queue of a `QueuePair<C>`.
 unsafe extern "C" fn send_done<C: Completions>(cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
     // SAFETY: Only Sends of a `QueuePair<C>` name this handler.
-    let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
+    let (qp, cq, wc) = unsafe { arguments::<C>(cq, wc) };
+    // SAFETY: The handle belongs to the queue pair's send queue.
+    let index = unsafe { Cqe::index_of(wc) };
+    trace::xprtrdma_wc_send(cq, index, wc);
     if let Some(status) = WcStatus::failure(wc) {
         return qp.context.failed(status);
     }
-    // SAFETY: The handle belongs to the queue pair's send queue.
-    qp.sends.complete(unsafe { Cqe::index_of(wc) });
+    qp.sends.complete(index);
     qp.context.send_space();
 }
 
@@ -299,8 +306,9 @@ unsafe extern "C" fn unsignaled_done<C: Completions>(
     wc: *mut bindings::ib_wc,
 ) {
     // SAFETY: Only requests of a `QueuePair<C>` name this handler.
-    let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
+    let (qp, cq, wc) = unsafe { arguments::<C>(cq, wc) };
     if let Some(status) = WcStatus::failure(wc) {
+        trace::xprtrdma_wc_unsignaled(cq, wc);
         qp.context.failed(status);
     }
 }
@@ -315,10 +323,11 @@ unsafe extern "C" fn invalidate_done<C: Completions>(
     wc: *mut bindings::ib_wc,
 ) {
     // SAFETY: Only invalidations of a `QueuePair<C>` name this handler.
-    let (qp, wc) = unsafe { arguments::<C>(cq, wc) };
+    let (qp, cq, wc) = unsafe { arguments::<C>(cq, wc) };
     let failure = WcStatus::failure(wc);
     // SAFETY: The handle belongs to a slot of the queue pair's registered lists.
     let index = unsafe { Cqe::index_of(wc) };
+    trace::xprtrdma_wc_li_done(cq, index, wc);
     match failure {
         None => {
             // SAFETY: The completion is that of the chain's last request, with success.

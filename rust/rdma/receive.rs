@@ -7,7 +7,7 @@ use super::{
     dma::{Direction, DmaBuffer},
     Pd,
 };
-use crate::bindings;
+use crate::{bindings, trace};
 use core::mem::ManuallyDrop;
 use kernel::{error::to_result, new_spinlock, prelude::*, sync::Arc, sync::SpinLock};
 
@@ -145,6 +145,8 @@ impl ReceiveQueue {
             // SAFETY: The caller's promise.
             unsafe { self.post(qp, index)? };
         }
+        // SAFETY: The queue pair is valid.
+        trace::xprtrdma_post_recvs(unsafe { &*qp.cast() }, self.slots.len());
         Ok(())
     }
 
@@ -173,9 +175,13 @@ impl ReceiveQueue {
         if !*gate {
             return Ok(());
         }
+        // SAFETY: The queue pair is valid.
+        let traced = unsafe { &*qp.cast() };
+        trace::xprtrdma_post_recv(traced, index);
         // SAFETY: The queue pair is the caller's promise. Buffer and completion handle live in
         // `slots`, which `QueuePair` drops after its queue pair. The request itself is copied.
         to_result(unsafe { bindings::rpcrdma_ib_post_recv(qp, &wr) })
+            .inspect_err(|&error| trace::xprtrdma_post_recvs_err(traced, error))
     }
 
     /// Ends all posting.

@@ -10,7 +10,7 @@ use super::{
     mr::{Idle, Mapped, Mr, MrList, Registered},
     send::SendQueue,
 };
-use crate::bindings;
+use crate::{bindings, trace};
 use kernel::{new_spinlock, prelude::*, sync::SpinLock};
 
 /// What became of a request to invalidate.
@@ -138,7 +138,11 @@ impl RegisteredLists {
         // call. They name no memory.
         match unsafe { queue.post(qp, first) } {
             Ok(()) => Invalidation::Posted,
-            Err(_) => Invalidation::Failed,
+            Err(error) => {
+                // SAFETY: The queue pair is valid.
+                trace::xprtrdma_post_linv_err(unsafe { &*qp.cast() }, error);
+                Invalidation::Failed
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use super::{
     registered::RegisteredLists,
     Pd,
 };
-use crate::bindings;
+use crate::{bindings, trace};
 use core::mem::ManuallyDrop;
 use kernel::{
     error::to_result,
@@ -118,10 +118,15 @@ impl SendQueue {
         })
     }
 
+    /// The index of Send `number`'s slot.
+    fn index(&self, number: u32) -> usize {
+        // CAST: A u32 always fits the kernel's usize.
+        number as usize & self.slots.len().wrapping_sub(1)
+    }
+
     /// The slot of Send `number`.
     fn slot(&self, number: u32) -> Option<&Slot> {
-        let mask = self.slots.len().checked_sub(1)?;
-        self.slots.get(usize::try_from(number).ok()? & mask)
+        self.slots.get(self.index(number))
     }
 
     /// Takes note that the Send from the buffer at `index` has completed, and with it all before.
@@ -249,9 +254,16 @@ impl SendBuffer<'_> {
         };
         slot.buffer.sync_for_device(length);
         slot.number.store(number, Relaxed);
+        // SAFETY: The queue pair is valid. The buffer is initialised, its slot is not with the
+        // device, and `sge` has checked the length.
+        let (qp, message) = unsafe {
+            let start = slot.buffer.start().as_ptr();
+            (&*self.qp.cast(), core::slice::from_raw_parts(start, length))
+        };
+        trace::xprtrdma_post_send(qp, self.queue.index(number), message, signaled);
         // INVARIANT: If the post fails, the buffer may be with the device all the same, and the
         // number is used up.
         *self.producer = number.wrapping_add(1);
-        post(&mut send)
+        post(&mut send).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
     }
 }

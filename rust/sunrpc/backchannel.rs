@@ -6,7 +6,7 @@
 //! of Calls therefore never uses up the posted Receives.
 
 use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
-use crate::bindings;
+use crate::{bindings, trace};
 use kernel::{
     alloc::flags::__GFP_NOWARN, ffi::c_int, new_spinlock, page::PAGE_SIZE, prelude::*,
     sync::SpinLock,
@@ -129,6 +129,7 @@ impl BackwardCalls {
             self.give_back(call);
             return false;
         }
+        trace::xprtrdma_cb_call(xprt, xid);
         let call = KBox::into_raw(call);
         // SAFETY: The request is complete, and comes back through `bc_free_rqst`, before which
         // sunrpc keeps a reference to the transport.
@@ -188,10 +189,14 @@ pub(super) fn is_backward(rqst: &Rqst) -> bool {
 /// Called by sunrpc only, as the contract of the callback says.
 pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
-    _requests: u32,
+    requests: u32,
 ) -> c_int {
-    // SAFETY: The transport is valid during the callback.
-    let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
+    // SAFETY: The transport is valid during the callback, its setup has succeeded.
+    let (xprt, transport) = unsafe {
+        let xprt = Xprt::from_raw(raw);
+        (xprt, xprt.transport::<T>())
+    };
+    trace::xprtrdma_cb_setup(xprt, requests);
     kernel::error::from_result(|| {
         let slots = usize::try_from(T::backward_slots())?;
         transport.backward().provision(slots.saturating_mul(2))?;

@@ -8,7 +8,10 @@ use super::{
     rqst::{BackwardReply, Rqst},
     xprt::{Allocation, OwnedXprt},
 };
-use crate::bindings::{self, SocketAddress};
+use crate::{
+    bindings::{self, SocketAddress},
+    trace,
+};
 use core::{cell::UnsafeCell, ptr::NonNull};
 use kernel::{
     error::to_result,
@@ -38,7 +41,8 @@ pub(crate) enum SendError {
 }
 
 impl SendError {
-    pub(super) fn to_errno(self) -> i32 {
+    /// What `send_request` returns for it.
+    pub(crate) fn to_errno(self) -> i32 {
         let errno = match self {
             Self::NoCredit => bindings::EBADSLT,
             Self::Busy => bindings::EAGAIN,
@@ -97,6 +101,10 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// Waits until the peer cannot reach the memory of the request any more. Task context without
     /// the send lock; may sleep.
     fn fence(&self, rqst: &Rqst);
+
+    /// A request has timed out. There is no keepalive on a reliable connection, so the path and
+    /// the peer are to be probed with a new connection. Does not sleep.
+    fn timed_out(&self);
 
     /// Breaks the connection, for fault injection.
     fn disconnect(&self);
@@ -302,6 +310,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
 ) {
     // SAFETY: The transport is valid during the callback.
     let xprt = unsafe { super::Xprt::from_raw(raw) };
+    trace::xprtrdma_op_set_cto(xprt, connect, reconnect);
     let _guard = xprt.transport_lock();
     // SAFETY: The lock that guards the timeouts is held.
     unsafe {

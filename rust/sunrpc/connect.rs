@@ -7,7 +7,7 @@ use super::{
     queue::ReclaimScope,
     xprt::{Allocation, Xprt},
 };
-use crate::bindings;
+use crate::{bindings, trace};
 use core::ptr::NonNull;
 use kernel::{prelude::*, sync::aref::ARef, time::msecs_to_jiffies};
 
@@ -34,6 +34,7 @@ pub(super) unsafe extern "C" fn connect(
         bindings::xprt_lock_connect(raw, task, raw.cast());
         let delay = bindings::xprt_reconnect_delay(raw);
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
+        trace::xprtrdma_op_connect(xprt, delay);
         let allocation = xprt.allocation();
         let _ = ARef::into_raw(counted);
         bindings::queue_delayed_work_on(

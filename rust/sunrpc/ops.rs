@@ -5,7 +5,7 @@
 use super::{
     address, backchannel, buffer, class, class::ClientTransport, connect, BackwardReply, Rqst, Xprt,
 };
-use crate::bindings;
+use crate::{bindings, trace};
 use core::marker::PhantomData;
 use kernel::{ffi::c_int, seq_file::SeqFile, sync::Arc};
 
@@ -78,15 +78,14 @@ impl<T: ClientTransport> VTable<T> {
         }
     }
 
-    /// A request has timed out. There is no keepalive on a reliable connection, so the path and
-    /// the peer are probed with a new connection.
+    /// A request has timed out. Task context.
     ///
     /// # Safety
     ///
     /// Called by sunrpc only, as the contract of the callback says.
     unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, _task: *mut bindings::rpc_task) {
-        // SAFETY: The transport is valid during the callback.
-        unsafe { Xprt::from_raw(raw) }.force_disconnect();
+        // SAFETY: The transport is valid during the callback, its setup has succeeded.
+        unsafe { Xprt::from_raw(raw).transport::<T>() }.timed_out();
     }
 
     /// The send lock is held; a worker of sunrpc's, or a sender. Also called when closed already.
@@ -158,7 +157,12 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// Called by sunrpc only, as the contract of the callback says.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid during the callback.
-        unsafe { Xprt::from_raw(raw).transport::<T>() }.disconnect();
+        // SAFETY: The transport is valid during the callback, its setup has succeeded.
+        let (xprt, transport) = unsafe {
+            let xprt = Xprt::from_raw(raw);
+            (xprt, xprt.transport::<T>())
+        };
+        trace::xprtrdma_op_inject_dsc(xprt);
+        transport.disconnect();
     }
 }

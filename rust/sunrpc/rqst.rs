@@ -11,6 +11,38 @@ use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{prelude::*, sync::atomic::Atomic, types::Opaque};
 
+/// The numbers by which the sunrpc trace events name an RPC.
+#[derive(Clone, Copy)]
+pub(crate) struct Task {
+    /// The task.
+    pub(crate) id: u32,
+    /// The RPC client that it is a task of, or `u32::MAX` without one.
+    pub(crate) client: u32,
+}
+
+impl Task {
+    /// Reads the numbers of a request's task.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is valid and has a task.
+    unsafe fn of(rqst: *const bindings::rpc_rqst) -> Self {
+        // SAFETY: The caller's promise. A task's number and client do not change.
+        unsafe {
+            let task = (*rqst).rq_task;
+            let client = (*task).tk_client;
+            Self {
+                id: (*task).tk_pid.into(),
+                client: if client.is_null() {
+                    u32::MAX
+                } else {
+                    (*client).cl_clid
+                },
+            }
+        }
+    }
+}
+
 /// One forward RPC, during a callback.
 ///
 /// # Invariants
@@ -39,6 +71,12 @@ impl Rqst {
     pub(crate) fn xid(&self) -> u32 {
         // SAFETY: The request is valid.
         u32::from_be(unsafe { (*self.as_raw()).rq_xid })
+    }
+
+    /// The numbers of the RPC's task.
+    pub(crate) fn task(&self) -> Task {
+        // SAFETY: The request is valid and has a task.
+        unsafe { Task::of(self.as_raw()) }
     }
 
     /// The Call.
@@ -159,6 +197,12 @@ impl PinnedRqst {
         unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
         // INVARIANT: Found and pinned under the lock.
         Some(Self { ptr })
+    }
+
+    /// The numbers of the RPC's task.
+    pub(crate) fn task(&self) -> Task {
+        // SAFETY: A pinned request is valid and has a task.
+        unsafe { Task::of(self.ptr.as_ptr()) }
     }
 
     /// The room for the Reply. The request's task does not look at it before the completion.
