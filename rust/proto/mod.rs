@@ -17,6 +17,8 @@
 //! | [`plan`] | which chunks one RPC needs | RFC 8166 sections 3.4, 3.5 and 4.3 |
 //! | [`credit`] | flow control | RFC 8166 section 3.3.1 |
 //! | [`private_data`] | thresholds and remote invalidation | RFC 8797 |
+//! | [`vectors`] | runs received messages from a file | |
+//! | [`hostile`] | what holds for any received bytes | |
 //!
 //! V2 is draft-cel-nfsv4-rpcrdma-version-two-00.
 //!
@@ -37,14 +39,20 @@ pub(crate) mod conn;
 pub(crate) mod credit;
 pub(crate) mod cursor;
 pub(crate) mod header;
+#[cfg(rpcrdma_selftest)]
+pub(crate) mod hostile;
 pub(crate) mod message;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod optional;
 pub(crate) mod plan;
 pub(crate) mod private_data;
 pub(crate) mod reply;
+#[cfg(rpcrdma_selftest)]
+pub(crate) mod vectors;
 
 #[cfg(any(test, rpcrdma_kunit))]
 mod call_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod reply_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod vector_tests;

@@ -4,8 +4,8 @@
 //!
 //! The core is included by path, so that what is tested here is what the kernel module runs.
 //!
-//! - [`vectors`] runs the received messages of `selftests/vectors/vectors.tsv`.
-//! - `hostile` cuts and changes those messages at every byte.
+//! - The tests beside the core are run, which are the kernel's KUnit suites too.
+//! - [`vectors`] runs the received messages of any vector file.
 //! - `properties` generates messages and plans.
 
 #[allow(
@@ -15,8 +15,6 @@
 #[path = "../../../rust/proto/mod.rs"]
 mod proto;
 
-#[cfg(test)]
-mod hostile;
 #[cfg(test)]
 mod properties;
 pub mod vectors;

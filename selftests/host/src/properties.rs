@@ -5,10 +5,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::hostile::decode_everything;
 use crate::proto::call::{decode_call, encode_call, ReceivedByResponder};
 use crate::proto::chunk::{header_len, ReadSegment, Segment};
 use crate::proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+use crate::proto::hostile::check;
 use crate::proto::plan::{plan, CallForm, Limits, Parts, PlanError, ReplyForm, RpcShape, Side};
 use crate::proto::private_data::{negotiate, InlineSize, PrivateData};
 use crate::proto::reply::{decode_received, encode_reply, Received};
@@ -126,7 +126,7 @@ proptest! {
         buffer.extend([0; 4]);
         buffer.extend([0; 256]);
         buffer.extend(payload);
-        decode_everything(&buffer);
+        prop_assert_eq!(check(&buffer, &mut vec![0; buffer.len()]), Ok(()));
         let Ok(ReceivedByResponder::Call(call)) = decode_call(&buffer, Versions::ONE) else {
             return Err(TestCaseError::fail("not a Call"));
         };
@@ -203,7 +203,7 @@ proptest! {
                 }
             }
         }
-        decode_everything(&bytes);
+        prop_assert_eq!(check(&bytes, &mut vec![0; bytes.len()]), Ok(()));
     }
 
     #[test]

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests with the messages of `selftests/vectors/vectors.tsv`, on the host and in the kernel.
+
+#[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_vectors))]
+mod tests {
+    use super::super::header::Versions;
+    use super::super::hostile::{check, Violation};
+    use super::super::message::Message;
+    use super::super::vectors::{rows, Row};
+
+    /// The vector file of the repository.
+    const FILE: &str = include_str!("../../selftests/vectors/vectors.tsv");
+
+    /// Bytes of the longest message.
+    const LONGEST: usize = 1024;
+
+    /// What is added to each byte in turn: every other value, or in the kernel, which runs the
+    /// tests when the module is loaded, three of them.
+    fn steps() -> impl Iterator<Item = u8> {
+        (1..=255).step_by(if cfg!(rpcrdma_kunit) { 127 } else { 1 })
+    }
+
+    /// Calls `each` with every message of the file, in a buffer that it may change; the first
+    /// violation, with the name of the row.
+    fn for_each_message(
+        mut each: impl FnMut(&mut [u8]) -> Result<(), Violation>,
+    ) -> Result<(), (&'static str, Violation)> {
+        let mut buffer = [0; LONGEST];
+        for line in rows(FILE) {
+            let row = Row::parse(line).map_err(|_| (line, "no row"))?;
+            let message = row.message(&mut buffer).ok_or((row.id, "no message"))?;
+            each(message).map_err(|violation| (row.id, violation))?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn every_row_gives_what_it_says() {
+        let mut buffer = [0; LONGEST];
+        let mut passed = 0;
+        for line in rows(FILE) {
+            let row = Row::parse(line);
+            assert_eq!(row.err(), None);
+            let Ok(row) = row else { return };
+            let result = row.run(&mut buffer);
+            assert_eq!(result.err().map(|failure| (row.id, failure)), None);
+            passed += 1;
+        }
+        assert_eq!(passed, 182);
+    }
+
+    #[test]
+    fn truncated_messages_are_handled() {
+        let mut scratch = [0; LONGEST];
+        let result = for_each_message(|message| {
+            for length in 0..=message.len() {
+                check(message.get(..length).unwrap_or_default(), &mut scratch)?;
+            }
+            Ok(())
+        });
+        assert_eq!(result, Ok(()));
+    }
+
+    #[test]
+    fn a_truncated_header_is_never_taken_for_a_message() {
+        let versions = Versions::ONE_AND_TWO;
+        let result = for_each_message(|message| {
+            let whole = Message::decode(message, versions);
+            let header_len = whole.map_or(0, |whole| whole.header_len);
+            for length in 0..header_len {
+                let truncated = message.get(..length).unwrap_or_default();
+                if Message::decode(truncated, versions).is_ok() {
+                    return Err("a part of the header decodes");
+                }
+            }
+            Ok(())
+        });
+        assert_eq!(result, Ok(()));
+    }
+
+    #[test]
+    fn changed_messages_are_handled() {
+        let mut scratch = [0; LONGEST];
+        let result = for_each_message(|message| {
+            for at in 0..message.len() {
+                for step in steps() {
+                    if let Some(byte) = message.get_mut(at) {
+                        *byte = byte.wrapping_add(step);
+                    }
+                    let result = check(message, &mut scratch);
+                    if let Some(byte) = message.get_mut(at) {
+                        *byte = byte.wrapping_sub(step);
+                    }
+                    result?;
+                }
+            }
+            Ok(())
+        });
+        assert_eq!(result, Ok(()));
+    }
+}
