@@ -17,6 +17,8 @@
 //! | [`plan`] | which chunks one RPC needs | RFC 8166 sections 3.4, 3.5 and 4.3 |
 //! | [`credit`] | flow control | RFC 8166 section 3.3.1 |
 //! | [`private_data`] | thresholds and remote invalidation | RFC 8797 |
+//! | [`negotiate`] | which version a connection speaks | V2 section 5 |
+//! | [`conn`] | the life of a connection | |
 //! | [`vectors`] | runs received messages from a file | |
 //! | [`hostile`] | what holds for any received bytes | |
 //!
@@ -43,6 +45,8 @@ pub(crate) mod header;
 pub(crate) mod hostile;
 pub(crate) mod message;
 #[cfg(rpcrdma_selftest)]
+pub(crate) mod negotiate;
+#[cfg(rpcrdma_selftest)]
 pub(crate) mod optional;
 pub(crate) mod plan;
 pub(crate) mod private_data;
@@ -52,6 +56,8 @@ pub(crate) mod vectors;
 
 #[cfg(any(test, rpcrdma_kunit))]
 mod call_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod negotiate_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod reply_tests;
 #[cfg(any(test, rpcrdma_kunit))]

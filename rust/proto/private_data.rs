@@ -2,6 +2,9 @@
 
 //! The CM private message: inline thresholds and remote invalidation (RFC 8797).
 
+#[cfg(rpcrdma_selftest)]
+use super::header::VERSION_TWO;
+
 /// Octets of the message (RFC 8797 section 4).
 pub(crate) const PRIVATE_DATA_LEN: usize = 8;
 
@@ -97,6 +100,11 @@ impl PrivateData {
     }
 }
 
+/// The inline threshold that every receiver of Version Two has at least, in bytes (Version Two
+/// section 2.3).
+#[cfg(rpcrdma_selftest)]
+const VERSION_TWO_THRESHOLD: u32 = 4096;
+
 /// What holds for the life of one connection, seen from one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thresholds {
@@ -109,6 +117,33 @@ pub(crate) struct Thresholds {
     pub(crate) receive: u32,
     /// Whether Send With Invalidate may be used: both ends set R.
     pub(crate) remote_invalidation: bool,
+}
+
+#[cfg(rpcrdma_selftest)]
+impl Thresholds {
+    /// What may be assumed of a peer of whose version nothing is known: 1024 bytes both ways
+    /// (RFC 8166 section 3.3.3).
+    pub(crate) fn first(self) -> Self {
+        let default = InlineSize::DEFAULT.bytes();
+        Self {
+            send: default,
+            receive: default,
+            ..self
+        }
+    }
+
+    /// What holds when `version` is spoken: no less than the default of that version.
+    pub(crate) fn at_version(self, version: u32) -> Self {
+        let default = match version {
+            VERSION_TWO => VERSION_TWO_THRESHOLD,
+            _ => InlineSize::DEFAULT.bytes(),
+        };
+        Self {
+            send: self.send.max(default),
+            receive: self.receive.max(default),
+            ..self
+        }
+    }
 }
 
 /// Combines our own message with the peer's; `None` means that it sent none that is valid.
