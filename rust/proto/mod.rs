@@ -57,6 +57,8 @@ pub(crate) mod vectors;
 #[cfg(any(test, rpcrdma_kunit))]
 mod call_tests;
 #[cfg(any(test, rpcrdma_kunit))]
+mod credit_tests;
+#[cfg(any(test, rpcrdma_kunit))]
 mod negotiate_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod reply_tests;

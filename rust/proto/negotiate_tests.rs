@@ -75,7 +75,7 @@ mod tests {
                     procedure: Procedure::Msg,
                 };
                 let none = None::<core::iter::Empty<Segment>>;
-                let empty = [[].into_iter(); 0];
+                let empty = core::iter::empty::<core::iter::Empty<_>>();
                 let header = encode_reply(to, &fixed, empty, none).ok()?;
                 let end = header.checked_add(RPC_REPLY.len())?;
                 to.get_mut(header..end)?.copy_from_slice(&RPC_REPLY);
