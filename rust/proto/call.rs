@@ -2,9 +2,9 @@
 
 //! The Call: encoded by a requester, decoded by a responder (RFC 8166 section 3.5).
 
-use super::chunk::{put_read_list, put_reply_chunk, put_write_list, ReadSegment, Segment};
 #[cfg(rpcrdma_selftest)]
-use super::chunk::{Lists, ReadList};
+use super::chunk::Lists;
+use super::chunk::{put_read_list, put_reply_chunk, put_write_list, ReadSegment, Segment};
 use super::cursor::{NoSpace, Writer};
 use super::header::FixedHeader;
 #[cfg(rpcrdma_selftest)]
@@ -12,6 +12,7 @@ use super::{
     cursor::Cause,
     header::{Credits, ErrorMessage, Versions, Xid, FIXED_LEN},
     message::{Body, Message, MessageType, Refused},
+    stream::{positions_fit, rest},
 };
 
 /// Writes the header of a Call into `buffer` and returns its length in bytes.
@@ -123,14 +124,11 @@ pub(crate) fn decode_call(
         Body::Nomsg { lists } => (lists, None),
         Body::Optional { .. } => return refuse(Cause::UnknownOption),
     };
-    let unreduced = match payload {
-        Some(payload) => u64::try_from(payload.len()).unwrap_or(u64::MAX),
-        None => lists.reads.length_at(0),
-    };
-    if unreduced == 0 {
+    let rest = rest(payload, &lists.reads);
+    if rest == 0 {
         return refuse(Cause::NoPositionZero);
     }
-    if !positions_fit(&lists.reads, unreduced) {
+    if !positions_fit(&lists.reads, rest) {
         return refuse(Cause::PositionRange);
     }
     Ok(ReceivedByResponder::Call(Call {
@@ -141,24 +139,4 @@ pub(crate) fn decode_call(
         lists,
         payload,
     }))
-}
-
-/// Whether the Read chunks behind Position 0 lie side by side in the rebuilt stream.
-///
-/// `inline` bytes of the stream do not come from these chunks. Each chunk takes up its length and
-/// the round-up that the responder supplies (RFC 8166 section 3.4.5).
-#[cfg(rpcrdma_selftest)]
-fn positions_fit(reads: &ReadList<'_>, inline: u64) -> bool {
-    let mut end = 0u64;
-    let mut moved = 0u64;
-    for (position, length) in reads.chunks().filter(|&(position, _)| position != 0) {
-        let position = u64::from(position);
-        if position < end || position.saturating_sub(moved) > inline {
-            return false;
-        }
-        let length = length.saturating_add(3) & !3;
-        end = position.saturating_add(length);
-        moved = moved.saturating_add(length);
-    }
-    true
 }

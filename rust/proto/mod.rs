@@ -12,9 +12,11 @@
 //! | [`chunk`] | segments, Read list, Write list, Reply chunk | RFC 8166 sections 3.4 and 4.3 |
 //! | [`message`] | one received message, for either role | RFC 8166 sections 4.2 to 4.6 |
 //! | [`call`] | the Call | RFC 8166 section 3.5, RFC 8167 section 5 |
+//! | [`stream`] | the Call put together again | RFC 8166 section 3.4.5 |
 //! | [`optional`] | the extension point of Version Two | V2 sections 3.1 and 4.2 |
 //! | [`reply`] | the Reply, what its chunks hold | RFC 8166 section 3.5, RFC 8167 section 5 |
 //! | [`plan`] | which chunks one RPC needs | RFC 8166 sections 3.4, 3.5 and 4.3 |
+//! | [`plan_general`] | the same for any number of chunks | RFC 8166 sections 3.4, 3.5 and 4.3 |
 //! | [`credit`] | flow control | RFC 8166 section 3.3.1 |
 //! | [`private_data`] | thresholds and remote invalidation | RFC 8797 |
 //! | [`negotiate`] | which version a connection speaks | V2 section 5 |
@@ -49,8 +51,12 @@ pub(crate) mod negotiate;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod optional;
 pub(crate) mod plan;
+#[cfg(rpcrdma_selftest)]
+pub(crate) mod plan_general;
 pub(crate) mod private_data;
 pub(crate) mod reply;
+#[cfg(rpcrdma_selftest)]
+pub(crate) mod stream;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod vectors;
 
@@ -60,6 +66,8 @@ mod call_tests;
 mod credit_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod negotiate_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod plan_general_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod reply_tests;
 #[cfg(any(test, rpcrdma_kunit))]

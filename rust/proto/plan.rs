@@ -223,7 +223,7 @@ fn reducible(side: &Side, limits: &Limits) -> Option<(u32, u64)> {
 }
 
 /// `segments`, if one list may have that many; a chunk has one at least.
-fn list_of(segments: u64, limits: &Limits) -> Option<u32> {
+pub(super) fn list_of(segments: u64, limits: &Limits) -> Option<u32> {
     let segments = u32::try_from(segments).ok()?;
     (1..=limits.max_segments)
         .contains(&segments)
