@@ -188,7 +188,7 @@ fn with_write_chunks<const R: usize>(
     rest: ReplyPiece,
 ) -> [ReplyPiece; R] {
     let mut plan = [rest; R];
-    let items = pieces.iter().zip(&mut plan).enumerate();
+    let items = (0..R).zip(pieces.iter().zip(&mut plan));
     let items = items.filter(|(_, (piece, _))| is_item(piece));
     for (index, (_, form)) in items.take(count) {
         let candidates = pieces.iter().skip(index).filter(|piece| is_item(piece));
@@ -351,7 +351,7 @@ impl<'a, const C: usize> CallPlan<'a, C> {
         let reads = self.chunk_segments();
         let mut best: Option<(usize, u32)> = None;
         let mut offset = 0u64;
-        for (index, piece) in self.pieces.iter().enumerate() {
+        for (index, piece) in (0..C).zip(self.pieces) {
             let position = offset;
             offset = offset.saturating_add(u64::from(piece.len));
             let segments = reads.saturating_add(u64::from(piece.segments));
@@ -389,7 +389,7 @@ impl<'a, const C: usize> CallPlan<'a, C> {
     /// four, or would be such a one itself. There are responders that take the round-up of the one
     /// into account for the Position of the other, and some that do not.
     fn is_beside_odd(&self, index: usize, piece: &Piece) -> bool {
-        let mut chosen = self.pieces.iter().zip(self.reduced).enumerate();
+        let mut chosen = (0..C).zip(self.pieces.iter().zip(self.reduced));
         chosen.any(|(other, (before, reduced))| {
             reduced
                 && if other < index {

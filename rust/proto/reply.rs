@@ -136,7 +136,7 @@ pub(crate) enum Mismatch {
     Length,
     /// RDMA_MSG with bytes in the Reply chunk: two different Payloads.
     UsedReplyChunk,
-    /// RDMA_NOMSG without a Reply chunk, or with less in it than an RPC header has.
+    /// RDMA_NOMSG without a Reply chunk, or with less at its start than an RPC header has.
     NoPayload,
 }
 
@@ -199,7 +199,8 @@ impl Reply<'_> {
     /// offered.
     ///
     /// The numbers of chunks and segments must be the offered ones and no length may have grown. A
-    /// list that was left out counts as unused. Handles and offsets are not compared, because the
+    /// list that was left out counts as unused. A segment behind the last byte of the data need not
+    /// have the length 0. Handles and offsets are not compared, because the
     /// data is where this end registered it, whatever they say.
     ///
     /// # Errors
@@ -233,7 +234,7 @@ impl Reply<'_> {
             delivered.reply = Delivery::measure(&chunk, reply)?;
         }
         match self.payload {
-            None if delivered.reply.total < MIN_PAYLOAD_LEN => Err(Mismatch::NoPayload),
+            None if delivered.reply.contiguous < MIN_PAYLOAD_LEN => Err(Mismatch::NoPayload),
             Some(_) if delivered.reply.total != 0 => Err(Mismatch::UsedReplyChunk),
             _ => Ok(delivered),
         }

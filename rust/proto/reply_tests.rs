@@ -187,6 +187,8 @@ mod tests {
         let payload = no(Mismatch::NoPayload);
         assert_eq!(check(nomsg, Some(&[7, 0]), &offered), payload);
         assert_eq!(check(nomsg, None, &offered), payload);
+        // The bytes that are there do not start where the Payload does.
+        assert_eq!(check(nomsg, Some(&[7, 4096]), &offered), payload);
         let used = no(Mismatch::UsedReplyChunk);
         assert_eq!(check(msg, Some(&[1, 0]), &offered), used);
         let chunks = no(Mismatch::Chunks);
@@ -330,5 +332,121 @@ mod tests {
             });
             assert_eq!(result, Some(true));
         }
+    }
+
+    /// The sums of the lists of a Reply, as the specification has it and without the code under
+    /// test: what was offered, against what was returned. `None` is a malformed Reply.
+    fn expected_sums(
+        offered: (&[&[u32]], &[u32]),
+        returned: (&[&[u32]], Option<&[u32]>),
+        is_nomsg: bool,
+    ) -> Option<([u64; 2], u64)> {
+        let sum = |lengths: &[u32]| lengths.iter().map(|&length| u64::from(length)).sum::<u64>();
+        let fits = |returned: &[u32], offered: &[u32]| {
+            returned.len() == offered.len()
+                && returned
+                    .iter()
+                    .zip(offered)
+                    .all(|(length, most)| length <= most)
+        };
+        let mut writes = [0; 2];
+        if !returned.0.is_empty() {
+            if returned.0.len() != offered.0.len() {
+                return None;
+            }
+            for ((chunk, most), slot) in returned.0.iter().zip(offered.0).zip(&mut writes) {
+                if !fits(chunk, most) {
+                    return None;
+                }
+                *slot = sum(chunk);
+            }
+        }
+        let chunk = match returned.1 {
+            None => 0,
+            Some(chunk) if !offered.1.is_empty() && fits(chunk, offered.1) => sum(chunk),
+            Some(_) => return None,
+        };
+        let payload_is_there = if is_nomsg { chunk >= 8 } else { chunk == 0 };
+        payload_is_there.then_some((writes, chunk))
+    }
+
+    /// The same from the code under test; `Some(None)` is a malformed Reply.
+    fn found_sums(
+        offered: (&[&[u32]], &[u32]),
+        returned: (&[&[u32]], Option<&[u32]>),
+        is_nomsg: bool,
+    ) -> Option<Option<([u64; 2], u64)>> {
+        let (procedure, rpc) = if is_nomsg {
+            (Procedure::Nomsg, [].as_slice())
+        } else {
+            (Procedure::Msg, RPC_REPLY.as_slice())
+        };
+        let mut bytes = [0u8; 256];
+        let writes = returned.0.iter().map(|lengths| segments(lengths));
+        let header = fixed(procedure);
+        let length = encode_reply(&mut bytes, &header, writes, returned.1.map(segments)).ok()?;
+        let end = length.checked_add(rpc.len())?;
+        bytes.get_mut(length..end)?.copy_from_slice(rpc);
+        let received = decode_received(bytes.get(..end)?, Versions::ONE);
+        let Ok(Received::Reply(reply)) = received else {
+            // Three empty lists in an RDMA_NOMSG are no message.
+            return Some(None);
+        };
+        let mut chunks = offered.0.iter();
+        let writes = [chunks.next(), chunks.next()];
+        let writes = writes.map(|chunk| chunk.copied().unwrap_or_default().iter().copied());
+        let result = reply.reconcile(writes, offered.1.iter().copied()).ok();
+        Some(result.map(|found| (found.writes.map(|write| write.total), found.reply.total)))
+    }
+
+    /// Proves: V1-061, V1-062, V1-064, V1-066, V1-110, V1-071.
+    #[test]
+    fn every_combination_of_lists_is_reconciled() {
+        let one: &[&[u32]] = &[&[64, 32]];
+        let two: &[&[u32]] = &[&[64, 32], &[16]];
+        let writes_returned: [&[&[u32]]; 14] = [
+            &[],
+            &[&[64, 32]],
+            &[&[64, 1]],
+            &[&[0, 0]],
+            &[&[64, 33]],
+            &[&[65, 0]],
+            &[&[64]],
+            &[&[64, 32, 0]],
+            &[&[64, 32], &[16]],
+            &[&[0, 0], &[0]],
+            &[&[64, 0], &[17]],
+            &[&[64, 0], &[16, 0]],
+            &[&[16], &[64, 32]],
+            &[&[64, 32], &[16], &[0]],
+        ];
+        let chunks_returned: [Option<&[u32]>; 8] = [
+            None,
+            Some(&[128, 8]),
+            Some(&[8, 0]),
+            Some(&[7, 0]),
+            Some(&[0, 0]),
+            Some(&[129, 0]),
+            Some(&[128]),
+            Some(&[128, 8, 0]),
+        ];
+        let mut good = 0;
+        for writes in [&[], one, two] {
+            for chunk in [[].as_slice(), &[128, 8]] {
+                for writes_back in writes_returned {
+                    for chunk_back in chunks_returned {
+                        for is_nomsg in [false, true] {
+                            let offered = (writes, chunk);
+                            let returned = (writes_back, chunk_back);
+                            let expected = expected_sums(offered, returned, is_nomsg);
+                            let found = found_sums(offered, returned, is_nomsg);
+                            assert_eq!(found, Some(expected));
+                            good += usize::from(expected.is_some());
+                        }
+                    }
+                }
+            }
+        }
+        assert!(good > 0);
     }
 }

@@ -82,17 +82,28 @@ impl<'a> Row<'a> {
         if columns.next().is_some() {
             return Err(Failure::Form(line));
         }
-        // The first part is prose.
-        for tag in note.split(" | ").skip(1) {
-            match tag.split_once(": ") {
-                Some(("ctx", context)) => row.context = context,
-                Some(("chk", checks)) => row.checks = checks,
-                Some(("reply", words)) => row.reply = Some(words),
-                Some(("alt", _)) => {}
-                _ => return Err(Failure::Form(tag)),
+        // The first part is prose. A bar between other characters than blanks is none.
+        let mut spaced = false;
+        for part in note.split('|') {
+            let is_tag = spaced && part.starts_with(' ');
+            spaced = part.ends_with(' ');
+            if is_tag {
+                row.take_tag(part.trim()).ok_or(Failure::Form(part))?;
             }
         }
         Ok(row)
+    }
+
+    /// Notes one tag; nothing if it is unknown.
+    fn take_tag(&mut self, tag: &'a str) -> Option<()> {
+        match tag.split_once(':')? {
+            ("ctx", context) => self.context = context,
+            ("chk", checks) => self.checks = checks,
+            ("reply", words) => self.reply = Some(words),
+            ("alt", _) => {}
+            _ => return None,
+        }
+        Some(())
     }
 
     /// The message, which is put into `buffer`; `None` if it is not hexadecimal or does not fit.
