@@ -4,6 +4,7 @@
 //!
 //! They are relaxed and for people: a reader sees each of them exactly, but not all at one moment.
 
+use crate::proto::plan::{CallForm, Plan, ReplyForm};
 use kernel::{
     seq_file::SeqFile,
     seq_print,
@@ -31,11 +32,6 @@ impl Counter {
     /// Adds a number of bytes, or of things in memory.
     pub(crate) fn add_len(&self, len: usize) {
         self.add(u64::try_from(len).unwrap_or(0));
-    }
-
-    /// Puts another value in the place of the old one, for a number that is not a count.
-    pub(crate) fn set(&self, value: u32) {
-        self.0.store(value.into(), Relaxed);
     }
 
     /// The count so far.
@@ -100,8 +96,16 @@ counters! {
     bad_replies,
     /// Messages that were dropped: undecodable, or no Call waits for them.
     dropped_messages,
-    /// RDMA_ERROR messages sent.
-    errors_sent,
+    /// RDMA_ERROR messages sent with ERR_VERS.
+    vers_errors_sent,
+    /// RDMA_ERROR messages sent with ERR_CHUNK.
+    chunk_errors_sent,
+    /// RDMA_ERROR messages for a Call that waits, with ERR_VERS.
+    vers_errors_received,
+    /// RDMA_ERROR messages for a Call that waits, with ERR_CHUNK.
+    chunk_errors_received,
+    /// RDMA_ERROR messages for a Call that waits, with an error code that is not defined.
+    unknown_errors_received,
     /// Memory regions made.
     regions_allocated,
     /// Regions that a Reply invalidated.
@@ -118,10 +122,131 @@ counters! {
     backward_overflows,
     /// Work requests that failed, other than by the connection's end.
     failed_requests,
-    /// The largest message to send on the last connection, in bytes.
-    inline_send,
-    /// The largest message to receive on the last connection, in bytes.
-    inline_receive,
-    /// The credits last granted.
-    granted_credits,
+}
+
+/// How an RPC travels: the forms of its Call and of its Reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// 0 inline, 1 with a Read chunk, 2 as a Position Zero chunk.
+    pub(crate) call: u8,
+    /// 0 inline, 1 with a Write chunk offered, 2 with a Reply chunk offered.
+    pub(crate) reply: u8,
+}
+
+impl Form {
+    /// Both inline.
+    pub(crate) const INLINE: Self = Self { call: 0, reply: 0 };
+
+    const CALLS: [&'static str; 3] = ["inline", "read", "position_zero"];
+    const REPLIES: [&'static str; 3] = ["inline", "write", "reply"];
+}
+
+impl From<&Plan> for Form {
+    fn from(plan: &Plan) -> Self {
+        Self {
+            call: match plan.call {
+                CallForm::Inline => 0,
+                CallForm::ReadChunk { .. } => 1,
+                CallForm::PositionZero => 2,
+            },
+            reply: match plan.reply {
+                ReplyForm::Inline => 0,
+                ReplyForm::WriteChunk => 1,
+                ReplyForm::ReplyChunk => 2,
+            },
+        }
+    }
+}
+
+/// Classes of latency: below 1024 ns, then one for each doubling. The last one, from 34 s on, has
+/// no end.
+const CLASSES: usize = 26;
+
+/// The latency of RPCs, from the Send to the arrival of the Reply, for each form.
+///
+/// Replies of one connection are handled one after the other, so that the counters, though shared
+/// between CPUs, are hardly ever written by two of them at a time.
+pub(crate) struct Latency {
+    counts: [[[Counter; CLASSES]; Form::REPLIES.len()]; Form::CALLS.len()],
+}
+
+impl Latency {
+    /// All at zero.
+    pub(crate) const fn new() -> Self {
+        Self {
+            counts: [const { [const { [const { Counter::new() }; CLASSES] }; 3] }; 3],
+        }
+    }
+
+    /// The class of a latency in nanoseconds.
+    fn class(nanoseconds: u64) -> usize {
+        let doublings = u64::BITS.saturating_sub((nanoseconds >> 10).leading_zeros());
+        // CAST: No more than 64.
+        (doublings as usize).min(CLASSES - 1)
+    }
+
+    /// Counts an RPC that took this long.
+    pub(crate) fn record(&self, form: Form, nanoseconds: u64) {
+        let replies = self.counts.get(usize::from(form.call));
+        let classes = replies.and_then(|replies| replies.get(usize::from(form.reply)));
+        if let Some(count) = classes.and_then(|classes| classes.get(Self::class(nanoseconds))) {
+            count.increment();
+        }
+    }
+
+    /// Writes what is not zero, one `call reply limit count` a line. The limit is in nanoseconds;
+    /// the RPCs took less than that, and no less than the limit before.
+    pub(crate) fn show(&self, seq: &SeqFile) {
+        for (call, replies) in Form::CALLS.iter().zip(&self.counts) {
+            for (reply, classes) in Form::REPLIES.iter().zip(replies) {
+                let mut limit = 1u64 << 10;
+                for count in classes.iter().map(Counter::get) {
+                    if limit >> 10 == 1 << (CLASSES - 1) && count != 0 {
+                        seq_print!(seq, "{call} {reply} inf {count}\n");
+                    } else if count != 0 {
+                        seq_print!(seq, "{call} {reply} {limit} {count}\n");
+                    }
+                    limit <<= 1;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_stats)]
+mod tests {
+    use super::*;
+    use kernel::prelude::*;
+
+    #[test]
+    fn a_latency_is_below_the_limit_of_its_class() {
+        for (nanoseconds, class) in [
+            (0, 0),
+            (1023, 0),
+            (1024, 1),
+            (2047, 1),
+            (2048, 2),
+            (1 << 20, 11),
+            ((1 << 34) - 1, 24),
+            (1 << 34, 25),
+            (u64::MAX, 25),
+        ] {
+            assert_eq!(Latency::class(nanoseconds), class);
+        }
+    }
+
+    #[test]
+    fn each_form_has_its_own_counts() {
+        let latency = KBox::new(Latency::new(), GFP_KERNEL).unwrap();
+        let form = Form { call: 1, reply: 2 };
+        latency.record(form, 5000);
+        for (call, replies) in latency.counts.iter().enumerate() {
+            for (reply, classes) in replies.iter().enumerate() {
+                let sum: u64 = classes.iter().map(Counter::get).sum();
+                assert_eq!(sum, u64::from((call, reply) == (1, 2)));
+            }
+        }
+        assert_eq!(latency.counts[1][2][3].get(), 1);
+    }
 }

@@ -17,6 +17,7 @@ use crate::{
         private_data::{PrivateData, Thresholds},
     },
     rdma::mr::Core as Region,
+    stats::Form,
     sunrpc::{PinnedRqst, Rqst, SendError, Xprt},
 };
 use kernel::{prelude::*, types::Opaque};
@@ -139,31 +140,13 @@ events! {
         clip(rqst.call().head_len()),
         clip(rqst.call().page_len()),
         clip(rqst.call().tail_len()),
-        call_form(plan),
-        reply_form(plan),
+        Form::from(plan).call.into(),
+        Form::from(plan).reply.into(),
     );
 
     /// A Call was not sent.
     fn xprtrdma_marshal_failed(rqst: &Rqst, error: SendError) =>
         (rqst.task().id, rqst.task().client, rqst.xid(), error.to_errno());
-}
-
-/// A Call's form as `xprtrdma_marshal` numbers it.
-fn call_form(plan: &Plan) -> u32 {
-    match plan.call {
-        CallForm::Inline => 0,
-        CallForm::ReadChunk { .. } => 1,
-        CallForm::PositionZero => 2,
-    }
-}
-
-/// A Reply's form as `xprtrdma_marshal` numbers it.
-fn reply_form(plan: &Plan) -> u32 {
-    match plan.reply {
-        ReplyForm::Inline => 0,
-        ReplyForm::WriteChunk => 1,
-        ReplyForm::ReplyChunk => 2,
-    }
 }
 
 /// The segments of a Call's chunks: `xprtrdma_chunk_read`, `xprtrdma_chunk_write` and

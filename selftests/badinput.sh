@@ -41,7 +41,7 @@ works_again() {
 }
 
 nobody_listens() {
-	mount_fails '$SERVER' 20050 'connection refused|not responding' 'rdma0.*reject'
+	mount_fails '$SERVER' 20050 'connection refused|not responding' 'port 20050: device rdma0.*CM event .rejected., status -?[0-9]+: '
 	works_again
 }
 

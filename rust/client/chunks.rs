@@ -15,6 +15,7 @@
 //! A completion leads from 3 and 4 to 1 or 5. The connection's end leads from any state to 1.
 
 use super::reply::Settlement;
+use crate::stats::Form;
 use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
@@ -28,6 +29,19 @@ pub(super) struct Offer {
     pub(super) reads: usize,
     /// Whether the others are the Reply chunk, not the Write chunk.
     pub(super) is_reply_chunk: bool,
+    /// How the RPC travels.
+    pub(super) form: Form,
+}
+
+/// Regions by the state of their entry.
+#[derive(Default)]
+pub(super) struct Counts {
+    /// State 2.
+    pub(super) offered: usize,
+    /// States 3 and 4.
+    pub(super) invalidating: usize,
+    /// State 5.
+    pub(super) stuck: usize,
 }
 
 enum State {
@@ -175,6 +189,21 @@ impl Chunks {
             State::Replied(_, settlement) => Some(settlement),
             _ => None,
         }
+    }
+
+    /// Counts regions by the state of their entry; `regions` tells how many each entry has.
+    pub(super) fn count(&self, regions: impl Fn(usize) -> usize) -> Counts {
+        let mut counts = Counts::default();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let count = match *entry.state.lock() {
+                State::Free => continue,
+                State::Offered(..) => &mut counts.offered,
+                State::Replied(..) | State::Abandoned(_) => &mut counts.invalidating,
+                State::Stuck(_) => &mut counts.stuck,
+            };
+            *count = count.saturating_add(regions(index));
+        }
+        counts
     }
 
     /// Waits until the entry is not that of the Call `xid` any more. May sleep.

@@ -7,6 +7,7 @@
 
 use super::{
     connection::Connection,
+    failure::Detail,
     limits::{self, Limits},
     regions::Regions,
     Client,
@@ -15,9 +16,9 @@ use crate::{
     error::{connect_error, describe, Cause},
     proto::{
         conn::{Action, Conn, Event, Reason},
-        private_data::{negotiate, InlineSize, PrivateData},
+        private_data::{InlineSize, PrivateData},
     },
-    rdma::{CmEvent, CmHandler, CmId, Pd, QueuePair},
+    rdma::{CmEvent, CmHandler, CmId, CmReport, Pd, QueuePair},
     sysctl, trace,
 };
 use kernel::{
@@ -55,8 +56,8 @@ struct Progress {
     next: Option<Action>,
     /// What the peer said about itself.
     peer: Option<PrivateData>,
-    /// The fabric's reason for a rejection.
-    reject_status: Option<i32>,
+    /// What the connection manager has said of the failure.
+    report: Option<CmReport>,
 }
 
 impl Monitor {
@@ -67,7 +68,7 @@ impl Monitor {
                     conn: Conn::new(),
                     next: None,
                     peer: None,
-                    reject_status: None,
+                    report: None,
                 }, "rpcrdma_progress"),
                 changed <- new_condvar!("rpcrdma_progress"),
                 ending: Atomic::new(false),
@@ -127,7 +128,7 @@ impl Monitor {
 }
 
 impl CmHandler for Monitor {
-    fn event(&self, event: CmEvent<'_>) {
+    fn event(&self, event: CmEvent<'_>, report: CmReport) {
         let event = match event {
             CmEvent::AddressResolved => Event::AddressResolved,
             CmEvent::RouteResolved => Event::RouteResolved,
@@ -136,14 +137,8 @@ impl CmHandler for Monitor {
                 self.progress.lock().peer = peer;
                 Event::Established
             }
-            CmEvent::Rejected { status, stale } => {
-                self.progress.lock().reject_status = Some(status);
-                Event::Ended(if stale {
-                    Reason::StaleConnection
-                } else {
-                    Reason::Rejected
-                })
-            }
+            CmEvent::Rejected { stale: true } => Event::Ended(Reason::StaleConnection),
+            CmEvent::Rejected { stale: false } => Event::Ended(Reason::Rejected),
             CmEvent::AddressError => Event::Ended(Reason::AddressError),
             CmEvent::RouteError => Event::Ended(Reason::RouteError),
             CmEvent::Unreachable => Event::Ended(Reason::Unreachable),
@@ -156,6 +151,9 @@ impl CmHandler for Monitor {
             CmEvent::AddressChange => Event::Ended(Reason::AddressChanged),
             CmEvent::Other => return,
         };
+        if let Event::Ended(_) = event {
+            self.progress.lock().report.get_or_insert(report);
+        }
         self.report(event);
     }
 }
@@ -166,8 +164,8 @@ struct Attempt {
     id: Arc<CmId>,
     qp: Option<Arc<QueuePair<Connection>>>,
     own: PrivateData,
-    /// What about the device does not fit.
-    obstacle: Option<&'static str>,
+    /// What failed at this end.
+    failed: Option<Detail>,
 }
 
 /// Makes a connection for `client`.
@@ -176,36 +174,22 @@ struct Attempt {
 ///
 /// See [`connect_error`]. The first failure of a series leaves a line in the log.
 pub(super) fn connect(client: &Arc<Client>) -> Result {
-    let short = |_| connect_error(Reason::LocalResources, false);
-    let monitor = Monitor::new(client).map_err(short)?;
-    let id = CmId::new(client.xprt.net(), monitor.clone())
-        .and_then(|id| Ok(Arc::new(id, GFP_KERNEL)?))
-        .map_err(short)?;
-    let mut attempt = Attempt {
-        monitor,
-        id,
-        qp: None,
-        own: own_private_data(),
-        obstacle: None,
-    };
-    attempt.monitor.report(Event::Start);
-    loop {
-        let action = attempt.monitor.next();
-        match attempt.act(client, action) {
-            Ok(true) => {
-                client.failure_logged.store(false, Relaxed);
-                trace::xprtrdma_connect(&client.xprt, None);
-                return Ok(());
-            }
-            Ok(false) => {}
-            Err(reason) => {
-                client.ends.fail(reason.into());
-                attempt.log_failure(client, reason);
-                let first = client.xprt.connect_count() == 0;
-                let error = connect_error(reason, first);
-                trace::xprtrdma_connect(&client.xprt, Some((error, reason.into())));
-                return Err(error);
-            }
+    client.ends.begin();
+    let made = Attempt::new(client)
+        .map_err(|_| Reason::LocalResources)
+        .and_then(|mut attempt| attempt.run(client));
+    match made {
+        Ok(()) => {
+            client.failure_logged.store(false, Relaxed);
+            trace::xprtrdma_connect(&client.xprt, None);
+            Ok(())
+        }
+        Err(reason) => {
+            client.ends.fail(reason.into());
+            let first = client.xprt.connect_count() == 0;
+            let error = connect_error(reason, first);
+            trace::xprtrdma_connect(&client.xprt, Some((error, reason.into())));
+            Err(error)
         }
     }
 }
@@ -220,29 +204,51 @@ fn own_private_data() -> PrivateData {
 }
 
 impl Attempt {
+    /// An attempt that has not begun.
+    fn new(client: &Arc<Client>) -> Result<Self> {
+        let monitor = Monitor::new(client)?;
+        let id = CmId::new(client.xprt.net(), monitor.clone())?;
+        Ok(Self {
+            monitor,
+            id: Arc::new(id, GFP_KERNEL)?,
+            qp: None,
+            own: own_private_data(),
+            failed: None,
+        })
+    }
+
+    /// Makes the connection.
+    fn run(&mut self, client: &Arc<Client>) -> Result<(), Reason> {
+        self.monitor.report(Event::Start);
+        loop {
+            let action = self.monitor.next();
+            match self.act(client, action) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(reason) => {
+                    self.log_failure(client, reason);
+                    return Err(reason);
+                }
+            }
+        }
+    }
+
     /// Carries one action out; whether the connection is open.
     fn act(&mut self, client: &Arc<Client>, action: Action) -> Result<bool, Reason> {
         let failed = match action {
             Action::ResolveAddress => {
                 let peer = client.xprt.address();
-                self.id
-                    .resolve_address(&peer, RESOLVE_TIMEOUT_MS)
-                    .err()
-                    .map(|_| Reason::AddressError)
+                let started = self.id.resolve_address(&peer, RESOLVE_TIMEOUT_MS);
+                self.check(started, Reason::AddressError)
             }
-            Action::ResolveRoute => self
-                .id
-                .resolve_route(RESOLVE_TIMEOUT_MS)
-                .err()
-                .map(|_| Reason::RouteError),
-            Action::Prepare => match self.prepare(client) {
-                Ok(()) => {
-                    self.monitor.report(Event::Prepared);
-                    None
-                }
-                Err(reason) => Some(reason),
-            },
-            Action::Connect => self.ask().err().map(|_| Reason::ConnectError),
+            Action::ResolveRoute => {
+                let started = self.id.resolve_route(RESOLVE_TIMEOUT_MS);
+                self.check(started, Reason::RouteError)
+            }
+            Action::Prepare => self
+                .prepare(client)
+                .map(|()| self.monitor.report(Event::Prepared)),
+            Action::Connect => self.check(self.ask(), Reason::ConnectError),
             Action::Open => {
                 self.open(client);
                 return Ok(true);
@@ -252,23 +258,29 @@ impl Attempt {
                 return Err(reason);
             }
         };
-        if let Some(reason) = failed {
+        if let Err(reason) = failed {
             self.monitor.report(Event::Ended(reason));
         }
         Ok(false)
+    }
+
+    /// Takes note of a step that failed for `reason`.
+    fn check<T>(&mut self, step: Result<T>, reason: Reason) -> Result<T, Reason> {
+        step.map_err(|error| {
+            self.failed = Some(Detail::Local(error));
+            reason
+        })
     }
 
     /// Makes queues, buffers and regions.
     fn prepare(&mut self, client: &Arc<Client>) -> Result<(), Reason> {
         let device = self.id.device().ok_or(Reason::AddressError)?;
         let limits = Limits::new(&device.attributes(), client.xprt.max_requests(), &self.own)
-            .map_err(|(reason, obstacle)| {
-                self.obstacle = Some(obstacle);
+            .map_err(|(reason, requirement)| {
+                self.failed = Some(Detail::Device(requirement));
                 reason
             })?;
-        let qp = self
-            .make(client, &limits)
-            .map_err(|_| Reason::LocalResources)?;
+        let qp = self.check(self.make(client, &limits), Reason::LocalResources)?;
         self.qp = Some(qp);
         Ok(())
     }
@@ -296,13 +308,12 @@ impl Attempt {
         let Some(qp) = self.qp.take() else {
             return;
         };
-        let thresholds = negotiate(self.own, self.monitor.progress.lock().peer);
-        qp.context().agree(&self.own, &thresholds);
+        let peer = self.monitor.progress.lock().peer;
+        let thresholds = qp.context().agree(self.own, peer);
         let backward = thresholds.send.min(thresholds.receive);
         client
             .backward_payload
             .store(limits::backward_payload(backward), Relaxed);
-        client.ends.begin();
         let earlier = client.current.lock().replace(qp);
         drop(earlier);
     }
@@ -321,15 +332,22 @@ impl Attempt {
         }
         let device = self.id.device().map(|device| device.name());
         let device = device.and_then(|name| name.to_str().ok()).unwrap_or("none");
-        let detail = match (self.obstacle, self.monitor.progress.lock().reject_status) {
-            (Some(obstacle), _) => obstacle,
-            (None, Some(status)) => self.id.reject_message(status).to_str().unwrap_or(""),
-            (None, None) => "",
+        let what = describe(reason);
+        client
+            .xprt
+            .log_warning(fmt!("device {device}: {what} ({})", self.detail(reason)));
+    }
+
+    /// What is known of a failure.
+    fn detail(&self, reason: Reason) -> Detail {
+        if let Some(failed) = self.failed {
+            return failed;
+        }
+        let Some(report) = self.monitor.progress.lock().report else {
+            return Detail::Silence;
         };
-        client.xprt.log_warning(fmt!(
-            "device {device}: {} ({reason:?}{}{detail})",
-            describe(reason),
-            if detail.is_empty() { "" } else { ": " }
-        ));
+        let rejected = matches!(reason, Reason::Rejected | Reason::StaleConnection);
+        let words = rejected.then(|| self.id.reject_message(report.status));
+        Detail::Reported(report, words)
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         credit::CreditWindow,
         header::Credits,
         plan,
-        private_data::{PrivateData, Thresholds},
+        private_data::{negotiate, PrivateData, Thresholds},
     },
     rdma::{
         Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage, RemoteInvalidation,
@@ -25,7 +25,21 @@ use kernel::{
         atomic::{Atomic, Relaxed},
         Arc, SpinLock,
     },
+    time::{BootTime, Instant},
 };
+
+/// What both ends said when the connection was made.
+#[derive(Clone, Copy)]
+pub(super) struct Agreement {
+    /// This end.
+    pub(super) own: PrivateData,
+    /// The peer, if it said anything.
+    pub(super) peer: Option<PrivateData>,
+    /// What follows from that.
+    pub(super) thresholds: Thresholds,
+    /// When that was.
+    pub(super) since: Instant<BootTime>,
+}
 
 /// The context of a queue pair.
 #[pin_data]
@@ -37,6 +51,8 @@ pub(super) struct Connection {
     credits: SpinLock<CreditWindow>,
     inline_send: Atomic<u32>,
     inline_receive: Atomic<u32>,
+    #[pin]
+    agreement: SpinLock<Option<Agreement>>,
     monitor: Arc<Monitor>,
     /// Last: it may be the last reference to the transport, and to the module.
     pub(super) client: Arc<Client>,
@@ -57,19 +73,30 @@ impl Connection {
                 CreditWindow::new(Credits::new(limits.requests)), "rpcrdma_credits"),
             inline_send: Atomic::new(super::limits::DEFAULT_THRESHOLD),
             inline_receive: Atomic::new(super::limits::DEFAULT_THRESHOLD),
+            agreement <- new_spinlock!(None, "rpcrdma_agreement"),
             monitor: monitor.clone(),
             client: client.clone(),
         }? Error)
     }
 
-    /// Takes over what both ends have agreed on, before the first Call.
-    pub(super) fn agree(&self, own: &PrivateData, thresholds: &Thresholds) {
-        trace::xprtrdma_inline_thresh(&self.client.xprt, thresholds, own);
+    /// Takes over what both ends have said, before the first Call; what they agree on.
+    pub(super) fn agree(&self, own: PrivateData, peer: Option<PrivateData>) -> Thresholds {
+        let thresholds = negotiate(own, peer);
+        trace::xprtrdma_inline_thresh(&self.client.xprt, &thresholds, &own);
         self.inline_send.store(thresholds.send, Relaxed);
         self.inline_receive.store(thresholds.receive, Relaxed);
-        let stats = &self.client.stats;
-        stats.inline_send.set(thresholds.send);
-        stats.inline_receive.set(thresholds.receive);
+        *self.agreement.lock() = Some(Agreement {
+            own,
+            peer,
+            thresholds,
+            since: Instant::now(),
+        });
+        thresholds
+    }
+
+    /// What both ends have said, once the connection is made.
+    pub(super) fn agreement(&self) -> Option<Agreement> {
+        *self.agreement.lock()
     }
 
     /// What limits the form of a Call.
@@ -86,6 +113,11 @@ impl Connection {
         self.credits.lock().requested()
     }
 
+    /// The credits in force.
+    pub(super) fn granted_credits(&self) -> u32 {
+        self.credits.lock().window()
+    }
+
     /// Takes a grant in.
     pub(super) fn grant(&self, granted: Credits) {
         let mut credits = self.credits.lock();
@@ -94,7 +126,6 @@ impl Connection {
         drop(credits);
         if window != before {
             self.client.xprt.set_credits(window);
-            self.client.stats.granted_credits.set(window);
         }
     }
 

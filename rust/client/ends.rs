@@ -64,7 +64,7 @@ impl Ends {
         })
     }
 
-    /// A connection is up.
+    /// An attempt begins; there is no connection.
     pub(super) fn begin(&self) {
         self.state.lock().pending = None;
     }

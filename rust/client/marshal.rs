@@ -242,6 +242,7 @@ fn transmit(
             let offer = Offer {
                 reads,
                 is_reply_chunk: plan.reply == ReplyForm::ReplyChunk,
+                form: plan.into(),
             };
             connection.chunks.offer(index, xid, offer);
             rqst.mark().store(mark_of(index), Relaxed);

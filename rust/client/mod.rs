@@ -3,13 +3,15 @@
 //! The requester: an RPC client transport over one reliable connection.
 //!
 //! [`Client`] is the transport, as long as the mount. [`connection::Connection`] is what exists
-//! only while a connection does, and owns all that is bound to a device. Locks: `Client::current`
-//! is a leaf; the lock of a chunk entry is taken within that of its slot in `rdma/`.
+//! only while a connection does, and owns all that is bound to a device. Locks: the lock of a chunk
+//! entry is taken within that of its slot in `rdma/`, and all of them within `Transport::current`,
+//! by a reader in debugfs, who must not hold a reference to the connection: it might be the last.
 
 mod chunks;
 mod connect;
 mod connection;
 mod ends;
+mod failure;
 mod limits;
 mod marshal;
 mod regions;
@@ -20,7 +22,7 @@ use crate::{
     debugfs::Shown,
     error::Cause,
     rdma::QueuePair,
-    stats::Stats,
+    stats::{Latency, Stats},
     sunrpc::{
         BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SocketAddress,
     },
@@ -61,6 +63,7 @@ impl core::ops::Deref for Client {
 #[pin_data]
 pub(crate) struct Transport {
     stats: Stats,
+    latency: Latency,
     #[pin]
     ends: Ends,
     /// The connection, from the end of a connect until a close is through.
@@ -112,6 +115,7 @@ impl ClientTransport for Client {
         let id = xprt.id();
         let transport = try_pin_init!(Transport {
             stats: Stats::new(),
+            latency: Latency::new(),
             xprt,
             ends <- Ends::new(),
             current <- new_spinlock!(None, "rpcrdma_current"),

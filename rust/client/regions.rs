@@ -85,6 +85,11 @@ impl Regions {
         NonZeroUsize::new(self.pages as usize).unwrap_or(NonZeroUsize::MIN)
     }
 
+    /// How many no Call uses.
+    pub(super) fn idle(&self) -> usize {
+        self.shelf.lock().count
+    }
+
     /// Takes `count` regions, or nothing if there are not so many. The worker makes more before the
     /// shelf is empty.
     pub(super) fn take(self: &Arc<Self>, count: usize) -> Option<MrList<Idle>> {

@@ -18,6 +18,7 @@ use crate::{
         reply::{decode_received, BackwardCall, Delivery, Received, Reply},
     },
     rdma::{Invalidation, MrList, QueuePair, ReceivedMessage, Registered, RemoteInvalidation},
+    stats::Form,
     sunrpc::PinnedRqst,
     trace,
 };
@@ -40,6 +41,7 @@ pub(super) struct Settlement {
     rqst: PinnedRqst,
     message: ReceivedMessage,
     outcome: Outcome,
+    form: Form,
 }
 
 /// Takes a message from the peer.
@@ -65,6 +67,7 @@ pub(super) fn received(
                         rqst,
                         message,
                         outcome,
+                        form: claim.form(),
                     };
                     fence(connection, qp, xid, &claim, invalidated, settlement);
                 }
@@ -73,13 +76,13 @@ pub(super) fn received(
         }
         Ok(Received::Error(error)) => match connection.client.xprt.pin(error.xid.0) {
             Some(rqst) => {
-                match error.body {
-                    ErrorBody::Version(versions) => {
-                        trace::xprtrdma_err_vers(&rqst, error.xid, versions);
-                    }
-                    ErrorBody::Chunk => {
-                        trace::xprtrdma_err_chunk(&connection.client.xprt, &rqst, error.xid);
-                    }
+                let (client, stats) = (&connection.client, &connection.client.stats);
+                if let ErrorBody::Version(versions) = error.body {
+                    stats.vers_errors_received.increment();
+                    trace::xprtrdma_err_vers(&rqst, error.xid, versions);
+                } else {
+                    stats.chunk_errors_received.increment();
+                    trace::xprtrdma_err_chunk(&client.xprt, &rqst, error.xid);
                 }
                 fail(connection, qp, rqst, error.xid, message, invalidated);
             }
@@ -97,6 +100,13 @@ pub(super) fn received(
 struct Claim {
     /// The chunk entry and what was offered, if the Call had chunks.
     chunks: Option<(usize, Offer)>,
+}
+
+impl Claim {
+    /// How the Call went.
+    fn form(&self) -> Form {
+        self.chunks.map_or(Form::INLINE, |(_, offer)| offer.form)
+    }
 }
 
 /// Claims the chunks of a Call; nothing if another Reply has done so before.
@@ -126,6 +136,7 @@ fn fail(
         rqst,
         message,
         outcome: Outcome::Failed,
+        form: claim.form(),
     };
     fence(connection, qp, xid, &claim, invalidated, settlement);
 }
@@ -157,6 +168,7 @@ fn refuse(
         }
         (Refusal::Discard, Some((xid, rqst))) => {
             if refused.why.cause == cursor::Cause::ErrorCode {
+                client.stats.unknown_errors_received.increment();
                 trace::xprtrdma_err_unrecognized(&client.xprt, &rqst, xid);
             }
             fail(connection, qp, rqst, xid, message, invalidated);
@@ -175,7 +187,10 @@ fn answer(connection: &Connection, qp: &QueuePair<Connection>, error: &ErrorMess
         return;
     };
     match buffer.send(length) {
-        Ok(()) => connection.client.stats.errors_sent.increment(),
+        Ok(()) if matches!(error.body, ErrorBody::Version(_)) => {
+            connection.client.stats.vers_errors_sent.increment();
+        }
+        Ok(()) => connection.client.stats.chunk_errors_sent.increment(),
         Err(_) => connection.end(Cause::PostFailed),
     }
 }
@@ -242,6 +257,7 @@ fn reconcile(qp: &QueuePair<Connection>, reply: &Reply<'_>, claim: &Claim) -> Ou
 const NO_CHUNKS: Offer = Offer {
     reads: 0,
     is_reply_chunk: false,
+    form: Form::INLINE,
 };
 
 /// Has every region of the Call invalidated, then settles it.
@@ -280,8 +296,12 @@ pub(super) fn settle(connection: &Connection, qp: &QueuePair<Connection>, settle
         mut rqst,
         message,
         outcome,
+        form,
     } = settlement;
     let stats = &connection.client.stats;
+    if !matches!(outcome, Outcome::Failed) {
+        connection.client.latency.record(form, rqst.round_trip());
+    }
     match outcome {
         Outcome::Inline { header, placed } => {
             let payload = qp.bytes(&message).get(header..).unwrap_or(&[]);

@@ -2,12 +2,20 @@
 
 //! The files of a transport under debugfs. Documentation/admin-guide.rst explains each line.
 
-use super::Transport;
-use crate::debugfs::{File, Show};
-use kernel::seq_file::SeqFile;
+use super::{connection::Connection, Transport};
+use crate::{
+    debugfs::{File, Show},
+    proto::private_data::PrivateData,
+    rdma::{MrList, QueuePair},
+};
+use kernel::{seq_file::SeqFile, seq_print};
 
 impl Show for Transport {
-    const FILES: &'static [File<Self>] = &[(c"stats", stats), (c"connection", connection)];
+    const FILES: &'static [File<Self>] = &[
+        (c"connection", connection),
+        (c"latency", |transport, seq| transport.latency.show(seq)),
+        (c"stats", stats),
+    ];
 }
 
 /// What was counted since the mount.
@@ -16,7 +24,63 @@ fn stats(transport: &Transport, seq: &SeqFile) {
     transport.ends.show_counts(seq);
 }
 
-/// The connection, and why there is none.
+/// The connection, or why there is none.
 fn connection(transport: &Transport, seq: &SeqFile) {
+    let xprt = &transport.xprt;
+    let peer = xprt.address();
+    seq_print!(seq, "state {}\n", xprt.state());
+    seq_print!(seq, "peer {peer}\npeer_port {}\n", peer.port());
+    seq_print!(seq, "connects {}\n", xprt.connect_count());
     transport.ends.show_last(seq);
+    if let Some(qp) = transport.current.lock().as_ref() {
+        show_connection(seq, qp);
+        seq_print!(seq, "credits_in_use {}\n", xprt.credits_in_use());
+    }
+}
+
+fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
+    let connection = qp.context();
+    let source = qp.id().source_address();
+    seq_print!(seq, "source {source}\nsource_port {}\n", source.port());
+    if let Some(device) = qp.id().device() {
+        seq_print!(seq, "device {}\n", device.name());
+    }
+    seq_print!(seq, "device_port {}\n", qp.id().port());
+    seq_print!(seq, "queue_pair {}\n", qp.number());
+    seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
+    if let Some(agreement) = connection.agreement() {
+        let thresholds = agreement.thresholds;
+        seq_print!(seq, "age_ms {}\n", agreement.since.elapsed().as_millis());
+        show_private_data(seq, "own", &agreement.own);
+        if let Some(peer) = agreement.peer {
+            show_private_data(seq, "peer", &peer);
+        }
+        seq_print!(seq, "inline_send {}\n", thresholds.send);
+        seq_print!(seq, "inline_receive {}\n", thresholds.receive);
+    }
+    let regions = |index| qp.inspect(index, MrList::len).unwrap_or(0);
+    let counts = connection.chunks.count(regions);
+    seq_print!(seq, "region_type MEM_REG\n");
+    seq_print!(seq, "region_pages {}\n", connection.regions.pages().get());
+    seq_print!(seq, "regions_idle {}\n", connection.regions.idle());
+    seq_print!(seq, "regions_offered {}\n", counts.offered);
+    seq_print!(seq, "regions_invalidating {}\n", counts.invalidating);
+    seq_print!(seq, "regions_stuck {}\n", counts.stuck);
+    for (what, (posted, buffers)) in [("receive", qp.receives()), ("send", qp.sends())] {
+        seq_print!(seq, "{what}s_posted {posted}\n{what}_buffers {buffers}\n");
+    }
+    seq_print!(
+        seq,
+        "credits_requested {}\n",
+        connection.requested_credits().get()
+    );
+    seq_print!(seq, "credits_granted {}\n", connection.granted_credits());
+}
+
+/// What one end has said about itself (RFC 8797).
+fn show_private_data(seq: &SeqFile, end: &str, said: &PrivateData) {
+    seq_print!(seq, "{end}_send {}\n", said.send.bytes());
+    seq_print!(seq, "{end}_receive {}\n", said.receive.bytes());
+    let may = u32::from(said.remote_invalidation);
+    seq_print!(seq, "{end}_remote_invalidation {may}\n");
 }

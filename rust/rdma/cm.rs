@@ -28,10 +28,8 @@ pub(crate) enum CmEvent<'a> {
     /// The connection is up. The octets are the private data of the peer's answer (RFC 8797),
     /// possibly empty or padded.
     Established(&'a [u8]),
-    /// The peer, or its connection manager, said no for this reason.
+    /// The peer, or its connection manager, said no. The report's status has the fabric's reason.
     Rejected {
-        /// The fabric's reason code.
-        status: i32,
         /// Whether the reason is a stale connection, which a second attempt may cure.
         stale: bool,
     },
@@ -49,13 +47,22 @@ pub(crate) enum CmEvent<'a> {
     Other,
 }
 
+/// What the connection manager says of an event, for people.
+#[derive(Clone, Copy)]
+pub(crate) struct CmReport {
+    /// Its name.
+    pub(crate) event: &'static CStr,
+    /// Zero, a negative errno, or a reason of the fabric's.
+    pub(crate) status: i32,
+}
+
 /// Takes the events of one connection identifier.
 ///
 /// Called with the identifier's mutex held, in process context. The implementation may sleep
 /// shortly, and does not destroy the identifier, connect it, or wait for another of its events.
 pub(crate) trait CmHandler: Send + Sync + 'static {
     /// One event.
-    fn event(&self, event: CmEvent<'_>);
+    fn event(&self, event: CmEvent<'_>, report: CmReport);
 }
 
 /// A connection identifier, and the device reference that comes with it.
@@ -107,7 +114,6 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
             })
         }
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => CmEvent::Rejected {
-            status,
             stale: u32::try_from(status)
                 .is_ok_and(|s| s == bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN),
         },
@@ -118,7 +124,12 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => CmEvent::AddressChange,
         _ => CmEvent::Other,
     };
-    handler.event(event);
+    let report = CmReport {
+        // SAFETY: The function returns a static string for any event.
+        event: unsafe { CStr::from_char_ptr(bindings::rdma_event_msg(kind)) },
+        status,
+    };
+    handler.event(event, report);
     0
 }
 
@@ -243,6 +254,12 @@ impl CmId {
             let source = &raw const (*self.ptr.as_ptr()).route.addr.src_addr;
             source.cast::<bindings::__kernel_sockaddr_storage>().read()
         })
+    }
+
+    /// The port of the device, from 1 on, once the address is resolved.
+    pub(crate) fn port(&self) -> u32 {
+        // SAFETY: The identifier is valid. Once set the port does not change.
+        unsafe { (*self.ptr.as_ptr()).port_num }
     }
 
     /// Says in words why the peer rejected the connection.

@@ -47,6 +47,12 @@ impl Cq {
         })
     }
 
+    /// The number of the queue among the resources of the RDMA core.
+    pub(super) fn number(&self) -> u32 {
+        // SAFETY: By the type's invariant; the number does not change.
+        unsafe { (*self.as_raw()).res.id }
+    }
+
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::ib_cq {
         self.ptr.as_ptr()

@@ -42,7 +42,7 @@ pub(crate) mod pd;
 pub(crate) mod qp;
 
 pub(crate) use access::Access;
-pub(crate) use cm::{CmEvent, CmHandler, CmId};
+pub(crate) use cm::{CmEvent, CmHandler, CmId, CmReport};
 pub(crate) use completion::{Completions, RemoteInvalidation, WcStatus};
 pub(crate) use mr::{Idle, Mapped, Mr, MrList, Registered};
 pub(crate) use pd::Pd;

@@ -149,6 +149,27 @@ impl<C: Completions> QueuePair<C> {
         &self.id
     }
 
+    /// The number of the queue pair.
+    pub(crate) fn number(&self) -> u32 {
+        // SAFETY: The queue pair is valid, and its number does not change.
+        unsafe { (*self.as_raw()).qp_num }
+    }
+
+    /// The number that `rdma resource show cq` has for the completion queue.
+    pub(crate) fn completion_queue(&self) -> u32 {
+        self.cq.number()
+    }
+
+    /// How many Receives are posted, and how many buffers there are for them.
+    pub(crate) fn receives(&self) -> (usize, usize) {
+        self.receives.posted()
+    }
+
+    /// How many Sends may be with the device, and how many buffers there are for them.
+    pub(crate) fn sends(&self) -> (usize, usize) {
+        self.sends.posted()
+    }
+
     /// The buffer for the next Send, or nothing while all but one are with the device; the next
     /// [`Completions::send_space`] then says when to ask again. May sleep.
     pub(crate) fn send_buffer(&self) -> Option<SendBuffer<'_>> {

@@ -9,12 +9,20 @@ use super::{
 };
 use crate::{bindings, trace};
 use core::mem::ManuallyDrop;
-use kernel::{error::to_result, new_spinlock, prelude::*, sync::Arc, sync::SpinLock};
+use kernel::{
+    error::to_result,
+    new_spinlock,
+    prelude::*,
+    sync::atomic::{Atomic, Relaxed},
+    sync::{Arc, SpinLock},
+};
 
 /// One posted buffer.
 struct Slot {
     cqe: Cqe,
     buffer: DmaBuffer,
+    /// Whether the device has the buffer; only for people.
+    posted: Atomic<bool>,
 }
 
 /// A message that arrived, in its buffer, which the device gets back by
@@ -68,6 +76,7 @@ impl ReceiveQueue {
                         Slot {
                             cqe: Cqe::new(done, index),
                             buffer: DmaBuffer::new(pd, size, Direction::FromDevice)?,
+                            posted: Atomic::new(false),
                         },
                         GFP_KERNEL,
                     )?;
@@ -90,6 +99,7 @@ impl ReceiveQueue {
         if length > slot.buffer.len() {
             return None;
         }
+        slot.posted.store(false, Relaxed);
         slot.buffer.sync_for_cpu(length);
         // INVARIANT: The request has completed, and the length fits.
         Some(ReceivedMessage {
@@ -97,6 +107,12 @@ impl ReceiveQueue {
             index,
             length,
         })
+    }
+
+    /// How many buffers the device has, and how many there are.
+    pub(super) fn posted(&self) -> (usize, usize) {
+        let posted = self.slots.iter().filter(|slot| slot.posted.load(Relaxed));
+        (posted.count(), self.slots.len())
     }
 
     /// The bytes of a message.
@@ -175,6 +191,7 @@ impl ReceiveQueue {
         if !*gate {
             return Ok(());
         }
+        slot.posted.store(true, Relaxed);
         // SAFETY: The queue pair is valid.
         let traced = unsafe { &*qp.cast() };
         trace::xprtrdma_post_recv(traced, index);

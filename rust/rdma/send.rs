@@ -27,7 +27,8 @@ use kernel::{
 struct Slot {
     cqe: Cqe,
     buffer: DmaBuffer,
-    /// The number of the Send that was last posted from this buffer.
+    /// The number of the Send that was last posted from this buffer. Before the first round, that
+    /// of the round before.
     number: Atomic<u32>,
 }
 
@@ -74,6 +75,7 @@ impl SendQueue {
                 if !count.is_power_of_two() {
                     return Err(EINVAL);
                 }
+                let ring = count;
                 let count = usize::try_from(count)?;
                 let size = usize::try_from(size)?;
                 let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
@@ -82,7 +84,7 @@ impl SendQueue {
                         Slot {
                             cqe: Cqe::new(done, index),
                             buffer: DmaBuffer::new(pd, size, Direction::ToDevice)?,
-                            number: Atomic::new(0),
+                            number: Atomic::new(u32::try_from(index)?.wrapping_sub(ring)),
                         },
                         GFP_KERNEL,
                     )?;
@@ -135,6 +137,19 @@ impl SendQueue {
             let number = slot.number.load(Relaxed);
             self.completed.store(number.wrapping_add(1), Release);
         }
+    }
+
+    /// How many buffers are with the device as far as is known, and how many there are.
+    pub(super) fn posted(&self) -> (usize, usize) {
+        let completed = self.completed.load(Relaxed);
+        let is_posted = |slot: &&Slot| {
+            let age = slot.number.load(Relaxed).wrapping_sub(completed);
+            usize::try_from(age).is_ok_and(|age| age < self.slots.len())
+        };
+        (
+            self.slots.iter().filter(is_posted).count(),
+            self.slots.len(),
+        )
     }
 
     /// The completion handle for requests that are not signalled.

@@ -3,7 +3,7 @@
 //! A transport's address in the forms that people and rpcbind read.
 
 use super::{class::ClientTransport, xprt::Xprt};
-use crate::bindings;
+use crate::bindings::{self, SocketAddress};
 use kernel::{
     ffi::{c_char, c_int, c_ushort},
     fmt,
@@ -31,6 +31,24 @@ fn format(arguments: fmt::Arguments<'_>) -> *const c_char {
 fn slot(index: bindings::rpc_display_format_t) -> usize {
     // CAST: A small enumerator.
     index as usize
+}
+
+impl fmt::Display for SocketAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [0u8; 64];
+        // SAFETY: The address is complete, and the buffer has the size that is passed.
+        unsafe { bindings::rpc_ntop(self.as_raw(), text.as_mut_ptr().cast(), text.len()) };
+        let text = CStr::from_bytes_until_nul(&text).ok();
+        f.write_str(text.and_then(|text| text.to_str().ok()).unwrap_or("?"))
+    }
+}
+
+impl SocketAddress {
+    /// The port.
+    pub(crate) fn port(&self) -> u16 {
+        // SAFETY: The address is complete.
+        unsafe { bindings::rpcrdma_rpc_get_port(self.as_raw()) }
+    }
 }
 
 /// The error for an address of an unknown family.
@@ -156,10 +174,7 @@ pub(super) unsafe extern "C" fn source_port<T: ClientTransport>(
 ) -> c_ushort {
     // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
     let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
-    // SAFETY: The address is complete.
-    source.map_or(0, |source| unsafe {
-        bindings::rpcrdma_rpc_get_port(source.as_raw())
-    })
+    source.map_or(0, |source| source.port())
 }
 
 /// Frees the strings, after their last reader is gone.

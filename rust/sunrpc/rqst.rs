@@ -205,6 +205,13 @@ impl PinnedRqst {
         unsafe { Task::of(self.ptr.as_ptr()) }
     }
 
+    /// The time from the Send to the arrival of the Reply, in nanoseconds.
+    pub(crate) fn round_trip(&self) -> u64 {
+        // SAFETY: A pinned request is valid; the lookup has set the time.
+        let time = unsafe { (*self.ptr.as_ptr()).rq_rtt };
+        u64::try_from(time).unwrap_or(0)
+    }
+
     /// The room for the Reply. The request's task does not look at it before the completion.
     pub(crate) fn reply(&self) -> XdrBuf<'_> {
         let raw = self.ptr.as_ptr();

@@ -6,16 +6,8 @@ use super::{address, class::ClientTransport, rqst::PinnedRqst, rqst::Rqst};
 use crate::bindings::{self, Net, SocketAddress};
 use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
-    fmt,
-    prelude::*,
-    seq_file::SeqFile,
-    seq_print,
-    str::{CStr, CStrExt},
-    sync::aref::AlwaysRefCounted,
-    sync::barrier::smp_mb,
-    sync::ArcBorrow,
-    time::msecs_to_jiffies,
-    types::Opaque,
+    fmt, prelude::*, seq_file::SeqFile, seq_print, sync::aref::AlwaysRefCounted,
+    sync::barrier::smp_mb, sync::ArcBorrow, time::msecs_to_jiffies, types::Opaque,
     workqueue::Queue,
 };
 
@@ -130,19 +122,10 @@ impl Xprt {
         );
     }
 
-    /// Writes one line of warning with the peer's address.
+    /// Writes one line of warning with the peer's address and port.
     pub(crate) fn log_warning(&self, text: fmt::Arguments<'_>) {
-        // CAST: A small enumerator.
-        let index = bindings::rpc_display_format_t_RPC_DISPLAY_ADDR as usize;
-        // SAFETY: The transport is valid; the address string is set once, and freed at its end.
-        let address = unsafe { (*self.as_raw()).address_strings[index] };
-        let address = if address.is_null() {
-            c"?"
-        } else {
-            // SAFETY: As above; the string is terminated.
-            unsafe { CStr::from_char_ptr(address) }
-        };
-        pr_warn!("server {}: {text}\n", address.to_str().unwrap_or("?"));
+        let peer = self.address();
+        pr_warn!("server {peer} port {}: {text}\n", peer.port());
     }
 
     /// The peer's address.
@@ -173,6 +156,22 @@ impl Xprt {
     pub(crate) fn is_connected(&self) -> bool {
         // SAFETY: The transport is valid.
         unsafe { bindings::rpcrdma_xprt_connected(self.as_raw()) }
+    }
+
+    /// What sunrpc knows of the connection, in one word.
+    pub(crate) fn state(&self) -> &'static str {
+        // SAFETY: The transport is valid; the bits change at any time, and are read at once.
+        let state = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).state) };
+        let is = |bit: u32| state >> bit & 1 != 0;
+        if is(bindings::XPRT_CLOSE_WAIT) {
+            "closing"
+        } else if is(bindings::XPRT_CONNECTED) {
+            "connected"
+        } else if is(bindings::XPRT_CONNECTING) {
+            "connecting"
+        } else {
+            "disconnected"
+        }
     }
 
     /// Whether swap space is reached over the transport.
@@ -228,6 +227,13 @@ impl Xprt {
         let _guard = self.transport_lock();
         // SAFETY: The transport is valid, and the lock that guards the window is held.
         unsafe { (*self.as_raw()).cwnd = window(credits) };
+    }
+
+    /// How many credits are taken.
+    pub(crate) fn credits_in_use(&self) -> usize {
+        // SAFETY: The transport is valid; the number is for people, and may be a little behind.
+        let taken = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).cong) };
+        taken >> bindings::RPC_CWNDSHIFT
     }
 
     /// Starts a connection's credits: requests that were sent before have to ask again.

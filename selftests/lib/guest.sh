@@ -32,11 +32,11 @@ xprt_stat() {
 		here && $1 == "xprt:" && $2 == "rdma" { print $(n + 2); exit }' /proc/self/mountstats
 }
 
-# A counter of our module's debugfs, of the transport with the highest number.
+# A value of our module's debugfs, of the transport with the highest number.
 our_stat() {
 	local dir
 	dir=$(find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name '[0-9]*' 2>/dev/null | sort -V | tail -n 1)
-	[ -n "$dir" ] && awk -v name="$1" '$1 == name { print $2 }' "$dir/stats"
+	[ -n "$dir" ] && awk -v name="$1" '$1 == name { print $2 }' "$dir/stats" "$dir/connection"
 }
 
 module_file() {
