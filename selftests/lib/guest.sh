@@ -32,6 +32,10 @@ xprt_stat() {
 		here && $1 == "xprt:" && $2 == "rdma" { print $(n + 2); exit }' /proc/self/mountstats
 }
 
+# Whether the mount's transport counts as connected: the only RDMA mount's, or all of them.
+xprt_connected() { ! cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state | grep -qvw CONNECTED; }
+xprt_unconnected() { ! xprt_connected; }
+
 # A value of our module's debugfs, of the transport with the highest number.
 our_stat() {
 	local dir
@@ -70,10 +74,11 @@ drop_caches() {
 	echo 3 >/proc/sys/vm/drop_caches
 }
 
-# Writes file after file to the mount and reads each back, until work_end; an error ends it.
+# Writes file after file of this size to the mount and reads each back, until work_end; an error
+# ends it.
 work() {
 	local n=0 files=$MNT/$TEST
-	head -c 256K /dev/urandom >/run/work.data
+	head -c "$1" /dev/urandom >/run/work.data
 	while [ ! -f /run/work.stop ]; do
 		n=$((n + 1))
 		{ echo $n && cat /run/work.data; } >/run/work.file

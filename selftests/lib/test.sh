@@ -102,10 +102,11 @@ server_dir() {
 # The module of ours or the kernel's own, whichever is under test.
 is_rust() { client '[ -f /lab/payload/rpcrdma.ko ]'; }
 
-# Keeps the client busy with files on its mount until work_ends, which collects and checks them.
+# Keeps the client busy with files on its mount until work_ends, which collects and checks them:
+# work_begins [SIZE OF A FILE].
 work_begins() {
 	client work_forget
-	client_background work work
+	client_background work "work ${1:-256K}"
 	defer 'client "work_end && wait_for 50 test -f /run/job.work.status"'
 	client 'work_goes_on 30'
 }
@@ -117,3 +118,19 @@ work_ends() {
 	server 'cd /export/$TEST && [ $(wc -l <sums) -ge 4 ] && sha256sum --quiet -c sums'
 	client work_forget
 }
+
+# Has netem mistreat all that these machines send, for the rest of the case: netem_begins MACHINE...
+# At first it lets everything through. It comes before I/O, and goes after it, because software RDMA
+# devices take the moment at which a queueing discipline changes for a local error.
+netem_begins() {
+	local machine
+	for machine; do
+		"$machine" '
+			modprobe -q sch_netem || true
+			tc qdisc add dev $NETDEV root netem limit 100000' || skip "the $machine has no netem"
+		defer "$machine 'tc qdisc del dev \$NETDEV root'"
+	done
+}
+
+# Sets or resets, without options, what netem does to what this machine sends: netem MACHINE OPTIONS.
+netem() { "$1" "tc qdisc change dev \$NETDEV root netem limit 100000 ${2:-loss 0}"; }
