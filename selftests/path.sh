@@ -25,7 +25,7 @@ bad_path() {
 	server_dir /export
 	netem_begins client server
 	mount_nfs "$vers"
-	work_begins "$size"
+	WORK_SIZE=$size work_begins
 	before=$(counter "$counter")
 	netem client "$options"
 	netem server "$options"
@@ -41,16 +41,16 @@ bad_path() {
 
 # As above, with a machine all of whose packets vanish for some seconds.
 dead_path() {
-	local vers=$1 machine=$2 seconds=$3 done
+	local vers=$1 machine=$2 seconds=$3 files
 	server_dir /export
 	netem_begins "$machine"
 	mount_nfs "$vers"
 	work_begins
 	netem "$machine" 'loss 100%'
-	done=$(client work_done)
+	files=$(client work_done)
 	# Not to wait for anything: so long the fault lasts.
 	LIMIT=$((seconds + 30)) client "sleep $seconds"
-	[ "$(client work_done)" -le $((done + 1)) ] || fail "the path still carries something"
+	[ "$(client work_done)" -le $((files + 1)) ] || fail "the path still carries something"
 	netem "$machine"
 	client 'work_goes_on 50'
 	work_ends

@@ -1,29 +1,68 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The RDMA device goes away under I/O and comes back: its removal is not held up, and the program
-# sees only a pause.
-# limit: 150
+# The RDMA device goes away under I/O, or while the client connects, and comes back: its removal is
+# not held up, and the program sees only a pause.
+# limit: 300
 
 . "$(dirname "$0")/lib/test.sh"
 
 remove_device() {
-	local link='rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV' start
 	server_dir /export
 	mount_nfs "$1"
 	work_begins
-	defer "client 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || $link'"
+	defer "client rdma_link_add"
 	start=$SECONDS
 	LIMIT=100 client 'rdma link delete $RDMA_LINK'
 	printf 'the removal took about %d seconds\n' $((SECONDS - start))
-	client "
-		! rdma link show | grep -q \$RDMA_LINK
-		$link"
+	client '
+		! rdma link show | grep -q $RDMA_LINK
+		rdma_link_add'
 	client 'work_goes_on 60'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 	[ $((SECONDS - start)) -lt 90 ]
 }
 
+# The path is dead, so that the connection manager repeats its request, for minutes. Only the order of
+# events tells that the removal has not waited for that.
+remove_while_connecting() {
+	server_dir /export
+	netem_begins client
+	mount_nfs "$1"
+	work_begins
+	defer "client 'ip neigh del \$SERVER dev \$NETDEV'"
+	defer "client rdma_link_add"
+	# What resolves the address must not be the first to fail.
+	client 'ip neigh replace $SERVER dev $NETDEV nud permanent lladdr $(ip neigh show $SERVER dev $NETDEV | sed "s/.*lladdr \([^ ]*\).*/\1/")'
+	trace_begins client rdma_cma/cm_event_handler rdma_cma/cm_send_req rdma_cma/cm_id_destroy ib_mad/ib_mad_ib_send_mad
+	netem client 'loss 100%'
+	client '
+		rdma link delete $RDMA_LINK
+		rdma_link_add
+		trace_mark "the device is back"
+		wait_for 50 trace_since "the device is back" cm_send_req:'
+	LIMIT=150 client '
+		trace_mark "the removal begins"
+		rdma link delete $RDMA_LINK
+		trace_mark "the removal is over"
+		trace_between "the removal begins" "the removal is over" >/run/$TEST.trace
+		cat /run/$TEST.trace'
+	client '
+		grep -q "cm_event_handler:.*DEVICE_REMOVAL" /run/$TEST.trace || fail "nobody was told of the removal"
+		! grep -q "cm_event_handler:.*UNREACHABLE" /run/$TEST.trace || fail "the connection manager gave up before"
+		# A request has this number.
+		[ "$(grep -c "ib_mad_ib_send_mad:.* attr_id 0x10 " /run/$TEST.trace)" -lt 2 ] || fail "the connection manager went on all the while"
+		rm /run/$TEST.trace'
+	netem client
+	client rdma_link_add
+	client 'work_goes_on 60'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
 test_case "v4.2: the device is removed and added under I/O" remove_device 4.2
+for vers in 3 4.2; do
+	test_case "v$vers: the device is removed while the client connects" remove_while_connecting $vers
+done
 run_cases

@@ -60,6 +60,18 @@ module_load() { insmod "$(module_file)"; }
 rdma_resources() { rdma resource show | grep -oE '(qp|cq|pd|mr|cm_id) [0-9]+' | tr '\n' ' '; }
 rdma_resources_are() { [ "$(rdma_resources)" = "$1" ]; }
 
+# Take the machine's RDMA device away and add it again; neither minds what is there.
+rdma_link_delete() { ! rdma link show "$RDMA_LINK/1" >/dev/null 2>&1 || rdma link delete "$RDMA_LINK"; }
+rdma_link_add() {
+	rdma link show "$RDMA_LINK/1" >/dev/null 2>&1 || rdma link add "$RDMA_LINK" type "$TRANSPORT" netdev "$NETDEV"
+}
+
+# The events that trace_begins in lib/test.sh asked for, and marks among them.
+TRACING=/sys/kernel/tracing
+trace_mark() { printf '%s\n' "$1" >$TRACING/trace_marker; }
+trace_since() { sed "1,/tracing_mark_write: $1\$/d" $TRACING/trace | grep -q "$2"; }
+trace_between() { sed "1,/tracing_mark_write: $1\$/d; /tracing_mark_write: $2\$/,\$d" $TRACING/trace; }
+
 # The kernel's messages since this mark, wherever the log begins by now.
 log_mark() {
 	local mark=mark-$RANDOM$RANDOM

@@ -24,11 +24,15 @@ TEST=$(basename "$0" .sh)
 guest=$(<"$lib/guest.sh")
 names=() functions=() deferred=()
 
-client() { client_run "$guest"$'\n'"TEST=$TEST"$'\n'"$1"; }
-server() { server_run "$guest"$'\n'"TEST=$TEST"$'\n'"$1"; }
+guest+="
+TEST=$TEST TRANSPORT=${TRANSPORT:-rxe}
+"
+
+client() { client_run "$guest$1"; }
+server() { server_run "$guest$1"; }
 
 # Starts it in the client's background; client_wait NAME of vm-lib.sh collects it.
-client_background() { client_start "$1" "$guest"$'\n'"TEST=$TEST"$'\n'"$2"; }
+client_background() { client_start "$1" "$guest$2"; }
 
 fail() {
 	printf '%s\n' "$*"
@@ -102,11 +106,11 @@ server_dir() {
 # The module of ours or the kernel's own, whichever is under test.
 is_rust() { client '[ -f /lab/payload/rpcrdma.ko ]'; }
 
-# Keeps the client busy with files on its mount until work_ends, which collects and checks them:
-# work_begins [SIZE OF A FILE].
+# Keeps the client busy with files on its mount until work_ends, which collects and checks them;
+# WORK_SIZE=SIZE before it says how large they are.
 work_begins() {
 	client work_forget
-	client_background work "work ${1:-256K}"
+	client_background work "work ${WORK_SIZE:-256K}"
 	defer 'client "work_end && wait_for 50 test -f /run/job.work.status"'
 	client 'work_goes_on 30'
 }
@@ -117,6 +121,16 @@ work_ends() {
 	printf '%s files written, read and compared\n' "$(client work_done)"
 	server 'cd /export/$TEST && [ $(wc -l <sums) -ge 4 ] && sha256sum --quiet -c sums'
 	client work_forget
+}
+
+# Traces these events in a machine for the rest of the case: trace_begins MACHINE SYSTEM/EVENT...
+trace_begins() {
+	local machine=$1
+	shift
+	defer "$machine 'echo >\$TRACING/set_event && echo >\$TRACING/trace'"
+	"$machine" "
+		echo >\$TRACING/trace
+		for event in $*; do echo 1 >\$TRACING/events/\$event/enable; done" || skip "the $machine has no such trace events"
 }
 
 # Has netem mistreat all that these machines send, for the rest of the case: netem_begins MACHINE...

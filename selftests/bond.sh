@@ -1,0 +1,70 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The client's address moves to another interface, as it does when a bond fails over, and back: the
+# connection is made anew, and the program sees only a pause.
+# limit: 150
+
+. "$(dirname "$0")/lib/test.sh"
+
+bond='
+	addresses() {
+		ip address replace $CLIENT/24 dev $1
+		ip address replace $CLIENT6/64 dev $1 nodad
+	}
+	bond_begins() {
+		modprobe -q bonding max_bonds=0 || true
+		modprobe -q dummy numdummies=0 || true
+		ip link add bond7 type bond mode active-backup fail_over_mac active miimon 100
+		ip link add spare0 type dummy
+		rdma_link_delete
+		ip address flush dev $NETDEV
+		ip link set $NETDEV down
+		ip link set $NETDEV master bond7
+		ip link set spare0 master bond7
+		ip link set bond7 type bond primary $NETDEV
+		ip link set bond7 up
+		addresses bond7
+		NETDEV=bond7 rdma_link_add
+	}
+	bond_ends() {
+		rdma_link_delete
+		[ ! -d /sys/class/net/bond7 ] || ip link delete bond7
+		[ ! -d /sys/class/net/spare0 ] || ip link delete spare0
+		ip link set $NETDEV up
+		addresses $NETDEV
+		rdma_link_add
+	}
+	active() { [ "$(cat /sys/class/net/bond7/bonding/active_slave)" = $1 ]; }
+'
+bond_client() { client "$bond$1"; }
+
+# The spare interface leads nowhere: for the connection manager the address has moved all the same.
+bond_fails_over() {
+	local connects
+	server_dir /export
+	defer 'bond_client bond_ends'
+	bond_client '
+		bond_begins
+		wait_for 20 active $NETDEV
+		wait_for 20 eval "ping -q -c 1 -W 1 $SERVER >/dev/null"'
+	mount_nfs "$1"
+	work_begins
+	connects=$(client 'xprt_stat 3')
+	bond_client '
+		mark=$(log_mark)
+		ip link set bond7 type bond active_slave spare0
+		active spare0
+		wait_for 20 xprt_unconnected
+		log_has $mark "RDMA CM addr change for ndev bond7" || fail "the connection manager has not noticed"
+		ip link set bond7 type bond active_slave $NETDEV'
+	client 'work_goes_on 55'
+	[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+for vers in 3 4.2; do
+	test_case "v$vers: the address moves within a bond" bond_fails_over $vers
+done
+run_cases

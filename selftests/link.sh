@@ -1,0 +1,62 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Changes of the network below the RDMA device: a link goes down and comes up, the server gets
+# another Ethernet address.
+# limit: 300
+
+. "$(dirname "$0")/lib/test.sh"
+
+# Software RDMA devices send nothing any more after their link was down, so they are made anew.
+down_and_up() {
+	local machine=$1
+	server_dir /export
+	mount_nfs "$2"
+	work_begins
+	# Their order makes IPv6 addresses outlast it.
+	"$machine" 'sysctl -qw net.ipv6.conf.$NETDEV.keep_addr_on_down=1'
+	defer "$machine 'sysctl -qw net.ipv6.conf.\$NETDEV.keep_addr_on_down=0'"
+	defer "$machine 'rdma_link_delete; ip link set \$NETDEV up; rdma_link_add'"
+	"$machine" 'ip link set $NETDEV down'
+	client 'wait_for 50 xprt_unconnected'
+	"$machine" '
+		ip link set $NETDEV up
+		rdma_link_delete
+		rdma_link_add'
+	client 'work_goes_on 55'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Established connections hear of it as if the peer could not be reached any more.
+peer_moves() {
+	local connects
+	server_dir /export
+	mount_nfs "$1"
+	work_begins
+	connects=$(client 'xprt_stat 3')
+	server 'sysctl -qw net.ipv4.conf.$NETDEV.arp_notify=1'
+	defer "server 'sysctl -qw net.ipv4.conf.\$NETDEV.arp_notify=0'"
+	server '
+		cat /sys/class/net/$NETDEV/address >/run/$TEST.address
+		ip link set $NETDEV address 52:54:00:00:00:71' || skip "the interface keeps its address while it is up"
+	defer "server 'ip link set \$NETDEV address \$(cat /run/$TEST.address) && rm /run/$TEST.address'"
+	client '
+		neighbour() { ip neigh show $SERVER dev $NETDEV | grep -q 52:54:00:00:00:71; }
+		wait_for 20 neighbour'
+	client 'work_goes_on 50'
+	printf 'connects: %d before, %d after\n' "$connects" "$(client 'xprt_stat 3')"
+	if is_rust; then
+		[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
+	fi
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+for machine in client server; do
+	test_case "v4.2: the ${machine}'s link goes down and up" down_and_up $machine 4.2
+done
+for vers in 3 4.2; do
+	test_case "v$vers: the server's Ethernet address changes" peer_moves $vers
+done
+run_cases
