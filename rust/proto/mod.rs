@@ -35,7 +35,8 @@
 //! - A protocol version is a value: Versions One and Two share all code for what they share.
 //!
 //! Both roles are here. What the requester in the module does not call is compiled only with
-//! `cfg(rpcrdma_selftest)`, which the host crate and KUnit builds set.
+//! `cfg(rpcrdma_selftest)`, which the host crate and KUnit builds set. [`vectors`], which is no
+//! part of the protocol, is for tests and the host's runner.
 
 pub(crate) mod call;
 pub(crate) mod chunk;
@@ -57,7 +58,7 @@ pub(crate) mod private_data;
 pub(crate) mod reply;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod stream;
-#[cfg(rpcrdma_selftest)]
+#[cfg(any(test, rpcrdma_kunit, rpcrdma_vectors))]
 pub(crate) mod vectors;
 
 #[cfg(any(test, rpcrdma_kunit))]
