@@ -228,11 +228,16 @@ fn reply_fits(pieces: &[Piece], plan: &[ReplyPiece], limits: &Limits) -> bool {
         && header.saturating_add(inline) <= u64::from(limits.inline_receive)
 }
 
+/// A piece of a Call, and whether it is a Read chunk.
+#[derive(Clone, Copy)]
+struct Choice<'a> {
+    piece: &'a Piece,
+    reduced: bool,
+}
+
 /// The choice of Read chunks for a Call.
 struct CallPlan<'a, const C: usize> {
-    pieces: &'a [Piece; C],
-    /// Whether each piece is a Read chunk.
-    reduced: [bool; C],
+    choices: [Choice<'a>; C],
     /// Whether the other pieces are the Position Zero chunk.
     whole: bool,
 }
@@ -246,9 +251,12 @@ impl<'a, const C: usize> CallPlan<'a, C> {
         reduction: Reduction,
         header: impl Fn(u32) -> u64,
     ) -> Option<Self> {
+        let choices = pieces.each_ref().map(|piece| Choice {
+            piece,
+            reduced: false,
+        });
         let mut plan = Self {
-            pieces,
-            reduced: [false; C],
+            choices,
             whole: false,
         };
         let room = u64::from(limits.inline_send);
@@ -288,25 +296,23 @@ impl<'a, const C: usize> CallPlan<'a, C> {
     fn forms(&self) -> impl Iterator<Item = (&'a Piece, CallPiece)> + '_ {
         let mut offset = 0u64;
         let mut padding = 0;
-        self.pieces
-            .iter()
-            .zip(self.reduced)
-            .map(move |(piece, reduced)| {
-                let position = u32::try_from(offset).unwrap_or(u32::MAX);
-                offset = offset.saturating_add(u64::from(piece.len));
-                if reduced {
-                    padding = piece.len.wrapping_neg() & 3;
-                    return (piece, CallPiece::ReadChunk { position });
-                }
-                let skip = piece.len.min(padding);
-                padding = padding.saturating_sub(skip);
-                let form = if self.whole {
-                    CallPiece::PositionZero { skip }
-                } else {
-                    CallPiece::Inline { skip }
-                };
-                (piece, form)
-            })
+        self.choices.iter().map(move |choice| {
+            let piece = choice.piece;
+            let position = u32::try_from(offset).unwrap_or(u32::MAX);
+            offset = offset.saturating_add(u64::from(piece.len));
+            if choice.reduced {
+                padding = piece.len.wrapping_neg() & 3;
+                return (piece, CallPiece::ReadChunk { position });
+            }
+            let skip = piece.len.min(padding);
+            padding = padding.saturating_sub(skip);
+            let form = if self.whole {
+                CallPiece::PositionZero { skip }
+            } else {
+                CallPiece::Inline { skip }
+            };
+            (piece, form)
+        })
     }
 
     /// The segments of the Read list.
@@ -351,12 +357,12 @@ impl<'a, const C: usize> CallPlan<'a, C> {
         let reads = self.chunk_segments();
         let mut best: Option<(usize, u32)> = None;
         let mut offset = 0u64;
-        for (index, piece) in (0..C).zip(self.pieces) {
+        for (index, &Choice { piece, reduced }) in (0..C).zip(&self.choices) {
             let position = offset;
             offset = offset.saturating_add(u64::from(piece.len));
             let segments = reads.saturating_add(u64::from(piece.segments));
             if reducible(piece, limits)
-                && self.reduced.get(index) == Some(&false)
+                && !reduced
                 // Position 0 would name the whole message.
                 && position != 0
                 && position & 3 == 0
@@ -368,48 +374,45 @@ impl<'a, const C: usize> CallPlan<'a, C> {
                 best = Some((index, piece.len));
             }
         }
-        let slot = best.and_then(|(index, _)| self.reduced.get_mut(index));
-        slot.is_some_and(|slot| {
-            *slot = true;
-            true
-        })
+        self.set(best.map(|(index, _)| index), true)
+    }
+
+    /// Notes whether the piece at `index` is a Read chunk; whether there is such a piece.
+    fn set(&mut self, index: Option<usize>, reduced: bool) -> bool {
+        let choice = index.and_then(|index| self.choices.get_mut(index));
+        choice.map(|choice| choice.reduced = reduced).is_some()
     }
 
     /// The segments of the chunks that were chosen, without those of a Position Zero chunk.
     fn chunk_segments(&self) -> u64 {
-        let chosen = self.pieces.iter().zip(self.reduced);
-        chosen
-            .filter(|(_, reduced)| *reduced)
-            .fold(0, |sum, (piece, _)| {
-                u64::saturating_add(sum, u64::from(piece.segments))
-            })
+        let chosen = self.choices.iter().filter(|choice| choice.reduced);
+        chosen.fold(0, |sum, choice| {
+            u64::saturating_add(sum, u64::from(choice.piece.segments))
+        })
     }
 
     /// Whether a chunk at `index` would be behind another one whose length is not a multiple of
     /// four, or would be such a one itself. There are responders that take the round-up of the one
     /// into account for the Position of the other, and some that do not.
     fn is_beside_odd(&self, index: usize, piece: &Piece) -> bool {
-        let mut chosen = (0..C).zip(self.pieces.iter().zip(self.reduced));
-        chosen.any(|(other, (before, reduced))| {
-            reduced
-                && if other < index {
-                    before.len & 3 != 0
-                } else {
-                    piece.len & 3 != 0
-                }
+        let mut chosen = (0..C)
+            .zip(&self.choices)
+            .filter(|(_, choice)| choice.reduced);
+        chosen.any(|(other, choice)| {
+            let first = if other < index { choice.piece } else { piece };
+            first.len & 3 != 0
         })
     }
 
     /// Undoes the choice of the shortest Read chunk; whether there is one.
     fn put_back_smallest(&mut self) -> bool {
-        let chosen = self.pieces.iter().zip(&mut self.reduced);
-        let chosen = chosen.filter(|(_, reduced)| **reduced);
-        match chosen.min_by_key(|(piece, _)| piece.len) {
-            Some((_, reduced)) => {
-                *reduced = false;
-                true
+        let mut best: Option<(usize, u32)> = None;
+        for (index, choice) in (0..C).zip(&self.choices) {
+            let len = choice.piece.len;
+            if choice.reduced && best.is_none_or(|(_, shortest)| len < shortest) {
+                best = Some((index, len));
             }
-            None => false,
         }
+        self.set(best.map(|(index, _)| index), false)
     }
 }
