@@ -72,6 +72,10 @@ selftests_on() {
 		cp "$CACHE/build/$kernel-tests"/*.ko "$payload/"
 	fi
 	[ ! -d selftests/guest ] || cp -r selftests/guest/. "$payload/"
+	mkdir -p "$CACHE/cargo"
+	CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/peer \
+		"$here/in-buildroot.sh" cargo build --release --manifest-path selftests/peer/Cargo.toml >&2
+	cp "$CACHE/build/peer/release/rpcrdma-peer" "$payload/"
 	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/selftests.sh" "${tests[@]}"
 }
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A service for backward Calls: one thread, and NULL as the only procedure.
+ */
+#include <linux/err.h>
+#include <linux/slab.h>
+#include <linux/sunrpc/bc_xprt.h>
+#include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/svc.h>
+#include <linux/sunrpc/svc_xprt.h>
+#include <linux/sunrpc/xprt.h>
+
+#include "backward.h"
+
+/* Requests that the service asks the transport to provide for. */
+#define BACKWARD_REQUESTS	16
+
+struct test_backward {
+	struct svc_serv *serv;
+	struct rpc_xprt *xprt;
+};
+
+static __be32 backward_null(struct svc_rqst *rqstp)
+{
+	return rpc_success;
+}
+
+static bool backward_nothing(struct svc_rqst *rqstp, struct xdr_stream *xdr)
+{
+	return true;
+}
+
+static const struct svc_procedure backward_procedures[] = {
+	{
+		.pc_func	= backward_null,
+		.pc_decode	= backward_nothing,
+		.pc_encode	= backward_nothing,
+		.pc_xdrressize	= 1,
+		.pc_name	= "NULL",
+	},
+};
+
+static int backward_dispatch(struct svc_rqst *rqstp)
+{
+	*rqstp->rq_accept_statp = rqstp->rq_procinfo->pc_func(rqstp);
+	return 1;
+}
+
+static DEFINE_PER_CPU_ALIGNED(unsigned long, backward_counts[ARRAY_SIZE(backward_procedures)]);
+
+static const struct svc_version backward_version = {
+	.vs_vers	= 1,
+	.vs_nproc	= ARRAY_SIZE(backward_procedures),
+	.vs_proc	= backward_procedures,
+	.vs_count	= backward_counts,
+	.vs_dispatch	= backward_dispatch,
+	.vs_hidden	= true,
+};
+
+static const struct svc_version *backward_versions[] = {
+	[1] = &backward_version,
+};
+
+static enum svc_auth_status backward_authenticate(struct svc_rqst *rqstp)
+{
+	rqstp->rq_auth_stat = rpc_auth_ok;
+	return SVC_OK;
+}
+
+static struct svc_program backward_program = {
+	.pg_nvers		= ARRAY_SIZE(backward_versions),
+	.pg_vers		= backward_versions,
+	.pg_name		= "rpcrdma-test",
+	.pg_class		= "rpcrdma-test",
+	.pg_authenticate	= backward_authenticate,
+	.pg_init_request	= svc_generic_init_request,
+};
+
+static int backward_thread(void *data)
+{
+	struct svc_rqst *rqstp = data;
+
+	svc_thread_init_status(rqstp, 0);
+	while (!svc_thread_should_stop(rqstp))
+		svc_recv(rqstp, 0);
+	svc_exit_thread(rqstp);
+	return 0;
+}
+
+/* Serves backward Calls of @program on the transport of @client. */
+struct test_backward *test_backward_start(struct rpc_clnt *client, u32 program)
+{
+	struct test_backward *service;
+	int status;
+
+	service = kzalloc(sizeof(*service), GFP_KERNEL);
+	if (!service)
+		return ERR_PTR(-ENOMEM);
+	/* The client keeps its only transport. */
+	service->xprt = rcu_access_pointer(client->cl_xprt);
+	backward_program.pg_prog = program;
+	service->serv = svc_create(&backward_program, PAGE_SIZE, backward_thread);
+	if (!service->serv) {
+		kfree(service);
+		return ERR_PTR(-ENOMEM);
+	}
+	set_bc_enabled(service->serv);
+	status = svc_set_num_threads(service->serv, 0, 1);
+	if (status) {
+		svc_destroy(&service->serv);
+		kfree(service);
+		return ERR_PTR(status);
+	}
+	service->xprt->bc_serv = service->serv;
+	status = xprt_setup_backchannel(service->xprt, BACKWARD_REQUESTS);
+	if (status) {
+		test_backward_stop(service);
+		return ERR_PTR(status);
+	}
+	return service;
+}
+
+/* To be called while the client is there. */
+void test_backward_stop(struct test_backward *service)
+{
+	xprt_svc_shutdown_bc(service->xprt);
+	svc_set_num_threads(service->serv, 0, 0);
+	xprt_svc_destroy_nullify_bc(service->xprt, &service->serv);
+	xprt_destroy_backchannel(service->xprt, BACKWARD_REQUESTS);
+	kfree(service);
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An RPC-over-RDMA responder that breaks the rules: `peer SCENARIO...`.
+//!
+//! It listens on port 20050 and runs one scenario after the other, each with a client of its own.
+//! A scenario ends when the client's last Call is answered, and prints a line: its name, and the
+//! status with which each Call ends at the client. What the client must not do, or what should
+//! fail and does not, ends the process with a message and status 1.
+//!
+//! The protocol core is the module's, included by path.
+
+#[allow(dead_code, reason = "this is a responder, and no good one")]
+#[path = "../../../rust/proto/mod.rs"]
+mod proto;
+
+mod peer;
+mod scenarios;
+mod verbs;
+
+use std::process::ExitCode;
+
+use peer::Peer;
+
+/// The result of what may fail; the error is the text to print.
+type Result<T = ()> = std::result::Result<T, String>;
+
+/// Of no other service; nfsd has the one before.
+const PORT: u16 = 20050;
+
+fn main() -> ExitCode {
+    let names: Vec<String> = std::env::args().skip(1).collect();
+    let mut chosen = Vec::new();
+    for name in &names {
+        match scenarios::find(name) {
+            Some(run) => chosen.push((name, run)),
+            None => {
+                eprintln!("there is no scenario {name}");
+                return ExitCode::from(2);
+            }
+        }
+    }
+    let mut peer = Peer::listen(PORT);
+    println!("listening");
+    for (name, run) in chosen {
+        peer.reset();
+        if let Err(error) = run(&mut peer).and_then(|()| peer.serve()) {
+            println!("{name}: failed: {error}");
+            return ExitCode::FAILURE;
+        }
+        let statuses: Vec<String> = peer.expected.iter().map(i32::to_string).collect();
+        println!("{name}: {}", statuses.join(" "));
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The responder's side of the protocol: Calls come in, and Replies go out as they should or not.
+
+use std::time::Duration;
+
+use crate::proto::call::{decode_call, ReceivedByResponder};
+use crate::proto::chunk::{put_read_list, put_reply_chunk, put_write_list, ReadSegment, Segment};
+use crate::proto::cursor::Writer;
+use crate::proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+use crate::proto::private_data::{InlineSize, PrivateData};
+use crate::verbs::{Acceptance, Verbs, Waited};
+use crate::Result;
+
+/// How long anything may take that has to come.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// `-EIO`, as the client's RPCs end with it.
+pub(crate) const EIO: i32 = -5;
+
+/// `-ETIMEDOUT`.
+pub(crate) const ETIMEDOUT: i32 = -110;
+
+/// Receives that are posted, and credits that are granted, where neither is the subject.
+pub(crate) const CREDITS: u32 = 160;
+
+/// Bytes of the default inline threshold that this end tells.
+const THRESHOLD: u32 = 4096;
+
+/// Bytes of an RPC Reply before its results (RFC 5531 section 9), with an AUTH_NONE verifier.
+pub(crate) const REPLY_LEN: usize = 24;
+
+/// The procedures of the program that the client calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// No argument, no result.
+    Null,
+    /// Data as an argument that may be in a Read chunk.
+    Write,
+    /// Data as a result that may be in a Write chunk.
+    Read,
+    /// Data as an argument that may not be in a chunk of its own.
+    Long,
+    /// Data as a result that may not be in a chunk of its own.
+    List,
+    /// The last two together.
+    Exchange,
+    /// As [`Self::Null`]; the client's last Call.
+    Done,
+    /// Any Call of another program, such as NFS.
+    Other,
+}
+
+/// A forward Call, and what it has offered.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) xid: u32,
+    pub(crate) form: Form,
+    /// The Read list.
+    pub(crate) reads: Vec<ReadSegment>,
+    /// The Write list.
+    pub(crate) writes: Vec<Vec<Segment>>,
+    /// The Reply chunk.
+    pub(crate) reply: Option<Vec<Segment>>,
+    /// The inline part of the RPC message, or the Position Zero chunk.
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A message to send.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) xid: u32,
+    pub(crate) credits: u32,
+    pub(crate) procedure: Procedure,
+    pub(crate) reads: Vec<ReadSegment>,
+    pub(crate) writes: Vec<Vec<Segment>>,
+    pub(crate) reply: Option<Vec<Segment>>,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl Message {
+    /// The bytes on the wire.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut writer = Writer::new(&mut buffer);
+        let fixed = FixedHeader {
+            xid: Xid(self.xid),
+            version: VERSION_ONE,
+            credits: Credits::new(self.credits),
+            procedure: self.procedure,
+        };
+        let written = fixed
+            .put(&mut writer)
+            .and_then(|()| put_read_list(&mut writer, self.reads.iter().copied()))
+            .and_then(|()| {
+                let chunks = self.writes.iter().map(|chunk| chunk.iter().copied());
+                put_write_list(&mut writer, chunks)
+            })
+            .and_then(|()| {
+                let chunk = self.reply.as_ref().map(|chunk| chunk.iter().copied());
+                put_reply_chunk(&mut writer, chunk)
+            });
+        assert_eq!(written, Ok(()), "a header fits");
+        let length = writer.position();
+        buffer.truncate(length);
+        // A credit word of zero is one that the encoder does not write.
+        if self.credits == 0 {
+            buffer[8..12].fill(0);
+        }
+        buffer.extend_from_slice(&self.payload);
+        buffer
+    }
+}
+
+/// What the byte at `at` of all data is; the client knows it too.
+fn data_byte(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+/// `length` bytes of data.
+pub(crate) fn data(length: usize) -> Vec<u8> {
+    (0..length).map(data_byte).collect()
+}
+
+/// The words of an RPC message, or of a part of it.
+pub(crate) fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// The word at byte `at`, or zero.
+pub(crate) fn word_at(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..at + 4)
+        .and_then(|word| word.try_into().ok())
+        .map_or(0, u32::from_be_bytes)
+}
+
+/// The start of an accepted RPC Reply with success.
+pub(crate) fn rpc_reply(xid: u32) -> Vec<u8> {
+    words(&[xid, 1, 0, 0, 0, 0])
+}
+
+/// A message from the client.
+#[derive(Clone, Debug)]
+pub(crate) enum Received {
+    Call(Call),
+    BackwardReply(Vec<u8>),
+    /// An RDMA_ERROR, as it came.
+    Error(Vec<u8>),
+}
+
+/// The responder.
+pub(crate) struct Peer {
+    pub(crate) verbs: Verbs,
+    /// The status with which each Call ends at the client, in the order of the Calls.
+    pub(crate) expected: Vec<i32>,
+    /// Backward Replies so far.
+    pub(crate) backward_replies: Vec<Vec<u8>>,
+    /// Whether Receives are posted again at once.
+    pub(crate) reposts: bool,
+}
+
+impl Peer {
+    /// Listens on `port`.
+    pub(crate) fn listen(port: u16) -> Self {
+        Self {
+            verbs: Verbs::listen(port),
+            expected: Vec::new(),
+            backward_replies: Vec::new(),
+            reposts: true,
+        }
+    }
+
+    /// Starts the next scenario.
+    pub(crate) fn reset(&mut self) {
+        self.verbs.disconnect();
+        self.expected.clear();
+        self.backward_replies.clear();
+        self.reposts = true;
+    }
+
+    /// What an honest responder accepts a connection with.
+    pub(crate) fn acceptance() -> Acceptance {
+        let size = InlineSize::from_bytes(THRESHOLD).unwrap_or(InlineSize::DEFAULT);
+        let own = PrivateData {
+            send: size,
+            receive: size,
+            remote_invalidation: true,
+        };
+        Acceptance {
+            private_data: own.encode().to_vec(),
+            receives: CREDITS,
+            receive_size: THRESHOLD,
+        }
+    }
+
+    /// Waits for a connection and accepts it.
+    pub(crate) fn accept(&mut self) -> Result {
+        self.accept_with(&Self::acceptance())
+    }
+
+    /// The same with other parameters.
+    pub(crate) fn accept_with(&mut self, acceptance: &Acceptance) -> Result {
+        self.request()?;
+        self.verbs.accept(acceptance)
+    }
+
+    /// Waits for a request for a connection; its private data.
+    pub(crate) fn request(&mut self) -> Result<Vec<u8>> {
+        self.verbs
+            .request(LIMIT)?
+            .ok_or_else(|| "the client does not connect".to_owned())
+    }
+
+    /// The next message; nothing if the connection has ended.
+    pub(crate) fn receive(&mut self) -> Result<Option<Received>> {
+        let bytes = match self.verbs.receive(LIMIT)? {
+            Waited::For(bytes) => bytes,
+            Waited::Ended => return Ok(None),
+            Waited::TimedOut => return Err("the client sends nothing".to_owned()),
+        };
+        if self.reposts {
+            self.verbs.post_receive()?;
+        }
+        self.decode(&bytes).map(Some)
+    }
+
+    fn decode(&mut self, bytes: &[u8]) -> Result<Received> {
+        let decoded = decode_call(bytes, Versions::ONE)
+            .map_err(|refused| format!("the client sent {refused:?}: {bytes:02x?}"))?;
+        let call = match decoded {
+            ReceivedByResponder::Call(call) => call,
+            ReceivedByResponder::BackwardReply { payload, .. } => {
+                return Ok(Received::BackwardReply(payload.to_vec()));
+            }
+            ReceivedByResponder::Error(_) => return Ok(Received::Error(bytes.to_vec())),
+        };
+        let reads: Vec<_> = call.lists.reads.segments().collect();
+        let writes = call.lists.writes.chunks();
+        let mut call = Call {
+            xid: call.xid.0,
+            form: Form::Other,
+            writes: writes.map(|chunk| chunk.segments().collect()).collect(),
+            reply: call.lists.reply.map(|chunk| chunk.segments().collect()),
+            payload: call.payload.unwrap_or(&[]).to_vec(),
+            reads,
+        };
+        if call.payload.is_empty() {
+            call.payload = self.pull(&call, 0)?;
+        }
+        // Program 0x20049000 is the test's (see selftests/modules/calls.c).
+        if word_at(&call.payload, 12) == 0x2004_9000 {
+            call.form = match word_at(&call.payload, 20) {
+                0 => Form::Null,
+                1 => Form::Write,
+                2 => Form::Read,
+                3 => Form::Long,
+                4 => Form::List,
+                5 => Form::Exchange,
+                6 => Form::Done,
+                other => return Err(format!("the client called procedure {other}")),
+            };
+        }
+        Ok(Received::Call(call))
+    }
+
+    /// Gets a Read chunk's bytes.
+    fn pull(&mut self, call: &Call, position: u32) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for entry in call.reads.iter().filter(|entry| entry.position == position) {
+            let segment = entry.segment;
+            let mut part = vec![0; segment.length as usize];
+            let status = self.verbs.read(&mut part, segment.offset, segment.handle)?;
+            if status != 0 {
+                return Err(format!("an RDMA Read failed with {status}"));
+            }
+            bytes.append(&mut part);
+        }
+        Ok(bytes)
+    }
+
+    /// The next Call on this connection, or nothing if it has ended.
+    pub(crate) fn call_or_end(&mut self) -> Result<Option<Call>> {
+        loop {
+            match self.receive()? {
+                None => return Ok(None),
+                Some(Received::Call(call)) => return Ok(Some(call)),
+                Some(Received::BackwardReply(reply)) => self.backward_replies.push(reply),
+                Some(Received::Error(error)) => {
+                    return Err(format!("the client answered {error:02x?}"));
+                }
+            }
+        }
+    }
+
+    /// The next Call, on this connection.
+    pub(crate) fn call(&mut self) -> Result<Call> {
+        self.call_or_end()?
+            .ok_or_else(|| "the connection has ended".to_owned())
+    }
+
+    /// The next Call, on this connection or the next one.
+    pub(crate) fn call_anywhere(&mut self) -> Result<Call> {
+        loop {
+            if let Some(call) = self.call_or_end()? {
+                return Ok(call);
+            }
+            self.accept()?;
+        }
+    }
+
+    /// The next message, which is an RDMA_ERROR.
+    pub(crate) fn error(&mut self) -> Result<Vec<u8>> {
+        match self.receive()? {
+            Some(Received::Error(error)) => Ok(error),
+            other => Err(format!("no RDMA_ERROR but {other:02x?}")),
+        }
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) fn end(&mut self) -> Result {
+        match self.call_or_end()? {
+            None => Ok(()),
+            Some(call) => Err(format!("the connection goes on with {call:02x?}")),
+        }
+    }
+
+    /// Does what a Call asks for; the Reply to it.
+    pub(crate) fn reply(&mut self, call: &Call) -> Result<Message> {
+        let mut message = Message {
+            xid: call.xid,
+            credits: CREDITS,
+            procedure: Procedure::Msg,
+            reads: Vec::new(),
+            writes: call.writes.iter().map(|chunk| filled(chunk, 0)).collect(),
+            reply: call.reply.as_ref().map(|chunk| filled(chunk, 0)),
+            payload: rpc_reply(call.xid),
+        };
+        // Behind the header of an RPC Call with an AUTH_NONE credential and verifier.
+        let size = word_at(&call.payload, 40) as usize;
+        match call.form {
+            Form::Null | Form::Done | Form::Other => {}
+            Form::Write => {
+                let argument = match call.reads.first() {
+                    Some(entry) => self.pull(call, entry.position)?,
+                    None => call.payload.get(44..).unwrap_or(&[]).to_vec(),
+                };
+                check_data(&argument, size)?;
+            }
+            Form::Long | Form::Exchange => {
+                check_data(call.payload.get(44..).unwrap_or(&[]), size)?;
+            }
+            Form::Read | Form::List => {}
+        }
+        if matches!(call.form, Form::Read | Form::List | Form::Exchange) {
+            message.payload.extend(words(&[size as u32]));
+            match (&call.writes.first(), &call.reply) {
+                (Some(chunk), _) => {
+                    self.push(chunk, &data(size))?;
+                    message.writes[0] = filled(chunk, size);
+                }
+                (None, Some(chunk)) => {
+                    message.payload.extend(data(size));
+                    let payload = std::mem::take(&mut message.payload);
+                    self.push(chunk, &payload)?;
+                    message.reply = Some(filled(chunk, payload.len()));
+                    message.procedure = Procedure::Nomsg;
+                }
+                (None, None) => message.payload.extend(data(size)),
+            }
+        }
+        Ok(message)
+    }
+
+    /// Writes to a chunk.
+    pub(crate) fn push(&mut self, chunk: &[Segment], bytes: &[u8]) -> Result {
+        let mut rest = bytes;
+        for segment in chunk {
+            let (part, left) = rest.split_at(rest.len().min(segment.length as usize));
+            rest = left;
+            if part.is_empty() {
+                break;
+            }
+            let status = self.verbs.write(part, segment.offset, segment.handle)?;
+            if status != 0 {
+                return Err(format!("an RDMA Write failed with {status}"));
+            }
+        }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err("the chunk is too small".to_owned())
+        }
+    }
+
+    /// Sends a message.
+    pub(crate) fn send(&mut self, message: &[u8]) -> Result {
+        self.verbs.send(message, None)
+    }
+
+    /// Answers a Call as one should.
+    pub(crate) fn answer(&mut self, call: &Call) -> Result {
+        let reply = self.reply(call)?;
+        self.send(&reply.encode())?;
+        self.expected.push(0);
+        Ok(())
+    }
+
+    /// Answers all Calls, on this connection and those that follow, up to the client's last one.
+    pub(crate) fn serve(&mut self) -> Result {
+        loop {
+            let call = self.call_anywhere()?;
+            self.answer(&call)?;
+            if call.form == Form::Done {
+                return self.verbs.flush().map(drop);
+            }
+        }
+    }
+}
+
+/// A chunk with the lengths that say where `length` bytes are.
+pub(crate) fn filled(chunk: &[Segment], length: usize) -> Vec<Segment> {
+    let mut left = length;
+    let used = |segment: &Segment| {
+        let used = left.min(segment.length as usize);
+        left -= used;
+        Segment {
+            length: used as u32,
+            ..*segment
+        }
+    };
+    chunk.iter().map(used).collect()
+}
+
+fn check_data(bytes: &[u8], size: usize) -> Result {
+    if bytes.get(..size).is_some_and(|bytes| bytes == data(size)) {
+        Ok(())
+    } else {
+        Err(format!("these are not the {size} bytes of the argument"))
+    }
+}

@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: GPL-2.0
+
+#include "verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rdma/rdma_cma.h>
+
+/* Requests for a connection that may wait; another one is refused by the backlog. */
+#define REQUESTS	16
+
+/* Send buffers, which are used in turn, and the bytes in each of them. */
+#define SENDS		64
+#define SEND_SIZE	(128 * 1024)
+
+/* Bytes that one RDMA Read or Write moves at most. */
+#define DATA_SIZE	(2 * 1024 * 1024)
+
+/* How long a completion may take that has to come. */
+#define COMPLETION_MS	20000
+
+/* What a work request is, in the upper half of its wr_id. */
+enum { WR_RECEIVE, WR_SEND, WR_DATA };
+#define WR_ID(kind, index)	((uint64_t)(kind) << 32 | (index))
+
+struct request {
+	struct rdma_cm_id *id;
+	uint8_t reads;
+	size_t private_len;
+	uint8_t private_data[256];
+};
+
+struct message {
+	uint32_t slot;
+	uint32_t length;
+};
+
+struct peer {
+	struct rdma_event_channel *events;
+	struct rdma_cm_id *listener;
+	struct request requests[REQUESTS];
+	unsigned int request_count;
+
+	/* The connection, if there is one. */
+	struct rdma_cm_id *id;
+	bool ended;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *completions;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	uint8_t *memory;
+	size_t memory_size;
+
+	uint32_t receives;
+	uint32_t receive_size;
+	/* A ring: what has arrived, and slots that the caller has emptied. */
+	struct message *arrived;
+	uint32_t arrived_head, arrived_count;
+	uint32_t *emptied;
+	uint32_t emptied_count;
+
+	uint32_t sends_posted, sends_done;
+	int send_status;
+	bool data_done;
+	int data_status;
+};
+
+static uint8_t *send_buffer(struct peer *peer, uint32_t index)
+{
+	return peer->memory + (size_t)index * SEND_SIZE;
+}
+
+static uint8_t *data_buffer(struct peer *peer)
+{
+	return send_buffer(peer, SENDS);
+}
+
+static uint8_t *receive_buffer(struct peer *peer, uint32_t slot)
+{
+	return data_buffer(peer) + DATA_SIZE + (size_t)slot * peer->receive_size;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+static void must(bool good, const char *what)
+{
+	if (!good) {
+		fprintf(stderr, "%s: %s\n", what, strerror(errno));
+		exit(2);
+	}
+}
+
+struct peer *peer_listen(uint16_t port)
+{
+	struct sockaddr_in6 address = {
+		.sin6_family	= AF_INET6,
+		.sin6_port	= htobe16(port),
+		.sin6_addr	= in6addr_any,
+	};
+	struct peer *peer = calloc(1, sizeof(*peer));
+	/* This call is also what links the providers in. */
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+
+	must(peer && devices, "ibv_get_device_list");
+	ibv_free_device_list(devices);
+	peer->events = rdma_create_event_channel();
+	must(peer->events, "rdma_create_event_channel");
+	must(!fcntl(peer->events->fd, F_SETFL, O_NONBLOCK), "fcntl");
+	must(!rdma_create_id(peer->events, &peer->listener, peer, RDMA_PS_TCP), "rdma_create_id");
+	must(!rdma_bind_addr(peer->listener, (struct sockaddr *)&address), "rdma_bind_addr");
+	must(!rdma_listen(peer->listener, REQUESTS), "rdma_listen");
+	return peer;
+}
+
+static void take_request(struct peer *peer, const struct rdma_cm_event *event)
+{
+	const struct rdma_conn_param *parameters = &event->param.conn;
+	struct request *request = &peer->requests[peer->request_count];
+
+	request->id = event->id;
+	request->reads = parameters->initiator_depth;
+	request->private_len = parameters->private_data_len;
+	if (request->private_len)
+		memcpy(request->private_data, parameters->private_data, request->private_len);
+	peer->request_count++;
+}
+
+/* Takes in what the connection manager has to say; whether it had anything. */
+static bool take_events(struct peer *peer)
+{
+	struct rdma_cm_event *event;
+	bool any = false;
+
+	while (!rdma_get_cm_event(peer->events, &event)) {
+		struct rdma_cm_id *refused = NULL;
+
+		any = true;
+		switch (event->event) {
+		case RDMA_CM_EVENT_CONNECT_REQUEST:
+			if (peer->request_count < REQUESTS)
+				take_request(peer, event);
+			else
+				refused = event->id;
+			break;
+		case RDMA_CM_EVENT_ESTABLISHED:
+		case RDMA_CM_EVENT_TIMEWAIT_EXIT:
+			break;
+		default:
+			if (event->id == peer->id)
+				peer->ended = true;
+		}
+		rdma_ack_cm_event(event);
+		if (refused)
+			rdma_destroy_id(refused);
+	}
+	return any;
+}
+
+static void take_completion(struct peer *peer, const struct ibv_wc *wc)
+{
+	uint32_t index = (uint32_t)wc->wr_id;
+
+	switch (wc->wr_id >> 32) {
+	case WR_RECEIVE:
+		if (wc->status) {
+			peer->ended = true;
+			break;
+		}
+		peer->arrived[(peer->arrived_head + peer->arrived_count) % peer->receives] =
+			(struct message){ .slot = index, .length = wc->byte_len };
+		peer->arrived_count++;
+		break;
+	case WR_SEND:
+		peer->sends_done++;
+		if (wc->status && !peer->send_status)
+			peer->send_status = wc->status;
+		break;
+	case WR_DATA:
+		peer->data_done = true;
+		peer->data_status = wc->status;
+		break;
+	}
+	if (wc->status)
+		peer->ended = true;
+}
+
+static bool take_completions(struct peer *peer)
+{
+	struct ibv_wc wc[16];
+	bool any = false;
+	int count, i;
+
+	if (!peer->id)
+		return false;
+	while ((count = ibv_poll_cq(peer->cq, 16, wc)) > 0) {
+		any = true;
+		for (i = 0; i < count; i++)
+			take_completion(peer, &wc[i]);
+	}
+	return any;
+}
+
+/* Takes in what has happened, or waits for it until @end. */
+static int progress(struct peer *peer, int64_t end)
+{
+	struct pollfd fds[2] = { { .fd = peer->events->fd, .events = POLLIN } };
+	struct ibv_cq *cq;
+	void *context;
+	int64_t left;
+
+	if (take_events(peer) | take_completions(peer))
+		return 0;
+	if (peer->id) {
+		fds[1] = (struct pollfd){ .fd = peer->completions->fd, .events = POLLIN };
+		ibv_req_notify_cq(peer->cq, 0);
+		/* What came before the request gives no event. */
+		if (take_completions(peer))
+			return 0;
+	}
+	left = end - now_ms();
+	if (left <= 0)
+		return -ETIMEDOUT;
+	if (poll(fds, peer->id ? 2 : 1, (int)left) < 0 && errno != EINTR)
+		return -errno;
+	if (peer->id && fds[1].revents && !ibv_get_cq_event(peer->completions, &cq, &context))
+		ibv_ack_cq_events(cq, 1);
+	return 0;
+}
+
+int peer_wait_request(struct peer *peer, int timeout_ms, uint8_t *private_data, size_t size)
+{
+	int64_t end = now_ms() + timeout_ms;
+	struct request *request = peer->requests;
+	int status;
+
+	while (!peer->request_count) {
+		status = progress(peer, end);
+		if (status)
+			return status;
+	}
+	if (size > request->private_len)
+		size = request->private_len;
+	memcpy(private_data, request->private_data, size);
+	return (int)size;
+}
+
+static void forget_request(struct peer *peer)
+{
+	peer->request_count--;
+	memmove(peer->requests, peer->requests + 1, peer->request_count * sizeof(*peer->requests));
+}
+
+static int post_receive(struct peer *peer, uint32_t slot)
+{
+	struct ibv_sge sge = {
+		.addr	= (uintptr_t)receive_buffer(peer, slot),
+		.length	= peer->receive_size,
+		.lkey	= peer->mr->lkey,
+	};
+	struct ibv_recv_wr wr = {
+		.wr_id		= WR_ID(WR_RECEIVE, slot),
+		.sg_list	= &sge,
+		.num_sge	= 1,
+	}, *bad;
+
+	return -ibv_post_recv(peer->id->qp, &wr, &bad);
+}
+
+static int make_queues(struct peer *peer, uint32_t receives)
+{
+	struct ibv_qp_init_attr attr = {
+		.cap = {
+			.max_send_wr	= SENDS + 1,
+			.max_recv_wr	= receives + 1,
+			.max_send_sge	= 1,
+			.max_recv_sge	= 1,
+		},
+		.qp_type	= IBV_QPT_RC,
+		.sq_sig_all	= 1,
+	};
+	struct ibv_context *device = peer->id->verbs;
+
+	peer->pd = ibv_alloc_pd(device);
+	peer->completions = ibv_create_comp_channel(device);
+	if (!peer->pd || !peer->completions)
+		return -errno;
+	peer->cq = ibv_create_cq(device, (int)(SENDS + receives + 2), NULL, peer->completions, 0);
+	if (!peer->cq)
+		return -errno;
+	attr.send_cq = peer->cq;
+	attr.recv_cq = peer->cq;
+	if (rdma_create_qp(peer->id, peer->pd, &attr))
+		return -errno;
+	peer->memory = aligned_alloc(4096, peer->memory_size);
+	if (!peer->memory)
+		return -ENOMEM;
+	peer->mr = ibv_reg_mr(peer->pd, peer->memory, peer->memory_size, IBV_ACCESS_LOCAL_WRITE);
+	return peer->mr ? 0 : -errno;
+}
+
+int peer_accept(struct peer *peer, const struct peer_accept *parameters)
+{
+	struct rdma_conn_param conn = {
+		.private_data		= parameters->private_data,
+		.private_data_len	= parameters->private_len,
+		/* For ever: a client that is slow to post Receives is not what is tested. */
+		.rnr_retry_count	= 7,
+	};
+	size_t memory;
+	uint32_t slot;
+	int status;
+
+	peer_disconnect(peer);
+	if (!peer->request_count)
+		return -ENOTCONN;
+	peer->id = peer->requests[0].id;
+	conn.initiator_depth = peer->requests[0].reads;
+	forget_request(peer);
+	peer->receives = parameters->receives;
+	peer->receive_size = parameters->receive_size;
+	memory = (size_t)SENDS * SEND_SIZE + DATA_SIZE + (size_t)peer->receives * peer->receive_size;
+	peer->memory_size = (memory + 4095) & ~(size_t)4095;
+	peer->arrived = calloc(peer->receives + 1, sizeof(*peer->arrived));
+	peer->emptied = calloc(peer->receives + 1, sizeof(*peer->emptied));
+	status = peer->arrived && peer->emptied ? make_queues(peer, peer->receives) : -ENOMEM;
+	for (slot = 0; !status && slot < peer->receives; slot++)
+		status = post_receive(peer, slot);
+	if (!status && rdma_accept(peer->id, &conn))
+		status = -errno;
+	if (status)
+		peer_disconnect(peer);
+	return status;
+}
+
+int peer_reject(struct peer *peer, const uint8_t *private_data, uint8_t length)
+{
+	struct rdma_cm_id *id;
+	int status;
+
+	if (!peer->request_count)
+		return -ENOTCONN;
+	id = peer->requests[0].id;
+	forget_request(peer);
+	status = rdma_reject(id, private_data, length) ? -errno : 0;
+	rdma_destroy_id(id);
+	return status;
+}
+
+int peer_receive(struct peer *peer, int timeout_ms, uint8_t *buffer, size_t size)
+{
+	int64_t end = now_ms() + timeout_ms;
+	struct message message;
+	int status;
+
+	while (!peer->arrived_count) {
+		if (!peer->id || peer->ended)
+			return -ENOTCONN;
+		status = progress(peer, end);
+		if (status)
+			return status;
+	}
+	message = peer->arrived[peer->arrived_head];
+	peer->arrived_head = (peer->arrived_head + 1) % peer->receives;
+	peer->arrived_count--;
+	peer->emptied[peer->emptied_count++] = message.slot;
+	if (message.length > size)
+		return -EMSGSIZE;
+	memcpy(buffer, receive_buffer(peer, message.slot), message.length);
+	return (int)message.length;
+}
+
+int peer_post_receive(struct peer *peer)
+{
+	if (!peer->emptied_count)
+		return -ENOENT;
+	return post_receive(peer, peer->emptied[--peer->emptied_count]);
+}
+
+static int post(struct peer *peer, struct ibv_send_wr *wr, void *buffer, size_t length)
+{
+	struct ibv_sge sge = {
+		.addr	= (uintptr_t)buffer,
+		.length	= (uint32_t)length,
+		.lkey	= peer->mr->lkey,
+	};
+	struct ibv_send_wr *bad;
+
+	wr->sg_list = &sge;
+	wr->num_sge = length ? 1 : 0;
+	return -ibv_post_send(peer->id->qp, wr, &bad);
+}
+
+/* Waits until no more than @count Sends are under way. */
+static int wait_for_sends(struct peer *peer, uint32_t count)
+{
+	int64_t end = now_ms() + COMPLETION_MS;
+	int status;
+
+	while (peer->sends_posted - peer->sends_done > count) {
+		status = progress(peer, end);
+		if (status)
+			return status;
+	}
+	return 0;
+}
+
+int peer_send(struct peer *peer, const uint8_t *message, size_t length, const uint32_t *invalidate)
+{
+	struct ibv_send_wr wr = {
+		.wr_id	= WR_ID(WR_SEND, 0),
+		.opcode	= invalidate ? IBV_WR_SEND_WITH_INV : IBV_WR_SEND,
+	};
+	uint8_t *buffer;
+	int status;
+
+	if (!peer->id)
+		return -ENOTCONN;
+	if (length > SEND_SIZE)
+		return -EMSGSIZE;
+	status = wait_for_sends(peer, SENDS - 1);
+	if (status)
+		return status;
+	if (invalidate)
+		wr.invalidate_rkey = *invalidate;
+	buffer = send_buffer(peer, peer->sends_posted % SENDS);
+	memcpy(buffer, message, length);
+	status = post(peer, &wr, buffer, length);
+	if (!status)
+		peer->sends_posted++;
+	return status;
+}
+
+int peer_flush(struct peer *peer)
+{
+	int status = wait_for_sends(peer, 0);
+
+	return status ? status : peer->send_status;
+}
+
+static int move(struct peer *peer, enum ibv_wr_opcode opcode, size_t length, uint64_t address,
+		uint32_t key)
+{
+	struct ibv_send_wr wr = {
+		.wr_id		= WR_ID(WR_DATA, 0),
+		.opcode		= opcode,
+		.wr.rdma	= { .remote_addr = address, .rkey = key },
+	};
+	int64_t end = now_ms() + COMPLETION_MS;
+	int status;
+
+	peer->data_done = false;
+	status = post(peer, &wr, data_buffer(peer), length);
+	while (!status && !peer->data_done)
+		status = progress(peer, end);
+	return status ? status : peer->data_status;
+}
+
+int peer_write(struct peer *peer, const uint8_t *buffer, size_t length, uint64_t address, uint32_t key)
+{
+	if (!peer->id)
+		return -ENOTCONN;
+	if (length > DATA_SIZE)
+		return -EMSGSIZE;
+	memcpy(data_buffer(peer), buffer, length);
+	return move(peer, IBV_WR_RDMA_WRITE, length, address, key);
+}
+
+int peer_read(struct peer *peer, uint8_t *buffer, size_t length, uint64_t address, uint32_t key)
+{
+	int status;
+
+	if (!peer->id)
+		return -ENOTCONN;
+	if (length > DATA_SIZE)
+		return -EMSGSIZE;
+	status = move(peer, IBV_WR_RDMA_READ, length, address, key);
+	if (!status)
+		memcpy(buffer, data_buffer(peer), length);
+	return status;
+}
+
+void peer_disconnect(struct peer *peer)
+{
+	if (!peer->id)
+		return;
+	rdma_disconnect(peer->id);
+	if (peer->id->qp)
+		rdma_destroy_qp(peer->id);
+	if (peer->mr)
+		ibv_dereg_mr(peer->mr);
+	if (peer->cq)
+		ibv_destroy_cq(peer->cq);
+	if (peer->completions)
+		ibv_destroy_comp_channel(peer->completions);
+	if (peer->pd)
+		ibv_dealloc_pd(peer->pd);
+	rdma_destroy_id(peer->id);
+	free(peer->memory);
+	free(peer->arrived);
+	free(peer->emptied);
+	/* Listener and requests stay. */
+	memset(&peer->id, 0, sizeof(*peer) - offsetof(struct peer, id));
+}

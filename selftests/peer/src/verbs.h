@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One listener and its present connection, over librdmacm and libibverbs: what Rust cannot call,
+ * because much of it is inline. Functions return a negative errno when they fail.
+ */
+#ifndef RPCRDMA_PEER_VERBS_H
+#define RPCRDMA_PEER_VERBS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct peer;
+
+/* What a connection is accepted with. */
+struct peer_accept {
+	const uint8_t *private_data;
+	uint8_t private_len;
+	/* Receives to post, and the bytes that each of them takes. */
+	uint32_t receives;
+	uint32_t receive_size;
+};
+
+/* Exits the process if it cannot listen. */
+struct peer *peer_listen(uint16_t port);
+
+/* Waits for the next request for a connection; the length of its private data. */
+int peer_wait_request(struct peer *peer, int timeout_ms, uint8_t *private_data, size_t size);
+int peer_accept(struct peer *peer, const struct peer_accept *parameters);
+int peer_reject(struct peer *peer, const uint8_t *private_data, uint8_t length);
+
+/*
+ * Waits for the next message; its length. -ETIMEDOUT if none comes, -ENOTCONN if the connection
+ * has ended and no message is left. The Receive is not posted again.
+ */
+int peer_receive(struct peer *peer, int timeout_ms, uint8_t *buffer, size_t size);
+/* Posts the Receive of one message again that peer_receive() took. */
+int peer_post_receive(struct peer *peer);
+
+/* Posts a Send, with the invalidation of *@invalidate unless that is NULL. */
+int peer_send(struct peer *peer, const uint8_t *message, size_t length, const uint32_t *invalidate);
+/* Waits for all Sends; 0, or the ibv_wc_status of the first that failed. */
+int peer_flush(struct peer *peer);
+/* RDMA Write from @buffer or RDMA Read to it, and the wait for it; 0 or an ibv_wc_status. */
+int peer_write(struct peer *peer, const uint8_t *buffer, size_t length, uint64_t address, uint32_t key);
+int peer_read(struct peer *peer, uint8_t *buffer, size_t length, uint64_t address, uint32_t key);
+
+/* Ends the connection, with what is still posted. */
+void peer_disconnect(struct peer *peer);
+
+#endif /* RPCRDMA_PEER_VERBS_H */

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The functions of `verbs.h`, safe.
+
+use std::io;
+use std::time::Duration;
+
+use crate::Result;
+
+/// The largest message that can be received, in bytes.
+const MESSAGE_SIZE: usize = 512 * 1024;
+
+/// Octets of private data that a request can have.
+const PRIVATE_SIZE: usize = 256;
+
+#[allow(
+    non_camel_case_types,
+    reason = "these are the names in the header file"
+)]
+mod c {
+    #[repr(C)]
+    pub(super) struct peer {
+        _opaque: [u8; 0],
+    }
+
+    #[repr(C)]
+    pub(super) struct peer_accept {
+        pub(super) private_data: *const u8,
+        pub(super) private_len: u8,
+        pub(super) receives: u32,
+        pub(super) receive_size: u32,
+    }
+
+    extern "C" {
+        pub(super) fn peer_listen(port: u16) -> *mut peer;
+        pub(super) fn peer_wait_request(
+            peer: *mut peer,
+            timeout_ms: i32,
+            private_data: *mut u8,
+            size: usize,
+        ) -> i32;
+        pub(super) fn peer_accept(peer: *mut peer, parameters: *const peer_accept) -> i32;
+        pub(super) fn peer_reject(peer: *mut peer, private_data: *const u8, length: u8) -> i32;
+        pub(super) fn peer_receive(
+            peer: *mut peer,
+            timeout_ms: i32,
+            buffer: *mut u8,
+            size: usize,
+        ) -> i32;
+        pub(super) fn peer_post_receive(peer: *mut peer) -> i32;
+        pub(super) fn peer_send(
+            peer: *mut peer,
+            message: *const u8,
+            length: usize,
+            invalidate: *const u32,
+        ) -> i32;
+        pub(super) fn peer_flush(peer: *mut peer) -> i32;
+        pub(super) fn peer_write(
+            peer: *mut peer,
+            buffer: *const u8,
+            length: usize,
+            address: u64,
+            key: u32,
+        ) -> i32;
+        pub(super) fn peer_read(
+            peer: *mut peer,
+            buffer: *mut u8,
+            length: usize,
+            address: u64,
+            key: u32,
+        ) -> i32;
+        pub(super) fn peer_disconnect(peer: *mut peer);
+    }
+}
+
+/// What a connection is accepted with.
+pub(crate) struct Acceptance {
+    /// The private data of the answer.
+    pub(crate) private_data: Vec<u8>,
+    /// Receives that are posted.
+    pub(crate) receives: u32,
+    /// Bytes that each of them takes.
+    pub(crate) receive_size: u32,
+}
+
+/// What came of waiting.
+pub(crate) enum Waited<T> {
+    /// It came.
+    For(T),
+    /// The time is over.
+    TimedOut,
+    /// The connection has ended.
+    Ended,
+}
+
+/// A listener, and the connection that it accepted last.
+pub(crate) struct Verbs(*mut c::peer);
+
+/// The value of a function that gives a negative errno when it fails.
+fn check(what: &str, status: i32) -> Result<u32> {
+    u32::try_from(status).map_err(|_| {
+        let error = io::Error::from_raw_os_error(status.saturating_neg());
+        format!("{what}: {error}")
+    })
+}
+
+fn milliseconds(time: Duration) -> i32 {
+    i32::try_from(time.as_millis()).unwrap_or(i32::MAX)
+}
+
+impl Verbs {
+    /// Listens on `port`; the process ends if it cannot.
+    pub(crate) fn listen(port: u16) -> Self {
+        // SAFETY: Always safe to call.
+        Self(unsafe { c::peer_listen(port) })
+    }
+
+    /// Waits for a request for a connection; its private data, or nothing.
+    pub(crate) fn request(&mut self, limit: Duration) -> Result<Option<Vec<u8>>> {
+        let mut private_data = vec![0; PRIVATE_SIZE];
+        // SAFETY: The listener is valid, and the buffer as large as said.
+        let length = unsafe {
+            c::peer_wait_request(
+                self.0,
+                milliseconds(limit),
+                private_data.as_mut_ptr(),
+                private_data.len(),
+            )
+        };
+        if length == -errno::ETIMEDOUT {
+            return Ok(None);
+        }
+        private_data.truncate(check("waiting for a request", length)? as usize);
+        Ok(Some(private_data))
+    }
+
+    /// Accepts the request that came first, and ends the connection before.
+    pub(crate) fn accept(&mut self, acceptance: &Acceptance) -> Result {
+        let parameters = c::peer_accept {
+            private_data: acceptance.private_data.as_ptr(),
+            private_len: u8::try_from(acceptance.private_data.len()).map_err(|e| e.to_string())?,
+            receives: acceptance.receives,
+            receive_size: acceptance.receive_size,
+        };
+        // SAFETY: Listener and parameters are valid during the call.
+        check("accept", unsafe { c::peer_accept(self.0, &parameters) }).map(drop)
+    }
+
+    /// Rejects the request that came first.
+    pub(crate) fn reject(&mut self, private_data: &[u8]) -> Result {
+        let length = u8::try_from(private_data.len()).map_err(|e| e.to_string())?;
+        // SAFETY: The listener is valid, and the private data as long as said.
+        check("reject", unsafe {
+            c::peer_reject(self.0, private_data.as_ptr(), length)
+        })
+        .map(drop)
+    }
+
+    /// Waits for a message.
+    pub(crate) fn receive(&mut self, limit: Duration) -> Result<Waited<Vec<u8>>> {
+        let mut message = vec![0; MESSAGE_SIZE];
+        // SAFETY: The listener is valid, and the buffer as large as said.
+        let length = unsafe {
+            c::peer_receive(
+                self.0,
+                milliseconds(limit),
+                message.as_mut_ptr(),
+                message.len(),
+            )
+        };
+        if length == -errno::ETIMEDOUT {
+            return Ok(Waited::TimedOut);
+        }
+        if length == -errno::ENOTCONN {
+            return Ok(Waited::Ended);
+        }
+        message.truncate(check("receive", length)? as usize);
+        Ok(Waited::For(message))
+    }
+
+    /// Posts the Receive of a message again.
+    pub(crate) fn post_receive(&mut self) -> Result {
+        // SAFETY: The listener is valid.
+        check("posting a Receive", unsafe { c::peer_post_receive(self.0) }).map(drop)
+    }
+
+    /// Posts a Send, by which the handle `invalidate` becomes invalid.
+    pub(crate) fn send(&mut self, message: &[u8], invalidate: Option<u32>) -> Result {
+        let invalidate = invalidate
+            .as_ref()
+            .map_or(std::ptr::null(), |handle| handle);
+        // SAFETY: The listener is valid, the message as long as said, and the handle is read
+        // during the call.
+        check("send", unsafe {
+            c::peer_send(self.0, message.as_ptr(), message.len(), invalidate)
+        })
+        .map(drop)
+    }
+
+    /// Waits for all Sends; the status of the first that failed, 0 if none did.
+    pub(crate) fn flush(&mut self) -> Result<u32> {
+        // SAFETY: The listener is valid.
+        check("waiting for Sends", unsafe { c::peer_flush(self.0) })
+    }
+
+    /// An RDMA Write; its status, 0 for success.
+    pub(crate) fn write(&mut self, data: &[u8], address: u64, handle: u32) -> Result<u32> {
+        // SAFETY: The listener is valid, and the data as long as said.
+        check("RDMA Write", unsafe {
+            c::peer_write(self.0, data.as_ptr(), data.len(), address, handle)
+        })
+    }
+
+    /// An RDMA Read; its status, 0 for success.
+    pub(crate) fn read(&mut self, data: &mut [u8], address: u64, handle: u32) -> Result<u32> {
+        // SAFETY: The listener is valid, and the buffer as long as said.
+        check("RDMA Read", unsafe {
+            c::peer_read(self.0, data.as_mut_ptr(), data.len(), address, handle)
+        })
+    }
+
+    /// Ends the connection at once, whatever is under way.
+    pub(crate) fn disconnect(&mut self) {
+        // SAFETY: The listener is valid.
+        unsafe { c::peer_disconnect(self.0) };
+    }
+}
+
+/// The numbers of Linux, the same on all of its architectures that matter here.
+mod errno {
+    pub(super) const ENOTCONN: i32 = 107;
+    pub(super) const ETIMEDOUT: i32 = 110;
+}
