@@ -1,0 +1,240 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Mounts with several connections: I/O goes over all of them, one that breaks, moves or is removed
+# under I/O loses nothing, and a second address of the server joins the first.
+# limit: 150
+
+. "$(dirname "$0")/lib/test.sh"
+
+SECOND=192.0.2.11 THIRD=192.0.2.12
+
+# What the cases have in common in a machine. columns N prints column N of mountstats for each
+# transport of the mount, transport N goes to the folder of one of them in sysfs.
+multipath='
+	columns() {
+		awk -v n="$1" "/^device .* mounted on / { here = \$5 == \"$MNT\" }
+			here && \$1 == \"xprt:\" && \$2 == \"rdma\" { print \$(n + 2) }" /proc/self/mountstats
+	}
+	transport() {
+		local all=(/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma)
+		cd ${all[0]%/*}
+		[ -z "${1:-}" ] || cd "$(printf "%s\n" xprt-*-rdma | sort -V | sed -n "$1p")"
+	}
+	connections_to() { rdma -d resource show cm_id | grep "state CONNECT " | grep -cF "dst-addr $1:20049 " || true; }
+	is_connected_to() { [ "$(connections_to "$1")" = "$2" ]; }
+	queue_pairs() { rdma resource show qp | grep -c "type RC state RTS" || true; }
+	# Runs a command for each of eight files at the same time.
+	each() {
+		local pids=() n pid
+		for n in {1..8}; do
+			"$@" $n &
+			pids+=($!)
+		done
+		for pid in ${pids[@]}; do wait $pid; done
+	}
+	write_file() { dd if=/run/$TEST/$1 of=$MNT/$TEST/$1 bs=64K oflag=direct status=none; }
+	read_file() { dd if=$MNT/$TEST/$1 of=/run/$TEST/$1 bs=64K iflag=direct status=none; }
+	make_files() {
+		local n
+		mkdir -p /run/$TEST
+		cd /run/$TEST
+		for n in {1..8}; do head -c 512K /dev/urandom >$n; done
+		sha256sum [1-8] >/run/$TEST.sums
+	}'
+
+# Eight files to the server, compared there, and eight others from it.
+verified_io() {
+	client "$multipath; make_files; each write_file; cp /run/$TEST.sums \$MNT/$TEST/sums && sync \$MNT/$TEST/sums"
+	server "$multipath
+		cd /export/$TEST && sha256sum --quiet -c sums
+		make_files
+		cp /run/$TEST/* /export/$TEST/ && cp /run/$TEST.sums /export/$TEST/sums
+		rm -r /run/$TEST*"
+	client "$multipath; rm -rf /run/$TEST/*; each read_file; cd /run/$TEST; drop_caches; sha256sum --quiet -c \$MNT/$TEST/sums; rm -r /run/$TEST*"
+}
+
+# Every one of COUNT transports has sent, and offered and filled chunks: shares COUNT [LEAST-SENDS].
+shares() {
+	client "$multipath
+		for column in 6 7 11 12 15; do
+			least=1
+			[ \$column != 6 ] || least=${2:-1}
+			[ \$(columns \$column | wc -l) = $1 ] || fail \"not $1 transports: \$(columns \$column | wc -l)\"
+			echo column \$column: \$(columns \$column)
+			for value in \$(columns \$column); do
+				[ \$value -ge \$least ] || fail \"column \$column is \$value in a transport\"
+			done
+		done"
+}
+
+several_connections() {
+	local vers=$1 before
+	server_dir /export
+	before=$(client "$multipath; queue_pairs")
+	mount_nfs "$vers" nconnect=4
+	client "$multipath
+		grep -q ' /mnt/nfs .*,nconnect=4,' /proc/mounts
+		[ \$(columns 6 | wc -l) = 4 ] || fail 'not four transports in mountstats'"
+	verified_io
+	# 64 WRITEs and READs each: an even share would be 32.
+	shares 4 16
+	client "$multipath
+		[ \$(queue_pairs) = $((before + 4)) ] || fail \"not four queue pairs more than $before: \$(queue_pairs)\"
+		[ \"\$(columns 3 | tr -d '\n')\" = 1111 ] || fail \"some connected more than once: \$(columns 3)\"
+		if [ -f /lab/payload/rpcrdma.ko ]; then
+			ports=\$(sed -n 's/^src_port=//p' /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_info | sort -u | wc -l)
+			[ \$ports = 4 ] || fail \"the connections come from \$ports ports\"
+		fi"
+	server '[ $(rdma -d resource show cm_id | grep -c "state CONNECT .*dst-addr $CLIENT:") -ge 4 ] || fail "$(rdma -d resource show cm_id)"'
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Gives the server one more address for the rest of the case, and waits until its device has it.
+server_address() {
+	server "
+		ip address add $1/24 dev \$NETDEV
+		usable() { grep -qs \"\$(printf ':ffff:%02x%02x:%02x%02x' ${1//./ })\" /sys/class/infiniband/\$RDMA_LINK/ports/1/gids/*; }
+		wait_for 10 usable"
+	defer "server 'ip address delete $1/24 dev \$NETDEV'"
+}
+
+
+# One of four connections is broken while a program works on the mount.
+one_breaks() {
+	server_dir /export
+	mount_nfs "$1" nconnect=4
+	work_begins
+	client "$multipath
+		before=(\$(columns 3)) sends=\$(columns 6 | sed -n 3p)
+		[ \"\${before[*]}\" = '1 1 1 1' ] || fail \"some connected more than once: \${before[*]}\"
+		transport 3
+		# A new address, be it the old one, ends the connection.
+		echo \$SERVER >dstaddr
+		connected_again() { [ \$(columns 3 | sed -n 3p) = 2 ] && [ \$(columns 6 | sed -n 3p) -gt \$((sends + 8)) ]; }
+		wait_for 30 connected_again
+		[ \"\$(columns 3 | tr -d '\n')\" = 1121 ] || fail \"connects: \$(columns 3)\"
+		work_goes_on 30"
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# One of four connections moves to another address of the server under I/O.
+one_moves() {
+	server_dir /export
+	server_address $SECOND
+	mount_nfs "$1" nconnect=4
+	work_begins
+	client "$multipath
+		is_connected_to \$SERVER 4 || fail \"\$(rdma -d resource show cm_id)\"
+		transport 3
+		echo $SECOND >dstaddr
+		wait_for 30 is_connected_to $SECOND 1
+		is_connected_to \$SERVER 3 || fail \"\$(rdma -d resource show cm_id)\"
+		[ \$(cat dstaddr) = $SECOND ]
+		sends=\$(columns 6 | sed -n 3p)
+		has_share() { [ \$(columns 6 | sed -n 3p) -gt \$((sends + 8)) ]; }
+		wait_for 30 has_share"
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# An administrator takes a connection out of use, back into it, away, and adds one.
+one_goes() {
+	local name
+	server_dir /export
+	mount_nfs "$1" nconnect=4
+	work_begins
+	client "$multipath
+		queue_pairs=\$(queue_pairs)
+		folders() { find /sys/kernel/debug/rpcrdma -mindepth 1 -name '[0-9]*' 2>/dev/null | wc -l; }
+		count=\$(folders || true)
+		transport
+		name=\$(printf '%s\n' xprt-*-rdma | sort -V | sed -n 3p)
+		sends() { columns 6 | sed -n \$1p; }
+		has_share() { [ \$(sends \$1) -gt \$2 ]; }
+
+		echo offline >\$name/xprt_state
+		grep -q OFFLINE \$name/xprt_state
+		wait_for 20 sh -c \"grep -q tasks_queuelen=0 \$name/xprt_info\"
+		[ \$(columns 6 | wc -l) = 3 ] || fail \"still \$(columns 6 | wc -l) transports in mountstats\"
+		last=\$(sends 3)
+		wait_for 30 has_share 3 \$((last + 8))
+
+		echo online >\$name/xprt_state
+		wait_for 10 grep -q 'CONNECTED' \$name/xprt_state
+		! grep -q OFFLINE \$name/xprt_state
+		last=\$(sends 3)
+		wait_for 30 has_share 3 \$((last + 8))
+
+		echo offline >\$name/xprt_state
+		echo remove >\$name/xprt_state
+		gone() { [ ! -e \$name ] && [ \$(queue_pairs) = \$((queue_pairs - 1)) ]; }
+		wait_for 30 gone
+		# Only ours has one for each.
+		[ \$count = 0 ] || [ \$(folders) = \$((count - 1)) ] || fail 'its folder in debugfs stays'
+		work_goes_on 30
+
+		echo 1 >add_xprt
+		four() { [ \$(columns 6 | wc -l) = 4 ] && [ \$(queue_pairs) = \$queue_pairs ]; }
+		wait_for 30 four
+		wait_for 30 has_share 4 8"
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# other_mount ADDRESS [OPTIONS]: one more mount of the same export.
+other_mount() {
+	client "mkdir -p /mnt/$1 && mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys${2:+,$2} $1:/export /mnt/$1"
+	defer "client '! mountpoint -q /mnt/$1 || umount /mnt/$1; rmdir /mnt/$1'"
+}
+
+# A second address of the server carries the same session, if the mount may have one; no third.
+session_trunking() {
+	local mark
+	server_dir /export
+	server_address $SECOND
+	server_address $THIRD
+	mark=$(client log_mark)
+	mount_nfs 4.2 max_connect=2
+	client 'grep -q " /mnt/nfs .*,max_connect=2," /proc/mounts'
+	other_mount $SECOND max_connect=2
+	client "$multipath
+		wait_for 10 is_connected_to $SECOND 1
+		is_connected_to \$SERVER 1
+		transport
+		[ \"\$(cat xprt-*-rdma/dstaddr | sort -V | tr '\n' ' ')\" = \"\$SERVER $SECOND \" ] || fail \"\$(grep . xprt-*-rdma/dstaddr)\"
+		[ \$(grep -h 'main_xprt=1' xprt-*-rdma/xprt_info | wc -l) = 1 ]
+		! log_has $mark 'reached max allowed number'"
+	other_mount $THIRD max_connect=2
+	client "$multipath
+		log_has $mark 'reached max allowed number .2. did not add transport'
+		is_connected_to $THIRD 0
+		[ \$(columns 6 | wc -l) = 2 ]
+		# One client of the server's, so one session.
+		ls /mnt/$SECOND/$TEST /mnt/$THIRD/$TEST"
+	server '[ $(ls -d /proc/fs/nfsd/clients/*/ | wc -l) = 1 ] || fail "$(cat /proc/fs/nfsd/clients/*/info)"'
+	verified_io
+	shares 2 32
+}
+
+# Without leave the second address adds nothing.
+no_trunking() {
+	server_address $SECOND
+	mount_nfs 4.2
+	other_mount $SECOND
+	client "$multipath
+		is_connected_to \$SERVER 1
+		is_connected_to $SECOND 0
+		[ \$(columns 6 | wc -l) = 1 ]"
+}
+
+for vers in 3 4.2; do
+	test_case "v$vers, nconnect=4: I/O goes over four connections" several_connections $vers
+done
+test_case "v3: one of four connections breaks under I/O" one_breaks 3
+test_case "v4.2: one of four connections moves to another address under I/O" one_moves 4.2
+test_case "v3: one of four is taken off line, removed, and added under I/O" one_goes 3
+test_case "v4.2, max_connect=2: a second address joins the session, a third does not" session_trunking
+test_case "v4.2: without max_connect no address joins" no_trunking
+run_cases
