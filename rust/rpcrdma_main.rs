@@ -10,6 +10,8 @@ mod debugfs;
 mod error;
 mod proto;
 mod rdma;
+#[cfg(rpcrdma_kunit)]
+mod sim_tests;
 mod stats;
 mod sunrpc;
 mod sysctl;

@@ -57,6 +57,8 @@ pub(crate) mod plan_general;
 pub(crate) mod private_data;
 pub(crate) mod reply;
 #[cfg(rpcrdma_selftest)]
+pub(crate) mod sim;
+#[cfg(rpcrdma_selftest)]
 pub(crate) mod stream;
 #[cfg(any(test, rpcrdma_kunit, rpcrdma_vectors))]
 pub(crate) mod vectors;

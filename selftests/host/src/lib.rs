@@ -7,6 +7,7 @@
 //! - The tests beside the core are run, which are the kernel's KUnit suites too.
 //! - [`vectors`] runs the received messages of any vector file.
 //! - `properties` generates messages and plans.
+//! - `sim` runs ten thousand seeds of the simulation.
 
 #[allow(
     dead_code,
@@ -17,4 +18,6 @@ mod proto;
 
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod sim;
 pub mod vectors;

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One run.
+
+use super::history::{Recorded, Tally};
+use super::queue::Event;
+use super::requester::Requester;
+use super::responder::Responder;
+use super::scenario::Scenario;
+use super::world::World;
+use super::{End, Failure, Storage};
+
+/// More events than any run has that comes to an end.
+const MOST_EVENTS: u64 = 50_000;
+
+/// Two endpoints and what is between them.
+pub(crate) struct Simulation<'a> {
+    world: World<'a>,
+    requester: Requester<'a>,
+    responder: Responder<'a>,
+}
+
+impl<'a> Simulation<'a> {
+    /// The run of one seed before its first event.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Storage`] if `storage` is too small.
+    pub(crate) fn new(seed: u64, storage: Storage<'a>) -> Result<Self, Failure> {
+        let (world, calls, jobs) = World::new(seed, storage)?;
+        let scenario = world.fabric.scenario;
+        Ok(Self {
+            world,
+            requester: Requester::new(&scenario, calls),
+            responder: Responder::new(&scenario, jobs),
+        })
+    }
+
+    /// What the seed has decided.
+    pub(crate) fn scenario(&self) -> &Scenario {
+        &self.world.fabric.scenario
+    }
+
+    /// The last steps.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = Recorded> + '_ {
+        self.world.fabric.history.steps()
+    }
+
+    /// Runs until everything has come to its end; what happened how often.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong.
+    pub(crate) fn run(&mut self) -> Result<Tally, Failure> {
+        while self.world.left != 0 {
+            if !self.step()? {
+                return Err(Failure::Deadlock(self.world.left));
+            }
+            if self.world.fabric.tally.events > MOST_EVENTS {
+                return Err(Failure::Endless);
+            }
+            self.disturb()?;
+        }
+        self.requester.finish(&mut self.world)?;
+        while self.step()? {}
+        if self.world.memory.is_leaking() {
+            return Err(Failure::Leak);
+        }
+        if self.world.messages.is_leaking() {
+            return Err(Failure::MessageLeak);
+        }
+        Ok(self.world.fabric.tally)
+    }
+
+    /// Does what the seed wants done after this number of events.
+    fn disturb(&mut self) -> Result<(), Failure> {
+        let scenario = self.world.fabric.scenario;
+        let events = self.world.fabric.tally.events;
+        for loss in scenario.losses {
+            if u64::from(loss) == events {
+                self.world.fabric.lose()?;
+            }
+        }
+        if u64::from(scenario.restart) == events {
+            self.responder.restart(&mut self.world)?;
+        }
+        Ok(())
+    }
+
+    /// Has one event happen; false if there is none.
+    fn step(&mut self) -> Result<bool, Failure> {
+        let Self {
+            world,
+            requester,
+            responder,
+        } = self;
+        let Some(event) = world.fabric.next() else {
+            return Ok(false);
+        };
+        match event {
+            Event::Submit(number) => {
+                if number < world.fabric.scenario.forward {
+                    requester.submit(world, number)?;
+                } else {
+                    responder.submit(world, number)?;
+                }
+            }
+            Event::Attempt => requester.attempt(world)?,
+            Event::Cm(generation, event) => requester.cm(world, generation, event)?,
+            Event::AttemptTimeout(generation) => requester.attempt_timeout(world, generation)?,
+            Event::ConnectRequest(generation) => responder.connect_request(world, generation)?,
+            Event::ReadyToUse(generation) => responder.ready(world, generation)?,
+            Event::Down(End::Requester, generation) => requester.down(world, generation)?,
+            Event::Down(End::Responder, generation) => responder.down(world, generation),
+            Event::ServerUp => responder.up(),
+            Event::Deliver(slot) => {
+                if let Some(message) = world.arrive(slot)? {
+                    match message.to {
+                        End::Requester => requester.receive(world, slot, &message)?,
+                        End::Responder => responder.receive(world, slot, &message)?,
+                    }
+                }
+            }
+            Event::Read(access, at) => {
+                if world.read(&access, at)? {
+                    let delay = world.fabric.delay();
+                    let done = Event::ReadDone(access.rpc, access.generation);
+                    world.fabric.after(delay, done)?;
+                }
+            }
+            Event::Write(access, at) => world.write(&access, at)?,
+            Event::ReadDone(number, generation) => {
+                responder.read_done(world, number, generation)?
+            }
+            Event::Served(number, incarnation) => responder.served(world, number, incarnation)?,
+            Event::BackwardServed(number) => requester.backward_served(world, number)?,
+            Event::Invalidated {
+                rpc,
+                handle,
+                generation,
+            } => requester.invalidated(world, rpc, handle, generation)?,
+            Event::CallTimeout(number, transmission) => {
+                requester.call_timeout(world, number, transmission)?;
+            }
+            Event::BackwardTimeout(number, generation) => {
+                responder.backward_timeout(world, number, generation)?;
+            }
+        }
+        Ok(true)
+    }
+}

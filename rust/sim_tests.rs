@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A hundred runs of the simulation of the protocol core, in the kernel.
+
+#[kernel::macros::kunit_tests(rpcrdma_simulation)]
+mod tests {
+    use crate::proto::sim::{
+        history::{Recorded, Tally},
+        memory::Region,
+        queue::Scheduled,
+        requester::Call,
+        rpc::Rpc,
+        service::Job,
+        simulation::Simulation,
+        Failure, Storage, BUFFER_LEN, EVENTS, FORWARD_RPCS, MESSAGES, MESSAGE_LEN, REGIONS_PER_RPC,
+        RPCS, STEPS,
+    };
+    use kernel::prelude::*;
+
+    const SEEDS: u64 = 100;
+
+    /// Runs one seed. The log has the last steps of one that fails.
+    fn run(seed: u64, storage: Storage<'_>) -> Result<Tally, Failure> {
+        let mut simulation = Simulation::new(seed, storage)?;
+        let result = simulation.run();
+        if let Err(failure) = result {
+            pr_err!("seed {seed}: {:?}\n", simulation.scenario());
+            for Recorded { at, step } in simulation.steps() {
+                pr_err!("{at:>9} {step:?}\n");
+            }
+            pr_err!("seed {seed}: {failure:?}\n");
+        }
+        result
+    }
+
+    #[test]
+    fn a_hundred_seeds() -> Result {
+        let mut memory = KVVec::from_elem(0, FORWARD_RPCS * 2 * BUFFER_LEN, GFP_KERNEL)?;
+        let mut messages = KVVec::from_elem(0, MESSAGES * MESSAGE_LEN, GFP_KERNEL)?;
+        let regions = FORWARD_RPCS * REGIONS_PER_RPC;
+        let mut regions = KVVec::from_elem(Region::NONE, regions, GFP_KERNEL)?;
+        let mut slots = KVec::from_elem(None, MESSAGES, GFP_KERNEL)?;
+        let mut queue = KVVec::from_elem(Scheduled::NONE, EVENTS, GFP_KERNEL)?;
+        let mut history = KVec::from_elem(Recorded::NONE, STEPS, GFP_KERNEL)?;
+        let mut rpcs = KVec::from_elem(Rpc::NONE, RPCS, GFP_KERNEL)?;
+        let mut calls = KVec::from_elem(Call::NONE, RPCS, GFP_KERNEL)?;
+        let mut jobs = KVec::from_elem(Job::NONE, RPCS, GFP_KERNEL)?;
+        let mut sum = Tally::default();
+        for seed in 0..SEEDS {
+            let storage = Storage {
+                memory: &mut memory,
+                regions: &mut regions,
+                messages: &mut messages,
+                slots: &mut slots,
+                queue: &mut queue,
+                history: &mut history,
+                rpcs: &mut rpcs,
+                calls: &mut calls,
+                jobs: &mut jobs,
+            };
+            let tally = run(seed, storage);
+            assert!(tally.is_ok());
+            if let Ok(tally) = tally {
+                sum.add(&tally);
+            }
+        }
+        assert!(sum.is_complete());
+        Ok(())
+    }
+}
