@@ -338,18 +338,22 @@ fn deliver(connection: &Connection, rqst: &mut PinnedRqst, payload: &[u8], place
     }
     stats.delivered_bytes.add(placed);
     // No more than was offered, so that it has a round-up.
-    let placed = usize::try_from(placed)
-        .ok()
-        .and_then(|placed| placed.checked_next_multiple_of(4))
-        .unwrap_or(0);
+    let placed = usize::try_from(placed).unwrap_or(0);
+    let rounded = placed.checked_next_multiple_of(4).unwrap_or(placed);
     let (head, rest) = payload.split_at(payload.len().min(head_len));
     rqst.trim_reply_head(head.len());
     let reply = rqst.reply();
     let first = reply.copy_in(0, head);
-    let second = reply.copy_in(first.saturating_add(placed), rest);
+    // The peer writes no round-up (RFC 8166 section 3.4.6). Should the RPC message count it as
+    // data, then nobody sees what the memory held before.
+    if let Some(round_up) = [0; 3].get(..rounded.saturating_sub(placed)) {
+        reply.copy_in(first.saturating_add(placed), round_up);
+    }
+    let end = first.saturating_add(rounded);
+    let second = reply.copy_in(end, rest);
     stats.fixup_bytes.add_len(second);
     if second != 0 {
         trace::xprtrdma_fixup(rqst, second);
     }
-    first.saturating_add(placed).saturating_add(second)
+    end.saturating_add(second)
 }
