@@ -1,77 +1,86 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A responder that breaks the rules (selftests/peer) answers the Calls of a kernel module
-# (selftests/modules/calls.c): each Call ends, with the status that it should have; nobody writes
-# to its memory afterwards; the next Call works; and nothing is left behind.
+# What a responder may say wrong: Replies for nobody, malformed ones, chunks that were not offered,
+# errors, grants, backward Calls. Each ends a Call with the right status or leaves it alone.
 # limit: 180
 
-. "$(dirname "$0")/lib/test.sh"
-
-# hostile ITEM...: the peer runs one scenario after the other, each with its own client. An ITEM is
-# 'SCENARIO | PARAMETERS OF THE MODULE [| CONDITION...]'. A condition compares a counter of the
-# transport with a number: NAME=N, or NAME>N.
-hostile() {
-	local item scenario parameters conditions scenarios=() script='' line
-	client '[ -f /lab/payload/rpcrdma_test_calls.ko ]' || skip "the payload has no rpcrdma_test_calls.ko"
-	server '[ -x /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
-	for item; do
-		IFS='|' read -r scenario parameters conditions <<<"$item"
-		scenario=${scenario// /}
-		scenarios+=("$scenario")
-		script+="one $scenario '$parameters' '$conditions'"$'\n'
-	done
-	server "
-		modprobe -q ib_uverbs
-		modprobe -q rdma_ucm
-		rm -f /run/$TEST.*
-		setsid /lab/payload/rpcrdma-peer ${scenarios[*]} >/run/$TEST.out 2>&1 &
-		echo \$! >/run/$TEST.pid
-		wait_for 10 grep -q listening /run/$TEST.out"
-	defer "server 'kill \$(cat /run/$TEST.pid) 2>/dev/null || true; rm /run/$TEST.*'"
-	defer "client '! grep -q ^rpcrdma_test_calls /proc/modules || rmmod rpcrdma_test_calls'"
-	# Statuses are compared with what the peer expects; here each Call's memory and the counters.
-	LIMIT=150 client "
-		resources=\$(rdma_resources)
-		dirty=
-		one() {
-			local condition
-			insmod /lab/payload/rpcrdma_test_calls.ko peer=\$SERVER \$2
-			printf '%s:%s\n' \"\$1\" \"\$(awk '{ printf \" %s\", \$2 }' /sys/kernel/debug/rpcrdma_test_calls)\"
-			! grep -v ' clean\$' /sys/kernel/debug/rpcrdma_test_calls || dirty+=\" \$1\"
-			for condition in \$3; do
-				[ -f /lab/payload/rpcrdma.ko ] || break
-				counter \"\$1\" \"\$condition\"
-			done
-			rmmod rpcrdma_test_calls
-		}
-		counter() {
-			local name=\${2%%[=>]*} wanted=\${2#*[=>]} found
-			found=\$(our_stat \$name)
-			[ \${2:\${#name}:1} = '>' ] && [ \$found -gt \$wanted ] || [ \$found = \$wanted ] ||
-				printf '%s: %s is %s\n' \"\$1\" \"\$2\" \"\$found\" >>/run/$TEST.counters
-		}
-		rm -f /run/$TEST.*
-		{
-			$script
-		} >/run/$TEST.statuses
-		wait_for 10 module_unused
-		wait_for 10 rdma_resources_are \"\$resources\" || fail \"the device had \$resources and has \$(rdma_resources)\"
-		[ -z \"\$dirty\" ] || fail \"memory was written to that was not the peer's to write:\$dirty\"
-		[ ! -s /run/$TEST.counters ] || { cat /run/$TEST.counters; fail 'these counters are wrong'; }" ||
-		line=failed
-	server "cat /run/$TEST.out"
-	client "cat /run/$TEST.statuses"
-	[ -z "${line:-}" ] || fail "see above"
-	diff <(server "grep -v listening /run/$TEST.out") <(client "cat /run/$TEST.statuses") ||
-		fail "Calls ended otherwise than the peer (<) expects"
-}
+. "$(dirname "$0")/lib/peer.sh"
 
 honest() {
-	hostile \
-		'honest | calls=null,write,read,long,list,exchange | remote_invalidations>0' \
+	calls_end \
+		'honest | calls=null,write,read,long,list,exchange | bad_replies=0' \
 		'honest | calls=null,write,read,long,list,exchange size=400000'
 }
 
+replies() {
+	calls_end \
+		'other-xid | calls=null | dropped_messages=32' \
+		'earlier-xid | calls=null,read,list,write,long,null | dropped_messages=15' \
+		'repeated | calls=null,read,write,list,null,read,write,list | dropped_messages=200' \
+		'unsolicited | calls=null' \
+		'long-replies | calls=null*4' \
+		'short-replies | calls=null*3'
+}
+
+malformed() {
+	calls_end \
+		'vectors | calls=null*60 backward=1' \
+		'garbage | calls=null | errors_sent=60' \
+		'garbage-for-calls | calls=null*76 | bad_replies=76' \
+		'too-long | calls=null*2'
+}
+
+credits() {
+	calls_end \
+		'no-credits | calls=null*20+ | failed_requests=0' \
+		'one-credit | calls=null*20+ | failed_requests=0' \
+		'all-credits | calls=null,null*200+ | failed_requests=0' \
+		'fewer-credits | calls=null,null*148+ | failed_requests=0'
+}
+
+chunks() {
+	calls_end \
+		'write-chunks | calls=read*16 | bad_replies=16' \
+		'reply-chunks | calls=list*13 | bad_replies=13' \
+		'chunks-for-nothing | calls=null*5 | bad_replies=5' \
+		'unused-chunks | calls=read,list,read,list,read' \
+		'short-chunks | calls=read*7' \
+		'garbage-in-chunks | calls=list*3'
+}
+
+# With regions of nineteen pages these chunks have two segments and more.
+segments() {
+	client 'insmod /lab/payload/rpcrdma_test_limits.ko max_fast_reg_pages=19'
+	defer "client 'rmmod rpcrdma_test_limits'"
+	calls_end \
+		'honest | calls=write,read,long,list,exchange size=500000 | write_segments>6' \
+		'write-chunks | calls=read*16 size=100000 | bad_replies=16' \
+		'reply-chunks | calls=list*13 size=100000 | bad_replies=13' \
+		'gaps | calls=read size=100000'
+}
+
+errors() {
+	calls_end \
+		'errors | calls=null*10,write*10,read*10,long*10,list*10,exchange*10 | bad_replies=60' \
+		'errors-at-once | calls=null,null+,read+,write+,list+,long+,exchange+,read+,read+,list+,write | bad_replies=10'
+}
+
+backward() {
+	calls_end \
+		'backward | calls=null backward=1 | backward_calls=3' \
+		'backward-unserved | calls=null | backward_calls=0' \
+		'backward-garbage | calls=null backward=1' \
+		'backward-chunks | calls=null backward=1 | errors_sent=4' \
+		'backward-burst | calls=null*6 backward=1 | backward_calls>15'
+}
+
 test_case "an honest peer, for comparison" honest
+test_case "Replies for nobody, again, too long and too short" replies
+test_case "malformed messages and garbage" malformed
+test_case "grants of no credit, and of all there are" credits
+test_case "chunks that were not offered" chunks
+test_case "chunks of several segments" segments
+test_case "RDMA_ERROR to Calls of every form" errors
+test_case "backward Calls" backward
 run_cases

@@ -20,6 +20,10 @@ static int max_qp_wr = -1;
 module_param(max_qp_wr, int, 0444);
 MODULE_PARM_DESC(max_qp_wr, "work requests that a queue holds");
 
+static int max_fast_reg_pages = -1;
+module_param(max_fast_reg_pages, int, 0444);
+MODULE_PARM_DESC(max_fast_reg_pages, "pages that a memory region holds");
+
 static int limits_add(struct ib_device *device);
 static void limits_remove(struct ib_device *device, void *data);
 
@@ -44,6 +48,8 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_send_sge = max_send_sge;
 	if (max_qp_wr >= 0)
 		device->attrs.max_qp_wr = max_qp_wr;
+	if (max_fast_reg_pages >= 0)
+		device->attrs.max_fast_reg_page_list_len = max_fast_reg_pages;
 	return 0;
 }
 
@@ -54,6 +60,7 @@ static void limits_remove(struct ib_device *device, void *data)
 	device->attrs.device_cap_flags = saved->device_cap_flags;
 	device->attrs.max_send_sge = saved->max_send_sge;
 	device->attrs.max_qp_wr = saved->max_qp_wr;
+	device->attrs.max_fast_reg_page_list_len = saved->max_fast_reg_page_list_len;
 	kfree(saved);
 }
 

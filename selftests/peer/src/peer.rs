@@ -21,6 +21,9 @@ pub(crate) const EIO: i32 = -5;
 /// `-ETIMEDOUT`.
 pub(crate) const ETIMEDOUT: i32 = -110;
 
+/// `-ERESTARTSYS`, with which a task that is killed ends.
+pub(crate) const ERESTARTSYS: i32 = -512;
+
 /// Receives that are posted, and credits that are granted, where neither is the subject.
 pub(crate) const CREDITS: u32 = 160;
 
@@ -51,6 +54,12 @@ pub(crate) enum Form {
     Other,
 }
 
+impl Form {
+    fn has_result(self) -> bool {
+        matches!(self, Self::Read | Self::List | Self::Exchange)
+    }
+}
+
 /// A forward Call, and what it has offered.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
@@ -64,6 +73,8 @@ pub(crate) struct Call {
     pub(crate) reply: Option<Vec<Segment>>,
     /// The inline part of the RPC message, or the Position Zero chunk.
     pub(crate) payload: Vec<u8>,
+    /// Bytes of data that the argument has, or that are wanted as the result.
+    pub(crate) size: usize,
 }
 
 /// A message to send.
@@ -152,12 +163,15 @@ pub(crate) enum Received {
 /// The responder.
 pub(crate) struct Peer {
     pub(crate) verbs: Verbs,
-    /// The status with which each Call ends at the client, in the order of the Calls.
-    pub(crate) expected: Vec<i32>,
+    /// How each Call ends at the client, in the order of the Calls: its status, and the length of
+    /// the result's data if there is some.
+    pub(crate) expected: Vec<String>,
     /// Backward Replies so far.
     pub(crate) backward_replies: Vec<Vec<u8>>,
     /// Whether Receives are posted again at once.
     pub(crate) reposts: bool,
+    /// Whether the client's last Call was answered.
+    pub(crate) finished: bool,
 }
 
 impl Peer {
@@ -168,6 +182,7 @@ impl Peer {
             expected: Vec::new(),
             backward_replies: Vec::new(),
             reposts: true,
+            finished: false,
         }
     }
 
@@ -177,6 +192,7 @@ impl Peer {
         self.expected.clear();
         self.backward_replies.clear();
         self.reposts = true;
+        self.finished = false;
     }
 
     /// What an honest responder accepts a connection with.
@@ -214,18 +230,34 @@ impl Peer {
 
     /// The next message; nothing if the connection has ended.
     pub(crate) fn receive(&mut self) -> Result<Option<Received>> {
-        let bytes = match self.verbs.receive(LIMIT)? {
-            Waited::For(bytes) => bytes,
-            Waited::Ended => return Ok(None),
-            Waited::TimedOut => return Err("the client sends nothing".to_owned()),
-        };
+        match self.verbs.receive(LIMIT)? {
+            Waited::For(bytes) => self.take(&bytes).map(Some),
+            Waited::Ended => Ok(None),
+            Waited::TimedOut => Err("the client sends nothing".to_owned()),
+        }
+    }
+
+    /// The next message, if it has come by now.
+    pub(crate) fn receive_at_once(&mut self) -> Result<Option<Received>> {
+        match self.verbs.receive(Duration::ZERO)? {
+            Waited::For(bytes) => self.take(&bytes).map(Some),
+            Waited::Ended => Err("the connection has ended".to_owned()),
+            Waited::TimedOut => Ok(None),
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<Received> {
         if self.reposts {
             self.verbs.post_receive()?;
         }
-        self.decode(&bytes).map(Some)
+        self.decode(bytes)
     }
 
     fn decode(&mut self, bytes: &[u8]) -> Result<Received> {
+        // It repeats the version of the message that it is about, whatever that is.
+        if word_at(bytes, 12) == 4 {
+            return Ok(Received::Error(bytes.to_vec()));
+        }
         let decoded = decode_call(bytes, Versions::ONE)
             .map_err(|refused| format!("the client sent {refused:?}: {bytes:02x?}"))?;
         let call = match decoded {
@@ -233,7 +265,7 @@ impl Peer {
             ReceivedByResponder::BackwardReply { payload, .. } => {
                 return Ok(Received::BackwardReply(payload.to_vec()));
             }
-            ReceivedByResponder::Error(_) => return Ok(Received::Error(bytes.to_vec())),
+            ReceivedByResponder::Error(_) => return Err("an RDMA_ERROR of another kind".to_owned()),
         };
         let reads: Vec<_> = call.lists.reads.segments().collect();
         let writes = call.lists.writes.chunks();
@@ -244,6 +276,7 @@ impl Peer {
             reply: call.lists.reply.map(|chunk| chunk.segments().collect()),
             payload: call.payload.unwrap_or(&[]).to_vec(),
             reads,
+            size: 0,
         };
         if call.payload.is_empty() {
             call.payload = self.pull(&call, 0)?;
@@ -260,6 +293,8 @@ impl Peer {
                 6 => Form::Done,
                 other => return Err(format!("the client called procedure {other}")),
             };
+            // Behind the header of an RPC Call with an AUTH_NONE credential and verifier.
+            call.size = word_at(&call.payload, 40) as usize;
         }
         Ok(Received::Call(call))
     }
@@ -306,7 +341,14 @@ impl Peer {
                 return Ok(call);
             }
             self.accept()?;
+            self.greet()?;
         }
+    }
+
+    /// Sends something that no Call waits for. After a connection that brought nothing the client
+    /// would be in no hurry to make the next one.
+    pub(crate) fn greet(&mut self) -> Result {
+        self.send(&words(&[0, 1, CREDITS, 0, 0, 0, 0, 0, 1]))
     }
 
     /// The next message, which is an RDMA_ERROR.
@@ -314,6 +356,17 @@ impl Peer {
         match self.receive()? {
             Some(Received::Error(error)) => Ok(error),
             other => Err(format!("no RDMA_ERROR but {other:02x?}")),
+        }
+    }
+
+    /// The next message, which is a backward Reply.
+    pub(crate) fn backward_reply(&mut self) -> Result {
+        match self.receive()? {
+            Some(Received::BackwardReply(reply)) => {
+                self.backward_replies.push(reply);
+                Ok(())
+            }
+            other => Err(format!("no backward Reply but {other:02x?}")),
         }
     }
 
@@ -336,8 +389,7 @@ impl Peer {
             reply: call.reply.as_ref().map(|chunk| filled(chunk, 0)),
             payload: rpc_reply(call.xid),
         };
-        // Behind the header of an RPC Call with an AUTH_NONE credential and verifier.
-        let size = word_at(&call.payload, 40) as usize;
+        let size = call.size;
         match call.form {
             Form::Null | Form::Done | Form::Other => {}
             Form::Write => {
@@ -352,7 +404,7 @@ impl Peer {
             }
             Form::Read | Form::List => {}
         }
-        if matches!(call.form, Form::Read | Form::List | Form::Exchange) {
+        if call.form.has_result() {
             message.payload.extend(words(&[size as u32]));
             match (&call.writes.first(), &call.reply) {
                 (Some(chunk), _) => {
@@ -402,19 +454,37 @@ impl Peer {
     pub(crate) fn answer(&mut self, call: &Call) -> Result {
         let reply = self.reply(call)?;
         self.send(&reply.encode())?;
-        self.expected.push(0);
+        self.succeeds(call);
         Ok(())
+    }
+
+    /// Notes that the next Call ends with `status`.
+    pub(crate) fn ends(&mut self, status: i32) {
+        self.expected.push(status.to_string());
+    }
+
+    /// Notes that the next Call ends well, with `length` bytes of data.
+    pub(crate) fn gets(&mut self, length: usize) {
+        self.expected.push(if length == 0 {
+            "0".to_owned()
+        } else {
+            format!("0/{length}")
+        });
+    }
+
+    /// Notes that a Call ends as one that is answered well.
+    pub(crate) fn succeeds(&mut self, call: &Call) {
+        self.gets(if call.form.has_result() { call.size } else { 0 });
     }
 
     /// Answers all Calls, on this connection and those that follow, up to the client's last one.
     pub(crate) fn serve(&mut self) -> Result {
-        loop {
+        while !self.finished {
             let call = self.call_anywhere()?;
             self.answer(&call)?;
-            if call.form == Form::Done {
-                return self.verbs.flush().map(drop);
-            }
+            self.finished = call.form == Form::Done;
         }
+        self.verbs.flush().map(drop)
     }
 }
 

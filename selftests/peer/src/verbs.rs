@@ -94,7 +94,11 @@ pub(crate) enum Waited<T> {
 }
 
 /// A listener, and the connection that it accepted last.
-pub(crate) struct Verbs(*mut c::peer);
+pub(crate) struct Verbs {
+    peer: *mut c::peer,
+    /// Where messages are copied to.
+    buffer: Vec<u8>,
+}
 
 /// The value of a function that gives a negative errno when it fails.
 fn check(what: &str, status: i32) -> Result<u32> {
@@ -111,8 +115,11 @@ fn milliseconds(time: Duration) -> i32 {
 impl Verbs {
     /// Listens on `port`; the process ends if it cannot.
     pub(crate) fn listen(port: u16) -> Self {
-        // SAFETY: Always safe to call.
-        Self(unsafe { c::peer_listen(port) })
+        Self {
+            // SAFETY: Always safe to call.
+            peer: unsafe { c::peer_listen(port) },
+            buffer: vec![0; MESSAGE_SIZE],
+        }
     }
 
     /// Waits for a request for a connection; its private data, or nothing.
@@ -121,7 +128,7 @@ impl Verbs {
         // SAFETY: The listener is valid, and the buffer as large as said.
         let length = unsafe {
             c::peer_wait_request(
-                self.0,
+                self.peer,
                 milliseconds(limit),
                 private_data.as_mut_ptr(),
                 private_data.len(),
@@ -143,7 +150,7 @@ impl Verbs {
             receive_size: acceptance.receive_size,
         };
         // SAFETY: Listener and parameters are valid during the call.
-        check("accept", unsafe { c::peer_accept(self.0, &parameters) }).map(drop)
+        check("accept", unsafe { c::peer_accept(self.peer, &parameters) }).map(drop)
     }
 
     /// Rejects the request that came first.
@@ -151,21 +158,20 @@ impl Verbs {
         let length = u8::try_from(private_data.len()).map_err(|e| e.to_string())?;
         // SAFETY: The listener is valid, and the private data as long as said.
         check("reject", unsafe {
-            c::peer_reject(self.0, private_data.as_ptr(), length)
+            c::peer_reject(self.peer, private_data.as_ptr(), length)
         })
         .map(drop)
     }
 
     /// Waits for a message.
     pub(crate) fn receive(&mut self, limit: Duration) -> Result<Waited<Vec<u8>>> {
-        let mut message = vec![0; MESSAGE_SIZE];
         // SAFETY: The listener is valid, and the buffer as large as said.
         let length = unsafe {
             c::peer_receive(
-                self.0,
+                self.peer,
                 milliseconds(limit),
-                message.as_mut_ptr(),
-                message.len(),
+                self.buffer.as_mut_ptr(),
+                self.buffer.len(),
             )
         };
         if length == -errno::ETIMEDOUT {
@@ -174,14 +180,17 @@ impl Verbs {
         if length == -errno::ENOTCONN {
             return Ok(Waited::Ended);
         }
-        message.truncate(check("receive", length)? as usize);
-        Ok(Waited::For(message))
+        let length = check("receive", length)? as usize;
+        Ok(Waited::For(self.buffer[..length].to_vec()))
     }
 
     /// Posts the Receive of a message again.
     pub(crate) fn post_receive(&mut self) -> Result {
         // SAFETY: The listener is valid.
-        check("posting a Receive", unsafe { c::peer_post_receive(self.0) }).map(drop)
+        check("posting a Receive", unsafe {
+            c::peer_post_receive(self.peer)
+        })
+        .map(drop)
     }
 
     /// Posts a Send, by which the handle `invalidate` becomes invalid.
@@ -192,7 +201,7 @@ impl Verbs {
         // SAFETY: The listener is valid, the message as long as said, and the handle is read
         // during the call.
         check("send", unsafe {
-            c::peer_send(self.0, message.as_ptr(), message.len(), invalidate)
+            c::peer_send(self.peer, message.as_ptr(), message.len(), invalidate)
         })
         .map(drop)
     }
@@ -200,14 +209,14 @@ impl Verbs {
     /// Waits for all Sends; the status of the first that failed, 0 if none did.
     pub(crate) fn flush(&mut self) -> Result<u32> {
         // SAFETY: The listener is valid.
-        check("waiting for Sends", unsafe { c::peer_flush(self.0) })
+        check("waiting for Sends", unsafe { c::peer_flush(self.peer) })
     }
 
     /// An RDMA Write; its status, 0 for success.
     pub(crate) fn write(&mut self, data: &[u8], address: u64, handle: u32) -> Result<u32> {
         // SAFETY: The listener is valid, and the data as long as said.
         check("RDMA Write", unsafe {
-            c::peer_write(self.0, data.as_ptr(), data.len(), address, handle)
+            c::peer_write(self.peer, data.as_ptr(), data.len(), address, handle)
         })
     }
 
@@ -215,14 +224,14 @@ impl Verbs {
     pub(crate) fn read(&mut self, data: &mut [u8], address: u64, handle: u32) -> Result<u32> {
         // SAFETY: The listener is valid, and the buffer as long as said.
         check("RDMA Read", unsafe {
-            c::peer_read(self.0, data.as_mut_ptr(), data.len(), address, handle)
+            c::peer_read(self.peer, data.as_mut_ptr(), data.len(), address, handle)
         })
     }
 
     /// Ends the connection at once, whatever is under way.
     pub(crate) fn disconnect(&mut self) {
         // SAFETY: The listener is valid.
-        unsafe { c::peer_disconnect(self.0) };
+        unsafe { c::peer_disconnect(self.peer) };
     }
 }
 

@@ -1,16 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What the peer does, by name.
+//!
+//! A scenario begins before the client's first connection, and ends where the client's remaining
+//! Calls can be answered as they should be.
+
+mod backward;
+mod chunks;
+mod connections;
+mod credits;
+mod errors;
+mod garbage;
+mod invalidation;
+mod late;
+mod replies;
+mod vectors;
 
 use crate::peer::Peer;
 use crate::Result;
 
-/// Runs a scenario up to where the client's remaining Calls can be answered as they should.
+/// Runs a scenario.
 pub(crate) type Run = fn(&mut Peer) -> Result;
+
+/// The scenarios of a file, each with its name.
+type Scenarios = [(&'static str, Run)];
 
 /// The scenario of this name.
 pub(crate) fn find(name: &str) -> Option<Run> {
-    let all: [&[(&str, Run)]; 1] = [&[("honest", |peer| peer.accept())]];
-    let mut all = all.into_iter().flatten();
+    let files: [&Scenarios; 11] = [
+        &[("honest", |peer| peer.accept())],
+        backward::SCENARIOS,
+        chunks::SCENARIOS,
+        connections::SCENARIOS,
+        credits::SCENARIOS,
+        errors::SCENARIOS,
+        garbage::SCENARIOS,
+        invalidation::SCENARIOS,
+        late::SCENARIOS,
+        replies::SCENARIOS,
+        vectors::SCENARIOS,
+    ];
+    let mut all = files.into_iter().flatten();
     all.find(|(known, _)| *known == name).map(|&(_, run)| run)
 }

@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Connections to a responder that is of no use: they end, carry nothing, are refused, or come with
+# strange private data. Calls and mounts end in time, with an error, or on the next connection.
+# limit: 180
+
+. "$(dirname "$0")/lib/peer.sh"
+
+TIMEOUT=$((2000 * ${SLOW:-1}))
+
+disconnects() {
+	calls_end \
+		'disconnects-at-once | calls=null' \
+		'disconnects-for-calls | calls=null,read,write,list,long,exchange' \
+		'disconnects-behind-replies | calls=null,read,write,list,long,exchange'
+}
+
+timeouts() {
+	calls_end "never-answers | calls=null,null+,read+,write+,list+,long+,exchange+ timeout_ms=$TIMEOUT"
+	# The Call and the last one: -110 is ETIMEDOUT.
+	calls_end_so never-receives "calls=null timeout_ms=$TIMEOUT" '-110*2'
+}
+
+# The ping of a client that is made: ECONNREFUSED, and EIO, which a timeout gives as well.
+pings() {
+	calls_end_so rejects ping=1 -111
+	calls_end_so mute "ping=1 timeout_ms=$TIMEOUT" -5
+	calls_end_so errs ping=1 -5
+}
+
+private_data() {
+	local rows
+	rows=$(grep -c -P '^\S+\tprivdata\t' "$(dirname "$0")/vectors/vectors.tsv")
+	calls_end \
+		"private-data | calls=long,list,read size=2000 sessions=$((rows + 1))" \
+		'private-garbage | calls=long,list,read size=2000 sessions=58'
+}
+
+# mount_fails SCENARIO VERS PATTERN: the peer answers a mount, which mount.nfs says so.
+mount_fails() {
+	peer_start "$1"
+	LIMIT=60 client "
+		resources=\$(rdma_resources)
+		rc=0
+		timeout 50 mount -t nfs -o rdma,port=20050,vers=$2,sec=sys,retry=0,soft,timeo=20,retrans=1 \$SERVER:/export \$MNT 2>/run/$TEST.err || rc=\$?
+		cat /run/$TEST.err
+		[ \$rc != 0 ] || fail 'the mount went well'
+		[ \$rc != 124 ] || fail 'the mount did not give up'
+		grep -qiE '$3' /run/$TEST.err || fail 'this is not what mount.nfs should say'
+		rm /run/$TEST.err
+		wait_for 40 module_unused
+		wait_for 10 rdma_resources_are \"\$resources\" || fail \"the device had \$resources and has \$(rdma_resources)\""
+	peer_stop
+}
+
+mounts() {
+	defer unmount_nfs
+	# That is what mount.nfs makes of EIO.
+	local eio='mount system call failed'
+	mount_fails rejects 4.2 'connection refused'
+	mount_fails mute 4.2 "$eio"
+	mount_fails errs 4.2 "$eio"
+	mount_fails garbles 4.2 "$eio"
+	mount_fails hangs-up 4.2 "$eio|timed out|not connected"
+	mount_fails errs-after-ping 4.2 "$eio"
+	mount_fails errs 3 "$eio"
+	mount_nfs 4.2
+	client 'ls $MNT >/dev/null && umount $MNT'
+}
+
+test_case "connections that end" disconnects
+test_case "no answer, and no Receive" timeouts
+test_case "the ping of a new client" pings
+test_case "private data" private_data
+test_case "mounts" mounts
+run_cases

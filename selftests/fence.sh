@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What a responder may reach: memory that a Call has offered, in the way that it was offered, until
+# the Call has ended. It can take the access back itself, also from other Calls than it should.
+# limit: 180
+
+. "$(dirname "$0")/lib/peer.sh"
+
+invalidation() {
+	calls_end \
+		'invalidates | calls=read,write,list,long,exchange | remote_invalidations=5' \
+		'invalidates-other-call | calls=null,read+,list,write+,read,list+,long' \
+		'invalidates-for-nobody | calls=read,write,list' \
+		'invalidates-unknown | calls=read,write,list,long' \
+		'invalidates-twice | calls=read*3,write*2,list*3,exchange*2'
+}
+
+# A Call of every form, and one behind each that says that the client is through with it.
+BETWEEN=null,read,null,write,null,list,null,long,null
+
+after_replies() {
+	calls_end \
+		"late-after-reply | calls=$BETWEEN" \
+		"late-after-invalidation | calls=$BETWEEN" \
+		"late-after-error | calls=$BETWEEN" \
+		"late-after-bad-reply | calls=$BETWEEN"
+}
+
+without_replies() {
+	local killed=null form
+	for form in read write list long; do
+		killed+=,$form+,null,kill,null
+	done
+	calls_end \
+		"late-after-timeout | calls=$BETWEEN timeout_ms=$((2000 * ${SLOW:-1}))" \
+		"late-after-kill | calls=$killed" \
+		'late-on-next-connection | calls=null,read,write,list,long'
+}
+
+during_calls() {
+	calls_end \
+		'out-of-bounds | calls=null,read,write,list,long' \
+		'wrong-access | calls=null,read,write,list,long'
+}
+
+test_case "remote invalidation of these and other handles" invalidation
+test_case "no access behind the end of a Call" after_replies
+test_case "no access behind the end of a Call without a Reply" without_replies
+test_case "no access but to what is offered" during_calls
+run_cases

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Backward Calls (RFC 8167), with and without a service for them at the client.
+
+use super::garbage::Random;
+use super::Scenarios;
+use crate::peer::{word_at, words, Message, Peer, Received};
+use crate::proto::chunk::{ReadSegment, Segment};
+use crate::proto::header::Procedure;
+use crate::Result;
+
+pub(super) const SCENARIOS: &Scenarios = &[
+    ("backward", backward),
+    ("backward-unserved", backward_unserved),
+    ("backward-garbage", backward_garbage),
+    ("backward-chunks", backward_chunks),
+    ("backward-burst", backward_burst),
+];
+
+/// The program that the client's service has.
+const PROGRAM: u32 = 0x2004_9000;
+
+/// A Call of NULL.
+fn null(xid: u32) -> Message {
+    Message {
+        xid,
+        credits: 1,
+        procedure: Procedure::Msg,
+        reads: Vec::new(),
+        writes: Vec::new(),
+        reply: None,
+        payload: words(&[xid, 0, 2, PROGRAM, 1, 0, 0, 0, 0, 0]),
+    }
+}
+
+/// Waits for `count` backward Replies more.
+fn replies(peer: &mut Peer, count: usize) -> Result {
+    let wanted = peer.backward_replies.len() + count;
+    while peer.backward_replies.len() < wanted {
+        peer.backward_reply()?;
+    }
+    Ok(())
+}
+
+/// As it should be. The XID is also that of the forward Call that waits, which is no matter.
+fn backward(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    for xid in [call.xid, 0, u32::MAX] {
+        peer.send(&null(xid).encode())?;
+        replies(peer, 1)?;
+        let reply = peer.backward_replies.last().ok_or("there is no Reply")?;
+        if *reply != words(&[xid, 1, 0, 0, 0, 0]) {
+            return Err(format!("the Reply is {reply:02x?}"));
+        }
+    }
+    peer.answer(&call)
+}
+
+/// Before a service is there, or without one: all are dropped.
+fn backward_unserved(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    for xid in 0..100 {
+        peer.send(&null(xid).encode())?;
+    }
+    peer.send(&null(call.xid).encode())?;
+    let mut random = Random::new();
+    for length in 8..64 {
+        let mut garbage = null(1);
+        garbage.payload.truncate(8);
+        garbage.payload.extend(random.bytes(length));
+        peer.send(&garbage.encode())?;
+    }
+    for mut message in with_chunks() {
+        peer.send(&message.encode())?;
+        // Neither may it be taken for what the forward Call waits for.
+        message.xid = !call.xid;
+        peer.send(&message.encode())?;
+    }
+    peer.answer(&call)
+}
+
+/// RPC messages that make no sense: the service answers or drops them.
+fn backward_garbage(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    let mut random = Random::new();
+    let mut wrong: Vec<Message> = Vec::new();
+    for length in (0..64).chain([100, 1000, 4000, 4060]) {
+        let mut garbage = null(1);
+        garbage.payload.truncate(8);
+        garbage.payload.extend(random.bytes(length));
+        wrong.push(garbage);
+    }
+    // One word each: RPC version, program, version, procedure, credential, verifier.
+    for at in 2..10 {
+        let mut message = null(2);
+        message.payload[at * 4..at * 4 + 4].fill(0xff);
+        wrong.push(message);
+    }
+    for message in wrong {
+        peer.send(&message.encode())?;
+        // The service takes one after the other.
+        peer.send(&null(3).encode())?;
+        peer.backward_reply()?;
+        while peer.backward_replies.last() != Some(&words(&[3, 1, 0, 0, 0, 0])) {
+            peer.backward_reply()?;
+        }
+    }
+    peer.answer(&call)
+}
+
+/// Calls of NULL that have chunks, and others that are a Position Zero chunk.
+fn with_chunks() -> Vec<Message> {
+    let segment = Segment {
+        handle: 0x1234_5678,
+        length: 100,
+        offset: 0x7f00_0000_1000,
+    };
+    let mut all = vec![null(3); 4];
+    all[0].writes = vec![vec![segment]];
+    all[1].reply = Some(vec![segment]);
+    all[2].reads = vec![ReadSegment {
+        position: 40,
+        segment,
+    }];
+    all[3].writes = vec![Vec::new()];
+    all
+}
+
+/// Each is answered with an RDMA_ERROR.
+fn backward_chunks(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    for message in with_chunks() {
+        peer.send(&message.encode())?;
+        let error = peer.error()?;
+        let expected = [message.xid, 1, word_at(&error, 8), 4, 2];
+        if error != words(&expected) {
+            return Err(format!("the client answered {error:02x?}"));
+        }
+    }
+    peer.answer(&call)
+}
+
+/// Far more than there are credits for: some are served, and the forward direction works on.
+fn backward_burst(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    for xid in 0..10_000 {
+        peer.send(&null(xid).encode())?;
+        while let Some(message) = peer.receive_at_once()? {
+            match message {
+                Received::BackwardReply(reply) => peer.backward_replies.push(reply),
+                other => return Err(format!("no backward Reply but {other:02x?}")),
+            }
+        }
+    }
+    peer.verbs.flush()?;
+    peer.answer(&call)?;
+    for _ in 0..5 {
+        let call = peer.call()?;
+        peer.answer(&call)?;
+    }
+    if peer.backward_replies.len() < 16 {
+        return Err(format!("only {} were served", peer.backward_replies.len()));
+    }
+    Ok(())
+}

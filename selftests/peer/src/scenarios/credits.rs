@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Grants at their limits. As many Receives are posted as Calls may be outstanding, so that one
+//! Call too many ends the connection.
+
+use super::Scenarios;
+use crate::peer::{Call, Peer};
+use crate::Result;
+
+pub(super) const SCENARIOS: &Scenarios = &[
+    ("no-credits", no_credits),
+    ("one-credit", one_credit),
+    ("all-credits", all_credits),
+    ("fewer-credits", fewer_credits),
+];
+
+/// What the client asks for: the default of `rdma_slot_table_entries`.
+const REQUESTED: u32 = 128;
+
+fn accept(peer: &mut Peer, receives: u32) -> Result {
+    let mut acceptance = Peer::acceptance();
+    acceptance.receives = receives;
+    peer.reposts = false;
+    peer.accept_with(&acceptance)
+}
+
+/// Answers with a grant, after the Receive for the next Call was posted.
+fn grant(peer: &mut Peer, call: &Call, credits: u32) -> Result {
+    let mut reply = peer.reply(call)?;
+    reply.credits = credits;
+    peer.verbs.post_receive()?;
+    peer.send(&reply.encode())?;
+    peer.succeeds(call);
+    Ok(())
+}
+
+/// Zero counts as one (RFC 8166 section 3.3.1 forbids it).
+fn no_credits(peer: &mut Peer) -> Result {
+    at_most_one(peer, 0)
+}
+
+fn one_credit(peer: &mut Peer) -> Result {
+    at_most_one(peer, 1)
+}
+
+fn at_most_one(peer: &mut Peer, credits: u32) -> Result {
+    accept(peer, 1)?;
+    for _ in 0..20 {
+        let call = peer.call()?;
+        grant(peer, &call, credits)?;
+    }
+    peer.reposts = true;
+    Ok(())
+}
+
+/// More than the client asked for: it uses what it asked for, and no more.
+fn all_credits(peer: &mut Peer) -> Result {
+    accept(peer, REQUESTED)?;
+    let call = peer.call()?;
+    grant(peer, &call, u32::MAX)?;
+    let calls = outstanding(peer, REQUESTED)?;
+    for call in calls {
+        grant(peer, &call, u32::MAX)?;
+    }
+    peer.reposts = true;
+    Ok(())
+}
+
+/// A grant that is taken back while many Calls are outstanding.
+fn fewer_credits(peer: &mut Peer) -> Result {
+    accept(peer, REQUESTED)?;
+    let call = peer.call()?;
+    grant(peer, &call, REQUESTED)?;
+    let mut calls = outstanding(peer, REQUESTED)?;
+    let last = calls.pop().ok_or("there is no Call")?;
+    for call in calls {
+        let mut reply = peer.reply(&call)?;
+        reply.credits = 1;
+        peer.send(&reply.encode())?;
+        peer.succeeds(&call);
+    }
+    // No Receive but one is posted from here on.
+    grant(peer, &last, 1)?;
+    for _ in 0..20 {
+        let call = peer.call()?;
+        grant(peer, &call, 1)?;
+    }
+    peer.reposts = true;
+    Ok(())
+}
+
+/// Takes so many Calls without an answer.
+fn outstanding(peer: &mut Peer, count: u32) -> Result<Vec<Call>> {
+    (0..count).map(|_| peer.call()).collect()
+}
