@@ -43,13 +43,16 @@ mount_fails() {
 	LIMIT=60 client "
 		resources=\$(rdma_resources)
 		rc=0
+		start=\$SECONDS
 		timeout 50 mount -t nfs -o rdma,port=20050,vers=$2,sec=sys,retry=0,soft,timeo=20,retrans=1 \$SERVER:/export \$MNT 2>/run/$TEST.err || rc=\$?
 		cat /run/$TEST.err
+		printf 'status %d after about %d seconds\n' \$rc \$((SECONDS - start))
 		[ \$rc != 0 ] || fail 'the mount went well'
 		[ \$rc != 124 ] || fail 'the mount did not give up'
 		grep -qiE '$3' /run/$TEST.err || fail 'this is not what mount.nfs should say'
 		rm /run/$TEST.err
 		wait_for 40 module_unused
+		printf 'and %d\n' \$((SECONDS - start))
 		wait_for 10 rdma_resources_are \"\$resources\" || fail \"the device had \$resources and has \$(rdma_resources)\""
 	peer_stop
 }
