@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: host-packages.sh build|vm
+# Usage: host-packages.sh build|vm [KERNEL]
 #
-# Looks for the few programs that the machine itself must have. Root gets what is missing
-# installed, after it is named; anyone else gets the one line to type.
+# Looks for the few programs that the machine itself must have, to build or also to run virtual
+# machines with KERNEL. Root gets what is missing installed, after it is named; anyone else gets
+# the one line to type.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -21,7 +22,7 @@ if [ "$(id -u)" -ne 0 ]; then
 	need newuidmap uidmap
 fi
 if [ "${1:-build}" = vm ]; then
-	need qemu-system-x86_64 qemu-system-x86
+	[ "${2:-}" = um ] || need qemu-system-x86_64 qemu-system-x86
 	need cpio cpio
 	need git git
 fi

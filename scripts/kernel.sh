@@ -95,7 +95,8 @@ built() {
 		rm -rf "$tree/modules.tmp" "$tree/modules"
 		"${make[@]}" modules_install INSTALL_MOD_PATH="$tree/modules.tmp" INSTALL_MOD_STRIP=1 DEPMOD=true
 		mv "$tree/modules.tmp/lib/modules/"* "$tree/modules"
-		cp "$tree/$image" "$tree/vmlinuz"
+		# One that runs as a program cannot be written to.
+		cp --remove-destination "$tree/$image" "$tree/vmlinuz"
 	}
 	logged "kernel-$kind" "see the log; to start over, remove $tree" build
 	stamp "$tree.stamp" "$want"

@@ -13,22 +13,30 @@ case $vers in 3 | 4.0 | 4.1 | 4.2) ;; *) die "VERS is 3, 4.0, 4.1 or 4.2, not $v
 [ "${PEER:-c}" = c ] || die "PEER=$PEER is not there yet: the only server so far is the kernel's own, PEER=c"
 kernel=${KERNEL:-stock}
 
-"$here/host-packages.sh" vm
+"$here/host-packages.sh" vm "$kernel"
 "$here/kernel.sh" "$kernel" >/dev/null
 [ "${CLIENT:-rust}" = c ] || [ -n "${MODULE:-}" ] || "$here/module.sh" "$kernel"
 
-# A real source tree of a few hundred files, with the checksum of each.
+# A real source tree with the checksum of each file: a few hundred files, or some thousands where
+# no CPU is emulated.
+dirs=(fs/nfs fs/nfsd fs/lockd fs/btrfs net/sunrpc)
 files=$CACHE/tree
-if ! stamped "$files.stamp" "$(cat "$CACHE/linux-src.stamp")"; then
+if [ "$kernel" = um ]; then
+	dirs+=(include/linux)
+	files+=-um
+fi
+tree() {
+	local want
+	want=$(cat "$CACHE/linux-src.stamp")
+	stamped "$files.stamp" "$want" && return 0
 	lock tree
+	stamped "$files.stamp" "$want" && return 0
 	rm -rf "$files"
 	mkdir -p "$files"
-	cd "$CACHE/linux-src"
-	dirs=(fs/nfs fs/nfsd fs/lockd fs/btrfs net/sunrpc)
-	tar -cf "$files/tree.tar" "${dirs[@]}"
-	find "${dirs[@]}" -type f -print0 | sort -z | xargs -0 sha256sum >"$files/tree.sha256"
-	stamp "$files.stamp" "$(cat "$CACHE/linux-src.stamp")"
-	cd "$PROJECT"
-fi
+	tar -C "$CACHE/linux-src" -cf "$files/tree.tar" "${dirs[@]}"
+	(cd "$CACHE/linux-src" && find "${dirs[@]}" -type f -print0 | sort -z | xargs -0 sha256sum) >"$files/tree.sha256"
+	stamp "$files.stamp" "$want"
+}
+tree
 export VERS=$vers PAYLOAD=$files
 exec "$here/vm.sh" "$here/${1:-job.sh}"

@@ -9,12 +9,20 @@
 #   client_start NAME 'CMD'   starts it in the background of the client
 #   client_wait NAME          waits for it, prints its output, returns its status
 #   vm_alive NAME             says whether that machine still runs
+#   vm_end NAME               ends it at once
 #   NAME_put FILE PATH        copies a file of the host into a machine (small ones)
 #
 # In a machine SERVER, CLIENT, SERVER6, CLIENT6, NETDEV and RDMA_LINK are set, /export is the
 # server's export (tmpfs) and /export/disk another (ext4), and /lab/payload has the run's files.
 
 vm_alive() { kill -0 "$(cat "$RUN/$1.pid")" 2>/dev/null; }
+
+# A User-Mode Linux is a group of processes, and does no good when it is asked to end.
+vm_end() {
+	local pid
+	pid=$(cat "$RUN/$1.pid" 2>/dev/null) || return 0
+	kill -KILL -- "-$pid" 2>/dev/null || kill "$pid" 2>/dev/null || true
+}
 
 # Reads one line of a machine's answers, for as long as the machine lives and the limit allows.
 vm_read() {
@@ -29,23 +37,34 @@ vm_read() {
 		[ "$SECONDS" -lt "$end" ] || {
 			# What it answered later would be taken for the answer to something else.
 			printf 'the %s machine does not answer and is ended; its console is in %s\n' "$name" "$RUN/$name.log" >&2
-			kill "$(cat "$RUN/$name.pid")"
+			vm_end "$name"
 			return 125
 		}
 	done
 	vm_line+=$part
 }
 
+# Skips what is not the answer to the request with that tag: vm_answer NAME SECONDS TAG.
+vm_answer() {
+	vm_line=
+	until [[ $vm_line == "$3 "* ]]; do
+		vm_read "$1" "$2" || exit
+	done
+}
+
 vm_run() {
-	local name=$1 limit=$(($2 * ${SLOW:-1})) tag=$BASHPID.$RANDOM status size
+	local name=$1 limit=$(($2 * ${SLOW:-1})) tag=$BASHPID.$RANDOM code status size
+	code=$(base64 -w 0 <<<"$3")
 	(
 		exec {vm_out}<>"$RUN/$name.agent.out" {lock}>"$RUN/$name.lock"
 		flock "$lock"
-		printf '%s %d %s\n' "$tag" "$limit" "$(printf '%s' "$3" | base64 -w 0)" >"$RUN/$name.agent.in"
-		vm_line=
-		until [[ $vm_line == "$tag "* ]]; do
-			vm_read "$name" $((limit + 30)) || exit
+		while [ ${#code} -gt 3000 ]; do
+			printf '%s more %s\n' "$tag" "${code:0:3000}" >"$RUN/$name.agent.in"
+			vm_answer "$name" 30 "$tag"
+			code=${code:3000}
 		done
+		printf '%s %d %s\n' "$tag" "$limit" "$code" >"$RUN/$name.agent.in"
+		vm_answer "$name" $((limit + 30)) "$tag"
 		read -r _ status size <<<"$vm_line"
 		head -c "$size" <&"$vm_out"
 		exit "$status"

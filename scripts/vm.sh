@@ -7,7 +7,8 @@
 # COMMAND on the host (it finds vm-lib.sh's commands useful), and takes everything down again.
 # The exit status is COMMAND's, or 1 when a kernel complained meanwhile.
 #
-#   KERNEL=stock|custom|debug   what both run (SERVER_KERNEL: the server alone)
+#   KERNEL=stock|custom|debug   what both run in QEMU (SERVER_KERNEL: the server alone)
+#   KERNEL=um                   both are User-Mode Linux, which runs at the speed of the host
 #   CLIENT=rust|c               the client's transport: ours, or the kernel's own
 #   MODULE=FILE                 our module (default: where make puts it for KERNEL)
 #   PAYLOAD=DIR                 a folder to have as /lab/payload in both
@@ -24,12 +25,18 @@ kernel=${KERNEL:-stock}
 server_kernel=${SERVER_KERNEL:-$kernel}
 client=${CLIENT:-rust}
 [ $# -gt 0 ] || die "usage: vm.sh COMMAND..."
-[ -z "${VM_SHELL:-}" ] || { : </dev/tty; } 2>/dev/null || die "there is no terminal to give a prompt on"
+terminal=
+[ -z "${VM_SHELL:-}" ] || terminal=$(stty -g 2>/dev/null </dev/tty) || die "there is no terminal to give a prompt on"
 case $client in rust | c) ;; *) die "CLIENT is rust or c, not $client" ;; esac
 
-"$here/host-packages.sh" vm
+# Each of these files has kernels, the list of those that its machines can run, and machines_start
+# SERVER-KERNEL CLIENT-KERNEL, which starts both.
+case $kernel in um) machines=um ;; *) machines=qemu ;; esac
+# shellcheck source=vm-um.sh
+. "$here/vm-$machines.sh"
+"$here/host-packages.sh" vm "$kernel"
 for k in "$kernel" "$server_kernel"; do
-	case $k in stock | custom | debug) ;; *) die "KERNEL is stock, custom or debug, not $k" ;; esac
+	[[ " ${kernels[*]} " = *" $k "* ]] || die "KERNEL is stock, custom, debug, or um for both machines, not $k"
 	"$here/kernel.sh" "$k" >/dev/null
 	"$here/guest.sh" "$k"
 done
@@ -41,13 +48,16 @@ module=${MODULE:-$CACHE/build/$kernel/rust/rpcrdma.ko}
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
 export RUN
 finish() {
-	local rc=$? name
+	local rc=$?
 	trap - EXIT
-	for name in client server; do
-		[ ! -f "$RUN/$name.pid" ] || kill "$(cat "$RUN/$name.pid")" 2>/dev/null || true
-	done
-	wait
-	rm -f "$RUN"/*.initrd "$RUN"/*.agent.* "$RUN"/*.lock "$RUN/net"
+	# The shell would tell that they were killed.
+	{
+		vm_end client
+		vm_end server
+		wait
+	} 2>/dev/null
+	[ -z "$terminal" ] || stty "$terminal" </dev/tty
+	rm -f "$RUN"/*.initrd "$RUN"/*.agent.* "$RUN"/*.lock "$RUN"/*.cow "$RUN/net"
 	rm -rf "$RUN/payload"
 	if [ "$rc" -ne 0 ]; then
 		say "failed (status $rc): the consoles and kernel logs of both machines are in $RUN"
@@ -68,59 +78,46 @@ payload() {
 	[ -z "${PAYLOAD:-}" ] || cp -r "$PAYLOAD/." "$dir/payload/"
 	if [ "$client" = rust ]; then
 		cp "$module" "$dir/payload/rpcrdma.ko"
-		BIND=$RUN "$here/in-buildroot.sh" strip --strip-debug "$dir/payload/rpcrdma.ko"
+		BIND="$RUN${BIND:+:$BIND}" "$here/in-buildroot.sh" strip --strip-debug "$dir/payload/rpcrdma.ko"
 	fi
 	pack "$RUN/payload" "$RUN/payload.initrd"
 	rm -r "$RUN/payload"
 	cat "$CACHE/guest/initrd-$kernel.img" "$RUN/payload.initrd" >"$RUN/client.initrd"
 	cat "$CACHE/guest/initrd-$server_kernel.img" "$RUN/payload.initrd" >"$RUN/server.initrd"
+	rm "$RUN/payload.initrd"
 }
 
-# One machine; what follows its name and kernel goes to QEMU.
-start() {
-	local name=$1 tree=$CACHE/$2 mac=$3 in=/dev/null out=$RUN/$1.qemu extra=${APPEND:-}
-	# The interpreter of ACPI runs into its own time limits under all the checkers.
-	[ "$2" != debug ] || extra+=" acpi=off"
-	shift 3
-	if [ "$name" = client ] && [ -n "${VM_SHELL:-}" ]; then
-		in=/dev/tty out=/dev/tty
-		set -- "$@" -chardev stdio,id=shell,signal=off -serial chardev:shell
-	fi
-	mkfifo "$RUN/$name.agent.in" "$RUN/$name.agent.out"
-	# The snapshot file of the root disk lives where QEMU finds TMPDIR.
-	TMPDIR=$RUN "${qemu[@]}" -name "$name" -m "${MEM:-1024}" -smp "${SMP:-1}" \
-		-kernel "$tree/vmlinuz" -initrd "$RUN/$name.initrd" \
-		-append "console=ttyS0 loglevel=7 log_buf_len=4M panic=-1 oops=panic kunit.enable=1 kunit.autorun=1 role=$name transport=${TRANSPORT:-rxe} mtu=${MTU:-1500} $extra" \
-		-drive "file=$CACHE/guest/root.img,format=raw,if=virtio,snapshot=on" \
-		-device virtio-rng-pci -device virtio-serial-pci \
-		-chardev "pipe,id=agent,path=$RUN/$name.agent" -device virtserialport,chardev=agent,name=agent \
-		-device "virtio-net-pci,netdev=net,mac=$mac,host_mtu=${MTU:-1500},romfile=" \
-		-serial "file:$RUN/$name.log" "$@" <"$in" >"$out" 2>"$RUN/$name.qemu" &
+# Runs the program that is a machine, in the background: launch NAME COMMAND... Standard input and
+# output are the terminal for the machine that gives a prompt on it.
+launch() {
+	local name=$1 in=/dev/null out=$RUN/$1.host
+	shift
+	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || in=/dev/tty out=/dev/tty
+	"$@" <"$in" >"$out" 2>"$RUN/$name.host" &
 	printf '%d\n' $! >"$RUN/$name.pid"
+}
+
+# The kernel's command line, apart from what a kind of machine adds.
+words() {
+	printf '%s\n' "loglevel=7 log_buf_len=4M panic=-1 oops=panic kunit.enable=1 kunit.autorun=1 role=$1 transport=${TRANSPORT:-rxe} mtu=${MTU:-1500} ${APPEND:-}"
 }
 
 wait_ready() {
 	local vm_out
 	exec {vm_out}<>"$RUN/$1.agent.out"
 	vm_read "$1" "${BOOT_LIMIT:-240}" || {
-		cat "$RUN/$1.qemu" >&2
+		cat "$RUN/$1.host" >&2
 		tail -n 20 "$RUN/$1.log" >&2
 		die "the $1 machine did not start"
 	}
 	exec {vm_out}>&-
 }
 
-qemu=(qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine pc)
-read -ra accel < <("$here/accel.sh")
-qemu+=("${accel[@]}")
 payload
-start server "$server_kernel" 52:54:00:00:00:01 -netdev "stream,id=net,server=on,addr.type=unix,addr.path=$RUN/net"
-until [ -S "$RUN/net" ]; do
-	vm_alive server || die "QEMU did not start: $(cat "$RUN/server.qemu")"
-	sleep 0.1
+for name in server client; do
+	mkfifo "$RUN/$name.agent.in" "$RUN/$name.agent.out"
 done
-start client "$kernel" 52:54:00:00:00:02 -netdev "stream,id=net,server=off,addr.type=unix,addr.path=$RUN/net"
-rm -f "$RUN/payload.initrd"
+machines_start "$server_kernel" "$kernel"
 wait_ready server
 wait_ready client
 server_run "/lab/guest/server start" || die "the server did not start, see above"

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# The machines of vm.sh in QEMU, joined by a stream of packets through a socket.
+
+kernels=(stock custom debug)
+
+# qemu_start NAME KERNEL MAC NETDEV
+qemu_start() {
+	local name=$1 tree=$CACHE/$2 words shell=()
+	words="console=ttyS0 $(words "$name")"
+	# The interpreter of ACPI runs into its own time limits under all the checkers.
+	[ "$2" != debug ] || words+=" acpi=off"
+	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || shell=(-chardev 'stdio,id=shell,signal=off' -serial chardev:shell)
+	# The snapshot file of the root disk lives where QEMU finds TMPDIR.
+	TMPDIR=$RUN launch "$name" qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine pc \
+		"${accel[@]}" -name "$name" -m "${MEM:-1024}" -smp "${SMP:-1}" \
+		-kernel "$tree/vmlinuz" -initrd "$RUN/$name.initrd" -append "$words" \
+		-drive "file=$CACHE/guest/root.img,format=raw,if=virtio,snapshot=on" \
+		-device virtio-rng-pci -device virtio-serial-pci \
+		-chardev "pipe,id=agent,path=$RUN/$name.agent" -device virtserialport,chardev=agent,name=agent \
+		-netdev "$4" -device "virtio-net-pci,netdev=net,mac=$3,host_mtu=${MTU:-1500},romfile=" \
+		-serial "file:$RUN/$name.log" "${shell[@]}"
+}
+
+machines_start() {
+	local accel
+	read -ra accel < <("${here:?}/accel.sh")
+	qemu_start server "$1" 52:54:00:00:00:01 "stream,id=net,server=on,addr.type=unix,addr.path=$RUN/net"
+	until [ -S "$RUN/net" ]; do
+		vm_alive server || die "QEMU did not start: $(cat "$RUN/server.host")"
+		sleep 0.1
+	done
+	qemu_start client "$2" 52:54:00:00:00:02 "stream,id=net,server=off,addr.type=unix,addr.path=$RUN/net"
+}
