@@ -12,6 +12,7 @@
 //! | [`chunk`] | segments, Read list, Write list, Reply chunk | RFC 8166 sections 3.4 and 4.3 |
 //! | [`message`] | one received message, for either role | RFC 8166 sections 4.2 to 4.6 |
 //! | [`call`] | the Call | RFC 8166 section 3.5, RFC 8167 section 5 |
+//! | [`placement`] | where the parts of a Reply go | RFC 8166 sections 3.4.6, 3.5 and 4.3.2 |
 //! | [`stream`] | the Call put together again | RFC 8166 section 3.4.5 |
 //! | [`optional`] | the extension point of Version Two | V2 sections 3.1 and 4.2 |
 //! | [`reply`] | the Reply, what its chunks hold | RFC 8166 section 3.5, RFC 8167 section 5 |
@@ -51,6 +52,8 @@ pub(crate) mod message;
 pub(crate) mod negotiate;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod optional;
+#[cfg(rpcrdma_selftest)]
+pub(crate) mod placement;
 pub(crate) mod plan;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod plan_general;
@@ -67,6 +70,8 @@ pub(crate) mod vectors;
 mod call_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod credit_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod example_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod negotiate_tests;
 #[cfg(any(test, rpcrdma_kunit))]

@@ -4,9 +4,11 @@
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_vectors))]
 mod tests {
+    use super::super::call::{decode_call, ReceivedByResponder};
     use super::super::header::Versions;
     use super::super::hostile::{check, Violation};
-    use super::super::message::Message;
+    use super::super::message::{Message, Refused};
+    use super::super::reply::decode_received;
     use super::super::vectors::{rows, Row};
 
     /// The vector file of the repository.
@@ -48,6 +50,51 @@ mod tests {
             passed += 1;
         }
         assert_eq!(passed, 182);
+    }
+
+    /// Proves: V1-163, V2-037, V2-038.
+    #[test]
+    fn version_one_is_the_same_at_an_end_that_speaks_both() {
+        let (one, both) = (Versions::ONE, Versions::ONE_AND_TWO);
+        let result = for_each_message(|message| {
+            if message.get(4..8) != Some(&[0, 0, 0, 1]) {
+                return Ok(());
+            }
+            let why = |refused: Refused| (refused.why, refused.at_responder());
+            let results = [one, both].map(|versions| {
+                let call = decode_call(message, versions).map_err(why);
+                let received = decode_received(message, versions);
+                let received = received.map_err(|refused| refused.at_requester(false, true));
+                (call.map(|_| ()), received.map(|_| ()))
+            });
+            let [alone, together] = results;
+            if alone == together {
+                Ok(())
+            } else {
+                Err("the outcome is another one")
+            }
+        });
+        assert_eq!(result, Ok(()));
+    }
+
+    /// Proves: V1-027, V1-031, V2-003, V2-004.
+    #[test]
+    fn messages_may_be_as_long_as_the_receives() {
+        let mut message = [0; 4096];
+        for version in [1, 2] {
+            if let Some(byte) = message.get_mut(7) {
+                *byte = version;
+            }
+            for length in [1024, 1028, 2048, 4096] {
+                let bytes = message.get(..length).unwrap_or_default();
+                let call = decode_call(bytes, Versions::ONE_AND_TWO);
+                let payload = match call {
+                    Ok(ReceivedByResponder::Call(call)) => call.payload.map(<[u8]>::len),
+                    _ => None,
+                };
+                assert_eq!(payload, length.checked_sub(28));
+            }
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod credits;
 mod plans;
+mod rpcs;
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -4,18 +4,11 @@
 
 use proptest::prelude::*;
 
-use std::collections::HashMap;
-
-use proptest::collection::vec;
-
-use crate::proto::call::{decode_call, encode_call, ReceivedByResponder};
+use crate::proto::call::encode_call;
 use crate::proto::chunk::{header_len, ReadSegment, Segment};
-use crate::proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+use crate::proto::header::{Credits, FixedHeader, Xid, VERSION_ONE};
 use crate::proto::plan::{plan, CallForm, Limits, Parts, PlanError, ReplyForm, RpcShape, Side};
-use crate::proto::plan_general::{
-    plan_general, CallPiece, GeneralPlan, Piece, Reduction, ReplyPiece,
-};
-use crate::proto::stream::StreamPart;
+use crate::proto::plan_general::{plan_general, Piece, Reduction, ReplyPiece};
 
 /// A length that is often near a border: of nothing, of a threshold, of a page, of a list.
 fn length() -> impl Strategy<Value = u32> {
@@ -47,13 +40,21 @@ prop_compose! {
     }
 }
 
+/// An inline threshold: small ones, and the largest that there is.
+fn threshold() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        8 => (1u32..=8).prop_map(|n| n * 1024),
+        1 => Just(262_144),
+    ]
+}
+
 prop_compose! {
-    fn limits()(
-        send in 0u8..8, receive in 0u8..8, max_segments in 1u32..=32,
+    pub(super) fn limits()(
+        send in threshold(), receive in threshold(), max_segments in 1u32..=32,
     ) -> Limits {
         Limits {
-            inline_send: (u32::from(send) + 1) * 1024,
-            inline_receive: (u32::from(receive) + 1) * 1024,
+            inline_send: send,
+            inline_receive: receive,
             max_segments,
         }
     }
@@ -80,128 +81,6 @@ fn pieces(side: &Side) -> [Piece; 3] {
         piece(len.pages, segments.pages, *pages_eligible),
         piece(len.tail, segments.tail, false),
     ]
-}
-
-prop_compose! {
-    /// Five pieces of which every second may be a data item that is followed by its padding.
-    fn call_pieces()(
-        words in [1u32..300, 0u32..300, 0u32..300],
-        items in [0u32..20_000, 0u32..20_000],
-        eligible: [bool; 2],
-    ) -> [Piece; 5] {
-        let padding = |len: u32| len.wrapping_neg() % 4;
-        let piece = |len: u32, eligible| Piece { len, segments: len.div_ceil(4096), eligible };
-        [
-            piece(words[0] * 4 + 8, false),
-            piece(items[0], eligible[0]),
-            piece(padding(items[0]) + words[1] * 4, false),
-            piece(items[1], eligible[1]),
-            piece(padding(items[1]) + words[2] * 4, false),
-        ]
-    }
-}
-
-fn reduction() -> impl Strategy<Value = Reduction> {
-    prop_oneof![Just(Reduction::WhenNeeded), Just(Reduction::Always)]
-}
-
-/// The Call of a plan: the message that is sent, and the memory that its segments name.
-#[derive(Default)]
-struct Sent {
-    header: Vec<u8>,
-    inline: Vec<u8>,
-    memory: HashMap<u32, Vec<u8>>,
-    reads: Vec<ReadSegment>,
-}
-
-impl Sent {
-    /// Registers `bytes` as one segment at `position`.
-    fn register(&mut self, position: u32, bytes: &[u8]) {
-        let handle = u32::try_from(self.memory.len()).unwrap();
-        let length = u32::try_from(bytes.len()).unwrap();
-        let segment = Segment {
-            handle,
-            length,
-            offset: 0,
-        };
-        self.memory.insert(handle, bytes.to_vec());
-        self.reads.push(ReadSegment { position, segment });
-    }
-
-    /// Sends `stream`, cut into `pieces`, as `plan` says.
-    fn new<const C: usize, const R: usize>(
-        stream: &[u8],
-        pieces: &[Piece; C],
-        plan: &GeneralPlan<C, R>,
-    ) -> Self {
-        let mut sent = Self::default();
-        let mut rest = stream;
-        for (piece, form) in pieces.iter().zip(plan.call) {
-            let (bytes, after) = rest.split_at(usize::try_from(piece.len).unwrap());
-            rest = after;
-            let skip = |skip: u32| &bytes[usize::try_from(skip).unwrap()..];
-            match form {
-                CallPiece::Inline { skip: padding } => sent.inline.extend(skip(padding)),
-                CallPiece::ReadChunk { position } => {
-                    // In two segments, which need not be cut at a word.
-                    let (first, second) = bytes.split_at(bytes.len() / 2);
-                    sent.register(position, first);
-                    sent.register(position, second);
-                }
-                CallPiece::PositionZero { skip: padding } => sent.register(0, skip(padding)),
-            }
-        }
-        let fixed = FixedHeader {
-            xid: Xid(0),
-            version: VERSION_ONE,
-            credits: Credits::new(1),
-            procedure: plan.procedure(),
-        };
-        sent.header = vec![0; 4096];
-        let none = std::iter::empty();
-        let length = encode_call(
-            &mut sent.header,
-            &fixed,
-            sent.reads.iter().copied(),
-            [none.clone()],
-            none,
-        );
-        sent.header.truncate(length.unwrap());
-        sent
-    }
-
-    /// What a responder makes of it.
-    fn rebuild(&self) -> Option<Vec<u8>> {
-        let message = [self.header.as_slice(), &self.inline].concat();
-        let Ok(ReceivedByResponder::Call(call)) = decode_call(&message, Versions::ONE) else {
-            return None;
-        };
-        let chunk = |at| {
-            let segments = call
-                .lists
-                .reads
-                .segments()
-                .filter(move |read| read.position == at);
-            segments.flat_map(|read| self.memory[&read.segment.handle].clone())
-        };
-        let zero: Vec<u8> = chunk(0).collect();
-        let mut rest = call.payload.unwrap_or(&zero);
-        let mut stream = Vec::new();
-        for part in call.stream() {
-            match part {
-                StreamPart::Rest(bytes) => {
-                    let (taken, after) = rest.split_at(usize::try_from(bytes).ok()?);
-                    stream.extend(taken);
-                    rest = after;
-                }
-                StreamPart::Chunk(position, _) => stream.extend(chunk(position)),
-                StreamPart::RoundUp(bytes) => {
-                    stream.resize(stream.len() + usize::try_from(bytes).ok()?, 0);
-                }
-            }
-        }
-        rest.is_empty().then_some(stream)
-    }
 }
 
 /// `count` segments of one byte.
@@ -291,90 +170,6 @@ proptest! {
         }
         if result == Err(PlanError::ReplyTooLarge) {
             prop_assert!(!small_reply);
-        }
-    }
-
-    /// Proves: V1-033, V1-034, V1-049, V1-051, V1-054, V1-055, V1-084, V1-100, V1-153.
-    #[test]
-    fn a_responder_rebuilds_what_was_planned(
-        pieces in call_pieces(),
-        limits in limits(),
-        reduction in reduction(),
-        bytes in vec(any::<u8>(), 64),
-    ) {
-        let none = [Piece::default()];
-        let Ok(plan) = plan_general(&pieces, &none, &limits, reduction) else {
-            return Ok(());
-        };
-        // Any bytes, but an RPC header in front and zeros for the padding of items.
-        let mut stream: Vec<u8> = Vec::new();
-        for piece in &pieces {
-            let start = stream.len();
-            let padding = start.wrapping_neg() % 4;
-            stream.extend(bytes.iter().cycle().take(usize::try_from(piece.len).unwrap()));
-            let end = stream.len().min(start + padding);
-            stream[start..end].fill(0);
-        }
-        stream[..8].fill(0);
-        let sent = Sent::new(&stream, &pieces, &plan);
-        prop_assert_eq!(u32::try_from(sent.inline.len()), Ok(plan.inline_len));
-        prop_assert!(plan.header_len + plan.inline_len <= limits.inline_send);
-        prop_assert_eq!(plan.procedure() == Procedure::Msg, !sent.inline.is_empty());
-        for (piece, form) in pieces.iter().zip(plan.call) {
-            let is_chunk = matches!(form, CallPiece::ReadChunk { .. });
-            prop_assert!(piece.eligible || !is_chunk);
-        }
-        prop_assert_eq!(sent.rebuild(), Some(stream));
-    }
-
-    /// Proves: V1-100, V1-113, V1-114, V1-109, V1-157.
-    #[test]
-    fn whatever_is_replied_has_room(
-        pieces in call_pieces(),
-        limits in limits(),
-        reduction in reduction(),
-        lengths in any::<[u32; 5]>(),
-    ) {
-        let none = [Piece::default()];
-        let Ok(plan) = plan_general(&none, &pieces, &limits, reduction) else {
-            return Ok(());
-        };
-        // The Reply as it turns out.
-        let lengths: Vec<u64> = pieces.iter().zip(lengths)
-            .map(|(piece, length)| u64::from(length % (piece.len + 1)))
-            .collect();
-        let mut chunks = plan.reply.iter().filter_map(|form| match form {
-            ReplyPiece::WriteChunk { capacity, .. } => Some(u64::from(*capacity)),
-            _ => None,
-        });
-        // The responder puts each item that has data into the next Write chunk that there is.
-        let mut rest = 0;
-        for (piece, &length) in pieces.iter().zip(&lengths) {
-            if !piece.eligible || length == 0 {
-                rest += length;
-            } else if let Some(capacity) = chunks.next() {
-                prop_assert!(length <= capacity);
-            } else {
-                rest += length;
-            }
-        }
-        let parts = pieces.iter().zip(plan.reply);
-        let reply_chunk: Vec<_> = parts.filter(|(_, form)| *form == ReplyPiece::ReplyChunk).collect();
-        let segments = plan.reply.iter().filter_map(|form| match form {
-            ReplyPiece::WriteChunk { segments, .. } => Some(*segments),
-            _ => None,
-        });
-        let chunk_segments = reply_chunk.iter().map(|(piece, _)| piece.segments).sum::<u32>();
-        let chunk = (!reply_chunk.is_empty()).then_some(chunk_segments);
-        let header = header_len(0, segments, chunk);
-        let receive = u64::from(limits.inline_receive);
-        if chunk.is_some() {
-            // Items that come in the Reply chunk take the place of others in it.
-            let capacity: u64 = reply_chunk.iter().map(|(piece, _)| u64::from(piece.len)).sum();
-            prop_assert!(header <= receive);
-            prop_assert!(rest <= capacity);
-        } else {
-            prop_assert!(header + rest <= receive);
         }
     }
 
