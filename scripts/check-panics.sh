@@ -39,7 +39,8 @@ in_source() {
 		marked && /mod .*\{$/ { skipped = 1 }
 		!marked && !skipped && /^ *(pub(\([a-z:]*\))? )?((const|unsafe|extern "C") )*fn / { print FILENAME ":" FNR }
 		{ marked = 0 }' "${files[@]}"
-	grep -oE '\{closure@[^ ]*/rust/proto/[^ ]*: ' "$1/core.mir" | sed -E 's/^\{closure@(.*):[0-9]+: $/\1/' | sort -u
+	grep -oE '\{closure@[^ ]*/rust/proto/[^ ]*: ' "$1/core.mir" |
+		sed -E 's/^\{closure@(.*):[0-9]+: $/\1/' | sort -u
 }
 
 # The lines that the debug information has, each with the symbol of what was made of it.
@@ -92,27 +93,28 @@ examine() {
 	unexpected "$dir"
 }
 
-# What in the module may panic, as SYMBOL FILE FUNCTION: of the functions that the compiler put into
-# each other the innermost that is ours.
+# What in the module may panic, as FILE PANIC FUNCTION: where the check stands, which is in the
+# core::panic::Location that the panic gets, and what function of the object it was compiled into.
 module_panics() {
-	local symbol place
-	"$here/in-buildroot.sh" objdump -dr -C -l --inlines --no-show-raw-insn "$build/rust/rpcrdma.o" |
-		awk -v rust="$PROJECT/rust/" '
-			/^ +[0-9a-f]+:\t/ { placed = 0; next }
-			/^[^ \t]/ {
-				if (!placed) place = ""
-				placed = 1
-				sub(/^inlined by /, "")
-				if (!place && index($1, rust) == 1 && $1 !~ /:0$/) place = substr($1, length(rust) + 1)
-			}
-			/ R_[^ ]*\t/ && /core::[^ ]*(panic|fail)|rust_build_error/ {
-				symbol = $NF
-				sub(/-0x[0-9a-f]+$/, "", symbol)
-				print symbol, place ? place : "? ?"
-			}' |
-		while read -r symbol place; do
-			printf '%s %s %s\n' "${symbol##*::}" "${place%:*}" \
-				"$(head -n "${place##*:}" "$PROJECT/rust/${place%:*}" | sed -nE 's/^.*\bfn ([a-z0-9_]+).*/\1/p' | tail -n 1)"
+	local object=$build/rust/rpcrdma.o dir=$work/object symbol location caller name length
+	mkdir "$dir"
+	"$here/in-buildroot.sh" sh -ec "
+		objdump -dr -C --no-show-raw-insn '$object' >$dir/disassembly
+		objdump -r -j .rodata '$object' >$dir/relocations
+		objcopy -O binary -j .rodata '$object' $dir/rodata"
+	awk '
+		/^[0-9a-f]+ <.*>:$/ { caller = $0; gsub(/^[^<]*<|>:$|rpcrdma_main::/, "", caller); sub(/::<.*/, "", caller); location = "" }
+		/ R_[^ ]*\t\.rodata(\+0x|$)/ { location = $NF; sub(/^\.rodata\+?/, "", location) }
+		/ R_[^ ]*\t/ && /core::[^ ]*(panic|fail)|rust_build_error/ {
+			symbol = $NF
+			gsub(/^.*::(panic_const_)?|-0x[0-9a-f]+$/, "", symbol)
+			print symbol, location ? location : "0x0", caller
+		}' "$dir/disassembly" |
+		while read -r symbol location caller; do
+			name=$(awk -v at="$(printf '%016x' "$location")" '$1 == at { sub(/^\.rodata\+?/, "", $3); print $3 }' "$dir/relocations")
+			length=$(od -A n -t u8 -j $((location + 8)) -N 8 "$dir/rodata")
+			name=$(head -c $((${name:-0} + length)) "$dir/rodata" | tail -c "$length")
+			printf '%s %s %s\n' "$(sed -E 's/.*\/(library|rust)\///' <<<"$name")" "$symbol" "$caller"
 		done | sort -u
 }
 

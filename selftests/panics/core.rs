@@ -8,12 +8,26 @@ mod proto;
 use proto::chunk::{Chunk, Segment};
 use proto::cursor::NoSpace;
 use proto::header::FixedHeader;
+use proto::plan::{Limits, PlanError};
+use proto::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
 use proto::reply::{encode_reply, Delivered, Mismatch, Reply};
 
 /// Instantiates the generic functions that the core does not call itself.
 pub fn instances(reply: &Reply<'_>, lengths: &[u32]) -> Result<Delivered<1>, Mismatch> {
     let lengths = lengths.iter().copied();
     reply.reconcile([lengths.clone()], lengths)
+}
+
+/// The same for plans with any number of chunks.
+pub fn plan_instances(
+    call: &[Piece; 3],
+    reply: &[Piece; 3],
+    limits: &Limits,
+    reduction: Reduction,
+) -> Result<GeneralPlan<3, 3>, PlanError> {
+    let plan = plan_general(call, reply, limits, reduction)?;
+    plan.procedure();
+    Ok(plan)
 }
 
 /// The same for those of a responder.
