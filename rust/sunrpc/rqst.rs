@@ -257,7 +257,8 @@ impl PinnedRqst {
 
     fn finish(self, length: i32) {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        if kernel::warn_on!(unsafe { !buffer::exposure(self.ptr.as_ptr()).is_over() }) {
+        let exposure = unsafe { buffer::exposure(self.ptr.as_ptr()) };
+        if kernel::warn_on!(!exposure.is_over()) {
             return;
         }
         let _guard = self.xprt().queue_lock();
