@@ -18,9 +18,10 @@ um_start() {
 	local name=$1 shell=null smp=()
 	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || shell=fd:0,fd:1
 	[ "${SMP:-1}" = 1 ] || smp=(ncpus="$SMP" seccomp=on)
+	# The disk is only read, below a copy on write of the machine's own: no lock keeps others off (c).
 	# shellcheck disable=SC2046 # A command line is made of words.
 	BIND="$RUN${BIND:+:$BIND}" launch "$name" "${here:?}/in-buildroot.sh" "$CACHE/$2/vmlinuz" mem="${MEM:-1024}M" "${smp[@]}" noreboot umid="$name" uml_dir="$RUN/um/" \
-		initrd="$RUN/$name.initrd" disk=/dev/ubda ubd0="$RUN/$name.cow,$CACHE/guest/root.img" \
+		initrd="$RUN/$name.initrd" disk=/dev/ubda ubd0c="$RUN/$name.cow,$CACHE/guest/root.img" \
 		agent=/dev/ttyS0 ssl0=fd:3,fd:4 ssl1="$shell" ssl=null con0=null,fd:5 con=null \
 		vec0:transport=fd,fd=6,mac="$3",mtu="${MTU:-1500}" $(words "$name") \
 		6<&"$4" 3<>"$RUN/$name.agent.in" 4<>"$RUN/$name.agent.out" 5>"$RUN/$name.log"
