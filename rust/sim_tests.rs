@@ -12,8 +12,7 @@ mod tests {
         rpc::Rpc,
         service::Job,
         simulation::Simulation,
-        Failure, Storage, BUFFER_LEN, EVENTS, FORWARD_RPCS, MESSAGES, MESSAGE_LEN, REGIONS_PER_RPC,
-        RPCS, STEPS,
+        Failure, Storage, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
     };
     use kernel::prelude::*;
 
@@ -35,10 +34,9 @@ mod tests {
 
     #[test]
     fn a_hundred_seeds() -> Result {
-        let mut memory = KVVec::from_elem(0, FORWARD_RPCS * 2 * BUFFER_LEN, GFP_KERNEL)?;
+        let mut memory = KVVec::from_elem(0, MEMORY, GFP_KERNEL)?;
         let mut messages = KVVec::from_elem(0, MESSAGES * MESSAGE_LEN, GFP_KERNEL)?;
-        let regions = FORWARD_RPCS * REGIONS_PER_RPC;
-        let mut regions = KVVec::from_elem(Region::NONE, regions, GFP_KERNEL)?;
+        let mut regions = KVVec::from_elem(Region::NONE, REGIONS, GFP_KERNEL)?;
         let mut slots = KVec::from_elem(None, MESSAGES, GFP_KERNEL)?;
         let mut queue = KVVec::from_elem(Scheduled::NONE, EVENTS, GFP_KERNEL)?;
         let mut history = KVec::from_elem(Recorded::NONE, STEPS, GFP_KERNEL)?;

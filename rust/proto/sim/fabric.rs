@@ -6,14 +6,18 @@
 //! The fabric fails the run when an endpoint breaks its contract: a Send that finds no Receive, one
 //! that is larger than agreed, a Call beyond the credits, memory that is not to be reached.
 
+use super::super::header::{VERSION_ONE, VERSION_TWO};
 use super::history::{History, Step, Tally};
 use super::message::{Kind, Message};
+use super::payload::short;
 use super::private_bytes::PrivateBytes;
 use super::queue::{Access, Event, Queue};
 use super::random::Random;
 use super::scenario::Scenario;
-use super::stream::short;
 use super::{Direction, End, Failure};
+
+/// As many messages as a misbehaving peer may send at once without a credit for them.
+const SPARE_RECEIVES: u32 = 8;
 
 /// What arrives at one end.
 #[derive(Clone, Copy, Debug)]
@@ -22,12 +26,25 @@ pub(crate) struct Port {
     receives: u32,
     /// Their size in bytes.
     receive_size: u32,
-    /// The largest message that may be sent, in bytes.
+    /// The largest message of Version One that may be sent, in bytes.
     threshold: u32,
+    /// Whether the sender knows that the receiver speaks Version Two.
+    is_two: bool,
     /// When the last Send arrives.
     last_send: u64,
     /// When the last Send, RDMA Read or RDMA Write arrives.
     last: u64,
+}
+
+impl Port {
+    /// The largest message of a version, in bytes (Version Two sections 2.3 and 5).
+    fn threshold_of(&self, version: u32) -> u32 {
+        match (version, self.is_two) {
+            (VERSION_ONE, _) | (_, false) if version != VERSION_TWO => self.threshold,
+            (_, true) => self.threshold.max(4096),
+            (_, false) => 1024,
+        }
+    }
 }
 
 /// Flow control of one direction, as an observer counts it.
@@ -76,14 +93,21 @@ impl Link {
             receives: 0,
             receive_size,
             threshold,
+            is_two: false,
             last_send: 0,
             last: 0,
         };
         Self {
             generation: 0,
             lost: true,
-            to_requester: port(scenario.requester.sizes.0, scenario.requester_threshold()),
-            to_responder: port(scenario.responder.sizes.0, scenario.responder_threshold()),
+            to_requester: port(
+                scenario.requester.receive_size(),
+                scenario.requester_threshold(),
+            ),
+            to_responder: port(
+                scenario.responder.receive_size(),
+                scenario.responder_threshold(),
+            ),
             forward: Flow::new(scenario.requester.requests),
             backward: Flow::new(scenario.responder.requests),
             request: PrivateBytes::EMPTY,
@@ -181,6 +205,15 @@ impl<'a> Fabric<'a> {
     pub(crate) fn service(&mut self) -> u32 {
         let longest = self.scenario.service;
         self.random.between(1, longest)
+    }
+
+    /// Receives beyond those that credits account for, where a peer misbehaves.
+    pub(crate) fn spare_receives(&self) -> u32 {
+        if self.scenario.faults {
+            SPARE_RECEIVES
+        } else {
+            0
+        }
     }
 
     /// The credits that one end grants next.
@@ -291,6 +324,7 @@ impl<'a> Fabric<'a> {
         slot: usize,
         message: &Message,
         xid: u32,
+        version: u32,
     ) -> Result<bool, Failure> {
         if !self.link.carries(message.generation) {
             return Ok(false);
@@ -302,9 +336,12 @@ impl<'a> Fabric<'a> {
             xid,
             length,
         });
-        if length > self.link.port(message.to).threshold {
+        let port = self.link.port(message.to);
+        if length > port.threshold_of(version) {
             return Err(Failure::Threshold(message.to, length));
         }
+        // The first Reply still is as short as its Call.
+        port.is_two |= message.kind.is_forward_reply() && version != VERSION_ONE;
         if let Kind::Call(direction) = message.kind {
             let flow = self.link.flow(direction);
             flow.outstanding += 1;
@@ -325,7 +362,12 @@ impl<'a> Fabric<'a> {
     /// # Errors
     ///
     /// [`Failure::NoReceive`] and [`Failure::ReceiveSize`].
-    pub(crate) fn deliver(&mut self, message: &Message, credits: u32) -> Result<bool, Failure> {
+    pub(crate) fn deliver(
+        &mut self,
+        message: &Message,
+        version: u32,
+        credits: u32,
+    ) -> Result<bool, Failure> {
         if !self.link.carries(message.generation) {
             return Ok(false);
         }
@@ -335,6 +377,8 @@ impl<'a> Fabric<'a> {
         if short(message.length) > port.receive_size {
             return Err(Failure::ReceiveSize(message.to));
         }
+        let is_reply = message.kind.is_forward_reply();
+        self.link.to_responder.is_two |= is_reply && version != VERSION_ONE;
         match message.kind {
             Kind::Reply(direction) => {
                 let flow = self.link.flow(direction);
@@ -348,7 +392,7 @@ impl<'a> Fabric<'a> {
                 flow.allowed = flow.allowed.max(credits.min(flow.requested));
             }
             Kind::Error(direction) => self.link.flow(direction).answered(),
-            Kind::Call(_) | Kind::Other => {}
+            Kind::Call(_) | Kind::UnknownReply | Kind::Other => {}
         }
         Ok(true)
     }

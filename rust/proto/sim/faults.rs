@@ -46,8 +46,7 @@ fn first_chunk(message: &[u8]) -> Option<usize> {
 pub(crate) fn spoil(
     fault: Fault,
     message: &mut [u8],
-    header: usize,
-    length: usize,
+    (header, length): (usize, usize),
     offered: u32,
 ) -> usize {
     let chunk = first_chunk(message);

@@ -119,6 +119,10 @@ pub(crate) struct Tally {
     pub(crate) backward_answered: u64,
     /// Backward RPCs that failed.
     pub(crate) backward_failed: u64,
+    /// Connections that agreed on Version Two.
+    pub(crate) version_two: u64,
+    /// Calls sent again because their version was refused.
+    pub(crate) fallbacks: u64,
 }
 
 impl Tally {
@@ -131,7 +135,7 @@ impl Tally {
     }
 
     /// All numbers.
-    fn fields(&mut self) -> [&mut u64; 20] {
+    fn fields(&mut self) -> [&mut u64; 22] {
         [
             &mut self.events,
             &mut self.connections,
@@ -153,6 +157,8 @@ impl Tally {
             &mut self.failed,
             &mut self.backward_answered,
             &mut self.backward_failed,
+            &mut self.version_two,
+            &mut self.fallbacks,
         ]
     }
 

@@ -7,8 +7,8 @@
 //! regions, within their bounds and the way they allow.
 
 use super::super::chunk::Segment;
+use super::payload::{index, short};
 use super::random::Random;
-use super::stream::{index, short};
 use super::{Failure, BUFFER_LEN, REGIONS_PER_RPC};
 
 /// What a region lets the responder do.

@@ -14,10 +14,24 @@ pub(crate) enum Kind {
     Reply(Direction),
     /// A Reply that its receiver has to refuse.
     BadReply(Direction),
+    /// A Reply of a version that its receiver does not know.
+    UnknownReply,
     /// An RDMA_ERROR that ends a Call.
     Error(Direction),
     /// Anything else.
     Other,
+}
+
+impl Kind {
+    /// Whether its sender takes it for a forward Reply that tells the version.
+    pub(crate) fn is_forward_reply(self) -> bool {
+        matches!(
+            self,
+            Self::Reply(Direction::Forward)
+                | Self::BadReply(Direction::Forward)
+                | Self::UnknownReply
+        )
+    }
 }
 
 /// What is known of a message beside its bytes.

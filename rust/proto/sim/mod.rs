@@ -19,20 +19,29 @@
 //!
 //! | file | subject |
 //! |---|---|
-//! | [`scenario`], [`rpc`] | what a seed decides: the peers, the losses, each RPC and its fate |
+//! | [`scenario`], [`rpc`], [`shape`] | what a seed decides: the peers, each RPC and its fate |
 //! | [`queue`], [`random`] | virtual time, and the numbers of a seed |
-//! | [`fabric`], [`memory`], [`message`] | the connection, registered memory, Sends |
-//! | [`world`], [`stream`] | the upper layers, whose messages have known bytes |
-//! | [`requester`], [`callbacks`] | the end that connects |
-//! | [`responder`], [`service`] | the end that listens |
-//! | [`history`] | the last steps of a run, and what happened how often |
+//! | [`fabric`], [`memory`], [`message`], [`private_bytes`] | the connection, regions, Sends |
+//! | [`world`], [`payload`] | the upper layers, whose messages have known bytes |
+//! | [`requester`], [`connecting`], [`callbacks`] | the end that connects |
+//! | [`form`], [`offer`], [`transmit`], [`check`] | its Calls, and their Replies |
+//! | [`responder`], [`service`], [`answer`], [`backward`] | the end that listens |
+//! | [`faults`] | what it sends although it must not |
+//! | [`simulation`], [`history`] | one run, and what happened |
 
+pub(crate) mod answer;
+pub(crate) mod backward;
 pub(crate) mod callbacks;
+pub(crate) mod check;
+pub(crate) mod connecting;
 pub(crate) mod fabric;
 pub(crate) mod faults;
+pub(crate) mod form;
 pub(crate) mod history;
 pub(crate) mod memory;
 pub(crate) mod message;
+pub(crate) mod offer;
+pub(crate) mod payload;
 pub(crate) mod private_bytes;
 pub(crate) mod queue;
 pub(crate) mod random;
@@ -41,24 +50,30 @@ pub(crate) mod responder;
 pub(crate) mod rpc;
 pub(crate) mod scenario;
 pub(crate) mod service;
+pub(crate) mod shape;
 pub(crate) mod simulation;
-pub(crate) mod stream;
 pub(crate) mod transmit;
 pub(crate) mod world;
 
 use super::cursor::Cause;
 
-/// The most forward RPCs of a run.
+/// The most forward RPCs of a run, but for the one that only has to be there.
 pub(crate) const FORWARD_RPCS: usize = 12;
 
 /// The most backward RPCs of a run.
 pub(crate) const BACKWARD_RPCS: usize = 6;
 
 /// The most RPCs of a run.
-pub(crate) const RPCS: usize = FORWARD_RPCS + BACKWARD_RPCS;
+pub(crate) const RPCS: usize = 1 + FORWARD_RPCS + BACKWARD_RPCS;
 
-/// The most regions of one RPC: two lists of [`scenario::Scenario::max_segments`].
-pub(crate) const REGIONS_PER_RPC: usize = 32;
+/// Bytes of all buffers: two for each forward RPC.
+pub(crate) const MEMORY: usize = (1 + FORWARD_RPCS) * 2 * BUFFER_LEN;
+
+/// Regions of all forward RPCs.
+pub(crate) const REGIONS: usize = (1 + FORWARD_RPCS) * REGIONS_PER_RPC;
+
+/// The most regions of one RPC: three lists of [`scenario::Scenario::max_segments`].
+pub(crate) const REGIONS_PER_RPC: usize = 48;
 
 /// Bytes of each of the two buffers of an RPC.
 pub(crate) const BUFFER_LEN: usize = 12 * 1024;
@@ -108,10 +123,18 @@ pub(crate) enum Failure {
     NoReceive(End),
     /// A message to this end was larger than the Receive.
     ReceiveSize(End),
-    /// A Call beyond the credits of its direction.
+    /// A Call was sent beyond the credits of its direction.
     Credits(Direction),
-    /// The responder grants more than was asked for, for which it has posted no Receives.
+    /// The receiver of a Call finds it beyond the credits.
+    Excess(Direction),
+    /// The responder grants more than was asked for.
     Grant(u32),
+    /// A state machine for versions asks for what does not follow from its event.
+    Negotiation,
+    /// A Call is to be sent without a connection.
+    NotConnected,
+    /// This Call arrived twice on one connection.
+    SentTwice(usize),
     /// The responder named memory that it may not reach.
     NotRegistered(u32),
     /// Send With Invalidate to a requester that does not expect it.
@@ -147,15 +170,13 @@ pub(crate) enum Failure {
     Leak,
     /// A message was not released.
     MessageLeak,
-    /// More backward Calls than the requester has granted.
-    Callbacks,
 }
 
 /// The memory of a run, which the caller has allocated.
 pub(crate) struct Storage<'a> {
-    /// [`FORWARD_RPCS`] times two buffers of [`BUFFER_LEN`].
+    /// [`MEMORY`].
     pub(crate) memory: &'a mut [u8],
-    /// [`FORWARD_RPCS`] times [`REGIONS_PER_RPC`].
+    /// [`REGIONS`].
     pub(crate) regions: &'a mut [memory::Region],
     /// [`MESSAGES`] times [`MESSAGE_LEN`].
     pub(crate) messages: &'a mut [u8],

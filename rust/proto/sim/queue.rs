@@ -18,8 +18,6 @@ pub(crate) enum Event {
     AttemptTimeout(u32),
     /// The request for a connection arrives at the responder.
     ConnectRequest(u32),
-    /// The responder learns that the connection is established.
-    ReadyToUse(u32),
     /// One end learns that the connection is lost.
     Down(End, u32),
     /// The responder is back after a restart.

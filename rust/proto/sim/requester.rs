@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end that connects: its connection and its forward Calls.
+//! The end that connects: its forward Calls. See [`super::connecting`] for its connection.
 //!
 //! A Call that was not answered when its connection is lost is sent again on the next one, with
 //! new regions.
 
 use super::super::{
-    conn::{self, Action, Conn, Reason},
-    credit::CreditWindow,
-    header::{Credits, ErrorMessage, Versions, Xid, VERSION_ONE},
+    conn::Conn,
+    credit::{Receives, RequesterCredits, ResponderCredits},
+    cursor::Cause,
+    header::{Credits, ErrorBody, ErrorMessage, Xid, VERSION_TWO},
     message::Refusal,
-    private_data::{negotiate, PrivateData, Thresholds},
-    reply::{decode_received, Received, Reply},
+    negotiate::{Action, RequesterEvent, RequesterNegotiation},
+    reply::{decode_received, BackwardCall, Received, Reply},
 };
-use super::callbacks::CallbackService;
+use super::check::{check_chunk, check_inline};
+use super::fabric::Fabric;
 use super::memory::Buffer;
 use super::message::{Kind, Message};
-use super::private_bytes::PrivateBytes;
+use super::offer::{Offer, WriteChunk};
+use super::payload::ITEMS;
 use super::queue::Event;
-use super::rpc::Outcome;
+use super::rpc::{Fate, Outcome};
 use super::scenario::Scenario;
-use super::stream::{index, short};
 use super::world::World;
-use super::{Direction, End, Failure};
+use super::{Direction, End, Failure, RPCS};
 
-/// How long one attempt to connect may take.
-const ATTEMPT_TIMEOUT: u32 = 30_000;
+/// Each Write chunk, with the bytes that lie in it without a gap.
+pub(crate) type Placed = [(WriteChunk, u64); ITEMS];
 
-/// The longest wait before the next attempt.
-const BACKOFF: u32 = 5_000;
-
-/// What a Reply says, beyond its bytes.
+/// What is to be done with a Call once none of its regions can be reached.
 #[derive(Clone, Copy, Debug)]
-enum Verdict {
-    /// The RPC message follows `header` bytes of the Reply; `placed` bytes of it went by a Write
-    /// chunk.
-    Inline { header: usize, placed: u64 },
+pub(super) enum Verdict {
+    /// The RPC message follows `header` bytes of the Reply.
+    Inline { header: usize, placed: Placed },
     /// The RPC message is the first so many bytes of the Reply chunk.
-    Chunk(u64),
+    Chunk { length: u64, placed: Placed },
     /// The RPC failed.
     Failed,
+    /// The Call is sent again, in another version.
+    Resend,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+pub(super) enum State {
     /// Not handed over yet, or ended.
     Idle,
     /// To be sent.
@@ -57,12 +57,40 @@ enum State {
 /// A forward Call at the requester.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
-    state: State,
+    pub(super) state: State,
     pub(super) transmissions: u32,
-    /// How many of its regions, the first ones, are the Read list's.
-    pub(super) reads: usize,
-    /// Whether the others are the Reply chunk, not the Write chunk.
-    pub(super) has_reply_chunk: bool,
+    pub(super) offer: Offer,
+}
+
+/// A Call that may wait for its Reply.
+type Awaited = Option<usize>;
+
+/// What a received message asks for.
+enum Seen {
+    Reply(Awaited, (Xid, u32, Credits), Verdict),
+    Error(Awaited, ErrorMessage),
+    Refused(Awaited),
+    Backward(Awaited, u32, Credits),
+    /// With the credit word of a backward Call, if it is one.
+    Answer(ErrorMessage, Option<Credits>),
+}
+
+/// The requester.
+pub(crate) struct Requester<'a> {
+    pub(super) conn: Conn,
+    pub(super) generation: u32,
+    pub(super) is_open: bool,
+    pub(super) is_closed: bool,
+    pub(super) is_finished: bool,
+    pub(super) negotiation: RequesterNegotiation,
+    /// For forward Calls.
+    pub(super) credits: RequesterCredits,
+    /// For backward Calls.
+    pub(super) grants: ResponderCredits,
+    pub(super) receives: Receives,
+    pub(super) calls: &'a mut [Call],
+    /// The backward Calls that are being served, with the version of each.
+    pub(super) serving: [Option<u32>; RPCS],
 }
 
 impl Call {
@@ -70,48 +98,27 @@ impl Call {
     pub(crate) const NONE: Self = Self {
         state: State::Idle,
         transmissions: 0,
-        reads: 0,
-        has_reply_chunk: false,
+        offer: Offer::NONE,
     };
 }
 
-/// What a received message asks for.
-enum Seen {
-    Reply(Option<usize>, Credits, Verdict),
-    Error(usize),
-    Refused(usize),
-    Backward(Option<usize>, Credits),
-    Answer(ErrorMessage),
-    Nothing,
-}
-
-/// The requester.
-pub(crate) struct Requester<'a> {
-    conn: Conn,
-    pub(super) generation: u32,
-    is_open: bool,
-    is_closed: bool,
-    is_finished: bool,
-    pub(super) thresholds: Thresholds,
-    pub(super) window: CreditWindow,
-    calls: &'a mut [Call],
-    callbacks: CallbackService,
-}
-
 impl<'a> Requester<'a> {
-    /// A requester before its first attempt.
+    /// A requester before its first attempt to connect.
     pub(crate) fn new(scenario: &Scenario, calls: &'a mut [Call]) -> Self {
         calls.fill(Call::NONE);
+        let peer = &scenario.requester;
         Self {
             conn: Conn::new(),
             generation: 0,
             is_open: false,
             is_closed: true,
             is_finished: false,
-            thresholds: negotiate(PrivateData::DEFAULT, None),
-            window: CreditWindow::new(Credits::new(scenario.requester.requests)),
+            negotiation: RequesterNegotiation::new(peer.versions),
+            credits: RequesterCredits::new(Credits::new(peer.requests)),
+            grants: ResponderCredits::new(Credits::new(peer.grants)),
+            receives: Receives::new(0),
             calls,
-            callbacks: CallbackService::new(),
+            serving: [None; RPCS],
         }
     }
 
@@ -130,190 +137,54 @@ impl<'a> Requester<'a> {
     ///
     /// What is wrong with the Calls that are sent.
     pub(crate) fn submit(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
-        let stream = world.rpc(number)?.call_stream();
-        let buffer = world.memory.buffer(number, Buffer::Call, stream.total())?;
-        stream.fill(0, buffer);
+        let payload = world.rpc(number)?.call_payload();
+        let buffer = world.memory.buffer(number, Buffer::Call, payload.total())?;
+        payload.fill(0, buffer);
         self.call(number)?.state = State::Queued;
         self.pump(world)
     }
 
-    /// Begins an attempt to connect.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Storage`].
-    pub(crate) fn attempt(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
-        if self.is_finished {
-            return Ok(());
-        }
-        self.generation = world.fabric.open_link();
-        self.conn = Conn::new();
-        self.is_closed = false;
-        let timeout = Event::AttemptTimeout(self.generation);
-        world.fabric.after(ATTEMPT_TIMEOUT, timeout)?;
-        self.report(world, conn::Event::Start)
+    /// Posts the Receives that are due before the next Send.
+    pub(super) fn post_receives(&mut self, fabric: &mut Fabric<'_>) {
+        let replies = self.credits.outstanding();
+        let missing = self.receives.missing(self.grants.receives(), replies);
+        self.receives.post(missing);
+        fabric.post_receives(End::Requester, self.generation, missing);
     }
 
-    /// The connection manager has something to say about a connection.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with what follows.
-    pub(crate) fn cm(
-        &mut self,
-        world: &mut World<'_>,
-        generation: u32,
-        event: conn::Event,
-    ) -> Result<(), Failure> {
-        if generation == self.generation {
-            self.report(world, event)?;
-        }
-        Ok(())
-    }
-
-    /// The connection, or the attempt to make it, is lost.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Unheard`] if that has no consequence.
-    pub(crate) fn down(&mut self, world: &mut World<'_>, generation: u32) -> Result<(), Failure> {
-        self.cm(world, generation, conn::Event::Ended(Reason::Disconnected))?;
-        if generation == self.generation && !self.is_closed {
-            return Err(Failure::Unheard);
-        }
-        Ok(())
-    }
-
-    /// An attempt took too long, if it is still one.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Storage`].
-    pub(crate) fn attempt_timeout(
-        &mut self,
-        world: &mut World<'_>,
-        generation: u32,
-    ) -> Result<(), Failure> {
-        if self.is_open {
-            return Ok(());
-        }
-        self.cm(world, generation, conn::Event::Ended(Reason::TimedOut))
-    }
-
-    /// Everything is done: closes the connection for good.
-    ///
-    /// # Errors
-    ///
-    /// [`Failure::Storage`].
-    pub(crate) fn finish(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
-        self.is_finished = true;
-        self.report(world, conn::Event::Ended(Reason::Disconnected))
-    }
-
-    /// Tells the state machine, and does what it says.
-    fn report(&mut self, world: &mut World<'_>, event: conn::Event) -> Result<(), Failure> {
-        match self.conn.handle(event) {
-            Some(action) => self.act(world, action),
-            None => Ok(()),
-        }
-    }
-
-    fn act(&mut self, world: &mut World<'_>, action: Action) -> Result<(), Failure> {
-        match action {
-            Action::ResolveAddress => self.expect(world, conn::Event::AddressResolved),
-            Action::ResolveRoute => self.expect(world, conn::Event::RouteResolved),
-            Action::Prepare => {
-                self.window.reset();
-                self.callbacks.prepare(world, self.generation);
-                self.report(world, conn::Event::Prepared)
-            }
-            Action::Connect => {
-                let message = world.fabric.scenario.requester.private_data;
-                world.fabric.link.request = PrivateBytes::new(&mut world.fabric.random, message);
-                let delay = world.fabric.delay();
-                let request = Event::ConnectRequest(self.generation);
-                world.fabric.after(delay, request)
-            }
-            Action::Open => self.open(world),
-            Action::Fail(_) => {
-                world.fabric.tally.failed_attempts += 1;
-                self.close(world)
-            }
-            Action::Close(_) => self.close(world),
-        }
-    }
-
-    /// Has the connection manager report a step, sometimes more than once.
-    fn expect(&mut self, world: &mut World<'_>, event: conn::Event) -> Result<(), Failure> {
-        let times = world.fabric.random.pick(1, &[1, 1, 2]);
-        for _ in 0..times {
-            let delay = world.fabric.delay();
-            let event = Event::Cm(self.generation, event);
-            world.fabric.after(delay, event)?;
-        }
-        Ok(())
-    }
-
-    /// Lets Calls through.
-    fn open(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
-        let own = world.fabric.scenario.requester.private_data;
-        let peer = own.and(world.fabric.link.answer.find());
-        self.thresholds = negotiate(own.unwrap_or(PrivateData::DEFAULT), peer);
-        self.is_open = true;
-        world.fabric.tally.connections += 1;
-        let delay = world.fabric.delay();
-        let ready = Event::ReadyToUse(self.generation);
-        world.fabric.after(delay, ready)?;
-        self.pump(world)
-    }
-
-    /// Takes the connection down. Nobody can reach any region any more.
-    fn close(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
-        self.is_open = false;
-        self.is_closed = true;
-        world.fabric.hang_up(End::Requester)?;
-        world.memory.invalidate_all(self.generation);
-        self.callbacks.forget();
-        for number in 0..self.calls.len() {
-            match self.call(number)?.state {
-                State::Outstanding => {
-                    self.call(number)?.state = State::Queued;
-                    world.memory.release(number)?;
-                }
-                State::Fencing(slot, verdict) => self.settle(world, number, slot, verdict)?,
-                State::Idle | State::Queued => {}
-            }
-        }
-        if self.is_finished {
-            return Ok(());
-        }
-        let backoff = world.fabric.random.between(1, BACKOFF);
-        world.fabric.after(backoff, Event::Attempt)
-    }
-
-    /// Calls that wait for a Reply.
-    fn outstanding(&self) -> u32 {
-        let outstanding = |call: &&Call| matches!(call.state, State::Outstanding);
-        short(self.calls.iter().filter(outstanding).count())
+    /// A Call that is to be sent.
+    pub(super) fn queued(&self) -> Option<usize> {
+        let queued = |call: &Call| matches!(call.state, State::Queued);
+        self.calls.iter().position(queued)
     }
 
     /// Sends what may be sent.
-    fn pump(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
-        while self.is_open {
-            let queued = |call: &Call| matches!(call.state, State::Queued);
-            let Some(number) = self.calls.iter().position(queued) else {
-                break;
-            };
-            if self.outstanding() >= self.window.window() {
+    pub(super) fn pump(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+        while let Some(number) = self.queued().filter(|_| self.is_open) {
+            if !self.credits.take() {
                 world.fabric.tally.waits += 1;
                 break;
             }
-            if self.transmit(world, number)? {
-                self.call(number)?.state = State::Outstanding;
-            } else {
-                self.call(number)?.state = State::Idle;
-                world.end(number, Outcome::Failed)?;
+            self.send(world, number)?;
+        }
+        let is_idle = self.credits.outstanding() == 0 && self.queued().is_none();
+        if self.is_open && is_idle && !self.negotiation.is_agreed() {
+            // The responder may not call back before it has replied.
+            if world.backward_rpc().is_some() {
+                let number = world.start_null()?;
+                return self.submit(world, number);
             }
+        }
+        Ok(())
+    }
+
+    /// Sends a Call that has a credit, or ends it if it has no plan.
+    fn send(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
+        self.call(number)?.state = State::Outstanding;
+        if !self.transmit(world, number)? {
+            self.call(number)?.state = State::Idle;
+            self.credits.error();
+            world.end(number, Outcome::Failed)?;
         }
         Ok(())
     }
@@ -329,111 +200,166 @@ impl<'a> Requester<'a> {
         slot: usize,
         message: &Message,
     ) -> Result<(), Failure> {
+        self.receives.consume();
         match self.look(world, slot)? {
-            Seen::Reply(number, credits, verdict) => {
-                self.window.grant(credits);
-                match number {
-                    Some(number) => self.fence(world, number, slot, verdict)?,
-                    None => self.drop_message(world, slot),
+            Seen::Reply(Some(number), (xid, version, credits), verdict) => {
+                self.credits.reply(credits);
+                self.fence(world, number, slot, verdict)?;
+                let replied = RequesterEvent::Replied(xid, version);
+                match self.negotiation.handle(replied) {
+                    Some(Action::Agree(version)) => {
+                        let is_two = version == VERSION_TWO;
+                        world.fabric.tally.version_two += u64::from(is_two);
+                    }
+                    Some(_) => return Err(Failure::Negotiation),
+                    None => {}
                 }
             }
-            Seen::Error(number) => {
-                world.fabric.tally.errors += 1;
-                self.fence(world, number, slot, Verdict::Failed)?;
-            }
-            Seen::Refused(number) => {
+            Seen::Error(Some(number), error) => self.error(world, number, slot, &error)?,
+            Seen::Refused(Some(number)) => {
                 world.fabric.tally.refused += 1;
+                self.credits.error();
+                let failed = RequesterEvent::Failed(Xid(world.rpc(number)?.xid));
+                if self.negotiation.handle(failed).is_some() {
+                    return Err(Failure::Negotiation);
+                }
                 self.fence(world, number, slot, Verdict::Failed)?;
             }
-            Seen::Backward(number, credits) => {
-                let generation = message.generation;
-                self.callbacks.accept(world, generation, number, credits)?;
+            Seen::Backward(number, version, credits) => {
+                world.messages.free(slot);
+                self.accept(world, number, version, credits)?;
+            }
+            Seen::Answer(error, call) => {
+                world.messages.free(slot);
+                let kind = match message.kind {
+                    Kind::Call(direction) => Kind::Error(direction),
+                    _ => Kind::Other,
+                };
+                let credits = match call {
+                    Some(requested) => {
+                        self.grants.call(requested);
+                        self.grants.error()
+                    }
+                    None => self.credits.requested(),
+                };
+                self.answer(world, &error, credits, kind)?;
+            }
+            Seen::Reply(None, ..) | Seen::Error(None, _) | Seen::Refused(None) => {
                 world.messages.free(slot);
             }
-            Seen::Answer(error) => {
-                let kind = if message.kind == Kind::Call(Direction::Backward) {
-                    Kind::Error(Direction::Backward)
-                } else {
-                    Kind::Other
-                };
-                self.drop_message(world, slot);
-                self.answer(world, &error, kind)?;
-            }
-            Seen::Nothing => self.drop_message(world, slot),
         }
         self.pump(world)
     }
 
-    /// Forgets a message that belongs to no Call, and posts its Receive again.
-    fn drop_message(&self, world: &mut World<'_>, slot: usize) {
-        world.messages.free(slot);
-        let fabric = &mut world.fabric;
-        fabric.post_receives(End::Requester, self.generation, 1);
-    }
-
     /// Finds out what a message is.
     fn look(&self, world: &World<'_>, slot: usize) -> Result<Seen, Failure> {
-        let bytes = world.messages.bytes(slot);
         let awaited = |xid: Xid| {
             let number = world.find(Direction::Forward, xid.0)?;
             let call = self.calls.get(number)?;
             matches!(call.state, State::Outstanding).then_some(number)
         };
-        Ok(match decode_received(bytes, Versions::ONE) {
-            Ok(Received::Reply(reply)) => {
-                let number = awaited(reply.xid);
-                let verdict = match number {
-                    Some(number) => self.judge(world, number, &reply),
-                    None => Verdict::Failed,
-                };
-                Seen::Reply(number, reply.credits, verdict)
-            }
-            Ok(Received::Error(error)) => match awaited(error.xid) {
-                Some(number) => Seen::Error(number),
-                None => Seen::Nothing,
-            },
-            Ok(Received::BackwardCall(call)) => {
-                let number = world.find(Direction::Backward, call.xid.0);
-                if let Some(number) = number {
-                    let stream = world.rpc(number)?.call_stream();
-                    let whole = short(call.payload.len()) == stream.total();
-                    if !whole || !stream.matches(0, call.payload) {
-                        return Err(Failure::CallBytes(number));
+        let versions = world.fabric.scenario.requester.versions;
+        Ok(
+            match decode_received(world.messages.bytes(slot), versions) {
+                Ok(Received::Reply(reply)) => {
+                    let number = awaited(reply.xid);
+                    let verdict = number.map(|number| self.judge(world, number, &reply));
+                    let facts = (reply.xid, reply.version, reply.credits);
+                    Seen::Reply(number, facts, verdict.unwrap_or(Verdict::Failed))
+                }
+                Ok(Received::Error(error)) => Seen::Error(awaited(error.xid), error),
+                Ok(Received::BackwardCall(call)) => {
+                    let number = backward_call(world, &call)?;
+                    Seen::Backward(number, call.version, call.credits)
+                }
+                Err(refused) => {
+                    let number = refused.fixed.and_then(|fixed| awaited(fixed.xid));
+                    let serves = world.fabric.scenario.serves;
+                    match refused.at_requester(number.is_some(), serves) {
+                        Refusal::Answer(error) => {
+                            let is_call = refused.why.cause == Cause::ChunksInBackwardCall;
+                            let call = refused.fixed.filter(|_| is_call);
+                            Seen::Answer(error, call.map(|fixed| fixed.credits))
+                        }
+                        Refusal::Discard => Seen::Refused(number),
                     }
                 }
-                Seen::Backward(number, call.credits)
-            }
-            Err(refused) => {
-                let number = refused.fixed.and_then(|fixed| awaited(fixed.xid));
-                let serves = world.fabric.scenario.serves;
-                match (refused.at_requester(number.is_some(), serves), number) {
-                    (Refusal::Answer(error), _) => Seen::Answer(error),
-                    (Refusal::Discard, Some(number)) => Seen::Refused(number),
-                    (Refusal::Discard, None) => Seen::Nothing,
-                }
-            }
-        })
+            },
+        )
     }
 
     /// Compares the Reply's chunks with what the Call offered.
     fn judge(&self, world: &World<'_>, number: usize, reply: &Reply<'_>) -> Verdict {
         let call = self.calls.get(number).copied().unwrap_or(Call::NONE);
         let segments = world.memory.segments(number);
-        let lengths = segments.skip(call.reads).map(|segment| segment.length);
-        let only = |wanted| if wanted { usize::MAX } else { 0 };
-        let writes = [lengths.clone().take(only(!call.has_reply_chunk))];
-        let chunk = lengths.take(only(call.has_reply_chunk));
-        match (reply.reconcile(writes, chunk), reply.payload) {
-            (Ok(delivered), Some(_)) => {
-                let [write] = delivered.writes;
-                Verdict::Inline {
-                    header: reply.header_len,
-                    placed: write.contiguous,
-                }
-            }
-            (Ok(delivered), None) => Verdict::Chunk(delivered.reply.contiguous),
-            (Err(_), _) => Verdict::Failed,
+        let writes = call.offer.write_list(segments.clone());
+        let writes = writes.map(|chunk| chunk.map(|segment| segment.length));
+        let chunk = call.offer.reply_chunk(segments);
+        let Ok(delivered) = reply.reconcile(writes, chunk.map(|segment| segment.length)) else {
+            return Verdict::Failed;
+        };
+        let mut chunks = call.offer.writes.into_iter();
+        let placed = delivered.writes.map(|delivery| {
+            let chunk = chunks.next().unwrap_or_default();
+            (chunk, delivery.contiguous)
+        });
+        match reply.payload {
+            Some(_) => Verdict::Inline {
+                header: reply.header_len,
+                placed,
+            },
+            None => Verdict::Chunk {
+                length: delivered.reply.contiguous,
+                placed,
+            },
         }
+    }
+
+    /// An RDMA_ERROR has arrived that names a Call.
+    fn error(
+        &mut self,
+        world: &mut World<'_>,
+        number: usize,
+        slot: usize,
+        error: &ErrorMessage,
+    ) -> Result<(), Failure> {
+        world.fabric.tally.errors += 1;
+        let event = match error.body {
+            ErrorBody::Version(versions) => RequesterEvent::Refused(error.xid, versions),
+            _ => RequesterEvent::Failed(error.xid),
+        };
+        match self.negotiation.handle(event) {
+            Some(Action::Resend(xid, version)) => {
+                if xid != error.xid || self.negotiation.version() != Some(version) {
+                    return Err(Failure::Negotiation);
+                }
+                world.fabric.tally.fallbacks += 1;
+                self.fence(world, number, slot, Verdict::Resend)
+            }
+            Some(Action::Fail) => {
+                world.messages.free(slot);
+                self.fail_all(world)
+            }
+            Some(Action::Agree(_) | Action::Reconnect) => Err(Failure::Negotiation),
+            None => {
+                self.credits.error();
+                self.fence(world, number, slot, Verdict::Failed)
+            }
+        }
+    }
+
+    /// No version is common to both ends: ends all Calls that wait, and the connection.
+    fn fail_all(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+        if !world.has_no_common_version {
+            return Err(Failure::Negotiation);
+        }
+        self.end_connection(world)?;
+        while let Some(number) = self.queued() {
+            world.rpc_mut(number)?.fate = Fate::RefusedVersion;
+            self.call(number)?.state = State::Idle;
+            world.end(number, Outcome::Failed)?;
+        }
+        Ok(())
     }
 
     /// Has every region of the Call invalidated that still is registered, then settles it.
@@ -458,10 +384,10 @@ impl<'a> Requester<'a> {
                 fabric.after(delay, invalidated)?;
             }
         }
-        if is_clear {
-            return self.settle(world, number, slot, verdict);
-        }
         self.call(number)?.state = State::Fencing(slot, verdict);
+        if is_clear {
+            self.settle(world, number)?;
+        }
         Ok(())
     }
 
@@ -477,38 +403,42 @@ impl<'a> Requester<'a> {
         handle: u32,
         generation: u32,
     ) -> Result<(), Failure> {
-        // After the end of the connection there is nothing left to do.
-        if !world.memory.invalidate(generation, handle) {
-            return Ok(());
-        }
-        if let State::Fencing(slot, verdict) = self.call(number)?.state {
-            if world.memory.registered(number).is_none() {
-                self.settle(world, number, slot, verdict)?;
-            }
+        // After the end of the connection there is nothing left to invalidate.
+        if world.memory.invalidate(generation, handle) && world.memory.registered(number).is_none()
+        {
+            self.settle(world, number)?;
         }
         Ok(())
     }
 
-    /// Ends an RPC behind its fence.
-    fn settle(
-        &mut self,
-        world: &mut World<'_>,
-        number: usize,
-        slot: usize,
-        verdict: Verdict,
-    ) -> Result<(), Failure> {
-        self.call(number)?.state = State::Idle;
+    /// Does what was to be done with a Call behind its fence.
+    pub(super) fn settle(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
+        let call = self.call(number)?;
+        let State::Fencing(slot, verdict) = call.state else {
+            return Ok(());
+        };
+        call.state = State::Idle;
         let outcome = match verdict {
             Verdict::Inline { header, placed } => {
-                let placed = u32::try_from(placed).map_err(|_| Failure::ReplyBytes(number))?;
-                check_inline(world, number, (slot, header), placed)?;
+                check_inline(world, number, (slot, header), &placed)?;
                 Outcome::Answered
             }
-            Verdict::Chunk(length) => {
-                check_chunk(world, number, length)?;
+            Verdict::Chunk { length, placed } => {
+                check_chunk(world, number, length, &placed)?;
                 Outcome::Answered
             }
             Verdict::Failed => Outcome::Failed,
+            Verdict::Resend => {
+                world.messages.free(slot);
+                world.memory.release(number)?;
+                // The refused Call has not given its credit back.
+                return if self.is_open {
+                    self.send(world, number)
+                } else {
+                    self.call(number)?.state = State::Queued;
+                    Ok(())
+                };
+            }
         };
         world.messages.free(slot);
         world.end(number, outcome)
@@ -516,14 +446,15 @@ impl<'a> Requester<'a> {
 
     /// Sends an RDMA_ERROR.
     fn answer(
-        &self,
+        &mut self,
         world: &mut World<'_>,
         error: &ErrorMessage,
+        credits: Credits,
         kind: Kind,
     ) -> Result<(), Failure> {
+        self.post_receives(&mut world.fabric);
         let slot = world.messages.take()?;
         let buffer = world.messages.buffer(slot);
-        let credits = self.window.requested();
         let length = error
             .encode(buffer, credits)
             .map_err(|_| Failure::NoSpace)?;
@@ -551,75 +482,25 @@ impl<'a> Requester<'a> {
         transmission: u32,
     ) -> Result<(), Failure> {
         let call = self.call(number)?;
-        if call.transmissions == transmission && matches!(call.state, State::Outstanding) {
-            world.fabric.tally.timeouts += 1;
-            return self.report(world, conn::Event::Ended(Reason::TimedOut));
+        if call.transmissions != transmission || !matches!(call.state, State::Outstanding) {
+            return Ok(());
         }
-        Ok(())
+        world.fabric.tally.timeouts += 1;
+        match self.negotiation.handle(RequesterEvent::TimedOut) {
+            Some(Action::Reconnect) | None => self.end_connection(world),
+            Some(_) => Err(Failure::Negotiation),
+        }
     }
-
-    /// The upper layer has served a backward Call.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the Reply.
-    pub(crate) fn backward_served(
-        &mut self,
-        world: &mut World<'_>,
-        number: usize,
-    ) -> Result<(), Failure> {
-        self.callbacks.served(world, self.generation, number)
-    }
-
-    /// The version of all messages.
-    pub(super) const VERSION: u32 = VERSION_ONE;
 }
 
-/// Compares an RPC message that came inline, but for what was placed by a Write chunk, with what
-/// the responder's upper layer has sent.
-fn check_inline(
-    world: &mut World<'_>,
-    number: usize,
-    (slot, header): (usize, usize),
-    placed: u32,
-) -> Result<(), Failure> {
-    let wrong = Failure::ReplyBytes(number);
-    let rpc = world.rpc(number)?;
-    let stream = rpc.reply_stream();
-    let message = world.messages.bytes(slot);
-    let payload = message.get(header..).ok_or(wrong)?;
-    if placed == 0 {
-        let whole = short(payload.len()) == stream.total() && stream.matches(0, payload);
-        return if whole { Ok(()) } else { Err(wrong) };
+/// The RPC of a backward Call, all of whose bytes are right.
+fn backward_call(world: &World<'_>, call: &BackwardCall<'_>) -> Result<Awaited, Failure> {
+    let Some(number) = world.find(Direction::Backward, call.xid.0) else {
+        return Ok(None);
+    };
+    if world.rpc(number)?.call_payload().is(call.payload) {
+        Ok(Some(number))
+    } else {
+        Err(Failure::CallBytes(number))
     }
-    let (head, rest) = payload
-        .split_at_checked(index(rpc.largest.head))
-        .ok_or(wrong)?;
-    let start = rpc.largest.head;
-    let end = start.checked_add(placed).ok_or(wrong)?;
-    let next = end.checked_next_multiple_of(4).ok_or(wrong)?;
-    let whole = next.checked_add(short(rest.len())) == Some(stream.total());
-    if !whole || !stream.matches(0, head) || !stream.matches(next, rest) {
-        return Err(wrong);
-    }
-    let largest = rpc.largest.pages;
-    let buffer = world.memory.buffer(number, Buffer::Reply, end)?;
-    let pages = buffer.get(index(start)..).ok_or(wrong)?;
-    let unused = largest.checked_sub(placed).ok_or(wrong)?;
-    if !stream.matches(start, pages) || !world.memory.is_untouched(number, end, unused) {
-        return Err(wrong);
-    }
-    Ok(())
-}
-
-/// Compares an RPC message in the Reply chunk with what the responder's upper layer has sent.
-fn check_chunk(world: &mut World<'_>, number: usize, length: u64) -> Result<(), Failure> {
-    let wrong = Failure::ReplyBytes(number);
-    let stream = world.rpc(number)?.reply_stream();
-    let length = u32::try_from(length).map_err(|_| wrong)?;
-    let buffer = world.memory.buffer(number, Buffer::Reply, length)?;
-    if length != stream.total() || !stream.matches(0, buffer) {
-        return Err(wrong);
-    }
-    Ok(())
 }

@@ -5,30 +5,32 @@
 use super::super::{
     call::{decode_call, ReceivedByResponder},
     conn::{self, Reason},
-    header::{Credits, ErrorBody, ErrorMessage, Versions, Xid},
+    credit::{Conduct, Receives, RequesterCredits, ResponderCredits},
+    header::{Credits, ErrorBody, ErrorMessage, Xid},
     message::Refusal,
-    private_data::{negotiate, PrivateData, Thresholds},
+    negotiate::ResponderNegotiation,
+    private_data::{negotiate, PrivateData},
 };
-use super::callbacks::{BackwardCalls, SPARE_RECEIVES};
+use super::backward;
+use super::fabric::Fabric;
 use super::message::{Kind, Message};
 use super::private_bytes::PrivateBytes;
 use super::queue::Event;
-use super::rpc::{Fate, Outcome};
+use super::rpc::Outcome;
 use super::scenario::Scenario;
 use super::service::Job;
-use super::stream::short;
 use super::world::World;
-use super::{Direction, End, Failure};
+use super::{Direction, End, Failure, RPCS};
 
 /// The longest time that a restart takes.
 const RESTART: u32 = 50_000;
 
 /// What a received message asks for.
 enum Seen {
-    Call(usize),
+    Call(usize, Credits),
     BackwardReply(Option<usize>, Credits),
     Error(Option<usize>),
-    Answer(ErrorMessage),
+    Answer(ErrorMessage, Credits),
     Nothing,
 }
 
@@ -38,49 +40,40 @@ pub(crate) struct Responder<'a> {
     pub(super) incarnation: u32,
     is_up: bool,
     pub(super) generation: u32,
-    is_ready: bool,
-    pub(super) thresholds: Thresholds,
-    /// Receives for forward Calls, posted or in use: as many as were ever granted.
-    pub(super) receives: u32,
+    pub(super) negotiation: ResponderNegotiation,
+    /// For forward Calls.
+    pub(super) grants: ResponderCredits,
+    /// For backward Calls.
+    pub(super) credits: RequesterCredits,
+    pub(super) receives: Receives,
     pub(super) jobs: &'a mut [Job],
-    backward: BackwardCalls,
+    pub(super) calls: [backward::State; RPCS],
 }
 
 impl<'a> Responder<'a> {
     /// A responder that listens.
     pub(crate) fn new(scenario: &Scenario, jobs: &'a mut [Job]) -> Self {
         jobs.fill(Job::NONE);
+        let peer = &scenario.responder;
         Self {
             incarnation: 0,
             is_up: true,
             generation: 0,
-            is_ready: false,
-            thresholds: negotiate(PrivateData::DEFAULT, None),
-            receives: 0,
+            negotiation: ResponderNegotiation::new(negotiate(PrivateData::DEFAULT, None)),
+            grants: ResponderCredits::new(Credits::new(peer.grants)),
+            credits: RequesterCredits::new(Credits::new(peer.requests)),
+            receives: Receives::new(0),
             jobs,
-            backward: BackwardCalls::new(scenario),
+            calls: [backward::State::Idle; RPCS],
         }
     }
 
-    /// Takes a backward Call from the upper layer.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the Calls that are sent.
-    pub(crate) fn submit(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
-        if world.rpc(number)?.outcome.is_some() {
-            return Ok(());
-        }
-        self.backward.submit(number)?;
-        self.pump(world)
-    }
-
-    /// Sends backward Calls, if there is a connection.
-    fn pump(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
-        if self.is_ready {
-            self.backward.pump(world, self.generation)?;
-        }
-        Ok(())
+    /// Posts the Receives that are due before the next Send.
+    pub(super) fn post_receives(&mut self, fabric: &mut Fabric<'_>) {
+        let replies = self.credits.outstanding();
+        let missing = self.receives.missing(self.grants.receives(), replies);
+        self.receives.post(missing);
+        fabric.post_receives(End::Responder, self.generation, missing);
     }
 
     /// Somebody wants to connect: accepts, and forgets the connection before.
@@ -105,31 +98,16 @@ impl<'a> Responder<'a> {
         let fabric = &mut world.fabric;
         let own = fabric.scenario.responder.private_data;
         let peer = own.and(fabric.link.request.find());
-        self.thresholds = negotiate(own.unwrap_or(PrivateData::DEFAULT), peer);
+        let thresholds = negotiate(own.unwrap_or(PrivateData::DEFAULT), peer);
+        self.negotiation = ResponderNegotiation::new(thresholds);
         self.generation = generation;
-        self.receives = 1;
-        let spare = if fabric.scenario.faults {
-            SPARE_RECEIVES
-        } else {
-            0
-        };
-        fabric.post_receives(End::Responder, generation, self.receives + spare);
+        let limit = fabric.grant(End::Responder);
+        self.grants = ResponderCredits::new(Credits::new(limit));
+        self.receives = Receives::new(fabric.spare_receives());
+        self.post_receives(fabric);
         let lost = fabric.scenario.answer_lost;
         fabric.link.answer = PrivateBytes::new(&mut fabric.random, own.filter(|_| !lost));
         fabric.after(delay, Event::Cm(generation, conn::Event::Established))
-    }
-
-    /// The connection is established, which a first message shows as well.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the Calls that are sent.
-    pub(crate) fn ready(&mut self, world: &mut World<'_>, generation: u32) -> Result<(), Failure> {
-        if generation == self.generation && world.fabric.link.carries(generation) {
-            self.is_ready = true;
-            self.pump(world)?;
-        }
-        Ok(())
     }
 
     /// A connection is lost.
@@ -140,9 +118,12 @@ impl<'a> Responder<'a> {
     }
 
     /// Forgets the connection. Calls that are being served go on.
-    fn disconnect(&mut self, world: &mut World<'_>) {
-        self.is_ready = false;
-        self.backward.reset();
+    pub(super) fn disconnect(&mut self, world: &mut World<'_>) {
+        self.negotiation = ResponderNegotiation::new(negotiate(PrivateData::DEFAULT, None));
+        self.credits.reset();
+        for state in &mut self.calls {
+            state.disconnect();
+        }
         for job in self.jobs.iter_mut() {
             job.disconnect(&mut world.messages);
         }
@@ -160,7 +141,7 @@ impl<'a> Responder<'a> {
         self.is_up = false;
         self.disconnect(world);
         self.jobs.fill(Job::NONE);
-        self.backward.restart(world)?;
+        self.forget_calls(world)?;
         let delay = world.fabric.random.between(1, RESTART);
         world.fabric.after(delay, Event::ServerUp)
     }
@@ -181,94 +162,102 @@ impl<'a> Responder<'a> {
         slot: usize,
         message: &Message,
     ) -> Result<(), Failure> {
-        self.is_ready = true;
+        self.receives.consume();
         match self.look(world, slot, message)? {
-            Seen::Call(number) => self.call(world, number, slot)?,
+            Seen::Call(number, credits) => {
+                self.count_call(world, credits)?;
+                self.call(world, number, slot)?;
+            }
             Seen::BackwardReply(number, credits) => {
                 world.messages.free(slot);
-                self.backward.grant(credits);
                 if let Some(number) = number {
-                    self.backward.end(world, number, Outcome::Answered)?;
+                    self.credits.reply(credits);
+                    self.end(world, number, Outcome::Answered)?;
                 }
             }
             Seen::Error(number) => {
                 world.messages.free(slot);
-                match number {
-                    Some(number) => self.backward.end(world, number, Outcome::Failed)?,
-                    None => world
-                        .fabric
-                        .post_receives(End::Responder, self.generation, 1),
+                if let Some(number) = number {
+                    self.credits.error();
+                    self.end(world, number, Outcome::Failed)?;
                 }
             }
-            Seen::Answer(error) => {
+            Seen::Answer(error, credits) => {
                 world.messages.free(slot);
-                self.error(world, &error, Kind::Other)?;
+                let kind = match message.kind {
+                    Kind::Call(direction) => Kind::Error(direction),
+                    _ => Kind::Other,
+                };
+                self.count_call(world, credits)?;
+                self.error(world, &error, kind)?;
             }
-            Seen::Nothing => {
-                world.messages.free(slot);
-                world
-                    .fabric
-                    .post_receives(End::Responder, self.generation, 1);
-            }
+            Seen::Nothing => world.messages.free(slot),
         }
         self.pump(world)
     }
 
-    /// Finds out what a message is.
-    fn look(&self, world: &World<'_>, slot: usize, message: &Message) -> Result<Seen, Failure> {
-        Ok(
-            match decode_call(world.messages.bytes(slot), Versions::ONE) {
-                Ok(ReceivedByResponder::Call(call)) => {
-                    let number = world.find(Direction::Forward, call.xid.0);
-                    number.map_or(Seen::Nothing, Seen::Call)
-                }
-                Ok(ReceivedByResponder::BackwardReply {
-                    xid,
-                    credits,
-                    payload,
-                    ..
-                }) => {
-                    let number = self.backward.awaited(world, xid);
-                    if let Some(number) = number {
-                        let stream = world.rpc(number)?.reply_stream();
-                        let whole = short(payload.len()) == stream.total();
-                        if !whole || !stream.matches(0, payload) {
-                            return Err(Failure::ReplyBytes(number));
-                        }
-                    }
-                    Seen::BackwardReply(number, credits)
-                }
-                Ok(ReceivedByResponder::Error(error)) => {
-                    Seen::Error(self.backward.awaited(world, error.xid))
-                }
-                Err(refused) if message.kind != Kind::Other => {
-                    return Err(Failure::Refused(refused.why.cause));
-                }
-                Err(refused) => match refused.at_responder() {
-                    Some(Refusal::Answer(error)) => Seen::Answer(error),
-                    Some(Refusal::Discard) | None => Seen::Nothing,
-                },
-            },
-        )
+    /// Counts a Call against what was granted.
+    fn count_call(&mut self, world: &World<'_>, requested: Credits) -> Result<(), Failure> {
+        let conduct = self.grants.call(requested);
+        // Whoever sends bad Replies cannot tell which of its grants were heard.
+        if conduct == Conduct::Excess && !world.fabric.scenario.faults {
+            return Err(Failure::Excess(Direction::Forward));
+        }
+        Ok(())
     }
 
-    /// Sends an RDMA_ERROR.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with it.
-    pub(super) fn error(
+    /// Finds out what a message is.
+    fn look(&self, world: &World<'_>, slot: usize, message: &Message) -> Result<Seen, Failure> {
+        let versions = world.fabric.scenario.responder.versions;
+        let refused = match decode_call(world.messages.bytes(slot), versions) {
+            Ok(ReceivedByResponder::Call(call)) => {
+                let number = world.find(Direction::Forward, call.xid.0);
+                let seen = number.map(|number| Seen::Call(number, call.credits));
+                return Ok(seen.unwrap_or(Seen::Nothing));
+            }
+            Ok(ReceivedByResponder::BackwardReply {
+                xid,
+                credits,
+                payload,
+                ..
+            }) => {
+                let number = self.awaited(world, xid);
+                if let Some(number) = number {
+                    if !world.rpc(number)?.reply_payload().is(payload) {
+                        return Err(Failure::ReplyBytes(number));
+                    }
+                }
+                return Ok(Seen::BackwardReply(number, credits));
+            }
+            Ok(ReceivedByResponder::Error(error)) => {
+                return Ok(Seen::Error(self.awaited(world, error.xid)));
+            }
+            Err(refused) => refused,
+        };
+        match (refused.at_responder(), refused.fixed) {
+            (Some(Refusal::Answer(error)), Some(fixed)) => {
+                // Of a requester that does nothing wrong, only a version can be refused.
+                if message.kind != Kind::Other && !matches!(error.body, ErrorBody::Version(_)) {
+                    return Err(Failure::Refused(refused.why.cause));
+                }
+                Ok(Seen::Answer(error, fixed.credits))
+            }
+            _ if message.kind == Kind::Other => Ok(Seen::Nothing),
+            _ => Err(Failure::Refused(refused.why.cause)),
+        }
+    }
+
+    /// Sends an RDMA_ERROR in answer to what was counted as a Call.
+    fn error(
         &mut self,
         world: &mut World<'_>,
         error: &ErrorMessage,
         kind: Kind,
     ) -> Result<(), Failure> {
-        world
-            .fabric
-            .post_receives(End::Responder, self.generation, 1);
+        self.post_receives(&mut world.fabric);
+        let credits = self.grants.error();
         let slot = world.messages.take()?;
         let buffer = world.messages.buffer(slot);
-        let credits = Credits::new(self.receives);
         let length = error
             .encode(buffer, credits)
             .map_err(|_| Failure::NoSpace)?;
@@ -299,29 +288,5 @@ impl<'a> Responder<'a> {
         let xid = Xid(world.rpc(number)?.xid);
         let error = ErrorMessage { xid, version, body };
         self.error(world, &error, Kind::Error(Direction::Forward))
-    }
-
-    /// No Reply came to a backward Call: the credit would never come back.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with the end of the Call.
-    pub(crate) fn backward_timeout(
-        &mut self,
-        world: &mut World<'_>,
-        number: usize,
-        generation: u32,
-    ) -> Result<(), Failure> {
-        if generation != self.generation || !self.backward.is_outstanding(number) {
-            return Ok(());
-        }
-        if world.rpc(number)?.fate == Fate::Ignored {
-            self.backward.end(world, number, Outcome::Failed)?;
-        }
-        if world.fabric.link.carries(generation) {
-            world.fabric.hang_up(End::Responder)?;
-        }
-        self.disconnect(world);
-        Ok(())
     }
 }

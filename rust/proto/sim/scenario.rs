@@ -2,7 +2,10 @@
 
 //! What the seed decides before anything happens.
 
+use super::super::header::{Versions, VERSION_TWO};
+use super::super::plan_general::Reduction;
 use super::super::private_data::{InlineSize, PrivateData};
+use super::payload::{index, short};
 use super::random::Random;
 
 /// What one end is like.
@@ -10,12 +13,43 @@ use super::random::Random;
 pub(crate) struct Peer {
     /// What it says about itself, `None` for one that knows nothing of private messages.
     pub(crate) private_data: Option<PrivateData>,
-    /// The size of its Receives, and the most that it sends, in bytes.
+    /// The most that it receives, and the most that it sends, in bytes.
     pub(crate) sizes: (u32, u32),
+    /// The versions that it supports.
+    pub(crate) versions: Versions,
     /// The most credits that it grants, at least 1.
     pub(crate) grants: u32,
     /// Credits that its own Calls ask for.
     pub(crate) requests: u32,
+}
+
+impl Peer {
+    fn new(random: &mut Random) -> Self {
+        let size = |random: &mut Random| random.between(1, 4) * 1024;
+        let sizes = (size(random), size(random));
+        let inline = |bytes| InlineSize::from_bytes(bytes).unwrap_or(InlineSize::DEFAULT);
+        let private_data = PrivateData {
+            receive: inline(sizes.0),
+            send: inline(sizes.1),
+            remote_invalidation: !random.one_in(4),
+        };
+        Self {
+            private_data: (!random.one_in(6)).then_some(private_data),
+            sizes,
+            versions: random.pick(Versions::ONE, &[Versions::ONE_AND_TWO]),
+            grants: random.pick(1, &[2, 3, 8]),
+            requests: random.pick(1, &[2, 4, 8]),
+        }
+    }
+
+    /// The size of its Receives, which are large enough for every version.
+    pub(crate) fn receive_size(&self) -> u32 {
+        if self.versions.contains(VERSION_TWO) {
+            self.sizes.0.max(4096)
+        } else {
+            self.sizes.0
+        }
+    }
 }
 
 /// What a run is like.
@@ -29,13 +63,17 @@ pub(crate) struct Scenario {
     pub(crate) answer_lost: bool,
     /// The most segments of one list.
     pub(crate) max_segments: u32,
+    /// Whether messages have any number of items, and plans of any number of chunks.
+    pub(crate) general: bool,
+    /// When such plans place items directly.
+    pub(crate) reduction: Reduction,
     /// Forward RPCs.
     pub(crate) forward: usize,
     /// Backward RPCs.
     pub(crate) backward: usize,
     /// Whether grants change all the time.
     pub(crate) unsteady: bool,
-    /// Whether peers send what they must not.
+    /// Whether the responder sends what it must not.
     pub(crate) faults: bool,
     /// Whether the requester serves backward Calls.
     pub(crate) serves: bool,
@@ -52,60 +90,31 @@ pub(crate) struct Scenario {
 /// After more events than any run has.
 const NEVER: u32 = u32::MAX;
 
-fn size(random: &mut Random) -> u32 {
-    random.between(1, 4).saturating_mul(1024)
-}
-
-fn peer(random: &mut Random, sends: bool) -> Peer {
-    let sizes = (size(random), size(random));
-    let inline = |bytes| InlineSize::from_bytes(bytes).unwrap_or(InlineSize::DEFAULT);
-    let private_data = PrivateData {
-        receive: inline(sizes.0),
-        send: inline(sizes.1),
-        remote_invalidation: !random.one_in(4),
-    };
-    Peer {
-        private_data: sends.then_some(private_data),
-        sizes,
-        grants: random.pick(1, &[2, 3, 8]),
-        requests: random.pick(1, &[2, 4, 8]),
-    }
-}
-
 impl Scenario {
     /// What `random` decides, for at most so many RPCs of each direction.
     pub(crate) fn new(random: &mut Random, forward: usize, backward: usize) -> Self {
-        let speaks = (!random.one_in(6), !random.one_in(6));
         let mut losses = [NEVER; 3];
-        let lossy = random.below(4);
-        for (number, loss) in (0..lossy).zip(&mut losses) {
-            // Half of them while the first connection is made and the first Calls are on their way.
-            let latest = if number == 0 && random.one_in(2) {
-                40
-            } else {
-                600
+        for loss in &mut losses {
+            // Many of them while the first connection is made, and its first Calls are under way.
+            *loss = match random.below(6) {
+                0 => random.below(24),
+                1 => random.below(100),
+                2 => random.below(300),
+                _ => NEVER,
             };
-            *loss = random.below(latest);
         }
-        let restart = if random.one_in(4) {
-            random.below(400)
-        } else {
-            NEVER
-        };
-        let few = |random: &mut Random, most: usize| {
-            let most = u32::try_from(most).unwrap_or(u32::MAX);
-            usize::try_from(random.between(1, most)).unwrap_or(1)
-        };
+        let few = |random: &mut Random, most| index(random.between(1, short(most)));
         Self {
-            requester: peer(random, speaks.0),
-            responder: peer(random, speaks.1),
+            requester: Peer::new(random),
+            responder: Peer::new(random),
             answer_lost: random.one_in(12),
-            max_segments: random.between(4, 16),
+            max_segments: random.between(6, 16),
+            general: random.one_in(2),
+            reduction: random.pick(Reduction::WhenNeeded, &[Reduction::Always]),
             forward: few(random, forward),
-            backward: if random.one_in(3) {
-                0
-            } else {
-                few(random, backward)
+            backward: match random.below(3) {
+                0 => 0,
+                _ => few(random, backward),
             },
             unsteady: random.one_in(2),
             faults: random.one_in(3),
@@ -113,7 +122,10 @@ impl Scenario {
             delay: random.pick(1, &[20, 200, 2000]),
             service: random.pick(1, &[100, 5_000, 300_000]),
             losses,
-            restart,
+            restart: match random.below(5) {
+                0 => random.below(150),
+                _ => NEVER,
+            },
         }
     }
 
@@ -130,7 +142,7 @@ impl Scenario {
         self.requester.private_data
     }
 
-    /// The largest message to the responder, in bytes (RFC 8797 section 4.2.1).
+    /// The largest message of Version One to the responder, in bytes (RFC 8797 section 4.2).
     pub(crate) fn responder_threshold(&self) -> u32 {
         match self.seen_by_requester() {
             Some(_) => self.requester.sizes.1.min(self.responder.sizes.0),
@@ -138,7 +150,7 @@ impl Scenario {
         }
     }
 
-    /// The largest message to the requester, in bytes.
+    /// The largest message of Version One to the requester, in bytes.
     pub(crate) fn requester_threshold(&self) -> u32 {
         match self.seen_by_responder() {
             Some(_) => self.responder.sizes.1.min(self.requester.sizes.0),
@@ -150,5 +162,11 @@ impl Scenario {
     pub(crate) fn remote_invalidation(&self) -> bool {
         let allows = |peer: &Peer| peer.private_data.is_some_and(|d| d.remote_invalidation);
         allows(&self.requester) && allows(&self.responder)
+    }
+
+    /// Whether both ends support Version Two.
+    pub(crate) fn speaks_two(&self) -> bool {
+        let speaks = |peer: &Peer| peer.versions.contains(VERSION_TWO);
+        speaks(&self.requester) && speaks(&self.responder)
     }
 }

@@ -8,7 +8,7 @@ use super::requester::Requester;
 use super::responder::Responder;
 use super::scenario::Scenario;
 use super::world::World;
-use super::{End, Failure, Storage};
+use super::{Direction, End, Failure, Storage};
 
 /// More events than any run has that comes to an end.
 const MOST_EVENTS: u64 = 50_000;
@@ -98,18 +98,14 @@ impl<'a> Simulation<'a> {
             return Ok(false);
         };
         match event {
-            Event::Submit(number) => {
-                if number < world.fabric.scenario.forward {
-                    requester.submit(world, number)?;
-                } else {
-                    responder.submit(world, number)?;
-                }
-            }
+            Event::Submit(number) => match world.rpc(number)?.direction {
+                Direction::Forward => requester.submit(world, number)?,
+                Direction::Backward => responder.submit(world, number)?,
+            },
             Event::Attempt => requester.attempt(world)?,
             Event::Cm(generation, event) => requester.cm(world, generation, event)?,
             Event::AttemptTimeout(generation) => requester.attempt_timeout(world, generation)?,
             Event::ConnectRequest(generation) => responder.connect_request(world, generation)?,
-            Event::ReadyToUse(generation) => responder.ready(world, generation)?,
             Event::Down(End::Requester, generation) => requester.down(world, generation)?,
             Event::Down(End::Responder, generation) => responder.down(world, generation),
             Event::ServerUp => responder.up(),

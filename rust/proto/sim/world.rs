@@ -2,17 +2,18 @@
 
 //! What both endpoints work with: the fabric, the memory, the messages and the upper layers' RPCs.
 
+use super::super::header::{ErrorBody, Versions};
 use super::fabric::Fabric;
 use super::history::{History, Step};
 use super::memory::{Memory, Rights};
 use super::message::{Message, Messages};
+use super::payload::short;
 use super::queue::{Access, Event, Queue};
 use super::random::Random;
 use super::requester::Call;
 use super::rpc::{Outcome, Rpc};
 use super::scenario::Scenario;
 use super::service::Job;
-use super::stream::short;
 use super::{Direction, Failure, Storage, BACKWARD_RPCS, FORWARD_RPCS};
 
 /// All but the two endpoints.
@@ -25,6 +26,10 @@ pub(crate) struct World<'a> {
     pub(crate) messages: Messages<'a>,
     /// RPCs that have not ended.
     pub(crate) left: usize,
+    /// Whether the responder has refused a version without naming a lower one that is in common.
+    pub(crate) has_no_common_version: bool,
+    /// Where the XIDs start.
+    base: u32,
     rpcs: &'a mut [Rpc],
 }
 
@@ -48,7 +53,10 @@ impl<'a> World<'a> {
             memory: Memory::new(storage.memory, storage.regions),
             messages: Messages::new(storage.messages, storage.slots),
             left,
-            rpcs: storage.rpcs.get_mut(..left).ok_or(Failure::Storage)?,
+            has_no_common_version: false,
+            base: 0,
+            // One more, for RPCs that only have to be there.
+            rpcs: storage.rpcs.get_mut(..=left).ok_or(Failure::Storage)?,
         };
         world.prepare()?;
         Ok((world, storage.calls, storage.jobs))
@@ -63,20 +71,63 @@ impl<'a> World<'a> {
             ..
         } = &mut self.fabric;
         let span = random.pick(1, &[1_000, 100_000]);
-        let base = random.word();
+        self.base = random.word();
+        let xid = |number: usize| self.base.wrapping_add(short(number));
         // The XID spaces of the two directions have nothing to do with each other, and overlap
         // here. Where a requester answers a Reply of an unknown version they must not, because the
         // responder could not tell what the RDMA_ERROR is for.
         let apart = u32::from(scenario.faults).wrapping_shl(16);
-        for (number, rpc) in self.rpcs.iter_mut().enumerate() {
-            let xid = |number| base.wrapping_add(short(number));
+        let (null, rpcs) = self.rpcs.split_first_mut().ok_or(Failure::Storage)?;
+        *null = Rpc::NONE;
+        for (number, rpc) in rpcs.iter_mut().enumerate() {
             *rpc = match number.checked_sub(scenario.forward) {
                 None => Rpc::forward(random, scenario, xid(number)),
                 Some(number) => Rpc::backward(random, scenario, xid(number).wrapping_add(apart)),
             };
+            let number = number + 1;
             queue.push(u64::from(random.below(span)), Event::Submit(number))?;
         }
         queue.push(0, Event::Attempt)
+    }
+
+    /// A forward RPC of the upper layer's that has nothing to say.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Storage`] if there is one already.
+    pub(crate) fn start_null(&mut self) -> Result<usize, Failure> {
+        // Behind all other XIDs of the run, and not one of an earlier such RPC.
+        let xid = self
+            .base
+            .wrapping_add(0x8000)
+            .wrapping_add(self.fabric.link.generation);
+        let null = self.rpc_mut(0)?;
+        if null.outcome.is_none() {
+            return Err(Failure::Storage);
+        }
+        *null = Rpc::null(xid);
+        self.left += 1;
+        Ok(0)
+    }
+
+    /// A backward RPC that has not ended.
+    pub(crate) fn backward_rpc(&self) -> Option<usize> {
+        let is_left = |rpc: &Rpc| rpc.direction == Direction::Backward && rpc.outcome.is_none();
+        self.rpcs.iter().position(is_left)
+    }
+
+    /// What a responder says that refuses a version which it does know.
+    pub(crate) fn refuse_version(&mut self, version: u32) -> ErrorBody {
+        let range = match self.fabric.random.below(3) {
+            0 => Versions { low: 3, high: 4 },
+            1 => Versions { low: 2, high: 3 },
+            _ => Versions::ONE,
+        };
+        // Nobody goes back to a higher version, nor to the one that was refused.
+        let lowest = self.fabric.scenario.requester.versions.low;
+        let has_common = (lowest..version).any(|version| range.contains(version));
+        self.has_no_common_version |= !has_common;
+        ErrorBody::Version(range)
     }
 
     /// One RPC.
@@ -158,8 +209,8 @@ impl<'a> World<'a> {
     /// What is wrong with this Send.
     pub(crate) fn send(&mut self, slot: usize, message: Message) -> Result<(), Failure> {
         self.messages.describe(slot, message);
-        let xid = self.messages.word(slot, 0);
-        if !self.fabric.admit(slot, &message, xid)? {
+        let (xid, version) = (self.messages.word(slot, 0), self.messages.word(slot, 1));
+        if !self.fabric.admit(slot, &message, xid, version)? {
             self.messages.free(slot);
         }
         Ok(())
@@ -172,8 +223,8 @@ impl<'a> World<'a> {
     /// What is wrong with this message.
     pub(crate) fn arrive(&mut self, slot: usize) -> Result<Option<Message>, Failure> {
         let message = self.messages.about(slot);
-        let credits = self.messages.word(slot, 2);
-        if !self.fabric.deliver(&message, credits)? {
+        let (version, credits) = (self.messages.word(slot, 1), self.messages.word(slot, 2));
+        if !self.fabric.deliver(&message, version, credits)? {
             self.messages.free(slot);
             return Ok(None);
         }
@@ -196,13 +247,13 @@ impl<'a> World<'a> {
         if !self.fabric.link.carries(access.generation) {
             return Ok(false);
         }
-        let stream = self.rpc(access.rpc)?.call_stream();
+        let payload = self.rpc(access.rpc)?.call_payload();
         let extent = (access.offset, access.length);
         let bytes = self
             .memory
             .reach(access.generation, access.handle, extent, Rights::Read)
             .ok_or(Failure::NotRegistered(access.handle))?;
-        if !stream.matches(at, bytes) {
+        if !payload.matches(at, bytes) {
             return Err(Failure::CallBytes(access.rpc));
         }
         Ok(true)
@@ -218,13 +269,13 @@ impl<'a> World<'a> {
         if !self.fabric.link.carries(access.generation) {
             return Ok(());
         }
-        let stream = self.rpc(access.rpc)?.reply_stream();
+        let payload = self.rpc(access.rpc)?.reply_payload();
         let extent = (access.offset, access.length);
         let bytes = self
             .memory
             .reach(access.generation, access.handle, extent, Rights::Write)
             .ok_or(Failure::NotRegistered(access.handle))?;
-        stream.fill(at, bytes);
+        payload.fill(at, bytes);
         Ok(())
     }
 }

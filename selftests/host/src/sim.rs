@@ -15,8 +15,7 @@ use crate::proto::sim::rpc::Rpc;
 use crate::proto::sim::service::Job;
 use crate::proto::sim::simulation::Simulation;
 use crate::proto::sim::{
-    Failure, Storage, BUFFER_LEN, EVENTS, FORWARD_RPCS, MESSAGES, MESSAGE_LEN, REGIONS_PER_RPC,
-    RPCS, STEPS,
+    Failure, Storage, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
 };
 
 /// Seeds of a whole test.
@@ -38,8 +37,8 @@ struct Places {
 impl Places {
     fn new() -> Self {
         Self {
-            memory: vec![0; FORWARD_RPCS * 2 * BUFFER_LEN],
-            regions: vec![Region::NONE; FORWARD_RPCS * REGIONS_PER_RPC],
+            memory: vec![0; MEMORY],
+            regions: vec![Region::NONE; REGIONS],
             messages: vec![0; MESSAGES * MESSAGE_LEN],
             slots: vec![None; MESSAGES],
             queue: vec![Scheduled::NONE; EVENTS],
