@@ -90,7 +90,7 @@ impl Ends {
     /// Writes the counts that are not zero, one `name value` a line.
     pub(super) fn show_counts(&self, seq: &SeqFile) {
         let state = *self.state.lock();
-        for (what, tally) in [("ended", &state.ended), ("failed", &state.failed)] {
+        for (what, tally) in [("ended", &state.ended), ("connect_failed", &state.failed)] {
             for (cause, count) in Cause::ALL.iter().zip(tally.counts) {
                 if count != 0 {
                     seq_print!(seq, "{what}_{} {count}\n", cause.name());

@@ -1,0 +1,276 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What one can look into: debugfs and the trace events tell what was made to happen, and rpcrdma-top
+# shows it.
+# limit: 240
+
+. "$(dirname "$0")/lib/test.sh"
+
+here=$(cd "$(dirname "$0")" && pwd)
+
+need_ours() { is_rust || skip "the kernel's own module has no such files"; }
+
+# A value of debugfs becomes this: comes_to SECONDS NAME VALUE.
+comes_to() {
+	client "is() { [ \"\$(our_stat $2)\" = '$3' ]; }; wait_for $1 is" ||
+		fail "$2 is not $3 but '$(client "our_stat $2")'"
+}
+
+# Each line "NAME VALUE" of the input is what debugfs has.
+values_are() {
+	client "
+		rc=0
+		while read -r name value; do
+			found=\$(our_stat \$name)
+			[ \"\$found\" = \"\$value\" ] || { printf '%s is %s, not %s\n' \"\$name\" \"\$found\" \"\$value\"; rc=1; }
+		done <<-END
+			$(cat)
+		END
+		exit \$rc"
+}
+
+# Reads and writes data, names and a directory: all forms but a Position Zero chunk.
+do_something() {
+	client '
+		dir=$MNT/$TEST
+		head -c 300K /dev/urandom >$dir/data
+		sync $dir/data
+		for i in {1..400}; do : >"$dir/an entry whose name has some length, number $i"; done
+		drop_caches
+		[ $(cat $dir/data | wc -c) = 307200 ]
+		[ $(ls $dir | wc -l) = 401 ]'
+}
+
+counters_agree() {
+	need_ours
+	server_dir /export
+	client '[ -f /proc/sys/sunrpc/rdma_max_inline_read ]' || skip "the settings need CONFIG_SUNRPC_DEBUG"
+	defer "client 'sysctl -q sunrpc.rdma_max_inline_read=4096 sunrpc.rdma_max_inline_write=4096'"
+	client 'sysctl -q sunrpc.rdma_max_inline_read=8192 sunrpc.rdma_max_inline_write=2048'
+	mount_nfs 3
+	do_something
+	# The server speaks of 4096 both ways.
+	values_are <<-'EOF'
+		state connected
+		peer $SERVER
+		peer_port 20049
+		source $CLIENT
+		device $RDMA_LINK
+		device_port 1
+		connects 1
+		own_send 2048
+		own_receive 8192
+		peer_send 4096
+		peer_receive 4096
+		inline_send 2048
+		inline_receive 4096
+		credits_requested $(sysctl -n sunrpc.rdma_slot_table_entries)
+		regions_idle $(our_stat regions_allocated)
+		regions_offered 0
+		regions_invalidating 0
+		regions_stuck 0
+		receives_posted $(our_stat receive_buffers)
+		credits_in_use 0
+		bad_replies 0
+		dropped_messages 0
+		last_end
+		last_failure
+	EOF
+	client '
+		listed() { rdma resource show $1 | grep "$2 $(our_stat $3) .*rpcrdma" || fail "rdma resource does not have the $3"; }
+		listed cm_id lqpn queue_pair
+		listed cq cqn completion_queue
+		sum() { local sum=0 name; for name; do sum=$((sum + $(our_stat $name))); done; echo $sum; }
+		sent=$(sum inline_calls read_chunk_calls position_zero_calls)
+		expected=$(sum inline_replies_expected write_chunk_calls reply_chunk_calls)
+		[ $sent = $(xprt_stat 6) ] || fail "mountstats counts $(xprt_stat 6) Calls, and debugfs $sent"
+		[ $expected = $sent ] || fail "$sent Calls expect $expected Replies"
+		cd /sys/kernel/debug/rpcrdma/[0-9]*
+		of() { awk -v call=$1 -v reply=$2 "(call == \"any\" || \$1 == call) && (reply == \"any\" || \$2 == reply) { sum += \$4 } END { print sum + 0 }" latency; }
+		[ $(of any any) = $(xprt_stat 7) ] || fail "mountstats counts $(xprt_stat 7) Replies, and the histograms $(of any any)"
+		[ $(of inline any) = $(our_stat inline_calls) ]
+		[ $(of read any) = $(our_stat read_chunk_calls) ]
+		[ $(of any write) = $(our_stat write_chunk_calls) ]
+		[ $(of any reply) = $(our_stat reply_chunk_calls) ]
+		for name in read_chunk_calls write_chunk_calls reply_chunk_calls; do [ $(our_stat $name) -gt 0 ] || fail "no $name"; done
+		for limit in $(awk "\$3 != \"inf\" { print \$3 }" latency); do
+			[ $limit -ge 1024 ] && [ $((limit & (limit - 1))) = 0 ] || fail "$limit ns is no limit of a class"
+		done'
+}
+
+# The server goes and comes back; then fault injection and a removal of the device end connections.
+ends_have_causes() {
+	local mark
+	need_ours
+	server_dir /export
+	mount_nfs 3
+	client 'ls $MNT >/dev/null'
+	defer "server '[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
+	server '/lab/guest/server stop'
+	comes_to 10 ended_disconnected 1
+	comes_to 1 last_end disconnected
+	mark=$(client log_mark)
+	client_background listing 'ls $MNT >/dev/null'
+	client "refused() { [ \"\$(our_stat connect_failed_rejected)\" -ge 1 ]; }; wait_for 30 refused"
+	comes_to 1 last_failure rejected
+	server '/lab/guest/server resume'
+	client_wait listing
+	values_are <<-'EOF'
+		state connected
+		connects 2
+		ended_disconnected 1
+		last_end disconnected
+	EOF
+	client "
+		log_since $mark | grep 'rpcrdma: server' >/run/$TEST.log
+		cat /run/$TEST.log
+		[ \$(wc -l </run/$TEST.log) = 1 ] || fail 'that is not one line for a series of failures'
+		grep -q \"server \$SERVER port 20049: device \$RDMA_LINK: .*CM event 'rejected', status\" /run/$TEST.log
+		rm /run/$TEST.log"
+
+	defer "client 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
+	LIMIT=30 client 'rdma link delete $RDMA_LINK'
+	comes_to 10 ended_device_removed 1
+	client "rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV"
+	LIMIT=60 client 'ls $MNT/$TEST >/dev/null'
+	comes_to 1 last_end device_removed
+
+	client '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the rest needs CONFIG_FAIL_SUNRPC"
+	defer "client 'echo 0 >/sys/kernel/debug/fail_sunrpc/probability'"
+	client '
+		cd /sys/kernel/debug/fail_sunrpc
+		echo N >ignore-client-disconnect
+		echo 1 >times
+		echo 1 >interval
+		echo 100 >probability'
+	client 'drop_caches; ls $MNT/$TEST >/dev/null'
+	comes_to 10 ended_injected 1
+	LIMIT=60 client 'drop_caches; ls $MNT/$TEST >/dev/null'
+}
+
+trace_is_off() { client 'echo 0 >/sys/kernel/tracing/events/rpcrdma/enable; echo >/sys/kernel/tracing/trace'; }
+
+# Each of these is seen: seen NAME...
+seen() {
+	client "
+		missing=
+		for name in $*; do grep -q \" xprtrdma_\$name: \" /sys/kernel/tracing/trace || missing+=\" \$name\"; done
+		[ -z \"\$missing\" ] || fail \"not seen:\$missing\""
+}
+
+events_tell() {
+	need_ours
+	client '[ -d /sys/kernel/tracing/events/rpcrdma ]' || skip "the kernel has no tracepoints"
+	server_dir /export
+	defer trace_is_off
+	trace_is_off
+	client 'echo 16384 >/sys/kernel/tracing/buffer_size_kb; echo 1 >/sys/kernel/tracing/events/rpcrdma/enable'
+	mount_nfs 4.2
+	do_something
+	seen op_connect connect inline_thresh createmrs frwr_alloc post_recvs post_recv wc_receive marshal chunk_read \
+		chunk_write chunk_reply mr_map mr_fastreg post_send wc_send reply mr_reminv mr_unmap cb_setup op_set_cto
+	client '
+		trace=/sys/kernel/tracing/trace
+		count() { grep -c " xprtrdma_$1: " $trace || true; }
+		[ $(count marshal) = $(count post_send) ] || fail "$(count marshal) Calls, $(count post_send) Sends"
+		[ $(count marshal) = $(xprt_stat 6) ] || fail "$(count marshal) Calls, $(xprt_stat 6) in mountstats"
+		[ $(count reply) = $(xprt_stat 7) ] || fail "$(count reply) Replies, $(xprt_stat 7) in mountstats"
+		[ $(count chunk_read) = $(xprt_stat 11) ] && [ $(count chunk_write) = $(xprt_stat 12) ] && [ $(count chunk_reply) = $(xprt_stat 13) ]
+		[ $(count mr_reminv) = $(our_stat remote_invalidations) ]
+		[ $(count mr_localinv) = $(our_stat local_invalidations) ]
+		grep -q " xprtrdma_connect: xprt=[0-9]* rc=0$" $trace
+		grep -q " xprtrdma_post_send: cq.id=$(our_stat completion_queue) " $trace
+		xids() { sed -n "s/.* xprtrdma_$1: .*$2\([0-9a-f]\{8\}\).*/\1/p" $trace | sort -u; }
+		[ "$(xids marshal xid=0x)" = "$(xids reply xid=0x)" ] || fail "not every Call has its Reply"
+		# The XID is in the offset of each region, which is why it names no kernel address.
+		[ -n "$(xids mr_map @0x)" ] && [ "$(xids mr_map @0x)" = "$(xids "chunk_[a-z]*" @0x)" ]
+		if grep -E "(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|$)" $trace; then fail "a kernel address is in the trace"; fi'
+	backward_call
+	seen cb_call cb_reply
+	client 'umount $MNT && wait_for 10 module_unused'
+	seen disconnect frwr_dereg
+	client 'grep -q " xprtrdma_disconnect: xprt=[0-9]* cause=closed$" /sys/kernel/tracing/trace'
+	client 'echo >/sys/kernel/tracing/trace; ! mount_nfs 4.2 retry=0,port=20050 2>/dev/null'
+	seen connect
+	client 'grep -q " xprtrdma_connect: xprt=[0-9]* rc=-111 cause=rejected$" /sys/kernel/tracing/trace'
+	trace_is_off
+	mount_nfs 3
+	client 'ls $MNT >/dev/null; ! grep xprtrdma_ /sys/kernel/tracing/trace'
+}
+
+# The server recalls a delegation.
+backward_call() {
+	server '
+		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
+			grep -q Y $end || echo Y >$end
+		done
+		works() { grep -qs "callback state: UP" /proc/fs/nfsd/clients/*/info; }
+		wait_for 10 works
+		echo here >/export/$TEST/delegated'
+	client "rm -f /run/$TEST.*"
+	client_background holder "
+		exec 3<\$MNT/$TEST/delegated
+		cat <&3
+		touch /run/$TEST.open
+		wait_for 60 test -f /run/$TEST.stop"
+	defer "client 'touch /run/$TEST.stop'"
+	client "wait_for 20 test -f /run/$TEST.open"
+	server 'grep -qs "type: deleg" /proc/fs/nfsd/clients/*/states || fail "the client got no delegation"'
+	LIMIT=40 server "timeout 30 bash -c 'echo there >>/export/$TEST/delegated' || fail 'the delegation was not returned'"
+	client "touch /run/$TEST.stop"
+	client_wait holder
+	client "rm -f /run/$TEST.*"
+}
+
+# rpcrdma-top, run here on a copy of the client's files.
+top_shows() {
+	local copy=$RUN/$TEST.copy text
+	need_ours
+	top() { BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 "$here/../tools/rpcrdma-top" --root "$copy" "$@"; }
+	server_dir /export
+	mount_nfs 4.2 nconnect=2
+	do_something
+	mkdir "$copy"
+	defer "rm -r '$copy'"
+	client "
+		mkdir -p /run/$TEST/proc/self /run/$TEST/sys/kernel/debug
+		cp /proc/self/mounts /run/$TEST/proc/self/
+		cp -r /sys/kernel/debug/rpcrdma /run/$TEST/sys/kernel/debug/
+		tar -C /run/$TEST -cz . | base64
+		rm -r /run/$TEST" | base64 -d | tar -C "$copy" -xz
+	text=$(top)
+	printf '%s\n' "$text"
+	[ "$(wc -l <<<"$text")" = 3 ]
+	[ "$(grep -cE '^ *[0-9]+ +192\.0\.2\.1 +rdma0 +connected +[0-9]+s +1 +[0-9]+ +[0-9]+/[0-9]+ +[0-9]+/[0-9]+ .* 0 +-$' <<<"$text")" = 2 ] ||
+		fail "that is not a line for each connection"
+	text=$(top --details)
+	printf '%s\n' "$text"
+	[ "$(grep -c '^transport .*: 192.0.2.1 port 20049  /mnt/nfs$' <<<"$text")" = 2 ]
+	grep -qE '^  inline +reply +[0-9]+ ' <<<"$text"
+	top --json >"$copy/json"
+	BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 - "$copy" <<-'EOF'
+		import json, pathlib, sys
+		root = pathlib.Path(sys.argv[1])
+		told = json.loads((root / "json").read_text())["transports"]
+		folders = sorted((root / "sys/kernel/debug/rpcrdma").iterdir(), key=lambda path: int(path.name))
+		assert [transport["xprt"] for transport in told] == [int(path.name) for path in folders], told
+		for transport, folder in zip(told, folders):
+		    for name in ("connection", "stats"):
+		        lines = (f"{key} {value}" for key, value in transport[name].items())
+		        assert sorted(lines) == sorted((folder / name).read_text().splitlines()), name
+		    lines = ("{call} {reply} {below_ns} {count}".format(**entry) for entry in transport["latency"])
+		    assert sorted(lines) == sorted((folder / "latency").read_text().splitlines())
+		    assert transport["mounts"] == ["/mnt/nfs"]
+		assert sum(transport["stats"]["inline_calls"] for transport in told) > 400
+	EOF
+	rm -r "$copy/sys"
+	! top 2>"$copy/error" || fail "it found something where nothing is"
+	grep -q 'is missing: load rpcrdma' "$copy/error"
+}
+
+test_case "the counters agree with mountstats and with the settings" counters_agree
+test_case "connections end for the causes that ended them" ends_have_causes
+test_case "the trace events tell what happens" events_tell
+test_case "rpcrdma-top shows it" top_shows
+run_cases
