@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Allocations fail that the transport, or what it calls, makes: during steady I/O, and while it
+# connects. The program on a hard mount sees only pauses, and what failed is tried again in measure.
+# limit: 300
+
+. "$(dirname "$0")/lib/test.sh"
+
+# Fails every Nth allocation with the module's code on the stack, also those that could wait:
+# shortage_begins N.
+shortage='
+	knobs=/sys/kernel/debug/failslab
+	ALLOWED=1000000
+	failed() { echo $((ALLOWED - $(cat $knobs/times))); }
+	has_failed() { [ $(failed) -ge $1 ]; }
+	shortage_begins() {
+		# The range holds the addresses of the functions, whatever else the module has.
+		local range
+		range=$(awk "\$4 == \"[rpcrdma]\" && tolower(\$2) == \"t\" { print \$1 }" /proc/kallsyms | sort)
+		[ $(wc -l <<<"$range") -gt 50 ]
+		echo 0 >$knobs/probability
+		echo 0x$(head -n 1 <<<"$range") >$knobs/require-start
+		echo 0x$(tail -n 1 <<<"$range") >$knobs/require-end
+		echo 32 >$knobs/stacktrace-depth
+		echo N >$knobs/ignore-gfp-wait
+		echo 0 >$knobs/verbose
+		echo $ALLOWED >$knobs/times
+		echo $1 >$knobs/interval
+		echo 100 >$knobs/probability
+	}
+	shortage_ends() {
+		echo 0 >$knobs/probability
+		echo 0 >$knobs/require-start
+		echo 0xffffffffffffffff >$knobs/require-end
+		echo Y >$knobs/ignore-gfp-wait
+	}
+'
+short_client() { client "$shortage$1"; }
+
+need_filter() {
+	client '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
+}
+
+# Large and small requests, so that new regions are asked for as well.
+steady() {
+	need_filter
+	server_dir /export
+	mount_nfs "$1"
+	work_begins
+	defer 'short_client shortage_ends'
+	short_client "shortage_begins $2"
+	short_client '
+		wait_for 55 has_failed 5
+		shortage_ends
+		printf "%d allocations failed\n" $(failed)'
+	client 'work_goes_on 30'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Every new connection needs a lot of memory at once.
+reconnecting() {
+	need_filter
+	server_dir /export
+	mount_nfs "$1"
+	work_begins
+	defer 'short_client shortage_ends'
+	defer 'client rdma_link_add'
+	short_client "shortage_begins $2"
+	for _ in {1..3}; do
+		client 'rdma link delete $RDMA_LINK && rdma_link_add'
+		client 'work_goes_on 55'
+	done
+	short_client '
+		shortage_ends
+		printf "%d allocations failed\n" $(failed)
+		has_failed 1 || fail "no allocation failed"'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# With no memory at all each attempt fails at once. There are to be a few a second, not thousands.
+paced() {
+	local attempts
+	need_filter
+	server_dir /export
+	mount_nfs "$1"
+	work_begins
+	defer 'short_client shortage_ends'
+	defer 'client rdma_link_add'
+	short_client '
+		shortage_begins 1
+		rdma link delete $RDMA_LINK
+		rdma_link_add
+		wait_for 30 has_failed 3'
+	attempts=$(short_client 'before=$(failed); sleep 5; echo $(($(failed) - before))')
+	printf '%d allocations failed in five seconds\n' "$attempts"
+	[ "$attempts" -le 500 ] || fail "it tries again too soon"
+	short_client shortage_ends
+	client 'work_goes_on 55'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+for every in 2 10; do
+	test_case "v4.2: one in $every of the transport's allocations fails under I/O" steady 4.2 $every
+done
+# A connection needs some hundred of them.
+for vers in 3 4.2; do
+	for every in 300 1000; do
+		test_case "v$vers: one in $every of them fails during reconnects" reconnecting $vers $every
+	done
+done
+test_case "v4.2: without memory the pace of reconnects is slow" paced 4.2
+run_cases
