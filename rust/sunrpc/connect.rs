@@ -3,7 +3,7 @@
 //! Connecting: `connect` hands the send lock to a worker, which gives it back when it is done.
 
 use super::{
-    class::ClientTransport,
+    class::{ClientTransport, SendError},
     queue::ReclaimScope,
     xprt::{Allocation, Xprt},
 };
@@ -76,7 +76,14 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 // The tasks look again.
                 EAGAIN.to_errno()
             }
-            Err(error) => error.to_errno(),
+            Err(error) => {
+                let errno = error.to_errno();
+                // The peer was not asked, so it need not be spared: sunrpc's own pause is enough.
+                if errno == SendError::NoMemory.to_errno() {
+                    (*raw).reestablish_timeout = 0;
+                }
+                errno
+            }
         };
         bindings::xprt_unlock_connect(raw, raw.cast());
         bindings::xprt_wake_pending_tasks(raw, status);
