@@ -16,11 +16,13 @@
 . "$(dirname "${BASH_SOURCE[0]}")/test.sh"
 
 # shellcheck disable=SC2154 # test.sh sets it.
-guest+=$'\n'$(<"$lib/peer-guest.sh")
+guest+=$'\n'$(<"$lib/peer-guest.sh")$'\n'
 
 peer_start() {
-	client '[ -f /lab/payload/rpcrdma_test_calls.ko ]' || skip "the payload has no rpcrdma_test_calls.ko"
-	server '[ -x /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	local payload
+	payload=$(client 'ls /lab/payload')
+	grep -q '^rpcrdma_test_calls.ko$' <<<"$payload" || skip "the payload has no rpcrdma_test_calls.ko"
+	grep -q '^rpcrdma-peer$' <<<"$payload" || skip "the payload has no rpcrdma-peer"
 	server "
 		modprobe -q ib_uverbs
 		modprobe -q rdma_ucm
