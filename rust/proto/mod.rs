@@ -59,7 +59,7 @@ pub(crate) mod plan;
 pub(crate) mod plan_general;
 pub(crate) mod private_data;
 pub(crate) mod reply;
-#[cfg(rpcrdma_selftest)]
+#[cfg(any(test, rpcrdma_kunit))]
 pub(crate) mod sim;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod stream;

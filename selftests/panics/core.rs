@@ -5,9 +5,11 @@
 #[path = "../../rust/proto/mod.rs"]
 mod proto;
 
+use proto::call::Call;
 use proto::chunk::{Chunk, Segment};
 use proto::cursor::NoSpace;
 use proto::header::FixedHeader;
+use proto::placement::{Placement, ReplyPart, ReplyTooLarge};
 use proto::plan::{Limits, PlanError};
 use proto::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
 use proto::reply::{encode_reply, Delivered, Mismatch, Reply};
@@ -39,4 +41,16 @@ pub fn responder_instances(
 ) -> Result<usize, NoSpace> {
     let writes = [chunk.filled(1)];
     encode_reply(buffer, fixed, writes, Some(segments.iter().copied()))
+}
+
+/// The same for the parts of a Reply.
+pub fn placement_instances(
+    call: &Call<'_>,
+    parts: &[ReplyPart; 3],
+    threshold: u32,
+) -> Result<Placement<3>, ReplyTooLarge> {
+    let placement = call.place_reply(parts, threshold)?;
+    placement.procedure();
+    placement.write_len(0);
+    Ok(placement)
 }
