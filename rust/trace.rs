@@ -140,8 +140,8 @@ events! {
         clip(rqst.call().head_len()),
         clip(rqst.call().page_len()),
         clip(rqst.call().tail_len()),
-        Form::from(plan).call.into(),
-        Form::from(plan).reply.into(),
+        u32::from(Form::from(plan).call),
+        u32::from(Form::from(plan).reply),
     );
 
     /// A Call was not sent.
