@@ -223,6 +223,43 @@ backward_call() {
 	client "rm -f /run/$TEST.*"
 }
 
+# Somebody reads all files again and again while mounts and connections come and go.
+read_meanwhile() {
+	local link='rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV'
+	need_ours
+	client "rm -f /run/$TEST.*"
+	client_background reader "
+		looks=0 states=
+		while [ ! -f /run/$TEST.stop ]; do
+			cat /sys/kernel/debug/rpcrdma/*/* >/run/$TEST.read 2>/dev/null || true
+			states+=\$(sed -n 's/^state/ /p' /run/$TEST.read)
+			looks=\$((looks + 1))
+			echo \$looks >/run/$TEST.looks
+		done
+		[[ \$states = *connected* ]] || fail 'no look was at a connection'"
+	defer "client 'touch /run/$TEST.stop'"
+	defer unmount_nfs
+	defer "client 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || $link'"
+	LIMIT=120 client "
+		looks() { [ \$(cat /run/$TEST.looks 2>/dev/null || echo 0) -ge \$1 ]; }
+		wait_for 10 looks 1
+		for i in {1..4}; do
+			mount_nfs 3
+			ls \$MNT >/dev/null
+			if [ \$i = 2 ]; then
+				rdma link delete \$RDMA_LINK
+				$link
+			fi
+			# Not in the middle of one look, but of several.
+			wait_for 20 looks \$((\$(cat /run/$TEST.looks) + 5))
+			umount \$MNT
+		done
+		wait_for 10 module_unused
+		touch /run/$TEST.stop"
+	client_wait reader
+	client "rm -f /run/$TEST.*"
+}
+
 # rpcrdma-top, run here on a copy of the client's files.
 top_shows() {
 	local copy=$RUN/$TEST.copy text
@@ -272,5 +309,6 @@ top_shows() {
 test_case "the counters agree with mountstats and with the settings" counters_agree
 test_case "connections end for the causes that ended them" ends_have_causes
 test_case "the trace events tell what happens" events_tell
+test_case "the files are read while mounts and connections come and go" read_meanwhile
 test_case "rpcrdma-top shows it" top_shows
 run_cases
