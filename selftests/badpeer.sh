@@ -20,6 +20,7 @@ timeouts() {
 	calls_end "never-answers | calls=null,null+,read+,write+,list+,long+,exchange+ timeout_ms=$TIMEOUT"
 	# The Call and the last one: -110 is ETIMEDOUT.
 	calls_end_so never-receives "calls=null timeout_ms=$TIMEOUT" '-110*2'
+	calls_end_so never-receives-but-waits "calls=null timeout_ms=$TIMEOUT" '-110*2'
 }
 
 # The ping of a client that is made: ECONNREFUSED, and EIO, which a timeout gives as well.

@@ -207,6 +207,8 @@ impl Peer {
             private_data: own.encode().to_vec(),
             receives: CREDITS,
             receive_size: THRESHOLD,
+            // A Send too many ends the connection.
+            rnr_retries: 0,
         }
     }
 

@@ -316,8 +316,7 @@ int peer_accept(struct peer *peer, const struct peer_accept *parameters)
 	struct rdma_conn_param conn = {
 		.private_data		= parameters->private_data,
 		.private_data_len	= parameters->private_len,
-		/* For ever: a client that is slow to post Receives is not what is tested. */
-		.rnr_retry_count	= 7,
+		.rnr_retry_count	= parameters->rnr_retries,
 	};
 	size_t memory;
 	uint32_t slot;

@@ -18,6 +18,8 @@ struct peer_accept {
 	/* Receives to post, and the bytes that each of them takes. */
 	uint32_t receives;
 	uint32_t receive_size;
+	/* Times that the client repeats a Send for which there is no Receive; 7 is for ever. */
+	uint8_t rnr_retries;
 };
 
 /* Exits the process if it cannot listen. */

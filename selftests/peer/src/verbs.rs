@@ -29,6 +29,7 @@ mod c {
         pub(super) private_len: u8,
         pub(super) receives: u32,
         pub(super) receive_size: u32,
+        pub(super) rnr_retries: u8,
     }
 
     extern "C" {
@@ -81,6 +82,8 @@ pub(crate) struct Acceptance {
     pub(crate) receives: u32,
     /// Bytes that each of them takes.
     pub(crate) receive_size: u32,
+    /// Times that the client repeats a Send for which there is no Receive; 7 is for ever.
+    pub(crate) rnr_retries: u8,
 }
 
 /// What came of waiting.
@@ -148,6 +151,7 @@ impl Verbs {
             private_len: u8::try_from(acceptance.private_data.len()).map_err(|e| e.to_string())?,
             receives: acceptance.receives,
             receive_size: acceptance.receive_size,
+            rnr_retries: acceptance.rnr_retries,
         };
         // SAFETY: Listener and parameters are valid during the call.
         check("accept", unsafe { c::peer_accept(self.peer, &parameters) }).map(drop)

@@ -13,7 +13,8 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("disconnects-for-calls", disconnects_for_calls),
     ("disconnects-behind-replies", disconnects_behind_replies),
     ("never-answers", never_answers),
-    ("never-receives", never_receives),
+    ("never-receives", |peer| never_receives(peer, 0)),
+    ("never-receives-but-waits", |peer| never_receives(peer, 7)),
     ("rejects", rejects),
     ("mute", |peer| all_calls(peer, |_, _| Ok(()))),
     ("errs", |peer| all_calls(peer, err)),
@@ -88,10 +89,11 @@ fn never_answers(peer: &mut Peer) -> Result {
     }
 }
 
-/// No Send of the client meets a Receive: no connection lives until a Call arrives.
-fn never_receives(peer: &mut Peer) -> Result {
+/// No Send of the client meets a Receive: each connection ends by that, or hangs.
+fn never_receives(peer: &mut Peer, rnr_retries: u8) -> Result {
     let mut acceptance = Peer::acceptance();
     acceptance.receives = 0;
+    acceptance.rnr_retries = rnr_retries;
     loop {
         peer.accept_with(&acceptance)?;
     }
