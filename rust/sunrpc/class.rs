@@ -264,7 +264,8 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     inner.timeout.to_maxval = seconds(60);
     xprt.timeout = &raw const inner.timeout;
     xprt.connect_timeout = seconds(60);
-    xprt.max_reconnect_timeout = seconds(60);
+    // So long may a server be back before its clients notice, beside the RPC layer's own 3 s.
+    xprt.max_reconnect_timeout = seconds(15);
     xprt.bind_timeout = seconds(60);
     xprt.idle_timeout = seconds(300);
     xprt.set_resvport(0);

@@ -13,7 +13,7 @@ use kernel::{prelude::*, sync::aref::ARef, time::msecs_to_jiffies};
 
 /// The least time between two attempts, in milliseconds, after one that brought no message. It
 /// doubles with each attempt, up to the mount's limit.
-const FIRST_DELAY_MS: u32 = 5_000;
+const FIRST_DELAY_MS: u32 = 1_000;
 
 /// `connect`: starts an attempt. Task context with the send lock held; does not wait.
 ///
