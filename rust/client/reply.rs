@@ -54,7 +54,6 @@ pub(super) fn received(
     let bytes = qp.bytes(&message);
     match decode_received(bytes, Versions::ONE) {
         Ok(Received::Reply(reply)) => {
-            connection.grant(reply.credits);
             let xid = reply.xid;
             match connection.client.xprt.pin(xid.0) {
                 Some(rqst) => {
@@ -62,6 +61,8 @@ pub(super) fn received(
                     let Some(claim) = claim(connection, &rqst, xid) else {
                         return drop_unexpected(connection, qp, message);
                     };
+                    // Only the Reply to a Call grants credits, and only once.
+                    connection.grant(reply.credits);
                     let outcome = reconcile(qp, &reply, &claim);
                     let settlement = Settlement {
                         rqst,
@@ -157,7 +158,11 @@ fn refuse(
         _ => trace::xprtrdma_reply_hdr_err(&client.xprt, qp.bytes(&message)),
     }
     let xid = refused.fixed.map(|fixed| fixed.xid);
-    let awaited = xid.and_then(|xid| Some((xid, client.xprt.pin(xid.0)?)));
+    // Its XID is the peer's: a forward Call with the same one has nothing to do with it.
+    let backward = refused.why.cause == cursor::Cause::ChunksInBackwardCall;
+    let awaited = xid
+        .filter(|_| !backward)
+        .and_then(|xid| Some((xid, client.xprt.pin(xid.0)?)));
     match (
         refused.at_requester(awaited.is_some(), client.backward.is_served()),
         awaited,

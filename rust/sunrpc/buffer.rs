@@ -48,9 +48,12 @@ pub(super) unsafe fn exposure<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Exposure
 pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
     // SAFETY: The task is valid and has a request, which is the callback's own.
     let rqst = unsafe { &mut *(*task).tk_rqstp };
-    let reply = size_of::<Prefix>()
+    let Some(reply) = size_of::<Prefix>()
         .saturating_add(rqst.rq_callsize)
-        .next_multiple_of(REPLY_ALIGN);
+        .checked_next_multiple_of(REPLY_ALIGN)
+    else {
+        return ENOMEM.to_errno();
+    };
     let size = reply.saturating_add(rqst.rq_rcvsize);
     // SAFETY: Always safe to call in task context.
     let prefix: *mut Prefix = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) }.cast();
