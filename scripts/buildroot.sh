@@ -9,6 +9,8 @@ packages=(
 	rustc rust-src rust-clippy rustfmt cargo bindgen
 	make gcc-14 g++-14 libc6-dev clang-19 lld-19 llvm-19 libclang-19-dev
 	bc bison flex libelf-dev libssl-dev pahole kmod cpio python3 rsync xz-utils ca-certificates
+	# The responder of selftests/peer is a user of these.
+	librdmacm-dev libibverbs-dev
 	# mke2fs fills the guest's root image from a tar archive, with libarchive.
 	e2fsprogs libarchive13t64
 )
