@@ -26,7 +26,7 @@ replies() {
 malformed() {
 	calls_end \
 		'vectors | calls=null*60 backward=1' \
-		'garbage | calls=null | errors_sent=60' \
+		'garbage | calls=null | vers_errors_sent=60' \
 		'garbage-for-calls | calls=null*76 | bad_replies=76' \
 		'too-long | calls=null*2'
 }
@@ -71,7 +71,7 @@ backward() {
 		'backward | calls=null backward=1 | backward_calls=3' \
 		'backward-unserved | calls=null | backward_calls=0' \
 		'backward-garbage | calls=null backward=1' \
-		'backward-chunks | calls=null backward=1 | errors_sent=4' \
+		'backward-chunks | calls=null backward=1 | chunk_errors_sent=4' \
 		'backward-burst | calls=null*6 backward=1 | backward_calls>15'
 }
 

@@ -24,6 +24,11 @@ pub(crate) const ETIMEDOUT: i32 = -110;
 /// `-ERESTARTSYS`, with which a task that is killed ends.
 pub(crate) const ERESTARTSYS: i32 = -512;
 
+/// `IBV_WC_WR_FLUSH_ERR` and `IBV_WC_RETRY_EXC_ERR`: what a request comes to when the connection has
+/// ended before it, and when the other end has gone meanwhile.
+const FLUSHED: u32 = 5;
+const UNANSWERED: u32 = 12;
+
 /// Receives that are posted, and credits that are granted, where neither is the subject.
 pub(crate) const CREDITS: u32 = 160;
 
@@ -233,7 +238,7 @@ impl Peer {
     /// The next message; nothing if the connection has ended.
     pub(crate) fn receive(&mut self) -> Result<Option<Received>> {
         match self.verbs.receive(LIMIT)? {
-            Waited::For(bytes) => self.take(&bytes).map(Some),
+            Waited::For(bytes) => self.take(&bytes),
             Waited::Ended => Ok(None),
             Waited::TimedOut => Err("the client sends nothing".to_owned()),
         }
@@ -242,30 +247,34 @@ impl Peer {
     /// The next message, if it has come by now.
     pub(crate) fn receive_at_once(&mut self) -> Result<Option<Received>> {
         match self.verbs.receive(Duration::ZERO)? {
-            Waited::For(bytes) => self.take(&bytes).map(Some),
+            Waited::For(bytes) => match self.take(&bytes)? {
+                None => Err("the connection has ended".to_owned()),
+                received => Ok(received),
+            },
             Waited::Ended => Err("the connection has ended".to_owned()),
             Waited::TimedOut => Ok(None),
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<Received> {
+    /// What a message is; nothing if the connection has ended before all of it was here.
+    fn take(&mut self, bytes: &[u8]) -> Result<Option<Received>> {
         if self.reposts {
             self.verbs.post_receive()?;
         }
         self.decode(bytes)
     }
 
-    fn decode(&mut self, bytes: &[u8]) -> Result<Received> {
+    fn decode(&mut self, bytes: &[u8]) -> Result<Option<Received>> {
         // It repeats the version of the message that it is about, whatever that is.
         if word_at(bytes, 12) == 4 {
-            return Ok(Received::Error(bytes.to_vec()));
+            return Ok(Some(Received::Error(bytes.to_vec())));
         }
         let decoded = decode_call(bytes, Versions::ONE)
             .map_err(|refused| format!("the client sent {refused:?}: {bytes:02x?}"))?;
         let call = match decoded {
             ReceivedByResponder::Call(call) => call,
             ReceivedByResponder::BackwardReply { payload, .. } => {
-                return Ok(Received::BackwardReply(payload.to_vec()));
+                return Ok(Some(Received::BackwardReply(payload.to_vec())));
             }
             ReceivedByResponder::Error(_) => return Err("an RDMA_ERROR of another kind".to_owned()),
         };
@@ -281,7 +290,10 @@ impl Peer {
             size: 0,
         };
         if call.payload.is_empty() {
-            call.payload = self.pull(&call, 0)?;
+            let Some(payload) = self.pull(&call, 0)? else {
+                return Ok(None);
+            };
+            call.payload = payload;
         }
         // Program 0x20049000 is the test's (see selftests/modules/calls.c).
         if word_at(&call.payload, 12) == 0x2004_9000 {
@@ -298,22 +310,23 @@ impl Peer {
             // Behind the header of an RPC Call with an AUTH_NONE credential and verifier.
             call.size = word_at(&call.payload, 40) as usize;
         }
-        Ok(Received::Call(call))
+        Ok(Some(Received::Call(call)))
     }
 
-    /// Gets a Read chunk's bytes.
-    fn pull(&mut self, call: &Call, position: u32) -> Result<Vec<u8>> {
+    /// Gets a Read chunk's bytes; nothing if the connection has ended meanwhile.
+    fn pull(&mut self, call: &Call, position: u32) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         for entry in call.reads.iter().filter(|entry| entry.position == position) {
             let segment = entry.segment;
             let mut part = vec![0; segment.length as usize];
             let status = self.verbs.read(&mut part, segment.offset, segment.handle)?;
-            if status != 0 {
-                return Err(format!("an RDMA Read failed with {status}"));
+            match status {
+                0 => bytes.append(&mut part),
+                FLUSHED | UNANSWERED => return Ok(None),
+                _ => return Err(format!("an RDMA Read failed with {status}")),
             }
-            bytes.append(&mut part);
         }
-        Ok(bytes)
+        Ok(Some(bytes))
     }
 
     /// The next Call on this connection, or nothing if it has ended.
@@ -396,7 +409,9 @@ impl Peer {
             Form::Null | Form::Done | Form::Other => {}
             Form::Write => {
                 let argument = match call.reads.first() {
-                    Some(entry) => self.pull(call, entry.position)?,
+                    Some(entry) => self
+                        .pull(call, entry.position)?
+                        .ok_or_else(|| "the connection has ended".to_owned())?,
                     None => call.payload.get(44..).unwrap_or(&[]).to_vec(),
                 };
                 check_data(&argument, size)?;

@@ -210,7 +210,7 @@ fn short_chunks(peer: &mut Peer) -> Result {
     Ok(())
 }
 
-/// A segment that is not full, and bytes in the one behind it: data ends at the gap.
+/// A segment that is not full, and bytes said to be in the one behind it: data ends at the gap.
 fn gaps(peer: &mut Peer) -> Result {
     peer.accept()?;
     let call = peer.call()?;
@@ -219,9 +219,9 @@ fn gaps(peer: &mut Peer) -> Result {
         return Err(format!("{} segments, not two", offered.len()));
     };
     let mut reply = inline(&call, one.length + two.length);
-    peer.push(&[*one], &data(one.length as usize))?;
     let (mut one, two) = (*one, *two);
     one.length -= 4;
+    peer.push(&[one], &data(one.length as usize))?;
     reply.writes = vec![vec![one, two]];
     peer.send(&reply.encode())?;
     peer.gets(one.length as usize);
