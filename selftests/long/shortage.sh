@@ -5,7 +5,7 @@
 # connects. The program on a hard mount sees only pauses, and what failed is tried again in measure.
 # limit: 300
 
-. "$(dirname "$0")/lib/test.sh"
+. "$(dirname "$0")/../lib/test.sh"
 
 # Fails every Nth allocation with the module's code on the stack, also those that could wait:
 # shortage_begins N.

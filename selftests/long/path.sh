@@ -5,7 +5,7 @@
 # all for a while: the program on the mount sees only a pause.
 # limit: 400
 
-. "$(dirname "$0")/lib/test.sh"
+. "$(dirname "$0")/../lib/test.sh"
 
 # A counter of the RDMA devices of both machines together.
 counter() {
