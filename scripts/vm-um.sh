@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# The machines of vm.sh as two processes of User-Mode Linux. Needs neither root nor QEMU.
+# The machines of vm.sh as two processes of User-Mode Linux, without QEMU.
 
 kernels=(um)
 
