@@ -5,6 +5,7 @@
 # and that each piece of it says why it is sound, and a few habits of every file. Prints KTAP.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/ktap.sh"
 
 cd "$PROJECT"
 # Tracked, or about to be.
@@ -13,21 +14,12 @@ existing=()
 for file in "${files[@]}"; do
 	[ ! -f "$file" ] || existing+=("$file")
 done
-number=0 failed=0
 
 # A rule is a name and a command that prints every line which breaks it.
 rule() {
-	local name=$1 broken
+	local name=$1
 	shift
-	broken=$("$@" || true)
-	number=$((number + 1))
-	if [ -z "$broken" ]; then
-		printf 'ok %d %s\n' $number "$name"
-	else
-		printf 'not ok %d %s\n' $number "$name"
-		printf '%s\n' "$broken" | sed 's/^/#   /'
-		failed=1
-	fi
+	result "$name" "$("$@" || true)"
 }
 
 # Rust files below the given folders.

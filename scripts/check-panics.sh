@@ -14,6 +14,7 @@
 # be among what was compiled. Faults that are put in on purpose show that all this sees them.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/ktap.sh"
 
 tests=$PROJECT/selftests/panics
 build=$CACHE/build/${VARIANT:-stock}
@@ -116,19 +117,6 @@ module_panics() {
 			name=$(head -c $((${name:-0} + length)) "$dir/rodata" | tail -c "$length")
 			printf '%s %s %s\n' "$(sed -E 's/.*\/(library|rust)\///' <<<"$name")" "$symbol" "$caller"
 		done | sort -u
-}
-
-number=0 failed=0
-# result NAME COMPLAINTS
-result() {
-	number=$((number + 1))
-	if [ -z "$2" ]; then
-		printf 'ok %d %s\n' $number "$1"
-	else
-		printf 'not ok %d %s\n' $number "$1"
-		printf '%s\n' "$2" | sed 's/^/#   /'
-		failed=1
-	fi
 }
 
 printf 'TAP version 13\n1..3\n'
