@@ -8,6 +8,7 @@ mod tests {
         history::{Recorded, Tally},
         memory::Region,
         queue::Scheduled,
+        random::Random,
         requester::Call,
         rpc::Rpc,
         service::Job,
@@ -20,7 +21,7 @@ mod tests {
 
     /// Runs one seed. The log has the last steps of one that fails.
     fn run(seed: u64, storage: Storage<'_>) -> Result<Tally, Failure> {
-        let mut simulation = Simulation::new(seed, storage)?;
+        let mut simulation = Simulation::new(Random::new(seed), storage)?;
         let result = simulation.run();
         if let Err(failure) = result {
             pr_err!("seed {seed}: {:?}\n", simulation.scenario());

@@ -86,6 +86,7 @@ mod tests {
         Some(bytes)
     }
 
+    /// Proves: V1-037, V1-085, V1-088, V1-091.
     #[test]
     fn encoder_writes_the_exact_words() {
         let mut buffer = [0xffu8; 96];
@@ -101,6 +102,7 @@ mod tests {
         assert_eq!(header_len(1, [1], Some(1)), 96);
     }
 
+    /// Proves: V1-038, V1-098.
     #[test]
     fn encoder_leaves_out_chunks_without_segments() {
         let mut buffer = [0xffu8; 28];
@@ -151,6 +153,7 @@ mod tests {
         }
     }
 
+    /// Proves: V1-103, V1-129, V1-132.
     #[test]
     fn every_truncated_call_is_refused() {
         for length in 0..ALL_LISTS.len() {
@@ -162,6 +165,7 @@ mod tests {
         }
     }
 
+    /// Proves: V1-092, V1-093, V1-094, V1-095, V1-096, V1-131, V1-133.
     #[test]
     fn each_fault_has_its_cause_and_place() {
         for (at, word, cause, place) in [
@@ -187,6 +191,7 @@ mod tests {
         }
     }
 
+    /// Proves: V1-120.
     #[test]
     fn segments_end_within_the_address_space() {
         let mut bytes = ALL_LISTS;
@@ -207,6 +212,7 @@ mod tests {
         }
     }
 
+    /// Proves: V1-051.
     #[test]
     fn read_segments_group_by_position_in_any_order() {
         let mut buffer = [0u8; 128];
@@ -255,6 +261,7 @@ mod tests {
         }
     }
 
+    /// Proves: BD-003, BD-005, BD-029.
     #[test]
     fn backward_messages_are_told_from_calls() {
         let mut buffer = [0u8; 36];
@@ -301,6 +308,7 @@ mod tests {
         assert_eq!(outcome, Some(Refusal::Discard));
     }
 
+    /// Proves: V1-121, V1-124, V1-130, V1-132, V1-134.
     #[test]
     fn responder_answers_by_cause() {
         let answer = |at, word| {

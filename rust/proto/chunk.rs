@@ -95,20 +95,39 @@ fn total_length(segments: impl Iterator<Item = Segment>) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadList<'a> {
     entries: Reader<'a>,
+    /// Whether no Position is lower than the one before.
+    is_ordered: bool,
 }
+
+/// The most segments of a Read list whose Positions are out of order, as no known requester sends
+/// them: to sort them takes time that grows with the square of their number.
+pub(crate) const MAX_UNORDERED: u32 = 256;
 
 impl<'a> ReadList<'a> {
     /// Takes a Read list with its terminating word.
     ///
     /// # Errors
     ///
-    /// [`Cause::Flag`] and those of [`ReadSegment::take`].
+    /// [`Cause::Flag`], [`Cause::PositionOrder`] if more than [`MAX_UNORDERED`] segments are not
+    /// in the order of their Positions, and those of [`ReadSegment::take`].
     fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let entries = *reader;
+        let mut is_ordered = true;
+        let (mut last, mut count) = (0, 0u32);
         while reader.take_flag()? {
-            ReadSegment::take(reader)?;
+            let at = reader.position();
+            let position = ReadSegment::take(reader)?.position;
+            is_ordered &= position >= last;
+            last = position;
+            count = count.saturating_add(1);
+            if !is_ordered && count > MAX_UNORDERED {
+                return Err(Malformed::new(Cause::PositionOrder, at));
+            }
         }
-        Ok(Self { entries })
+        Ok(Self {
+            entries,
+            is_ordered,
+        })
     }
 
     /// Whether the list has no segment.
@@ -130,11 +149,23 @@ impl<'a> ReadList<'a> {
 
     /// The chunks by ascending Position, each with its length in bytes.
     ///
-    /// Segments of one Position need not be adjacent in the list. Each step walks the whole list.
+    /// Segments of one Position need not be adjacent in the list. A list in order is walked once,
+    /// another one, which is short, for each chunk.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = (u32, u64)> + 'a {
         let list = *self;
+        let mut ahead = self.segments();
         let mut last = None;
         core::iter::from_fn(move || {
+            if list.is_ordered {
+                let ReadSegment { position, segment } = ahead.next()?;
+                let mut rest = ahead.clone();
+                let mut length = u64::from(segment.length);
+                while let Some(entry) = rest.next().filter(|entry| entry.position == position) {
+                    length = length.saturating_add(u64::from(entry.segment.length));
+                    ahead = rest.clone();
+                }
+                return Some((position, length));
+            }
             let position = list
                 .segments()
                 .map(|entry| entry.position)
@@ -272,6 +303,23 @@ impl<'a> Lists<'a> {
     ///
     /// [`Cause::ReadChunkLength`] at the end of the header, and those of the lists.
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let start = *reader;
+        // Most messages have no chunks: three flags that are 0, each of them an empty list.
+        if reader.take_zeroes::<12>() {
+            return Ok(Self {
+                reads: ReadList {
+                    entries: start,
+                    is_ordered: true,
+                },
+                writes: WriteList { entries: start },
+                reply: None,
+            });
+        }
+        Self::take_some(reader)
+    }
+
+    /// [`Self::take`] of lists that are not all empty.
+    fn take_some(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let reads = ReadList::take(reader)?;
         let writes = WriteList::take(reader)?;
         let reply = if reader.take_flag()? {

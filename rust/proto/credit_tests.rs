@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(granted(Credits::new(9), Credits::new(0)).get(), 1);
     }
 
-    /// Proves: V1-018, V1-020, V1-028, V1-029, V1-023, V1-017.
+    /// Proves: V1-017, V1-018, V1-020, V1-023, V1-028, V1-029.
     #[test]
     fn calls_wait_for_credits() {
         let mut calls = RequesterCredits::new(Credits::new(4));
@@ -71,16 +71,19 @@ mod tests {
         assert!(!calls.take());
     }
 
-    /// Proves: V1-013, V1-015, V1-014, V1-016.
+    /// Proves: V1-013, V1-014, V1-015, V1-016.
     #[test]
     fn credit_words_do_not_depend_on_what_is_outstanding() {
         let mut server = ResponderCredits::new(Credits::new(16));
         for requested in [0, 1, 8, 64, u32::MAX] {
             let asked = Credits::new(requested);
-            let calls = RequesterCredits::new(asked);
+            let mut calls = RequesterCredits::new(asked);
+            calls.reply(Credits::new(4));
             for outstanding in 1..=4 {
+                assert_eq!(calls.take(), outstanding <= asked.get());
+                assert_eq!(calls.requested(), asked);
                 let _ = server.call(calls.requested());
-                assert_eq!(server.outstanding(), outstanding);
+                assert_eq!(server.outstanding(), u64::from(outstanding));
             }
             for _ in 0..4 {
                 assert_eq!(server.reply(16).get(), requested.clamp(1, 16));
@@ -88,7 +91,7 @@ mod tests {
         }
     }
 
-    /// Proves: V1-019, V1-017.
+    /// Proves: V1-017, V1-019.
     #[test]
     fn a_call_beyond_the_grant_is_noticed() {
         let mut server = ResponderCredits::new(Credits::new(2));
@@ -160,7 +163,7 @@ mod tests {
         assert_eq!(server.reply(0).get(), 1);
     }
 
-    /// Proves: V1-029, V1-016.
+    /// Proves: V1-016, V1-029.
     #[test]
     fn an_error_answers_a_call_and_grants_nothing_new() {
         let mut server = ResponderCredits::new(Credits::new(4));

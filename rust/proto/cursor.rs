@@ -24,6 +24,8 @@ pub(crate) enum Cause {
     SegmentWrap,
     /// A Position is not a multiple of four (`pos_align`).
     PositionAlignment,
+    /// Read segments are out of order, and too many to sort.
+    PositionOrder,
     /// A Read chunk is longer than a 32-bit count can say (`sum`).
     ReadChunkLength,
     /// RDMA_MSG without a Payload, or with less of one than an XID and a message type
@@ -158,6 +160,18 @@ impl<'a> Reader<'a> {
         Ok((u64::from(high) << 32) | u64::from(low))
     }
 
+    /// Takes `N` zero bytes if they come next, and nothing otherwise.
+    pub(crate) fn take_zeroes<const N: usize>(&mut self) -> bool {
+        match self.rest.split_first_chunk() {
+            Some((bytes, rest)) if *bytes == [0u8; N] => {
+                self.rest = rest;
+                self.position = self.position.saturating_add(N);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Takes the flag word of XDR optional data, which must be 0 or 1 (RFC 4506 section 4.19).
     ///
     /// # Errors
@@ -280,6 +294,7 @@ impl<'a> Writer<'a> {
 mod tests {
     use super::*;
 
+    /// Proves: V1-003.
     #[test]
     fn words_are_big_endian() {
         let mut buffer = [0u8; 12];
@@ -324,12 +339,24 @@ mod tests {
         assert!(reader.rest().is_empty());
     }
 
+    /// Proves: V1-101.
     #[test]
     fn flags_are_zero_or_one() {
         let mut reader = Reader::new(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
         assert_eq!(reader.take_flag(), Ok(false));
         assert_eq!(reader.take_flag(), Ok(true));
         assert_eq!(reader.take_flag(), Err(Malformed::new(Cause::Flag, 8)));
+    }
+
+    #[test]
+    fn zeroes_are_taken_all_or_none() {
+        let mut reader = Reader::new(&[0, 0, 0, 0, 0, 1, 0, 0]);
+        assert!(!reader.take_zeroes::<6>());
+        assert_eq!(reader.position(), 0);
+        assert!(reader.take_zeroes::<4>());
+        assert_eq!(reader.position(), 4);
+        assert_eq!(reader.take_u32(), Ok(0x0001_0000));
+        assert!(!reader.take_zeroes::<1>());
     }
 
     /// Proves: V1-004.

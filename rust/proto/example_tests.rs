@@ -234,7 +234,8 @@ mod tests {
         ));
     }
 
-    /// Proves: V1-001, V1-003, V1-010, V1-011, V1-088, V1-097, V1-098, V1-104, V1-105, V2-014.
+    /// Proves: V1-001, V1-003, V1-010, V1-011, V1-088, V1-097, V1-098, V1-104, V1-105, V2-001.
+    /// Proves: V2-014.
     #[test]
     fn the_smallest_messages_have_28_bytes_of_header() {
         for version in [VERSION_ONE, VERSION_TWO] {
@@ -333,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Proves: V1-041, V1-042, V1-045, V1-046, V1-039, V1-050, V1-052, V1-053.
+    /// Proves: V1-039, V1-041, V1-042, V1-045, V1-046, V1-050, V1-052, V1-053.
     #[test]
     fn a_chunk_takes_the_data_and_leaves_the_word_before_it() {
         // An opaque item of 3003 bytes: its count, or the word that says that it is there, is the
@@ -397,7 +398,7 @@ mod tests {
         assert!(call.stream().eq(stream));
     }
 
-    /// Proves: V1-080, V1-077, V1-078.
+    /// Proves: V1-077, V1-078, V1-080.
     #[test]
     fn a_small_call_may_be_a_long_one() {
         let message = Message::written(|buffer| {
@@ -413,7 +414,7 @@ mod tests {
         assert_eq!(stream, Some(true));
     }
 
-    /// Proves: BD-021, BD-022, BD-023, BD-024, BD-025, BD-026, BD-027, BD-008.
+    /// Proves: BD-008, BD-021, BD-022, BD-023, BD-024, BD-025, BD-026, BD-027.
     #[test]
     fn backward_messages_have_no_chunks_and_the_agreed_version() {
         for version in [VERSION_ONE, VERSION_TWO] {

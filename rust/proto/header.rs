@@ -270,6 +270,7 @@ mod tests {
         0xa1, 0xb2, 0xc3, 0xd4, 0, 0, 0, 1, 0, 0, 0, 0x10, 0, 0, 0, 4, 0, 0, 0, 2,
     ];
 
+    /// Proves: V1-090, V1-123, V1-124, V1-125, V1-130.
     #[test]
     fn error_messages_have_the_exact_words() {
         let mut buffer = [0xffu8; 28];
@@ -292,6 +293,7 @@ mod tests {
         assert_eq!(version.encode(&mut buffer, Credits::new(16)), Err(NoSpace));
     }
 
+    /// Proves: V1-088.
     #[test]
     fn fixed_words_round_trip() {
         let mut reader = Reader::new(&HEADER_REFUSED);
@@ -313,6 +315,7 @@ mod tests {
         assert_eq!(HEADER_REFUSED.first_chunk(), Some(&buffer));
     }
 
+    /// Proves: V1-089, V2-015.
     #[test]
     fn procedures_keep_their_values() {
         let named = [
@@ -337,6 +340,7 @@ mod tests {
         }
     }
 
+    /// Proves: V1-016, V1-023, BD-008.
     #[test]
     fn zero_credits_count_as_one() {
         assert_eq!(Credits::new(0).get(), 1);

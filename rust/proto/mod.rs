@@ -36,8 +36,9 @@
 //! - A protocol version is a value: Versions One and Two share all code for what they share.
 //!
 //! Both roles are here. What the requester in the module does not call is compiled only with
-//! `cfg(rpcrdma_selftest)`, which the host crate and KUnit builds set. [`vectors`], which is no
-//! part of the protocol, is for tests and the host's runner.
+//! `cfg(rpcrdma_selftest)`, which the host crate and KUnit builds set. [`vectors`] and
+//! [`sim`], which are no part of the protocol, are for tests; `cfg(rpcrdma_host)` has the host
+//! crate compile them outside its own tests, too.
 
 pub(crate) mod call;
 pub(crate) mod chunk;
@@ -59,11 +60,11 @@ pub(crate) mod plan;
 pub(crate) mod plan_general;
 pub(crate) mod private_data;
 pub(crate) mod reply;
-#[cfg(any(test, rpcrdma_kunit))]
+#[cfg(any(test, rpcrdma_kunit, rpcrdma_host))]
 pub(crate) mod sim;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod stream;
-#[cfg(any(test, rpcrdma_kunit, rpcrdma_vectors))]
+#[cfg(any(test, rpcrdma_kunit, rpcrdma_host))]
 pub(crate) mod vectors;
 
 #[cfg(any(test, rpcrdma_kunit))]

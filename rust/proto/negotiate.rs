@@ -22,7 +22,8 @@ pub(crate) enum RequesterEvent {
     Sent(Xid),
     /// A Reply arrived, of this version.
     Replied(Xid, u32),
-    /// An RDMA_ERROR arrived that says which versions the responder supports.
+    /// An RDMA_ERROR arrived that says which versions the responder supports. Unless there is an
+    /// action, it ends its Call like any other.
     Refused(Xid, Versions),
     /// Another RDMA_ERROR arrived.
     Failed(Xid),
@@ -43,7 +44,8 @@ pub(crate) enum Action {
     Resend(Xid, u32),
     /// Close the connection and make a new one, on which the Call is sent again.
     Reconnect,
-    /// Fail the Calls that wait and close the connection: no version is common to both ends.
+    /// Fail the Calls that wait and close the connection: none of several versions is common to
+    /// both ends.
     Fail,
 }
 
@@ -179,6 +181,10 @@ impl RequesterNegotiation {
         xid: Xid,
         range: Versions,
     ) -> (State, Option<Action>) {
+        if self.supported.high == VERSION_ONE {
+            // Nothing is negotiated: it is the error of one Call (RFC 8166 section 4.5).
+            return (State::Silent(attempt), None);
+        }
         let version = attempt.version.saturating_sub(1).min(range.high);
         if range.contains(version) && self.supported.contains(version) {
             let attempt = Attempt {

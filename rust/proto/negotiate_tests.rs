@@ -126,7 +126,7 @@ mod tests {
         requester.handle(event)
     }
 
-    /// Proves: V2-026, V2-029, V2-030, V2-035, V2-037, V2-005.
+    /// Proves: V2-005, V2-026, V2-029, V2-030, V2-035, V2-037.
     #[test]
     fn a_responder_that_knows_version_two_is_spoken_to_in_it() {
         let mut requester = connected(BOTH, DEFAULT);
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
     }
 
-    /// Proves: V2-031, V2-032, V2-027, V2-035, V1-029.
+    /// Proves: V1-029, V2-027, V2-031, V2-032, V2-035.
     #[test]
     fn a_responder_that_does_not_gets_the_same_call_in_version_one() {
         let mut requester = connected(BOTH, DEFAULT);
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
     }
 
-    /// Proves: V2-037, V1-025.
+    /// Proves: V1-025, V2-037, PD-008.
     #[test]
     fn a_requester_of_version_one_does_not_negotiate() {
         let private = thresholds(8192, 2048);
@@ -269,7 +269,9 @@ mod tests {
         assert_eq!(refused(BOTH, 3, 9), failed);
         assert_eq!(refused(BOTH, 2, 1), failed);
         assert_eq!(refused(BOTH, 0, 0), failed);
-        assert_eq!(refused(Versions::ONE, 2, 2), failed);
+        // Version One knows no other outcome than an error for the Call.
+        assert_eq!(refused(Versions::ONE, 2, 2), (None, Some(VERSION_ONE)));
+        assert_eq!(refused(Versions::ONE, 1, 1), (None, Some(VERSION_ONE)));
         assert_eq!(refused(Versions { low: 2, high: 2 }, 1, 1), failed);
 
         // What a loss seemed to tell is forgotten then.

@@ -101,7 +101,7 @@ mod tests {
         })
     }
 
-    /// Proves: V2-007, V2-014, V2-015, V1-085.
+    /// Proves: V1-085, V2-007, V2-014, V2-015.
     #[test]
     fn options_have_the_exact_words() {
         let mut buffer = [0xffu8; 32];
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Proves: V2-011, V2-006.
+    /// Proves: V2-006, V2-011.
     #[test]
     fn a_broken_option_is_a_bad_header() {
         for length in 16..HELLO.len() {

@@ -245,7 +245,7 @@ mod tests {
         );
     }
 
-    /// Proves: V1-107, V1-067, V1-069, V1-081.
+    /// Proves: V1-067, V1-069, V1-081, V1-107.
     #[test]
     fn items_go_into_write_chunks_without_their_padding() {
         let parts = [part(128), item(5), part(3 + 4)];
@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(found(placement), Some((places, Procedure::Nomsg, 0)));
     }
 
-    /// Proves: V1-108, V1-071.
+    /// Proves: V1-071, V1-108.
     #[test]
     fn write_chunks_are_used_in_the_order_of_the_items_with_data() {
         let parts = [part(128), item(4), item(8), item(12)];

@@ -30,7 +30,7 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// The sum of the three.
-    fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         u64::from(self.head)
             .saturating_add(u64::from(self.pages))
             .saturating_add(u64::from(self.tail))
@@ -67,6 +67,16 @@ pub(crate) struct Limits {
     pub(crate) inline_receive: u32,
     /// The most segments of one list.
     pub(crate) max_segments: u32,
+}
+
+impl Limits {
+    /// Whether a message of these lengths is inline whatever chunks the other message of the RPC
+    /// has, so that [`plan`] does not look at its segments.
+    pub(crate) fn is_always_inline(&self, len: &Parts) -> bool {
+        let room = self.inline_send.min(self.inline_receive);
+        let header = header_len(0, Some(self.max_segments), None);
+        header.saturating_add(len.total()) <= u64::from(room)
+    }
 }
 
 /// How the Call travels.
@@ -110,6 +120,27 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// Whether the Call offers no memory.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.call == CallForm::Inline && self.reply == ReplyForm::Inline
+    }
+
+    /// Segments of the Read list, and of the Write or Reply chunk, if this is the plan for `shape`.
+    pub(crate) fn segments(&self, shape: &RpcShape) -> (u64, u64) {
+        let (call, reply) = (&shape.call.segments, &shape.reply.segments);
+        let reads = match self.call {
+            CallForm::Inline => 0,
+            CallForm::ReadChunk { .. } => call.pages.into(),
+            CallForm::PositionZero => call.total(),
+        };
+        let results = match self.reply {
+            ReplyForm::Inline => 0,
+            ReplyForm::WriteChunk => reply.pages.into(),
+            ReplyForm::ReplyChunk => reply.total(),
+        };
+        (reads, results)
+    }
+
     /// The procedure of the Call.
     pub(crate) fn procedure(&self) -> Procedure {
         match self.call {
@@ -295,6 +326,43 @@ mod tests {
     }
 
     #[test]
+    fn segments_are_those_of_the_parts_in_chunks() {
+        let both = |call: Parts, reply: Parts, eligible| {
+            let shape = RpcShape {
+                call: side(call, eligible),
+                reply: side(reply, eligible),
+            };
+            let (planned, sides) = (
+                plan(&shape, &LIMITS),
+                (shape.call.segments, shape.reply.segments),
+            );
+            (planned.map(|plan| plan.segments(&shape)), sides)
+        };
+        let (small, large) = (parts(100, 0, 0), parts(100, 9000, 8));
+        assert_eq!(both(small, small, true).0, Ok((0, 0)));
+        let (planned, (call, reply)) = both(large, large, true);
+        assert_eq!(planned, Ok((call.pages.into(), reply.pages.into())));
+        let (planned, (call, reply)) = both(large, large, false);
+        assert_eq!(planned, Ok((call.total(), reply.total())));
+    }
+
+    #[test]
+    fn short_messages_are_always_inline() {
+        for total in 0..1024 {
+            let len = parts(total, 0, 0);
+            let largest = header_len(0, Some(LIMITS.max_segments), None);
+            let fits = largest.saturating_add(total.into()) <= 1024;
+            assert_eq!(LIMITS.is_always_inline(&len), fits);
+            if fits {
+                let inline = call(len, false).map(|plan| plan.is_inline());
+                assert_eq!(inline, Ok(true));
+                assert_eq!(reply(len, true).map(|plan| plan.is_inline()), Ok(true));
+            }
+        }
+    }
+
+    /// Proves: V1-032, V1-073, V1-100, V1-104.
+    #[test]
     fn call_is_inline_up_to_the_threshold() {
         let inline = |bytes| sent(CallForm::Inline, 28, bytes);
         assert_eq!(call(parts(100, 0, 0), false), inline(100));
@@ -305,6 +373,7 @@ mod tests {
         assert_eq!(inline(1).map(|plan| plan.procedure()), Ok(Procedure::Msg));
     }
 
+    /// Proves: V1-035, V1-041, V1-042, V1-052.
     #[test]
     fn eligible_pages_become_a_read_chunk_without_padding() {
         let chunk = |position, tail_skip, inline| {
@@ -321,6 +390,7 @@ mod tests {
         assert_eq!(call(parts(44, 3001, 900), true), chunk(44, 3, 941));
     }
 
+    /// Proves: V1-034, V1-055, V1-076, V1-077, V1-078, PD-003, SEC-013.
     #[test]
     fn other_large_calls_go_whole() {
         let whole = |segments: u32| sent(CallForm::PositionZero, 28 + 24 * segments, 0);
@@ -336,6 +406,7 @@ mod tests {
         assert_eq!(call(parts(100, u32::MAX, 100), true), too_large);
     }
 
+    /// Proves: V1-105, V1-113, PD-029.
     #[test]
     fn reply_is_inline_up_to_the_threshold() {
         let inline = offered(ReplyForm::Inline, 28);
@@ -345,6 +416,7 @@ mod tests {
         assert_eq!(reply(parts(997, 0, 0), false), chunk);
     }
 
+    /// Proves: V1-035, V1-068, V1-106, V1-111.
     #[test]
     fn eligible_pages_become_a_write_chunk_if_the_rest_fits() {
         let write = offered(ReplyForm::WriteChunk, 28 + 8 + 16);
@@ -355,6 +427,7 @@ mod tests {
         assert_eq!(reply(parts(128, 4096, 4), false), whole);
     }
 
+    /// Proves: V1-079, V1-114.
     #[test]
     fn replies_stay_within_the_segments_of_one_list() {
         let whole = offered(ReplyForm::ReplyChunk, 28 + 4 + 16 * 16);
@@ -366,6 +439,7 @@ mod tests {
         assert_eq!(reply(parts(100, 17 * 4096, 0), true), too_large);
     }
 
+    /// Proves: V1-100, SEC-011.
     #[test]
     fn the_chunks_of_the_reply_count_into_the_call() {
         // 28 + 24 bytes of header with the Write chunk leave 972 bytes.
@@ -395,6 +469,7 @@ mod tests {
         assert_eq!(result(0, parts(0, 0, 0)), too_large);
     }
 
+    /// Proves: V1-139.
     #[test]
     fn no_form_fits_a_connection_that_is_too_small() {
         let small = |inline_send, inline_receive| Limits {

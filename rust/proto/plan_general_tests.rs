@@ -4,11 +4,12 @@
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_plan_general))]
 mod tests {
-    use super::super::header::Procedure;
+    use super::super::header::{Procedure, VERSION_ONE, VERSION_TWO};
     use super::super::plan::{Limits, PlanError};
     use super::super::plan_general::{
         plan_general, CallPiece, GeneralPlan, Piece, Reduction, ReplyPiece,
     };
+    use super::super::private_data::Thresholds;
 
     const LIMITS: Limits = Limits {
         inline_send: 1024,
@@ -86,7 +87,7 @@ mod tests {
         assert_eq!(replied, Ok([ReplyPiece::Inline; 3]));
     }
 
-    /// Proves: V1-040, V1-049, V1-052.
+    /// Proves: V1-040, V1-044, V1-049, V1-052.
     #[test]
     fn several_items_become_several_read_chunks() {
         let pieces = [fixed(44), item(8192), fixed(4), item(4099), fixed(1 + 8)];
@@ -127,7 +128,7 @@ mod tests {
         );
     }
 
-    /// Proves: V1-078, V1-084, V1-077.
+    /// Proves: V1-077, V1-078, V1-084.
     #[test]
     fn a_long_call_keeps_its_items_in_chunks_of_their_own() {
         let plan = call([fixed(1200), item(8190), fixed(2 + 50)]);
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(plan.map(|plan| plan.call), Ok(forms));
     }
 
-    /// Proves: V1-106, V1-111, V1-109, V1-060.
+    /// Proves: V1-060, V1-106, V1-109, V1-111.
     #[test]
     fn each_result_that_may_be_placed_has_a_write_chunk() {
         let none = ReplyPiece::Inline;
@@ -224,7 +225,7 @@ mod tests {
         );
     }
 
-    /// Proves: V1-079, V1-113, V1-114, V1-081, V1-157, PD-029, SEC-011.
+    /// Proves: V1-079, V1-081, V1-113, V1-114, V1-157, PD-029, SEC-011.
     #[test]
     fn what_may_not_fit_has_a_reply_chunk() {
         let (chunk, none) = (ReplyPiece::ReplyChunk, ReplyPiece::Inline);
@@ -316,6 +317,34 @@ mod tests {
             plan.map(|plan| (plan.call, plan.reply)),
             Ok(([inline(0); 3], [none; 3]))
         );
+    }
+
+    /// Proves: V2-002, V2-005, V2-030.
+    #[test]
+    fn version_two_has_room_for_4096_bytes() {
+        let thresholds = Thresholds {
+            send: 1024,
+            receive: 1024,
+            remote_invalidation: false,
+        };
+        let form = |thresholds: Thresholds, len| {
+            let limits = Limits {
+                inline_send: thresholds.send,
+                inline_receive: thresholds.receive,
+                ..LIMITS
+            };
+            let plan = plan_general(&[fixed(len)], &[fixed(len)], &limits, NEEDED);
+            plan.map(|plan| (plan.call, plan.reply))
+        };
+        let is_inline = Ok(([inline(0)], [ReplyPiece::Inline]));
+        let is_long = Ok(([zero(0)], [ReplyPiece::ReplyChunk]));
+        let agreed = thresholds.at_version(VERSION_TWO);
+        assert_eq!(form(agreed, 2048), is_inline);
+        assert_eq!(form(agreed, 4096 - 28), is_inline);
+        assert_eq!(form(agreed, 4096 - 28 + 4), is_long);
+        assert_eq!(form(agreed, 5000), is_long);
+        assert_eq!(form(thresholds.first(), 2048), is_long);
+        assert_eq!(form(thresholds.at_version(VERSION_ONE), 2048), is_long);
     }
 
     #[test]

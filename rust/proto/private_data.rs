@@ -177,6 +177,7 @@ mod tests {
         Some((result.send, result.receive))
     }
 
+    /// Proves: PD-024, PD-025, PD-026.
     #[test]
     fn sizes_round_down_and_clamp() {
         let bytes = |bytes| InlineSize::from_bytes(bytes).map(InlineSize::bytes);
@@ -200,6 +201,7 @@ mod tests {
         }
     }
 
+    /// Proves: PD-011, PD-012, PD-013, PD-014, PD-015, PD-016, PD-017, PD-037.
     #[test]
     fn message_has_the_exact_octets() {
         for (send, receive, r, octets) in [
@@ -224,6 +226,7 @@ mod tests {
         }
     }
 
+    /// Proves: PD-018, PD-032, PD-033, PD-034, PD-035, PD-036.
     #[test]
     fn message_is_found_at_any_offset_or_not_at_all() {
         let unknown_first = [
@@ -236,6 +239,7 @@ mod tests {
         assert_eq!(PrivateData::find(&[0; 196]), None);
     }
 
+    /// Proves: V1-024, V1-027, V1-032, PD-002, PD-027, PD-028, PD-031.
     #[test]
     fn each_direction_takes_the_smaller_size() {
         let client = (4096, 4096);
@@ -250,6 +254,7 @@ mod tests {
         assert_eq!(thresholds((4096, 4096), None), Some((1024, 1024)));
     }
 
+    /// Proves: PD-004, PD-021, PD-031.
     #[test]
     fn both_ends_must_allow_remote_invalidation() {
         for own in [false, true] {

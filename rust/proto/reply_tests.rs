@@ -120,6 +120,7 @@ mod tests {
         Some(Err(mismatch))
     }
 
+    /// Proves: V1-066, V1-110.
     #[test]
     fn write_chunk_lengths_are_measured() {
         let offered = [4096, 4096, 4096];
@@ -131,6 +132,7 @@ mod tests {
         assert_eq!(inline([&most], &most), whole(0x1_ffff_fffe));
     }
 
+    /// Proves: V1-063, V1-066.
     #[test]
     fn only_bytes_before_a_gap_are_contiguous() {
         let gap = Delivery {
@@ -145,6 +147,7 @@ mod tests {
         assert_eq!(inline([&[0, 1]], &[4096, 4096]), Some(Ok(gap)));
     }
 
+    /// Proves: V1-062, V1-156.
     #[test]
     fn write_chunks_must_have_the_offered_shape() {
         let offered = [4096, 4096];
@@ -155,6 +158,7 @@ mod tests {
         assert_eq!(inline([&[0]], &[]), no(Mismatch::Chunks));
     }
 
+    /// Proves: V1-110.
     #[test]
     fn several_write_chunks_are_measured_in_order() {
         let wire = Wire::reply(Procedure::Msg, [&[7], &[8, 1]], None, &RPC_REPLY);
@@ -175,6 +179,7 @@ mod tests {
         assert_eq!(missing.err(), Some(Mismatch::Chunks));
     }
 
+    /// Proves: V1-099, V1-115.
     #[test]
     fn reply_chunk_holds_the_payload_or_nothing() {
         let (msg, nomsg) = (Procedure::Msg, Procedure::Nomsg);
@@ -197,6 +202,7 @@ mod tests {
         assert_eq!(check(nomsg, Some(&[8, 4097]), &offered), length);
     }
 
+    /// Proves: BD-024, BD-030.
     #[test]
     fn backward_call_has_no_chunks() {
         let mut header = [0u8; 28];
@@ -232,6 +238,7 @@ mod tests {
         assert_eq!(outcome(false, false), Some(Refusal::Discard));
     }
 
+    /// Proves: BD-029.
     #[test]
     fn requester_never_answers_its_own_reply() {
         // An RDMA_MSG that ends behind its three empty lists.
@@ -262,6 +269,7 @@ mod tests {
         }
     }
 
+    /// Proves: V1-126, V1-127.
     #[test]
     fn errors_come_with_their_transaction() {
         let sent = ErrorMessage {
@@ -283,6 +291,7 @@ mod tests {
         assert_eq!(outcome, Some(Refusal::Discard));
     }
 
+    /// Proves: V1-061, V1-063, V1-064, V1-065, V1-069, V1-071.
     #[test]
     fn responder_fills_segments_in_order() {
         let wire = Wire::reply(Procedure::Nomsg, [], Some(&[8, 0, 8]), &[]);
@@ -399,7 +408,7 @@ mod tests {
         Some(result.map(|found| (found.writes.map(|write| write.total), found.reply.total)))
     }
 
-    /// Proves: V1-061, V1-062, V1-064, V1-066, V1-110, V1-071.
+    /// Proves: V1-061, V1-062, V1-064, V1-066, V1-071, V1-110.
     #[test]
     fn every_combination_of_lists_is_reconciled() {
         let one: &[&[u32]] = &[&[64, 32]];

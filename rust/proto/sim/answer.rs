@@ -4,31 +4,22 @@
 
 use super::super::{
     call::Call,
-    chunk::{header_len, Chunk, Segment},
-    header::{Credits, ErrorBody, FixedHeader, Procedure},
+    chunk::{Chunk, Segment},
+    header::{Credits, ErrorBody, FixedHeader},
     negotiate::{Action, ResponderEvent},
+    placement::{Place, Placement, ReplyPart},
     reply::encode_reply,
 };
 use super::fabric::Fabric;
 use super::faults;
 use super::message::{Kind, Message};
-use super::payload::{index, short, Payload, ITEMS, PARTS};
+use super::payload::{index, short, Payload, PARTS};
 use super::queue::Access;
 use super::responder::Responder;
 use super::rpc::{Fate, Rpc};
 use super::service::decode;
 use super::world::World;
 use super::{Direction, End, Failure};
-
-/// Offset and length of the parts of a Reply that are not placed as items.
-type Rest = [(u32, u32); PARTS];
-
-/// What a Reply consists of.
-struct Split {
-    /// Offset and length of the item for each Write chunk, in their order.
-    placed: [(u32, u32); ITEMS],
-    rest: Rest,
-}
 
 /// A Reply in its buffer.
 struct Prepared {
@@ -41,6 +32,8 @@ struct Prepared {
     invalidate: Option<u32>,
     /// The length of the first segment that the Call offered.
     offered: u32,
+    /// Whether all that was asked for is granted.
+    may_grant_more: bool,
 }
 
 impl Responder<'_> {
@@ -86,44 +79,16 @@ impl Responder<'_> {
         let (request, buffer) = messages.pair(slot, buffer);
         let call = decode(request)?;
         let payload = rpc.reply_payload();
-        let split = split(&payload, &call);
-        let mut writes = call.lists.writes.chunks().zip(split.placed);
-        if writes.any(|(chunk, (_, length))| chunk.length() < u64::from(length)) {
-            return Ok(None);
-        }
-
         let thresholds = self.negotiation.thresholds(call.version);
-        let threshold = u64::from(thresholds.send);
-        let count = |chunk: Chunk<'_>| short(chunk.segments().count());
-        let chunk = call.lists.reply;
-        let header = header_len(0, call.lists.writes.chunks().map(count), chunk.map(count));
-        let total = split
-            .rest
-            .iter()
-            .map(|&(_, length)| u64::from(length))
-            .sum();
-        let is_inline = header + total <= threshold;
-        let fits = header <= threshold && chunk.is_some_and(|chunk| chunk.length() >= total);
-        // A responder may use a Reply chunk that it does not need.
-        let use_chunk = fits && (!is_inline || fabric.random.one_in(4));
-        if !is_inline && !use_chunk {
+        let Some(placement) = place(&payload, &call, thresholds.send, fabric) else {
             return Ok(None);
-        }
-
-        let mut placement = Placement {
+        };
+        let mut writer = RdmaWriter {
             fabric,
             rpc: number,
             generation: self.generation,
         };
-        for (chunk, item) in call.lists.writes.chunks().zip(split.placed) {
-            placement.place(chunk.segments(), &[item])?;
-            placement.fabric.tally.write_chunks += u64::from(item.1 != 0);
-        }
-        let used = if use_chunk { total } else { 0 };
-        if let Some(chunk) = chunk.filter(|_| use_chunk) {
-            placement.place(chunk.segments(), &split.rest)?;
-            placement.fabric.tally.reply_chunks += 1;
-        }
+        writer.write(&payload, &call, &placement)?;
 
         let replies = self.credits.outstanding();
         let credits = self.grants.reply(self.receives.for_calls(replies));
@@ -134,25 +99,19 @@ impl Responder<'_> {
             xid: call.xid,
             version: call.version,
             credits,
-            procedure: if use_chunk {
-                Procedure::Nomsg
-            } else {
-                Procedure::Msg
-            },
+            procedure: placement.procedure(),
         };
-        let placed = split.placed.into_iter().chain(core::iter::repeat((0, 0)));
-        let writes = call.lists.writes.chunks().zip(placed);
-        let writes = writes.map(|(chunk, (_, length))| chunk.filled(u64::from(length)));
-        let reply = chunk.map(|chunk| chunk.filled(used));
+        let chunks = (0..).zip(call.lists.writes.chunks());
+        let writes = chunks.map(|(number, chunk)| chunk.filled(placement.write_len(number)));
+        let used = placement.reply_chunk_len;
+        let reply = call.lists.reply.map(|chunk| chunk.filled(used));
         let header = encode_reply(buffer, &fixed, writes, reply).map_err(|_| Failure::NoSpace)?;
-        let mut length = header;
-        if !use_chunk {
-            for (at, bytes) in split.rest {
-                let end = length + index(bytes);
-                let place = buffer.get_mut(length..end).ok_or(Failure::NoSpace)?;
-                payload.fill(at, place);
-                length = end;
-            }
+        if short(header) != placement.header_len {
+            return Err(Failure::HeaderLength);
+        }
+        let length = put_inline(&payload, &placement, buffer, header).ok_or(Failure::NoSpace)?;
+        if length != header + index(placement.inline_len) {
+            return Err(Failure::HeaderLength);
         }
         Ok(Some(Prepared {
             version: call.version,
@@ -160,6 +119,8 @@ impl Responder<'_> {
             length,
             invalidate: invalidate(&call, thresholds.remote_invalidation, fabric),
             offered: first_offered(&call),
+            // With less granted there are fewer Receives than the requester could use.
+            may_grant_more: credits == call.credits,
         }))
     }
 
@@ -172,6 +133,7 @@ impl Responder<'_> {
         prepared: &Prepared,
     ) -> Result<(), Failure> {
         let is_faulty = world.fabric.scenario.faults && world.fabric.random.one_in(8);
+        let is_generous = prepared.may_grant_more && world.fabric.random.one_in(8);
         let buffer = world.messages.buffer(slot);
         let mut length = prepared.length;
         let mut kind = Kind::Reply(Direction::Forward);
@@ -189,6 +151,8 @@ impl Responder<'_> {
             }
             // No peer may grant 0 credits; the requester takes it for 1.
             _ if is_faulty => faults::set_word(buffer, 2, 0),
+            // More than was asked for may be granted, and is of no use.
+            _ if is_generous => faults::set_word(buffer, 2, 64),
             _ => {}
         }
         let message = Message {
@@ -222,25 +186,45 @@ impl Responder<'_> {
     }
 }
 
-/// Decides which items go into the Write chunks of the Call: those that have data and may be placed
-/// directly, in their order, until there are no more chunks.
-fn split(payload: &Payload, call: &Call<'_>) -> Split {
-    let mut chunks = call.lists.writes.chunks();
-    let mut placed = [(0, 0); ITEMS];
-    let mut slots = placed.iter_mut();
-    let mut was_placed = false;
-    let rest = payload.layout.parts().map(|part| {
-        let skip = if was_placed { part.pad } else { 0 };
-        was_placed = part.eligible && part.len != 0 && chunks.next().is_some();
-        if !was_placed {
-            return (part.start + skip, part.len - skip);
-        }
-        if let Some(slot) = slots.next() {
-            *slot = (part.start, part.len);
-        }
-        (part.start, 0)
+/// Decides where the Reply goes, `None` if it fits nowhere.
+fn place(
+    payload: &Payload,
+    call: &Call<'_>,
+    threshold: u32,
+    fabric: &mut Fabric<'_>,
+) -> Option<Placement<PARTS>> {
+    let parts = payload.layout.parts().map(|part| ReplyPart {
+        len: part.len,
+        eligible: part.eligible,
     });
-    Split { placed, rest }
+    // A responder may use a Reply chunk that it does not need, as if the threshold were lower.
+    let lowest = if fabric.random.one_in(4) {
+        600
+    } else {
+        threshold
+    };
+    let placement = call.place_reply(&parts, lowest.min(threshold));
+    placement
+        .or_else(|_| call.place_reply(&parts, threshold))
+        .ok()
+}
+
+/// Writes what goes inline behind the header; the length of the whole message.
+fn put_inline(
+    payload: &Payload,
+    placement: &Placement<PARTS>,
+    buffer: &mut [u8],
+    header: usize,
+) -> Option<usize> {
+    let mut length = header;
+    for (part, place) in payload.layout.parts().into_iter().zip(placement.places) {
+        if let Place::Inline { skip } = place {
+            let end = length.checked_add(index(part.len - skip))?;
+            payload.fill(part.start + skip, buffer.get_mut(length..end)?);
+            length = end;
+        }
+    }
+    Some(length)
 }
 
 /// The handle that the Reply to `call` invalidates: any one of the Call, or none.
@@ -263,51 +247,96 @@ fn first_offered(call: &Call<'_>) -> u32 {
     first.map_or(0, |segment| segment.length)
 }
 
-/// Places parts of a Reply in the requester's memory.
-struct Placement<'a, 'b> {
+/// Writes a Reply into the requester's memory.
+struct RdmaWriter<'a, 'b> {
     fabric: &'a mut Fabric<'b>,
     rpc: usize,
     generation: u32,
 }
 
-impl Placement<'_, '_> {
-    /// Posts the RDMA Writes that put parts of the Reply into `segments`, one behind the other.
-    fn place(
+impl RdmaWriter<'_, '_> {
+    /// Posts all RDMA Writes of a Reply.
+    fn write(
         &mut self,
-        segments: impl Iterator<Item = Segment>,
-        parts: &[(u32, u32)],
+        payload: &Payload,
+        call: &Call<'_>,
+        placement: &Placement<PARTS>,
     ) -> Result<(), Failure> {
-        let mut segments = segments.filter(|segment| segment.length != 0);
-        let mut free = segments.next();
-        for &(mut at, mut left) in parts {
-            while left != 0 {
-                let Segment {
-                    handle,
-                    length,
-                    offset,
-                } = free.ok_or(Failure::NoSpace)?;
-                let piece = left.min(length);
-                let access = Access {
-                    rpc: self.rpc,
-                    generation: self.generation,
-                    handle,
-                    offset,
-                    length: piece,
-                };
-                self.fabric.post_write(access, at)?;
-                at += piece;
-                left -= piece;
-                free = if piece == length {
-                    segments.next()
-                } else {
-                    Some(Segment {
-                        handle,
-                        length: length - piece,
-                        offset: offset.wrapping_add(u64::from(piece)),
-                    })
-                };
+        let mut rest = Segments::new(call.lists.reply);
+        let mut writes = call.lists.writes.chunks().enumerate();
+        let parts = payload.layout.parts();
+        for (part, place) in parts.into_iter().zip(placement.places) {
+            match place {
+                Place::Inline { .. } => {}
+                Place::WriteChunk(number) => {
+                    let chunk = writes.find(|(index, _)| short(*index) == number);
+                    let mut segments = Segments::new(chunk.map(|(_, chunk)| chunk));
+                    self.put(&mut segments, part.start, part.len)?;
+                    self.fabric.tally.write_chunks += 1;
+                }
+                Place::ReplyChunk { skip } => {
+                    self.put(&mut rest, part.start + skip, part.len - skip)?;
+                }
             }
         }
+        self.fabric.tally.reply_chunks += u64::from(placement.reply_chunk_len != 0);
         Ok(())
+    }
+
+    /// Posts the RDMA Writes of `left` bytes of the Reply from `at` on.
+    fn put<I: Iterator<Item = Segment>>(
+        &mut self,
+        segments: &mut Segments<I>,
+        at: u32,
+        left: u32,
+    ) -> Result<(), Failure> {
+        let (mut at, mut left) = (at, left);
+        while left != 0 {
+            let segment = segments.take(left).ok_or(Failure::NoSpace)?;
+            let access = Access {
+                rpc: self.rpc,
+                generation: self.generation,
+                handle: segment.handle,
+                offset: segment.offset,
+                length: segment.length,
+            };
+            self.fabric.post_write(access, at)?;
+            at += segment.length;
+            left -= segment.length;
+        }
+        Ok(())
+    }
+}
+
+/// Segments of a chunk that are filled one after the other.
+struct Segments<I> {
+    left: I,
+    free: Option<Segment>,
+}
+
+impl Segments<core::iter::Empty<Segment>> {
+    /// The segments of `chunk`, if there is one.
+    fn new<'a>(chunk: Option<Chunk<'a>>) -> Segments<impl Iterator<Item = Segment> + 'a> {
+        let segments = chunk.into_iter().flat_map(|chunk| chunk.segments());
+        Segments {
+            left: segments.filter(|segment| segment.length != 0),
+            free: None,
+        }
+    }
+}
+
+impl<I: Iterator<Item = Segment>> Segments<I> {
+    /// The next piece, of at most `most` bytes.
+    fn take(&mut self, most: u32) -> Option<Segment> {
+        let segment = self.free.take().or_else(|| self.left.next())?;
+        let length = most.min(segment.length);
+        if length != segment.length {
+            self.free = Some(Segment {
+                length: segment.length - length,
+                offset: segment.offset.wrapping_add(u64::from(length)),
+                ..segment
+            });
+        }
+        Some(Segment { length, ..segment })
     }
 }

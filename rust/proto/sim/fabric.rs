@@ -138,7 +138,7 @@ impl Link {
 /// Time, the connection, and what the seed decides about both.
 pub(crate) struct Fabric<'a> {
     /// What the seed goes on deciding.
-    pub(crate) random: Random,
+    pub(crate) random: Random<'a>,
     /// What the seed decided at first.
     pub(crate) scenario: Scenario,
     /// The present, in units of virtual time.
@@ -156,7 +156,7 @@ pub(crate) struct Fabric<'a> {
 impl<'a> Fabric<'a> {
     /// A fabric before its first event.
     pub(crate) fn new(
-        random: Random,
+        random: Random<'a>,
         scenario: &Scenario,
         queue: Queue<'a>,
         history: History<'a>,
@@ -222,10 +222,12 @@ impl<'a> Fabric<'a> {
             End::Requester => self.scenario.requester.grants,
             End::Responder => self.scenario.responder.grants,
         };
-        if self.scenario.unsteady {
-            self.random.between(1, most)
-        } else {
+        if !self.scenario.unsteady || self.random.one_in(3) {
             most
+        } else if self.random.one_in(2) {
+            1
+        } else {
+            self.random.between(1, most)
         }
     }
 

@@ -144,7 +144,7 @@ impl<'a> Memory<'a> {
     /// [`Failure::Storage`] if the RPC has no free region.
     pub(crate) fn register(
         &mut self,
-        random: &mut Random,
+        random: &mut Random<'_>,
         generation: u32,
         rpc: usize,
         (buffer, from, length): (Buffer, u32, u32),

@@ -22,7 +22,7 @@ impl PrivateBytes {
     pub(crate) const EMPTY: Self = Self { octets: [0; FIELD] };
 
     /// A message behind 0 to 20 octets of somebody else.
-    pub(crate) fn new(random: &mut Random, message: Option<PrivateData>) -> Self {
+    pub(crate) fn new(random: &mut Random<'_>, message: Option<PrivateData>) -> Self {
         let mut octets = [0; FIELD];
         let prefix = random.pick(0, &[0, 1, 7, PREFIX]);
         let (front, rest) = octets.split_at_mut(prefix.min(FIELD - PRIVATE_DATA_LEN));

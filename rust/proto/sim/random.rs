@@ -1,33 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers that a seed decides.
+//! Numbers that a seed decides, or an input.
 
-/// The sequence of one seed (SplitMix64).
+/// The sequence of one seed (SplitMix64), in which an input may have made the first choices.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random<'a> {
+    state: u64,
+    /// What is left of the input.
+    input: &'a [u8],
+}
 
-impl Random {
+impl<'a> Random<'a> {
     /// Starts the sequence of `seed`.
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
+        Self {
+            state: seed,
+            input: &[],
+        }
     }
 
-    /// The next 64 bits.
+    /// Has `input` choose, as far as it goes, and one seed behind it, with which every run ends.
+    #[cfg(not(rpcrdma_kunit))]
+    pub(crate) const fn with_input(input: &'a [u8]) -> Self {
+        Self { state: 0, input }
+    }
+
+    /// The next 64 bits, which the input does not decide.
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    /// The next 32 bits.
+    /// The next 32 bits, which the input does not decide.
     pub(crate) fn word(&mut self) -> u32 {
         let [a, b, c, d, ..] = self.next().to_le_bytes();
         u32::from_le_bytes([a, b, c, d])
     }
 
+    /// A number below `bound` by the input, which gives as many octets as that takes.
+    fn chosen(&mut self, bound: u32) -> Option<u32> {
+        let mut number = 0u32;
+        let mut range = 1u64;
+        while range < u64::from(bound) {
+            let (octet, rest) = self.input.split_first()?;
+            self.input = rest;
+            number = number.wrapping_shl(8) | u32::from(*octet);
+            range <<= 8;
+        }
+        number.checked_rem(bound)
+    }
+
     /// A number below `bound`, or 0 if that is 0.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
+        if let Some(number) = self.chosen(bound) {
+            return number;
+        }
         let scaled = u64::from(self.word()).wrapping_mul(u64::from(bound)) >> 32;
         u32::try_from(scaled).unwrap_or(0)
     }

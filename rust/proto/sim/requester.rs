@@ -330,7 +330,11 @@ impl<'a> Requester<'a> {
         };
         match self.negotiation.handle(event) {
             Some(Action::Resend(xid, version)) => {
-                if xid != error.xid || self.negotiation.version() != Some(version) {
+                // Nobody goes back to the version that was refused, or to one that was not named.
+                let is_named = version < error.version
+                    && matches!(error.body, ErrorBody::Version(range) if range.contains(version));
+                let is_next = self.negotiation.version() == Some(version);
+                if xid != error.xid || !is_named || !is_next {
                     return Err(Failure::Negotiation);
                 }
                 world.fabric.tally.fallbacks += 1;

@@ -217,12 +217,15 @@ impl<'a> Responder<'a> {
             }
             Ok(ReceivedByResponder::BackwardReply {
                 xid,
+                version,
                 credits,
                 payload,
-                ..
             }) => {
                 let number = self.awaited(world, xid);
                 if let Some(number) = number {
+                    if self.negotiation.agreed() != Some(version) {
+                        return Err(Failure::Negotiation);
+                    }
                     if !world.rpc(number)?.reply_payload().is(payload) {
                         return Err(Failure::ReplyBytes(number));
                     }

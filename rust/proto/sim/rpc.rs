@@ -158,7 +158,7 @@ impl Rpc {
     }
 
     /// A forward RPC of the connections that `scenario` describes.
-    pub(crate) fn forward(random: &mut Random, scenario: &Scenario, xid: u32) -> Self {
+    pub(crate) fn forward(random: &mut Random<'_>, scenario: &Scenario, xid: u32) -> Self {
         let fate = forward_fate(random, scenario);
         let segments = scenario.max_segments;
         let mut call = shape::call(random, scenario);
@@ -191,7 +191,7 @@ impl Rpc {
     }
 
     /// A backward RPC.
-    pub(crate) fn backward(random: &mut Random, scenario: &Scenario, xid: u32) -> Self {
+    pub(crate) fn backward(random: &mut Random<'_>, scenario: &Scenario, xid: u32) -> Self {
         let fate = if !scenario.serves {
             Fate::Ignored
         } else if scenario.faults && random.one_in(4) {
@@ -216,7 +216,7 @@ impl Rpc {
     }
 }
 
-fn forward_fate(random: &mut Random, scenario: &Scenario) -> Fate {
+fn forward_fate(random: &mut Random<'_>, scenario: &Scenario) -> Fate {
     if !scenario.faults || !random.one_in(3) {
         return match random.below(40) {
             0 => Fate::FirstLost,

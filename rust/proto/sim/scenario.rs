@@ -24,8 +24,8 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn new(random: &mut Random) -> Self {
-        let size = |random: &mut Random| random.between(1, 4) * 1024;
+    fn new(random: &mut Random<'_>) -> Self {
+        let size = |random: &mut Random<'_>| random.between(1, 4) * 1024;
         let sizes = (size(random), size(random));
         let inline = |bytes| InlineSize::from_bytes(bytes).unwrap_or(InlineSize::DEFAULT);
         let private_data = PrivateData {
@@ -92,7 +92,7 @@ const NEVER: u32 = u32::MAX;
 
 impl Scenario {
     /// What `random` decides, for at most so many RPCs of each direction.
-    pub(crate) fn new(random: &mut Random, forward: usize, backward: usize) -> Self {
+    pub(crate) fn new(random: &mut Random<'_>, forward: usize, backward: usize) -> Self {
         let mut losses = [NEVER; 3];
         for loss in &mut losses {
             // Many of them while the first connection is made, and its first Calls are under way.
@@ -103,7 +103,7 @@ impl Scenario {
                 _ => NEVER,
             };
         }
-        let few = |random: &mut Random, most| index(random.between(1, short(most)));
+        let few = |random: &mut Random<'_>, most| index(random.between(1, short(most)));
         Self {
             requester: Peer::new(random),
             responder: Peer::new(random),

@@ -10,13 +10,13 @@ use super::scenario::Scenario;
 const HEADER: u32 = 28;
 
 /// A number of bytes around the most that is sent inline, a multiple of four.
-fn around(random: &mut Random, threshold: u32) -> u32 {
+fn around(random: &mut Random<'_>, threshold: u32) -> u32 {
     let room = threshold.saturating_sub(HEADER + 16) & !3;
     room + random.below(8) * 4
 }
 
 /// Bytes of a data item that hardly any threshold has room for.
-fn bulk(random: &mut Random) -> u32 {
+fn bulk(random: &mut Random<'_>) -> u32 {
     match random.below(4) {
         0 => random.between(1, 64),
         1 => random.between(900, 1100),
@@ -25,7 +25,7 @@ fn bulk(random: &mut Random) -> u32 {
 }
 
 /// The threshold of either version.
-fn threshold(random: &mut Random, scenario: &Scenario, one: u32) -> u32 {
+fn threshold(random: &mut Random<'_>, scenario: &Scenario, one: u32) -> u32 {
     match random.below(3) {
         0 if scenario.speaks_two() => 4096,
         _ => one,
@@ -33,7 +33,7 @@ fn threshold(random: &mut Random, scenario: &Scenario, one: u32) -> u32 {
 }
 
 /// Items that may be placed directly, or not.
-fn eligible(random: &mut Random) -> [bool; 2] {
+fn eligible(random: &mut Random<'_>) -> [bool; 2] {
     match random.below(8) {
         0 => [false, false],
         1 => [true, false],
@@ -43,7 +43,7 @@ fn eligible(random: &mut Random) -> [bool; 2] {
 }
 
 /// A Call.
-pub(crate) fn call(random: &mut Random, scenario: &Scenario) -> Layout {
+pub(crate) fn call(random: &mut Random<'_>, scenario: &Scenario) -> Layout {
     let threshold = threshold(random, scenario, scenario.responder_threshold());
     let head = random.between(10, 40) * 4;
     match random.below(6) {
@@ -72,7 +72,7 @@ pub(crate) fn call(random: &mut Random, scenario: &Scenario) -> Layout {
 }
 
 /// The largest Reply that the caller expects.
-pub(crate) fn largest_reply(random: &mut Random, scenario: &Scenario) -> Layout {
+pub(crate) fn largest_reply(random: &mut Random<'_>, scenario: &Scenario) -> Layout {
     let threshold = threshold(random, scenario, scenario.requester_threshold());
     let head = random.between(6, 40) * 4;
     match random.below(6) {
@@ -97,12 +97,12 @@ pub(crate) fn largest_reply(random: &mut Random, scenario: &Scenario) -> Layout 
 }
 
 /// A Reply that is not larger than `largest`.
-pub(crate) fn reply(random: &mut Random, largest: &Layout) -> Layout {
+pub(crate) fn reply(random: &mut Random<'_>, largest: &Layout) -> Layout {
     let &Layout {
         len: [head, first, middle, second, tail],
         eligible,
     } = largest;
-    let item = |random: &mut Random, most: u32| match random.below(6) {
+    let item = |random: &mut Random<'_>, most: u32| match random.below(6) {
         0 => 0,
         1 | 2 => random.between(0, most),
         _ => most,
@@ -125,7 +125,7 @@ pub(crate) fn reply(random: &mut Random, largest: &Layout) -> Layout {
 }
 
 /// A Reply for which there is no room, whatever was offered and whatever the threshold is.
-pub(crate) fn larger_reply(random: &mut Random, largest: &Layout) -> Layout {
+pub(crate) fn larger_reply(random: &mut Random<'_>, largest: &Layout) -> Layout {
     let excess = largest.total() + random.between(4096, 8192);
     let mut larger = *largest;
     let [head, first, middle, second, tail] = &mut larger.len;
@@ -148,7 +148,7 @@ pub(crate) fn unplanned(segments: u32) -> (Layout, u32) {
 }
 
 /// A message that is inline always, its header included.
-pub(crate) fn inline(random: &mut Random, threshold: u32) -> Layout {
+pub(crate) fn inline(random: &mut Random<'_>, threshold: u32) -> Layout {
     let most = threshold.saturating_sub(HEADER) & !3;
     Layout::plain(match random.below(4) {
         0 => most,
@@ -158,10 +158,11 @@ pub(crate) fn inline(random: &mut Random, threshold: u32) -> Layout {
 }
 
 /// A length of the regions with which no list has more than `most` of them.
-pub(crate) fn region(random: &mut Random, layout: &Layout, most: u32) -> u32 {
+pub(crate) fn region(random: &mut Random<'_>, layout: &Layout, most: u32) -> u32 {
     let total = layout.total().max(1);
-    // The last region of each part may not be full.
-    let least = total.div_ceil(most - 5);
+    // The last region of each part may not be full. The kernel's objtool does not know the panic of a
+    // division by zero, so there is none.
+    let least = total.div_ceil((most - 5).max(1));
     match random.below(3) {
         0 => least,
         1 => total,

@@ -4,6 +4,7 @@
 
 use super::history::{Recorded, Tally};
 use super::queue::Event;
+use super::random::Random;
 use super::requester::Requester;
 use super::responder::Responder;
 use super::scenario::Scenario;
@@ -21,13 +22,13 @@ pub(crate) struct Simulation<'a> {
 }
 
 impl<'a> Simulation<'a> {
-    /// The run of one seed before its first event.
+    /// The run that `random` decides, before its first event.
     ///
     /// # Errors
     ///
     /// [`Failure::Storage`] if `storage` is too small.
-    pub(crate) fn new(seed: u64, storage: Storage<'a>) -> Result<Self, Failure> {
-        let (world, calls, jobs) = World::new(seed, storage)?;
+    pub(crate) fn new(random: Random<'a>, storage: Storage<'a>) -> Result<Self, Failure> {
+        let (world, calls, jobs) = World::new(random, storage)?;
         let scenario = world.fabric.scenario;
         Ok(Self {
             world,

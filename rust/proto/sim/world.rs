@@ -34,17 +34,16 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// The world of one seed, with its RPCs on their way to the endpoints, and the storage of both
-    /// endpoints.
+    /// The world that `random` decides, with its RPCs on their way to the endpoints, and the
+    /// storage of both endpoints.
     ///
     /// # Errors
     ///
     /// [`Failure::Storage`] if `storage` is too small.
     pub(crate) fn new(
-        seed: u64,
+        mut random: Random<'a>,
         storage: Storage<'a>,
     ) -> Result<(Self, &'a mut [Call], &'a mut [Job]), Failure> {
-        let mut random = Random::new(seed);
         let scenario = Scenario::new(&mut random, FORWARD_RPCS, BACKWARD_RPCS);
         let left = scenario.forward + scenario.backward;
         let queue = Queue::new(storage.queue);

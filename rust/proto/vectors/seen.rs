@@ -121,7 +121,7 @@ impl<'a> Seen<'a> {
     pub(super) fn has(&self, expected: &str) -> Option<bool> {
         if let Some((_, at)) = expected.split_once('@') {
             // Of a refusal only the offset counts.
-            return Some(self.refused_at? == at.parse().ok()?);
+            return Some(self.refused_at? == at.parse::<usize>().ok()?);
         }
         let same = |value: &str, found: usize| value.parse() == Ok(found);
         match expected.split_once('=') {

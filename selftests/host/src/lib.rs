@@ -5,6 +5,7 @@
 //! The core is included by path, so that what is tested here is what the kernel module runs.
 //!
 //! - The tests beside the core are run, which are the kernel's KUnit suites too.
+//! - [`fuzz`] has what must hold for any input.
 //! - [`vectors`] runs the received messages of any vector file.
 //! - `properties` generates messages and plans.
 //! - `sim` runs ten thousand seeds of the simulation.
@@ -16,8 +17,8 @@
 #[path = "../../../rust/proto/mod.rs"]
 mod proto;
 
+pub mod fuzz;
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
 mod sim;
 pub mod vectors;

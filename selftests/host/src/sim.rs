@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ten thousand runs of the simulation in `rust/proto/sim`.
+//! The simulation in `rust/proto/sim`: its storage, one run, and a test of ten thousand runs.
 //!
 //! `SEED=N cargo test seeds` runs one seed, and prints what it decides and the last steps.
 
-use std::env;
+use std::fmt::Display;
 
 use crate::proto::sim::history::{Recorded, Tally};
 use crate::proto::sim::memory::Region;
 use crate::proto::sim::message::Message;
 use crate::proto::sim::queue::Scheduled;
+use crate::proto::sim::random::Random;
 use crate::proto::sim::requester::Call;
 use crate::proto::sim::rpc::Rpc;
 use crate::proto::sim::service::Job;
@@ -18,11 +19,8 @@ use crate::proto::sim::{
     Failure, Storage, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
 };
 
-/// Seeds of a whole test.
-const SEEDS: u64 = 10_000;
-
 /// What [`Storage`] borrows.
-struct Places {
+pub(crate) struct Places {
     memory: Vec<u8>,
     regions: Vec<Region>,
     messages: Vec<u8>,
@@ -35,7 +33,8 @@ struct Places {
 }
 
 impl Places {
-    fn new() -> Self {
+    /// Memory for any run.
+    pub(crate) fn new() -> Self {
         Self {
             memory: vec![0; MEMORY],
             regions: vec![Region::NONE; REGIONS],
@@ -64,39 +63,62 @@ impl Places {
     }
 }
 
-/// Runs one seed; the last steps are printed if it fails, or if `verbose`.
-fn run(places: &mut Places, seed: u64, verbose: bool) -> Result<Tally, Failure> {
-    let mut simulation = Simulation::new(seed, places.storage())?;
+/// Makes the run that `random` decides, which is called `name`; the last steps are printed if it
+/// fails, or if `verbose`.
+pub(crate) fn run(
+    places: &mut Places,
+    random: Random<'_>,
+    name: &dyn Display,
+    verbose: bool,
+) -> Result<Tally, Failure> {
+    let mut simulation = Simulation::new(random, places.storage())?;
     let result = simulation.run();
     if verbose || result.is_err() {
-        println!("seed {seed}: {:#?}", simulation.scenario());
+        println!("{name}: {:#?}", simulation.scenario());
         for Recorded { at, step } in simulation.steps() {
             println!("{at:>9} {step:?}");
         }
-        println!("seed {seed}: {result:?}");
+        println!("{name}: {result:?}");
     }
     result
 }
 
-#[test]
-fn seeds() {
-    let mut places = Places::new();
-    if let Some(seed) = env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
-        run(&mut places, seed, true).unwrap();
-        return;
+#[cfg(test)]
+mod tests {
+    use std::env;
+
+    use super::*;
+
+    /// Seeds of a whole test.
+    const SEEDS: u64 = 10_000;
+
+    fn run_seed(places: &mut Places, seed: u64, verbose: bool) -> Result<Tally, Failure> {
+        let name = format!("seed {seed}");
+        run(places, Random::new(seed), &name, verbose)
     }
-    let mut sum = Tally::default();
-    let mut failed = Vec::new();
-    for seed in 0..SEEDS {
-        match run(&mut places, seed, false) {
-            Ok(tally) => sum.add(&tally),
-            Err(failure) => failed.push((seed, failure)),
+
+    /// Proves: V1-007, V1-018, V1-028, V1-029, V1-033, V1-066, V1-100, V1-153, BD-006, BD-009, BD-010.
+    /// Proves: BD-011, PD-001, V2-024, V2-036.
+    #[test]
+    fn seeds() {
+        let mut places = Places::new();
+        if let Some(seed) = env::var("SEED").ok().and_then(|seed| seed.parse().ok()) {
+            run_seed(&mut places, seed, true).unwrap();
+            return;
         }
-        if failed.len() == 10 {
-            break;
+        let mut sum = Tally::default();
+        let mut failed = Vec::new();
+        for seed in 0..SEEDS {
+            match run_seed(&mut places, seed, false) {
+                Ok(tally) => sum.add(&tally),
+                Err(failure) => failed.push((seed, failure)),
+            }
+            if failed.len() == 10 {
+                break;
+            }
         }
+        println!("{sum:#?}");
+        assert!(failed.is_empty(), "{failed:?}");
+        assert!(sum.is_complete(), "something never happened");
     }
-    println!("{sum:#?}");
-    assert!(failed.is_empty(), "{failed:?}");
-    assert!(sum.is_complete(), "something never happened");
 }

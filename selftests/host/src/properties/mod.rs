@@ -6,11 +6,14 @@ mod credits;
 mod plans;
 mod rpcs;
 
+use std::collections::BTreeMap;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::proto::call::{decode_call, encode_call, ReceivedByResponder};
-use crate::proto::chunk::{header_len, ReadSegment, Segment};
+use crate::proto::chunk::{header_len, put_read_list, Lists, ReadSegment, Segment, MAX_UNORDERED};
+use crate::proto::cursor::{Cause, Malformed, Reader, Writer};
 use crate::proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 use crate::proto::hostile::check;
 use crate::proto::private_data::{negotiate, InlineSize, PrivateData};
@@ -39,7 +42,59 @@ prop_compose! {
     }
 }
 
+/// The chunks of a Read list with these Positions and lengths.
+fn read_chunks(reads: &[(u32, u32)]) -> Result<Vec<(u32, u64)>, Malformed> {
+    let entries = reads.iter().map(|&(position, length)| ReadSegment {
+        position,
+        segment: Segment {
+            handle: 1,
+            length,
+            offset: 0,
+        },
+    });
+    let mut bytes = vec![0; 24 * reads.len() + 12];
+    put_read_list(&mut Writer::new(&mut bytes), entries).unwrap();
+    let lists = Lists::take(&mut Reader::new(&bytes))?;
+    Ok(lists.reads.chunks().collect())
+}
+
+#[test]
+fn many_read_segments_have_to_be_in_order() {
+    let most = MAX_UNORDERED;
+    let mut reads: Vec<_> = (0..=most).map(|number| (4 * number, 4)).collect();
+    let chunks: Vec<_> = (0..=most).map(|number| (4 * number, 4)).collect();
+    assert_eq!(read_chunks(&reads).as_ref(), Ok(&chunks));
+    reads.reverse();
+    let at = 24 * usize::try_from(most).unwrap() + 4;
+    assert_eq!(
+        read_chunks(&reads),
+        Err(Malformed::new(Cause::PositionOrder, at))
+    );
+    reads.pop();
+    assert_eq!(read_chunks(&reads).as_deref(), Ok(&chunks[1..]));
+}
+
 proptest! {
+    /// Proves: V1-051.
+    #[test]
+    fn read_segments_are_joined_by_position(
+        mut reads in vec((0u32..6, 0u32..1 << 28), 0..12),
+        is_ordered: bool,
+    ) {
+        for (position, _) in &mut reads {
+            *position *= 4;
+        }
+        if is_ordered {
+            reads.sort_unstable();
+        }
+        let mut sums = BTreeMap::new();
+        for &(position, length) in &reads {
+            *sums.entry(position).or_insert(0) += u64::from(length);
+        }
+        prop_assert_eq!(read_chunks(&reads), Ok(sums.into_iter().collect::<Vec<_>>()));
+    }
+
+    /// Proves: V1-005, V1-085, V1-092.
     #[test]
     fn calls_round_trip(
         fixed in fixed(Procedure::Msg),
@@ -90,6 +145,7 @@ proptest! {
         prop_assert_eq!(decoded, reply);
     }
 
+    /// Proves: V1-063, V1-064, V1-066, V1-110.
     #[test]
     fn a_responder_and_a_requester_agree_on_what_was_delivered(
         fixed in fixed(Procedure::Msg),
@@ -131,6 +187,7 @@ proptest! {
         }
     }
 
+    /// Proves: SEC-015.
     #[test]
     fn any_bytes_decode_to_something_inside(
         mut bytes in vec(any::<u8>(), 0..256),
@@ -154,6 +211,7 @@ proptest! {
         prop_assert_eq!(check(&bytes, &mut vec![0; bytes.len()]), Ok(()));
     }
 
+    /// Proves: PD-027, PD-028, PD-029, SEC-016.
     #[test]
     fn both_ends_agree_on_the_thresholds(
         a in any::<[u32; 2]>(),

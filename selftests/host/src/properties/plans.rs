@@ -4,10 +4,8 @@
 
 use proptest::prelude::*;
 
-use crate::proto::call::encode_call;
-use crate::proto::chunk::{header_len, ReadSegment, Segment};
-use crate::proto::header::{Credits, FixedHeader, Xid, VERSION_ONE};
-use crate::proto::plan::{plan, CallForm, Limits, Parts, PlanError, ReplyForm, RpcShape, Side};
+use crate::fuzz::check_plan;
+use crate::proto::plan::{plan, CallForm, Limits, Parts, ReplyForm, RpcShape, Side};
 use crate::proto::plan_general::{plan_general, Piece, Reduction, ReplyPiece};
 
 /// A length that is often near a border: of nothing, of a threshold, of a page, of a list.
@@ -60,10 +58,6 @@ prop_compose! {
     }
 }
 
-fn total(parts: &Parts) -> u64 {
-    u64::from(parts.head) + u64::from(parts.pages) + u64::from(parts.tail)
-}
-
 /// A direction as three pieces.
 fn pieces(side: &Side) -> [Piece; 3] {
     let piece = |len, segments, eligible| Piece {
@@ -83,94 +77,11 @@ fn pieces(side: &Side) -> [Piece; 3] {
     ]
 }
 
-/// `count` segments of one byte.
-fn placeholders(count: u32) -> impl Iterator<Item = Segment> + Clone {
-    (0..count).map(|handle| Segment {
-        handle,
-        length: 1,
-        offset: 0,
-    })
-}
-
 proptest! {
+    /// Proves: V1-032, V1-100, V1-143, V1-145, V1-159.
     #[test]
     fn plans_fit_and_say_the_length_of_the_header(shape in shape(), limits in limits()) {
-        let Ok(plan) = plan(&shape, &limits) else {
-            return Ok(());
-        };
-        let segments = |parts: &Parts| parts.head + parts.pages + parts.tail;
-        let (call, reply) = (&shape.call, &shape.reply);
-        let (reads, position) = match plan.call {
-            CallForm::Inline => (0, 4),
-            CallForm::ReadChunk { position, .. } => (call.segments.pages, position),
-            CallForm::PositionZero => (segments(&call.segments), 0),
-        };
-        let (writes, chunk) = match plan.reply {
-            ReplyForm::Inline => (0, 0),
-            ReplyForm::WriteChunk => (reply.segments.pages, 0),
-            ReplyForm::ReplyChunk => (0, segments(&reply.segments)),
-        };
-        for count in [reads, writes, chunk] {
-            prop_assert!(count <= limits.max_segments);
-        }
-
-        let fixed = FixedHeader {
-            xid: Xid(1),
-            version: VERSION_ONE,
-            credits: Credits::new(1),
-            procedure: plan.procedure(),
-        };
-        let mut buffer = vec![0; 4096];
-        let reads = placeholders(reads).map(|segment| ReadSegment { position, segment });
-        let length =
-            encode_call(&mut buffer, &fixed, reads, [placeholders(writes)], placeholders(chunk));
-        prop_assert_eq!(u32::try_from(length.unwrap()), Ok(plan.header_len));
-        prop_assert!(plan.header_len + plan.inline_len <= limits.inline_send);
-
-        // Each byte of the Call travels once, except pad bytes.
-        match plan.call {
-            CallForm::Inline => prop_assert_eq!(u64::from(plan.inline_len), total(&call.len)),
-            CallForm::ReadChunk { position, tail_skip } => {
-                prop_assert!(call.pages_eligible && position % 4 == 0 && position > 0);
-                prop_assert_eq!(position, call.len.head);
-                prop_assert!(tail_skip <= call.len.tail.min(3));
-                let inline = call.len.head + call.len.tail - tail_skip;
-                prop_assert_eq!(plan.inline_len, inline);
-                if tail_skip != call.len.tail {
-                    prop_assert_eq!((u64::from(call.len.pages) + u64::from(tail_skip)) % 4, 0);
-                }
-            }
-            CallForm::PositionZero => prop_assert_eq!(plan.inline_len, 0),
-        }
-
-        // Whatever the responder returns within the capacity, its message fits our Receives.
-        let receive = u64::from(limits.inline_receive);
-        let rest = u64::from(reply.len.head) + u64::from(reply.len.tail);
-        let fits = match plan.reply {
-            ReplyForm::Inline => header_len(0, None, None) + total(&reply.len) <= receive,
-            ReplyForm::WriteChunk => {
-                reply.pages_eligible && header_len(0, Some(writes), None) + rest <= receive
-            }
-            ReplyForm::ReplyChunk => header_len(0, None, Some(chunk)) <= receive,
-        };
-        prop_assert!(fits);
-    }
-
-    #[test]
-    fn plans_are_no_dearer_than_needed(shape in shape(), limits in limits()) {
-        let result = plan(&shape, &limits);
-        let receive = u64::from(limits.inline_receive);
-        let small_reply = 28 + total(&shape.reply.len) <= receive;
-        if let Ok(plan) = result {
-            prop_assert_eq!(plan.reply == ReplyForm::Inline, small_reply);
-            if plan.call == CallForm::PositionZero && plan.reply == ReplyForm::Inline {
-                let send = u64::from(limits.inline_send);
-                prop_assert!(28 + total(&shape.call.len) > send);
-            }
-        }
-        if result == Err(PlanError::ReplyTooLarge) {
-            prop_assert!(!small_reply);
-        }
+        check_plan(&shape, &limits);
     }
 
     #[test]

@@ -149,7 +149,8 @@ fn cut(capacity: u32, segments: u32) -> Vec<u32> {
 }
 
 proptest! {
-    /// Proves: V1-033, V1-034, V1-049, V1-051, V1-054, V1-055, V1-084, V1-100, V1-153.
+    /// Proves: V1-033, V1-034, V1-039, V1-044, V1-049, V1-050, V1-051, V1-054, V1-055, V1-084.
+    /// Proves: V1-100, V1-119, V1-153.
     #[test]
     fn a_responder_rebuilds_what_was_planned(
         pieces in call_pieces(),

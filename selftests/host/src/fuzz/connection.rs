@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sequences of what happens to a connection and to its credits.
+
+use super::Input;
+use crate::proto::conn::{Action, Conn, Event, Reason};
+use crate::proto::credit::{granted, CreditWindow};
+use crate::proto::header::Credits;
+
+/// The events of an attempt that succeeds, each with the action that it leads to.
+const STEPS: [(Event, Action); 5] = [
+    (Event::Start, Action::ResolveAddress),
+    (Event::AddressResolved, Action::ResolveRoute),
+    (Event::RouteResolved, Action::Prepare),
+    (Event::Prepared, Action::Connect),
+    (Event::Established, Action::Open),
+];
+
+const REASONS: [Reason; 3] = [Reason::Rejected, Reason::Disconnected, Reason::TimedOut];
+
+/// Any events, and any grants beside them, one after the other.
+pub fn operations(input: &[u8]) {
+    let mut input = Input(input);
+    let mut attempt = Attempt::default();
+    let mut credit = Credit::new(Credits::new(input.size()));
+    while !input.0.is_empty() {
+        match usize::from(input.below(12)) {
+            step @ 0..=4 => attempt.step(step),
+            end @ 5..=7 => attempt.end(REASONS[end - 5]),
+            8 => credit.reset(),
+            _ => credit.grant(input.size(), input.size()),
+        }
+    }
+}
+
+/// An attempt to connect, and how far it must be.
+struct Attempt {
+    conn: Conn,
+    steps: usize,
+    ended: bool,
+}
+
+impl Default for Attempt {
+    fn default() -> Self {
+        Self {
+            conn: Conn::new(),
+            steps: 0,
+            ended: false,
+        }
+    }
+}
+
+impl Attempt {
+    /// An event of success counts only when it is the next one.
+    fn step(&mut self, step: usize) {
+        let (event, action) = STEPS[step];
+        let is_next = !self.ended && step == self.steps;
+        assert_eq!(self.conn.handle(event), is_next.then_some(action));
+        self.steps += usize::from(is_next);
+    }
+
+    /// Only the first end counts.
+    fn end(&mut self, reason: Reason) {
+        let action = if self.steps == STEPS.len() {
+            Action::Close(reason)
+        } else {
+            Action::Fail(reason)
+        };
+        let first = !std::mem::replace(&mut self.ended, true);
+        assert_eq!(
+            self.conn.handle(Event::Ended(reason)),
+            first.then_some(action)
+        );
+    }
+}
+
+/// The credits of a requester, and how many it must have.
+struct Credit {
+    window: CreditWindow,
+    requested: Credits,
+}
+
+impl Credit {
+    fn new(requested: Credits) -> Self {
+        let window = CreditWindow::new(requested);
+        assert_eq!((window.requested(), window.window()), (requested, 1));
+        Self { window, requested }
+    }
+
+    fn reset(&mut self) {
+        self.window.reset();
+        assert_eq!(
+            (self.window.requested(), self.window.window()),
+            (self.requested, 1)
+        );
+    }
+
+    /// A responder that has `limit` Receives answers a request for `asked` credits.
+    fn grant(&mut self, asked: u32, limit: u32) {
+        let grant = granted(Credits::new(asked), Credits::new(limit));
+        assert_eq!(grant.get(), asked.max(1).min(limit.max(1)));
+        let expected = grant.get().min(self.requested.get());
+        assert_eq!(self.window.grant(grant), expected);
+        assert_eq!(self.window.window(), expected);
+    }
+}
