@@ -24,9 +24,11 @@ impl Counter {
         self.add(1);
     }
 
-    /// Adds `count`.
+    /// Adds `count`, which is often nothing.
     pub(crate) fn add(&self, count: u64) {
-        self.0.add(count, Relaxed);
+        if count != 0 {
+            self.0.add(count, Relaxed);
+        }
     }
 
     /// Adds a number of bytes, or of things in memory.

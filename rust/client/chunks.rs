@@ -65,11 +65,17 @@ impl State {
     }
 }
 
+struct Watched {
+    state: State,
+    /// Whether somebody waits for the entry to become free.
+    awaited: bool,
+}
+
 #[pin_data]
 struct Entry {
     #[pin]
-    state: SpinLock<State>,
-    /// Notified when the entry becomes free.
+    watched: SpinLock<Watched>,
+    /// Notified when the entry becomes free, if that is awaited.
     #[pin]
     freed: CondVar,
 }
@@ -77,11 +83,23 @@ struct Entry {
 impl Entry {
     /// Goes to another state, if the entry is that of the Call `xid`; the old state.
     fn change(&self, xid: u32, new: State) -> Option<State> {
-        let mut state = self.state.lock();
-        if state.xid() != Some(xid) {
+        let mut watched = self.watched.lock();
+        if watched.state.xid() != Some(xid) {
             return None;
         }
-        Some(core::mem::replace(&mut *state, new))
+        let is_free = matches!(new, State::Free);
+        let old = core::mem::replace(&mut watched.state, new);
+        let wake = is_free && core::mem::replace(&mut watched.awaited, false);
+        drop(watched);
+        if wake {
+            self.freed.notify_all();
+        }
+        Some(old)
+    }
+
+    /// The Call that the entry belongs to.
+    fn xid(&self) -> Option<u32> {
+        self.watched.lock().state.xid()
     }
 }
 
@@ -100,7 +118,10 @@ impl Chunks {
         try_pin_init!(Self {
             entries: KVBox::pin_slice(
                 |_| try_pin_init!(Entry {
-                    state <- new_spinlock!(State::Free, "rpcrdma_chunks"),
+                    watched <- new_spinlock!(Watched {
+                        state: State::Free,
+                        awaited: false,
+                    }, "rpcrdma_chunks"),
                     freed <- new_condvar!("rpcrdma_chunks_freed"),
                 }? Error),
                 usize::try_from(count)?,
@@ -131,17 +152,17 @@ impl Chunks {
     /// State 1 to 2, for a reserved entry: the Call `xid` offers regions.
     pub(super) fn offer(&self, index: usize, xid: u32, offer: Offer) {
         if let Some(entry) = self.entries.get(index) {
-            *entry.state.lock() = State::Offered(xid, offer);
+            entry.watched.lock().state = State::Offered(xid, offer);
         }
     }
 
     /// State 2 to 4: takes what the Call `xid` has offered, once; nothing if the entry is another
     /// Call's by now.
     pub(super) fn take(&self, index: usize, xid: u32) -> Option<Offer> {
-        let mut state = self.entries.get(index)?.state.lock();
-        match *state {
+        let mut watched = self.entries.get(index)?.watched.lock();
+        match watched.state {
             State::Offered(owner, offer) if owner == xid => {
-                *state = State::Abandoned(xid);
+                watched.state = State::Abandoned(xid);
                 Some(offer)
             }
             _ => None,
@@ -162,7 +183,6 @@ impl Chunks {
         if let Some(entry) = self.entries.get(index) {
             if let Some(old) = entry.change(xid, State::Free) {
                 drop(old);
-                entry.freed.notify_all();
                 self.unreserve(index);
             }
         }
@@ -172,8 +192,9 @@ impl Chunks {
     /// the next connection.
     pub(super) fn stick(&self, index: usize) {
         if let Some(entry) = self.entries.get(index) {
-            let xid = entry.state.lock().xid();
-            let old = xid.and_then(|xid| entry.change(xid, State::Stuck(xid)));
+            let old = entry
+                .xid()
+                .and_then(|xid| entry.change(xid, State::Stuck(xid)));
             drop(old);
         }
     }
@@ -181,9 +202,7 @@ impl Chunks {
     /// Out of state 3 or 4 to 1, after the invalidations: what is to be settled then, if anything.
     pub(super) fn invalidated(&self, index: usize) -> Option<Settlement> {
         let entry = self.entries.get(index)?;
-        let xid = entry.state.lock().xid()?;
-        let old = entry.change(xid, State::Free)?;
-        entry.freed.notify_all();
+        let old = entry.change(entry.xid()?, State::Free)?;
         self.unreserve(index);
         match old {
             State::Replied(_, settlement) => Some(settlement),
@@ -195,7 +214,7 @@ impl Chunks {
     pub(super) fn count(&self, regions: impl Fn(usize) -> usize) -> Counts {
         let mut counts = Counts::default();
         for (index, entry) in self.entries.iter().enumerate() {
-            let count = match *entry.state.lock() {
+            let count = match entry.watched.lock().state {
                 State::Free => continue,
                 State::Offered(..) => &mut counts.offered,
                 State::Replied(..) | State::Abandoned(_) => &mut counts.invalidating,
@@ -209,9 +228,10 @@ impl Chunks {
     /// Waits until the entry is not that of the Call `xid` any more. May sleep.
     pub(super) fn wait(&self, index: usize, xid: u32) {
         if let Some(entry) = self.entries.get(index) {
-            let mut state = entry.state.lock();
-            while state.xid() == Some(xid) {
-                entry.freed.wait(&mut state);
+            let mut watched = entry.watched.lock();
+            while watched.state.xid() == Some(xid) {
+                watched.awaited = true;
+                entry.freed.wait(&mut watched);
             }
         }
     }
@@ -220,8 +240,7 @@ impl Chunks {
     /// the next connection.
     pub(super) fn revoke(&self) {
         for (index, entry) in self.entries.iter().enumerate() {
-            let xid = entry.state.lock().xid();
-            if let Some(xid) = xid {
+            if let Some(xid) = entry.xid() {
                 self.release(index, xid);
             }
         }

@@ -47,8 +47,10 @@ pub(super) struct Connection {
     #[pin]
     pub(super) chunks: Chunks,
     pub(super) regions: Arc<Regions>,
-    #[pin]
-    credits: SpinLock<CreditWindow>,
+    /// The credits before the first Reply.
+    first_window: CreditWindow,
+    /// The Calls that may be outstanding.
+    window: Atomic<u32>,
     inline_send: Atomic<u32>,
     inline_receive: Atomic<u32>,
     #[pin]
@@ -69,8 +71,8 @@ impl Connection {
         try_pin_init!(Self {
             chunks <- Chunks::new(limits.sizes.slots),
             regions: regions.clone(),
-            credits <- new_spinlock!(
-                CreditWindow::new(Credits::new(limits.requests)), "rpcrdma_credits"),
+            first_window: CreditWindow::new(Credits::new(limits.requests)),
+            window: Atomic::new(1),
             inline_send: Atomic::new(super::limits::DEFAULT_THRESHOLD),
             inline_receive: Atomic::new(super::limits::DEFAULT_THRESHOLD),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
@@ -110,21 +112,20 @@ impl Connection {
 
     /// The credits that every Call asks for.
     pub(super) fn requested_credits(&self) -> Credits {
-        self.credits.lock().requested()
+        self.first_window.requested()
     }
 
     /// The credits in force.
     pub(super) fn granted_credits(&self) -> u32 {
-        self.credits.lock().window()
+        self.window.load(Relaxed)
     }
 
-    /// Takes a grant in.
+    /// Takes a grant in. Completions come one after the other, so nobody else does meanwhile.
     pub(super) fn grant(&self, granted: Credits) {
-        let mut credits = self.credits.lock();
-        let before = credits.window();
+        let mut credits = self.first_window;
         let window = credits.grant(granted);
-        drop(credits);
-        if window != before {
+        if window != self.window.load(Relaxed) {
+            self.window.store(window, Relaxed);
             self.client.xprt.set_credits(window);
         }
     }

@@ -88,7 +88,7 @@ impl Limits {
                 regions: segments.saturating_mul(2),
             };
             let needed = sizes.send_requests().max(sizes.receive_requests());
-            if needed <= attributes.max_qp_wr {
+            if needed <= attributes.max_qp_wr && sizes.completions() <= attributes.max_cqe {
                 return Ok(Self {
                     requests,
                     pages_per_region,

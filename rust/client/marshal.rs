@@ -13,14 +13,14 @@ use crate::{
         call::encode_call,
         chunk::{ReadSegment, Segment},
         header::{Credits, FixedHeader, Xid, VERSION_ONE},
-        plan::{plan, CallForm, Parts, Plan, ReplyForm, RpcShape, Side},
+        plan::{plan, CallForm, Limits, Parts, Plan, ReplyForm, RpcShape, Side},
         reply::encode_backward,
     },
     rdma::{Access, Idle, Mapped, MrList, QueuePair, SendBuffer},
     sunrpc::{BackwardReply, MessagePart, Rqst, SendError, XdrBuf},
     trace,
 };
-use core::num::NonZeroUsize;
+use core::{iter::empty, num::NonZeroUsize};
 use kernel::{prelude::*, sync::atomic::Relaxed, sync::Arc};
 
 /// Sends the Call of `rqst`, under the send lock.
@@ -44,15 +44,15 @@ pub(super) fn send(
     rqst.reply()
         .fill_sparse_pages()
         .map_err(|_| SendError::NoMemory)?;
-    let shape = shape(rqst, connection.regions.pages());
-    let plan = plan(&shape, &connection.plan_limits()).map_err(|_| SendError::TooLarge)?;
+    let limits = connection.plan_limits();
+    let shape = shape(rqst, connection.regions.pages(), &limits);
+    let plan = plan(&shape, &limits).map_err(|_| SendError::TooLarge)?;
 
-    let parts = parts_of(rqst, &plan);
-    let pages = connection.regions.pages();
-    let needed =
-        count_regions(&parts.reads, pages).saturating_add(count_regions(&parts.results, pages));
-    let resources = wait_for(client, || Resources::acquire(client, qp, rqst, needed))?;
-    let sent = transmit(client, connection, rqst, &plan, &parts, resources);
+    let sent = if plan.is_inline() {
+        send_inline(client, qp, rqst, &plan)
+    } else {
+        send_with_chunks(client, qp, rqst, &plan, &shape)
+    };
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(client, Cause::PostFailed));
     }
@@ -63,6 +63,48 @@ pub(super) fn send(
         return Err(disconnect(client, Cause::OneWayCall));
     }
     Ok(())
+}
+
+/// Sends a Call that offers no memory.
+fn send_inline(
+    client: &Client,
+    qp: &QueuePair<Connection>,
+    rqst: &Rqst,
+    plan: &Plan,
+) -> Result<(), SendError> {
+    let mut buffer = wait_for(client, || send_buffer(client, qp))?;
+    let length = build(client, qp.context(), rqst, plan, empty(), 0, buffer.bytes())?;
+    rqst.start_clock();
+    rqst.count_sent();
+    rqst.mark().store(0, Relaxed);
+    buffer.send(length).map_err(|_| SendError::NotConnected)
+}
+
+/// Sends a Call with Read chunk, Write chunk or Reply chunk.
+fn send_with_chunks(
+    client: &Client,
+    qp: &QueuePair<Connection>,
+    rqst: &Rqst,
+    plan: &Plan,
+    shape: &RpcShape,
+) -> Result<(), SendError> {
+    let narrow = |count: u64| usize::try_from(count).map_err(|_| SendError::TooLarge);
+    let (reads, results) = plan.segments(shape);
+    let (reads, results) = (narrow(reads)?, narrow(results)?);
+    let needed = reads.saturating_add(results);
+    let resources = wait_for(client, || Resources::acquire(client, qp, rqst, needed))?;
+    transmit(client, qp.context(), rqst, plan, reads, resources)?;
+    count_segments(client, plan, shape, reads, results);
+    Ok(())
+}
+
+/// A buffer for the next Send, if there is one.
+fn send_buffer<'a>(client: &Client, qp: &'a QueuePair<Connection>) -> Option<SendBuffer<'a>> {
+    let buffer = qp.send_buffer();
+    if buffer.is_none() {
+        client.stats.send_queue_full.increment();
+    }
+    buffer
 }
 
 /// Gets what comes back with a completion, or has the sender wait for one.
@@ -84,59 +126,34 @@ fn disconnect(client: &Client, cause: Cause) -> SendError {
     SendError::NotConnected
 }
 
-/// The parts of an RPC's messages that have to be registered.
-struct Registrations<'a> {
-    reads: [Option<MessagePart<'a>>; 3],
-    results: [Option<MessagePart<'a>>; 3],
-}
-
-/// Regions that these parts need.
-fn count_regions(parts: &[Option<MessagePart<'_>>], pages: NonZeroUsize) -> usize {
-    parts
-        .iter()
-        .flatten()
-        .map(|part| part.region_count(pages))
-        .sum()
-}
-
-/// What `plan` wants registered.
-fn parts_of<'a>(rqst: &'a Rqst, plan: &Plan) -> Registrations<'a> {
-    let (call, reply) = (rqst.call(), rqst.reply());
-    Registrations {
-        reads: match plan.call {
-            CallForm::Inline => [None; 3],
-            CallForm::ReadChunk { .. } => [call.pages(), None, None],
-            CallForm::PositionZero => [call.head(), call.pages(), call.tail()],
-        },
-        results: match plan.reply {
-            ReplyForm::Inline => [None; 3],
-            ReplyForm::WriteChunk => [reply.pages(), None, None],
-            ReplyForm::ReplyChunk => [reply.head(), reply.pages(), reply.tail()],
-        },
-    }
-}
-
 /// The sizes that the plan is made from.
-fn shape(rqst: &Rqst, pages: NonZeroUsize) -> RpcShape {
-    let allowed = rqst.placement_allowed();
+fn shape(rqst: &Rqst, pages: NonZeroUsize, limits: &Limits) -> RpcShape {
     let (call, reply) = (rqst.call(), rqst.reply());
+    let allowed = (call.is_write() || reply.is_read()) && rqst.placement_allowed();
     RpcShape {
-        call: side(&call, pages, allowed && call.is_write()),
-        reply: side(&reply, pages, allowed && reply.is_read()),
+        call: side(&call, pages, allowed && call.is_write(), limits),
+        reply: side(&reply, pages, allowed && reply.is_read(), limits),
     }
 }
 
-fn side(message: &XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool) -> Side {
+fn side(message: &XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool, limits: &Limits) -> Side {
     // A length that does not fit makes the plan fail.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+    let len = Parts {
+        head: length(message.head_len()),
+        pages: length(message.page_len()),
+        tail: length(message.tail_len()),
+    };
+    if limits.is_always_inline(&len) {
+        return Side {
+            len,
+            ..Side::default()
+        };
+    }
     let segments =
         |part: Option<MessagePart<'_>>| part.map_or(0, |part| length(part.region_count(pages)));
     Side {
-        len: Parts {
-            head: length(message.head_len()),
-            pages: length(message.page_len()),
-            tail: length(message.tail_len()),
-        },
+        len,
         segments: Parts {
             head: segments(message.head()),
             pages: segments(message.pages()),
@@ -146,12 +163,12 @@ fn side(message: &XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool) -> Side
     }
 }
 
-/// All that a Call takes from the connection.
+/// All that a Call with chunks takes from the connection.
 struct Resources<'a> {
     buffer: SendBuffer<'a>,
     idle: MrList<Idle>,
-    /// The chunk entry, if there are regions.
-    entry: Option<usize>,
+    /// The chunk entry.
+    entry: usize,
 }
 
 impl<'a> Resources<'a> {
@@ -163,17 +180,7 @@ impl<'a> Resources<'a> {
         regions: usize,
     ) -> Option<Self> {
         let connection = qp.context();
-        let Some(buffer) = qp.send_buffer() else {
-            client.stats.send_queue_full.increment();
-            return None;
-        };
-        if regions == 0 {
-            return Some(Self {
-                buffer,
-                idle: MrList::new(),
-                entry: None,
-            });
-        }
+        let buffer = send_buffer(client, qp)?;
         let entry = connection.chunks.reserve()?;
         let Some(idle) = connection.regions.take(regions) else {
             client.stats.regions_exhausted.increment();
@@ -184,86 +191,76 @@ impl<'a> Resources<'a> {
         Some(Self {
             buffer,
             idle,
-            entry: Some(entry),
+            entry,
         })
     }
 }
 
-/// Registers, encodes and posts.
+/// Registers, encodes and posts. The first `reads` regions are the Read list's.
 fn transmit(
     client: &Client,
     connection: &Connection,
     rqst: &Rqst,
     plan: &Plan,
-    parts: &Registrations<'_>,
+    reads: usize,
     resources: Resources<'_>,
 ) -> Result<(), SendError> {
     let Resources {
         mut buffer,
-        idle,
+        mut idle,
         entry,
     } = resources;
-    let xid = rqst.xid();
-    let mapped = map(connection, parts, idle, xid);
-    let built = mapped.and_then(|(regions, reads)| {
-        match build(
-            client,
-            connection,
-            rqst,
-            plan,
-            &regions,
-            reads,
-            buffer.bytes(),
-        ) {
-            Ok(length) => Ok((regions, reads, length)),
-            Err(error) => {
-                connection.regions.put(regions.unmap());
-                Err(error)
-            }
-        }
+    let mut regions = MrList::new();
+    let built = map(connection, rqst, plan, &mut idle, &mut regions).and_then(|()| {
+        let segments = regions.extents().map(|extent| Segment {
+            handle: extent.handle,
+            length: extent.length,
+            offset: extent.offset,
+        });
+        let bytes = buffer.bytes();
+        build(client, connection, rqst, plan, segments, reads, bytes)
     });
-    let (regions, reads, length) = match built {
-        Ok(built) => built,
+    // Empty unless the mapping failed.
+    if !idle.is_empty() {
+        connection.regions.put(idle);
+    }
+    let length = match built {
+        Ok(length) => length,
         Err(error) => {
-            if let Some(index) = entry {
-                connection.chunks.unreserve(index);
-            }
+            connection.regions.put(regions.unmap());
+            connection.chunks.unreserve(entry);
             return Err(error);
         }
     };
     rqst.start_clock();
     rqst.count_sent();
-    let posted = match entry {
-        None => {
-            rqst.mark().store(0, Relaxed);
-            buffer.send(length)
-        }
-        Some(index) => buffer.register_and_send(length, regions, index, || {
+    let xid = rqst.xid();
+    buffer
+        .register_and_send(length, regions, entry, || {
             let offer = Offer {
                 reads,
                 is_reply_chunk: plan.reply == ReplyForm::ReplyChunk,
                 form: plan.into(),
             };
-            connection.chunks.offer(index, xid, offer);
-            rqst.mark().store(mark_of(index), Relaxed);
-        }),
-    };
-    posted.map_err(|_| SendError::NotConnected)
+            connection.chunks.offer(entry, xid, offer);
+            rqst.mark().store(mark_of(entry), Relaxed);
+        })
+        .map_err(|_| SendError::NotConnected)
 }
 
-/// Maps what the plan wants: the regions in the order of the lists, and how many are the Read
-/// list's.
+/// Maps what the plan wants, in the order of the lists, into regions taken from `idle`.
 fn map(
     connection: &Connection,
-    parts: &Registrations<'_>,
-    mut idle: MrList<Idle>,
-    xid: u32,
-) -> Result<(MrList<Mapped>, usize), SendError> {
-    let mut regions = MrList::new();
-    let mut add = |part: MessagePart<'_>, access| -> Result<(), SendError> {
-        let mut rest = Some(part);
+    rqst: &Rqst,
+    plan: &Plan,
+    idle: &mut MrList<Idle>,
+    regions: &mut MrList<Mapped>,
+) -> Result<(), SendError> {
+    let (xid, pages) = (rqst.xid(), connection.regions.pages().get());
+    let mut add = |part: Option<MessagePart<'_>>, access| -> Result<(), SendError> {
+        let mut rest = part;
         while let Some(part) = rest {
-            let (piece, next) = part.split(connection.regions.pages().get());
+            let (piece, next) = part.split(pages);
             rest = next;
             // The count was made from the same parts.
             let region = idle.pop().ok_or(SendError::Failed)?;
@@ -281,38 +278,36 @@ fn map(
         }
         Ok(())
     };
-    let mut mapped = Ok(());
-    for (list, access) in [
-        (&parts.reads, Access::RemoteRead),
-        (&parts.results, Access::RemoteWrite),
-    ] {
-        for part in list.iter().flatten() {
-            mapped = mapped.and_then(|()| add(*part, access));
+    let (call, reply) = (rqst.call(), rqst.reply());
+    match plan.call {
+        CallForm::Inline => {}
+        CallForm::ReadChunk { .. } => add(call.pages(), Access::RemoteRead)?,
+        CallForm::PositionZero => {
+            for part in [call.head(), call.pages(), call.tail()] {
+                add(part, Access::RemoteRead)?;
+            }
         }
     }
-    // Empty unless the mapping failed.
-    if !idle.is_empty() {
-        connection.regions.put(idle);
-    }
-    match mapped {
-        Ok(()) => Ok((
-            regions,
-            count_regions(&parts.reads, connection.regions.pages()),
-        )),
-        Err(error) => {
-            connection.regions.put(regions.unmap());
-            Err(error)
+    match plan.reply {
+        ReplyForm::Inline => Ok(()),
+        ReplyForm::WriteChunk => add(reply.pages(), Access::RemoteWrite),
+        ReplyForm::ReplyChunk => {
+            for part in [reply.head(), reply.pages(), reply.tail()] {
+                add(part, Access::RemoteWrite)?;
+            }
+            Ok(())
         }
     }
 }
 
-/// Writes the message into `buffer`; its length.
+/// Writes the message into `buffer`; its length. The first `reads` of `segments` are the Read
+/// list's.
 fn build(
     client: &Client,
     connection: &Connection,
     rqst: &Rqst,
     plan: &Plan,
-    regions: &MrList<Mapped>,
+    segments: impl Iterator<Item = Segment> + Clone,
     reads: usize,
     buffer: &mut [u8],
 ) -> Result<usize, SendError> {
@@ -322,11 +317,6 @@ fn build(
         credits: connection.requested_credits(),
         procedure: plan.procedure(),
     };
-    let segments = regions.extents().map(|extent| Segment {
-        handle: extent.handle,
-        length: extent.length,
-        offset: extent.offset,
-    });
     trace::xprtrdma_chunks(rqst, plan, segments.clone(), reads);
     let position = match plan.call {
         CallForm::ReadChunk { position, .. } => position,
@@ -340,23 +330,12 @@ fn build(
     let results = segments.skip(reads);
     let write_chunk = results.clone().take(only(ReplyForm::WriteChunk));
     let reply_chunk = results.clone().take(only(ReplyForm::ReplyChunk));
-    let stats = &client.stats;
-    stats.read_segments.add_len(read_list.clone().count());
-    stats.write_segments.add_len(write_chunk.clone().count());
-    stats.reply_segments.add_len(reply_chunk.clone().count());
-    stats.offered_bytes.add(
-        results
-            .clone()
-            .map(|segment| u64::from(segment.length))
-            .sum(),
-    );
-
     let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk)
         .map_err(|_| SendError::TooLarge)?;
     trace::xprtrdma_marshal(rqst, plan, header);
     let rest = buffer.get_mut(header..).ok_or(SendError::TooLarge)?;
     let copied = copy_inline(&rqst.call(), plan, rest)?;
-    stats.pullup_bytes.add_len(copied);
+    client.stats.pullup_bytes.add_len(copied);
     header.checked_add(copied).ok_or(SendError::TooLarge)
 }
 
@@ -384,6 +363,24 @@ fn copy_inline(call: &XdrBuf<'_>, plan: &Plan, to: &mut [u8]) -> Result<usize, S
         CallForm::PositionZero => {}
     }
     Ok(length)
+}
+
+/// Counts what a Call offers: so many segments of the Read list, and of the chunk for results.
+fn count_segments(client: &Client, plan: &Plan, shape: &RpcShape, reads: usize, results: usize) {
+    let stats = &client.stats;
+    let reply = &shape.reply.len;
+    stats.read_segments.add_len(reads);
+    match plan.reply {
+        ReplyForm::Inline => {}
+        ReplyForm::WriteChunk => {
+            stats.write_segments.add_len(results);
+            stats.offered_bytes.add(reply.pages.into());
+        }
+        ReplyForm::ReplyChunk => {
+            stats.reply_segments.add_len(results);
+            stats.offered_bytes.add(reply.total());
+        }
+    }
 }
 
 /// Counts a Call by its form.

@@ -15,13 +15,14 @@ use crate::{
         cursor,
         header::{ErrorBody, ErrorMessage, Versions, Xid},
         message::{Refusal, Refused},
-        reply::{decode_received, BackwardCall, Delivery, Received, Reply},
+        reply::{decode_received, BackwardCall, Delivered, Delivery, Received, Reply},
     },
     rdma::{Invalidation, MrList, QueuePair, ReceivedMessage, Registered, RemoteInvalidation},
     stats::Form,
     sunrpc::PinnedRqst,
     trace,
 };
+use core::iter::empty;
 use kernel::{prelude::*, sync::atomic::Relaxed};
 
 /// What a Reply says, beyond its bytes.
@@ -63,14 +64,15 @@ pub(super) fn received(
                     };
                     // Only the Reply to a Call grants credits, and only once.
                     connection.grant(reply.credits);
-                    let outcome = reconcile(qp, &reply, &claim);
+                    let (outcome, rest) =
+                        reconcile(connection, qp, &reply, &claim, invalidated.as_ref());
                     let settlement = Settlement {
                         rqst,
                         message,
                         outcome,
                         form: claim.form(),
                     };
-                    fence(connection, qp, xid, &claim, invalidated, settlement);
+                    fence(connection, qp, xid, rest, settlement);
                 }
                 None => drop_unexpected(connection, qp, message),
             }
@@ -139,7 +141,10 @@ fn fail(
         outcome: Outcome::Failed,
         form: claim.form(),
     };
-    fence(connection, qp, xid, &claim, invalidated, settlement);
+    let rest = claim
+        .chunks
+        .map(|(index, _)| withdraw(connection, qp, index, invalidated.as_ref(), |_| ()).1);
+    fence(connection, qp, xid, rest, settlement);
 }
 
 /// Does what is due for a message that cannot be used: answers it, ends the Call that it is the
@@ -225,9 +230,49 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     }
 }
 
-/// Compares the Reply's chunks with what the Call offered.
-fn reconcile(qp: &QueuePair<Connection>, reply: &Reply<'_>, claim: &Claim) -> Outcome {
-    let compare = |regions: &MrList<Registered>, offer: &Offer| {
+/// The regions of a Call that its Reply has not invalidated.
+struct Rest {
+    /// The chunk entry.
+    index: usize,
+    /// Whether there are none.
+    is_empty: bool,
+}
+
+/// Looks at the regions of a chunk entry, then takes back what the Reply has invalidated; what was
+/// seen, and what is left.
+fn withdraw<R>(
+    connection: &Connection,
+    qp: &QueuePair<Connection>,
+    index: usize,
+    proof: Option<&RemoteInvalidation>,
+    look: impl FnOnce(&MrList<Registered>) -> R,
+) -> (Option<R>, Rest) {
+    let Some((seen, region, is_empty)) = qp.withdraw(index, proof, look) else {
+        let is_empty = false;
+        return (None, Rest { index, is_empty });
+    };
+    if let Some(region) = region {
+        connection.client.stats.remote_invalidations.increment();
+        let mut idle = MrList::new();
+        idle.push_front(region);
+        connection.regions.put(idle);
+    }
+    (Some(seen), Rest { index, is_empty })
+}
+
+/// Compares the Reply's chunks with what the Call offered, and takes back what it has invalidated.
+fn reconcile(
+    connection: &Connection,
+    qp: &QueuePair<Connection>,
+    reply: &Reply<'_>,
+    claim: &Claim,
+    proof: Option<&RemoteInvalidation>,
+) -> (Outcome, Option<Rest>) {
+    let Some((index, offer)) = claim.chunks else {
+        let delivered = reply.reconcile([empty()], empty());
+        return (outcome(reply, delivered.ok()), None);
+    };
+    let compare = |regions: &MrList<Registered>| {
         let lengths = regions
             .extents()
             .skip(offer.reads)
@@ -237,12 +282,12 @@ fn reconcile(qp: &QueuePair<Connection>, reply: &Reply<'_>, claim: &Claim) -> Ou
         let chunk = lengths.take(only(offer.is_reply_chunk));
         reply.reconcile(writes, chunk).ok()
     };
-    let delivered = match claim.chunks {
-        Some((index, offer)) => qp
-            .inspect(index, |regions| compare(regions, &offer))
-            .flatten(),
-        None => compare(&MrList::new(), &NO_CHUNKS),
-    };
+    let (delivered, rest) = withdraw(connection, qp, index, proof, compare);
+    (outcome(reply, delivered.flatten()), Some(rest))
+}
+
+/// What a Reply says, with what it has delivered by RDMA Write, if that is what was offered.
+fn outcome(reply: &Reply<'_>, delivered: Option<Delivered<1>>) -> Outcome {
     let Some(delivered) = delivered else {
         return Outcome::Failed;
     };
@@ -258,32 +303,18 @@ fn reconcile(qp: &QueuePair<Connection>, reply: &Reply<'_>, claim: &Claim) -> Ou
     }
 }
 
-/// What a Call without chunks has offered.
-const NO_CHUNKS: Offer = Offer {
-    reads: 0,
-    is_reply_chunk: false,
-    form: Form::INLINE,
-};
-
 /// Has every region of the Call invalidated, then settles it.
 fn fence(
     connection: &Connection,
     qp: &QueuePair<Connection>,
     xid: Xid,
-    claim: &Claim,
-    invalidated: Option<RemoteInvalidation>,
+    rest: Option<Rest>,
     settlement: Settlement,
 ) {
-    let Some((index, _)) = claim.chunks else {
+    let Some(Rest { index, is_empty }) = rest else {
         return settle(connection, qp, settlement);
     };
-    if let Some(region) = invalidated.and_then(|proof| qp.take_invalidated(index, &proof)) {
-        connection.client.stats.remote_invalidations.increment();
-        let mut idle = MrList::new();
-        idle.push_front(region);
-        connection.regions.put(idle);
-    }
-    if qp.inspect(index, MrList::is_empty) == Some(true) {
+    if is_empty {
         connection.chunks.release(index, xid.0);
         settle(connection, qp, settlement);
         return connection.client.xprt.write_space();
@@ -304,6 +335,10 @@ pub(super) fn settle(connection: &Connection, qp: &QueuePair<Connection>, settle
         form,
     } = settlement;
     let stats = &connection.client.stats;
+    // Nothing is left for the fence to do when the RPC's memory is freed.
+    if form != Form::INLINE {
+        rqst.mark().store(0, Relaxed);
+    }
     if !matches!(outcome, Outcome::Failed) {
         connection.client.latency.record(form, rqst.round_trip());
     }

@@ -67,12 +67,6 @@ void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
 	ib_dma_sync_single_for_device(device, addr, size, direction);
 }
 
-void rpcrdma_sg_set_page(struct scatterlist *sg, struct page *page,
-			 unsigned int len, unsigned int offset)
-{
-	sg_set_page(sg, page, len, offset);
-}
-
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len)
 {

@@ -31,8 +31,6 @@ void rpcrdma_ib_dma_sync_single_for_cpu(struct ib_device *device, u64 addr,
 void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
 					   size_t size,
 					   enum dma_data_direction direction);
-void rpcrdma_sg_set_page(struct scatterlist *sg, struct page *page,
-			 unsigned int len, unsigned int offset);
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len);
 

@@ -25,6 +25,8 @@ pub(crate) struct Attributes {
     pub(crate) max_send_sge: u32,
     /// Work requests that one queue can hold.
     pub(crate) max_qp_wr: u32,
+    /// Completions that one completion queue can hold.
+    pub(crate) max_cqe: u32,
     /// RDMA Reads that the peer may have outstanding.
     pub(crate) max_responder_resources: u8,
 }
@@ -61,6 +63,7 @@ impl Device {
             max_fast_reg_pages: attrs.max_fast_reg_page_list_len,
             max_send_sge: u32::try_from(attrs.max_send_sge).unwrap_or(0),
             max_qp_wr: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
+            max_cqe: u32::try_from(attrs.max_cqe).unwrap_or(0),
             max_responder_resources: u8::try_from(attrs.max_qp_rd_atom).unwrap_or(u8::MAX),
         }
     }

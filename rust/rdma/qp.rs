@@ -6,7 +6,7 @@ use super::{
     completion::{Completions, Cqe, RemoteInvalidation, WcStatus},
     cq::Cq,
     mr::{Idle, Mr, MrList, Registered},
-    receive::{ReceiveQueue, ReceivedMessage},
+    receive::{ReceiveQueue, ReceivedMessage, SPARE},
     registered::{Invalidation, RegisteredLists},
     send::{SendBuffer, SendQueue},
     CmId, Pd,
@@ -21,7 +21,7 @@ pub(crate) struct QpSizes {
     pub(crate) sends: u32,
     /// Bytes in each send buffer.
     pub(crate) send_size: u32,
-    /// Receive buffers.
+    /// Receive buffers that are always posted or hold a message.
     pub(crate) receives: u32,
     /// Bytes in each receive buffer.
     pub(crate) receive_size: u32,
@@ -42,7 +42,12 @@ impl QpSizes {
 
     /// Work requests that the receive queue can have to hold, one for the drain among them.
     pub(crate) fn receive_requests(&self) -> u32 {
-        self.receives.saturating_add(1)
+        self.receives.saturating_add(SPARE).saturating_add(1)
+    }
+
+    /// Completions that the completion queue can have to hold, which both queues share.
+    pub(crate) fn completions(&self) -> u32 {
+        self.send_requests().saturating_add(self.receive_requests())
     }
 }
 
@@ -101,9 +106,6 @@ impl<C: Completions> QueuePair<C> {
         context: impl PinInit<C, Error>,
     ) -> Result<Arc<Self>> {
         let id = pd.id();
-        let completions = sizes
-            .send_requests()
-            .saturating_add(sizes.receive_requests());
         let qp = Arc::pin_init(
             try_pin_init!(&this in Self {
                 context <- context,
@@ -117,7 +119,7 @@ impl<C: Completions> QueuePair<C> {
                     sizes.slots, invalidate_done::<C>)?,
                 // SAFETY: The context is this object, pinned, whose fields are initialised above
                 // and dropped after `cq`. No request is posted before all of it is.
-                cq: unsafe { Cq::new(id, this.as_ptr().cast(), completions)? },
+                cq: unsafe { Cq::new(id, this.as_ptr().cast(), sizes.completions())? },
                 attached: attach(id, pd, cq, sizes)?,
             }? Error),
             GFP_KERNEL,
@@ -190,13 +192,15 @@ impl<C: Completions> QueuePair<C> {
         self.registered.inspect(index, look)
     }
 
-    /// Takes the region out of slot `index` that the peer has invalidated, if it is one of them.
-    pub(crate) fn take_invalidated(
+    /// Looks at the regions in slot `index`, then takes the one out that the peer has invalidated,
+    /// if it is one of them. Also says whether none is left.
+    pub(crate) fn withdraw<R>(
         &self,
         index: usize,
-        proof: &RemoteInvalidation,
-    ) -> Option<Mr<Idle>> {
-        self.registered.take_invalidated(index, proof)
+        proof: Option<&RemoteInvalidation>,
+        look: impl FnOnce(&MrList<Registered>) -> R,
+    ) -> Option<(R, Option<Mr<Idle>>, bool)> {
+        self.registered.withdraw(index, proof, look)
     }
 
     /// Has all regions in slot `index` invalidated. Does not sleep.

@@ -17,6 +17,12 @@ use kernel::{
     sync::{Arc, SpinLock},
 };
 
+/// Buffers that go back to the device together: what rings the doorbell costs as much for one.
+const BATCH: u32 = 8;
+
+/// Buffers beyond those that are always posted, because others wait for a batch to be complete.
+pub(super) const SPARE: u32 = BATCH - 1;
+
 /// One posted buffer.
 struct Slot {
     cqe: Cqe,
@@ -38,19 +44,27 @@ pub(crate) struct ReceivedMessage {
     length: usize,
 }
 
+/// Buffers on their way back to the device.
+struct Returned {
+    /// Whether posting is still allowed; closed before the drain.
+    open: bool,
+    /// How many of `indexes` there are.
+    count: usize,
+    indexes: [usize; BATCH as usize],
+}
+
 /// The buffers of a receive queue.
 ///
 /// # Invariants
 ///
 /// `slots` is not changed after construction, so that its elements do not move. A slot's buffer
-/// belongs to the device from [`Self::post`] to the completion of that request, and to a
-/// [`ReceivedMessage`] from there on, which [`Self::recycle`] ends.
+/// belongs to the device from [`Self::post`] to the completion of that request, to a
+/// [`ReceivedMessage`] from there on, which [`Self::recycle`] ends, and to `returned` after that.
 #[pin_data]
 pub(super) struct ReceiveQueue {
     slots: KVVec<Slot>,
-    /// Whether posting is still allowed; closed before the drain.
     #[pin]
-    gate: SpinLock<bool>,
+    returned: SpinLock<Returned>,
 }
 
 // SAFETY: The work request handles are only read after construction.
@@ -59,7 +73,8 @@ unsafe impl Sync for Slot {}
 unsafe impl Send for Slot {}
 
 impl ReceiveQueue {
-    /// Allocates `count` buffers of `size` bytes, whose requests are completed by `done`.
+    /// Allocates buffers of `size` bytes, of which `count` are always posted or hold a message.
+    /// Their requests are completed by `done`.
     pub(super) fn new<'a>(
         pd: &'a Arc<Pd>,
         count: u32,
@@ -68,7 +83,7 @@ impl ReceiveQueue {
     ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(Self {
             slots: {
-                let count = usize::try_from(count)?;
+                let count = usize::try_from(count.saturating_add(SPARE))?;
                 let size = usize::try_from(size)?;
                 let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
                 for index in 0..count {
@@ -83,7 +98,11 @@ impl ReceiveQueue {
                 }
                 slots
             },
-            gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
+            returned <- new_spinlock!(Returned {
+                open: true,
+                count: 0,
+                indexes: [0; BATCH as usize],
+            }, "rpcrdma_returned_receives"),
         }? Error)
     }
 
@@ -129,11 +148,15 @@ impl ReceiveQueue {
         unsafe { core::slice::from_raw_parts(slot.buffer.start().as_ptr(), length) }
     }
 
-    /// Gives a message's buffer back to the device.
+    /// Gives a message's buffer back, for the device to get with the next batch.
     ///
     /// # Safety
     ///
     /// `qp` is the queue pair of this queue.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for another queue's message; otherwise what the provider answers.
     pub(super) unsafe fn recycle(
         &self,
         qp: *mut bindings::ib_qp,
@@ -143,7 +166,7 @@ impl ReceiveQueue {
             return Err(EINVAL);
         }
         // SAFETY: The message, which ends here, owned the buffer.
-        unsafe { self.post(qp, message.index) }
+        unsafe { self.give(qp, message.index) }
     }
 
     /// What tells a message of this queue from another's.
@@ -151,22 +174,25 @@ impl ReceiveQueue {
         core::ptr::from_ref(self).addr()
     }
 
-    /// Gives all buffers to the device, for the first time.
+    /// Gives the buffers to the device, for the first time, as far as they fill batches.
     ///
     /// # Safety
     ///
     /// `qp` is the queue pair of this queue, and no buffer was posted before.
+    ///
+    /// # Errors
+    ///
+    /// What the provider answers.
     pub(super) unsafe fn post_all(&self, qp: *mut bindings::ib_qp) -> Result {
         for index in 0..self.slots.len() {
             // SAFETY: The caller's promise.
-            unsafe { self.post(qp, index)? };
+            unsafe { self.give(qp, index)? };
         }
-        // SAFETY: The queue pair is valid.
-        trace::xprtrdma_post_recvs(unsafe { &*qp.cast() }, self.slots.len());
         Ok(())
     }
 
-    /// Gives the buffer at `index` to the device. Does nothing once the queue is closed.
+    /// Adds the buffer at `index` to those on their way back, and posts them if they are a batch.
+    /// Does nothing once the queue is closed.
     ///
     /// # Safety
     ///
@@ -175,34 +201,64 @@ impl ReceiveQueue {
     /// # Errors
     ///
     /// What the provider answers.
-    unsafe fn post(&self, qp: *mut bindings::ib_qp, index: usize) -> Result {
-        let slot = self.slots.get(index).ok_or(EINVAL)?;
-        slot.buffer.sync_for_device(slot.buffer.len());
-        let mut sge = slot.buffer.sge(0, slot.buffer.len()).ok_or(EINVAL)?;
-        let wr = bindings::ib_recv_wr {
-            next: core::ptr::null_mut(),
-            __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
-                wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
-            },
-            sg_list: &mut sge,
-            num_sge: 1,
-        };
-        let gate = self.gate.lock();
-        if !*gate {
+    unsafe fn give(&self, qp: *mut bindings::ib_qp, index: usize) -> Result {
+        let mut returned = self.returned.lock();
+        if !returned.open {
             return Ok(());
         }
-        slot.posted.store(true, Relaxed);
+        let at = returned.count;
+        *returned.indexes.get_mut(at).ok_or(EINVAL)? = index;
+        let count = at.saturating_add(1);
+        if count < returned.indexes.len() {
+            returned.count = count;
+            return Ok(());
+        }
+        returned.count = 0;
+        // SAFETY: `returned` owned the buffers, and is locked.
+        unsafe { self.post(qp, &returned.indexes) }
+    }
+
+    /// Gives buffers to the device, as one chain.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is the queue pair of this queue, and the caller owns the buffers.
+    ///
+    /// # Errors
+    ///
+    /// What the provider answers.
+    unsafe fn post(&self, qp: *mut bindings::ib_qp, indexes: &[usize; BATCH as usize]) -> Result {
+        let mut sges: [bindings::ib_sge; BATCH as usize] = Default::default();
+        let mut requests: [bindings::ib_recv_wr; BATCH as usize] = Default::default();
+        let mut first = core::ptr::null_mut();
         // SAFETY: The queue pair is valid.
         let traced = unsafe { &*qp.cast() };
-        trace::xprtrdma_post_recv(traced, index);
-        // SAFETY: The queue pair is the caller's promise. Buffer and completion handle live in
-        // `slots`, which `QueuePair` drops after its queue pair. The request itself is copied.
-        to_result(unsafe { bindings::rpcrdma_ib_post_recv(qp, &wr) })
+        for ((&index, sge), request) in indexes.iter().zip(&mut sges).zip(&mut requests) {
+            let slot = self.slots.get(index).ok_or(EINVAL)?;
+            slot.buffer.sync_for_device(slot.buffer.len());
+            *sge = slot.buffer.sge(0, slot.buffer.len()).ok_or(EINVAL)?;
+            *request = bindings::ib_recv_wr {
+                next: first,
+                __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                    wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
+                },
+                sg_list: sge,
+                num_sge: 1,
+            };
+            first = request;
+            slot.posted.store(true, Relaxed);
+            trace::xprtrdma_post_recv(traced, index);
+        }
+        trace::xprtrdma_post_recvs(traced, indexes.len());
+        // SAFETY: The queue pair is the caller's promise. Buffers and completion handles live in
+        // `slots`, which `QueuePair` drops after its queue pair. The requests themselves are
+        // copied.
+        to_result(unsafe { bindings::rpcrdma_ib_post_recv(qp, first) })
             .inspect_err(|&error| trace::xprtrdma_post_recvs_err(traced, error))
     }
 
     /// Ends all posting.
     pub(super) fn close(&self) {
-        *self.gate.lock() = false;
+        self.returned.lock().open = false;
     }
 }

@@ -104,14 +104,18 @@ impl RegisteredLists {
         Some(look(&self.slots.get(index)?.regions.lock()))
     }
 
-    /// Takes the region out of slot `index` that the peer has invalidated, if it is one of them.
-    pub(super) fn take_invalidated(
+    /// Looks at the list in slot `index`, then takes the region out that the peer has invalidated,
+    /// if it is one of them. Also says whether the slot is empty then.
+    pub(super) fn withdraw<R>(
         &self,
         index: usize,
-        proof: &RemoteInvalidation,
-    ) -> Option<Mr<Idle>> {
+        proof: Option<&RemoteInvalidation>,
+        look: impl FnOnce(&MrList<Registered>) -> R,
+    ) -> Option<(R, Option<Mr<Idle>>, bool)> {
         let mut held = self.slots.get(index)?.regions.lock();
-        held.take_invalidated(proof)
+        let seen = look(&held);
+        let region = proof.and_then(|proof| held.take_invalidated(proof));
+        Some((seen, region, held.is_empty()))
     }
 
     /// Posts a local invalidation of every region in slot `index`.

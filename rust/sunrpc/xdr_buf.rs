@@ -55,6 +55,13 @@ impl<'a> XdrBuf<'a> {
         self.raw().tail[0].iov_len
     }
 
+    /// Length of all parts in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.head_len()
+            .saturating_add(self.page_len())
+            .saturating_add(self.tail_len())
+    }
+
     /// The first part.
     pub(crate) fn head(&self) -> Option<MessagePart<'a>> {
         self.linear(&self.raw().head[0])
@@ -133,17 +140,22 @@ impl<'a> XdrBuf<'a> {
 
     /// Copies `from` to the bytes from `base` on, as far as there is room; how many were copied.
     pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> usize {
-        let room = self
-            .head_len()
-            .saturating_add(self.page_len())
-            .saturating_add(self.tail_len())
-            .saturating_sub(base);
+        let room = self.len().saturating_sub(base);
         let length = from.len().min(room);
         let (Ok(start), Ok(count)) = (u32::try_from(base), u32::try_from(length)) else {
             return 0;
         };
         if count == 0 {
             return 0;
+        }
+        if base.saturating_add(length) <= self.head_len() {
+            // SAFETY: By the type's invariant the head is memory of this length, which nobody else
+            // uses, `from` least of all. The range lies within it.
+            unsafe {
+                let head: *mut u8 = self.raw().head[0].iov_base.cast();
+                core::ptr::copy_nonoverlapping(from.as_ptr(), head.add(base), length);
+            }
+            return length;
         }
         // SAFETY: The message is valid and has room, as checked. The callee only reads `from`.
         let status = unsafe {
@@ -176,6 +188,17 @@ pub(super) unsafe fn copy_out(
     base: usize,
     to: &mut [u8],
 ) -> Result {
+    // SAFETY: The caller's promise.
+    let head = unsafe { &message.as_ref().head[0] };
+    if base.saturating_add(to.len()) <= head.iov_len {
+        // SAFETY: By the caller's promise the head is memory of this length, within which the range
+        // lies. Nobody else writes to `to`, so they do not overlap.
+        unsafe {
+            let from: *const u8 = head.iov_base.cast();
+            core::ptr::copy_nonoverlapping(from.add(base), to.as_mut_ptr(), to.len());
+        }
+        return Ok(());
+    }
     let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
     let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
     // SAFETY: The caller's promise; `to` has room for `length` bytes, and the function refuses a
