@@ -1,0 +1,113 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: check-conformance.sh [TREE]
+#
+# Compares Documentation/conformance.rst with the rows that there are, with the tests, which name
+# their rows after "Proves:", and with the vectors. Prints KTAP.
+
+. "$(dirname "$0")/lib.sh"
+. "$here/ktap.sh"
+
+cd "${1:-$PROJECT}"
+document=Documentation/conformance.rst
+
+# The ids of all rows: those of each group are numbered from 1.
+all_rows() {
+	seq -f 'V1-%03g' 166
+	seq -f 'BD-%03g' 30
+	seq -f 'PD-%03g' 37
+	seq -f 'V2-%03g' 39
+	seq -f 'SEC-%03g' 19
+}
+
+# "ROW<tab>SHOWN BY" for each row of the document.
+documented() { sed -nE 's/^ +((V1|BD|PD|V2|SEC)-[^ ]+) \|.*\| ([^|]*)$/\1\t\3/p' "$document"; }
+
+# "ROW<tab>TEST" for each test that a row names.
+named() {
+	documented | grep -vP '\t(planned|no test):' | awk -F '\t' '{
+		gsub(/``[^`]*``/, "", $2)
+		n = split($2, tests, ",")
+		for (i = 1; i <= n; i++) {
+			gsub(/^ +| +$/, "", tests[i])
+			if (tests[i] != "") print $1 "\t" tests[i]
+		}
+	}'
+}
+
+# "ROW<tab>TEST" for each row that a test names, and "-<tab>PLACE" for one that is at no test.
+tagged() {
+	find rust selftests/host/src -name '*.rs' | sort | xargs awk '
+		function stray() { if (rows != "") print "-\t" place; rows = "" }
+		FNR == 1 {
+			stray()
+			n = split(FILENAME, path, "/")
+			module = path[n] == "mod.rs" ? path[n - 1] : substr(path[n], 1, length(path[n]) - 3)
+		}
+		/^ *\/\/\/ Proves: / { place = FILENAME ":" FNR; sub(/.*Proves: /, ""); rows = rows " " $0; test = 0 }
+		/^ *#\[test\]/ { test = 1 }
+		/^ *(pub )?fn / && rows != "" {
+			sub(/.*fn /, "")
+			sub(/\(.*/, "")
+			gsub(/[,.]/, " ", rows)
+			n = test ? split(rows, ids, " ") : 0
+			for (i = 1; i <= n; i++) print ids[i] "\t" module "::" $0
+			if (test) rows = ""
+			stray()
+		}
+		END { stray() }'
+	find selftests -maxdepth 2 -name '*.sh' | sort | xargs awk '
+		function stray() { if (rows != "") print "-\t" place; rows = "" }
+		FNR == 1 { stray(); n = split(FILENAME, path, "/") }
+		/^# Proves: / { place = FILENAME ":" FNR; sub(/.*Proves: /, ""); rows = rows " " $0; next }
+		/^[a-z_0-9]+\(\) \{/ && rows != "" {
+			sub(/\(.*/, "")
+			gsub(/[,.]/, " ", rows)
+			of[FILENAME " " $0] = rows
+			name[FILENAME " " $0] = path[n] ": " $0
+			rows = ""
+		}
+		/^[\t ]*test_case / { for (i = 3; i <= NF; i++) case_of[FILENAME " " $i] = 1 }
+		END {
+			stray()
+			for (key in of) {
+				n = split(of[key], ids, " ")
+				for (i = 1; i <= n; i++) print (key in case_of ? ids[i] : "-") "\t" name[key]
+			}
+		}'
+}
+
+unknown_rows() { comm -3 <(all_rows | sort) <(documented | cut -f 1 | sort); }
+
+without_reason() { documented | grep -vP '\t(planned: \w|no test: \w|``|\w+::\w|\w+\.sh: \w)'; }
+
+missing_tags() { comm -23 <(named | sort) <(tagged | sort); }
+
+unnamed_tags() { comm -13 <(named | sort) <(tagged | sort); }
+
+missing_vectors() {
+	local row cell patterns pattern ids id
+	mapfile -t ids < <(cut -f 1 selftests/vectors/*.tsv)
+	documented | sed -nE 's/\t``([^`]*)``.*/\t\1/p' | while IFS=$'\t' read -r row cell; do
+		read -ra patterns <<<"$cell"
+		for pattern in "${patterns[@]}"; do
+			for id in "${ids[@]}"; do
+				# shellcheck disable=SC2053 # It is a pattern.
+				[[ $id != $pattern ]] || continue 2
+			done
+			printf '%s\t%s\n' "$row" "$pattern"
+		done
+	done
+}
+
+# A rule is a name and a command that prints every line which breaks it.
+rule() { result "$1" "$("$1" || true)"; }
+
+printf 'TAP version 13\n1..5\n'
+rule unknown_rows
+rule without_reason
+rule missing_tags
+rule unnamed_tags
+rule missing_vectors
+exit $failed
