@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Prints the RPC-over-RDMA messages of a capture file, one line for each.
+//!
+//! The messages are decoded by the protocol core of the kernel module, which is included by path.
+
+#[allow(dead_code, reason = "the core does more than decode")]
+#[path = "../../../rust/proto/mod.rs"]
+mod proto;
+
+mod capture;
+mod report;
+mod roce;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::{self, BufRead, ErrorKind, Read, Write};
+use std::process::ExitCode;
+
+use lexopt::Arg;
+
+use report::Format;
+use roce::{Content, Item, Streams};
+
+const USAGE: &str = "\
+usage: rpcrdma-decode [--json] [FILE...]
+       rpcrdma-decode [--json] --hex [BYTES...]
+
+Prints each RPC-over-RDMA message, and the private data of each connection, that
+pcap or pcapng files have as RoCEv2. '-', or no file, is standard input.
+  --json  one JSON object for each line
+  --hex   the arguments, or the lines of standard input, are one message each
+";
+
+/// Why the program ends early.
+enum Failure {
+    /// Nobody reads what is printed.
+    Closed,
+    /// The text to print, and the exit status.
+    Text(String, u8),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Text(error.to_string(), 1),
+        }
+    }
+}
+
+impl From<lexopt::Error> for Failure {
+    fn from(error: lexopt::Error) -> Self {
+        Self::Text(format!("{error}\n{USAGE}"), 2)
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(Failure::Text(text, status)) => {
+            eprintln!("rpcrdma-decode: {}", text.trim_end());
+            ExitCode::from(status)
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let mut format = Format::Text;
+    let mut hex = false;
+    let mut operands = Vec::new();
+    let mut parser = lexopt::Parser::from_env();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Arg::Long("json") => format = Format::Json,
+            Arg::Long("hex") => hex = true,
+            Arg::Short('h') | Arg::Long("help") => {
+                io::stdout().write_all(USAGE.as_bytes())?;
+                return Ok(());
+            }
+            Arg::Value(value) => operands.push(value),
+            other => return Err(other.unexpected().into()),
+        }
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    if hex {
+        if operands.is_empty() {
+            for line in io::stdin().lock().lines() {
+                decode_hex(&line?, format, &mut out)?;
+            }
+        }
+        for operand in &operands {
+            decode_hex(&operand.to_string_lossy(), format, &mut out)?;
+        }
+    } else {
+        if operands.is_empty() {
+            operands.push("-".into());
+        }
+        for path in &operands {
+            let name = path.to_string_lossy();
+            let named = |error: String| Failure::Text(format!("{name}: {error}"), 1);
+            let file: Box<dyn Read + Send> = if name == "-" {
+                Box::new(io::stdin())
+            } else {
+                Box::new(File::open(path).map_err(|error| named(error.to_string()))?)
+            };
+            decode_capture(file, format, &mut out, named)?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints what a capture file has; `named` puts its name before an error.
+fn decode_capture(
+    file: Box<dyn Read + Send>,
+    format: Format,
+    out: &mut impl Write,
+    named: impl Fn(String) -> Failure,
+) -> Result<(), Failure> {
+    let mut streams = Streams::default();
+    let mut written = Ok(());
+    let read = capture::read(file, |frame| {
+        if let Some(item) = streams.take(frame) {
+            written = report::print(&item, format, out);
+        }
+        written.is_ok()
+    });
+    written?;
+    read.map_err(named)
+}
+
+/// Prints one message that is given as hexadecimal digits; spaces and colons do not count.
+fn decode_hex(text: &str, format: Format, out: &mut impl Write) -> Result<(), Failure> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .filter(|c| !c.is_whitespace() && *c != ':')
+        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect();
+    let bytes = digits.filter(|digits| digits.len() % 2 == 0).map(|digits| {
+        let pairs = digits.chunks_exact(2);
+        pairs.map(|pair| pair[0] << 4 | pair[1]).collect()
+    });
+    let bytes = bytes.ok_or_else(|| Failure::Text(format!("these are no bytes: {text}"), 1))?;
+    let item = Item {
+        path: None,
+        content: Content::Message {
+            bytes,
+            complete: true,
+        },
+    };
+    Ok(report::print(&item, format, out)?)
+}

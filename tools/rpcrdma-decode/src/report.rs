@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A decoded message as a line of text or of JSON.
+
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, Write};
+
+use serde_json::{json, Map, Value};
+
+use crate::proto::chunk::{Chunk, Lists, Segment};
+use crate::proto::header::{ErrorBody, Versions};
+use crate::proto::message::{Body, Message, MessageType, Refused};
+use crate::roce::{Content, Item};
+
+/// How to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Prints one line.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub(crate) fn print(item: &Item, format: Format, out: &mut impl Write) -> io::Result<()> {
+    match format {
+        Format::Text => writeln!(out, "{item}"),
+        Format::Json => writeln!(out, "{}", object(item)),
+    }
+}
+
+fn decode(bytes: &[u8]) -> Result<Message<'_>, Refused> {
+    Message::decode(bytes, Versions::ONE_AND_TWO)
+}
+
+/// The direction of a message with chunk lists: what its RPC header says, or which chunk its RPC
+/// message is in.
+fn direction(body: &Body<'_>) -> &'static str {
+    let is_call = match body {
+        Body::Msg { message_type, .. } => *message_type == MessageType::Call,
+        Body::Nomsg { lists } => lists.reads.length_at(0) > 0,
+        Body::Error(_) | Body::Optional { .. } => false,
+    };
+    if is_call {
+        "call"
+    } else {
+        "reply"
+    }
+}
+
+fn procedure(body: &Body<'_>) -> &'static str {
+    match body {
+        Body::Msg { .. } => "RDMA_MSG",
+        Body::Nomsg { .. } => "RDMA_NOMSG",
+        Body::Error(_) => "RDMA_ERROR",
+        Body::Optional { .. } => "RDMA_OPTIONAL",
+    }
+}
+
+impl Display for Item {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            let (frame, time) = (path.frame, path.time.as_secs_f64());
+            let (source, destination, qp) = (path.source, path.destination, path.qp);
+            write!(f, "{frame} {time:.6} {source} > {destination} qp {qp:#x}: ")?;
+        }
+        match &self.content {
+            Content::Cm { name, private_data } => {
+                write!(f, "CM {name}")?;
+                if let Some(data) = private_data {
+                    let (send, receive) = (data.send.bytes(), data.receive.bytes());
+                    write!(f, ", sends {send} bytes, receives {receive}")?;
+                    if data.remote_invalidation {
+                        write!(f, ", remote invalidation")?;
+                    }
+                }
+                Ok(())
+            }
+            Content::Message { bytes, complete } => {
+                message_text(f, bytes)?;
+                if !complete {
+                    write!(f, ", not captured whole")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn message_text(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    let message = match decode(bytes) {
+        Ok(message) => message,
+        Err(refused) => {
+            let (cause, at) = (refused.why.cause, refused.why.at);
+            return write!(f, "{} bytes, refused: {cause:?} at byte {at}", bytes.len());
+        }
+    };
+    let fixed = message.fixed;
+    let (xid, version, credits) = (fixed.xid.0, fixed.version, fixed.credits.get());
+    let procedure = procedure(&message.body);
+    write!(
+        f,
+        "xid {xid:#010x} v{version} credits {credits} {procedure}"
+    )?;
+    match message.body {
+        Body::Error(ErrorBody::Chunk) => write!(f, " ERR_CHUNK"),
+        Body::Error(ErrorBody::InvalidOption) => write!(f, " ERR_INVAL_OPTION"),
+        Body::Error(ErrorBody::Version(Versions { low, high })) => {
+            write!(f, " ERR_VERS {low} to {high}")
+        }
+        Body::Msg { lists, payload, .. } => {
+            write!(f, " {}", direction(&message.body))?;
+            lists_text(f, &lists)?;
+            write!(f, ", {} + {} bytes", message.header_len, payload.len())
+        }
+        Body::Nomsg { lists } => {
+            write!(f, " {}", direction(&message.body))?;
+            lists_text(f, &lists)?;
+            write!(f, ", {} bytes", message.header_len)
+        }
+        Body::Optional { option, payload } => {
+            let (header, payload) = (message.header_len, payload.len());
+            write!(f, " type {}, {header} + {payload} bytes", option.opttype)
+        }
+    }
+}
+
+fn lists_text(f: &mut Formatter<'_>, lists: &Lists<'_>) -> fmt::Result {
+    for entry in lists.reads.segments() {
+        write!(f, ", read at {}", entry.position)?;
+        segment_text(f, &entry.segment)?;
+    }
+    for chunk in lists.writes.chunks() {
+        write!(f, ", write")?;
+        chunk_text(f, &chunk)?;
+    }
+    if let Some(chunk) = lists.reply {
+        write!(f, ", reply chunk")?;
+        chunk_text(f, &chunk)?;
+    }
+    Ok(())
+}
+
+fn chunk_text(f: &mut Formatter<'_>, chunk: &Chunk<'_>) -> fmt::Result {
+    chunk
+        .segments()
+        .try_for_each(|segment| segment_text(f, &segment))
+}
+
+/// A handle, the offset in its memory and the length.
+fn segment_text(f: &mut Formatter<'_>, segment: &Segment) -> fmt::Result {
+    let Segment {
+        handle,
+        length,
+        offset,
+    } = segment;
+    write!(f, " {handle:#010x}:{offset:#x}+{length}")
+}
+
+/// What the text has, as an object.
+fn object(item: &Item) -> Value {
+    let mut object = Map::new();
+    if let Some(path) = &item.path {
+        object.insert("frame".into(), path.frame.into());
+        object.insert("time".into(), path.time.as_secs_f64().into());
+        object.insert("source".into(), path.source.to_string().into());
+        object.insert("destination".into(), path.destination.to_string().into());
+        object.insert("qp".into(), path.qp.into());
+    }
+    match &item.content {
+        Content::Cm { name, private_data } => {
+            object.insert("cm".into(), (*name).into());
+            if let Some(data) = private_data {
+                object.insert(
+                    "private_data".into(),
+                    json!({
+                        "send": data.send.bytes(),
+                        "receive": data.receive.bytes(),
+                        "remote_invalidation": data.remote_invalidation,
+                    }),
+                );
+            }
+        }
+        Content::Message { bytes, complete } => {
+            object.insert("length".into(), bytes.len().into());
+            object.insert("complete".into(), (*complete).into());
+            message_object(&mut object, bytes);
+        }
+    }
+    Value::Object(object)
+}
+
+fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
+    let decoded = decode(bytes);
+    let fixed = match &decoded {
+        Ok(message) => Some(message.fixed),
+        Err(refused) => refused.fixed,
+    };
+    if let Some(fixed) = fixed {
+        object.insert("xid".into(), word(fixed.xid.0));
+        object.insert("version".into(), fixed.version.into());
+        object.insert("credits".into(), fixed.credits.get().into());
+    }
+    let message = match decoded {
+        Ok(message) => message,
+        Err(refused) => {
+            let (cause, at) = (format!("{:?}", refused.why.cause), refused.why.at);
+            object.insert("refused".into(), json!({ "cause": cause, "at": at }));
+            return;
+        }
+    };
+    object.insert("procedure".into(), procedure(&message.body).into());
+    object.insert("header".into(), message.header_len.into());
+    match message.body {
+        Body::Error(ErrorBody::Chunk) => {
+            object.insert("error".into(), "ERR_CHUNK".into());
+        }
+        Body::Error(ErrorBody::InvalidOption) => {
+            object.insert("error".into(), "ERR_INVAL_OPTION".into());
+        }
+        Body::Error(ErrorBody::Version(Versions { low, high })) => {
+            object.insert("error".into(), "ERR_VERS".into());
+            object.insert("versions".into(), json!([low, high]));
+        }
+        Body::Msg { lists, payload, .. } => {
+            object.insert("payload".into(), payload.len().into());
+            object.insert("direction".into(), direction(&message.body).into());
+            list_objects(object, &lists);
+        }
+        Body::Nomsg { lists } => {
+            object.insert("direction".into(), direction(&message.body).into());
+            list_objects(object, &lists);
+        }
+        Body::Optional { option, payload } => {
+            object.insert("option".into(), option.opttype.into());
+            object.insert("info".into(), option.optinfo.len().into());
+            object.insert("payload".into(), payload.len().into());
+        }
+    }
+}
+
+fn list_objects(object: &mut Map<String, Value>, lists: &Lists<'_>) {
+    let reads = lists.reads.segments().map(|entry| {
+        let mut read = segment_object(&entry.segment);
+        read["position"] = entry.position.into();
+        read
+    });
+    object.insert("reads".into(), reads.collect());
+    let writes = lists.writes.chunks().map(|chunk| chunk_array(&chunk));
+    object.insert("writes".into(), writes.collect());
+    let reply = lists.reply.map(|chunk| chunk_array(&chunk));
+    object.insert("reply".into(), reply.into());
+}
+
+fn chunk_array(chunk: &Chunk<'_>) -> Value {
+    chunk
+        .segments()
+        .map(|segment| segment_object(&segment))
+        .collect()
+}
+
+/// Numbers of 64 bits are text, because few programs read them right as JSON numbers; handles and
+/// XIDs are too, as they are not to be calculated with.
+fn segment_object(segment: &Segment) -> Value {
+    json!({
+        "handle": word(segment.handle),
+        "length": segment.length,
+        "offset": format!("{:#018x}", segment.offset),
+    })
+}
+
+fn word(word: u32) -> Value {
+    format!("{word:#010x}").into()
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RoCEv2: the Sends of reliable connections, and the messages of the connection manager.
+//!
+//! Chapters are those of volume 1 of the InfiniBand architecture specification.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
+use pcap_parser::Linktype;
+
+use crate::capture::Frame;
+use crate::proto::cursor::Reader;
+use crate::proto::private_data::PrivateData;
+
+/// The UDP port of RoCEv2 (annex A17).
+const PORT: u16 = 4791;
+
+/// Bytes of the UDP header.
+const UDP_LEN: usize = 8;
+
+/// Bytes of the base transport header (chapter 9.2).
+const BTH_LEN: usize = 12;
+
+/// Bytes of the checksum behind every packet (chapter 7.8).
+const ICRC_LEN: usize = 4;
+
+/// The queue pair that the connection manager's messages go to (chapter 13).
+const GSI_QP: u32 = 1;
+
+/// Where a packet was seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Path {
+    /// The number of the frame in the file, of the last one of a message that has several.
+    pub(crate) frame: u64,
+    /// When, counted from the first frame of the file.
+    pub(crate) time: Duration,
+    /// The sender.
+    pub(crate) source: IpAddr,
+    /// The receiver.
+    pub(crate) destination: IpAddr,
+    /// The receiver's queue pair.
+    pub(crate) qp: u32,
+}
+
+/// Something to report.
+#[derive(Debug)]
+pub(crate) struct Item {
+    /// Where it was seen, if in a capture.
+    pub(crate) path: Option<Path>,
+    /// What it is.
+    pub(crate) content: Content,
+}
+
+/// What there is to report.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// The bytes of one Send.
+    Message {
+        /// As many of them as were captured.
+        bytes: Vec<u8>,
+        /// Whether these are all.
+        complete: bool,
+    },
+    /// A message of the connection manager.
+    Cm {
+        /// Its name.
+        name: &'static str,
+        /// The RPC-over-RDMA private data in it.
+        private_data: Option<PrivateData>,
+    },
+}
+
+/// What a packet of a Send is to its message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    First,
+    Middle,
+    Last,
+    Only,
+}
+
+/// A message of which not all packets were seen yet.
+struct Partial {
+    last_psn: u32,
+    bytes: Vec<u8>,
+    complete: bool,
+}
+
+/// The messages of several packets, by sender, receiver and the receiver's queue pair.
+#[derive(Default)]
+pub(crate) struct Streams {
+    partial: HashMap<(IpAddr, IpAddr, u32), Partial>,
+}
+
+impl Streams {
+    /// Takes a frame, and gives what it completes.
+    pub(crate) fn take(&mut self, frame: Frame<'_>) -> Option<Item> {
+        let packet = ip(&frame)?;
+        let (source, destination) = match packet.net? {
+            LaxNetSlice::Ipv4(ip) => (
+                ip.header().source_addr().into(),
+                ip.header().destination_addr().into(),
+            ),
+            LaxNetSlice::Ipv6(ip) => (
+                ip.header().source_addr().into(),
+                ip.header().destination_addr().into(),
+            ),
+            LaxNetSlice::Arp(_) => return None,
+        };
+        let Some(TransportSlice::Udp(udp)) = packet.transport else {
+            return None;
+        };
+        if udp.destination_port() != PORT {
+            return None;
+        }
+        let header = Header::take(udp.payload())?;
+        let path = Path {
+            frame: frame.number,
+            time: frame.time,
+            source,
+            destination,
+            qp: header.qp,
+        };
+        if header.qp == GSI_QP {
+            let content = manager(udp.payload().get(header.len..)?)?;
+            return Some(Item {
+                path: Some(path),
+                content,
+            });
+        }
+        // What was captured, without the checksum and the pad bytes before it.
+        let whole = usize::from(udp.length())
+            .checked_sub(UDP_LEN + header.len + ICRC_LEN)?
+            .checked_sub(header.pad)?;
+        let payload = udp.payload().get(header.len..)?;
+        let complete = payload.len() >= whole;
+        let payload = payload.get(..whole).unwrap_or(payload);
+        self.send(path, &header, payload, complete)
+    }
+
+    /// Takes one packet of a Send.
+    fn send(
+        &mut self,
+        path: Path,
+        header: &Header,
+        payload: &[u8],
+        complete: bool,
+    ) -> Option<Item> {
+        let key = (path.source, path.destination, path.qp);
+        let part = header.part?;
+        let message = match part {
+            Part::First | Part::Only => Partial {
+                last_psn: header.psn,
+                bytes: payload.to_vec(),
+                complete,
+            },
+            Part::Middle | Part::Last => {
+                let mut message = self.partial.remove(&key)?;
+                // What is sent once more is not taken once more.
+                if header.psn == message.last_psn {
+                    self.partial.insert(key, message);
+                    return None;
+                }
+                message.complete &= header.psn == (message.last_psn + 1) & 0xff_ffff;
+                if message.complete {
+                    message.bytes.extend(payload);
+                }
+                message.complete &= complete;
+                message.last_psn = header.psn;
+                message
+            }
+        };
+        if part == Part::First || part == Part::Middle {
+            self.partial.insert(key, message);
+            return None;
+        }
+        Some(Item {
+            path: Some(path),
+            content: Content::Message {
+                bytes: message.bytes,
+                complete: message.complete,
+            },
+        })
+    }
+}
+
+/// The packet in a frame, whatever its link is.
+fn ip<'a>(frame: &Frame<'a>) -> Option<LaxSlicedPacket<'a>> {
+    // Linux "cooked" captures have the type of the packet somewhere in a header of their own.
+    let cooked = |at: usize, len: usize| {
+        let (header, rest) = frame.bytes.split_at_checked(len)?;
+        let ether_type = u16::from_be_bytes(*header.get(at..)?.first_chunk()?);
+        Some(LaxSlicedPacket::from_ether_type(
+            EtherType(ether_type),
+            rest,
+        ))
+    };
+    match frame.link {
+        Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(frame.bytes).ok(),
+        Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => {
+            LaxSlicedPacket::from_ip(frame.bytes).ok()
+        }
+        Linktype::LINUX_SLL => cooked(14, 16),
+        Linktype::LINUX_SLL2 => cooked(0, 20),
+        _ => None,
+    }
+}
+
+/// What the transport headers of a packet say.
+struct Header {
+    /// Bytes of all of them.
+    len: usize,
+    /// Bytes that were appended to the payload.
+    pad: usize,
+    qp: u32,
+    psn: u32,
+    /// What it is to its message, if it is a Send of a reliable connection.
+    part: Option<Part>,
+}
+
+impl Header {
+    /// Takes the base transport header, and knows the length of the one behind it.
+    fn take(packet: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(packet);
+        let first = reader.take_u32().ok()?;
+        let qp = reader.take_u32().ok()? & 0xff_ffff;
+        let psn = reader.take_u32().ok()? & 0xff_ffff;
+        let [opcode, flags, _, _] = first.to_be_bytes();
+        // Chapter 9.2.1: the upper three bits name the service, 0 is the reliable connection. An
+        // immediate or a key to invalidate has four bytes, the header of a datagram eight.
+        let (part, extension) = match opcode {
+            0x00 => (Some(Part::First), 0),
+            0x01 => (Some(Part::Middle), 0),
+            0x02 => (Some(Part::Last), 0),
+            0x03 | 0x16 => (Some(Part::Last), 4),
+            0x04 => (Some(Part::Only), 0),
+            0x05 | 0x17 => (Some(Part::Only), 4),
+            0x64 => (None, 8),
+            _ => return None,
+        };
+        Some(Self {
+            len: BTH_LEN + extension,
+            pad: usize::from(flags >> 4 & 3),
+            qp,
+            psn,
+            part,
+        })
+    }
+}
+
+/// The connection manager's message in a management datagram (chapters 13.4 and 12.6).
+fn manager(datagram: &[u8]) -> Option<Content> {
+    const CLASS: u8 = 0x07;
+    const COMMON_LEN: usize = 24;
+    let (common, message) = datagram.split_at_checked(COMMON_LEN)?;
+    let (&class, attribute) = (common.get(1)?, common.get(16..)?.first_chunk()?);
+    if class != CLASS {
+        return None;
+    }
+    // Where the private data starts, and how long it is, where there may be ours.
+    let (name, private) = match u16::from_be_bytes(*attribute) {
+        0x0010 => ("REQ", 140..232),
+        0x0011 => ("MRA", 0..0),
+        0x0012 => ("REJ", 0..0),
+        0x0013 => ("REP", 36..232),
+        0x0014 => ("RTU", 0..0),
+        0x0015 => ("DREQ", 0..0),
+        0x0016 => ("DREP", 0..0),
+        _ => return None,
+    };
+    let private_data = message.get(private).and_then(PrivateData::find);
+    Some(Content::Cm {
+        name,
+        private_data: private_data.map(|(_, private_data)| private_data),
+    })
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Captures that are made here, from the file down to the lines that are printed.
+
+use etherparse::PacketBuilder;
+
+use crate::capture;
+use crate::report::{print, Format};
+use crate::roce::Streams;
+
+const CLIENT: [u8; 4] = [192, 0, 2, 2];
+const SERVER: [u8; 4] = [192, 0, 2, 1];
+
+/// The transport header of an RDMA_MSG Call without chunks, and the first words of its RPC header.
+const CALL: [u8; 36] = [
+    0xa1, 0xb2, 0xc3, 0xd4, 0, 0, 0, 1, 0, 0, 0, 32, 0, 0, 0, 0, // fixed words
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, // three empty lists
+    0xa1, 0xb2, 0xc3, 0xd4, 0, 0, 0, 0, // XID, CALL
+];
+
+const CALL_TEXT: &str = "xid 0xa1b2c3d4 v1 credits 32 RDMA_MSG call, 28 + 8 bytes";
+
+/// A UDP datagram to the port of RoCEv2, in a frame.
+fn frame(payload: &[u8]) -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv4(CLIENT, SERVER, 64)
+        .udp(50000, 4791);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, payload).unwrap();
+    frame
+}
+
+/// A packet with a base transport header; `extension` is the header behind it.
+fn packet(opcode: u8, qp: u8, psn: u8, extension: &[u8], payload: &[u8]) -> Vec<u8> {
+    let pad = payload.len().wrapping_neg() & 3;
+    let flags = u8::try_from(pad).unwrap() << 4;
+    let mut packet = vec![opcode, flags, 0xff, 0xff, 0, 0, 0, qp, 0, 0, 0, psn];
+    packet.extend(extension);
+    packet.extend(payload);
+    packet.resize(packet.len() + pad, 0);
+    packet.extend([0x1c; 4]);
+    packet
+}
+
+/// A file in the old format, of which a frame has `snaplen` bytes at most.
+fn pcap(frames: &[Vec<u8>], snaplen: usize) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 0x40000, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    for (index, frame) in (0u32..).zip(frames) {
+        let bytes = frame.get(..snaplen).unwrap_or(frame);
+        let length = |bytes: &[u8]| u32::try_from(bytes.len()).unwrap();
+        for word in [1000 + index, 250_000, length(bytes), length(frame)] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(bytes);
+    }
+    file
+}
+
+/// The same in the new format.
+fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    let mut block = |kind: u32, body: &[u8]| {
+        let length = u32::try_from(body.len() + 12).unwrap().to_be_bytes();
+        file.extend(kind.to_be_bytes());
+        file.extend(length);
+        file.extend(body);
+        file.extend(length);
+    };
+    let section = [0x1a2b_3c4du32, 0x0001_0000, u32::MAX, u32::MAX];
+    block(0x0a0d_0d0a, &section.map(u32::to_be_bytes).concat());
+    block(1, &[0x0001_0000u32, 0].map(u32::to_be_bytes).concat());
+    for frame in frames {
+        let length = u32::try_from(frame.len()).unwrap();
+        let mut body = [0, 0, 1, length, length].map(u32::to_be_bytes).concat();
+        body.extend(frame);
+        body.resize(body.len().next_multiple_of(4), 0);
+        block(6, &body);
+    }
+    file
+}
+
+/// What is printed of a file.
+fn decode(file: Vec<u8>, format: Format) -> Result<String, String> {
+    let mut streams = Streams::default();
+    let mut out = Vec::new();
+    capture::read(Box::new(std::io::Cursor::new(file)), |frame| {
+        if let Some(item) = streams.take(frame) {
+            print(&item, format, &mut out).unwrap();
+        }
+        true
+    })?;
+    Ok(String::from_utf8(out).unwrap())
+}
+
+/// What is printed of some packets, without the place of each.
+fn lines(packets: &[Vec<u8>]) -> Vec<String> {
+    let frames: Vec<_> = packets.iter().map(|packet| frame(packet)).collect();
+    let text = decode(pcap(&frames, usize::MAX), Format::Text).unwrap();
+    let lines = text.lines().map(|line| line.split_once(": ").unwrap().1);
+    lines.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_send_is_one_line() {
+    let frames = [frame(&packet(4, 17, 0, &[], &CALL)), frame(b"no RoCE")];
+    let expected = format!("1 0.000000 192.0.2.2 > 192.0.2.1 qp 0x11: {CALL_TEXT}\n");
+    for file in [pcap(&frames, usize::MAX), pcapng(&frames)] {
+        assert_eq!(decode(file, Format::Text), Ok(expected.clone()));
+    }
+    let json = decode(pcap(&frames, usize::MAX), Format::Json).unwrap();
+    let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for (key, value) in [
+        ("frame", 1.into()),
+        ("xid", "0xa1b2c3d4".into()),
+        ("credits", 32.into()),
+        ("payload", 8.into()),
+        ("complete", true.into()),
+        ("reads", serde_json::json!([])),
+        ("reply", serde_json::Value::Null),
+    ] {
+        assert_eq!(object[key], value, "{key}");
+    }
+}
+
+#[test]
+fn each_opcode_has_its_headers() {
+    let of = |opcode, extension: &[u8]| lines(&[packet(opcode, 17, 0, extension, &CALL)]);
+    for opcode in [5, 0x17] {
+        assert_eq!(of(opcode, &[9; 4]), [CALL_TEXT]);
+    }
+    // An RDMA Write and an acknowledgement, a Send of an unreliable connection.
+    for opcode in [0x0a, 0x11, 0x24] {
+        assert!(of(opcode, &[]).is_empty());
+    }
+}
+
+#[test]
+fn both_versions_and_all_procedures_have_a_line() {
+    let of = |words: &[u32]| {
+        let message: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let lines = lines(&[packet(4, 17, 0, &[], &message)]);
+        lines.concat()
+    };
+    let nomsg = of(&[7, 1, 2, 1, 1, 0, 9, 40, 0, 64, 0, 0, 1, 1, 10, 80, 1, 0]);
+    let read = "read at 0 0x00000009:0x40+40";
+    let reply = "reply chunk 0x0000000a:0x100000000+80";
+    let expected = "xid 0x00000007 v1 credits 2 RDMA_NOMSG call";
+    assert_eq!(nomsg, format!("{expected}, {read}, {reply}, 72 bytes"));
+    for (words, expected) in [
+        (
+            &[7, 2, 4, 4, 1, 1, 2][..],
+            "v2 credits 4 RDMA_ERROR ERR_VERS 1 to 2",
+        ),
+        (&[7, 1, 4, 4, 2], "v1 credits 4 RDMA_ERROR ERR_CHUNK"),
+        (&[7, 2, 4, 4, 3], "v2 credits 4 RDMA_ERROR ERR_INVAL_OPTION"),
+        (
+            &[7, 2, 4, 5, 6, 3, 0x0102_0300, 7, 0],
+            "v2 credits 4 RDMA_OPTIONAL type 6, 28 + 8 bytes",
+        ),
+    ] {
+        assert_eq!(of(words), format!("xid 0x00000007 {expected}"));
+    }
+    assert_eq!(of(&[7, 3, 4, 0]), "16 bytes, refused: Version at byte 4");
+}
+
+#[test]
+fn pad_bytes_are_not_of_the_message() {
+    let mut longer = CALL.to_vec();
+    longer.extend([7; 5]);
+    let text = CALL_TEXT.replace("+ 8", "+ 13");
+    assert_eq!(lines(&[packet(4, 17, 0, &[], &longer)]), [text]);
+}
+
+#[test]
+fn packets_of_one_message_are_put_together() {
+    let (first, rest) = CALL.split_at(12);
+    let (middle, last) = rest.split_at(12);
+    let part = |opcode, psn, bytes| packet(opcode, 17, psn, &[], bytes);
+    let all = [part(0, 5, first), part(1, 6, middle), part(2, 7, last)];
+    assert_eq!(lines(&all), [CALL_TEXT]);
+    // Twice the same, and one of another queue pair between them.
+    let other = packet(4, 18, 5, &[], &CALL);
+    let [a, b, c] = all.clone();
+    let again = [a.clone(), b.clone(), other, b, c.clone()];
+    assert_eq!(lines(&again), [CALL_TEXT, CALL_TEXT]);
+    let lost = lines(&[a, c]);
+    assert_eq!(
+        lost,
+        ["12 bytes, refused: Short at byte 12, not captured whole"]
+    );
+}
+
+#[test]
+fn a_message_may_be_cut_by_the_capture() {
+    let mut long = CALL.to_vec();
+    long.extend([0; 64]);
+    let frames = [frame(&packet(4, 17, 0, &[], &long))];
+    let start = 14 + 20 + 8 + 12;
+    let text = decode(pcap(&frames, start + 40), Format::Text).unwrap();
+    let expected = CALL_TEXT.replace("+ 8", "+ 12") + ", not captured whole\n";
+    assert!(text.ends_with(&expected), "{text}");
+}
+
+#[test]
+fn private_data_is_found_in_both_messages() {
+    let datagram = |attribute: u8, offset: usize| {
+        let mut datagram = vec![0; 256];
+        datagram[1] = 7;
+        datagram[17] = attribute;
+        datagram[24 + offset..][..8].copy_from_slice(&[0xf6, 0xab, 0x0e, 0x18, 1, 1, 3, 0]);
+        packet(0x64, 1, 0, &[0; 8], &datagram)
+    };
+    let ours = ", sends 4096 bytes, receives 1024, remote invalidation";
+    // A request has 36 bytes of IP addressing before it.
+    let seen = lines(&[datagram(0x10, 176), datagram(0x13, 36), datagram(0x14, 36)]);
+    assert_eq!(
+        seen,
+        [
+            format!("CM REQ{ours}"),
+            format!("CM REP{ours}"),
+            "CM RTU".into()
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_capture_is_refused() {
+    for file in [vec![], b"x".to_vec(), vec![0; 100]] {
+        assert!(decode(file, Format::Text).is_err());
+    }
+    let mut file = pcap(&[frame(&packet(4, 17, 0, &[], &CALL))], usize::MAX);
+    file.truncate(file.len() - 1);
+    assert!(decode(file, Format::Text).unwrap_err().contains("frame 1"));
+}
+
+#[test]
+fn no_change_of_a_file_is_fatal() {
+    let (first, last) = CALL.split_at(16);
+    let frames = [
+        frame(&packet(4, 17, 0, &[], &CALL)),
+        frame(&packet(0, 17, 1, &[], first)),
+        frame(&packet(0x16, 17, 2, &[0; 4], last)),
+        frame(&packet(0x64, 1, 0, &[0; 8], &[7; 64])),
+    ];
+    for file in [pcap(&frames, usize::MAX), pcapng(&frames)] {
+        let mut changed = file.clone();
+        for (at, &byte) in file.iter().enumerate() {
+            for value in [0, 1, 0x7f, 0xff, byte ^ 1, byte ^ 0x80] {
+                changed[at] = value;
+                let _ = decode(changed.clone(), Format::Json);
+                let _ = decode(changed[..at].to_vec(), Format::Text);
+            }
+            changed[at] = byte;
+        }
+    }
+}
