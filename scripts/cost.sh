@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: cost.sh [ARGUMENT...]
+#
+# Counts what RPCs cost, in the C and in the Rust client, and prints both side by side. The
+# arguments are those of selftests/cost/report.py after the folder. KERNEL=stock|custom.
+
+. "$(dirname "$0")/lib.sh"
+
+kernel=${KERNEL:-stock}
+case $kernel in stock | custom) ;; *) die "KERNEL is stock or custom, not $kernel" ;; esac
+"$here/host-packages.sh" vm "$kernel"
+"$here/kernel.sh" "$kernel" >/dev/null
+source=$PROJECT/selftests/cost
+out=$CACHE/build/${VARIANT:-$kernel}-cost
+rm -rf "$out"
+mkdir -p "$out"/{c,rust,payload}
+
+if [ -z "${MODULE:-}" ]; then
+	"$here/module.sh" "$kernel" >&2
+	export MODULE=$CACHE/build/${VARIANT:-$kernel}/rust/rpcrdma.ko
+fi
+SOURCE=$PROJECT/selftests/modules VARIANT=${VARIANT:-$kernel}-tests "$here/module.sh" "$kernel" >&2
+cp "$CACHE/build/${VARIANT:-$kernel}-tests/rpcrdma_test_cost.ko" "$out/payload/"
+
+# QEMU 9 takes no plugin of the first interface, and earlier ones know no other.
+interface=()
+version=$(qemu-system-x86_64 --version | sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p')
+[ "$version" -ge 9 ] || interface=(--cfg first_interface)
+"$here/in-buildroot.sh" rustc --edition 2021 -O -C panic=abort --crate-type cdylib \
+	--check-cfg 'cfg(first_interface)' "${interface[@]}" -o "$out/libcount.so" "$source/count.rs"
+
+# Mitigations cost differently on each processor, and nothing here needs them.
+for client in c rust; do
+	CLIENT=$client KERNEL=$kernel PAYLOAD=$out/payload APPEND=mitigations=off SMP=1 \
+		PLUGIN=$out/libcount.so,out=$out/$client "$here/vm.sh" "$here/cost-client.sh" "$out/$client" >&2
+done
+"$here/in-buildroot.sh" python3 "$source/report.py" "$out" "$@"

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Tables of what RPCs cost in the C and in the Rust client, from what count.rs has written.
+
+Usage: report.py FOLDER [--functions N] [--ratios FILE [--keep]]
+
+FOLDER has c/ and rust/, with the files "names" (one counted stretch a line), "symbols"
+(/proc/kallsyms) and those of the plugin. --functions adds the N functions of each client that
+run most instructions of the transport. --ratios compares the ratios of Rust to C with those in
+FILE, and fails when one has grown by more than 3 %; --keep writes them there.
+"""
+
+import argparse
+import bisect
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+TOLERANCE = 1.03
+
+# The figures whose ratios are kept, where C has any. Completions are not among them: which of its
+# Sends C has signalled depends on all that were posted before.
+KEPT = (
+    "instructions, transport",
+    "doorbells, send queue",
+    "registrations",
+    "packets sent",
+)
+
+# Crates' hashes in demangled names of Rust.
+HASH = r"\[[0-9a-f]+\]"
+
+# What a device driver is no part of, though the transport calls into it.
+PROVIDERS = {"rdma_rxe", "siw"}
+
+# Runs of these functions are operations. None of them is inlined in its callers.
+OPERATIONS = {
+    "doorbells, send queue": ["rxe_post_send"],
+    "doorbells, receive queue": ["rxe_post_recv"],
+    "completion handler runs": ["ib_cq_poll_work"],
+    "completions": ["rxe_cq_post"],
+    "registrations": ["ib_map_mr_sg"],
+    "MRs invalidated": ["rxe_invalidate_mr"],
+    "DMA mappings of lists": ["ib_dma_virt_map_sg"],
+    "packets sent": ["rxe_xmit_packet"],
+    "tasks woken": ["try_to_wake_up"],
+    "work items queued": ["__queue_work"],
+}
+
+ALLOCATORS = (
+    "__kmalloc",
+    "__kvmalloc",
+    "kmem_cache_alloc",
+    "krealloc",
+    "kvrealloc",
+    "vrealloc",
+    "mempool_alloc",
+)
+
+
+class Symbols:
+    """Functions by address."""
+
+    def __init__(self, path):
+        rows = {}
+        for line in path.read_text().splitlines():
+            fields = line.split()
+            if fields[1] not in "tTwW":
+                continue
+            module = fields[3].strip("[]") if len(fields) > 3 else "kernel"
+            rows.setdefault(int(fields[0], 16), (fields[2], module))
+        self.rows = sorted((address, *row) for address, row in rows.items())
+        self.starts = [row[0] for row in self.rows]
+
+    def at(self, address):
+        """The function that has the address: its start, its name, its module."""
+        index = bisect.bisect_right(self.starts, address) - 1
+        return self.rows[index] if index >= 0 else (0, "?", "?")
+
+
+class Stretch:
+    """What ran between two marks."""
+
+    def __init__(self, path, symbols):
+        self.own = collections.Counter()
+        self.entries = collections.Counter()
+        self.calls = collections.Counter()
+        for line in path.read_text().splitlines():
+            address, instructions, runs, *nexts = line.split()
+            address = int(address, 16)
+            function = symbols.at(address)
+            self.own[function] += int(instructions) * int(runs)
+            if address == function[0]:
+                self.entries[function] += int(runs)
+            for item in nexts:
+                target, times = item.split(":")
+                target = int(target, 16)
+                callee = symbols.at(target)
+                if target == callee[0] and callee != function:
+                    self.calls[function, callee] += int(times)
+
+    def runs_of(self, names):
+        return sum(n for (_, name, _), n in self.entries.items() if name in names)
+
+    def kernel(self):
+        """All instructions of the kernel."""
+        return sum(self.own.values())
+
+    def transport(self):
+        """Instructions of the module, and of what it calls directly, by function.
+
+        A function that others call too counts in proportion to the calls.
+        """
+        share = collections.Counter()
+        for function, instructions in self.own.items():
+            if function[2] == "rpcrdma":
+                share[function] = instructions
+        for (caller, callee), times in self.calls.items():
+            if caller[2] != "rpcrdma" or callee[2] in PROVIDERS | {"rpcrdma"}:
+                continue
+            if self.entries[callee]:
+                share[callee] += self.own[callee] * times / self.entries[callee]
+        return share
+
+    def module(self):
+        return sum(n for function, n in self.own.items() if function[2] == "rpcrdma")
+
+    def allocations(self):
+        return sum(
+            times
+            for (caller, callee), times in self.calls.items()
+            if caller[2] == "rpcrdma" and callee[1].startswith(ALLOCATORS)
+        )
+
+
+def load(folder):
+    symbols = Symbols(folder / "symbols")
+    names = (folder / "names").read_text().splitlines()
+    return {name: Stretch(folder / str(n), symbols) for n, name in enumerate(names)}
+
+
+def rows_of(stretch):
+    """Each figure of a stretch for one RPC."""
+    rpcs = stretch.runs_of(["xprt_complete_rqst"])
+    figures = {
+        "instructions, kernel": stretch.kernel(),
+        "instructions, transport": sum(stretch.transport().values()),
+        "instructions, module": stretch.module(),
+        "allocations by the module": stretch.allocations(),
+    }
+    for what, names in OPERATIONS.items():
+        figures[what] = stretch.runs_of(names)
+    return rpcs, {what: figure / rpcs for what, figure in figures.items()}
+
+
+def functions(stretch, rpcs, count):
+    rows = stretch.transport().most_common(count)
+    names = "\n".join(name for (_, name, _), _ in rows)
+    names = subprocess.run(["c++filt"], input=names, stdout=subprocess.PIPE, text=True, check=True)
+    for ((_, _, module), instructions), name in zip(rows, names.stdout.splitlines()):
+        print(f"    {instructions / rpcs:9.1f}  {re.sub(HASH, '', name)} [{module}]")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--functions", type=int, default=0)
+    parser.add_argument("--ratios", type=pathlib.Path)
+    parser.add_argument("--keep", action="store_true")
+    options = parser.parse_args()
+    clients = {client: load(options.folder / client) for client in ("c", "rust")}
+    ratios = {}
+    for name in clients["c"]:
+        (c_rpcs, c), (rust_rpcs, rust) = (rows_of(clients[k][name]) for k in ("c", "rust"))
+        print(f"{name} ({c_rpcs} and {rust_rpcs} RPCs)")
+        print(f"    {'for one RPC':28} {'C':>10} {'Rust':>10} {'ratio':>7}")
+        for what in c:
+            ratio = f"{rust[what] / c[what]:7.3f}" if c[what] else ""
+            print(f"    {what:28} {c[what]:10.2f} {rust[what]:10.2f} {ratio}")
+        ratios |= {f"{name}, {what}": rust[what] / c[what] for what in KEPT if c[what]}
+        if options.functions:
+            for client, rpcs in (("c", c_rpcs), ("rust", rust_rpcs)):
+                print(f"  {client}")
+                functions(clients[client][name], rpcs, options.functions)
+    if not options.ratios:
+        return 0
+    if options.keep:
+        lines = [f"{ratio:.3f}\t{name}\n" for name, ratio in ratios.items()]
+        options.ratios.write_text("".join(["# SPDX-License-Identifier: GPL-2.0\n", *lines]))
+        return 0
+    status = 0
+    print(f"1..{len(ratios)}")
+    lines = options.ratios.read_text().splitlines()[1:]
+    kept = dict(reversed(line.split("\t")) for line in lines)
+    for name, ratio in ratios.items():
+        allowed = float(kept[name]) * TOLERANCE
+        result = "ok" if ratio <= allowed else "not ok"
+        status |= result != "ok"
+        print(f"{result} - cost: {name}: {ratio:.3f} of C, {allowed:.3f} allowed")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
