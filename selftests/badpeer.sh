@@ -9,6 +9,7 @@
 
 TIMEOUT=$((2000 * ${SLOW:-1}))
 
+# Proves: V1-142.
 disconnects() {
 	calls_end \
 		'disconnects-at-once | calls=null' \
@@ -30,6 +31,7 @@ pings() {
 	calls_end_so errs ping=1 -5
 }
 
+# Proves: V1-159, PD-001, PD-003, PD-007, PD-008, PD-009, PD-030, PD-031, SEC-016.
 private_data() {
 	local rows
 	rows=$(grep -c -P '^\S+\tprivdata\t' "$(dirname "$0")/vectors/vectors.tsv")

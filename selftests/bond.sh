@@ -42,6 +42,7 @@ bond_client() { client "$bond$1"; }
 # The spare interface leads nowhere: for the connection manager the address has moved all the same.
 bond_fails_over() {
 	local connects
+	need_link_down
 	server_dir /export
 	defer 'bond_client bond_ends'
 	bond_client '

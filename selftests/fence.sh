@@ -7,6 +7,7 @@
 
 . "$(dirname "$0")/lib/peer.sh"
 
+# Proves: V1-008, PD-005, PD-006, PD-019, PD-023.
 invalidation() {
 	calls_end \
 		'invalidates | calls=read,write,list,long,exchange | remote_invalidations=5' \
@@ -19,6 +20,7 @@ invalidation() {
 # A Call of every form, and one behind each that says that the client is through with it.
 BETWEEN=null,read,null,write,null,list,null,long,null
 
+# Proves: V1-058, V1-117, SEC-006, SEC-007.
 after_replies() {
 	calls_end \
 		"late-after-reply | calls=$BETWEEN" \
@@ -27,6 +29,7 @@ after_replies() {
 		"late-after-bad-reply | calls=$BETWEEN"
 }
 
+# Proves: V1-118, SEC-003.
 without_replies() {
 	local killed=null form
 	for form in read write list long; do
@@ -38,14 +41,23 @@ without_replies() {
 		'late-on-next-connection | calls=null,read,write,list,long'
 }
 
+# Proves: SEC-001.
 during_calls() {
 	calls_end \
 		'out-of-bounds | calls=null,read,write,list,long' \
 		'wrong-access | calls=null,read,write,list,long'
 }
 
+# Proves: V1-140.
+no_invalidation() {
+	client 'insmod /lab/payload/rpcrdma_test_limits.ko no_invalidation=1'
+	defer "client 'rmmod rpcrdma_test_limits'"
+	calls_end 'cannot-be-invalidated | calls=read,write,list,long | failed_requests=0'
+}
+
 test_case "remote invalidation of these and other handles" invalidation
 test_case "no access behind the end of a Call" after_replies
 test_case "no access behind the end of a Call without a Reply" without_replies
 test_case "no access but to what is offered" during_calls
+test_case "memory that cannot be invalidated" no_invalidation
 run_cases

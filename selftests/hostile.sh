@@ -7,6 +7,7 @@
 
 . "$(dirname "$0")/lib/peer.sh"
 
+# Proves: V1-095, V1-097, V1-116, BD-017.
 honest() {
 	calls_end \
 		'honest | calls=null,write,read,long,list,exchange | bad_replies=0' \
@@ -23,6 +24,7 @@ replies() {
 		'short-replies | calls=null*3'
 }
 
+# Proves: V1-006, V1-128, BD-020, SEC-015.
 malformed() {
 	calls_end \
 		'vectors | calls=null*60 backward=1' \
@@ -31,6 +33,7 @@ malformed() {
 		'too-long | calls=null*2'
 }
 
+# Proves: V1-017, V1-018, V1-020, V1-023, V1-028, V1-029.
 credits() {
 	calls_end \
 		'no-credits | calls=null*20+ | failed_requests=0' \
@@ -39,6 +42,7 @@ credits() {
 		'fewer-credits | calls=null,null*148+ | failed_requests=0'
 }
 
+# Proves: V1-156.
 chunks() {
 	calls_end \
 		'write-chunks | calls=read*16 | bad_replies=16' \
@@ -60,12 +64,14 @@ segments() {
 		'gaps | calls=read size=100000'
 }
 
+# Proves: V1-126, V1-127.
 errors() {
 	calls_end \
 		'errors | calls=null*10,write*10,read*10,long*10,list*10,exchange*10 | bad_replies=60' \
 		'errors-at-once | calls=null,null+,read+,write+,list+,long+,exchange+,read+,read+,list+,write | bad_replies=10'
 }
 
+# Proves: V1-086, V1-122, BD-002, BD-003, BD-004, BD-024, BD-026, BD-027, BD-030.
 backward() {
 	calls_end \
 		'backward | calls=null backward=1 | backward_calls=3' \

@@ -9,6 +9,7 @@
 
 ROUNDS=4
 
+# Proves: V1-118.
 kill_program() {
 	local vers=$1
 	server_dir /export

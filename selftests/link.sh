@@ -10,6 +10,7 @@
 # Software RDMA devices send nothing any more after their link was down, so they are made anew.
 down_and_up() {
 	local machine=$1
+	need_link_down
 	server_dir /export
 	mount_nfs "$2"
 	work_begins

@@ -5,6 +5,7 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
+# Proves: V1-148, V1-149.
 check_mount() {
 	local vers=$1
 	server_dir /export
@@ -46,6 +47,7 @@ for vers in 3 4.0 4.1 4.2; do
 	test_case "NFS v$vers" check_mount $vers
 done
 
+# Proves: V1-149.
 over_ipv6() {
 	client '
 		mount -t nfs -o proto=rdma6,port=20049,vers=4.2 "[$SERVER6]:/export" $MNT

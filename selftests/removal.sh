@@ -27,6 +27,10 @@ remove_device() {
 # The path is dead, so that the connection manager repeats its request, for minutes. Only the order of
 # events tells that the removal has not waited for that.
 remove_while_connecting() {
+	# The server believes the old connection alive until it sends something there. That would be the
+	# recall of a delegation, for which its own programs wait most of a minute.
+	server 'sysctl -qw fs.leases-enable=0'
+	defer "server 'sysctl -qw fs.leases-enable=1'"
 	server_dir /export
 	netem_begins client
 	mount_nfs "$1"

@@ -72,6 +72,62 @@ trace_mark() { printf '%s\n' "$1" >$TRACING/trace_marker; }
 trace_since() { sed "1,/tracing_mark_write: $1\$/d" $TRACING/trace | grep -q "$2"; }
 trace_between() { sed "1,/tracing_mark_write: $1\$/d; /tracing_mark_write: $2\$/,\$d" $TRACING/trace; }
 
+# What must not grow with repetition. Transports that debugfs shows, sunrpc's and ours:
+transports() { printf '%s\n' /sys/kernel/debug/{sunrpc/rpc_xprt,rpcrdma}/* | grep -c '/[0-9]*$' || true; }
+# Of the kernel's threads those that belong to one workqueue; others come and go.
+workqueue_threads() { cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^kworker/R' || true; }
+# KiB that the kernel took by parts.
+kernel_parts() { awk '/^(SUnreclaim|KernelStack|VmallocUsed|Percpu):/ { kib += $2 } END { print kib }' /proc/meminfo; }
+# KiB that it cannot give back, which wavers more.
+kernel_memory() {
+	awk '/^MemTotal:/ { kib += $2 } /^(MemFree|Buffers|Cached|SReclaimable|AnonPages):/ { kib -= $2 }
+		END { print kib }' /proc/meminfo
+}
+# Gives back what is only kept in reserve, so that the rest can be counted.
+give_reserves_back() {
+	drop_caches
+	[ -r /proc/slabinfo ] || return 0
+	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
+}
+# Objects in use of each kind, if this kernel tells.
+slab_objects() { [ ! -r /proc/slabinfo ] || awk 'NR > 2 { print $1, $2 }' /proc/slabinfo; }
+# Such a kernel delays what it frees, and looks for leaks itself.
+finds_leaks() { [ -f /sys/kernel/debug/kmemleak ]; }
+
+# holds_mark notes all of these; holds_check N fails if N times something left anything behind.
+holds_mark() {
+	give_reserves_back
+	transports >/run/holds.transports
+	workqueue_threads >/run/holds.threads
+	slab_objects >/run/holds.objects
+	printf '%d %d\n' "$(kernel_parts)" "$(kernel_memory)" >/run/holds.memory
+}
+# Whether there are fewer than so many more objects of each kind, or prints which are more.
+holds_objects() {
+	give_reserves_back
+	slab_objects >/run/holds.now
+	awk -v n="$1" 'NR == FNR { had[$1] = $2; next }
+		$2 - had[$1] >= n { print $1, had[$1] + 0, $2; grown = 1 }
+		END { exit grown }' /run/holds.objects /run/holds.now
+}
+holds_check() {
+	local parts memory
+	give_reserves_back
+	[ "$(transports)" = "$(cat /run/holds.transports)" ] || fail "debugfs had $(cat /run/holds.transports) transports and has $(transports)"
+	# Some may be on their way out; a leak would be one each time, or every other time.
+	[ $(($(workqueue_threads) - $(cat /run/holds.threads))) -lt 8 ] || fail "there were $(cat /run/holds.threads) threads of workqueues and are $(workqueue_threads)"
+	read -r parts memory </run/holds.memory
+	parts=$(($(kernel_parts) - parts)) memory=$(($(kernel_memory) - memory))
+	printf 'slabs and the like grew by %d KiB, memory in use by %d KiB\n' $parts $memory
+	! finds_leaks || return 0
+	[ $parts -lt $(($1 * 8)) ] || fail "a leak of 8 KiB each time or more"
+	[ $memory -lt $(($1 * 100)) ] || fail "a leak of 100 KiB each time or more"
+	# The number of objects wavers by some dozens, so a few repetitions tell nothing; those that RCU
+	# frees go a little later.
+	(wait_for 20 holds_objects $(($1 < 400 ? 200 : $1 / 2)) >/run/holds.grown) ||
+		fail "kernel objects of a kind, then and now: $(tail -n 5 /run/holds.grown)"
+}
+
 # The kernel's messages since this mark, wherever the log begins by now.
 log_mark() {
 	local mark=mark-$RANDOM$RANDOM

@@ -10,6 +10,7 @@
 #   client 'COMMANDS'          runs them in the client, with lib/guest.sh; LIMIT=SECONDS before it
 #   server 'COMMANDS'          the same in the server
 #   fail TEXT...               ends the case with a failure
+#   wait_for SECONDS COMMAND   waits until it succeeds; fails when that takes longer
 #   skip TEXT...               ends it as skipped
 
 set -euo pipefail
@@ -19,6 +20,9 @@ lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "${VM_LIB:?run it under scripts/selftests.sh, see README.rst}"
 # shellcheck source=/dev/null
 . "${KTAP_HELPERS:?run it under scripts/selftests.sh, see README.rst}"
+
+# On the host only its fail and wait_for are of use.
+. "$lib/guest.sh"
 
 TEST=$(basename "$0" .sh)
 guest=$(<"$lib/guest.sh")
@@ -31,13 +35,13 @@ TEST=$TEST TRANSPORT=${TRANSPORT:-rxe}
 client() { client_run "$guest$1"; }
 server() { server_run "$guest$1"; }
 
+# For tests that take the interface of a machine down.
+need_link_down() {
+	client '! grep -q "User Mode Linux" /proc/cpuinfo' || skip "an interface of User-Mode Linux that was down stays deaf"
+}
+
 # Starts it in the client's background; client_wait NAME of vm-lib.sh collects it.
 client_background() { client_start "$1" "$guest$2"; }
-
-fail() {
-	printf '%s\n' "$*"
-	exit 1
-}
 
 skip() {
 	printf 'SKIP: %s\n' "$*"

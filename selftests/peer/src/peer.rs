@@ -349,6 +349,15 @@ impl Peer {
             .ok_or_else(|| "the connection has ended".to_owned())
     }
 
+    /// The same Call once more, on this connection.
+    pub(crate) fn call_again(&mut self, call: &Call) -> Result<Call> {
+        let again = self.call()?;
+        if again.xid != call.xid {
+            return Err("the Call did not go out again".to_owned());
+        }
+        Ok(again)
+    }
+
     /// The next Call, on this connection or the next one.
     pub(crate) fn call_anywhere(&mut self) -> Result<Call> {
         loop {

@@ -82,10 +82,7 @@ fn too_long(peer: &mut Peer) -> Result {
         peer.send(&message)?;
         peer.end()?;
         peer.accept()?;
-        let again = peer.call()?;
-        if again.xid != call.xid {
-            return Err("the Call did not go out again".to_owned());
-        }
+        let again = peer.call_again(&call)?;
         peer.answer(&again)?;
     }
     Ok(())

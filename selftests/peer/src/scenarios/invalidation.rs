@@ -13,6 +13,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("invalidates-for-nobody", invalidates_for_nobody),
     ("invalidates-unknown", invalidates_unknown),
     ("invalidates-twice", invalidates_twice),
+    ("cannot-be-invalidated", cannot_be_invalidated),
 ];
 
 /// The handle of the first segment that a Call has offered.
@@ -117,4 +118,20 @@ fn invalidates_twice(peer: &mut Peer) -> Result {
             let _ = peer.verbs.send(&reply.encode(), Some(handle));
         }
     }
+}
+
+/// The client cannot invalidate what a Call has offered. It ends the connection, and not the Call,
+/// which goes out again on the next one.
+fn cannot_be_invalidated(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    for _ in 0..4 {
+        let call = peer.call()?;
+        let reply = peer.reply(&call)?;
+        peer.send(&reply.encode())?;
+        peer.end()?;
+        peer.accept()?;
+        let again = peer.call_again(&call)?;
+        peer.answer(&again)?;
+    }
+    Ok(())
 }

@@ -1,0 +1,220 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# RPCSEC_GSS with Kerberos: files and directories by each of its services, compared on the other
+# side. Integrity and privacy change the bytes of the data, so nothing of them may be placed
+# directly (RFC 8166 section 6.3): no Read chunk but at position zero, and no Write chunk at all.
+# limit: 150
+
+. "$(dirname "$0")/lib/test.sh"
+
+# Numbers of the columns in mountstats.
+READ_CHUNKS=11 WRITE_CHUNKS=12 REPLY_CHUNKS=13 POSITION_ZERO=21
+
+REALM=LAB.TEST
+configuration="cat >/etc/krb5.conf <<-END
+	[libdefaults]
+	default_realm = $REALM
+	dns_lookup_kdc = false
+	dns_lookup_realm = false
+	dns_canonicalize_hostname = false
+	rdns = false
+	[realms]
+	$REALM = {
+		kdc = \$SERVER
+	}
+	END"
+
+# A key distribution centre on the server, where both ends have a principal of their own.
+realm_begins() {
+	local machine
+	server 'command -v krb5kdc rpc.svcgssd' >"$RUN/$TEST.realm" || skip "the server has no Kerberos"
+	client 'command -v rpc.gssd' >"$RUN/$TEST.realm" || skip "the client has no Kerberos"
+	for machine in server client; do
+		$machine 'modprobe -q rpcsec_gss_krb5 || [ -d /proc/net/rpc/auth.rpcsec.init ]' || skip "the $machine kernel has no Kerberos"
+	done
+	trap realm_ends EXIT
+	server "$configuration
+		mkdir -p /etc/krb5kdc /var/lib/krb5kdc
+		kdb5_util create -s -r $REALM -P $RANDOM$RANDOM
+		for host in server client; do kadmin.local addprinc -randkey nfs/\$host; done
+		kadmin.local ktadd -k /etc/krb5.keytab nfs/server
+		kadmin.local ktadd -k /run/client.keytab nfs/client
+		krb5kdc
+		rpc.svcgssd
+		exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=1,sec=sys:krb5:krb5i:krb5p '*:/export'" >"$RUN/$TEST.realm"
+	server 'base64 -w 0 /run/client.keytab' >"$RUN/$TEST.keytab"
+	client "$configuration
+		base64 -d >/etc/krb5.keytab <<<'$(<"$RUN/$TEST.keytab")'
+		rpc.gssd
+		wait_for 10 test -p /run/rpc_pipefs/gssd/clntXX/gssd"
+}
+
+realm_ends() {
+	client '
+		kill $(pidof rpc.gssd)
+		rm -f /etc/krb5.conf /etc/krb5.keytab /tmp/krb5cc*
+		gone() { ! pidof rpc.gssd >/dev/null; }
+		wait_for 10 gone'
+	server '
+		exportfs -r
+		kill $(pidof krb5kdc rpc.svcgssd)
+		gone() { ! pidof krb5kdc rpc.svcgssd >/dev/null; }
+		wait_for 10 gone
+		kdb5_util destroy -f
+		rm -rf /etc/krb5.conf /etc/krb5.keytab /run/client.keytab' >"$RUN/$TEST.realm"
+}
+
+# A mount, and a folder in it that everybody may write to: mount_krb5 VERS FLAVOR.
+mount_krb5() {
+	server_dir /export
+	server "chmod 777 /export/$TEST"
+	client "mount -t nfs -o rdma,port=20049,vers=$1,sec=$2 \$SERVER:/export \$MNT"
+	defer unmount_nfs
+	client "grep -q ' /mnt/nfs .*proto=rdma.*,sec=$2,' /proc/mounts || fail \"\$(cat /proc/mounts)\""
+}
+
+# Files of these sizes, of random data, with their checksums.
+if [ -n "${LONG:-}" ]; then
+	SIZES='1 3 4 4095 4097 65537 1048576 1048577' ENTRIES=400
+else
+	SIZES='3 4096 1048577' ENTRIES=100
+fi
+make_files="
+	make_files() {
+		local n
+		rm -rf /run/$TEST
+		mkdir /run/$TEST
+		cd /run/$TEST
+		for n in $SIZES; do head -c \$n /dev/urandom >\$n; done
+		sha256sum * >sums
+	}"
+
+# Proves: SEC-012, SEC-013, SEC-014.
+all_forms() {
+	local vers=$1 flavor=$2 there here
+	mount_krb5 "$vers" "$flavor"
+	client "$make_files
+		make_files
+		# Half of it through the cache.
+		for n in *[13579]; do cp \$n \$MNT/$TEST/\$n; done
+		for n in *[02468] sums; do dd if=\$n of=\$MNT/$TEST/\$n bs=1M oflag=direct status=none; done
+		sync -f \$MNT"
+	server "cd /export/$TEST && sha256sum --quiet -c sums"
+	server "$make_files
+		make_files
+		rm /export/$TEST/*
+		mv * /export/$TEST/
+		mkdir /export/$TEST/folder && cd /export/$TEST/folder
+		for i in {1..$ENTRIES}; do : >\"an entry whose name has some length, number \$i\"; done"
+	client "
+		drop_caches
+		cd \$MNT/$TEST
+		sha256sum --quiet -c sums
+		for n in $SIZES; do
+			dd if=\$n bs=1M iflag=direct status=none | sha256sum | sed \"s/-/\$n/\"
+		done | sort >/run/$TEST/direct
+		sort sums | diff - /run/$TEST/direct
+		# A longer one the kernel's NFSv4 code cannot make with privacy, over TCP as well.
+		ln -s \$(head -c 2250 /dev/urandom | base64 -w 0 | tr / _) link"
+	for what in 'ls folder | sort | sha256sum' 'readlink link'; do
+		here=$(client "drop_caches; cd \$MNT/$TEST && $what")
+		there=$(server "cd /export/$TEST && $what")
+		[ "$here" = "$there" ] || fail "server and client do not see the same: $what"
+	done
+	client "
+		echo columns: \$(xprt_stat $READ_CHUNKS) \$(xprt_stat $WRITE_CHUNKS) \$(xprt_stat $REPLY_CHUNKS) \$(xprt_stat $POSITION_ZERO)
+		[ \$(xprt_stat $REPLY_CHUNKS) -gt 0 ]
+		case $flavor in
+		sys | krb5)
+			# The payload itself is as it was.
+			[ \$(xprt_stat $WRITE_CHUNKS) -gt 0 ]
+			[ \$(xprt_stat $READ_CHUNKS) -gt 0 ]
+			[ \$(xprt_stat $POSITION_ZERO) = 0 ] || fail 'a Call went as a chunk as a whole'
+			;;
+		*)
+			[ \$(xprt_stat $WRITE_CHUNKS) = 0 ] || fail 'data was to be placed directly'
+			[ \$(xprt_stat $POSITION_ZERO) -gt 0 ] || fail 'no Call went as a chunk as a whole'
+			[ \"\$(our_stat read_chunk_calls || echo 0)\" = 0 ] || fail 'data was to be fetched by itself'
+			;;
+		esac
+		rm -r /run/$TEST
+		umount \$MNT
+		wait_for 10 module_unused"
+}
+
+# A Call that is sent again has to be wrapped again, once its sequence number is too old.
+reconnect() {
+	mount_krb5 "$1" "$2"
+	work_begins
+	client '
+		for n in {1..3}; do
+			# A new address, be it the old one, ends the connection.
+			for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done
+			work_goes_on 60
+		done
+		[ $(xprt_stat 3) -gt 3 ] || fail "it connected $(xprt_stat 3) times only"'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Counts how often a word that a file is full of is seen on the wire, on its way to the server and
+# back: words_seen FLAVOR.
+words_seen() {
+	client "mount -t nfs -o rdma,port=20049,vers=4.2,sec=$1 \$SERVER:/export \$MNT"
+	client "
+		yes the-$1-word | head -c 64K >/run/$TEST.data || true
+		tcpdump -s 2048 -B 8192 --immediate-mode -U -Z root -i \$NETDEV -w /run/$TEST.pcap 'udp port 4791 or tcp port 20049' 2>/run/$TEST.dump &
+		wait_for 10 grep -q 'listening on' /run/$TEST.dump
+		dd if=/run/$TEST.data of=\$MNT/$TEST/file bs=64K oflag=direct status=none
+		# Inline.
+		head -c 100 /run/$TEST.data >\$MNT/$TEST/short
+		drop_caches
+		cmp /run/$TEST.data \$MNT/$TEST/file
+		umount \$MNT
+		captured() { [ \$(stat -c %s /run/$TEST.pcap) -gt 131072 ]; }
+		wait_for 20 captured
+		kill %1
+		wait %1 || true
+		grep -aoF the-$1-word /run/$TEST.pcap >/run/$TEST.words || true" >&2
+	client "wc -l </run/$TEST.words && rm /run/$TEST.*"
+}
+
+privacy() {
+	local seen
+	server_dir /export
+	server "chmod 777 /export/$TEST"
+	defer unmount_nfs
+	seen=$(words_seen krb5i)
+	printf 'with integrity alone the word was seen %d times\n' "$seen"
+	[ "$seen" -gt 1000 ] || fail "the capture does not show what travels"
+	seen=$(words_seen krb5p)
+	[ "$seen" = 0 ] || fail "with privacy the word was seen $seen times"
+}
+
+no_key() {
+	client 'mv /etc/krb5.keytab /run/keytab; rm -f /tmp/krb5cc*'
+	defer "client 'mv /run/keytab /etc/krb5.keytab'"
+	defer unmount_nfs
+	client "
+		! mount -t nfs -o rdma,port=20049,vers=4.2,sec=krb5 \$SERVER:/export \$MNT 2>/run/$TEST.err || fail 'the mount went well'
+		grep -i 'access denied' /run/$TEST.err || fail \"\$(cat /run/$TEST.err)\"
+		rm /run/$TEST.err
+		wait_for 10 module_unused"
+}
+
+realm_begins
+for flavor in krb5 krb5i krb5p; do
+	test_case "v4.2, $flavor: files, directories and links" all_forms 4.2 $flavor
+done
+test_case "krb5: without a key there is no mount" no_key
+if [ -n "${LONG:-}" ]; then
+	test_case "v4.2, sys: the same without Kerberos" all_forms 4.2 sys
+	for flavor in krb5i krb5p; do
+		test_case "v3, $flavor: files, directories and links" all_forms 3 $flavor
+	done
+	test_case "v4.2, krb5p: the connection breaks under I/O" reconnect 4.2 krb5p
+	test_case "v3, krb5i: the connection breaks under I/O" reconnect 3 krb5i
+	test_case "krb5p: nothing of a file's contents is seen on the wire" privacy
+fi
+run_cases

@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A thousand connections end in the middle of I/O and are made again, ended by either side at any
+# point of an RPC, and a hundred times the server's threads stop: the program sees nothing of it,
+# and nothing is left of them.
+# limit: 2400
+
+. "$(dirname "$0")/../lib/test.sh"
+
+BREAKS=${BREAKS:-500} RESTARTS=${RESTARTS:-100}
+
+# Has a machine break its connections, one every so many RPCs: faults MACHINE RPCS.
+faults() {
+	local machine=$1 other
+	[ "$machine" = client ] && other=server || other=client
+	"$machine" "
+		cd /sys/kernel/debug/fail_sunrpc
+		echo Y >ignore-$other-disconnect
+		echo Y >ignore-cache-wait
+		echo 0 >verbose
+		echo $2 >interval
+		echo -1 >times
+		echo 100 >probability"
+}
+
+no_faults() { "$1" 'echo 0 >/sys/kernel/debug/fail_sunrpc/probability'; }
+
+# Runs a command with work going on on a mount.
+during_work() {
+	local connects
+	mount_nfs "$vers"
+	work_begins
+	connects=$(client 'xprt_stat 3')
+	"$@"
+	printf '%d connections were made meanwhile\n' $(($(client 'xprt_stat 3') - connects))
+	client 'work_goes_on 60'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Does so for a while, to warm up, and then NUMBER times: nothing_left NUMBER COMMAND, which gets
+# the number.
+nothing_left() {
+	local resources
+	server_dir /export
+	during_work "$2" 10
+	resources=$(client 'rdma_resources; holds_mark')
+	during_work "$2" "$1"
+	LIMIT=120 client "
+		wait_for 10 rdma_resources_are '$resources' || fail \"the device had $resources and has \$(rdma_resources)\"
+		holds_check $1"
+}
+
+break_connections() {
+	local reached=$(($(client 'xprt_stat 3') + $1))
+	faults "$machine" 10
+	LIMIT=1000 client "
+		made() { [ \$(xprt_stat 3) -ge $reached ]; }
+		until made; do work_goes_on 60; done"
+	no_faults "$machine"
+}
+
+breaks() {
+	local vers=$1 machine=$2
+	"$machine" '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the $machine's kernel has no CONFIG_FAIL_SUNRPC"
+	defer "no_faults $machine"
+	nothing_left "$BREAKS" break_connections
+}
+
+restart_server() {
+	local connects n
+	connects=$(client 'xprt_stat 3')
+	for ((n = 0; n < $1; n++)); do
+		server '/lab/guest/server stop'
+		server '/lab/guest/server resume'
+		client 'work_goes_on 55'
+	done
+	[ "$(client 'xprt_stat 3')" -ge $((connects + $1)) ] || fail "there are fewer connections than restarts"
+}
+
+restarts() {
+	local vers=$1
+	nothing_left "$RESTARTS" restart_server
+}
+
+for machine in client server; do
+	for vers in 3 4.2; do
+		test_case "v$vers: the $machine breaks $BREAKS connections" breaks $vers $machine
+	done
+done
+test_case "v4.2: the server's threads stop and start $RESTARTS times" restarts 4.2
+run_cases

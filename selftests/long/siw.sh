@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The main tests over the other kind of RDMA device: iWARP instead of RoCE, or the other way round.
+# limit: 600
+
+. "$(dirname "$0")/../lib/test.sh"
+
+case ${TRANSPORT:-rxe} in
+rxe) module=siw other=siw ;;
+*) module=rdma_rxe other=rxe ;;
+esac
+
+# For the rest of the case both machines have the other device.
+other_device() {
+	local machine
+	for machine in client server; do
+		defer "$machine 'rdma_link_delete; rdma_link_add'"
+		"$machine" "
+			modprobe -q $module
+			rdma_link_delete
+			TRANSPORT=$other rdma_link_add" || skip "the kernel has no $module"
+	done
+	# A server by siw misses what arrives before it has quite accepted, until something follows.
+	netem_begins client
+	netem client 'delay 20ms'
+}
+
+# Runs another test's cases over it: other NAME [REGEX].
+other() {
+	other_device
+	TRANSPORT=$other ONLY=${2:-} "$(dirname "$0")/../$1.sh"
+}
+
+# Data by chunks both ways, and remote invalidation.
+chunks() {
+	other_device
+	server_dir /export
+	mount_nfs "$1"
+	client '
+		head -c 3M /dev/urandom >/run/$TEST.data
+		dd if=/run/$TEST.data of=$MNT/$TEST/file bs=1M oflag=direct status=none
+		drop_caches
+		dd if=$MNT/$TEST/file bs=1M iflag=direct status=none | cmp - /run/$TEST.data
+		[ $(xprt_stat 11) -ge 3 ] && [ $(xprt_stat 12) -ge 3 ]
+		if [ -f /lab/payload/rpcrdma.ko ]; then
+			echo "remote invalidations: $(our_stat remote_invalidations), local: $(our_stat local_invalidations)"
+			[ $(our_stat remote_invalidations) -ge 6 ]
+		fi
+		sha256sum </run/$TEST.data
+		rm /run/$TEST.data' | tee "$RUN/$TEST.client"
+	server 'sha256sum </export/$TEST/file' | diff - <(tail -n 1 "$RUN/$TEST.client")
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+test_case "v4.2: chunks" chunks 4.2
+test_case "mount.sh" other mount
+test_case "io.sh" other io 'v3, direct|v4.2, buffered'
+test_case "forms.sh" other forms
+test_case "backchannel.sh" other backchannel
+run_cases

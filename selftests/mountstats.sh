@@ -1,0 +1,118 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The 27 columns of the transport's line in mountstats, each compared with what was done.
+# limit: 120
+
+. "$(dirname "$0")/lib/test.sh"
+
+# Bytes of a file that is longer than a message may be, and of one that is not.
+LARGE=300003 SMALL=1000
+
+columns='
+	# Keeps the columns as they are now, from 1: remember; and tells by how much one has grown: grown N.
+	remember() { line=($(for n in {0..27}; do [ $n = 0 ] && echo xprt: || xprt_stat $n; done)); }
+	grown() { echo $(($(xprt_stat $1) - ${line[$1]})); }
+	# The columns are the same as before but for these: only N...
+	only() {
+		local n
+		for n in {11..27}; do
+			[[ " $* " = *" $n "* ]] || [ $(grown $n) = 0 ] || fail "column $n has grown by $(grown $n)"
+		done
+	}
+	is() { [ $2 "$3" $4 ] || fail "$1: $2 $3 $4 is not true"; }
+'
+column_client() { client "$columns$1"; }
+
+columns_tell() {
+	server_dir /export
+	server "cd /export/$TEST && head -c $LARGE /dev/urandom >large && head -c $SMALL /dev/urandom >small
+		mkdir many && for i in {1..300}; do : >\"many/an entry whose name has some length, number \$i\"; done"
+	mount_nfs 3
+	column_client "
+		[ \$(grep -cP '^\txprt:\trdma ' /proc/self/mountstats) = 1 ]
+		line=\$(grep -P '^\txprt:\trdma ' /proc/self/mountstats)
+		[[ \${line#*rdma} =~ ^(\ [0-9]+){27}\ *\$ ]] || fail \"not 27 numbers: \$line\"
+		cd \$MNT/$TEST
+		ls >/dev/null
+		# A new file asks for its folder's ACL, which is a Reply chunk.
+		touch large.new small.new
+		is source-port \$(xprt_stat 1) = 0
+		is bindings \$(xprt_stat 2) = 0
+		is connects \$(xprt_stat 3) = 1
+		# Jiffies.
+		is time-to-connect \$(xprt_stat 4) -le 10000
+
+		remember
+		dd if=large bs=1M count=1 iflag=direct status=none | sha256sum >/run/$TEST.sums
+		is segments-of-Write-chunks \$(grown 12) -ge 1
+		is offered-bytes \$(grown 14) -ge 1048576
+		is delivered-bytes \$(grown 15) = $LARGE
+		is copied \$(grown 16) -le 2000
+		only 12 14 15 16 17 24 25
+
+		remember
+		dd if=small bs=$SMALL count=1 iflag=direct status=none | sha256sum >>/run/$TEST.sums
+		is copied-from-Replies \$(grown 17) -ge $SMALL
+		only 16 17
+
+		remember
+		head -c $LARGE /dev/urandom >/run/$TEST.large
+		dd if=/run/$TEST.large of=large.new bs=1M oflag=direct status=none
+		is segments-of-Read-chunks \$(grown 11) -ge 1
+		is copied \$(grown 16) -le 4000
+		only 11 16 17 24 25
+
+		remember
+		head -c $SMALL /run/$TEST.large >/run/$TEST.small
+		dd if=/run/$TEST.small of=small.new bs=1M oflag=direct status=none
+		is copied-to-send-buffers \$(grown 16) -ge $SMALL
+		only 16 17
+
+		remember
+		[ \$(ls -U many | wc -l) = 300 ]
+		is segments-of-Reply-chunks \$(grown 13) -ge 1
+		is delivered-bytes \$(grown 15) -ge 12000
+		is offered-bytes \$(grown 14) -ge \$(grown 15)
+		only 13 14 15 16 17 24 25
+
+		remember
+		for i in {1..165}; do printf 'user:%d:r-x\ngroup:%d:-w-\n' \$((10000 + i)) \$((20000 + i)); done >/run/$TEST.acl
+		setfacl -n -M /run/$TEST.acl small.new
+		is whole-calls-as-chunks \$(grown 21) -ge 1
+		only 11 13 14 15 16 17 18 21 24 25
+
+		# No call is under way, and the time since the last one is in seconds.
+		is replies \$(xprt_stat 7) = \$(xprt_stat 6)
+		is idle \$(xprt_stat 5) -le 60
+		for n in 8 19 20 22 23 26 27; do is column-\$n \$(xprt_stat \$n) = 0; done
+		[ \$(xprt_stat 24) -gt 0 ] || fail 'no region was allocated'"
+	client "sed 's/-/x/' /run/$TEST.sums; sha256sum </run/$TEST.large; sha256sum </run/$TEST.small; rm /run/$TEST.*" | cut -d ' ' -f 1 >"$RUN/$TEST.client"
+	server "cd /export/$TEST && cat large | sha256sum; cat small | sha256sum; cat large.new | sha256sum; cat small.new | sha256sum" | cut -d ' ' -f 1 |
+		diff - "$RUN/$TEST.client"
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Columns 6 to 8, 3 and 10 over a new connection.
+connects_count() {
+	server_dir /export
+	mount_nfs 3
+	work_begins
+	column_client '
+		remember
+		for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done
+		connected() { [ $(grown 3) = 1 ]; }
+		wait_for 30 connected
+		work_goes_on 30'
+	work_ends
+	column_client '
+		is replies $(xprt_stat 7) -le $(xprt_stat 6)
+		is replies $(xprt_stat 7) -gt 10
+		is bad-replies $(xprt_stat 20) = 0
+		umount $MNT
+		wait_for 10 module_unused'
+}
+
+test_case "v3: every column tells what was done" columns_tell
+test_case "v3: a new connection" connects_count
+run_cases

@@ -1,0 +1,79 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Mounts from another network namespace, which has an interface and an RDMA device of its own; the
+# client's first namespace forwards its packets.
+# limit: 240
+
+. "$(dirname "$0")/lib/test.sh"
+
+netns='
+	INNER=192.0.2.3
+	inside() { nsenter --net=/run/netns/inner "$@"; }
+	# Namespaces either share all RDMA devices or have each its own: namespace_begins shared|exclusive.
+	namespace_begins() {
+		rdma system set netns $1
+		ip netns add inner
+		ip link add outer type veth peer name inner netns inner
+		inside ip link set lo up
+		inside ip link set inner up
+		inside ip address add $INNER/24 dev inner
+		ip link set outer up
+		ip route add $INNER dev outer
+		# Each side of this machine takes it for the other.
+		sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.$NETDEV.proxy_arp=1 net.ipv4.conf.outer.proxy_arp=1
+		reachable() { inside ping -q -c 1 -W 1 $SERVER >/dev/null; }
+		wait_for 20 reachable
+	}
+	namespace_ends() {
+		! inside rdma link show inner/1 >/dev/null 2>&1 || inside rdma link delete inner
+		! rdma link show inner/1 >/dev/null 2>&1 || rdma link delete inner
+		sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.$NETDEV.proxy_arp=0
+		ip netns delete inner
+		# A namespace lives on for a moment, and as long as there is one the mode stays.
+		wait_for 20 rdma system set netns shared
+		gone() { ! ip link show outer >/dev/null 2>&1; }
+		wait_for 20 gone
+	}
+	mount_inside() { inside mount -t nfs -o rdma,port=20049,vers=$1,sec=sys,nolock,retry=0 $SERVER:/export $MNT; }
+'
+inner_client() { client "$netns$1"; }
+
+namespace_begins() {
+	defer 'inner_client "[ ! -e /run/netns/inner ] || namespace_ends"'
+	inner_client "namespace_begins $1"
+	defer unmount_nfs
+}
+
+own_device() {
+	server_dir /export
+	namespace_begins shared
+	inner_client 'inside rdma link add inner type $TRANSPORT netdev inner'
+	inner_client "mount_inside $1"
+	inner_client '
+		grep -qx "netns: *$(stat -L -c %i /run/netns/inner)" /sys/kernel/debug/sunrpc/rpc_xprt/*/info ||
+			fail "the transport is in another namespace"
+		[[ $(rdma resource show qp link inner/1) = *"type RC state RTS"* ]] || fail "$(rdma resource show qp)"'
+	work_begins
+	client 'work_goes_on 30'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# New devices are in the first namespace, and those in software cannot move.
+foreign_device() {
+	namespace_begins exclusive
+	inner_client 'inside rdma link add inner type $TRANSPORT netdev inner'
+	inner_client "
+		! mount_inside $1 || fail 'a device was used that is in another namespace'
+		wait_for 10 module_unused
+		mount_nfs $1
+		umount \$MNT
+		wait_for 10 module_unused"
+}
+
+for vers in 3 4.2; do
+	test_case "v$vers: a device on the namespace's own interface" own_device $vers
+	test_case "v$vers: a device that belongs to another namespace" foreign_device $vers
+done
+run_cases

@@ -1,0 +1,150 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The settings in /proc/sys/sunrpc: what each accepts, and what it changes or does not.
+# limit: 240
+
+. "$(dirname "$0")/lib/test.sh"
+
+# Numbers of the columns in mountstats.
+READ_CHUNKS=11 WRITE_CHUNKS=12
+settings=(rdma_slot_table_entries rdma_max_inline_read rdma_max_inline_write rdma_inline_write_padding
+	rdma_memreg_strategy rdma_pad_optimize)
+
+need_settings() {
+	client '[ -f /proc/sys/sunrpc/rdma_slot_table_entries ]' || skip "the settings need CONFIG_SUNRPC_DEBUG"
+}
+
+# Whatever a case sets is as before when it ends.
+settings_kept() {
+	local name
+	need_settings
+	for name in "${settings[@]}"; do
+		defer "client 'echo $(client "cat /proc/sys/sunrpc/$name") >/proc/sys/sunrpc/$name'"
+	done
+}
+
+ranges() {
+	settings_kept
+	client '
+		cd /proc/sys/sunrpc
+		page=$(getconf PAGESIZE)
+		# check NAME DEFAULT LEAST MOST
+		check() {
+			local value
+			[ "$(cat $1)" = $2 ] || fail "$1 is $(cat $1) and not $2"
+			for value in $3 $4; do
+				echo $value >$1
+				[ "$(cat $1)" = $value ] || fail "$1 is $(cat $1) after $value was written"
+			done
+			for value in $(($3 - 1)) $(($4 + 1)) -1 word; do
+				! echo $value 2>/dev/null >$1 || fail "$1 accepts $value"
+				[ "$(cat $1)" = $4 ] || fail "$1 became $(cat $1) when it refused $value"
+			done
+		}
+		check rdma_slot_table_entries 128 4 16384
+		check rdma_max_inline_read 4096 1024 65536
+		check rdma_max_inline_write 4096 1024 65536
+		check rdma_inline_write_padding 0 0 $page
+		check rdma_memreg_strategy 5 0 6
+		for value in -2147483648 2147483647; do
+			echo $value >rdma_pad_optimize
+			[ "$(cat rdma_pad_optimize)" = $value ]
+		done'
+}
+
+# Files of 2000 bytes, each read and written once.
+small_files='
+	small_files() {
+		local n
+		for n in {1..8}; do
+			head -c 2000 /dev/urandom >/run/$TEST.data
+			dd if=/run/$TEST.data of=$MNT/$TEST/$1.$n bs=2000 oflag=direct status=none
+			dd if=$MNT/$TEST/$1.$n bs=2000 count=1 iflag=direct status=none | cmp - /run/$TEST.data
+		done
+		rm /run/$TEST.data
+	}
+'
+
+# How many chunks the files take on a mount made after this: small_files READ-CHUNKS WRITE-CHUNKS.
+small_files_take() {
+	mount_nfs 3
+	client "$small_files
+		small_files '$1.$2'
+		[ \"\$(xprt_stat $READ_CHUNKS) \$(xprt_stat $WRITE_CHUNKS)\" = '$1 $2' ] ||
+			fail \"\$(xprt_stat $READ_CHUNKS) segments of Read chunks, \$(xprt_stat $WRITE_CHUNKS) of Write chunks, and not $1 and $2\""
+}
+
+end_mount() { client 'umount $MNT && wait_for 10 module_unused'; }
+
+thresholds() {
+	settings_kept
+	server_dir /export
+	small_files_take 0 0
+	# They count for connections that come later, of this mount as well.
+	client "$small_files
+		echo 1024 >/proc/sys/sunrpc/rdma_max_inline_write
+		small_files still
+		[ \$(xprt_stat $READ_CHUNKS) = 0 ] || fail 'the connection has another threshold now'
+		for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo \$SERVER >\$transport/dstaddr; done
+		small_files again
+		[ \$(xprt_stat 3) = 2 ]
+		[ \$(xprt_stat $READ_CHUNKS) = 8 ] || fail 'the new connection has the old threshold'"
+	end_mount
+	small_files_take 8 0
+	end_mount
+	client 'cd /proc/sys/sunrpc; echo 4096 >rdma_max_inline_write; echo 1024 >rdma_max_inline_read'
+	small_files_take 0 8
+	end_mount
+	# More than the server takes or sends changes nothing.
+	client 'cd /proc/sys/sunrpc; echo 65536 >rdma_max_inline_write; echo 65536 >rdma_max_inline_read'
+	small_files_take 0 0
+	end_mount
+}
+
+# More than the device's queues hold become as many as they do; the C module then does not mount.
+slots() {
+	local n
+	settings_kept
+	server_dir /export
+	for n in 4 16384; do
+		client "echo $n >/proc/sys/sunrpc/rdma_slot_table_entries"
+		mount_nfs 3
+		if is_rust; then
+			client "
+				requested=\$(our_stat credits_requested)
+				printf '%d slots: credits for %d\n' $n \$requested
+				[ \$requested = $n ] || { [ $n = 16384 ] && [ \$requested -gt 128 ]; } || fail 'that is not what was set'"
+		fi
+		work_begins
+		client 'work_goes_on 30'
+		work_ends
+		end_mount
+	done
+}
+
+# The same I/O takes the same chunks and the same bytes.
+without_effect() {
+	local before after
+	settings_kept
+	server_dir /export
+	numbers() {
+		small_files_take 0 0 >&2
+		client 'for n in 11 12 13 14 15 16 17 21; do xprt_stat $n; done'
+		end_mount >&2
+	}
+	before=$(numbers)
+	client '
+		cd /proc/sys/sunrpc
+		echo 512 >rdma_inline_write_padding
+		echo 6 >rdma_memreg_strategy
+		echo 1 >rdma_pad_optimize'
+	after=$(numbers)
+	[ "$before" = "$after" ] || fail "columns 11 to 17 and 21 were ${before//$'\n'/ } and are ${after//$'\n'/ }"
+}
+
+test_case "ranges and defaults" ranges
+test_case "v3: thresholds of later connections" thresholds
+test_case "v3: slots of later mounts" slots
+test_case "v3: the other three are accepted and without effect" without_effect
+run_cases
