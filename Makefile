@@ -33,10 +33,14 @@ help:
 	  '                  (VERS=3|4.0|4.1|4.2 KERNEL=stock|custom|um CLIENT=rust|c PEER=c)' \
 	  'make shell        the same, but leaves you at a prompt in the client' \
 	  'make check        all tests of up to a minute each; the last line is the sum' \
-	  'make check-long   the rest: the debug kernel, lean configurations, soak' \
+	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \
+	  'make cost         count what an RPC costs, beside the C client' \
 	  'make vectors      run the rows of VECTORS=FILE against the protocol code' \
+	  'make fuzz         fuzz the protocol code (FUZZ_SECONDS=30 for each target)' \
+	  'make bench-headers' \
+	  '                  what the protocol code takes for typical headers' \
 	  'make stock        prepare the stock Debian kernel tree in the cache' \
-	  'make custom       build the kernel of .config.fragment (also: debug, um)' \
+	  'make custom       build the kernel of .config.fragment (also: debug, um, um-debug)' \
 	  'make modules      build the module against KDIR=TREE' \
 	  '                  [ARCH=um] [LLVM=] [RUSTC=] [BINDGEN=] [MO=OUTPUT] [CLIPPY=1]' \
 	  'make install      KDIR=TREE [INSTALL_MOD_PATH=] put it where modprobe prefers it' \
@@ -72,18 +76,27 @@ shell:
 check check-long:
 	+@$(S)/check.sh $(if $(filter check-long,$@),long)
 
+cost:
+	+@$(S)/cost.sh --functions 12
+
 vectors:
 	@$(S)/vectors.sh '$(VECTORS)'
 
-stock custom debug um:
+fuzz:
+	+@$(S)/fuzz.sh
+
+bench-headers:
+	+@$(S)/bench-headers.sh
+
+stock custom debug um um-debug:
 	+@$(S)/kernel.sh $@
 
 fmt:
-	$(S)/in-buildroot.sh sh -c 'find rust selftests -name "*.rs" -not -path "*/target/*" | xargs rustfmt --edition 2021'
+	$(S)/in-buildroot.sh sh -c 'find rust selftests tools -name "*.rs" -not -path "*/target/*" | xargs rustfmt --edition 2021'
 
 clean:
 	$(if $(wildcard $(conf)),+$(kbuild) clean)
 	rm -rf "$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}/build"
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors stock custom debug um fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench-headers cost stock custom debug um um-debug fmt clean

@@ -15,7 +15,7 @@ boot=$(cat /proc/sys/kernel/random/boot_id)
 known=$CACHE/accel
 if [ ! -f "$known" ] || [ "$(head -n 1 "$known")" != "$boot" ]; then
 	lock accel
-	initrd=$(find "$CACHE/guest" -name 'initrd-*.img' ! -name initrd-um.img | head -n 1)
+	initrd=$(find "$CACHE/guest" -name 'initrd-*.img' ! -name 'initrd-um*.img' | head -n 1)
 	kernel=$(basename "$initrd" .img)
 	if timeout 10 qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -serial stdio \
 		-accel kvm -cpu host -m 512 -kernel "$CACHE/${kernel#initrd-}/vmlinuz" -initrd "$initrd" \

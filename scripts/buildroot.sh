@@ -1,7 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Makes the build root: a Debian tree with the very compilers that built the stock kernel.
+# Usage: buildroot.sh [tools]
+#
+# Makes the build root: a Debian tree with the very compilers that built the stock kernel. With
+# "tools" it also has what only some of the checks run there.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -14,8 +17,26 @@ packages=(
 	# mke2fs fills the guest's root image from a tar archive, with libarchive.
 	e2fsprogs libarchive13t64
 )
+# These are added to a tree that is there, so that a change of them makes nothing be built anew.
+tools=(tshark jq valgrind)
 want="$RELEASE ${packages[*]}"
+advice="check the network and the mirror in this machine's apt sources, then start again"
 
+add_tools() {
+	stamped "$BUILDROOT.tools" "${tools[*]}" && return
+	# The user that apt would drop its rights to may not exist in a user namespace.
+	logged buildroot-tools "$advice" "$here/in-buildroot.sh" env DEBIAN_FRONTEND=noninteractive \
+		sh -c "set -- -o APT::Sandbox::User=root
+			apt-get \$@ update && apt-get \$@ install --yes --no-install-recommends ${tools[*]}"
+	stamp "$BUILDROOT.tools" "${tools[*]}"
+}
+
+if [ "${1:-}" = tools ]; then
+	"$0"
+	lock buildroot
+	add_tools
+	exit
+fi
 stamped "$BUILDROOT.stamp" "$want" && exit 0
 "$here/host-packages.sh" build
 lock buildroot
@@ -29,10 +50,10 @@ remove() {
 }
 remove "$BUILDROOT.tmp"
 remove "$BUILDROOT"
-rm -f "$BUILDROOT.stamp"
+rm -f "$BUILDROOT.stamp" "$BUILDROOT.tools"
 trap 'rc=$?; [ $rc -eq 0 ] || remove "$BUILDROOT.tmp"' EXIT
 include=$(IFS=,; printf '%s' "${packages[*]}")
-logged buildroot "check the network and the mirror in this machine's apt sources, then start again" \
+logged buildroot "$advice" \
 	mmdebstrap --mode="$mode" --variant=minbase --include="$include" \
 	"$RELEASE" "$BUILDROOT.tmp" "$(mirror)"
 mv "$BUILDROOT.tmp" "$BUILDROOT"

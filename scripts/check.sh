@@ -9,10 +9,10 @@
 . "$(dirname "$0")/lib.sh"
 
 cd "$PROJECT"
-steps=(layers format host panics clippy kunit run selftests)
+steps=(layers conformance format host panics clippy kunit run selftests)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal debug um)
+	steps=(minimal fuzz headers um um-debug debug stock cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -20,15 +20,25 @@ fi
 
 step_layers() { "$here/check-layers.sh"; }
 
+step_conformance() { "$here/check-conformance.sh"; }
+
 step_format() {
 	"$here/in-buildroot.sh" sh -c \
-		'find rust selftests -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --edition 2021 --check --color never --config-path .rustfmt.toml'
+		'find rust selftests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --edition 2021 --check --color never --config-path .rustfmt.toml'
 }
 
-step_host() {
+# Cargo in the build root, with its output in build/NAME: cargo_in NAME ARGUMENT...
+cargo_in() {
+	local name=$1
+	shift
 	mkdir -p "$CACHE/cargo"
-	CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/host \
-		"$here/in-buildroot.sh" cargo test --manifest-path selftests/host/Cargo.toml
+	CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/$name "$here/in-buildroot.sh" cargo "$@"
+}
+
+# The tool is compiled with the core, whose own tests need not run once more.
+step_host() {
+	cargo_in host test --manifest-path selftests/host/Cargo.toml
+	cargo_in host test --manifest-path tools/rpcrdma-decode/Cargo.toml -- --skip proto::
 }
 
 step_panics() { "$here/check-panics.sh"; }
@@ -48,9 +58,22 @@ step_selftests() { selftests_on custom selftests/*.sh; }
 # A tree without what the module can do without; its modules have no kernel to go into.
 step_minimal() { VARIANT=minimal "$here/module.sh" minimal KBUILD_MODPOST_WARN=1; }
 
-step_debug() { selftests_on debug selftests/*.sh selftests/long/*.sh; }
+# What takes minutes runs where no CPU is emulated, and so does what the checkers slow down.
+step_um() { selftests_on um selftests/*.sh selftests/long/*.sh; }
 
-step_um() { "$here/module.sh" um; }
+step_um-debug() { selftests_on um-debug selftests/*.sh; }
+
+# User-Mode Linux takes no interface down, and there kmemleak tells nothing.
+step_debug() { selftests_on debug selftests/{mount,cycles,bond,link}.sh; }
+
+step_stock() { selftests_on stock selftests/*.sh; }
+
+step_fuzz() { "$here/fuzz.sh"; }
+
+step_headers() { "$here/bench-headers.sh"; }
+
+# Fails when an RPC costs more of what C needs for it than it did.
+step_cost() { "$here/cost.sh" --ratios selftests/cost/ratios.txt; }
 
 selftests_on() {
 	local kernel=$1 tests=() file payload
@@ -63,6 +86,9 @@ selftests_on() {
 		return 0
 	}
 	"$here/module.sh" "$kernel" >&2
+	# What the tests run on the host, where a test that lacks it skips.
+	"$here/buildroot.sh" tools >&2 || say "wire.sh will skip"
+	cargo_in host build --release --manifest-path tools/rpcrdma-decode/Cargo.toml >&2
 	# The tests' own modules and the programs that they run in the machines.
 	payload=$CACHE/build/$kernel-payload
 	rm -rf "$payload"
@@ -72,9 +98,7 @@ selftests_on() {
 		cp "$CACHE/build/$kernel-tests"/*.ko "$payload/"
 	fi
 	[ ! -d selftests/guest ] || cp -r selftests/guest/. "$payload/"
-	mkdir -p "$CACHE/cargo"
-	CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/peer \
-		"$here/in-buildroot.sh" cargo build --release --manifest-path selftests/peer/Cargo.toml >&2
+	cargo_in peer build --release --manifest-path selftests/peer/Cargo.toml >&2
 	cp "$CACHE/build/peer/release/rpcrdma-peer" "$payload/"
 	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/selftests.sh" "${tests[@]}"
 }

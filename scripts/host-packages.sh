@@ -11,7 +11,7 @@
 
 missing=()
 need() {
-	PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1 || missing+=("$2")
+	command -v "$1" >/dev/null 2>&1 || missing+=("$2")
 }
 
 need mmdebstrap mmdebstrap
@@ -22,7 +22,7 @@ if [ "$(id -u)" -ne 0 ]; then
 	need newuidmap uidmap
 fi
 if [ "${1:-build}" = vm ]; then
-	[ "${2:-}" = um ] || need qemu-system-x86_64 qemu-system-x86
+	[[ ${2:-} = um* ]] || need qemu-system-x86_64 qemu-system-x86
 	need cpio cpio
 	need git git
 fi

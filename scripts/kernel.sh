@@ -1,15 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: kernel.sh stock|custom|debug|um|minimal
+# Usage: kernel.sh stock|custom|debug|um|um-debug|minimal
 #
 # Prepares or builds one kernel in the cache, and prints its build tree, to be used as KDIR:
 #   stock   Debian's own kernel, with the Rust metadata that its header package lacks made again
 #   custom  .config.fragment and kernel/x86.config, built with clang
 #   debug   the same with the slow checkers of kernel/debug.config
 #   um      User-Mode Linux: .config.fragment and kernel/um.config
+#   um-debug  User-Mode Linux with the slow checkers, which is the faster place for them
 #   minimal kernel/minimal.config, only prepared, to build the module against
-# KSRC=DIR builds the last three from another unpacked kernel source of 7.2 or later.
+# KSRC=DIR builds all but the first from another unpacked kernel source of 7.2 or later.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -61,12 +62,18 @@ check_hashes() {
 # The packages unpacked from Debian carry only a signed image and its modules; these are built.
 built() {
 	local src=${KSRC:-$CACHE/linux-src} arch=x86 image=arch/x86/boot/bzImage goals=(bzImage modules) want
-	local fragments=("$PROJECT/.config.fragment")
+	local fragments=("$PROJECT/.config.fragment") flags=
 	case $kind in
 	custom) fragments+=("$here/kernel/x86.config") ;;
 	debug) fragments+=("$here/kernel/x86.config" "$here/kernel/debug.config") ;;
-	um)
+	um | um-debug)
 		fragments+=("$here/kernel/um.config")
+		# In the large model clang puts data where neither lockdep nor kmemleak takes it for the kernel's.
+		# The vDSO has the small one, and warnings of what does not matter to it are errors.
+		[ "$kind" = um ] || {
+			fragments+=("$here/kernel/debug.config")
+			flags="-mlarge-data-threshold=0x7fffffff -Wno-unused-command-line-argument"
+		}
 		arch=um
 		image=linux
 		goals=(linux modules)
@@ -75,7 +82,7 @@ built() {
 	esac
 	[ -f "$src/Makefile" ] || die "$src is no kernel source: set KSRC to one, or unset it"
 	[ -z "${KSRC:-}" ] || export BIND="$KSRC${BIND:+:$BIND}"
-	want="$src $(cat "$CACHE/linux-src.stamp" 2>/dev/null) $(cat "${fragments[@]}" | sha256sum)"
+	want="$src $(cat "$CACHE/linux-src.stamp" 2>/dev/null) $(cat "${fragments[@]}" | sha256sum)${flags:+ $flags}"
 	stamped "$tree.stamp" "$want" && return 0
 	lock "kernel-$kind"
 	stamped "$tree.stamp" "$want" && return 0
@@ -83,7 +90,7 @@ built() {
 	mkdir -p "$tree"
 	cat "${fragments[@]}" >"$tree/fragment"
 	build() {
-		local make=("$here/in-buildroot.sh" make -C "$src" O="$tree" ARCH="$arch" LLVM=-19 -j"$JOBS")
+		local make=("$here/in-buildroot.sh" make -C "$src" O="$tree" ARCH="$arch" LLVM=-19 KCFLAGS="$flags" -j"$JOBS")
 		"${make[@]}" allnoconfig KCONFIG_ALLCONFIG="$tree/fragment"
 		check_config
 		if [ "$kind" = minimal ]; then
@@ -124,11 +131,11 @@ stock)
 	"$here/kernel-source.sh"
 	stock
 	;;
-custom | debug | um | minimal)
+custom | debug | um | um-debug | minimal)
 	"$here/buildroot.sh"
 	[ -n "${KSRC:-}" ] || "$here/kernel-source.sh"
 	built
 	;;
-*) die "usage: kernel.sh stock|custom|debug|um|minimal" ;;
+*) die "usage: kernel.sh stock|custom|debug|um|um-debug|minimal" ;;
 esac
 printf '%s\n' "$tree"

@@ -14,6 +14,9 @@ RELEASE=trixie
 RELEASE_TAG=+deb13
 JOBS=${JOBS:-$(nproc)}
 
+# Who is not root does not find root's programs, such as chroot.
+export PATH=$PATH:/usr/sbin:/sbin
+
 mkdir -p "$CACHE/logs"
 
 say() { printf '%s\n' "$*" >&2; }

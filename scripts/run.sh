@@ -21,7 +21,7 @@ kernel=${KERNEL:-stock}
 # no CPU is emulated.
 dirs=(fs/nfs fs/nfsd fs/lockd fs/btrfs net/sunrpc)
 files=$CACHE/tree
-if [ "$kernel" = um ]; then
+if [[ $kernel = um* ]]; then
 	dirs+=(include/linux)
 	files+=-um
 fi

@@ -3,7 +3,7 @@
 #
 # The machines of vm.sh as two processes of User-Mode Linux, without QEMU.
 
-kernels=(um)
+kernels=(um um-debug)
 
 # They are joined by a pair of connected sockets, which no shell can make: perl makes it and starts
 # vm.sh once more, with the numbers of both.
@@ -15,15 +15,18 @@ kernels=(um)
 
 # um_start NAME KERNEL MAC SOCKET
 um_start() {
-	local name=$1 shell=null smp=()
+	local name=$1 shell=null words
+	words=$(words "$name")
+	# Much of what it has from its boot kmemleak finds no reference to, and each is a leak to it.
+	[ "$2" != um-debug ] || words+=" kmemleak=off"
 	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || shell=fd:0,fd:1
-	[ "${SMP:-1}" = 1 ] || smp=(ncpus="$SMP" seccomp=on)
+	# Programs run a third faster under seccomp filters than traced, and several CPUs need them.
 	# The disk is only read, below a copy on write of the machine's own: no lock keeps others off (c).
-	# shellcheck disable=SC2046 # A command line is made of words.
-	BIND="$RUN${BIND:+:$BIND}" launch "$name" "${here:?}/in-buildroot.sh" "$CACHE/$2/vmlinuz" mem="${MEM:-1024}M" "${smp[@]}" noreboot umid="$name" uml_dir="$RUN/um/" \
+	# shellcheck disable=SC2086 # A command line is made of words.
+	BIND="$RUN${BIND:+:$BIND}" launch "$name" "${here:?}/in-buildroot.sh" "$CACHE/$2/vmlinuz" seccomp=auto ncpus="${SMP:-1}" mem="${MEM:-1024}M" noreboot umid="$name" uml_dir="$RUN/um/" \
 		initrd="$RUN/$name.initrd" disk=/dev/ubda ubd0c="$RUN/$name.cow,$CACHE/guest/root.img" \
 		agent=/dev/ttyS0 ssl0=fd:3,fd:4 ssl1="$shell" ssl=null con0=null,fd:5 con=null \
-		vec0:transport=fd,fd=6,mac="$3",mtu="${MTU:-1500}" $(words "$name") \
+		vec0:transport=fd,fd=6,mac="$3",mtu="${MTU:-1500}" $words \
 		6<&"$4" 3<>"$RUN/$name.agent.in" 4<>"$RUN/$name.agent.out" 5>"$RUN/$name.log"
 }
 

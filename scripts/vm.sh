@@ -8,11 +8,12 @@
 # The exit status is COMMAND's, or 1 when a kernel complained meanwhile.
 #
 #   KERNEL=stock|custom|debug   what both run in QEMU (SERVER_KERNEL: the server alone)
-#   KERNEL=um                   both are User-Mode Linux, which runs at the speed of the host
+#   KERNEL=um|um-debug          both are User-Mode Linux, which runs at the speed of the host
 #   CLIENT=rust|c               the client's transport: ours, or the kernel's own
 #   MODULE=FILE                 our module (default: where make puts it for KERNEL)
 #   PAYLOAD=DIR                 a folder to have as /lab/payload in both
 #   TRANSPORT=rxe|siw MTU=N SMP=N MEM=MIB
+#   PLUGIN=FILE[,NAME=VALUE]    a plugin for the QEMU of the client
 #   APPEND=WORDS                more for the kernels' command lines
 #   EXPECT=REGEX                kernel complaints that are part of the test
 #   KEEP=1                      keeps the logs of a run that went well
@@ -31,17 +32,17 @@ case $client in rust | c) ;; *) die "CLIENT is rust or c, not $client" ;; esac
 
 # Each of these files has kernels, the list of those that its machines can run, and machines_start
 # SERVER-KERNEL CLIENT-KERNEL, which starts both.
-case $kernel in um) machines=um ;; *) machines=qemu ;; esac
+case $kernel in um | um-debug) machines=um ;; *) machines=qemu ;; esac
 # shellcheck source=vm-um.sh
 . "$here/vm-$machines.sh"
 "$here/host-packages.sh" vm "$kernel"
 for k in "$kernel" "$server_kernel"; do
-	[[ " ${kernels[*]} " = *" $k "* ]] || die "KERNEL is stock, custom, debug, or um for both machines, not $k"
+	[[ " ${kernels[*]} " = *" $k "* ]] || die "KERNEL is stock, custom, debug, or um or um-debug for both machines, not $k"
 	"$here/kernel.sh" "$k" >/dev/null
 	"$here/guest.sh" "$k"
 done
 # Under all the checkers everything takes several times as long, and so may each step.
-[ "$kernel" != debug ] || export SLOW=4
+[[ $kernel != *debug ]] || export SLOW=4
 module=${MODULE:-$CACHE/build/$kernel/rust/rpcrdma.ko}
 [ "$client" = c ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $kernel"
 
@@ -50,12 +51,13 @@ export RUN
 finish() {
 	local rc=$?
 	trap - EXIT
-	# The shell would tell that they were killed.
+	# Unless it has listed what it knows, the shell tells that they were killed.
 	{
 		vm_end client
 		vm_end server
 		wait
-	} 2>/dev/null
+		jobs
+	} >/dev/null 2>&1
 	[ -z "$terminal" ] || stty "$terminal" </dev/tty
 	rm -f "$RUN"/*.initrd "$RUN"/*.agent.* "$RUN"/*.lock "$RUN"/*.cow "$RUN/net"
 	rm -rf "$RUN/payload"
