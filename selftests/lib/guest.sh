@@ -12,6 +12,18 @@ fail() {
 	exit 1
 }
 
+# What people want to see of a machine in which something failed.
+show_state() {
+	local file
+	for file in /sys/kernel/debug/rpcrdma/*/{connection,stats} /sys/kernel/debug/sunrpc/rpc_clnt/*/tasks \
+		/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_{info,state}; do
+		[ ! -f "$file" ] || { printf '%s:\n' "$file" && cat "$file"; }
+	done
+	awk '/xprt:.rdma/' /proc/self/mountstats
+	rdma -d resource show cm_id || true
+	dmesg | tail -n 20
+}
+
 # wait_for SECONDS COMMAND...: waits until the command succeeds, for no longer than that.
 wait_for() {
 	local end=$((SECONDS + $1))

@@ -51,8 +51,17 @@ skip() {
 defer() { deferred=("$*" "${deferred[@]}"); }
 
 run_deferred() {
-	local rc=$? command
+	local rc=$? command machine
 	trap - EXIT
+	case $rc in
+	0 | 4) ;;
+	*)
+		for machine in client server; do
+			printf 'the %s, when that failed:\n' "$machine"
+			LIMIT=20 "$machine" show_state || true
+		done
+		;;
+	esac
 	for command in "${deferred[@]}"; do
 		eval "$command" || {
 			printf 'this failed to undo something: %s\n' "$command"
