@@ -21,6 +21,16 @@ multipath='
 		cd ${all[0]%/*}
 		[ -z "${1:-}" ] || cd "$(printf "%s\n" xprt-*-rdma | sort -V | sed -n "$1p")"
 	}
+	# note_sends, then whether each transport has sent more than eight Calls since. sysfs and mountstats
+	# may name the transports in another order, so that no line is that of a certain one.
+	note_sends() { sends=($(columns 6)); }
+	all_have_shares() {
+		local now=($(columns 6)) line
+		[ ${#now[@]} = ${#sends[@]} ] || return
+		for line in ${!now[@]}; do
+			[ ${now[line]} -gt $((sends[line] + 8)) ] || return
+		done
+	}
 	connections_to() { rdma -d resource show cm_id | grep "state CONNECT " | grep -cF "dst-addr $1:20049 " || true; }
 	is_connected_to() { [ "$(connections_to "$1")" = "$2" ]; }
 	queue_pairs() { rdma resource show qp | grep -c "type RC state RTS" || true; }
@@ -106,14 +116,16 @@ one_breaks() {
 	mount_nfs "$1" nconnect=4
 	work_begins
 	client "$multipath
-		before=(\$(columns 3)) sends=\$(columns 6 | sed -n 3p)
-		[ \"\${before[*]}\" = '1 1 1 1' ] || fail \"some connected more than once: \${before[*]}\"
+		connects() { columns 3 | sort | tr -d '\n'; }
+		[ \$(connects) = 1111 ] || fail \"some connected more than once: \$(columns 3)\"
 		transport 3
 		# A new address, be it the old one, ends the connection.
 		echo \$SERVER >dstaddr
-		connected_again() { [ \$(columns 3 | sed -n 3p) = 2 ] && [ \$(columns 6 | sed -n 3p) -gt \$((sends + 8)) ]; }
+		connected_again() { [ \$(connects) != 1111 ]; }
 		wait_for 30 connected_again
-		[ \"\$(columns 3 | tr -d '\n')\" = 1121 ] || fail \"connects: \$(columns 3)\"
+		note_sends
+		wait_for 30 all_have_shares
+		[ \$(connects) = 1112 ] || fail \"connects: \$(columns 3)\"
 		work_goes_on 30"
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -132,9 +144,8 @@ one_moves() {
 		wait_for 30 is_connected_to $SECOND 1
 		is_connected_to \$SERVER 3 || fail \"\$(rdma -d resource show cm_id)\"
 		[ \$(cat dstaddr) = $SECOND ]
-		sends=\$(columns 6 | sed -n 3p)
-		has_share() { [ \$(columns 6 | sed -n 3p) -gt \$((sends + 8)) ]; }
-		wait_for 30 has_share"
+		note_sends
+		wait_for 30 all_have_shares"
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 }
@@ -151,21 +162,19 @@ one_goes() {
 		count=\$(folders || true)
 		transport
 		name=\$(printf '%s\n' xprt-*-rdma | sort -V | sed -n 3p)
-		sends() { columns 6 | sed -n \$1p; }
-		has_share() { [ \$(sends \$1) -gt \$2 ]; }
 
 		echo offline >\$name/xprt_state
 		grep -q OFFLINE \$name/xprt_state
 		wait_for 20 sh -c \"grep -q tasks_queuelen=0 \$name/xprt_info\"
 		[ \$(columns 6 | wc -l) = 3 ] || fail \"still \$(columns 6 | wc -l) transports in mountstats\"
-		last=\$(sends 3)
-		wait_for 30 has_share 3 \$((last + 8))
+		note_sends
+		wait_for 30 all_have_shares
 
 		echo online >\$name/xprt_state
 		wait_for 10 grep -q 'CONNECTED' \$name/xprt_state
 		! grep -q OFFLINE \$name/xprt_state
-		last=\$(sends 3)
-		wait_for 30 has_share 3 \$((last + 8))
+		note_sends
+		wait_for 30 all_have_shares
 
 		echo offline >\$name/xprt_state
 		echo remove >\$name/xprt_state
@@ -178,7 +187,8 @@ one_goes() {
 		echo 1 >add_xprt
 		four() { [ \$(columns 6 | wc -l) = 4 ] && [ \$(queue_pairs) = \$queue_pairs ]; }
 		wait_for 30 four
-		wait_for 30 has_share 4 8"
+		note_sends
+		wait_for 30 all_have_shares"
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 }

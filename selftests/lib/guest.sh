@@ -14,10 +14,11 @@ fail() {
 
 # What people want to see of a machine in which something failed.
 show_state() {
-	local file
+	local file text
 	for file in /sys/kernel/debug/rpcrdma/*/{connection,stats} /sys/kernel/debug/sunrpc/rpc_clnt/*/tasks \
 		/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_{info,state}; do
-		[ ! -f "$file" ] || { printf '%s:\n' "$file" && cat "$file"; }
+		text=$(cat "$file" 2>/dev/null) || true
+		[ -z "$text" ] || printf '%s:\n%s\n' "$file" "$text"
 	done
 	awk '/xprt:.rdma/' /proc/self/mountstats
 	rdma -d resource show cm_id || true
