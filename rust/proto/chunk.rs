@@ -338,6 +338,26 @@ impl<'a> Lists<'a> {
         })
     }
 
+    /// Takes the Write list and the Reply chunk of a Reply, behind its empty Read list; `None` for
+    /// any other lists.
+    pub(crate) fn take_returned(
+        reader: &mut Reader<'a>,
+    ) -> Option<(WriteList<'a>, Option<Chunk<'a>>)> {
+        let entries = *reader;
+        if reader.take_zeroes::<12>() {
+            return Some((WriteList { entries }, None));
+        }
+        if reader.take_flag().ok()? {
+            return None;
+        }
+        let writes = WriteList::take(reader).ok()?;
+        let reply = match reader.take_flag().ok()? {
+            true => Some(Chunk::take(reader).ok()?),
+            false => None,
+        };
+        Some((writes, reply))
+    }
+
     /// Whether all three lists are empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()

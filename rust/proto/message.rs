@@ -237,7 +237,10 @@ impl<'a> Message<'a> {
 /// # Errors
 ///
 /// [`Cause::ShortPayload`], [`Cause::XidMismatch`] and [`Cause::MessageType`].
-fn check_payload(mut reader: Reader<'_>, fixed: &FixedHeader) -> Result<MessageType, Malformed> {
+pub(crate) fn check_payload(
+    mut reader: Reader<'_>,
+    fixed: &FixedHeader,
+) -> Result<MessageType, Malformed> {
     let start = reader.position();
     let short = Malformed::new(Cause::ShortPayload, start);
     let xid = reader.take_u32().map_err(|_| short)?;

@@ -11,12 +11,12 @@ use core::iter::empty;
 use super::call::encode_call;
 #[cfg(rpcrdma_selftest)]
 use super::chunk::{put_read_list, put_reply_chunk, put_write_list, Segment};
-use super::chunk::{Chunk, WriteList};
+use super::chunk::{Chunk, Lists, WriteList};
 #[cfg(rpcrdma_selftest)]
 use super::cursor::Writer;
-use super::cursor::{Cause, NoSpace};
+use super::cursor::{Cause, NoSpace, Reader};
 use super::header::{Credits, ErrorMessage, FixedHeader, Procedure, Versions, Xid, FIXED_LEN};
-use super::message::{Body, Message, MessageType, Refused, MIN_PAYLOAD_LEN};
+use super::message::{check_payload, Body, Message, MessageType, Refused, MIN_PAYLOAD_LEN};
 
 /// A Reply as a requester received it.
 #[derive(Clone, Copy, Debug)]
@@ -74,6 +74,14 @@ pub(crate) enum Received<'a> {
 ///
 /// A [`Refused`] whose [`Refused::at_requester`] says what to send.
 pub(crate) fn decode_received(bytes: &[u8], versions: Versions) -> Result<Received<'_>, Refused> {
+    match Reply::take_msg(bytes, versions) {
+        Some(reply) => Ok(Received::Reply(reply)),
+        None => decode_any(bytes, versions),
+    }
+}
+
+/// [`decode_received`] of a message that need not be a Reply by RDMA_MSG, nor well formed.
+fn decode_any(bytes: &[u8], versions: Versions) -> Result<Received<'_>, Refused> {
     let message = Message::decode(bytes, versions)?;
     let refuse = |cause| Err(message.refuse(cause, FIXED_LEN, versions));
     let fixed = message.fixed;
@@ -189,6 +197,32 @@ pub(crate) struct Delivered<const N: usize> {
     pub(crate) writes: [Delivery; N],
     /// The Reply chunk; zero bytes if none was offered or the Reply is inline.
     pub(crate) reply: Delivery,
+}
+
+impl<'a> Reply<'a> {
+    /// Decodes a Reply by RDMA_MSG, which nearly all messages are, without what the others need:
+    /// that takes a third of the time. `None` for anything else.
+    fn take_msg(bytes: &'a [u8], versions: Versions) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let fixed = FixedHeader::take(&mut reader).ok()?;
+        if fixed.procedure != Procedure::Msg || !versions.contains(fixed.version) {
+            return None;
+        }
+        let (writes, chunk) = Lists::take_returned(&mut reader)?;
+        if check_payload(reader, &fixed) != Ok(MessageType::Reply) {
+            return None;
+        }
+        Some(Self {
+            xid: fixed.xid,
+            #[cfg(rpcrdma_selftest)]
+            version: fixed.version,
+            credits: fixed.credits,
+            header_len: reader.position(),
+            payload: Some(reader.rest()),
+            writes,
+            chunk,
+        })
+    }
 }
 
 impl Reply<'_> {
