@@ -19,6 +19,7 @@ use crate::{
         private_data::{InlineSize, PrivateData},
     },
     rdma::{CmEvent, CmHandler, CmId, CmReport, Pd, QueuePair},
+    sunrpc::SendLock,
     sysctl, trace,
 };
 use kernel::{
@@ -173,11 +174,11 @@ struct Attempt {
 /// # Errors
 ///
 /// See [`connect_error`]. The first failure of a series leaves a line in the log.
-pub(super) fn connect(client: &Arc<Client>) -> Result {
+pub(super) fn connect(client: &Arc<Client>, lock: &mut SendLock<'_>) -> Result {
     client.ends.begin();
     let made = Attempt::new(client)
         .map_err(|_| Reason::LocalResources)
-        .and_then(|mut attempt| attempt.run(client));
+        .and_then(|mut attempt| attempt.run(client, lock));
     match made {
         Ok(()) => {
             client.failure_logged.store(false, Relaxed);
@@ -218,11 +219,11 @@ impl Attempt {
     }
 
     /// Makes the connection.
-    fn run(&mut self, client: &Arc<Client>) -> Result<(), Reason> {
+    fn run(&mut self, client: &Arc<Client>, lock: &mut SendLock<'_>) -> Result<(), Reason> {
         self.monitor.report(Event::Start);
         loop {
             let action = self.monitor.next();
-            match self.act(client, action) {
+            match self.act(client, lock, action) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(reason) => {
@@ -234,7 +235,12 @@ impl Attempt {
     }
 
     /// Carries one action out; whether the connection is open.
-    fn act(&mut self, client: &Arc<Client>, action: Action) -> Result<bool, Reason> {
+    fn act(
+        &mut self,
+        client: &Arc<Client>,
+        lock: &mut SendLock<'_>,
+        action: Action,
+    ) -> Result<bool, Reason> {
         let failed = match action {
             Action::ResolveAddress => {
                 let peer = client.xprt.address();
@@ -250,7 +256,7 @@ impl Attempt {
                 .map(|()| self.monitor.report(Event::Prepared)),
             Action::Connect => self.check(self.ask(), Reason::ConnectError),
             Action::Open => {
-                self.open(client);
+                self.open(client, lock);
                 return Ok(true);
             }
             Action::Fail(reason) | Action::Close(reason) => {
@@ -304,7 +310,7 @@ impl Attempt {
     }
 
     /// Lets Calls through.
-    fn open(&mut self, client: &Arc<Client>) {
+    fn open(&mut self, client: &Client, lock: &mut SendLock<'_>) {
         let Some(qp) = self.qp.take() else {
             return;
         };
@@ -314,8 +320,7 @@ impl Attempt {
         client
             .backward_payload
             .store(limits::backward_payload(backward), Relaxed);
-        let earlier = client.current.lock().replace(qp);
-        drop(earlier);
+        drop(client.current.replace(lock, Some(qp)));
     }
 
     /// Undoes what was made.

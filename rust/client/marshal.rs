@@ -21,7 +21,7 @@ use crate::{
     trace,
 };
 use core::{iter::empty, num::NonZeroUsize};
-use kernel::{prelude::*, sync::atomic::Relaxed, sync::Arc};
+use kernel::{prelude::*, sync::atomic::Relaxed};
 
 /// Sends the Call of `rqst`, under the send lock.
 ///
@@ -30,7 +30,7 @@ use kernel::{prelude::*, sync::atomic::Relaxed, sync::Arc};
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
 pub(super) fn send(
     client: &Client,
-    qp: &Arc<QueuePair<Connection>>,
+    qp: &QueuePair<Connection>,
     rqst: &Rqst,
 ) -> Result<(), SendError> {
     let connection = qp.context();

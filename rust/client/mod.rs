@@ -24,20 +24,20 @@ use crate::{
     rdma::QueuePair,
     stats::{Latency, Stats},
     sunrpc::{
-        BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SocketAddress,
+        BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
+        SendLocked, SocketAddress,
     },
     sysctl, trace,
 };
 use connection::Connection;
 use ends::Ends;
 use kernel::{
-    new_spinlock,
     prelude::*,
     seq_file::SeqFile,
     seq_print,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, ArcBorrow, SpinLock,
+        Arc, ArcBorrow,
     },
 };
 
@@ -68,7 +68,7 @@ pub(crate) struct Transport {
     ends: Ends,
     /// The connection, from the end of a connect until a close is through.
     #[pin]
-    current: SpinLock<Option<Arc<QueuePair<Connection>>>>,
+    current: SendLocked<QueuePair<Connection>>,
     #[pin]
     backward: BackwardCalls,
     /// The largest backward message on the last connection.
@@ -82,7 +82,7 @@ pub(crate) struct Transport {
 impl Transport {
     /// The connection, if there is one.
     fn connection(&self) -> Option<Arc<QueuePair<Connection>>> {
-        self.current.lock().clone()
+        self.current.get()
     }
 
     /// Has the connection closed for this cause. Does not sleep.
@@ -93,14 +93,13 @@ impl Transport {
 
     /// Ends the connection, if there is one, and waits until the peer has lost all access to this
     /// host's memory. May sleep.
-    fn teardown(&self) {
+    fn teardown(&self, lock: &mut SendLock<'_>) {
         // The connection stays visible until then, because `fence` waits for just that.
-        if let Some(qp) = self.connection() {
+        if let Some(qp) = self.current.borrow(lock) {
             trace::xprtrdma_disconnect(&self.xprt, self.ends.end());
-            qp.context().shut_down(&qp);
-            let last = self.current.lock().take();
-            drop(last);
+            qp.context().shut_down(qp);
         }
+        drop(self.current.replace(lock, None));
     }
 }
 
@@ -116,9 +115,9 @@ impl ClientTransport for Client {
         let transport = try_pin_init!(Transport {
             stats: Stats::new(),
             latency: Latency::new(),
+            current <- SendLocked::new(&xprt),
             xprt,
             ends <- Ends::new(),
-            current <- new_spinlock!(None, "rpcrdma_current"),
             backward <- BackwardCalls::new(),
             backward_payload: Atomic::new(limits::backward_payload(limits::DEFAULT_THRESHOLD)),
             failure_logged: Atomic::new(false),
@@ -129,17 +128,17 @@ impl ClientTransport for Client {
         Arc::pin_init(client, GFP_KERNEL)
     }
 
-    fn connect(this: ArcBorrow<'_, Self>) -> Result {
-        connect::connect(&this.into())
+    fn connect(this: ArcBorrow<'_, Self>, lock: &mut SendLock<'_>) -> Result {
+        connect::connect(&this.into(), lock)
     }
 
-    fn close(&self) {
-        self.teardown();
+    fn close(&self, lock: &mut SendLock<'_>) {
+        self.teardown(lock);
     }
 
-    fn send(&self, rqst: &Rqst) -> Result<(), SendError> {
-        let qp = self.connection().ok_or(SendError::NotConnected)?;
-        let sent = marshal::send(self, &qp, rqst);
+    fn send(&self, lock: &SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
+        let qp = self.current.borrow(lock).ok_or(SendError::NotConnected)?;
+        let sent = marshal::send(self, qp, rqst);
         match sent {
             Ok(()) | Err(SendError::NoCredit) => {}
             Err(error) => {
@@ -150,9 +149,13 @@ impl ClientTransport for Client {
         sent
     }
 
-    fn send_backward(&self, reply: &BackwardReply<'_>) -> Result<(), SendError> {
-        let qp = self.connection().ok_or(SendError::NotConnected)?;
-        marshal::send_backward(self, &qp, reply)
+    fn send_backward(
+        &self,
+        lock: &SendLock<'_>,
+        reply: &BackwardReply<'_>,
+    ) -> Result<(), SendError> {
+        let qp = self.current.borrow(lock).ok_or(SendError::NotConnected)?;
+        marshal::send_backward(self, qp, reply)
     }
 
     fn fence(&self, rqst: &Rqst) {
@@ -170,8 +173,8 @@ impl ClientTransport for Client {
         self.end(Cause::RpcTimeout);
     }
 
-    fn disconnect(&self) {
-        if let Some(qp) = self.connection() {
+    fn disconnect(&self, lock: &SendLock<'_>) {
+        if let Some(qp) = self.current.borrow(lock) {
             self.ends.note(Cause::Injected);
             qp.id().disconnect();
         }

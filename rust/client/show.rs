@@ -32,10 +32,12 @@ fn connection(transport: &Transport, seq: &SeqFile) {
     seq_print!(seq, "peer {peer}\npeer_port {}\n", peer.port());
     seq_print!(seq, "connects {}\n", xprt.connect_count());
     transport.ends.show_last(seq);
-    if let Some(qp) = transport.current.lock().as_ref() {
-        show_connection(seq, qp);
-        seq_print!(seq, "credits_in_use {}\n", xprt.credits_in_use());
-    }
+    transport.current.inspect(|current| {
+        if let Some(qp) = current {
+            show_connection(seq, qp);
+            seq_print!(seq, "credits_in_use {}\n", xprt.credits_in_use());
+        }
+    });
 }
 
 fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {

@@ -6,6 +6,7 @@ use super::{
     address, connect, ops,
     queue::OwnedQueue,
     rqst::{BackwardReply, Rqst},
+    send_lock::SendLock,
     xprt::{Allocation, OwnedXprt},
 };
 use crate::{
@@ -79,24 +80,28 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// One of those that sunrpc's `call_connect_status` knows. What was made is undone.
-    fn connect(this: ArcBorrow<'_, Self>) -> Result;
+    fn connect(this: ArcBorrow<'_, Self>, lock: &mut SendLock<'_>) -> Result;
 
     /// Tears the connection down, if there is one, and waits until all of it is gone.
-    fn close(&self);
+    fn close(&self, lock: &mut SendLock<'_>);
 
     /// Sends a Call.
     ///
     /// # Errors
     ///
     /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
-    fn send(&self, rqst: &Rqst) -> Result<(), SendError>;
+    fn send(&self, lock: &SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
 
     /// Sends a backward Reply (RFC 8167).
     ///
     /// # Errors
     ///
     /// As [`Self::send`].
-    fn send_backward(&self, reply: &BackwardReply<'_>) -> Result<(), SendError>;
+    fn send_backward(
+        &self,
+        lock: &SendLock<'_>,
+        reply: &BackwardReply<'_>,
+    ) -> Result<(), SendError>;
 
     /// Waits until the peer cannot reach the memory of the request any more. Task context without
     /// the send lock; may sleep.
@@ -107,7 +112,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn timed_out(&self);
 
     /// Breaks the connection, for fault injection.
-    fn disconnect(&self);
+    fn disconnect(&self, lock: &SendLock<'_>);
 
     /// Writes the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must not
     /// wait for the connection.

@@ -5,6 +5,7 @@
 use super::{
     class::{ClientTransport, SendError},
     queue::ReclaimScope,
+    send_lock::SendLock,
     xprt::{Allocation, Xprt},
 };
 use crate::{bindings, trace};
@@ -60,8 +61,9 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
     // SAFETY: `connect` left a reference for this attempt.
     let xprt: ARef<Xprt> = unsafe { ARef::from_raw(NonNull::new_unchecked(allocation.cast())) };
     let _scope = ReclaimScope::enter(xprt.is_swapper());
-    // SAFETY: Setup of the transport has succeeded, or nobody would connect it.
-    let outcome = T::connect(unsafe { xprt.transport_arc::<T>() });
+    // SAFETY: Setup of the transport has succeeded, or nobody would connect it. The worker has the
+    // send lock until it gives it back.
+    let outcome = unsafe { T::connect(xprt.transport_arc::<T>(), &mut SendLock::new(&xprt)) };
     let raw = xprt.as_raw();
     // SAFETY: The transport is valid, and the worker has the send lock until it gives it back.
     unsafe {

@@ -30,6 +30,7 @@ mod connect;
 mod ops;
 mod queue;
 mod rqst;
+mod send_lock;
 mod xdr_buf;
 mod xprt;
 
@@ -38,5 +39,6 @@ pub(crate) use backchannel::BackwardCalls;
 pub(crate) use class::{ClassRegistration, ClientTransport, SendError};
 pub(crate) use queue::{OwnedQueue, ReclaimScope};
 pub(crate) use rqst::{BackwardReply, PinnedRqst, Rqst};
+pub(crate) use send_lock::{SendLock, SendLocked};
 pub(crate) use xdr_buf::XdrBuf;
 pub(crate) use xprt::{OwnedXprt, Xprt};

@@ -3,7 +3,8 @@
 //! The operations table: from C pointers to one call of [`ClientTransport`].
 
 use super::{
-    address, backchannel, buffer, class, class::ClientTransport, connect, BackwardReply, Rqst, Xprt,
+    address, backchannel, buffer, class, class::ClientTransport, connect, send_lock::SendLock,
+    BackwardReply, Rqst, Xprt,
 };
 use crate::{bindings, trace};
 use core::marker::PhantomData;
@@ -67,10 +68,12 @@ impl<T: ClientTransport> VTable<T> {
         if !xprt.is_connected() {
             return class::SendError::NotConnected.to_errno();
         }
+        // SAFETY: sunrpc has taken the lock for this call.
+        let lock = unsafe { SendLock::new(xprt) };
         let sent = if backchannel::is_backward(rqst) {
-            transport.send_backward(&BackwardReply::new(rqst))
+            transport.send_backward(&lock, &BackwardReply::new(rqst))
         } else {
-            transport.send(rqst)
+            transport.send(&lock, rqst)
         };
         match sent {
             Ok(()) => 0,
@@ -99,7 +102,8 @@ impl<T: ClientTransport> VTable<T> {
             let xprt = Xprt::from_raw(raw);
             (xprt, xprt.transport::<T>())
         };
-        transport.close();
+        // SAFETY: sunrpc has taken the lock for this call.
+        transport.close(&mut unsafe { SendLock::new(xprt) });
         xprt.disconnect_done();
     }
 
@@ -110,11 +114,13 @@ impl<T: ClientTransport> VTable<T> {
     /// Called by sunrpc only, as the contract of the callback says.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid, and nobody else uses it. Setup left one count.
-        let transport = unsafe {
+        let (xprt, transport) = unsafe {
             let xprt = Xprt::from_raw(raw);
-            Arc::from_raw((*xprt.allocation()).transport.cast::<T>())
+            let transport = (*xprt.allocation()).transport.cast::<T>();
+            (xprt, Arc::from_raw(transport))
         };
-        transport.close();
+        // SAFETY: sunrpc has taken the lock, for good. The transport stays as long as `transport`.
+        transport.close(&mut unsafe { SendLock::new(xprt) });
     }
 
     /// A seq_file's reader holds a reference to the transport.
@@ -163,6 +169,7 @@ impl<T: ClientTransport> VTable<T> {
             (xprt, xprt.transport::<T>())
         };
         trace::xprtrdma_op_inject_dsc(xprt);
-        transport.disconnect();
+        // SAFETY: sunrpc has taken the lock for this call.
+        transport.disconnect(&unsafe { SendLock::new(xprt) });
     }
 }

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the send lock guards: sunrpc's `XPRT_LOCKED` bit, under which a transport connects, sends
+//! and closes.
+
+use super::Xprt;
+use core::cell::UnsafeCell;
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{Arc, SpinLock},
+};
+
+/// The send lock of a transport, held.
+///
+/// # Invariants
+///
+/// Nobody else has the send lock of `xprt`, and this is the only object that says so.
+pub(crate) struct SendLock<'a> {
+    xprt: &'a Xprt,
+}
+
+impl<'a> SendLock<'a> {
+    /// Says that the send lock of `xprt` is held.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariants say, for all of `'a`.
+    pub(super) unsafe fn new(xprt: &'a Xprt) -> Self {
+        // INVARIANT: The caller's promise.
+        Self { xprt }
+    }
+}
+
+/// A shared object that comes and goes under the send lock of one transport. Who holds that lock
+/// looks at it as it is; all others take a spinlock, and come at any time.
+///
+/// # Invariants
+///
+/// `object` is changed only with both locks held.
+#[pin_data]
+pub(crate) struct SendLocked<T> {
+    /// The address of the transport, for comparison.
+    xprt: usize,
+    #[pin]
+    changes: SpinLock<()>,
+    object: UnsafeCell<Option<Arc<T>>>,
+}
+
+// SAFETY: The locks give out shared references and counts only.
+unsafe impl<T: Send + Sync> Send for SendLocked<T> {}
+// SAFETY: As above; by the type's invariant nothing changes under a reader with either lock.
+unsafe impl<T: Send + Sync> Sync for SendLocked<T> {}
+
+impl<T> SendLocked<T> {
+    /// No object, under the send lock of `xprt`.
+    pub(crate) fn new(xprt: &Xprt) -> impl PinInit<Self> {
+        let xprt = xprt.as_raw().addr();
+        pin_init!(Self {
+            xprt,
+            changes <- new_spinlock!((), "rpcrdma_current"),
+            object: UnsafeCell::new(None),
+        })
+    }
+
+    /// Whether that is the lock which guards the object.
+    fn is_guarded_by(&self, lock: &SendLock<'_>) -> bool {
+        self.xprt == lock.xprt.as_raw().addr()
+    }
+
+    /// The object, for as long as the send lock is held. Nothing under another transport's lock.
+    pub(crate) fn borrow<'a>(&'a self, lock: &'a SendLock<'_>) -> Option<&'a T> {
+        if !self.is_guarded_by(lock) {
+            return None;
+        }
+        // SAFETY: By the invariants of both types nobody changes the object during the borrow.
+        unsafe { &*self.object.get() }.as_deref()
+    }
+
+    /// Puts another object, or none, in place of the one that is there; that one, or, under another
+    /// transport's lock, the new one.
+    pub(crate) fn replace(&self, lock: &mut SendLock<'_>, new: Option<Arc<T>>) -> Option<Arc<T>> {
+        if !self.is_guarded_by(lock) {
+            return new;
+        }
+        let _guard = self.changes.lock();
+        // SAFETY: Both locks are held, and no borrow under the send lock is alive, because `lock` is
+        // borrowed for change.
+        core::mem::replace(unsafe { &mut *self.object.get() }, new)
+    }
+
+    /// The object, to keep. Does not sleep.
+    pub(crate) fn get(&self) -> Option<Arc<T>> {
+        self.inspect(|object| object.cloned())
+    }
+
+    /// Looks at the object under the spinlock: `look` must not sleep, nor drop a count of it.
+    pub(crate) fn inspect<R>(&self, look: impl FnOnce(Option<&Arc<T>>) -> R) -> R {
+        let _guard = self.changes.lock();
+        // SAFETY: By the type's invariant nobody changes the object while the spinlock is held.
+        look(unsafe { &*self.object.get() }.as_ref())
+    }
+}
