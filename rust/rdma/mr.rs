@@ -145,16 +145,26 @@ impl Mr<Idle> {
             bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
         })
         .inspect_err(|&error| trace::xprtrdma_frwr_alloc(Err(error)))?;
+        let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
+        // What of the requests is the same each time.
+        let request = |opcode| bindings::ib_send_wr {
+            opcode,
+            ..Default::default()
+        };
         // INVARIANT: The region was just made, and nothing is mapped.
         let core = core.write(Core {
             next: None,
-            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+            ptr,
             sg,
             elements: 0,
             exposed: None,
             access: Access::RemoteRead,
-            register: bindings::ib_reg_wr::default(),
-            invalidate: bindings::ib_send_wr::default(),
+            register: bindings::ib_reg_wr {
+                wr: request(bindings::ib_wr_opcode_IB_WR_REG_MR),
+                mr: ptr.as_ptr(),
+                ..Default::default()
+            },
+            invalidate: request(bindings::ib_wr_opcode_IB_WR_LOCAL_INV),
             pd: pd.clone(),
         });
         trace::xprtrdma_frwr_alloc(Ok(&core));
@@ -310,7 +320,7 @@ impl<S: State> MrList<S> {
 
     /// Puts a region first.
     pub(crate) fn push_front(&mut self, mut mr: Mr<S>) {
-        mr.core.next = self.first.take();
+        core::mem::swap(&mut mr.core.next, &mut *self.first);
         *self.first = Some(mr.core);
     }
 
@@ -326,7 +336,7 @@ impl<S: State> MrList<S> {
     /// Takes the first region.
     pub(crate) fn pop(&mut self) -> Option<Mr<S>> {
         let mut core = self.first.take()?;
-        *self.first = core.next.take();
+        core::mem::swap(&mut *self.first, &mut core.next);
         Some(Mr::from_core(core))
     }
 
@@ -392,19 +402,10 @@ impl MrList<Mapped> {
         let mut link = &mut *self.first;
         while let Some(core) = link {
             let key = core.handle();
-            core.register = bindings::ib_reg_wr {
-                wr: bindings::ib_send_wr {
-                    next: first,
-                    __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                        wr_cqe: ManuallyDrop::new(cqe),
-                    },
-                    opcode: bindings::ib_wr_opcode_IB_WR_REG_MR,
-                    ..Default::default()
-                },
-                mr: core.ptr.as_ptr(),
-                key,
-                access: core.access.flags(),
-            };
+            core.register.wr.next = first;
+            core.register.wr.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe);
+            core.register.key = key;
+            core.register.access = core.access.flags();
             trace::xprtrdma_mr_fastreg(core);
             first = &mut core.register.wr;
             link = &mut core.next;
@@ -424,7 +425,7 @@ impl MrList<Registered> {
             link = &mut link.as_mut()?.next;
         }
         let mut core = link.take()?;
-        *link = core.next.take();
+        core::mem::swap(link, &mut core.next);
         trace::xprtrdma_mr_reminv(&core);
         core.unmap();
         Some(Mr::from_core(core))
@@ -442,18 +443,12 @@ impl MrList<Registered> {
         let mut link = &mut *self.first;
         while let Some(core) = link {
             let is_last = first.is_null();
-            core.invalidate = bindings::ib_send_wr {
-                next: first,
-                __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                    wr_cqe: ManuallyDrop::new(if is_last { last } else { cqe }),
-                },
-                opcode: bindings::ib_wr_opcode_IB_WR_LOCAL_INV,
-                send_flags: if is_last { signaled } else { 0 },
-                ex: bindings::ib_send_wr__bindgen_ty_2 {
-                    invalidate_rkey: ManuallyDrop::new(core.handle()),
-                },
-                ..Default::default()
-            };
+            let key = core.handle();
+            let request = &mut core.invalidate;
+            request.next = first;
+            request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(if is_last { last } else { cqe });
+            request.send_flags = if is_last { signaled } else { 0 };
+            request.ex.invalidate_rkey = ManuallyDrop::new(key);
             trace::xprtrdma_mr_localinv(core);
             first = &mut core.invalidate;
             link = &mut core.next;
