@@ -20,7 +20,7 @@ timed() {
 }
 
 printf 'client: %s transport on %s, NFS v%s\n' "${CLIENT:-rust}" "$(client_run 'uname -r')" "$vers"
-LIMIT=60 timed mount "mount -t nfs -o rdma,port=20049,vers=$vers,sec=sys server:/export /mnt/nfs && grep -q 'proto=rdma' /proc/mounts"
+timed mount "mount -t nfs -o rdma,port=20049,vers=$vers,sec=sys server:/export /mnt/nfs && grep -q 'proto=rdma' /proc/mounts"
 LIMIT=300 timed "unpack $(wc -l <"$PAYLOAD/tree.sha256") files" "mkdir /mnt/nfs/tree && tar -xf /lab/payload/tree.tar -C /mnt/nfs/tree && sync"
 LIMIT=300 timed "check every checksum, caches dropped" "echo 3 >/proc/sys/vm/drop_caches && cd /mnt/nfs/tree && sha256sum --quiet -c /lab/payload/tree.sha256"
 LIMIT=300 timed "fio, 16 MiB random read/write with crc32c" "fio --name=verify --directory=/mnt/nfs --size=16M --bs=4k-64k --rw=randrw --direct=1 --verify=crc32c --do_verify=1 --verify_fatal=1 --ioengine=psync --randseed=1 --output-format=terse --output=/run/fio.out || { cat /run/fio.out; exit 1; }"

@@ -6,8 +6,9 @@
 # Runs under vm.sh: each test gets the same pair of machines, and has to leave it as it was. Tests
 # print KTAP and exit with 4 to skip. A kernel complaint during a test makes it fail.
 # A test finds vm-lib.sh in VM_LIB, the kernel's KTAP helpers in KTAP_HELPERS, and rpcrdma-decode
-# in DECODE. A line "# limit: SECONDS" in it raises its limit of 90 seconds. DURATION says how many
-# seconds those are to take that can go on for ever, and may stand in such a line.
+# in DECODE. A test that has not ended after ten minutes hangs; a line "# limit: SECONDS" in it gives
+# it longer. DURATION says how many seconds those are to take that can go on for ever, and may stand
+# in such a line.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/vm-lib.sh"
@@ -21,7 +22,7 @@ for file; do
 	name=$(basename "$file" .sh)
 	start=$SECONDS rc=0
 	limit=$(sed -n 's/^# limit: \([0-9A-Z+* ]*\)$/\1/p' "$file")
-	limit=$(((${limit:-90}) * ${SLOW:-1}))
+	limit=$(((${limit:-600}) * ${SLOW:-1}))
 	printf '# %s\n' "$name"
 	timeout -k 10 "$limit" "$file" </dev/null >"$RUN/$name.ktap" 2>&1 || rc=$?
 	cat "$RUN/$name.ktap"

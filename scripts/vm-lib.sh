@@ -5,7 +5,7 @@
 # under it, selftests above all. vm.sh exports RUN, the folder of the run.
 #
 #   server_run 'COMMAND'      runs it in the server, prints its output, returns its status
-#   client_run 'COMMAND'      the same in the client; LIMIT=SECONDS before either, default 60
+#   client_run 'COMMAND'      the same in the client; LIMIT=SECONDS before either, default 120
 #   client_start NAME 'CMD'   starts it in the background of the client
 #   client_wait NAME          waits for it, prints its output, returns its status
 #   vm_alive NAME             says whether that machine still runs
@@ -71,8 +71,8 @@ vm_run() {
 	)
 }
 
-server_run() { vm_run server "${LIMIT:-60}" "$1"; }
-client_run() { vm_run client "${LIMIT:-60}" "$1"; }
+server_run() { vm_run server "${LIMIT:-120}" "$1"; }
+client_run() { vm_run client "${LIMIT:-120}" "$1"; }
 
 vm_put() {
 	local name=$1 file=$2 path=$3

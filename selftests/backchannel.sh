@@ -32,7 +32,7 @@ recall() {
 		link='rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV'
 		defer "client 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || $link'"
 		client "rdma link delete \$RDMA_LINK && $link"
-		LIMIT=60 client 'ls $MNT/$TEST >/dev/null'
+		client 'ls $MNT/$TEST >/dev/null'
 	fi
 	# Until the server has tried the connection's other direction it hands out nothing.
 	server 'callback_works() { grep -qs "callback state: UP" /proc/fs/nfsd/clients/*/info; }

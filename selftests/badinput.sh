@@ -3,14 +3,13 @@
 #
 # Mounts that cannot work: each fails soon, with an error that says why and one line in the kernel
 # log that names the device and the reason, and leaves nothing behind.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 
 # mount_fails WHERE PORT 'PATTERN OF MOUNT.NFS' 'PATTERN OF THE LOG': a mount by v4.2 fails so.
 mount_fails() {
 	defer unmount_nfs
-	LIMIT=60 client "
+	client "
 		uses=\$(module_uses) resources=\$(rdma_resources)
 		mark=\$(log_mark)
 		rc=0

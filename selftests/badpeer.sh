@@ -3,7 +3,6 @@
 #
 # Connections to a responder that is of no use: they end, carry nothing, are refused, or come with
 # strange private data. Calls and mounts end in time, with an error, or on the next connection.
-# limit: 300
 
 . "$(dirname "$0")/lib/peer.sh"
 
@@ -43,7 +42,7 @@ private_data() {
 # mount_fails SCENARIO VERS PATTERN: the peer answers a mount, which mount.nfs says so.
 mount_fails() {
 	peer_start "$1"
-	LIMIT=60 client "
+	client "
 		resources=\$(rdma_resources)
 		rc=0
 		start=\$SECONDS

@@ -3,7 +3,6 @@
 #
 # The client's address moves to another interface, as it does when a bond fails over, and back: the
 # connection is made anew, and the program sees only a pause.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Fifty times mount and unmount, or CYCLES: after each, neither side holds anything of it any more.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

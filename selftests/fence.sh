@@ -3,7 +3,6 @@
 #
 # What a responder may reach: memory that a Call has offered, in the way that it was offered, until
 # the Call has ended. It can take the access back itself, also from other Calls than it should.
-# limit: 300
 
 . "$(dirname "$0")/lib/peer.sh"
 

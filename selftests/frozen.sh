@@ -3,7 +3,6 @@
 #
 # The server's whole machine stands still for longer than an RPC may take, in the middle of I/O:
 # the client gives the silent connection up, and the program sees only a pause.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

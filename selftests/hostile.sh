@@ -3,7 +3,6 @@
 #
 # What a responder may say wrong: Replies for nobody, malformed ones, chunks that were not offered,
 # errors, grants, backward Calls. Each ends a Call with the right status or leaves it alone.
-# limit: 300
 
 . "$(dirname "$0")/lib/peer.sh"
 

@@ -3,7 +3,6 @@
 #
 # sunrpc breaks the client's connection after some of the sends: under I/O, and while sessions are
 # created and destroyed. The program sees only pauses.
-# limit: 300
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -3,7 +3,6 @@
 #
 # Files of sizes around every boundary, written by the client and read by the server and the other
 # way round, compared by checksum. The inline threshold is found by looking at the counters.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -3,7 +3,6 @@
 #
 # Programs are killed in the middle of large direct reads and writes: what they left under way must
 # neither hang nor write into memory that others got meanwhile.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

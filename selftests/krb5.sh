@@ -4,7 +4,6 @@
 # RPCSEC_GSS with Kerberos: files and directories by each of its services, compared on the other
 # side. Integrity and privacy change the bytes of the data, so nothing of them may be placed
 # directly (RFC 8166 section 6.3): no Read chunk but at position zero, and no Write chunk at all.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The 27 columns of the transport's line in mountstats, each compared with what was done.
-# limit: 120
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -3,7 +3,6 @@
 #
 # Mounts with several connections: I/O goes over all of them, one that breaks, moves or is removed
 # under I/O loses nothing, and a second address of the server joins the first.
-# limit: 300
 
 . "$(dirname "$0")/lib/test.sh"
 

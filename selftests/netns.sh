@@ -3,7 +3,6 @@
 #
 # Mounts from another network namespace, which has an interface and an RDMA device of its own; the
 # client's first namespace forwards its packets.
-# limit: 240
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -3,7 +3,6 @@
 #
 # Many backward Calls at once: delegations are recalled together, from an idle client and from one
 # under full load; and many sessions, one after the other, on one connection.
-# limit: 200
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -3,7 +3,6 @@
 #
 # The RDMA device goes away under I/O, or while the client connects, and comes back: its removal is
 # not held up, and the program sees only a pause.
-# limit: 300
 
 . "$(dirname "$0")/lib/test.sh"
 

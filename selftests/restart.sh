@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The server's threads end and start again in the middle of I/O: the program sees only a pause.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

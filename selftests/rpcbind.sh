@@ -3,7 +3,6 @@
 #
 # A mount by NFSv3 with port=0: the client asks the server's rpcbind for the port, and keeps to it,
 # while others read the address.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

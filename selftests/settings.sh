@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The settings in /proc/sys/sunrpc: what each accepts, and what it changes or does not.
-# limit: 240
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -4,7 +4,6 @@
 # What travels, in the eyes of another decoder: a capture of a whole mount goes through Wireshark's
 # dissector, which must find nothing malformed, and the same in every header as rpcrdma-decode, which
 # is our decoder.
-# limit: 150
 
 . "$(dirname "$0")/lib/test.sh"
 

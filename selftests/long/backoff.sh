@@ -3,7 +3,6 @@
 #
 # While nobody listens, each attempt to connect waits twice as long as the one before, from a second
 # on; the first one after a connection that has carried something does not wait.
-# limit: 200
 
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -3,7 +3,6 @@
 #
 # A mount that nobody uses gives its connection up after five minutes, and gets a new one with the
 # next access.
-# limit: 600
 
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The cases of krb5.sh, and those that take longer.
-# limit: 450
 
 export LONG=1
 exec "$(dirname "$0")/../krb5.sh"

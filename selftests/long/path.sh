@@ -3,7 +3,6 @@
 #
 # The path between client and server loses, reorders or duplicates packets, or carries nothing at
 # all for a while: the program on the mount sees only a pause.
-# limit: 400
 
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The cases of recalls.sh with more delegations than the transport has buffers for backward Calls.
-# limit: 500
 
 export COUNT=300
 exec "$(dirname "$0")/../recalls.sh"

@@ -3,7 +3,6 @@
 #
 # Allocations fail that the transport, or what it calls, makes: during steady I/O, and while it
 # connects. The program on a hard mount sees only pauses, and what failed is tried again in measure.
-# limit: 300
 
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The main tests over the other kind of RDMA device: iWARP instead of RoCE, or the other way round.
-# limit: 600
 
 . "$(dirname "$0")/../lib/test.sh"
 
