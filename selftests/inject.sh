@@ -6,22 +6,7 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-# Breaks the connection with this probability after a send, twice: inject_begins PERCENT.
-inject='
-	knobs=/sys/kernel/debug/fail_sunrpc
-	ALLOWED=1000000
-	injected() { echo $((ALLOWED - $(cat $knobs/times))); }
-	has_injected() { [ $(injected) -ge $1 ]; }
-	inject_begins() {
-		echo Y >$knobs/ignore-server-disconnect
-		echo Y >$knobs/ignore-cache-wait
-		echo N >$knobs/ignore-client-disconnect
-		echo 0 >$knobs/verbose
-		echo $ALLOWED >$knobs/times
-		echo $1 >$knobs/probability
-	}
-	inject_ends() { echo 0 >$knobs/probability; }
-'
+inject=$(<"$lib/inject-guest.sh")$'\n'
 injecting_client() { client "$inject$1"; }
 
 need_injection() {

@@ -6,35 +6,7 @@
 
 . "$(dirname "$0")/../lib/test.sh"
 
-# Fails every Nth allocation with the module's code on the stack, also those that could wait:
-# shortage_begins N.
-shortage='
-	knobs=/sys/kernel/debug/failslab
-	ALLOWED=1000000
-	failed() { echo $((ALLOWED - $(cat $knobs/times))); }
-	has_failed() { [ $(failed) -ge $1 ]; }
-	shortage_begins() {
-		# The range holds the addresses of the functions, whatever else the module has.
-		local range
-		range=$(awk "\$4 == \"[rpcrdma]\" && tolower(\$2) == \"t\" { print \$1 }" /proc/kallsyms | sort)
-		[ $(wc -l <<<"$range") -gt 50 ]
-		echo 0 >$knobs/probability
-		echo 0x$(head -n 1 <<<"$range") >$knobs/require-start
-		echo 0x$(tail -n 1 <<<"$range") >$knobs/require-end
-		echo 32 >$knobs/stacktrace-depth
-		echo N >$knobs/ignore-gfp-wait
-		echo 0 >$knobs/verbose
-		echo $ALLOWED >$knobs/times
-		echo $1 >$knobs/interval
-		echo 100 >$knobs/probability
-	}
-	shortage_ends() {
-		echo 0 >$knobs/probability
-		echo 0 >$knobs/require-start
-		echo 0xffffffffffffffff >$knobs/require-end
-		echo Y >$knobs/ignore-gfp-wait
-	}
-'
+shortage=$(<"$lib/shortage-guest.sh")$'\n'
 short_client() { client "$shortage$1"; }
 
 need_filter() {

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What lets the transport's allocations fail. It comes behind lib/guest.sh.
+#
+#   shortage_begins N         fails every Nth allocation with the module's code on the stack, also
+#                             those that could wait
+#   shortage_ends             no longer
+#   failed, has_failed N      how many have failed
+
+knobs=/sys/kernel/debug/failslab
+ALLOWED=1000000
+failed() { echo $((ALLOWED - $(cat $knobs/times))); }
+has_failed() { [ "$(failed)" -ge "$1" ]; }
+shortage_begins() {
+	# The range holds the addresses of the functions, whatever else the module has.
+	local range
+	range=$(awk '$4 == "[rpcrdma]" && tolower($2) == "t" { print $1 }' /proc/kallsyms | sort)
+	[ "$(wc -l <<<"$range")" -gt 50 ]
+	echo 0 >$knobs/probability
+	echo "0x$(head -n 1 <<<"$range")" >$knobs/require-start
+	echo "0x$(tail -n 1 <<<"$range")" >$knobs/require-end
+	echo 32 >$knobs/stacktrace-depth
+	echo N >$knobs/ignore-gfp-wait
+	echo 0 >$knobs/verbose
+	echo $ALLOWED >$knobs/times
+	echo "$1" >$knobs/interval
+	echo 100 >$knobs/probability
+}
+shortage_ends() {
+	echo 0 >$knobs/probability
+	echo 0 >$knobs/require-start
+	echo 0xffffffffffffffff >$knobs/require-end
+	echo Y >$knobs/ignore-gfp-wait
+}

@@ -1,0 +1,195 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# EVENTS faults of all kinds, one after the other, in an order that SEED decides, while programs write,
+# read and compare. After each the work has to go on. A table tells how often each kind was tried,
+# and the longest time from the fault until two more files were through; then nothing is left.
+# limit: 5400
+
+. "$(dirname "$0")/../lib/test.sh"
+
+EVENTS=${EVENTS:-500} SEED=${SEED:-1}
+inject=$(<"$lib/inject-guest.sh")$'\n' shortage=$(<"$lib/shortage-guest.sh")$'\n'
+
+# Kinds of faults, and how many of a hundred are of each.
+kinds=(address disconnect shortage loss reorder duplicate blackhole device restart kill)
+shares=(25 23 15 6 6 6 4 5 2 8)
+declare -A tried=() recovered=() longest=()
+machines=(client server)
+
+# Tells how many milliseconds it took until the work went on.
+fault='
+	fault_begins() { echo "${EPOCHREALTIME/./}" >/run/faults.began; }
+	fault_over() {
+		work_goes_on 60
+		echo $(((${EPOCHREALTIME/./} - $(cat /run/faults.began)) / 1000))
+	}
+'
+fault_client() { client "$fault$1"; }
+
+# Each of these gets a number to choose with, and ends with the fault over or on its way out.
+
+# sysfs is told the address once more.
+do_address() {
+	client 'for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done'
+}
+do_disconnect() {
+	client "$inject
+		inject_begins 100 1
+		wait_for 30 inject_is_over
+		inject_ends"
+}
+do_shortage() {
+	client "$shortage
+		shortage_begins $((2 + $1 % 9))
+		wait_for 30 has_failed 3
+		shortage_ends"
+}
+burst() {
+	netem "$1" "$2"
+	client 'work_goes_on 60'
+	netem "$1"
+}
+do_loss() { burst "${machines[$1 % 2]}" "loss $((1 + $1 / 2 % 5))%"; }
+do_reorder() { burst "${machines[$1 % 2]}" "delay 2ms reorder 95%"; }
+do_duplicate() { burst "${machines[$1 % 2]}" "duplicate 20%"; }
+do_blackhole() {
+	netem "${machines[$1 % 2]}" "loss 100%"
+	# Not to wait for anything: so long the fault lasts.
+	sleep $((1 + $1 / 2 % 5))
+	netem "${machines[$1 % 2]}"
+}
+do_device() {
+	client 'rdma link delete $RDMA_LINK && rdma_link_add'
+}
+do_restart() {
+	server '/lab/guest/server stop'
+	server '/lab/guest/server resume'
+}
+do_kill() {
+	local flags=(if=source iflag=direct of=/dev/null)
+	[ $(($1 % 2)) = 0 ] || flags=(if=/run/faults.data of=target oflag=direct conv=notrunc)
+	client "
+		cd \$MNT/$TEST
+		rm -f /run/faults.rounds
+		gone() { ! kill -0 \$1 2>/dev/null; }
+		setsid bash -c 'while :; do dd ${flags[*]} bs=1M status=none && echo >>/run/faults.rounds; done' &
+		pid=\$!
+		trap 'kill -KILL -- -\$pid 2>/dev/null || true' EXIT
+		wait_for 60 test -s /run/faults.rounds
+		kill -KILL -- -\$pid
+		wait \$pid 2>/dev/null || true
+		wait_for 60 gone -\$pid
+		cmp source /run/faults.data"
+}
+
+# event KIND NUMBER
+event() {
+	local kind=$1 took
+	tried[$kind]=$((${tried[$kind]:-0} + 1))
+	fault_client fault_begins
+	"do_$kind" "$2"
+	took=$(LIMIT=90 fault_client fault_over) || fail "$kind: $took"
+	recovered[$kind]=$((${recovered[$kind]:-0} + 1))
+	[ "$took" -le "${longest[$kind]:-0}" ] || longest[$kind]=$took
+}
+
+# A row for each kind, and their sums.
+table() {
+	local kind all=0 over=0 most=0
+	printf '%-10s %8s %9s %16s\n' event injected recovered 'longest stall/ms'
+	for kind in "${kinds[@]}"; do
+		printf '%-10s %8d %9d %16d\n' "$kind" "${tried[$kind]:-0}" "${recovered[$kind]:-0}" "${longest[$kind]:-0}"
+		all=$((all + ${tried[$kind]:-0})) over=$((over + ${recovered[$kind]:-0}))
+		[ "${longest[$kind]:-0}" -le "$most" ] || most=${longest[$kind]}
+	done
+	printf '%-10s %8d %9d %16d\n' all $all $over "$most"
+	printf 'data errors: %s\n' "$data_errors"
+}
+
+# Programs that check what they read: small files in a row, and fio at random places of larger ones.
+io_begins() {
+	mount_nfs "$1"
+	client '
+		rm -f /run/faults.*
+		head -c 1M /dev/urandom >/run/faults.data
+		cp /run/faults.data $MNT/$TEST/source
+		sync $MNT/$TEST/source'
+	defer 'client "touch /run/faults.stop && wait_for 50 test -f /run/job.fio.status"'
+	client_background fio '
+		mkdir -p $MNT/$TEST/fio
+		until [ -f /run/faults.stop ]; do
+			fio --name=file --directory=$MNT/$TEST/fio --size=2M --bsrange=512-128k --rw=randrw --direct=1 --ioengine=psync \
+				--numjobs=2 --verify=crc32c --do_verify=1 --verify_fatal=1 >/run/faults.fio || { cat /run/faults.fio; exit 1; }
+			echo >>/run/faults.verified
+		done'
+	WORK_SIZE=16K work_begins
+}
+
+io_ends() {
+	client 'touch /run/faults.stop'
+	LIMIT=150 client_wait fio || fail "fio saw an error"
+	client '
+		[ -s /run/faults.verified ] || fail "fio has not verified anything"
+		printf "%d times fio has verified its files\n" $(wc -l </run/faults.verified)'
+	LIMIT=300 work_ends
+	client 'umount $MNT && wait_for 10 module_unused && rm -f /run/faults.*'
+	server 'rm -r /export/$TEST/*'
+}
+
+# Puts KIND NUMBER into plan, EVENTS times.
+draw() {
+	local kind share
+	RANDOM=$SEED
+	while [ ${#plan[@]} -lt "$EVENTS" ]; do
+		share=$((RANDOM % 100)) kind=0
+		while [ $share -ge "${shares[kind]}" ]; do
+			share=$((share - shares[kind])) kind=$((kind + 1))
+		done
+		plan+=("${kinds[kind]} $RANDOM")
+	done
+}
+
+faults() {
+	local plan=() item data_errors='not known' resources went=0 start
+	client '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
+	# Those of others may not fail: the software RDMA devices then answer no more.
+	if client '[ -f /sys/kernel/debug/failslab/require-start ]'; then
+		defer 'client "$shortage shortage_ends"'
+	else
+		printf 'without shortage: the kernel cannot choose which allocations to fail\n'
+		shares[1]=$((shares[1] + shares[2])) shares[2]=0
+	fi
+	draw
+	server_dir /export
+	defer 'client "rm -f /run/faults.*"'
+	defer "server '[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
+	defer 'client "$inject inject_ends"'
+	netem_begins "${machines[@]}"
+	defer 'client rdma_link_add'
+	# What the first of each kind takes is not counted.
+	io_begins "$1"
+	for item in "${!kinds[@]}"; do
+		[ "${shares[item]}" = 0 ] || event "${kinds[item]}" 0
+	done
+	io_ends
+	tried=() recovered=() longest=()
+	resources=$(client 'rdma_resources; holds_mark')
+	defer table
+	start=$SECONDS
+	io_begins "$1"
+	for item in "${plan[@]}"; do
+		# shellcheck disable=SC2086 # Two words.
+		event $item
+		went=$((went + 1))
+		[ $((went % 100)) != 0 ] || printf '%d events in %d seconds\n' $went $((SECONDS - start))
+	done
+	io_ends
+	data_errors=0
+	LIMIT=120 client "
+		wait_for 10 rdma_resources_are '$resources' || fail \"the device had $resources and has \$(rdma_resources)\"
+		holds_check $EVENTS"
+}
+
+test_case "v4.2: $EVENTS faults, seed $SEED" faults 4.2
+run_cases
