@@ -179,6 +179,8 @@ events_tell() {
 		[ $(count chunk_read) = $(xprt_stat 11) ] && [ $(count chunk_write) = $(xprt_stat 12) ] && [ $(count chunk_reply) = $(xprt_stat 13) ]
 		[ $(count mr_reminv) = $(our_stat remote_invalidations) ]
 		[ $(count mr_localinv) = $(our_stat local_invalidations) ]
+		signaled=$(grep -c " xprtrdma_post_send: .* signaled$" $trace)
+		[ $((signaled * 8)) -lt $(count post_send) ] || fail "$signaled of $(count post_send) Sends were signalled"
 		grep -q " xprtrdma_connect: xprt=[0-9]* rc=0$" $trace
 		grep -q " xprtrdma_post_send: cq.id=$(our_stat completion_queue) " $trace
 		xids() { sed -n "s/.* xprtrdma_$1: .*$2\([0-9a-f]\{8\}\).*/\1/p" $trace | sort -u; }
@@ -197,6 +199,28 @@ events_tell() {
 	trace_is_off
 	mount_nfs 3
 	client 'ls $MNT >/dev/null; ! grep xprtrdma_ /sys/kernel/tracing/trace'
+}
+
+# Replies open the window again, Call by Call.
+first_credit() {
+	server_dir /export
+	mount_nfs 3
+	trace_begins client rpcrdma/xprtrdma_op_connect sunrpc/xprt_get_cong
+	client '
+		windows() { sed "1,/$1/d" $TRACING/trace | sed -n "s/.* xprt_get_cong: .* cwnd=\([0-9]*\).*/\1/p"; }
+		trace_mark "Calls on the first connection"
+		ls $MNT/$TEST
+		[ $(windows "Calls on the first connection" | tail -n 1) -gt 256 ] || fail "the window has not opened"
+		for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done
+		drop_caches
+		: >$MNT/$TEST/file
+		windows xprtrdma_op_connect: >/run/$TEST.windows
+		tr "\n" " " </run/$TEST.windows
+		[ $(head -n 1 /run/$TEST.windows) = 256 ] || fail "the first Call has more than one credit"
+		[ $(tail -n 1 /run/$TEST.windows) -gt 256 ]
+		rm /run/$TEST.windows
+		umount $MNT
+		wait_for 10 module_unused'
 }
 
 # The server recalls a delegation.
@@ -309,6 +333,7 @@ top_shows() {
 test_case "the counters agree with mountstats and with the settings" counters_agree
 test_case "connections end for the causes that ended them" ends_have_causes
 test_case "the trace events tell what happens" events_tell
+test_case "v3: a new connection has one credit" first_credit
 test_case "the files are read while mounts and connections come and go" read_meanwhile
 test_case "rpcrdma-top shows it" top_shows
 run_cases

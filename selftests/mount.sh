@@ -13,11 +13,18 @@ check_mount() {
 	client "
 		options=\$(awk '\$2 == \"/mnt/nfs\" { print \$4 }' /proc/mounts)
 		printf '%s\n' \"\$options\"
-		for want in vers=$vers proto=rdma port=20049; do
+		wanted='vers=$vers proto=rdma port=20049'
+		# What v3 has beside NFS goes over TCP.
+		[ $vers != 3 ] || wanted+=' mountproto=tcp'
+		for want in \$wanted; do
 			[[ ,\$options, = *,\$want,* ]] || fail \"no \$want among the mount's options\"
 		done
 		line=\$(grep -P '^\txprt:\trdma ' /proc/self/mountstats)
 		[ \"\$(wc -w <<<\"\${line#*rdma}\")\" = 27 ] || fail \"not 27 columns: \$line\"
+		# The connection comes from no port that only root may have.
+		source=\$(rdma -d resource show cm_id | sed -n \"s/.* src-addr \$CLIENT:\([0-9]*\) dst-addr \$SERVER:20049 .*/\1/p\")
+		printf 'the connection comes from port %s\n' \"\$source\"
+		[ \"\$source\" -ge 1024 ]
 		[ \"\$(xprt_stat 3)\" -ge 1 ] && [ \"\$(xprt_stat 6)\" -ge 1 ] && [ \"\$(xprt_stat 7)\" -ge 1 ]
 		[ \"\$(module_uses)\" -gt 0 ]"
 	server "printf 'from the server to v$vers\n' >/export/$TEST/down"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The 27 columns of the transport's line in mountstats, each compared with what was done.
+# The 27 columns of the transport's line in mountstats, each compared with what was done, and the
+# lines of operations.
 
 . "$(dirname "$0")/lib/test.sh"
 
@@ -112,6 +113,32 @@ connects_count() {
 		wait_for 10 module_unused'
 }
 
+# The line of each operation: how many there were, sent how often, their bytes and their time.
+operations_tell() {
+	server_dir /export
+	mount_nfs 3
+	column_client "
+		# A field of the operation's line: ops, sent, timeouts, bytes sent, received, three times.
+		of() { awk -v op=\$1: -v n=\$2 '/^device .* mounted on / { here = \$5 == \"/mnt/nfs\" } here && \$1 == op { print \$(n + 1) }' /proc/self/mountstats; }
+		[ \$(of WRITE 1) = 0 ] && [ \$(of READ 1) = 0 ]
+		head -c $LARGE /dev/urandom >/run/$TEST.large
+		dd if=/run/$TEST.large of=\$MNT/$TEST/large bs=1M oflag=direct status=none
+		dd if=\$MNT/$TEST/large bs=1M iflag=direct status=none | cmp - /run/$TEST.large
+		rm /run/$TEST.large
+		for op in READ WRITE; do
+			is \$op-operations \$(of \$op 1) -ge 1
+			is \$op-transmissions \$(of \$op 2) = \$(of \$op 1)
+			is \$op-timeouts \$(of \$op 3) = 0
+			is \$op-time \$(of \$op 8) -ge \$(of \$op 7)
+		done
+		is bytes-sent \$(of WRITE 4) -ge $LARGE
+		is bytes-of-WRITE-beside-the-data \$(of WRITE 4) -le \$(($LARGE + 400 * \$(of WRITE 1)))
+		is bytes-received \$(of READ 5) -ge $LARGE
+		is bytes-of-READ-beside-the-data \$(of READ 5) -le \$(($LARGE + 400 * \$(of READ 1)))"
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+test_case "v3: the line of each operation" operations_tell
 test_case "v3: every column tells what was done" columns_tell
 test_case "v3: a new connection" connects_count
 run_cases
