@@ -3,7 +3,6 @@
 #
 # A file of the mount is swap space: its transport is counted as one that swaps, and connects with
 # memory reserves.
-# limit: 300
 
 . "$(dirname "$0")/lib/test.sh"
 
