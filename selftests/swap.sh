@@ -2,25 +2,47 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A file of the mount is swap space: its transport is counted as one that swaps, and connects with
-# memory reserves.
+# memory reserves; what a program holds in memory goes out over it and comes back as it was.
 
 . "$(dirname "$0")/lib/test.sh"
 
-# What rpcrdma_test_swap tells.
+# What rpcrdma_test_swap tells, and a control group whose programs may have 8 MiB.
 swap='
 	told=/sys/module/rpcrdma_test_swap/parameters
+	group=/run/$TEST.cgroup/limited
 	# The queue pairs, or regions, made since it was loaded with reserves, and those without: made WHAT.
 	made() { read -r all reserves <$told/$1; printf "%d with reserves, %d without\n" $reserves $((all - reserves)); }
 	swappers() { tr "\n" " " <$told/swappers; }
+	# The number of each page, as 256 lines of 16 bytes.
+	pages() { seq -f %015.0f 0 $(($1 * 256 - 1)); }
+	# Whether they are all in the file, or which are not, and what is in their place.
+	same() {
+		limited "$(declare -f pages); pages 6144 | cmp - /run/$TEST.data" && return 0
+		awk '"'"'$0 + 0 != NR - 1 && !((NR - 1) % 256) { printf "page %d is page %s\n", (NR - 1) / 256, $0 / 256 }'"'"' /run/$TEST.data >/run/$TEST.other
+		sed 30q /run/$TEST.other
+		fail "$(wc -l </run/$TEST.other) pages are others"
+	}
+	# Runs a command in the group.
+	limited() { bash -c "echo \$\$ >$group/cgroup.procs && $1"; }
 '
 swap_client() { client "$swap$1"; }
+
+group_begins() {
+	client 'mkdir -p /run/$TEST.cgroup && mount -t cgroup2 none /run/$TEST.cgroup'
+	defer "client 'umount /run/\$TEST.cgroup && rmdir /run/\$TEST.cgroup'"
+	client 'grep -qw memory /run/$TEST.cgroup/cgroup.controllers' || skip "the kernel limits no group's memory"
+	defer "client 'echo -memory >/run/\$TEST.cgroup/cgroup.subtree_control'"
+	client 'echo +memory >/run/$TEST.cgroup/cgroup.subtree_control'
+	defer "swap_client 'rmdir \$group'"
+	swap_client 'mkdir $group && echo 8M >$group/memory.max'
+}
 
 # Mounts with swap space that is not used yet: space_begins VERS.
 space_begins() {
 	client 'grep -qw rpc_clnt_swap_activate /proc/kallsyms' || skip "the kernel has no swap space over NFS"
 	server_dir /export
 	# It must have no holes.
-	server 'dd if=/dev/zero of=/export/$TEST/space bs=1M count=96 status=none && chmod 600 /export/$TEST/space'
+	server 'dd if=/dev/zero of=/export/$TEST/space bs=1M count=48 status=none && chmod 600 /export/$TEST/space'
 	mount_nfs "$1"
 	client 'mkswap -q $MNT/$TEST/space'
 	defer "client '! grep -q /space /proc/swaps || swapoff \$MNT/\$TEST/space'"
@@ -58,7 +80,30 @@ swap_space() {
 	client 'umount $MNT && wait_for 40 module_unused && rmmod rpcrdma_test_swap'
 }
 
+content() {
+	# The memory of its programs comes back wrong, over TCP and from a disk too.
+	client '! grep -q "User Mode Linux" /proc/cpuinfo' || skip "User-Mode Linux confuses its programs' pages when they swap"
+	group_begins
+	space_begins "$1"
+	defer 'client "rm -f /run/$TEST.data"'
+	LIMIT=200 swap_client '
+		swapon $MNT/$TEST/space
+		reads=$(xprt_stat 11) writes=$(xprt_stat 12)
+		limited "$(declare -f pages); pages 6144 >/run/$TEST.data"
+		swapped=$(cat $group/memory.swap.current)
+		printf "%d KiB of memory are in swap space\n" $((swapped / 1024))
+		[ $swapped -ge $((8 << 20)) ] || fail "that is less than the limit makes it"
+		same
+		printf "segments of Read chunks: %d, of Write chunks: %d\n" $(($(xprt_stat 11) - reads)) $(($(xprt_stat 12) - writes))
+		[ $(xprt_stat 11) -gt $reads ] && [ $(xprt_stat 12) -gt $writes ]
+		echo max >$group/memory.max
+		swapoff $MNT/$TEST/space
+		same'
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
 for vers in 3 4.2; do
 	test_case "v$vers: a transport for swap space has reserves" swap_space $vers
 done
+test_case "v4.2: memory goes out and comes back" content 4.2
 run_cases
