@@ -35,6 +35,9 @@ help:
 	  'make check        all tests of up to a minute each; the last line is the sum' \
 	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \
 	  'make cost         count what an RPC costs, beside the C client' \
+	  'make bench        measure speed, latency, CPU and memory, beside the C client' \
+	  '                  (BENCH_PAIRS=7 BENCH_SECONDS=2; under 20 minutes)' \
+	  'make bench-scale  the same for more connections, mounts, calls at once and slots' \
 	  'make vectors      run the rows of VECTORS=FILE against the protocol code' \
 	  'make fuzz         fuzz the protocol code (FUZZ_SECONDS=30 for each target)' \
 	  'make bench-headers' \
@@ -79,6 +82,9 @@ check check-long:
 cost:
 	+@$(S)/cost.sh --functions 12
 
+bench bench-scale:
+	+@$(S)/bench.sh $(if $(filter bench-scale,$@),--scale)
+
 vectors:
 	@$(S)/vectors.sh '$(VECTORS)'
 
@@ -99,4 +105,4 @@ clean:
 	rm -rf "$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}/build"
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench-headers cost stock custom debug um um-debug fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug fmt clean

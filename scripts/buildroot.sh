@@ -18,7 +18,7 @@ packages=(
 	e2fsprogs libarchive13t64
 )
 # These are added to a tree that is there, so that a change of them makes nothing be built anew.
-tools=(tshark jq valgrind)
+tools=(tshark jq valgrind perftest python3-matplotlib)
 want="$RELEASE ${packages[*]}"
 advice="check the network and the mirror in this machine's apt sources, then start again"
 

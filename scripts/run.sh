@@ -17,26 +17,9 @@ kernel=${KERNEL:-stock}
 "$here/kernel.sh" "$kernel" >/dev/null
 [ "${CLIENT:-rust}" = c ] || [ -n "${MODULE:-}" ] || "$here/module.sh" "$kernel"
 
-# A real source tree with the checksum of each file: a few hundred files, or some thousands where
-# no CPU is emulated.
-dirs=(fs/nfs fs/nfsd fs/lockd fs/btrfs net/sunrpc)
-files=$CACHE/tree
-if [[ $kernel = um* ]]; then
-	dirs+=(include/linux)
-	files+=-um
-fi
-tree() {
-	local want
-	want=$(cat "$CACHE/linux-src.stamp")
-	stamped "$files.stamp" "$want" && return 0
-	lock tree
-	stamped "$files.stamp" "$want" && return 0
-	rm -rf "$files"
-	mkdir -p "$files"
-	tar -C "$CACHE/linux-src" -cf "$files/tree.tar" "${dirs[@]}"
-	(cd "$CACHE/linux-src" && find "${dirs[@]}" -type f -print0 | sort -z | xargs -0 sha256sum) >"$files/tree.sha256"
-	stamp "$files.stamp" "$want"
-}
-tree
-export VERS=$vers PAYLOAD=$files
+# Where no CPU is emulated there is time for more files.
+size=small
+[[ $kernel != um* ]] || size=large
+PAYLOAD=$("$here/tree.sh" $size)
+export VERS=$vers PAYLOAD
 exec "$here/vm.sh" "$here/${1:-job.sh}"

@@ -1,0 +1,96 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: bench-client.sh FOLDER
+#
+# Runs under vm.sh: has the client do each workload, with the C and the Rust module in turn, and
+# leaves what came out in FOLDER, for selftests/bench/report.py. The first and the last round are C's.
+
+. "$(dirname "$0")/lib.sh"
+. "$here/vm-lib.sh"
+
+folder=$1
+pairs=${BENCH_PAIRS:-7}
+rounds=$((2 * pairs + 1))
+read -ra workloads <<<"${BENCH_WORKLOADS:-nothing null getattr create stat unlink randread_1 randread_16 randwrite_1 randwrite_16 mixed seqread seqwrite readdir tree mount reconnect reconnect_busy memory}"
+
+guest="
+. /lab/payload/bench/guest.sh
+BENCH_VERS=$VERS BENCH_SECONDS=${BENCH_SECONDS:-2}
+. /lab/payload/bench/workloads.sh
+"
+client() { client_run "$guest$1"; }
+server() { server_run "$guest$1"; }
+
+# The process that is the kernel of the client machine. In User-Mode Linux programs have others.
+client_pid() { cat "$RUN/um/client/pid" 2>/dev/null || cat "$RUN/client.pid"; }
+cpu_nanoseconds() { cat "/proc/$(client_pid)/task"/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
+
+# workload ROUND CLIENT NAME
+workload() {
+	local out=$folder/$1.$2.$3 before after
+	before=$(cpu_nanoseconds)
+	# A number belongs to the workload: tasks-16.
+	LIMIT=120 client "bench_${3/-/ }" >"$out.tmp" || {
+		cat "$out.tmp" >&2
+		die "the workload $3 failed in round $1, with the $2 client; what it said is above"
+	}
+	after=$(cpu_nanoseconds)
+	printf 'cpu_nanoseconds %d\n' $((after - before)) | cat - "$out.tmp" >"$out"
+	rm "$out.tmp"
+	# The server does it, so that the client is not charged for it.
+	[ "$3" != tree ] || server 'rm -r /export/bench/tree/*'
+}
+
+# Messages, and mebibytes each way, that perftest carries in a second between the same machines. The
+# server of NFS is who asks for data and who writes it, so it does here. Connections take their time,
+# which the difference of a long and a short run leaves out; perftest's own figures lack the clock
+# of the CPU. -e makes it sleep for completions: polling, it would keep the only CPU from rxe. It
+# cannot do so for RDMA Writes, so Sends, which carry the same packets, stand for them.
+link() {
+	local name=$1 tool=$2 short=$3 long=$4 count n us=()
+	shift 4
+	say "[bench] the link without RPC: $tool"
+	for n in 1 2 3; do
+		us=()
+		for count in "$short" "$long"; do
+			client "perftest_begin $tool -n $count $*" || return 1
+			us+=("$(LIMIT=100 server "perftest_time $tool -n $count $* \$CLIENT")") || {
+				say "${us[*]}"
+				return 1
+			}
+		done
+		printf '%s %d %d\n' "$name" $((long - short)) $((us[1] - us[0])) >>"$folder/links"
+	done
+}
+links() {
+	[ -d "$PAYLOAD/perftest" ] || return 0
+	link messages ib_send_lat 100 1100 -s 128 &&
+		link send ib_send_bw 10 60 -s 1048576 -t 4 &&
+		link read ib_read_bw 10 60 -s 1048576 -t 4
+}
+
+# Delegations come and go with what the server remembers, and change the number of RPCs.
+server '
+	echo 0 >/proc/sys/fs/leases-enable
+	mkdir -p /export/bench/entries /export/bench/files /export/bench/tree
+	head -c 64M /dev/urandom >/export/bench/data
+	cd /export/bench/entries
+	for n in {1..10000}; do : >"entry-$n"; done
+	for n in {1..64}; do ip address add 192.0.2.$((20 + n))/24 dev $NETDEV; done'
+client 'printf "%s\n" "$(uname -r)"' >"$folder/release"
+links || say "[bench] perftest failed, see above; there is nothing to compare the link with"
+
+start=$SECONDS
+for ((round = 0; round < rounds; round++)); do
+	kind=c
+	[ $((round % 2)) = 0 ] || kind=rust
+	LIMIT=120 client "bench_client $kind" || die "the $kind client did not load and mount before round $round; what it said is above"
+	read -r load _ </proc/loadavg
+	printf '%d %s %s\n' $round $kind "$load" >>"$folder/rounds"
+	for name in "${workloads[@]}"; do
+		workload $round $kind "$name"
+	done
+	say "[bench] round $((round + 1)) of $rounds, $kind: $((SECONDS - start)) s so far, about $(((SECONDS - start) * (rounds - round - 1) / (round + 1))) s to go"
+done
+LIMIT=120 client 'umount $MNT && wait_for 10 module_unused && rmmod rpcrdma'

@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: bench.sh [--scale] [--keep]
+#
+# Measures the C and the Rust client in turn, against the same server, in one pair of machines, and
+# writes a JSON file with every sample, a table, and plots. --keep puts table and plots into
+# Documentation too.
+# --scale measures, in fewer rounds, how figures change with the number of connections, mounts, calls
+# at the same time, and slots.
+#
+#   BENCH_PAIRS=7       how often each of them is measured; C is once more
+#   BENCH_SECONDS=2     how long each workload of I/O takes
+#   BENCH_WORKLOADS=    the names of those to run (see bench-client.sh; default: all)
+#   BENCH_OUT=DIR       where the results go
+#   KERNEL=um VERS=4.2  and what else vm.sh takes
+
+. "$(dirname "$0")/lib.sh"
+
+export KERNEL=${KERNEL:-um} VERS=${VERS:-4.2}
+keep='' name=bench
+for argument; do
+	case $argument in
+	--keep) keep=yes ;;
+	--scale) name=scale ;;
+	*) die "usage: bench.sh [--scale] [--keep]" ;;
+	esac
+done
+if [ $name = scale ]; then
+	export BENCH_PAIRS=${BENCH_PAIRS:-3}
+	export BENCH_WORKLOADS=${BENCH_WORKLOADS:-nothing $(printf '%s ' nconnect-{1,2,4,8} tasks-{1,2,4,8,16,32,64,128,256,512} slots-{16,64,256,1024} memory-{1,8,64})}
+fi
+[[ ${BENCH_PAIRS:-7} =~ ^[1-9][0-9]*$ ]] || die "BENCH_PAIRS is a number from 1 on, not $BENCH_PAIRS"
+source=$PROJECT/selftests/bench
+out=${BENCH_OUT:-$CACHE/$name}
+build=$CACHE/build/${VARIANT:-$KERNEL}
+
+"$here/host-packages.sh" vm "$KERNEL"
+"$here/kernel.sh" "$KERNEL" >/dev/null
+"$here/buildroot.sh" tools
+if [ -z "${MODULE:-}" ]; then
+	"$here/module.sh" "$KERNEL" >&2
+	MODULE=$build/rust/rpcrdma.ko
+fi
+SOURCE=$PROJECT/selftests/modules VARIANT=${VARIANT:-$KERNEL}-tests "$here/module.sh" "$KERNEL" >&2
+tree=$("$here/tree.sh" small)
+
+payload=$build-bench
+rm -rf "$payload" "$out"
+mkdir -p "$payload"/{bench,perftest} "$out/samples"
+cp "$build-tests/rpcrdma_test_cost.ko" "$tree"/tree.* "$payload/"
+cp "$source/workloads.sh" "$PROJECT/selftests/lib/guest.sh" "$payload/bench/"
+cp "$MODULE" "$payload/bench/rpcrdma.ko"
+"$here/in-buildroot.sh" strip --strip-debug "$payload/bench/rpcrdma.ko"
+# The machines have what uses verbs, but not perftest nor all of its libraries.
+"$here/in-buildroot.sh" sh -c 'cp /usr/bin/ib_send_lat /usr/bin/ib_send_bw /usr/bin/ib_read_bw /usr/lib/*/libibverbs/librxe-rdmav*.so "$0" &&
+	ldd "$0"/ib_* | awk "/=> \// { print \$3 }" | grep -E "/lib(ibumad|mlx5|efa|hns|pci|bnxt_re)" | sort -u | xargs -r cp -Lt "$0"' "$payload/perftest"
+
+BIND=$out${BIND:+:$BIND}
+export BIND
+CLIENT=c SMP=1 PAYLOAD=$payload "$here/vm.sh" "$here/bench-client.sh" "$out/samples" >&2
+in_root() { "$here/in-buildroot.sh" "$@"; }
+documents=()
+[ -z "$keep" ] || documents=(--document "$PROJECT/Documentation/benchmarks.rst" --table "$name")
+in_root env KERNEL="$KERNEL" VERS="$VERS" python3 "$source/report.py" "$out/samples" "$out/$name.json" "${documents[@]}"
+in_root python3 "$here/bench-plot.py" "$out/$name.json" "$out/plots"
+if [ -n "$keep" ]; then
+	mkdir -p "$PROJECT/Documentation/plots"
+	cp "$out/plots"/*.svg "$PROJECT/Documentation/plots/"
+fi
+say "every sample is in $out/$name.json, plots are in $out/plots"

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# What scripts/bench-client.sh has the client do: one function for each workload. It comes behind
+# lib/guest.sh. Each prints lines "NAME NUMBER...", and, where fio did the work, a line "fio" and
+# what fio has to say.
+
+TEST=bench
+DIR=$MNT/bench
+BENCH_SECONDS=${BENCH_SECONDS:-2}
+
+# The seconds that this machine's kernel worked, in ticks of 10 ms, and its RPCs for mounts. Both
+# leave a number in a variable, so that no program runs for them.
+system_ticks() {
+	local system irq softirq
+	read -r _ _ _ system _ _ irq softirq _ </proc/stat
+	ticks=$((system + irq + softirq))
+}
+nfs_rpcs() {
+	local name number
+	while read -r name number _; do
+		[ "$name" != rpc ] || rpcs=$number
+	done </proc/net/rpc/nfs
+}
+
+# counted COMMAND...: runs it, and says how long it took, and how many RPCs and ticks.
+counted() {
+	local start rpcs ticks rpcs_before ticks_before
+	nfs_rpcs
+	system_ticks
+	rpcs_before=$rpcs ticks_before=$ticks start=${EPOCHREALTIME/./}
+	"$@" >&2
+	printf 'microseconds %d\n' $((${EPOCHREALTIME/./} - start))
+	nfs_rpcs
+	system_ticks
+	printf 'rpcs %d\nticks %d\n' $((rpcs - rpcs_before)) $((ticks - ticks_before))
+}
+
+# bench_fio ARGUMENT...: fio on one job, with its answer behind the figures.
+bench_fio() {
+	rm -f /run/bench.fio
+	counted fio --name=bench --output-format=json --output=/run/bench.fio \
+		--percentile_list=50:99:99.9 --fallocate=none --randrepeat=1 "$@"
+	printf 'fio\n'
+	cat /run/bench.fio
+}
+
+# io MODE BLOCK DEPTH [ARGUMENT...]: direct I/O on one file that is there, for some seconds.
+io() {
+	local mode=$1 block=$2 depth=$3
+	shift 3
+	bench_fio --filename="$DIR/data" --size=64M --overwrite=1 --direct=1 --ioengine=libaio \
+		--time_based --runtime="$BENCH_SECONDS" --rw="$mode" --bs="$block" --iodepth="$depth" "$@"
+}
+
+# calls NAME COUNT: RPCs that the tests' module issues one after the other, from the kernel.
+calls() {
+	insmod /lab/payload/rpcrdma_test_cost.ko path="$DIR/data" count="$2" timed=1
+	cd /sys/module/rpcrdma_test_cost/parameters || return
+	counted eval "echo $1 >run"
+	printf 'calls %d\nnanoseconds ' "$2"
+	cat result
+	cd /
+	rmmod rpcrdma_test_cost
+}
+
+# files ENGINE: one of fio's engines that create and remove files.
+files() {
+	# shellcheck disable=SC2016 # The number is fio's to put in.
+	bench_fio --ioengine="$1" --directory="$DIR/files" --filename_format='file.$filenum' \
+		--nrfiles=1000 --filesize=4k --openfiles=1 --create_on_open=1
+}
+
+bench_nothing() { counted true; }
+bench_null() { calls null 3000; }
+bench_getattr() { calls getattr 3000; }
+bench_create() { files filecreate; }
+# fio looks at every file before it measures, and then finds them in the cache.
+bench_stat() {
+	seq -f "$DIR/files/file.%g" 0 999 >/run/bench.names
+	drop_caches
+	counted sh -c 'xargs -a /run/bench.names stat -c %i >/run/bench.inodes'
+	printf 'items %d\n' "$(wc -l </run/bench.inodes)"
+}
+bench_unlink() { files filedelete; }
+bench_randread_1() { io randread 4k 1; }
+bench_randread_16() { io randread 4k 16; }
+bench_randwrite_1() { io randwrite 4k 1; }
+bench_randwrite_16() { io randwrite 4k 16; }
+bench_mixed() { io randrw 32k 16 --rwmixread=70; }
+bench_seqread() { io read 1M 2; }
+bench_seqwrite() { io write 1M 2; }
+
+bench_readdir() {
+	drop_caches
+	counted sh -c "ls -U1 $DIR/entries >/run/bench.entries"
+	printf 'items %d\n' "$(wc -l </run/bench.entries)"
+}
+
+bench_tree() {
+	counted sh -c "tar -xf /lab/payload/tree.tar -C $DIR/tree && sync -f $DIR/tree"
+	printf 'items %d\n' "$(wc -l </lab/payload/tree.sha256)"
+}
+
+# mount_bench [OPTIONS]
+mount_bench() { mount -t nfs -o "rdma,port=20049,vers=$BENCH_VERS,sec=sys${1:+,$1}" "$SERVER:/export" "$MNT"; }
+
+bench_mount() {
+	local start
+	printf 'microseconds_each'
+	for _ in {1..5}; do
+		umount "$MNT"
+		start=${EPOCHREALTIME/./}
+		mount_bench
+		printf ' %d' $((${EPOCHREALTIME/./} - start))
+	done
+	printf '\n'
+}
+
+# What breaks the connection is a new address, be it the old one; it ends at once or soon. A name
+# that nobody has asked for yet costs an RPC, and the shell's own test starts no program.
+break_connection() { printf '%s\n' "$SERVER" | tee /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr >/dev/null; }
+bench_reconnect() {
+	local start times='' before n name=0
+	for n in {1..3}; do
+		before=$(xprt_stat 3)
+		start=${EPOCHREALTIME/./}
+		break_connection
+		until
+			name=$((name + 1))
+			[ ! -e "$DIR/entries/no.$name" ] && [ "$(xprt_stat 3)" -gt "$before" ]
+		do :; done
+		times+=" $((${EPOCHREALTIME/./} - start))"
+	done
+	printf 'microseconds_each%s\n' "$times"
+}
+
+# The longest that one of 100 calls took is the time without a connection, as programs see it.
+bench_reconnect_busy() {
+	# It has to be still at work when the connection breaks.
+	local BENCH_SECONDS=$((BENCH_SECONDS + 2)) before sends fio
+	before=$(xprt_stat 3) sends=$(xprt_stat 6)
+	io randread 4k 100 >/run/bench.busy &
+	fio=$!
+	busy() { [ "$(xprt_stat 6)" -gt $((sends + 200)) ]; }
+	wait_for 20 busy
+	break_connection
+	wait $fio
+	[ "$(xprt_stat 3)" -gt "$before" ] || fail "the connection did not break"
+	cat /run/bench.busy
+}
+
+# What a mount more takes: the mean of so many, each by an address of the server's own, which are
+# one mount only but for v3. First after the mount, then after random I/O.
+more_mounts() {
+	local n
+	for n in $(seq "$1"); do
+		mkdir -p "/mnt/more.$n"
+		mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock "192.0.2.$((20 + n)):/export" "/mnt/more.$n"
+	done
+}
+more_work() {
+	local n jobs=()
+	for n in $(seq "$1"); do jobs+=(--name="more.$n" --filename="/mnt/more.$n/bench/data"); done
+	fio --name=global --thread --size=64M --overwrite=1 --direct=1 --ioengine=libaio --fallocate=none \
+		--rw=randrw --bs=32k --iodepth=16 --number_ios=200 "${jobs[@]}" --output=/run/bench.more
+}
+bench_memory() {
+	local count=${1:-8} before idle busy n
+	drop_caches
+	before=$(kernel_memory)
+	more_mounts "$count"
+	idle=$(kernel_memory)
+	more_work "$count"
+	busy=$(kernel_memory)
+	for n in $(seq "$count"); do umount "/mnt/more.$n"; done
+	printf 'idle_kib %d\nbusy_kib %d\n' $(((idle - before) / count)) $(((busy - before) / count))
+}
+
+# How figures change with one number: connections of the mount, calls at the same time, and slots.
+bench_nconnect() {
+	umount "$MNT"
+	wait_for 10 module_unused
+	mount_bench nconnect="$1"
+	io randread 4k 64
+	umount "$MNT"
+	wait_for 10 module_unused
+	mount_bench
+}
+bench_tasks() { io randread 4k "$1"; }
+bench_slots() {
+	local entries=/proc/sys/sunrpc/rdma_slot_table_entries before
+	before=$(<$entries)
+	umount "$MNT"
+	wait_for 10 module_unused
+	echo "$1" >$entries
+	mount_bench
+	echo "$before" >$entries
+	io randread 4k 256
+	umount "$MNT"
+	wait_for 10 module_unused
+	mount_bench
+}
+
+# bench_client rust|c: takes the one that is loaded away, and loads this one.
+bench_client() {
+	! mountpoint -q "$MNT" || umount "$MNT"
+	wait_for 10 module_unused
+	rmmod rpcrdma
+	case $1 in
+	rust) insmod /lab/payload/bench/rpcrdma.ko ;;
+	c) modprobe rpcrdma ;;
+	esac
+	mount_bench
+	# The first call that opens a file sets up a session, and waits for the grace period of the server.
+	: >"$DIR/opened"
+}
+
+# perftest from the payload, with the libraries that this machine lacks. The driver's name gets its
+# version behind it.
+perftest() {
+	local tool=$1
+	shift
+	IBV_DRIVERS=/lab/payload/perftest/librxe LD_LIBRARY_PATH=/lab/payload/perftest /lab/payload/perftest/"$tool" -e -F -d "$RDMA_LINK" -p 18515 "$@"
+}
+# The end that waits: it is there when its port is.
+perftest_begin() {
+	modprobe -q ib_uverbs || true
+	perftest "$@" >/run/perftest 2>&1 &
+	# The port, in hexadecimal, of a socket that listens.
+	listens() { grep -qsE ':4853 [0-9A-F]+:0000 0A ' /proc/net/tcp /proc/net/tcp6; }
+	(wait_for 10 listens) || fail "$(cat /run/perftest)"
+}
+perftest_time() {
+	local start=${EPOCHREALTIME/./}
+	modprobe -q ib_uverbs || true
+	timeout 60 bash -c "$(declare -f perftest)"'; perftest "$@"' perftest "$@" >/run/perftest 2>&1 || fail "$(cat /run/perftest)"
+	printf '%d\n' $((${EPOCHREALTIME/./} - start))
+}
