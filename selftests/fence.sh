@@ -32,7 +32,7 @@ after_replies() {
 without_replies() {
 	local killed=null form
 	for form in read write list long; do
-		killed+=,$form+,null,kill,null
+		killed+=,$form+,sent,null,kill,null
 	done
 	calls_end \
 		"late-after-timeout | calls=$BETWEEN timeout_ms=$((2000 * ${SLOW:-1}))" \

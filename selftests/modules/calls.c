@@ -10,12 +10,14 @@
  * after the Call's end. It is looked at when the file is read.
  *
  * Parameter calls= is a list of FORM[*COUNT][+]. Without the plus sign a Call ends before the next
- * one starts. "kill" kills those that are under way. When all have ended there is one more, "done",
+ * one starts. "sent" waits until all that were started are sent, without which they may overtake
+ * each other; "kill" kills those that are under way. When all have ended there is one more, "done",
  * by which the peer knows that it is the last of this client.
  */
 #include <linux/completion.h>
 #include <linux/cred.h>
 #include <linux/debugfs.h>
+#include <linux/delay.h>
 #include <linux/init.h>
 #include <linux/list.h>
 #include <linux/module.h>
@@ -86,6 +88,8 @@ struct test_call {
 	const struct test_form *form;
 	struct test_data argument;
 	struct test_data result;
+	/* Of a Call that nobody waits for yet: to see whether it was sent. */
+	struct rpc_task *task;
 	struct completion ended;
 	int status;
 	unsigned int length;
@@ -372,6 +376,26 @@ static struct test_call *test_call_new(const struct test_form *form)
 	return status ? ERR_PTR(status) : call;
 }
 
+/* Waits until all Calls that were started are sent, and lets them go. */
+static int test_calls_sent(void)
+{
+	struct test_call *call;
+	unsigned int milliseconds = 0;
+
+	list_for_each_entry(call, &test_calls, list) {
+		if (!call->task)
+			continue;
+		for (; !(READ_ONCE(call->task->tk_flags) & RPC_TASK_SENT); milliseconds++) {
+			if (milliseconds == 30000)
+				return -ETIMEDOUT;
+			msleep(1);
+		}
+		rpc_put_task(call->task);
+		call->task = NULL;
+	}
+	return 0;
+}
+
 static int test_call_start(const struct test_form *form, bool wait)
 {
 	struct rpc_message message = {
@@ -398,9 +422,12 @@ static int test_call_start(const struct test_form *form, bool wait)
 		call->status = PTR_ERR(task);
 		return 0;
 	}
-	rpc_put_task(task);
-	if (wait)
+	if (wait) {
+		rpc_put_task(task);
 		wait_for_completion(&call->ended);
+	} else {
+		call->task = task;
+	}
 	return 0;
 }
 
@@ -408,8 +435,12 @@ static void test_calls_wait(void)
 {
 	struct test_call *call;
 
-	list_for_each_entry(call, &test_calls, list)
+	list_for_each_entry(call, &test_calls, list) {
+		if (call->task)
+			rpc_put_task(call->task);
+		call->task = NULL;
 		wait_for_completion(&call->ended);
+	}
 }
 
 /* One item of the list that the parameter is. */
@@ -420,6 +451,8 @@ static int test_item_run(const char *text)
 	unsigned int count = 1;
 	int i, status;
 
+	if (!strcmp(text, "sent"))
+		return test_calls_sent();
 	if (!strcmp(text, "kill")) {
 		rpc_killall_tasks(test_client);
 		test_calls_wait();
