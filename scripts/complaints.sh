@@ -10,7 +10,7 @@
 . "$here/vm-lib.sh"
 
 # What a kernel says when it, or a checker in it, found something wrong.
-words='WARNING:|BUG|Oops|[Kk]ernel panic|general protection|cut here|UBSAN|KASAN|KFENCE'
+words='WARNING:|BUG|Oops|[Kk]ernel panic|general protection|UBSAN|KASAN|KFENCE'
 words+='|possible (recursive|circular|irq)|inconsistent lock|suspicious RCU|held lock freed|still held'
 words+='|task .* blocked|detected stalls?|self-detected|lockup|while atomic|sleeping function'
 words+='|unreferenced object|[Mm]emory leak|leaked|DMA-API|ODEBUG|refcount_t|list_(add|del) corruption'
