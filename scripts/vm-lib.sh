@@ -53,7 +53,7 @@ vm_answer() {
 }
 
 vm_run() {
-	local name=$1 limit=$(($2 * ${SLOW:-1})) tag=$BASHPID.$RANDOM code status size
+	local name=$1 limit=$(($2 * ${SLOW:-1})) tag=$BASHPID.$EPOCHREALTIME code status size
 	code=$(base64 -w 0 <<<"$3")
 	(
 		exec {vm_out}<>"$RUN/$name.agent.out" {lock}>"$RUN/$name.lock"
