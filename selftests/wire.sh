@@ -102,7 +102,9 @@ all_forms_seen() {
 }
 
 nothing_malformed() {
-	wireshark -Y _ws.malformed >"$RUN/wire.malformed"
+	# RDMA Writes and answers to RDMA Reads carry file data alone, in whose first bytes tshark looks
+	# for an Ethernet type.
+	wireshark -Y '_ws.malformed && !(infiniband.bth.opcode >= 6 && infiniband.bth.opcode <= 16)' >"$RUN/wire.malformed"
 	[ ! -s "$RUN/wire.malformed" ] || {
 		head -n 20 "$RUN/wire.malformed"
 		fail "tshark calls these malformed"
