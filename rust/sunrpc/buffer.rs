@@ -5,13 +5,131 @@
 
 use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
 use crate::bindings::{self, Exposure};
-use kernel::{ffi::c_int, prelude::*, sync::atomic::Atomic};
+use core::ptr::NonNull;
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    sync::atomic::{Acquire, Atomic, Full, Relaxed},
+};
 
 /// What precedes the Call's bytes. Its size keeps them aligned like kmalloc memory.
 #[repr(C, align(16))]
 struct Prefix {
     mark: Atomic<u32>,
     exposure: Exposure,
+    /// The size of the allocation in bytes.
+    size: usize,
+}
+
+/// Memory of RPCs, from `kmalloc`.
+///
+/// # Invariants
+///
+/// `ptr` is an allocation that begins with an initialised [`Prefix`] and has its `size`; it
+/// belongs to this object, and no device can reach it.
+struct Buffer {
+    ptr: NonNull<Prefix>,
+}
+
+impl Buffer {
+    /// Allocates at least `size` bytes. Task context, may sleep within its flags.
+    fn new(size: usize) -> Option<Self> {
+        // So much the allocator would take anyway.
+        let size = size.checked_next_power_of_two()?;
+        // SAFETY: Always safe to call in task context.
+        let ptr = NonNull::new(unsafe { bindings::rpcrdma_rpc_buf_alloc(size) })?.cast();
+        let prefix = Prefix {
+            mark: Atomic::new(0),
+            exposure: Exposure::new(),
+            size,
+        };
+        // SAFETY: The memory is large enough for a prefix, as every caller's size includes one.
+        unsafe { ptr.write(prefix) };
+        // INVARIANT: Just allocated and written.
+        Some(Self { ptr })
+    }
+
+    /// The size in bytes.
+    fn size(&self) -> usize {
+        // SAFETY: By the type's invariant.
+        unsafe { (*self.ptr.as_ptr()).size }
+    }
+
+    /// Leaves the memory to the pointer that is returned.
+    fn into_raw(self) -> *mut Prefix {
+        let ptr = self.ptr.as_ptr();
+        core::mem::forget(self);
+        ptr
+    }
+
+    /// Undoes [`Self::into_raw`]; nothing for a null pointer.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is null, or came from `into_raw`, once, and no device can reach the memory.
+    unsafe fn from_raw(ptr: *mut Prefix) -> Option<Self> {
+        // INVARIANT: The caller's promise.
+        NonNull::new(ptr).map(|ptr| Self { ptr })
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: This object owns the allocation.
+        unsafe { bindings::kfree(self.ptr.as_ptr().cast()) };
+    }
+}
+
+/// How many buffers a transport keeps for later RPCs.
+const SPARE_BUFFERS: usize = 32;
+
+/// How large they are at most, in bytes.
+const SPARE_SIZE: usize = 4096;
+
+/// Buffers of RPCs that are over, for those to come. Each slot of the transport has one place, which
+/// it shares with others: sunrpc hands the slot that was used last out first.
+///
+/// # Invariants
+///
+/// Each pointer is null, or from [`Buffer::into_raw`] with no device that reaches the memory.
+pub(super) struct SpareBuffers([Atomic<*mut Prefix>; SPARE_BUFFERS]);
+
+impl SpareBuffers {
+    /// The place of a request's slot.
+    fn place(&self, rqst: &bindings::rpc_rqst) -> Option<&Atomic<*mut Prefix>> {
+        self.0
+            .get(core::ptr::from_ref(rqst).addr() / size_of::<bindings::rpc_rqst>() % SPARE_BUFFERS)
+    }
+
+    /// Takes a buffer of at least `size` bytes, if there is one; a smaller one will not be wanted
+    /// again soon.
+    fn take(&self, rqst: &bindings::rpc_rqst, size: usize) -> Option<Buffer> {
+        let ptr = self.place(rqst)?.xchg(core::ptr::null_mut(), Acquire);
+        // SAFETY: By the type's invariant; the place is left without it.
+        unsafe { Buffer::from_raw(ptr) }.filter(|buffer| buffer.size() >= size)
+    }
+
+    /// Keeps a buffer, unless it is large. A memory checker wants to see the end of each.
+    fn put(&self, rqst: &bindings::rpc_rqst, buffer: Buffer) {
+        if cfg!(CONFIG_KASAN) || buffer.size() > SPARE_SIZE {
+            return;
+        }
+        if let Some(place) = self.place(rqst) {
+            // INVARIANT: No device can reach a `Buffer`.
+            let old = place.xchg(buffer.into_raw(), Full);
+            // SAFETY: By the type's invariant; the place has another now.
+            drop(unsafe { Buffer::from_raw(old) });
+        }
+    }
+
+    /// Gives all of them back.
+    pub(super) fn clear(&self) {
+        for place in &self.0 {
+            let old = place.xchg(core::ptr::null_mut(), Acquire);
+            // SAFETY: By the type's invariant; the place is left without it.
+            drop(unsafe { Buffer::from_raw(old) });
+        }
+    }
 }
 
 /// How the Reply's part is aligned: the device may write there, so that it shares no cache line
@@ -55,17 +173,15 @@ pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
         return ENOMEM.to_errno();
     };
     let size = reply.saturating_add(rqst.rq_rcvsize);
-    // SAFETY: Always safe to call in task context.
-    let prefix: *mut Prefix = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) }.cast();
-    if prefix.is_null() {
+    // SAFETY: The request's transport is one of this module's.
+    let spare = unsafe { Xprt::from_raw(rqst.rq_xprt) }.spare_buffers();
+    let Some(buffer) = spare.take(rqst, size).or_else(|| Buffer::new(size)) else {
         return ENOMEM.to_errno();
-    }
+    };
+    let prefix = buffer.into_raw();
     // SAFETY: The memory is large enough for the prefix and what follows.
     unsafe {
-        prefix.write(Prefix {
-            mark: Atomic::new(0),
-            exposure: Exposure::new(),
-        });
+        (*prefix).mark.store(0, Relaxed);
         rqst.rq_buffer = prefix.add(1).cast();
         rqst.rq_rbuffer = prefix.cast::<u8>().add(reply).cast();
     }
@@ -82,21 +198,20 @@ pub(super) unsafe extern "C" fn free<T: ClientTransport>(task: *mut bindings::rp
     // SAFETY: The task is valid and has a request with buffers from `alloc`.
     let raw = unsafe { (*task).tk_rqstp };
     // SAFETY: The request is valid and the callback's own; so is its transport.
-    let (rqst, transport) = unsafe {
-        (
-            Rqst::from_raw(raw),
-            Xprt::from_raw((*raw).rq_xprt).transport::<T>(),
-        )
-    };
-    transport.fence(rqst);
+    let (rqst, xprt) = unsafe { (Rqst::from_raw(raw), Xprt::from_raw((*raw).rq_xprt)) };
+    // SAFETY: The transport has requests, so its setup has succeeded.
+    unsafe { xprt.transport::<T>() }.fence(rqst);
     // SAFETY: `alloc` made the buffer, and nobody uses it any more; rather than memory that the
     // peer can reach, none is given back.
     unsafe {
         if kernel::warn_on!(!exposure(raw).is_over()) {
             return;
         }
-        bindings::kfree((*raw).rq_buffer.cast::<Prefix>().sub(1).cast());
+        let buffer = Buffer::from_raw((*raw).rq_buffer.cast::<Prefix>().sub(1));
         (*raw).rq_buffer = core::ptr::null_mut();
         (*raw).rq_rbuffer = core::ptr::null_mut();
+        if let Some(buffer) = buffer {
+            xprt.spare_buffers().put(&*raw, buffer);
+        }
     }
 }

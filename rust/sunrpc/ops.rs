@@ -104,6 +104,8 @@ impl<T: ClientTransport> VTable<T> {
         };
         // SAFETY: sunrpc has taken the lock for this call.
         transport.close(&mut unsafe { SendLock::new(xprt) });
+        // A connection that nobody needs takes them along.
+        xprt.spare_buffers().clear();
         xprt.disconnect_done();
     }
 

@@ -2,7 +2,7 @@
 
 //! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
 
-use super::{address, class::ClientTransport, rqst::PinnedRqst, rqst::Rqst};
+use super::{address, buffer::SpareBuffers, class::ClientTransport, rqst::PinnedRqst, rqst::Rqst};
 use crate::bindings::{self, Net, SocketAddress};
 use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
@@ -23,6 +23,7 @@ pub(super) struct Allocation {
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The timeouts that `xprt.timeout` points to.
     pub(super) timeout: bindings::rpc_timeout,
+    pub(super) spare_buffers: SpareBuffers,
 }
 
 /// A transport.
@@ -70,6 +71,12 @@ impl Xprt {
     /// What surrounds the C object.
     pub(super) fn allocation(&self) -> *mut Allocation {
         self.as_raw().cast()
+    }
+
+    /// Buffers for RPCs to come.
+    pub(super) fn spare_buffers(&self) -> &SpareBuffers {
+        // SAFETY: By the type's invariant the allocation is valid; zeroes are no buffers.
+        unsafe { &(*self.allocation()).spare_buffers }
     }
 
     /// The implementation.
@@ -382,6 +389,7 @@ impl Drop for OwnedXprt {
         // called, and the strings' last readers are waited for.
         unsafe {
             let raw = self.ptr.as_ptr();
+            (*raw).spare_buffers.clear();
             address::free_strings(&mut (*raw).xprt);
             bindings::xprt_free(&raw mut (*raw).xprt);
             bindings::module_put(self.module);
