@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The chunks of Calls that wait for a Reply, until the fence. Their regions are in the slot of
-//! the queue pair that has the entry's number.
+//! The chunks of Calls that wait for a Reply, until the fence. An entry is kept in the slot of the
+//! queue pair that has the Call's registered regions, under the slot's lock.
 //!
 //! An entry is in one of these states:
 //!
@@ -12,15 +12,15 @@
 //! 5. Stuck: the regions could not be invalidated. They wait for the connection's end, which is
 //!    on its way.
 //!
-//! A completion leads from 3 and 4 to 1 or 5. The connection's end leads from any state to 1.
+//! A Reply that invalidates all regions leads from 2 to 1, a completion from 3 and 4 to 1 or 5.
+//! The connection's end leads from any state to 1.
 
-use super::reply::Settlement;
-use crate::stats::Form;
-use kernel::{
-    new_condvar, new_spinlock,
-    prelude::*,
-    sync::{CondVar, SpinLock},
+use super::{connection::Connection, reply::Settlement};
+use crate::{
+    rdma::{Idle, LockedSlot, Mr, MrList, QueuePair, Registered, RemoteInvalidation},
+    stats::Form,
 };
+use kernel::{new_condvar, prelude::*, sync::CondVar};
 
 /// What a Call has offered.
 #[derive(Clone, Copy)]
@@ -44,7 +44,9 @@ pub(super) struct Counts {
     pub(super) stuck: usize,
 }
 
+#[derive(Default)]
 enum State {
+    #[default]
     Free,
     Offered(u32, Offer),
     Replied(u32, Settlement),
@@ -65,184 +67,205 @@ impl State {
     }
 }
 
-struct Watched {
+/// The chunks of one Call.
+#[derive(Default)]
+pub(super) struct Entry {
     state: State,
     /// Whether somebody waits for the entry to become free.
     awaited: bool,
 }
 
+impl Entry {
+    /// State 1 to 2: the Call `xid` offers regions.
+    pub(super) fn offer(&mut self, xid: u32, offer: Offer) {
+        self.state = State::Offered(xid, offer);
+    }
+
+    /// State 2 to 4: takes what the Call `xid` has offered, once; nothing if the entry is another
+    /// Call's by now.
+    fn take(&mut self, xid: u32) -> Option<Offer> {
+        match self.state {
+            State::Offered(owner, offer) if owner == xid => {
+                self.state = State::Abandoned(xid);
+                Some(offer)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A slot of the queue pair with its entry.
+type Slot<'a> = LockedSlot<'a, Entry>;
+
+/// What a Reply has found, and taken, of its Call's chunks.
+pub(super) struct Taken<R> {
+    /// What the Call has offered.
+    pub(super) offer: Offer,
+    /// What `look` has seen.
+    pub(super) seen: R,
+    /// The region that the Reply has invalidated.
+    pub(super) region: Option<Mr<Idle>>,
+    /// Whether that was the last one, so that the entry is free.
+    pub(super) is_free: bool,
+}
+
+/// The entries of a connection.
 #[pin_data]
-struct Entry {
-    #[pin]
-    watched: SpinLock<Watched>,
-    /// Notified when the entry becomes free, if that is awaited.
+pub(super) struct Chunks {
+    /// Notified when an entry becomes free that is awaited.
     #[pin]
     freed: CondVar,
 }
 
-impl Entry {
-    /// Goes to another state, if the entry is that of the Call `xid`; the old state.
-    fn change(&self, xid: u32, new: State) -> Option<State> {
-        let mut watched = self.watched.lock();
-        if watched.state.xid() != Some(xid) {
+impl Chunks {
+    /// All entries of a new queue pair are free.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            freed <- new_condvar!("rpcrdma_chunks_freed"),
+        })
+    }
+
+    /// Goes to another state, if the entry is that of the Call `xid`, or of any if none is named;
+    /// the old state, which must not be dropped under the lock.
+    fn change(
+        &self,
+        mut slot: Slot<'_>,
+        xid: Option<u32>,
+        new: impl FnOnce(u32) -> State,
+    ) -> Option<State> {
+        let entry = slot.user();
+        let owner = entry.state.xid();
+        let Some(owner) = owner.filter(|&owner| xid.is_none_or(|xid| xid == owner)) else {
+            // What `new` holds must not be dropped under the lock either.
+            drop(slot);
             return None;
-        }
-        let is_free = matches!(new, State::Free);
-        let old = core::mem::replace(&mut watched.state, new);
-        let wake = is_free && core::mem::replace(&mut watched.awaited, false);
-        drop(watched);
+        };
+        let old = core::mem::replace(&mut entry.state, new(owner));
+        let is_free = entry.state.xid().is_none();
+        let wake = is_free && core::mem::replace(&mut entry.awaited, false);
+        drop(slot);
         if wake {
             self.freed.notify_all();
         }
         Some(old)
     }
 
-    /// The Call that the entry belongs to.
-    fn xid(&self) -> Option<u32> {
-        self.watched.lock().state.xid()
-    }
-}
-
-/// The entries of a connection.
-#[pin_data]
-pub(super) struct Chunks {
-    entries: Pin<KVBox<[Entry]>>,
-    /// Entries that are free, and that nobody has reserved.
-    #[pin]
-    free: SpinLock<KVVec<usize>>,
-}
-
-impl Chunks {
-    /// Makes `count` entries.
-    pub(super) fn new(count: u32) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            entries: KVBox::pin_slice(
-                |_| try_pin_init!(Entry {
-                    watched <- new_spinlock!(Watched {
-                        state: State::Free,
-                        awaited: false,
-                    }, "rpcrdma_chunks"),
-                    freed <- new_condvar!("rpcrdma_chunks_freed"),
-                }? Error),
-                usize::try_from(count)?,
-                GFP_KERNEL,
-            )?,
-            free <- {
-                let count = usize::try_from(count)?;
-                let mut free = KVVec::with_capacity(count, GFP_KERNEL)?;
-                for index in 0..count {
-                    free.push_within_capacity(index).map_err(|_| ENOMEM)?;
-                }
-                new_spinlock!(free, "rpcrdma_chunks_free")
-            },
-        }? Error)
-    }
-
-    /// Reserves a free entry.
-    pub(super) fn reserve(&self) -> Option<usize> {
-        self.free.lock().pop()
-    }
-
-    /// Gives a reserved entry back that was not used.
-    pub(super) fn unreserve(&self, index: usize) {
-        // There is room: the list held all of them once.
-        let _ = self.free.lock().push_within_capacity(index);
-    }
-
-    /// State 1 to 2, for a reserved entry: the Call `xid` offers regions.
-    pub(super) fn offer(&self, index: usize, xid: u32, offer: Offer) {
-        if let Some(entry) = self.entries.get(index) {
-            entry.watched.lock().state = State::Offered(xid, offer);
+    /// State 2 to 4, or to 1 if the Reply has invalidated all regions: has `look` compare the
+    /// regions with the Reply to the Call `xid`, and takes the one back that `proof` is for. Nothing
+    /// if the Call has had a Reply, or is gone.
+    pub(super) fn take<R>(
+        &self,
+        qp: &QueuePair<Connection>,
+        index: usize,
+        xid: u32,
+        proof: Option<&RemoteInvalidation>,
+        look: impl FnOnce(&Offer, &MrList<Registered>) -> R,
+    ) -> Option<Taken<R>> {
+        let mut slot = qp.slot(index)?;
+        let offer = slot.user().take(xid)?;
+        let seen = look(&offer, slot.regions());
+        let region = proof.and_then(|proof| slot.take_invalidated(proof));
+        let is_free = slot.regions().is_empty();
+        if is_free {
+            self.change(slot, None, |_| State::Free);
         }
+        Some(Taken {
+            offer,
+            seen,
+            region,
+            is_free,
+        })
     }
 
-    /// State 2 to 4: takes what the Call `xid` has offered, once; nothing if the entry is another
-    /// Call's by now.
-    pub(super) fn take(&self, index: usize, xid: u32) -> Option<Offer> {
-        let mut watched = self.entries.get(index)?.watched.lock();
-        match watched.state {
-            State::Offered(owner, offer) if owner == xid => {
-                watched.state = State::Abandoned(xid);
-                Some(offer)
-            }
-            _ => None,
-        }
+    /// State 2 to 4, for a Call whose task is gone; whether there was such a Call.
+    pub(super) fn abandon(&self, qp: &QueuePair<Connection>, index: usize, xid: u32) -> bool {
+        qp.slot(index)
+            .is_some_and(|mut slot| slot.user().take(xid).is_some())
     }
 
     /// State 4 to 3, before the invalidations are posted.
-    pub(super) fn replied(&self, index: usize, xid: u32, settlement: Settlement) {
-        if let Some(entry) = self.entries.get(index) {
-            let old = entry.change(xid, State::Replied(xid, settlement));
-            // Dropped outside the lock.
-            drop(old);
+    pub(super) fn replied(
+        &self,
+        qp: &QueuePair<Connection>,
+        index: usize,
+        xid: u32,
+        settlement: Settlement,
+    ) {
+        if let Some(slot) = qp.slot(index) {
+            self.change(slot, Some(xid), |xid| State::Replied(xid, settlement));
         }
     }
 
-    /// State 4 to 1: the Call's regions are all invalidated.
-    pub(super) fn release(&self, index: usize, xid: u32) {
-        if let Some(entry) = self.entries.get(index) {
-            if let Some(old) = entry.change(xid, State::Free) {
-                drop(old);
-                self.unreserve(index);
-            }
+    /// State 4 to 1: the Call has no regions.
+    pub(super) fn release(
+        &self,
+        connection: &Connection,
+        qp: &QueuePair<Connection>,
+        index: usize,
+        xid: u32,
+    ) {
+        let old = qp
+            .slot(index)
+            .and_then(|slot| self.change(slot, Some(xid), |_| State::Free));
+        if old.is_some() {
+            connection.regions.put(None, Some(index));
         }
     }
 
     /// To state 5, unless the connection has ended. The RPC is not completed; it is sent again on
     /// the next connection.
-    pub(super) fn stick(&self, index: usize) {
-        if let Some(entry) = self.entries.get(index) {
-            let old = entry
-                .xid()
-                .and_then(|xid| entry.change(xid, State::Stuck(xid)));
-            drop(old);
+    pub(super) fn stick(&self, qp: &QueuePair<Connection>, index: usize) {
+        if let Some(slot) = qp.slot(index) {
+            self.change(slot, None, State::Stuck);
         }
     }
 
     /// Out of state 3 or 4 to 1, after the invalidations: what is to be settled then, if anything.
-    pub(super) fn invalidated(&self, index: usize) -> Option<Settlement> {
-        let entry = self.entries.get(index)?;
-        let old = entry.change(entry.xid()?, State::Free)?;
-        self.unreserve(index);
+    pub(super) fn invalidated(
+        &self,
+        connection: &Connection,
+        qp: &QueuePair<Connection>,
+        index: usize,
+    ) -> Option<Settlement> {
+        let old = self.change(qp.slot(index)?, None, |_| State::Free)?;
+        connection.regions.put(None, Some(index));
         match old {
             State::Replied(_, settlement) => Some(settlement),
             _ => None,
         }
     }
 
-    /// Counts regions by the state of their entry; `regions` tells how many each entry has.
-    pub(super) fn count(&self, regions: impl Fn(usize) -> usize) -> Counts {
+    /// Counts regions by the state of their entry.
+    pub(super) fn count(&self, qp: &QueuePair<Connection>) -> Counts {
         let mut counts = Counts::default();
-        for (index, entry) in self.entries.iter().enumerate() {
-            let count = match entry.watched.lock().state {
+        for mut slot in (0..qp.slots()).filter_map(|index| qp.slot(index)) {
+            let len = slot.regions().len();
+            let count = match slot.user().state {
                 State::Free => continue,
                 State::Offered(..) => &mut counts.offered,
                 State::Replied(..) | State::Abandoned(_) => &mut counts.invalidating,
                 State::Stuck(_) => &mut counts.stuck,
             };
-            *count = count.saturating_add(regions(index));
+            *count = count.saturating_add(len);
         }
         counts
     }
 
     /// Waits until the entry is not that of the Call `xid` any more. May sleep.
-    pub(super) fn wait(&self, index: usize, xid: u32) {
-        if let Some(entry) = self.entries.get(index) {
-            let mut watched = entry.watched.lock();
-            while watched.state.xid() == Some(xid) {
-                watched.awaited = true;
-                entry.freed.wait(&mut watched);
+    pub(super) fn wait(&self, qp: &QueuePair<Connection>, index: usize, xid: u32) {
+        if let Some(mut slot) = qp.slot(index) {
+            while slot.user().state.xid() == Some(xid) {
+                slot.user().awaited = true;
+                slot.wait(&self.freed);
             }
         }
     }
 
     /// Frees all entries, whose regions are destroyed. What waits for a Reply goes on waiting, for
     /// the next connection.
-    pub(super) fn revoke(&self) {
-        for (index, entry) in self.entries.iter().enumerate() {
-            if let Some(xid) = entry.xid() {
-                self.release(index, xid);
-            }
+    pub(super) fn revoke(&self, qp: &QueuePair<Connection>) {
+        for slot in (0..qp.slots()).filter_map(|index| qp.slot(index)) {
+            self.change(slot, None, |_| State::Free);
         }
     }
 }

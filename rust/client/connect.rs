@@ -293,7 +293,13 @@ impl Attempt {
 
     fn make(&self, client: &Arc<Client>, limits: &Limits) -> Result<Arc<QueuePair<Connection>>> {
         let pd = Arc::new(Pd::new(self.id.clone())?, GFP_KERNEL)?;
-        let regions = Regions::new(client, &pd, limits.pages_per_region, limits.initial_regions)?;
+        let regions = Regions::new(
+            client,
+            &pd,
+            limits.pages_per_region,
+            limits.initial_regions,
+            limits.sizes.slots,
+        )?;
         let context = Connection::new(client, &regions, &self.monitor, limits);
         // Before the first Reply can come.
         client.xprt.reset_credits(1);

@@ -2,7 +2,13 @@
 
 //! One connection: what its completions do, and what ends with it.
 
-use super::{chunks::Chunks, connect::Monitor, limits::Limits, regions::Regions, reply, Client};
+use super::{
+    chunks::{Chunks, Entry},
+    connect::Monitor,
+    limits::Limits,
+    regions::Regions,
+    reply, Client,
+};
 use crate::{
     error::Cause,
     proto::{
@@ -69,7 +75,7 @@ impl Connection {
         limits: &'a Limits,
     ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(Self {
-            chunks <- Chunks::new(limits.sizes.slots),
+            chunks <- Chunks::new(),
             regions: regions.clone(),
             first_window: CreditWindow::new(Credits::new(limits.requests)),
             window: Atomic::new(1),
@@ -142,23 +148,23 @@ impl Connection {
         let Some(index) = index_of(mark) else {
             return;
         };
-        if self.chunks.take(index, xid).is_some() {
+        if self.chunks.abandon(qp, index, xid) {
             trace::xprtrdma_mrs_zap(&self.client.xprt, rqst);
             match self.invalidate(qp, index) {
-                Invalidation::Empty => self.chunks.release(index, xid),
+                Invalidation::Empty => self.chunks.release(self, qp, index, xid),
                 Invalidation::Posted => {}
                 Invalidation::Failed => {
-                    self.chunks.stick(index);
+                    self.chunks.stick(qp, index);
                     self.end(Cause::PostFailed);
                 }
             }
         }
-        self.chunks.wait(index, xid);
+        self.chunks.wait(qp, index, xid);
     }
 
     /// Has the regions of an entry invalidated, and counts them.
     pub(super) fn invalidate(&self, qp: &QueuePair<Self>, index: usize) -> Invalidation {
-        let count = qp.inspect(index, MrList::len).unwrap_or(0);
+        let count = qp.slot(index).map_or(0, |slot| slot.regions().len());
         let posted = qp.invalidate(index);
         if posted == Invalidation::Posted {
             self.client.stats.local_invalidations.add_len(count);
@@ -173,7 +179,7 @@ impl Connection {
         self.monitor.expect_end();
         qp.drain();
         self.regions.close();
-        self.chunks.revoke();
+        self.chunks.revoke(qp);
     }
 }
 
@@ -188,6 +194,8 @@ pub(super) fn index_of(mark: u32) -> Option<usize> {
 }
 
 impl Completions for Connection {
+    type Slot = Entry;
+
     fn received(
         &self,
         qp: &QueuePair<Self>,
@@ -204,15 +212,15 @@ impl Completions for Connection {
     }
 
     fn invalidated(&self, qp: &QueuePair<Self>, index: usize, regions: MrList<Idle>) {
-        self.regions.put(regions);
-        if let Some(settlement) = self.chunks.invalidated(index) {
+        self.regions.put_all(regions, None);
+        if let Some(settlement) = self.chunks.invalidated(self, qp, index) {
             reply::settle(self, qp, settlement);
         }
         self.client.xprt.write_space();
     }
 
-    fn not_invalidated(&self, index: usize) {
-        self.chunks.stick(index);
+    fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize) {
+        self.chunks.stick(qp, index);
     }
 
     fn failed(&self, status: WcStatus) {

@@ -3,7 +3,7 @@
 //! From an RPC to one chain of work requests: the plan, the regions, the header, the Send.
 
 use super::{
-    chunks::Offer,
+    chunks::{Entry, Offer},
     connection::{mark_of, Connection},
     Client, BACKWARD_SLOTS,
 };
@@ -99,7 +99,10 @@ fn send_with_chunks(
 }
 
 /// A buffer for the next Send, if there is one.
-fn send_buffer<'a>(client: &Client, qp: &'a QueuePair<Connection>) -> Option<SendBuffer<'a>> {
+fn send_buffer<'a>(
+    client: &Client,
+    qp: &'a QueuePair<Connection>,
+) -> Option<SendBuffer<'a, Entry>> {
     let buffer = qp.send_buffer();
     if buffer.is_none() {
         client.stats.send_queue_full.increment();
@@ -165,7 +168,7 @@ fn side(message: &XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool, limits:
 
 /// All that a Call with chunks takes from the connection.
 struct Resources<'a> {
-    buffer: SendBuffer<'a>,
+    buffer: SendBuffer<'a, Entry>,
     idle: MrList<Idle>,
     /// The chunk entry.
     entry: usize,
@@ -179,15 +182,8 @@ impl<'a> Resources<'a> {
         rqst: &Rqst,
         regions: usize,
     ) -> Option<Self> {
-        let connection = qp.context();
         let buffer = send_buffer(client, qp)?;
-        let entry = connection.chunks.reserve()?;
-        let Some(idle) = connection.regions.take(regions) else {
-            client.stats.regions_exhausted.increment();
-            trace::xprtrdma_nomrs_err(&client.xprt, rqst);
-            connection.chunks.unreserve(entry);
-            return None;
-        };
+        let (entry, idle) = qp.context().regions.take(rqst, regions)?;
         Some(Self {
             buffer,
             idle,
@@ -220,15 +216,11 @@ fn transmit(
         let bytes = buffer.bytes();
         build(client, connection, rqst, plan, segments, reads, bytes)
     });
-    // Empty unless the mapping failed.
-    if !idle.is_empty() {
-        connection.regions.put(idle);
-    }
     let length = match built {
         Ok(length) => length,
         Err(error) => {
-            connection.regions.put(regions.unmap());
-            connection.chunks.unreserve(entry);
+            connection.regions.put_all(idle, None);
+            connection.regions.put_all(regions.unmap(), Some(entry));
             return Err(error);
         }
     };
@@ -236,13 +228,13 @@ fn transmit(
     rqst.count_sent();
     let xid = rqst.xid();
     buffer
-        .register_and_send(length, regions, entry, || {
+        .register_and_send(length, regions, entry, |slot| {
             let offer = Offer {
                 reads,
                 is_reply_chunk: plan.reply == ReplyForm::ReplyChunk,
                 form: plan.into(),
             };
-            connection.chunks.offer(entry, xid, offer);
+            slot.offer(xid, offer);
             rqst.mark().store(mark_of(entry), Relaxed);
         })
         .map_err(|_| SendError::NotConnected)

@@ -3,9 +3,9 @@
 //! The requester: an RPC client transport over one reliable connection.
 //!
 //! [`Client`] is the transport, as long as the mount. [`connection::Connection`] is what exists
-//! only while a connection does, and owns all that is bound to a device. Locks: the lock of a chunk
-//! entry is taken within that of its slot in `rdma/`, and all of them within `Transport::current`,
-//! by a reader in debugfs, who must not hold a reference to the connection: it might be the last.
+//! only while a connection does, and owns all that is bound to a device. Locks: those of a connection
+//! are taken one at a time, within `Transport::current` by a reader in debugfs, who must not hold a
+//! reference to the connection: it might be the last.
 
 mod chunks;
 mod connect;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory regions of a connection that no Call uses.
+//! The memory regions and chunk entries of a connection that no Call uses.
 
 use super::Client;
 use crate::{
     rdma::{Idle, Mr, MrList, Pd},
-    sunrpc::ReclaimScope,
+    sunrpc::{ReclaimScope, Rqst},
     trace,
 };
 use core::num::NonZeroUsize;
@@ -39,8 +39,29 @@ pub(super) struct Regions {
 struct Shelf {
     idle: MrList<Idle>,
     count: usize,
+    /// The numbers of free entries.
+    entries: KVVec<usize>,
     /// No more regions after the connection has ended.
     closed: bool,
+}
+
+impl Shelf {
+    /// Puts a region there; it comes back from a shelf that is closed.
+    fn put(&mut self, region: Mr<Idle>) -> Option<Mr<Idle>> {
+        if self.closed {
+            return Some(region);
+        }
+        self.idle.push_front(region);
+        self.count = self.count.saturating_add(1);
+        None
+    }
+
+    fn put_entry(&mut self, entry: Option<usize>) {
+        if let Some(entry) = entry {
+            // There is room: the list held all of them once.
+            let _ = self.entries.push_within_capacity(entry);
+        }
+    }
 }
 
 impl_has_work! {
@@ -48,7 +69,7 @@ impl_has_work! {
 }
 
 impl Regions {
-    /// Makes `count` regions of `pages` pages. May sleep.
+    /// Makes `count` regions of `pages` pages, beside `entries` chunk entries. May sleep.
     ///
     /// # Errors
     ///
@@ -58,7 +79,14 @@ impl Regions {
         pd: &Arc<Pd>,
         pages: u32,
         count: u32,
+        entries: u32,
     ) -> Result<Arc<Self>> {
+        // CAST: A u32 always fits the kernel's usize.
+        let entry_count = entries as usize;
+        let mut entries = KVVec::with_capacity(entry_count, GFP_KERNEL)?;
+        for index in 0..entry_count {
+            entries.push_within_capacity(index).map_err(|_| ENOMEM)?;
+        }
         let mut idle = MrList::new();
         for _ in 0..count {
             idle.push_front(Mr::new(pd, pages)?);
@@ -71,7 +99,12 @@ impl Regions {
             try_pin_init!(Self {
                 pd: pd.clone(),
                 pages,
-                shelf <- new_spinlock!(Shelf { idle, count, closed: false }, "rpcrdma_regions"),
+                shelf <- new_spinlock!(Shelf {
+                    idle,
+                    count,
+                    entries,
+                    closed: false,
+                }, "rpcrdma_regions"),
                 work <- new_work!("rpcrdma_regions"),
                 client: client.clone(),
             }? Error),
@@ -90,39 +123,59 @@ impl Regions {
         self.shelf.lock().count
     }
 
-    /// Takes `count` regions, or nothing if there are not so many. The worker makes more before the
-    /// shelf is empty.
-    pub(super) fn take(self: &Arc<Self>, count: usize) -> Option<MrList<Idle>> {
+    /// Takes a chunk entry and `count` regions for the Call `rqst`, or nothing if there are not so
+    /// many. The worker makes more regions before the shelf is empty.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        rqst: &Rqst,
+        count: usize,
+    ) -> Option<(usize, MrList<Idle>)> {
         let mut taken = MrList::new();
         let mut shelf = self.shelf.lock();
         if shelf.count < count {
             drop(shelf);
+            self.client.stats.regions_exhausted.increment();
+            trace::xprtrdma_nomrs_err(&self.client.xprt, rqst);
             self.refill();
             return None;
         }
+        let entry = shelf.entries.pop()?;
         for _ in 0..count {
             taken.push_front(shelf.idle.pop()?);
-            shelf.count = shelf.count.saturating_sub(1);
         }
+        shelf.count = shelf.count.saturating_sub(count);
         let low = shelf.count < BATCH;
         drop(shelf);
         if low {
             self.refill();
         }
-        Some(taken)
+        Some((entry, taken))
     }
 
-    /// Gives regions back.
-    pub(super) fn put(&self, mut regions: MrList<Idle>) {
+    /// Gives a region and a chunk entry back, whichever there is.
+    pub(super) fn put(&self, region: Option<Mr<Idle>>, entry: Option<usize>) {
         let mut shelf = self.shelf.lock();
-        if !shelf.closed {
-            while let Some(region) = regions.pop() {
-                shelf.idle.push_front(region);
-                shelf.count = shelf.count.saturating_add(1);
-            }
+        shelf.put_entry(entry);
+        let rest = region.and_then(|region| shelf.put(region));
+        // Destroyed outside the lock.
+        drop(shelf);
+        drop(rest);
+    }
+
+    /// Gives regions and a chunk entry back, whichever there are.
+    pub(super) fn put_all(&self, mut regions: MrList<Idle>, entry: Option<usize>) {
+        let mut shelf = self.shelf.lock();
+        shelf.put_entry(entry);
+        let mut rest = None;
+        while rest.is_none() {
+            let Some(region) = regions.pop() else {
+                break;
+            };
+            rest = shelf.put(region);
         }
         // What is left is destroyed outside the lock.
         drop(shelf);
+        drop(rest);
     }
 
     /// Has the worker make more regions, and wake the sender.
@@ -159,9 +212,7 @@ impl WorkItem for Regions {
             };
             this.client.stats.regions_allocated.increment();
             made = made.saturating_add(1);
-            let mut one = MrList::new();
-            one.push_front(region);
-            this.put(one);
+            this.put(Some(region), None);
         }
         trace::xprtrdma_createmrs(&this.client.xprt, made);
         this.client.xprt.write_space();

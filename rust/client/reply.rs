@@ -59,20 +59,20 @@ pub(super) fn received(
             match connection.client.xprt.pin(xid.0) {
                 Some(rqst) => {
                     trace::xprtrdma_reply(&rqst, xid, reply.credits.get());
-                    let Some(claim) = claim(connection, &rqst, xid) else {
+                    let proof = invalidated.as_ref();
+                    let Some(claim) = reconcile(connection, qp, &rqst, &reply, proof) else {
                         return drop_unexpected(connection, qp, message);
                     };
                     // Only the Reply to a Call grants credits, and only once.
                     connection.grant(reply.credits);
-                    let (outcome, rest) =
-                        reconcile(connection, qp, &reply, &claim, invalidated.as_ref());
+                    let outcome = outcome(&reply, claim.seen);
                     let settlement = Settlement {
                         rqst,
                         message,
                         outcome,
-                        form: claim.form(),
+                        form: claim.form,
                     };
-                    fence(connection, qp, xid, rest, settlement);
+                    fence(connection, qp, xid, claim.rest, settlement);
                 }
                 None => drop_unexpected(connection, qp, message),
             }
@@ -99,27 +99,56 @@ pub(super) fn received(
     }
 }
 
-/// The chunks of a Call, claimed for its Reply.
-struct Claim {
-    /// The chunk entry and what was offered, if the Call had chunks.
-    chunks: Option<(usize, Offer)>,
+/// What a Call with a Reply has left.
+#[derive(Clone, Copy)]
+enum Rest {
+    /// It had no chunks.
+    Nothing,
+    /// All of its regions were invalidated, and its chunk entry is free.
+    Freed,
+    /// The chunk entry has regions that the Reply has not invalidated.
+    Regions(usize),
 }
 
-impl Claim {
+/// A Call, claimed for its Reply.
+struct Claim<R> {
     /// How the Call went.
-    fn form(&self) -> Form {
-        self.chunks.map_or(Form::INLINE, |(_, offer)| offer.form)
-    }
+    form: Form,
+    /// What the comparison of its regions with the Reply has shown.
+    seen: R,
+    rest: Rest,
 }
 
-/// Claims the chunks of a Call; nothing if another Reply has done so before.
-fn claim(connection: &Connection, rqst: &PinnedRqst, xid: Xid) -> Option<Claim> {
+/// Claims a Call for its Reply: has `look` compare what was offered, if anything, with the Reply,
+/// and takes back what the Reply has invalidated. Nothing if another Reply has done so before.
+fn claim<R>(
+    connection: &Connection,
+    qp: &QueuePair<Connection>,
+    rqst: &PinnedRqst,
+    xid: Xid,
+    proof: Option<&RemoteInvalidation>,
+    look: impl FnOnce(Option<(&Offer, &MrList<Registered>)>) -> R,
+) -> Option<Claim<R>> {
     let Some(index) = index_of(rqst.mark().load(Relaxed)) else {
-        return Some(Claim { chunks: None });
+        return Some(Claim {
+            form: Form::INLINE,
+            seen: look(None),
+            rest: Rest::Nothing,
+        });
     };
-    let offer = connection.chunks.take(index, xid.0)?;
+    let look = |offer: &Offer, regions: &MrList<Registered>| look(Some((offer, regions)));
+    let taken = connection.chunks.take(qp, index, xid.0, proof, look)?;
+    if taken.region.is_some() {
+        connection.client.stats.remote_invalidations.increment();
+    }
+    let freed = taken.is_free.then_some(index);
+    if taken.region.is_some() || taken.is_free {
+        connection.regions.put(taken.region, freed);
+    }
     Some(Claim {
-        chunks: Some((index, offer)),
+        form: taken.offer.form,
+        seen: taken.seen,
+        rest: freed.map_or(Rest::Regions(index), |_| Rest::Freed),
     })
 }
 
@@ -132,19 +161,17 @@ fn fail(
     message: ReceivedMessage,
     invalidated: Option<RemoteInvalidation>,
 ) {
-    let Some(claim) = claim(connection, &rqst, xid) else {
+    let proof = invalidated.as_ref();
+    let Some(claim) = claim(connection, qp, &rqst, xid, proof, |_| ()) else {
         return drop_unexpected(connection, qp, message);
     };
     let settlement = Settlement {
         rqst,
         message,
         outcome: Outcome::Failed,
-        form: claim.form(),
+        form: claim.form,
     };
-    let rest = claim
-        .chunks
-        .map(|(index, _)| withdraw(connection, qp, index, invalidated.as_ref(), |_| ()).1);
-    fence(connection, qp, xid, rest, settlement);
+    fence(connection, qp, xid, claim.rest, settlement);
 }
 
 /// Does what is due for a message that cannot be used: answers it, ends the Call that it is the
@@ -230,49 +257,18 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     }
 }
 
-/// The regions of a Call that its Reply has not invalidated.
-struct Rest {
-    /// The chunk entry.
-    index: usize,
-    /// Whether there are none.
-    is_empty: bool,
-}
-
-/// Looks at the regions of a chunk entry, then takes back what the Reply has invalidated; what was
-/// seen, and what is left.
-fn withdraw<R>(
-    connection: &Connection,
-    qp: &QueuePair<Connection>,
-    index: usize,
-    proof: Option<&RemoteInvalidation>,
-    look: impl FnOnce(&MrList<Registered>) -> R,
-) -> (Option<R>, Rest) {
-    let Some((seen, region, is_empty)) = qp.withdraw(index, proof, look) else {
-        let is_empty = false;
-        return (None, Rest { index, is_empty });
-    };
-    if let Some(region) = region {
-        connection.client.stats.remote_invalidations.increment();
-        let mut idle = MrList::new();
-        idle.push_front(region);
-        connection.regions.put(idle);
-    }
-    (Some(seen), Rest { index, is_empty })
-}
-
-/// Compares the Reply's chunks with what the Call offered, and takes back what it has invalidated.
+/// Claims the Call, and compares the Reply's chunks with what it offered.
 fn reconcile(
     connection: &Connection,
     qp: &QueuePair<Connection>,
+    rqst: &PinnedRqst,
     reply: &Reply<'_>,
-    claim: &Claim,
     proof: Option<&RemoteInvalidation>,
-) -> (Outcome, Option<Rest>) {
-    let Some((index, offer)) = claim.chunks else {
-        let delivered = reply.reconcile([empty()], empty());
-        return (outcome(reply, delivered.ok()), None);
-    };
-    let compare = |regions: &MrList<Registered>| {
+) -> Option<Claim<Option<Delivered<1>>>> {
+    claim(connection, qp, rqst, reply.xid, proof, |offered| {
+        let Some((offer, regions)) = offered else {
+            return reply.reconcile([empty()], empty()).ok();
+        };
         let lengths = regions
             .extents()
             .skip(offer.reads)
@@ -281,9 +277,7 @@ fn reconcile(
         let writes = [lengths.clone().take(only(!offer.is_reply_chunk))];
         let chunk = lengths.take(only(offer.is_reply_chunk));
         reply.reconcile(writes, chunk).ok()
-    };
-    let (delivered, rest) = withdraw(connection, qp, index, proof, compare);
-    (outcome(reply, delivered.flatten()), Some(rest))
+    })
 }
 
 /// What a Reply says, with what it has delivered by RDMA Write, if that is what was offered.
@@ -308,21 +302,22 @@ fn fence(
     connection: &Connection,
     qp: &QueuePair<Connection>,
     xid: Xid,
-    rest: Option<Rest>,
+    rest: Rest,
     settlement: Settlement,
 ) {
-    let Some(Rest { index, is_empty }) = rest else {
-        return settle(connection, qp, settlement);
-    };
-    if is_empty {
-        connection.chunks.release(index, xid.0);
-        settle(connection, qp, settlement);
-        return connection.client.xprt.write_space();
-    }
-    connection.chunks.replied(index, xid.0, settlement);
-    if connection.invalidate(qp, index) != Invalidation::Posted {
-        connection.chunks.stick(index);
-        connection.end(Cause::PostFailed);
+    match rest {
+        Rest::Nothing => settle(connection, qp, settlement),
+        Rest::Freed => {
+            settle(connection, qp, settlement);
+            connection.client.xprt.write_space();
+        }
+        Rest::Regions(index) => {
+            connection.chunks.replied(qp, index, xid.0, settlement);
+            if connection.invalidate(qp, index) != Invalidation::Posted {
+                connection.chunks.stick(qp, index);
+                connection.end(Cause::PostFailed);
+            }
+        }
     }
 }
 

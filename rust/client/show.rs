@@ -6,7 +6,7 @@ use super::{connection::Connection, Transport};
 use crate::{
     debugfs::{File, Show},
     proto::private_data::PrivateData,
-    rdma::{MrList, QueuePair},
+    rdma::QueuePair,
 };
 use kernel::{seq_file::SeqFile, seq_print};
 
@@ -60,8 +60,7 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
         seq_print!(seq, "inline_send {}\n", thresholds.send);
         seq_print!(seq, "inline_receive {}\n", thresholds.receive);
     }
-    let regions = |index| qp.inspect(index, MrList::len).unwrap_or(0);
-    let counts = connection.chunks.count(regions);
+    let counts = connection.chunks.count(qp);
     seq_print!(seq, "region_type MEM_REG\n");
     seq_print!(seq, "region_pages {}\n", connection.regions.pages().get());
     seq_print!(seq, "regions_idle {}\n", connection.regions.idle());

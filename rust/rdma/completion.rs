@@ -59,6 +59,9 @@ impl WcStatus {
 /// pair. An implementation must not wait for another completion, nor allocate memory in a way
 /// that could wait for NFS.
 pub(crate) trait Completions: Send + Sync + Sized + 'static {
+    /// What each slot of registered regions keeps beside them, under the slot's lock.
+    type Slot: Default + Send + Unpin;
+
     /// A message arrived. Its buffer has to go back by [`QueuePair::recycle`], sooner or later.
     fn received(
         &self,
@@ -75,7 +78,7 @@ pub(crate) trait Completions: Send + Sync + Sized + 'static {
 
     /// The local invalidation of slot `index` has failed; [`Self::failed`] was called before. The
     /// regions stay until the connection's end.
-    fn not_invalidated(&self, index: usize);
+    fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize);
 
     /// A work request failed, or was flushed. The connection is of no use any more.
     fn failed(&self, status: WcStatus);

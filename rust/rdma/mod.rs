@@ -48,7 +48,7 @@ pub(crate) use mr::{Idle, Mapped, Mr, MrList, Registered};
 pub(crate) use pd::Pd;
 pub(crate) use qp::{QpSizes, QueuePair};
 pub(crate) use receive::ReceivedMessage;
-pub(crate) use registered::Invalidation;
+pub(crate) use registered::{Invalidation, LockedSlot};
 pub(crate) use send::SendBuffer;
 
 /// The name under which the RDMA core lists this module's resources.

@@ -5,9 +5,8 @@
 use super::{
     completion::{Completions, Cqe, RemoteInvalidation, WcStatus},
     cq::Cq,
-    mr::{Idle, Mr, MrList, Registered},
     receive::{ReceiveQueue, ReceivedMessage, SPARE},
-    registered::{Invalidation, RegisteredLists},
+    registered::{Invalidation, LockedSlot, RegisteredLists},
     send::{SendBuffer, SendQueue},
     CmId, Pd,
 };
@@ -82,7 +81,7 @@ pub(crate) struct QueuePair<C: Completions> {
     receives: ReceiveQueue,
     #[pin]
     sends: SendQueue,
-    registered: RegisteredLists,
+    registered: RegisteredLists<C::Slot>,
     pd: Arc<Pd>,
     id: Arc<CmId>,
     #[pin]
@@ -174,33 +173,23 @@ impl<C: Completions> QueuePair<C> {
 
     /// The buffer for the next Send, or nothing while all but one are with the device; the next
     /// [`Completions::send_space`] then says when to ask again. May sleep.
-    pub(crate) fn send_buffer(&self) -> Option<SendBuffer<'_>> {
+    pub(crate) fn send_buffer(&self) -> Option<SendBuffer<'_, C::Slot>> {
         self.sends.buffer(self.as_raw(), &self.registered, 1)
     }
 
     /// As [`Self::send_buffer`], but takes the last one as well: for what cannot wait.
-    pub(crate) fn last_send_buffer(&self) -> Option<SendBuffer<'_>> {
+    pub(crate) fn last_send_buffer(&self) -> Option<SendBuffer<'_, C::Slot>> {
         self.sends.buffer(self.as_raw(), &self.registered, 0)
     }
 
-    /// Looks at the regions in slot `index`.
-    pub(crate) fn inspect<R>(
-        &self,
-        index: usize,
-        look: impl FnOnce(&MrList<Registered>) -> R,
-    ) -> Option<R> {
-        self.registered.inspect(index, look)
+    /// Locks slot `index` of the registered regions.
+    pub(crate) fn slot(&self, index: usize) -> Option<LockedSlot<'_, C::Slot>> {
+        self.registered.slot(index)
     }
 
-    /// Looks at the regions in slot `index`, then takes the one out that the peer has invalidated,
-    /// if it is one of them. Also says whether none is left.
-    pub(crate) fn withdraw<R>(
-        &self,
-        index: usize,
-        proof: Option<&RemoteInvalidation>,
-        look: impl FnOnce(&MrList<Registered>) -> R,
-    ) -> Option<(R, Option<Mr<Idle>>, bool)> {
-        self.registered.withdraw(index, proof, look)
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        self.registered.len()
     }
 
     /// Has all regions in slot `index` invalidated. Does not sleep.
@@ -361,7 +350,7 @@ unsafe extern "C" fn invalidate_done<C: Completions>(
         }
         Some(status) => {
             qp.context.failed(status);
-            qp.context.not_invalidated(index);
+            qp.context.not_invalidated(qp, index);
         }
     }
 }

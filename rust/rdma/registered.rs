@@ -3,7 +3,8 @@
 //! The regions that the peer can reach, one list for each Call that has some.
 //!
 //! A list is put into its slot together with the post of its registrations, and leaves only as
-//! idle regions, after an invalidation, or by the regions' destruction after the drain.
+//! idle regions, after an invalidation, or by the regions' destruction after the drain. The user
+//! of the queue pair keeps what belongs to the Call in the slot, under the same lock.
 
 use super::{
     completion::{Cqe, Done, RemoteInvalidation},
@@ -11,7 +12,12 @@ use super::{
     send::SendQueue,
 };
 use crate::{bindings, trace};
-use kernel::{new_spinlock, prelude::*, sync::SpinLock};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::lock::{spinlock::SpinLockBackend, Guard},
+    sync::{CondVar, SpinLock},
+};
 
 /// What became of a request to invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,33 +30,68 @@ pub(crate) enum Invalidation {
     Failed,
 }
 
-/// The list of one Call.
+/// The list of one Call, and what the user keeps with it.
+struct Held<U> {
+    regions: MrList<Registered>,
+    user: U,
+}
+
 #[pin_data]
-struct Slot {
+struct Slot<U> {
     /// Completes the chain of local invalidations.
     cqe: Cqe,
     #[pin]
-    regions: SpinLock<MrList<Registered>>,
+    held: SpinLock<Held<U>>,
 }
 
 // SAFETY: The work request handles are only read after construction.
-unsafe impl Sync for Slot {}
+unsafe impl<U: Send> Sync for Slot<U> {}
 // SAFETY: Nothing in a slot is tied to a thread.
-unsafe impl Send for Slot {}
+unsafe impl<U: Send> Send for Slot<U> {}
 
-/// The lists of a connection.
-pub(super) struct RegisteredLists {
-    slots: Pin<KVBox<[Slot]>>,
+/// A slot, locked. Nobody can register nor invalidate regions of its Call meanwhile.
+pub(crate) struct LockedSlot<'a, U> {
+    held: Guard<'a, Held<U>, SpinLockBackend>,
 }
 
-impl RegisteredLists {
+impl<U: Unpin> LockedSlot<'_, U> {
+    /// The regions that the peer can reach.
+    pub(crate) fn regions(&self) -> &MrList<Registered> {
+        &self.held.regions
+    }
+
+    /// What the user keeps with them.
+    pub(crate) fn user(&mut self) -> &mut U {
+        &mut self.held.user
+    }
+
+    /// Takes the region out that the peer has invalidated, if it is one of them.
+    pub(crate) fn take_invalidated(&mut self, proof: &RemoteInvalidation) -> Option<Mr<Idle>> {
+        self.held.regions.take_invalidated(proof)
+    }
+
+    /// Unlocks the slot, sleeps until `changed` is notified, and locks it again.
+    pub(crate) fn wait(&mut self, changed: &CondVar) {
+        changed.wait(&mut self.held);
+    }
+}
+
+/// The lists of a connection.
+pub(super) struct RegisteredLists<U> {
+    slots: Pin<KVBox<[Slot<U>]>>,
+}
+
+impl<U: Default + Send + Unpin> RegisteredLists<U> {
     /// Makes `count` slots, whose local invalidations are completed by `done`.
     pub(super) fn new(count: u32, done: Done) -> Result<Self> {
         let slots = KVBox::pin_slice(
             |index| {
                 try_pin_init!(Slot {
                     cqe: Cqe::new(done, index),
-                    regions <- new_spinlock!(MrList::new(), "rpcrdma_registered"),
+                    held <- new_spinlock!(Held {
+                        regions: MrList::new(),
+                        user: U::default(),
+                    }, "rpcrdma_registered"),
                 }? Error)
             },
             usize::try_from(count)?,
@@ -60,8 +101,8 @@ impl RegisteredLists {
     }
 
     /// Posts a registration of each of `regions` and then `last`, as one chain. The regions are in
-    /// slot `index` from then on, until they are invalidated; `publish` runs before the post, and
-    /// nobody can invalidate before it is over.
+    /// slot `index` from then on, until they are invalidated; `publish` changes what the user keeps
+    /// there before the post, and nobody can invalidate before that is over.
     ///
     /// # Safety
     ///
@@ -77,45 +118,33 @@ impl RegisteredLists {
         index: usize,
         regions: MrList<Mapped>,
         last: &mut bindings::ib_send_wr,
-        publish: impl FnOnce(),
+        publish: impl FnOnce(&mut U),
     ) -> Result {
         let slot = self.slots.get(index).ok_or(EINVAL)?;
-        let mut held = slot.regions.lock();
-        if !held.is_empty() {
+        let mut held = slot.held.lock();
+        if !held.regions.is_empty() {
             drop(held);
             return Err(EBUSY);
         }
         // SAFETY: The chain is posted below, under the lock without which the list cannot leave
         // the slot.
         let (first, registered) = unsafe { regions.chain(queue.unsignaled().as_raw(), last) };
-        *held = registered;
-        publish();
+        held.regions = registered;
+        publish(&mut held.user);
         // SAFETY: The registrations live in the regions, which the lock keeps in the slot during
         // the call. `last` is the caller's promise.
         unsafe { queue.post(qp, first) }
     }
 
-    /// Looks at the list in slot `index`.
-    pub(super) fn inspect<R>(
-        &self,
-        index: usize,
-        look: impl FnOnce(&MrList<Registered>) -> R,
-    ) -> Option<R> {
-        Some(look(&self.slots.get(index)?.regions.lock()))
+    /// Locks slot `index`.
+    pub(super) fn slot(&self, index: usize) -> Option<LockedSlot<'_, U>> {
+        let held = self.slots.get(index)?.held.lock();
+        Some(LockedSlot { held })
     }
 
-    /// Looks at the list in slot `index`, then takes the region out that the peer has invalidated,
-    /// if it is one of them. Also says whether the slot is empty then.
-    pub(super) fn withdraw<R>(
-        &self,
-        index: usize,
-        proof: Option<&RemoteInvalidation>,
-        look: impl FnOnce(&MrList<Registered>) -> R,
-    ) -> Option<(R, Option<Mr<Idle>>, bool)> {
-        let mut held = self.slots.get(index)?.regions.lock();
-        let seen = look(&held);
-        let region = proof.and_then(|proof| held.take_invalidated(proof));
-        Some((seen, region, held.is_empty()))
+    /// How many slots there are.
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     /// Posts a local invalidation of every region in slot `index`.
@@ -133,11 +162,13 @@ impl RegisteredLists {
         let Some(slot) = self.slots.get(index) else {
             return Invalidation::Empty;
         };
-        let mut held = slot.regions.lock();
-        if held.is_empty() {
+        let mut held = slot.held.lock();
+        if held.regions.is_empty() {
             return Invalidation::Empty;
         }
-        let first = held.invalidations(queue.unsignaled().as_raw(), slot.cqe.as_raw());
+        let first = held
+            .regions
+            .invalidations(queue.unsignaled().as_raw(), slot.cqe.as_raw());
         // SAFETY: The requests live in the regions, which the lock keeps in the slot during the
         // call. They name no memory.
         match unsafe { queue.post(qp, first) } {
@@ -160,7 +191,7 @@ impl RegisteredLists {
         let Some(slot) = self.slots.get(index) else {
             return MrList::new();
         };
-        let regions = core::mem::replace(&mut *slot.regions.lock(), MrList::new());
+        let regions = core::mem::replace(&mut slot.held.lock().regions, MrList::new());
         // SAFETY: Requests on one queue complete in order, and the last one succeeded.
         unsafe { regions.invalidated() }
     }
@@ -168,7 +199,7 @@ impl RegisteredLists {
     /// Destroys all regions in all slots. May sleep.
     pub(super) fn destroy(&self) {
         for slot in self.slots.iter() {
-            let regions = core::mem::replace(&mut *slot.regions.lock(), MrList::new());
+            let regions = core::mem::replace(&mut slot.held.lock().regions, MrList::new());
             drop(regions);
         }
     }

@@ -100,12 +100,12 @@ impl SendQueue {
 
     /// The buffer for the next Send, or nothing while no more than `spare` are not with the
     /// device. May sleep.
-    pub(super) fn buffer<'a>(
+    pub(super) fn buffer<'a, U>(
         &'a self,
         qp: *mut bindings::ib_qp,
-        registered: &'a RegisteredLists,
+        registered: &'a RegisteredLists<U>,
         spare: usize,
-    ) -> Option<SendBuffer<'a>> {
+    ) -> Option<SendBuffer<'a, U>> {
         let producer = self.producer.lock();
         let under_way = producer.wrapping_sub(self.completed.load(Acquire));
         if usize::try_from(under_way).ok()? >= self.slots.len().saturating_sub(spare) {
@@ -192,14 +192,14 @@ impl SendQueue {
 /// # Invariants
 ///
 /// The slot of Send `*producer` is not with the device.
-pub(crate) struct SendBuffer<'a> {
+pub(crate) struct SendBuffer<'a, U> {
     queue: &'a SendQueue,
-    registered: &'a RegisteredLists,
+    registered: &'a RegisteredLists<U>,
     qp: *mut bindings::ib_qp,
     producer: Guard<'a, u32, MutexBackend>,
 }
 
-impl SendBuffer<'_> {
+impl<U: Default + Send + Unpin> SendBuffer<'_, U> {
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let Some(slot) = self.queue.slot(*self.producer) else {
@@ -222,7 +222,7 @@ impl SendBuffer<'_> {
     }
 
     /// Registers `regions`, in slot `index`, and sends the first `length` bytes, in one chain.
-    /// `publish` runs when the regions are in their slot and before they can be invalidated.
+    /// `publish` changes what the slot keeps beside them, before they can be invalidated.
     ///
     /// # Errors
     ///
@@ -232,7 +232,7 @@ impl SendBuffer<'_> {
         length: usize,
         regions: MrList<Mapped>,
         index: usize,
-        publish: impl FnOnce(),
+        publish: impl FnOnce(&mut U),
     ) -> Result {
         let (queue, qp, registered) = (self.queue, self.qp, self.registered);
         // SAFETY: `qp` is this queue's. The Send's buffer is the device's from here on.
