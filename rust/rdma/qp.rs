@@ -5,7 +5,7 @@
 use super::{
     completion::{Completions, Cqe, RemoteInvalidation, WcStatus},
     cq::Cq,
-    receive::{ReceiveQueue, ReceivedMessage, SPARE},
+    receive::{spare, ReceiveQueue, ReceivedMessage},
     registered::{Invalidation, LockedSlot, RegisteredLists},
     send::{SendBuffer, SendQueue},
     CmId, Pd,
@@ -41,7 +41,9 @@ impl QpSizes {
 
     /// Work requests that the receive queue can have to hold, one for the drain among them.
     pub(crate) fn receive_requests(&self) -> u32 {
-        self.receives.saturating_add(SPARE).saturating_add(1)
+        self.receives
+            .saturating_add(spare(self.receives))
+            .saturating_add(1)
     }
 
     /// Completions that the completion queue can have to hold, which both queues share.

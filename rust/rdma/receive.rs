@@ -8,27 +8,32 @@ use super::{
     Pd,
 };
 use crate::{bindings, trace};
-use core::mem::ManuallyDrop;
+use core::{cell::UnsafeCell, mem::ManuallyDrop};
 use kernel::{
     error::to_result,
     new_spinlock,
     prelude::*,
-    sync::atomic::{Atomic, Relaxed},
     sync::{Arc, SpinLock},
 };
 
-/// Buffers that go back to the device together: what rings the doorbell costs as much for one.
-const BATCH: u32 = 8;
+/// How many of `count` buffers go back to the device together: what rings the doorbell costs as
+/// much for one.
+fn batch(count: u32) -> u32 {
+    (count / 4).clamp(1, 32)
+}
 
-/// Buffers beyond those that are always posted, because others wait for a batch to be complete.
-pub(super) const SPARE: u32 = BATCH - 1;
+/// Buffers beyond the `count` that are always posted or hold a message, because others wait for a
+/// batch to be complete.
+pub(super) fn spare(count: u32) -> u32 {
+    batch(count).saturating_sub(1)
+}
 
-/// One posted buffer.
+/// One buffer, with the request that posts it.
 struct Slot {
     cqe: Cqe,
     buffer: DmaBuffer,
-    /// Whether the device has the buffer; only for people.
-    posted: Atomic<bool>,
+    request: UnsafeCell<bindings::ib_recv_wr>,
+    sge: bindings::ib_sge,
 }
 
 /// A message that arrived, in its buffer, which the device gets back by
@@ -48,26 +53,33 @@ pub(crate) struct ReceivedMessage {
 struct Returned {
     /// Whether posting is still allowed; closed before the drain.
     open: bool,
-    /// How many of `indexes` there are.
+    /// How many there are.
     count: usize,
-    indexes: [usize; BATCH as usize],
+    /// Their requests, as a chain.
+    first: *mut bindings::ib_recv_wr,
 }
+
+// SAFETY: The chain is only used by who holds the lock.
+unsafe impl Send for Returned {}
 
 /// The buffers of a receive queue.
 ///
 /// # Invariants
 ///
-/// `slots` is not changed after construction, so that its elements do not move. A slot's buffer
-/// belongs to the device from [`Self::post`] to the completion of that request, to a
-/// [`ReceivedMessage`] from there on, which [`Self::recycle`] ends, and to `returned` after that.
+/// `slots` is not changed after construction, so that its elements do not move; each request names
+/// its slot's `cqe` and `sge`. A slot's buffer and request belong to the device from the post to the
+/// completion of that request, to a [`ReceivedMessage`] from there on, which [`Self::recycle`] ends,
+/// and to `returned` after that.
 #[pin_data]
 pub(super) struct ReceiveQueue {
     slots: KVVec<Slot>,
+    /// How many are posted together.
+    batch: usize,
     #[pin]
     returned: SpinLock<Returned>,
 }
 
-// SAFETY: The work request handles are only read after construction.
+// SAFETY: The work request handles are only read after construction, the request is its owner's.
 unsafe impl Sync for Slot {}
 // SAFETY: Nothing in a slot is tied to a thread.
 unsafe impl Send for Slot {}
@@ -82,26 +94,40 @@ impl ReceiveQueue {
         done: Done,
     ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(Self {
+            batch: usize::try_from(batch(count))?,
             slots: {
-                let count = usize::try_from(count.saturating_add(SPARE))?;
+                let count = usize::try_from(count.saturating_add(spare(count)))?;
                 let size = usize::try_from(size)?;
                 let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
                 for index in 0..count {
+                    let buffer = DmaBuffer::new(pd, size, Direction::FromDevice)?;
                     slots.push(
                         Slot {
                             cqe: Cqe::new(done, index),
-                            buffer: DmaBuffer::new(pd, size, Direction::FromDevice)?,
-                            posted: Atomic::new(false),
+                            sge: buffer.sge(0, size).ok_or(EINVAL)?,
+                            buffer,
+                            request: UnsafeCell::new(bindings::ib_recv_wr::default()),
                         },
                         GFP_KERNEL,
                     )?;
+                }
+                // From here on they do not move.
+                for slot in &mut slots {
+                    slot.request = UnsafeCell::new(bindings::ib_recv_wr {
+                        next: core::ptr::null_mut(),
+                        __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                            wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
+                        },
+                        sg_list: &raw mut slot.sge,
+                        num_sge: 1,
+                    });
                 }
                 slots
             },
             returned <- new_spinlock!(Returned {
                 open: true,
                 count: 0,
-                indexes: [0; BATCH as usize],
+                first: core::ptr::null_mut(),
             }, "rpcrdma_returned_receives"),
         }? Error)
     }
@@ -118,7 +144,6 @@ impl ReceiveQueue {
         if length > slot.buffer.len() {
             return None;
         }
-        slot.posted.store(false, Relaxed);
         slot.buffer.sync_for_cpu(length);
         // INVARIANT: The request has completed, and the length fits.
         Some(ReceivedMessage {
@@ -128,10 +153,10 @@ impl ReceiveQueue {
         })
     }
 
-    /// How many buffers the device has, and how many there are.
+    /// How many buffers the device has, or has just filled, and how many there are.
     pub(super) fn posted(&self) -> (usize, usize) {
-        let posted = self.slots.iter().filter(|slot| slot.posted.load(Relaxed));
-        (posted.count(), self.slots.len())
+        let count = self.slots.len();
+        (count.saturating_sub(self.returned.lock().count), count)
     }
 
     /// The bytes of a message.
@@ -202,57 +227,29 @@ impl ReceiveQueue {
     ///
     /// What the provider answers.
     unsafe fn give(&self, qp: *mut bindings::ib_qp, index: usize) -> Result {
+        let slot = self.slots.get(index).ok_or(EINVAL)?;
+        // SAFETY: The queue pair is valid.
+        let traced = unsafe { &*qp.cast() };
+        slot.buffer.sync_for_device(slot.buffer.len());
+        let request = slot.request.get();
         let mut returned = self.returned.lock();
         if !returned.open {
             return Ok(());
         }
-        let at = returned.count;
-        *returned.indexes.get_mut(at).ok_or(EINVAL)? = index;
-        let count = at.saturating_add(1);
-        if count < returned.indexes.len() {
-            returned.count = count;
+        // SAFETY: The caller owns the buffer, and with it the request.
+        unsafe { (*request).next = returned.first };
+        returned.first = request;
+        returned.count = returned.count.saturating_add(1);
+        trace::xprtrdma_post_recv(traced, index);
+        if returned.count < self.batch {
             return Ok(());
         }
+        trace::xprtrdma_post_recvs(traced, returned.count);
         returned.count = 0;
-        // SAFETY: `returned` owned the buffers, and is locked.
-        unsafe { self.post(qp, &returned.indexes) }
-    }
-
-    /// Gives buffers to the device, as one chain.
-    ///
-    /// # Safety
-    ///
-    /// `qp` is the queue pair of this queue, and the caller owns the buffers.
-    ///
-    /// # Errors
-    ///
-    /// What the provider answers.
-    unsafe fn post(&self, qp: *mut bindings::ib_qp, indexes: &[usize; BATCH as usize]) -> Result {
-        let mut sges: [bindings::ib_sge; BATCH as usize] = Default::default();
-        let mut requests: [bindings::ib_recv_wr; BATCH as usize] = Default::default();
-        let mut first = core::ptr::null_mut();
-        // SAFETY: The queue pair is valid.
-        let traced = unsafe { &*qp.cast() };
-        for ((&index, sge), request) in indexes.iter().zip(&mut sges).zip(&mut requests) {
-            let slot = self.slots.get(index).ok_or(EINVAL)?;
-            slot.buffer.sync_for_device(slot.buffer.len());
-            *sge = slot.buffer.sge(0, slot.buffer.len()).ok_or(EINVAL)?;
-            *request = bindings::ib_recv_wr {
-                next: first,
-                __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
-                    wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
-                },
-                sg_list: sge,
-                num_sge: 1,
-            };
-            first = request;
-            slot.posted.store(true, Relaxed);
-            trace::xprtrdma_post_recv(traced, index);
-        }
-        trace::xprtrdma_post_recvs(traced, indexes.len());
-        // SAFETY: The queue pair is the caller's promise. Buffers and completion handles live in
-        // `slots`, which `QueuePair` drops after its queue pair. The requests themselves are
-        // copied.
+        let first = core::mem::replace(&mut returned.first, core::ptr::null_mut());
+        // SAFETY: The queue pair is the caller's promise. `returned` owned the buffers and requests
+        // of the chain, and is locked. They live in `slots`, which `QueuePair` drops after its queue
+        // pair.
         to_result(unsafe { bindings::rpcrdma_ib_post_recv(qp, first) })
             .inspect_err(|&error| trace::xprtrdma_post_recvs_err(traced, error))
     }
