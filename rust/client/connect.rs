@@ -18,7 +18,7 @@ use crate::{
         conn::{Action, Conn, Event, Reason},
         private_data::{InlineSize, PrivateData},
     },
-    rdma::{CmEvent, CmHandler, CmId, CmReport, Pd, QueuePair},
+    rdma::{CmEvent, CmHandler, CmId, CmReport, Pd, QueuePair, Sender},
     sunrpc::SendLock,
     sysctl, trace,
 };
@@ -163,7 +163,7 @@ impl CmHandler for Monitor {
 struct Attempt {
     monitor: Arc<Monitor>,
     id: Arc<CmId>,
-    qp: Option<Arc<QueuePair<Connection>>>,
+    sender: Option<Sender<Connection>>,
     own: PrivateData,
     /// What failed at this end.
     failed: Option<Detail>,
@@ -212,7 +212,7 @@ impl Attempt {
         Ok(Self {
             monitor,
             id: Arc::new(id, GFP_KERNEL)?,
-            qp: None,
+            sender: None,
             own: own_private_data(),
             failed: None,
         })
@@ -286,12 +286,12 @@ impl Attempt {
                 self.failed = Some(Detail::Device(requirement));
                 reason
             })?;
-        let qp = self.check(self.make(client, &limits), Reason::LocalResources)?;
-        self.qp = Some(qp);
+        let sender = self.check(self.make(client, &limits), Reason::LocalResources)?;
+        self.sender = Some(sender);
         Ok(())
     }
 
-    fn make(&self, client: &Arc<Client>, limits: &Limits) -> Result<Arc<QueuePair<Connection>>> {
+    fn make(&self, client: &Arc<Client>, limits: &Limits) -> Result<Sender<Connection>> {
         let pd = Arc::new(Pd::new(self.id.clone())?, GFP_KERNEL)?;
         let regions = Regions::new(
             client,
@@ -317,9 +317,10 @@ impl Attempt {
 
     /// Lets Calls through.
     fn open(&mut self, client: &Client, lock: &mut SendLock<'_>) {
-        let Some(qp) = self.qp.take() else {
+        let Some(sender) = self.sender.take() else {
             return;
         };
+        let qp = sender.qp().clone();
         let peer = self.monitor.progress.lock().peer;
         let thresholds = qp.context().agree(self.own, peer);
         let backward = thresholds.send.min(thresholds.receive);
@@ -327,12 +328,13 @@ impl Attempt {
             .backward_payload
             .store(limits::backward_payload(backward), Relaxed);
         drop(client.current.replace(lock, Some(qp)));
+        drop(client.sender.replace(lock, Some(sender)));
     }
 
     /// Undoes what was made.
     fn abandon(&mut self) {
-        if let Some(qp) = self.qp.take() {
-            qp.context().shut_down(&qp);
+        if let Some(sender) = self.sender.take() {
+            sender.qp().context().shut_down(sender.qp());
         }
     }
 

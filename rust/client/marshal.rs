@@ -3,7 +3,7 @@
 //! From an RPC to one chain of work requests: the plan, the regions, the header, the Send.
 
 use super::{
-    chunks::{Entry, Offer},
+    chunks::Offer,
     connection::{mark_of, Connection},
     Client, BACKWARD_SLOTS,
 };
@@ -16,7 +16,7 @@ use crate::{
         plan::{plan, CallForm, Limits, Parts, Plan, ReplyForm, RpcShape, Side},
         reply::encode_backward,
     },
-    rdma::{Access, Idle, Mapped, MrList, QueuePair, SendBuffer},
+    rdma::{Access, Idle, Mapped, MrList, SendBuffer, Sender},
     sunrpc::{BackwardReply, MessagePart, Rqst, SendError, XdrBuf},
     trace,
 };
@@ -30,10 +30,10 @@ use kernel::{prelude::*, sync::atomic::Relaxed};
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
 pub(super) fn send(
     client: &Client,
-    qp: &QueuePair<Connection>,
+    sender: &mut Sender<Connection>,
     rqst: &Rqst,
 ) -> Result<(), SendError> {
-    let connection = qp.context();
+    let connection = sender.qp().context();
     if !client.xprt.take_credit(rqst) {
         return Err(SendError::NoCredit);
     }
@@ -49,9 +49,9 @@ pub(super) fn send(
     let plan = plan(&shape, &limits).map_err(|_| SendError::TooLarge)?;
 
     let sent = if plan.is_inline() {
-        send_inline(client, qp, rqst, &plan)
+        send_inline(client, sender, rqst, &plan)
     } else {
-        send_with_chunks(client, qp, rqst, &plan, &shape)
+        send_with_chunks(client, sender, rqst, &plan, &shape)
     };
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(client, Cause::PostFailed));
@@ -68,12 +68,13 @@ pub(super) fn send(
 /// Sends a Call that offers no memory.
 fn send_inline(
     client: &Client,
-    qp: &QueuePair<Connection>,
+    sender: &mut Sender<Connection>,
     rqst: &Rqst,
     plan: &Plan,
 ) -> Result<(), SendError> {
-    let mut buffer = wait_for(client, || send_buffer(client, qp))?;
-    let length = build(client, qp.context(), rqst, plan, empty(), 0, buffer.bytes())?;
+    let mut buffer = send_buffer(client, sender)?;
+    let connection = buffer.qp().context();
+    let length = build(client, connection, rqst, plan, empty(), 0, buffer.bytes())?;
     rqst.start_clock();
     rqst.count_sent();
     rqst.mark().store(0, Relaxed);
@@ -83,7 +84,7 @@ fn send_inline(
 /// Sends a Call with Read chunk, Write chunk or Reply chunk.
 fn send_with_chunks(
     client: &Client,
-    qp: &QueuePair<Connection>,
+    sender: &mut Sender<Connection>,
     rqst: &Rqst,
     plan: &Plan,
     shape: &RpcShape,
@@ -92,22 +93,27 @@ fn send_with_chunks(
     let (reads, results) = plan.segments(shape);
     let (reads, results) = (narrow(reads)?, narrow(results)?);
     let needed = reads.saturating_add(results);
-    let resources = wait_for(client, || Resources::acquire(client, qp, rqst, needed))?;
-    transmit(client, qp.context(), rqst, plan, reads, resources)?;
+    let buffer = send_buffer(client, sender)?;
+    let regions = &buffer.qp().context().regions;
+    let (entry, idle) = wait_for(client, || regions.take(rqst, needed))?;
+    transmit(client, buffer, rqst, plan, reads, entry, idle)?;
     count_segments(client, plan, shape, reads, results);
     Ok(())
 }
 
-/// A buffer for the next Send, if there is one.
+/// A buffer for the next Send.
 fn send_buffer<'a>(
     client: &Client,
-    qp: &'a QueuePair<Connection>,
-) -> Option<SendBuffer<'a, Entry>> {
-    let buffer = qp.send_buffer();
-    if buffer.is_none() {
-        client.stats.send_queue_full.increment();
-    }
-    buffer
+    sender: &'a mut Sender<Connection>,
+) -> Result<SendBuffer<'a, Connection>, SendError> {
+    wait_for(client, || {
+        let has_room = sender.has_room();
+        if !has_room {
+            client.stats.send_queue_full.increment();
+        }
+        has_room.then_some(())
+    })?;
+    sender.buffer().ok_or(SendError::Busy)
 }
 
 /// Gets what comes back with a completion, or has the sender wait for one.
@@ -166,46 +172,17 @@ fn side(message: &XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool, limits:
     }
 }
 
-/// All that a Call with chunks takes from the connection.
-struct Resources<'a> {
-    buffer: SendBuffer<'a, Entry>,
-    idle: MrList<Idle>,
-    /// The chunk entry.
-    entry: usize,
-}
-
-impl<'a> Resources<'a> {
-    /// Takes all of it, or nothing.
-    fn acquire(
-        client: &Client,
-        qp: &'a QueuePair<Connection>,
-        rqst: &Rqst,
-        regions: usize,
-    ) -> Option<Self> {
-        let buffer = send_buffer(client, qp)?;
-        let (entry, idle) = qp.context().regions.take(rqst, regions)?;
-        Some(Self {
-            buffer,
-            idle,
-            entry,
-        })
-    }
-}
-
 /// Registers, encodes and posts. The first `reads` regions are the Read list's.
 fn transmit(
     client: &Client,
-    connection: &Connection,
+    mut buffer: SendBuffer<'_, Connection>,
     rqst: &Rqst,
     plan: &Plan,
     reads: usize,
-    resources: Resources<'_>,
+    entry: usize,
+    mut idle: MrList<Idle>,
 ) -> Result<(), SendError> {
-    let Resources {
-        mut buffer,
-        mut idle,
-        entry,
-    } = resources;
+    let connection = buffer.qp().context();
     let mut regions = MrList::new();
     let built = map(connection, rqst, plan, &mut idle, &mut regions).and_then(|()| {
         let segments = regions.extents().map(|extent| Segment {
@@ -397,11 +374,12 @@ fn count(client: &Client, plan: &Plan) {
 /// As [`send`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
 pub(super) fn send_backward(
     client: &Client,
-    qp: &QueuePair<Connection>,
+    sender: &mut Sender<Connection>,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
-    let mut buffer = wait_for(client, || qp.send_buffer())?;
-    let limit = usize::try_from(qp.context().plan_limits().inline_send).unwrap_or(0);
+    let mut buffer = send_buffer(client, sender)?;
+    let connection = buffer.qp().context();
+    let limit = usize::try_from(connection.plan_limits().inline_send).unwrap_or(0);
     let bytes = buffer.bytes();
     let header = encode_backward(
         bytes,

@@ -21,11 +21,11 @@ mod show;
 use crate::{
     debugfs::Shown,
     error::Cause,
-    rdma::QueuePair,
+    rdma::{QueuePair, Sender},
     stats::{Latency, Stats},
     sunrpc::{
         BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
-        SendLocked, SocketAddress,
+        SendLocked, SendOwned, SocketAddress,
     },
     sysctl, trace,
 };
@@ -69,6 +69,8 @@ pub(crate) struct Transport {
     /// The connection, from the end of a connect until a close is through.
     #[pin]
     current: SendLocked<QueuePair<Connection>>,
+    /// Who sends on it.
+    sender: SendOwned<Sender<Connection>>,
     #[pin]
     backward: BackwardCalls,
     /// The largest backward message on the last connection.
@@ -99,6 +101,7 @@ impl Transport {
             trace::xprtrdma_disconnect(&self.xprt, self.ends.end());
             qp.context().shut_down(qp);
         }
+        drop(self.sender.replace(lock, None));
         drop(self.current.replace(lock, None));
     }
 }
@@ -116,6 +119,7 @@ impl ClientTransport for Client {
             stats: Stats::new(),
             latency: Latency::new(),
             current <- SendLocked::new(&xprt),
+            sender: SendOwned::new(&xprt),
             xprt,
             ends <- Ends::new(),
             backward <- BackwardCalls::new(),
@@ -136,9 +140,9 @@ impl ClientTransport for Client {
         self.teardown(lock);
     }
 
-    fn send(&self, lock: &SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
-        let qp = self.current.borrow(lock).ok_or(SendError::NotConnected)?;
-        let sent = marshal::send(self, qp, rqst);
+    fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
+        let sender = self.sender.get(lock).ok_or(SendError::NotConnected)?;
+        let sent = marshal::send(self, sender, rqst);
         match sent {
             Ok(()) | Err(SendError::NoCredit) => {}
             Err(error) => {
@@ -151,11 +155,11 @@ impl ClientTransport for Client {
 
     fn send_backward(
         &self,
-        lock: &SendLock<'_>,
+        lock: &mut SendLock<'_>,
         reply: &BackwardReply<'_>,
     ) -> Result<(), SendError> {
-        let qp = self.current.borrow(lock).ok_or(SendError::NotConnected)?;
-        marshal::send_backward(self, qp, reply)
+        let sender = self.sender.get(lock).ok_or(SendError::NotConnected)?;
+        marshal::send_backward(self, sender, reply)
     }
 
     fn fence(&self, rqst: &Rqst) {

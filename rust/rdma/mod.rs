@@ -21,8 +21,8 @@
 //! on the RDMA core's workqueue, one at a time for each queue pair. CM events
 //! run on the CM's workqueues with the identifier's mutex held.
 //!
-//! Lock order: `SendQueue::producer`, a slot of the `RegisteredLists`, then
-//! `SendQueue::gate`; the gate of the receive queue is a leaf.
+//! Lock order: a slot of the `RegisteredLists`, then `SendQueue::gate`; the lock of
+//! the receive queue is a leaf.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
@@ -49,7 +49,7 @@ pub(crate) use pd::Pd;
 pub(crate) use qp::{QpSizes, QueuePair};
 pub(crate) use receive::ReceivedMessage;
 pub(crate) use registered::{Invalidation, LockedSlot};
-pub(crate) use send::SendBuffer;
+pub(crate) use send::{SendBuffer, Sender};
 
 /// The name under which the RDMA core lists this module's resources.
 const CALLER: &kernel::str::CStr = c"rpcrdma";

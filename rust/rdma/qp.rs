@@ -7,7 +7,7 @@ use super::{
     cq::Cq,
     receive::{spare, ReceiveQueue, ReceivedMessage},
     registered::{Invalidation, LockedSlot, RegisteredLists},
-    send::{SendBuffer, SendQueue},
+    send::{LastSendBuffer, SendQueue, Sender},
     CmId, Pd,
 };
 use crate::{bindings, trace};
@@ -32,11 +32,11 @@ pub(crate) struct QpSizes {
 
 impl QpSizes {
     /// Work requests that the send queue can have to hold: registrations and Sends of the ring,
-    /// invalidations, and one for the drain.
+    /// invalidations, the Send beside the ring, and one for the drain.
     pub(crate) fn send_requests(&self) -> u32 {
         let ring = self.sends.saturating_mul(self.regions.saturating_add(1));
         let invalidations = self.slots.saturating_mul(self.regions);
-        ring.saturating_add(invalidations).saturating_add(1)
+        ring.saturating_add(invalidations).saturating_add(2)
     }
 
     /// Work requests that the receive queue can have to hold, one for the drain among them.
@@ -96,7 +96,8 @@ unsafe impl<C: Completions> Send for QueuePair<C> {}
 unsafe impl<C: Completions> Sync for QueuePair<C> {}
 
 impl<C: Completions> QueuePair<C> {
-    /// Makes the queue pair of `pd`'s connection identifier, and posts all Receives. May sleep.
+    /// Makes the queue pair of `pd`'s connection identifier, and posts all Receives. May sleep. The
+    /// sender has the queue pair ([`Sender::qp`]).
     ///
     /// # Errors
     ///
@@ -105,7 +106,7 @@ impl<C: Completions> QueuePair<C> {
         pd: &Arc<Pd>,
         sizes: &QpSizes,
         context: impl PinInit<C, Error>,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Sender<C>> {
         let id = pd.id();
         let qp = Arc::pin_init(
             try_pin_init!(&this in Self {
@@ -115,7 +116,8 @@ impl<C: Completions> QueuePair<C> {
                 receives <- ReceiveQueue::new(
                     pd, sizes.receives, sizes.receive_size, receive_done::<C>),
                 sends <- SendQueue::new(
-                    pd, sizes.sends, sizes.send_size, send_done::<C>, unsignaled_done::<C>),
+                    pd, sizes.sends, sizes.send_size, send_done::<C>, last_send_done::<C>,
+                    unsignaled_done::<C>),
                 registered: RegisteredLists::new(
                     sizes.slots, invalidate_done::<C>)?,
                 // SAFETY: The context is this object, pinned, whose fields are initialised above
@@ -127,7 +129,7 @@ impl<C: Completions> QueuePair<C> {
         )?;
         // SAFETY: The queue pair is this queue's, and no buffer was posted yet.
         unsafe { qp.receives.post_all(qp.as_raw())? };
-        Ok(qp)
+        Ok(Sender::new(qp))
     }
 
     /// The bytes of a message that arrived on this queue pair.
@@ -173,15 +175,19 @@ impl<C: Completions> QueuePair<C> {
         self.sends.posted()
     }
 
-    /// The buffer for the next Send, or nothing while all but one are with the device; the next
-    /// [`Completions::send_space`] then says when to ask again. May sleep.
-    pub(crate) fn send_buffer(&self) -> Option<SendBuffer<'_, C::Slot>> {
-        self.sends.buffer(self.as_raw(), &self.registered, 1)
+    /// A buffer beside the sender's, for what cannot wait, unless it is in use.
+    pub(crate) fn last_send_buffer(&self) -> Option<LastSendBuffer<'_>> {
+        self.sends.last_buffer(self.as_raw())
     }
 
-    /// As [`Self::send_buffer`], but takes the last one as well: for what cannot wait.
-    pub(crate) fn last_send_buffer(&self) -> Option<SendBuffer<'_, C::Slot>> {
-        self.sends.buffer(self.as_raw(), &self.registered, 0)
+    /// The send queue, for the sender.
+    pub(super) fn send_queue(&self) -> &SendQueue {
+        &self.sends
+    }
+
+    /// The lists of registered regions, for the sender.
+    pub(super) fn registered(&self) -> &RegisteredLists<C::Slot> {
+        &self.registered
     }
 
     /// Locks slot `index` of the registered regions.
@@ -221,7 +227,7 @@ impl<C: Completions> QueuePair<C> {
     }
 
     /// The C pointer.
-    fn as_raw(&self) -> *mut bindings::ib_qp {
+    pub(super) fn as_raw(&self) -> *mut bindings::ib_qp {
         // SAFETY: By the invariant of `attached` the identifier has a queue pair.
         unsafe { (*self.id.as_raw()).qp }
     }
@@ -310,6 +316,24 @@ unsafe extern "C" fn send_done<C: Completions>(cq: *mut bindings::ib_cq, wc: *mu
     }
     qp.sends.complete(index);
     qp.context.send_space();
+}
+
+/// The Send from the buffer beside the ring has completed.
+///
+/// # Safety
+///
+/// Called by the RDMA core only, for a completion on the queue of a `QueuePair<C>`.
+unsafe extern "C" fn last_send_done<C: Completions>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: Only the last Send of a `QueuePair<C>` names this handler.
+    let (qp, cq, wc) = unsafe { arguments::<C>(cq, wc) };
+    trace::xprtrdma_wc_send(cq, 0, wc);
+    qp.sends.complete_last();
+    if let Some(status) = WcStatus::failure(wc) {
+        qp.context.failed(status);
+    }
 }
 
 /// A request that asks for no completion has failed, or was signalled by mistake.

@@ -3,24 +3,23 @@
 //! The send queue: a ring of buffers in which messages leave.
 //!
 //! Sends complete in the order in which they were posted, so one counter tells
-//! which buffers are free. Only every few Sends asks for a completion.
+//! which buffers are free. Only every few Sends asks for a completion. One buffer
+//! beside the ring is for what cannot wait for the ring, nor for who sends from it.
 
 use super::{
     completion::{Cqe, Done},
     dma::{Direction, DmaBuffer},
     mr::{Mapped, MrList},
-    registered::RegisteredLists,
-    Pd,
+    Completions, Pd, QueuePair,
 };
 use crate::{bindings, trace};
 use core::mem::ManuallyDrop;
 use kernel::{
     error::to_result,
-    new_mutex, new_spinlock,
+    new_spinlock,
     prelude::*,
     sync::atomic::{Acquire, Atomic, Relaxed, Release},
-    sync::lock::{mutex::MutexBackend, Guard},
-    sync::{Arc, Mutex, SpinLock},
+    sync::{Arc, SpinLock},
 };
 
 /// One buffer of the ring.
@@ -42,16 +41,16 @@ unsafe impl Send for Slot {}
 /// # Invariants
 ///
 /// `slots` is not changed after construction; its length is a power of two. The Sends numbered
-/// from `completed` up to, not including, `*producer` are with the device, and so are their
-/// buffers, `number % slots.len()`. All others belong to who holds `producer`.
+/// from `completed` up to, not including, the [`Sender`]'s next one are with the device, and so are
+/// their buffers, `number % slots.len()`. All others belong to the `Sender`. The buffer of `last`
+/// belongs to the device or to a [`LastSendBuffer`] while `last_is_busy`.
 #[pin_data]
 pub(super) struct SendQueue {
     slots: KVVec<Slot>,
-    /// The number of the next Send.
-    #[pin]
-    producer: Mutex<u32>,
     /// The number of the first Send whose completion is not known.
     completed: Atomic<u32>,
+    last: Slot,
+    last_is_busy: Atomic<bool>,
     /// Whether posting is still allowed; closed before the drain. Held while posting, so that a
     /// chain is not torn apart.
     #[pin]
@@ -61,13 +60,14 @@ pub(super) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Allocates `count` buffers of `size` bytes. Signalled Sends are completed by `done`,
-    /// unsignalled requests, should they fail, by `failed`.
+    /// Allocates `count` buffers of `size` bytes. Signalled Sends are completed by `done`, the one
+    /// beside the ring by `last_done`, unsignalled requests, should they fail, by `failed`.
     pub(super) fn new<'a>(
         pd: &'a Arc<Pd>,
         count: u32,
         size: u32,
         done: Done,
+        last_done: Done,
         failed: Done,
     ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(Self {
@@ -91,33 +91,27 @@ impl SendQueue {
                 }
                 slots
             },
-            producer <- new_mutex!(0, "rpcrdma_send_producer"),
             completed: Atomic::new(0),
+            last: Slot {
+                cqe: Cqe::new(last_done, 0),
+                buffer: DmaBuffer::new(pd, usize::try_from(size)?, Direction::ToDevice)?,
+                number: Atomic::new(0),
+            },
+            last_is_busy: Atomic::new(false),
             gate <- new_spinlock!(true, "rpcrdma_send_gate"),
             unsignaled: Cqe::new(failed, 0),
         }? Error)
     }
 
-    /// The buffer for the next Send, or nothing while no more than `spare` are not with the
-    /// device. May sleep.
-    pub(super) fn buffer<'a, U>(
-        &'a self,
-        qp: *mut bindings::ib_qp,
-        registered: &'a RegisteredLists<U>,
-        spare: usize,
-    ) -> Option<SendBuffer<'a, U>> {
-        let producer = self.producer.lock();
-        let under_way = producer.wrapping_sub(self.completed.load(Acquire));
-        if usize::try_from(under_way).ok()? >= self.slots.len().saturating_sub(spare) {
-            return None;
-        }
-        // INVARIANT: The next Send's buffer is not with the device, as just checked.
-        Some(SendBuffer {
-            queue: self,
-            registered,
-            qp,
-            producer,
-        })
+    /// The buffer beside the ring, unless it is in use.
+    pub(super) fn last_buffer(&self, qp: *mut bindings::ib_qp) -> Option<LastSendBuffer<'_>> {
+        // INVARIANT: It was free, so it is this object's from here on.
+        (!self.last_is_busy.xchg(true, Acquire)).then_some(LastSendBuffer { queue: self, qp })
+    }
+
+    /// Takes note that the Send from the buffer beside the ring has completed.
+    pub(super) fn complete_last(&self) {
+        self.last_is_busy.store(false, Release);
     }
 
     /// The index of Send `number`'s slot.
@@ -187,27 +181,69 @@ impl SendQueue {
     }
 }
 
-/// A buffer to build a message in. Nobody else sends while it exists.
+impl Slot {
+    /// The bytes of the buffer.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the buffer for itself during `'a`.
+    unsafe fn bytes<'a>(&self) -> &'a mut [u8] {
+        // SAFETY: The buffer is initialised; the rest is the caller's promise.
+        unsafe { core::slice::from_raw_parts_mut(self.buffer.start().as_ptr(), self.buffer.len()) }
+    }
+
+    /// Has `post` put a Send of the first `length` bytes on the queue of `qp`. The buffer is the
+    /// device's from here on, even if that fails.
+    fn send(
+        &self,
+        qp: *mut bindings::ib_qp,
+        index: usize,
+        length: usize,
+        signaled: bool,
+        post: impl FnOnce(&mut bindings::ib_send_wr) -> Result,
+    ) -> Result {
+        let mut sge = self.buffer.sge(0, length).ok_or(EINVAL)?;
+        let mut send = bindings::ib_send_wr {
+            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                wr_cqe: ManuallyDrop::new(self.cqe.as_raw()),
+            },
+            sg_list: &mut sge,
+            num_sge: 1,
+            opcode: bindings::ib_wr_opcode_IB_WR_SEND,
+            send_flags: if signaled {
+                bindings::ib_send_flags_IB_SEND_SIGNALED
+            } else {
+                0
+            },
+            ..Default::default()
+        };
+        self.buffer.sync_for_device(length);
+        // SAFETY: The queue pair is valid. The buffer is initialised, and `sge` has checked the
+        // length.
+        let (qp, message) = unsafe {
+            let start = self.buffer.start().as_ptr();
+            (&*qp.cast(), core::slice::from_raw_parts(start, length))
+        };
+        trace::xprtrdma_post_send(qp, index, message, signaled);
+        post(&mut send).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
+    }
+}
+
+/// The buffer beside the ring, to build a message in.
 ///
 /// # Invariants
 ///
-/// The slot of Send `*producer` is not with the device.
-pub(crate) struct SendBuffer<'a, U> {
+/// The buffer of `queue.last` is not with the device, and nobody else has it.
+pub(crate) struct LastSendBuffer<'a> {
     queue: &'a SendQueue,
-    registered: &'a RegisteredLists<U>,
     qp: *mut bindings::ib_qp,
-    producer: Guard<'a, u32, MutexBackend>,
 }
 
-impl<U: Default + Send + Unpin> SendBuffer<'_, U> {
+impl LastSendBuffer<'_> {
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        let Some(slot) = self.queue.slot(*self.producer) else {
-            return &mut [];
-        };
-        // SAFETY: By the type's invariant the device does not have the buffer, and the lock on
-        // the producer makes this the only user.
-        unsafe { core::slice::from_raw_parts_mut(slot.buffer.start().as_ptr(), slot.buffer.len()) }
+        // SAFETY: By the type's invariant.
+        unsafe { self.queue.last.bytes() }
     }
 
     /// Sends the first `length` bytes.
@@ -217,8 +253,99 @@ impl<U: Default + Send + Unpin> SendBuffer<'_, U> {
     /// As [`SendQueue::post`]. The connection is of no use after one.
     pub(crate) fn send(self, length: usize) -> Result {
         let (queue, qp) = (self.queue, self.qp);
-        // SAFETY: `qp` is this queue's. The Send's buffer is the device's from here on.
-        self.post(length, |send| unsafe { queue.post(qp, send) })
+        core::mem::forget(self);
+        // SAFETY: `qp` is this queue's. The buffer is the device's until the completion.
+        let post = |send: &mut bindings::ib_send_wr| unsafe { queue.post(qp, send) };
+        queue.last.send(qp, queue.slots.len(), length, true, post)
+    }
+}
+
+/// A message that was not sent.
+impl Drop for LastSendBuffer<'_> {
+    fn drop(&mut self) {
+        self.queue.complete_last();
+    }
+}
+
+/// Who sends from the ring of a queue pair: there is one for each.
+///
+/// # Invariants
+///
+/// `next` is the number of the next Send of `qp`, and nobody else knows the next one.
+pub(crate) struct Sender<C: Completions> {
+    qp: Arc<QueuePair<C>>,
+    next: u32,
+}
+
+impl<C: Completions> Sender<C> {
+    /// The sender of a new queue pair.
+    pub(super) fn new(qp: Arc<QueuePair<C>>) -> Self {
+        // INVARIANT: The first Send has number 0.
+        Self { qp, next: 0 }
+    }
+
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &Arc<QueuePair<C>> {
+        &self.qp
+    }
+
+    /// Whether a buffer is not with the device; if not, the next [`Completions::send_space`] says
+    /// when to ask again.
+    pub(crate) fn has_room(&self) -> bool {
+        let queue = self.qp.send_queue();
+        let under_way = self.next.wrapping_sub(queue.completed.load(Acquire));
+        usize::try_from(under_way).is_ok_and(|count| count < queue.slots.len())
+    }
+
+    /// The buffer for the next Send, if there is one.
+    pub(crate) fn buffer(&mut self) -> Option<SendBuffer<'_, C>> {
+        if !self.has_room() {
+            return None;
+        }
+        // INVARIANT: The next Send's buffer is not with the device, as just checked.
+        Some(SendBuffer {
+            qp: &self.qp,
+            next: &mut self.next,
+        })
+    }
+}
+
+/// A buffer of the ring to build a message in.
+///
+/// # Invariants
+///
+/// The slot of Send `next` is not with the device; `next` is that of the queue pair's sender.
+pub(crate) struct SendBuffer<'a, C: Completions> {
+    qp: &'a QueuePair<C>,
+    next: &'a mut u32,
+}
+
+impl<'a, C: Completions> SendBuffer<'a, C> {
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &'a QueuePair<C> {
+        self.qp
+    }
+
+    /// The bytes of the message, to be filled from the start.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let Some(slot) = self.qp.send_queue().slot(*self.next) else {
+            return &mut [];
+        };
+        // SAFETY: By the type's invariant the device does not have the buffer, and this object has
+        // the only sender.
+        unsafe { slot.bytes() }
+    }
+
+    /// Sends the first `length` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`SendQueue::post`]. The connection is of no use after one.
+    pub(crate) fn send(self, length: usize) -> Result {
+        // SAFETY: The queue is the queue pair's. The Send's buffer is the device's from here on.
+        self.post(length, |qp, send| unsafe {
+            qp.send_queue().post(qp.as_raw(), send)
+        })
     }
 
     /// Registers `regions`, in slot `index`, and sends the first `length` bytes, in one chain.
@@ -232,53 +359,34 @@ impl<U: Default + Send + Unpin> SendBuffer<'_, U> {
         length: usize,
         regions: MrList<Mapped>,
         index: usize,
-        publish: impl FnOnce(&mut U),
+        publish: impl FnOnce(&mut C::Slot),
     ) -> Result {
-        let (queue, qp, registered) = (self.queue, self.qp, self.registered);
-        // SAFETY: `qp` is this queue's. The Send's buffer is the device's from here on.
-        self.post(length, |send| unsafe {
-            registered.post(qp, queue, index, regions, send, publish)
+        // SAFETY: Both queues are the queue pair's. The Send's buffer is the device's from here on.
+        self.post(length, |qp, send| unsafe {
+            let (raw, queue) = (qp.as_raw(), qp.send_queue());
+            qp.registered()
+                .post(raw, queue, index, regions, send, publish)
         })
     }
 
     /// Builds the Send of this buffer, for `post` to put on the queue.
     fn post(
-        mut self,
+        self,
         length: usize,
-        post: impl FnOnce(&mut bindings::ib_send_wr) -> Result,
+        post: impl FnOnce(&QueuePair<C>, &mut bindings::ib_send_wr) -> Result,
     ) -> Result {
-        let number = *self.producer;
-        let slot = self.queue.slot(number).ok_or(EINVAL)?;
-        let mut sge = slot.buffer.sge(0, length).ok_or(EINVAL)?;
-        // Four times a round: the ring cannot fill up without a completion on its way.
-        let quarter = u32::try_from(self.queue.slots.len())? / 4;
-        let signaled = quarter == 0 || number & quarter.wrapping_sub(1) == 0;
-        let mut send = bindings::ib_send_wr {
-            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
-            },
-            sg_list: &mut sge,
-            num_sge: 1,
-            opcode: bindings::ib_wr_opcode_IB_WR_SEND,
-            send_flags: if signaled {
-                bindings::ib_send_flags_IB_SEND_SIGNALED
-            } else {
-                0
-            },
-            ..Default::default()
-        };
-        slot.buffer.sync_for_device(length);
-        slot.number.store(number, Relaxed);
-        // SAFETY: The queue pair is valid. The buffer is initialised, its slot is not with the
-        // device, and `sge` has checked the length.
-        let (qp, message) = unsafe {
-            let start = slot.buffer.start().as_ptr();
-            (&*self.qp.cast(), core::slice::from_raw_parts(start, length))
-        };
-        trace::xprtrdma_post_send(qp, self.queue.index(number), message, signaled);
+        let (qp, number) = (self.qp, *self.next);
         // INVARIANT: If the post fails, the buffer may be with the device all the same, and the
         // number is used up.
-        *self.producer = number.wrapping_add(1);
-        post(&mut send).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
+        *self.next = number.wrapping_add(1);
+        let queue = qp.send_queue();
+        let slot = queue.slot(number).ok_or(EINVAL)?;
+        // Four times a round: the ring cannot fill up without a completion on its way.
+        let quarter = u32::try_from(queue.slots.len())? / 4;
+        let signaled = quarter == 0 || number & quarter.wrapping_sub(1) == 0;
+        slot.number.store(number, Relaxed);
+        slot.send(qp.as_raw(), queue.index(number), length, signaled, |send| {
+            post(qp, send)
+        })
     }
 }

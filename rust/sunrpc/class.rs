@@ -90,7 +90,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
-    fn send(&self, lock: &SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
+    fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
 
     /// Sends a backward Reply (RFC 8167).
     ///
@@ -99,7 +99,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// As [`Self::send`].
     fn send_backward(
         &self,
-        lock: &SendLock<'_>,
+        lock: &mut SendLock<'_>,
         reply: &BackwardReply<'_>,
     ) -> Result<(), SendError>;
 

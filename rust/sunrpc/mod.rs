@@ -39,6 +39,6 @@ pub(crate) use backchannel::BackwardCalls;
 pub(crate) use class::{ClassRegistration, ClientTransport, SendError};
 pub(crate) use queue::{OwnedQueue, ReclaimScope};
 pub(crate) use rqst::{BackwardReply, PinnedRqst, Rqst};
-pub(crate) use send_lock::{SendLock, SendLocked};
+pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};
 pub(crate) use xdr_buf::XdrBuf;
 pub(crate) use xprt::{OwnedXprt, Xprt};

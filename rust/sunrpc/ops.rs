@@ -69,11 +69,11 @@ impl<T: ClientTransport> VTable<T> {
             return class::SendError::NotConnected.to_errno();
         }
         // SAFETY: sunrpc has taken the lock for this call.
-        let lock = unsafe { SendLock::new(xprt) };
+        let mut lock = unsafe { SendLock::new(xprt) };
         let sent = if backchannel::is_backward(rqst) {
-            transport.send_backward(&lock, &BackwardReply::new(rqst))
+            transport.send_backward(&mut lock, &BackwardReply::new(rqst))
         } else {
-            transport.send(&lock, rqst)
+            transport.send(&mut lock, rqst)
         };
         match sent {
             Ok(()) => 0,

@@ -101,3 +101,47 @@ impl<T> SendLocked<T> {
         look(unsafe { &*self.object.get() }.as_ref())
     }
 }
+
+/// An object of who holds the send lock of one transport.
+///
+/// # Invariants
+///
+/// `object` is looked at only with the send lock held.
+pub(crate) struct SendOwned<T> {
+    /// The address of the transport, for comparison.
+    xprt: usize,
+    object: UnsafeCell<Option<T>>,
+}
+
+// SAFETY: The send lock lets one thread at a time see the object.
+unsafe impl<T: Send> Sync for SendOwned<T> {}
+
+impl<T> SendOwned<T> {
+    /// No object, under the send lock of `xprt`.
+    pub(crate) fn new(xprt: &Xprt) -> Self {
+        Self {
+            xprt: xprt.as_raw().addr(),
+            object: UnsafeCell::new(None),
+        }
+    }
+
+    /// The object, for as long as the send lock is held. Nothing under another transport's lock.
+    pub(crate) fn get<'a>(&'a self, lock: &'a mut SendLock<'_>) -> Option<&'a mut T> {
+        if self.xprt != lock.xprt.as_raw().addr() {
+            return None;
+        }
+        // SAFETY: By the invariant of `SendLock` there is no other for this transport, and this one
+        // is borrowed for change as long as the object.
+        unsafe { &mut *self.object.get() }.as_mut()
+    }
+
+    /// Puts another object, or none, in place of the one that is there; that one, or, under another
+    /// transport's lock, the new one.
+    pub(crate) fn replace(&self, lock: &mut SendLock<'_>, new: Option<T>) -> Option<T> {
+        if self.xprt != lock.xprt.as_raw().addr() {
+            return new;
+        }
+        // SAFETY: As above.
+        core::mem::replace(unsafe { &mut *self.object.get() }, new)
+    }
+}
