@@ -197,18 +197,12 @@ impl Chunks {
     }
 
     /// State 4 to 1: the Call has no regions.
-    pub(super) fn release(
-        &self,
-        connection: &Connection,
-        qp: &QueuePair<Connection>,
-        index: usize,
-        xid: u32,
-    ) {
+    pub(super) fn release(&self, qp: &QueuePair<Connection>, index: usize, xid: u32) {
         let old = qp
             .slot(index)
             .and_then(|slot| self.change(slot, Some(xid), |_| State::Free));
         if old.is_some() {
-            connection.regions.put(None, Some(index));
+            qp.context().regions.put(None, Some(index));
         }
     }
 
@@ -223,12 +217,11 @@ impl Chunks {
     /// Out of state 3 or 4 to 1, after the invalidations: what is to be settled then, if anything.
     pub(super) fn invalidated(
         &self,
-        connection: &Connection,
         qp: &QueuePair<Connection>,
         index: usize,
     ) -> Option<Settlement> {
         let old = self.change(qp.slot(index)?, None, |_| State::Free)?;
-        connection.regions.put(None, Some(index));
+        qp.context().regions.put(None, Some(index));
         match old {
             State::Replied(_, settlement) => Some(settlement),
             _ => None,

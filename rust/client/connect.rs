@@ -303,7 +303,7 @@ impl Attempt {
         let context = Connection::new(client, &regions, &self.monitor, limits);
         // Before the first Reply can come.
         client.xprt.reset_credits(1);
-        QueuePair::new(&pd, &limits.sizes, context)
+        QueuePair::create(&pd, &limits.sizes, context)
     }
 
     /// Asks the peer for the connection.

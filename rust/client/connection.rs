@@ -151,7 +151,7 @@ impl Connection {
         if self.chunks.abandon(qp, index, xid) {
             trace::xprtrdma_mrs_zap(&self.client.xprt, rqst);
             match self.invalidate(qp, index) {
-                Invalidation::Empty => self.chunks.release(self, qp, index, xid),
+                Invalidation::Empty => self.chunks.release(qp, index, xid),
                 Invalidation::Posted => {}
                 Invalidation::Failed => {
                     self.chunks.stick(qp, index);
@@ -213,7 +213,7 @@ impl Completions for Connection {
 
     fn invalidated(&self, qp: &QueuePair<Self>, index: usize, regions: MrList<Idle>) {
         self.regions.put_all(regions, None);
-        if let Some(settlement) = self.chunks.invalidated(self, qp, index) {
+        if let Some(settlement) = self.chunks.invalidated(qp, index) {
             reply::settle(self, qp, settlement);
         }
         self.client.xprt.write_space();

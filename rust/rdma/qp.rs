@@ -102,7 +102,7 @@ impl<C: Completions> QueuePair<C> {
     /// # Errors
     ///
     /// `ENOMEM`, or what the provider answers, such as `EINVAL` for queues that are too large.
-    pub(crate) fn new(
+    pub(crate) fn create(
         pd: &Arc<Pd>,
         sizes: &QpSizes,
         context: impl PinInit<C, Error>,
