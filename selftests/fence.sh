@@ -10,7 +10,7 @@
 invalidation() {
 	calls_end \
 		'invalidates | calls=read,write,list,long,exchange | remote_invalidations=5' \
-		'invalidates-other-call | calls=null,read+,list,write+,read,list+,long' \
+		'invalidates-other-call | calls=null,read+,sent,list,write+,sent,read,list+,sent,long' \
 		'invalidates-for-nobody | calls=read,write,list' \
 		'invalidates-unknown | calls=read,write,list,long' \
 		'invalidates-twice | calls=read*3,write*2,list*3,exchange*2'
