@@ -13,7 +13,7 @@ use crate::{
         call::encode_call,
         chunk::{ReadSegment, Segment},
         header::{Credits, FixedHeader, Xid, VERSION_ONE},
-        plan::{plan, CallForm, Limits, Parts, Plan, ReplyForm, RpcShape, Side},
+        plan::{plan, CallForm, Parts, Plan, ReplyForm, RpcShape, Segments, Side},
         reply::encode_backward,
     },
     rdma::{Access, Idle, Mapped, MrList, SendBuffer, Sender},
@@ -45,13 +45,13 @@ pub(super) fn send(
         .fill_sparse_pages()
         .map_err(|_| SendError::NoMemory)?;
     let limits = connection.plan_limits();
-    let shape = shape(rqst, connection.regions.pages(), &limits);
+    let shape = shape(rqst, connection.regions.pages());
     let plan = plan(&shape, &limits).map_err(|_| SendError::TooLarge)?;
 
     let sent = if plan.is_inline() {
         send_inline(client, sender, rqst, &plan)
     } else {
-        send_with_chunks(client, sender, rqst, &plan, &shape)
+        send_with_chunks(client, sender, rqst, &plan, &shape.reply.len)
     };
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(client, Cause::PostFailed));
@@ -81,23 +81,23 @@ fn send_inline(
     buffer.send(length).map_err(|_| SendError::NotConnected)
 }
 
-/// Sends a Call with Read chunk, Write chunk or Reply chunk.
+/// Sends a Call with Read chunk, Write chunk or Reply chunk. `reply` are the lengths of the room for
+/// the Reply.
 fn send_with_chunks(
     client: &Client,
     sender: &mut Sender<Connection>,
     rqst: &Rqst,
     plan: &Plan,
-    shape: &RpcShape,
+    reply: &Parts,
 ) -> Result<(), SendError> {
-    let narrow = |count: u64| usize::try_from(count).map_err(|_| SendError::TooLarge);
-    let (reads, results) = plan.segments(shape);
-    let (reads, results) = (narrow(reads)?, narrow(results)?);
+    let narrow = |count: u32| usize::try_from(count).map_err(|_| SendError::TooLarge);
+    let (reads, results) = (narrow(plan.reads)?, narrow(plan.results)?);
     let needed = reads.saturating_add(results);
     let buffer = send_buffer(client, sender)?;
     let regions = &buffer.qp().context().regions;
     let (entry, idle) = wait_for(client, || regions.take(rqst, needed))?;
     transmit(client, buffer, rqst, plan, reads, entry, idle)?;
-    count_segments(client, plan, shape, reads, results);
+    count_segments(client, plan, reply);
     Ok(())
 }
 
@@ -136,39 +136,55 @@ fn disconnect(client: &Client, cause: Cause) -> SendError {
 }
 
 /// The sizes that the plan is made from.
-fn shape(rqst: &Rqst, pages: NonZeroUsize, limits: &Limits) -> RpcShape {
+fn shape<'a>(rqst: &'a Rqst, pages: NonZeroUsize) -> RpcShape<Regions<'a>> {
     let (call, reply) = (rqst.call(), rqst.reply());
-    let allowed = (call.is_write() || reply.is_read()) && rqst.placement_allowed();
+    let (write, read) = (call.is_write(), reply.is_read());
+    let allowed = (write || read) && rqst.placement_allowed();
     RpcShape {
-        call: side(&call, pages, allowed && call.is_write(), limits),
-        reply: side(&reply, pages, allowed && reply.is_read(), limits),
+        call: side(call, pages, allowed && write),
+        reply: side(reply, pages, allowed && read),
     }
 }
 
-fn side(message: &XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool, limits: &Limits) -> Side {
+fn side(message: XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool) -> Side<Regions<'_>> {
     // A length that does not fit makes the plan fail.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-    let len = Parts {
-        head: length(message.head_len()),
-        pages: length(message.page_len()),
-        tail: length(message.tail_len()),
-    };
-    if limits.is_always_inline(&len) {
-        return Side {
-            len,
-            ..Side::default()
-        };
-    }
-    let segments =
-        |part: Option<MessagePart<'_>>| part.map_or(0, |part| length(part.region_count(pages)));
     Side {
-        len,
-        segments: Parts {
-            head: segments(message.head()),
-            pages: segments(message.pages()),
-            tail: segments(message.tail()),
+        len: Parts {
+            head: length(message.head_len()),
+            pages: length(message.page_len()),
+            tail: length(message.tail_len()),
         },
+        segments: Regions { message, pages },
         pages_eligible,
+    }
+}
+
+/// The regions of so many pages that a message takes, one for each segment.
+struct Regions<'a> {
+    message: XdrBuf<'a>,
+    pages: NonZeroUsize,
+}
+
+impl Regions<'_> {
+    fn of(&self, part: Option<MessagePart<'_>>) -> u32 {
+        part.map_or(0, |part| {
+            u32::try_from(part.region_count(self.pages)).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+impl Segments for Regions<'_> {
+    fn pages(&self) -> u32 {
+        self.of(self.message.pages())
+    }
+
+    fn all(&self) -> u64 {
+        let message = &self.message;
+        let parts = [message.head(), message.pages(), message.tail()];
+        parts.into_iter().fold(0, |sum, part| {
+            u64::saturating_add(sum, self.of(part).into())
+        })
     }
 }
 
@@ -334,19 +350,18 @@ fn copy_inline(call: &XdrBuf<'_>, plan: &Plan, to: &mut [u8]) -> Result<usize, S
     Ok(length)
 }
 
-/// Counts what a Call offers: so many segments of the Read list, and of the chunk for results.
-fn count_segments(client: &Client, plan: &Plan, shape: &RpcShape, reads: usize, results: usize) {
+/// Counts what a Call offers.
+fn count_segments(client: &Client, plan: &Plan, reply: &Parts) {
     let stats = &client.stats;
-    let reply = &shape.reply.len;
-    stats.read_segments.add_len(reads);
+    stats.read_segments.add(plan.reads.into());
     match plan.reply {
         ReplyForm::Inline => {}
         ReplyForm::WriteChunk => {
-            stats.write_segments.add_len(results);
+            stats.write_segments.add(plan.results.into());
             stats.offered_bytes.add(reply.pages.into());
         }
         ReplyForm::ReplyChunk => {
-            stats.reply_segments.add_len(results);
+            stats.reply_segments.add(plan.results.into());
             stats.offered_bytes.add(reply.total());
         }
     }

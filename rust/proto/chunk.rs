@@ -33,26 +33,31 @@ impl Segment {
     /// [`Cause::Truncated`] if it is not all there, [`Cause::SegmentWrap`] if its last byte lies
     /// beyond the 64-bit address space.
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let handle = reader.take_u32()?;
-        let length = reader.take_u32()?;
-        let at = reader.position();
-        let offset = reader.take_u64()?;
-        let last = u64::from(length.saturating_sub(1));
-        if offset.checked_add(last).is_none() {
+        let segment = Self::take_unchecked(reader)?;
+        let last = u64::from(segment.length.saturating_sub(1));
+        if segment.offset.checked_add(last).is_none() {
+            let at = reader.position().saturating_sub(size_of::<u64>());
             return Err(Malformed::new(Cause::SegmentWrap, at));
         }
+        Ok(segment)
+    }
+
+    /// [`Self::take`] of a segment that was checked before.
+    fn take_unchecked(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let [handle, length, high, low] = reader.take_four()?;
         Ok(Self {
             handle,
             length,
-            offset,
+            offset: (u64::from(high) << 32) | u64::from(low),
         })
     }
 
     /// Appends the segment.
     fn put(&self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
-        writer.put_u32(self.handle)?;
-        writer.put_u32(self.length)?;
-        writer.put_u64(self.offset)
+        let [a, b, c, d, e, f, g, h] = self.offset.to_be_bytes();
+        let high = u32::from_be_bytes([a, b, c, d]);
+        let low = u32::from_be_bytes([e, f, g, h]);
+        writer.put_four([self.handle, self.length, high, low])
     }
 }
 
@@ -205,24 +210,29 @@ impl<'a> Chunk<'a> {
     /// [`Cause::SegmentCount`] if the array runs past the end of the message, and those of
     /// [`Segment::take`].
     fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let at = reader.position();
-        let too_many = Malformed::new(Cause::SegmentCount, at);
+        let chunk = Self::take_unchecked(reader)?;
+        let mut unchecked = chunk.segments;
+        while !unchecked.rest().is_empty() {
+            Segment::take(&mut unchecked)?;
+        }
+        Ok(chunk)
+    }
+
+    /// [`Self::take`] of an array whose segments were checked before, or are going to be.
+    fn take_unchecked(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let start = *reader;
         let segments = usize::try_from(reader.take_u32()?)
             .ok()
             .and_then(|count| count.checked_mul(SEGMENT_LEN))
             .and_then(|bytes| reader.sub(bytes).ok())
-            .ok_or(too_many)?;
-        let mut unchecked = segments;
-        while !unchecked.rest().is_empty() {
-            Segment::take(&mut unchecked)?;
-        }
+            .ok_or_else(|| Malformed::new(Cause::SegmentCount, start.position()))?;
         Ok(Self { segments })
     }
 
     /// The segments, in array order.
     pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> + Clone + 'a {
         let mut segments = self.segments;
-        core::iter::from_fn(move || Segment::take(&mut segments).ok())
+        core::iter::from_fn(move || Segment::take_unchecked(&mut segments).ok())
     }
 
     /// The sum of the segment lengths in bytes.
@@ -269,7 +279,8 @@ impl<'a> WriteList<'a> {
 
     /// Whether the list has no chunk.
     pub(crate) fn is_empty(&self) -> bool {
-        self.chunks().next().is_none()
+        let mut entries = self.entries;
+        entries.take_flag() != Ok(true)
     }
 
     /// The chunks, in the order of the list.
@@ -277,7 +288,7 @@ impl<'a> WriteList<'a> {
         let mut entries = self.entries;
         core::iter::from_fn(move || {
             if entries.take_flag().ok()? {
-                Chunk::take(&mut entries).ok()
+                Chunk::take_unchecked(&mut entries).ok()
             } else {
                 None
             }
@@ -391,7 +402,7 @@ pub(crate) fn put_write_list<C>(
     chunks: impl IntoIterator<Item = C>,
 ) -> Result<(), NoSpace>
 where
-    C: Iterator<Item = Segment> + Clone,
+    C: Iterator<Item = Segment>,
 {
     for chunk in chunks {
         writer.put_u32(1)?;
@@ -407,7 +418,7 @@ where
 /// [`NoSpace`] if it does not fit.
 pub(crate) fn put_reply_chunk(
     writer: &mut Writer<'_>,
-    chunk: Option<impl Iterator<Item = Segment> + Clone>,
+    chunk: Option<impl Iterator<Item = Segment>>,
 ) -> Result<(), NoSpace> {
     match chunk {
         Some(chunk) => {
@@ -421,14 +432,16 @@ pub(crate) fn put_reply_chunk(
 /// Appends a counted array of segments.
 fn put_chunk(
     writer: &mut Writer<'_>,
-    segments: impl Iterator<Item = Segment> + Clone,
+    segments: impl Iterator<Item = Segment>,
 ) -> Result<(), NoSpace> {
-    // Iterator::count() may panic on overflow; a saturated count cannot fit a buffer anyway.
-    let count = segments.clone().fold(0, |n, _| u32::saturating_add(n, 1));
-    writer.put_u32(count)?;
+    let room = writer.reserve_u32()?;
+    let mut count = 0u32;
     for segment in segments {
         segment.put(writer)?;
+        // What is saturated fits no buffer.
+        count = count.saturating_add(1);
     }
+    *room = count.to_be_bytes();
     Ok(())
 }
 

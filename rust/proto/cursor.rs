@@ -86,7 +86,8 @@ impl Malformed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
-    position: usize,
+    /// The position of the end of `rest`.
+    end: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -94,13 +95,13 @@ impl<'a> Reader<'a> {
     pub(crate) const fn new(message: &'a [u8]) -> Self {
         Self {
             rest: message,
-            position: 0,
+            end: message.len(),
         }
     }
 
     /// Offset of the next byte from the start of the message.
     pub(crate) const fn position(&self) -> usize {
-        self.position
+        self.end.saturating_sub(self.rest.len())
     }
 
     /// All bytes that were not taken yet.
@@ -117,9 +118,8 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self
             .rest
             .split_at_checked(count)
-            .ok_or(Malformed::new(Cause::Truncated, self.position))?;
+            .ok_or(Malformed::new(Cause::Truncated, self.position()))?;
         self.rest = rest;
-        self.position = self.position.saturating_add(count);
         Ok(taken)
     }
 
@@ -129,9 +129,20 @@ impl<'a> Reader<'a> {
     ///
     /// [`Cause::Truncated`] if fewer are left.
     pub(crate) fn sub(&mut self, count: usize) -> Result<Self, Malformed> {
-        let position = self.position;
+        let end = self.position().saturating_add(count);
         let rest = self.take_bytes(count)?;
-        Ok(Self { rest, position })
+        Ok(Self { rest, end })
+    }
+
+    /// Takes the next `N` bytes.
+    fn take_array<const N: usize>(&mut self) -> Result<&'a [u8; N], Malformed> {
+        let Some((array, rest)) = self.rest.split_first_chunk() else {
+            let words = self.rest.len() / 4;
+            let missing = self.position().saturating_add(words.saturating_mul(4));
+            return Err(Malformed::new(Cause::Truncated, missing));
+        };
+        self.rest = rest;
+        Ok(array)
     }
 
     /// Takes one word.
@@ -140,24 +151,24 @@ impl<'a> Reader<'a> {
     ///
     /// [`Cause::Truncated`] if fewer than four bytes are left.
     pub(crate) fn take_u32(&mut self) -> Result<u32, Malformed> {
-        let (word, rest) = self
-            .rest
-            .split_first_chunk()
-            .ok_or(Malformed::new(Cause::Truncated, self.position))?;
-        self.rest = rest;
-        self.position = self.position.saturating_add(4);
-        Ok(u32::from_be_bytes(*word))
+        Ok(u32::from_be_bytes(*self.take_array()?))
     }
 
-    /// Takes an unsigned hyper, which is two words, the high one first.
+    /// Takes four words at once.
     ///
     /// # Errors
     ///
-    /// [`Cause::Truncated`] at the first word that is not there.
-    pub(crate) fn take_u64(&mut self) -> Result<u64, Malformed> {
-        let high = self.take_u32()?;
-        let low = self.take_u32()?;
-        Ok((u64::from(high) << 32) | u64::from(low))
+    /// [`Cause::Truncated`] at the first word that is not there; nothing is taken then.
+    pub(crate) fn take_four(&mut self) -> Result<[u32; 4], Malformed> {
+        #[rustfmt::skip]
+        let [a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3] =
+            *self.take_array()?;
+        Ok([
+            u32::from_be_bytes([a0, a1, a2, a3]),
+            u32::from_be_bytes([b0, b1, b2, b3]),
+            u32::from_be_bytes([c0, c1, c2, c3]),
+            u32::from_be_bytes([d0, d1, d2, d3]),
+        ])
     }
 
     /// Takes `N` zero bytes if they come next, and nothing otherwise.
@@ -165,7 +176,6 @@ impl<'a> Reader<'a> {
         match self.rest.split_first_chunk() {
             Some((bytes, rest)) if *bytes == [0u8; N] => {
                 self.rest = rest;
-                self.position = self.position.saturating_add(N);
                 true
             }
             _ => false,
@@ -178,11 +188,11 @@ impl<'a> Reader<'a> {
     ///
     /// [`Cause::Flag`] for another value, [`Cause::Truncated`] if there is no word.
     pub(crate) fn take_flag(&mut self) -> Result<bool, Malformed> {
-        let at = self.position;
+        let before = *self;
         match self.take_u32()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed::new(Cause::Flag, at)),
+            _ => Err(Malformed::new(Cause::Flag, before.position())),
         }
     }
 
@@ -195,7 +205,7 @@ impl<'a> Reader<'a> {
     /// included; [`Cause::Truncated`] if there is no count.
     #[cfg(rpcrdma_selftest)]
     pub(crate) fn take_opaque(&mut self) -> Result<&'a [u8], Malformed> {
-        let too_long = Malformed::new(Cause::OpaqueLength, self.position);
+        let too_long = Malformed::new(Cause::OpaqueLength, self.position());
         let length = usize::try_from(self.take_u32()?).map_err(|_| too_long)?;
         let padded = length.checked_next_multiple_of(4).ok_or(too_long)?;
         let bytes = self.take_bytes(padded).map_err(|_| too_long)?;
@@ -211,7 +221,7 @@ impl<'a> Reader<'a> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(Malformed::new(Cause::Trailing, self.position))
+            Err(Malformed::new(Cause::Trailing, self.position()))
         }
     }
 }
@@ -224,21 +234,39 @@ pub(crate) struct NoSpace;
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     rest: &'a mut [u8],
-    position: usize,
+    /// The length of the whole buffer.
+    size: usize,
 }
 
 impl<'a> Writer<'a> {
     /// Starts at the first byte of `buffer`.
     pub(crate) fn new(buffer: &'a mut [u8]) -> Self {
         Self {
+            size: buffer.len(),
             rest: buffer,
-            position: 0,
         }
     }
 
-    /// Number of bytes written so far.
+    /// Number of bytes written so far, if nothing was refused.
     pub(crate) const fn position(&self) -> usize {
-        self.position
+        self.size.saturating_sub(self.rest.len())
+    }
+
+    /// Leaves room for `N` bytes.
+    fn reserve<const N: usize>(&mut self) -> Result<&'a mut [u8; N], NoSpace> {
+        let rest = core::mem::take(&mut self.rest);
+        let (room, rest) = rest.split_first_chunk_mut().ok_or(NoSpace)?;
+        self.rest = rest;
+        Ok(room)
+    }
+
+    /// Leaves room for a word, to be filled in later.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if fewer than four bytes are left.
+    pub(crate) fn reserve_u32(&mut self) -> Result<&'a mut [u8; 4], NoSpace> {
+        self.reserve()
     }
 
     /// Appends one word.
@@ -247,25 +275,21 @@ impl<'a> Writer<'a> {
     ///
     /// [`NoSpace`] if fewer than four bytes are left.
     pub(crate) fn put_u32(&mut self, word: u32) -> Result<(), NoSpace> {
-        let rest = core::mem::take(&mut self.rest);
-        let (slot, rest) = rest.split_first_chunk_mut().ok_or(NoSpace)?;
-        *slot = word.to_be_bytes();
-        self.rest = rest;
-        self.position = self.position.saturating_add(4);
+        *self.reserve()? = word.to_be_bytes();
         Ok(())
     }
 
-    /// Appends an unsigned hyper.
+    /// Appends four words at once.
     ///
     /// # Errors
     ///
-    /// [`NoSpace`] if fewer than eight bytes are left.
-    pub(crate) fn put_u64(&mut self, value: u64) -> Result<(), NoSpace> {
-        let rest = core::mem::take(&mut self.rest);
-        let (slot, rest) = rest.split_first_chunk_mut().ok_or(NoSpace)?;
-        *slot = value.to_be_bytes();
-        self.rest = rest;
-        self.position = self.position.saturating_add(8);
+    /// [`NoSpace`] if fewer than sixteen bytes are left.
+    pub(crate) fn put_four(&mut self, words: [u32; 4]) -> Result<(), NoSpace> {
+        let [[a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3], [d0, d1, d2, d3]] =
+            words.map(u32::to_be_bytes);
+        #[rustfmt::skip]
+        let bytes = [a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3];
+        *self.reserve()? = bytes;
         Ok(())
     }
 
@@ -297,16 +321,17 @@ mod tests {
     /// Proves: V1-003.
     #[test]
     fn words_are_big_endian() {
-        let mut buffer = [0u8; 12];
+        let mut buffer = [0u8; 20];
         let mut writer = Writer::new(&mut buffer);
+        let four = [0x0506_0708, 0x090a_0b0c, 0x0d0e_0f10, 0x1112_1314];
         assert_eq!(writer.put_u32(0x0102_0304), Ok(()));
-        assert_eq!(writer.put_u64(0x0506_0708_090a_0b0c), Ok(()));
-        assert_eq!(writer.position(), 12);
-        assert_eq!(buffer, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+        assert_eq!(writer.put_four(four), Ok(()));
+        assert_eq!(writer.position(), 20);
+        assert!(buffer.iter().copied().eq(1..=20));
 
         let mut reader = Reader::new(&buffer);
         assert_eq!(reader.take_u32(), Ok(0x0102_0304));
-        assert_eq!(reader.take_u64(), Ok(0x0506_0708_090a_0b0c));
+        assert_eq!(reader.take_four(), Ok(four));
         assert_eq!(reader.finish(), Ok(()));
     }
 
@@ -315,8 +340,9 @@ mod tests {
         let mut reader = Reader::new(&[0, 0, 0, 1, 0, 0, 0, 2, 0, 0]);
         let ended = |at| Malformed::new(Cause::Truncated, at);
         assert_eq!(reader.take_u32(), Ok(1));
-        // The high word of the hyper is there, its low word is not.
-        assert_eq!(reader.take_u64(), Err(ended(8)));
+        // The first of the four words is there, the second is not.
+        assert_eq!(reader.take_four(), Err(ended(8)));
+        assert_eq!(reader.take_u32(), Ok(2));
         assert_eq!(reader.take_bytes(3), Err(ended(8)));
         assert_eq!(reader.finish(), Err(Malformed::new(Cause::Trailing, 8)));
         assert_eq!(reader.take_bytes(2), Ok([0u8, 0].as_slice()));
@@ -415,9 +441,9 @@ mod tests {
         let mut buffer = [0xaau8; 6];
         let mut writer = Writer::new(&mut buffer);
         assert_eq!(writer.put_u32(1), Ok(()));
-        assert_eq!(writer.put_u64(2), Err(NoSpace));
-        assert_eq!(writer.put_u32(3), Err(NoSpace));
         assert_eq!(writer.position(), 4);
+        assert_eq!(writer.put_four([2; 4]), Err(NoSpace));
+        assert_eq!(writer.put_u32(3), Err(NoSpace));
         assert_eq!(buffer, [0, 0, 0, 1, 0xaa, 0xaa]);
     }
 }

@@ -149,15 +149,12 @@ impl FixedHeader {
     ///
     /// [`Cause::Truncated`] if they are not all there.
     pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let xid = Xid(reader.take_u32()?);
-        let version = reader.take_u32()?;
-        let credits = Credits::new(reader.take_u32()?);
-        let procedure = Procedure::from_wire(version, reader.take_u32()?);
+        let [xid, version, credits, procedure] = reader.take_four()?;
         Ok(Self {
-            xid,
+            xid: Xid(xid),
             version,
-            credits,
-            procedure,
+            credits: Credits::new(credits),
+            procedure: Procedure::from_wire(version, procedure),
         })
     }
 
@@ -167,10 +164,12 @@ impl FixedHeader {
     ///
     /// [`NoSpace`] if they do not fit.
     pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
-        writer.put_u32(self.xid.0)?;
-        writer.put_u32(self.version)?;
-        writer.put_u32(self.credits.get())?;
-        writer.put_u32(self.procedure.to_wire())
+        writer.put_four([
+            self.xid.0,
+            self.version,
+            self.credits.get(),
+            self.procedure.to_wire(),
+        ])
     }
 }
 

@@ -37,13 +37,32 @@ impl Parts {
     }
 }
 
+/// How many segments registering a message would need, asked for only if it does not fit inline.
+pub(crate) trait Segments {
+    /// Those of the pages.
+    fn pages(&self) -> u32;
+
+    /// Those of all parts.
+    fn all(&self) -> u64;
+}
+
+impl Segments for Parts {
+    fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    fn all(&self) -> u64 {
+        self.total()
+    }
+}
+
 /// One direction of an RPC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Side {
+pub(crate) struct Side<S = Parts> {
     /// Bytes of each part: of the message for the Call, of the largest message for the Reply.
     pub(crate) len: Parts,
-    /// Segments that registering each part would need.
-    pub(crate) segments: Parts,
+    /// Segments that registering it would need.
+    pub(crate) segments: S,
     /// Whether the pages are one item that the upper layer binding lets be placed directly
     /// (RFC 8166 section 6.1). Never so with RPCSEC_GSS integrity or privacy.
     pub(crate) pages_eligible: bool,
@@ -51,11 +70,11 @@ pub(crate) struct Side {
 
 /// What is known of an RPC before its Call is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RpcShape {
+pub(crate) struct RpcShape<S = Parts> {
     /// The Call.
-    pub(crate) call: Side,
+    pub(crate) call: Side<S>,
     /// The Reply.
-    pub(crate) reply: Side,
+    pub(crate) reply: Side<S>,
 }
 
 /// What the connection and the transport allow.
@@ -67,16 +86,6 @@ pub(crate) struct Limits {
     pub(crate) inline_receive: u32,
     /// The most segments of one list.
     pub(crate) max_segments: u32,
-}
-
-impl Limits {
-    /// Whether a message of these lengths is inline whatever chunks the other message of the RPC
-    /// has, so that [`plan`] does not look at its segments.
-    pub(crate) fn is_always_inline(&self, len: &Parts) -> bool {
-        let room = self.inline_send.min(self.inline_receive);
-        let header = header_len(0, Some(self.max_segments), None);
-        header.saturating_add(len.total()) <= u64::from(room)
-    }
 }
 
 /// How the Call travels.
@@ -113,7 +122,11 @@ pub(crate) struct Plan {
     pub(crate) call: CallForm,
     /// The Reply.
     pub(crate) reply: ReplyForm,
-    /// Bytes of the transport header, if registering needs the segments that the shape says.
+    /// Segments of the Read list.
+    pub(crate) reads: u32,
+    /// Segments of the Write chunk or Reply chunk.
+    pub(crate) results: u32,
+    /// Bytes of the transport header.
     pub(crate) header_len: u32,
     /// Bytes of the RPC message that follow the header in the same Send.
     pub(crate) inline_len: u32,
@@ -123,22 +136,6 @@ impl Plan {
     /// Whether the Call offers no memory.
     pub(crate) fn is_inline(&self) -> bool {
         self.call == CallForm::Inline && self.reply == ReplyForm::Inline
-    }
-
-    /// Segments of the Read list, and of the Write or Reply chunk, if this is the plan for `shape`.
-    pub(crate) fn segments(&self, shape: &RpcShape) -> (u64, u64) {
-        let (call, reply) = (&shape.call.segments, &shape.reply.segments);
-        let reads = match self.call {
-            CallForm::Inline => 0,
-            CallForm::ReadChunk { .. } => call.pages.into(),
-            CallForm::PositionZero => call.total(),
-        };
-        let results = match self.reply {
-            ReplyForm::Inline => 0,
-            ReplyForm::WriteChunk => reply.pages.into(),
-            ReplyForm::ReplyChunk => reply.total(),
-        };
-        (reads, results)
     }
 
     /// The procedure of the Call.
@@ -164,12 +161,12 @@ pub(crate) enum PlanError {
 /// # Errors
 ///
 /// [`PlanError`] if a message fits in no form.
-pub(crate) fn plan(shape: &RpcShape, limits: &Limits) -> Result<Plan, PlanError> {
-    let (reply, segments) = plan_reply(&shape.reply, limits)?;
+pub(crate) fn plan(shape: &RpcShape<impl Segments>, limits: &Limits) -> Result<Plan, PlanError> {
+    let (reply, results) = plan_reply(&shape.reply, limits)?;
     let (write, chunk) = match reply {
         ReplyForm::Inline => (None, None),
-        ReplyForm::WriteChunk => (Some(segments), None),
-        ReplyForm::ReplyChunk => (None, Some(segments)),
+        ReplyForm::WriteChunk => (Some(results), None),
+        ReplyForm::ReplyChunk => (None, Some(results)),
     };
     let (call, reads, inline) =
         plan_call(&shape.call, limits, |reads| header_len(reads, write, chunk))?;
@@ -177,6 +174,8 @@ pub(crate) fn plan(shape: &RpcShape, limits: &Limits) -> Result<Plan, PlanError>
     Ok(Plan {
         call,
         reply,
+        reads,
+        results,
         header_len: narrow(header_len(reads, write, chunk))?,
         inline_len: narrow(inline)?,
     })
@@ -185,7 +184,7 @@ pub(crate) fn plan(shape: &RpcShape, limits: &Limits) -> Result<Plan, PlanError>
 /// Chooses the form of the Reply and returns it with the segments of its chunk.
 ///
 /// The header of the Reply repeats the chunk, so it counts into what must fit.
-fn plan_reply(side: &Side, limits: &Limits) -> Result<(ReplyForm, u32), PlanError> {
+fn plan_reply(side: &Side<impl Segments>, limits: &Limits) -> Result<(ReplyForm, u32), PlanError> {
     let room = u64::from(limits.inline_receive);
     let fits = |header: u64, inline: u64| header.saturating_add(inline) <= room;
 
@@ -197,7 +196,7 @@ fn plan_reply(side: &Side, limits: &Limits) -> Result<(ReplyForm, u32), PlanErro
             return Ok((ReplyForm::WriteChunk, segments));
         }
     }
-    match list_of(side.segments.total(), limits) {
+    match list_of(side.segments.all(), limits) {
         Some(segments) if fits(header_len(0, None, Some(segments)), 0) => {
             Ok((ReplyForm::ReplyChunk, segments))
         }
@@ -209,7 +208,7 @@ fn plan_reply(side: &Side, limits: &Limits) -> Result<(ReplyForm, u32), PlanErro
 ///
 /// `header` gives the length of the header for a number of Read segments.
 fn plan_call(
-    side: &Side,
+    side: &Side<impl Segments>,
     limits: &Limits,
     header: impl Fn(u32) -> u64,
 ) -> Result<(CallForm, u32, u64), PlanError> {
@@ -234,7 +233,7 @@ fn plan_call(
             }
         }
     }
-    match list_of(side.segments.total(), limits) {
+    match list_of(side.segments.all(), limits) {
         // A chunk is no longer than a 32-bit count can say.
         Some(segments) if whole <= u64::from(u32::MAX) && fits(segments, 0) => {
             Ok((CallForm::PositionZero, segments, 0))
@@ -244,11 +243,11 @@ fn plan_call(
 }
 
 /// The segments of the pages and the bytes of the other parts, if the pages may be a chunk.
-fn reducible(side: &Side, limits: &Limits) -> Option<(u32, u64)> {
+fn reducible(side: &Side<impl Segments>, limits: &Limits) -> Option<(u32, u64)> {
     if !side.pages_eligible {
         return None;
     }
-    let segments = list_of(u64::from(side.segments.pages), limits)?;
+    let segments = list_of(u64::from(side.segments.pages()), limits)?;
     let rest = u64::from(side.len.head).saturating_add(u64::from(side.len.tail));
     Some((segments, rest))
 }
@@ -265,6 +264,7 @@ pub(super) fn list_of(segments: u64, limits: &Limits) -> Option<u32> {
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_plan))]
 mod tests {
     use super::*;
+    use core::cell::Cell;
 
     const LIMITS: Limits = Limits {
         inline_send: 1024,
@@ -311,6 +311,8 @@ mod tests {
         Ok(Plan {
             call,
             reply: ReplyForm::Inline,
+            reads: (header_len - 28) / 24,
+            results: 0,
             header_len,
             inline_len,
         })
@@ -320,6 +322,8 @@ mod tests {
         Ok(Plan {
             call: CallForm::Inline,
             reply,
+            reads: 0,
+            results: (header_len - 28) / 16,
             header_len,
             inline_len: 100,
         })
@@ -336,7 +340,8 @@ mod tests {
                 plan(&shape, &LIMITS),
                 (shape.call.segments, shape.reply.segments),
             );
-            (planned.map(|plan| plan.segments(&shape)), sides)
+            let count = |plan: Plan| (plan.reads.into(), plan.results.into());
+            (planned.map(count), sides)
         };
         let (small, large) = (parts(100, 0, 0), parts(100, 9000, 8));
         assert_eq!(both(small, small, true).0, Ok((0, 0)));
@@ -347,18 +352,36 @@ mod tests {
     }
 
     #[test]
-    fn short_messages_are_always_inline() {
-        for total in 0..1024 {
-            let len = parts(total, 0, 0);
-            let largest = header_len(0, Some(LIMITS.max_segments), None);
-            let fits = largest.saturating_add(total.into()) <= 1024;
-            assert_eq!(LIMITS.is_always_inline(&len), fits);
-            if fits {
-                let inline = call(len, false).map(|plan| plan.is_inline());
-                assert_eq!(inline, Ok(true));
-                assert_eq!(reply(len, true).map(|plan| plan.is_inline()), Ok(true));
+    fn what_is_inline_is_not_asked_for_its_segments() {
+        struct Asked<'a>(&'a Cell<bool>);
+        impl Segments for Asked<'_> {
+            fn pages(&self) -> u32 {
+                self.0.set(true);
+                1
+            }
+
+            fn all(&self) -> u64 {
+                self.0.set(true);
+                1
             }
         }
+        let asked = Cell::new(false);
+        let side = |head| Side {
+            len: parts(head, 0, 0),
+            segments: Asked(&asked),
+            pages_eligible: true,
+        };
+        let is_inline = |call, reply| {
+            let shape = RpcShape {
+                call: side(call),
+                reply: side(reply),
+            };
+            plan(&shape, &LIMITS).map(|plan| plan.is_inline())
+        };
+        assert_eq!(is_inline(996, 996), Ok(true));
+        assert!(!asked.get());
+        assert_eq!(is_inline(996, 997), Ok(false));
+        assert!(asked.get());
     }
 
     /// Proves: V1-032, V1-073, V1-100, V1-104.
