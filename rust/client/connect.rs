@@ -6,7 +6,7 @@
 //! the device's removal as well, so that the removal need not wait for the CM's retries.
 
 use super::{
-    connection::Connection,
+    connection::{shut_down, Connection},
     failure::Detail,
     limits::{self, Limits},
     regions::Regions,
@@ -334,7 +334,7 @@ impl Attempt {
     /// Undoes what was made.
     fn abandon(&mut self) {
         if let Some(sender) = self.sender.take() {
-            sender.qp().context().shut_down(sender.qp());
+            shut_down(sender);
         }
     }
 

@@ -18,8 +18,8 @@ use crate::{
         private_data::{negotiate, PrivateData, Thresholds},
     },
     rdma::{
-        Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage, RemoteInvalidation,
-        WcStatus,
+        Completion, Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage,
+        RemoteInvalidation, Sender, WcStatus,
     },
     sunrpc::Rqst,
     trace,
@@ -171,16 +171,17 @@ impl Connection {
         }
         posted
     }
+}
 
-    /// Ends the connection of `qp` and waits until the peer has lost all access to this host's
-    /// memory. May sleep.
-    pub(super) fn shut_down(&self, qp: &QueuePair<Self>) {
-        // What the drain flushes is no news.
-        self.monitor.expect_end();
-        qp.drain();
-        self.regions.close();
-        self.chunks.revoke(qp);
-    }
+/// Ends a connection and waits until the peer has lost all access to this host's memory. May sleep.
+pub(super) fn shut_down(sender: Sender<Connection>) {
+    let qp = sender.qp().clone();
+    let connection = qp.context();
+    // What the drain flushes is no news.
+    connection.monitor.expect_end();
+    sender.drain();
+    connection.regions.close();
+    connection.chunks.revoke(&qp);
 }
 
 /// The number that a request keeps for its chunk entry.
@@ -197,26 +198,27 @@ impl Completions for Connection {
     type Slot = Entry;
 
     fn received(
-        &self,
-        qp: &QueuePair<Self>,
+        completion: &mut Completion<'_, Self>,
         message: ReceivedMessage,
         invalidated: Option<RemoteInvalidation>,
     ) {
         // Any message shows that the next connect need not be delayed.
-        self.client.xprt.peer_is_alive();
-        reply::received(self, qp, message, invalidated);
+        completion.qp().context().client.xprt.peer_is_alive();
+        reply::received(completion, message, invalidated);
     }
 
     fn send_space(&self) {
         self.client.xprt.write_space();
     }
 
-    fn invalidated(&self, qp: &QueuePair<Self>, index: usize, regions: MrList<Idle>) {
-        self.regions.put_all(regions, None);
-        if let Some(settlement) = self.chunks.invalidated(qp, index) {
-            reply::settle(self, qp, settlement);
+    fn invalidated(completion: &mut Completion<'_, Self>, index: usize, regions: MrList<Idle>) {
+        let qp = completion.qp();
+        let connection = qp.context();
+        connection.regions.put_all(regions, None);
+        if let Some(settlement) = connection.chunks.invalidated(qp, index) {
+            reply::settle(completion, settlement);
         }
-        self.client.xprt.write_space();
+        connection.client.xprt.write_space();
     }
 
     fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize) {

@@ -29,7 +29,7 @@ use crate::{
     },
     sysctl, trace,
 };
-use connection::Connection;
+use connection::{shut_down, Connection};
 use ends::Ends;
 use kernel::{
     prelude::*,
@@ -96,12 +96,11 @@ impl Transport {
     /// Ends the connection, if there is one, and waits until the peer has lost all access to this
     /// host's memory. May sleep.
     fn teardown(&self, lock: &mut SendLock<'_>) {
-        // The connection stays visible until then, because `fence` waits for just that.
-        if let Some(qp) = self.current.borrow(lock) {
+        if let Some(sender) = self.sender.replace(lock, None) {
             trace::xprtrdma_disconnect(&self.xprt, self.ends.end());
-            qp.context().shut_down(qp);
+            shut_down(sender);
         }
-        drop(self.sender.replace(lock, None));
+        // It stays visible until then, because `fence` waits for just that.
         drop(self.current.replace(lock, None));
     }
 }

@@ -17,7 +17,10 @@ use crate::{
         message::{Refusal, Refused},
         reply::{decode_received, BackwardCall, Delivered, Delivery, Received, Reply},
     },
-    rdma::{Invalidation, MrList, QueuePair, ReceivedMessage, Registered, RemoteInvalidation},
+    rdma::{
+        Completion, Invalidation, MrList, QueuePair, ReceivedMessage, Registered,
+        RemoteInvalidation,
+    },
     stats::Form,
     sunrpc::PinnedRqst,
     trace,
@@ -47,21 +50,21 @@ pub(super) struct Settlement {
 
 /// Takes a message from the peer.
 pub(super) fn received(
-    connection: &Connection,
-    qp: &QueuePair<Connection>,
+    completion: &mut Completion<'_, Connection>,
     message: ReceivedMessage,
     invalidated: Option<RemoteInvalidation>,
 ) {
-    let bytes = qp.bytes(&message);
-    match decode_received(bytes, Versions::ONE) {
+    let qp = completion.qp();
+    let connection = qp.context();
+    match decode_received(qp.bytes(&message), Versions::ONE) {
         Ok(Received::Reply(reply)) => {
             let xid = reply.xid;
             match connection.client.xprt.pin(xid.0) {
                 Some(rqst) => {
                     trace::xprtrdma_reply(&rqst, xid, reply.credits.get());
                     let proof = invalidated.as_ref();
-                    let Some(claim) = reconcile(connection, qp, &rqst, &reply, proof) else {
-                        return drop_unexpected(connection, qp, message);
+                    let Some(claim) = reconcile(qp, &rqst, &reply, proof) else {
+                        return drop_unexpected(completion, message);
                     };
                     // Only the Reply to a Call grants credits, and only once.
                     connection.grant(reply.credits);
@@ -72,9 +75,9 @@ pub(super) fn received(
                         outcome,
                         form: claim.form,
                     };
-                    fence(connection, qp, xid, claim.rest, settlement);
+                    fence(completion, xid, claim.rest, settlement);
                 }
-                None => drop_unexpected(connection, qp, message),
+                None => drop_unexpected(completion, message),
             }
         }
         Ok(Received::Error(error)) => match connection.client.xprt.pin(error.xid.0) {
@@ -87,15 +90,15 @@ pub(super) fn received(
                     stats.chunk_errors_received.increment();
                     trace::xprtrdma_err_chunk(&client.xprt, &rqst, error.xid);
                 }
-                fail(connection, qp, rqst, error.xid, message, invalidated);
+                fail(completion, rqst, error.xid, message, invalidated);
             }
-            None => drop_unexpected(connection, qp, message),
+            None => drop_unexpected(completion, message),
         },
         Ok(Received::BackwardCall(call)) => {
             backward(connection, &call);
-            qp.recycle(message);
+            completion.recycle(message);
         }
-        Err(refused) => refuse(connection, qp, &refused, message, invalidated),
+        Err(refused) => refuse(completion, &refused, message, invalidated),
     }
 }
 
@@ -122,13 +125,13 @@ struct Claim<R> {
 /// Claims a Call for its Reply: has `look` compare what was offered, if anything, with the Reply,
 /// and takes back what the Reply has invalidated. Nothing if another Reply has done so before.
 fn claim<R>(
-    connection: &Connection,
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst,
     xid: Xid,
     proof: Option<&RemoteInvalidation>,
     look: impl FnOnce(Option<(&Offer, &MrList<Registered>)>) -> R,
 ) -> Option<Claim<R>> {
+    let connection = qp.context();
     let Some(index) = index_of(rqst.mark().load(Relaxed)) else {
         return Some(Claim {
             form: Form::INLINE,
@@ -154,16 +157,15 @@ fn claim<R>(
 
 /// Ends the Call that an error or a malformed Reply is for.
 fn fail(
-    connection: &Connection,
-    qp: &QueuePair<Connection>,
+    completion: &mut Completion<'_, Connection>,
     rqst: PinnedRqst,
     xid: Xid,
     message: ReceivedMessage,
     invalidated: Option<RemoteInvalidation>,
 ) {
     let proof = invalidated.as_ref();
-    let Some(claim) = claim(connection, qp, &rqst, xid, proof, |_| ()) else {
-        return drop_unexpected(connection, qp, message);
+    let Some(claim) = claim(completion.qp(), &rqst, xid, proof, |_| ()) else {
+        return drop_unexpected(completion, message);
     };
     let settlement = Settlement {
         rqst,
@@ -171,19 +173,19 @@ fn fail(
         outcome: Outcome::Failed,
         form: claim.form,
     };
-    fence(connection, qp, xid, claim.rest, settlement);
+    fence(completion, xid, claim.rest, settlement);
 }
 
 /// Does what is due for a message that cannot be used: answers it, ends the Call that it is the
 /// Reply to, or forgets it.
 fn refuse(
-    connection: &Connection,
-    qp: &QueuePair<Connection>,
+    completion: &mut Completion<'_, Connection>,
     refused: &Refused,
     message: ReceivedMessage,
     invalidated: Option<RemoteInvalidation>,
 ) {
-    let client = &connection.client;
+    let qp = completion.qp();
+    let client = &qp.context().client;
     match refused.why.cause {
         cursor::Cause::Short => trace::xprtrdma_reply_short_err(&client.xprt, qp.bytes(&message)),
         cursor::Cause::Version => trace::xprtrdma_reply_vers_err(&client.xprt, qp.bytes(&message)),
@@ -200,23 +202,24 @@ fn refuse(
         awaited,
     ) {
         (Refusal::Answer(error), _) => {
-            answer(connection, qp, &error);
-            drop_message(connection, qp, message);
+            answer(qp, &error);
+            drop_message(completion, message);
         }
         (Refusal::Discard, Some((xid, rqst))) => {
             if refused.why.cause == cursor::Cause::ErrorCode {
                 client.stats.unknown_errors_received.increment();
                 trace::xprtrdma_err_unrecognized(&client.xprt, &rqst, xid);
             }
-            fail(connection, qp, rqst, xid, message, invalidated);
+            fail(completion, rqst, xid, message, invalidated);
         }
-        (Refusal::Discard, None) => drop_message(connection, qp, message),
+        (Refusal::Discard, None) => drop_message(completion, message),
     }
 }
 
 /// Sends an RDMA_ERROR from the buffer that Calls leave free. While an earlier error is still on
 /// its way from there, the peer learns nothing, as it may.
-fn answer(connection: &Connection, qp: &QueuePair<Connection>, error: &ErrorMessage) {
+fn answer(qp: &QueuePair<Connection>, error: &ErrorMessage) {
+    let connection = qp.context();
     let Some(mut buffer) = qp.last_send_buffer() else {
         return;
     };
@@ -233,15 +236,18 @@ fn answer(connection: &Connection, qp: &QueuePair<Connection>, error: &ErrorMess
 }
 
 /// Forgets a Reply or error that no Call waits for.
-fn drop_unexpected(connection: &Connection, qp: &QueuePair<Connection>, message: ReceivedMessage) {
+fn drop_unexpected(completion: &mut Completion<'_, Connection>, message: ReceivedMessage) {
+    let qp = completion.qp();
+    let connection = qp.context();
     trace::xprtrdma_reply_rqst_err(&connection.client.xprt, qp.bytes(&message));
-    drop_message(connection, qp, message);
+    drop_message(completion, message);
 }
 
 /// Forgets a message.
-fn drop_message(connection: &Connection, qp: &QueuePair<Connection>, message: ReceivedMessage) {
+fn drop_message(completion: &mut Completion<'_, Connection>, message: ReceivedMessage) {
+    let connection = completion.qp().context();
     connection.client.stats.dropped_messages.increment();
-    qp.recycle(message);
+    completion.recycle(message);
 }
 
 /// Hands a backward Call to the callback service. One that finds no room has broken its credits.
@@ -259,13 +265,12 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
 
 /// Claims the Call, and compares the Reply's chunks with what it offered.
 fn reconcile(
-    connection: &Connection,
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst,
     reply: &Reply<'_>,
     proof: Option<&RemoteInvalidation>,
 ) -> Option<Claim<Option<Delivered<1>>>> {
-    claim(connection, qp, rqst, reply.xid, proof, |offered| {
+    claim(qp, rqst, reply.xid, proof, |offered| {
         let Some((offer, regions)) = offered else {
             return reply.reconcile([empty()], empty()).ok();
         };
@@ -299,16 +304,17 @@ fn outcome(reply: &Reply<'_>, delivered: Option<Delivered<1>>) -> Outcome {
 
 /// Has every region of the Call invalidated, then settles it.
 fn fence(
-    connection: &Connection,
-    qp: &QueuePair<Connection>,
+    completion: &mut Completion<'_, Connection>,
     xid: Xid,
     rest: Rest,
     settlement: Settlement,
 ) {
+    let qp = completion.qp();
+    let connection = qp.context();
     match rest {
-        Rest::Nothing => settle(connection, qp, settlement),
+        Rest::Nothing => settle(completion, settlement),
         Rest::Freed => {
-            settle(connection, qp, settlement);
+            settle(completion, settlement);
             connection.client.xprt.write_space();
         }
         Rest::Regions(index) => {
@@ -322,7 +328,9 @@ fn fence(
 }
 
 /// Completes an RPC behind its fence, and gives the Reply's buffer back.
-pub(super) fn settle(connection: &Connection, qp: &QueuePair<Connection>, settlement: Settlement) {
+pub(super) fn settle(completion: &mut Completion<'_, Connection>, settlement: Settlement) {
+    let qp = completion.qp();
+    let connection = qp.context();
     let Settlement {
         mut rqst,
         message,
@@ -353,7 +361,7 @@ pub(super) fn settle(connection: &Connection, qp: &QueuePair<Connection>, settle
             rqst.fail(EIO);
         }
     }
-    qp.recycle(message);
+    completion.recycle(message);
 }
 
 /// Puts the inline bytes where the RPC layer expects them; the length of the whole message.

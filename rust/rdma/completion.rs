@@ -62,10 +62,9 @@ pub(crate) trait Completions: Send + Sync + Sized + 'static {
     /// What each slot of registered regions keeps beside them, under the slot's lock.
     type Slot: Default + Send + Unpin;
 
-    /// A message arrived. Its buffer has to go back by [`QueuePair::recycle`], sooner or later.
+    /// A message arrived. Its buffer has to go back by [`Completion::recycle`], sooner or later.
     fn received(
-        &self,
-        qp: &QueuePair<Self>,
+        completion: &mut Completion<'_, Self>,
         message: ReceivedMessage,
         invalidated: Option<RemoteInvalidation>,
     );
@@ -74,7 +73,7 @@ pub(crate) trait Completions: Send + Sync + Sized + 'static {
     fn send_space(&self);
 
     /// The local invalidation of slot `index` has succeeded, with these regions.
-    fn invalidated(&self, qp: &QueuePair<Self>, index: usize, regions: MrList<Idle>);
+    fn invalidated(completion: &mut Completion<'_, Self>, index: usize, regions: MrList<Idle>);
 
     /// The local invalidation of slot `index` has failed; [`Self::failed`] was called before. The
     /// regions stay until the connection's end.
@@ -82,6 +81,41 @@ pub(crate) trait Completions: Send + Sync + Sized + 'static {
 
     /// A work request failed, or was flushed. The connection is of no use any more.
     fn failed(&self, status: WcStatus);
+}
+
+/// A completion that is being handled. There is one at a time for each queue pair, and what is only
+/// for completions to do is done by it.
+///
+/// # Invariants
+///
+/// A completion of `qp` is being handled in this thread, and this is the only such object for it.
+pub(crate) struct Completion<'a, C: Completions> {
+    qp: &'a QueuePair<C>,
+}
+
+impl<'a, C: Completions> Completion<'a, C> {
+    /// The completion of a request of `qp`.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariant says.
+    pub(super) unsafe fn new(qp: &'a QueuePair<C>) -> Self {
+        // INVARIANT: The caller's promise.
+        Self { qp }
+    }
+
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &'a QueuePair<C> {
+        self.qp
+    }
+
+    /// Gives a message's buffer back to the device. Does not sleep.
+    pub(crate) fn recycle(&mut self, message: ReceivedMessage) {
+        // SAFETY: The queue is the queue pair's, and by the type's invariant one of its completions
+        // is being handled. Should the provider refuse, the peer runs out of Receives in the end,
+        // and the connection ends by that.
+        let _ = unsafe { self.qp.receive_queue().recycle(self.qp.as_raw(), message) };
+    }
 }
 
 /// What `wr_cqe` of a work request points to.

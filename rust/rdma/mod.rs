@@ -21,8 +21,7 @@
 //! on the RDMA core's workqueue, one at a time for each queue pair. CM events
 //! run on the CM's workqueues with the identifier's mutex held.
 //!
-//! Lock order: a slot of the `RegisteredLists`, then `SendQueue::gate`; the lock of
-//! the receive queue is a leaf.
+//! Lock order: a slot of the `RegisteredLists`, then `SendQueue::gate`.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
@@ -43,7 +42,7 @@ pub(crate) mod qp;
 
 pub(crate) use access::Access;
 pub(crate) use cm::{CmEvent, CmHandler, CmId, CmReport};
-pub(crate) use completion::{Completions, RemoteInvalidation, WcStatus};
+pub(crate) use completion::{Completion, Completions, RemoteInvalidation, WcStatus};
 pub(crate) use mr::{Idle, Mapped, Mr, MrList, Registered};
 pub(crate) use pd::Pd;
 pub(crate) use qp::{QpSizes, QueuePair};

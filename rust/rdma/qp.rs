@@ -3,7 +3,7 @@
 //! Queue pairs: the two queues of a connection, and what they hold.
 
 use super::{
-    completion::{Completions, Cqe, RemoteInvalidation, WcStatus},
+    completion::{Completion, Completions, Cqe, RemoteInvalidation, WcStatus},
     cq::Cq,
     receive::{spare, ReceiveQueue, ReceivedMessage},
     registered::{Invalidation, LockedSlot, RegisteredLists},
@@ -79,7 +79,6 @@ impl Drop for Attached {
 pub(crate) struct QueuePair<C: Completions> {
     attached: Attached,
     cq: Cq,
-    #[pin]
     receives: ReceiveQueue,
     #[pin]
     sends: SendQueue,
@@ -113,8 +112,8 @@ impl<C: Completions> QueuePair<C> {
                 context <- context,
                 id: id.clone(),
                 pd: pd.clone(),
-                receives <- ReceiveQueue::new(
-                    pd, sizes.receives, sizes.receive_size, receive_done::<C>),
+                receives: ReceiveQueue::new(
+                    pd, sizes.receives, sizes.receive_size, receive_done::<C>)?,
                 sends <- SendQueue::new(
                     pd, sizes.sends, sizes.send_size, send_done::<C>, last_send_done::<C>,
                     unsignaled_done::<C>),
@@ -135,13 +134,6 @@ impl<C: Completions> QueuePair<C> {
     /// The bytes of a message that arrived on this queue pair.
     pub(crate) fn bytes<'a>(&'a self, message: &'a ReceivedMessage) -> &'a [u8] {
         self.receives.bytes(message)
-    }
-
-    /// Gives a message's buffer back to the device. Does not sleep.
-    pub(crate) fn recycle(&self, message: ReceivedMessage) {
-        // SAFETY: The queue pair is this queue's. Should the provider refuse, the peer runs out of
-        // Receives in the end, and the connection ends by that.
-        let _ = unsafe { self.receives.recycle(self.as_raw(), message) };
     }
 
     /// What the user of the queue pair keeps with it.
@@ -180,6 +172,11 @@ impl<C: Completions> QueuePair<C> {
         self.sends.last_buffer(self.as_raw())
     }
 
+    /// The receive queue, for completions.
+    pub(super) fn receive_queue(&self) -> &ReceiveQueue {
+        &self.receives
+    }
+
     /// The send queue, for the sender.
     pub(super) fn send_queue(&self) -> &SendQueue {
         &self.sends
@@ -212,12 +209,16 @@ impl<C: Completions> QueuePair<C> {
 
     /// Ends the connection, waits until every work request has completed, and destroys all regions
     /// that the peer could reach. May sleep; not to be called from a completion or CM event.
-    pub(crate) fn drain(&self) {
+    ///
+    /// # Safety
+    ///
+    /// Nobody sends from the ring during the call, nor after it.
+    pub(super) unsafe fn drain(&self) {
         self.id.disconnect();
-        self.receives.close();
         self.sends.close();
-        // SAFETY: The queue pair is valid, its queues have room for the drain's requests, and
-        // nobody posts any more.
+        // SAFETY: The queue pair is valid, and its queues have room for the drain's requests. No
+        // Send comes after the drain's. A Receive may, from a message that came before the end; it
+        // is flushed, at the latest when the queue pair is destroyed.
         unsafe {
             bindings::ib_drain_rq(self.as_raw());
             bindings::ib_drain_sq(self.as_raw());
@@ -296,7 +297,8 @@ unsafe extern "C" fn receive_done<C: Completions>(
     let invalidated = unsafe { RemoteInvalidation::from_completion(wc) };
     // SAFETY: The request of this buffer has completed, just now.
     if let Some(message) = unsafe { qp.receives.take(index, wc.byte_len) } {
-        qp.context.received(qp, message, invalidated);
+        // SAFETY: The handlers of a queue run one after the other, and this is one of them.
+        C::received(&mut unsafe { Completion::new(qp) }, message, invalidated);
     }
 }
 
@@ -372,7 +374,8 @@ unsafe extern "C" fn invalidate_done<C: Completions>(
         None => {
             // SAFETY: The completion is that of the chain's last request, with success.
             let regions = unsafe { qp.registered.invalidated(index) };
-            qp.context.invalidated(qp, index, regions);
+            // SAFETY: The handlers of a queue run one after the other, and this is one of them.
+            C::invalidated(&mut unsafe { Completion::new(qp) }, index, regions);
         }
         Some(status) => {
             qp.context.failed(status);

@@ -9,12 +9,7 @@ use super::{
 };
 use crate::{bindings, trace};
 use core::{cell::UnsafeCell, mem::ManuallyDrop};
-use kernel::{
-    error::to_result,
-    new_spinlock,
-    prelude::*,
-    sync::{Arc, SpinLock},
-};
+use kernel::{error::to_result, prelude::*, sync::Arc};
 
 /// How many of `count` buffers go back to the device together: what rings the doorbell costs as
 /// much for one.
@@ -51,16 +46,11 @@ pub(crate) struct ReceivedMessage {
 
 /// Buffers on their way back to the device.
 struct Returned {
-    /// Whether posting is still allowed; closed before the drain.
-    open: bool,
     /// How many there are.
     count: usize,
     /// Their requests, as a chain.
     first: *mut bindings::ib_recv_wr,
 }
-
-// SAFETY: The chain is only used by who holds the lock.
-unsafe impl Send for Returned {}
 
 /// The buffers of a receive queue.
 ///
@@ -69,67 +59,63 @@ unsafe impl Send for Returned {}
 /// `slots` is not changed after construction, so that its elements do not move; each request names
 /// its slot's `cqe` and `sge`. A slot's buffer and request belong to the device from the post to the
 /// completion of that request, to a [`ReceivedMessage`] from there on, which [`Self::recycle`] ends,
-/// and to `returned` after that.
-#[pin_data]
+/// and to `returned` after that. `returned` belongs to who makes the queue pair, and from then on to
+/// its completions, of which one at a time is handled.
 pub(super) struct ReceiveQueue {
     slots: KVVec<Slot>,
     /// How many are posted together.
     batch: usize,
-    #[pin]
-    returned: SpinLock<Returned>,
+    returned: UnsafeCell<Returned>,
 }
 
-// SAFETY: The work request handles are only read after construction, the request is its owner's.
-unsafe impl Sync for Slot {}
-// SAFETY: Nothing in a slot is tied to a thread.
-unsafe impl Send for Slot {}
+// SAFETY: The work request handles are only read after construction, the rest is its owner's.
+unsafe impl Sync for ReceiveQueue {}
+// SAFETY: Nothing in the queue is tied to a thread.
+unsafe impl Send for ReceiveQueue {}
 
 impl ReceiveQueue {
     /// Allocates buffers of `size` bytes, of which `count` are always posted or hold a message.
     /// Their requests are completed by `done`.
-    pub(super) fn new<'a>(
-        pd: &'a Arc<Pd>,
-        count: u32,
-        size: u32,
-        done: Done,
-    ) -> impl PinInit<Self, Error> + 'a {
-        try_pin_init!(Self {
-            batch: usize::try_from(batch(count))?,
-            slots: {
-                let count = usize::try_from(count.saturating_add(spare(count)))?;
-                let size = usize::try_from(size)?;
-                let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
-                for index in 0..count {
-                    let buffer = DmaBuffer::new(pd, size, Direction::FromDevice)?;
-                    slots.push(
-                        Slot {
-                            cqe: Cqe::new(done, index),
-                            sge: buffer.sge(0, size).ok_or(EINVAL)?,
-                            buffer,
-                            request: UnsafeCell::new(bindings::ib_recv_wr::default()),
-                        },
-                        GFP_KERNEL,
-                    )?;
-                }
-                // From here on they do not move.
-                for slot in &mut slots {
-                    slot.request = UnsafeCell::new(bindings::ib_recv_wr {
-                        next: core::ptr::null_mut(),
-                        __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
-                            wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
-                        },
-                        sg_list: &raw mut slot.sge,
-                        num_sge: 1,
-                    });
-                }
-                slots
-            },
-            returned <- new_spinlock!(Returned {
-                open: true,
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the memory cannot be had.
+    pub(super) fn new(pd: &Arc<Pd>, count: u32, size: u32, done: Done) -> Result<Self> {
+        let batch = usize::try_from(batch(count))?;
+        let count = usize::try_from(count.saturating_add(spare(count)))?;
+        let size = usize::try_from(size)?;
+        let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for index in 0..count {
+            let buffer = DmaBuffer::new(pd, size, Direction::FromDevice)?;
+            slots.push(
+                Slot {
+                    cqe: Cqe::new(done, index),
+                    sge: buffer.sge(0, size).ok_or(EINVAL)?,
+                    buffer,
+                    request: UnsafeCell::new(bindings::ib_recv_wr::default()),
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        // From here on they do not move.
+        for slot in &mut slots {
+            slot.request = UnsafeCell::new(bindings::ib_recv_wr {
+                next: core::ptr::null_mut(),
+                __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                    wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
+                },
+                sg_list: &raw mut slot.sge,
+                num_sge: 1,
+            });
+        }
+        Ok(Self {
+            slots,
+            batch,
+            returned: UnsafeCell::new(Returned {
                 count: 0,
                 first: core::ptr::null_mut(),
-            }, "rpcrdma_returned_receives"),
-        }? Error)
+            }),
+        })
     }
 
     /// Takes the buffer at `index` over from the device, with the message in it; nothing if the
@@ -156,7 +142,9 @@ impl ReceiveQueue {
     /// How many buffers the device has, or has just filled, and how many there are.
     pub(super) fn posted(&self) -> (usize, usize) {
         let count = self.slots.len();
-        (count.saturating_sub(self.returned.lock().count), count)
+        // SAFETY: The queue is valid; a word for people, which may be a little behind.
+        let returned = unsafe { (&raw const (*self.returned.get()).count).read_volatile() };
+        (count.saturating_sub(returned), count)
     }
 
     /// The bytes of a message.
@@ -177,7 +165,7 @@ impl ReceiveQueue {
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair of this queue.
+    /// `qp` is the queue pair of this queue, one of whose completions is being handled.
     ///
     /// # Errors
     ///
@@ -217,11 +205,10 @@ impl ReceiveQueue {
     }
 
     /// Adds the buffer at `index` to those on their way back, and posts them if they are a batch.
-    /// Does nothing once the queue is closed.
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair of this queue, and the caller owns the buffer.
+    /// `qp` is the queue pair of this queue, and the caller owns the buffer and `returned`.
     ///
     /// # Errors
     ///
@@ -230,14 +217,13 @@ impl ReceiveQueue {
         let slot = self.slots.get(index).ok_or(EINVAL)?;
         // SAFETY: The queue pair is valid.
         let traced = unsafe { &*qp.cast() };
-        slot.buffer.sync_for_device(slot.buffer.len());
         let request = slot.request.get();
-        let mut returned = self.returned.lock();
-        if !returned.open {
-            return Ok(());
-        }
-        // SAFETY: The caller owns the buffer, and with it the request.
-        unsafe { (*request).next = returned.first };
+        // SAFETY: The caller owns `returned`, and the buffer with its request.
+        let returned = unsafe {
+            let returned = &mut *self.returned.get();
+            (*request).next = returned.first;
+            returned
+        };
         returned.first = request;
         returned.count = returned.count.saturating_add(1);
         trace::xprtrdma_post_recv(traced, index);
@@ -248,14 +234,9 @@ impl ReceiveQueue {
         returned.count = 0;
         let first = core::mem::replace(&mut returned.first, core::ptr::null_mut());
         // SAFETY: The queue pair is the caller's promise. `returned` owned the buffers and requests
-        // of the chain, and is locked. They live in `slots`, which `QueuePair` drops after its queue
-        // pair.
+        // of the chain. They live in `slots`, which `QueuePair` drops after its queue pair. The CPU
+        // has not written to the buffers, so that there is nothing to sync.
         to_result(unsafe { bindings::rpcrdma_ib_post_recv(qp, first) })
             .inspect_err(|&error| trace::xprtrdma_post_recvs_err(traced, error))
-    }
-
-    /// Ends all posting.
-    pub(super) fn close(&self) {
-        self.returned.lock().open = false;
     }
 }

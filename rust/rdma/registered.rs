@@ -9,7 +9,7 @@
 use super::{
     completion::{Cqe, Done, RemoteInvalidation},
     mr::{Idle, Mapped, Mr, MrList, Registered},
-    send::SendQueue,
+    send::{post, SendQueue},
 };
 use crate::{bindings, trace};
 use kernel::{
@@ -106,15 +106,16 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
     ///
     /// # Safety
     ///
-    /// As [`SendQueue::post`], for `last`.
+    /// As [`post`], for `last`. `qp` is the queue pair of this object and of `failed`, which
+    /// completes the registrations if they fail.
     ///
     /// # Errors
     ///
-    /// As [`SendQueue::post`]; `EBUSY` if the slot is in use.
+    /// As [`post`]; `EBUSY` if the slot is in use.
     pub(super) unsafe fn post(
         &self,
         qp: *mut bindings::ib_qp,
-        queue: &SendQueue,
+        failed: &Cqe,
         index: usize,
         regions: MrList<Mapped>,
         last: &mut bindings::ib_send_wr,
@@ -128,12 +129,12 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
         }
         // SAFETY: The chain is posted below, under the lock without which the list cannot leave
         // the slot.
-        let (first, registered) = unsafe { regions.chain(queue.unsignaled().as_raw(), last) };
+        let (first, registered) = unsafe { regions.chain(failed.as_raw(), last) };
         held.regions = registered;
         publish(&mut held.user);
         // SAFETY: The registrations live in the regions, which the lock keeps in the slot during
         // the call. `last` is the caller's promise.
-        unsafe { queue.post(qp, first) }
+        unsafe { post(qp, first) }
     }
 
     /// Locks slot `index`.

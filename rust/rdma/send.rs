@@ -13,7 +13,7 @@ use super::{
     Completions, Pd, QueuePair,
 };
 use crate::{bindings, trace};
-use core::mem::ManuallyDrop;
+use core::{cell::UnsafeCell, mem::ManuallyDrop};
 use kernel::{
     error::to_result,
     new_spinlock,
@@ -29,9 +29,12 @@ struct Slot {
     /// The number of the Send that was last posted from this buffer. Before the first round, that
     /// of the round before.
     number: Atomic<u32>,
+    /// What of the Send is the same each time.
+    request: UnsafeCell<bindings::ib_send_wr>,
+    sge: UnsafeCell<bindings::ib_sge>,
 }
 
-// SAFETY: The work request handles are only read after construction.
+// SAFETY: The work request handles are only read after construction, the request is its owner's.
 unsafe impl Sync for Slot {}
 // SAFETY: Nothing in a slot is tied to a thread.
 unsafe impl Send for Slot {}
@@ -43,7 +46,8 @@ unsafe impl Send for Slot {}
 /// `slots` is not changed after construction; its length is a power of two. The Sends numbered
 /// from `completed` up to, not including, the [`Sender`]'s next one are with the device, and so are
 /// their buffers, `number % slots.len()`. All others belong to the `Sender`. The buffer of `last`
-/// belongs to the device or to a [`LastSendBuffer`] while `last_is_busy`.
+/// belongs to the device or to a [`LastSendBuffer`] while `last_is_busy`. A slot's request belongs to
+/// the buffer's owner.
 #[pin_data]
 pub(super) struct SendQueue {
     slots: KVVec<Slot>,
@@ -51,8 +55,8 @@ pub(super) struct SendQueue {
     completed: Atomic<u32>,
     last: Slot,
     last_is_busy: Atomic<bool>,
-    /// Whether posting is still allowed; closed before the drain. Held while posting, so that a
-    /// chain is not torn apart.
+    /// Whether who is not the `Sender` may still post; closed before the drain, and held while
+    /// posting. A `Sender` ends before the drain.
     #[pin]
     gate: SpinLock<bool>,
     /// Completes what is not signalled, in case it fails.
@@ -80,23 +84,13 @@ impl SendQueue {
                 let size = usize::try_from(size)?;
                 let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
                 for index in 0..count {
-                    slots.push(
-                        Slot {
-                            cqe: Cqe::new(done, index),
-                            buffer: DmaBuffer::new(pd, size, Direction::ToDevice)?,
-                            number: Atomic::new(u32::try_from(index)?.wrapping_sub(ring)),
-                        },
-                        GFP_KERNEL,
-                    )?;
+                    let number = u32::try_from(index)?.wrapping_sub(ring);
+                    slots.push(Slot::new(pd, size, Cqe::new(done, index), number)?, GFP_KERNEL)?;
                 }
                 slots
             },
             completed: Atomic::new(0),
-            last: Slot {
-                cqe: Cqe::new(last_done, 0),
-                buffer: DmaBuffer::new(pd, usize::try_from(size)?, Direction::ToDevice)?,
-                number: Atomic::new(0),
-            },
+            last: Slot::new(pd, usize::try_from(size)?, Cqe::new(last_done, 0), 0)?,
             last_is_busy: Atomic::new(false),
             gate <- new_spinlock!(true, "rpcrdma_send_gate"),
             unsignaled: Cqe::new(failed, 0),
@@ -151,17 +145,15 @@ impl SendQueue {
         &self.unsignaled
     }
 
-    /// Posts a chain, unless the queue is closed.
+    /// Posts a chain beside the [`Sender`], unless the queue is closed.
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair of this queue. `first` is a chain whose requests and what they name
-    /// stay valid: the requests during the call, their memory until they complete.
+    /// As [`post`]; `qp` is the queue pair of this queue.
     ///
     /// # Errors
     ///
-    /// `EPIPE` if the queue is closed; otherwise what the provider answers, after which some
-    /// of the chain may be posted, so that the connection has to end.
+    /// `EPIPE` if the queue is closed; otherwise as [`post`].
     pub(super) unsafe fn post(
         &self,
         qp: *mut bindings::ib_qp,
@@ -172,16 +164,48 @@ impl SendQueue {
             return Err(EPIPE);
         }
         // SAFETY: The caller's promise.
-        to_result(unsafe { bindings::rpcrdma_ib_post_send(qp, first) })
+        unsafe { post(qp, first) }
     }
 
-    /// Ends all posting.
+    /// Ends all posting but the [`Sender`]'s.
     pub(super) fn close(&self) {
         *self.gate.lock() = false;
     }
 }
 
+/// Posts a chain.
+///
+/// # Safety
+///
+/// `qp` is valid. `first` is a chain whose requests and what they name stay valid: the requests
+/// during the call, their memory until they complete.
+///
+/// # Errors
+///
+/// What the provider answers, after which some of the chain may be posted, so that the connection
+/// has to end.
+pub(super) unsafe fn post(qp: *mut bindings::ib_qp, first: *const bindings::ib_send_wr) -> Result {
+    // SAFETY: The caller's promise.
+    to_result(unsafe { bindings::rpcrdma_ib_post_send(qp, first) })
+}
+
 impl Slot {
+    /// Allocates a buffer of `size` bytes, whose Sends are completed by `cqe`.
+    fn new(pd: &Arc<Pd>, size: usize, cqe: Cqe, number: u32) -> Result<Self> {
+        let buffer = DmaBuffer::new(pd, size, Direction::ToDevice)?;
+        Ok(Self {
+            cqe,
+            sge: UnsafeCell::new(buffer.sge(0, size).ok_or(EINVAL)?),
+            buffer,
+            number: Atomic::new(number),
+            request: UnsafeCell::new(bindings::ib_send_wr {
+                num_sge: 1,
+                opcode: bindings::ib_wr_opcode_IB_WR_SEND,
+                ..Default::default()
+            }),
+        })
+    }
+
     /// The bytes of the buffer.
     ///
     /// # Safety
@@ -194,7 +218,11 @@ impl Slot {
 
     /// Has `post` put a Send of the first `length` bytes on the queue of `qp`. The buffer is the
     /// device's from here on, even if that fails.
-    fn send(
+    ///
+    /// # Safety
+    ///
+    /// The caller has the buffer, and with it the request.
+    unsafe fn send(
         &self,
         qp: *mut bindings::ib_qp,
         index: usize,
@@ -202,30 +230,27 @@ impl Slot {
         signaled: bool,
         post: impl FnOnce(&mut bindings::ib_send_wr) -> Result,
     ) -> Result {
-        let mut sge = self.buffer.sge(0, length).ok_or(EINVAL)?;
-        let mut send = bindings::ib_send_wr {
-            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                wr_cqe: ManuallyDrop::new(self.cqe.as_raw()),
-            },
-            sg_list: &mut sge,
-            num_sge: 1,
-            opcode: bindings::ib_wr_opcode_IB_WR_SEND,
-            send_flags: if signaled {
-                bindings::ib_send_flags_IB_SEND_SIGNALED
-            } else {
-                0
-            },
-            ..Default::default()
+        if length > self.buffer.len() {
+            return Err(EINVAL);
+        }
+        // SAFETY: The caller's promise.
+        let (request, sge) = unsafe { (&mut *self.request.get(), &mut *self.sge.get()) };
+        sge.length = u32::try_from(length)?;
+        request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(self.cqe.as_raw());
+        request.sg_list = sge;
+        request.send_flags = if signaled {
+            bindings::ib_send_flags_IB_SEND_SIGNALED
+        } else {
+            0
         };
         self.buffer.sync_for_device(length);
-        // SAFETY: The queue pair is valid. The buffer is initialised, and `sge` has checked the
-        // length.
+        // SAFETY: The queue pair is valid. The buffer is initialised, and the length is checked.
         let (qp, message) = unsafe {
             let start = self.buffer.start().as_ptr();
             (&*qp.cast(), core::slice::from_raw_parts(start, length))
         };
         trace::xprtrdma_post_send(qp, index, message, signaled);
-        post(&mut send).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
+        post(request).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
     }
 }
 
@@ -256,7 +281,9 @@ impl LastSendBuffer<'_> {
         core::mem::forget(self);
         // SAFETY: `qp` is this queue's. The buffer is the device's until the completion.
         let post = |send: &mut bindings::ib_send_wr| unsafe { queue.post(qp, send) };
-        queue.last.send(qp, queue.slots.len(), length, true, post)
+        let index = queue.slots.len();
+        // SAFETY: By the type's invariant.
+        unsafe { queue.last.send(qp, index, length, true, post) }
     }
 }
 
@@ -287,6 +314,13 @@ impl<C: Completions> Sender<C> {
     /// The queue pair.
     pub(crate) fn qp(&self) -> &Arc<QueuePair<C>> {
         &self.qp
+    }
+
+    /// Ends the connection, waits until every work request has completed, and destroys all regions
+    /// that the peer could reach. May sleep; not to be called from a completion or CM event.
+    pub(crate) fn drain(self) {
+        // SAFETY: Nobody else sends from the ring, and this object ends here.
+        unsafe { self.qp.drain() };
     }
 
     /// Whether a buffer is not with the device; if not, the next [`Completions::send_space`] says
@@ -342,10 +376,8 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
     ///
     /// As [`SendQueue::post`]. The connection is of no use after one.
     pub(crate) fn send(self, length: usize) -> Result {
-        // SAFETY: The queue is the queue pair's. The Send's buffer is the device's from here on.
-        self.post(length, |qp, send| unsafe {
-            qp.send_queue().post(qp.as_raw(), send)
-        })
+        // SAFETY: The queue pair is valid. The Send's buffer is the device's from here on.
+        self.post(length, |qp, send| unsafe { post(qp.as_raw(), send) })
     }
 
     /// Registers `regions`, in slot `index`, and sends the first `length` bytes, in one chain.
@@ -361,11 +393,11 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         index: usize,
         publish: impl FnOnce(&mut C::Slot),
     ) -> Result {
-        // SAFETY: Both queues are the queue pair's. The Send's buffer is the device's from here on.
+        let failed = self.qp.send_queue().unsignaled();
+        // SAFETY: The lists are the queue pair's. The Send's buffer is the device's from here on.
         self.post(length, |qp, send| unsafe {
-            let (raw, queue) = (qp.as_raw(), qp.send_queue());
             qp.registered()
-                .post(raw, queue, index, regions, send, publish)
+                .post(qp.as_raw(), failed, index, regions, send, publish)
         })
     }
 
@@ -385,8 +417,8 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         let quarter = u32::try_from(queue.slots.len())? / 4;
         let signaled = quarter == 0 || number & quarter.wrapping_sub(1) == 0;
         slot.number.store(number, Relaxed);
-        slot.send(qp.as_raw(), queue.index(number), length, signaled, |send| {
-            post(qp, send)
-        })
+        let index = queue.index(number);
+        // SAFETY: By the type's invariant; the number was this object's.
+        unsafe { slot.send(qp.as_raw(), index, length, signaled, |send| post(qp, send)) }
     }
 }
