@@ -9,6 +9,7 @@ use super::{
     connection::{shut_down, Connection},
     failure::Detail,
     limits::{self, Limits},
+    marshal::Sending,
     regions::Regions,
     Client,
 };
@@ -328,7 +329,8 @@ impl Attempt {
             .backward_payload
             .store(limits::backward_payload(backward), Relaxed);
         drop(client.current.replace(lock, Some(qp)));
-        drop(client.sender.replace(lock, Some(sender)));
+        let sending = Sending::new(sender, &thresholds);
+        drop(client.sending.replace(lock, Some(sending)));
     }
 
     /// Undoes what was made.

@@ -14,7 +14,6 @@ use crate::{
     proto::{
         credit::CreditWindow,
         header::Credits,
-        plan,
         private_data::{negotiate, PrivateData, Thresholds},
     },
     rdma::{
@@ -57,8 +56,6 @@ pub(super) struct Connection {
     first_window: CreditWindow,
     /// The Calls that may be outstanding.
     window: Atomic<u32>,
-    inline_send: Atomic<u32>,
-    inline_receive: Atomic<u32>,
     #[pin]
     agreement: SpinLock<Option<Agreement>>,
     monitor: Arc<Monitor>,
@@ -79,8 +76,6 @@ impl Connection {
             regions: regions.clone(),
             first_window: CreditWindow::new(Credits::new(limits.requests)),
             window: Atomic::new(1),
-            inline_send: Atomic::new(super::limits::DEFAULT_THRESHOLD),
-            inline_receive: Atomic::new(super::limits::DEFAULT_THRESHOLD),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
             monitor: monitor.clone(),
             client: client.clone(),
@@ -91,8 +86,6 @@ impl Connection {
     pub(super) fn agree(&self, own: PrivateData, peer: Option<PrivateData>) -> Thresholds {
         let thresholds = negotiate(own, peer);
         trace::xprtrdma_inline_thresh(&self.client.xprt, &thresholds, &own);
-        self.inline_send.store(thresholds.send, Relaxed);
-        self.inline_receive.store(thresholds.receive, Relaxed);
         *self.agreement.lock() = Some(Agreement {
             own,
             peer,
@@ -105,15 +98,6 @@ impl Connection {
     /// What both ends have said, once the connection is made.
     pub(super) fn agreement(&self) -> Option<Agreement> {
         *self.agreement.lock()
-    }
-
-    /// What limits the form of a Call.
-    pub(super) fn plan_limits(&self) -> plan::Limits {
-        plan::Limits {
-            inline_send: self.inline_send.load(Relaxed),
-            inline_receive: self.inline_receive.load(Relaxed),
-            max_segments: super::limits::MAX_SEGMENTS,
-        }
     }
 
     /// The credits that every Call asks for.

@@ -5,6 +5,7 @@
 use super::{
     chunks::Offer,
     connection::{mark_of, Connection},
+    limits::MAX_SEGMENTS,
     Client, BACKWARD_SLOTS,
 };
 use crate::{
@@ -13,7 +14,8 @@ use crate::{
         call::encode_call,
         chunk::{ReadSegment, Segment},
         header::{Credits, FixedHeader, Xid, VERSION_ONE},
-        plan::{plan, CallForm, Parts, Plan, ReplyForm, RpcShape, Segments, Side},
+        plan::{plan, CallForm, Limits, Parts, Plan, ReplyForm, RpcShape, Segments, Side},
+        private_data::Thresholds,
         reply::encode_backward,
     },
     rdma::{Access, Idle, Mapped, MrList, SendBuffer, Sender},
@@ -23,6 +25,24 @@ use crate::{
 use core::{iter::empty, num::NonZeroUsize};
 use kernel::{prelude::*, sync::atomic::Relaxed};
 
+/// Who sends on a connection, and what limits the messages.
+pub(super) struct Sending {
+    pub(super) sender: Sender<Connection>,
+    limits: Limits,
+}
+
+impl Sending {
+    /// On a connection with these thresholds.
+    pub(super) fn new(sender: Sender<Connection>, thresholds: &Thresholds) -> Self {
+        let limits = Limits {
+            inline_send: thresholds.send,
+            inline_receive: thresholds.receive,
+            max_segments: MAX_SEGMENTS,
+        };
+        Self { sender, limits }
+    }
+}
+
 /// Sends the Call of `rqst`, under the send lock.
 ///
 /// # Errors
@@ -30,7 +50,7 @@ use kernel::{prelude::*, sync::atomic::Relaxed};
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
 pub(super) fn send(
     client: &Client,
-    sender: &mut Sender<Connection>,
+    Sending { sender, limits }: &mut Sending,
     rqst: &Rqst,
 ) -> Result<(), SendError> {
     let connection = sender.qp().context();
@@ -44,9 +64,8 @@ pub(super) fn send(
     rqst.reply()
         .fill_sparse_pages()
         .map_err(|_| SendError::NoMemory)?;
-    let limits = connection.plan_limits();
     let shape = shape(rqst, connection.regions.pages());
-    let plan = plan(&shape, &limits).map_err(|_| SendError::TooLarge)?;
+    let plan = plan(&shape, limits).map_err(|_| SendError::TooLarge)?;
 
     let sent = if plan.is_inline() {
         send_inline(client, sender, rqst, &plan)
@@ -389,12 +408,11 @@ fn count(client: &Client, plan: &Plan) {
 /// As [`send`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
 pub(super) fn send_backward(
     client: &Client,
-    sender: &mut Sender<Connection>,
+    Sending { sender, limits }: &mut Sending,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
     let mut buffer = send_buffer(client, sender)?;
-    let connection = buffer.qp().context();
-    let limit = usize::try_from(connection.plan_limits().inline_send).unwrap_or(0);
+    let limit = usize::try_from(limits.inline_send).unwrap_or(0);
     let bytes = buffer.bytes();
     let header = encode_backward(
         bytes,

@@ -21,7 +21,7 @@ mod show;
 use crate::{
     debugfs::Shown,
     error::Cause,
-    rdma::{QueuePair, Sender},
+    rdma::QueuePair,
     stats::{Latency, Stats},
     sunrpc::{
         BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
@@ -40,6 +40,7 @@ use kernel::{
         Arc, ArcBorrow,
     },
 };
+use marshal::Sending;
 
 /// Backward Calls that the peer may have under way.
 const BACKWARD_SLOTS: u32 = 16;
@@ -70,7 +71,7 @@ pub(crate) struct Transport {
     #[pin]
     current: SendLocked<QueuePair<Connection>>,
     /// Who sends on it.
-    sender: SendOwned<Sender<Connection>>,
+    sending: SendOwned<Sending>,
     #[pin]
     backward: BackwardCalls,
     /// The largest backward message on the last connection.
@@ -96,9 +97,9 @@ impl Transport {
     /// Ends the connection, if there is one, and waits until the peer has lost all access to this
     /// host's memory. May sleep.
     fn teardown(&self, lock: &mut SendLock<'_>) {
-        if let Some(sender) = self.sender.replace(lock, None) {
+        if let Some(sending) = self.sending.replace(lock, None) {
             trace::xprtrdma_disconnect(&self.xprt, self.ends.end());
-            shut_down(sender);
+            shut_down(sending.sender);
         }
         // It stays visible until then, because `fence` waits for just that.
         drop(self.current.replace(lock, None));
@@ -118,7 +119,7 @@ impl ClientTransport for Client {
             stats: Stats::new(),
             latency: Latency::new(),
             current <- SendLocked::new(&xprt),
-            sender: SendOwned::new(&xprt),
+            sending: SendOwned::new(&xprt),
             xprt,
             ends <- Ends::new(),
             backward <- BackwardCalls::new(),
@@ -140,8 +141,8 @@ impl ClientTransport for Client {
     }
 
     fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
-        let sender = self.sender.get(lock).ok_or(SendError::NotConnected)?;
-        let sent = marshal::send(self, sender, rqst);
+        let sending = self.sending.get(lock).ok_or(SendError::NotConnected)?;
+        let sent = marshal::send(self, sending, rqst);
         match sent {
             Ok(()) | Err(SendError::NoCredit) => {}
             Err(error) => {
@@ -157,8 +158,8 @@ impl ClientTransport for Client {
         lock: &mut SendLock<'_>,
         reply: &BackwardReply<'_>,
     ) -> Result<(), SendError> {
-        let sender = self.sender.get(lock).ok_or(SendError::NotConnected)?;
-        marshal::send_backward(self, sender, reply)
+        let sending = self.sending.get(lock).ok_or(SendError::NotConnected)?;
+        marshal::send_backward(self, sending, reply)
     }
 
     fn fence(&self, rqst: &Rqst) {

@@ -73,11 +73,6 @@ void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 	sg_set_buf(sg, buf, len);
 }
 
-bool rpcrdma_xprt_connected(struct rpc_xprt *xprt)
-{
-	return xprt_connected(xprt);
-}
-
 void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt)
 {
 	xprt_set_connected(xprt);

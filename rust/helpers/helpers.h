@@ -34,7 +34,6 @@ void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len);
 
-bool rpcrdma_xprt_connected(struct rpc_xprt *xprt);
 void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt);
 void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt);
 void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt);

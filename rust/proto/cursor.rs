@@ -255,6 +255,9 @@ impl<'a> Writer<'a> {
     /// Leaves room for `N` bytes.
     fn reserve<const N: usize>(&mut self) -> Result<&'a mut [u8; N], NoSpace> {
         let rest = core::mem::take(&mut self.rest);
+        if rest.len() < N {
+            return Err(NoSpace);
+        }
         let (room, rest) = rest.split_first_chunk_mut().ok_or(NoSpace)?;
         self.rest = rest;
         Ok(room)
@@ -285,11 +288,12 @@ impl<'a> Writer<'a> {
     ///
     /// [`NoSpace`] if fewer than sixteen bytes are left.
     pub(crate) fn put_four(&mut self, words: [u32; 4]) -> Result<(), NoSpace> {
-        let [[a0, a1, a2, a3], [b0, b1, b2, b3], [c0, c1, c2, c3], [d0, d1, d2, d3]] =
-            words.map(u32::to_be_bytes);
-        #[rustfmt::skip]
-        let bytes = [a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3, d0, d1, d2, d3];
-        *self.reserve()? = bytes;
+        let mut room: &mut [u8] = self.reserve::<16>()?;
+        for word in words {
+            let (slot, rest) = room.split_first_chunk_mut().ok_or(NoSpace)?;
+            *slot = word.to_be_bytes();
+            room = rest;
+        }
         Ok(())
     }
 

@@ -298,17 +298,23 @@ impl Drop for LastSendBuffer<'_> {
 ///
 /// # Invariants
 ///
-/// `next` is the number of the next Send of `qp`, and nobody else knows the next one.
+/// `next` is the number of the next Send of `qp`, and nobody else knows the next one. The buffers of
+/// the Sends from `next` up to, not including, `limit` are not with the device.
 pub(crate) struct Sender<C: Completions> {
     qp: Arc<QueuePair<C>>,
     next: u32,
+    limit: u32,
 }
 
 impl<C: Completions> Sender<C> {
     /// The sender of a new queue pair.
     pub(super) fn new(qp: Arc<QueuePair<C>>) -> Self {
         // INVARIANT: The first Send has number 0.
-        Self { qp, next: 0 }
+        Self {
+            qp,
+            next: 0,
+            limit: 0,
+        }
     }
 
     /// The queue pair.
@@ -325,10 +331,14 @@ impl<C: Completions> Sender<C> {
 
     /// Whether a buffer is not with the device; if not, the next [`Completions::send_space`] says
     /// when to ask again.
-    pub(crate) fn has_room(&self) -> bool {
-        let queue = self.qp.send_queue();
-        let under_way = self.next.wrapping_sub(queue.completed.load(Acquire));
-        usize::try_from(under_way).is_ok_and(|count| count < queue.slots.len())
+    pub(crate) fn has_room(&mut self) -> bool {
+        if self.next == self.limit {
+            let queue = self.qp.send_queue();
+            let count = u32::try_from(queue.slots.len()).unwrap_or(0);
+            // INVARIANT: What has completed is free for another round.
+            self.limit = queue.completed.load(Acquire).wrapping_add(count);
+        }
+        self.next != self.limit
     }
 
     /// The buffer for the next Send, if there is one.

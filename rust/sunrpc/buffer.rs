@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 use kernel::{
     ffi::c_int,
     prelude::*,
-    sync::atomic::{Acquire, Atomic, Full, Relaxed},
+    sync::atomic::{Acquire, Atomic, Full},
 };
 
 /// What precedes the Call's bytes. Its size keeps them aligned like kmalloc memory.
@@ -181,7 +181,7 @@ pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
     let prefix = buffer.into_raw();
     // SAFETY: The memory is large enough for the prefix and what follows.
     unsafe {
-        (*prefix).mark.store(0, Relaxed);
+        (*prefix).mark = Atomic::new(0);
         rqst.rq_buffer = prefix.add(1).cast();
         rqst.rq_rbuffer = prefix.cast::<u8>().add(reply).cast();
     }

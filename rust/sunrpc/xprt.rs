@@ -161,14 +161,18 @@ impl Xprt {
 
     /// Whether the transport counts as connected.
     pub(crate) fn is_connected(&self) -> bool {
-        // SAFETY: The transport is valid.
-        unsafe { bindings::rpcrdma_xprt_connected(self.as_raw()) }
+        self.bits() & (1 << bindings::XPRT_CONNECTED) != 0
+    }
+
+    /// The state bits, which change at any time.
+    fn bits(&self) -> usize {
+        // SAFETY: The transport is valid; the bits are read at once, as test_bit() does.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).state) }
     }
 
     /// What sunrpc knows of the connection, in one word.
     pub(crate) fn state(&self) -> &'static str {
-        // SAFETY: The transport is valid; the bits change at any time, and are read at once.
-        let state = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).state) };
+        let state = self.bits();
         let is = |bit: u32| state >> bit & 1 != 0;
         if is(bindings::XPRT_CLOSE_WAIT) {
             "closing"
@@ -218,8 +222,10 @@ impl Xprt {
     pub(crate) fn write_space(&self) {
         // Pairs with the barrier in `wait_for_space`.
         smp_mb();
-        // SAFETY: The transport is valid.
-        unsafe { bindings::xprt_write_space(self.as_raw()) };
+        if self.bits() & (1 << bindings::XPRT_WRITE_SPACE) != 0 {
+            // SAFETY: The transport is valid.
+            unsafe { bindings::xprt_write_space(self.as_raw()) };
+        }
     }
 
     /// Takes a credit for the request, which it then has until it is released; false if there is
