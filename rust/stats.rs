@@ -64,18 +64,6 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Calls whose message went inline.
-    inline_calls,
-    /// Calls with the data in a Read chunk.
-    read_chunk_calls,
-    /// Calls that are a Position Zero Read chunk as a whole.
-    position_zero_calls,
-    /// Calls without room for results but in the Reply message.
-    inline_replies_expected,
-    /// Calls that offered a Write chunk.
-    write_chunk_calls,
-    /// Calls that offered a Reply chunk.
-    reply_chunk_calls,
     /// Replies that came in the Reply chunk.
     reply_chunk_replies,
     /// Read segments sent.
@@ -160,6 +148,65 @@ impl From<&Plan> for Form {
     }
 }
 
+/// Calls by form.
+pub(crate) struct Calls([[Counter; Form::REPLIES.len()]; Form::CALLS.len()]);
+
+impl Calls {
+    /// None so far.
+    pub(crate) const fn new() -> Self {
+        Self([const { [const { Counter::new() }; 3] }; 3])
+    }
+
+    /// Counts a Call.
+    pub(crate) fn record(&self, form: Form) {
+        let replies = self.0.get(usize::from(form.call));
+        if let Some(count) = replies.and_then(|replies| replies.get(usize::from(form.reply))) {
+            count.increment();
+        }
+    }
+
+    /// Calls whose own form is this one.
+    fn with_call(&self, call: u8) -> u64 {
+        self.sum(|form| form.call == call)
+    }
+
+    /// Calls that expect a Reply of this form.
+    fn with_reply(&self, reply: u8) -> u64 {
+        self.sum(|form| form.reply == reply)
+    }
+
+    fn sum(&self, is_meant: impl Fn(Form) -> bool) -> u64 {
+        let calls = (0u8..).zip(&self.0);
+        let forms = calls.flat_map(|(call, replies)| {
+            (0u8..)
+                .zip(replies)
+                .map(move |(reply, count)| (Form { call, reply }, count))
+        });
+        forms
+            .filter(|&(form, _)| is_meant(form))
+            .fold(0, |sum, (_, count)| u64::saturating_add(sum, count.get()))
+    }
+
+    /// Calls that are a Position Zero Read chunk as a whole.
+    pub(crate) fn position_zero(&self) -> u64 {
+        self.with_call(2)
+    }
+
+    /// Writes them, one `name value` a line.
+    pub(crate) fn show(&self, seq: &SeqFile) {
+        for (name, value) in [
+            ("inline_calls", self.with_call(0)),
+            ("read_chunk_calls", self.with_call(1)),
+            ("position_zero_calls", self.position_zero()),
+            ("inline_replies_expected", self.with_reply(0)),
+            ("write_chunk_calls", self.with_reply(1)),
+            ("reply_chunk_calls", self.with_reply(2)),
+        ] {
+            seq_print!(seq, "{name} {value}\n");
+        }
+    }
+}
+
 /// Classes of latency: below 1024 ns, then one for each doubling. The last one, from 34 s on, has
 /// no end.
 const CLASSES: usize = 26;
@@ -236,6 +283,17 @@ mod tests {
         ] {
             assert_eq!(Latency::class(nanoseconds), class);
         }
+    }
+
+    #[test]
+    fn calls_are_counted_by_both_forms() {
+        let calls = Calls::new();
+        for (call, reply) in [(0, 0), (0, 1), (1, 0), (2, 2), (2, 2)] {
+            calls.record(Form { call, reply });
+        }
+        assert_eq!([0, 1, 2].map(|call| calls.with_call(call)), [2, 1, 2]);
+        assert_eq!([0, 1, 2].map(|reply| calls.with_reply(reply)), [2, 1, 2]);
+        assert_eq!(calls.position_zero(), 2);
     }
 
     #[test]

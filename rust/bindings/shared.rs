@@ -173,30 +173,26 @@ impl<'a> MessagePart<'a> {
         (count / pages).saturating_add(rest)
     }
 
-    /// Splits off what the first `pages` pages hold, leaving the rest, if there is any.
-    pub(crate) fn split(self, pages: usize) -> (Self, Option<Self>) {
+    /// Splits off what lies beyond the first `pages` pages, if there is anything.
+    pub(crate) fn split_off(&mut self, pages: usize) -> Option<Self> {
         let first = pages
             .saturating_mul(PAGE_SIZE)
             .saturating_sub(self.offset());
         if first == 0 || self.length <= first {
-            return (self, None);
+            return None;
         }
         let memory = match self.memory {
             Memory::Pages(array, base) => Memory::Pages(array, base.saturating_add(first)),
             // SAFETY: `first` is less than the length, so the result is within the same memory.
             Memory::Linear(start) => Memory::Linear(unsafe { start.add(first) }),
         };
-        // INVARIANT: Both parts lie within `self`, and neither is empty.
-        (
-            Self {
-                length: first,
-                ..self
-            },
-            Some(Self {
-                memory,
-                length: self.length.saturating_sub(first),
-                ..self
-            }),
-        )
+        // INVARIANT: Both parts lie within what `self` was, and neither is empty.
+        let length = self.length.saturating_sub(first);
+        self.length = first;
+        Some(Self {
+            memory,
+            length,
+            ..*self
+        })
     }
 }

@@ -19,6 +19,7 @@ use crate::{
         reply::encode_backward,
     },
     rdma::{Access, Idle, Mapped, MrList, SendBuffer, Sender},
+    stats::Form,
     sunrpc::{BackwardReply, MessagePart, Rqst, SendError, XdrBuf},
     trace,
 };
@@ -65,7 +66,9 @@ pub(super) fn send(
         .fill_sparse_pages()
         .map_err(|_| SendError::NoMemory)?;
     let shape = shape(rqst, connection.regions.pages());
-    let plan = plan(&shape, limits).map_err(|_| SendError::TooLarge)?;
+    let Ok(plan) = plan(&shape, limits) else {
+        return Err(SendError::TooLarge);
+    };
 
     let sent = if plan.is_inline() {
         send_inline(client, sender, rqst, &plan)
@@ -76,7 +79,7 @@ pub(super) fn send(
         return Err(disconnect(client, Cause::PostFailed));
     }
     sent?;
-    count(client, &plan);
+    client.calls.record(Form::from(&plan));
     // Without a Reply the credit would never come back.
     if !rqst.reply_expected() {
         return Err(disconnect(client, Cause::OneWayCall));
@@ -263,9 +266,8 @@ fn map(
     let (xid, pages) = (rqst.xid(), connection.regions.pages().get());
     let mut add = |part: Option<MessagePart<'_>>, access| -> Result<(), SendError> {
         let mut rest = part;
-        while let Some(part) = rest {
-            let (piece, next) = part.split(pages);
-            rest = next;
+        while let Some(mut piece) = rest {
+            rest = piece.split_off(pages);
             // The count was made from the same parts.
             let region = idle.pop().ok_or(SendError::Failed)?;
             match region.map(&piece, access, xid) {
@@ -383,21 +385,6 @@ fn count_segments(client: &Client, plan: &Plan, reply: &Parts) {
             stats.reply_segments.add(plan.results.into());
             stats.offered_bytes.add(reply.total());
         }
-    }
-}
-
-/// Counts a Call by its form.
-fn count(client: &Client, plan: &Plan) {
-    let stats = &client.stats;
-    match plan.call {
-        CallForm::Inline => stats.inline_calls.increment(),
-        CallForm::ReadChunk { .. } => stats.read_chunk_calls.increment(),
-        CallForm::PositionZero => stats.position_zero_calls.increment(),
-    }
-    match plan.reply {
-        ReplyForm::Inline => stats.inline_replies_expected.increment(),
-        ReplyForm::WriteChunk => stats.write_chunk_calls.increment(),
-        ReplyForm::ReplyChunk => stats.reply_chunk_calls.increment(),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::{
     debugfs::Shown,
     error::Cause,
     rdma::QueuePair,
-    stats::{Latency, Stats},
+    stats::{Calls, Latency, Stats},
     sunrpc::{
         BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
         SendLocked, SendOwned, SocketAddress,
@@ -64,6 +64,7 @@ impl core::ops::Deref for Client {
 #[pin_data]
 pub(crate) struct Transport {
     stats: Stats,
+    calls: Calls,
     latency: Latency,
     #[pin]
     ends: Ends,
@@ -117,6 +118,7 @@ impl ClientTransport for Client {
         let id = xprt.id();
         let transport = try_pin_init!(Transport {
             stats: Stats::new(),
+            calls: Calls::new(),
             latency: Latency::new(),
             current <- SendLocked::new(&xprt),
             sending: SendOwned::new(&xprt),
@@ -198,7 +200,7 @@ impl ClientTransport for Client {
             s.fixup_bytes.get(),
             s.failed_marshals.get(),
             s.bad_replies.get(),
-            s.position_zero_calls.get(),
+            self.calls.position_zero(),
             s.regions_allocated.get(),
             s.local_invalidations.get(),
             s.send_queue_full.get(),

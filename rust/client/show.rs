@@ -20,6 +20,7 @@ impl Show for Transport {
 
 /// What was counted since the mount.
 fn stats(transport: &Transport, seq: &SeqFile) {
+    transport.calls.show(seq);
     transport.stats.show(seq);
     transport.ends.show_counts(seq);
 }

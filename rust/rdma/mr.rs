@@ -321,7 +321,8 @@ impl<S: State> MrList<S> {
     /// Puts a region first.
     pub(crate) fn push_front(&mut self, mut mr: Mr<S>) {
         core::mem::swap(&mut mr.core.next, &mut *self.first);
-        *self.first = Some(mr.core);
+        // What it takes the place of is nothing, which need not be dropped.
+        core::mem::forget(self.first.replace(mr.core));
     }
 
     /// Puts a region last, after walking the list, which is as long as a chunk has segments.
@@ -330,7 +331,8 @@ impl<S: State> MrList<S> {
         while let Some(core) = link {
             link = &mut core.next;
         }
-        *link = Some(mr.core);
+        // What it takes the place of is nothing, which need not be dropped.
+        core::mem::forget(link.replace(mr.core));
     }
 
     /// Takes the first region.

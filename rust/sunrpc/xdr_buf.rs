@@ -140,6 +140,9 @@ impl<'a> XdrBuf<'a> {
 
     /// Copies `from` to the bytes from `base` on, as far as there is room; how many were copied.
     pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> usize {
+        if from.is_empty() {
+            return 0;
+        }
         let room = self.len().saturating_sub(base);
         let length = from.len().min(room);
         let (Ok(start), Ok(count)) = (u32::try_from(base), u32::try_from(length)) else {
