@@ -128,13 +128,10 @@ fn send_buffer<'a>(
     client: &Client,
     sender: &'a mut Sender<Connection>,
 ) -> Result<SendBuffer<'a, Connection>, SendError> {
-    wait_for(client, || {
-        let has_room = sender.has_room();
-        if !has_room {
-            client.stats.send_queue_full.increment();
-        }
-        has_room.then_some(())
-    })?;
+    if !sender.has_room() {
+        client.stats.send_queue_full.increment();
+        wait_for(client, || sender.has_room().then_some(()))?;
+    }
     sender.buffer().ok_or(SendError::Busy)
 }
 

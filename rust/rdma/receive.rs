@@ -8,7 +8,7 @@ use super::{
     Pd,
 };
 use crate::{bindings, trace};
-use core::{cell::UnsafeCell, mem::ManuallyDrop};
+use core::{cell::UnsafeCell, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{error::to_result, prelude::*, sync::Arc};
 
 /// How many of `count` buffers go back to the device together: what rings the doorbell costs as
@@ -36,13 +36,17 @@ struct Slot {
 ///
 /// # Invariants
 ///
-/// The buffer at `index` of the queue at `queue` is not posted, and `length` of its bytes are the
-/// message.
+/// The buffer at `index` of the queue at `queue` is not posted, and the `length` bytes from `start`,
+/// its first one, are the message.
 pub(crate) struct ReceivedMessage {
     queue: usize,
     index: usize,
+    start: NonNull<u8>,
     length: usize,
 }
+
+// SAFETY: The buffer may be read from any thread.
+unsafe impl Send for ReceivedMessage {}
 
 /// Buffers on their way back to the device.
 struct Returned {
@@ -135,6 +139,7 @@ impl ReceiveQueue {
         Some(ReceivedMessage {
             queue: self.address(),
             index,
+            start: slot.buffer.start(),
             length,
         })
     }
@@ -149,16 +154,12 @@ impl ReceiveQueue {
 
     /// The bytes of a message.
     pub(super) fn bytes<'a>(&'a self, message: &'a ReceivedMessage) -> &'a [u8] {
-        let Some(slot) = self.slots.get(message.index) else {
-            return &[];
-        };
         if message.queue != self.address() {
             return &[];
         }
-        let length = message.length.min(slot.buffer.len());
-        // SAFETY: The buffer is initialised and long enough; by the message's invariant the device
+        // SAFETY: The buffer is this queue's, and initialised; by the message's invariant the device
         // does not have it, nor gets it as long as the message is borrowed.
-        unsafe { core::slice::from_raw_parts(slot.buffer.start().as_ptr(), length) }
+        unsafe { core::slice::from_raw_parts(message.start.as_ptr(), message.length) }
     }
 
     /// Gives a message's buffer back, for the device to get with the next batch.
