@@ -19,6 +19,9 @@ import platform
 import statistics
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "lib"))
+import rst  # noqa: E402
+
 # Name, and what is counted for its rate.
 WORKLOADS = {
     "null": ("NULL", "RPCs/s"),
@@ -76,9 +79,6 @@ LINKS = {
     "send": ("Send by the server, 1 MiB", "MiB/s"),
     "read": ("RDMA Read by the server, 1 MiB", "MiB/s"),
 }
-
-BEGIN, END = ".. The table of {} begins here.", ".. The table of {} ends here."
-
 
 def parse(text):
     """The lines "NAME NUMBER..." of a sample, and what fio said."""
@@ -215,19 +215,6 @@ def number(value):
     return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
 
 
-def simple_table(head, rows):
-    """A simple table of reStructuredText, which is also easy to read as it is."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    rule = " ".join("=" * width for width in widths)
-
-    def line(row):
-        # The first column of a row must not be empty, or it continues the row above.
-        first = row[0].ljust(widths[0]) if row[0] else "\\".ljust(widths[0])
-        return " ".join([first, row[1].ljust(widths[1])] + [c.rjust(w) for c, w in zip(row[2:], widths[2:])]).rstrip()
-
-    return [rule, line(head), rule, *map(line, rows), rule]
-
-
 def about(result):
     """What was measured on which kind of machine, in a few lines."""
     m = result["machine"]
@@ -260,7 +247,7 @@ def tables(result):
             ]
         )
         last = title
-    lines = simple_table(["workload", "figure", "C", "Rust", "Rust/C", "quartiles", "C/C", "Rust is"], rows)
+    lines = rst.simple_table(["workload", "figure", "C", "Rust", "Rust/C", "quartiles", "C/C", "Rust is"], rows)
     rates = result["links"]
     if rates:
         medians = {s["workload"]: s for s in result["summary"] if s["metric"] == "rate"}
@@ -272,7 +259,7 @@ def tables(result):
             row = medians.get(against[name])
             shares = [f"{row[k] / limit:.2f}" for k in ("c", "rust")] if row else ["", ""]
             rows.append([title, unit, number(limit), WORKLOADS[against[name]][0], *shares])
-        lines += ["", *simple_table(["without RPC", "unit", "link", "beside it", "C/link", "Rust/link"], rows)]
+        lines += ["", *rst.simple_table(["without RPC", "unit", "link", "beside it", "C/link", "Rust/link"], rows)]
     return about(result) + lines
 
 
@@ -318,12 +305,7 @@ def main():
     lines = tables(result)
     print("\n".join(lines))
     if options.document:
-        begin, end = BEGIN.format(options.table), END.format(options.table)
-        before, begun, rest = options.document.read_text().partition(begin)
-        _, ended, after = rest.partition(end)
-        if not begun or not ended:
-            raise SystemExit(f"report.py: {options.document} has no place for the table of {options.table}")
-        options.document.write_text("\n".join([before + begin, "", *lines, "", end + after]))
+        rst.put(options.document, options.table, lines)
     return 0
 
 

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tables of what RPCs cost in the C and in the Rust client, from what count.rs has written.
 
-Usage: report.py FOLDER [--functions N] [--ratios FILE [--keep]]
+Usage: report.py FOLDER [--functions N] [--ratios FILE [--keep]] [--document FILE]
 
 FOLDER has c/ and rust/, with the files "names" (one counted stretch a line), "symbols"
 (/proc/kallsyms) and those of the plugin. --functions adds the N functions of each client that
 run most instructions of the transport. --ratios compares the ratios of Rust to C with those in
-FILE, and fails when one has grown by more than 3 %; --keep writes them there.
+FILE, and fails when one has grown by more than 3 %; --keep writes them there. --document puts
+tables in their places in FILE.
 """
 
 import argparse
@@ -17,6 +18,9 @@ import pathlib
 import re
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "lib"))
+import rst  # noqa: E402
 
 TOLERANCE = 1.03
 
@@ -28,6 +32,9 @@ KEPT = (
     "registrations",
     "packets sent",
 )
+
+# Functions that the documentation shows of each RPC.
+SHOWN = 12
 
 # Crates' hashes in demangled names of Rust.
 HASH = r"\[[0-9a-f]+\]"
@@ -156,11 +163,52 @@ def rows_of(stretch):
 
 
 def functions(stretch, rpcs, count):
+    """The names and instructions for one RPC of the functions that have most."""
     rows = stretch.transport().most_common(count)
     names = "\n".join(name for (_, name, _), _ in rows)
     names = subprocess.run(["c++filt"], input=names, stdout=subprocess.PIPE, text=True, check=True)
-    for ((_, _, module), instructions), name in zip(rows, names.stdout.splitlines()):
-        print(f"    {instructions / rpcs:9.1f}  {re.sub(HASH, '', name)} [{module}]")
+    return [
+        (f"{re.sub(HASH, '', name)} [{module}]", instructions / rpcs)
+        for ((_, _, module), instructions), name in zip(rows, names.stdout.splitlines())
+    ]
+
+
+def short(name):
+    """A function's name without its crate, its parameters, and the trait that it is of."""
+    kept, depth = "", 0
+    for before, character in zip(" " + name, name):
+        if character == "<" and (depth or before.isalnum() or before in ":_"):
+            depth += 1
+        elif character == ">" and depth:
+            depth -= 1
+        elif not depth:
+            kept += character
+    kept = re.sub(r" as [^>]*|rpcrdma_main::|[<>]", "", kept)
+    return kept.replace("::::", "::").replace(":: ", " ")
+
+
+def document(path, clients):
+    """Puts the tables of operations and of functions into the documentation."""
+    operations, most = [], []
+    for name in clients["c"]:
+        (c_rpcs, c), (rust_rpcs, rust) = (rows_of(clients[k][name]) for k in ("c", "rust"))
+        title = name
+        for what in c:
+            if max(c[what], rust[what]) < 0.005:
+                continue
+            ratio = f"{rust[what] / c[what]:.3f}" if c[what] else ""
+            operations.append([title, what, f"{c[what]:,.2f}", f"{rust[what]:,.2f}", ratio])
+            title = ""
+        if name == "GETATTR":
+            # It runs as NULL does.
+            continue
+        title = name
+        rows = (functions(clients["c"][name], c_rpcs, SHOWN), functions(clients["rust"][name], rust_rpcs, SHOWN))
+        for (c_name, c_count), (rust_name, rust_count) in zip(*rows):
+            most.append([title, short(c_name), f"{c_count:,.0f}", short(rust_name), f"{rust_count:,.0f}"])
+            title = ""
+    rst.put(path, "operations", rst.simple_table(["RPC", "for one RPC", "C", "Rust", "Rust/C"], operations))
+    rst.put(path, "functions", rst.simple_table(["RPC", "C", "", "Rust", ""], most, (0, 1, 3)))
 
 
 def main():
@@ -169,6 +217,7 @@ def main():
     parser.add_argument("--functions", type=int, default=0)
     parser.add_argument("--ratios", type=pathlib.Path)
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--document", type=pathlib.Path)
     options = parser.parse_args()
     clients = {client: load(options.folder / client) for client in ("c", "rust")}
     ratios = {}
@@ -183,7 +232,10 @@ def main():
         if options.functions:
             for client, rpcs in (("c", c_rpcs), ("rust", rust_rpcs)):
                 print(f"  {client}")
-                functions(clients[client][name], rpcs, options.functions)
+                for function, instructions in functions(clients[client][name], rpcs, options.functions):
+                    print(f"    {instructions:9.1f}  {function}")
+    if options.document:
+        document(options.document, clients)
     if not options.ratios:
         return 0
     if options.keep:
