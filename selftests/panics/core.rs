@@ -10,7 +10,7 @@ use proto::chunk::{Chunk, Segment};
 use proto::cursor::NoSpace;
 use proto::header::FixedHeader;
 use proto::placement::{Placement, ReplyPart, ReplyTooLarge};
-use proto::plan::{Limits, PlanError};
+use proto::plan::{plan, Limits, Plan, PlanError, RpcShape};
 use proto::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
 use proto::reply::{encode_reply, Delivered, Mismatch, Reply};
 
@@ -20,8 +20,13 @@ pub fn instances(reply: &Reply<'_>, lengths: &[u32]) -> Result<Delivered<1>, Mis
     reply.reconcile([lengths.clone()], lengths)
 }
 
+/// The same for plans with one item.
+pub fn plan_instances(shape: &RpcShape, limits: &Limits) -> Result<Plan, PlanError> {
+    plan(shape, limits)
+}
+
 /// The same for plans with any number of chunks.
-pub fn plan_instances(
+pub fn general_plan_instances(
     call: &[Piece; 3],
     reply: &[Piece; 3],
     limits: &Limits,
