@@ -64,7 +64,8 @@ mounts() {
 	# That is what mount.nfs makes of EIO.
 	local eio='mount system call failed'
 	mount_fails rejects 4.2 'connection refused'
-	mount_fails mute 4.2 "$eio"
+	# On a slow machine it is the connect that takes too long.
+	mount_fails mute 4.2 "$eio|timed out"
 	mount_fails errs 4.2 "$eio"
 	mount_fails garbles 4.2 "$eio"
 	mount_fails hangs-up 4.2 "$eio|timed out|not connected"
