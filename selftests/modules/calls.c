@@ -61,7 +61,7 @@ static uint size = 5000;
 module_param(size, uint, 0444);
 MODULE_PARM_DESC(size, "bytes of data that a Call or its Reply has");
 
-static uint timeout_ms = 10000;
+static uint timeout_ms = 60000;
 module_param(timeout_ms, uint, 0444);
 MODULE_PARM_DESC(timeout_ms, "time that a Call has");
 
