@@ -216,8 +216,8 @@ fn refuse(
     }
 }
 
-/// Sends an RDMA_ERROR from the buffer that Calls leave free. While an earlier error is still on
-/// its way from there, the peer learns nothing, as it may.
+/// Sends an RDMA_ERROR from a buffer that Calls leave free. While all of these are on their way, the
+/// peer learns nothing, as it may.
 fn answer(qp: &QueuePair<Connection>, error: &ErrorMessage) {
     let connection = qp.context();
     let Some(mut buffer) = qp.last_send_buffer() else {

@@ -7,7 +7,7 @@ use super::{
     cq::Cq,
     receive::{spare, ReceiveQueue, ReceivedMessage},
     registered::{Invalidation, LockedSlot, RegisteredLists},
-    send::{LastSendBuffer, SendQueue, Sender},
+    send::{LastSendBuffer, SendQueue, Sender, BESIDE},
     CmId, Pd,
 };
 use crate::{bindings, trace};
@@ -32,11 +32,13 @@ pub(crate) struct QpSizes {
 
 impl QpSizes {
     /// Work requests that the send queue can have to hold: registrations and Sends of the ring,
-    /// invalidations, the Send beside the ring, and one for the drain.
+    /// invalidations, the Sends beside the ring, and one for the drain.
     pub(crate) fn send_requests(&self) -> u32 {
         let ring = self.sends.saturating_mul(self.regions.saturating_add(1));
         let invalidations = self.slots.saturating_mul(self.regions);
-        ring.saturating_add(invalidations).saturating_add(2)
+        // CAST: A few.
+        let beside = (BESIDE as u32).saturating_add(1);
+        ring.saturating_add(invalidations).saturating_add(beside)
     }
 
     /// Work requests that the receive queue can have to hold, one for the drain among them.
@@ -167,7 +169,7 @@ impl<C: Completions> QueuePair<C> {
         self.sends.posted()
     }
 
-    /// A buffer beside the sender's, for what cannot wait, unless it is in use.
+    /// A buffer beside the sender's, for what cannot wait, unless all are in use.
     pub(crate) fn last_send_buffer(&self) -> Option<LastSendBuffer<'_>> {
         self.sends.last_buffer(self.as_raw())
     }
@@ -320,7 +322,7 @@ unsafe extern "C" fn send_done<C: Completions>(cq: *mut bindings::ib_cq, wc: *mu
     qp.context.send_space();
 }
 
-/// The Send from the buffer beside the ring has completed.
+/// A Send from a buffer beside the ring has completed.
 ///
 /// # Safety
 ///
@@ -331,8 +333,10 @@ unsafe extern "C" fn last_send_done<C: Completions>(
 ) {
     // SAFETY: Only the last Send of a `QueuePair<C>` names this handler.
     let (qp, cq, wc) = unsafe { arguments::<C>(cq, wc) };
-    trace::xprtrdma_wc_send(cq, 0, wc);
-    qp.sends.complete_last();
+    // SAFETY: The handle belongs to a buffer beside the ring.
+    let index = unsafe { Cqe::index_of(wc) };
+    trace::xprtrdma_wc_send(cq, index, wc);
+    qp.sends.complete_last(index);
     if let Some(status) = WcStatus::failure(wc) {
         qp.context.failed(status);
     }

@@ -3,8 +3,8 @@
 //! The send queue: a ring of buffers in which messages leave.
 //!
 //! Sends complete in the order in which they were posted, so one counter tells
-//! which buffers are free. Only every few Sends asks for a completion. One buffer
-//! beside the ring is for what cannot wait for the ring, nor for who sends from it.
+//! which buffers are free. Only every few Sends asks for a completion. A few buffers
+//! beside the ring are for what cannot wait for the ring, nor for who sends from it.
 
 use super::{
     completion::{Cqe, Done},
@@ -22,7 +22,11 @@ use kernel::{
     sync::{Arc, SpinLock},
 };
 
-/// One buffer of the ring.
+/// Buffers beside the ring. Who answers one message at a time needs two: the answer before may
+/// have arrived without its completion.
+pub(super) const BESIDE: usize = 4;
+
+/// One buffer.
 struct Slot {
     cqe: Cqe,
     buffer: DmaBuffer,
@@ -45,16 +49,16 @@ unsafe impl Send for Slot {}
 ///
 /// `slots` is not changed after construction; its length is a power of two. The Sends numbered
 /// from `completed` up to, not including, the [`Sender`]'s next one are with the device, and so are
-/// their buffers, `number % slots.len()`. All others belong to the `Sender`. The buffer of `last`
-/// belongs to the device or to a [`LastSendBuffer`] while `last_is_busy`. A slot's request belongs to
-/// the buffer's owner.
+/// their buffers, `number % slots.len()`. All others belong to the `Sender`. A buffer of `last`
+/// belongs to the device or to a [`LastSendBuffer`] while its `last_is_busy`. A slot's request belongs
+/// to the buffer's owner.
 #[pin_data]
 pub(super) struct SendQueue {
     slots: KVVec<Slot>,
     /// The number of the first Send whose completion is not known.
     completed: Atomic<u32>,
-    last: Slot,
-    last_is_busy: Atomic<bool>,
+    last: [Slot; BESIDE],
+    last_is_busy: [Atomic<bool>; BESIDE],
     /// Whether who is not the `Sender` may still post; closed before the drain, and held while
     /// posting. A `Sender` ends before the drain.
     #[pin]
@@ -90,22 +94,37 @@ impl SendQueue {
                 slots
             },
             completed: Atomic::new(0),
-            last: Slot::new(pd, usize::try_from(size)?, Cqe::new(last_done, 0), 0)?,
-            last_is_busy: Atomic::new(false),
+            last: {
+                let size = usize::try_from(size)?;
+                let slot = |index| Slot::new(pd, size, Cqe::new(last_done, index), 0);
+                [slot(0)?, slot(1)?, slot(2)?, slot(3)?]
+            },
+            last_is_busy: [const { Atomic::new(false) }; BESIDE],
             gate <- new_spinlock!(true, "rpcrdma_send_gate"),
             unsignaled: Cqe::new(failed, 0),
         }? Error)
     }
 
-    /// The buffer beside the ring, unless it is in use.
+    /// A buffer beside the ring, unless all are in use.
     pub(super) fn last_buffer(&self, qp: *mut bindings::ib_qp) -> Option<LastSendBuffer<'_>> {
+        let buffers = self.last.iter().zip(&self.last_is_busy).enumerate();
         // INVARIANT: It was free, so it is this object's from here on.
-        (!self.last_is_busy.xchg(true, Acquire)).then_some(LastSendBuffer { queue: self, qp })
+        buffers
+            .filter(|(_, (_, is_busy))| !is_busy.xchg(true, Acquire))
+            .map(|(index, (slot, _))| LastSendBuffer {
+                queue: self,
+                slot,
+                index,
+                qp,
+            })
+            .next()
     }
 
-    /// Takes note that the Send from the buffer beside the ring has completed.
-    pub(super) fn complete_last(&self) {
-        self.last_is_busy.store(false, Release);
+    /// Takes note that the Send from the buffer at `index` beside the ring has completed.
+    pub(super) fn complete_last(&self, index: usize) {
+        if let Some(is_busy) = self.last_is_busy.get(index) {
+            is_busy.store(false, Release);
+        }
     }
 
     /// The index of Send `number`'s slot.
@@ -254,13 +273,16 @@ impl Slot {
     }
 }
 
-/// The buffer beside the ring, to build a message in.
+/// A buffer beside the ring, to build a message in.
 ///
 /// # Invariants
 ///
-/// The buffer of `queue.last` is not with the device, and nobody else has it.
+/// `slot` is that of `queue.last` at `index`. Its buffer is not with the device, and nobody else has
+/// it.
 pub(crate) struct LastSendBuffer<'a> {
     queue: &'a SendQueue,
+    slot: &'a Slot,
+    index: usize,
     qp: *mut bindings::ib_qp,
 }
 
@@ -268,7 +290,7 @@ impl LastSendBuffer<'_> {
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: By the type's invariant.
-        unsafe { self.queue.last.bytes() }
+        unsafe { self.slot.bytes() }
     }
 
     /// Sends the first `length` bytes.
@@ -277,20 +299,20 @@ impl LastSendBuffer<'_> {
     ///
     /// As [`SendQueue::post`]. The connection is of no use after one.
     pub(crate) fn send(self, length: usize) -> Result {
-        let (queue, qp) = (self.queue, self.qp);
+        let (queue, slot, qp) = (self.queue, self.slot, self.qp);
+        let index = queue.slots.len().saturating_add(self.index);
         core::mem::forget(self);
         // SAFETY: `qp` is this queue's. The buffer is the device's until the completion.
         let post = |send: &mut bindings::ib_send_wr| unsafe { queue.post(qp, send) };
-        let index = queue.slots.len();
         // SAFETY: By the type's invariant.
-        unsafe { queue.last.send(qp, index, length, true, post) }
+        unsafe { slot.send(qp, index, length, true, post) }
     }
 }
 
 /// A message that was not sent.
 impl Drop for LastSendBuffer<'_> {
     fn drop(&mut self) {
-        self.queue.complete_last();
+        self.queue.complete_last(self.index);
     }
 }
 
