@@ -331,7 +331,7 @@ unsafe extern "C" fn last_send_done<C: Completions>(
     cq: *mut bindings::ib_cq,
     wc: *mut bindings::ib_wc,
 ) {
-    // SAFETY: Only the last Send of a `QueuePair<C>` names this handler.
+    // SAFETY: Only the Sends beside the ring of a `QueuePair<C>` name this handler.
     let (qp, cq, wc) = unsafe { arguments::<C>(cq, wc) };
     // SAFETY: The handle belongs to a buffer beside the ring.
     let index = unsafe { Cqe::index_of(wc) };

@@ -68,7 +68,7 @@ pub(super) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Allocates `count` buffers of `size` bytes. Signalled Sends are completed by `done`, the one
+    /// Allocates `count` buffers of `size` bytes. Signalled Sends are completed by `done`, those
     /// beside the ring by `last_done`, unsignalled requests, should they fail, by `failed`.
     pub(super) fn new<'a>(
         pd: &'a Arc<Pd>,
@@ -406,7 +406,7 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
     ///
     /// # Errors
     ///
-    /// As [`SendQueue::post`]. The connection is of no use after one.
+    /// As [`post`]. The connection is of no use after one.
     pub(crate) fn send(self, length: usize) -> Result {
         // SAFETY: The queue pair is valid. The Send's buffer is the device's from here on.
         self.post(length, |qp, send| unsafe { post(qp.as_raw(), send) })
@@ -417,7 +417,7 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
     ///
     /// # Errors
     ///
-    /// As [`SendQueue::post`]. The connection is of no use after one.
+    /// As [`post`]. The connection is of no use after one.
     pub(crate) fn register_and_send(
         self,
         length: usize,
