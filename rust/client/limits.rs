@@ -103,3 +103,106 @@ impl Limits {
         }
     }
 }
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_limits)]
+mod tests {
+    use super::*;
+    use crate::proto::private_data::InlineSize;
+
+    /// A large adapter, which registers memory with gaps too; nothing here asks it to.
+    const LARGE: Attributes = Attributes {
+        memory_management: true,
+        max_fast_reg_pages: 65536,
+        max_send_sge: 30,
+        max_qp_wr: 32768,
+        max_cqe: 4_194_303,
+        max_responder_resources: 16,
+    };
+
+    const OWN: PrivateData = PrivateData {
+        send: InlineSize::DEFAULT,
+        receive: InlineSize::DEFAULT,
+        remote_invalidation: true,
+    };
+
+    fn fit(attributes: &Attributes) -> Result<Limits, &'static str> {
+        Limits::new(attributes, 128, &OWN).map_err(|(reason, requirement)| {
+            assert_eq!(reason, Reason::Incapable);
+            requirement
+        })
+    }
+
+    #[test]
+    fn a_large_device_has_what_is_asked_for() {
+        assert!(fit(&LARGE).is_ok_and(|limits| limits.requests == 128
+            && limits.pages_per_region == DATA_PAGES
+            // The data, head and tail, in both directions.
+            && limits.initial_regions == 6));
+    }
+
+    #[test]
+    fn a_device_without_a_requirement_is_refused() {
+        let registers_by_calls = Attributes {
+            memory_management: false,
+            ..LARGE
+        };
+        let without_pages = Attributes {
+            max_fast_reg_pages: 0,
+            ..LARGE
+        };
+        let without_gather = Attributes {
+            max_send_sge: 0,
+            ..LARGE
+        };
+        // A mebibyte, head and tail do not go into 16 regions of 18 pages.
+        let with_small_regions = Attributes {
+            max_fast_reg_pages: 18,
+            ..LARGE
+        };
+        let with_short_queues = Attributes {
+            max_qp_wr: 64,
+            ..LARGE
+        };
+        let with_few_completions = Attributes {
+            max_cqe: 64,
+            ..LARGE
+        };
+        for (device, word) in [
+            (registers_by_calls, "FRWR"),
+            (without_pages, "FRWR"),
+            (without_gather, "gather"),
+            (with_small_regions, "pages"),
+            (with_short_queues, "queues"),
+            (with_few_completions, "queues"),
+        ] {
+            assert!(fit(&device).is_err_and(|requirement| requirement.contains(word)));
+        }
+    }
+
+    #[test]
+    fn the_smallest_regions_hold_a_payload_in_16_segments() {
+        let device = Attributes {
+            max_fast_reg_pages: 19,
+            ..LARGE
+        };
+        assert!(fit(&device).is_ok_and(|limits| limits.pages_per_region == 19));
+    }
+
+    #[test]
+    fn queues_fit_the_device() {
+        let mut last = 0;
+        for max_qp_wr in (0..16).map(|power| 1u32 << power) {
+            let device = Attributes { max_qp_wr, ..LARGE };
+            let requests = fit(&device).map_or(0, |limits| {
+                assert!(limits.sizes.send_requests() <= max_qp_wr);
+                assert!(limits.sizes.receive_requests() <= max_qp_wr);
+                limits.requests
+            });
+            // A larger device is never worth less.
+            assert!(requests >= last);
+            last = requests;
+        }
+        assert_eq!(last, 128);
+    }
+}

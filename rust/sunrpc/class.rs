@@ -332,3 +332,59 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
         }
     }
 }
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_class)]
+mod tests {
+    use super::*;
+    use kernel::str::CStr;
+
+    /// What NFS does with the netid of a pNFS data server, and with the word of a mount option.
+    fn ident(netid: &CStr) -> i32 {
+        // SAFETY: The text is terminated.
+        unsafe { bindings::xprt_find_transport_ident(netid.as_char_ptr()) }
+    }
+
+    /// Has the class make a transport for an address that begins with `family`.
+    fn setup(family: u32, addrlen: usize) -> i32 {
+        // SAFETY: The C structures are valid as zeroes.
+        let (mut args, mut address): (bindings::xprt_create, bindings::__kernel_sockaddr_storage) =
+            unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
+        // CAST: A small enumerator; the family is the first member.
+        unsafe { (&raw mut address).cast::<u16>().write(family as u16) };
+        args.net = &raw mut bindings::init_net;
+        args.dstaddr = (&raw mut address).cast();
+        args.addrlen = addrlen;
+        // SAFETY: The class is registered, as these tests run when the module is loaded.
+        let setup = unsafe { (*REGISTERED.class.get()).class.setup };
+        // SAFETY: The arguments are complete.
+        let raw = setup.map(|setup| unsafe { setup(&raw mut args) });
+        raw.map_or(0, |raw| {
+            kernel::error::from_err_ptr(raw).map_or_else(|error| error.to_errno(), |_| 0)
+        })
+    }
+
+    #[test]
+    fn either_netid_of_a_data_server_finds_the_class() {
+        let rdma = i32::try_from(bindings::xprt_transports_XPRT_TRANSPORT_RDMA);
+        assert_eq!(Ok(ident(c"rdma")), rdma);
+        assert_eq!(Ok(ident(c"rdma6")), rdma);
+    }
+
+    #[test]
+    fn the_list_of_netids_has_an_end() {
+        assert!(ident(c"rdma7") < 0);
+    }
+
+    #[test]
+    fn an_address_that_is_too_long_is_refused() {
+        let len = size_of::<bindings::__kernel_sockaddr_storage>() + 1;
+        assert_eq!(setup(bindings::AF_INET, len), EBADF.to_errno());
+    }
+
+    #[test]
+    fn an_address_of_another_family_is_refused() {
+        let refused = -i32::try_from(bindings::EAFNOSUPPORT).unwrap_or(0);
+        assert_eq!(setup(bindings::AF_UNIX, 16), refused);
+    }
+}
