@@ -22,6 +22,8 @@ modules=(
 	sunrpc rpcsec_gss_krb5 nfs nfsv3 nfsv4 nfsd rpcrdma
 	rdma_rxe siw ib_uverbs rdma_ucm
 	sch_netem bonding veth dummy loop
+	# For which kernels before 7.0 ask at run time.
+	crc32c_generic crc32_generic sha256_generic
 )
 
 root_disk() {

@@ -14,24 +14,7 @@ done_stamp=$CACHE/linux-src.stamp
 lock kernel-source
 [ -f "$done_stamp" ] && exit 0
 
-# A private apt configuration: the machine's own is only read, for the mirror.
-apt=$CACHE/apt
-mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-printf 'deb [signed-by=%s] %s %s-backports main\n' "$(keyring)" "$(mirror)" "$RELEASE" >"$apt/sources.list"
-cat >"$apt/apt.conf" <<EOF
-Dir::Etc::SourceList "$apt/sources.list";
-Dir::Etc::SourceParts "/dev/null";
-Dir::State::Lists "$apt/lists";
-Dir::State::status "/dev/null";
-Dir::Cache "$apt/cache";
-Acquire::Languages "none";
-APT::Get::List-Cleanup "0";
-APT::Architecture "amd64";
-APT::Sandbox::User "root";
-EOF
-export APT_CONFIG=$apt/apt.conf
-logged kernel-lists "check the network and the mirror in this machine's apt sources" \
-	apt-get -o APT::Update::Error-Mode=any update
+private_apt "$RELEASE-backports"
 
 # The lowest series from 7.2 on for which all six packages of one version are there. What counts
 # is the version of the headers package, because its name carries the kernel's release.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: kernel.sh stock|custom|debug|um|um-debug|minimal
+# Usage: kernel.sh stock|custom|debug|um|um-debug|minimal|release
 #
 # Prepares or builds one kernel in the cache, and prints its build tree, to be used as KDIR:
 #   stock   Debian's own kernel, with the Rust metadata that its header package lacks made again
@@ -10,6 +10,7 @@
 #   um      User-Mode Linux: .config.fragment and kernel/um.config
 #   um-debug  User-Mode Linux with the slow checkers, which is the faster place for them
 #   minimal kernel/minimal.config, only prepared, to build the module against
+#   release Debian's own kernel of the release, older than 7.2, which a server may have
 # KSRC=DIR builds all but the first from another unpacked kernel source of 7.2 or later.
 
 . "$(dirname "$0")/lib.sh"
@@ -48,6 +49,28 @@ stock() {
 	cp "$CACHE/debs/unpacked/usr/lib/modules/$release/vmlinuz" "$tree/vmlinuz"
 	ln -sfn "$CACHE/debs/unpacked/usr/lib/modules/$release" "$tree/modules"
 	stamp "$tree.stamp" "$release $version"
+}
+
+# Debian's kernel as it is, with its modules and nothing to build against.
+release() {
+	local package
+	[ -f "$tree.stamp" ] && return 0
+	lock "kernel-$kind"
+	[ -f "$tree.stamp" ] && return 0
+	private_apt "$RELEASE"
+	package=$(apt-cache depends linux-image-amd64 | sed -n 's/^  Depends: \(linux-image-.*-amd64\)$/\1/p' | head -n 1)
+	[ -n "$package" ] || die "the mirror has no kernel of Debian $RELEASE: try again later"
+	rm -rf "$tree"
+	mkdir -p "$tree/deb"
+	(
+		cd "$tree/deb"
+		logged "kernel-$kind" "check the network, then start again" apt-get download "$package"
+		dpkg-deb -x ./*.deb .
+		rm ./*.deb
+	)
+	ln -s "$tree"/deb/boot/vmlinuz-* "$tree/vmlinuz"
+	ln -s "$tree"/deb/usr/lib/modules/* "$tree/modules"
+	stamp "$tree.stamp" "$package"
 }
 
 # A Rust symbol's name holds a hash of compiler and flags, so equal names mean metadata that fits.
@@ -138,11 +161,16 @@ stock)
 	"$here/kernel-source.sh"
 	stock
 	;;
+release)
+	[ "$(uname -m)" = x86_64 ] || die "this kernel of Debian's is an amd64 one"
+	"$here/host-packages.sh" build
+	release
+	;;
 custom | debug | um | um-debug | minimal)
 	"$here/buildroot.sh"
 	[ -n "${KSRC:-}" ] || "$here/kernel-source.sh"
 	built
 	;;
-*) die "usage: kernel.sh stock|custom|debug|um|um-debug|minimal" ;;
+*) die "usage: kernel.sh stock|custom|debug|um|um-debug|minimal|release" ;;
 esac
 printf '%s\n' "$tree"

@@ -90,6 +90,27 @@ keyring() {
 	printf '%s\n' "$ring"
 }
 
+# A private apt configuration for one suite: the machine's own is only read, for the mirror.
+private_apt() {
+	local apt=$CACHE/apt/$1
+	mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+	printf 'deb [signed-by=%s] %s %s main\n' "$(keyring)" "$(mirror)" "$1" >"$apt/sources.list"
+	cat >"$apt/apt.conf" <<-EOF
+		Dir::Etc::SourceList "$apt/sources.list";
+		Dir::Etc::SourceParts "/dev/null";
+		Dir::State::Lists "$apt/lists";
+		Dir::State::status "/dev/null";
+		Dir::Cache "$apt/cache";
+		Acquire::Languages "none";
+		APT::Get::List-Cleanup "0";
+		APT::Architecture "amd64";
+		APT::Sandbox::User "root";
+	EOF
+	export APT_CONFIG=$apt/apt.conf
+	logged "apt-$1" "check the network and the mirror in this machine's apt sources" \
+		apt-get -o APT::Update::Error-Mode=any update
+}
+
 # Packs a folder as an archive that the kernel unpacks at boot; several may follow each other.
 pack() {
 	(cd "$1" && find . -print0 | sort -z | cpio --null --create --format=newc --owner=+0:+0 --quiet) >"$2.tmp"

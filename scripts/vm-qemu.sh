@@ -3,7 +3,7 @@
 #
 # The machines of vm.sh in QEMU, joined by a stream of packets through a socket.
 
-kernels=(stock custom debug)
+kernels=(stock custom debug release)
 
 # qemu_start NAME KERNEL MAC NETDEV
 qemu_start() {

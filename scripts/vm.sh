@@ -7,7 +7,8 @@
 # COMMAND on the host (it finds vm-lib.sh's commands useful), and takes everything down again.
 # The exit status is COMMAND's, or 1 when a kernel complained meanwhile.
 #
-#   KERNEL=stock|custom|debug   what both run in QEMU (SERVER_KERNEL: the server alone)
+#   KERNEL=stock|custom|debug   what both run in QEMU
+#   SERVER_KERNEL=release|...   what the server runs; release is Debian's own, older than 7.2
 #   KERNEL=um|um-debug          both are User-Mode Linux, which runs at the speed of the host
 #   CLIENT=rust|c               the client's transport: ours, or the kernel's own
 #   MODULE=FILE                 our module (default: where make puts it for KERNEL)
@@ -37,7 +38,7 @@ case $kernel in um | um-debug) machines=um ;; *) machines=qemu ;; esac
 . "$here/vm-$machines.sh"
 "$here/host-packages.sh" vm "$kernel"
 for k in "$kernel" "$server_kernel"; do
-	[[ " ${kernels[*]} " = *" $k "* ]] || die "KERNEL is stock, custom, debug, or um or um-debug for both machines, not $k"
+	[[ " ${kernels[*]} " = *" $k "* ]] || die "KERNEL is stock, custom, debug, for the server also release, or um or um-debug for both machines, not $k"
 	"$here/kernel.sh" "$k" >/dev/null
 	"$here/guest.sh" "$k"
 done
