@@ -12,7 +12,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal fuzz headers um um-debug debug stock cost)
+	steps=(minimal fuzz headers um um-debug custom debug stock cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -62,6 +62,9 @@ step_minimal() { VARIANT=minimal "$here/module.sh" minimal KBUILD_MODPOST_WARN=1
 step_um() { selftests_on um selftests/*.sh selftests/long/*.sh; }
 
 step_um-debug() { selftests_on um-debug selftests/*.sh; }
+
+# Which allocations fail the kernel chooses by the stack, and User-Mode Linux' has no frames.
+step_custom() { selftests_on custom selftests/long/shortage.sh; }
 
 # User-Mode Linux takes no interface down, and there kmemleak tells nothing.
 step_debug() { selftests_on debug selftests/{mount,cycles,bond,link}.sh; }
