@@ -65,6 +65,8 @@ pub(super) struct SendQueue {
     gate: SpinLock<bool>,
     /// Completes what is not signalled, in case it fails.
     unsignaled: Cqe,
+    /// A Send is signalled if its number has none of these bits.
+    unsignaled_mask: u32,
 }
 
 impl SendQueue {
@@ -102,6 +104,8 @@ impl SendQueue {
             last_is_busy: [const { Atomic::new(false) }; BESIDE],
             gate <- new_spinlock!(true, "rpcrdma_send_gate"),
             unsignaled: Cqe::new(failed, 0),
+            // Four times a round: the ring cannot fill up without a completion on its way.
+            unsignaled_mask: (count / 4).saturating_sub(1),
         }? Error)
     }
 
@@ -131,11 +135,6 @@ impl SendQueue {
     fn index(&self, number: u32) -> usize {
         // CAST: A u32 always fits the kernel's usize.
         number as usize & self.slots.len().wrapping_sub(1)
-    }
-
-    /// The slot of Send `number`.
-    fn slot(&self, number: u32) -> Option<&Slot> {
-        self.slots.get(self.index(number))
     }
 
     /// Takes note that the Send from the buffer at `index` has completed, and with it all before.
@@ -368,8 +367,12 @@ impl<C: Completions> Sender<C> {
         if !self.has_room() {
             return None;
         }
+        let queue = self.qp.send_queue();
+        let index = queue.index(self.next);
         // INVARIANT: The next Send's buffer is not with the device, as just checked.
         Some(SendBuffer {
+            slot: queue.slots.get(index)?,
+            index,
             qp: &self.qp,
             next: &mut self.next,
         })
@@ -380,9 +383,12 @@ impl<C: Completions> Sender<C> {
 ///
 /// # Invariants
 ///
-/// The slot of Send `next` is not with the device; `next` is that of the queue pair's sender.
+/// `slot`, at `index`, is that of Send `next`, and not with the device; `next` is that of the queue
+/// pair's sender.
 pub(crate) struct SendBuffer<'a, C: Completions> {
     qp: &'a QueuePair<C>,
+    slot: &'a Slot,
+    index: usize,
     next: &'a mut u32,
 }
 
@@ -394,12 +400,9 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
 
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        let Some(slot) = self.qp.send_queue().slot(*self.next) else {
-            return &mut [];
-        };
         // SAFETY: By the type's invariant the device does not have the buffer, and this object has
         // the only sender.
-        unsafe { slot.bytes() }
+        unsafe { self.slot.bytes() }
     }
 
     /// Sends the first `length` bytes.
@@ -439,17 +442,18 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         length: usize,
         post: impl FnOnce(&QueuePair<C>, &mut bindings::ib_send_wr) -> Result,
     ) -> Result {
-        let (qp, number) = (self.qp, *self.next);
+        let Self {
+            qp,
+            slot,
+            index,
+            next,
+        } = self;
+        let number = *next;
         // INVARIANT: If the post fails, the buffer may be with the device all the same, and the
         // number is used up.
-        *self.next = number.wrapping_add(1);
-        let queue = qp.send_queue();
-        let slot = queue.slot(number).ok_or(EINVAL)?;
-        // Four times a round: the ring cannot fill up without a completion on its way.
-        let quarter = u32::try_from(queue.slots.len())? / 4;
-        let signaled = quarter == 0 || number & quarter.wrapping_sub(1) == 0;
+        *next = number.wrapping_add(1);
         slot.number.store(number, Relaxed);
-        let index = queue.index(number);
+        let signaled = number & qp.send_queue().unsignaled_mask == 0;
         // SAFETY: By the type's invariant; the number was this object's.
         unsafe { slot.send(qp.as_raw(), index, length, signaled, |send| post(qp, send)) }
     }
