@@ -19,11 +19,6 @@ int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr)
 	return ib_post_recv(qp, wr, NULL);
 }
 
-void rpcrdma_ib_update_fast_reg_key(struct ib_mr *mr, u8 key)
-{
-	ib_update_fast_reg_key(mr, key);
-}
-
 u64 rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr,
 			      size_t size, enum dma_data_direction direction)
 {
@@ -96,18 +91,6 @@ unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address)
 void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port)
 {
 	rpc_set_port(address, port);
-}
-
-/* Credentials that change the message's bytes rule direct placement out. */
-bool rpcrdma_rpcauth_datatouch(const struct rpc_rqst *rqst)
-{
-	return test_bit(RPCAUTH_AUTH_DATATOUCH,
-			&rqst->rq_cred->cr_auth->au_flags);
-}
-
-bool rpcrdma_rpc_reply_expected(const struct rpc_rqst *rqst)
-{
-	return rpc_reply_expected(rqst->rq_task);
 }
 
 struct page *rpcrdma_alloc_page_nowait(void)

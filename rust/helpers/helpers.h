@@ -14,7 +14,6 @@
 const char *rpcrdma_ib_device_name(const struct ib_device *device);
 int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr);
 int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr);
-void rpcrdma_ib_update_fast_reg_key(struct ib_mr *mr, u8 key);
 
 u64 rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr,
 			      size_t size, enum dma_data_direction direction);
@@ -39,8 +38,6 @@ void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt);
 void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt);
 unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address);
 void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port);
-bool rpcrdma_rpcauth_datatouch(const struct rpc_rqst *rqst);
-bool rpcrdma_rpc_reply_expected(const struct rpc_rqst *rqst);
 struct page *rpcrdma_alloc_page_nowait(void);
 unsigned long rpcrdma_jiffies(void);
 unsigned int rpcrdma_memalloc_begin(bool swapper);

@@ -230,9 +230,10 @@ impl Mr<Idle> {
         // SAFETY: The region is valid and idle, and this is its only user.
         let mr = unsafe { &mut *core.ptr.as_ptr() };
         mr.iova = (u64::from(tag) << 32) | (mr.iova & u64::from(page_size.wrapping_sub(1)));
-        let key = core.handle().to_be_bytes()[3].wrapping_add(1);
-        // SAFETY: As above; a new low byte makes every earlier handle of the region stale.
-        unsafe { bindings::rpcrdma_ib_update_fast_reg_key(core.ptr.as_ptr(), key) };
+        // A new low byte makes every earlier handle of the region stale: ib_update_fast_reg_key().
+        let key = mr.rkey.wrapping_add(1) & 0xff;
+        mr.lkey = mr.lkey & !0xff | key;
+        mr.rkey = mr.rkey & !0xff | key;
         trace::xprtrdma_mr_map(core);
         Ok(())
     }

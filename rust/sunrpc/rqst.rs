@@ -96,14 +96,21 @@ impl Rqst {
     /// Whether the pages' bytes are what the upper layer sees. With RPCSEC_GSS integrity or
     /// privacy they are not, and cannot be placed directly.
     pub(crate) fn placement_allowed(&self) -> bool {
-        // SAFETY: The request is valid and has a credential while it is sent.
-        !unsafe { bindings::rpcrdma_rpcauth_datatouch(self.as_raw()) }
+        let datatouch = 1usize << bindings::RPCAUTH_AUTH_DATATOUCH;
+        // SAFETY: The request is valid and has a credential while it is sent, which keeps the
+        // authenticator. Others may change the flags' other bits.
+        let flags = unsafe {
+            let auth = (*(*self.as_raw()).rq_cred).cr_auth;
+            (&raw const (*auth).au_flags).read_volatile()
+        };
+        flags & datatouch == 0
     }
 
     /// Whether the peer will answer.
     pub(crate) fn reply_expected(&self) -> bool {
-        // SAFETY: The request is valid and has a task.
-        unsafe { bindings::rpcrdma_rpc_reply_expected(self.as_raw()) }
+        // SAFETY: The request is valid and has a task, whose procedure is null or constant.
+        let procedure = unsafe { (*(*self.as_raw()).rq_task).tk_msg.rpc_proc.as_ref() };
+        procedure.is_some_and(|procedure| procedure.p_decode.is_some())
     }
 
     /// A number that the transport keeps with the request, 0 for a new one.
