@@ -166,18 +166,20 @@ impl<'a> MessagePart<'a> {
             .div_ceil(PAGE_SIZE)
     }
 
-    /// How many regions of `pages` pages each the bytes take.
-    pub(crate) fn region_count(&self, pages: NonZeroUsize) -> usize {
-        let count = self.page_count();
-        let rest = usize::from(count % pages != 0);
-        (count / pages).saturating_add(rest)
+    /// How many regions the bytes take, each of so many bytes of whole pages.
+    pub(crate) fn region_count(&self, bytes: NonZeroUsize) -> usize {
+        let touched = self.offset().saturating_add(self.length);
+        // Most take one, and a division takes long.
+        if touched <= bytes.get() {
+            return 1;
+        }
+        let rest = usize::from(touched % bytes != 0);
+        (touched / bytes).saturating_add(rest)
     }
 
-    /// Splits off what lies beyond the first `pages` pages, if there is anything.
-    pub(crate) fn split_off(&mut self, pages: usize) -> Option<Self> {
-        let first = pages
-            .saturating_mul(PAGE_SIZE)
-            .saturating_sub(self.offset());
+    /// Splits off what lies beyond the first pages, which are `bytes` long, if there is anything.
+    pub(crate) fn split_off(&mut self, bytes: usize) -> Option<Self> {
+        let first = bytes.saturating_sub(self.offset());
         if first == 0 || self.length <= first {
             return None;
         }

@@ -65,7 +65,7 @@ pub(super) fn send(
     rqst.reply()
         .fill_sparse_pages()
         .map_err(|_| SendError::NoMemory)?;
-    let shape = shape(rqst, connection.regions.pages());
+    let shape = shape(rqst, connection.regions.bytes());
     let Ok(plan) = plan(&shape, limits) else {
         return Err(SendError::TooLarge);
     };
@@ -94,7 +94,7 @@ fn send_inline(
     rqst: &Rqst,
     plan: &Plan,
 ) -> Result<(), SendError> {
-    let mut buffer = send_buffer(client, sender)?;
+    let mut buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
     let connection = buffer.qp().context();
     let length = build(client, connection, rqst, plan, empty(), 0, buffer.bytes())?;
     rqst.start_clock();
@@ -115,37 +115,39 @@ fn send_with_chunks(
     let narrow = |count: u32| usize::try_from(count).map_err(|_| SendError::TooLarge);
     let (reads, results) = (narrow(plan.reads)?, narrow(plan.results)?);
     let needed = reads.saturating_add(results);
-    let buffer = send_buffer(client, sender)?;
+    let buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
     let regions = &buffer.qp().context().regions;
-    let (entry, idle) = wait_for(client, || regions.take(rqst, needed))?;
+    let (entry, idle) = regions
+        .take(rqst, needed)
+        .or_else(|| look_again(client, &mut || regions.take(rqst, needed)))
+        .ok_or(SendError::Busy)?;
     transmit(client, buffer, rqst, plan, reads, entry, idle)?;
     count_segments(client, plan, reply);
     Ok(())
 }
 
-/// A buffer for the next Send.
+/// A buffer for the next Send. Without one the sender was told to wait for space.
+#[inline(always)]
 fn send_buffer<'a>(
     client: &Client,
     sender: &'a mut Sender<Connection>,
-) -> Result<SendBuffer<'a, Connection>, SendError> {
+) -> Option<SendBuffer<'a, Connection>> {
     if !sender.has_room() {
         client.stats.send_queue_full.increment();
-        wait_for(client, || sender.has_room().then_some(()))?;
+        look_again(client, &mut || sender.has_room().then_some(()))?;
     }
-    sender.buffer().ok_or(SendError::Busy)
+    sender.buffer()
 }
 
-/// Gets what comes back with a completion, or has the sender wait for one.
-fn wait_for<T>(client: &Client, mut acquire: impl FnMut() -> Option<T>) -> Result<T, SendError> {
-    if let Some(found) = acquire() {
-        return Ok(found);
-    }
+/// Has the sender wait for what comes back with a completion, unless it has come back meanwhile.
+#[cold]
+fn look_again<T>(client: &Client, acquire: &mut dyn FnMut() -> Option<T>) -> Option<T> {
     // Look again after asking to be woken, or a completion in between would be missed.
     client.xprt.wait_for_space();
-    let found = acquire().ok_or(SendError::Busy)?;
+    let found = acquire()?;
     // Nobody may be left waiting for a wake-up that is not needed.
     client.xprt.write_space();
-    Ok(found)
+    Some(found)
 }
 
 /// Closes the connection from within a send.
@@ -155,17 +157,17 @@ fn disconnect(client: &Client, cause: Cause) -> SendError {
 }
 
 /// The sizes that the plan is made from.
-fn shape<'a>(rqst: &'a Rqst, pages: NonZeroUsize) -> RpcShape<Regions<'a>> {
+fn shape<'a>(rqst: &'a Rqst, bytes: NonZeroUsize) -> RpcShape<Regions<'a>> {
     let (call, reply) = (rqst.call(), rqst.reply());
     let (write, read) = (call.is_write(), reply.is_read());
     let allowed = (write || read) && rqst.placement_allowed();
     RpcShape {
-        call: side(call, pages, allowed && write),
-        reply: side(reply, pages, allowed && read),
+        call: side(call, bytes, allowed && write),
+        reply: side(reply, bytes, allowed && read),
     }
 }
 
-fn side(message: XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool) -> Side<Regions<'_>> {
+fn side(message: XdrBuf<'_>, bytes: NonZeroUsize, pages_eligible: bool) -> Side<Regions<'_>> {
     // A length that does not fit makes the plan fail.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     Side {
@@ -174,37 +176,40 @@ fn side(message: XdrBuf<'_>, pages: NonZeroUsize, pages_eligible: bool) -> Side<
             pages: length(message.page_len()),
             tail: length(message.tail_len()),
         },
-        segments: Regions { message, pages },
+        segments: Regions { message, bytes },
         pages_eligible,
     }
 }
 
-/// The regions of so many pages that a message takes, one for each segment.
+/// The regions of so many bytes that a message takes, one for each segment.
 struct Regions<'a> {
     message: XdrBuf<'a>,
-    pages: NonZeroUsize,
-}
-
-impl Regions<'_> {
-    fn of(&self, part: Option<MessagePart<'_>>) -> u32 {
-        part.map_or(0, |part| {
-            u32::try_from(part.region_count(self.pages)).unwrap_or(u32::MAX)
-        })
-    }
+    bytes: NonZeroUsize,
 }
 
 impl Segments for Regions<'_> {
     fn pages(&self) -> u32 {
-        self.of(self.message.pages())
+        region_count(self.message.pages(), self.bytes)
     }
 
     fn all(&self) -> u64 {
-        let message = &self.message;
-        let parts = [message.head(), message.pages(), message.tail()];
-        parts.into_iter().fold(0, |sum, part| {
-            u64::saturating_add(sum, self.of(part).into())
-        })
+        region_count_of_all(self.message, self.bytes)
     }
+}
+
+fn region_count(part: Option<MessagePart<'_>>, bytes: NonZeroUsize) -> u32 {
+    part.map_or(0, |part| {
+        u32::try_from(part.region_count(bytes)).unwrap_or(u32::MAX)
+    })
+}
+
+/// By value, so that what the plan is made from need not be in memory.
+#[inline(never)]
+fn region_count_of_all(message: XdrBuf<'_>, bytes: NonZeroUsize) -> u64 {
+    let parts = [message.head(), message.pages(), message.tail()];
+    parts.into_iter().fold(0, |sum, part| {
+        u64::saturating_add(sum, region_count(part, bytes).into())
+    })
 }
 
 /// Registers, encodes and posts. The first `reads` regions are the Read list's.
@@ -260,26 +265,10 @@ fn map(
     idle: &mut MrList<Idle>,
     regions: &mut MrList<Mapped>,
 ) -> Result<(), SendError> {
-    let (xid, pages) = (rqst.xid(), connection.regions.pages().get());
-    let mut add = |part: Option<MessagePart<'_>>, access| -> Result<(), SendError> {
-        let mut rest = part;
-        while let Some(mut piece) = rest {
-            rest = piece.split_off(pages);
-            // The count was made from the same parts.
-            let region = idle.pop().ok_or(SendError::Failed)?;
-            match region.map(&piece, access, xid) {
-                Ok(region) => regions.push_back(region),
-                Err((region, error)) => {
-                    idle.push_front(region);
-                    return Err(if error == ENOMEM {
-                        SendError::NoMemory
-                    } else {
-                        SendError::Failed
-                    });
-                }
-            }
-        }
-        Ok(())
+    let (xid, bytes) = (rqst.xid(), connection.regions.bytes().get());
+    let mut add = |part: Option<MessagePart<'_>>, access| match part {
+        Some(part) => map_part(part, access, xid, bytes, idle, regions),
+        None => Ok(()),
     };
     let (call, reply) = (rqst.call(), rqst.reply());
     match plan.call {
@@ -300,6 +289,37 @@ fn map(
             }
             Ok(())
         }
+    }
+}
+
+/// Maps a part into as many regions of so many bytes as it takes.
+fn map_part(
+    mut part: MessagePart<'_>,
+    access: Access,
+    xid: u32,
+    bytes: usize,
+    idle: &mut MrList<Idle>,
+    regions: &mut MrList<Mapped>,
+) -> Result<(), SendError> {
+    loop {
+        let rest = part.split_off(bytes);
+        // The count was made from the same parts.
+        let region = idle.pop().ok_or(SendError::Failed)?;
+        match region.map(&part, access, xid) {
+            Ok(region) => regions.push_back(region),
+            Err((region, error)) => {
+                idle.push_front(region);
+                return Err(if error == ENOMEM {
+                    SendError::NoMemory
+                } else {
+                    SendError::Failed
+                });
+            }
+        }
+        let Some(rest) = rest else {
+            return Ok(());
+        };
+        part = rest;
     }
 }
 
@@ -395,7 +415,7 @@ pub(super) fn send_backward(
     Sending { sender, limits }: &mut Sending,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
-    let mut buffer = send_buffer(client, sender)?;
+    let mut buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
     let limit = usize::try_from(limits.inline_send).unwrap_or(0);
     let bytes = buffer.bytes();
     let header = encode_backward(

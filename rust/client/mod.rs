@@ -95,6 +95,14 @@ impl Transport {
         self.xprt.force_disconnect();
     }
 
+    /// Waits until the peer has lost access to the memory of a Call with chunks, by their number.
+    #[cold]
+    fn fence_regions(&self, rqst: &Rqst, mark: u32) {
+        if let Some(qp) = self.connection() {
+            qp.context().fence(&qp, mark, rqst);
+        }
+    }
+
     /// Ends the connection, if there is one, and waits until the peer has lost all access to this
     /// host's memory. May sleep.
     fn teardown(&self, lock: &mut SendLock<'_>) {
@@ -167,11 +175,8 @@ impl ClientTransport for Client {
     fn fence(&self, rqst: &Rqst) {
         // No number: the Call had no chunks, or its Reply has fenced them.
         let mark = rqst.mark().load(Relaxed);
-        if mark == 0 {
-            return;
-        }
-        if let Some(qp) = self.connection() {
-            qp.context().fence(&qp, mark, rqst);
+        if mark != 0 {
+            self.fence_regions(rqst, mark);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::{
 use core::num::NonZeroUsize;
 use kernel::{
     impl_has_work, new_spinlock, new_work,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{Arc, SpinLock},
     time::{delay::fsleep, Delta},
@@ -28,6 +29,7 @@ const PAUSE: Delta = Delta::from_millis(100);
 pub(super) struct Regions {
     pd: Arc<Pd>,
     pages: u32,
+    bytes: NonZeroUsize,
     #[pin]
     shelf: SpinLock<Shelf>,
     #[pin]
@@ -82,6 +84,8 @@ impl Regions {
         entries: u32,
     ) -> Result<Arc<Self>> {
         // CAST: A u32 always fits the kernel's usize.
+        let bytes = NonZeroUsize::new((pages as usize).saturating_mul(PAGE_SIZE)).ok_or(EINVAL)?;
+        // CAST: As above.
         let entry_count = entries as usize;
         let mut entries = KVVec::with_capacity(entry_count, GFP_KERNEL)?;
         for index in 0..entry_count {
@@ -99,6 +103,7 @@ impl Regions {
             try_pin_init!(Self {
                 pd: pd.clone(),
                 pages,
+                bytes,
                 shelf <- new_spinlock!(Shelf {
                     idle,
                     count,
@@ -113,9 +118,13 @@ impl Regions {
     }
 
     /// Pages in each region.
-    pub(super) fn pages(&self) -> NonZeroUsize {
-        // CAST: A u32 always fits the kernel's usize.
-        NonZeroUsize::new(self.pages as usize).unwrap_or(NonZeroUsize::MIN)
+    pub(super) fn pages(&self) -> u32 {
+        self.pages
+    }
+
+    /// Bytes in the pages of each region.
+    pub(super) fn bytes(&self) -> NonZeroUsize {
+        self.bytes
     }
 
     /// How many no Call uses.
@@ -125,6 +134,7 @@ impl Regions {
 
     /// Takes a chunk entry and `count` regions for the Call `rqst`, or nothing if there are not so
     /// many. The worker makes more regions before the shelf is empty.
+    #[inline(always)]
     pub(super) fn take(
         self: &Arc<Self>,
         rqst: &Rqst,

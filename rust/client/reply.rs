@@ -15,7 +15,7 @@ use crate::{
         cursor,
         header::{ErrorBody, ErrorMessage, Versions, Xid},
         message::{Refusal, Refused},
-        reply::{decode_received, BackwardCall, Delivered, Delivery, Received, Reply},
+        reply::{decode_received, BackwardCall, Delivered, Delivery, Mismatch, Received, Reply},
     },
     rdma::{
         Completion, Invalidation, MrList, QueuePair, ReceivedMessage, Registered,
@@ -68,11 +68,10 @@ pub(super) fn received(
                     };
                     // Only the Reply to a Call grants credits, and only once.
                     connection.grant(reply.credits);
-                    let outcome = outcome(&reply, claim.seen);
                     let settlement = Settlement {
                         rqst,
                         message,
-                        outcome,
+                        outcome: claim.seen,
                         form: claim.form,
                     };
                     fence(completion, xid, claim.rest, settlement);
@@ -269,10 +268,10 @@ fn reconcile(
     rqst: &PinnedRqst,
     reply: &Reply<'_>,
     proof: Option<&RemoteInvalidation>,
-) -> Option<Claim<Option<Delivered<1>>>> {
+) -> Option<Claim<Outcome>> {
     claim(qp, rqst, reply.xid, proof, |offered| {
         let Some((offer, regions)) = offered else {
-            return reply.reconcile([empty()], empty()).ok();
+            return outcome(reply, reply.reconcile([empty()], empty()));
         };
         let lengths = regions
             .extents()
@@ -281,13 +280,13 @@ fn reconcile(
         let only = |wanted| if wanted { usize::MAX } else { 0 };
         let writes = [lengths.clone().take(only(!offer.is_reply_chunk))];
         let chunk = lengths.take(only(offer.is_reply_chunk));
-        reply.reconcile(writes, chunk).ok()
+        outcome(reply, reply.reconcile(writes, chunk))
     })
 }
 
 /// What a Reply says, with what it has delivered by RDMA Write, if that is what was offered.
-fn outcome(reply: &Reply<'_>, delivered: Option<Delivered<1>>) -> Outcome {
-    let Some(delivered) = delivered else {
+fn outcome(reply: &Reply<'_>, delivered: Result<Delivered<1>, Mismatch>) -> Outcome {
+    let Ok(delivered) = delivered else {
         return Outcome::Failed;
     };
     let [Delivery {
@@ -302,28 +301,31 @@ fn outcome(reply: &Reply<'_>, delivered: Option<Delivered<1>>) -> Outcome {
     }
 }
 
-/// Has every region of the Call invalidated, then settles it.
+/// Settles the Call, once every region of it is invalidated.
+#[inline]
 fn fence(
     completion: &mut Completion<'_, Connection>,
     xid: Xid,
     rest: Rest,
     settlement: Settlement,
 ) {
-    let qp = completion.qp();
+    if let Rest::Regions(index) = rest {
+        return invalidate(completion.qp(), index, xid, settlement);
+    }
+    settle(completion, settlement);
+    if let Rest::Freed = rest {
+        completion.qp().context().client.xprt.write_space();
+    }
+}
+
+/// Has the regions invalidated that the Reply has not; the completion settles the Call.
+#[inline(never)]
+fn invalidate(qp: &QueuePair<Connection>, index: usize, xid: Xid, settlement: Settlement) {
     let connection = qp.context();
-    match rest {
-        Rest::Nothing => settle(completion, settlement),
-        Rest::Freed => {
-            settle(completion, settlement);
-            connection.client.xprt.write_space();
-        }
-        Rest::Regions(index) => {
-            connection.chunks.replied(qp, index, xid.0, settlement);
-            if connection.invalidate(qp, index) != Invalidation::Posted {
-                connection.chunks.stick(qp, index);
-                connection.end(Cause::PostFailed);
-            }
-        }
+    connection.chunks.replied(qp, index, xid.0, settlement);
+    if connection.invalidate(qp, index) != Invalidation::Posted {
+        connection.chunks.stick(qp, index);
+        connection.end(Cause::PostFailed);
     }
 }
 

@@ -63,7 +63,7 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
     }
     let counts = connection.chunks.count(qp);
     seq_print!(seq, "region_type MEM_REG\n");
-    seq_print!(seq, "region_pages {}\n", connection.regions.pages().get());
+    seq_print!(seq, "region_pages {}\n", connection.regions.pages());
     seq_print!(seq, "regions_idle {}\n", connection.regions.idle());
     seq_print!(seq, "regions_offered {}\n", counts.offered);
     seq_print!(seq, "regions_invalidating {}\n", counts.invalidating);
