@@ -350,8 +350,9 @@ mod tests {
         // SAFETY: The C structures are valid as zeroes.
         let (mut args, mut address): (bindings::xprt_create, bindings::__kernel_sockaddr_storage) =
             unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
-        // CAST: A small enumerator; the family is the first member.
-        unsafe { (&raw mut address).cast::<u16>().write(family as u16) };
+        let family = u16::try_from(family).unwrap_or(0);
+        // SAFETY: An address begins with its family.
+        unsafe { (&raw mut address).cast::<u16>().write(family) };
         args.net = &raw mut bindings::init_net;
         args.dstaddr = (&raw mut address).cast();
         args.addrlen = addrlen;
