@@ -77,9 +77,9 @@ paced() {
 for every in 2 10; do
 	test_case "v4.2: one in $every of the transport's allocations fails under I/O" steady 4.2 $every
 done
-# A connection needs some hundred of them.
+# A connection needs about four hundred of them, so that every other attempt fails, or every third.
 for vers in 3 4.2; do
-	for every in 300 1000; do
+	for every in 500 1000; do
 		test_case "v$vers: one in $every of them fails during reconnects" reconnecting $vers $every
 	done
 done
