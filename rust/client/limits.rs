@@ -143,39 +143,18 @@ mod tests {
 
     #[test]
     fn a_device_without_a_requirement_is_refused() {
-        let registers_by_calls = Attributes {
-            memory_management: false,
-            ..LARGE
-        };
-        let without_pages = Attributes {
-            max_fast_reg_pages: 0,
-            ..LARGE
-        };
-        let without_gather = Attributes {
-            max_send_sge: 0,
-            ..LARGE
-        };
-        // A mebibyte, head and tail do not go into 16 regions of 18 pages.
-        let with_small_regions = Attributes {
-            max_fast_reg_pages: 18,
-            ..LARGE
-        };
-        let with_short_queues = Attributes {
-            max_qp_wr: 64,
-            ..LARGE
-        };
-        let with_few_completions = Attributes {
-            max_cqe: 64,
-            ..LARGE
-        };
-        for (device, word) in [
-            (registers_by_calls, "FRWR"),
-            (without_pages, "FRWR"),
-            (without_gather, "gather"),
-            (with_small_regions, "pages"),
-            (with_short_queues, "queues"),
-            (with_few_completions, "queues"),
-        ] {
+        let without: [(&str, fn(&mut Attributes)); 6] = [
+            ("FRWR", |device| device.memory_management = false),
+            ("FRWR", |device| device.max_fast_reg_pages = 0),
+            ("gather", |device| device.max_send_sge = 0),
+            // A mebibyte, head and tail do not go into 16 regions of 18 pages.
+            ("pages", |device| device.max_fast_reg_pages = 18),
+            ("queues", |device| device.max_qp_wr = 64),
+            ("queues", |device| device.max_cqe = 64),
+        ];
+        for (word, take_away) in without {
+            let mut device = LARGE;
+            take_away(&mut device);
             assert!(fit(&device).is_err_and(|requirement| requirement.contains(word)));
         }
     }
