@@ -3,6 +3,7 @@
 #
 # The path between client and server loses, reorders or duplicates packets, or carries nothing at
 # all for a while: the program on the mount sees only a pause.
+# limit: 900
 
 . "$(dirname "$0")/../lib/test.sh"
 
@@ -28,7 +29,8 @@ bad_path() {
 	before=$(counter "$counter")
 	netem client "$options"
 	netem server "$options"
-	client 'work_goes_on 55'
+	# What the devices give up after their own retries is sent again after the RPC's minute.
+	LIMIT=240 client 'work_goes_on 230'
 	after=$(counter "$counter")
 	netem client
 	netem server
