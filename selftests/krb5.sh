@@ -148,8 +148,7 @@ reconnect() {
 	work_begins
 	client '
 		for n in {1..3}; do
-			# A new address, be it the old one, ends the connection.
-			for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done
+			break_connections
 			work_goes_on 60
 		done
 		[ $(xprt_stat 3) -gt 3 ] || fail "it connected $(xprt_stat 3) times only"'

@@ -211,7 +211,7 @@ first_credit() {
 		trace_mark "Calls on the first connection"
 		ls $MNT/$TEST
 		[ $(windows "Calls on the first connection" | tail -n 1) -gt 256 ] || fail "the window has not opened"
-		for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done
+		break_connections
 		drop_caches
 		: >$MNT/$TEST/file
 		windows xprtrdma_op_connect: >/run/$TEST.windows

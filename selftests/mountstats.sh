@@ -100,7 +100,7 @@ connects_count() {
 	work_begins
 	column_client '
 		remember
-		for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done
+		break_connections
 		connected() { [ $(grown 3) = 1 ]; }
 		wait_for 30 connected
 		work_goes_on 30'

@@ -118,8 +118,7 @@ one_breaks() {
 		connects() { columns 3 | sort | tr -d '\n'; }
 		[ \$(connects) = 1111 ] || fail \"some connected more than once: \$(columns 3)\"
 		transport 3
-		# A new address, be it the old one, ends the connection.
-		echo \$SERVER >dstaddr
+		set_address . \$SERVER
 		connected_again() { [ \$(connects) != 1111 ]; }
 		wait_for 30 connected_again
 		note_sends
@@ -139,7 +138,7 @@ one_moves() {
 	client "$multipath
 		is_connected_to \$SERVER 4 || fail \"\$(rdma -d resource show cm_id)\"
 		transport 3
-		echo $SECOND >dstaddr
+		set_address . $SECOND
 		wait_for 30 is_connected_to $SECOND 1
 		is_connected_to \$SERVER 3 || fail \"\$(rdma -d resource show cm_id)\"
 		[ \$(cat dstaddr) = $SECOND ]

@@ -85,7 +85,7 @@ thresholds() {
 		echo 1024 >/proc/sys/sunrpc/rdma_max_inline_write
 		small_files still
 		[ \$(xprt_stat $READ_CHUNKS) = 0 ] || fail 'the connection has another threshold now'
-		for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo \$SERVER >\$transport/dstaddr; done
+		break_connections
 		small_files again
 		[ \$(xprt_stat 3) = 2 ]
 		[ \$(xprt_stat $READ_CHUNKS) = 8 ] || fail 'the new connection has the old threshold'"

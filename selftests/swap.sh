@@ -53,7 +53,7 @@ reconnect='
 	reconnect() {
 		before=$(xprt_stat 3)
 		connects_are_more() { [ $(xprt_stat 3) -gt $before ]; }
-		for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done
+		break_connections
 		: >$MNT/$TEST/$before
 		wait_for 30 connects_are_more
 	}

@@ -117,19 +117,13 @@ bench_mount() {
 	printf '\n'
 }
 
-# What breaks the connection is a new address, be it the old one; it ends at once or soon. A name
-# that nobody has asked for yet costs an RPC, and the shell's own test starts no program.
-# Who waits there for the send lock is not woken when a sender lets it go (xprt_clear_locked()), so
-# the wait is given up and begun again. Nothing that is measured waits with it.
-break_connection() {
-	until printf '%s\n' "$SERVER" | timeout -s KILL 1 tee /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr >/dev/null; do :; done
-}
+# A name that nobody has asked for yet costs an RPC, and the shell's own test starts no program.
 bench_reconnect() {
 	local start times='' before n name=0
 	for n in {1..3}; do
 		before=$(xprt_stat 3)
 		start=${EPOCHREALTIME/./}
-		break_connection
+		break_connections
 		until
 			name=$((name + 1))
 			[ ! -e "$DIR/entries/no.$name" ] && [ "$(xprt_stat 3)" -gt "$before" ]
@@ -148,7 +142,7 @@ bench_reconnect_busy() {
 	fio=$!
 	busy() { [ "$(xprt_stat 6)" -gt $((sends + 200)) ]; }
 	wait_for 20 busy
-	break_connection
+	break_connections
 	wait $fio
 	[ "$(xprt_stat 3)" -gt "$before" ] || fail "the connection did not break"
 	cat /run/bench.busy

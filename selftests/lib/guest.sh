@@ -49,6 +49,20 @@ xprt_stat() {
 xprt_connected() { ! cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state | grep -qvw CONNECTED; }
 xprt_unconnected() { ! xprt_connected; }
 
+# Gives a transport of sysfs an address, which ends its connection, be it the old one:
+# set_address FOLDER ADDRESS. Who waits there for the send lock is not woken when a sender lets it go
+# (xprt_clear_locked()), so the wait is given up and begun again.
+set_address() {
+	until printf '%s\n' "$2" | timeout -s KILL 1 tee "$1/dstaddr" >/dev/null; do
+		[ $? = 137 ] || fail "$1 does not take the address $2"
+	done
+}
+# Ends the connections of all RDMA transports.
+break_connections() {
+	local transport
+	for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do set_address "$transport" "$SERVER"; done
+}
+
 # A value of our module's debugfs, of the transport with the highest number.
 our_stat() {
 	local dir

@@ -34,7 +34,7 @@ refused() {
 	client "$attempts
 		work_goes_on 50
 		trace_mark again
-		for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo \$SERVER >\$transport/dstaddr; done
+		break_connections
 		wait_for 20 attempted again 1
 		[ \"\$(attempts again | cut -d ' ' -f 2)\" = 0 ] || fail \"the pause is still \$(attempts again)\"
 		work_goes_on 50"

@@ -31,10 +31,7 @@ fault_client() { client "$fault$1"; }
 
 # Each of these gets a number to choose with, and ends with the fault over or on its way out.
 
-# sysfs is told the address once more.
-do_address() {
-	client 'for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do echo $SERVER >$transport/dstaddr; done'
-}
+do_address() { client break_connections; }
 do_disconnect() {
 	client "$inject
 		inject_begins 100 1
