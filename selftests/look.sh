@@ -215,7 +215,7 @@ first_credit() {
 		drop_caches
 		: >$MNT/$TEST/file
 		windows xprtrdma_op_connect: >/run/$TEST.windows
-		tr "\n" " " </run/$TEST.windows
+		printf "congestion windows: %s\n" "$(tr "\n" " " </run/$TEST.windows)"
 		[ $(head -n 1 /run/$TEST.windows) = 256 ] || fail "the first Call has more than one credit"
 		[ $(tail -n 1 /run/$TEST.windows) -gt 256 ]
 		rm /run/$TEST.windows

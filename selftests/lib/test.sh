@@ -90,7 +90,7 @@ run_cases() {
 			set -e
 			trap run_deferred EXIT
 			eval "${functions[i]}"
-		) 2>&1 | sed -u 's/^/# /'
+		) 2>&1 | sed -u -e 's/^/# /' -e '$a\' # The result begins a line.
 		rc=${PIPESTATUS[0]}
 		set -e
 		case $rc in
