@@ -58,6 +58,8 @@ run_deferred() {
 	*)
 		for machine in client server; do
 			printf 'the %s, when that failed:\n' "$machine"
+			# One that the case has stopped could not answer, and would be ended for that.
+			kill -CONT "$(<"$RUN/$machine.pid")" || true
 			LIMIT=20 "$machine" show_state || true
 		done
 		;;
