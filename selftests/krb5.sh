@@ -24,6 +24,12 @@ configuration="cat >/etc/krb5.conf <<-END
 	}
 	END"
 
+# Both daemons say that they are ready before they listen to the kernel, which asks nobody then:
+# listens DAEMON FILE.
+listens='
+	listens() { for pid in $(pidof "$1"); do readlink /proc/$pid/fd/*; done | grep -q "$2"; }
+'
+
 # A key distribution centre on the server, where both ends have a principal of their own.
 realm_begins() {
 	local machine
@@ -33,7 +39,7 @@ realm_begins() {
 		$machine 'modprobe -q rpcsec_gss_krb5 || [ -d /proc/net/rpc/auth.rpcsec.init ]' || skip "the $machine kernel has no Kerberos"
 	done
 	trap realm_ends EXIT
-	server "$configuration
+	server "$configuration$listens
 		mkdir -p /etc/krb5kdc /var/lib/krb5kdc
 		kdb5_util create -s -r $REALM -P $RANDOM$RANDOM
 		for host in server client; do kadmin.local addprinc -randkey nfs/\$host; done
@@ -41,12 +47,13 @@ realm_begins() {
 		kadmin.local ktadd -k /run/client.keytab nfs/client
 		krb5kdc
 		rpc.svcgssd
+		wait_for 10 listens rpc.svcgssd auth.rpcsec.init/channel
 		exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=1,sec=sys:krb5:krb5i:krb5p '*:/export'" >"$RUN/$TEST.realm"
 	server 'base64 -w 0 /run/client.keytab' >"$RUN/$TEST.keytab"
-	client "$configuration
+	client "$configuration$listens
 		base64 -d >/etc/krb5.keytab <<<'$(<"$RUN/$TEST.keytab")'
 		rpc.gssd
-		wait_for 10 test -p /run/rpc_pipefs/gssd/clntXX/gssd"
+		wait_for 10 listens rpc.gssd clntXX/gssd"
 }
 
 realm_ends() {
