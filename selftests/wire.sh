@@ -157,10 +157,38 @@ same_private_data() {
 	same "messages with private data"
 }
 
-judge() {
+# Whether these fields of all frames are the same: always WHAT VALUES <FIELDS.
+always() {
+	tr '\t' ' ' | sort -u >"$RUN/wire.values"
+	[ "$(<"$RUN/wire.values")" = "$2" ] || {
+		cat "$RUN/wire.values"
+		fail "$1 should be $2"
+	}
+}
+
+# What the REQ asks for: a reliable connection, no flow control, 6 retries but none for a peer that
+# is not ready, no RDMA Read of our own but as many of the peer's as rxe can serve.
+parameters() {
+	local req=infiniband.cm.req
+	fields $req $req.{transpsvctype,srq,e2eflowctrl,retrcount,rnrretrcount,initdepth,responderres} |
+		always 'the parameters of the connection' '0x00 0x00 0x00 0x06 0x00 0x00 0x80'
+}
+
+# What a session may send backward: 16 Calls of a page each, less what comes before an RPC message.
+# Each field is there for both directions.
+back_channel() {
+	fields 'nfs.opcode == 43 && rpc.msgtyp == 0' nfs.maxreqsize4 nfs.maxreqs4 | tr ',' '\t' | cut -f 2,4 |
+		always 'size and number of backward Calls' '4068 16'
+}
+
+needed() {
 	[ "${TRANSPORT:-rxe}" = rxe ] || skip "only rxe sends RoCEv2"
 	[ -x "$DECODE" ] || skip "rpcrdma-decode is not built, see README.rst"
 	in_root sh -c 'command -v tshark jq' >/dev/null || skip "tshark and jq could not be added to the build root"
+}
+
+judge() {
+	needed
 	server_dir /export
 	capture_begins
 	mount_nfs "$1"
@@ -171,8 +199,38 @@ judge() {
 	nothing_malformed
 	same_headers
 	same_private_data
+	parameters
+	[ "$1" = 3 ] || back_channel
+}
+
+# A server that cannot write drops a Call that it has already: the client sends it again and again,
+# but each time on another connection.
+never_twice() {
+	needed
+	server_dir /export/disk
+	capture_begins
+	mount_nfs 3 timeo=30 /export/disk
+	defer "server 'fsfreeze -u /export/disk 2>/dev/null || true'"
+	server 'fsfreeze -f /export/disk'
+	client_background create ': >$MNT/$TEST/file'
+	client '
+		connects_are_more() { [ "$(xprt_stat 3)" -ge 3 ]; }
+		wait_for 40 connects_are_more'
+	server 'fsfreeze -u /export/disk'
+	client_wait create
+	unmount_nfs
+	capture_ends
+	# A packet that rxe sends again keeps its sequence number.
+	fields 'rpcordma.msg_type in {0, 1} && udp.dstport == 4791 && ip.src == '"$(client 'echo $CLIENT')" \
+		rpcordma.xid infiniband.bth.destqp infiniband.bth.psn | sort -u | cut -f 1,2 >"$RUN/wire.calls"
+	uniq -d "$RUN/wire.calls" >"$RUN/wire.twice"
+	[ ! -s "$RUN/wire.twice" ] || fail "sent twice on one connection: $(<"$RUN/wire.twice")"
+	cut -f 1 "$RUN/wire.calls" | uniq -c | sort -n | tail -n 1 >"$RUN/wire.most"
+	printf '%d Calls, one of them on %d connections\n' "$(wc -l <"$RUN/wire.calls")" "$(awk '{ print $1 }' "$RUN/wire.most")"
+	awk '$1 < 3 { exit 1 }' "$RUN/wire.most" || fail "no Call was sent on three connections"
 }
 
 test_case "v3: another decoder sees the same" judge 3
 test_case "v4.2: another decoder sees the same" judge 4.2
+test_case "v3: a Call never goes out twice on one connection" never_twice
 run_cases
