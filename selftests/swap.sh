@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A file of the mount is swap space: its transport is counted as one that swaps, and connects with
-# memory reserves; what a program holds in memory goes out over it and comes back as it was.
+# memory reserves, and never with memory that a file system has to give back first; what a program
+# holds in memory goes out over it and comes back as it was.
 
 . "$(dirname "$0")/lib/test.sh"
 
@@ -11,7 +12,9 @@ swap='
 	told=/sys/module/rpcrdma_test_swap/parameters
 	group=/run/$TEST.cgroup/limited
 	# The queue pairs, or regions, made since it was loaded with reserves, and those without: made WHAT.
-	made() { read -r all reserves <$told/$1; printf "%d with reserves, %d without\n" $reserves $((all - reserves)); }
+	made() { read -r all reserves _ <$told/$1; printf "%d with reserves, %d without\n" $reserves $((all - reserves)); }
+	# Those of them whose memory might have been waited for until a file system gives it back.
+	waiting() { read -r _ _ waiting <$told/$1; printf "%d\n" $waiting; }
 	swappers() { tr "\n" " " <$told/swappers; }
 	# The number of each page, as 256 lines of 16 bytes.
 	pages() { seq -f %015.0f 0 $(($1 * 256 - 1)); }
@@ -76,7 +79,8 @@ swap_space() {
 		swapoff $MNT/$TEST/space
 		[ "$(swappers)" = "0 " ] || fail "the transport counts as a swapper still: $(swappers)"
 		reconnect
-		[ "$(made queue_pairs)" = "1 with reserves, 2 without" ] || fail "queue pairs: $(made queue_pairs)"'
+		[ "$(made queue_pairs)" = "1 with reserves, 2 without" ] || fail "queue pairs: $(made queue_pairs)"
+		[ "$(waiting queue_pairs) $(waiting regions)" = "0 0" ] || fail "made while file systems may wait for it: queue pairs $(waiting queue_pairs), regions $(waiting regions)"'
 	client 'umount $MNT && wait_for 40 module_unused && rmmod rpcrdma_test_swap'
 }
 

@@ -2,8 +2,9 @@
 /*
  * Tells whether a transport that carries swap space may use memory reserves when it connects. While
  * it is loaded, it counts the queue pairs and memory regions that workqueues of this machine make
- * on any RDMA device, and those of them that were made with PF_MEMALLOC. Nobody may be connecting
- * when it is unloaded.
+ * on any RDMA device, those of them that were made with PF_MEMALLOC, and those whose memory might
+ * have come from a file system that waits for this very connection. Nobody may be connecting when
+ * it is unloaded.
  */
 #include <linux/magic.h>
 #include <linux/module.h>
@@ -19,10 +20,11 @@ static char *mount = "/mnt/nfs";
 module_param(mount, charp, 0444);
 MODULE_PARM_DESC(mount, "the mount whose transports are looked at");
 
-/* What was made, and how much of it with PF_MEMALLOC. */
+/* What was made, how much of it with PF_MEMALLOC, and how much outside of NOFS and NOIO. */
 struct made {
 	atomic_t all;
 	atomic_t reserves;
+	atomic_t waiting;
 };
 
 static struct made queue_pairs, regions;
@@ -31,16 +33,16 @@ static int made_get(char *buffer, const struct kernel_param *kp)
 {
 	struct made *made = kp->arg;
 
-	return sysfs_emit(buffer, "%d %d\n", atomic_read(&made->all),
-			  atomic_read(&made->reserves));
+	return sysfs_emit(buffer, "%d %d %d\n", atomic_read(&made->all),
+			  atomic_read(&made->reserves), atomic_read(&made->waiting));
 }
 
 static const struct kernel_param_ops made_ops = { .get = made_get };
 
 module_param_cb(queue_pairs, &made_ops, &queue_pairs, 0444);
-MODULE_PARM_DESC(queue_pairs, "queue pairs made by workers, and those made with reserves");
+MODULE_PARM_DESC(queue_pairs, "queue pairs made by workers, with reserves, and waiting for file systems");
 module_param_cb(regions, &made_ops, &regions, 0444);
-MODULE_PARM_DESC(regions, "memory regions made by workers, and those made with reserves");
+MODULE_PARM_DESC(regions, "memory regions made by workers, with reserves, and waiting for file systems");
 
 static int swapper_print(struct rpc_clnt *clnt, struct rpc_xprt *xprt, void *data)
 {
@@ -100,6 +102,8 @@ static void count(struct made *made)
 	atomic_inc(&made->all);
 	if (current->flags & PF_MEMALLOC)
 		atomic_inc(&made->reserves);
+	if (!(current->flags & (PF_MEMALLOC_NOFS | PF_MEMALLOC_NOIO)))
+		atomic_inc(&made->waiting);
 }
 
 static int swap_create_qp(struct ib_qp *qp, struct ib_qp_init_attr *attr,
