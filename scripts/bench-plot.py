@@ -9,7 +9,6 @@ The same JSON makes the same files, byte for byte, with one version of matplotli
 
 import argparse
 import json
-import math
 import pathlib
 import sys
 
@@ -88,16 +87,12 @@ def ratios(result, path):
     save(figure, path)
 
 
-def pairs(axis, rows, labels, unit, logarithmic=False):
+def pairs(axis, rows, labels, unit):
     """Two bars for each row, C's and Rust's."""
     for offset, client, colour, name in ((-0.2, "c", C, "C"), (0.2, "rust", RUST, "Rust")):
         axis.bar([i + offset for i in range(len(rows))], [row[client] for row in rows], 0.4, color=colour, label=name)
     axis.set_xticks(range(len(rows)), labels, rotation=35, ha="right", rotation_mode="anchor")
     axis.set_ylabel(unit)
-    if logarithmic and rows:
-        least = min(min(row["c"], row["rust"]) for row in rows)
-        axis.set_yscale("log")
-        axis.set_ylim(bottom=10 ** math.floor(math.log10(least)))
 
 
 def latency(result, path):
@@ -132,20 +127,20 @@ def throughput(result, path):
         if values:
             axis.axhline(values[len(values) // 2], color="black", linestyle="--", linewidth=0.8, label="link without RPC")
         axis.set_ylim(bottom=0)
-    axes[0].legend(frameon=False, fontsize=7)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
     save(figure, path)
 
 
 def rest(result, path):
     """What a mount takes, and how long it takes."""
     panels = [
-        (rows_of(result, "time_ms"), [TITLES[row["workload"]] for row in rows_of(result, "time_ms")], "ms", True),
-        (rows_of(result, "idle_kib", "busy_kib"), ["idle", "after I/O"], "KiB for a mount", False),
+        (rows_of(result, "time_ms"), [TITLES[row["workload"]] for row in rows_of(result, "time_ms")], "ms"),
+        (rows_of(result, "idle_kib", "busy_kib"), ["idle", "after I/O"], "KiB for a mount"),
     ]
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.2))
-    for axis, (rows, labels, unit, logarithmic) in zip(axes, panels):
-        pairs(axis, rows, labels[: len(rows)], unit, logarithmic)
-    axes[0].legend(frameon=False)
+    for axis, (rows, labels, unit) in zip(axes, panels):
+        pairs(axis, rows, labels[: len(rows)], unit)
+    axes[1].legend(frameon=False)
     save(figure, path)
 
 
