@@ -107,7 +107,7 @@ pub(crate) enum Memory {
 /// # Invariants
 ///
 /// `memory` has `length` bytes, more than none. They stay allocated for all of `'a`, and after it
-/// until `exposure` is over.
+/// until `exposure`, which is the RPC's, is over.
 #[derive(Clone, Copy)]
 pub(crate) struct MessagePart<'a> {
     memory: Memory,
@@ -141,6 +141,15 @@ impl<'a> MessagePart<'a> {
         Exposed(NonNull::from(self.exposure))
     }
 
+    /// The same for all of `parts`. Nothing if there is no part, or if they are not all of one RPC.
+    pub(crate) fn expose_all(parts: &[Option<Self>]) -> Option<Exposed> {
+        let mut parts = parts.iter().flatten();
+        let first = parts.next()?;
+        parts
+            .all(|part| core::ptr::eq(part.exposure, first.exposure))
+            .then(|| first.expose())
+    }
+
     /// Where the bytes are.
     pub(crate) fn memory(&self) -> Memory {
         self.memory
@@ -159,11 +168,15 @@ impl<'a> MessagePart<'a> {
         }
     }
 
-    /// How many pages the bytes touch.
-    pub(crate) fn page_count(&self) -> usize {
-        self.offset()
-            .saturating_add(self.length)
-            .div_ceil(PAGE_SIZE)
+    /// How many elements of a scatterlist describe the bytes.
+    pub(crate) fn element_count(&self) -> usize {
+        match self.memory {
+            Memory::Linear(_) => 1,
+            Memory::Pages(..) => self
+                .offset()
+                .saturating_add(self.length)
+                .div_ceil(PAGE_SIZE),
+        }
     }
 
     /// How many regions the bytes take, each of so many bytes of whole pages.

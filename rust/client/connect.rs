@@ -294,13 +294,7 @@ impl Attempt {
 
     fn make(&self, client: &Arc<Client>, limits: &Limits) -> Result<Sender<Connection>> {
         let pd = Arc::new(Pd::new(self.id.clone())?, GFP_KERNEL)?;
-        let regions = Regions::new(
-            client,
-            &pd,
-            limits.pages_per_region,
-            limits.initial_regions,
-            limits.sizes.slots,
-        )?;
+        let regions = Regions::new(client, &pd, limits)?;
         let context = Connection::new(client, &regions, &self.monitor, limits);
         // Before the first Reply can come.
         client.xprt.reset_credits(1);

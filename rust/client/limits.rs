@@ -39,6 +39,8 @@ pub(super) struct Limits {
     pub(super) requests: u32,
     /// Pages that one memory region holds.
     pub(super) pages_per_region: u32,
+    /// Pages that one memory region with gaps holds; 0 if the device has no such regions.
+    pub(super) pages_with_gaps: u32,
     /// Regions to make before the first Call.
     pub(super) initial_regions: u32,
     /// The queues.
@@ -72,7 +74,12 @@ impl Limits {
             return Err((Reason::Incapable, "its Sends have too few gather elements"));
         }
         let pages_per_region = attributes.max_fast_reg_pages.min(DATA_PAGES);
-        // Head and tail of a message are one region each.
+        let pages_with_gaps = if attributes.gaps {
+            attributes.max_fast_reg_pages.min(DATA_PAGES + 2)
+        } else {
+            0
+        };
+        // Without gaps head and tail of a message are one region each.
         let segments = DATA_PAGES.div_ceil(pages_per_region).saturating_add(2);
         if segments > MAX_SEGMENTS {
             return Err((Reason::Incapable, "its memory regions hold too few pages"));
@@ -92,6 +99,7 @@ impl Limits {
                 return Ok(Self {
                     requests,
                     pages_per_region,
+                    pages_with_gaps,
                     initial_regions: segments.saturating_mul(2),
                     sizes,
                 });
@@ -110,9 +118,10 @@ mod tests {
     use super::*;
     use crate::proto::private_data::InlineSize;
 
-    /// A large adapter, which registers memory with gaps too; nothing here asks it to.
+    /// A large adapter.
     const LARGE: Attributes = Attributes {
         memory_management: true,
+        gaps: false,
         max_fast_reg_pages: 65536,
         max_send_sge: 30,
         max_qp_wr: 32768,
@@ -139,6 +148,22 @@ mod tests {
             && limits.pages_per_region == DATA_PAGES
             // The data, head and tail, in both directions.
             && limits.initial_regions == 6));
+    }
+
+    #[test]
+    fn a_message_goes_into_one_region_if_it_may_have_gaps() {
+        let with = |gaps, max_fast_reg_pages| {
+            let device = Attributes {
+                gaps,
+                max_fast_reg_pages,
+                ..LARGE
+            };
+            fit(&device).map_or(u32::MAX, |limits| limits.pages_with_gaps)
+        };
+        // The data, head and tail.
+        assert_eq!(with(true, 65536), DATA_PAGES + 2);
+        assert_eq!(with(true, 19), 19);
+        assert_eq!(with(false, 65536), 0);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use super::{
     chunks::Offer,
     connection::{mark_of, Connection},
     limits::MAX_SEGMENTS,
+    mapping::{self, Regions},
+    regions::Capacity,
     Client, BACKWARD_SLOTS,
 };
 use crate::{
@@ -14,16 +16,16 @@ use crate::{
         call::encode_call,
         chunk::{ReadSegment, Segment},
         header::{Credits, FixedHeader, Xid, VERSION_ONE},
-        plan::{plan, CallForm, Limits, Parts, Plan, ReplyForm, RpcShape, Segments, Side},
+        plan::{plan, CallForm, Limits, Parts, Plan, ReplyForm, RpcShape, Side},
         private_data::Thresholds,
         reply::encode_backward,
     },
-    rdma::{Access, Idle, Mapped, MrList, SendBuffer, Sender},
+    rdma::{Idle, MrList, SendBuffer, Sender},
     stats::Form,
-    sunrpc::{BackwardReply, MessagePart, Rqst, SendError, XdrBuf},
+    sunrpc::{BackwardReply, Rqst, SendError, XdrBuf},
     trace,
 };
-use core::{iter::empty, num::NonZeroUsize};
+use core::iter::empty;
 use kernel::{prelude::*, sync::atomic::Relaxed};
 
 /// Who sends on a connection, and what limits the messages.
@@ -65,15 +67,16 @@ pub(super) fn send(
     rqst.reply()
         .fill_sparse_pages()
         .map_err(|_| SendError::NoMemory)?;
-    let shape = shape(rqst, connection.regions.bytes());
+    let shape = shape(rqst, connection.regions.capacity());
     let Ok(plan) = plan(&shape, limits) else {
         return Err(SendError::TooLarge);
     };
+    let reply = shape.reply.len;
 
     let sent = if plan.is_inline() {
         send_inline(client, sender, rqst, &plan)
     } else {
-        send_with_chunks(client, sender, rqst, &plan, &shape.reply.len)
+        send_with_chunks(client, sender, rqst, &plan, &reply)
     };
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(client, Cause::PostFailed));
@@ -114,12 +117,13 @@ fn send_with_chunks(
 ) -> Result<(), SendError> {
     let narrow = |count: u32| usize::try_from(count).map_err(|_| SendError::TooLarge);
     let (reads, results) = (narrow(plan.reads)?, narrow(plan.results)?);
-    let needed = reads.saturating_add(results);
     let buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
     let regions = &buffer.qp().context().regions;
+    let needed = reads.saturating_add(results);
+    let which = mapping::with_gaps(rqst, plan, regions.capacity());
     let (entry, idle) = regions
-        .take(rqst, needed)
-        .or_else(|| look_again(client, &mut || regions.take(rqst, needed)))
+        .take(rqst, needed, which)
+        .or_else(|| look_again(client, &mut || regions.take(rqst, needed, which)))
         .ok_or(SendError::Busy)?;
     transmit(client, buffer, rqst, plan, reads, entry, idle)?;
     count_segments(client, plan, reply);
@@ -157,17 +161,21 @@ fn disconnect(client: &Client, cause: Cause) -> SendError {
 }
 
 /// The sizes that the plan is made from.
-fn shape<'a>(rqst: &'a Rqst, bytes: NonZeroUsize) -> RpcShape<Regions<'a>> {
+fn shape<'a>(rqst: &'a Rqst, capacity: &'a Capacity) -> RpcShape<Regions<'a>> {
     let (call, reply) = (rqst.call(), rqst.reply());
     let (write, read) = (call.is_write(), reply.is_read());
     let allowed = (write || read) && rqst.placement_allowed();
     RpcShape {
-        call: side(call, bytes, allowed && write),
-        reply: side(reply, bytes, allowed && read),
+        call: side(call, capacity, allowed && write),
+        reply: side(reply, capacity, allowed && read),
     }
 }
 
-fn side(message: XdrBuf<'_>, bytes: NonZeroUsize, pages_eligible: bool) -> Side<Regions<'_>> {
+fn side<'a>(
+    message: XdrBuf<'a>,
+    capacity: &'a Capacity,
+    pages_eligible: bool,
+) -> Side<Regions<'a>> {
     // A length that does not fit makes the plan fail.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     Side {
@@ -176,40 +184,9 @@ fn side(message: XdrBuf<'_>, bytes: NonZeroUsize, pages_eligible: bool) -> Side<
             pages: length(message.page_len()),
             tail: length(message.tail_len()),
         },
-        segments: Regions { message, bytes },
+        segments: Regions { message, capacity },
         pages_eligible,
     }
-}
-
-/// The regions of so many bytes that a message takes, one for each segment.
-struct Regions<'a> {
-    message: XdrBuf<'a>,
-    bytes: NonZeroUsize,
-}
-
-impl Segments for Regions<'_> {
-    fn pages(&self) -> u32 {
-        region_count(self.message.pages(), self.bytes)
-    }
-
-    fn all(&self) -> u64 {
-        region_count_of_all(self.message, self.bytes)
-    }
-}
-
-fn region_count(part: Option<MessagePart<'_>>, bytes: NonZeroUsize) -> u32 {
-    part.map_or(0, |part| {
-        u32::try_from(part.region_count(bytes)).unwrap_or(u32::MAX)
-    })
-}
-
-/// By value, so that what the plan is made from need not be in memory.
-#[inline(never)]
-fn region_count_of_all(message: XdrBuf<'_>, bytes: NonZeroUsize) -> u64 {
-    let parts = [message.head(), message.pages(), message.tail()];
-    parts.into_iter().fold(0, |sum, part| {
-        u64::saturating_add(sum, region_count(part, bytes).into())
-    })
 }
 
 /// Registers, encodes and posts. The first `reads` regions are the Read list's.
@@ -224,7 +201,7 @@ fn transmit(
 ) -> Result<(), SendError> {
     let connection = buffer.qp().context();
     let mut regions = MrList::new();
-    let built = map(connection, rqst, plan, &mut idle, &mut regions).and_then(|()| {
+    let built = mapping::map(connection, rqst, plan, &mut idle, &mut regions).and_then(|()| {
         let segments = regions.extents().map(|extent| Segment {
             handle: extent.handle,
             length: extent.length,
@@ -255,72 +232,6 @@ fn transmit(
             rqst.mark().store(mark_of(entry), Relaxed);
         })
         .map_err(|_| SendError::NotConnected)
-}
-
-/// Maps what the plan wants, in the order of the lists, into regions taken from `idle`.
-fn map(
-    connection: &Connection,
-    rqst: &Rqst,
-    plan: &Plan,
-    idle: &mut MrList<Idle>,
-    regions: &mut MrList<Mapped>,
-) -> Result<(), SendError> {
-    let (xid, bytes) = (rqst.xid(), connection.regions.bytes().get());
-    let mut add = |part: Option<MessagePart<'_>>, access| match part {
-        Some(part) => map_part(part, access, xid, bytes, idle, regions),
-        None => Ok(()),
-    };
-    let (call, reply) = (rqst.call(), rqst.reply());
-    match plan.call {
-        CallForm::Inline => {}
-        CallForm::ReadChunk { .. } => add(call.pages(), Access::RemoteRead)?,
-        CallForm::PositionZero => {
-            for part in [call.head(), call.pages(), call.tail()] {
-                add(part, Access::RemoteRead)?;
-            }
-        }
-    }
-    match plan.reply {
-        ReplyForm::Inline => Ok(()),
-        ReplyForm::WriteChunk => add(reply.pages(), Access::RemoteWrite),
-        ReplyForm::ReplyChunk => {
-            for part in [reply.head(), reply.pages(), reply.tail()] {
-                add(part, Access::RemoteWrite)?;
-            }
-            Ok(())
-        }
-    }
-}
-
-/// Maps a part into as many regions of so many bytes as it takes.
-fn map_part(
-    mut part: MessagePart<'_>,
-    access: Access,
-    xid: u32,
-    bytes: usize,
-    idle: &mut MrList<Idle>,
-    regions: &mut MrList<Mapped>,
-) -> Result<(), SendError> {
-    loop {
-        let rest = part.split_off(bytes);
-        // The count was made from the same parts.
-        let region = idle.pop().ok_or(SendError::Failed)?;
-        match region.map(&part, access, xid) {
-            Ok(region) => regions.push_back(region),
-            Err((region, error)) => {
-                idle.push_front(region);
-                return Err(if error == ENOMEM {
-                    SendError::NoMemory
-                } else {
-                    SendError::Failed
-                });
-            }
-        }
-        let Some(rest) = rest else {
-            return Ok(());
-        };
-        part = rest;
-    }
 }
 
 /// Writes the message into `buffer`; its length. The first `reads` of `segments` are the Read

@@ -13,6 +13,7 @@ mod connection;
 mod ends;
 mod failure;
 mod limits;
+mod mapping;
 mod marshal;
 mod regions;
 mod reply;

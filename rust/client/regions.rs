@@ -2,10 +2,10 @@
 
 //! The memory regions and chunk entries of a connection that no Call uses.
 
-use super::Client;
+use super::{limits::Limits, Client};
 use crate::{
-    rdma::{Idle, Mr, MrList, Pd},
-    sunrpc::{ReclaimScope, Rqst},
+    rdma::{Idle, Mr, MrList, MrType, Pd},
+    sunrpc::{MessagePart, ReclaimScope, Rqst},
     trace,
 };
 use core::num::NonZeroUsize;
@@ -24,12 +24,49 @@ const BATCH: usize = 8;
 /// How long the worker waits after a failure.
 const PAUSE: Delta = Delta::from_millis(100);
 
+/// How much memory one region holds.
+pub(super) struct Capacity {
+    /// Bytes of whole pages, without gaps.
+    pub(super) bytes: NonZeroUsize,
+    /// Pages and other pieces, with gaps; 0 if there are no such regions.
+    pieces: u32,
+}
+
+impl Capacity {
+    /// Whether there are regions with gaps.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.pieces != 0
+    }
+
+    /// Whether a region with gaps takes what would need several regions without.
+    pub(super) fn holds_whole(&self, parts: &[Option<MessagePart<'_>>]) -> bool {
+        let pieces = parts.iter().flatten().fold(0, |sum: usize, part| {
+            sum.saturating_add(part.element_count())
+        });
+        // CAST: A u32 always fits the kernel's usize.
+        parts.iter().flatten().count() > 1 && pieces <= self.pieces as usize
+    }
+}
+
+/// Which regions of a Call have gaps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WithGaps {
+    /// None.
+    Neither,
+    /// The first one.
+    First,
+    /// The last one.
+    Last,
+    /// The first and the last one, of at least two.
+    Both,
+}
+
 /// Idle regions, and the worker that makes more.
 #[pin_data]
 pub(super) struct Regions {
     pd: Arc<Pd>,
     pages: u32,
-    bytes: NonZeroUsize,
+    capacity: Capacity,
     #[pin]
     shelf: SpinLock<Shelf>,
     #[pin]
@@ -38,9 +75,51 @@ pub(super) struct Regions {
     client: Arc<Client>,
 }
 
-struct Shelf {
+/// Idle regions of one type.
+struct Stock {
     idle: MrList<Idle>,
     count: usize,
+    /// Whether the worker is to make more.
+    is_low: bool,
+}
+
+impl Stock {
+    /// Without regions.
+    fn new() -> Self {
+        Self {
+            idle: MrList::new(),
+            count: 0,
+            is_low: false,
+        }
+    }
+
+    fn put(&mut self, region: Mr<Idle>) {
+        self.idle.push_front(region);
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// Takes so many regions, if they are there, and asks for more before there are none.
+    #[inline(always)]
+    fn take(&mut self, count: usize) -> Option<MrList<Idle>> {
+        if self.count < count {
+            self.is_low = true;
+            return None;
+        }
+        let mut taken = MrList::new();
+        for _ in 0..count {
+            taken.push_front(self.idle.pop()?);
+        }
+        self.count = self.count.saturating_sub(count);
+        if self.count < BATCH {
+            self.is_low = true;
+        }
+        Some(taken)
+    }
+}
+
+struct Shelf {
+    contiguous: Stock,
+    with_gaps: Stock,
     /// The numbers of free entries.
     entries: KVVec<usize>,
     /// No more regions after the connection has ended.
@@ -48,14 +127,57 @@ struct Shelf {
 }
 
 impl Shelf {
+    fn stock(&mut self, mr_type: MrType) -> &mut Stock {
+        match mr_type {
+            MrType::MemReg => &mut self.contiguous,
+            MrType::SgGaps => &mut self.with_gaps,
+        }
+    }
+
     /// Puts a region there; it comes back from a shelf that is closed.
+    #[inline(always)]
     fn put(&mut self, region: Mr<Idle>) -> Option<Mr<Idle>> {
         if self.closed {
             return Some(region);
         }
-        self.idle.push_front(region);
-        self.count = self.count.saturating_add(1);
+        self.stock(region.mr_type()).put(region);
         None
+    }
+
+    /// Takes regions, in the order of the Call's lists.
+    #[inline(always)]
+    fn take(&mut self, count: usize, which: WithGaps) -> Option<MrList<Idle>> {
+        if which == WithGaps::Neither {
+            self.contiguous.take(count)
+        } else {
+            self.take_some_with_gaps(count, which)
+        }
+    }
+
+    #[inline(never)]
+    fn take_some_with_gaps(&mut self, count: usize, which: WithGaps) -> Option<MrList<Idle>> {
+        let is_first = matches!(which, WithGaps::First | WithGaps::Both);
+        let is_last = matches!(which, WithGaps::Last | WithGaps::Both);
+        let some = usize::from(is_first).saturating_add(is_last.into());
+        let mut with_gaps = self.with_gaps.take(some)?;
+        let Some(mut taken) = self.contiguous.take(count.saturating_sub(some)) else {
+            while let Some(region) = with_gaps.pop() {
+                self.with_gaps.put(region);
+            }
+            return None;
+        };
+        if is_first {
+            taken.push_front(with_gaps.pop()?);
+        }
+        if is_last {
+            taken.push_back(with_gaps.pop()?);
+        }
+        Some(taken)
+    }
+
+    /// Whether the worker is to make more.
+    fn is_low(&self) -> bool {
+        self.contiguous.is_low || self.with_gaps.is_low
     }
 
     fn put_entry(&mut self, entry: Option<usize>) {
@@ -71,42 +193,40 @@ impl_has_work! {
 }
 
 impl Regions {
-    /// Makes `count` regions of `pages` pages, beside `entries` chunk entries. May sleep.
+    /// Makes as many chunk entries as the queue pair has slots, and the regions to begin with, none
+    /// of them with gaps. May sleep.
     ///
     /// # Errors
     ///
     /// What [`Mr::new`] answers.
-    pub(super) fn new(
-        client: &Arc<Client>,
-        pd: &Arc<Pd>,
-        pages: u32,
-        count: u32,
-        entries: u32,
-    ) -> Result<Arc<Self>> {
+    pub(super) fn new(client: &Arc<Client>, pd: &Arc<Pd>, limits: &Limits) -> Result<Arc<Self>> {
+        let pages = limits.pages_per_region;
         // CAST: A u32 always fits the kernel's usize.
         let bytes = NonZeroUsize::new((pages as usize).saturating_mul(PAGE_SIZE)).ok_or(EINVAL)?;
+        let capacity = Capacity {
+            bytes,
+            pieces: limits.pages_with_gaps,
+        };
         // CAST: As above.
-        let entry_count = entries as usize;
+        let entry_count = limits.sizes.slots as usize;
         let mut entries = KVVec::with_capacity(entry_count, GFP_KERNEL)?;
         for index in 0..entry_count {
             entries.push_within_capacity(index).map_err(|_| ENOMEM)?;
         }
-        let mut idle = MrList::new();
-        for _ in 0..count {
-            idle.push_front(Mr::new(pd, pages)?);
+        let mut contiguous = Stock::new();
+        for _ in 0..limits.initial_regions {
+            contiguous.put(Mr::new(pd, MrType::MemReg, pages)?);
             client.stats.regions_allocated.increment();
         }
-        trace::xprtrdma_createmrs(&client.xprt, count);
-        // CAST: A u32 always fits the kernel's usize.
-        let count = count as usize;
+        trace::xprtrdma_createmrs(&client.xprt, limits.initial_regions);
         Arc::pin_init(
             try_pin_init!(Self {
                 pd: pd.clone(),
                 pages,
-                bytes,
+                capacity,
                 shelf <- new_spinlock!(Shelf {
-                    idle,
-                    count,
+                    contiguous,
+                    with_gaps: Stock::new(),
                     entries,
                     closed: false,
                 }, "rpcrdma_regions"),
@@ -117,52 +237,50 @@ impl Regions {
         )
     }
 
-    /// Pages in each region.
+    /// Pages in each region without gaps.
     pub(super) fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Bytes in the pages of each region.
-    pub(super) fn bytes(&self) -> NonZeroUsize {
-        self.bytes
+    /// How much memory one region holds.
+    pub(super) fn capacity(&self) -> &Capacity {
+        &self.capacity
     }
 
     /// How many no Call uses.
     pub(super) fn idle(&self) -> usize {
-        self.shelf.lock().count
+        let shelf = self.shelf.lock();
+        shelf.contiguous.count.saturating_add(shelf.with_gaps.count)
     }
 
-    /// Takes a chunk entry and `count` regions for the Call `rqst`, or nothing if there are not so
-    /// many. The worker makes more regions before the shelf is empty.
+    /// Takes a chunk entry and `count` regions for the Call `rqst`, or nothing if there are not
+    /// enough. The worker makes more regions before the shelf is empty.
     #[inline(always)]
     pub(super) fn take(
         self: &Arc<Self>,
         rqst: &Rqst,
         count: usize,
+        which: WithGaps,
     ) -> Option<(usize, MrList<Idle>)> {
-        let mut taken = MrList::new();
         let mut shelf = self.shelf.lock();
-        if shelf.count < count {
+        let Some(taken) = shelf.take(count, which) else {
             drop(shelf);
             self.client.stats.regions_exhausted.increment();
             trace::xprtrdma_nomrs_err(&self.client.xprt, rqst);
             self.refill();
             return None;
-        }
+        };
         let entry = shelf.entries.pop()?;
-        for _ in 0..count {
-            taken.push_front(shelf.idle.pop()?);
-        }
-        shelf.count = shelf.count.saturating_sub(count);
-        let low = shelf.count < BATCH;
+        let is_low = shelf.is_low();
         drop(shelf);
-        if low {
+        if is_low {
             self.refill();
         }
         Some((entry, taken))
     }
 
     /// Gives a region and a chunk entry back, whichever there is.
+    #[inline(always)]
     pub(super) fn put(&self, region: Option<Mr<Idle>>, entry: Option<usize>) {
         let mut shelf = self.shelf.lock();
         shelf.put_entry(entry);
@@ -198,10 +316,32 @@ impl Regions {
     pub(super) fn close(&self) {
         let mut shelf = self.shelf.lock();
         shelf.closed = true;
-        shelf.count = 0;
-        let idle = core::mem::replace(&mut shelf.idle, MrList::new());
+        let stocks = [MrType::MemReg, MrType::SgGaps]
+            .map(|mr_type| core::mem::replace(shelf.stock(mr_type), Stock::new()));
         drop(shelf);
-        drop(idle);
+        drop(stocks);
+    }
+
+    /// Makes a batch of regions if there are too few; how many were made. May sleep.
+    fn make(&self, mr_type: MrType, pages: u32) -> u32 {
+        let mut made = 0u32;
+        if !core::mem::take(&mut self.shelf.lock().stock(mr_type).is_low) {
+            return made;
+        }
+        for _ in 0..BATCH {
+            if self.shelf.lock().closed {
+                break;
+            }
+            // The next sender in need asks again, but not at once.
+            let Ok(region) = Mr::new(&self.pd, mr_type, pages) else {
+                fsleep(PAUSE);
+                break;
+            };
+            self.client.stats.regions_allocated.increment();
+            made = made.saturating_add(1);
+            self.put(Some(region), None);
+        }
+        made
     }
 }
 
@@ -210,20 +350,9 @@ impl WorkItem for Regions {
 
     fn run(this: Arc<Self>) {
         let _scope = ReclaimScope::enter(this.client.xprt.is_swapper());
-        let mut made = 0u32;
-        for _ in 0..BATCH {
-            if this.shelf.lock().closed {
-                break;
-            }
-            // The next sender in need asks again, but not at once.
-            let Ok(region) = Mr::new(&this.pd, this.pages) else {
-                fsleep(PAUSE);
-                break;
-            };
-            this.client.stats.regions_allocated.increment();
-            made = made.saturating_add(1);
-            this.put(Some(region), None);
-        }
+        let made = this
+            .make(MrType::MemReg, this.pages)
+            .saturating_add(this.make(MrType::SgGaps, this.capacity.pieces));
         trace::xprtrdma_createmrs(&this.client.xprt, made);
         this.client.xprt.write_space();
     }

@@ -62,9 +62,15 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
         seq_print!(seq, "inline_receive {}\n", thresholds.receive);
     }
     let counts = connection.chunks.count(qp);
-    seq_print!(seq, "region_type MEM_REG\n");
-    seq_print!(seq, "region_pages {}\n", connection.regions.pages());
-    seq_print!(seq, "regions_idle {}\n", connection.regions.idle());
+    let regions = &connection.regions;
+    let gaps = if regions.capacity().has_gaps() {
+        ",SG_GAPS"
+    } else {
+        ""
+    };
+    seq_print!(seq, "region_type MEM_REG{gaps}\n");
+    seq_print!(seq, "region_pages {}\n", regions.pages());
+    seq_print!(seq, "regions_idle {}\n", regions.idle());
     seq_print!(seq, "regions_offered {}\n", counts.offered);
     seq_print!(seq, "regions_invalidating {}\n", counts.invalidating);
     seq_print!(seq, "regions_stuck {}\n", counts.stuck);

@@ -19,6 +19,8 @@ pub(crate) struct Device(Opaque<bindings::ib_device>);
 pub(crate) struct Attributes {
     /// Whether work requests can register memory (FRWR).
     pub(crate) memory_management: bool,
+    /// Whether there are memory regions that need not be contiguous ([`super::MrType::SgGaps`]).
+    pub(crate) gaps: bool,
     /// Pages that one memory region can hold.
     pub(crate) max_fast_reg_pages: u32,
     /// Elements in the gather list of a Send.
@@ -58,8 +60,10 @@ impl Device {
         // SAFETY: By the type's invariant the device is registered; its attributes are constant.
         let attrs = unsafe { &(*self.as_raw()).attrs };
         let management = bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS;
+        let gaps = bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG;
         Attributes {
             memory_management: attrs.device_cap_flags & u64::try_from(management).unwrap_or(0) != 0,
+            gaps: attrs.kernel_cap_flags & u64::from(gaps) != 0,
             max_fast_reg_pages: attrs.max_fast_reg_page_list_len,
             max_send_sge: u32::try_from(attrs.max_send_sge).unwrap_or(0),
             max_qp_wr: u32::try_from(attrs.max_qp_wr).unwrap_or(0),

@@ -43,7 +43,7 @@ pub(crate) mod qp;
 pub(crate) use access::Access;
 pub(crate) use cm::{CmEvent, CmHandler, CmId, CmReport};
 pub(crate) use completion::{Completion, Completions, RemoteInvalidation, WcStatus};
-pub(crate) use mr::{Idle, Mapped, Mr, MrList, Registered};
+pub(crate) use mr::{Idle, Mapped, Mr, MrList, MrType, Registered};
 pub(crate) use pd::Pd;
 pub(crate) use qp::{QpSizes, QueuePair};
 pub(crate) use receive::ReceivedMessage;

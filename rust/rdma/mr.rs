@@ -41,16 +41,36 @@ impl State for Idle {}
 impl State for Mapped {}
 impl State for Registered {}
 
+/// What memory a region can hold (`enum ib_mr_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MrType {
+    /// Pages of which all but the first and the last are used whole.
+    MemReg,
+    /// Pieces of any address and length. Adapters take longer to reach them.
+    SgGaps,
+}
+
+impl MrType {
+    fn as_raw(self) -> bindings::ib_mr_type {
+        match self {
+            Self::MemReg => bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
+            Self::SgGaps => bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS,
+        }
+    }
+}
+
 /// What a region is in any state.
 ///
 /// # Invariants
 ///
-/// `ptr` is a memory region that this object owns, for as many pages as `sg` has elements.
+/// `ptr` is a memory region that this object owns, of type `mr_type` and for as many pages as `sg`
+/// has elements.
 /// The first `elements` of `sg` are mapped for DMA, in the direction of `access`; `exposed` keeps
 /// their memory.
 pub(crate) struct Core {
     next: Option<KBox<Core>>,
     ptr: NonNull<bindings::ib_mr>,
+    mr_type: MrType,
     sg: KVVec<bindings::scatterlist>,
     elements: i32,
     exposed: Option<Exposed>,
@@ -131,20 +151,18 @@ impl<S: State> Mr<S> {
 }
 
 impl Mr<Idle> {
-    /// Makes a region for at most `pages` pages. May sleep.
+    /// Makes a region of type `mr_type` for at most `pages` pages. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or what the provider answers when its regions are exhausted.
-    pub(crate) fn new(pd: &Arc<Pd>, pages: u32) -> Result<Self> {
+    pub(crate) fn new(pd: &Arc<Pd>, mr_type: MrType, pages: u32) -> Result<Self> {
         let count = usize::try_from(pages).map_err(|_| EINVAL)?;
         let sg = KVVec::from_elem(bindings::scatterlist::default(), count, GFP_KERNEL)?;
         let core = KBox::new_uninit(GFP_KERNEL)?;
         // SAFETY: The domain is valid.
-        let ptr = from_err_ptr(unsafe {
-            bindings::ib_alloc_mr(pd.as_raw(), bindings::ib_mr_type_IB_MR_TYPE_MEM_REG, pages)
-        })
-        .inspect_err(|&error| trace::xprtrdma_frwr_alloc(Err(error)))?;
+        let ptr = unsafe { bindings::ib_alloc_mr(pd.as_raw(), mr_type.as_raw(), pages) };
+        let ptr = from_err_ptr(ptr).inspect_err(|&error| trace::xprtrdma_frwr_alloc(Err(error)))?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
         // What of the requests is the same each time.
         let request = |opcode| bindings::ib_send_wr {
@@ -155,6 +173,7 @@ impl Mr<Idle> {
         let core = core.write(Core {
             next: None,
             ptr,
+            mr_type,
             sg,
             elements: 0,
             exposed: None,
@@ -171,6 +190,11 @@ impl Mr<Idle> {
         Ok(Self::from_core(core))
     }
 
+    /// What memory the region can hold.
+    pub(crate) fn mr_type(&self) -> MrType {
+        self.core.mr_type
+    }
+
     /// Maps the memory of `part` for `access` and gives the region a new handle.
     ///
     /// The peer sees offsets that start at `tag << 32` plus the offset within the first page,
@@ -180,12 +204,35 @@ impl Mr<Idle> {
     ///
     /// `ENOMEM` if the memory cannot be mapped now, `EIO` if it does not fit the region.
     pub(crate) fn map(
-        mut self,
+        self,
         part: &MessagePart<'_>,
         access: Access,
         tag: u32,
     ) -> Result<Mr<Mapped>, (Self, Error)> {
-        match self.try_map(part, access, tag) {
+        self.map_described(access, tag, |sg| Some((describe(sg, part)?, part.expose())))
+    }
+
+    /// As [`Self::map`], for parts of one RPC, one after the other. The region has to be of type
+    /// [`MrType::SgGaps`].
+    pub(crate) fn map_all(
+        self,
+        parts: &[Option<MessagePart<'_>>],
+        access: Access,
+        tag: u32,
+    ) -> Result<Mr<Mapped>, (Self, Error)> {
+        self.map_described(access, tag, |sg| {
+            Some((describe_all(sg, parts)?, MessagePart::expose_all(parts)?))
+        })
+    }
+
+    #[inline(always)]
+    fn map_described(
+        mut self,
+        access: Access,
+        tag: u32,
+        describe: impl FnOnce(&mut [bindings::scatterlist]) -> Option<(i32, Exposed)>,
+    ) -> Result<Mr<Mapped>, (Self, Error)> {
+        match self.try_map(access, tag, describe) {
             Ok(()) => Ok(Mr::from_core(self.core)),
             Err(error) => {
                 self.core.unmap();
@@ -194,15 +241,21 @@ impl Mr<Idle> {
         }
     }
 
-    fn try_map(&mut self, part: &MessagePart<'_>, access: Access, tag: u32) -> Result {
+    #[inline(always)]
+    fn try_map(
+        &mut self,
+        access: Access,
+        tag: u32,
+        describe: impl FnOnce(&mut [bindings::scatterlist]) -> Option<(i32, Exposed)>,
+    ) -> Result {
         let core = &mut *self.core;
-        let elements = fill(&mut core.sg, part).ok_or(EIO)?;
-        let device = core.pd.device().as_raw();
+        let (elements, exposed) = describe(&mut core.sg).ok_or(EIO)?;
         core.access = access;
-        core.exposed = Some(part.expose());
+        core.exposed = Some(exposed);
+        let device = core.pd.device().as_raw();
         let direction = core.direction();
-        // SAFETY: `fill` initialised so many elements with memory that stays as long as it is
-        // exposed, which ends with the mapping.
+        // SAFETY: `describe`, which is one of the two above, initialised so many elements with memory
+        // that stays as long as it is exposed, which ends with the mapping.
         let mapped = unsafe {
             bindings::rpcrdma_ib_dma_map_sg(device, core.sg.as_mut_ptr(), elements, direction)
         };
@@ -239,12 +292,28 @@ impl Mr<Idle> {
     }
 }
 
+/// Describes `parts`, one after the other, in scatterlist elements; how many were needed, if they
+/// sufficed.
+fn describe_all(
+    sg: &mut [bindings::scatterlist],
+    parts: &[Option<MessagePart<'_>>],
+) -> Option<i32> {
+    let end = usize::try_from(bindings::SG_END).ok()?;
+    let mut used = 0usize;
+    for part in parts.iter().flatten() {
+        if let Some(last) = used.checked_sub(1) {
+            sg.get_mut(last)?.page_link &= !end;
+        }
+        let elements = describe(sg.get_mut(used..)?, part)?;
+        used = used.checked_add(usize::try_from(elements).ok()?)?;
+    }
+    i32::try_from(used).ok()
+}
+
 /// Describes `part` in scatterlist elements; how many were needed, if they sufficed.
-fn fill(sg: &mut [bindings::scatterlist], part: &MessagePart<'_>) -> Option<i32> {
-    let elements = match part.memory() {
-        Memory::Linear(_) => 1,
-        Memory::Pages(..) => part.page_count(),
-    };
+#[inline(always)]
+fn describe(sg: &mut [bindings::scatterlist], part: &MessagePart<'_>) -> Option<i32> {
+    let elements = part.element_count();
     let sg = sg.get_mut(..elements)?;
     match part.memory() {
         Memory::Linear(start) => {

@@ -85,6 +85,11 @@ impl<'a> XdrBuf<'a> {
         self.linear(&self.raw().tail[0])
     }
 
+    /// All parts in order.
+    pub(crate) fn parts(&self) -> [Option<MessagePart<'a>>; 3] {
+        [self.head(), self.pages(), self.tail()]
+    }
+
     /// The part that a kvec describes.
     fn linear(&self, vec: &bindings::kvec) -> Option<MessagePart<'a>> {
         let memory = Memory::Linear(NonNull::new(vec.iov_base.cast())?);

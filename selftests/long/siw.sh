@@ -25,6 +25,37 @@ other_device() {
 	netem client 'delay 20ms'
 }
 
+# A Reply chunk has one segment on a device that registers memory with gaps, if the Reply is not too
+# long for that. Calls have to be inline: siw's RDMA Reads cannot start anywhere in a page.
+# gaps PARAMETERS 'COMPARISON OF SEGMENTS AND CALLS'
+gaps() {
+	other_device
+	is_rust || skip "the kernel's own module does not count segments"
+	client '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
+	client "insmod /lab/payload/rpcrdma_test_limits.ko sg_gaps=1 $1"
+	defer "client 'rmmod rpcrdma_test_limits'"
+	server_dir /export
+	server '
+		cd /export/$TEST
+		for i in {1..2000}; do : >"an entry whose name has some length, number $i"; done
+		setfattr -n user.down -v "$(head -c 12288 /dev/urandom | base64 -w 0)" .' ||
+		skip "the export has no user attributes of 16 KiB"
+	mount_nfs 4.2
+	client '{
+			ls -U $MNT/$TEST | sort
+			getfattr --only-values --absolute-names -n user.down $MNT/$TEST
+		} | sha256sum' >"$RUN/$TEST.client"
+	server '{
+			ls /export/$TEST | sort
+			getfattr --only-values --absolute-names -n user.down /export/$TEST
+		} | sha256sum' | diff - "$RUN/$TEST.client"
+	client '
+		replies=$(our_stat reply_chunk_replies) calls=$(our_stat reply_chunk_calls) segments=$(our_stat reply_segments)
+		echo "$segments segments of $calls Reply chunks, $replies of them used, by $(our_stat region_type)"
+		[ $replies -ge 3 ] && [ $segments '"$2"' $calls ]
+		umount $MNT && wait_for 10 module_unused'
+}
+
 # Runs another test's cases over it: other NAME [REGEX].
 other() {
 	other_device
@@ -53,6 +84,8 @@ chunks() {
 }
 
 test_case "v4.2: chunks" chunks 4.2
+test_case "v4.2: Reply chunks with gaps" gaps '' -eq
+test_case "v4.2: Reply chunks too long for it" gaps max_fast_reg_pages=19 -gt
 test_case "mount.sh" other mount
 test_case "io.sh" other io 'v3, direct|v4.2, buffered'
 test_case "forms.sh" other forms

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Lowers what every RDMA device says that it can do, until it is unloaded: a test then sees how a
- * transport deals with a device that is too small for it. Parameters that are not given leave
- * their attribute alone. No connection may be left when it is loaded or unloaded.
+ * transport deals with a device that is too small for it. One parameter raises it, where a device
+ * can do more than it says. Parameters that are not given leave their attribute alone. No connection
+ * may be left when it is loaded or unloaded.
  */
 #include <linux/atomic.h>
 #include <linux/module.h>
@@ -29,11 +30,18 @@ static bool no_invalidation;
 module_param(no_invalidation, bool, 0444);
 MODULE_PARM_DESC(no_invalidation, "every other local invalidation cannot be posted");
 
+static bool sg_gaps;
+module_param(sg_gaps, bool, 0444);
+MODULE_PARM_DESC(sg_gaps, "iWARP devices, which must be siw, register memory with gaps");
+
 /* What a device has without this module. */
 struct limits_saved {
 	struct ib_device_attr attrs;
 	int (*post_send)(struct ib_qp *qp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad_wr);
+	struct ib_mr *(*alloc_mr)(struct ib_pd *pd, enum ib_mr_type mr_type, u32 max_num_sg);
+	int (*map_mr_sg)(struct ib_mr *mr, struct scatterlist *sg, int sg_nents,
+			 unsigned int *sg_offset);
 };
 
 static atomic_t invalidations = ATOMIC_INIT(0);
@@ -59,6 +67,32 @@ static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	return saved->post_send(qp, wr, bad_wr);
 }
 
+static struct ib_mr *limits_alloc_mr(struct ib_pd *pd, enum ib_mr_type mr_type, u32 max_num_sg)
+{
+	struct limits_saved *saved = ib_get_client_data(pd->device, &limits_client);
+
+	return saved->alloc_mr(pd, mr_type == IB_MR_TYPE_SG_GAPS ? IB_MR_TYPE_MEM_REG : mr_type,
+			       max_num_sg);
+}
+
+/*
+ * siw keeps pieces of any address and length, but has ib_sg_to_pages() count them, which stops at a
+ * gap. Between pages of one byte there is none.
+ */
+static int limits_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nents,
+			    unsigned int *sg_offset)
+{
+	struct limits_saved *saved = ib_get_client_data(mr->device, &limits_client);
+	u32 page_size = mr->page_size;
+	int ret;
+
+	if (mr->type == IB_MR_TYPE_SG_GAPS)
+		mr->page_size = 1;
+	ret = saved->map_mr_sg(mr, sg, sg_nents, sg_offset);
+	mr->page_size = page_size;
+	return ret;
+}
+
 static int limits_add(struct ib_device *device)
 {
 	struct limits_saved *saved;
@@ -68,6 +102,8 @@ static int limits_add(struct ib_device *device)
 		return -ENOMEM;
 	saved->attrs = device->attrs;
 	saved->post_send = device->ops.post_send;
+	saved->alloc_mr = device->ops.alloc_mr;
+	saved->map_mr_sg = device->ops.map_mr_sg;
 	ib_set_client_data(device, &limits_client, saved);
 
 	if (no_frwr)
@@ -80,6 +116,11 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_fast_reg_page_list_len = max_fast_reg_pages;
 	if (no_invalidation)
 		device->ops.post_send = limits_post_send;
+	if (sg_gaps && rdma_cap_iw_cm(device, 1)) {
+		device->attrs.kernel_cap_flags |= IBK_SG_GAPS_REG;
+		device->ops.alloc_mr = limits_alloc_mr;
+		device->ops.map_mr_sg = limits_map_mr_sg;
+	}
 	return 0;
 }
 
@@ -88,6 +129,9 @@ static void limits_remove(struct ib_device *device, void *data)
 	struct limits_saved *saved = data;
 
 	device->ops.post_send = saved->post_send;
+	device->ops.alloc_mr = saved->alloc_mr;
+	device->ops.map_mr_sg = saved->map_mr_sg;
+	device->attrs.kernel_cap_flags = saved->attrs.kernel_cap_flags;
 	device->attrs.device_cap_flags = saved->attrs.device_cap_flags;
 	device->attrs.max_send_sge = saved->attrs.max_send_sge;
 	device->attrs.max_qp_wr = saved->attrs.max_qp_wr;

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which memory regions a message takes, and their mapping. A chunk's part has a region of its own,
+//! which adapters reach faster than one with gaps; only a message of several parts that travels
+//! whole goes into one with gaps, if the device has such regions, so that one invalidation,
+//! perhaps a remote one, is enough.
+
+use super::{
+    connection::Connection,
+    regions::{Capacity, WithGaps},
+};
+use crate::{
+    proto::plan::{CallForm, Plan, ReplyForm, Segments},
+    rdma::{Access, Idle, Mapped, Mr, MrList},
+    sunrpc::{MessagePart, Rqst, SendError, XdrBuf},
+};
+use core::num::NonZeroUsize;
+use kernel::prelude::*;
+
+/// The regions of this capacity that a message takes, one for each segment.
+pub(super) struct Regions<'a> {
+    pub(super) message: XdrBuf<'a>,
+    pub(super) capacity: &'a Capacity,
+}
+
+impl Segments for Regions<'_> {
+    fn pages(&self) -> u32 {
+        region_count(self.message.pages(), self.capacity.bytes)
+    }
+
+    fn all(&self) -> u64 {
+        region_count_of_all(self.message, self.capacity)
+    }
+}
+
+fn region_count(part: Option<MessagePart<'_>>, bytes: NonZeroUsize) -> u32 {
+    part.map_or(0, |part| {
+        u32::try_from(part.region_count(bytes)).unwrap_or(u32::MAX)
+    })
+}
+
+/// By value, so that what the plan is made from need not be in memory.
+#[inline(never)]
+fn region_count_of_all(message: XdrBuf<'_>, capacity: &Capacity) -> u64 {
+    let parts = message.parts();
+    if capacity.holds_whole(&parts) {
+        return 1;
+    }
+    parts.into_iter().fold(0, |sum, part| {
+        u64::saturating_add(sum, region_count(part, capacity.bytes).into())
+    })
+}
+
+/// Which of the regions that `plan` takes have gaps: the Call's come first, the Reply's last.
+#[inline(always)]
+pub(super) fn with_gaps(rqst: &Rqst, plan: &Plan, capacity: &Capacity) -> WithGaps {
+    if !capacity.has_gaps() {
+        return WithGaps::Neither;
+    }
+    let call = plan.call == CallForm::PositionZero && capacity.holds_whole(&rqst.call().parts());
+    let reply = plan.reply == ReplyForm::ReplyChunk && capacity.holds_whole(&rqst.reply().parts());
+    match (call, reply) {
+        (false, false) => WithGaps::Neither,
+        (true, false) => WithGaps::First,
+        (false, true) => WithGaps::Last,
+        (true, true) => WithGaps::Both,
+    }
+}
+
+/// Maps what the plan wants, in the order of the lists, into regions taken from `idle`.
+pub(super) fn map(
+    connection: &Connection,
+    rqst: &Rqst,
+    plan: &Plan,
+    idle: &mut MrList<Idle>,
+    regions: &mut MrList<Mapped>,
+) -> Result<(), SendError> {
+    let (xid, capacity) = (rqst.xid(), connection.regions.capacity());
+    let (call, reply) = (rqst.call(), rqst.reply());
+    match plan.call {
+        CallForm::Inline => {}
+        CallForm::ReadChunk { .. } => {
+            map_part(
+                call.pages(),
+                Access::RemoteRead,
+                xid,
+                capacity,
+                idle,
+                regions,
+            )?;
+        }
+        CallForm::PositionZero => {
+            map_whole(call, Access::RemoteRead, xid, capacity, idle, regions)?;
+        }
+    }
+    match plan.reply {
+        ReplyForm::Inline => Ok(()),
+        ReplyForm::WriteChunk => map_part(
+            reply.pages(),
+            Access::RemoteWrite,
+            xid,
+            capacity,
+            idle,
+            regions,
+        ),
+        ReplyForm::ReplyChunk => {
+            map_whole(reply, Access::RemoteWrite, xid, capacity, idle, regions)
+        }
+    }
+}
+
+/// Maps a message into one region, if it can have gaps, or into those that its parts take.
+#[inline(never)]
+fn map_whole(
+    message: XdrBuf<'_>,
+    access: Access,
+    xid: u32,
+    capacity: &Capacity,
+    idle: &mut MrList<Idle>,
+    regions: &mut MrList<Mapped>,
+) -> Result<(), SendError> {
+    let parts = message.parts();
+    if capacity.holds_whole(&parts) {
+        let region = idle.pop().ok_or(SendError::Failed)?;
+        return keep(region.map_all(&parts, access, xid), idle, regions);
+    }
+    parts
+        .into_iter()
+        .try_for_each(|part| map_part(part, access, xid, capacity, idle, regions))
+}
+
+/// Maps a part, if there is one, into as many regions as it takes.
+fn map_part(
+    part: Option<MessagePart<'_>>,
+    access: Access,
+    xid: u32,
+    capacity: &Capacity,
+    idle: &mut MrList<Idle>,
+    regions: &mut MrList<Mapped>,
+) -> Result<(), SendError> {
+    let mut next = part;
+    while let Some(mut part) = next {
+        next = part.split_off(capacity.bytes.get());
+        // The count was made from the same parts.
+        let region = idle.pop().ok_or(SendError::Failed)?;
+        keep(region.map(&part, access, xid), idle, regions)?;
+    }
+    Ok(())
+}
+
+/// Puts a region where it belongs after the attempt to map it.
+#[inline(always)]
+fn keep(
+    region: Result<Mr<Mapped>, (Mr<Idle>, Error)>,
+    idle: &mut MrList<Idle>,
+    regions: &mut MrList<Mapped>,
+) -> Result<(), SendError> {
+    match region {
+        Ok(region) => {
+            regions.push_back(region);
+            Ok(())
+        }
+        Err((region, error)) => {
+            idle.push_front(region);
+            Err(if error == ENOMEM {
+                SendError::NoMemory
+            } else {
+                SendError::Failed
+            })
+        }
+    }
+}
