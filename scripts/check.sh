@@ -53,8 +53,8 @@ step_kunit() {
 
 step_run() { "$here/run.sh"; }
 
-# Kselftests for which there is no time in the hour that all takes with an empty cache.
-later=(selftests/{badpeer,bond,inject,krb5,link,look,multipath,recalls,settings,swap}.sh)
+# Kselftests for which there is no time in the hour that all may take with an empty cache.
+later=(selftests/{badpeer,bond,frozen,inject,krb5,link,look,mountstats,multipath,netns,recalls,removal,rpcbind,settings,swap}.sh)
 
 step_selftests() {
 	local file now=()

@@ -99,6 +99,45 @@ counters_agree() {
 		done'
 }
 
+# There are more Calls than Sends that can be on their way: the others wait until some have arrived.
+sends_run_out() {
+	need_ours
+	server_dir /export
+	mount_nfs 3
+	client "fio --name=data --filename=\$MNT/$TEST/data --size=2M --bs=4k --rw=write --verify=crc32c --do_verify=0 --output=/dev/null"
+	netem_begins client
+	netem client 'delay 500ms'
+	client "
+		[ \$(our_stat credits_granted) -gt \$(our_stat send_buffers) ] || fail 'no more Calls than Sends'
+		fio --name=data --filename=\$MNT/$TEST/data --numjobs=128 --thread --size=16k --offset_increment=16k --bs=4k \\
+			--rw=read --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/$TEST.fio ||
+			{ cat /run/$TEST.fio; exit 1; }
+		[ \$(our_stat send_queue_full) -gt 0 ] || fail 'all had a send buffer'
+		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] || fail \"mountstats says \$(xprt_stat 26)\"
+		printf '%d times no send buffer\n' \$(our_stat send_queue_full)"
+	comes_to 10 credits_in_use 0
+}
+
+# NFSv4 lowers the timeouts of its transports to the server's lease.
+lease_lowers_timeouts() {
+	need_ours
+	server_dir /export
+	lease() { server "/lab/guest/server stop; echo $1 >/proc/fs/nfsd/nfsv4leasetime; /lab/guest/server resume"; }
+	defer 'lease 90'
+	lease 20
+	mount_nfs 3
+	values_are <<-'EOF'
+		connect_timeout_ms 60000
+		max_reconnect_timeout_ms 15000
+	EOF
+	client 'umount $MNT && wait_for 10 module_unused'
+	mount_nfs 4.2
+	values_are <<-'EOF'
+		connect_timeout_ms 20000
+		max_reconnect_timeout_ms 10000
+	EOF
+}
+
 # The server goes and comes back; then fault injection and a removal of the device end connections.
 ends_have_causes() {
 	local mark
@@ -333,6 +372,8 @@ top_shows() {
 test_case "the counters agree with mountstats and with the settings" counters_agree
 test_case "connections end for the causes that ended them" ends_have_causes
 test_case "the trace events tell what happens" events_tell
+test_case "a short lease lowers the timeouts" lease_lowers_timeouts
+test_case "v3: Calls wait for a place in the queue of Sends" sends_run_out
 test_case "v3: a new connection has one credit" first_credit
 test_case "the files are read while mounts and connections come and go" read_meanwhile
 test_case "rpcrdma-top shows it" top_shows

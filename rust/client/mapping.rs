@@ -18,12 +18,12 @@ use core::num::NonZeroUsize;
 use kernel::prelude::*;
 
 /// The regions of this capacity that a message takes, one for each segment.
-pub(super) struct Regions<'a> {
+pub(super) struct MessageRegions<'a> {
     pub(super) message: XdrBuf<'a>,
     pub(super) capacity: &'a Capacity,
 }
 
-impl Segments for Regions<'_> {
+impl Segments for MessageRegions<'_> {
     fn pages(&self) -> u32 {
         region_count(self.message.pages(), self.capacity.bytes)
     }
@@ -52,11 +52,7 @@ fn region_count_of_all(message: XdrBuf<'_>, capacity: &Capacity) -> u64 {
 }
 
 /// Which of the regions that `plan` takes have gaps: the Call's come first, the Reply's last.
-#[inline(always)]
 pub(super) fn with_gaps(rqst: &Rqst, plan: &Plan, capacity: &Capacity) -> WithGaps {
-    if !capacity.has_gaps() {
-        return WithGaps::Neither;
-    }
     let call = plan.call == CallForm::PositionZero && capacity.holds_whole(&rqst.call().parts());
     let reply = plan.reply == ReplyForm::ReplyChunk && capacity.holds_whole(&rqst.reply().parts());
     match (call, reply) {

@@ -6,8 +6,8 @@ use super::{
     chunks::Offer,
     connection::{mark_of, Connection},
     limits::MAX_SEGMENTS,
-    mapping::{self, Regions},
-    regions::Capacity,
+    mapping::{self, MessageRegions},
+    regions::{Capacity, Regions, WithGaps},
     Client, BACKWARD_SLOTS,
 };
 use crate::{
@@ -26,7 +26,10 @@ use crate::{
     trace,
 };
 use core::iter::empty;
-use kernel::{prelude::*, sync::atomic::Relaxed};
+use kernel::{
+    prelude::*,
+    sync::{atomic::Relaxed, Arc},
+};
 
 /// Who sends on a connection, and what limits the messages.
 pub(super) struct Sending {
@@ -120,11 +123,12 @@ fn send_with_chunks(
     let buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
     let regions = &buffer.qp().context().regions;
     let needed = reads.saturating_add(results);
-    let which = mapping::with_gaps(rqst, plan, regions.capacity());
-    let (entry, idle) = regions
-        .take(rqst, needed, which)
-        .or_else(|| look_again(client, &mut || regions.take(rqst, needed, which)))
-        .ok_or(SendError::Busy)?;
+    let (entry, idle) = if regions.capacity().has_gaps() {
+        take_some_with_gaps(client, regions, rqst, plan, needed)
+    } else {
+        take(client, regions, rqst, needed, WithGaps::Neither)
+    }
+    .ok_or(SendError::Busy)?;
     transmit(client, buffer, rqst, plan, reads, entry, idle)?;
     count_segments(client, plan, reply);
     Ok(())
@@ -136,11 +140,37 @@ fn send_buffer<'a>(
     client: &Client,
     sender: &'a mut Sender<Connection>,
 ) -> Option<SendBuffer<'a, Connection>> {
-    if !sender.has_room() {
+    sender.buffer(|sender| {
         client.stats.send_queue_full.increment();
-        look_again(client, &mut || sender.has_room().then_some(()))?;
-    }
-    sender.buffer()
+        look_again(client, &mut || sender.has_room().then_some(()));
+    })
+}
+
+/// Takes a chunk entry and so many regions. Without them the sender was told to wait for space.
+#[inline(always)]
+fn take(
+    client: &Client,
+    regions: &Arc<Regions>,
+    rqst: &Rqst,
+    count: usize,
+    which: WithGaps,
+) -> Option<(usize, MrList<Idle>)> {
+    regions
+        .take(rqst, count, which)
+        .or_else(|| look_again(client, &mut || regions.take(rqst, count, which)))
+}
+
+/// The same where there are regions with gaps, of which the plan may want some.
+#[inline(never)]
+fn take_some_with_gaps(
+    client: &Client,
+    regions: &Arc<Regions>,
+    rqst: &Rqst,
+    plan: &Plan,
+    count: usize,
+) -> Option<(usize, MrList<Idle>)> {
+    let which = mapping::with_gaps(rqst, plan, regions.capacity());
+    take(client, regions, rqst, count, which)
 }
 
 /// Has the sender wait for what comes back with a completion, unless it has come back meanwhile.
@@ -161,7 +191,7 @@ fn disconnect(client: &Client, cause: Cause) -> SendError {
 }
 
 /// The sizes that the plan is made from.
-fn shape<'a>(rqst: &'a Rqst, capacity: &'a Capacity) -> RpcShape<Regions<'a>> {
+fn shape<'a>(rqst: &'a Rqst, capacity: &'a Capacity) -> RpcShape<MessageRegions<'a>> {
     let (call, reply) = (rqst.call(), rqst.reply());
     let (write, read) = (call.is_write(), reply.is_read());
     let allowed = (write || read) && rqst.placement_allowed();
@@ -175,7 +205,7 @@ fn side<'a>(
     message: XdrBuf<'a>,
     capacity: &'a Capacity,
     pages_eligible: bool,
-) -> Side<Regions<'a>> {
+) -> Side<MessageRegions<'a>> {
     // A length that does not fit makes the plan fail.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     Side {
@@ -184,7 +214,7 @@ fn side<'a>(
             pages: length(message.page_len()),
             tail: length(message.tail_len()),
         },
-        segments: Regions { message, capacity },
+        segments: MessageRegions { message, capacity },
         pages_eligible,
     }
 }

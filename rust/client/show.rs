@@ -8,7 +8,7 @@ use crate::{
     proto::private_data::PrivateData,
     rdma::QueuePair,
 };
-use kernel::{seq_file::SeqFile, seq_print};
+use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 
 impl Show for Transport {
     const FILES: &'static [File<Self>] = &[
@@ -32,6 +32,13 @@ fn connection(transport: &Transport, seq: &SeqFile) {
     seq_print!(seq, "state {}\n", xprt.state());
     seq_print!(seq, "peer {peer}\npeer_port {}\n", peer.port());
     seq_print!(seq, "connects {}\n", xprt.connect_count());
+    for (name, timeout) in [
+        ("connect_timeout_ms", xprt.connect_timeout()),
+        ("max_reconnect_timeout_ms", xprt.max_reconnect_timeout()),
+    ] {
+        let ms = timeout.saturating_mul(1000) / msecs_to_jiffies(1000).max(1);
+        seq_print!(seq, "{name} {ms}\n");
+    }
     transport.ends.show_last(seq);
     transport.current.inspect(|current| {
         if let Some(qp) = current {

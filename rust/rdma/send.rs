@@ -362,10 +362,14 @@ impl<C: Completions> Sender<C> {
         self.next != self.limit
     }
 
-    /// The buffer for the next Send, if there is one.
-    pub(crate) fn buffer(&mut self) -> Option<SendBuffer<'_, C>> {
+    /// The buffer for the next Send. If there is none, `full` is called before another look.
+    #[inline(always)]
+    pub(crate) fn buffer(&mut self, full: impl FnOnce(&mut Self)) -> Option<SendBuffer<'_, C>> {
         if !self.has_room() {
-            return None;
+            full(self);
+            if !self.has_room() {
+                return None;
+            }
         }
         let queue = self.qp.send_queue();
         let index = queue.index(self.next);

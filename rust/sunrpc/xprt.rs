@@ -286,6 +286,12 @@ impl Xprt {
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).connect_timeout) }
     }
 
+    /// The longest pause before an attempt to connect, in jiffies.
+    pub(crate) fn max_reconnect_timeout(&self) -> usize {
+        // SAFETY: The transport is valid; a word that another mount may lower meanwhile.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).max_reconnect_timeout) }
+    }
+
     /// How many connections the transport has had.
     pub(crate) fn connect_count(&self) -> usize {
         // SAFETY: The transport is valid; only a connect changes the count.
