@@ -29,6 +29,19 @@ fields() {
 	wireshark -Y "$filter" -T fields "${arguments[@]}"
 }
 
+# A Send that rxe repeats, because its acknowledgement took so long, is no second message.
+drop_repeated() {
+	local frames
+	fields 'infiniband.bth.opcode in {0..5, 22, 23}' \
+		frame.number ip.src infiniband.bth.destqp infiniband.bth.psn infiniband.bth.opcode |
+		awk '{ frame = $1; $1 = "" } seen[$0]++ { print frame }' >"$RUN/wire.repeated"
+	mapfile -t frames <"$RUN/wire.repeated"
+	[ ${#frames[@]} -gt 0 ] || return 0
+	printf '%6d packets of Sends, repeated by rxe\n' ${#frames[@]}
+	in_root editcap -F pcap "$RUN/wire.pcap" "$RUN/wire.once" "${frames[@]}"
+	mv "$RUN/wire.once" "$RUN/wire.pcap"
+}
+
 capture_begins() {
 	client_background capture 'exec tcpdump -i $NETDEV -Z root -s 0 -B 16384 -U -w /run/wire.pcap udp port 4791 2>/run/wire.log'
 	defer 'client "rm -f /run/wire.*"'
@@ -45,6 +58,7 @@ capture_ends() {
 	client_wait capture
 	client 'cat /run/wire.log; grep -q "^0 packets dropped" /run/wire.log'
 	client 'gzip -c /run/wire.pcap | base64' | base64 -d | gzip -d >"$RUN/wire.pcap"
+	drop_repeated
 	in_root "$DECODE" --json "$RUN/wire.pcap" >"$RUN/wire.json"
 }
 
@@ -184,7 +198,8 @@ back_channel() {
 needed() {
 	[ "${TRANSPORT:-rxe}" = rxe ] || skip "only rxe sends RoCEv2"
 	[ -x "$DECODE" ] || skip "rpcrdma-decode is not built, see README.rst"
-	in_root sh -c 'command -v tshark jq' >/dev/null || skip "tshark and jq could not be added to the build root"
+	in_root sh -c 'command -v tshark && command -v editcap && command -v jq' >/dev/null ||
+		skip "tshark, editcap and jq could not be added to the build root"
 }
 
 judge() {
