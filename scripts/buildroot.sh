@@ -42,9 +42,22 @@ stamped "$BUILDROOT.stamp" "$want" && exit 0
 lock buildroot
 stamped "$BUILDROOT.stamp" "$want" && exit 0
 
-# As root the tree is made directly; a user needs the namespaces that mmdebstrap unshares.
-mode=root
-[ "$(id -u)" -eq 0 ] || mode=unshare
+site=$(mirror)
+include=$(IFS=,; printf '%s' "${packages[*]}")
+# As root the tree is made directly; a user needs the namespaces that mmdebstrap unshares. From those
+# nothing leads into a home folder that is closed to others, so that the tree comes as an archive. A
+# user can make no device files, and in-buildroot.sh brings them along.
+tree() {
+	local common=(--variant=minbase --include="$include" "$RELEASE")
+	if [ "$(id -u)" -eq 0 ]; then
+		mmdebstrap --mode=root "${common[@]}" "$BUILDROOT.tmp" "$site"
+		return
+	fi
+	mkdir "$BUILDROOT.tmp"
+	mmdebstrap --mode=unshare --format=tar "${common[@]}" - "$site" |
+		"$here/as-root.sh" tar --extract --preserve-permissions --numeric-owner \
+			--exclude='./dev/*' --directory="$BUILDROOT.tmp"
+}
 remove() {
 	[ ! -e "$1" ] || "$here/as-root.sh" rm -rf --one-file-system "$1"
 }
@@ -52,9 +65,6 @@ remove "$BUILDROOT.tmp"
 remove "$BUILDROOT"
 rm -f "$BUILDROOT.stamp" "$BUILDROOT.tools"
 trap 'rc=$?; [ $rc -eq 0 ] || remove "$BUILDROOT.tmp"' EXIT
-include=$(IFS=,; printf '%s' "${packages[*]}")
-logged buildroot "$advice" \
-	mmdebstrap --mode="$mode" --variant=minbase --include="$include" \
-	"$RELEASE" "$BUILDROOT.tmp" "$(mirror)"
+logged buildroot "$advice" tree
 mv "$BUILDROOT.tmp" "$BUILDROOT"
 stamp "$BUILDROOT.stamp" "$want"

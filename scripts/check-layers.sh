@@ -9,7 +9,9 @@
 
 cd "$PROJECT"
 # Tracked, or about to be.
-mapfile -t files < <(git ls-files --cached --others --exclude-standard | sort -u)
+list=$(git ls-files --cached --others --exclude-standard) ||
+	die "git does not list the files: run this in a clone that is yours"
+mapfile -t files < <(sort -u <<<"$list")
 existing=()
 for file in "${files[@]}"; do
 	[ ! -f "$file" ] || existing+=("$file")
@@ -69,8 +71,13 @@ without_spdx() {
 	done
 }
 
+# A folder right below the root has a name that others have too.
 paths_of_here() {
-	grep -nHF -e "$(dirname "$PROJECT")/" -e "$HOME/" -- "${existing[@]}"
+	local path patterns=(-e "$HOME/")
+	for path in "$PROJECT" "$CACHE"; do
+		[[ $path != /*/* ]] || patterns+=(-e "$path/")
+	done
+	grep -nHF "${patterns[@]}" -- "${existing[@]}"
 }
 
 mirrors() {

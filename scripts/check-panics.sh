@@ -21,6 +21,7 @@ build=$CACHE/build/${VARIANT:-stock}
 VARIANT=${VARIANT:-stock} "$here/module.sh" stock >&2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+export BIND="$work${BIND:+:$BIND}"
 export RUSTC_BOOTSTRAP=1
 
 # The core uses no other crate, so it gets none.

@@ -15,6 +15,16 @@ words+='|possible (recursive|circular|irq)|inconsistent lock|suspicious RCU|held
 words+='|task .* blocked|detected stalls?|self-detected|lockup|while atomic|sleeping function'
 words+='|unreferenced object|[Mm]emory leak|leaked|DMA-API|ODEBUG|refcount_t|list_(add|del) corruption'
 
+# Each look leaves a mark in the log, whose beginning gets lost in time. Without the last mark
+# everything is new.
+new() {
+	awk -v from="complaints.sh: look $1 " -v to="complaints.sh: look $2 " '
+		index($0, from) { count = 0; next }
+		index($0, to) { exit }
+		{ line[count++] = $0 }
+		END { for (i = 0; i < count; i++) print line[i] }'
+}
+
 rc=0
 for name in server client; do
 	seen=$(cat "$RUN/$name.seen" 2>/dev/null || echo 0)
@@ -25,17 +35,17 @@ for name in server client; do
 			while IFS= read -r line; do printf "%s\n" "$line" >/dev/kmsg; done <$leaks
 			echo clear >$leaks
 		fi
+		echo "complaints.sh: look '$((seen + 1))' is over" >/dev/kmsg
 		dmesg' >"$RUN/$name.dmesg" 2>/dev/null; then
 		# A machine that cannot answer has told its console.
 		tr -d '\r' <"$RUN/$name.log" >"$RUN/$name.dmesg"
-		seen=0
 	fi
-	if sed "1,${seen}d" "$RUN/$name.dmesg" | grep -E "$words" |
+	if new "$seen" $((seen + 1)) <"$RUN/$name.dmesg" | grep -E "$words" |
 		grep -vE "memory leak detector (initialized|disabled)|DMA-API: preallocated|DMA-API: debugging enabled${EXPECT:+|$EXPECT}" >"$RUN/$name.bad"; then
 		printf '# the %s kernel complained:\n' "$name"
 		sed 's/^/#   /' "$RUN/$name.bad"
 		rc=1
 	fi
-	wc -l <"$RUN/$name.dmesg" >"$RUN/$name.seen"
+	printf '%d\n' $((seen + 1)) >"$RUN/$name.seen"
 done
 exit $rc

@@ -27,7 +27,7 @@ modules=(
 )
 
 root_disk() {
-	local want="$RELEASE ${packages[*]}" mode=root include
+	local want="$RELEASE ${packages[*]}" mode=root include site
 	stamped "$guest/root.stamp" "$want" && return 0
 	"$here/host-packages.sh" build
 	"$here/buildroot.sh"
@@ -37,6 +37,7 @@ root_disk() {
 	rm -f "$guest/root.stamp" "$guest/root.img" "$guest/root.tar"
 	[ "$(id -u)" -eq 0 ] || mode=unshare
 	include=$(IFS=,; printf '%s' "${packages[*]}")
+	site=$(mirror)
 	logged guest-root "check the network and the mirror in this machine's apt sources, then start again" \
 		mmdebstrap --mode="$mode" --variant=minbase --include="$include" \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
@@ -44,7 +45,7 @@ root_disk() {
 		--customize-hook='mkdir -p "$1/lab" "$1/export" "$1/mnt/nfs" "$1/var/lib/nfs/nfsdcld" "$1/var/lib/nfs/rpc_pipefs"' \
 		--customize-hook='ln -sfn /lab/modules "$1/usr/lib/modules"' \
 		--customize-hook='rm -f "$1/etc/resolv.conf" "$1/etc/hostname"' \
-		"$RELEASE" "$guest/root.tar" "$(mirror)"
+		"$RELEASE" "$guest/root.tar" "$site"
 	# A private copy-on-write view is all that a machine gets, so the room is for what a test writes.
 	disk() {
 		rm -f "$guest/root.img.tmp"

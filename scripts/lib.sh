@@ -49,8 +49,12 @@ logged() {
 	local name=$1 advice=$2 log=$CACHE/logs/$1.log start=$SECONDS pid rc=0
 	shift 2
 	say "[$name] started, log in $log"
+	# In a process group of its own, so that an interrupt ends all of it.
+	set -m
 	"$@" >"$log" 2>&1 </dev/null &
 	pid=$!
+	set +m
+	trap 'kill -- "-$pid" 2>/dev/null; wait "$pid"; exit 130' INT TERM HUP
 	while kill -0 "$pid" 2>/dev/null; do
 		if [ -t 2 ]; then
 			printf '\r\033[K[%s] %ds  %s' "$name" $((SECONDS - start)) \
@@ -62,6 +66,7 @@ logged() {
 	done
 	[ ! -t 2 ] || printf '\r\033[K' >&2
 	wait "$pid" || rc=$?
+	trap - INT TERM HUP
 	if [ $rc -ne 0 ]; then
 		tail -n 15 "$log" >&2
 		if [ "$(df --output=avail -k "$CACHE" | tail -n 1)" -lt 102400 ]; then
@@ -92,9 +97,11 @@ keyring() {
 
 # A private apt configuration for one suite: the machine's own is only read, for the mirror.
 private_apt() {
-	local apt=$CACHE/apt/$1
+	local apt=$CACHE/apt/$1 ring site
+	ring=$(keyring)
+	site=$(mirror)
 	mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-	printf 'deb [signed-by=%s] %s %s main\n' "$(keyring)" "$(mirror)" "$1" >"$apt/sources.list"
+	printf 'deb [signed-by=%s] %s %s main\n' "$ring" "$site" "$1" >"$apt/sources.list"
 	cat >"$apt/apt.conf" <<-EOF
 		Dir::Etc::SourceList "$apt/sources.list";
 		Dir::Etc::SourceParts "/dev/null";

@@ -17,14 +17,19 @@ export VM_LIB=$here/vm-lib.sh
 export DECODE=${DECODE:-$CACHE/build/host/release/rpcrdma-decode}
 export KTAP_HELPERS=$CACHE/linux-src/tools/testing/selftests/kselftest/ktap_helpers.sh
 export DURATION=${DURATION:-240}
-bad=0
+bad=0 running=
+# In the background, with a shell that waits, a test does not outlive an interrupt.
+trap '[ -z "$running" ] || kill "$running" 2>/dev/null; exit 130' INT TERM
 for file; do
 	name=$(basename "$file" .sh)
 	start=$SECONDS rc=0
 	limit=$(sed -n 's/^# limit: \([0-9A-Z+* ]*\)$/\1/p' "$file")
 	limit=$(((${limit:-600}) * ${SLOW:-1}))
 	printf '# %s\n' "$name"
-	timeout -k 10 "$limit" "$file" </dev/null >"$RUN/$name.ktap" 2>&1 || rc=$?
+	timeout -k 10 "$limit" "$file" </dev/null >"$RUN/$name.ktap" 2>&1 &
+	running=$!
+	wait "$running" || rc=$?
+	running=
 	cat "$RUN/$name.ktap"
 	case $rc in
 	0) ;;

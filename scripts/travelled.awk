@@ -10,7 +10,7 @@
 	mounts++
 }
 
-/^\/sys\/kernel\/debug\/rpcrdma\/.*remote_inv/ {
+/^\/sys\/kernel\/debug\/rpcrdma\/[0-9]*\/stats:remote_invalidations / {
 	sub(/^[^:]*:/, "")
 	for (i = 1; i <= NF; i++)
 		if ($i ~ /^[0-9]+$/)
