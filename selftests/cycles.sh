@@ -34,7 +34,8 @@ cycles() {
 			[ \$(transports) = \$transports ] || fail \"cycle \$n: debugfs had \$transports transports and has \$(transports)\"
 			[ \$n != $WARM_UP ] || holds_mark
 		done
-		holds_check $((CYCLES - WARM_UP))"
+		holds_check $((CYCLES - WARM_UP))
+		module_reload"
 	server "wait_for 20 rdma_resources_are '$server_before' || fail \"the server's device had $server_before and has \$(rdma_resources)\""
 }
 

@@ -87,6 +87,16 @@ module_load() { insmod "$(module_file)"; }
 rdma_resources() { rdma resource show | grep -oE '(qp|cq|pd|mr|cm_id) [0-9]+' | tr '\n' ' '; }
 rdma_resources_are() { [ "$(rdma_resources)" = "$1" ]; }
 
+# Unloads the module, after which the device has nothing of it, and loads it again.
+module_reload() {
+	local kind
+	rmmod rpcrdma
+	for kind in qp cq pd mr cm_id; do
+		! rdma resource show $kind | grep -F '[rpcrdma]' || fail "the module has gone, and has left a $kind"
+	done
+	module_load
+}
+
 # Take the machine's RDMA device away and add it again; neither minds what is there.
 rdma_link_delete() { ! rdma link show "$RDMA_LINK/1" >/dev/null 2>&1 || rdma link delete "$RDMA_LINK"; }
 rdma_link_add() {

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# A thousand connections end in the middle of I/O and are made again, ended by either side at any
+# Two thousand connections end in the middle of I/O and are made again, ended by either side at any
 # point of an RPC, and a hundred times the server's threads stop: the program sees nothing of it,
 # and nothing is left of them.
 # limit: 2400
@@ -49,7 +49,8 @@ nothing_left() {
 	during_work "$2" "$1"
 	LIMIT=120 client "
 		wait_for 10 rdma_resources_are '$resources' || fail \"the device had $resources and has \$(rdma_resources)\"
-		holds_check $1"
+		holds_check $1
+		module_reload"
 }
 
 break_connections() {
