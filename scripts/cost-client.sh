@@ -30,5 +30,12 @@ cost "READ 4 KiB" 512 read
 cost "WRITE 4 KiB" 512 write
 cost "READ 1 MiB" 64 read 1048576
 cost "WRITE 1 MiB" 64 write 1048576
+client_run "
+	set -e
+	mkdir /mnt/v4
+	mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys server:/export /mnt/v4
+	echo /mnt/v4/cost >/sys/module/rpcrdma_test_cost/parameters/path"
+cost "OPEN, CLOSE" 512 create
+client_run 'umount /mnt/v4'
 client_run "grep -i ' [tw] ' /proc/kallsyms | gzip" | gzip -d >"$folder/symbols"
 client_run 'rmmod rpcrdma_test_cost && umount /mnt/nfs && rmmod rpcrdma'

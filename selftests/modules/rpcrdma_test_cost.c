@@ -11,6 +11,7 @@
  *	getattr		the attributes of the file at path=, from the server
  *	read		size= bytes of the file, past the page cache
  *	write		the same, written
+ *	create		one file more, of the name at path= with a number behind it
  *
  * With timed=1 each call is timed instead, and the parameter "result" has what came out, in
  * nanoseconds: the sum, the median, and what 99 and 99.9 percent of the calls did not exceed.
@@ -186,6 +187,28 @@ static int cost_write(void)
 	return cost_transfer(true);
 }
 
+/* With NFSv4 an OPEN and a CLOSE. */
+static int cost_create(void)
+{
+	static unsigned int number;
+	struct file *file;
+	char *name;
+
+	name = kasprintf(GFP_KERNEL, "%s.%u", path, number++);
+	if (!name)
+		return -ENOMEM;
+	file = filp_open(name, O_CREAT | O_RDWR | O_LARGEFILE, 0644);
+	kfree(name);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	return filp_close(file, NULL);
+}
+
+static int cost_nothing(void)
+{
+	return 0;
+}
+
 static const struct cost_op {
 	const char *name;
 	int (*prepare)(void);
@@ -195,6 +218,7 @@ static const struct cost_op {
 	{ "getattr", cost_open, cost_getattr },
 	{ "read", cost_open, cost_read },
 	{ "write", cost_open, cost_write },
+	{ "create", cost_nothing, cost_create },
 };
 
 static void cost_free(void)
@@ -275,7 +299,7 @@ static const struct kernel_param_ops cost_run_ops = {
 	.set		= cost_run,
 };
 module_param_cb(run, &cost_run_ops, NULL, 0200);
-MODULE_PARM_DESC(run, "null, getattr, read or write");
+MODULE_PARM_DESC(run, "null, getattr, read, write or create");
 
 static int cost_result(char *buffer, const struct kernel_param *unused)
 {
