@@ -19,6 +19,8 @@ replies() {
 		'earlier-xid | calls=null,read,list,write,long,null | dropped_messages=15' \
 		'repeated | calls=null,read,write,list,null,read,write,list | dropped_messages=200' \
 		'unsolicited | calls=null' \
+		'too-early | calls=read*6+ backward=1' \
+		'too-early | calls=list*6+ backward=1' \
 		'long-replies | calls=null*4' \
 		'short-replies | calls=null*3'
 }
@@ -39,6 +41,13 @@ credits() {
 		'one-credit | calls=null*20+ | failed_requests=0' \
 		'all-credits | calls=null,null*200+ | failed_requests=0' \
 		'fewer-credits | calls=null,null*148+ | failed_requests=0'
+}
+
+# A device whose queues are so short that there are fewer credits than Calls.
+killed() {
+	client 'insmod /lab/payload/rpcrdma_test_limits.ko max_qp_wr=1024'
+	defer "client 'rmmod rpcrdma_test_limits'"
+	calls_end 'killed-credits | calls=null,read*64+,sent,kill+,read*20+'
 }
 
 # Proves: V1-156.
@@ -77,13 +86,15 @@ backward() {
 		'backward-unserved | calls=null | backward_calls=0' \
 		'backward-garbage | calls=null backward=1' \
 		'backward-chunks | calls=null backward=1 | chunk_errors_sent=4' \
-		'backward-burst | calls=null*6 backward=1 | backward_calls>15'
+		'backward-burst | calls=null*6 backward=1 | backward_calls>15' \
+		'backward-without-credits | calls=read*10+ backward=1'
 }
 
 test_case "an honest peer, for comparison" honest
 test_case "Replies for nobody, again, too long and too short" replies
 test_case "malformed messages and garbage" malformed
 test_case "grants of no credit, and of all there are" credits
+test_case "the credits of Calls that are killed" killed
 test_case "chunks that were not offered" chunks
 test_case "chunks of several segments" segments
 test_case "RDMA_ERROR to Calls of every form" errors

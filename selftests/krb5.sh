@@ -197,6 +197,25 @@ privacy() {
 	[ "$seen" = 0 ] || fail "with privacy the word was seen $seen times"
 }
 
+# Privacy has each Call in pages of its own, which a region over them keeps, until it is unmapped.
+pages_go() {
+	mount_krb5 4.2 krb5p
+	client "
+		cd \$MNT/$TEST
+		fill() { dd if=/dev/zero of=file bs=1M count=\$1 oflag=direct status=none; }
+		fill 4
+		drop_caches
+		before=\$(kernel_memory)
+		fill 16
+		drop_caches
+		grown=\$((\$(kernel_memory) - before))
+		echo \"16 MiB were written, and the kernel took \$grown KiB\"
+		[ \$grown -lt 8192 ]
+		cd /
+		umount \$MNT
+		wait_for 10 module_unused"
+}
+
 no_key() {
 	client 'mv /etc/krb5.keytab /run/keytab; rm -f /tmp/krb5cc*'
 	defer "client 'mv /run/keytab /etc/krb5.keytab'"
@@ -212,6 +231,7 @@ realm_begins
 for flavor in krb5 krb5i krb5p; do
 	test_case "v4.2, $flavor: files, directories and links" all_forms 4.2 $flavor
 done
+test_case "krb5p: the pages of Calls go" pages_go
 test_case "krb5: without a key there is no mount" no_key
 if [ -n "${LONG:-}" ]; then
 	test_case "v4.2, sys: the same without Kerberos" all_forms 4.2 sys

@@ -17,3 +17,5 @@
 #include <rdma/rdma_cm.h>
 #include "helpers/helpers.h"
 #include "trace/rpcrdma.h"
+
+const size_t RPCRDMA_DMA_MINALIGN = ARCH_DMA_MINALIGN;

@@ -107,12 +107,14 @@ pub(crate) enum Memory {
 /// # Invariants
 ///
 /// `memory` has `length` bytes, more than none. They stay allocated for all of `'a`, and after it
-/// until `exposure`, which is the RPC's, is over.
+/// until `exposure`, which is the RPC's, is over; if they are `counted`, only as long as their pages
+/// are referenced, all of which can be.
 #[derive(Clone, Copy)]
 pub(crate) struct MessagePart<'a> {
     memory: Memory,
     length: usize,
     exposure: &'a Exposure,
+    counted: bool,
 }
 
 impl<'a> MessagePart<'a> {
@@ -125,13 +127,20 @@ impl<'a> MessagePart<'a> {
         memory: Memory,
         length: usize,
         exposure: &'a Exposure,
+        counted: bool,
     ) -> Option<Self> {
         // INVARIANT: The caller's promise, and the length is checked.
         (length != 0).then_some(Self {
             memory,
             length,
             exposure,
+            counted,
         })
+    }
+
+    /// Whether who maps the bytes has to reference their pages.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted
     }
 
     /// Keeps the bytes allocated, and the RPC waiting, until the result is dropped.

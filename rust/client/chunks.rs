@@ -202,7 +202,9 @@ impl Chunks {
             .slot(index)
             .and_then(|slot| self.change(slot, Some(xid), |_| State::Free));
         if old.is_some() {
-            qp.context().regions.put(None, Some(index));
+            let connection = qp.context();
+            connection.regions.put(None, Some(index));
+            connection.client.xprt.write_space();
         }
     }
 

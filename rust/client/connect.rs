@@ -339,12 +339,11 @@ impl Attempt {
         if client.failure_logged.xchg(true, Relaxed) {
             return;
         }
-        let device = self.id.device().map(|device| device.name());
-        let device = device.and_then(|name| name.to_str().ok()).unwrap_or("none");
-        let what = describe(reason);
-        client
-            .xprt
-            .log_warning(fmt!("device {device}: {what} ({})", self.detail(reason)));
+        let (what, detail) = (describe(reason), self.detail(reason));
+        match self.id.device().map(|device| device.name()) {
+            Some(name) => (client.xprt).log_warning(fmt!("device {name}: {what} ({detail})")),
+            None => (client.xprt).log_warning(fmt!("device none: {what} ({detail})")),
+        }
     }
 
     /// What is known of a failure.

@@ -52,6 +52,8 @@ pub(super) struct Connection {
     #[pin]
     pub(super) chunks: Chunks,
     pub(super) regions: Arc<Regions>,
+    /// Tells the connection from those that the transport had before, in the upper 32 bits; not 0.
+    number: u64,
     /// The credits before the first Reply.
     first_window: CreditWindow,
     /// The Calls that may be outstanding.
@@ -74,6 +76,7 @@ impl Connection {
         try_pin_init!(Self {
             chunks <- Chunks::new(),
             regions: regions.clone(),
+            number: u64::from(client.next_connection()) << 32,
             first_window: CreditWindow::new(Credits::new(limits.requests)),
             window: Atomic::new(1),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
@@ -127,9 +130,9 @@ impl Connection {
 
     /// Waits until the peer has lost access to the memory of the Call `rqst`, whose task is gone.
     /// May sleep.
-    pub(super) fn fence(&self, qp: &QueuePair<Self>, mark: u32, rqst: &Rqst) {
+    pub(super) fn fence(&self, qp: &QueuePair<Self>, mark: u64, rqst: &Rqst) {
         let xid = rqst.xid();
-        let Some(index) = index_of(mark) else {
+        let Some(Sent::WithChunks(index)) = self.sent(mark) else {
             return;
         };
         if self.chunks.abandon(qp, index, xid) {
@@ -144,6 +147,30 @@ impl Connection {
             }
         }
         self.chunks.wait(qp, index, xid);
+    }
+
+    /// The number that a request keeps of its Send: the connection's, then that of the chunk entry,
+    /// counted from 1.
+    pub(super) fn mark(&self, sent: Sent) -> u64 {
+        let entry = match sent {
+            Sent::Inline => 0,
+            Sent::WithChunks(index) => {
+                u32::try_from(index).map_or(0, |index| index.wrapping_add(1))
+            }
+        };
+        self.number | u64::from(entry)
+    }
+
+    /// How the request that keeps this number was sent; nothing if that was not on this connection.
+    #[inline(always)]
+    pub(super) fn sent(&self, mark: u64) -> Option<Sent> {
+        let entry = mark.wrapping_sub(self.number);
+        match u32::try_from(entry).ok()? {
+            0 => Some(Sent::Inline),
+            entry => usize::try_from(entry.wrapping_sub(1))
+                .ok()
+                .map(Sent::WithChunks),
+        }
     }
 
     /// Has the regions of an entry invalidated, and counts them.
@@ -163,19 +190,25 @@ pub(super) fn shut_down(sender: Sender<Connection>) {
     let connection = qp.context();
     // What the drain flushes is no news.
     connection.monitor.expect_end();
-    sender.drain();
+    drop(sender);
     connection.regions.close();
     connection.chunks.revoke(&qp);
 }
 
-/// The number that a request keeps for its chunk entry.
-pub(super) fn mark_of(index: usize) -> u32 {
-    u32::try_from(index).map_or(0, |index| index.wrapping_add(1))
+/// How a Call was sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// Without chunks.
+    Inline,
+    /// With those in the chunk entry of this index.
+    WithChunks(usize),
 }
 
-/// The chunk entry that a request's number means.
-pub(super) fn index_of(mark: u32) -> Option<usize> {
-    usize::try_from(mark.checked_sub(1)?).ok()
+impl Sent {
+    /// Whether a request's number is that of a Call with chunks, on whatever connection.
+    pub(super) fn has_chunks(mark: u64) -> bool {
+        mark & u64::from(u32::MAX) != 0
+    }
 }
 
 impl Completions for Connection {

@@ -4,7 +4,7 @@
 
 use super::{
     chunks::Offer,
-    connection::{mark_of, Connection},
+    connection::{Connection, Sent},
     limits::MAX_SEGMENTS,
     mapping::{self, MessageRegions},
     regions::{Capacity, Regions, WithGaps},
@@ -64,7 +64,7 @@ pub(super) fn send(
         return Err(SendError::NoCredit);
     }
     // Sending twice on one connection would spend two credits on one Reply.
-    if rqst.is_retransmission(&client.xprt) {
+    if rqst.is_of_connection(&client.xprt) {
         return Err(disconnect(client, Cause::Retransmission));
     }
     rqst.reply()
@@ -105,7 +105,7 @@ fn send_inline(
     let length = build(client, connection, rqst, plan, empty(), 0, buffer.bytes())?;
     rqst.start_clock();
     rqst.count_sent();
-    rqst.mark().store(0, Relaxed);
+    rqst.mark().store(connection.mark(Sent::Inline), Relaxed);
     buffer.send(length).map_err(|_| SendError::NotConnected)
 }
 
@@ -259,7 +259,8 @@ fn transmit(
                 form: plan.into(),
             };
             slot.offer(xid, offer);
-            rqst.mark().store(mark_of(entry), Relaxed);
+            let mark = connection.mark(Sent::WithChunks(entry));
+            rqst.mark().store(mark, Relaxed);
         })
         .map_err(|_| SendError::NotConnected)
 }

@@ -30,7 +30,7 @@ use crate::{
     },
     sysctl, trace,
 };
-use connection::{shut_down, Connection};
+use connection::{shut_down, Connection, Sent};
 use ends::Ends;
 use kernel::{
     prelude::*,
@@ -78,6 +78,8 @@ pub(crate) struct Transport {
     backward: BackwardCalls,
     /// The largest backward message on the last connection.
     backward_payload: Atomic<u32>,
+    /// The number of the next connection, an odd one.
+    next_connection: Atomic<u32>,
     /// Whether the present series of failed attempts was logged.
     failure_logged: Atomic<bool>,
     /// Last: with it goes the reference to the module.
@@ -90,6 +92,11 @@ impl Transport {
         self.current.get()
     }
 
+    /// The number of a new connection, not 0, nor that of one before it.
+    fn next_connection(&self) -> u32 {
+        self.next_connection.fetch_add(2, Relaxed)
+    }
+
     /// Has the connection closed for this cause. Does not sleep.
     fn end(&self, cause: Cause) {
         self.ends.note(cause);
@@ -98,7 +105,7 @@ impl Transport {
 
     /// Waits until the peer has lost access to the memory of a Call with chunks, by their number.
     #[cold]
-    fn fence_regions(&self, rqst: &Rqst, mark: u32) {
+    fn fence_regions(&self, rqst: &Rqst, mark: u64) {
         if let Some(qp) = self.connection() {
             qp.context().fence(&qp, mark, rqst);
         }
@@ -135,6 +142,7 @@ impl ClientTransport for Client {
             ends <- Ends::new(),
             backward <- BackwardCalls::new(),
             backward_payload: Atomic::new(limits::backward_payload(limits::DEFAULT_THRESHOLD)),
+            next_connection: Atomic::new(1),
             failure_logged: Atomic::new(false),
         }? Error);
         let client = try_pin_init!(Self {
@@ -174,9 +182,9 @@ impl ClientTransport for Client {
     }
 
     fn fence(&self, rqst: &Rqst) {
-        // No number: the Call had no chunks, or its Reply has fenced them.
+        // Otherwise the Call had no chunks, or its Reply has fenced them.
         let mark = rqst.mark().load(Relaxed);
-        if mark != 0 {
+        if Sent::has_chunks(mark) {
             self.fence_regions(rqst, mark);
         }
     }
@@ -185,8 +193,8 @@ impl ClientTransport for Client {
         self.end(Cause::RpcTimeout);
     }
 
-    fn disconnect(&self, lock: &SendLock<'_>) {
-        if let Some(qp) = self.current.borrow(lock) {
+    fn disconnect(&self) {
+        if let Some(qp) = self.connection() {
             self.ends.note(Cause::Injected);
             qp.id().disconnect();
         }

@@ -38,8 +38,12 @@ impl Capacity {
         self.pieces != 0
     }
 
-    /// Whether a region with gaps takes what would need several regions without.
+    /// Whether a region with gaps takes what would need several regions without. Parts that have to be
+    /// kept differently cannot share one.
     pub(super) fn holds_whole(&self, parts: &[Option<MessagePart<'_>>]) -> bool {
+        if !self.has_gaps() || parts.iter().flatten().any(MessagePart::is_counted) {
+            return false;
+        }
         let pieces = parts.iter().flatten().fold(0, |sum: usize, part| {
             sum.saturating_add(part.element_count())
         });
@@ -263,14 +267,16 @@ impl Regions {
         which: WithGaps,
     ) -> Option<(usize, MrList<Idle>)> {
         let mut shelf = self.shelf.lock();
+        // First, as a region that is taken must not be dropped under the lock, which destroys it.
+        let entry = shelf.entries.pop()?;
         let Some(taken) = shelf.take(count, which) else {
+            shelf.put_entry(Some(entry));
             drop(shelf);
             self.client.stats.regions_exhausted.increment();
             trace::xprtrdma_nomrs_err(&self.client.xprt, rqst);
             self.refill();
             return None;
         };
-        let entry = shelf.entries.pop()?;
         let is_low = shelf.is_low();
         drop(shelf);
         if is_low {

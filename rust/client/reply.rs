@@ -7,7 +7,7 @@
 
 use super::{
     chunks::Offer,
-    connection::{index_of, Connection},
+    connection::{Connection, Sent},
 };
 use crate::{
     error::Cause,
@@ -122,7 +122,8 @@ struct Claim<R> {
 }
 
 /// Claims a Call for its Reply: has `look` compare what was offered, if anything, with the Reply,
-/// and takes back what the Reply has invalidated. Nothing if another Reply has done so before.
+/// and takes back what the Reply has invalidated. Nothing if another Reply has done so before, or if
+/// the Call was not sent on this connection: the peer can guess what number it will have.
 fn claim<R>(
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst,
@@ -131,12 +132,15 @@ fn claim<R>(
     look: impl FnOnce(Option<(&Offer, &MrList<Registered>)>) -> R,
 ) -> Option<Claim<R>> {
     let connection = qp.context();
-    let Some(index) = index_of(rqst.mark().load(Relaxed)) else {
-        return Some(Claim {
-            form: Form::INLINE,
-            seen: look(None),
-            rest: Rest::Nothing,
-        });
+    let index = match connection.sent(rqst.mark().load(Relaxed))? {
+        Sent::WithChunks(index) => index,
+        Sent::Inline => {
+            return Some(Claim {
+                form: Form::INLINE,
+                seen: look(None),
+                rest: Rest::Nothing,
+            });
+        }
     };
     let look = |offer: &Offer, regions: &MrList<Registered>| look(Some((offer, regions)));
     let taken = connection.chunks.take(qp, index, xid.0, proof, look)?;

@@ -4,11 +4,6 @@
 
 #include "helpers.h"
 
-const char *rpcrdma_ib_device_name(const struct ib_device *device)
-{
-	return dev_name(&device->dev);
-}
-
 int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 {
 	return ib_post_send(qp, wr, NULL);
@@ -66,6 +61,24 @@ void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len)
 {
 	sg_set_buf(sg, buf, len);
+}
+
+void rpcrdma_get_pages(struct scatterlist *sg, int nents)
+{
+	struct scatterlist *element;
+	int i;
+
+	for_each_sg(sg, element, nents, i)
+		get_page(sg_page(element));
+}
+
+void rpcrdma_put_pages(struct scatterlist *sg, int nents)
+{
+	struct scatterlist *element;
+	int i;
+
+	for_each_sg(sg, element, nents, i)
+		put_page(sg_page(element));
 }
 
 void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt)

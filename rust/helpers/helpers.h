@@ -11,7 +11,6 @@
 #include <linux/sunrpc/xprt.h>
 #include <rdma/ib_verbs.h>
 
-const char *rpcrdma_ib_device_name(const struct ib_device *device);
 int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr);
 int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr);
 
@@ -32,6 +31,8 @@ void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
 					   enum dma_data_direction direction);
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len);
+void rpcrdma_get_pages(struct scatterlist *sg, int nents);
+void rpcrdma_put_pages(struct scatterlist *sg, int nents);
 
 void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt);
 void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt);

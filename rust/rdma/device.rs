@@ -3,7 +3,10 @@
 //! An RDMA device and what it can do.
 
 use crate::bindings;
-use kernel::{str::CStr, str::CStrExt, types::Opaque};
+use kernel::{
+    fmt::{self, Write},
+    types::Opaque,
+};
 
 /// An RDMA device.
 ///
@@ -33,6 +36,18 @@ pub(crate) struct Attributes {
     pub(crate) max_responder_resources: u8,
 }
 
+/// A copy of a device's name, with at least one 0 behind it.
+pub(crate) struct DeviceName([u8; 64]);
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .take_while(|&&byte| byte != 0)
+            .try_for_each(|&byte| f.write_char(byte.into()))
+    }
+}
+
 impl Device {
     /// Borrows a device from C.
     ///
@@ -49,10 +64,12 @@ impl Device {
         self.0.get()
     }
 
-    /// The name that `rdma link` shows.
-    pub(crate) fn name(&self) -> &CStr {
-        // SAFETY: A registered device has a name, which lives as long as the device.
-        unsafe { CStr::from_char_ptr(bindings::rpcrdma_ib_device_name(self.as_raw())) }
+    /// The name that `rdma link` shows, at this moment: devices can be renamed.
+    pub(crate) fn name(&self) -> DeviceName {
+        // SAFETY: By the type's invariant the device is valid. A change that is under way is copied as
+        // far as it is; the last byte is always 0.
+        let bytes = unsafe { (&raw const (*self.as_raw()).name).read_volatile() };
+        DeviceName(bytes)
     }
 
     /// Reads the attributes, which do not change while the device is registered.

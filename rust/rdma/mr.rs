@@ -66,13 +66,14 @@ impl MrType {
 /// `ptr` is a memory region that this object owns, of type `mr_type` and for as many pages as `sg`
 /// has elements.
 /// The first `elements` of `sg` are mapped for DMA, in the direction of `access`; `exposed` keeps
-/// their memory.
+/// their memory, together with a reference to each page of the first `counted`.
 pub(crate) struct Core {
     next: Option<KBox<Core>>,
     ptr: NonNull<bindings::ib_mr>,
     mr_type: MrType,
     sg: KVVec<bindings::scatterlist>,
     elements: i32,
+    counted: i32,
     exposed: Option<Exposed>,
     access: Access,
     register: bindings::ib_reg_wr,
@@ -104,6 +105,13 @@ impl Core {
     fn unmap(&mut self) {
         if self.elements != 0 {
             trace::xprtrdma_mr_unmap(self);
+        }
+        self.unmap_pages();
+    }
+
+    /// [`Self::unmap`] of a region that may be gone.
+    fn unmap_pages(&mut self) {
+        if self.elements != 0 {
             // SAFETY: By the type's invariant so many elements are mapped on the domain's device.
             unsafe {
                 bindings::rpcrdma_ib_dma_unmap_sg(
@@ -114,6 +122,11 @@ impl Core {
                 )
             };
             self.elements = 0;
+        }
+        if self.counted != 0 {
+            // SAFETY: By the type's invariant these pages are referenced, once.
+            unsafe { bindings::rpcrdma_put_pages(self.sg.as_mut_ptr(), self.counted) };
+            self.counted = 0;
         }
         self.exposed = None;
     }
@@ -127,11 +140,14 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         let number = self.mr().res.id;
+        if self.elements != 0 {
+            trace::xprtrdma_mr_unmap(self);
+        }
         // SAFETY: This object owns the region. Destroying it makes the device forget the handle,
         // so that the pages can be unmapped afterwards, whatever the state was.
         let rc = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
         trace::xprtrdma_frwr_dereg(number, rc);
-        self.unmap();
+        self.unmap_pages();
     }
 }
 
@@ -176,6 +192,7 @@ impl Mr<Idle> {
             mr_type,
             sg,
             elements: 0,
+            counted: 0,
             exposed: None,
             access: Access::RemoteRead,
             register: bindings::ib_reg_wr {
@@ -209,18 +226,20 @@ impl Mr<Idle> {
         access: Access,
         tag: u32,
     ) -> Result<Mr<Mapped>, (Self, Error)> {
-        self.map_described(access, tag, |sg| Some((describe(sg, part)?, part.expose())))
+        self.map_described(access, tag, part.is_counted(), |sg| {
+            Some((describe(sg, part)?, part.expose()))
+        })
     }
 
-    /// As [`Self::map`], for parts of one RPC, one after the other. The region has to be of type
-    /// [`MrType::SgGaps`].
+    /// As [`Self::map`], for parts of one RPC, one after the other, none of which is counted. The
+    /// region has to be of type [`MrType::SgGaps`].
     pub(crate) fn map_all(
         self,
         parts: &[Option<MessagePart<'_>>],
         access: Access,
         tag: u32,
     ) -> Result<Mr<Mapped>, (Self, Error)> {
-        self.map_described(access, tag, |sg| {
+        self.map_described(access, tag, false, |sg| {
             Some((describe_all(sg, parts)?, MessagePart::expose_all(parts)?))
         })
     }
@@ -230,9 +249,10 @@ impl Mr<Idle> {
         mut self,
         access: Access,
         tag: u32,
+        counted: bool,
         describe: impl FnOnce(&mut [bindings::scatterlist]) -> Option<(i32, Exposed)>,
     ) -> Result<Mr<Mapped>, (Self, Error)> {
-        match self.try_map(access, tag, describe) {
+        match self.try_map(access, tag, counted, describe) {
             Ok(()) => Ok(Mr::from_core(self.core)),
             Err(error) => {
                 self.core.unmap();
@@ -246,11 +266,17 @@ impl Mr<Idle> {
         &mut self,
         access: Access,
         tag: u32,
+        counted: bool,
         describe: impl FnOnce(&mut [bindings::scatterlist]) -> Option<(i32, Exposed)>,
     ) -> Result {
         let core = &mut *self.core;
         let (elements, exposed) = describe(&mut core.sg).ok_or(EIO)?;
         core.access = access;
+        if counted {
+            // SAFETY: The elements describe the part, whose pages can be referenced.
+            unsafe { bindings::rpcrdma_get_pages(core.sg.as_mut_ptr(), elements) };
+            core.counted = elements;
+        }
         core.exposed = Some(exposed);
         let device = core.pd.device().as_raw();
         let direction = core.direction();
@@ -301,6 +327,9 @@ fn describe_all(
     let end = usize::try_from(bindings::SG_END).ok()?;
     let mut used = 0usize;
     for part in parts.iter().flatten() {
+        if part.is_counted() {
+            return None;
+        }
         if let Some(last) = used.checked_sub(1) {
             sg.get_mut(last)?.page_link &= !end;
         }

@@ -201,8 +201,7 @@ impl<C: Completions> QueuePair<C> {
 
     /// Has all regions in slot `index` invalidated. Does not sleep.
     pub(crate) fn invalidate(&self, index: usize) -> Invalidation {
-        // SAFETY: Both queues are this queue pair's. A second chain for a slot would find its
-        // regions gone, or fail on them and end the connection; neither frees memory early.
+        // SAFETY: Both queues are this queue pair's.
         unsafe {
             self.registered
                 .invalidate(self.as_raw(), &self.sends, index)
@@ -253,6 +252,10 @@ fn attach(id: &Arc<CmId>, pd: &Pd, cq: &Cq, sizes: &QpSizes) -> Result<Attached>
         port_num: u32::MAX,
         ..Default::default()
     };
+    // SAFETY: The identifier is valid, and only this module gives it a queue pair.
+    if !unsafe { (*id.as_raw()).qp }.is_null() {
+        return Err(EBUSY);
+    }
     // SAFETY: Identifier, domain and queue are valid and on the same device; the attributes are
     // only used during the call.
     to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;

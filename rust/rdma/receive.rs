@@ -9,7 +9,14 @@ use super::{
 };
 use crate::{bindings, trace};
 use core::{cell::UnsafeCell, mem::ManuallyDrop, ptr::NonNull};
-use kernel::{error::to_result, prelude::*, sync::Arc};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc,
+    },
+};
 
 /// How many of `count` buffers go back to the device together: what rings the doorbell costs as
 /// much for one.
@@ -36,10 +43,10 @@ struct Slot {
 ///
 /// # Invariants
 ///
-/// The buffer at `index` of the queue at `queue` is not posted, and the `length` bytes from `start`,
-/// its first one, are the message.
+/// The buffer at `index` of the queue with the number `queue` is not posted, and the `length` bytes
+/// from `start`, its first one, are the message.
 pub(crate) struct ReceivedMessage {
-    queue: usize,
+    queue: u64,
     index: usize,
     start: NonNull<u8>,
     length: usize,
@@ -56,6 +63,9 @@ struct Returned {
     first: *mut bindings::ib_recv_wr,
 }
 
+/// The number of the next receive queue.
+static NEXT_NUMBER: Atomic<u64> = Atomic::new(0);
+
 /// The buffers of a receive queue.
 ///
 /// # Invariants
@@ -66,6 +76,8 @@ struct Returned {
 /// and to `returned` after that. `returned` belongs to who makes the queue pair, and from then on to
 /// its completions, of which one at a time is handled.
 pub(super) struct ReceiveQueue {
+    /// Tells messages of this queue from those of any other, past ones included.
+    number: u64,
     slots: KVVec<Slot>,
     /// How many are posted together.
     batch: usize,
@@ -113,6 +125,7 @@ impl ReceiveQueue {
             });
         }
         Ok(Self {
+            number: NEXT_NUMBER.fetch_add(1, Relaxed),
             slots,
             batch,
             returned: UnsafeCell::new(Returned {
@@ -137,7 +150,7 @@ impl ReceiveQueue {
         slot.buffer.sync_for_cpu(length);
         // INVARIANT: The request has completed, and the length fits.
         Some(ReceivedMessage {
-            queue: self.address(),
+            queue: self.number,
             index,
             start: slot.buffer.start(),
             length,
@@ -154,7 +167,7 @@ impl ReceiveQueue {
 
     /// The bytes of a message.
     pub(super) fn bytes<'a>(&'a self, message: &'a ReceivedMessage) -> &'a [u8] {
-        if message.queue != self.address() {
+        if message.queue != self.number {
             return &[];
         }
         // SAFETY: The buffer is this queue's, and initialised; by the message's invariant the device
@@ -176,16 +189,11 @@ impl ReceiveQueue {
         qp: *mut bindings::ib_qp,
         message: ReceivedMessage,
     ) -> Result {
-        if message.queue != self.address() {
+        if message.queue != self.number {
             return Err(EINVAL);
         }
         // SAFETY: The message, which ends here, owned the buffer.
         unsafe { self.give(qp, message.index) }
-    }
-
-    /// What tells a message of this queue from another's.
-    fn address(&self) -> usize {
-        core::ptr::from_ref(self).addr()
     }
 
     /// Gives the buffers to the device, for the first time, as far as they fill batches.

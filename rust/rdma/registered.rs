@@ -33,6 +33,8 @@ pub(crate) enum Invalidation {
 /// The list of one Call, and what the user keeps with it.
 struct Held<U> {
     regions: MrList<Registered>,
+    /// Whether the invalidation of all of them was asked for.
+    invalidating: bool,
     user: U,
 }
 
@@ -90,6 +92,7 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
                     cqe: Cqe::new(done, index),
                     held <- new_spinlock!(Held {
                         regions: MrList::new(),
+                        invalidating: false,
                         user: U::default(),
                     }, "rpcrdma_registered"),
                 }? Error)
@@ -131,6 +134,7 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
         // the slot.
         let (first, registered) = unsafe { regions.chain(failed.as_raw(), last) };
         held.regions = registered;
+        held.invalidating = false;
         publish(&mut held.user);
         // SAFETY: The registrations live in the regions, which the lock keeps in the slot during
         // the call. `last` is the caller's promise.
@@ -148,12 +152,11 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
         self.slots.len()
     }
 
-    /// Posts a local invalidation of every region in slot `index`.
+    /// Posts a local invalidation of every region in slot `index`, once.
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair of this object and of `queue`. No local invalidation of the slot is
-    /// under way.
+    /// `qp` is the queue pair of this object and of `queue`.
     pub(super) unsafe fn invalidate(
         &self,
         qp: *mut bindings::ib_qp,
@@ -166,6 +169,9 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
         let mut held = slot.held.lock();
         if held.regions.is_empty() {
             return Invalidation::Empty;
+        }
+        if core::mem::replace(&mut held.invalidating, true) {
+            return Invalidation::Posted;
         }
         let first = held
             .regions

@@ -343,13 +343,6 @@ impl<C: Completions> Sender<C> {
         &self.qp
     }
 
-    /// Ends the connection, waits until every work request has completed, and destroys all regions
-    /// that the peer could reach. May sleep; not to be called from a completion or CM event.
-    pub(crate) fn drain(self) {
-        // SAFETY: Nobody else sends from the ring, and this object ends here.
-        unsafe { self.qp.drain() };
-    }
-
     /// Whether a buffer is not with the device; if not, the next [`Completions::send_space`] says
     /// when to ask again.
     pub(crate) fn has_room(&mut self) -> bool {
@@ -380,6 +373,15 @@ impl<C: Completions> Sender<C> {
             qp: &self.qp,
             next: &mut self.next,
         })
+    }
+}
+
+/// Ends the connection, waits until every work request has completed, and destroys all regions that
+/// the peer could reach. May sleep; not to be dropped in a completion or CM event.
+impl<C: Completions> Drop for Sender<C> {
+    fn drop(&mut self) {
+        // SAFETY: Nobody else sends from the ring, and this object ends here.
+        unsafe { self.qp.drain() };
     }
 }
 

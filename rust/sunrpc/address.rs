@@ -98,7 +98,8 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
         duplicate(CStr::from_bytes_until_nul(&text).ok());
     strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR)] =
         duplicate(CStr::from_bytes_until_nul(&hex).ok());
-    let (port, hex_port) = port_strings(xprt);
+    // SAFETY: The address is complete.
+    let (port, hex_port) = unsafe { port_strings(&raw const xprt.addr) };
     let strings = &mut xprt.address_strings;
     strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_PORT)] = port;
     strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT)] = hex_port;
@@ -106,9 +107,15 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
 }
 
 /// The port in decimal, and in hexadecimal padded to four columns.
-fn port_strings(xprt: &bindings::rpc_xprt) -> (*const c_char, *const c_char) {
-    // SAFETY: The address is complete.
-    let port = unsafe { bindings::rpcrdma_rpc_get_port((&raw const xprt.addr).cast()) };
+///
+/// # Safety
+///
+/// `address` is a complete address.
+unsafe fn port_strings(
+    address: *const bindings::__kernel_sockaddr_storage,
+) -> (*const c_char, *const c_char) {
+    // SAFETY: The caller's promise.
+    let port = unsafe { bindings::rpcrdma_rpc_get_port(address.cast()) };
     (format(fmt!("{port}")), format(fmt!("{port:4x}")))
 }
 
@@ -118,11 +125,12 @@ fn port_strings(xprt: &bindings::rpc_xprt) -> (*const c_char, *const c_char) {
 ///
 /// Called by sunrpc only, as the contract of the callback says.
 pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_ushort) {
-    // SAFETY: The transport is valid, and rpcbind's answer is handled by one task at a time.
-    let xprt = unsafe { &mut *raw };
-    // SAFETY: The address is complete.
-    unsafe { bindings::rpcrdma_rpc_set_port((&raw mut xprt.addr).cast(), port) };
-    let (decimal, hex) = port_strings(xprt);
+    // SAFETY: The transport is valid, its address complete, and rpcbind's answer is handled by one task
+    // at a time.
+    let (decimal, hex) = unsafe {
+        bindings::rpcrdma_rpc_set_port((&raw mut (*raw).addr).cast(), port);
+        port_strings(&raw const (*raw).addr)
+    };
     let mut old = [core::ptr::null(); 2];
     for ((index, new), old) in [
         (bindings::rpc_display_format_t_RPC_DISPLAY_PORT, decimal),
@@ -131,7 +139,8 @@ pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_u
     .into_iter()
     .zip(&mut old)
     {
-        *old = core::mem::replace(&mut xprt.address_strings[slot(index)], new);
+        // SAFETY: As above; nobody else changes the strings.
+        *old = unsafe { core::mem::replace(&mut (*raw).address_strings[slot(index)], new) };
     }
     // SAFETY: May sleep. Readers of the strings are RCU readers, and cannot find the old ones.
     unsafe { bindings::synchronize_rcu() };

@@ -162,6 +162,9 @@ impl BackwardCall {
         *rqst = bindings::rpc_rqst::default();
         rqst.rq_xprt = xprt.as_raw();
         rqst.rq_xid = xid.to_be();
+        // The credits are the forward Calls' (RFC 8167 section 4). As if it had one, the Reply is
+        // not kept waiting behind those that have none.
+        rqst.rq_cong = 1;
         rqst.rq_bc_pa_state = usize::try_from(bindings::RPC_BC_PA_IN_USE).map(|bit| 1 << bit)?;
         rqst.rq_private_buf.len = length;
         rqst.rq_rcv_buf.head[0].iov_base = self.call.as_mut_ptr().cast();

@@ -15,7 +15,7 @@ use kernel::{
 /// What precedes the Call's bytes. Its size keeps them aligned like kmalloc memory.
 #[repr(C, align(16))]
 struct Prefix {
-    mark: Atomic<u32>,
+    mark: Atomic<u64>,
     exposure: Exposure,
     /// The size of the allocation in bytes.
     size: usize,
@@ -83,8 +83,8 @@ impl Drop for Buffer {
 /// How many buffers a transport keeps for later RPCs.
 const SPARE_BUFFERS: usize = 32;
 
-/// How large they are at most, in bytes.
-const SPARE_SIZE: usize = 4096;
+/// How large they are at most, in bytes: what NFSv4.2 wants to open a file, with its label.
+const SPARE_SIZE: usize = 16384;
 
 /// Buffers of RPCs that are over, for those to come. Each slot of the transport has one place, which
 /// it shares with others: sunrpc hands the slot that was used last out first.
@@ -134,14 +134,14 @@ impl SpareBuffers {
 
 /// How the Reply's part is aligned: the device may write there, so that it shares no cache line
 /// with what the CPU writes on machines whose DMA bypasses the caches.
-const REPLY_ALIGN: usize = bindings::ARCH_KMALLOC_MINALIGN;
+const REPLY_ALIGN: usize = bindings::RPCRDMA_DMA_MINALIGN;
 
 /// The transport's number of a request.
 ///
 /// # Safety
 ///
 /// `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`.
-pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Atomic<u32> {
+pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Atomic<u64> {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).mark }
 }

@@ -58,8 +58,8 @@ impl SendError {
 
 /// A client transport.
 ///
-/// sunrpc's send lock excludes `connect`, `close`, `send`, `send_backward` and `disconnect` from
-/// one another. All of them run in process context.
+/// sunrpc's send lock excludes `connect`, `close`, `send` and `send_backward` from one another. All of
+/// them run in process context.
 pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// The most bytes of an RPC's data.
     const MAX_PAYLOAD: usize;
@@ -111,8 +111,9 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// the peer are to be probed with a new connection. Does not sleep.
     fn timed_out(&self);
 
-    /// Breaks the connection, for fault injection.
-    fn disconnect(&self, lock: &SendLock<'_>);
+    /// Breaks the connection, for fault injection. Task context, maybe without the send lock; may
+    /// sleep.
+    fn disconnect(&self);
 
     /// Writes the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must not
     /// wait for the connection.
@@ -290,7 +291,7 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
         if bindings::rpcrdma_rpc_get_port(args.dstaddr) != 0 {
             bindings::rpcrdma_xprt_set_bound(xprt);
         }
-        bindings::rpcrdma_init_delayed_work(&mut inner.connect, Some(connect::work::<T>));
+        bindings::rpcrdma_init_delayed_work(&mut inner.work, Some(connect::work::<T>));
     }
     address::format_strings(xprt)?;
     inner.transport = Arc::into_raw(T::setup(owned)?).cast();

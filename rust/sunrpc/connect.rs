@@ -6,11 +6,11 @@ use super::{
     class::{ClientTransport, SendError},
     queue::ReclaimScope,
     send_lock::SendLock,
-    xprt::{Allocation, Xprt},
+    xprt::{CountedXprt, Xprt},
 };
 use crate::{bindings, trace};
 use core::ptr::NonNull;
-use kernel::{prelude::*, sync::aref::ARef, time::msecs_to_jiffies};
+use kernel::{prelude::*, time::msecs_to_jiffies};
 
 /// The least time between two attempts, in milliseconds, after one that brought no message. It
 /// doubles with each attempt, up to the mount's limit.
@@ -28,7 +28,9 @@ pub(super) unsafe extern "C" fn connect(
     // SAFETY: The transport is valid during the callback.
     let xprt = unsafe { Xprt::from_raw(raw) };
     // The worker's reference: the transport stays until the attempt is over.
-    let counted: ARef<Xprt> = xprt.into();
+    let Some(counted) = CountedXprt::new(xprt) else {
+        return;
+    };
     // SAFETY: The task holds the send lock, which goes to the worker. `connecting` is set, so no
     // other attempt is queued, and the work is this transport's.
     unsafe {
@@ -36,14 +38,8 @@ pub(super) unsafe extern "C" fn connect(
         let delay = bindings::xprt_reconnect_delay(raw);
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
         trace::xprtrdma_op_connect(xprt, delay);
-        let allocation = xprt.allocation();
-        let _ = ARef::into_raw(counted);
-        bindings::queue_delayed_work_on(
-            i32::try_from(bindings::wq_misc_consts_WORK_CPU_UNBOUND).unwrap_or(0),
-            (*allocation).queue,
-            &raw mut (*allocation).connect,
-            delay,
-        );
+        let _ = counted.into_raw();
+        xprt.enqueue(delay);
     }
 }
 
@@ -53,13 +49,11 @@ pub(super) unsafe extern "C" fn connect(
 ///
 /// Called by sunrpc only, as the contract of the callback says.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
-    // SAFETY: The work is the `connect` of an allocation.
-    let allocation = unsafe {
-        let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-        kernel::container_of!(delayed, Allocation, connect)
+    // SAFETY: The work is that of an allocation, and `connect` left a reference for this attempt.
+    let xprt = unsafe {
+        let allocation = Xprt::of_work(work);
+        CountedXprt::from_raw(NonNull::new_unchecked(allocation.cast()))
     };
-    // SAFETY: `connect` left a reference for this attempt.
-    let xprt: ARef<Xprt> = unsafe { ARef::from_raw(NonNull::new_unchecked(allocation.cast())) };
     let _scope = ReclaimScope::enter(xprt.is_swapper());
     // SAFETY: Setup of the transport has succeeded, or nobody would connect it. The worker has the
     // send lock until it gives it back.
@@ -87,7 +81,8 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 errno
             }
         };
-        bindings::xprt_unlock_connect(raw, raw.cast());
+        // First, or they would wake one that has got the lock, has sent, and waits for its Reply.
         bindings::xprt_wake_pending_tasks(raw, status);
+        bindings::xprt_unlock_connect(raw, raw.cast());
     }
 }

@@ -3,7 +3,10 @@
 //! The operations table: from C pointers to one call of [`ClientTransport`].
 
 use super::{
-    address, backchannel, buffer, class, class::ClientTransport, connect, send_lock::SendLock,
+    address, backchannel, buffer, class,
+    class::{ClientTransport, SendError},
+    connect,
+    send_lock::SendLock,
     BackwardReply, Rqst, Xprt,
 };
 use crate::{bindings, trace};
@@ -19,7 +22,7 @@ impl<T: ClientTransport> VTable<T> {
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(bindings::xprt_alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
-        release_request: Some(bindings::xprt_release_rqst_cong),
+        release_request: Some(Xprt::release_request),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         rpcbind: Some(bindings::rpcb_getport_async),
         set_port: Some(address::set_port),
@@ -66,7 +69,7 @@ impl<T: ClientTransport> VTable<T> {
         // SAFETY: Setup of the transport has succeeded.
         let transport = unsafe { xprt.transport::<T>() };
         if !xprt.is_connected() {
-            return class::SendError::NotConnected.to_errno();
+            return SendError::NotConnected.to_errno();
         }
         // SAFETY: sunrpc has taken the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
@@ -77,18 +80,40 @@ impl<T: ClientTransport> VTable<T> {
         };
         match sent {
             Ok(()) => 0,
-            Err(error) => error.to_errno(),
+            Err(error) => Self::not_sent(rqst, error),
         }
     }
 
-    /// A request has timed out. Task context.
+    /// What `send_request` returns for an error.
+    #[cold]
+    fn not_sent(rqst: &Rqst, error: SendError) -> c_int {
+        if matches!(error, SendError::TooLarge | SendError::Failed) {
+            // sunrpc would end the RPC whose task sends, which may be another one.
+            rqst.end_rpc(error);
+            return 0;
+        }
+        error.to_errno()
+    }
+
+    /// A request has timed out. Task context. The connection that it was sent on may be gone.
     ///
     /// # Safety
     ///
     /// Called by sunrpc only, as the contract of the callback says.
-    unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, _task: *mut bindings::rpc_task) {
-        // SAFETY: The transport is valid during the callback, its setup has succeeded.
-        unsafe { Xprt::from_raw(raw).transport::<T>() }.timed_out();
+    unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
+        // SAFETY: Transport and task are valid during the callback, the task has a request, and setup
+        // of the transport has succeeded.
+        let (xprt, rqst, transport) = unsafe {
+            let xprt = Xprt::from_raw(raw);
+            (
+                xprt,
+                Rqst::from_raw((*task).tk_rqstp),
+                xprt.transport::<T>(),
+            )
+        };
+        if rqst.is_of_connection(xprt) {
+            transport.timed_out();
+        }
     }
 
     /// The send lock is held; a worker of sunrpc's, or a sender. Also called when closed already.
@@ -109,17 +134,36 @@ impl<T: ClientTransport> VTable<T> {
         xprt.disconnect_done();
     }
 
-    /// The last reference is gone. The send lock is held for ever; a worker, may sleep.
+    /// The last reference is gone. The send lock is held for ever; a worker of the system, may sleep.
+    ///
+    /// The rest is left to the module's own queue: with the transport goes its reference to the
+    /// module, whose unloading waits for that queue to be done, but not for the system's.
     ///
     /// # Safety
     ///
     /// Called by sunrpc only, as the contract of the callback says.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid, and nobody else uses it. Setup left one count.
-        let (xprt, transport) = unsafe {
+        // SAFETY: The transport is valid, and nobody else uses it: an attempt to connect would have a
+        // reference.
+        unsafe {
             let xprt = Xprt::from_raw(raw);
-            let transport = (*xprt.allocation()).transport.cast::<T>();
-            (xprt, Arc::from_raw(transport))
+            let work = &raw mut (*xprt.allocation()).work;
+            bindings::rpcrdma_init_delayed_work(work, Some(Self::finish));
+            xprt.enqueue(0);
+        }
+    }
+
+    /// The end of a transport, on the module's queue. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// Called for the work that [`Self::destroy`] has queued.
+    unsafe extern "C" fn finish(work: *mut bindings::work_struct) {
+        // SAFETY: The work is that of a transport, which nobody else uses. Setup left one count.
+        let (xprt, transport) = unsafe {
+            let allocation = Xprt::of_work(work);
+            let transport = (*allocation).transport.cast::<T>();
+            (Xprt::from_raw(allocation.cast()), Arc::from_raw(transport))
         };
         // SAFETY: sunrpc has taken the lock, for good. The transport stays as long as `transport`.
         transport.close(&mut unsafe { SendLock::new(xprt) });
@@ -159,7 +203,8 @@ impl<T: ClientTransport> VTable<T> {
         unsafe { bindings::atomic_dec(&raw mut (*raw).swapper) };
     }
 
-    /// Fault injection; the send lock is held, maybe right after a close.
+    /// Fault injection: task context, when a task is done with sending. The send lock need not be
+    /// held, as another task may have sent its request.
     ///
     /// # Safety
     ///
@@ -171,7 +216,6 @@ impl<T: ClientTransport> VTable<T> {
             (xprt, xprt.transport::<T>())
         };
         trace::xprtrdma_op_inject_dsc(xprt);
-        // SAFETY: sunrpc has taken the lock for this call.
-        transport.disconnect(&unsafe { SendLock::new(xprt) });
+        transport.disconnect();
     }
 }

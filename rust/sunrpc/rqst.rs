@@ -4,12 +4,17 @@
 
 use super::{
     buffer,
+    class::SendError,
     xdr_buf::{copy_out, XdrBuf},
     xprt::Xprt,
 };
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::{prelude::*, sync::atomic::Atomic, types::Opaque};
+use kernel::{
+    prelude::*,
+    sync::atomic::{Atomic, Relaxed},
+    types::Opaque,
+};
 
 /// The numbers by which the sunrpc trace events name an RPC.
 #[derive(Clone, Copy)]
@@ -81,16 +86,14 @@ impl Rqst {
 
     /// The Call.
     pub(crate) fn call(&self) -> XdrBuf<'_> {
-        let raw = self.as_raw();
         // SAFETY: The request is valid, the callback's own, and between `buf_alloc` and `buf_free`.
-        unsafe { XdrBuf::from_raw(&raw mut (*raw).rq_snd_buf, buffer::exposure(raw)) }
+        unsafe { XdrBuf::call(NonNull::new_unchecked(self.as_raw())) }
     }
 
     /// The room for the Reply.
     pub(crate) fn reply(&self) -> XdrBuf<'_> {
-        let raw = self.as_raw();
         // SAFETY: As above.
-        unsafe { XdrBuf::from_raw(&raw mut (*raw).rq_rcv_buf, buffer::exposure(raw)) }
+        unsafe { XdrBuf::reply(NonNull::new_unchecked(self.as_raw())) }
     }
 
     /// Whether the pages' bytes are what the upper layer sees. With RPCSEC_GSS integrity or
@@ -114,15 +117,29 @@ impl Rqst {
     }
 
     /// A number that the transport keeps with the request, 0 for a new one.
-    pub(crate) fn mark(&self) -> &Atomic<u32> {
+    pub(crate) fn mark(&self) -> &Atomic<u64> {
         // SAFETY: The request is valid, and between `buf_alloc` and `buf_free`.
         unsafe { buffer::mark(self.as_raw()) }
     }
 
-    /// Whether the request was sent before on the connection that is up now.
-    pub(crate) fn is_retransmission(&self, xprt: &Xprt) -> bool {
-        // SAFETY: The request is valid; the caller holds the send lock, so neither cookie changes.
-        unsafe { (*self.as_raw()).rq_connect_cookie == (*xprt.as_raw()).connect_cookie }
+    /// Whether the request was sent on the connection that is up now. It may end meanwhile, unless the
+    /// caller holds the send lock.
+    pub(crate) fn is_of_connection(&self, xprt: &Xprt) -> bool {
+        // SAFETY: Request and transport are valid, and only the request's sender changes its cookie.
+        unsafe {
+            let current = (&raw const (*xprt.as_raw()).connect_cookie).read_volatile();
+            (*self.as_raw()).rq_connect_cookie == current
+        }
+    }
+
+    /// Ends the RPC with an error, whoever sends it: its task finds the error when it runs next.
+    pub(super) fn end_rpc(&self, error: SendError) {
+        // SAFETY: The request is valid and has a task, whose error is only changed atomically, and from
+        // 0, as here.
+        let status =
+            unsafe { Atomic::from_ptr(&raw mut (*(*self.as_raw()).rq_task).tk_rpc_status) };
+        // An earlier error counts.
+        let _ = status.cmpxchg(0, error.to_errno(), Relaxed);
     }
 
     /// Starts the clock of the round trip.
@@ -134,12 +151,13 @@ impl Rqst {
     /// Counts the Call's bytes as sent. To be called before the post, after which the Reply can
     /// change the request.
     pub(crate) fn count_sent(&self) {
-        // SAFETY: The request is valid and the callback's own.
-        let raw = unsafe { &mut *self.as_raw() };
-        // CAST: An unsigned int always fits the kernel's usize.
-        raw.rq_xmit_bytes_sent = raw
-            .rq_xmit_bytes_sent
-            .wrapping_add(raw.rq_snd_buf.len as usize);
+        let raw = self.as_raw();
+        // SAFETY: The request is valid, and its sender alone counts.
+        unsafe {
+            // CAST: An unsigned int always fits the kernel's usize.
+            let length = (*raw).rq_snd_buf.len as usize;
+            (*raw).rq_xmit_bytes_sent = (*raw).rq_xmit_bytes_sent.wrapping_add(length);
+        }
     }
 }
 
@@ -221,13 +239,12 @@ impl PinnedRqst {
 
     /// The room for the Reply. The request's task does not look at it before the completion.
     pub(crate) fn reply(&self) -> XdrBuf<'_> {
-        let raw = self.ptr.as_ptr();
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { XdrBuf::from_raw(&raw mut (*raw).rq_rcv_buf, buffer::exposure(raw)) }
+        unsafe { XdrBuf::reply(self.ptr) }
     }
 
     /// The number that the transport keeps with the request.
-    pub(crate) fn mark(&self) -> &Atomic<u32> {
+    pub(crate) fn mark(&self) -> &Atomic<u64> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
         unsafe { buffer::mark(self.ptr.as_ptr()) }
     }

@@ -32,12 +32,12 @@ impl<'a> SendLock<'a> {
     }
 }
 
-/// A shared object that comes and goes under the send lock of one transport. Who holds that lock
-/// looks at it as it is; all others take a spinlock, and come at any time.
+/// A shared object that comes and goes under the send lock of one transport, and that others may look
+/// at at any time, under a spinlock.
 ///
 /// # Invariants
 ///
-/// `object` is changed only with both locks held.
+/// `object` is changed only with both locks held, and looked at with the spinlock.
 #[pin_data]
 pub(crate) struct SendLocked<T> {
     /// The address of the transport, for comparison.
@@ -49,7 +49,7 @@ pub(crate) struct SendLocked<T> {
 
 // SAFETY: The locks give out shared references and counts only.
 unsafe impl<T: Send + Sync> Send for SendLocked<T> {}
-// SAFETY: As above; by the type's invariant nothing changes under a reader with either lock.
+// SAFETY: As above; by the type's invariant nothing changes under a reader.
 unsafe impl<T: Send + Sync> Sync for SendLocked<T> {}
 
 impl<T> SendLocked<T> {
@@ -63,29 +63,14 @@ impl<T> SendLocked<T> {
         })
     }
 
-    /// Whether that is the lock which guards the object.
-    fn is_guarded_by(&self, lock: &SendLock<'_>) -> bool {
-        self.xprt == lock.xprt.as_raw().addr()
-    }
-
-    /// The object, for as long as the send lock is held. Nothing under another transport's lock.
-    pub(crate) fn borrow<'a>(&'a self, lock: &'a SendLock<'_>) -> Option<&'a T> {
-        if !self.is_guarded_by(lock) {
-            return None;
-        }
-        // SAFETY: By the invariants of both types nobody changes the object during the borrow.
-        unsafe { &*self.object.get() }.as_deref()
-    }
-
     /// Puts another object, or none, in place of the one that is there; that one, or, under another
     /// transport's lock, the new one.
     pub(crate) fn replace(&self, lock: &mut SendLock<'_>, new: Option<Arc<T>>) -> Option<Arc<T>> {
-        if !self.is_guarded_by(lock) {
+        if self.xprt != lock.xprt.as_raw().addr() {
             return new;
         }
         let _guard = self.changes.lock();
-        // SAFETY: Both locks are held, and no borrow under the send lock is alive, because `lock` is
-        // borrowed for change.
+        // SAFETY: Both locks are held.
         core::mem::replace(unsafe { &mut *self.object.get() }, new)
     }
 

@@ -2,41 +2,76 @@
 
 //! RPC messages as sunrpc keeps them: head, pages, tail (`struct xdr_buf`).
 
+use super::buffer;
 use crate::bindings::{self, Exposure, Memory, MessagePart};
-use core::ptr::NonNull;
+use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{error::to_result, page::PAGE_SIZE, prelude::*};
 
-/// A message, or the room for one.
+/// A request's Call, or the room for its Reply.
 ///
 /// # Invariants
 ///
-/// `ptr` is a valid `struct xdr_buf` for all of `'a`, whose parts describe memory of the same RPC.
-/// Nobody else uses that memory meanwhile, and it stays until `exposure` is over.
+/// `rqst` is a valid forward request between `buf_alloc` and `buf_free` for all of `'a`, and `ptr` its
+/// `rq_snd_buf` or `rq_rcv_buf`. Nobody else uses the memory of the message meanwhile, and it stays until the request's exposure is over, but
+/// for what [`Self::is_counted`] says.
 #[derive(Clone, Copy)]
 pub(crate) struct XdrBuf<'a> {
     ptr: NonNull<bindings::xdr_buf>,
-    exposure: &'a Exposure,
+    rqst: NonNull<bindings::rpc_rqst>,
+    message: PhantomData<&'a Exposure>,
 }
 
 impl<'a> XdrBuf<'a> {
-    /// Borrows a message from C.
+    /// The Call of a request.
     ///
     /// # Safety
     ///
-    /// `ptr` is valid for all of `'a`, and the caller has the message for itself. `exposure` is
-    /// what keeps the message's memory.
-    pub(super) unsafe fn from_raw(ptr: *mut bindings::xdr_buf, exposure: &'a Exposure) -> Self {
+    /// As the type's invariants say; the caller has the message for itself.
+    pub(super) unsafe fn call(rqst: NonNull<bindings::rpc_rqst>) -> Self {
         // INVARIANT: The caller's promise.
         Self {
-            // SAFETY: A valid pointer is not null.
-            ptr: unsafe { NonNull::new_unchecked(ptr) },
-            exposure,
+            // SAFETY: The request is valid.
+            ptr: unsafe { NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_snd_buf) },
+            rqst,
+            message: PhantomData,
+        }
+    }
+
+    /// The room for the Reply of a request.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::call`].
+    pub(super) unsafe fn reply(rqst: NonNull<bindings::rpc_rqst>) -> Self {
+        // INVARIANT: The caller's promise.
+        Self {
+            // SAFETY: The request is valid.
+            ptr: unsafe { NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_rcv_buf) },
+            rqst,
+            message: PhantomData,
         }
     }
 
     fn raw(&self) -> &bindings::xdr_buf {
         // SAFETY: By the type's invariant.
         unsafe { self.ptr.as_ref() }
+    }
+
+    /// Whether pages and tail stay only as long as somebody has a reference to their pages. Privacy
+    /// has the Call in pages of its own, which sunrpc gives back when it encodes the Call once more.
+    fn is_counted(&self) -> bool {
+        let rqst = self.rqst.as_ptr();
+        // SAFETY: By the type's invariant the request is valid.
+        unsafe {
+            (*rqst).rq_release_snd_buf.is_some()
+                && core::ptr::eq(self.ptr.as_ptr(), &raw const (*rqst).rq_snd_buf)
+        }
+    }
+
+    /// What counts the regions over the message's memory.
+    fn exposure(&self) -> &'a Exposure {
+        // SAFETY: By the type's invariant.
+        unsafe { buffer::exposure(self.rqst.as_ptr()) }
     }
 
     /// Length of the first part in bytes.
@@ -64,7 +99,7 @@ impl<'a> XdrBuf<'a> {
 
     /// The first part.
     pub(crate) fn head(&self) -> Option<MessagePart<'a>> {
-        self.linear(&self.raw().head[0])
+        self.linear(&self.raw().head[0], false)
     }
 
     /// The pages, if there are any.
@@ -77,12 +112,12 @@ impl<'a> XdrBuf<'a> {
         let (base, length) = (raw.page_base as usize, raw.page_len as usize);
         let memory = Memory::Pages(NonNull::new(raw.pages)?, base);
         // SAFETY: By the type's invariant the array has the pages of this part, which stay.
-        unsafe { MessagePart::new(memory, length, self.exposure) }
+        unsafe { MessagePart::new(memory, length, self.exposure(), self.is_counted()) }
     }
 
     /// The last part, if there is one.
     pub(crate) fn tail(&self) -> Option<MessagePart<'a>> {
-        self.linear(&self.raw().tail[0])
+        self.linear(&self.raw().tail[0], self.is_counted())
     }
 
     /// All parts in order.
@@ -91,10 +126,10 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// The part that a kvec describes.
-    fn linear(&self, vec: &bindings::kvec) -> Option<MessagePart<'a>> {
+    fn linear(&self, vec: &bindings::kvec, counted: bool) -> Option<MessagePart<'a>> {
         let memory = Memory::Linear(NonNull::new(vec.iov_base.cast())?);
-        // SAFETY: Head and tail of a message are kmalloc memory, which stays by the type's invariant.
-        unsafe { MessagePart::new(memory, vec.iov_len, self.exposure) }
+        // SAFETY: Head and tail of a message are contiguous memory, which stays by the type's invariant.
+        unsafe { MessagePart::new(memory, vec.iov_len, self.exposure(), counted) }
     }
 
     /// Whether the pages take the data of a file read.

@@ -2,13 +2,15 @@
 
 //! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
 
-use super::{address, buffer::SpareBuffers, class::ClientTransport, rqst::PinnedRqst, rqst::Rqst};
+use super::{
+    address, backchannel, buffer::SpareBuffers, class::ClientTransport, rqst::PinnedRqst,
+    rqst::Rqst,
+};
 use crate::bindings::{self, Net, SocketAddress};
 use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
-    fmt, prelude::*, seq_file::SeqFile, seq_print, sync::aref::AlwaysRefCounted,
-    sync::barrier::smp_mb, sync::ArcBorrow, time::msecs_to_jiffies, types::Opaque,
-    workqueue::Queue,
+    fmt, prelude::*, seq_file::SeqFile, seq_print, sync::barrier::smp_mb, sync::ArcBorrow,
+    time::msecs_to_jiffies, types::Opaque, workqueue::Queue,
 };
 
 /// What one transport is allocated as.
@@ -18,12 +20,16 @@ pub(super) struct Allocation {
     pub(super) xprt: bindings::rpc_xprt,
     /// An `Arc<T>` of the [`ClientTransport`], from setup to destroy.
     pub(super) transport: *const c_void,
-    pub(super) connect: bindings::delayed_work,
-    /// Where `connect` runs.
+    /// An attempt to connect, or the transport's end.
+    pub(super) work: bindings::delayed_work,
+    /// Where `work` runs.
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The timeouts that `xprt.timeout` points to.
     pub(super) timeout: bindings::rpc_timeout,
     pub(super) spare_buffers: SpareBuffers,
+    /// The part of the congestion window that requests have which were sent on an earlier connection
+    /// and do not wait for a Reply. The transport lock guards it.
+    pub(super) stale: usize,
 }
 
 /// A transport.
@@ -39,16 +45,51 @@ unsafe impl Send for Xprt {}
 // SAFETY: As above.
 unsafe impl Sync for Xprt {}
 
-// SAFETY: `xprt_get` and `xprt_put` count; the last put ends in `destroy`.
-unsafe impl AlwaysRefCounted for Xprt {
-    fn inc_ref(&self) {
-        // SAFETY: The transport is valid, and somebody holds a reference.
-        unsafe { bindings::xprt_get(self.as_raw()) };
+/// A transport with a reference of its own.
+///
+/// # Invariants
+///
+/// The transport is one of this module's, and is referenced once for this object.
+pub(super) struct CountedXprt(NonNull<bindings::rpc_xprt>);
+
+impl CountedXprt {
+    /// Takes a reference, as long as there is another one.
+    pub(super) fn new(xprt: &Xprt) -> Option<Self> {
+        // SAFETY: The transport is valid; the call does not count from 0.
+        let raw = unsafe { bindings::xprt_get(xprt.as_raw()) };
+        // INVARIANT: Counted just now.
+        NonNull::new(raw).map(Self)
     }
 
-    unsafe fn dec_ref(obj: NonNull<Self>) {
-        // SAFETY: The caller gives a reference up.
-        unsafe { bindings::xprt_put(obj.as_ptr().cast()) };
+    /// Leaves the reference to the pointer.
+    pub(super) fn into_raw(self) -> *mut bindings::rpc_xprt {
+        core::mem::ManuallyDrop::new(self).0.as_ptr()
+    }
+
+    /// Undoes [`Self::into_raw`].
+    ///
+    /// # Safety
+    ///
+    /// `raw` came from `into_raw`, once.
+    pub(super) unsafe fn from_raw(raw: NonNull<bindings::rpc_xprt>) -> Self {
+        // INVARIANT: The caller's promise.
+        Self(raw)
+    }
+}
+
+impl core::ops::Deref for CountedXprt {
+    type Target = Xprt;
+
+    fn deref(&self) -> &Xprt {
+        // SAFETY: By the type's invariant.
+        unsafe { Xprt::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for CountedXprt {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant. The last put ends in `destroy`.
+        unsafe { bindings::xprt_put(self.0.as_ptr()) };
     }
 }
 
@@ -71,6 +112,38 @@ impl Xprt {
     /// What surrounds the C object.
     pub(super) fn allocation(&self) -> *mut Allocation {
         self.as_raw().cast()
+    }
+
+    /// Has the module's workqueue do the transport's work, so many jiffies from now.
+    ///
+    /// # Safety
+    ///
+    /// The work is initialised, and not queued.
+    pub(super) unsafe fn enqueue(&self, delay: usize) {
+        let allocation = self.allocation();
+        // SAFETY: The allocation is valid, and has the queue since setup; the rest is the caller's
+        // promise.
+        unsafe {
+            bindings::queue_delayed_work_on(
+                i32::try_from(bindings::wq_misc_consts_WORK_CPU_UNBOUND).unwrap_or(0),
+                (*allocation).queue,
+                &raw mut (*allocation).work,
+                delay,
+            );
+        }
+    }
+
+    /// The allocation whose work it is.
+    ///
+    /// # Safety
+    ///
+    /// `work` is that of an [`Allocation`].
+    pub(super) unsafe fn of_work(work: *mut bindings::work_struct) -> *mut Allocation {
+        // SAFETY: The caller's promise.
+        unsafe {
+            let delayed = kernel::container_of!(work, bindings::delayed_work, work);
+            kernel::container_of!(delayed, Allocation, work)
+        }
     }
 
     /// Buffers for RPCs to come.
@@ -229,8 +302,19 @@ impl Xprt {
     }
 
     /// Takes a credit for the request, which it then has until it is released; false if there is
-    /// none, and the sender waits in sunrpc's queue.
+    /// none, and the sender waits in sunrpc's queue. The caller holds the send lock.
     pub(crate) fn take_credit(&self, rqst: &Rqst) -> bool {
+        if self.stale() != 0 {
+            let _guard = self.transport_lock();
+            // SAFETY: Transport and request are valid, and the lock is held.
+            unsafe {
+                if self.forget_stale(rqst.as_raw()) {
+                    (*rqst.as_raw()).rq_cong = 0;
+                    let raw = self.as_raw();
+                    (*raw).cong = (*raw).cong.saturating_sub(window(1));
+                }
+            }
+        }
         // SAFETY: Transport and request are valid.
         unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
     }
@@ -239,7 +323,53 @@ impl Xprt {
     pub(crate) fn set_credits(&self, credits: u32) {
         let _guard = self.transport_lock();
         // SAFETY: The transport is valid, and the lock that guards the window is held.
-        unsafe { (*self.as_raw()).cwnd = window(credits) };
+        unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale()) };
+    }
+
+    /// The window's part for requests of an earlier connection.
+    fn stale(&self) -> usize {
+        // SAFETY: The transport is valid; a word that only the send lock's holder makes more than 0.
+        unsafe { (&raw const (*self.allocation()).stale).read_volatile() }
+    }
+
+    /// Takes the request's part, if it has one, out of that for requests of an earlier connection,
+    /// and out of the window.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a request of the transport, and the transport lock is held.
+    unsafe fn forget_stale(&self, rqst: *mut bindings::rpc_rqst) -> bool {
+        let (raw, part) = (self.as_raw(), window(1));
+        // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
+        unsafe {
+            let is_stale =
+                (*rqst).rq_cong != 0 && (*rqst).rq_connect_cookie != (*raw).connect_cookie;
+            if !is_stale || self.stale() < part {
+                return false;
+            }
+            (*self.allocation()).stale = self.stale().wrapping_sub(part);
+            (*raw).cwnd = (*raw).cwnd.saturating_sub(part);
+        }
+        true
+    }
+
+    /// `release_request`: gives the request's credit back. Under the transport lock.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
+        // SAFETY: The task has a request, which has a transport, whose lock is held.
+        unsafe {
+            let rqst = (*task).tk_rqstp;
+            let xprt = Self::from_raw((*rqst).rq_xprt);
+            if backchannel::is_backward(Rqst::from_raw(rqst)) {
+                (*rqst).rq_cong = 0;
+            } else if xprt.stale() != 0 {
+                xprt.forget_stale(rqst);
+            }
+            bindings::xprt_release_rqst_cong(task);
+        }
     }
 
     /// How many credits are taken.
@@ -249,7 +379,8 @@ impl Xprt {
         taken >> bindings::RPC_CWNDSHIFT
     }
 
-    /// Starts a connection's credits: requests that were sent before have to ask again.
+    /// Starts a connection's credits: requests that were sent before have to ask again. Those that
+    /// are not even encoded again yet do not count. The caller holds the send lock.
     pub(crate) fn reset_credits(&self, credits: u32) {
         let raw = self.as_raw();
         let _queue = self.queue_lock();
@@ -270,7 +401,8 @@ impl Xprt {
                 }
                 node = bindings::rb_next(node);
             }
-            (*raw).cwnd = window(credits);
+            (*self.allocation()).stale = (*raw).cong;
+            (*raw).cwnd = window(credits).saturating_add((*raw).cong);
         }
     }
 

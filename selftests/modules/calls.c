@@ -9,9 +9,9 @@
  * not allowed to change: around the data, behind the result's end, in the argument, or anywhere
  * after the Call's end. It is looked at when the file is read.
  *
- * Parameter calls= is a list of FORM[*COUNT][+]. Without the plus sign a Call ends before the next
- * one starts. "sent" waits until all that were started are sent, without which they may overtake
- * each other; "kill" kills those that are under way. When all have ended there is one more, "done",
+ * Parameter calls= is a list of FORM[*COUNT][+]. Without the plus sign a Call ends before the list
+ * goes on. "sent" waits until all that were started are sent, without which they may overtake
+ * each other; "kill[+]" kills those that are under way. When all have ended there is one more, "done",
  * by which the peer knows that it is the last of this client.
  */
 #include <linux/completion.h>
@@ -453,9 +453,10 @@ static int test_item_run(const char *text)
 
 	if (!strcmp(text, "sent"))
 		return test_calls_sent();
-	if (!strcmp(text, "kill")) {
+	if (!strcmp(text, "kill") || !strcmp(text, "kill+")) {
 		rpc_killall_tasks(test_client);
-		test_calls_wait();
+		if (!text[strlen("kill")])
+			test_calls_wait();
 		return 0;
 	}
 	if (*rest == '*') {

@@ -246,7 +246,12 @@ impl Peer {
 
     /// The next message, if it has come by now.
     pub(crate) fn receive_at_once(&mut self) -> Result<Option<Received>> {
-        match self.verbs.receive(Duration::ZERO)? {
+        self.receive_for(Duration::ZERO)
+    }
+
+    /// The next message, if it comes within this time.
+    pub(crate) fn receive_for(&mut self, limit: Duration) -> Result<Option<Received>> {
+        match self.verbs.receive(limit)? {
             Waited::For(bytes) => match self.take(&bytes)? {
                 None => Err("the connection has ended".to_owned()),
                 received => Ok(received),

@@ -15,6 +15,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("backward-garbage", backward_garbage),
     ("backward-chunks", backward_chunks),
     ("backward-burst", backward_burst),
+    ("backward-without-credits", backward_without_credits),
 ];
 
 /// The program that the client's service has.
@@ -55,6 +56,29 @@ fn backward(peer: &mut Peer) -> Result {
         }
     }
     peer.answer(&call)
+}
+
+/// One Call, and its Reply.
+pub(super) fn round_trip(peer: &mut Peer) -> Result {
+    peer.send(&null(1).encode())?;
+    replies(peer, 1)
+}
+
+/// The forward direction has no credit left, and Calls that wait for one: the other direction has its
+/// own. No Reply comes to the Call before the backward Replies.
+fn backward_without_credits(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    for _ in 0..10 {
+        let call = peer.call()?;
+        for _ in 0..10 {
+            round_trip(peer)?;
+        }
+        let mut reply = peer.reply(&call)?;
+        reply.credits = 1;
+        peer.send(&reply.encode())?;
+        peer.succeeds(&call);
+    }
+    Ok(())
 }
 
 /// Before a service is there, or without one: all are dropped.

@@ -3,8 +3,10 @@
 //! Grants at their limits. As many Receives are posted as Calls may be outstanding, so that one
 //! Call too many ends the connection.
 
+use std::time::Duration;
+
 use super::Scenarios;
-use crate::peer::{Call, Peer};
+use crate::peer::{Call, Peer, ERESTARTSYS};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -12,6 +14,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("one-credit", one_credit),
     ("all-credits", all_credits),
     ("fewer-credits", fewer_credits),
+    ("killed-credits", killed_credits),
 ];
 
 /// What the client asks for: the default of `rdma_slot_table_entries`.
@@ -86,6 +89,37 @@ fn fewer_credits(peer: &mut Peer) -> Result {
         grant(peer, &call, 1)?;
     }
     peer.reposts = true;
+    Ok(())
+}
+
+/// All Calls that may be outstanding are killed, and others take their credits, while the memory of
+/// the first ones cannot be invalidated yet: the last of their Sends waits for a Receive.
+fn killed_credits(peer: &mut Peer) -> Result {
+    const GRANTED: u32 = 64;
+    let mut acceptance = Peer::acceptance();
+    acceptance.receives = GRANTED;
+    acceptance.rnr_retries = 7;
+    peer.reposts = false;
+    peer.accept_with(&acceptance)?;
+    let call = peer.call()?;
+    let mut reply = peer.reply(&call)?;
+    reply.credits = GRANTED;
+    peer.send(&reply.encode())?;
+    peer.succeeds(&call);
+    outstanding(peer, GRANTED - 1)?;
+    // Nothing can come, but the client has the time to go on.
+    if let Some(message) = peer.receive_for(Duration::from_secs(2))? {
+        return Err(format!("{message:02x?} came without a Receive"));
+    }
+    peer.reposts = true;
+    for _ in 0..GRANTED {
+        peer.verbs.post_receive()?;
+    }
+    // The last one of those that were killed.
+    peer.call()?;
+    for _ in 0..GRANTED {
+        peer.ends(ERESTARTSYS);
+    }
     Ok(())
 }
 

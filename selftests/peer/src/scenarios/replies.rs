@@ -13,6 +13,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("earlier-xid", earlier_xid),
     ("repeated", repeated),
     ("unsolicited", unsolicited),
+    ("too-early", too_early),
     ("long-replies", long_replies),
     ("short-replies", short_replies),
 ];
@@ -78,6 +79,28 @@ fn unsolicited(peer: &mut Peer) -> Result {
     peer.accept()?;
     for xid in 0..100 {
         peer.send(&reply_of(xid, REPLY_LEN).encode())?;
+    }
+    Ok(())
+}
+
+/// Replies to the Calls that wait for a credit, by the numbers that they will have. Each round takes
+/// the client a while, so that the Calls are there in most of them.
+fn too_early(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    for _ in 0..2 {
+        let call = peer.call()?;
+        for _ in 0..20 {
+            for ahead in 1..=4 {
+                // sunrpc counts in the byte order of its machine, which is little-endian.
+                let xid = call.xid.swap_bytes().wrapping_add(ahead).swap_bytes();
+                peer.send(&reply_of(xid, 4096 - 28).encode())?;
+            }
+            super::backward::round_trip(peer)?;
+        }
+        let mut reply = peer.reply(&call)?;
+        reply.credits = 1;
+        peer.send(&reply.encode())?;
+        peer.succeeds(&call);
     }
     Ok(())
 }
