@@ -32,7 +32,7 @@ help:
 	  'make run          mount NFS over RDMA through the module, in two virtual machines' \
 	  '                  (VERS=3|4.0|4.1|4.2 KERNEL=stock|custom|um CLIENT=rust|c PEER=c)' \
 	  'make shell        the same, but leaves you at a prompt in the client' \
-	  'make check        all tests of up to a minute each; the last line is the sum' \
+	  'make check        the main tests, in under an hour; the last line is the sum' \
 	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \
 	  'make cost         count what an RPC costs, beside the C client' \
 	  'make bench        measure speed, latency, CPU and memory, beside the C client' \
