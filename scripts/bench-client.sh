@@ -12,7 +12,7 @@
 folder=$1
 pairs=${BENCH_PAIRS:-7}
 rounds=$((2 * pairs + 1))
-read -ra workloads <<<"${BENCH_WORKLOADS:-nothing null getattr create stat unlink randread_1 randread_16 randwrite_1 randwrite_16 mixed seqread seqwrite readdir tree mount reconnect reconnect_busy memory}"
+read -ra workloads <<<"${BENCH_WORKLOADS:-nothing null getattr create stat unlink randread_1 randread_16 randwrite_1 randwrite_16 mixed seqread seqwrite krb5p_read krb5p_write readdir tree mount reconnect reconnect_busy memory}"
 
 guest="
 . /lab/payload/bench/guest.sh
@@ -80,6 +80,16 @@ server '
 	for n in {1..64}; do ip address add 192.0.2.$((20 + n))/24 dev $NETDEV; done'
 client 'printf "%s\n" "$(uname -r)"' >"$folder/release"
 links || say "[bench] perftest failed, see above; there is nothing to compare the link with"
+
+# shellcheck source=../selftests/lib/krb5.sh
+. "$PROJECT/selftests/lib/krb5.sh"
+if [[ " ${workloads[*]} " == *" krb5p_"* ]]; then
+	lacking=$(realm_lacks)
+	[ -z "$lacking" ] || die "$lacking: leave the workloads krb5p_read and krb5p_write out of BENCH_WORKLOADS"
+	realm_begins
+	# The client's principal is nobody on the server.
+	server 'chmod 666 /export/bench/data'
+fi
 
 start=$SECONDS
 for ((round = 0; round < rounds; round++)); do

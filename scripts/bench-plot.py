@@ -45,6 +45,8 @@ TITLES = {
     "mixed": "70/30, 32 KiB",
     "seqread": "sequential read",
     "seqwrite": "sequential write",
+    "krb5p_read": "sequential read, krb5p",
+    "krb5p_write": "sequential write, krb5p",
     "readdir": "readdir",
     "tree": "source tree",
     "mount": "mount",

@@ -10,66 +10,8 @@
 # Numbers of the columns in mountstats.
 READ_CHUNKS=11 WRITE_CHUNKS=12 REPLY_CHUNKS=13 POSITION_ZERO=21
 
-REALM=LAB.TEST
-configuration="cat >/etc/krb5.conf <<-END
-	[libdefaults]
-	default_realm = $REALM
-	dns_lookup_kdc = false
-	dns_lookup_realm = false
-	dns_canonicalize_hostname = false
-	rdns = false
-	[realms]
-	$REALM = {
-		kdc = \$SERVER
-	}
-	END"
-
-# Both daemons say that they are ready before they listen to the kernel, which asks nobody then:
-# listens DAEMON FILE.
-listens='
-	listens() { for pid in $(pidof "$1"); do readlink /proc/$pid/fd/*; done | grep -q "$2"; }
-'
-
-# A key distribution centre on the server, where both ends have a principal of their own.
-realm_begins() {
-	local machine
-	server 'command -v krb5kdc rpc.svcgssd' >"$RUN/$TEST.realm" || skip "the server has no Kerberos"
-	client 'command -v rpc.gssd' >"$RUN/$TEST.realm" || skip "the client has no Kerberos"
-	for machine in server client; do
-		$machine 'modprobe -q rpcsec_gss_krb5 || [ -d /proc/net/rpc/auth.rpcsec.init ]' || skip "the $machine kernel has no Kerberos"
-	done
-	trap realm_ends EXIT
-	server "$configuration$listens
-		mkdir -p /etc/krb5kdc /var/lib/krb5kdc
-		kdb5_util create -s -r $REALM -P $RANDOM$RANDOM
-		for host in server client; do kadmin.local addprinc -randkey nfs/\$host; done
-		kadmin.local ktadd -k /etc/krb5.keytab nfs/server
-		kadmin.local ktadd -k /run/client.keytab nfs/client
-		krb5kdc
-		rpc.svcgssd
-		wait_for 10 listens rpc.svcgssd auth.rpcsec.init/channel
-		exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=1,sec=sys:krb5:krb5i:krb5p '*:/export'" >"$RUN/$TEST.realm"
-	server 'base64 -w 0 /run/client.keytab' >"$RUN/$TEST.keytab"
-	client "$configuration$listens
-		base64 -d >/etc/krb5.keytab <<<'$(<"$RUN/$TEST.keytab")'
-		rpc.gssd
-		wait_for 10 listens rpc.gssd clntXX/gssd"
-}
-
-realm_ends() {
-	client '
-		kill $(pidof rpc.gssd)
-		rm -f /etc/krb5.conf /etc/krb5.keytab /tmp/krb5cc*
-		gone() { ! pidof rpc.gssd >/dev/null; }
-		wait_for 10 gone'
-	server '
-		exportfs -r
-		kill $(pidof krb5kdc rpc.svcgssd)
-		gone() { ! pidof krb5kdc rpc.svcgssd >/dev/null; }
-		wait_for 10 gone
-		kdb5_util destroy -f
-		rm -rf /etc/krb5.conf /etc/krb5.keytab /run/client.keytab' >"$RUN/$TEST.realm"
-}
+# shellcheck source=/dev/null
+. "$(dirname "$0")/lib/krb5.sh"
 
 # A mount, and a folder in it that everybody may write to: mount_krb5 VERS FLAVOR.
 mount_krb5() {
@@ -227,6 +169,9 @@ no_key() {
 		wait_for 10 module_unused"
 }
 
+realm_missing=$(realm_lacks)
+[ -z "$realm_missing" ] || skip "$realm_missing"
+trap realm_ends EXIT
 realm_begins
 for flavor in krb5 krb5i krb5p; do
 	test_case "v4.2, $flavor: files, directories and links" all_forms 4.2 $flavor

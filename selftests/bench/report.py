@@ -36,6 +36,8 @@ WORKLOADS = {
     "mixed": ("70 % read, 30 % write, 32 KiB, depth 16", "IOPS"),
     "seqread": ("sequential read, 1 MiB, depth 2", "MiB/s"),
     "seqwrite": ("sequential write, 1 MiB, depth 2", "MiB/s"),
+    "krb5p_read": ("sequential read, 1 MiB, depth 2, krb5p", "MiB/s"),
+    "krb5p_write": ("sequential write, 1 MiB, depth 2, krb5p", "MiB/s"),
     "readdir": ("readdir, 10,000 entries", "entries/s"),
     "tree": ("unpack a source tree", "files/s"),
     "mount": ("mount", None),
@@ -100,7 +102,7 @@ def fio_figures(fio, workload):
         raise SystemExit(f"report.py: fio failed in {workload}: error {job['error']}")
     sides = [job[side] for side in ("read", "write") if job[side]["total_ios"]]
     figures = {"rate": sum(side["iops"] for side in sides)}
-    if workload.startswith("seq"):
+    if workload.startswith(("seq", "krb5p")):
         figures["rate"] = sum(side["bw_bytes"] for side in sides) / 2**20
     # Of mixed I/O it tells the latencies of reads, and those of writes apart; the reads' are shown.
     shares = sides[0]["clat_ns"]["percentile"]

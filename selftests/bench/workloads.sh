@@ -91,6 +91,17 @@ bench_mixed() { io randrw 32k 16 --rwmixread=70; }
 bench_seqread() { io read 1M 2; }
 bench_seqwrite() { io write 1M 2; }
 
+# Sequential I/O with privacy, where neither side can place anything directly: krb5p MODE.
+krb5p() {
+	umount "$MNT"
+	mount_bench sec=krb5p
+	io "$1" 1M 2
+	umount "$MNT"
+	mount_bench
+}
+bench_krb5p_read() { krb5p read; }
+bench_krb5p_write() { krb5p write; }
+
 bench_readdir() {
 	drop_caches
 	counted sh -c "ls -U1 $DIR/entries >/run/bench.entries"
@@ -103,7 +114,7 @@ bench_tree() {
 }
 
 # mount_bench [OPTIONS]
-mount_bench() { mount -t nfs -o "rdma,port=20049,vers=$BENCH_VERS,sec=sys${1:+,$1}" "$SERVER:/export" "$MNT"; }
+mount_bench() { mount -t nfs -o "rdma,port=20049,vers=$BENCH_VERS,${1:-sec=sys}" "$SERVER:/export" "$MNT"; }
 
 bench_mount() {
 	local start
@@ -189,7 +200,7 @@ bench_memory() {
 bench_nconnect() {
 	umount "$MNT"
 	wait_for 10 module_unused
-	mount_bench nconnect="$1"
+	mount_bench sec=sys,nconnect="$1"
 	io randread 4k 64
 	umount "$MNT"
 	wait_for 10 module_unused
