@@ -12,8 +12,8 @@ use kernel::{error::to_result, page::PAGE_SIZE, prelude::*};
 /// # Invariants
 ///
 /// `rqst` is a valid forward request between `buf_alloc` and `buf_free` for all of `'a`, and `ptr` its
-/// `rq_snd_buf` or `rq_rcv_buf`. Nobody else uses the memory of the message meanwhile, and it stays until the request's exposure is over, but
-/// for what [`Self::is_counted`] says.
+/// `rq_snd_buf` or `rq_rcv_buf`. Nobody else uses the memory of the message meanwhile, and it stays
+/// until the request's exposure is over, but for what [`Self::is_counted`] says.
 #[derive(Clone, Copy)]
 pub(crate) struct XdrBuf<'a> {
     ptr: NonNull<bindings::xdr_buf>,
