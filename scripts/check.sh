@@ -54,7 +54,7 @@ step_kunit() {
 step_run() { "$here/run.sh"; }
 
 # Kselftests for which there is no time in the hour that all may take with an empty cache.
-later=(selftests/{badpeer,bond,frozen,inject,krb5,link,look,mountstats,multipath,netns,recalls,removal,rpcbind,settings,swap}.sh)
+later=(selftests/{badpeer,bond,device,frozen,inject,krb5,link,look,mountstats,multipath,netns,recalls,removal,rpcbind,settings,swap}.sh)
 
 step_selftests() {
 	local file now=()

@@ -49,24 +49,18 @@ nobody_there() {
 	works_again
 }
 
-limit_device() {
-	client '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
-	client "insmod /lab/payload/rpcrdma_test_limits.ko $1"
-	defer "client '! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'"
-}
-
 # A device that is too small in one way: small_device 'PARAMETER' 'PATTERN OF THE LOG'.
 small_device() {
-	limit_device "$1"
+	limit_devices "$1"
 	mount_fails '$SERVER' 20049 'mount.nfs: .*(not supported|no such device|refused|invalid|cannot allocate|input/output|not responding|timed out)' "rdma0.*$2"
-	client 'rmmod rpcrdma_test_limits'
+	limits_end
 	works_again
 }
 
 # One that is small, but large enough.
 modest_device() {
 	is_rust || skip "the kernel's own module wants more of a device"
-	limit_device "$1"
+	limit_devices "$1"
 	server_dir /export
 	mount_nfs 4.2
 	client '
@@ -78,8 +72,8 @@ modest_device() {
 		cmp $MNT/$TEST/file /run/$TEST.data
 		sha256sum </run/$TEST.data >$MNT/$TEST/sum
 		rm /run/$TEST.*
-		umount $MNT
-		rmmod rpcrdma_test_limits'
+		umount $MNT'
+	limits_end
 	server '[ "$(sha256sum </export/$TEST/file)" = "$(cat /export/$TEST/sum)" ]'
 }
 

@@ -59,6 +59,7 @@ bond_fails_over() {
 		log_has $mark "RDMA CM addr change for ndev bond7" || fail "the connection manager has not noticed"
 		ip link set bond7 type bond active_slave $NETDEV'
 	client 'work_goes_on 55'
+	ended_by address_changed
 	[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'

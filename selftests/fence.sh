@@ -43,14 +43,13 @@ without_replies() {
 # Proves: SEC-001.
 during_calls() {
 	calls_end \
-		'out-of-bounds | calls=null,read,write,list,long' \
-		'wrong-access | calls=null,read,write,list,long'
+		'out-of-bounds | calls=null,read,write,list,long | ended_work_request>0' \
+		'wrong-access | calls=null,read,write,list,long | ended_work_request>0'
 }
 
 # Proves: V1-140.
 no_invalidation() {
-	client 'insmod /lab/payload/rpcrdma_test_limits.ko no_invalidation=1'
-	defer "client 'rmmod rpcrdma_test_limits'"
+	limit_devices no_invalidation=1
 	calls_end 'cannot-be-invalidated | calls=read,write,list,long | failed_requests=0'
 }
 

@@ -22,6 +22,7 @@ frozen() {
 	client 'wait_for 40 xprt_unconnected'
 	thaw
 	client 'work_goes_on 50'
+	ended_by rpc_timeout
 	[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'

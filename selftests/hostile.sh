@@ -45,8 +45,7 @@ credits() {
 
 # A device whose queues are so short that there are fewer credits than Calls.
 killed() {
-	client 'insmod /lab/payload/rpcrdma_test_limits.ko max_qp_wr=1024'
-	defer "client 'rmmod rpcrdma_test_limits'"
+	limit_devices max_qp_wr=1024
 	calls_end 'killed-credits | calls=null,read*64+,sent,kill+,read*20+'
 }
 
@@ -63,8 +62,7 @@ chunks() {
 
 # With regions of nineteen pages these chunks have two segments and more.
 segments() {
-	client 'insmod /lab/payload/rpcrdma_test_limits.ko max_fast_reg_pages=19'
-	defer "client 'rmmod rpcrdma_test_limits'"
+	limit_devices max_fast_reg_pages=19
 	calls_end \
 		'honest | calls=write,read,long,list,exchange size=500000 | write_segments>6' \
 		'write-chunks | calls=read*16 size=100000 | bad_replies=16' \

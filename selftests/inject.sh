@@ -32,6 +32,7 @@ under_io() {
 	printf 'connects: %d before, %d after\n' "$connects" "$(client 'xprt_stat 3')"
 	[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
 	work_ends
+	ends_agree
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 

@@ -38,6 +38,21 @@ check_mount() {
 		wait_for 10 module_unused'
 }
 
+# What sunrpc shows of the transport in debugfs.
+debugfs_shows() {
+	mount_nfs 4.2
+	client "
+		info=\$(cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info)
+		printf '%s\n' \"\$info\"
+		for line in 'netid: rdma' \"addr:  \$SERVER\" 'port:  20049' \"netns: \$(stat -L -c %i /proc/self/ns/net)\"; do
+			grep -qFx \"\$line\" <<<\"\$info\" || fail \"no line '\$line'\"
+		done
+		state=\$(sed -n 's/^state: //p' <<<\"\$info\")
+		# Bound and connected, and nothing that ends it.
+		[ \$((state & 0x12)) = \$((0x12)) ] && [ \$((state & 0xc)) = 0 ] || fail \"the state is \$state\"
+		[ ! -f /lab/payload/rpcrdma.ko ] || grep -qFx \"saddr: \$CLIENT\" <<<\"\$info\" || fail 'no source address'"
+}
+
 # What sunrpc shows of this end of the connection is what the connection manager has.
 source_shown() {
 	is_rust || skip "the C module does not tell its source address"
@@ -65,4 +80,5 @@ over_ipv6() {
 }
 test_case "over IPv6" over_ipv6
 test_case "the source address in sysfs" source_shown
+test_case "the transport in sunrpc's debugfs" debugfs_shows
 run_cases

@@ -101,6 +101,21 @@ thresholds() {
 	end_mount
 }
 
+# Sixteen threads at once wait for the fewest slots, and for no others. Whenever a Call is sent,
+# mountstats adds up the Calls under way, in column 9, and those that wait for a slot, in column 10.
+wait_for_slots() {
+	client "
+		fio --name=data --filename=\$MNT/$TEST/data --size=1M --bs=4k --rw=write --verify=crc32c --do_verify=0 --output=/dev/null
+		read -r sends under_way waiting <<<\"\$(xprt_stat 6) \$(xprt_stat 9) \$(xprt_stat 10)\"
+		fio --name=data --filename=\$MNT/$TEST/data --numjobs=16 --thread --size=64k --offset_increment=64k --bs=4k \\
+			--rw=read --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/$TEST.fio ||
+			{ cat /run/$TEST.fio; exit 1; }
+		sends=\$((\$(xprt_stat 6) - sends)) under_way=\$((\$(xprt_stat 9) - under_way)) waiting=\$((\$(xprt_stat 10) - waiting))
+		printf '%d Calls, %d under way and %d waiting while they were sent\n' \$sends \$under_way \$waiting
+		[ \$sends -ge 256 ] && [ \$under_way -gt \$sends ] && [ \$under_way -le \$((sends * $1)) ]
+		if [ $1 = 4 ]; then [ \$waiting -gt 0 ]; else [ \$waiting = 0 ]; fi"
+}
+
 # More than the device's queues hold become as many as they do; the C module then does not mount.
 slots() {
 	local n
@@ -115,9 +130,7 @@ slots() {
 				printf '%d slots: credits for %d\n' $n \$requested
 				[ \$requested = $n ] || { [ $n = 16384 ] && [ \$requested -gt 128 ]; } || fail 'that is not what was set'"
 		fi
-		work_begins
-		client 'work_goes_on 30'
-		work_ends
+		wait_for_slots $n
 		end_mount
 	done
 }

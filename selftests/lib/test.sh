@@ -148,6 +148,27 @@ trace_begins() {
 		for event in $*; do echo 1 >\$TRACING/events/\$event/enable; done" || skip "the $machine has no such trace events"
 }
 
+# What ours says of how connections of the mount ended: ended_by CAUSE.
+ended_by() {
+	! is_rust || client "[ -n \"\$(our_stat ended_$1)\" ] || fail 'no connection ended for $1'"
+}
+
+# And that each had one end, but for the one that is up.
+ends_agree() {
+	! is_rust || client '
+		ends=$(awk "/^ended_/ { sum += \$2 } END { print sum + 0 }" /sys/kernel/debug/rpcrdma/[0-9]*/stats)
+		[ $((ends + 1)) = $(xprt_stat 3) ] || fail "$(xprt_stat 3) connections have $ends ends"'
+}
+
+# Changes what RDMA devices can do for the rest of the case, or until limits_end, by parameters of
+# modules/rpcrdma_test_limits.c: limit_devices PARAMETER...
+limit_devices() {
+	client '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
+	client "insmod /lab/payload/rpcrdma_test_limits.ko $*"
+	defer limits_end
+}
+limits_end() { client '! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
+
 # Has netem mistreat all that these machines send, for the rest of the case: netem_begins MACHINE...
 # At first it lets everything through. It comes before I/O, and goes after it, because software RDMA
 # devices take the moment at which a queueing discipline changes for a local error.

@@ -31,9 +31,7 @@ other_device() {
 gaps() {
 	other_device
 	is_rust || skip "the kernel's own module does not count segments"
-	client '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
-	client "insmod /lab/payload/rpcrdma_test_limits.ko sg_gaps=1 $1"
-	defer "client 'rmmod rpcrdma_test_limits'"
+	limit_devices sg_gaps=1 "$1"
 	server_dir /export
 	server '
 		cd /export/$TEST

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Lowers what every RDMA device says that it can do, until it is unloaded: a test then sees how a
- * transport deals with a device that is too small for it. One parameter raises it, where a device
- * can do more than it says. Parameters that are not given leave their attribute alone. No connection
- * may be left when it is loaded or unloaded.
+ * transport deals with a device that is too small for it, or that fails now and then. One parameter
+ * raises it, where a device can do more than it says. Parameters that are not given leave their
+ * attribute alone. No connection may be left when it is loaded or unloaded.
  */
 #include <linux/atomic.h>
 #include <linux/module.h>
@@ -30,6 +30,14 @@ static bool no_invalidation;
 module_param(no_invalidation, bool, 0444);
 MODULE_PARM_DESC(no_invalidation, "every other local invalidation cannot be posted");
 
+static uint failing_sends;
+module_param(failing_sends, uint, 0444);
+MODULE_PARM_DESC(failing_sends, "one Send of so many cannot be posted, what precedes it in its chain can");
+
+static uint failing_maps;
+module_param(failing_maps, uint, 0444);
+MODULE_PARM_DESC(failing_maps, "one memory region of so many takes no pages");
+
 static bool sg_gaps;
 module_param(sg_gaps, bool, 0444);
 MODULE_PARM_DESC(sg_gaps, "iWARP devices, which must be siw, register memory with gaps");
@@ -45,6 +53,8 @@ struct limits_saved {
 };
 
 static atomic_t invalidations = ATOMIC_INIT(0);
+static atomic_t sends = ATOMIC_INIT(0);
+static atomic_t maps = ATOMIC_INIT(0);
 
 static int limits_add(struct ib_device *device);
 static void limits_remove(struct ib_device *device, void *data);
@@ -55,15 +65,47 @@ static struct ib_client limits_client = {
 	.remove	= limits_remove,
 };
 
+/*
+ * Posts a chain but for its last request, if that is a Send whose turn it is to fail. The user of a
+ * device cannot know how much of a chain was posted when one of its requests was not.
+ */
+static int limits_post_without_send(struct limits_saved *saved, struct ib_qp *qp,
+				    const struct ib_send_wr *wr, const struct ib_send_wr **bad_wr)
+{
+	/* Who posts a chain may change it again; only the driver may not. */
+	struct ib_send_wr *last = (struct ib_send_wr *)wr, *before = NULL;
+	int ret = 0;
+
+	while (last->next) {
+		before = last;
+		last = last->next;
+	}
+	/* The connection manager sends as well. */
+	if (qp->qp_type != IB_QPT_RC || last->opcode != IB_WR_SEND ||
+	    atomic_inc_return(&sends) % failing_sends)
+		return saved->post_send(qp, wr, bad_wr);
+	if (before) {
+		before->next = NULL;
+		ret = saved->post_send(qp, wr, bad_wr);
+		before->next = last;
+	}
+	if (!ret)
+		*bad_wr = last;
+	return ret ?: -ENOMEM;
+}
+
 static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			    const struct ib_send_wr **bad_wr)
 {
 	struct limits_saved *saved = ib_get_client_data(qp->device, &limits_client);
 
-	if (wr->opcode == IB_WR_LOCAL_INV && atomic_inc_return(&invalidations) & 1) {
+	if (no_invalidation && wr->opcode == IB_WR_LOCAL_INV &&
+	    atomic_inc_return(&invalidations) & 1) {
 		*bad_wr = wr;
 		return -ENOMEM;
 	}
+	if (failing_sends)
+		return limits_post_without_send(saved, qp, wr, bad_wr);
 	return saved->post_send(qp, wr, bad_wr);
 }
 
@@ -86,6 +128,8 @@ static int limits_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nen
 	u32 page_size = mr->page_size;
 	int ret;
 
+	if (failing_maps && atomic_inc_return(&maps) % failing_maps == 0)
+		return 0;
 	if (mr->type == IB_MR_TYPE_SG_GAPS)
 		mr->page_size = 1;
 	ret = saved->map_mr_sg(mr, sg, sg_nents, sg_offset);
@@ -114,8 +158,10 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_qp_wr = max_qp_wr;
 	if (max_fast_reg_pages >= 0)
 		device->attrs.max_fast_reg_page_list_len = max_fast_reg_pages;
-	if (no_invalidation)
+	if (no_invalidation || failing_sends)
 		device->ops.post_send = limits_post_send;
+	if (failing_maps)
+		device->ops.map_mr_sg = limits_map_mr_sg;
 	if (sg_gaps && rdma_cap_iw_cm(device, 1)) {
 		device->attrs.kernel_cap_flags |= IBK_SG_GAPS_REG;
 		device->ops.alloc_mr = limits_alloc_mr;

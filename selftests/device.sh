@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A device that fails now and then, and one whose memory regions are small.
+
+. "$(dirname "$0")/lib/test.sh"
+
+# One Send of fifty cannot be posted, while the registrations before it are with the device: the
+# connection has to end, and the program sees only a pause.
+sends_fail() {
+	local connects
+	server_dir /export
+	limit_devices failing_sends=50
+	mount_nfs "$1"
+	work_begins
+	connects=$(client 'xprt_stat 3')
+	client "
+		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
+		wait_for 55 more
+		work_goes_on 55"
+	ended_by post_failed
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end
+}
+
+# A Call whose memory cannot be registered fails, and gives its send buffer and its regions back,
+# more often than there are buffers.
+maps_fail() {
+	server_dir /export
+	server "head -c 64K /dev/urandom >/export/$TEST/file"
+	limit_devices failing_maps=2
+	mount_nfs 3
+	client "
+		failed=0
+		echo '$(server "sha256sum </export/$TEST/file")' >/run/$TEST.sum
+		for n in {1..400}; do
+			if dd if=\$MNT/$TEST/file of=/run/$TEST.read bs=64K count=1 iflag=direct status=none 2>/run/$TEST.err; then
+				sha256sum </run/$TEST.read | cmp - /run/$TEST.sum
+			else
+				grep -q 'Input/output error' /run/$TEST.err || fail \"\$(cat /run/$TEST.err)\"
+				failed=\$((failed + 1))
+			fi
+		done
+		printf '%d of 400 READs failed\n' \$failed
+		[ \$failed = 200 ]
+		rm /run/$TEST.*
+		[ \$(xprt_stat 3) = 1 ] || fail 'the connection has ended'
+		# Of the Calls that wait for a place in the queue of Sends.
+		[ \$(xprt_stat 26) = 0 ]"
+	if is_rust; then
+		client '
+			[ $(our_stat send_buffers) -lt 200 ] || fail "there are $(our_stat send_buffers) buffers"
+			back() { [ $(our_stat regions_idle) = $(our_stat regions_allocated) ]; }
+			wait_for 10 back'
+	fi
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end
+}
+
+# With the smallest regions that a mebibyte can have, of this many pages, no list has more segments
+# than 16, nor a segment more pages.
+PAGES=19
+segments() {
+	server_dir /export
+	limit_devices max_fast_reg_pages=$PAGES
+	mount_nfs 3
+	trace_begins client rpcrdma/xprtrdma_chunk_read rpcrdma/xprtrdma_chunk_write rpcrdma/xprtrdma_chunk_reply
+	client "
+		head -c 4M /dev/urandom >/run/$TEST.data
+		dd if=/run/$TEST.data of=\$MNT/$TEST/file bs=1M oflag=direct status=none
+		dd if=\$MNT/$TEST/file bs=1M iflag=direct status=none | cmp - /run/$TEST.data
+		# Through the cache, and from the middle of a page on.
+		for n in 1000 300000; do
+			dd if=/run/$TEST.data of=\$MNT/$TEST/file bs=\$n seek=1 count=9 conv=notrunc,fsync status=none
+			dd if=/run/$TEST.data of=/run/$TEST.copy bs=\$n count=9 status=none
+			drop_caches
+			dd if=\$MNT/$TEST/file bs=\$n skip=1 count=9 status=none | cmp - /run/$TEST.copy
+		done
+		rm /run/$TEST.*
+		awk '
+			/ xprtrdma_chunk_/ {
+				segments++
+				match(\$0, /[0-9]+@0x/)
+				length_here = substr(\$0, RSTART, RLENGTH - 3) + 0
+				if (length_here > longest) longest = length_here
+				if (/\(last\)/) { if (segments > most) most = segments; segments = 0 }
+			}
+			END {
+				printf \"at most %d segments, of %d bytes at most\n\", most, longest
+				exit !(most > 8 && most <= 16 && longest == $PAGES * $(client 'getconf PAGESIZE'))
+			}' \$TRACING/trace"
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end
+}
+
+for vers in 3 4.2; do
+	test_case "v$vers: a Send cannot be posted, now and then" sends_fail $vers
+done
+test_case "v3: memory cannot be registered, every other time" maps_fail
+test_case "v3: regions of $PAGES pages" segments
+run_cases
