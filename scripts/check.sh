@@ -75,7 +75,7 @@ step_um-debug() { selftests_on um-debug selftests/*.sh; }
 # Which allocations fail the kernel chooses by the stack, and User-Mode Linux' has no frames.
 step_custom() { selftests_on custom "${later[@]}" selftests/long/shortage.sh; }
 
-# User-Mode Linux takes no interface down, and there kmemleak tells nothing.
+# User-Mode Linux takes no interface down.
 step_debug() { selftests_on debug selftests/{mount,cycles,bond,link}.sh; }
 
 step_stock() { selftests_on stock selftests/*.sh; }

@@ -17,8 +17,6 @@ kernels=(um um-debug)
 um_start() {
 	local name=$1 shell=null words
 	words=$(words "$name")
-	# Much of what it has from its boot kmemleak finds no reference to, and each is a leak to it.
-	[ "$2" != um-debug ] || words+=" kmemleak=off"
 	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || shell=fd:0,fd:1
 	# Programs run a third faster under seccomp filters than traced, and several CPUs need them.
 	# The disk is only read, below a copy on write of the machine's own: no lock keeps others off (c).
