@@ -12,7 +12,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal fuzz headers um um-debug custom debug stock cost)
+	steps=(minimal fuzz headers um um-debug custom debug stock install cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -79,6 +79,8 @@ step_custom() { selftests_on custom "${later[@]}" selftests/long/shortage.sh; }
 step_debug() { selftests_on debug selftests/{mount,cycles,bond,link}.sh; }
 
 step_stock() { selftests_on stock selftests/*.sh; }
+
+step_install() { "$here/check-install.sh"; }
 
 step_fuzz() { "$here/fuzz.sh"; }
 

@@ -10,9 +10,10 @@
 #   KERNEL=stock|custom|debug   what both run in QEMU
 #   SERVER_KERNEL=release|...   what the server runs; release is Debian's own, older than 7.2
 #   KERNEL=um|um-debug          both are User-Mode Linux, which runs at the speed of the host
-#   CLIENT=rust|c               the client's transport: ours, or the kernel's own
+#   CLIENT=rust|c|none          the client's transport: ours, the kernel's own, or what it finds
 #   MODULE=FILE                 our module (default: where make puts it for KERNEL)
 #   PAYLOAD=DIR                 a folder to have as /lab/payload in both
+#   OVERLAY=DIR                 files that the client has instead of its own below /lab
 #   TRANSPORT=rxe|siw MTU=N SMP=N MEM=MIB
 #   PLUGIN=FILE[,NAME=VALUE]    a plugin for the QEMU of the client
 #   APPEND=WORDS                more for the kernels' command lines
@@ -29,7 +30,7 @@ client=${CLIENT:-rust}
 [ $# -gt 0 ] || die "usage: vm.sh COMMAND..."
 terminal=
 [ -z "${VM_SHELL:-}" ] || terminal=$(stty -g 2>/dev/null </dev/tty) || die "there is no terminal to give a prompt on"
-case $client in rust | c) ;; *) die "CLIENT is rust or c, not $client" ;; esac
+case $client in rust | c | none) ;; *) die "CLIENT is rust, c or none, not $client" ;; esac
 
 # Each of these files has kernels, the list of those that its machines can run, and machines_start
 # SERVER-KERNEL CLIENT-KERNEL, which starts both.
@@ -45,7 +46,7 @@ done
 # Under all the checkers everything takes several times as long, and so may each step.
 [[ $kernel != *debug ]] || export SLOW=4
 module=${MODULE:-$CACHE/build/$kernel/rust/rpcrdma.ko}
-[ "$client" = c ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $kernel"
+[ "$client" != rust ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $kernel"
 
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
 export RUN
@@ -86,6 +87,11 @@ payload() {
 	pack "$RUN/payload" "$RUN/payload.initrd"
 	rm -r "$RUN/payload"
 	cat "$CACHE/guest/initrd-$kernel.img" "$RUN/payload.initrd" >"$RUN/client.initrd"
+	if [ -n "${OVERLAY:-}" ]; then
+		pack "$OVERLAY" "$RUN/overlay.initrd"
+		cat "$RUN/overlay.initrd" >>"$RUN/client.initrd"
+		rm "$RUN/overlay.initrd"
+	fi
 	cat "$CACHE/guest/initrd-$server_kernel.img" "$RUN/payload.initrd" >"$RUN/server.initrd"
 	rm "$RUN/payload.initrd"
 }
