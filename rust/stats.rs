@@ -4,7 +4,10 @@
 //!
 //! They are relaxed and for people: a reader sees each of them exactly, but not all at one moment.
 
-use crate::proto::plan::{CallForm, Plan, ReplyForm};
+use crate::{
+    proto::plan::{CallForm, Plan, ReplyForm},
+    sunrpc::Word,
+};
 use kernel::{
     seq_file::SeqFile,
     seq_print,
@@ -24,14 +27,12 @@ impl Counter {
         self.add(1);
     }
 
-    /// Adds `count`, which is often nothing.
+    /// Adds `count`.
     pub(crate) fn add(&self, count: u64) {
-        if count != 0 {
-            self.0.add(count, Relaxed);
-        }
+        self.0.add(count, Relaxed);
     }
 
-    /// Adds a number of bytes, or of things in memory.
+    /// Adds a number of things in memory.
     pub(crate) fn add_len(&self, len: usize) {
         self.add(u64::try_from(len).unwrap_or(0));
     }
@@ -42,17 +43,47 @@ impl Counter {
     }
 }
 
+/// A counter to which one thread at a time adds: who sends, or who handles completions. Two at once
+/// would lose a count.
+pub(crate) struct SoleCounter(Word<u64>);
+
+impl SoleCounter {
+    const fn new() -> Self {
+        Self(Word::new(0))
+    }
+
+    /// Adds one.
+    pub(crate) fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Adds `count`.
+    pub(crate) fn add(&self, count: u64) {
+        self.0.set(self.get().wrapping_add(count));
+    }
+
+    /// Adds a number of bytes.
+    pub(crate) fn add_len(&self, len: usize) {
+        self.add(u64::try_from(len).unwrap_or(0));
+    }
+
+    /// The count so far.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[$doc:meta])* $name:ident: $type:ident,)*) => {
         /// The counters of a transport.
         pub(crate) struct Stats {
-            $($(#[$doc])* pub(crate) $name: Counter,)*
+            $($(#[$doc])* pub(crate) $name: $type,)*
         }
 
         impl Stats {
             /// All at zero.
             pub(crate) const fn new() -> Self {
-                Self { $($name: Counter::new(),)* }
+                Self { $($name: $type::new(),)* }
             }
 
             /// Writes them, one `name value` a line.
@@ -65,53 +96,53 @@ macro_rules! counters {
 
 counters! {
     /// Replies that came in the Reply chunk.
-    reply_chunk_replies,
+    reply_chunk_replies: SoleCounter,
     /// Read segments sent.
-    read_segments,
+    read_segments: SoleCounter,
     /// Write segments sent.
-    write_segments,
+    write_segments: SoleCounter,
     /// Reply chunk segments sent.
-    reply_segments,
+    reply_segments: SoleCounter,
     /// Bytes offered in Write and Reply chunks.
-    offered_bytes,
+    offered_bytes: SoleCounter,
     /// Bytes that the peer reported to have written to them.
-    delivered_bytes,
+    delivered_bytes: SoleCounter,
     /// Bytes of Calls copied into send buffers.
-    pullup_bytes,
+    pullup_bytes: SoleCounter,
     /// Bytes of Replies copied out of receive buffers into pages.
-    fixup_bytes,
+    fixup_bytes: SoleCounter,
     /// Calls that could not be marshalled at the time.
-    failed_marshals,
+    failed_marshals: Counter,
     /// Replies that were malformed or an RDMA_ERROR.
-    bad_replies,
+    bad_replies: Counter,
     /// Messages that were dropped: undecodable, or no Call waits for them.
-    dropped_messages,
+    dropped_messages: Counter,
     /// RDMA_ERROR messages sent with ERR_VERS.
-    vers_errors_sent,
+    vers_errors_sent: Counter,
     /// RDMA_ERROR messages sent with ERR_CHUNK.
-    chunk_errors_sent,
+    chunk_errors_sent: Counter,
     /// RDMA_ERROR messages for a Call that waits, with ERR_VERS.
-    vers_errors_received,
+    vers_errors_received: Counter,
     /// RDMA_ERROR messages for a Call that waits, with ERR_CHUNK.
-    chunk_errors_received,
+    chunk_errors_received: Counter,
     /// RDMA_ERROR messages for a Call that waits, with an error code that is not defined.
-    unknown_errors_received,
+    unknown_errors_received: Counter,
     /// Memory regions made.
-    regions_allocated,
+    regions_allocated: Counter,
     /// Regions that a Reply invalidated.
-    remote_invalidations,
+    remote_invalidations: SoleCounter,
     /// Regions invalidated by a work request of our own.
-    local_invalidations,
+    local_invalidations: Counter,
     /// Sends that found no send buffer.
-    send_queue_full,
+    send_queue_full: Counter,
     /// Sends that found no memory region.
-    regions_exhausted,
+    regions_exhausted: Counter,
     /// Backward Calls handed to the callback service.
-    backward_calls,
+    backward_calls: Counter,
     /// Backward Calls that found no service or no room.
-    backward_overflows,
+    backward_overflows: Counter,
     /// Work requests that failed, other than by the connection's end.
-    failed_requests,
+    failed_requests: Counter,
 }
 
 /// How an RPC travels: the forms of its Call and of its Reply.
@@ -149,12 +180,12 @@ impl From<&Plan> for Form {
 }
 
 /// Calls by form.
-pub(crate) struct Calls([[Counter; Form::REPLIES.len()]; Form::CALLS.len()]);
+pub(crate) struct Calls([[SoleCounter; Form::REPLIES.len()]; Form::CALLS.len()]);
 
 impl Calls {
     /// None so far.
     pub(crate) const fn new() -> Self {
-        Self([const { [const { Counter::new() }; 3] }; 3])
+        Self([const { [const { SoleCounter::new() }; 3] }; 3])
     }
 
     /// Counts a Call.
@@ -213,17 +244,16 @@ const CLASSES: usize = 26;
 
 /// The latency of RPCs, from the Send to the arrival of the Reply, for each form.
 ///
-/// Replies of one connection are handled one after the other, so that the counters, though shared
-/// between CPUs, are hardly ever written by two of them at a time.
+/// Replies of one connection are handled one after the other, and connections follow each other.
 pub(crate) struct Latency {
-    counts: [[[Counter; CLASSES]; Form::REPLIES.len()]; Form::CALLS.len()],
+    counts: [[[SoleCounter; CLASSES]; Form::REPLIES.len()]; Form::CALLS.len()],
 }
 
 impl Latency {
     /// All at zero.
     pub(crate) const fn new() -> Self {
         Self {
-            counts: [const { [const { [const { Counter::new() }; CLASSES] }; 3] }; 3],
+            counts: [const { [const { [const { SoleCounter::new() }; CLASSES] }; 3] }; 3],
         }
     }
 
@@ -249,7 +279,7 @@ impl Latency {
         for (call, replies) in Form::CALLS.iter().zip(&self.counts) {
             for (reply, classes) in Form::REPLIES.iter().zip(replies) {
                 let mut limit = 1u64 << 10;
-                for count in classes.iter().map(Counter::get) {
+                for count in classes.iter().map(SoleCounter::get) {
                     if limit >> 10 == 1 << (CLASSES - 1) && count != 0 {
                         seq_print!(seq, "{call} {reply} inf {count}\n");
                     } else if count != 0 {
@@ -303,7 +333,7 @@ mod tests {
         latency.record(form, 5000);
         for (call, replies) in latency.counts.iter().enumerate() {
             for (reply, classes) in replies.iter().enumerate() {
-                let sum: u64 = classes.iter().map(Counter::get).sum();
+                let sum: u64 = classes.iter().map(SoleCounter::get).sum();
                 assert_eq!(sum, u64::from((call, reply) == (1, 2)));
             }
         }

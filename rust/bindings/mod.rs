@@ -36,6 +36,8 @@ unsafe impl<Storage> pin_init::Zeroable for __BindgenBitfieldUnit<Storage> where
 }
 
 mod shared;
+mod word;
 pub(crate) use shared::{Exposed, Exposure, Memory, MessagePart, Net, SocketAddress};
+pub(crate) use word::Word;
 
 include!(env!("RPCRDMA_BINDINGS"));

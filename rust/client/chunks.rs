@@ -150,6 +150,18 @@ impl Chunks {
         Some(old)
     }
 
+    /// State 4 to 1.
+    fn free(&self, mut slot: Slot<'_>) {
+        let entry = slot.user();
+        // What state 4 keeps need not be dropped, nor looked at for that.
+        core::mem::forget(core::mem::replace(&mut entry.state, State::Free));
+        let wake = core::mem::replace(&mut entry.awaited, false);
+        drop(slot);
+        if wake {
+            self.freed.notify_all();
+        }
+    }
+
     /// State 2 to 4, or to 1 if the Reply has invalidated all regions: has `look` compare the
     /// regions with the Reply to the Call `xid`, and takes the one back that `proof` is for. Nothing
     /// if the Call has had a Reply, or is gone.
@@ -167,7 +179,7 @@ impl Chunks {
         let region = proof.and_then(|proof| slot.take_invalidated(proof));
         let is_free = slot.regions().is_empty();
         if is_free {
-            self.change(slot, None, |_| State::Free);
+            self.free(slot);
         }
         Some(Taken {
             offer,

@@ -20,16 +20,13 @@ use crate::{
         Completion, Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage,
         RemoteInvalidation, Sender, WcStatus,
     },
-    sunrpc::Rqst,
+    sunrpc::{Rqst, Word},
     trace,
 };
 use kernel::{
     new_spinlock,
     prelude::*,
-    sync::{
-        atomic::{Atomic, Relaxed},
-        Arc, SpinLock,
-    },
+    sync::{Arc, SpinLock},
     time::{BootTime, Instant},
 };
 
@@ -57,7 +54,7 @@ pub(super) struct Connection {
     /// The credits before the first Reply.
     first_window: CreditWindow,
     /// The Calls that may be outstanding.
-    window: Atomic<u32>,
+    window: Word<u32>,
     #[pin]
     agreement: SpinLock<Option<Agreement>>,
     monitor: Arc<Monitor>,
@@ -78,7 +75,7 @@ impl Connection {
             regions: regions.clone(),
             number: u64::from(client.next_connection()) << 32,
             first_window: CreditWindow::new(Credits::new(limits.requests)),
-            window: Atomic::new(1),
+            window: Word::new(1),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
             monitor: monitor.clone(),
             client: client.clone(),
@@ -110,15 +107,15 @@ impl Connection {
 
     /// The credits in force.
     pub(super) fn granted_credits(&self) -> u32 {
-        self.window.load(Relaxed)
+        self.window.get()
     }
 
     /// Takes a grant in. Completions come one after the other, so nobody else does meanwhile.
     pub(super) fn grant(&self, granted: Credits) {
         let mut credits = self.first_window;
         let window = credits.grant(granted);
-        if window != self.window.load(Relaxed) {
-            self.window.store(window, Relaxed);
+        if window != self.window.get() {
+            self.window.set(window);
             self.client.xprt.set_credits(window);
         }
     }

@@ -42,13 +42,13 @@ fn region_count(part: Option<MessagePart<'_>>, bytes: NonZeroUsize) -> u32 {
 /// By value, so that what the plan is made from need not be in memory.
 #[inline(never)]
 fn region_count_of_all(message: XdrBuf<'_>, capacity: &Capacity) -> u64 {
-    let parts = message.parts();
-    if capacity.holds_whole(&parts) {
+    if capacity.has_gaps() && capacity.holds_whole(&message.parts()) {
         return 1;
     }
-    parts.into_iter().fold(0, |sum, part| {
-        u64::saturating_add(sum, region_count(part, capacity.bytes).into())
-    })
+    let count = |part| u64::from(region_count(part, capacity.bytes));
+    count(message.head())
+        .saturating_add(count(message.pages()))
+        .saturating_add(count(message.tail()))
 }
 
 /// Which of the regions that `plan` takes have gaps: the Call's come first, the Reply's last.
@@ -115,14 +115,22 @@ fn map_whole(
     idle: &mut MrList<Idle>,
     regions: &mut MrList<Mapped>,
 ) -> Result<(), SendError> {
-    let parts = message.parts();
-    if capacity.holds_whole(&parts) {
-        let region = idle.pop().ok_or(SendError::Failed)?;
-        return keep(region.map_all(&parts, access, xid), idle, regions);
+    if capacity.has_gaps() {
+        let parts = message.parts();
+        if capacity.holds_whole(&parts) {
+            let region = idle.pop().ok_or(SendError::Failed)?;
+            return keep(region.map_all(&parts, access, xid), idle, regions);
+        }
     }
-    parts
-        .into_iter()
-        .try_for_each(|part| map_part(part, access, xid, capacity, idle, regions))
+    // Mostly there is but one of them.
+    let mut map = |part: Option<_>| {
+        part.map_or(Ok(()), |part| {
+            map_part(Some(part), access, xid, capacity, idle, regions)
+        })
+    };
+    map(message.head())?;
+    map(message.pages())?;
+    map(message.tail())
 }
 
 /// Maps a part, if there is one, into as many regions as it takes.

@@ -26,10 +26,7 @@ use crate::{
     trace,
 };
 use core::iter::empty;
-use kernel::{
-    prelude::*,
-    sync::{atomic::Relaxed, Arc},
-};
+use kernel::{prelude::*, sync::Arc};
 
 /// Who sends on a connection, and what limits the messages.
 pub(super) struct Sending {
@@ -105,7 +102,7 @@ fn send_inline(
     let length = build(client, connection, rqst, plan, empty(), 0, buffer.bytes())?;
     rqst.start_clock();
     rqst.count_sent();
-    rqst.mark().store(connection.mark(Sent::Inline), Relaxed);
+    rqst.mark().set(connection.mark(Sent::Inline));
     buffer.send(length).map_err(|_| SendError::NotConnected)
 }
 
@@ -260,7 +257,7 @@ fn transmit(
             };
             slot.offer(xid, offer);
             let mark = connection.mark(Sent::WithChunks(entry));
-            rqst.mark().store(mark, Relaxed);
+            rqst.mark().set(mark);
         })
         .map_err(|_| SendError::NotConnected)
 }

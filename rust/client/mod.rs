@@ -183,7 +183,7 @@ impl ClientTransport for Client {
 
     fn fence(&self, rqst: &Rqst) {
         // Otherwise the Call had no chunks, or its Reply has fenced them.
-        let mark = rqst.mark().load(Relaxed);
+        let mark = rqst.mark().get();
         if Sent::has_chunks(mark) {
             self.fence_regions(rqst, mark);
         }

@@ -26,7 +26,7 @@ use crate::{
     trace,
 };
 use core::iter::empty;
-use kernel::{prelude::*, sync::atomic::Relaxed};
+use kernel::prelude::*;
 
 /// What a Reply says, beyond its bytes.
 #[derive(Clone, Copy)]
@@ -132,7 +132,7 @@ fn claim<R>(
     look: impl FnOnce(Option<(&Offer, &MrList<Registered>)>) -> R,
 ) -> Option<Claim<R>> {
     let connection = qp.context();
-    let index = match connection.sent(rqst.mark().load(Relaxed))? {
+    let index = match connection.sent(rqst.mark().get())? {
         Sent::WithChunks(index) => index,
         Sent::Inline => {
             return Some(Claim {
@@ -346,7 +346,7 @@ pub(super) fn settle(completion: &mut Completion<'_, Connection>, settlement: Se
     let stats = &connection.client.stats;
     // Nothing is left for the fence to do when the RPC's memory is freed.
     if form != Form::INLINE {
-        rqst.mark().store(0, Relaxed);
+        rqst.mark().set(0);
     }
     if !matches!(outcome, Outcome::Failed) {
         connection.client.latency.record(form, rqst.round_trip());

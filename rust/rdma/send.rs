@@ -12,7 +12,10 @@ use super::{
     mr::{Mapped, MrList},
     Completions, Pd, QueuePair,
 };
-use crate::{bindings, trace};
+use crate::{
+    bindings::{self, Word},
+    trace,
+};
 use core::{cell::UnsafeCell, mem::ManuallyDrop};
 use kernel::{
     error::to_result,
@@ -32,7 +35,7 @@ struct Slot {
     buffer: DmaBuffer,
     /// The number of the Send that was last posted from this buffer. Before the first round, that
     /// of the round before.
-    number: Atomic<u32>,
+    number: Word<u32>,
     /// What of the Send is the same each time.
     request: UnsafeCell<bindings::ib_send_wr>,
     sge: UnsafeCell<bindings::ib_sge>,
@@ -140,7 +143,7 @@ impl SendQueue {
     /// Takes note that the Send from the buffer at `index` has completed, and with it all before.
     pub(super) fn complete(&self, index: usize) {
         if let Some(slot) = self.slots.get(index) {
-            let number = slot.number.load(Relaxed);
+            let number = slot.number.get();
             self.completed.store(number.wrapping_add(1), Release);
         }
     }
@@ -149,7 +152,7 @@ impl SendQueue {
     pub(super) fn posted(&self) -> (usize, usize) {
         let completed = self.completed.load(Relaxed);
         let is_posted = |slot: &&Slot| {
-            let age = slot.number.load(Relaxed).wrapping_sub(completed);
+            let age = slot.number.get().wrapping_sub(completed);
             usize::try_from(age).is_ok_and(|age| age < self.slots.len())
         };
         (
@@ -204,7 +207,10 @@ impl SendQueue {
 /// has to end.
 pub(super) unsafe fn post(qp: *mut bindings::ib_qp, first: *const bindings::ib_send_wr) -> Result {
     // SAFETY: The caller's promise.
-    to_result(unsafe { bindings::rpcrdma_ib_post_send(qp, first) })
+    match unsafe { bindings::rpcrdma_ib_post_send(qp, first) } {
+        0 => Ok(()),
+        errno => to_result(errno),
+    }
 }
 
 impl Slot {
@@ -215,7 +221,7 @@ impl Slot {
             cqe,
             sge: UnsafeCell::new(buffer.sge(0, size).ok_or(EINVAL)?),
             buffer,
-            number: Atomic::new(number),
+            number: Word::new(number),
             request: UnsafeCell::new(bindings::ib_send_wr {
                 num_sge: 1,
                 opcode: bindings::ib_wr_opcode_IB_WR_SEND,
@@ -458,7 +464,7 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         // INVARIANT: If the post fails, the buffer may be with the device all the same, and the
         // number is used up.
         *next = number.wrapping_add(1);
-        slot.number.store(number, Relaxed);
+        slot.number.set(number);
         let signaled = number & qp.send_queue().unsignaled_mask == 0;
         // SAFETY: By the type's invariant; the number was this object's.
         unsafe { slot.send(qp.as_raw(), index, length, signaled, |send| post(qp, send)) }

@@ -4,7 +4,7 @@
 //! first and last part of the Reply, in one allocation.
 
 use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
-use crate::bindings::{self, Exposure};
+use crate::bindings::{self, Exposure, Word};
 use core::ptr::NonNull;
 use kernel::{
     ffi::c_int,
@@ -15,7 +15,7 @@ use kernel::{
 /// What precedes the Call's bytes. Its size keeps them aligned like kmalloc memory.
 #[repr(C, align(16))]
 struct Prefix {
-    mark: Atomic<u64>,
+    mark: Word<u64>,
     exposure: Exposure,
     /// The size of the allocation in bytes.
     size: usize,
@@ -39,7 +39,7 @@ impl Buffer {
         // SAFETY: Always safe to call in task context.
         let ptr = NonNull::new(unsafe { bindings::rpcrdma_rpc_buf_alloc(size) })?.cast();
         let prefix = Prefix {
-            mark: Atomic::new(0),
+            mark: Word::new(0),
             exposure: Exposure::new(),
             size,
         };
@@ -141,7 +141,7 @@ const REPLY_ALIGN: usize = bindings::RPCRDMA_DMA_MINALIGN;
 /// # Safety
 ///
 /// `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`.
-pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Atomic<u64> {
+pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Word<u64> {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).mark }
 }
@@ -181,7 +181,7 @@ pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
     let prefix = buffer.into_raw();
     // SAFETY: The memory is large enough for the prefix and what follows.
     unsafe {
-        (*prefix).mark = Atomic::new(0);
+        (*prefix).mark = Word::new(0);
         rqst.rq_buffer = prefix.add(1).cast();
         rqst.rq_rbuffer = prefix.cast::<u8>().add(reply).cast();
     }

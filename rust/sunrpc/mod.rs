@@ -34,7 +34,7 @@ mod send_lock;
 mod xdr_buf;
 mod xprt;
 
-pub(crate) use crate::bindings::{MessagePart, SocketAddress};
+pub(crate) use crate::bindings::{MessagePart, SocketAddress, Word};
 pub(crate) use backchannel::BackwardCalls;
 pub(crate) use class::{ClassRegistration, ClientTransport, SendError};
 pub(crate) use queue::{OwnedQueue, ReclaimScope};

@@ -8,7 +8,7 @@ use super::{
     xdr_buf::{copy_out, XdrBuf},
     xprt::Xprt,
 };
-use crate::bindings;
+use crate::bindings::{self, Word};
 use core::ptr::NonNull;
 use kernel::{
     prelude::*,
@@ -117,7 +117,7 @@ impl Rqst {
     }
 
     /// A number that the transport keeps with the request, 0 for a new one.
-    pub(crate) fn mark(&self) -> &Atomic<u64> {
+    pub(crate) fn mark(&self) -> &Word<u64> {
         // SAFETY: The request is valid, and between `buf_alloc` and `buf_free`.
         unsafe { buffer::mark(self.as_raw()) }
     }
@@ -244,7 +244,7 @@ impl PinnedRqst {
     }
 
     /// The number that the transport keeps with the request.
-    pub(crate) fn mark(&self) -> &Atomic<u64> {
+    pub(crate) fn mark(&self) -> &Word<u64> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
         unsafe { buffer::mark(self.ptr.as_ptr()) }
     }

@@ -98,11 +98,13 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// The first part.
+    #[inline(always)]
     pub(crate) fn head(&self) -> Option<MessagePart<'a>> {
         self.linear(&self.raw().head[0], false)
     }
 
     /// The pages, if there are any.
+    #[inline(always)]
     pub(crate) fn pages(&self) -> Option<MessagePart<'a>> {
         let raw = self.raw();
         if raw.page_len == 0 {
@@ -116,6 +118,7 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// The last part, if there is one.
+    #[inline(always)]
     pub(crate) fn tail(&self) -> Option<MessagePart<'a>> {
         self.linear(&self.raw().tail[0], self.is_counted())
     }
@@ -126,6 +129,7 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// The part that a kvec describes.
+    #[inline(always)]
     fn linear(&self, vec: &bindings::kvec, counted: bool) -> Option<MessagePart<'a>> {
         let memory = Memory::Linear(NonNull::new(vec.iov_base.cast())?);
         // SAFETY: Head and tail of a message are contiguous memory, which stays by the type's invariant.

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Words that several threads share, read and written as `READ_ONCE()` and `WRITE_ONCE()` do.
+
+use core::cell::UnsafeCell;
+use kernel::sync::atomic::{Atomic, Relaxed};
+
+/// A word of which each access is a relaxed one. No access both reads and writes, so that who adds
+/// to a word has to be its only writer.
+///
+/// An [`Atomic`] does the same by a call, in a kernel that inlines no helpers into Rust.
+#[repr(transparent)]
+pub(crate) struct Word<T>(UnsafeCell<T>);
+
+// SAFETY: Every access is to the whole word at once, see below.
+unsafe impl<T: Send> Sync for Word<T> {}
+
+impl<T> Word<T> {
+    /// A word with this value.
+    pub(crate) const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+}
+
+/// Whether the machine reads and writes a `T` at once.
+const fn is_native<T>() -> bool {
+    size_of::<T>() <= size_of::<usize>()
+}
+
+macro_rules! words {
+    ($($word:ty)*) => {$(
+        impl Word<$word> {
+            /// The value.
+            #[inline(always)]
+            pub(crate) fn get(&self) -> $word {
+                let ptr = self.0.get();
+                // SAFETY: The pointer is valid, and all accesses to the word are these and those of
+                // `set`. In the kernel's memory model volatile ones of native words are marked
+                // accesses, so that others at the same time are no data race.
+                unsafe {
+                    if is_native::<$word>() {
+                        ptr.read_volatile()
+                    } else {
+                        Atomic::from_ptr(ptr).load(Relaxed)
+                    }
+                }
+            }
+
+            /// Changes the value.
+            #[inline(always)]
+            pub(crate) fn set(&self, value: $word) {
+                let ptr = self.0.get();
+                // SAFETY: As in `get`.
+                unsafe {
+                    if is_native::<$word>() {
+                        ptr.write_volatile(value);
+                    } else {
+                        Atomic::from_ptr(ptr).store(value, Relaxed);
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+words! { u32 u64 }
