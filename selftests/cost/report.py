@@ -28,6 +28,7 @@ TOLERANCE = 1.03
 # Sends C has signalled depends on all that were posted before.
 KEPT = (
     "instructions, transport",
+    "work requests, send queue",
     "doorbells, send queue",
     "registrations",
     "packets sent",
@@ -46,6 +47,7 @@ PROVIDERS = {"rdma_rxe", "siw"}
 OPERATIONS = {
     "doorbells, send queue": ["rxe_post_send"],
     "doorbells, receive queue": ["rxe_post_recv"],
+    "work requests, receive queue": ["post_one_recv"],
     "completion handler runs": ["ib_cq_poll_work"],
     "completions": ["rxe_cq_post"],
     "registrations": ["ib_map_mr_sg"],
@@ -131,6 +133,13 @@ class Stretch:
                 share[callee] += self.own[callee] * times / self.entries[callee]
         return share
 
+    def local_invalidations(self):
+        return sum(
+            times
+            for (caller, callee), times in self.calls.items()
+            if callee[1] == "rxe_invalidate_mr" and caller[1].startswith("rxe_requester")
+        )
+
     def module(self):
         return sum(n for function, n in self.own.items() if function[2] == "rpcrdma")
 
@@ -157,6 +166,10 @@ def rows_of(stretch):
         "instructions, module": stretch.module(),
         "allocations by the module": stretch.allocations(),
     }
+    # A Send for each RPC, as none is sent twice here.
+    figures["work requests, send queue"] = (
+        rpcs + stretch.runs_of(["ib_map_mr_sg"]) + stretch.local_invalidations()
+    )
     for what, names in OPERATIONS.items():
         figures[what] = stretch.runs_of(names)
     return rpcs, {what: figure / rpcs for what, figure in figures.items()}
