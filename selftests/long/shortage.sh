@@ -13,18 +13,22 @@ need_filter() {
 	client '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
 }
 
-# Large and small requests, so that new regions are asked for as well.
+# The transport keeps what it has allocated. So many threads more want more of everything.
 steady() {
 	need_filter
 	server_dir /export
 	mount_nfs "$1"
+	client "fio --name=data --filename=\$MNT/$TEST/data --size=4M --bs=16k --rw=write --verify=crc32c --do_verify=0 --output=/dev/null"
 	work_begins
 	defer 'short_client shortage_ends'
 	short_client "shortage_begins $2"
-	short_client '
-		wait_for 55 has_failed 5
+	short_client "
+		fio --name=data --filename=\$MNT/$TEST/data --numjobs=64 --thread --size=64k --offset_increment=64k --bs=16k \\
+			--rw=read --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/$TEST.fio ||
+			{ cat /run/$TEST.fio; exit 1; }
 		shortage_ends
-		printf "%d allocations failed\n" $(failed)'
+		printf '%d allocations failed\n' \$(failed)
+		has_failed 5 || fail 'that is not enough to tell anything'"
 	client 'work_goes_on 30'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
