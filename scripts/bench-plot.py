@@ -149,12 +149,13 @@ def rest(result, path):
 def scale(result, path):
     """Figures of both clients against the number that changes."""
     panels = {
+        "mounts": ("rate", "IOPS, 4 KiB, depth 64", "mounts"),
         "nconnect": ("rate", "IOPS, 4 KiB, depth 64", "connections"),
         "tasks": ("rate", "IOPS, 4 KiB", "calls at the same time"),
         "slots": ("rate", "IOPS, 4 KiB, depth 256", "slots"),
         "memory": ("idle_kib", "KiB for an idle mount", "mounts"),
     }
-    figure, axes = plt.subplots(1, len(panels), figsize=(11, 3))
+    figure, axes = plt.subplots(1, len(panels), figsize=(13, 3))
     for axis, (name, (metric, unit, number)) in zip(axes, panels.items()):
         rows = [row for row in rows_of(result, metric) if row["workload"].startswith(name + "-")]
         for client, colour, label in (("c", C, "C"), ("rust", RUST, "Rust")):

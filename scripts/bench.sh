@@ -6,7 +6,7 @@
 # Measures the C and the Rust client in turn, against the same server, in one pair of machines, and
 # writes a JSON file with every sample, a table, and plots. --keep puts table and plots into
 # Documentation too.
-# --scale measures, in fewer rounds, how figures change with the number of connections, mounts, calls
+# --scale measures, in fewer rounds, how figures change with the number of mounts, connections, calls
 # at the same time, and slots.
 #
 #   BENCH_PAIRS=7       how often each of them is measured; C is once more
@@ -28,7 +28,7 @@ for argument; do
 done
 if [ $name = scale ]; then
 	export BENCH_PAIRS=${BENCH_PAIRS:-3}
-	export BENCH_WORKLOADS=${BENCH_WORKLOADS:-nothing $(printf '%s ' nconnect-{1,2,4,8} tasks-{1,2,4,8,16,32,64,128,256,512} slots-{16,64,256,1024} memory-{1,8,64})}
+	export BENCH_WORKLOADS=${BENCH_WORKLOADS:-nothing $(printf '%s ' mounts-{1,2,4,8,16,32,64} nconnect-{1,2,4,8} tasks-{1,2,4,8,16,32,64,128,256,512} slots-{16,64,256,1024} memory-{16,32,64})}
 fi
 [[ ${BENCH_PAIRS:-7} =~ ^[1-9][0-9]*$ ]] || die "BENCH_PAIRS is a number from 1 on, not $BENCH_PAIRS"
 source=$PROJECT/selftests/bench

@@ -48,6 +48,7 @@ WORKLOADS = {
 
 # These have a number behind a hyphen.
 SCALES = {
+    "mounts": ("random read, 4 KiB, depth 64, {} mounts", "IOPS"),
     "nconnect": ("random read, 4 KiB, depth 64, nconnect={}", "IOPS"),
     "tasks": ("random read, 4 KiB, depth {}", "IOPS"),
     "slots": ("random read, 4 KiB, depth 256, {} slots", "IOPS"),
@@ -134,6 +135,8 @@ def figures_of(workload, text, idle_cpu):
         rpcs = max(rpcs, 2 * calls)
     elif "items" in rows:
         figures["rate"] = rows["items"][0] * 1e6 / rows["microseconds"][0]
+        for name, nanoseconds in zip(("p50_us", "p99_us", "p999_us"), rows.get("latency_nanoseconds", [])):
+            figures[name] = nanoseconds / 1000
     figures["rpcs"] = rpcs
     if rpcs:
         figures["cpu_s"] = (rows["cpu_nanoseconds"][0] - idle_cpu) / rpcs / 1e6
