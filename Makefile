@@ -43,7 +43,7 @@ help:
 	  'make bench-headers' \
 	  '                  what the protocol code takes for typical headers' \
 	  'make stock        prepare the stock Debian kernel tree in the cache' \
-	  'make custom       build the kernel of .config.fragment (also: debug, um, um-debug)' \
+	  'make custom       build the kernel of .config.fragment (also: debug, um, um-debug, um-leaks)' \
 	  'make modules      build the module against KDIR=TREE' \
 	  '                  [ARCH=um] [LLVM=] [RUSTC=] [BINDGEN=] [MO=OUTPUT] [CLIPPY=1]' \
 	  'make install      KDIR=TREE [INSTALL_MOD_PATH=] put it where modprobe prefers it' \
@@ -94,7 +94,7 @@ fuzz:
 bench-headers:
 	+@$(S)/bench-headers.sh
 
-stock custom debug um um-debug:
+stock custom debug um um-debug um-leaks:
 	+@$(S)/kernel.sh $@
 
 fmt:
@@ -105,4 +105,4 @@ clean:
 	rm -rf "$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}/build"
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks fmt clean

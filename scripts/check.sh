@@ -12,7 +12,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal fuzz headers um um-debug custom debug stock install cost)
+	steps=(minimal fuzz headers um um-debug um-leaks custom debug stock install cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -71,6 +71,8 @@ step_minimal() { VARIANT=minimal "$here/module.sh" minimal KBUILD_MODPOST_WARN=1
 step_um() { selftests_on um selftests/*.sh selftests/long/*.sh; }
 
 step_um-debug() { selftests_on um-debug selftests/*.sh; }
+
+step_um-leaks() { selftests_on um-leaks selftests/*.sh; }
 
 # Which allocations fail the kernel chooses by the stack, and User-Mode Linux' has no frames.
 step_custom() { selftests_on custom "${later[@]}" selftests/long/shortage.sh; }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: kernel.sh stock|custom|debug|um|um-debug|minimal|release
+# Usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|release
 #
 # Prepares or builds one kernel in the cache, and prints its build tree, to be used as KDIR:
 #   stock   Debian's own kernel, with the Rust metadata that its header package lacks made again
@@ -9,6 +9,7 @@
 #   debug   the same with the slow checkers of kernel/debug.config
 #   um      User-Mode Linux: .config.fragment and kernel/um.config
 #   um-debug  User-Mode Linux with the slow checkers, which is the faster place for them
+#   um-leaks  User-Mode Linux with kmemleak, which is too slow together with the others
 #   minimal kernel/minimal.config, only prepared, to build the module against
 #   release Debian's own kernel of the release, older than 7.2, which a server may have
 # KSRC=DIR builds all but the first from another unpacked kernel source of 7.2 or later.
@@ -89,19 +90,20 @@ built() {
 	case $kind in
 	custom) fragments+=("$here/kernel/x86.config") ;;
 	debug) fragments+=("$here/kernel/x86.config" "$here/kernel/debug.config") ;;
-	um | um-debug)
+	um | um-debug | um-leaks)
 		fragments+=("$here/kernel/um.config")
 		# In the large model clang puts data where neither lockdep nor kmemleak takes it for the kernel's.
 		# The vDSO has the small one, and warnings of what does not matter to it are errors.
 		[ "$kind" = um ] || {
-			fragments+=("$here/kernel/debug.config")
+			fragments+=("$here/kernel/${kind#um-}.config")
 			flags="-mlarge-data-threshold=0x7fffffff -Wno-unused-command-line-argument"
 			# Modules are further away than what is then taken for near.
 			module_flags=-mlarge-data-threshold=0
+		}
+		[ "$kind" != um-debug ] ||
 			# The network driver takes locks of its softirqs with softirqs on. Lockdep tells, and from
 			# then on looks at no lock.
 			locks='/^static void vector_reset_stats/,/^}/s/\bspin_\(un\)\?lock(/spin_\1lock_bh(/'
-		}
 		arch=um
 		image=linux
 		goals=(linux modules)
@@ -166,11 +168,11 @@ release)
 	"$here/host-packages.sh" build
 	release
 	;;
-custom | debug | um | um-debug | minimal)
+custom | debug | um | um-debug | um-leaks | minimal)
 	"$here/buildroot.sh"
 	[ -n "${KSRC:-}" ] || "$here/kernel-source.sh"
 	built
 	;;
-*) die "usage: kernel.sh stock|custom|debug|um|um-debug|minimal|release" ;;
+*) die "usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|release" ;;
 esac
 printf '%s\n' "$tree"

@@ -3,7 +3,7 @@
 #
 # The machines of vm.sh as two processes of User-Mode Linux, without QEMU.
 
-kernels=(um um-debug)
+kernels=(um um-debug um-leaks)
 
 # They are joined by a pair of connected sockets, which no shell can make: perl makes it and starts
 # vm.sh once more, with the numbers of both.
@@ -17,6 +17,8 @@ kernels=(um um-debug)
 um_start() {
 	local name=$1 shell=null words
 	words=$(words "$name")
+	# Together with the other checkers it makes an RPC of a mebibyte take eight seconds.
+	[ "$2" != um-debug ] || words+=" kmemleak=off"
 	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || shell=fd:0,fd:1
 	# Programs run a third faster under seccomp filters than traced, and several CPUs need them.
 	# The disk is only read, below a copy on write of the machine's own: no lock keeps others off (c).

@@ -9,7 +9,7 @@
 #
 #   KERNEL=stock|custom|debug   what both run in QEMU
 #   SERVER_KERNEL=release|...   what the server runs; release is Debian's own, older than 7.2
-#   KERNEL=um|um-debug          both are User-Mode Linux, which runs at the speed of the host
+#   KERNEL=um|um-debug|um-leaks both are User-Mode Linux, which runs at the speed of the host
 #   CLIENT=rust|c|none          the client's transport: ours, the kernel's own, or what it finds
 #   MODULE=FILE                 our module (default: where make puts it for KERNEL)
 #   PAYLOAD=DIR                 a folder to have as /lab/payload in both
@@ -34,17 +34,17 @@ case $client in rust | c | none) ;; *) die "CLIENT is rust, c or none, not $clie
 
 # Each of these files has kernels, the list of those that its machines can run, and machines_start
 # SERVER-KERNEL CLIENT-KERNEL, which starts both.
-case $kernel in um | um-debug) machines=um ;; *) machines=qemu ;; esac
+case $kernel in um | um-*) machines=um ;; *) machines=qemu ;; esac
 # shellcheck source=vm-um.sh
 . "$here/vm-$machines.sh"
 "$here/host-packages.sh" vm "$kernel"
 for k in "$kernel" "$server_kernel"; do
-	[[ " ${kernels[*]} " = *" $k "* ]] || die "KERNEL is stock, custom, debug, for the server also release, or um or um-debug for both machines, not $k"
+	[[ " ${kernels[*]} " = *" $k "* ]] || die "KERNEL is stock, custom, debug, for the server also release, or um, um-debug or um-leaks for both machines, not $k"
 	"$here/kernel.sh" "$k" >/dev/null
 	"$here/guest.sh" "$k"
 done
 # Under all the checkers everything takes several times as long, and so may each step.
-[[ $kernel != *debug ]] || export SLOW=4
+case $kernel in *debug | *leaks) export SLOW=4 ;; esac
 module=${MODULE:-$CACHE/build/$kernel/rust/rpcrdma.ko}
 [ "$client" != rust ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $kernel"
 
@@ -111,7 +111,7 @@ words() {
 	local checks=
 	# The arrays of free objects from which SLUB allocates keep pointers to those that it has given out,
 	# so that kmemleak takes none for lost. Caches with checks have no such arrays.
-	[[ $kernel != *debug ]] || checks=slab_debug=F
+	case $kernel in debug | um-leaks) checks=slab_debug=F ;; esac
 	printf '%s\n' "$checks loglevel=7 log_buf_len=4M panic=-1 oops=panic kunit.enable=1 kunit.autorun=1 role=$1 transport=${TRANSPORT:-rxe} mtu=${MTU:-1500} ${APPEND:-}"
 }
 
