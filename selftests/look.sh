@@ -104,14 +104,12 @@ sends_run_out() {
 	need_ours
 	server_dir /export
 	mount_nfs 3
-	client "fio --name=data --filename=\$MNT/$TEST/data --size=2M --bs=4k --rw=write --verify=crc32c --do_verify=0 --output=/dev/null"
+	client 'data_file 2M 4k'
 	netem_begins client
 	netem client 'delay 500ms'
 	client "
 		[ \$(our_stat credits_granted) -gt \$(our_stat send_buffers) ] || fail 'no more Calls than Sends'
-		fio --name=data --filename=\$MNT/$TEST/data --numjobs=128 --thread --size=16k --offset_increment=16k --bs=4k \\
-			--rw=read --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/$TEST.fio ||
-			{ cat /run/$TEST.fio; exit 1; }
+		read_at_once 128 16k 4k
 		[ \$(our_stat send_queue_full) -gt 0 ] || fail 'all had a send buffer'
 		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] || fail \"mountstats says \$(xprt_stat 26)\"
 		printf '%d times no send buffer\n' \$(our_stat send_queue_full)"

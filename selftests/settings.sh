@@ -105,11 +105,9 @@ thresholds() {
 # mountstats adds up the Calls under way, in column 9, and those that wait for a slot, in column 10.
 wait_for_slots() {
 	client "
-		fio --name=data --filename=\$MNT/$TEST/data --size=1M --bs=4k --rw=write --verify=crc32c --do_verify=0 --output=/dev/null
+		data_file 1M 4k
 		read -r sends under_way waiting <<<\"\$(xprt_stat 6) \$(xprt_stat 9) \$(xprt_stat 10)\"
-		fio --name=data --filename=\$MNT/$TEST/data --numjobs=16 --thread --size=64k --offset_increment=64k --bs=4k \\
-			--rw=read --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/$TEST.fio ||
-			{ cat /run/$TEST.fio; exit 1; }
+		read_at_once 16 64k 4k
 		sends=\$((\$(xprt_stat 6) - sends)) under_way=\$((\$(xprt_stat 9) - under_way)) waiting=\$((\$(xprt_stat 10) - waiting))
 		printf '%d Calls, %d under way and %d waiting while they were sent\n' \$sends \$under_way \$waiting
 		[ \$sends -ge 256 ] && [ \$under_way -gt \$sends ] && [ \$under_way -le \$((sends * $1)) ]

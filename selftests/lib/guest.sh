@@ -179,6 +179,18 @@ drop_caches() {
 	echo 3 >/proc/sys/vm/drop_caches
 }
 
+# A file on the mount whose blocks tell what they have to hold: data_file SIZE BLOCK.
+data_file() {
+	fio --name=data --filename="$MNT/$TEST/data" --size="$1" --bs="$2" --rw=write --verify=crc32c --do_verify=0 --output=/dev/null
+}
+# Has so many threads read a part of it each, at the same time, and verify it:
+# read_at_once THREADS SIZE BLOCK.
+read_at_once() {
+	fio --name=data --filename="$MNT/$TEST/data" --numjobs="$1" --thread --size="$2" --offset_increment="$2" --bs="$3" \
+		--rw=read --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output="/run/$TEST.fio" ||
+		fail "$(cat "/run/$TEST.fio")"
+}
+
 # Writes file after file of this size to the mount and reads each back, until work_end; an error
 # ends it.
 work() {

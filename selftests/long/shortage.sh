@@ -18,14 +18,12 @@ steady() {
 	need_filter
 	server_dir /export
 	mount_nfs "$1"
-	client "fio --name=data --filename=\$MNT/$TEST/data --size=4M --bs=16k --rw=write --verify=crc32c --do_verify=0 --output=/dev/null"
+	client 'data_file 4M 16k'
 	work_begins
 	defer 'short_client shortage_ends'
 	short_client "shortage_begins $2"
 	short_client "
-		fio --name=data --filename=\$MNT/$TEST/data --numjobs=64 --thread --size=64k --offset_increment=64k --bs=16k \\
-			--rw=read --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/$TEST.fio ||
-			{ cat /run/$TEST.fio; exit 1; }
+		read_at_once 64 64k 16k
 		shortage_ends
 		printf '%d allocations failed\n' \$(failed)
 		has_failed 5 || fail 'that is not enough to tell anything'"
