@@ -99,20 +99,34 @@ counters_agree() {
 		done'
 }
 
-# There are more Calls than Sends that can be on their way: the others wait until some have arrived.
+# Send buffers are made as they are needed, up to a limit. With more Calls than that the others wait
+# until some have arrived.
 sends_run_out() {
+	local setting first
 	need_ours
 	server_dir /export
+	for setting in server:/proc/sys/sunrpc/svc_rdma/max_requests client:/proc/sys/sunrpc/rdma_slot_table_entries; do
+		defer "${setting%%:*} 'echo $("${setting%%:*}" "cat ${setting#*:}") >${setting#*:}'"
+		"${setting%%:*}" "echo 256 >${setting#*:}"
+	done
 	mount_nfs 3
-	client 'data_file 2M 4k'
+	client 'data_file 4M 4k'
+	first=$(client 'our_stat send_buffers')
 	netem_begins client
 	netem client 'delay 500ms'
 	client "
-		[ \$(our_stat credits_granted) -gt \$(our_stat send_buffers) ] || fail 'no more Calls than Sends'
-		read_at_once 128 16k 4k
+		read_ahead() {
+			fio --name=data --filename=\$MNT/$TEST/data --size=\$2 --bs=4k --rw=read --direct=1 --ioengine=libaio --iodepth=\$1 \\
+				--verify=crc32c --verify_fatal=1 --output=/run/$TEST.fio || fail \"\$(cat /run/$TEST.fio)\"
+		}
+		read_ahead 48 1M
+		[ \$(our_stat send_buffers) -gt $first ] || fail 'no more buffers for more Calls'
+		[ \$(our_stat credits_granted) = 256 ] || fail \"only \$(our_stat credits_granted) Calls can be outstanding\"
+		read_ahead 240 4M
 		[ \$(our_stat send_queue_full) -gt 0 ] || fail 'all had a send buffer'
+		[ \$(our_stat send_buffers) -lt 240 ]
 		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] || fail \"mountstats says \$(xprt_stat 26)\"
-		printf '%d times no send buffer\n' \$(our_stat send_queue_full)"
+		printf '%d buffers, then %d; %d times none\n' $first \$(our_stat send_buffers) \$(our_stat send_queue_full)"
 	comes_to 10 credits_in_use 0
 }
 

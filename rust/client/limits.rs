@@ -23,8 +23,11 @@ pub(super) const MAX_SEGMENTS: u32 = 16;
 /// The inline threshold of a peer that says nothing (RFC 8166 section 3.3.2), in bytes.
 pub(super) const DEFAULT_THRESHOLD: u32 = 1024;
 
-/// The most send buffers. More Sends than this are hardly ever on their way at the same time.
-const MAX_SENDS: u32 = 64;
+/// The most Sends on their way. With more requests than this they hardly ever are at the same time.
+const MAX_SENDS: u32 = 128;
+
+/// The most Sends beyond those on their way that have completed, but not told so yet.
+const UNSIGNALED_SENDS: u32 = 32;
 
 /// Calls that may be fenced after their task is gone, beyond those that wait for a Reply.
 const SPARE_CHUNK_ENTRIES: u32 = 4;
@@ -86,8 +89,9 @@ impl Limits {
         }
         let mut requests = requests;
         loop {
+            let sends = requests.min(MAX_SENDS);
             let sizes = QpSizes {
-                sends: requests.min(MAX_SENDS).next_power_of_two(),
+                sends: sends.saturating_add(sends.min(UNSIGNALED_SENDS)),
                 send_size: own.send.bytes(),
                 receives: requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2)),
                 receive_size: own.receive.bytes(),

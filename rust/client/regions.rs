@@ -18,8 +18,11 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-/// Regions that one run of the worker makes.
+/// The fewest regions that one run of the worker makes, and with fewer idle ones it is to make more.
 const BATCH: usize = 8;
+
+/// The most regions that one run of the worker makes, as Calls wait meanwhile.
+const MAX_BATCH: usize = 32;
 
 /// How long the worker waits after a failure.
 const PAUSE: Delta = Delta::from_millis(100);
@@ -83,6 +86,8 @@ pub(super) struct Regions {
 struct Stock {
     idle: MrList<Idle>,
     count: usize,
+    /// How many there are with those in use.
+    made: usize,
     /// Whether the worker is to make more.
     is_low: bool,
 }
@@ -93,6 +98,7 @@ impl Stock {
         Self {
             idle: MrList::new(),
             count: 0,
+            made: 0,
             is_low: false,
         }
     }
@@ -220,6 +226,7 @@ impl Regions {
         let mut contiguous = Stock::new();
         for _ in 0..limits.initial_regions {
             contiguous.put(Mr::new(pd, MrType::MemReg, pages)?);
+            contiguous.made = contiguous.made.saturating_add(1);
             client.stats.regions_allocated.increment();
         }
         trace::xprtrdma_createmrs(&client.xprt, limits.initial_regions);
@@ -328,13 +335,18 @@ impl Regions {
         drop(stocks);
     }
 
-    /// Makes a batch of regions if there are too few; how many were made. May sleep.
+    /// Makes a batch of regions if there are too few, as many as there are, so that after a
+    /// reconnect many Calls soon have theirs; how many were made. May sleep.
     fn make(&self, mr_type: MrType, pages: u32) -> u32 {
         let mut made = 0u32;
-        if !core::mem::take(&mut self.shelf.lock().stock(mr_type).is_low) {
+        let mut shelf = self.shelf.lock();
+        let stock = shelf.stock(mr_type);
+        if !core::mem::take(&mut stock.is_low) {
             return made;
         }
-        for _ in 0..BATCH {
+        let batch = stock.made.clamp(BATCH, MAX_BATCH);
+        drop(shelf);
+        for _ in 0..batch {
             if self.shelf.lock().closed {
                 break;
             }
@@ -345,6 +357,10 @@ impl Regions {
             };
             self.client.stats.regions_allocated.increment();
             made = made.saturating_add(1);
+            let mut shelf = self.shelf.lock();
+            let stock = shelf.stock(mr_type);
+            stock.made = stock.made.saturating_add(1);
+            drop(shelf);
             self.put(Some(region), None);
         }
         made

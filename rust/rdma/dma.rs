@@ -5,7 +5,7 @@
 use super::Pd;
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::{prelude::*, sync::Arc};
+use kernel::{alloc::Flags, prelude::*, sync::Arc};
 
 /// Which way a buffer's bytes travel.
 #[derive(Clone, Copy)]
@@ -39,13 +39,18 @@ pub(super) struct DmaBuffer {
 }
 
 impl DmaBuffer {
-    /// Allocates and maps `length` bytes, zeroed. May sleep.
+    /// Allocates and maps `length` bytes, zeroed. May sleep if the flags allow it.
     ///
     /// # Errors
     ///
     /// `ENOMEM` if the memory or the mapping cannot be had.
-    pub(super) fn new(pd: &Arc<Pd>, length: usize, direction: Direction) -> Result<Self> {
-        let mut data = KVec::from_elem(0u8, length, GFP_KERNEL)?;
+    pub(super) fn new(
+        pd: &Arc<Pd>,
+        length: usize,
+        direction: Direction,
+        flags: Flags,
+    ) -> Result<Self> {
+        let mut data = KVec::from_elem(0u8, length, flags)?;
         // SAFETY: The device is registered as long as `pd` exists, and `data` is `length` bytes
         // of kmalloc memory that is not moved before it is unmapped in `drop`.
         let address = unsafe {
@@ -85,6 +90,11 @@ impl DmaBuffer {
             length: u32::try_from(length).ok()?,
             lkey: self.pd.local_key(),
         })
+    }
+
+    /// The bytes, for who has the buffer while the device has not.
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.data
     }
 
     /// The first byte, for the owner of the buffer to make a slice of.

@@ -30,6 +30,7 @@ mod access;
 mod completion;
 mod receive;
 mod registered;
+mod ring;
 mod send;
 
 pub(crate) mod cm;

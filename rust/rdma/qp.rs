@@ -16,7 +16,7 @@ use kernel::{error::to_result, prelude::*, sync::Arc, types::Opaque};
 /// How large the queues of a queue pair are.
 #[derive(Clone, Copy)]
 pub(crate) struct QpSizes {
-    /// Send buffers; a power of two.
+    /// The most send buffers.
     pub(crate) sends: u32,
     /// Bytes in each send buffer.
     pub(crate) send_size: u32,
@@ -172,6 +172,11 @@ impl<C: Completions> QueuePair<C> {
     /// A buffer beside the sender's, for what cannot wait, unless all are in use.
     pub(crate) fn last_send_buffer(&self) -> Option<LastSendBuffer<'_>> {
         self.sends.last_buffer(self.as_raw())
+    }
+
+    /// The protection domain, for the sender.
+    pub(super) fn pd(&self) -> &Arc<Pd> {
+        &self.pd
     }
 
     /// The receive queue, for completions.

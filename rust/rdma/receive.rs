@@ -102,7 +102,7 @@ impl ReceiveQueue {
         let size = usize::try_from(size)?;
         let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
         for index in 0..count {
-            let buffer = DmaBuffer::new(pd, size, Direction::FromDevice)?;
+            let buffer = DmaBuffer::new(pd, size, Direction::FromDevice, GFP_KERNEL)?;
             slots.push(
                 Slot {
                     cqe: Cqe::new(done, index),

@@ -3,13 +3,15 @@
 //! The send queue: a ring of buffers in which messages leave.
 //!
 //! Sends complete in the order in which they were posted, so one counter tells
-//! which buffers are free. Only every few Sends asks for a completion. A few buffers
-//! beside the ring are for what cannot wait for the ring, nor for who sends from it.
+//! which buffers are free. Only every few Sends asks for a completion. Most buffers
+//! are made when they are first needed. A few beside the ring are for what cannot
+//! wait for the ring, nor for who sends from it.
 
 use super::{
     completion::{Cqe, Done},
     dma::{Direction, DmaBuffer},
     mr::{Mapped, MrList},
+    ring::{span, Ring},
     Completions, Pd, QueuePair,
 };
 use crate::{
@@ -18,6 +20,7 @@ use crate::{
 };
 use core::{cell::UnsafeCell, mem::ManuallyDrop};
 use kernel::{
+    alloc::Flags,
     error::to_result,
     new_spinlock,
     prelude::*,
@@ -29,19 +32,28 @@ use kernel::{
 /// have arrived without its completion.
 pub(super) const BESIDE: usize = 4;
 
-/// One buffer.
-struct Slot {
-    cqe: Cqe,
+/// The most buffers that are made with the ring, so that Sends do not depend on memory. Half as many
+/// Calls at the same time never lack one, as the completions of the other half are still to come.
+const FIRST_BUFFERS: u32 = 32;
+
+/// A buffer, and what of the Send from it is the same each time.
+struct Message {
     buffer: DmaBuffer,
-    /// The number of the Send that was last posted from this buffer. Before the first round, that
-    /// of the round before.
-    number: Word<u32>,
-    /// What of the Send is the same each time.
-    request: UnsafeCell<bindings::ib_send_wr>,
-    sge: UnsafeCell<bindings::ib_sge>,
+    request: bindings::ib_send_wr,
+    sge: bindings::ib_sge,
 }
 
-// SAFETY: The work request handles are only read after construction, the request is its owner's.
+/// A place in the queue.
+struct Slot {
+    cqe: Cqe,
+    /// The number of the Send that was last posted from here. Before the first round, that of the
+    /// round before.
+    number: Word<u32>,
+    /// Nothing until it is needed.
+    message: UnsafeCell<Option<Message>>,
+}
+
+// SAFETY: The work request handles are only read after construction, the message is its owner's.
 unsafe impl Sync for Slot {}
 // SAFETY: Nothing in a slot is tied to a thread.
 unsafe impl Send for Slot {}
@@ -50,14 +62,17 @@ unsafe impl Send for Slot {}
 ///
 /// # Invariants
 ///
-/// `slots` is not changed after construction; its length is a power of two. The Sends numbered
-/// from `completed` up to, not including, the [`Sender`]'s next one are with the device, and so are
-/// their buffers, `number % slots.len()`. All others belong to the `Sender`. A buffer of `last`
-/// belongs to the device or to a [`LastSendBuffer`] while its `last_is_busy`. A slot's request belongs
-/// to the buffer's owner.
+/// `slots` is not changed after construction. Of the Sends numbered from `completed` up to, not
+/// including, the [`Sender`]'s next one all that its [`Ring`] did not pass over are with the device,
+/// and so are the messages of their slots. All others belong to the `Sender`. A message of `last`
+/// belongs to the device or to a [`LastSendBuffer`] while its `last_is_busy`.
 #[pin_data]
 pub(super) struct SendQueue {
     slots: KVVec<Slot>,
+    /// How many of them have a buffer, from the first one; the `Sender` adds to it.
+    buffers: Word<u32>,
+    /// Bytes in each buffer.
+    size: usize,
     /// The number of the first Send whose completion is not known.
     completed: Atomic<u32>,
     last: [Slot; BESIDE],
@@ -73,8 +88,8 @@ pub(super) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Allocates `count` buffers of `size` bytes. Signalled Sends are completed by `done`, those
-    /// beside the ring by `last_done`, unsignalled requests, should they fail, by `failed`.
+    /// Makes a ring for `count` buffers of `size` bytes. Signalled Sends are completed by `done`,
+    /// those beside the ring by `last_done`, unsignalled requests, should they fail, by `failed`.
     pub(super) fn new<'a>(
         pd: &'a Arc<Pd>,
         count: u32,
@@ -83,48 +98,73 @@ impl SendQueue {
         last_done: Done,
         failed: Done,
     ) -> impl PinInit<Self, Error> + 'a {
+        let first = count.min(FIRST_BUFFERS);
         try_pin_init!(Self {
+            size: usize::try_from(size)?,
             slots: {
-                if !count.is_power_of_two() {
-                    return Err(EINVAL);
-                }
-                let ring = count;
-                let count = usize::try_from(count)?;
-                let size = usize::try_from(size)?;
-                let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
+                let mut slots = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
                 for index in 0..count {
-                    let number = u32::try_from(index)?.wrapping_sub(ring);
-                    slots.push(Slot::new(pd, size, Cqe::new(done, index), number)?, GFP_KERNEL)?;
+                    let message = if index < first {
+                        Some(Message::new(pd, *size, GFP_KERNEL)?)
+                    } else {
+                        None
+                    };
+                    let cqe = Cqe::new(done, usize::try_from(index)?);
+                    let slot = Slot::new(cqe, index.wrapping_sub(span(count)), message);
+                    slots.push(slot, GFP_KERNEL)?;
                 }
                 slots
             },
+            buffers: Word::new(first),
             completed: Atomic::new(0),
             last: {
-                let size = usize::try_from(size)?;
-                let slot = |index| Slot::new(pd, size, Cqe::new(last_done, index), 0);
+                let slot = |index| -> Result<Slot> {
+                    let message = Message::new(pd, *size, GFP_KERNEL)?;
+                    Ok(Slot::new(Cqe::new(last_done, index), 0, Some(message)))
+                };
                 [slot(0)?, slot(1)?, slot(2)?, slot(3)?]
             },
             last_is_busy: [const { Atomic::new(false) }; BESIDE],
             gate <- new_spinlock!(true, "rpcrdma_send_gate"),
             unsignaled: Cqe::new(failed, 0),
-            // Four times a round: the ring cannot fill up without a completion on its way.
-            unsignaled_mask: (count / 4).saturating_sub(1),
+            // At least once a round: the ring cannot fill up without a completion on its way.
+            unsignaled_mask: (span(first) / 2).saturating_sub(1),
         }? Error)
     }
 
     /// A buffer beside the ring, unless all are in use.
     pub(super) fn last_buffer(&self, qp: *mut bindings::ib_qp) -> Option<LastSendBuffer<'_>> {
-        let buffers = self.last.iter().zip(&self.last_is_busy).enumerate();
-        // INVARIANT: It was free, so it is this object's from here on.
-        buffers
-            .filter(|(_, (_, is_busy))| !is_busy.xchg(true, Acquire))
-            .map(|(index, (slot, _))| LastSendBuffer {
-                queue: self,
-                slot,
-                index,
-                qp,
-            })
-            .next()
+        let mut buffers = self.last.iter().zip(&self.last_is_busy).enumerate();
+        let (index, (slot, _)) = buffers.find(|(_, (_, is_busy))| !is_busy.xchg(true, Acquire))?;
+        // SAFETY: It was free, so it is this object's from here on, until it is free again.
+        let message = unsafe { slot.message() }?;
+        // INVARIANT: As above.
+        Some(LastSendBuffer {
+            queue: self,
+            cqe: &slot.cqe,
+            message,
+            index,
+            qp,
+        })
+    }
+
+    /// Gives the slot at `index` a buffer, the first one that has none; whether there was memory.
+    /// Does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the [`Sender`], and no Send from that slot was posted.
+    unsafe fn add_buffer(&self, pd: &Arc<Pd>, index: u32) -> bool {
+        let slot = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.slots.get(index));
+        let (Some(slot), Ok(message)) = (slot, Message::new(pd, self.size, GFP_NOWAIT)) else {
+            return false;
+        };
+        // SAFETY: The slot is the caller's.
+        unsafe { *slot.message.get() = Some(message) };
+        self.buffers.set(index.saturating_add(1));
+        true
     }
 
     /// Takes note that the Send from the buffer at `index` beside the ring has completed.
@@ -132,12 +172,6 @@ impl SendQueue {
         if let Some(is_busy) = self.last_is_busy.get(index) {
             is_busy.store(false, Release);
         }
-    }
-
-    /// The index of Send `number`'s slot.
-    fn index(&self, number: u32) -> usize {
-        // CAST: A u32 always fits the kernel's usize.
-        number as usize & self.slots.len().wrapping_sub(1)
     }
 
     /// Takes note that the Send from the buffer at `index` has completed, and with it all before.
@@ -150,15 +184,13 @@ impl SendQueue {
 
     /// How many buffers are with the device as far as is known, and how many there are.
     pub(super) fn posted(&self) -> (usize, usize) {
+        // CAST: A u32 always fits the kernel's usize.
+        let buffers = self.buffers.get() as usize;
+        let span = u32::try_from(self.slots.len()).map_or(0, span);
         let completed = self.completed.load(Relaxed);
-        let is_posted = |slot: &&Slot| {
-            let age = slot.number.get().wrapping_sub(completed);
-            usize::try_from(age).is_ok_and(|age| age < self.slots.len())
-        };
-        (
-            self.slots.iter().filter(is_posted).count(),
-            self.slots.len(),
-        )
+        let is_posted = |slot: &&Slot| slot.number.get().wrapping_sub(completed) < span;
+        let slots = self.slots.iter().take(buffers);
+        (slots.filter(is_posted).count(), buffers)
     }
 
     /// The completion handle for requests that are not signalled.
@@ -214,42 +246,52 @@ pub(super) unsafe fn post(qp: *mut bindings::ib_qp, first: *const bindings::ib_s
 }
 
 impl Slot {
-    /// Allocates a buffer of `size` bytes, whose Sends are completed by `cqe`.
-    fn new(pd: &Arc<Pd>, size: usize, cqe: Cqe, number: u32) -> Result<Self> {
-        let buffer = DmaBuffer::new(pd, size, Direction::ToDevice)?;
-        Ok(Self {
+    /// A place whose Sends are completed by `cqe`.
+    fn new(cqe: Cqe, number: u32, message: Option<Message>) -> Self {
+        Self {
             cqe,
-            sge: UnsafeCell::new(buffer.sge(0, size).ok_or(EINVAL)?),
-            buffer,
             number: Word::new(number),
-            request: UnsafeCell::new(bindings::ib_send_wr {
-                num_sge: 1,
-                opcode: bindings::ib_wr_opcode_IB_WR_SEND,
-                ..Default::default()
-            }),
-        })
+            message: UnsafeCell::new(message),
+        }
     }
 
-    /// The bytes of the buffer.
+    /// The message, if there is one.
     ///
     /// # Safety
     ///
-    /// The caller has the buffer for itself during `'a`.
-    unsafe fn bytes<'a>(&self) -> &'a mut [u8] {
-        // SAFETY: The buffer is initialised; the rest is the caller's promise.
-        unsafe { core::slice::from_raw_parts_mut(self.buffer.start().as_ptr(), self.buffer.len()) }
+    /// It is the caller's, who has no other reference to it.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn message(&self) -> Option<&mut Message> {
+        // SAFETY: The caller's promise.
+        unsafe { &mut *self.message.get() }.as_mut()
+    }
+}
+
+impl Message {
+    /// Allocates a buffer of `size` bytes.
+    fn new(pd: &Arc<Pd>, size: usize, flags: Flags) -> Result<Self> {
+        let buffer = DmaBuffer::new(pd, size, Direction::ToDevice, flags)?;
+        Ok(Self {
+            sge: buffer.sge(0, size).ok_or(EINVAL)?,
+            buffer,
+            request: bindings::ib_send_wr {
+                num_sge: 1,
+                opcode: bindings::ib_wr_opcode_IB_WR_SEND,
+                ..Default::default()
+            },
+        })
     }
 
-    /// Has `post` put a Send of the first `length` bytes on the queue of `qp`. The buffer is the
+    /// Has `post` put a Send of the first `length` bytes on the queue of `qp`. The message is the
     /// device's from here on, even if that fails.
     ///
     /// # Safety
     ///
-    /// The caller has the buffer, and with it the request.
+    /// `qp` is valid. Nobody else gets the message before the device has given it back.
     unsafe fn send(
-        &self,
+        &mut self,
         qp: *mut bindings::ib_qp,
-        index: usize,
+        (cqe, index): (&Cqe, usize),
         length: usize,
         signaled: bool,
         post: impl FnOnce(&mut bindings::ib_send_wr) -> Result,
@@ -257,22 +299,19 @@ impl Slot {
         if length > self.buffer.len() {
             return Err(EINVAL);
         }
-        // SAFETY: The caller's promise.
-        let (request, sge) = unsafe { (&mut *self.request.get(), &mut *self.sge.get()) };
-        sge.length = u32::try_from(length)?;
-        request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(self.cqe.as_raw());
-        request.sg_list = sge;
+        self.sge.length = u32::try_from(length)?;
+        let request = &mut self.request;
+        request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe.as_raw());
+        request.sg_list = &raw mut self.sge;
         request.send_flags = if signaled {
             bindings::ib_send_flags_IB_SEND_SIGNALED
         } else {
             0
         };
         self.buffer.sync_for_device(length);
-        // SAFETY: The queue pair is valid. The buffer is initialised, and the length is checked.
-        let (qp, message) = unsafe {
-            let start = self.buffer.start().as_ptr();
-            (&*qp.cast(), core::slice::from_raw_parts(start, length))
-        };
+        // SAFETY: The caller's promise.
+        let qp = unsafe { &*qp.cast() };
+        let message = self.buffer.bytes().get(..length).unwrap_or_default();
         trace::xprtrdma_post_send(qp, index, message, signaled);
         post(request).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
     }
@@ -282,11 +321,11 @@ impl Slot {
 ///
 /// # Invariants
 ///
-/// `slot` is that of `queue.last` at `index`. Its buffer is not with the device, and nobody else has
-/// it.
+/// `message` and `cqe` are those of `queue.last` at `index`. The message is not with the device.
 pub(crate) struct LastSendBuffer<'a> {
     queue: &'a SendQueue,
-    slot: &'a Slot,
+    cqe: &'a Cqe,
+    message: &'a mut Message,
     index: usize,
     qp: *mut bindings::ib_qp,
 }
@@ -294,8 +333,7 @@ pub(crate) struct LastSendBuffer<'a> {
 impl LastSendBuffer<'_> {
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: By the type's invariant.
-        unsafe { self.slot.bytes() }
+        self.message.buffer.bytes()
     }
 
     /// Sends the first `length` bytes.
@@ -304,13 +342,14 @@ impl LastSendBuffer<'_> {
     ///
     /// As [`SendQueue::post`]. The connection is of no use after one.
     pub(crate) fn send(self, length: usize) -> Result {
-        let (queue, slot, qp) = (self.queue, self.slot, self.qp);
-        let index = queue.slots.len().saturating_add(self.index);
-        core::mem::forget(self);
-        // SAFETY: `qp` is this queue's. The buffer is the device's until the completion.
+        // It stays in use until the completion.
+        let this = &mut *ManuallyDrop::new(self);
+        let (queue, qp) = (this.queue, this.qp);
+        let cqe = (this.cqe, queue.slots.len().saturating_add(this.index));
+        // SAFETY: `qp` is this queue's. The message is the device's until the completion.
         let post = |send: &mut bindings::ib_send_wr| unsafe { queue.post(qp, send) };
-        // SAFETY: By the type's invariant.
-        unsafe { slot.send(qp, index, length, true, post) }
+        // SAFETY: `qp` is valid. The message stays in use until its completion.
+        unsafe { this.message.send(qp, cqe, length, true, post) }
     }
 }
 
@@ -325,23 +364,22 @@ impl Drop for LastSendBuffer<'_> {
 ///
 /// # Invariants
 ///
-/// `next` is the number of the next Send of `qp`, and nobody else knows the next one. The buffers of
-/// the Sends from `next` up to, not including, `limit` are not with the device.
+/// `ring` has the number of the next Send of `qp`, and nobody else knows the next one.
 pub(crate) struct Sender<C: Completions> {
     qp: Arc<QueuePair<C>>,
-    next: u32,
-    limit: u32,
+    ring: Ring,
 }
 
 impl<C: Completions> Sender<C> {
     /// The sender of a new queue pair.
     pub(super) fn new(qp: Arc<QueuePair<C>>) -> Self {
+        let queue = qp.send_queue();
         // INVARIANT: The first Send has number 0.
-        Self {
-            qp,
-            next: 0,
-            limit: 0,
-        }
+        let ring = Ring::new(
+            u32::try_from(queue.slots.len()).unwrap_or(0),
+            queue.buffers.get(),
+        );
+        Self { qp, ring }
     }
 
     /// The queue pair.
@@ -352,13 +390,12 @@ impl<C: Completions> Sender<C> {
     /// Whether a buffer is not with the device; if not, the next [`Completions::send_space`] says
     /// when to ask again.
     pub(crate) fn has_room(&mut self) -> bool {
-        if self.next == self.limit {
-            let queue = self.qp.send_queue();
-            let count = u32::try_from(queue.slots.len()).unwrap_or(0);
-            // INVARIANT: What has completed is free for another round.
-            self.limit = queue.completed.load(Acquire).wrapping_add(count);
-        }
-        self.next != self.limit
+        let queue = self.qp.send_queue();
+        self.ring.has_room(
+            || queue.completed.load(Acquire),
+            // SAFETY: This is the sender, and Sends leave only from slots with a buffer.
+            |index| unsafe { queue.add_buffer(self.qp.pd(), index) },
+        )
     }
 
     /// The buffer for the next Send. If there is none, `full` is called before another look.
@@ -371,13 +408,19 @@ impl<C: Completions> Sender<C> {
             }
         }
         let queue = self.qp.send_queue();
-        let index = queue.index(self.next);
-        // INVARIANT: The next Send's buffer is not with the device, as just checked.
+        // CAST: A u32 always fits the kernel's usize.
+        let index = self.ring.slot() as usize;
+        let slot = queue.slots.get(index)?;
+        // SAFETY: The next Send's message is not with the device, as just checked, and it is lent
+        // out no more than once at a time, as is this object.
+        let message = unsafe { slot.message() }?;
+        // INVARIANT: As above.
         Some(SendBuffer {
-            slot: queue.slots.get(index)?,
+            slot,
+            message,
             index,
             qp: &self.qp,
-            next: &mut self.next,
+            ring: &mut self.ring,
         })
     }
 }
@@ -395,13 +438,14 @@ impl<C: Completions> Drop for Sender<C> {
 ///
 /// # Invariants
 ///
-/// `slot`, at `index`, is that of Send `next`, and not with the device; `next` is that of the queue
-/// pair's sender.
+/// `slot`, at `index`, is that of the next Send in `ring`, which is that of the queue pair's sender.
+/// `message` is the slot's.
 pub(crate) struct SendBuffer<'a, C: Completions> {
     qp: &'a QueuePair<C>,
     slot: &'a Slot,
+    message: &'a mut Message,
     index: usize,
-    next: &'a mut u32,
+    ring: &'a mut Ring,
 }
 
 impl<'a, C: Completions> SendBuffer<'a, C> {
@@ -412,9 +456,7 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
 
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: By the type's invariant the device does not have the buffer, and this object has
-        // the only sender.
-        unsafe { self.slot.bytes() }
+        self.message.buffer.bytes()
     }
 
     /// Sends the first `length` bytes.
@@ -457,16 +499,18 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         let Self {
             qp,
             slot,
+            message,
             index,
-            next,
+            ring,
         } = self;
-        let number = *next;
-        // INVARIANT: If the post fails, the buffer may be with the device all the same, and the
-        // number is used up.
-        *next = number.wrapping_add(1);
+        let number = ring.next();
+        // If the post fails, the message may be with the device all the same, and the number is
+        // used up.
+        ring.advance();
         slot.number.set(number);
         let signaled = number & qp.send_queue().unsignaled_mask == 0;
-        // SAFETY: By the type's invariant; the number was this object's.
-        unsafe { slot.send(qp.as_raw(), index, length, signaled, |send| post(qp, send)) }
+        let (cqe, raw) = ((&slot.cqe, index), qp.as_raw());
+        // SAFETY: The queue pair is valid; the ring does not come back to the slot before.
+        unsafe { message.send(raw, cqe, length, signaled, |send| post(qp, send)) }
     }
 }

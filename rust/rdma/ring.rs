@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which slot of the send queue's ring the next Send takes.
+
+/// After how many numbers a ring of so many slots comes back to the same one.
+pub(super) fn span(slots: u32) -> u32 {
+    slots.checked_next_power_of_two().unwrap_or(0)
+}
+
+/// The order in which Sends take the slots of a ring.
+///
+/// Sends are numbered, and Send `number` takes slot `number % span`. The first slots have a buffer
+/// from the start, others get one after all were in use. Where the buffers end the numbers of the
+/// slots without one are passed over.
+///
+/// # Invariants
+///
+/// `span` is a power of two, and no smaller than `max`. The slots of the numbers from `next` up to,
+/// not including, `limit` have a buffer, and no Send that may not have completed.
+pub(super) struct Ring {
+    span: u32,
+    /// How many slots can have a buffer.
+    max: u32,
+    /// How many have one, from the first slot; never none.
+    buffers: u32,
+    /// How many should have one.
+    wanted: u32,
+    next: u32,
+    limit: u32,
+}
+
+impl Ring {
+    /// A ring of `max` slots from which nothing was sent. The first `buffers` have a buffer.
+    pub(super) fn new(max: u32, buffers: u32) -> Self {
+        // INVARIANT: The limit says nothing of any slot yet.
+        Self {
+            span: span(max),
+            max,
+            buffers,
+            wanted: buffers,
+            next: 0,
+            limit: 0,
+        }
+    }
+
+    /// The number of the next Send.
+    #[inline(always)]
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// The slot of the next Send, which has room.
+    #[inline(always)]
+    pub(super) fn slot(&self) -> u32 {
+        self.next & self.span.wrapping_sub(1)
+    }
+
+    /// Goes on to the Send after the next one, which has room.
+    #[inline(always)]
+    pub(super) fn advance(&mut self) {
+        // INVARIANT: There are fewer numbers up to the limit.
+        self.next = self.next.wrapping_add(1);
+    }
+
+    /// Whether the next Send can have a buffer. `completed` tells the number of the first Send whose
+    /// completion is not known; `add` gives a slot its buffer, if it can.
+    #[inline(always)]
+    pub(super) fn has_room(
+        &mut self,
+        completed: impl FnOnce() -> u32,
+        add: impl FnOnce(u32) -> bool,
+    ) -> bool {
+        if self.next == self.limit {
+            self.look(completed(), add);
+        }
+        self.next != self.limit
+    }
+
+    /// Takes note of what has completed, and adds a buffer if that is the next thing to do.
+    fn look(&mut self, completed: u32, add: impl FnOnce(u32) -> bool) {
+        let mut index = self.slot();
+        if index == self.buffers {
+            let first = self.next.wrapping_add(self.span.wrapping_sub(index));
+            let first_is_free = first.wrapping_sub(completed) < self.span;
+            if !first_is_free {
+                self.want();
+            }
+            if self.buffers < self.wanted && add(index) {
+                self.buffers = self.buffers.saturating_add(1);
+            } else if first_is_free {
+                self.next = first;
+                index = 0;
+            }
+        }
+        let free = completed.wrapping_add(self.span).wrapping_sub(self.next);
+        let with_buffer = self.buffers.saturating_sub(index);
+        // INVARIANT: Of the numbers below `completed + span` the slot's Send before has completed.
+        self.limit = self.next.wrapping_add(free.min(with_buffer));
+        if self.limit == self.next {
+            self.want();
+        }
+    }
+
+    /// Has as many buffers more added where they end, as Sends wait until then.
+    fn want(&mut self) {
+        self.wanted = self.buffers.saturating_mul(2).min(self.max);
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_ring)]
+mod tests {
+    use super::*;
+
+    /// The most slots of a test.
+    const SLOTS: usize = 64;
+
+    /// A ring at work.
+    struct Work {
+        ring: Ring,
+        /// The Send for which each slot's buffer is with the device.
+        slots: [Option<u32>; SLOTS],
+        /// The Sends on their way, the oldest first.
+        posted: [u32; SLOTS],
+        count: usize,
+        completed: u32,
+        /// Whether there is memory for more buffers.
+        memory: bool,
+        buffers: u32,
+    }
+
+    impl Work {
+        /// A ring whose next number is `start`, a multiple of its span.
+        fn new(max: u32, buffers: u32, start: u32) -> Self {
+            let mut ring = Ring::new(max, buffers);
+            ring.next = start;
+            ring.limit = start;
+            Self {
+                ring,
+                slots: [None; SLOTS],
+                posted: [0; SLOTS],
+                count: 0,
+                completed: start,
+                memory: true,
+                buffers,
+            }
+        }
+
+        fn slot(&mut self, number: u32) -> &mut Option<u32> {
+            let index = usize::try_from(number % self.ring.span).unwrap();
+            self.slots.get_mut(index).unwrap()
+        }
+
+        /// Sends, if there is room.
+        fn send(&mut self) -> bool {
+            let (completed, memory, buffers) = (self.completed, self.memory, &mut self.buffers);
+            let has_room = self.ring.has_room(
+                || completed,
+                |index| {
+                    assert_eq!(index, *buffers);
+                    *buffers += u32::from(memory);
+                    memory
+                },
+            );
+            if has_room {
+                let number = self.ring.next();
+                assert!(number % self.ring.span < self.buffers);
+                assert_eq!(self.slot(number).replace(number), None);
+                *self.posted.get_mut(self.count).unwrap() = number;
+                self.count += 1;
+                self.ring.advance();
+            }
+            has_room
+        }
+
+        /// The `count` oldest Sends complete.
+        fn complete(&mut self, count: usize) {
+            let count = count.min(self.count);
+            for index in 0..count {
+                let number = *self.posted.get(index).unwrap();
+                assert_eq!(self.slot(number).take(), Some(number));
+                self.completed = number.wrapping_add(1);
+            }
+            self.posted.copy_within(count.., 0);
+            self.count -= count;
+        }
+
+        /// Sends as long as there is room; how many are on their way then.
+        fn fill(&mut self) -> usize {
+            while self.send() {}
+            self.count
+        }
+    }
+
+    /// Shortly before the numbers wrap around.
+    const LATE: u32 = 0u32.wrapping_sub(256);
+
+    #[test]
+    fn all_slots_are_used_before_sends_wait() {
+        let mut work = Work::new(64, 32, LATE);
+        assert_eq!(work.fill(), 64);
+        work.complete(5);
+        assert_eq!(work.fill(), 64);
+        assert_eq!(work.buffers, 64);
+    }
+
+    #[test]
+    fn few_sends_need_no_more_buffers() {
+        let mut work = Work::new(64, 32, LATE);
+        for _ in 0..1000 {
+            for _ in 0..16 {
+                assert!(work.send());
+            }
+            // The last half of them tells of none.
+            work.complete(8);
+            assert!(work.count <= 16);
+            work.complete(work.count.saturating_sub(8));
+        }
+        assert_eq!(work.buffers, 32);
+    }
+
+    #[test]
+    fn without_memory_the_first_buffers_go_round() {
+        let mut work = Work::new(64, 32, LATE);
+        work.memory = false;
+        for _ in 0..100 {
+            assert_eq!(work.fill(), 32);
+            work.complete(3);
+        }
+        // Then there is some, and each completion makes room for one Send.
+        work.memory = true;
+        for _ in 0..200 {
+            work.fill();
+            work.complete(1);
+        }
+        assert_eq!(work.buffers, 64);
+    }
+
+    #[test]
+    fn there_are_no_more_buffers_than_slots() {
+        let mut work = Work::new(40, 32, LATE);
+        for _ in 0..100 {
+            work.fill();
+            work.complete(3);
+        }
+        assert_eq!(work.fill(), 40);
+        assert_eq!(work.buffers, 40);
+    }
+
+    #[test]
+    fn a_small_ring_has_all_buffers() {
+        let mut work = Work::new(4, 4, LATE);
+        for _ in 0..100 {
+            assert_eq!(work.fill(), 4);
+            work.complete(3);
+        }
+        assert_eq!(work.buffers, 4);
+    }
+
+    #[test]
+    fn no_slot_is_taken_twice() {
+        let mut random = 12345u32;
+        for _ in 0..100 {
+            let mut work = Work::new(64, 8, LATE);
+            for _ in 0..100 {
+                // Marsaglia's xorshift.
+                random ^= random << 13;
+                random ^= random >> 17;
+                random ^= random << 5;
+                work.memory = random % 7 == 0;
+                for _ in 0..random % 23 {
+                    assert!(work.send() || work.count >= 8);
+                }
+                work.complete(usize::try_from((random >> 8) % 23).unwrap());
+            }
+            assert!(work.buffers > 8);
+        }
+    }
+}
