@@ -99,6 +99,14 @@ counters_agree() {
 		done'
 }
 
+# Direct reads, so many outstanding at a time: read_ahead DEPTH SIZE in a client.
+READ_AHEAD='
+	read_ahead() {
+		fio --name=data --filename=$MNT/$TEST/data --size=$2 --bs=4k --rw=read --direct=1 --ioengine=libaio --iodepth=$1 \
+			--verify=crc32c --verify_fatal=1 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
+	}
+	'
+
 # Send buffers are made as they are needed, up to a limit. With more Calls than that the others wait
 # until some have arrived.
 sends_run_out() {
@@ -114,11 +122,7 @@ sends_run_out() {
 	first=$(client 'our_stat send_buffers')
 	netem_begins client
 	netem client 'delay 500ms'
-	client "
-		read_ahead() {
-			fio --name=data --filename=\$MNT/$TEST/data --size=\$2 --bs=4k --rw=read --direct=1 --ioengine=libaio --iodepth=\$1 \\
-				--verify=crc32c --verify_fatal=1 --output=/run/$TEST.fio || fail \"\$(cat /run/$TEST.fio)\"
-		}
+	client "$READ_AHEAD
 		read_ahead 48 1M
 		[ \$(our_stat send_buffers) -gt $first ] || fail 'no more buffers for more Calls'
 		[ \$(our_stat credits_granted) = 256 ] || fail \"only \$(our_stat credits_granted) Calls can be outstanding\"
@@ -128,6 +132,25 @@ sends_run_out() {
 		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] || fail \"mountstats says \$(xprt_stat 26)\"
 		printf '%d buffers, then %d; %d times none\n' $first \$(our_stat send_buffers) \$(our_stat send_queue_full)"
 	comes_to 10 credits_in_use 0
+}
+
+# A new connection has as many regions as the last one had in use, before it has a Call.
+regions_are_ready() {
+	need_ours
+	server_dir /export
+	mount_nfs 3
+	client 'data_file 4M 4k'
+	netem_begins client
+	netem client 'delay 200ms'
+	client "$READ_AHEAD
+		read_ahead 48 4M &
+		waiting() { [ \$(our_stat regions_offered) -ge 48 ]; }
+		wait_for 20 waiting
+		before=\$(our_stat regions_exhausted)
+		break_connections
+		wait \$!
+		[ \$(xprt_stat 3) -ge 2 ] || fail 'the connection did not break'
+		[ \$(our_stat regions_exhausted) = \$before ] || fail \"regions were short \$((\$(our_stat regions_exhausted) - before)) times\""
 }
 
 # NFSv4 lowers the timeouts of its transports to the server's lease.
@@ -386,6 +409,7 @@ test_case "connections end for the causes that ended them" ends_have_causes
 test_case "the trace events tell what happens" events_tell
 test_case "a short lease lowers the timeouts" lease_lowers_timeouts
 test_case "v3: Calls wait for a place in the queue of Sends" sends_run_out
+test_case "v3: a new connection has regions for the Calls that wait" regions_are_ready
 test_case "v3: a new connection has one credit" first_credit
 test_case "the files are read while mounts and connections come and go" read_meanwhile
 test_case "rpcrdma-top shows it" top_shows

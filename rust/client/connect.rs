@@ -255,7 +255,15 @@ impl Attempt {
             Action::Prepare => self
                 .prepare(client)
                 .map(|()| self.monitor.report(Event::Prepared)),
-            Action::Connect => self.check(self.ask(), Reason::ConnectError),
+            Action::Connect => {
+                let asked = self.ask();
+                // While the peer thinks about it.
+                if let Some(sender) = &self.sender {
+                    let in_use = client.regions_in_use.load(Relaxed);
+                    sender.qp().context().regions.prepare(in_use);
+                }
+                self.check(asked, Reason::ConnectError)
+            }
             Action::Open => {
                 self.open(client, lock);
                 return Ok(true);

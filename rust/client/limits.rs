@@ -27,7 +27,7 @@ pub(super) const DEFAULT_THRESHOLD: u32 = 1024;
 const MAX_SENDS: u32 = 128;
 
 /// The most Sends beyond those on their way that have completed, but not told so yet.
-const UNSIGNALED_SENDS: u32 = 32;
+const UNSIGNALED_SENDS: u32 = 16;
 
 /// Calls that may be fenced after their task is gone, beyond those that wait for a Reply.
 const SPARE_CHUNK_ENTRIES: u32 = 4;

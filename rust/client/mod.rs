@@ -80,6 +80,8 @@ pub(crate) struct Transport {
     backward_payload: Atomic<u32>,
     /// The number of the next connection, an odd one.
     next_connection: Atomic<u32>,
+    /// Regions that Calls had when the last connection ended, and will want on the next one.
+    regions_in_use: Atomic<usize>,
     /// Whether the present series of failed attempts was logged.
     failure_logged: Atomic<bool>,
     /// Last: with it goes the reference to the module.
@@ -116,6 +118,8 @@ impl Transport {
     fn teardown(&self, lock: &mut SendLock<'_>) {
         if let Some(sending) = self.sending.replace(lock, None) {
             trace::xprtrdma_disconnect(&self.xprt, self.ends.end());
+            let in_use = sending.sender.qp().context().regions.in_use();
+            self.regions_in_use.store(in_use, Relaxed);
             shut_down(sending.sender);
         }
         // It stays visible until then, because `fence` waits for just that.
@@ -143,6 +147,7 @@ impl ClientTransport for Client {
             backward <- BackwardCalls::new(),
             backward_payload: Atomic::new(limits::backward_payload(limits::DEFAULT_THRESHOLD)),
             next_connection: Atomic::new(1),
+            regions_in_use: Atomic::new(0),
             failure_logged: Atomic::new(false),
         }? Error);
         let client = try_pin_init!(Self {

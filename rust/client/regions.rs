@@ -88,6 +88,8 @@ struct Stock {
     count: usize,
     /// How many there are with those in use.
     made: usize,
+    /// How many there are to be in any case.
+    wanted: usize,
     /// Whether the worker is to make more.
     is_low: bool,
 }
@@ -99,8 +101,14 @@ impl Stock {
             idle: MrList::new(),
             count: 0,
             made: 0,
+            wanted: 0,
             is_low: false,
         }
+    }
+
+    /// How many the worker is to make in any case.
+    fn missing(&self) -> usize {
+        self.wanted.saturating_sub(self.made)
     }
 
     fn put(&mut self, region: Mr<Idle>) {
@@ -264,6 +272,20 @@ impl Regions {
         shelf.contiguous.count.saturating_add(shelf.with_gaps.count)
     }
 
+    /// How many regions without gaps Calls use.
+    pub(super) fn in_use(&self) -> usize {
+        let shelf = self.shelf.lock();
+        shelf.contiguous.made.saturating_sub(shelf.contiguous.count)
+    }
+
+    /// Has the worker make enough regions without gaps for Calls that use so many.
+    pub(super) fn prepare(self: &Arc<Self>, count: usize) {
+        if count != 0 {
+            self.shelf.lock().contiguous.wanted = count.saturating_add(BATCH);
+            self.refill();
+        }
+    }
+
     /// Takes a chunk entry and `count` regions for the Call `rqst`, or nothing if there are not
     /// enough. The worker makes more regions before the shelf is empty.
     #[inline(always)]
@@ -335,16 +357,17 @@ impl Regions {
         drop(stocks);
     }
 
-    /// Makes a batch of regions if there are too few, as many as there are, so that after a
-    /// reconnect many Calls soon have theirs; how many were made. May sleep.
+    /// Makes a batch of regions if there are too few, as many as there are or are missing, so that
+    /// many Calls soon have theirs; how many were made. May sleep.
     fn make(&self, mr_type: MrType, pages: u32) -> u32 {
         let mut made = 0u32;
         let mut shelf = self.shelf.lock();
         let stock = shelf.stock(mr_type);
-        if !core::mem::take(&mut stock.is_low) {
+        let missing = stock.missing();
+        if !core::mem::take(&mut stock.is_low) && missing == 0 {
             return made;
         }
-        let batch = stock.made.clamp(BATCH, MAX_BATCH);
+        let batch = stock.made.max(missing).clamp(BATCH, MAX_BATCH);
         drop(shelf);
         for _ in 0..batch {
             if self.shelf.lock().closed {
@@ -352,6 +375,7 @@ impl Regions {
             }
             // The next sender in need asks again, but not at once.
             let Ok(region) = Mr::new(&self.pd, mr_type, pages) else {
+                self.shelf.lock().stock(mr_type).wanted = 0;
                 fsleep(PAUSE);
                 break;
             };
@@ -377,5 +401,11 @@ impl WorkItem for Regions {
             .saturating_add(this.make(MrType::SgGaps, this.capacity.pieces));
         trace::xprtrdma_createmrs(&this.client.xprt, made);
         this.client.xprt.write_space();
+        let shelf = this.shelf.lock();
+        let is_done = shelf.closed || shelf.contiguous.missing() == 0;
+        drop(shelf);
+        if !is_done {
+            this.refill();
+        }
     }
 }

@@ -2,6 +2,10 @@
 
 //! Which slot of the send queue's ring the next Send takes.
 
+/// With fewer free slots than this behind it the last buffer is followed by a new one, so that a burst
+/// of Calls need not wait for completions.
+const SPARE: u32 = 16;
+
 /// After how many numbers a ring of so many slots comes back to the same one.
 pub(super) fn span(slots: u32) -> u32 {
     slots.checked_next_power_of_two().unwrap_or(0)
@@ -10,8 +14,8 @@ pub(super) fn span(slots: u32) -> u32 {
 /// The order in which Sends take the slots of a ring.
 ///
 /// Sends are numbered, and Send `number` takes slot `number % span`. The first slots have a buffer
-/// from the start, others get one after all were in use. Where the buffers end the numbers of the
-/// slots without one are passed over.
+/// from the start, others get one when few of those before them are free. Where the buffers end the
+/// numbers of the slots without one are passed over.
 ///
 /// # Invariants
 ///
@@ -81,13 +85,11 @@ impl Ring {
         let mut index = self.slot();
         if index == self.buffers {
             let first = self.next.wrapping_add(self.span.wrapping_sub(index));
-            let first_is_free = first.wrapping_sub(completed) < self.span;
-            if !first_is_free {
-                self.want();
-            }
-            if self.buffers < self.wanted && add(index) {
+            let free = self.span.saturating_sub(first.wrapping_sub(completed));
+            let is_short = free < SPARE || self.buffers < self.wanted;
+            if is_short && self.buffers < self.max && add(index) {
                 self.buffers = self.buffers.saturating_add(1);
-            } else if first_is_free {
+            } else if free != 0 {
                 self.next = first;
                 index = 0;
             }
@@ -97,13 +99,9 @@ impl Ring {
         // INVARIANT: Of the numbers below `completed + span` the slot's Send before has completed.
         self.limit = self.next.wrapping_add(free.min(with_buffer));
         if self.limit == self.next {
-            self.want();
+            // Sends wait, so there is to be twice as many when the last one is reached.
+            self.wanted = self.buffers.saturating_mul(2);
         }
-    }
-
-    /// Has as many buffers more added where they end, as Sends wait until then.
-    fn want(&mut self) {
-        self.wanted = self.buffers.saturating_mul(2).min(self.max);
     }
 }
 
@@ -208,15 +206,27 @@ mod tests {
     fn few_sends_need_no_more_buffers() {
         let mut work = Work::new(64, 32, LATE);
         for _ in 0..1000 {
-            for _ in 0..16 {
+            for _ in 0..8 {
                 assert!(work.send());
             }
-            // The last half of them tells of none.
-            work.complete(8);
-            assert!(work.count <= 16);
+            // Nothing is known of the others yet.
             work.complete(work.count.saturating_sub(8));
         }
         assert_eq!(work.buffers, 32);
+    }
+
+    #[test]
+    fn a_burst_on_a_new_connection_does_not_wait() {
+        for before in 0..16 {
+            let mut work = Work::new(64, 32, LATE);
+            for _ in 0..before {
+                assert!(work.send());
+            }
+            work.complete(before);
+            for _ in 0..48 {
+                assert!(work.send());
+            }
+        }
     }
 
     #[test]
