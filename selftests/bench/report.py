@@ -109,7 +109,7 @@ def fio_figures(fio, workload):
     shares = sides[0]["clat_ns"]["percentile"]
     for name, percentile in (("p50_us", "50"), ("p99_us", "99"), ("p999_us", "99.9")):
         figures[name] = shares[f"{float(percentile):f}"] / 1000
-    return figures, max(side["clat_ns"]["max"] for side in sides)
+    return figures
 
 
 def figures_of(workload, text, idle_cpu):
@@ -120,11 +120,9 @@ def figures_of(workload, text, idle_cpu):
         return figures
     if workload.startswith("memory"):
         return {name: rows[name][0] for name in ("idle_kib", "busy_kib")}
-    if workload == "reconnect_busy":
-        return {"time_ms": fio_figures(fio, workload)[1] / 1e6}
     rpcs = rows["rpcs"][0]
     if fio:
-        figures = fio_figures(fio, workload)[0]
+        figures = fio_figures(fio, workload)
     elif "calls" in rows:
         calls = rows["calls"][0]
         total, *times = rows["nanoseconds"]
