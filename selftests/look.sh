@@ -99,14 +99,6 @@ counters_agree() {
 		done'
 }
 
-# Direct reads, so many outstanding at a time: read_ahead DEPTH SIZE in a client.
-READ_AHEAD='
-	read_ahead() {
-		fio --name=data --filename=$MNT/$TEST/data --size=$2 --bs=4k --rw=read --direct=1 --ioengine=libaio --iodepth=$1 \
-			--verify=crc32c --verify_fatal=1 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
-	}
-	'
-
 # Send buffers are made as they are needed, up to a limit. With more Calls than that the others wait
 # until some have arrived.
 sends_run_out() {
@@ -122,11 +114,11 @@ sends_run_out() {
 	first=$(client 'our_stat send_buffers')
 	netem_begins client
 	netem client 'delay 500ms'
-	client "$READ_AHEAD
-		read_ahead 48 1M
+	client "
+		read_ahead 48 1M 4k
 		[ \$(our_stat send_buffers) -gt $first ] || fail 'no more buffers for more Calls'
 		[ \$(our_stat credits_granted) = 256 ] || fail \"only \$(our_stat credits_granted) Calls can be outstanding\"
-		read_ahead 240 4M
+		read_ahead 240 4M 4k
 		[ \$(our_stat send_queue_full) -gt 0 ] || fail 'all had a send buffer'
 		[ \$(our_stat send_buffers) -lt 240 ]
 		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] || fail \"mountstats says \$(xprt_stat 26)\"
@@ -142,8 +134,8 @@ regions_are_ready() {
 	client 'data_file 4M 4k'
 	netem_begins client
 	netem client 'delay 200ms'
-	client "$READ_AHEAD
-		read_ahead 48 4M &
+	client "
+		read_ahead 48 4M 4k &
 		waiting() { [ \$(our_stat regions_offered) -ge 48 ]; }
 		wait_for 20 waiting
 		before=\$(our_stat regions_exhausted)

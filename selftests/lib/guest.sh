@@ -183,13 +183,17 @@ drop_caches() {
 data_file() {
 	fio --name=data --filename="$MNT/$TEST/data" --size="$1" --bs="$2" --rw=write --verify=crc32c --do_verify=0 --output=/dev/null
 }
-# Has so many threads read a part of it each, at the same time, and verify it:
-# read_at_once THREADS SIZE BLOCK.
-read_at_once() {
-	fio --name=data --filename="$MNT/$TEST/data" --numjobs="$1" --thread --size="$2" --offset_increment="$2" --bs="$3" \
-		--rw=read --direct=1 --ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output="/run/$TEST.fio" ||
-		fail "$(cat "/run/$TEST.fio")"
+# Reads it and verifies it: read_data ARGUMENT...
+read_data() {
+	fio --name=data --filename="$MNT/$TEST/data" --rw=read --direct=1 --verify=crc32c --verify_fatal=1 \
+		--output-format=terse --output="/run/$TEST.fio" "$@" || fail "$(cat "/run/$TEST.fio")"
 }
+# So many threads read a part of it each, at the same time: read_at_once THREADS SIZE BLOCK.
+read_at_once() {
+	read_data --numjobs="$1" --thread --size="$2" --offset_increment="$2" --bs="$3" --ioengine=psync
+}
+# One thread reads it, so many blocks at the same time: read_ahead DEPTH SIZE BLOCK.
+read_ahead() { read_data --iodepth="$1" --size="$2" --bs="$3" --ioengine=libaio; }
 
 # Writes file after file of this size to the mount and reads each back, until work_end; an error
 # ends it.
