@@ -256,12 +256,7 @@ impl Attempt {
                 .prepare(client)
                 .map(|()| self.monitor.report(Event::Prepared)),
             Action::Connect => {
-                let asked = self.ask();
-                // While the peer thinks about it.
-                if let Some(sender) = &self.sender {
-                    let in_use = client.regions_in_use.load(Relaxed);
-                    sender.qp().context().regions.prepare(in_use);
-                }
+                let asked = self.ask(client);
                 self.check(asked, Reason::ConnectError)
             }
             Action::Open => {
@@ -309,13 +304,19 @@ impl Attempt {
         QueuePair::create(&pd, &limits.sizes, context)
     }
 
-    /// Asks the peer for the connection.
-    fn ask(&self) -> Result {
+    /// Asks the peer for the connection. May have the worker make regions.
+    fn ask(&self, client: &Client) -> Result {
         let reads = self
             .id
             .device()
             .map_or(0, |device| device.attributes().max_responder_resources);
-        self.id.connect(&self.own.encode(), reads)
+        self.id.connect(&self.own.encode(), reads)?;
+        // While the peer thinks about it.
+        if let Some(sender) = &self.sender {
+            let in_use = client.regions_in_use.load(Relaxed);
+            sender.qp().context().regions.prepare(in_use);
+        }
+        Ok(())
     }
 
     /// Lets Calls through.

@@ -5,7 +5,7 @@
 use super::BACKWARD_SLOTS;
 use crate::{
     proto::{conn::Reason, header::MIN_HEADER_LEN, private_data::PrivateData},
-    rdma::{device::Attributes, QpSizes},
+    rdma::{device::Attributes, QpSizes, MAX_UNSIGNALED},
 };
 use kernel::page::PAGE_SIZE;
 
@@ -25,9 +25,6 @@ pub(super) const DEFAULT_THRESHOLD: u32 = 1024;
 
 /// The most Sends on their way. With more requests than this they hardly ever are at the same time.
 const MAX_SENDS: u32 = 128;
-
-/// The most Sends beyond those on their way that have completed, but not told so yet.
-const UNSIGNALED_SENDS: u32 = 16;
 
 /// Calls that may be fenced after their task is gone, beyond those that wait for a Reply.
 const SPARE_CHUNK_ENTRIES: u32 = 4;
@@ -91,7 +88,7 @@ impl Limits {
         loop {
             let sends = requests.min(MAX_SENDS);
             let sizes = QpSizes {
-                sends: sends.saturating_add(sends.min(UNSIGNALED_SENDS)),
+                sends: sends.saturating_add(sends.min(MAX_UNSIGNALED)),
                 send_size: own.send.bytes(),
                 receives: requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2)),
                 receive_size: own.receive.bytes(),

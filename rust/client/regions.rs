@@ -116,6 +116,12 @@ impl Stock {
         self.count = self.count.saturating_add(1);
     }
 
+    /// Puts a region there that was just made.
+    fn add(&mut self, region: Mr<Idle>) {
+        self.made = self.made.saturating_add(1);
+        self.put(region);
+    }
+
     /// Takes so many regions, if they are there, and asks for more before there are none.
     #[inline(always)]
     fn take(&mut self, count: usize) -> Option<MrList<Idle>> {
@@ -233,8 +239,7 @@ impl Regions {
         }
         let mut contiguous = Stock::new();
         for _ in 0..limits.initial_regions {
-            contiguous.put(Mr::new(pd, MrType::MemReg, pages)?);
-            contiguous.made = contiguous.made.saturating_add(1);
+            contiguous.add(Mr::new(pd, MrType::MemReg, pages)?);
             client.stats.regions_allocated.increment();
         }
         trace::xprtrdma_createmrs(&client.xprt, limits.initial_regions);
@@ -370,9 +375,6 @@ impl Regions {
         let batch = stock.made.max(missing).clamp(BATCH, MAX_BATCH);
         drop(shelf);
         for _ in 0..batch {
-            if self.shelf.lock().closed {
-                break;
-            }
             // The next sender in need asks again, but not at once.
             let Ok(region) = Mr::new(&self.pd, mr_type, pages) else {
                 self.shelf.lock().stock(mr_type).wanted = 0;
@@ -382,10 +384,13 @@ impl Regions {
             self.client.stats.regions_allocated.increment();
             made = made.saturating_add(1);
             let mut shelf = self.shelf.lock();
-            let stock = shelf.stock(mr_type);
-            stock.made = stock.made.saturating_add(1);
-            drop(shelf);
-            self.put(Some(region), None);
+            if shelf.closed {
+                // Destroyed outside the lock.
+                drop(shelf);
+                drop(region);
+                break;
+            }
+            shelf.stock(mr_type).add(region);
         }
         made
     }

@@ -49,7 +49,7 @@ pub(crate) use pd::Pd;
 pub(crate) use qp::{QpSizes, QueuePair};
 pub(crate) use receive::ReceivedMessage;
 pub(crate) use registered::{Invalidation, LockedSlot};
-pub(crate) use send::{SendBuffer, Sender};
+pub(crate) use send::{SendBuffer, Sender, MAX_UNSIGNALED};
 
 /// The name under which the RDMA core lists this module's resources.
 const CALLER: &kernel::str::CStr = c"rpcrdma";

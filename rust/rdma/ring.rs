@@ -2,9 +2,7 @@
 
 //! Which slot of the send queue's ring the next Send takes.
 
-/// With fewer free slots than this behind it the last buffer is followed by a new one, so that a burst
-/// of Calls need not wait for completions.
-const SPARE: u32 = 16;
+use super::send::MAX_UNSIGNALED;
 
 /// After how many numbers a ring of so many slots comes back to the same one.
 pub(super) fn span(slots: u32) -> u32 {
@@ -86,7 +84,8 @@ impl Ring {
         if index == self.buffers {
             let first = self.next.wrapping_add(self.span.wrapping_sub(index));
             let free = self.span.saturating_sub(first.wrapping_sub(completed));
-            let is_short = free < SPARE || self.buffers < self.wanted;
+            // A burst of Calls need not wait for completions.
+            let is_short = free < MAX_UNSIGNALED || self.buffers < self.wanted;
             if is_short && self.buffers < self.max && add(index) {
                 self.buffers = self.buffers.saturating_add(1);
             } else if free != 0 {

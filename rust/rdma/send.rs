@@ -32,9 +32,12 @@ use kernel::{
 /// have arrived without its completion.
 pub(super) const BESIDE: usize = 4;
 
+/// The most Sends that have completed without telling so: one in as many asks for its completion.
+pub(crate) const MAX_UNSIGNALED: u32 = 16;
+
 /// The most buffers that are made with the ring, so that Sends do not depend on memory. Half as many
 /// Calls at the same time never lack one, as the completions of the other half are still to come.
-const FIRST_BUFFERS: u32 = 32;
+const FIRST_BUFFERS: u32 = 2 * MAX_UNSIGNALED;
 
 /// A buffer, and what of the Send from it is the same each time.
 struct Message {
