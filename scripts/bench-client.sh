@@ -1,17 +1,18 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: bench-client.sh FOLDER
+# Usage: bench-client.sh FOLDER BOOT
 #
 # Runs under vm.sh: has the client do each workload, with the C and the Rust module in turn, and
 # leaves what came out in FOLDER, for selftests/bench/report.py. The first and the last round are C's.
+# BOOT counts the machines before these, so that no rounds of theirs have numbers that follow another.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/vm-lib.sh"
 
-folder=$1
-pairs=${BENCH_PAIRS:-7}
-rounds=$((2 * pairs + 1))
+folder=$1 boot=$2
+rounds=$((2 * BENCH_PAIRS + 1))
+first=$((boot * (rounds + 3)))
 read -ra workloads <<<"${BENCH_WORKLOADS:-nothing null getattr create stat unlink randread_1 randread_16 randwrite_1 randwrite_16 mixed seqread seqwrite krb5p_read krb5p_write readdir tree mount reconnect reconnect_busy memory}"
 
 guest="
@@ -73,13 +74,12 @@ links() {
 # Delegations come and go with what the server remembers, and change the number of RPCs.
 server '
 	echo 0 >/proc/sys/fs/leases-enable
-	mkdir -p /export/bench/entries /export/bench/files /export/bench/tree
+	mkdir -p /export/bench/entries-{1..5} /export/bench/files /export/bench/tree
 	head -c 64M /dev/urandom >/export/bench/data
-	cd /export/bench/entries
-	for n in {1..10000}; do : >"entry-$n"; done
+	for n in {1..5}; do (cd /export/bench/entries-$n && seq -f entry-%g 10000 | xargs touch); done
 	for n in {1..64}; do ip address add 192.0.2.$((20 + n))/24 dev $NETDEV; done'
 client 'printf "%s\n" "$(uname -r)"' >"$folder/release"
-links || say "[bench] perftest failed, see above; there is nothing to compare the link with"
+[ "$boot" != 0 ] || links || say "[bench] perftest failed, see above; there is nothing to compare the link with"
 
 # shellcheck source=../selftests/lib/krb5.sh
 . "$PROJECT/selftests/lib/krb5.sh"
@@ -97,9 +97,9 @@ for ((round = 0; round < rounds; round++)); do
 	[ $((round % 2)) = 0 ] || kind=rust
 	LIMIT=120 client "bench_client $kind" || die "the $kind client did not load and mount before round $round; what it said is above"
 	read -r load _ </proc/loadavg
-	printf '%d %s %s\n' $round $kind "$load" >>"$folder/rounds"
+	printf '%d %s %s\n' $((first + round)) $kind "$load" >>"$folder/rounds"
 	for name in "${workloads[@]}"; do
-		workload $round $kind "$name"
+		workload $((first + round)) $kind "$name"
 	done
 	say "[bench] round $((round + 1)) of $rounds, $kind: $((SECONDS - start)) s so far, about $(((SECONDS - start) * (rounds - round - 1) / (round + 1))) s to go"
 done

@@ -3,13 +3,14 @@
 #
 # Usage: bench.sh [--scale] [--keep]
 #
-# Measures the C and the Rust client in turn, against the same server, in one pair of machines, and
-# writes a JSON file with every sample, a table, and plots. --keep puts table and plots into
-# Documentation too.
+# Measures the C and the Rust client in turn, against the same server, in several pairs of machines,
+# one after the other, and writes a JSON file with every sample, a table, and plots. --keep puts table
+# and plots into Documentation too.
 # --scale measures, in fewer rounds, how figures change with the number of mounts, connections, calls
 # at the same time, and slots.
 #
-#   BENCH_PAIRS=7       how often each of them is measured; C is once more
+#   BENCH_BOOTS=4       how often the machines are started, to be measured in
+#   BENCH_PAIRS=2       how often each client is measured in each of them; C is once more
 #   BENCH_SECONDS=2     how long each workload of I/O takes
 #   BENCH_WORKLOADS=    the names of those to run (see bench-client.sh; default: all)
 #   BENCH_OUT=DIR       where the results go
@@ -27,10 +28,14 @@ for argument; do
 	esac
 done
 if [ $name = scale ]; then
+	export BENCH_BOOTS=${BENCH_BOOTS:-1}
 	export BENCH_PAIRS=${BENCH_PAIRS:-3}
 	export BENCH_WORKLOADS=${BENCH_WORKLOADS:-nothing $(printf '%s ' mounts-{1,2,4,8,16,32,64} nconnect-{1,2,4,8} tasks-{1,2,4,8,16,32,64,128,256,512} slots-{16,64,256,1024} memory-{16,32,64})}
 fi
-[[ ${BENCH_PAIRS:-7} =~ ^[1-9][0-9]*$ ]] || die "BENCH_PAIRS is a number from 1 on, not $BENCH_PAIRS"
+export BENCH_BOOTS=${BENCH_BOOTS:-4} BENCH_PAIRS=${BENCH_PAIRS:-2}
+for number in BENCH_BOOTS BENCH_PAIRS; do
+	[[ ${!number} =~ ^[1-9][0-9]*$ ]] || die "$number is a number from 1 on, not ${!number}"
+done
 source=$PROJECT/selftests/bench
 out=${BENCH_OUT:-$CACHE/$name}
 build=$CACHE/build/${VARIANT:-$KERNEL}
@@ -58,7 +63,10 @@ cp "$MODULE" "$payload/bench/rpcrdma.ko"
 
 BIND=$out${BIND:+:$BIND}
 export BIND
-CLIENT=c SMP=1 PAYLOAD=$payload "$here/vm.sh" "$here/bench-client.sh" "$out/samples" >&2
+for ((boot = 0; boot < BENCH_BOOTS; boot++)); do
+	say "[bench] machines $((boot + 1)) of $BENCH_BOOTS"
+	CLIENT=c SMP=1 PAYLOAD=$payload "$here/vm.sh" "$here/bench-client.sh" "$out/samples" $boot >&2
+done
 in_root() { "$here/in-buildroot.sh" "$@"; }
 documents=()
 [ -z "$keep" ] || documents=(--document "$PROJECT/Documentation/benchmarks.rst" --table "$name")

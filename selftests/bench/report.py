@@ -38,7 +38,7 @@ WORKLOADS = {
     "seqwrite": ("sequential write, 1 MiB, depth 2", "MiB/s"),
     "krb5p_read": ("sequential read, 1 MiB, depth 2, krb5p", "MiB/s"),
     "krb5p_write": ("sequential write, 1 MiB, depth 2, krb5p", "MiB/s"),
-    "readdir": ("readdir, 10,000 entries", "entries/s"),
+    "readdir": ("readdir, 5 times 10,000 entries", "entries/s"),
     "tree": ("unpack a source tree", "files/s"),
     "mount": ("mount", None),
     "reconnect": ("reconnect, idle", None),
@@ -178,25 +178,27 @@ def summarize(samples):
     for workload in sorted({s["workload"] for s in samples}, key=place):
         for metric, (_, more_is_better) in METRICS.items():
             by_round = {s["round"]: s[metric] for s in samples if s["workload"] == workload and metric in s}
-            c = [by_round[n] for n in sorted(by_round) if n % 2 == 0]
+            c = {n: v for n, v in by_round.items() if n % 2 == 0}
             # Of a run that was cut short the last rounds are missing.
             rust = {n: v for n, v in by_round.items() if n % 2 and n - 1 in by_round and n + 1 in by_round}
-            if not rust or min(c) <= 0:
+            if not rust or min(c.values()) <= 0:
                 continue
             ratios = [v / ((by_round[n - 1] + by_round[n + 1]) / 2) for n, v in rust.items()]
-            noise = [b / a for a, b in zip(c, c[1:])]
+            noise = [c[n + 2] / v for n, v in c.items() if n + 2 in c]
             row = {
                 "workload": workload,
                 "metric": metric,
-                "c": statistics.median(c),
+                "c": statistics.median(c.values()),
                 "rust": statistics.median(rust.values()),
                 "ratio": spread(ratios),
                 "noise": spread(noise),
             }
-            # Further from one than the far quartile of the noise is from it.
+            # Further from one than the far quartile of the noise is from it, and both quartiles on the
+            # same side of it.
             beyond = max(abs(row["noise"][1] - 1), abs(row["noise"][2] - 1))
-            off = row["ratio"][0] - 1
-            row["verdict"] = "same" if abs(off) <= beyond else "better" if (off > 0) == more_is_better else "worse"
+            median, low, high = row["ratio"]
+            is_same = abs(median - 1) <= beyond or low <= 1 <= high
+            row["verdict"] = "same" if is_same else "better" if (median > 1) == more_is_better else "worse"
             row["pairs"] = len(ratios)
             rows.append(row)
     return rows
@@ -282,7 +284,7 @@ def machine(folder):
         "kernel": (folder / "release").read_text().strip(),
         "kind": os.environ.get("KERNEL", "um"),
         "nfs": os.environ.get("VERS", "4.2"),
-        "load": [min(loads), statistics.median(loads), max(loads)],
+        "load": [min(loads), round(statistics.median(loads), 2), max(loads)],
     }
 
 
