@@ -22,7 +22,9 @@ modules=(
 	sunrpc rpcsec_gss_krb5 nfs nfsv3 nfsv4 nfsd rpcrdma
 	rdma_rxe siw ib_uverbs rdma_ucm
 	sch_netem bonding veth dummy loop
-	# For which kernels before 7.0 ask at run time.
+	# For which Kerberos' ciphers ask at run time.
+	krb5enc authenc cts
+	# For which kernels before 7.0 do.
 	crc32c_generic crc32_generic sha256_generic
 )
 
