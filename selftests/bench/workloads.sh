@@ -72,8 +72,8 @@ files() {
 }
 
 bench_nothing() { counted true; }
-bench_null() { calls null 3000; }
-bench_getattr() { calls getattr 3000; }
+bench_null() { calls null 10000; }
+bench_getattr() { calls getattr 10000; }
 bench_create() { files filecreate; }
 # fio looks at every file before it measures, and then finds them in the cache. The call with a number
 # is clock_gettime(CLOCK_MONOTONIC) of x86-64, for which Perl has no name here.
