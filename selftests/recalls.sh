@@ -77,6 +77,7 @@ loaded() {
 	mark=$(client log_mark)
 	hand_out "$1"
 	client_background load "
+		rm -f /run/$TEST.stop
 		while [ ! -f /run/$TEST.stop ]; do
 			fio --name=load --directory=\$MNT/$TEST --numjobs=24 --thread --size=256k --bs=4k-64k --rw=randrw --direct=1 \
 				--ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/$TEST.fio ||
