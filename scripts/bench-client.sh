@@ -66,7 +66,7 @@ link() {
 }
 links() {
 	[ -d "$PAYLOAD/perftest" ] || return 0
-	link messages ib_send_lat 100 1100 -s 128 &&
+	link messages ib_send_lat 100 40100 -s 128 &&
 		link send ib_send_bw 10 60 -s 1048576 -t 4 &&
 		link read ib_read_bw 10 60 -s 1048576 -t 4
 }
