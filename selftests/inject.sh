@@ -17,9 +17,7 @@ under_io() {
 	local connects
 	need_injection
 	server_dir /export
-	# A server that still works at a Call of v3 drops it when the next connection brings it again (of
-	# its duplicate request cache: RC_DROPIT), so that only the time that passes tells the client.
-	mount_nfs "$1" timeo=100
+	mount_nfs_timeo "$1"
 	work_begins
 	connects=$(client 'xprt_stat 3')
 	defer 'injecting_client inject_ends'

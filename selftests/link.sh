@@ -11,8 +11,7 @@ down_and_up() {
 	local machine=$1
 	need_link_down
 	server_dir /export
-	# When the link goes while the server owes a Reply, only the time that passes tells the client.
-	mount_nfs "$2" timeo=100
+	mount_nfs_timeo "$2"
 	work_begins
 	# Their order makes IPv6 addresses outlast it.
 	"$machine" 'sysctl -qw net.ipv6.conf.$NETDEV.keep_addr_on_down=1'

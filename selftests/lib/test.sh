@@ -110,6 +110,12 @@ mount_nfs() {
 	defer unmount_nfs
 }
 
+# The same, but NFS sends a Call once more after 10 s rather than 60. Of some Replies that went with
+# their connection only the time that passes tells the client: a server that still works at a Call
+# of v3 drops it when the next connection brings it again (of its duplicate request cache:
+# RC_DROPIT).
+mount_nfs_timeo() { mount_nfs "$1" timeo=100; }
+
 unmount_nfs() { client '! mountpoint -q $MNT || umount $MNT'; }
 
 # Makes a folder of the test's own in an export of the server, for the rest of the case.

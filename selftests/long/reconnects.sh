@@ -29,9 +29,7 @@ no_faults() { "$1" 'echo 0 >/sys/kernel/debug/fail_sunrpc/probability'; }
 # Runs a command with work going on on a mount.
 during_work() {
 	local connects
-	# A server that still works at a Call of v3 drops it when the next connection brings it again (of
-	# its duplicate request cache: RC_DROPIT), so that only the time that passes tells the client.
-	mount_nfs "$vers" timeo=100
+	mount_nfs_timeo "$vers"
 	work_begins
 	connects=$(client 'xprt_stat 3')
 	"$@"
