@@ -86,7 +86,7 @@ check_hashes() {
 # The packages unpacked from Debian carry only a signed image and its modules; these are built.
 built() {
 	local src=${KSRC:-$CACHE/linux-src} arch=x86 image=arch/x86/boot/bzImage goals=(bzImage modules) want
-	local fragments=("$PROJECT/.config.fragment") flags= module_flags= locks=
+	local fragments=("$PROJECT/.config.fragment") flags= module_flags= mended=()
 	case $kind in
 	custom) fragments+=("$here/kernel/x86.config") ;;
 	debug) fragments+=("$here/kernel/x86.config" "$here/kernel/debug.config") ;;
@@ -100,10 +100,13 @@ built() {
 			# Modules are further away than what is then taken for near.
 			module_flags=-mlarge-data-threshold=0
 		}
-		[ "$kind" != um-debug ] ||
-			# The network driver takes locks of its softirqs with softirqs on. Lockdep tells, and from
-			# then on looks at no lock.
-			locks='/^static void vector_reset_stats/,/^}/s/\bspin_\(un\)\?lock(/spin_\1lock_bh(/'
+		# What arrives while a machine without work is about to sleep, with interrupts off, does not
+		# keep it from sleeping to the next tick, up to 10 ms later: that signal is not waited for.
+		mended+=(os-Linux/time.c 's/sigaddset(&set, SIGALRM);/sigaddset(\&set, SIGALRM), sigaddset(\&set, SIGIO);/')
+		mended+=(os-Linux/signal.c '/^int timer_alarm_pending/,/^}/s/& SIGALRM_MASK/\& (SIGALRM_MASK | SIGIO_MASK)/')
+		# The network driver takes locks of its softirqs with softirqs on. Lockdep tells, and from
+		# then on looks at no lock.
+		mended+=(drivers/vector_kern.c '/^static void vector_reset_stats/,/^}/s/\bspin_\(un\)\?lock(/spin_\1lock_bh(/')
 		arch=um
 		image=linux
 		goals=(linux modules)
@@ -112,7 +115,7 @@ built() {
 	esac
 	[ -f "$src/Makefile" ] || die "$src is no kernel source: set KSRC to one, or unset it"
 	[ -z "${KSRC:-}" ] || export BIND="$KSRC${BIND:+:$BIND}"
-	want="$src $(cat "$CACHE/linux-src.stamp" 2>/dev/null) $(cat "${fragments[@]}" | sha256sum)${flags:+ $flags $module_flags $locks}"
+	want="$src $(cat "$CACHE/linux-src.stamp" 2>/dev/null) $(cat "${fragments[@]}" | sha256sum)${flags:+ $flags $module_flags}${mended[*]:+ ${mended[*]}}"
 	stamped "$tree.stamp" "$want" && return 0
 	lock "kernel-$kind"
 	stamped "$tree.stamp" "$want" && return 0
@@ -122,7 +125,7 @@ built() {
 	build() {
 		local make=("$here/in-buildroot.sh" make -C "$src" O="$tree" ARCH="$arch" LLVM=-19 KCFLAGS="$flags"
 			CFLAGS_MODULE="$module_flags" -j"$JOBS")
-		[ -z "$locks" ] || [ -n "${KSRC:-}" ] || sed -i "$locks" "$src/arch/um/drivers/vector_kern.c"
+		[ -n "${KSRC:-}" ] || mend "${mended[@]}"
 		"${make[@]}" allnoconfig KCONFIG_ALLCONFIG="$tree/fragment"
 		check_config
 		if [ "$kind" = minimal ]; then
@@ -139,6 +142,14 @@ built() {
 	}
 	logged "kernel-$kind" "see the log; to start over, remove $tree" build
 	stamp "$tree.stamp" "$want"
+}
+
+# Changes files of User-Mode Linux, in ways that change nothing the second time: FILE SED-SCRIPT...
+mend() {
+	while [ $# -gt 0 ]; do
+		sed -i "$2" "$src/arch/um/$1"
+		shift 2
+	done
 }
 
 # Kconfig drops silently what depends on something that is not set; here it is told.
