@@ -5,12 +5,12 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-# One Send of fifty cannot be posted, while the registrations before it are with the device: the
+# One Send of twenty-five cannot be posted, while the registrations before it are with the device: the
 # connection has to end, and the program sees only a pause.
 sends_fail() {
 	local connects
 	server_dir /export
-	limit_devices failing_sends=50
+	limit_devices failing_sends=25
 	mount_nfs "$1"
 	work_begins
 	connects=$(client 'xprt_stat 3')

@@ -22,6 +22,9 @@ show_state() {
 	done
 	awk '/xprt:.rdma/' /proc/self/mountstats
 	rdma -d resource show cm_id || true
+	# A software device that sends something again (completer_retry_err) registers what comes behind it
+	# once more, which fails and ends the connection.
+	rdma statistic show || true
 	dmesg | tail -n 20
 }
 
