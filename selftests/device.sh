@@ -16,7 +16,7 @@ sends_fail() {
 	connects=$(client 'xprt_stat 3')
 	client "
 		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
-		wait_for 55 more
+		wait_for 55 calling more
 		work_goes_on 55"
 	ended_by post_failed
 	work_ends

@@ -23,7 +23,7 @@ under_io() {
 	defer 'injecting_client inject_ends'
 	injecting_client "
 		inject_begins $2
-		wait_for 55 has_injected $3"
+		wait_for 55 calling has_injected $3"
 	client 'work_goes_on 55'
 	injecting_client '
 		inject_ends

@@ -38,6 +38,14 @@ wait_for() {
 	done
 }
 
+# Runs a command behind some Calls, for which a slow machine executes no program:
+# wait_for 55 calling more.
+calling() {
+	local n
+	for n in {1..20}; do [ ! -e "$MNT/$TEST/$SRANDOM" ]; done
+	"$@"
+}
+
 mount_nfs() {
 	mount -t nfs -o "rdma,port=20049,vers=$1,sec=sys${2:+,$2}" "$SERVER:${3:-/export}" $MNT
 }
