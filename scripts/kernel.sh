@@ -102,11 +102,11 @@ built() {
 		}
 		# What arrives while a machine without work is about to sleep, with interrupts off, does not
 		# keep it from sleeping to the next tick, up to 10 ms later: that signal is not waited for.
-		mended+=(os-Linux/time.c 's/sigaddset(&set, SIGALRM);/sigaddset(\&set, SIGALRM), sigaddset(\&set, SIGIO);/')
-		mended+=(os-Linux/signal.c '/^int timer_alarm_pending/,/^}/s/& SIGALRM_MASK/\& (SIGALRM_MASK | SIGIO_MASK)/')
+		mended+=(os-Linux/time.c 's/sigaddset(&set, SIGALRM);/sigaddset(\&set, SIGALRM), sigaddset(\&set, SIGIO);/' '(&set, SIGIO)')
+		mended+=(os-Linux/signal.c '/^int timer_alarm_pending/,/^}/s/& SIGALRM_MASK/\& (SIGALRM_MASK | SIGIO_MASK)/' '(SIGALRM_MASK | SIGIO_MASK)')
 		# The network driver takes locks of its softirqs with softirqs on. Lockdep tells, and from
 		# then on looks at no lock.
-		mended+=(drivers/vector_kern.c '/^static void vector_reset_stats/,/^}/s/\bspin_\(un\)\?lock(/spin_\1lock_bh(/')
+		mended+=(drivers/vector_kern.c '/^static void vector_reset_stats/,/^}/s/\bspin_\(un\)\?lock(/spin_\1lock_bh(/' 'spin_lock_bh(&vp->rx_queue->head_lock)')
 		arch=um
 		image=linux
 		goals=(linux modules)
@@ -144,11 +144,16 @@ built() {
 	stamp "$tree.stamp" "$want"
 }
 
-# Changes files of User-Mode Linux, in ways that change nothing the second time: FILE SED-SCRIPT...
+# Changes files of User-Mode Linux, in ways that change nothing the second time and leave this text:
+# FILE SED-SCRIPT TEXT...
 mend() {
 	while [ $# -gt 0 ]; do
 		sed -i "$2" "$src/arch/um/$1"
-		shift 2
+		grep -qF -- "$3" "$src/arch/um/$1" || {
+			printf 'what is to be mended in arch/um/%s is not there: see whether this kernel needs it\n' "$1"
+			return 1
+		}
+		shift 3
 	done
 }
 
