@@ -48,6 +48,18 @@ impl Task {
     }
 }
 
+/// Has the task of a request end with this error number when it runs next.
+///
+/// # Safety
+///
+/// `rqst` is valid and has a task.
+unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
+    // SAFETY: The caller's promise; the error is only changed atomically, and from 0, as here.
+    let status = unsafe { Atomic::from_ptr(&raw mut (*(*rqst).rq_task).tk_rpc_status) };
+    // An earlier error counts.
+    let _ = status.cmpxchg(0, errno, Relaxed);
+}
+
 /// One forward RPC, during a callback.
 ///
 /// # Invariants
@@ -134,12 +146,8 @@ impl Rqst {
 
     /// Ends the RPC with an error, whoever sends it: its task finds the error when it runs next.
     pub(super) fn end_rpc(&self, error: SendError) {
-        // SAFETY: The request is valid and has a task, whose error is only changed atomically, and from
-        // 0, as here.
-        let status =
-            unsafe { Atomic::from_ptr(&raw mut (*(*self.as_raw()).rq_task).tk_rpc_status) };
-        // An earlier error counts.
-        let _ = status.cmpxchg(0, error.to_errno(), Relaxed);
+        // SAFETY: The request is valid and has a task.
+        unsafe { end_task(self.as_raw(), error.to_errno()) };
     }
 
     /// Starts the clock of the round trip.
@@ -271,18 +279,18 @@ impl PinnedRqst {
         self.finish(i32::try_from(length).unwrap_or(0));
     }
 
-    /// Wakes the task with an error, on the same condition.
+    /// Ends the RPC with an error, on the same condition. A task that is not asleep yet, because the
+    /// Reply was faster, ends too, and does not send the Call again.
     pub(crate) fn fail(self, error: Error) {
-        // SAFETY: A pinned request is valid and has a task. The word may be overwritten by a task
-        // that is awake, which then learns of the error from the Reply that it lacks.
-        unsafe { (*(*self.ptr.as_ptr()).rq_task).tk_status = error.to_errno() };
+        if self.is_fenced() {
+            // SAFETY: A pinned request is valid and has a task.
+            unsafe { end_task(self.ptr.as_ptr(), error.to_errno()) };
+        }
         self.finish(0);
     }
 
     fn finish(self, length: i32) {
-        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        let exposure = unsafe { buffer::exposure(self.ptr.as_ptr()) };
-        if kernel::warn_on!(!exposure.is_over()) {
+        if kernel::warn_on!(!self.is_fenced()) {
             return;
         }
         let _guard = self.xprt().queue_lock();
@@ -290,6 +298,12 @@ impl PinnedRqst {
         unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };
         self.unpin();
         core::mem::forget(self);
+    }
+
+    /// Whether the peer can no longer reach the request's memory.
+    fn is_fenced(&self) -> bool {
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { buffer::exposure(self.ptr.as_ptr()) }.is_over()
     }
 
     /// Gives the pin back, with the queue lock held.
