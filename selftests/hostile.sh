@@ -77,6 +77,12 @@ errors() {
 		'errors-at-once | calls=null,null+,read+,write+,list+,long+,exchange+,read+,read+,list+,write | bad_replies=10'
 }
 
+# The answer comes while the task that sends the Call is not yet waiting for it.
+early_errors() {
+	limit_devices slow_sends=20
+	calls_end 'errors | calls=null*60 | bad_replies=60'
+}
+
 # Proves: V1-086, V1-122, BD-002, BD-003, BD-004, BD-024, BD-026, BD-027, BD-030.
 backward() {
 	calls_end \
@@ -96,5 +102,6 @@ test_case "the credits of Calls that are killed" killed
 test_case "chunks that were not offered" chunks
 test_case "chunks of several segments" segments
 test_case "RDMA_ERROR to Calls of every form" errors
+test_case "RDMA_ERROR before a Call's sender is through" early_errors
 test_case "backward Calls" backward
 run_cases

@@ -6,6 +6,7 @@
  * attribute alone. No connection may be left when it is loaded or unloaded.
  */
 #include <linux/atomic.h>
+#include <linux/delay.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
@@ -33,6 +34,10 @@ MODULE_PARM_DESC(no_invalidation, "every other local invalidation cannot be post
 static uint failing_sends;
 module_param(failing_sends, uint, 0444);
 MODULE_PARM_DESC(failing_sends, "one Send of so many cannot be posted, what precedes it in its chain can");
+
+static uint slow_sends;
+module_param(slow_sends, uint, 0444);
+MODULE_PARM_DESC(slow_sends, "milliseconds by which the peer has a message before its Send is posted");
 
 static uint failing_maps;
 module_param(failing_maps, uint, 0444);
@@ -98,6 +103,7 @@ static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			    const struct ib_send_wr **bad_wr)
 {
 	struct limits_saved *saved = ib_get_client_data(qp->device, &limits_client);
+	int ret;
 
 	if (no_invalidation && wr->opcode == IB_WR_LOCAL_INV &&
 	    atomic_inc_return(&invalidations) & 1) {
@@ -106,7 +112,11 @@ static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	}
 	if (failing_sends)
 		return limits_post_without_send(saved, qp, wr, bad_wr);
-	return saved->post_send(qp, wr, bad_wr);
+	ret = saved->post_send(qp, wr, bad_wr);
+	/* The caller may hold a spinlock. */
+	if (qp->qp_type == IB_QPT_RC)
+		mdelay(slow_sends);
+	return ret;
 }
 
 static struct ib_mr *limits_alloc_mr(struct ib_pd *pd, enum ib_mr_type mr_type, u32 max_num_sg)
@@ -158,7 +168,7 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_qp_wr = max_qp_wr;
 	if (max_fast_reg_pages >= 0)
 		device->attrs.max_fast_reg_page_list_len = max_fast_reg_pages;
-	if (no_invalidation || failing_sends)
+	if (no_invalidation || failing_sends || slow_sends)
 		device->ops.post_send = limits_post_send;
 	if (failing_maps)
 		device->ops.map_mr_sg = limits_map_mr_sg;
