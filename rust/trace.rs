@@ -271,7 +271,8 @@ macro_rules! region_events {
                     region.mr().rkey,
                     region.mr().length,
                     region.mr().iova,
-                    region.direction(),
+                    // CAST: The number of a small enumeration.
+                    region.direction() as u32,
                 );
             )*
         }

@@ -2,8 +2,8 @@
 
 //! What the peer may do with a region.
 
-use super::dma::Direction;
 use crate::bindings;
+use kernel::dma::DataDirection;
 
 /// What the peer may do with a registered region.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,10 +28,10 @@ impl Access {
     }
 
     /// The direction that fits.
-    pub(super) fn direction(self) -> Direction {
+    pub(super) fn direction(self) -> DataDirection {
         match self {
-            Self::RemoteRead => Direction::ToDevice,
-            Self::RemoteWrite => Direction::FromDevice,
+            Self::RemoteRead => DataDirection::ToDevice,
+            Self::RemoteWrite => DataDirection::FromDevice,
         }
     }
 }

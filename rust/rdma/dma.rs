@@ -5,26 +5,7 @@
 use super::Pd;
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::{alloc::Flags, prelude::*, sync::Arc};
-
-/// Which way a buffer's bytes travel.
-#[derive(Clone, Copy)]
-pub(super) enum Direction {
-    /// The device reads the memory.
-    ToDevice,
-    /// The device writes to it.
-    FromDevice,
-}
-
-impl Direction {
-    /// The value of `enum dma_data_direction`.
-    pub(super) fn as_raw(self) -> bindings::dma_data_direction {
-        match self {
-            Self::ToDevice => bindings::dma_data_direction_DMA_TO_DEVICE,
-            Self::FromDevice => bindings::dma_data_direction_DMA_FROM_DEVICE,
-        }
-    }
-}
+use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
 
 /// A buffer of a fixed size, mapped for DMA as long as it exists.
 ///
@@ -34,7 +15,7 @@ impl Direction {
 pub(super) struct DmaBuffer {
     data: KVec<u8>,
     address: u64,
-    direction: Direction,
+    direction: DataDirection,
     pd: Arc<Pd>,
 }
 
@@ -47,7 +28,7 @@ impl DmaBuffer {
     pub(super) fn new(
         pd: &Arc<Pd>,
         length: usize,
-        direction: Direction,
+        direction: DataDirection,
         flags: Flags,
     ) -> Result<Self> {
         let mut data = KVec::from_elem(0u8, length, flags)?;
@@ -58,7 +39,7 @@ impl DmaBuffer {
                 pd.device().as_raw(),
                 data.as_mut_ptr().cast(),
                 length,
-                direction.as_raw(),
+                direction.into(),
             )
         };
         // SAFETY: The device is registered, the address came from it.
@@ -111,7 +92,7 @@ impl DmaBuffer {
                 self.pd.device().as_raw(),
                 self.address,
                 length.min(self.data.len()),
-                self.direction.as_raw(),
+                self.direction.into(),
             )
         };
     }
@@ -124,7 +105,7 @@ impl DmaBuffer {
                 self.pd.device().as_raw(),
                 self.address,
                 length.min(self.data.len()),
-                self.direction.as_raw(),
+                self.direction.into(),
             )
         };
     }
@@ -139,7 +120,7 @@ impl Drop for DmaBuffer {
                 self.pd.device().as_raw(),
                 self.address,
                 self.data.len(),
-                self.direction.as_raw(),
+                self.direction.into(),
             )
         };
     }

@@ -17,7 +17,7 @@ use crate::{
     trace,
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
-use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*, sync::Arc};
+use kernel::{dma::DataDirection, error::from_err_ptr, page::PAGE_SIZE, prelude::*, sync::Arc};
 
 mod state {
     /// Closes [`super::State`].
@@ -97,8 +97,8 @@ impl Core {
     }
 
     /// The direction in which they are mapped.
-    pub(crate) fn direction(&self) -> bindings::dma_data_direction {
-        self.access.direction().as_raw()
+    pub(crate) fn direction(&self) -> DataDirection {
+        self.access.direction()
     }
 
     /// Unmaps the pages, which can then go.
@@ -118,7 +118,7 @@ impl Core {
                     self.pd.device().as_raw(),
                     self.sg.as_mut_ptr(),
                     self.elements,
-                    self.direction(),
+                    self.direction().into(),
                 )
             };
             self.elements = 0;
@@ -279,7 +279,7 @@ impl Mr<Idle> {
         }
         core.exposed = Some(exposed);
         let device = core.pd.device().as_raw();
-        let direction = core.direction();
+        let direction = core.direction().into();
         // SAFETY: `describe`, which is one of the two above, initialised so many elements with memory
         // that stays as long as it is exposed, which ends with the mapping.
         let mapped = unsafe {

@@ -4,12 +4,13 @@
 
 use super::{
     completion::{Cqe, Done},
-    dma::{Direction, DmaBuffer},
+    dma::DmaBuffer,
     Pd,
 };
 use crate::{bindings, trace};
 use core::{cell::UnsafeCell, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
+    dma::DataDirection,
     error::to_result,
     prelude::*,
     sync::{
@@ -102,7 +103,7 @@ impl ReceiveQueue {
         let size = usize::try_from(size)?;
         let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
         for index in 0..count {
-            let buffer = DmaBuffer::new(pd, size, Direction::FromDevice, GFP_KERNEL)?;
+            let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, GFP_KERNEL)?;
             slots.push(
                 Slot {
                     cqe: Cqe::new(done, index),

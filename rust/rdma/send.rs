@@ -9,7 +9,7 @@
 
 use super::{
     completion::{Cqe, Done},
-    dma::{Direction, DmaBuffer},
+    dma::DmaBuffer,
     mr::{Mapped, MrList},
     ring::{span, Ring},
     Completions, Pd, QueuePair,
@@ -21,6 +21,7 @@ use crate::{
 use core::{cell::UnsafeCell, mem::ManuallyDrop};
 use kernel::{
     alloc::Flags,
+    dma::DataDirection,
     error::to_result,
     new_spinlock,
     prelude::*,
@@ -273,7 +274,7 @@ impl Slot {
 impl Message {
     /// Allocates a buffer of `size` bytes.
     fn new(pd: &Arc<Pd>, size: usize, flags: Flags) -> Result<Self> {
-        let buffer = DmaBuffer::new(pd, size, Direction::ToDevice, flags)?;
+        let buffer = DmaBuffer::new(pd, size, DataDirection::ToDevice, flags)?;
         Ok(Self {
             sge: buffer.sge(0, size).ok_or(EINVAL)?,
             buffer,

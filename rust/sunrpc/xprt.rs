@@ -9,8 +9,8 @@ use super::{
 use crate::bindings::{self, Net, SocketAddress};
 use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
-    fmt, prelude::*, seq_file::SeqFile, seq_print, sync::barrier::smp_mb, sync::ArcBorrow,
-    time::msecs_to_jiffies, types::Opaque, workqueue::Queue,
+    fmt, prelude::*, seq_file::SeqFile, seq_print, sync::ArcBorrow, time::msecs_to_jiffies,
+    types::Opaque, workqueue::Queue,
 };
 
 /// What one transport is allocated as.
@@ -288,13 +288,13 @@ impl Xprt {
         unsafe { bindings::xprt_wait_for_buffer_space(self.as_raw()) };
         // Pairs with the barrier in `write_space`: either the waker sees the wish, or the sender's
         // second look sees what came back.
-        smp_mb();
+        full_barrier();
     }
 
     /// Wakes the sender that waits for room.
     pub(crate) fn write_space(&self) {
         // Pairs with the barrier in `wait_for_space`.
-        smp_mb();
+        full_barrier();
         if self.bits() & (1 << bindings::XPRT_WRITE_SPACE) != 0 {
             // SAFETY: The transport is valid.
             unsafe { bindings::xprt_write_space(self.as_raw()) };
@@ -446,6 +446,12 @@ impl Xprt {
         // SAFETY: As above.
         unsafe { SpinGuard::new(&raw mut (*self.as_raw()).transport_lock) }
     }
+}
+
+/// A full memory barrier between CPUs. The kernel crate's own takes an argument from 7.3 on.
+fn full_barrier() {
+    // SAFETY: Always safe to call.
+    unsafe { bindings::smp_mb() };
 }
 
 /// Credits as sunrpc counts them.

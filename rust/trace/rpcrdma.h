@@ -465,7 +465,7 @@ TRACE_DEFINE_ENUM(DMA_FROM_DEVICE);
 
 DECLARE_EVENT_CLASS(xprtrdma_mr_class,
 	TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length, u64 offset,
-		 int direction),
+		 u32 direction),
 	TP_ARGS(mr_id, nents, handle, length, offset, direction),
 	TP_STRUCT__entry(
 		__field(u32, mr_id)
@@ -473,7 +473,7 @@ DECLARE_EVENT_CLASS(xprtrdma_mr_class,
 		__field(u32, handle)
 		__field(u64, length)
 		__field(u64, offset)
-		__field(int, direction)
+		__field(u32, direction)
 	),
 	TP_fast_assign(
 		__entry->mr_id = mr_id;
@@ -493,7 +493,7 @@ DECLARE_EVENT_CLASS(xprtrdma_mr_class,
 #define DEFINE_MR_EVENT(name)						\
 	DEFINE_EVENT(xprtrdma_mr_class, name,				\
 		TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length,	\
-			 u64 offset, int direction),			\
+			 u64 offset, u32 direction),			\
 		TP_ARGS(mr_id, nents, handle, length, offset, direction))
 
 DEFINE_MR_EVENT(xprtrdma_mr_map);
