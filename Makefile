@@ -102,7 +102,7 @@ fmt:
 
 clean:
 	$(if $(wildcard $(conf)),+$(kbuild) clean)
-	rm -rf "$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}/build"
+	cache="$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}" && rm -rf "$$cache/build" "$$cache"/*/build
 
 .DEFAULT_GOAL := help
 .PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks fmt clean

@@ -15,10 +15,9 @@ boot=$(cat /proc/sys/kernel/random/boot_id)
 known=$CACHE/accel
 if [ ! -f "$known" ] || [ "$(head -n 1 "$known")" != "$boot" ]; then
 	lock accel
-	initrd=$(find "$CACHE/guest" -name 'initrd-*.img' ! -name 'initrd-um*.img' | head -n 1)
-	kernel=$(basename "$initrd" .img)
+	initrd=$(find "$CACHE" -mindepth 2 -maxdepth 2 -name '*.initrd' ! -name 'um*' | head -n 1)
 	if timeout 10 qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -serial stdio \
-		-accel kvm -cpu host -m 512 -kernel "$CACHE/${kernel#initrd-}/vmlinuz" -initrd "$initrd" \
+		-accel kvm -cpu host -m 512 -kernel "${initrd%.initrd}/vmlinuz" -initrd "$initrd" \
 		-append "console=ttyS0 panic=-1 role=probe" </dev/null 2>/dev/null | grep -q 'lab: guest alive'; then
 		use="-accel kvm -cpu host"
 	else

@@ -17,6 +17,7 @@
 #   KERNEL=um VERS=4.2  and what else vm.sh takes
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 
 export KERNEL=${KERNEL:-um} VERS=${VERS:-4.2}
 keep='' name=bench
@@ -38,7 +39,7 @@ for number in BENCH_BOOTS BENCH_PAIRS; do
 done
 source=$PROJECT/selftests/bench
 out=${BENCH_OUT:-$CACHE/$name}
-build=$CACHE/build/${VARIANT:-$KERNEL}
+build=$KERNELS/build/${VARIANT:-$KERNEL}
 
 "$here/host-packages.sh" vm "$KERNEL"
 "$here/kernel.sh" "$KERNEL" >/dev/null

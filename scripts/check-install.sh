@@ -6,6 +6,7 @@
 # loads the C module. Prints KTAP. KERNEL=stock|custom
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 
 kernel=${KERNEL:-stock}
 "$here/host-packages.sh" vm "$kernel"
@@ -15,14 +16,14 @@ tree=$("$here/kernel.sh" "$kernel")
 root=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
 trap 'rm -rf "$root"' EXIT
 # The tree that the machine would boot with.
-(cd "$root" && cpio --extract --make-directories --quiet 'lab/modules/*' lib/modules <"$CACHE/guest/initrd-$kernel.img")
+(cd "$root" && cpio --extract --make-directories --quiet 'lab/modules/*' lib/modules <"$tree.initrd")
 
 bad=0
 # boots_with GOAL MODULE: after this goal of make it is this one that a mount loads.
 boots_with() {
 	local result=ok
 	BIND=$root "$here/in-buildroot.sh" make -C "$PROJECT" --no-print-directory KDIR="$tree" \
-		MO="$CACHE/build/$kernel" INSTALL_MOD_PATH="$root" "$1" >&2
+		MO="$KERNELS/build/$kernel" INSTALL_MOD_PATH="$root" "$1" >&2
 	KERNEL=$kernel CLIENT=none OVERLAY=$root "$here/vm.sh" "$here/first-mount.sh" "$2" | sed 's/^/# /' || {
 		result='not ok'
 		bad=1

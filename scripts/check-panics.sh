@@ -14,10 +14,11 @@
 # be among what was compiled. Faults that are put in on purpose show that all this sees them.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 . "$here/ktap.sh"
 
 tests=$PROJECT/selftests/panics
-build=$CACHE/build/${VARIANT:-stock}
+build=$KERNELS/build/${VARIANT:-stock}
 VARIANT=${VARIANT:-stock} "$here/module.sh" stock >&2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

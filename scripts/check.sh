@@ -7,6 +7,7 @@
 # summary, or nothing but its exit status; the last line sums up what they counted.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 
 cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests)
@@ -48,7 +49,7 @@ step_clippy() { VARIANT=custom-clippy "$here/module.sh" custom CLIPPY=1; }
 
 step_kunit() {
 	VARIANT=custom-kunit "$here/module.sh" custom KUNIT_TESTS=1 >&2
-	KERNEL=custom MODULE=$CACHE/build/custom-kunit/rust/rpcrdma.ko "$here/vm.sh" "$here/kunit.sh"
+	KERNEL=custom MODULE=$KERNELS/build/custom-kunit/rust/rpcrdma.ko "$here/vm.sh" "$here/kunit.sh"
 }
 
 step_run() { "$here/run.sh"; }
@@ -106,12 +107,12 @@ selftests_on() {
 	"$here/buildroot.sh" tools >&2 || say "wire.sh will skip"
 	cargo_in host build --release --manifest-path tools/rpcrdma-decode/Cargo.toml >&2
 	# The tests' own modules and the programs that they run in the machines.
-	payload=$CACHE/build/$kernel-payload
+	payload=$KERNELS/build/$kernel-payload
 	rm -rf "$payload"
 	mkdir -p "$payload"
 	if [ -f selftests/modules/Kbuild ]; then
 		SOURCE=$PROJECT/selftests/modules VARIANT=$kernel-tests "$here/module.sh" "$kernel" >&2
-		cp "$CACHE/build/$kernel-tests"/*.ko "$payload/"
+		cp "$KERNELS/build/$kernel-tests"/*.ko "$payload/"
 	fi
 	[ ! -d selftests/guest ] || cp -r selftests/guest/. "$payload/"
 	cargo_in peer build --release --manifest-path selftests/peer/Cargo.toml >&2

@@ -7,22 +7,23 @@
 # arguments are those of selftests/cost/report.py after the folder. KERNEL=stock|custom.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 
 kernel=${KERNEL:-stock}
 case $kernel in stock | custom) ;; *) die "KERNEL is stock or custom, not $kernel" ;; esac
 "$here/host-packages.sh" vm "$kernel"
 "$here/kernel.sh" "$kernel" >/dev/null
 source=$PROJECT/selftests/cost
-out=$CACHE/build/${VARIANT:-$kernel}-cost
+out=$KERNELS/build/${VARIANT:-$kernel}-cost
 rm -rf "$out"
 mkdir -p "$out"/{c,rust,payload}
 
 if [ -z "${MODULE:-}" ]; then
 	"$here/module.sh" "$kernel" >&2
-	export MODULE=$CACHE/build/${VARIANT:-$kernel}/rust/rpcrdma.ko
+	export MODULE=$KERNELS/build/${VARIANT:-$kernel}/rust/rpcrdma.ko
 fi
 SOURCE=$PROJECT/selftests/modules VARIANT=${VARIANT:-$kernel}-tests "$here/module.sh" "$kernel" >&2
-cp "$CACHE/build/${VARIANT:-$kernel}-tests/rpcrdma_test_cost.ko" "$out/payload/"
+cp "$KERNELS/build/${VARIANT:-$kernel}-tests/rpcrdma_test_cost.ko" "$out/payload/"
 
 # QEMU 9 takes no plugin of the first interface, and earlier ones know no other.
 interface=()

@@ -7,6 +7,7 @@
 # and an initramfs with that kernel's modules, unpacked, because an emulated CPU is slow at xz.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 
 kernel=${1:?usage: guest.sh KERNEL}
 guest=$CACHE/guest
@@ -64,23 +65,23 @@ root_disk() {
 }
 
 initramfs() {
-	local tree=$CACHE/$kernel want work
+	local tree=$KERNELS/$kernel want work
 	want="$(cat "$tree.stamp" "$guest/root.stamp" "$here/guest/initramfs") ${modules[*]}"
-	stamped "$guest/initrd-$kernel.stamp" "$want" && return 0
+	stamped "$tree.initrd.stamp" "$want" && return 0
 	lock "guest-$kernel"
-	stamped "$guest/initrd-$kernel.stamp" "$want" && return 0
-	work=$guest/initrd-$kernel.tmp
+	stamped "$tree.initrd.stamp" "$want" && return 0
+	work=$tree.initrd-root
 	rm -rf "$work"
 	mkdir -p "$work"/{bin,dev,proc,sys,new,lab/modules}
 	cp "$guest/bin/busybox" "$work/bin/"
 	install -m 755 "$here/guest/initramfs" "$work/init"
 	logged "guest-$kernel" "see the log" \
 		"$here/in-buildroot.sh" "$here/pack-modules.sh" "$tree/modules/" "$work" "${modules[@]}"
-	pack "$work" "$guest/initrd-$kernel.img"
+	pack "$work" "$tree.initrd"
 	rm -rf "$work"
-	stamp "$guest/initrd-$kernel.stamp" "$want"
+	stamp "$tree.initrd.stamp" "$want"
 }
 
-[ -f "$CACHE/$kernel.stamp" ] || die "the $kernel kernel is not built: run scripts/kernel.sh $kernel"
+[ -f "$KERNELS/$kernel.stamp" ] || die "the $kernel kernel is not built: run scripts/kernel.sh $kernel"
 root_disk
 initramfs

@@ -12,23 +12,24 @@
 #   um-leaks  User-Mode Linux with kmemleak, which is too slow together with the others
 #   minimal kernel/minimal.config, only prepared, to build the module against
 #   release Debian's own kernel of the release, older than 7.2, which a server may have
-# KSRC=DIR builds all but the first from another unpacked kernel source of 7.2 or later.
+# KERNEL_SERIES chooses the series of all but the last (see series.sh). KSRC=DIR builds all but the first from another unpacked kernel source of 7.2 or later.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 
 kind=${1:-}
-tree=$CACHE/$kind
+tree=$KERNELS/$kind
 
 stock() {
-	local release series version config symvers cc src=$CACHE/linux-src
-	read -r release series version <"$CACHE/linux-src.stamp"
+	local release series version config symvers cc src=$KERNELS/src
+	read -r release series version <"$KERNELS/src.stamp"
 	stamped "$tree.stamp" "$release $version" && return 0
 	lock "kernel-$kind"
 	stamped "$tree.stamp" "$release $version" && return 0
 	rm -rf "$tree"
 	mkdir -p "$tree"
-	config=$CACHE/debs/unpacked/usr/src/linux-config-$series/config.amd64_none_amd64.xz
-	symvers=$CACHE/debs/unpacked/usr/src/linux-headers-$release/Module.symvers
+	config=$KERNELS/debs/unpacked/usr/src/linux-config-$series/config.amd64_none_amd64.xz
+	symvers=$KERNELS/debs/unpacked/usr/src/linux-headers-$release/Module.symvers
 	xz -dc "$config" >"$tree/.config"
 	cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$tree/.config")
 	build() {
@@ -47,8 +48,8 @@ stock() {
 		die "the prepared tree says $(cat "$tree/include/config/kernel.release") instead of $release: remove $tree and start again"
 	check_hashes "$symvers"
 	cp "$symvers" "$tree/Module.symvers"
-	cp "$CACHE/debs/unpacked/usr/lib/modules/$release/vmlinuz" "$tree/vmlinuz"
-	ln -sfn "$CACHE/debs/unpacked/usr/lib/modules/$release" "$tree/modules"
+	cp "$KERNELS/debs/unpacked/usr/lib/modules/$release/vmlinuz" "$tree/vmlinuz"
+	ln -sfn "$KERNELS/debs/unpacked/usr/lib/modules/$release" "$tree/modules"
 	stamp "$tree.stamp" "$release $version"
 }
 
@@ -85,7 +86,7 @@ check_hashes() {
 
 # The packages unpacked from Debian carry only a signed image and its modules; these are built.
 built() {
-	local src=${KSRC:-$CACHE/linux-src} arch=x86 image=arch/x86/boot/bzImage goals=(bzImage modules) want
+	local src=${KSRC:-$KERNELS/src} arch=x86 image=arch/x86/boot/bzImage goals=(bzImage modules) want series
 	local fragments=("$PROJECT/.config.fragment") flags= module_flags= mended=()
 	case $kind in
 	custom) fragments+=("$here/kernel/x86.config") ;;
@@ -114,8 +115,10 @@ built() {
 	minimal) fragments=("$here/kernel/minimal.config") ;;
 	esac
 	[ -f "$src/Makefile" ] || die "$src is no kernel source: set KSRC to one, or unset it"
+	series=$(sed -n 's/^\(VERSION\|PATCHLEVEL\) = //p' "$src/Makefile" | paste -sd .)
+	[ ! -f "$here/kernel/$series.config" ] || fragments+=("$here/kernel/$series.config")
 	[ -z "${KSRC:-}" ] || export BIND="$KSRC${BIND:+:$BIND}"
-	want="$src $(cat "$CACHE/linux-src.stamp" 2>/dev/null) $(cat "${fragments[@]}" | sha256sum)${flags:+ $flags $module_flags}${mended[*]:+ ${mended[*]}}"
+	want="$src $(cat "$KERNELS/src.stamp" 2>/dev/null) $(cat "${fragments[@]}" | sha256sum)${flags:+ $flags $module_flags}${mended[*]:+ ${mended[*]}}"
 	stamped "$tree.stamp" "$want" && return 0
 	lock "kernel-$kind"
 	stamped "$tree.stamp" "$want" && return 0

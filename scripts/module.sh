@@ -4,13 +4,14 @@
 # Usage: module.sh KERNEL [MAKE-ARGUMENT...]
 #
 # Builds the module in the build root against one of the cache's kernels; the output goes to
-# build/KERNEL in the cache, or to build/$VARIANT. SOURCE=DIR builds another folder's modules.
+# SERIES/build/KERNEL in the cache, or to SERIES/build/$VARIANT. SOURCE=DIR builds another folder's modules.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 
 kernel=${1:?usage: module.sh KERNEL [MAKE-ARGUMENT...]}
 shift
-out=$CACHE/build/${VARIANT:-$kernel}
+out=$KERNELS/build/${VARIANT:-$kernel}
 tree=$("$here/kernel.sh" "$kernel")
 [ ! -f "${SOURCE:-$PROJECT}/modules.order" ] || die "the source tree holds the output of another build: run make KDIR=TREE clean with that build's tree first"
 mkdir -p "$out"

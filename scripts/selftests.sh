@@ -11,11 +11,12 @@
 # in such a line. A line "# expect: REGEX" names complaints that are not the client's.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 . "$here/vm-lib.sh"
 
 export VM_LIB=$here/vm-lib.sh
 export DECODE=${DECODE:-$CACHE/build/host/release/rpcrdma-decode}
-export KTAP_HELPERS=$CACHE/linux-src/tools/testing/selftests/kselftest/ktap_helpers.sh
+export KTAP_HELPERS=$KERNELS/src/tools/testing/selftests/kselftest/ktap_helpers.sh
 export DURATION=${DURATION:-240}
 bad=0 running=
 # In the background, with a shell that waits, a test does not outlive an interrupt.

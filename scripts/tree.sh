@@ -7,9 +7,10 @@
 # of each file in tree.sha256, and prints the folder that has both.
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 
 dirs=(fs/nfs fs/nfsd fs/lockd fs/btrfs net/sunrpc)
-files=$CACHE/tree
+files=$KERNELS/tree
 case ${1:-} in
 small) ;;
 large)
@@ -18,15 +19,15 @@ large)
 	;;
 *) die "usage: tree.sh small|large" ;;
 esac
-[ -f "$CACHE/linux-src.stamp" ] || "$here/kernel-source.sh"
-want=$(cat "$CACHE/linux-src.stamp")
+[ -f "$KERNELS/src.stamp" ] || "$here/kernel-source.sh"
+want=$(cat "$KERNELS/src.stamp")
 if ! stamped "$files.stamp" "$want"; then
 	lock tree
 	if ! stamped "$files.stamp" "$want"; then
 		rm -rf "$files"
 		mkdir -p "$files"
-		tar -C "$CACHE/linux-src" -cf "$files/tree.tar" "${dirs[@]}"
-		(cd "$CACHE/linux-src" && find "${dirs[@]}" -type f -print0 | sort -z | xargs -0 sha256sum) >"$files/tree.sha256"
+		tar -C "$KERNELS/src" -cf "$files/tree.tar" "${dirs[@]}"
+		(cd "$KERNELS/src" && find "${dirs[@]}" -type f -print0 | sort -z | xargs -0 sha256sum) >"$files/tree.sha256"
 		stamp "$files.stamp" "$want"
 	fi
 fi

@@ -5,13 +5,13 @@
 
 kernels=(stock custom debug release)
 
-# qemu_start NAME KERNEL MAC NETDEV
+# qemu_start NAME TREE MAC NETDEV
 qemu_start() {
-	local name=$1 tree=$CACHE/$2 words shell=() plugin=()
+	local name=$1 tree=$2 words shell=() plugin=()
 	# On a busy host the few ticks that the kernel waits for at first may come too late.
 	words="console=ttyS0 no_timer_check $(words "$name")"
 	# The interpreter of ACPI runs into its own time limits under all the checkers.
-	[ "$2" != debug ] || words+=" acpi=off"
+	[[ $tree != */debug ]] || words+=" acpi=off"
 	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || shell=(-chardev 'stdio,id=shell,signal=off' -serial chardev:shell)
 	# Only an emulated machine has plugins.
 	if [ "$name" = client ] && [ -n "${PLUGIN:-}" ]; then

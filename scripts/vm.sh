@@ -9,6 +9,7 @@
 #
 #   KERNEL=stock|custom|debug   what both run in QEMU
 #   SERVER_KERNEL=release|...   what the server runs; release is Debian's own, older than 7.2
+#   KERNEL_SERIES=7.2|...       of which series of kernels (see series.sh); SERVER_SERIES for the server's
 #   KERNEL=um|um-debug|um-leaks both are User-Mode Linux, which runs at the speed of the host
 #   CLIENT=rust|c|none          the client's transport: ours, the kernel's own, or what it finds
 #   MODULE=FILE                 our module (default: where make puts it for KERNEL)
@@ -22,6 +23,7 @@
 #   VM_SHELL=1                  joins the client's second serial port to the terminal
 
 . "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
 . "$here/vm-lib.sh"
 
 kernel=${KERNEL:-stock}
@@ -33,19 +35,22 @@ terminal=
 case $client in rust | c | none) ;; *) die "CLIENT is rust, c or none, not $client" ;; esac
 
 # Each of these files has kernels, the list of those that its machines can run, and machines_start
-# SERVER-KERNEL CLIENT-KERNEL, which starts both.
+# SERVER-TREE CLIENT-TREE, which starts both.
 case $kernel in um | um-*) machines=um ;; *) machines=qemu ;; esac
 # shellcheck source=vm-um.sh
 . "$here/vm-$machines.sh"
 "$here/host-packages.sh" vm "$kernel"
-for k in "$kernel" "$server_kernel"; do
-	[[ " ${kernels[*]} " = *" $k "* ]] || die "KERNEL is stock, custom, debug, for the server also release, or um, um-debug or um-leaks for both machines, not $k"
-	"$here/kernel.sh" "$k" >/dev/null
-	"$here/guest.sh" "$k"
-done
+# Makes what a machine boots from, and prints the folder with its kernel: boots_from KERNEL SERIES.
+boots_from() {
+	[[ " ${kernels[*]} " = *" $1 "* ]] || die "KERNEL is stock, custom, debug, for the server also release, or um, um-debug or um-leaks for both machines, not $1"
+	KERNEL_SERIES=$2 "$here/kernel.sh" "$1"
+	KERNEL_SERIES=$2 "$here/guest.sh" "$1"
+}
+server_tree=$(boots_from "$server_kernel" "${SERVER_SERIES:-$SERIES}")
+tree=$(boots_from "$kernel" "$SERIES")
 # Under all the checkers everything takes several times as long, and so may each step.
 case $kernel in *debug | *leaks) export SLOW=4 ;; esac
-module=${MODULE:-$CACHE/build/$kernel/rust/rpcrdma.ko}
+module=${MODULE:-$KERNELS/build/$kernel/rust/rpcrdma.ko}
 [ "$client" != rust ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $kernel"
 
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
@@ -86,13 +91,13 @@ payload() {
 	fi
 	pack "$RUN/payload" "$RUN/payload.initrd"
 	rm -r "$RUN/payload"
-	cat "$CACHE/guest/initrd-$kernel.img" "$RUN/payload.initrd" >"$RUN/client.initrd"
+	cat "$tree.initrd" "$RUN/payload.initrd" >"$RUN/client.initrd"
 	if [ -n "${OVERLAY:-}" ]; then
 		pack "$OVERLAY" "$RUN/overlay.initrd"
 		cat "$RUN/overlay.initrd" >>"$RUN/client.initrd"
 		rm "$RUN/overlay.initrd"
 	fi
-	cat "$CACHE/guest/initrd-$server_kernel.img" "$RUN/payload.initrd" >"$RUN/server.initrd"
+	cat "$server_tree.initrd" "$RUN/payload.initrd" >"$RUN/server.initrd"
 	rm "$RUN/payload.initrd"
 }
 
@@ -130,7 +135,7 @@ payload
 for name in server client; do
 	mkfifo "$RUN/$name.agent.in" "$RUN/$name.agent.out"
 done
-machines_start "$server_kernel" "$kernel"
+machines_start "$server_tree" "$tree"
 wait_ready server
 wait_ready client
 server_run "/lab/guest/server start" || die "the server did not start, see above"
