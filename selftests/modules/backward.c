@@ -9,6 +9,7 @@
 #include <linux/sunrpc/svc.h>
 #include <linux/sunrpc/svc_xprt.h>
 #include <linux/sunrpc/xprt.h>
+#include <linux/version.h>
 
 #include "backward.h"
 
@@ -46,13 +47,18 @@ static int backward_dispatch(struct svc_rqst *rqstp)
 	return 1;
 }
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
+/* Later kernels count only for services that have statistics. */
 static DEFINE_PER_CPU_ALIGNED(unsigned long, backward_counts[ARRAY_SIZE(backward_procedures)]);
+#endif
 
 static const struct svc_version backward_version = {
 	.vs_vers	= 1,
 	.vs_nproc	= ARRAY_SIZE(backward_procedures),
 	.vs_proc	= backward_procedures,
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
 	.vs_count	= backward_counts,
+#endif
 	.vs_dispatch	= backward_dispatch,
 	.vs_hidden	= true,
 };
