@@ -30,12 +30,14 @@ struct RpcRdma {
     _client: sunrpc::ClassRegistration,
     _settings: sysctl::Settings,
     _queue: Arc<sunrpc::OwnedQueue>,
+    _devices: Pin<KBox<rdma::IbClient>>,
     _folder: debugfs::Folder,
 }
 
 impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let folder = debugfs::Folder::new();
+        let devices = rdma::IbClient::register()?;
         let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
         let settings = sysctl::Settings::new()?;
         // Last, because mounts may come at once.
@@ -45,6 +47,7 @@ impl kernel::Module for RpcRdma {
             _client: client,
             _settings: settings,
             _queue: queue,
+            _devices: devices,
             _folder: folder,
         })
     }

@@ -212,17 +212,17 @@ fn write_chunks(
 
 // Work requests.
 events! {
-    /// `message`, in the buffer at `index`, goes to the device.
-    fn xprtrdma_post_send(qp: &Opaque<ib_qp>, index: usize, message: &[u8], signaled: bool) =>
-        (queue_of(qp), clip(index), word(message, 0), clip(message.len()), signaled);
+    /// `message` goes to the device, in the Send of this number.
+    fn xprtrdma_post_send(qp: &Opaque<ib_qp>, number: u32, message: &[u8], signaled: bool) =>
+        (queue_of(qp), number, word(message, 0), clip(message.len()), signaled);
 
     /// The device has refused a chain that ends with a Send.
     fn xprtrdma_post_send_err(qp: &Opaque<ib_qp>, error: Error) => (queue_of(qp), error.to_errno());
 
-    /// The buffer at `index` is posted for a Receive.
-    fn xprtrdma_post_recv(qp: &Opaque<ib_qp>, index: usize) => (queue_of(qp), clip(index));
+    /// The Receive of this number is posted, or about to be with others.
+    fn xprtrdma_post_recv(qp: &Opaque<ib_qp>, index: u32) => (queue_of(qp), index);
 
-    /// All Receives of a new connection are posted.
+    /// So many Receives are posted together.
     fn xprtrdma_post_recvs(qp: &Opaque<ib_qp>, count: usize) => (queue_of(qp), clip(count));
 
     /// The device has refused a Receive.
@@ -231,13 +231,13 @@ events! {
     /// The device has refused a chain of invalidations.
     fn xprtrdma_post_linv_err(qp: &Opaque<ib_qp>, error: Error) => (queue_of(qp), error.to_errno());
 
-    /// The Receive into the buffer at `index` is complete.
-    fn xprtrdma_wc_receive(cq: &Opaque<ib_cq>, index: usize, wc: &ib_wc) =>
-        (number_of(cq), clip(index), wc.status, wc.vendor_err, wc.byte_len);
+    /// The Receive of this number is complete.
+    fn xprtrdma_wc_receive(cq: &Opaque<ib_cq>, index: u32, wc: &ib_wc) =>
+        (number_of(cq), index, wc.status, wc.vendor_err, wc.byte_len);
 
-    /// The Send from the buffer at `index`, which asked for it, is complete.
-    fn xprtrdma_wc_send(cq: &Opaque<ib_cq>, index: usize, wc: &ib_wc) =>
-        (number_of(cq), clip(index), wc.status, wc.vendor_err);
+    /// The Send of this number, which asked for it, is complete.
+    fn xprtrdma_wc_send(cq: &Opaque<ib_cq>, number: u32, wc: &ib_wc) =>
+        (number_of(cq), number, wc.status, wc.vendor_err);
 
     /// The last invalidation of the slot at `index` is complete.
     fn xprtrdma_wc_li_done(cq: &Opaque<ib_cq>, index: usize, wc: &ib_wc) =>

@@ -170,7 +170,7 @@ impl Chunks {
         qp: &QueuePair<Connection>,
         index: usize,
         xid: u32,
-        proof: Option<&RemoteInvalidation>,
+        proof: Option<RemoteInvalidation<'_>>,
         look: impl FnOnce(&Offer, &MrList<Registered>) -> R,
     ) -> Option<Taken<R>> {
         let mut slot = qp.slot(index)?;

@@ -19,7 +19,10 @@ use crate::{
         conn::{Action, Conn, Event, Reason},
         private_data::{InlineSize, PrivateData},
     },
-    rdma::{CmEvent, CmHandler, CmId, CmReport, Pd, QueuePair, Sender},
+    rdma::{
+        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, Device, Pd, QueuePair,
+        Removal, RemovalNotice, Sender, Unbound,
+    },
     sunrpc::SendLock,
     sysctl, trace,
 };
@@ -146,10 +149,7 @@ impl CmHandler for Monitor {
             CmEvent::Unreachable => Event::Ended(Reason::Unreachable),
             CmEvent::ConnectError => Event::Ended(Reason::ConnectError),
             CmEvent::Disconnected => Event::Ended(Reason::Disconnected),
-            CmEvent::DeviceRemoval => {
-                trace::xprtrdma_device_removal(&self.client.xprt);
-                Event::Ended(Reason::DeviceRemoved)
-            }
+            CmEvent::DeviceRemoval => Event::Ended(Reason::DeviceRemoved),
             CmEvent::AddressChange => Event::Ended(Reason::AddressChanged),
             CmEvent::Other => return,
         };
@@ -160,11 +160,41 @@ impl CmHandler for Monitor {
     }
 }
 
-/// One attempt: its identifier, and the queue pair once there is one.
+/// The queue pair's device goes away.
+impl Removal for Monitor {
+    fn removed(&self) {
+        trace::xprtrdma_device_removal(&self.client.xprt);
+        self.report(Event::Ended(Reason::DeviceRemoved));
+    }
+}
+
+/// What an attempt has made so far.
+enum Progressed {
+    /// Nothing, or what was made is gone.
+    Nothing,
+    /// An identifier.
+    Unbound(CmId<Unbound>),
+    /// An identifier that is bound to a device.
+    Bound(CmId<Bound>),
+    /// A queue pair, which has the identifier.
+    QueuePair(Sender<Connection>),
+}
+
+impl Progressed {
+    /// The identifier, once it is bound to a device.
+    fn id(&self) -> Option<&CmId<Bound>> {
+        match self {
+            Self::Nothing | Self::Unbound(_) => None,
+            Self::Bound(id) => Some(id),
+            Self::QueuePair(sender) => Some(sender.qp().qp().id()),
+        }
+    }
+}
+
+/// One attempt.
 struct Attempt {
     monitor: Arc<Monitor>,
-    id: Arc<CmId>,
-    sender: Option<Sender<Connection>>,
+    made: Progressed,
     own: PrivateData,
     /// What failed at this end.
     failed: Option<Detail>,
@@ -212,8 +242,7 @@ impl Attempt {
         let id = CmId::new(client.xprt.net(), monitor.clone())?;
         Ok(Self {
             monitor,
-            id: Arc::new(id, GFP_KERNEL)?,
-            sender: None,
+            made: Progressed::Unbound(id),
             own: own_private_data(),
             failed: None,
         })
@@ -229,6 +258,7 @@ impl Attempt {
                 Ok(false) => {}
                 Err(reason) => {
                     self.log_failure(client, reason);
+                    self.abandon();
                     return Err(reason);
                 }
             }
@@ -244,12 +274,16 @@ impl Attempt {
     ) -> Result<bool, Reason> {
         let failed = match action {
             Action::ResolveAddress => {
-                let peer = client.xprt.address();
-                let started = self.id.resolve_address(&peer, RESOLVE_TIMEOUT_MS);
+                let started = match &self.made {
+                    Progressed::Unbound(id) => {
+                        id.resolve_address(&client.xprt.address(), RESOLVE_TIMEOUT_MS)
+                    }
+                    _ => Err(EINVAL),
+                };
                 self.check(started, Reason::AddressError)
             }
             Action::ResolveRoute => {
-                let started = self.id.resolve_route(RESOLVE_TIMEOUT_MS);
+                let started = self.resolve_route();
                 self.check(started, Reason::RouteError)
             }
             Action::Prepare => self
@@ -263,10 +297,7 @@ impl Attempt {
                 self.open(client, lock);
                 return Ok(true);
             }
-            Action::Fail(reason) | Action::Close(reason) => {
-                self.abandon();
-                return Err(reason);
-            }
+            Action::Fail(reason) | Action::Close(reason) => return Err(reason),
         };
         if let Err(reason) = failed {
             self.monitor.report(Event::Ended(reason));
@@ -282,46 +313,73 @@ impl Attempt {
         })
     }
 
+    /// Starts to resolve the route from the device that the address has led to.
+    fn resolve_route(&mut self) -> Result {
+        let made = core::mem::replace(&mut self.made, Progressed::Nothing);
+        self.made = match made {
+            Progressed::Unbound(id) => match id.into_bound() {
+                Ok(id) => Progressed::Bound(id),
+                Err(id) => Progressed::Unbound(id),
+            },
+            made => made,
+        };
+        self.made
+            .id()
+            .ok_or(ENODEV)?
+            .resolve_route(RESOLVE_TIMEOUT_MS)
+    }
+
     /// Makes queues, buffers and regions.
     fn prepare(&mut self, client: &Arc<Client>) -> Result<(), Reason> {
-        let device = self.id.device().ok_or(Reason::AddressError)?;
+        let device = self.made.id().and_then(CmId::device);
+        let device = device.ok_or(Reason::DeviceRemoved)?;
         let limits = Limits::new(&device.attributes(), client.xprt.max_requests(), &self.own)
             .map_err(|(reason, requirement)| {
                 self.failed = Some(Detail::Device(requirement));
                 reason
             })?;
-        let sender = self.check(self.make(client, &limits), Reason::LocalResources)?;
-        self.sender = Some(sender);
-        Ok(())
+        let made = self.make(client, device, &limits);
+        self.check(made, Reason::LocalResources)
     }
 
-    fn make(&self, client: &Arc<Client>, limits: &Limits) -> Result<Sender<Connection>> {
-        let pd = Arc::new(Pd::new(self.id.clone())?, GFP_KERNEL)?;
+    fn make(&mut self, client: &Arc<Client>, device: Arc<Device>, limits: &Limits) -> Result {
+        let notice = RemovalNotice::new(&device, self.monitor.clone())?;
+        let pd = Arc::new(Pd::new(device)?, GFP_KERNEL)?;
         let regions = Regions::new(client, &pd, limits)?;
-        let context = Connection::new(client, &regions, &self.monitor, limits);
+        let context = Connection::new(client, &regions, &self.monitor, notice, limits);
         // Before the first Reply can come.
         client.xprt.reset_credits(1);
-        QueuePair::create(&pd, &limits.sizes, context)
+        let Progressed::Bound(id) = core::mem::replace(&mut self.made, Progressed::Nothing) else {
+            return Err(EINVAL);
+        };
+        let sender = QueuePair::create(id, &pd, &limits.sizes, context)?;
+        self.made = Progressed::QueuePair(sender);
+        Ok(())
     }
 
     /// Asks the peer for the connection. May have the worker make regions.
     fn ask(&self, client: &Client) -> Result {
-        let reads = self
-            .id
-            .device()
-            .map_or(0, |device| device.attributes().max_responder_resources);
-        self.id.connect(&self.own.encode(), reads)?;
+        let Progressed::QueuePair(sender) = &self.made else {
+            return Err(EINVAL);
+        };
+        let qp = sender.qp();
+        let attributes = qp.qp().pd().device().attributes();
+        qp.qp().connect(&ConnectParameters {
+            private_data: &self.own.encode(),
+            responder_resources: attributes.max_responder_resources,
+            // This end never issues RDMA Reads.
+            initiator_depth: 0,
+        })?;
         // While the peer thinks about it.
-        if let Some(sender) = &self.sender {
-            let in_use = client.regions_in_use.load(Relaxed);
-            sender.qp().context().regions.prepare(in_use);
-        }
+        let in_use = client.regions_in_use.load(Relaxed);
+        qp.context().regions.prepare(in_use);
         Ok(())
     }
 
     /// Lets Calls through.
     fn open(&mut self, client: &Client, lock: &mut SendLock<'_>) {
-        let Some(sender) = self.sender.take() else {
+        let Progressed::QueuePair(sender) = core::mem::replace(&mut self.made, Progressed::Nothing)
+        else {
             return;
         };
         let qp = sender.qp().clone();
@@ -338,7 +396,9 @@ impl Attempt {
 
     /// Undoes what was made.
     fn abandon(&mut self) {
-        if let Some(sender) = self.sender.take() {
+        if let Progressed::QueuePair(sender) =
+            core::mem::replace(&mut self.made, Progressed::Nothing)
+        {
             shut_down(sender);
         }
     }
@@ -349,7 +409,7 @@ impl Attempt {
             return;
         }
         let (what, detail) = (describe(reason), self.detail(reason));
-        match self.id.device().map(|device| device.name()) {
+        match self.made.id().map(CmId::device_name) {
             Some(name) => (client.xprt).log_warning(fmt!("device {name}: {what} ({detail})")),
             None => (client.xprt).log_warning(fmt!("device none: {what} ({detail})")),
         }
@@ -364,7 +424,8 @@ impl Attempt {
             return Detail::Silence;
         };
         let rejected = matches!(reason, Reason::Rejected | Reason::StaleConnection);
-        let words = rejected.then(|| self.id.reject_message(report.status));
+        let id = self.made.id().filter(|_| rejected);
+        let words = id.map(|id| id.reject_message(report.status));
         Detail::Reported(report, words)
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     },
     rdma::{
         Completion, Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage,
-        RemoteInvalidation, Sender, WcStatus,
+        RemoteInvalidation, RemovalNotice, Sender, WcStatus,
     },
     sunrpc::{Rqst, Word},
     trace,
@@ -58,6 +58,7 @@ pub(super) struct Connection {
     #[pin]
     agreement: SpinLock<Option<Agreement>>,
     monitor: Arc<Monitor>,
+    _notice: RemovalNotice,
     /// Last: it may be the last reference to the transport, and to the module.
     pub(super) client: Arc<Client>,
 }
@@ -68,6 +69,7 @@ impl Connection {
         client: &'a Arc<Client>,
         regions: &'a Arc<Regions>,
         monitor: &'a Arc<Monitor>,
+        notice: RemovalNotice,
         limits: &'a Limits,
     ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(Self {
@@ -78,6 +80,7 @@ impl Connection {
             window: Word::new(1),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
             monitor: monitor.clone(),
+            _notice: notice,
             client: client.clone(),
         }? Error)
     }
@@ -213,8 +216,8 @@ impl Completions for Connection {
 
     fn received(
         completion: &mut Completion<'_, Self>,
-        message: ReceivedMessage,
-        invalidated: Option<RemoteInvalidation>,
+        message: ReceivedMessage<Self>,
+        invalidated: Option<RemoteInvalidation<'_>>,
     ) {
         // Any message shows that the next connect need not be delayed.
         completion.qp().context().client.xprt.peer_is_alive();

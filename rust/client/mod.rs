@@ -201,7 +201,7 @@ impl ClientTransport for Client {
     fn disconnect(&self) {
         if let Some(qp) = self.connection() {
             self.ends.note(Cause::Injected);
-            qp.id().disconnect();
+            qp.qp().disconnect();
         }
     }
 
@@ -227,7 +227,7 @@ impl ClientTransport for Client {
     }
 
     fn source(&self) -> Option<SocketAddress> {
-        Some(self.connection()?.id().source_address())
+        Some(self.connection()?.qp().id().source_address())
     }
 
     fn backward_payload(&self) -> usize {

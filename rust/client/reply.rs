@@ -43,7 +43,7 @@ enum Outcome {
 /// A Call with its Reply, ready to complete once the fence is through.
 pub(super) struct Settlement {
     rqst: PinnedRqst,
-    message: ReceivedMessage,
+    message: ReceivedMessage<Connection>,
     outcome: Outcome,
     form: Form,
 }
@@ -51,19 +51,18 @@ pub(super) struct Settlement {
 /// Takes a message from the peer.
 pub(super) fn received(
     completion: &mut Completion<'_, Connection>,
-    message: ReceivedMessage,
-    invalidated: Option<RemoteInvalidation>,
+    message: ReceivedMessage<Connection>,
+    invalidated: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = completion.qp();
     let connection = qp.context();
-    match decode_received(qp.bytes(&message), Versions::ONE) {
+    match decode_received(message.bytes(), Versions::ONE) {
         Ok(Received::Reply(reply)) => {
             let xid = reply.xid;
             match connection.client.xprt.pin(xid.0) {
                 Some(rqst) => {
                     trace::xprtrdma_reply(&rqst, xid, reply.credits.get());
-                    let proof = invalidated.as_ref();
-                    let Some(claim) = reconcile(qp, &rqst, &reply, proof) else {
+                    let Some(claim) = reconcile(qp, &rqst, &reply, invalidated) else {
                         return drop_unexpected(completion, message);
                     };
                     // Only the Reply to a Call grants credits, and only once.
@@ -128,7 +127,7 @@ fn claim<R>(
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst,
     xid: Xid,
-    proof: Option<&RemoteInvalidation>,
+    proof: Option<RemoteInvalidation<'_>>,
     look: impl FnOnce(Option<(&Offer, &MrList<Registered>)>) -> R,
 ) -> Option<Claim<R>> {
     let connection = qp.context();
@@ -163,11 +162,10 @@ fn fail(
     completion: &mut Completion<'_, Connection>,
     rqst: PinnedRqst,
     xid: Xid,
-    message: ReceivedMessage,
-    invalidated: Option<RemoteInvalidation>,
+    message: ReceivedMessage<Connection>,
+    invalidated: Option<RemoteInvalidation<'_>>,
 ) {
-    let proof = invalidated.as_ref();
-    let Some(claim) = claim(completion.qp(), &rqst, xid, proof, |_| ()) else {
+    let Some(claim) = claim(completion.qp(), &rqst, xid, invalidated, |_| ()) else {
         return drop_unexpected(completion, message);
     };
     let settlement = Settlement {
@@ -184,15 +182,15 @@ fn fail(
 fn refuse(
     completion: &mut Completion<'_, Connection>,
     refused: &Refused,
-    message: ReceivedMessage,
-    invalidated: Option<RemoteInvalidation>,
+    message: ReceivedMessage<Connection>,
+    invalidated: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = completion.qp();
     let client = &qp.context().client;
     match refused.why.cause {
-        cursor::Cause::Short => trace::xprtrdma_reply_short_err(&client.xprt, qp.bytes(&message)),
-        cursor::Cause::Version => trace::xprtrdma_reply_vers_err(&client.xprt, qp.bytes(&message)),
-        _ => trace::xprtrdma_reply_hdr_err(&client.xprt, qp.bytes(&message)),
+        cursor::Cause::Short => trace::xprtrdma_reply_short_err(&client.xprt, message.bytes()),
+        cursor::Cause::Version => trace::xprtrdma_reply_vers_err(&client.xprt, message.bytes()),
+        _ => trace::xprtrdma_reply_hdr_err(&client.xprt, message.bytes()),
     }
     let xid = refused.fixed.map(|fixed| fixed.xid);
     // Its XID is the peer's: a forward Call with the same one has nothing to do with it.
@@ -223,7 +221,7 @@ fn refuse(
 /// peer learns nothing, as it may.
 fn answer(qp: &QueuePair<Connection>, error: &ErrorMessage) {
     let connection = qp.context();
-    let Some(mut buffer) = qp.last_send_buffer() else {
+    let Some(mut buffer) = qp.reserved_send() else {
         return;
     };
     let Ok(length) = error.encode(buffer.bytes(), connection.requested_credits()) else {
@@ -239,15 +237,18 @@ fn answer(qp: &QueuePair<Connection>, error: &ErrorMessage) {
 }
 
 /// Forgets a Reply or error that no Call waits for.
-fn drop_unexpected(completion: &mut Completion<'_, Connection>, message: ReceivedMessage) {
+fn drop_unexpected(
+    completion: &mut Completion<'_, Connection>,
+    message: ReceivedMessage<Connection>,
+) {
     let qp = completion.qp();
     let connection = qp.context();
-    trace::xprtrdma_reply_rqst_err(&connection.client.xprt, qp.bytes(&message));
+    trace::xprtrdma_reply_rqst_err(&connection.client.xprt, message.bytes());
     drop_message(completion, message);
 }
 
 /// Forgets a message.
-fn drop_message(completion: &mut Completion<'_, Connection>, message: ReceivedMessage) {
+fn drop_message(completion: &mut Completion<'_, Connection>, message: ReceivedMessage<Connection>) {
     let connection = completion.qp().context();
     connection.client.stats.dropped_messages.increment();
     completion.recycle(message);
@@ -271,7 +272,7 @@ fn reconcile(
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst,
     reply: &Reply<'_>,
-    proof: Option<&RemoteInvalidation>,
+    proof: Option<RemoteInvalidation<'_>>,
 ) -> Option<Claim<Outcome>> {
     claim(qp, rqst, reply.xid, proof, |offered| {
         let Some((offer, regions)) = offered else {
@@ -353,7 +354,7 @@ pub(super) fn settle(completion: &mut Completion<'_, Connection>, settlement: Se
     }
     match outcome {
         Outcome::Inline { header, placed } => {
-            let payload = qp.bytes(&message).get(header..).unwrap_or(&[]);
+            let payload = message.bytes().get(header..).unwrap_or(&[]);
             let length = deliver(connection, &mut rqst, payload, placed);
             rqst.complete(length);
         }

@@ -50,13 +50,12 @@ fn connection(transport: &Transport, seq: &SeqFile) {
 
 fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
     let connection = qp.context();
-    let source = qp.id().source_address();
+    let id = qp.qp().id();
+    let source = id.source_address();
     seq_print!(seq, "source {source}\nsource_port {}\n", source.port());
-    if let Some(device) = qp.id().device() {
-        seq_print!(seq, "device {}\n", device.name());
-    }
-    seq_print!(seq, "device_port {}\n", qp.id().port());
-    seq_print!(seq, "queue_pair {}\n", qp.number());
+    seq_print!(seq, "device {}\n", id.device_name());
+    seq_print!(seq, "device_port {}\n", id.port());
+    seq_print!(seq, "queue_pair {}\n", qp.qp().number());
     seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
     if let Some(agreement) = connection.agreement() {
         let thresholds = agreement.thresholds;
@@ -81,9 +80,10 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
     seq_print!(seq, "regions_offered {}\n", counts.offered);
     seq_print!(seq, "regions_invalidating {}\n", counts.invalidating);
     seq_print!(seq, "regions_stuck {}\n", counts.stuck);
-    for (what, (posted, buffers)) in [("receive", qp.receives()), ("send", qp.sends())] {
-        seq_print!(seq, "{what}s_posted {posted}\n{what}_buffers {buffers}\n");
-    }
+    let (posted, buffers) = qp.receives();
+    seq_print!(seq, "receives_posted {posted}\nreceive_buffers {buffers}\n");
+    let (posted, buffers) = qp.sends();
+    seq_print!(seq, "sends_posted {posted}\nsend_buffers {buffers}\n");
     seq_print!(
         seq,
         "credits_requested {}\n",

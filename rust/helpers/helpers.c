@@ -9,9 +9,10 @@ int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 	return ib_post_send(qp, wr, NULL);
 }
 
-int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr)
+int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad_wr)
 {
-	return ib_post_recv(qp, wr, NULL);
+	return ib_post_recv(qp, wr, bad_wr);
 }
 
 u64 rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr,

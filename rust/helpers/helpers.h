@@ -12,7 +12,8 @@
 #include <rdma/ib_verbs.h>
 
 int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr);
-int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr);
+int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad_wr);
 
 u64 rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr,
 			      size_t size, enum dma_data_direction direction);

@@ -17,14 +17,14 @@ pub(crate) enum Access {
 impl Access {
     /// Bits of `enum ib_access_flags`.
     pub(super) fn flags(self) -> i32 {
-        let flags = match self {
-            Self::RemoteRead => bindings::ib_access_flags_IB_ACCESS_REMOTE_READ,
-            Self::RemoteWrite => {
-                bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
-                    | bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE
-            }
-        };
-        i32::try_from(flags).unwrap_or(0)
+        // CAST: Bits of small numbers, in a signed word.
+        const READ: i32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ as i32;
+        const WRITE: i32 = (bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+            | bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE) as i32;
+        match self {
+            Self::RemoteRead => READ,
+            Self::RemoteWrite => WRITE,
+        }
     }
 
     /// The direction that fits.

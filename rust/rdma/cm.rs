@@ -2,9 +2,12 @@
 
 //! Connection identifiers of the RDMA connection manager.
 
-use super::device::Device;
+use super::{
+    device::{Device, DeviceName},
+    ib_client,
+};
 use crate::bindings::{self, Net, SocketAddress};
-use core::{ffi::c_void, ptr::NonNull};
+use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 use kernel::{
     error::from_err_ptr,
     error::to_result,
@@ -65,34 +68,63 @@ pub(crate) trait CmHandler: Send + Sync + 'static {
     fn event(&self, event: CmEvent<'_>, report: CmReport);
 }
 
-/// A connection identifier, and the device reference that comes with it.
+/// A state of an identifier.
+pub(crate) trait State: sealed::Sealed {}
+
+mod sealed {
+    /// Closes [`super::State`].
+    pub(crate) trait Sealed {}
+}
+
+/// The peer's address is not resolved yet.
+pub(crate) struct Unbound;
+/// The identifier is bound to a device, for good.
+pub(crate) struct Bound;
+
+impl sealed::Sealed for Unbound {}
+impl sealed::Sealed for Bound {}
+impl State for Unbound {}
+impl State for Bound {}
+
+/// A connection identifier in state `S`.
+///
+/// # Invariants
+///
+/// In state [`Bound`] the identifier has a device, which stays registered as long as the identifier
+/// exists.
+pub(crate) struct CmId<S: State> {
+    raw: RawCmId,
+    state: PhantomData<S>,
+}
+
+/// An identifier, and the handler of its events.
 ///
 /// # Invariants
 ///
 /// `ptr` is an identifier that this object owns, and whose context is `context`. `context` came
 /// from `Arc::into_raw` and is released by `release`, once.
-pub(crate) struct CmId {
+struct RawCmId {
     ptr: NonNull<bindings::rdma_cm_id>,
     context: *const c_void,
     release: unsafe fn(*const c_void),
 }
 
 // SAFETY: The connection manager locks an identifier by its own means.
-unsafe impl Send for CmId {}
+unsafe impl Send for RawCmId {}
 // SAFETY: As above.
-unsafe impl Sync for CmId {}
+unsafe impl Sync for RawCmId {}
 
 /// Takes an event from the connection manager. Always returns zero: the owner destroys the
 /// identifier, never the connection manager.
 ///
 /// # Safety
 ///
-/// Called by the connection manager only, for the identifier of a [`CmId`].
+/// Called by the connection manager only, for the identifier of a [`RawCmId`].
 unsafe extern "C" fn event_handler<H: CmHandler>(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: The identifier is valid during the call, and its context is a `CmId`'s, which
+    // SAFETY: The identifier is valid during the call, and its context is a `RawCmId`'s, which
     // releases it only after `rdma_destroy_id` has waited for this handler.
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: The event is valid during the call.
@@ -143,7 +175,7 @@ unsafe fn release<H: CmHandler>(context: *const c_void) {
     drop(unsafe { Arc::from_raw(context.cast::<H>()) });
 }
 
-impl CmId {
+impl CmId<Unbound> {
     /// Creates an identifier for a reliable connection in `net`, whose events go to `handler`.
     ///
     /// # Errors
@@ -168,10 +200,14 @@ impl CmId {
             unsafe { release::<H>(context) }
         })?;
         // INVARIANT: The identifier was just created with this context.
-        Ok(Self {
+        let raw = RawCmId {
             ptr,
             context,
             release: release::<H>,
+        };
+        Ok(Self {
+            raw,
+            state: PhantomData,
         })
     }
 
@@ -179,13 +215,13 @@ impl CmId {
     ///
     /// # Errors
     ///
-    /// What the connection manager answers at once, such as `ENODEV` without any RDMA device;
-    /// a later answer comes as an event.
+    /// What the connection manager answers at once, such as `ENODEV` without any RDMA device or
+    /// `ENETUNREACH` without a network; a later answer comes as an event.
     pub(crate) fn resolve_address(&self, peer: &SocketAddress, timeout_ms: u32) -> Result {
         // SAFETY: The identifier is valid, the address is complete and only read.
         to_result(unsafe {
             bindings::rdma_resolve_addr(
-                self.ptr.as_ptr(),
+                self.as_raw(),
                 core::ptr::null_mut(),
                 peer.as_raw(),
                 c_ulong::try_from(timeout_ms)?,
@@ -193,8 +229,24 @@ impl CmId {
         })
     }
 
-    /// Starts to resolve the route, for at most `timeout_ms` milliseconds. The address is
-    /// resolved already.
+    /// The identifier as one that is bound to a device, which it is once the peer's address is
+    /// resolved; itself until then.
+    pub(crate) fn into_bound(self) -> Result<CmId<Bound>, Self> {
+        // SAFETY: The identifier is valid. The connection manager sets the device once.
+        let device = unsafe { (&raw const (*self.as_raw()).device).read_volatile() };
+        if device.is_null() {
+            return Err(self);
+        }
+        // INVARIANT: There is a device. An identifier that is bound to one holds up its removal.
+        Ok(CmId {
+            raw: self.raw,
+            state: PhantomData,
+        })
+    }
+}
+
+impl CmId<Bound> {
+    /// Starts to resolve the route, for at most `timeout_ms` milliseconds.
     ///
     /// # Errors
     ///
@@ -202,83 +254,61 @@ impl CmId {
     pub(crate) fn resolve_route(&self, timeout_ms: u32) -> Result {
         let timeout = c_ulong::try_from(timeout_ms)?;
         // SAFETY: The identifier is valid; in a wrong state the call returns an error.
-        to_result(unsafe { bindings::rdma_resolve_route(self.ptr.as_ptr(), timeout) })
+        to_result(unsafe { bindings::rdma_resolve_route(self.as_raw(), timeout) })
     }
 
-    /// Asks the peer for a connection, with `private_data` (RFC 8797) and as many RDMA Reads
-    /// by the peer as `responder_resources`.
-    ///
-    /// # Errors
-    ///
-    /// What the connection manager answers at once; a later answer comes as an event.
-    pub(crate) fn connect(&self, private_data: &[u8], responder_resources: u8) -> Result {
-        let mut parameters = bindings::rdma_conn_param {
-            private_data: private_data.as_ptr().cast(),
-            private_data_len: u8::try_from(private_data.len()).map_err(|_| EINVAL)?,
-            responder_resources,
-            // This end never issues RDMA Reads.
-            initiator_depth: 0,
-            // The most that the fabric's field holds: a lost packet is not a lost connection.
-            retry_count: 6,
-            // Credits keep Receives posted; a peer that overruns them is cut off.
-            rnr_retry_count: 0,
-            ..Default::default()
-        };
-        // SAFETY: The identifier is valid; the parameters are copied during the call.
-        to_result(unsafe { bindings::rdma_connect(self.ptr.as_ptr(), &mut parameters) })
+    /// The device, unless it is being removed, or was not added to this module's devices yet. May sleep.
+    pub(crate) fn device(&self) -> Option<Arc<Device>> {
+        ib_client::find(self.raw_device().as_ptr())
     }
 
-    /// Ends the connection. The queue pair goes to the error state. May sleep.
-    pub(crate) fn disconnect(&self) {
-        // SAFETY: The identifier is valid. An error says that there is no connection to end.
-        let _ = unsafe { bindings::rdma_disconnect(self.ptr.as_ptr()) };
+    /// The name of the device.
+    pub(crate) fn device_name(&self) -> DeviceName {
+        // SAFETY: By the type's invariant the device is registered.
+        unsafe { DeviceName::of(self.raw_device()) }
     }
 
-    /// The device that the identifier is bound to, once the address is resolved.
-    pub(crate) fn device(&self) -> Option<&Device> {
-        // SAFETY: The identifier is valid. Once set the device does not change, and it stays
-        // registered until the identifier is destroyed.
-        let device = unsafe { (*self.ptr.as_ptr()).device };
-        if device.is_null() {
-            return None;
-        }
-        // SAFETY: As above.
-        Some(unsafe { Device::from_raw(device) })
+    fn raw_device(&self) -> NonNull<bindings::ib_device> {
+        // SAFETY: By the type's invariant there is a device, which does not change.
+        unsafe { NonNull::new_unchecked((*self.as_raw()).device) }
     }
 
-    /// The address at this end, once the peer's is resolved.
+    /// The address at this end.
     pub(crate) fn source_address(&self) -> SocketAddress {
         // SAFETY: The identifier is valid; the address is plain memory inside it, which does not
         // change any more.
         SocketAddress::new(unsafe {
-            let source = &raw const (*self.ptr.as_ptr()).route.addr.src_addr;
+            let source = &raw const (*self.as_raw()).route.addr.src_addr;
             source.cast::<bindings::__kernel_sockaddr_storage>().read()
         })
     }
 
-    /// The port of the device, from 1 on, once the address is resolved.
+    /// The port of the device, from 1 on.
     pub(crate) fn port(&self) -> u32 {
         // SAFETY: The identifier is valid. Once set the port does not change.
-        unsafe { (*self.ptr.as_ptr()).port_num }
+        unsafe { (*self.as_raw()).port_num }
     }
 
-    /// Says in words why the peer rejected the connection.
+    /// Says in words why the peer rejected the connection; `status` is the event's.
     pub(crate) fn reject_message(&self, status: i32) -> &'static CStr {
-        // SAFETY: The identifier is valid; the function returns a static string for any status.
-        unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(self.ptr.as_ptr(), status)) }
-    }
-
-    /// The C pointer.
-    pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
-        self.ptr.as_ptr()
+        // SAFETY: The identifier is valid and has a device, by which the call tells the fabric; it
+        // returns a static string for any status.
+        unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(self.as_raw(), status)) }
     }
 }
 
-impl Drop for CmId {
+impl<S: State> CmId<S> {
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
+        self.raw.ptr.as_ptr()
+    }
+}
+
+impl Drop for RawCmId {
     fn drop(&mut self) {
-        // SAFETY: This object owns the identifier. Queue pair and protection domain hold counted
-        // references to it, so they are gone. The call waits for a running event handler; the
-        // handlers hold no reference to a `CmId`, so none of them runs this.
+        // SAFETY: This object owns the identifier. A queue pair owns its identifier, and is destroyed
+        // before it. The call waits for a running event handler; the handlers hold no reference to a
+        // `RawCmId`, so none of them runs this.
         unsafe { bindings::rdma_destroy_id(self.ptr.as_ptr()) };
         // SAFETY: By the type's invariant; no handler runs any more.
         unsafe { (self.release)(self.context) };

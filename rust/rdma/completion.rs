@@ -1,39 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From a work completion to the owner of the work request.
+//! What the completions of a queue pair tell its user.
 
 use super::{Idle, MrList, QueuePair, ReceivedMessage};
 use crate::bindings;
+use core::marker::PhantomData;
+use kernel::types::Opaque;
 
-/// The handle that the peer's Send With Invalidate made invalid.
+/// The handle that the peer's Send With Invalidate has made invalid, as long as its completion is
+/// handled.
 ///
 /// # Invariants
 ///
-/// Only a successful Receive completion makes one, so the handle is invalid.
-pub(crate) struct RemoteInvalidation {
+/// A successful Receive completion of the queue pair `qp` reported the handle, so it is invalid there.
+pub(crate) struct RemoteInvalidation<'a> {
     handle: u32,
+    qp: *const Opaque<bindings::ib_qp>,
+    completion: PhantomData<&'a ()>,
 }
 
-impl RemoteInvalidation {
+// CAST: A bit of a small number, in a signed word.
+const WITH_INVALIDATE: i32 = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32;
+
+impl RemoteInvalidation<'_> {
     /// Reads the handle from a Receive completion.
     ///
     /// # Safety
     ///
-    /// `wc` is a successful Receive completion.
-    pub(super) unsafe fn from_completion(wc: &bindings::ib_wc) -> Option<Self> {
-        let with_invalidate = i32::try_from(bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE).ok()?;
-        if wc.wc_flags & with_invalidate == 0 {
+    /// `wc` is a successful Receive completion of `qp`, which is handled for all of the lifetime.
+    pub(super) unsafe fn from_completion(
+        qp: &Opaque<bindings::ib_qp>,
+        wc: &bindings::ib_wc,
+    ) -> Option<Self> {
+        if wc.wc_flags & WITH_INVALIDATE == 0 {
             return None;
         }
         // SAFETY: The flag says that the union holds the handle.
         let handle = unsafe { &wc.ex.invalidate_rkey };
         // INVARIANT: A successful Receive completion reported the handle.
-        Some(Self { handle: **handle })
+        Some(Self {
+            handle: **handle,
+            qp,
+            completion: PhantomData,
+        })
     }
 
-    /// The handle.
-    pub(super) fn handle(&self) -> u32 {
-        self.handle
+    /// The handle, if it was one of `qp`.
+    pub(super) fn into_handle(self, qp: &Opaque<bindings::ib_qp>) -> Option<u32> {
+        core::ptr::eq(self.qp, qp).then_some(self.handle)
     }
 }
 
@@ -65,8 +79,8 @@ pub(crate) trait Completions: Send + Sync + Sized + 'static {
     /// A message arrived. Its buffer has to go back by [`Completion::recycle`], sooner or later.
     fn received(
         completion: &mut Completion<'_, Self>,
-        message: ReceivedMessage,
-        invalidated: Option<RemoteInvalidation>,
+        message: ReceivedMessage<Self>,
+        invalidated: Option<RemoteInvalidation<'_>>,
     );
 
     /// A Send completed, so that there is room for another.
@@ -110,45 +124,11 @@ impl<'a, C: Completions> Completion<'a, C> {
     }
 
     /// Gives a message's buffer back to the device. Does not sleep.
-    pub(crate) fn recycle(&mut self, message: ReceivedMessage) {
-        // SAFETY: The queue is the queue pair's, and by the type's invariant one of its completions
-        // is being handled. Should the provider refuse, the peer runs out of Receives in the end,
+    #[inline(always)]
+    pub(crate) fn recycle(&mut self, message: ReceivedMessage<C>) {
+        // SAFETY: By the type's invariant a completion of the queue pair is being handled, in which
+        // nobody else recycles. Should the provider refuse, the peer runs out of Receives in the end,
         // and the connection ends by that.
-        let _ = unsafe { self.qp.receive_queue().recycle(self.qp.as_raw(), message) };
-    }
-}
-
-/// What `wr_cqe` of a work request points to.
-#[repr(C)]
-pub(super) struct Cqe {
-    raw: bindings::ib_cqe,
-    index: usize,
-}
-
-/// The C type of a completion handler.
-pub(super) type Done = unsafe extern "C" fn(*mut bindings::ib_cq, *mut bindings::ib_wc);
-
-impl Cqe {
-    /// A handle for the work request at `index` of its queue, completed by `done`.
-    pub(super) fn new(done: Done, index: usize) -> Self {
-        Self {
-            raw: bindings::ib_cqe { done: Some(done) },
-            index,
-        }
-    }
-
-    /// The pointer for `wr_cqe`.
-    pub(super) fn as_raw(&self) -> *mut bindings::ib_cqe {
-        core::ptr::from_ref(&self.raw).cast_mut()
-    }
-
-    /// The index of the work request that completed.
-    ///
-    /// # Safety
-    ///
-    /// The completion's `wr_cqe` came from [`Self::as_raw`] of a handle that is alive.
-    pub(super) unsafe fn index_of(wc: &bindings::ib_wc) -> usize {
-        // SAFETY: `raw` is the first field of a `repr(C)` structure, so the pointers are equal.
-        unsafe { (*wc.__bindgen_anon_1.wr_cqe.cast::<Self>()).index }
+        unsafe { self.qp.recycle(message) };
     }
 }

@@ -2,40 +2,35 @@
 
 //! Completion queues.
 
-use super::CmId;
+use super::Pd;
 use crate::bindings;
-use core::{ffi::c_void, ptr::NonNull};
-use kernel::{error::from_err_ptr, prelude::*, str::CStrExt};
+use core::ptr::NonNull;
+use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
 
-/// A completion queue that the RDMA core polls from its workqueue.
+/// A completion queue that the RDMA core polls from its workqueue. Who is told of a completion follows
+/// from the work request ([`super::cqe::Cqe`]), so that queue pairs can share the queue.
 ///
 /// # Invariants
 ///
-/// `ptr` is a completion queue that this object owns.
+/// `ptr` is a completion queue that this object owns, on the device of `_pd`.
 pub(super) struct Cq {
     ptr: NonNull<bindings::ib_cq>,
+    _pd: Arc<Pd>,
 }
 
 impl Cq {
-    /// Allocates a queue for `entries` completions. May sleep.
-    ///
-    /// # Safety
-    ///
-    /// `context` stays what the completion handlers of the queue's work requests expect until
-    /// the `Cq` is dropped, and `id` outlives it.
+    /// Allocates a queue for `entries` completions on the device of `pd`. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENODEV` without a device; otherwise what the provider answers.
-    pub(super) unsafe fn new(id: &CmId, context: *mut c_void, entries: u32) -> Result<Self> {
-        let device = id.device().ok_or(ENODEV)?;
+    /// What the provider answers, such as `EINVAL` for more entries than the device has.
+    pub(super) fn new(pd: &Arc<Pd>, entries: u32) -> Result<Self> {
         let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
-        // SAFETY: The device is registered, since `id` is bound to it; the caller's name is
-        // static; the context is the caller's promise.
+        // SAFETY: The device is registered as long as the domain exists; the caller's name is static.
         let ptr = from_err_ptr(unsafe {
             bindings::__ib_alloc_cq_any(
-                device.as_raw(),
-                context,
+                pd.device().as_raw(),
+                core::ptr::null_mut(),
                 entries,
                 bindings::ib_poll_context_IB_POLL_WORKQUEUE,
                 super::CALLER.as_char_ptr(),
@@ -44,6 +39,7 @@ impl Cq {
         // INVARIANT: The queue was just allocated.
         Ok(Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+            _pd: pd.clone(),
         })
     }
 
@@ -61,8 +57,8 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: This object owns the queue. Its queue pair is gone, since `QueuePair` drops
-        // the queue pair first. The call waits until no completion handler runs.
+        // SAFETY: This object owns the queue. Queue pairs have a counted reference, so none is left. The
+        // call waits until no completion handler runs.
         unsafe { bindings::ib_free_cq(self.ptr.as_ptr()) };
     }
 }

@@ -1,21 +1,169 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An RDMA device and what it can do.
+//! An RDMA device, who uses it, and what it can do.
 
 use crate::bindings;
+use core::ptr::NonNull;
 use kernel::{
     fmt::{self, Write},
-    types::Opaque,
+    new_mutex,
+    prelude::*,
+    sync::{Arc, Completion, Mutex},
 };
 
-/// An RDMA device.
+/// A registered device. Its removal waits for the last reference.
 ///
 /// # Invariants
 ///
-/// A reference to a `Device` points to a registered `struct ib_device`. It is
-/// borrowed from a [`super::CmId`], whose existence holds the device's removal up.
-#[repr(transparent)]
-pub(crate) struct Device(Opaque<bindings::ib_device>);
+/// `raw` is a registered device, which stays so until `gone` is complete.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Device {
+    raw: NonNull<bindings::ib_device>,
+    #[pin]
+    users: Mutex<Users>,
+    /// Completed when nobody uses the device any more.
+    gone: Arc<Gone>,
+}
+
+/// Who wants to know of the removal.
+struct Users {
+    is_removed: bool,
+    notified: KVec<Arc<dyn Removal>>,
+}
+
+#[pin_data]
+struct Gone {
+    #[pin]
+    completion: Completion,
+}
+
+// SAFETY: The RDMA core allows a device to be used from any thread.
+unsafe impl Send for Device {}
+// SAFETY: As above; the users are locked.
+unsafe impl Sync for Device {}
+
+/// Learns that a device is to be removed.
+pub(crate) trait Removal: Send + Sync {
+    /// The removal has begun, and waits for what uses the device. Process context; must not wait for
+    /// that itself.
+    fn removed(&self);
+}
+
+/// The wish to be told of a device's removal, until it is dropped.
+///
+/// # Invariants
+///
+/// The users of `device` have `whom`, once for this object.
+pub(crate) struct RemovalNotice {
+    device: Arc<Device>,
+    whom: Arc<dyn Removal>,
+}
+
+impl RemovalNotice {
+    /// Has `whom` told when `device` is to be removed. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if it is being removed already, or `ENOMEM`.
+    pub(crate) fn new(device: &Arc<Device>, whom: Arc<dyn Removal>) -> Result<Self> {
+        let mut users = device.users.lock();
+        if users.is_removed {
+            return Err(ENODEV);
+        }
+        users.notified.push(whom.clone(), GFP_KERNEL)?;
+        // INVARIANT: Just added.
+        Ok(Self {
+            device: device.clone(),
+            whom,
+        })
+    }
+}
+
+impl Drop for RemovalNotice {
+    fn drop(&mut self) {
+        let mut users = self.device.users.lock();
+        let mut notified = users.notified.iter();
+        let index =
+            notified.position(|whom| core::ptr::addr_eq(&raw const **whom, &raw const *self.whom));
+        let whom = index.and_then(|index| users.notified.remove(index).ok());
+        // It may be the last reference.
+        drop(users);
+        drop(whom);
+    }
+}
+
+impl Device {
+    /// A device that the RDMA core has added.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a registered device, and stays so until [`Self::remove`] has returned.
+    pub(super) unsafe fn new(raw: NonNull<bindings::ib_device>) -> Result<Arc<Self>> {
+        let gone = Arc::pin_init(
+            pin_init!(Gone { completion <- Completion::new() }),
+            GFP_KERNEL,
+        )?;
+        // INVARIANT: The caller's promise; `remove` waits for `gone`.
+        let device = pin_init!(Self {
+            raw,
+            users <- new_mutex!(Users {
+                is_removed: false,
+                notified: KVec::new(),
+            }, "rpcrdma_device_users"),
+            gone,
+        });
+        Ok(Arc::pin_init(device, GFP_KERNEL)?)
+    }
+
+    /// Tells all who want to know, and waits until nobody uses the device. May sleep.
+    pub(super) fn remove(this: Arc<Self>) {
+        let mut users = this.users.lock();
+        users.is_removed = true;
+        for user in &users.notified {
+            user.removed();
+        }
+        drop(users);
+        let gone = this.gone.clone();
+        drop(this);
+        gone.completion.wait_for_completion();
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::ib_device {
+        self.raw.as_ptr()
+    }
+
+    /// Reads the attributes, which do not change while the device is registered.
+    pub(crate) fn attributes(&self) -> Attributes {
+        // SAFETY: By the type's invariant the device is registered; its attributes are constant.
+        let attrs = unsafe { &(*self.as_raw()).attrs };
+        Attributes {
+            memory_management: attrs.device_cap_flags & MEMORY_MANAGEMENT != 0,
+            gaps: attrs.kernel_cap_flags & SG_GAPS != 0,
+            max_fast_reg_pages: attrs.max_fast_reg_page_list_len,
+            max_send_sge: limit(attrs.max_send_sge),
+            max_qp_wr: limit(attrs.max_qp_wr),
+            max_cqe: limit(attrs.max_cqe),
+            max_responder_resources: u8::try_from(limit(attrs.max_qp_rd_atom)).unwrap_or(u8::MAX),
+        }
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Device {
+    fn drop(self: Pin<&mut Self>) {
+        self.gone.completion.complete_all();
+    }
+}
+
+// CAST: Bits of small numbers, in wider words.
+const MEMORY_MANAGEMENT: u64 = bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+const SG_GAPS: u64 = bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG as u64;
+
+/// A limit, which is an `int` in kernel 7.2 and a `u32` later. One below 0 allows nothing.
+fn limit(limit: impl Into<i64>) -> u32 {
+    u32::try_from(limit.into().max(0)).unwrap_or(u32::MAX)
+}
 
 /// The attributes that decide whether and how a connection can be made.
 #[derive(Clone, Copy)]
@@ -39,53 +187,24 @@ pub(crate) struct Attributes {
 /// A copy of a device's name, with at least one 0 behind it.
 pub(crate) struct DeviceName([u8; 64]);
 
+impl DeviceName {
+    /// Copies the name that `rdma link` shows, at this moment: devices can be renamed.
+    ///
+    /// # Safety
+    ///
+    /// `device` is registered.
+    pub(super) unsafe fn of(device: NonNull<bindings::ib_device>) -> Self {
+        // SAFETY: The caller's promise. A change that is under way is copied as far as it is; the last
+        // byte is always 0.
+        Self(unsafe { (&raw const (*device.as_ptr()).name).read_volatile() })
+    }
+}
+
 impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
             .iter()
             .take_while(|&&byte| byte != 0)
             .try_for_each(|&byte| f.write_char(byte.into()))
-    }
-}
-
-impl Device {
-    /// Borrows a device from C.
-    ///
-    /// # Safety
-    ///
-    /// `ptr` is a registered device that stays registered for all of `'a`.
-    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::ib_device) -> &'a Self {
-        // SAFETY: `Device` is transparent over `ib_device`; the rest is the caller's promise.
-        unsafe { &*ptr.cast() }
-    }
-
-    /// The C pointer.
-    pub(super) fn as_raw(&self) -> *mut bindings::ib_device {
-        self.0.get()
-    }
-
-    /// The name that `rdma link` shows, at this moment: devices can be renamed.
-    pub(crate) fn name(&self) -> DeviceName {
-        // SAFETY: By the type's invariant the device is valid. A change that is under way is copied as
-        // far as it is; the last byte is always 0.
-        let bytes = unsafe { (&raw const (*self.as_raw()).name).read_volatile() };
-        DeviceName(bytes)
-    }
-
-    /// Reads the attributes, which do not change while the device is registered.
-    pub(crate) fn attributes(&self) -> Attributes {
-        // SAFETY: By the type's invariant the device is registered; its attributes are constant.
-        let attrs = unsafe { &(*self.as_raw()).attrs };
-        let management = bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS;
-        let gaps = bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG;
-        Attributes {
-            memory_management: attrs.device_cap_flags & u64::try_from(management).unwrap_or(0) != 0,
-            gaps: attrs.kernel_cap_flags & u64::from(gaps) != 0,
-            max_fast_reg_pages: attrs.max_fast_reg_page_list_len,
-            max_send_sge: u32::try_from(attrs.max_send_sge).unwrap_or(0),
-            max_qp_wr: u32::try_from(attrs.max_qp_wr).unwrap_or(0),
-            max_cqe: u32::try_from(attrs.max_cqe).unwrap_or(0),
-            max_responder_resources: u8::try_from(attrs.max_qp_rd_atom).unwrap_or(u8::MAX),
-        }
     }
 }

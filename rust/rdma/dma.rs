@@ -4,7 +4,6 @@
 
 use super::Pd;
 use crate::bindings;
-use core::ptr::NonNull;
 use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
 
 /// A buffer of a fixed size, mapped for DMA as long as it exists.
@@ -73,15 +72,15 @@ impl DmaBuffer {
         })
     }
 
-    /// The bytes, for who has the buffer while the device has not.
+    /// The bytes, which the device does not have.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         &mut self.data
     }
 
-    /// The first byte, for the owner of the buffer to make a slice of.
-    pub(super) fn start(&self) -> NonNull<u8> {
-        // SAFETY: A vector's pointer is never null.
-        unsafe { NonNull::new_unchecked(self.data.as_ptr().cast_mut()) }
+    /// The first `length` bytes, or all if there are fewer; the device does not have them.
+    #[inline(always)]
+    pub(super) fn first(&self, length: usize) -> &[u8] {
+        self.data.get(..length).unwrap_or(&self.data)
     }
 
     /// Hands the first `length` bytes from the device to the CPU.

@@ -6,28 +6,35 @@
 //! Ownership follows what the hardware needs:
 //!
 //! ```text
-//! CmId ◄── Pd ◄── Mr            a counted reference each: the device stays
-//!   ▲      ▲                    until the last of them is gone
-//!   └──────┴── QueuePair ──► Cq, ReceiveQueue, SendQueue, RegisteredLists
+//! Device ◄── Pd ◄── Mr, DmaBuffer     a counted reference each: a device's removal
+//!            ▲ ▲                      waits for the last of them
+//!            │ └── Cq ◄── Qp ──► CmId
+//!            │            ▲
+//!            └── QueuePair┴──► SendQueue, RegisteredMrs, the user's context
 //! ```
 //!
-//! A work request's memory lives in the queue that posts it. It leaves only
-//! through a completion, or through the queue pair's end, after the drain. A
-//! memory region changes its type with its state: [`mr::Idle`] on the shelf,
-//! [`mr::Mapped`] with pages, [`mr::Registered`] once the peer can reach it.
-//! Only an invalidation, or the region's destruction, lets the pages go.
+//! A Receive is owned by who posts it, by the device until it completes, and by
+//! the handler of its completion then. What Sends use belongs to the queue pair
+//! until a drain. A memory region changes its type with its state: [`mr::Idle`]
+//! while nobody uses it, [`mr::Mapped`] with pages, [`mr::Registered`] once the
+//! peer can reach it. Only an invalidation, or the region's destruction, lets the
+//! pages go.
 //!
 //! Contexts: everything that creates or destroys may sleep. Completions run
 //! on the RDMA core's workqueue, one at a time for each queue pair. CM events
 //! run on the CM's workqueues with the identifier's mutex held.
 //!
-//! Lock order: a slot of the `RegisteredLists`, then `SendQueue::gate`.
+//! Lock order: a slot of the `RegisteredMrs`, then the send gate of the `Qp`. Its receive gate, the
+//! list of devices and the users of a device are leaves.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
 mod access;
 mod completion;
+mod cqe;
+mod ib_client;
+mod queue_pair;
 mod receive;
 mod registered;
 mod ring;
@@ -42,11 +49,14 @@ pub(crate) mod pd;
 pub(crate) mod qp;
 
 pub(crate) use access::Access;
-pub(crate) use cm::{CmEvent, CmHandler, CmId, CmReport};
+pub(crate) use cm::{Bound, CmEvent, CmHandler, CmId, CmReport, Unbound};
 pub(crate) use completion::{Completion, Completions, RemoteInvalidation, WcStatus};
+pub(crate) use device::{Device, Removal, RemovalNotice};
+pub(crate) use ib_client::IbClient;
 pub(crate) use mr::{Idle, Mapped, Mr, MrList, MrType, Registered};
 pub(crate) use pd::Pd;
-pub(crate) use qp::{QpSizes, QueuePair};
+pub(crate) use qp::ConnectParameters;
+pub(crate) use queue_pair::{QpSizes, QueuePair};
 pub(crate) use receive::ReceivedMessage;
 pub(crate) use registered::{Invalidation, LockedSlot};
 pub(crate) use send::{SendBuffer, Sender, MAX_UNSIGNALED};

@@ -11,7 +11,7 @@
 //! other way but its destruction, which invalidates too. Pages are unmapped on
 //! the way into state 1, never earlier.
 
-use super::{access::Access, Pd, RemoteInvalidation};
+use super::{access::Access, Pd};
 use crate::{
     bindings::{self, Exposed, Memory, MessagePart},
     trace,
@@ -516,13 +516,14 @@ impl MrList<Mapped> {
 }
 
 impl MrList<Registered> {
-    /// Takes the region out that the peer has invalidated, if it is in the list.
-    pub(crate) fn take_invalidated(&mut self, proof: &RemoteInvalidation) -> Option<Mr<Idle>> {
+    /// Takes the region with this handle out, if it is in the list.
+    ///
+    /// # Safety
+    ///
+    /// The peer has invalidated the handle, in the domain of these regions.
+    pub(super) unsafe fn take_invalidated(&mut self, handle: u32) -> Option<Mr<Idle>> {
         let mut link = &mut *self.first;
-        while link
-            .as_ref()
-            .is_some_and(|core| core.handle() != proof.handle())
-        {
+        while link.as_ref().is_some_and(|core| core.handle() != handle) {
             link = &mut link.as_mut()?.next;
         }
         let mut core = link.take()?;

@@ -2,19 +2,19 @@
 
 //! Protection domains.
 
-use super::{device::Device, CmId};
+use super::device::Device;
 use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
 
-/// A protection domain on the device of a connection identifier.
+/// A protection domain.
 ///
 /// # Invariants
 ///
-/// `ptr` is a protection domain that this object owns, on the device that `id` is bound to.
+/// `ptr` is a protection domain of `device` that this object owns.
 pub(crate) struct Pd {
     ptr: NonNull<bindings::ib_pd>,
-    id: Arc<CmId>,
+    device: Arc<Device>,
 }
 
 // SAFETY: The RDMA core allows a protection domain to be used from any thread.
@@ -27,24 +27,20 @@ impl Pd {
     ///
     /// # Errors
     ///
-    /// `ENODEV` if `id` is not bound to a device yet; otherwise what the provider answers,
-    /// `ENOMEM` mostly.
-    pub(crate) fn new(id: Arc<CmId>) -> Result<Self> {
-        let device = id.device().ok_or(ENODEV)?;
-        // SAFETY: The device is registered, since `id` is bound to it; the caller's name is static.
+    /// What the provider answers, `ENOMEM` mostly.
+    pub(crate) fn new(device: Arc<Device>) -> Result<Self> {
+        // SAFETY: The device is registered; the caller's name is static.
         let ptr = from_err_ptr(unsafe {
             bindings::__ib_alloc_pd(device.as_raw(), 0, super::CALLER.as_char_ptr())
         })?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
-        // INVARIANT: The domain was just allocated on `id`'s device.
-        Ok(Self { ptr, id })
+        // INVARIANT: The domain was just allocated on the device.
+        Ok(Self { ptr, device })
     }
 
     /// The device of this domain.
-    pub(crate) fn device(&self) -> &Device {
-        // SAFETY: By the type's invariant the domain is on the device of `id`, which stays
-        // registered as long as `id` exists.
-        unsafe { Device::from_raw((*self.ptr.as_ptr()).device) }
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
     }
 
     /// The key that lets local work requests use any DMA-mapped memory.
@@ -56,11 +52,6 @@ impl Pd {
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::ib_pd {
         self.ptr.as_ptr()
-    }
-
-    /// The identifier that holds the device.
-    pub(super) fn id(&self) -> &Arc<CmId> {
-        &self.id
     }
 }
 

@@ -1,252 +1,220 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The receive queue: buffers that belong to the device until a message fills one.
+//! Receives: buffers that belong to the device until a message fills one.
 
 use super::{
-    completion::{Cqe, Done},
+    completion::Completions,
+    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
     dma::DmaBuffer,
+    queue_pair::QueuePair,
     Pd,
 };
 use crate::{bindings, trace};
-use core::{cell::UnsafeCell, mem::ManuallyDrop, ptr::NonNull};
-use kernel::{
-    dma::DataDirection,
-    error::to_result,
-    prelude::*,
-    sync::{
-        atomic::{Atomic, Relaxed},
-        Arc,
-    },
-};
+use core::{marker::PhantomData, mem::offset_of, mem::ManuallyDrop, ptr::NonNull};
+use kernel::{dma::DataDirection, error::to_result, prelude::*, sync::Arc, types::Opaque};
 
-/// How many of `count` buffers go back to the device together: what rings the doorbell costs as
-/// much for one.
-fn batch(count: u32) -> u32 {
-    (count / 4).clamp(1, 32)
-}
-
-/// Buffers beyond the `count` that are always posted or hold a message, because others wait for a
-/// batch to be complete.
-pub(super) fn spare(count: u32) -> u32 {
-    batch(count).saturating_sub(1)
-}
-
-/// One buffer, with the request that posts it.
-struct Slot {
-    cqe: Cqe,
-    buffer: DmaBuffer,
-    request: UnsafeCell<bindings::ib_recv_wr>,
+/// A buffer for one message of `qp`, with the work request that posts it. Who posts it gives it away;
+/// its completion gives it back.
+///
+/// # Invariants
+///
+/// The first `length` bytes of `buffer` are a message, which the device has handed to the CPU. Of a
+/// Receive that is posted, `qp` is valid: it waits for its Receives before it goes.
+pub(super) struct Receive<C: Completions> {
+    cqe: Cqe<Self>,
+    request: bindings::ib_recv_wr,
     sge: bindings::ib_sge,
-}
-
-/// A message that arrived, in its buffer, which the device gets back by
-/// [`super::QueuePair::recycle`].
-///
-/// # Invariants
-///
-/// The buffer at `index` of the queue with the number `queue` is not posted, and the `length` bytes
-/// from `start`, its first one, are the message.
-pub(crate) struct ReceivedMessage {
-    queue: u64,
-    index: usize,
-    start: NonNull<u8>,
+    buffer: DmaBuffer,
     length: usize,
+    /// Tells it from others of the queue pair, in trace events.
+    index: u32,
+    qp: NonNull<QueuePair<C>>,
 }
 
-// SAFETY: The buffer may be read from any thread.
-unsafe impl Send for ReceivedMessage {}
-
-/// Buffers on their way back to the device.
-struct Returned {
-    /// How many there are.
-    count: usize,
-    /// Their requests, as a chain.
-    first: *mut bindings::ib_recv_wr,
+impl_has_cqe! {
+    impl{C: Completions} HasCqe<0> for Receive<C> { self.cqe }
 }
 
-/// The number of the next receive queue.
-static NEXT_NUMBER: Atomic<u64> = Atomic::new(0);
-
-/// The buffers of a receive queue.
-///
-/// # Invariants
-///
-/// `slots` is not changed after construction, so that its elements do not move; each request names
-/// its slot's `cqe` and `sge`. A slot's buffer and request belong to the device from the post to the
-/// completion of that request, to a [`ReceivedMessage`] from there on, which [`Self::recycle`] ends,
-/// and to `returned` after that. `returned` belongs to who makes the queue pair, and from then on to
-/// its completions, of which one at a time is handled.
-pub(super) struct ReceiveQueue {
-    /// Tells messages of this queue from those of any other, past ones included.
-    number: u64,
-    slots: KVVec<Slot>,
-    /// How many are posted together.
-    batch: usize,
-    returned: UnsafeCell<Returned>,
-}
-
-// SAFETY: The work request handles are only read after construction, the rest is its owner's.
-unsafe impl Sync for ReceiveQueue {}
-// SAFETY: Nothing in the queue is tied to a thread.
-unsafe impl Send for ReceiveQueue {}
-
-impl ReceiveQueue {
-    /// Allocates buffers of `size` bytes, of which `count` are always posted or hold a message.
-    /// Their requests are completed by `done`.
+impl<C: Completions> Receive<C> {
+    /// Allocates a buffer of `size` bytes for messages of `qp`.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if the memory cannot be had.
-    pub(super) fn new(pd: &Arc<Pd>, count: u32, size: u32, done: Done) -> Result<Self> {
-        let batch = usize::try_from(batch(count))?;
-        let count = usize::try_from(count.saturating_add(spare(count)))?;
-        let size = usize::try_from(size)?;
-        let mut slots = KVVec::with_capacity(count, GFP_KERNEL)?;
-        for index in 0..count {
-            let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, GFP_KERNEL)?;
-            slots.push(
-                Slot {
-                    cqe: Cqe::new(done, index),
-                    sge: buffer.sge(0, size).ok_or(EINVAL)?,
-                    buffer,
-                    request: UnsafeCell::new(bindings::ib_recv_wr::default()),
-                },
-                GFP_KERNEL,
-            )?;
-        }
-        // From here on they do not move.
-        for slot in &mut slots {
-            slot.request = UnsafeCell::new(bindings::ib_recv_wr {
-                next: core::ptr::null_mut(),
-                __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
-                    wr_cqe: ManuallyDrop::new(slot.cqe.as_raw()),
-                },
-                sg_list: &raw mut slot.sge,
-                num_sge: 1,
-            });
-        }
-        Ok(Self {
-            number: NEXT_NUMBER.fetch_add(1, Relaxed),
-            slots,
-            batch,
-            returned: UnsafeCell::new(Returned {
-                count: 0,
-                first: core::ptr::null_mut(),
-            }),
-        })
+    /// `ENOMEM`.
+    pub(super) fn new(
+        pd: &Arc<Pd>,
+        size: usize,
+        index: u32,
+        qp: NonNull<QueuePair<C>>,
+    ) -> Result<KBox<Self>> {
+        let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, GFP_KERNEL)?;
+        let sge = buffer.sge(0, size).ok_or(EINVAL)?;
+        // INVARIANT: There is no message.
+        let mut receive = KBox::new(
+            Self {
+                cqe: Cqe::new(),
+                request: bindings::ib_recv_wr::default(),
+                sge,
+                buffer,
+                length: 0,
+                index,
+                qp,
+            },
+            GFP_KERNEL,
+        )?;
+        // From here on it stays where it is.
+        let this: *mut Self = &mut *receive;
+        receive.request = bindings::ib_recv_wr {
+            next: core::ptr::null_mut(),
+            __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                wr_cqe: ManuallyDrop::new(Self::wr_cqe(this)),
+            },
+            // SAFETY: Only takes the address of a field.
+            sg_list: unsafe { &raw mut (*this).sge },
+            num_sge: 1,
+        };
+        Ok(receive)
     }
 
-    /// Takes the buffer at `index` over from the device, with the message in it; nothing if the
-    /// device claims to have written more than there is room for.
-    ///
-    /// # Safety
-    ///
-    /// The request of the buffer has completed with success, and was not taken before.
-    pub(super) unsafe fn take(&self, index: usize, length: u32) -> Option<ReceivedMessage> {
-        let slot = self.slots.get(index)?;
-        let length = usize::try_from(length).ok()?;
-        if length > slot.buffer.len() {
+    /// What tells it from others of the queue pair.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+}
+
+impl<C: Completions> Complete for Receive<C> {
+    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+        // SAFETY: `Receives::post` gave the Receive away, which has come back by its completion.
+        let mut receive = unsafe { KBox::from_raw(this.as_ptr()) };
+        trace::xprtrdma_wc_receive(cq, receive.index, wc);
+        // SAFETY: By the type's invariant the queue pair is valid, as the Receive was posted until now.
+        let qp = unsafe { receive.qp.as_ref() };
+        let length = usize::try_from(wc.byte_len).ok();
+        // A failed completion says nothing of the length.
+        receive.length = match length.filter(|_| wc.status == bindings::ib_wc_status_IB_WC_SUCCESS)
+        {
+            Some(length) if length <= receive.buffer.len() => {
+                receive.buffer.sync_for_cpu(length);
+                // INVARIANT: The device has written so many bytes.
+                length
+            }
+            _ => 0,
+        };
+        // SAFETY: This is the handler of a completion on the queue of `qp`.
+        unsafe { qp.received(ReceivedMessage(receive), wc) };
+    }
+}
+
+/// A message that arrived, in its buffer, until [`super::Completion::recycle`] gives that back.
+pub(crate) struct ReceivedMessage<C: Completions>(KBox<Receive<C>>);
+
+// SAFETY: The message may be read from any thread, and the buffer freed; the queue pair is only used by
+// its completions.
+unsafe impl<C: Completions> Send for ReceivedMessage<C> {}
+
+impl<C: Completions> ReceivedMessage<C> {
+    /// The bytes of the message.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.buffer.first(self.0.length)
+    }
+
+    /// The Receive, to be posted again, if it is one of `qp`.
+    pub(super) fn into_receive(self, qp: &QueuePair<C>) -> Option<KBox<Receive<C>>> {
+        core::ptr::eq(self.0.qp.as_ptr(), qp).then_some(self.0)
+    }
+}
+
+/// Receives of one queue pair that are posted together.
+///
+/// # Invariants
+///
+/// `first` is null or the request of a Receive from `KBox::into_raw`, whose `next` leads to another
+/// such one; there are `count` of them, and the object owns them all.
+pub(super) struct Receives<C: Completions> {
+    first: *mut bindings::ib_recv_wr,
+    count: usize,
+    receive: PhantomData<KBox<Receive<C>>>,
+}
+
+// SAFETY: A Receive that is not posted may be owned by any thread.
+unsafe impl<C: Completions> Send for Receives<C> {}
+
+impl<C: Completions> Receives<C> {
+    /// None.
+    pub(super) const fn new() -> Self {
+        Self {
+            first: core::ptr::null_mut(),
+            count: 0,
+            receive: PhantomData,
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Adds one.
+    #[inline(always)]
+    pub(super) fn push(&mut self, mut receive: KBox<Receive<C>>) {
+        receive.request.next = self.first;
+        receive.length = 0;
+        let receive = KBox::into_raw(receive);
+        // INVARIANT: The object owns what it has just taken over.
+        // SAFETY: The Receive is valid; only takes the address of a field.
+        self.first = unsafe { &raw mut (*receive).request };
+        self.count = self.count.wrapping_add(1);
+    }
+
+    /// Takes one out.
+    fn pop(&mut self) -> Option<KBox<Receive<C>>> {
+        if self.first.is_null() {
             return None;
         }
-        slot.buffer.sync_for_cpu(length);
-        // INVARIANT: The request has completed, and the length fits.
-        Some(ReceivedMessage {
-            queue: self.number,
-            index,
-            start: slot.buffer.start(),
-            length,
-        })
-    }
-
-    /// How many buffers the device has, or has just filled, and how many there are.
-    pub(super) fn posted(&self) -> (usize, usize) {
-        let count = self.slots.len();
-        // SAFETY: The queue is valid; a word for people, which may be a little behind.
-        let returned = unsafe { (&raw const (*self.returned.get()).count).read_volatile() };
-        (count.saturating_sub(returned), count)
-    }
-
-    /// The bytes of a message.
-    pub(super) fn bytes<'a>(&'a self, message: &'a ReceivedMessage) -> &'a [u8] {
-        if message.queue != self.number {
-            return &[];
+        // SAFETY: By the type's invariant this is the request of a Receive, which this object owns.
+        unsafe {
+            let receive = self.first.byte_sub(offset_of!(Receive<C>, request)).cast();
+            self.first = (*self.first).next;
+            self.count = self.count.wrapping_sub(1);
+            Some(KBox::from_raw(receive))
         }
-        // SAFETY: The buffer is this queue's, and initialised; by the message's invariant the device
-        // does not have it, nor gets it as long as the message is borrowed.
-        unsafe { core::slice::from_raw_parts(message.start.as_ptr(), message.length) }
     }
 
-    /// Gives a message's buffer back, for the device to get with the next batch.
+    /// Gives all of them to the device.
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair of this queue, one of whose completions is being handled.
+    /// `qp` is the queue pair that they are for, and what is posted on it is waited for before the
+    /// [`QueuePair`] goes.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for another queue's message; otherwise what the provider answers.
-    pub(super) unsafe fn recycle(
-        &self,
-        qp: *mut bindings::ib_qp,
-        message: ReceivedMessage,
-    ) -> Result {
-        if message.queue != self.number {
-            return Err(EINVAL);
-        }
-        // SAFETY: The message, which ends here, owned the buffer.
-        unsafe { self.give(qp, message.index) }
-    }
-
-    /// Gives the buffers to the device, for the first time, as far as they fill batches.
-    ///
-    /// # Safety
-    ///
-    /// `qp` is the queue pair of this queue, and no buffer was posted before.
-    ///
-    /// # Errors
-    ///
-    /// What the provider answers.
-    pub(super) unsafe fn post_all(&self, qp: *mut bindings::ib_qp) -> Result {
-        for index in 0..self.slots.len() {
-            // SAFETY: The caller's promise.
-            unsafe { self.give(qp, index)? };
-        }
-        Ok(())
-    }
-
-    /// Adds the buffer at `index` to those on their way back, and posts them if they are a batch.
-    ///
-    /// # Safety
-    ///
-    /// `qp` is the queue pair of this queue, and the caller owns the buffer and `returned`.
-    ///
-    /// # Errors
-    ///
-    /// What the provider answers.
-    unsafe fn give(&self, qp: *mut bindings::ib_qp, index: usize) -> Result {
-        let slot = self.slots.get(index).ok_or(EINVAL)?;
-        // SAFETY: The queue pair is valid.
-        let traced = unsafe { &*qp.cast() };
-        let request = slot.request.get();
-        // SAFETY: The caller owns `returned`, and the buffer with its request.
-        let returned = unsafe {
-            let returned = &mut *self.returned.get();
-            (*request).next = returned.first;
-            returned
-        };
-        returned.first = request;
-        returned.count = returned.count.saturating_add(1);
-        trace::xprtrdma_post_recv(traced, index);
-        if returned.count < self.batch {
+    /// What the provider answers, and those that it has not taken.
+    pub(super) unsafe fn post(self, qp: *mut bindings::ib_qp) -> Result<(), (Error, Self)> {
+        let this = ManuallyDrop::new(self);
+        if this.first.is_null() {
             return Ok(());
         }
-        trace::xprtrdma_post_recvs(traced, returned.count);
-        returned.count = 0;
-        let first = core::mem::replace(&mut returned.first, core::ptr::null_mut());
-        // SAFETY: The queue pair is the caller's promise. `returned` owned the buffers and requests
-        // of the chain. They live in `slots`, which `QueuePair` drops after its queue pair. The CPU
+        let mut rest: *const bindings::ib_recv_wr = core::ptr::null();
+        // SAFETY: The requests and their buffers are owned by nobody else until they complete. The CPU
         // has not written to the buffers, so that there is nothing to sync.
-        to_result(unsafe { bindings::rpcrdma_ib_post_recv(qp, first) })
-            .inspect_err(|&error| trace::xprtrdma_post_recvs_err(traced, error))
+        let status = unsafe { bindings::rpcrdma_ib_post_recv(qp, this.first, &mut rest) };
+        to_result(status).map_err(|error| {
+            // INVARIANT: The provider has taken those before the one that it names. Of the others only
+            // the drop is used, which counts nothing.
+            let rest = Self {
+                first: rest.cast_mut(),
+                count: 0,
+                receive: PhantomData,
+            };
+            (error, rest)
+        })
+    }
+}
+
+impl<C: Completions> Drop for Receives<C> {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
     }
 }

@@ -7,16 +7,20 @@
 //! of the queue pair keeps what belongs to the Call in the slot, under the same lock.
 
 use super::{
-    completion::{Cqe, Done, RemoteInvalidation},
+    completion::{Completions, RemoteInvalidation},
+    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
     mr::{Idle, Mapped, Mr, MrList, Registered},
-    send::{post, SendQueue},
+    qp::Qp,
+    queue_pair::QueuePair,
 };
 use crate::{bindings, trace};
+use core::ptr::NonNull;
 use kernel::{
     new_spinlock,
     prelude::*,
     sync::lock::{spinlock::SpinLockBackend, Guard},
     sync::{CondVar, SpinLock},
+    types::Opaque,
 };
 
 /// What became of a request to invalidate.
@@ -24,76 +28,103 @@ use kernel::{
 pub(crate) enum Invalidation {
     /// There is nothing to invalidate.
     Empty,
-    /// It is under way; [`super::Completions::invalidated`] tells of its end.
+    /// It is under way; [`Completions::invalidated`] tells of its end.
     Posted,
     /// It could not be posted. The regions stay until the connection's end, which has to come.
     Failed,
 }
 
-/// The list of one Call, and what the user keeps with it.
-struct Held<U> {
+/// The regions of one Call, and what the user keeps with them.
+struct Contents<U> {
     regions: MrList<Registered>,
     /// Whether the invalidation of all of them was asked for.
-    invalidating: bool,
+    is_invalidating: bool,
     user: U,
 }
 
+/// A slot. Its handle completes the chain of local invalidations.
+///
+/// # Invariants
+///
+/// `qp` is the queue pair that has the slot.
 #[pin_data]
-struct Slot<U> {
-    /// Completes the chain of local invalidations.
-    cqe: Cqe,
+struct Slot<C: Completions> {
+    cqe: Cqe<Self>,
+    index: usize,
+    qp: NonNull<QueuePair<C>>,
     #[pin]
-    held: SpinLock<Held<U>>,
+    contents: SpinLock<Contents<C::Slot>>,
 }
 
-// SAFETY: The work request handles are only read after construction.
-unsafe impl<U: Send> Sync for Slot<U> {}
-// SAFETY: Nothing in a slot is tied to a thread.
-unsafe impl<U: Send> Send for Slot<U> {}
+impl_has_cqe! {
+    impl{C: Completions} HasCqe<0> for Slot<C> { self.cqe }
+}
+
+impl<C: Completions> Complete for Slot<C> {
+    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+        // SAFETY: The slot and the queue pair, which has the slot, wait for the request that has just
+        // completed.
+        let (slot, qp) = unsafe { (this.as_ref(), this.as_ref().qp.as_ref()) };
+        trace::xprtrdma_wc_li_done(cq, slot.index, wc);
+        // SAFETY: This is the handler of a completion on the queue of `qp`: that of the last request of
+        // the chain.
+        unsafe { qp.invalidated(slot.index, wc) };
+    }
+}
 
 /// A slot, locked. Nobody can register nor invalidate regions of its Call meanwhile.
 pub(crate) struct LockedSlot<'a, U> {
-    held: Guard<'a, Held<U>, SpinLockBackend>,
+    qp: &'a Opaque<bindings::ib_qp>,
+    contents: Guard<'a, Contents<U>, SpinLockBackend>,
 }
 
 impl<U: Unpin> LockedSlot<'_, U> {
     /// The regions that the peer can reach.
     pub(crate) fn regions(&self) -> &MrList<Registered> {
-        &self.held.regions
+        &self.contents.regions
     }
 
     /// What the user keeps with them.
     pub(crate) fn user(&mut self) -> &mut U {
-        &mut self.held.user
+        &mut self.contents.user
     }
 
     /// Takes the region out that the peer has invalidated, if it is one of them.
-    pub(crate) fn take_invalidated(&mut self, proof: &RemoteInvalidation) -> Option<Mr<Idle>> {
-        self.held.regions.take_invalidated(proof)
+    pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_>) -> Option<Mr<Idle>> {
+        let handle = proof.into_handle(self.qp)?;
+        // SAFETY: The queue pair of these regions has reported their handle as invalid.
+        unsafe { self.contents.regions.take_invalidated(handle) }
     }
 
     /// Unlocks the slot, sleeps until `changed` is notified, and locks it again.
     pub(crate) fn wait(&mut self, changed: &CondVar) {
-        changed.wait(&mut self.held);
+        changed.wait(&mut self.contents);
     }
 }
 
-/// The lists of a connection.
-pub(super) struct RegisteredLists<U> {
-    slots: Pin<KVBox<[Slot<U>]>>,
+/// The registered regions of a connection.
+pub(super) struct RegisteredMrs<C: Completions> {
+    slots: Pin<KVBox<[Slot<C>]>>,
 }
 
-impl<U: Default + Send + Unpin> RegisteredLists<U> {
-    /// Makes `count` slots, whose local invalidations are completed by `done`.
-    pub(super) fn new(count: u32, done: Done) -> Result<Self> {
+impl<C: Completions> RegisteredMrs<C> {
+    /// Makes `count` slots.
+    ///
+    /// # Safety
+    ///
+    /// The result is part of `qp`.
+    pub(super) unsafe fn new(count: u32, qp: NonNull<QueuePair<C>>) -> Result<Self> {
         let slots = KVBox::pin_slice(
             |index| {
+                // INVARIANT: The caller's promise.
                 try_pin_init!(Slot {
-                    cqe: Cqe::new(done, index),
-                    held <- new_spinlock!(Held {
+                    cqe: Cqe::new(),
+                    index,
+                    qp,
+                    contents <- new_spinlock!(Contents {
                         regions: MrList::new(),
-                        invalidating: false,
-                        user: U::default(),
+                        is_invalidating: false,
+                        user: C::Slot::default(),
                     }, "rpcrdma_registered"),
                 }? Error)
             },
@@ -109,42 +140,45 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
     ///
     /// # Safety
     ///
-    /// As [`post`], for `last`. `qp` is the queue pair of this object and of `failed`, which
-    /// completes the registrations if they fail.
+    /// As [`Qp::post_send`], for `last`. `qp` is that of this object, and `failed` completes the
+    /// registrations if they fail.
     ///
     /// # Errors
     ///
-    /// As [`post`]; `EBUSY` if the slot is in use.
+    /// As [`Qp::post_send`]; `EBUSY` if the slot is in use.
     pub(super) unsafe fn post(
         &self,
-        qp: *mut bindings::ib_qp,
-        failed: &Cqe,
+        qp: &Qp,
+        failed: *mut bindings::ib_cqe,
         index: usize,
         regions: MrList<Mapped>,
         last: &mut bindings::ib_send_wr,
-        publish: impl FnOnce(&mut U),
+        publish: impl FnOnce(&mut C::Slot),
     ) -> Result {
         let slot = self.slots.get(index).ok_or(EINVAL)?;
-        let mut held = slot.held.lock();
-        if !held.regions.is_empty() {
-            drop(held);
+        let mut contents = slot.contents.lock();
+        if !contents.regions.is_empty() {
+            drop(contents);
             return Err(EBUSY);
         }
         // SAFETY: The chain is posted below, under the lock without which the list cannot leave
         // the slot.
-        let (first, registered) = unsafe { regions.chain(failed.as_raw(), last) };
-        held.regions = registered;
-        held.invalidating = false;
-        publish(&mut held.user);
+        let (first, registered) = unsafe { regions.chain(failed, last) };
+        contents.regions = registered;
+        contents.is_invalidating = false;
+        publish(&mut contents.user);
         // SAFETY: The registrations live in the regions, which the lock keeps in the slot during
         // the call. `last` is the caller's promise.
-        unsafe { post(qp, first) }
+        unsafe { qp.post_send(first) }
     }
 
     /// Locks slot `index`.
-    pub(super) fn slot(&self, index: usize) -> Option<LockedSlot<'_, U>> {
-        let held = self.slots.get(index)?.held.lock();
-        Some(LockedSlot { held })
+    pub(super) fn slot<'a>(&'a self, qp: &'a Qp, index: usize) -> Option<LockedSlot<'a, C::Slot>> {
+        let contents = self.slots.get(index)?.contents.lock();
+        Some(LockedSlot {
+            qp: qp.as_opaque(),
+            contents,
+        })
     }
 
     /// How many slots there are.
@@ -156,33 +190,30 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair of this object and of `queue`.
+    /// `qp` is that of this object, and `failed` completes those that are not signalled if they fail.
     pub(super) unsafe fn invalidate(
         &self,
-        qp: *mut bindings::ib_qp,
-        queue: &SendQueue,
+        qp: &Qp,
+        failed: *mut bindings::ib_cqe,
         index: usize,
     ) -> Invalidation {
         let Some(slot) = self.slots.get(index) else {
             return Invalidation::Empty;
         };
-        let mut held = slot.held.lock();
-        if held.regions.is_empty() {
+        let mut contents = slot.contents.lock();
+        if contents.regions.is_empty() {
             return Invalidation::Empty;
         }
-        if core::mem::replace(&mut held.invalidating, true) {
+        if core::mem::replace(&mut contents.is_invalidating, true) {
             return Invalidation::Posted;
         }
-        let first = held
-            .regions
-            .invalidations(queue.unsignaled().as_raw(), slot.cqe.as_raw());
+        let first = contents.regions.invalidations(failed, Slot::wr_cqe(slot));
         // SAFETY: The requests live in the regions, which the lock keeps in the slot during the
         // call. They name no memory.
-        match unsafe { queue.post(qp, first) } {
+        match unsafe { qp.post_send_beside(first) } {
             Ok(()) => Invalidation::Posted,
             Err(error) => {
-                // SAFETY: The queue pair is valid.
-                trace::xprtrdma_post_linv_err(unsafe { &*qp.cast() }, error);
+                trace::xprtrdma_post_linv_err(qp.as_opaque(), error);
                 Invalidation::Failed
             }
         }
@@ -198,7 +229,7 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
         let Some(slot) = self.slots.get(index) else {
             return MrList::new();
         };
-        let regions = core::mem::replace(&mut slot.held.lock().regions, MrList::new());
+        let regions = core::mem::replace(&mut slot.contents.lock().regions, MrList::new());
         // SAFETY: Requests on one queue complete in order, and the last one succeeded.
         unsafe { regions.invalidated() }
     }
@@ -206,7 +237,7 @@ impl<U: Default + Send + Unpin> RegisteredLists<U> {
     /// Destroys all regions in all slots. May sleep.
     pub(super) fn destroy(&self) {
         for slot in self.slots.iter() {
-            let regions = core::mem::replace(&mut slot.held.lock().regions, MrList::new());
+            let regions = core::mem::replace(&mut slot.contents.lock().regions, MrList::new());
             drop(regions);
         }
     }

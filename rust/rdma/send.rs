@@ -4,34 +4,36 @@
 //!
 //! Sends complete in the order in which they were posted, so one counter tells
 //! which buffers are free. Only every few Sends asks for a completion. Most buffers
-//! are made when they are first needed. A few beside the ring are for what cannot
-//! wait for the ring, nor for who sends from it.
+//! are made when they are first needed. A few are reserved for what cannot wait for
+//! the ring, nor for its owner.
 
 use super::{
-    completion::{Cqe, Done},
+    completion::{Completions, WcStatus},
+    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
     dma::DmaBuffer,
     mr::{Mapped, MrList},
+    qp::Qp,
+    queue_pair::QueuePair,
     ring::{span, Ring},
-    Completions, Pd, QueuePair,
+    Pd,
 };
 use crate::{
     bindings::{self, Word},
     trace,
 };
-use core::{cell::UnsafeCell, mem::ManuallyDrop};
+use core::{cell::UnsafeCell, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
     alloc::Flags,
     dma::DataDirection,
-    error::to_result,
-    new_spinlock,
     prelude::*,
     sync::atomic::{Acquire, Atomic, Relaxed, Release},
-    sync::{Arc, SpinLock},
+    sync::Arc,
+    types::Opaque,
 };
 
-/// Buffers beside the ring. Who answers one message at a time needs two: the answer before may
+/// How many Sends are reserved. Who answers one message at a time needs two: the answer before may
 /// have arrived without its completion.
-pub(super) const BESIDE: usize = 4;
+pub(super) const RESERVED: usize = 4;
 
 /// The most Sends that have completed without telling so: one in as many asks for its completion.
 pub(crate) const MAX_UNSIGNALED: u32 = 16;
@@ -47,9 +49,14 @@ struct Message {
     sge: bindings::ib_sge,
 }
 
-/// A place in the queue.
-struct Slot {
-    cqe: Cqe,
+/// A place in the ring.
+///
+/// # Invariants
+///
+/// `qp` is the queue pair that has the ring.
+struct Slot<C: Completions> {
+    cqe: Cqe<Self>,
+    qp: NonNull<QueuePair<C>>,
     /// The number of the Send that was last posted from here. Before the first round, that of the
     /// round before.
     number: Word<u32>,
@@ -57,50 +64,62 @@ struct Slot {
     message: UnsafeCell<Option<Message>>,
 }
 
-// SAFETY: The work request handles are only read after construction, the message is its owner's.
-unsafe impl Sync for Slot {}
-// SAFETY: Nothing in a slot is tied to a thread.
-unsafe impl Send for Slot {}
+impl_has_cqe! {
+    impl{C: Completions} HasCqe<0> for Slot<C> { self.cqe }
+    impl{C: Completions} HasCqe<0> for Reserved<C> { self.cqe }
+}
 
-/// The ring.
+// SAFETY: The message is its owner's, the number a `Word`, and the rest is only read.
+unsafe impl<C: Completions> Sync for Slot<C> {}
+// SAFETY: Nothing in a slot is tied to a thread.
+unsafe impl<C: Completions> Send for Slot<C> {}
+
+/// A buffer beside the ring.
+///
+/// # Invariants
+///
+/// `qp` is the queue pair that has the buffer. While it `is_busy` the message belongs to the device or to
+/// a [`ReservedSend`].
+struct Reserved<C: Completions> {
+    cqe: Cqe<Self>,
+    qp: NonNull<QueuePair<C>>,
+    is_busy: Atomic<bool>,
+    message: UnsafeCell<Message>,
+}
+
+// SAFETY: The message is its owner's, and the rest is only read, or atomic.
+unsafe impl<C: Completions> Sync for Reserved<C> {}
+// SAFETY: Nothing in it is tied to a thread.
+unsafe impl<C: Completions> Send for Reserved<C> {}
+
+/// The ring, and the reserved Sends.
 ///
 /// # Invariants
 ///
 /// `slots` is not changed after construction. Of the Sends numbered from `completed` up to, not
 /// including, the [`Sender`]'s next one all that its [`Ring`] did not pass over are with the device,
-/// and so are the messages of their slots. All others belong to the `Sender`. A message of `last`
-/// belongs to the device or to a [`LastSendBuffer`] while its `last_is_busy`.
+/// and so are the messages of their slots. All others belong to the `Sender`.
 #[pin_data]
-pub(super) struct SendQueue {
-    slots: KVVec<Slot>,
+pub(super) struct SendQueue<C: Completions> {
+    slots: KVVec<Slot<C>>,
     /// How many of them have a buffer, from the first one; the `Sender` adds to it.
     buffers: Word<u32>,
     /// Bytes in each buffer.
     size: usize,
     /// The number of the first Send whose completion is not known.
     completed: Atomic<u32>,
-    last: [Slot; BESIDE],
-    last_is_busy: [Atomic<bool>; BESIDE],
-    /// Whether who is not the `Sender` may still post; closed before the drain, and held while
-    /// posting. A `Sender` ends before the drain.
-    #[pin]
-    gate: SpinLock<bool>,
-    /// Completes what is not signalled, in case it fails.
-    unsignaled: Cqe,
+    reserved: [Reserved<C>; RESERVED],
     /// A Send is signalled if its number has none of these bits.
     unsignaled_mask: u32,
 }
 
-impl SendQueue {
-    /// Makes a ring for `count` buffers of `size` bytes. Signalled Sends are completed by `done`,
-    /// those beside the ring by `last_done`, unsignalled requests, should they fail, by `failed`.
+impl<C: Completions> SendQueue<C> {
+    /// Makes a ring for `count` buffers of `size` bytes, as part of `qp`.
     pub(super) fn new<'a>(
         pd: &'a Arc<Pd>,
         count: u32,
         size: u32,
-        done: Done,
-        last_done: Done,
-        failed: Done,
+        qp: NonNull<QueuePair<C>>,
     ) -> impl PinInit<Self, Error> + 'a {
         let first = count.min(FIRST_BUFFERS);
         try_pin_init!(Self {
@@ -113,43 +132,40 @@ impl SendQueue {
                     } else {
                         None
                     };
-                    let cqe = Cqe::new(done, usize::try_from(index)?);
-                    let slot = Slot::new(cqe, index.wrapping_sub(span(count)), message);
+                    let slot = Slot {
+                        cqe: Cqe::new(),
+                        qp,
+                        number: Word::new(index.wrapping_sub(span(count))),
+                        message: UnsafeCell::new(message),
+                    };
                     slots.push(slot, GFP_KERNEL)?;
                 }
                 slots
             },
             buffers: Word::new(first),
             completed: Atomic::new(0),
-            last: {
-                let slot = |index| -> Result<Slot> {
-                    let message = Message::new(pd, *size, GFP_KERNEL)?;
-                    Ok(Slot::new(Cqe::new(last_done, index), 0, Some(message)))
+            reserved: {
+                let reserved = || -> Result<Reserved<C>> {
+                    Ok(Reserved {
+                        cqe: Cqe::new(),
+                        qp,
+                        is_busy: Atomic::new(false),
+                        message: UnsafeCell::new(Message::new(pd, *size, GFP_KERNEL)?),
+                    })
                 };
-                [slot(0)?, slot(1)?, slot(2)?, slot(3)?]
+                [reserved()?, reserved()?, reserved()?, reserved()?]
             },
-            last_is_busy: [const { Atomic::new(false) }; BESIDE],
-            gate <- new_spinlock!(true, "rpcrdma_send_gate"),
-            unsignaled: Cqe::new(failed, 0),
             // At least once a round: the ring cannot fill up without a completion on its way.
             unsignaled_mask: (span(first) / 2).saturating_sub(1),
         }? Error)
     }
 
-    /// A buffer beside the ring, unless all are in use.
-    pub(super) fn last_buffer(&self, qp: *mut bindings::ib_qp) -> Option<LastSendBuffer<'_>> {
-        let mut buffers = self.last.iter().zip(&self.last_is_busy).enumerate();
-        let (index, (slot, _)) = buffers.find(|(_, (_, is_busy))| !is_busy.xchg(true, Acquire))?;
-        // SAFETY: It was free, so it is this object's from here on, until it is free again.
-        let message = unsafe { slot.message() }?;
-        // INVARIANT: As above.
-        Some(LastSendBuffer {
-            queue: self,
-            cqe: &slot.cqe,
-            message,
-            index,
-            qp,
-        })
+    /// A reserved Send, unless all are in use.
+    pub(super) fn reserved<'a>(&'a self, qp: &'a Qp) -> Option<ReservedSend<'a, C>> {
+        let mut reserved = self.reserved.iter();
+        let reserved = reserved.find(|reserved| !reserved.is_busy.xchg(true, Acquire))?;
+        // INVARIANT: It was free, so it is this object's until it is free again.
+        Some(ReservedSend { reserved, qp })
     }
 
     /// Gives the slot at `index` a buffer, the first one that has none; whether there was memory.
@@ -171,94 +187,52 @@ impl SendQueue {
         true
     }
 
-    /// Takes note that the Send from the buffer at `index` beside the ring has completed.
-    pub(super) fn complete_last(&self, index: usize) {
-        if let Some(is_busy) = self.last_is_busy.get(index) {
-            is_busy.store(false, Release);
-        }
-    }
-
-    /// Takes note that the Send from the buffer at `index` has completed, and with it all before.
-    pub(super) fn complete(&self, index: usize) {
-        if let Some(slot) = self.slots.get(index) {
-            let number = slot.number.get();
-            self.completed.store(number.wrapping_add(1), Release);
-        }
-    }
-
     /// How many buffers are with the device as far as is known, and how many there are.
     pub(super) fn posted(&self) -> (usize, usize) {
         // CAST: A u32 always fits the kernel's usize.
         let buffers = self.buffers.get() as usize;
         let span = u32::try_from(self.slots.len()).map_or(0, span);
         let completed = self.completed.load(Relaxed);
-        let is_posted = |slot: &&Slot| slot.number.get().wrapping_sub(completed) < span;
+        let is_posted = |slot: &&Slot<C>| slot.number.get().wrapping_sub(completed) < span;
         let slots = self.slots.iter().take(buffers);
         (slots.filter(is_posted).count(), buffers)
     }
+}
 
-    /// The completion handle for requests that are not signalled.
-    pub(super) fn unsignaled(&self) -> &Cqe {
-        &self.unsignaled
-    }
-
-    /// Posts a chain beside the [`Sender`], unless the queue is closed.
-    ///
-    /// # Safety
-    ///
-    /// As [`post`]; `qp` is the queue pair of this queue.
-    ///
-    /// # Errors
-    ///
-    /// `EPIPE` if the queue is closed; otherwise as [`post`].
-    pub(super) unsafe fn post(
-        &self,
-        qp: *mut bindings::ib_qp,
-        first: *const bindings::ib_send_wr,
-    ) -> Result {
-        let gate = self.gate.lock();
-        if !*gate {
-            return Err(EPIPE);
+/// A signalled Send of the ring has completed, and with it all before.
+impl<C: Completions> Complete for Slot<C> {
+    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+        // SAFETY: The slot and the queue pair, which has the slot, wait for the request that has just
+        // completed.
+        let (slot, qp) = unsafe { (this.as_ref(), this.as_ref().qp.as_ref()) };
+        let number = slot.number.get();
+        trace::xprtrdma_wc_send(cq, number, wc);
+        if let Some(status) = WcStatus::failure(wc) {
+            return qp.context().failed(status);
         }
-        // SAFETY: The caller's promise.
-        unsafe { post(qp, first) }
-    }
-
-    /// Ends all posting but the [`Sender`]'s.
-    pub(super) fn close(&self) {
-        *self.gate.lock() = false;
+        let completed = &qp.send_queue().completed;
+        completed.store(number.wrapping_add(1), Release);
+        qp.context().send_space();
     }
 }
 
-/// Posts a chain.
-///
-/// # Safety
-///
-/// `qp` is valid. `first` is a chain whose requests and what they name stay valid: the requests
-/// during the call, their memory until they complete.
-///
-/// # Errors
-///
-/// What the provider answers, after which some of the chain may be posted, so that the connection
-/// has to end.
-pub(super) unsafe fn post(qp: *mut bindings::ib_qp, first: *const bindings::ib_send_wr) -> Result {
-    // SAFETY: The caller's promise.
-    match unsafe { bindings::rpcrdma_ib_post_send(qp, first) } {
-        0 => Ok(()),
-        errno => to_result(errno),
+/// A reserved Send has completed.
+impl<C: Completions> Complete for Reserved<C> {
+    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+        // SAFETY: As above.
+        let (reserved, qp) = unsafe { (this.as_ref(), this.as_ref().qp.as_ref()) };
+        trace::xprtrdma_wc_send(cq, RESERVED_NUMBER, wc);
+        reserved.is_busy.store(false, Release);
+        if let Some(status) = WcStatus::failure(wc) {
+            qp.context().failed(status);
+        }
     }
 }
 
-impl Slot {
-    /// A place whose Sends are completed by `cqe`.
-    fn new(cqe: Cqe, number: u32, message: Option<Message>) -> Self {
-        Self {
-            cqe,
-            number: Word::new(number),
-            message: UnsafeCell::new(message),
-        }
-    }
+/// The number that trace events have for a reserved Send.
+const RESERVED_NUMBER: u32 = u32::MAX;
 
+impl<C: Completions> Slot<C> {
     /// The message, if there is one.
     ///
     /// # Safety
@@ -286,18 +260,18 @@ impl Message {
         })
     }
 
-    /// Has `post` put a Send of the first `length` bytes on the queue of `qp`. The message is the
-    /// device's from here on, even if that fails.
+    /// Has `post` put a Send of the first `length` bytes on the queue of `qp`, to complete `wr_cqe`. The
+    /// message is the device's from here on, even if that fails.
     ///
     /// # Safety
     ///
-    /// `qp` is valid. Nobody else gets the message before the device has given it back.
+    /// Nobody else gets the message before the device has given it back.
     unsafe fn send(
         &mut self,
-        qp: *mut bindings::ib_qp,
-        (cqe, index): (&Cqe, usize),
+        qp: &Qp,
+        wr_cqe: *mut bindings::ib_cqe,
         length: usize,
-        signaled: bool,
+        (number, signaled): (u32, bool),
         post: impl FnOnce(&mut bindings::ib_send_wr) -> Result,
     ) -> Result {
         if length > self.buffer.len() {
@@ -305,7 +279,7 @@ impl Message {
         }
         self.sge.length = u32::try_from(length)?;
         let request = &mut self.request;
-        request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe.as_raw());
+        request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(wr_cqe);
         request.sg_list = &raw mut self.sge;
         request.send_flags = if signaled {
             bindings::ib_send_flags_IB_SEND_SIGNALED
@@ -313,54 +287,52 @@ impl Message {
             0
         };
         self.buffer.sync_for_device(length);
-        // SAFETY: The caller's promise.
-        let qp = unsafe { &*qp.cast() };
-        let message = self.buffer.bytes().get(..length).unwrap_or_default();
-        trace::xprtrdma_post_send(qp, index, message, signaled);
+        let (qp, message) = (qp.as_opaque(), self.buffer.first(length));
+        trace::xprtrdma_post_send(qp, number, message, signaled);
         post(request).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
     }
 }
 
-/// A buffer beside the ring, to build a message in.
+/// A reserved Send, to build a message in.
 ///
 /// # Invariants
 ///
-/// `message` and `cqe` are those of `queue.last` at `index`. The message is not with the device.
-pub(crate) struct LastSendBuffer<'a> {
-    queue: &'a SendQueue,
-    cqe: &'a Cqe,
-    message: &'a mut Message,
-    index: usize,
-    qp: *mut bindings::ib_qp,
+/// `reserved` is busy for this object, and of the queue pair `qp`.
+pub(crate) struct ReservedSend<'a, C: Completions> {
+    reserved: &'a Reserved<C>,
+    qp: &'a Qp,
 }
 
-impl LastSendBuffer<'_> {
+impl<C: Completions> ReservedSend<'_, C> {
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        self.message.buffer.bytes()
+        // SAFETY: By the type's invariant the message is this object's, which is borrowed for change.
+        unsafe { &mut *self.reserved.message.get() }.buffer.bytes()
     }
 
     /// Sends the first `length` bytes.
     ///
     /// # Errors
     ///
-    /// As [`SendQueue::post`]. The connection is of no use after one.
+    /// As [`Qp::post_send_beside`]. The connection is of no use after one.
     pub(crate) fn send(self, length: usize) -> Result {
         // It stays in use until the completion.
-        let this = &mut *ManuallyDrop::new(self);
-        let (queue, qp) = (this.queue, this.qp);
-        let cqe = (this.cqe, queue.slots.len().saturating_add(this.index));
-        // SAFETY: `qp` is this queue's. The message is the device's until the completion.
-        let post = |send: &mut bindings::ib_send_wr| unsafe { queue.post(qp, send) };
-        // SAFETY: `qp` is valid. The message stays in use until its completion.
-        unsafe { this.message.send(qp, cqe, length, true, post) }
+        let this = ManuallyDrop::new(self);
+        let wr_cqe = Reserved::wr_cqe(this.reserved);
+        // SAFETY: By the type's invariant the message is this object's, which ends here.
+        let message = unsafe { &mut *this.reserved.message.get() };
+        // SAFETY: The message is the device's until the completion, and stays in use until then.
+        unsafe {
+            let post = |send: &mut bindings::ib_send_wr| this.qp.post_send_beside(send);
+            message.send(this.qp, wr_cqe, length, (RESERVED_NUMBER, true), post)
+        }
     }
 }
 
 /// A message that was not sent.
-impl Drop for LastSendBuffer<'_> {
+impl<C: Completions> Drop for ReservedSend<'_, C> {
     fn drop(&mut self) {
-        self.queue.complete_last(self.index);
+        self.reserved.is_busy.store(false, Release);
     }
 }
 
@@ -398,7 +370,7 @@ impl<C: Completions> Sender<C> {
         self.ring.has_room(
             || queue.completed.load(Acquire),
             // SAFETY: This is the sender, and Sends leave only from slots with a buffer.
-            |index| unsafe { queue.add_buffer(self.qp.pd(), index) },
+            |index| unsafe { queue.add_buffer(self.qp.qp().pd(), index) },
         )
     }
 
@@ -413,8 +385,7 @@ impl<C: Completions> Sender<C> {
         }
         let queue = self.qp.send_queue();
         // CAST: A u32 always fits the kernel's usize.
-        let index = self.ring.slot() as usize;
-        let slot = queue.slots.get(index)?;
+        let slot = queue.slots.get(self.ring.slot() as usize)?;
         // SAFETY: The next Send's message is not with the device, as just checked, and it is lent
         // out no more than once at a time, as is this object.
         let message = unsafe { slot.message() }?;
@@ -422,7 +393,6 @@ impl<C: Completions> Sender<C> {
         Some(SendBuffer {
             slot,
             message,
-            index,
             qp: &self.qp,
             ring: &mut self.ring,
         })
@@ -442,13 +412,12 @@ impl<C: Completions> Drop for Sender<C> {
 ///
 /// # Invariants
 ///
-/// `slot`, at `index`, is that of the next Send in `ring`, which is that of the queue pair's sender.
+/// `slot` is that of the next Send in `ring`, which is that of the queue pair's sender.
 /// `message` is the slot's.
 pub(crate) struct SendBuffer<'a, C: Completions> {
     qp: &'a QueuePair<C>,
-    slot: &'a Slot,
+    slot: &'a Slot<C>,
     message: &'a mut Message,
-    index: usize,
     ring: &'a mut Ring,
 }
 
@@ -467,10 +436,10 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
     ///
     /// # Errors
     ///
-    /// As [`post`]. The connection is of no use after one.
+    /// As [`Qp::post_send`]. The connection is of no use after one.
     pub(crate) fn send(self, length: usize) -> Result {
-        // SAFETY: The queue pair is valid. The Send's buffer is the device's from here on.
-        self.post(length, |qp, send| unsafe { post(qp.as_raw(), send) })
+        // SAFETY: The sender owns the send queue. The Send's buffer is the device's from here on.
+        self.post(length, |qp, send| unsafe { qp.qp().post_send(send) })
     }
 
     /// Registers `regions`, in slot `index`, and sends the first `length` bytes, in one chain.
@@ -478,7 +447,7 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
     ///
     /// # Errors
     ///
-    /// As [`post`]. The connection is of no use after one.
+    /// As [`Qp::post_send`]. The connection is of no use after one.
     pub(crate) fn register_and_send(
         self,
         length: usize,
@@ -486,15 +455,17 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         index: usize,
         publish: impl FnOnce(&mut C::Slot),
     ) -> Result {
-        let failed = self.qp.send_queue().unsignaled();
-        // SAFETY: The lists are the queue pair's. The Send's buffer is the device's from here on.
+        // SAFETY: The sender owns the send queue. All are parts of the queue pair. The Send's buffer is
+        // the device's from here on.
         self.post(length, |qp, send| unsafe {
+            let failed = qp.unsignaled();
             qp.registered()
-                .post(qp.as_raw(), failed, index, regions, send, publish)
+                .post(qp.qp(), failed, index, regions, send, publish)
         })
     }
 
     /// Builds the Send of this buffer, for `post` to put on the queue.
+    #[inline(always)]
     fn post(
         self,
         length: usize,
@@ -504,7 +475,6 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
             qp,
             slot,
             message,
-            index,
             ring,
         } = self;
         let number = ring.next();
@@ -513,8 +483,12 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         ring.advance();
         slot.number.set(number);
         let signaled = number & qp.send_queue().unsignaled_mask == 0;
-        let (cqe, raw) = ((&slot.cqe, index), qp.as_raw());
-        // SAFETY: The queue pair is valid; the ring does not come back to the slot before.
-        unsafe { message.send(raw, cqe, length, signaled, |send| post(qp, send)) }
+        let wr_cqe = Slot::wr_cqe(slot);
+        // SAFETY: The ring does not come back to the slot before the message is given back.
+        unsafe {
+            message.send(qp.qp(), wr_cqe, length, (number, signaled), |send| {
+                post(qp, send)
+            })
+        }
     }
 }

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! This module among the clients of the RDMA core (`struct ib_client`), which learn of devices that
+//! come and go.
+
+use super::device::Device;
+use crate::bindings;
+use core::{ffi::c_void, ptr::NonNull};
+use kernel::{
+    error::to_result,
+    ffi::c_int,
+    prelude::*,
+    str::CStrExt,
+    sync::{
+        atomic::{Acquire, Atomic, Full, Release},
+        Arc,
+    },
+    types::Opaque,
+};
+
+kernel::sync::global_lock! {
+    // SAFETY: `IbClient::register` initialises it, once, before `IS_READY` lets anybody use it.
+    unsafe(uninit) static DEVICES: Mutex<KVec<Arc<Device>>> = KVec::new();
+}
+
+/// Whether [`IbClient::register`] was called.
+static IS_CLAIMED: Atomic<bool> = Atomic::new(false);
+
+/// Whether [`DEVICES`] is initialised.
+static IS_READY: Atomic<bool> = Atomic::new(false);
+
+/// The registration, which lasts as long as the object.
+#[pin_data(PinnedDrop)]
+pub(crate) struct IbClient {
+    #[pin]
+    raw: Opaque<bindings::ib_client>,
+}
+
+// SAFETY: Nothing but the drop uses the registration, from any thread.
+unsafe impl Send for IbClient {}
+// SAFETY: As above.
+unsafe impl Sync for IbClient {}
+
+impl IbClient {
+    /// Registers the module. All devices that are there have been added when this is over. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` the second time; otherwise what the RDMA core answers, `ENOMEM` mostly.
+    pub(crate) fn register() -> Result<Pin<KBox<Self>>> {
+        if IS_CLAIMED.xchg(true, Full) {
+            return Err(EBUSY);
+        }
+        // SAFETY: Nobody comes here twice.
+        unsafe { DEVICES.init() };
+        IS_READY.store(true, Release);
+        KBox::try_pin_init(
+            try_pin_init!(Self {
+                raw <- Opaque::try_ffi_init(|raw: *mut bindings::ib_client| {
+                    let client = bindings::ib_client {
+                        name: super::CALLER.as_char_ptr(),
+                        add: Some(add),
+                        remove: Some(remove),
+                        ..Default::default()
+                    };
+                    // SAFETY: The object is pinned, and stays until it is unregistered in `drop`.
+                    unsafe {
+                        raw.write(client);
+                        to_result(bindings::ib_register_client(raw))
+                    }
+                }),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for IbClient {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: The client was registered. The call removes all of its devices, and so waits for
+        // what uses one.
+        unsafe { bindings::ib_unregister_client(self.raw.get()) };
+    }
+}
+
+/// The device of this pointer, unless it is being removed, or was not added yet. May sleep.
+pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
+    if !IS_READY.load(Acquire) {
+        return None;
+    }
+    let devices = DEVICES.lock();
+    devices
+        .iter()
+        .find(|device| device.as_raw() == raw)
+        .cloned()
+}
+
+/// `add`: a device is there. Process context, may sleep.
+///
+/// # Safety
+///
+/// `raw` is a registered device, which stays so until `remove` has returned.
+unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
+    kernel::error::from_result(|| {
+        let raw = NonNull::new(raw).ok_or(EINVAL)?;
+        // SAFETY: The device stays registered until `remove` has waited for the end of the object.
+        let device = unsafe { Device::new(raw)? };
+        DEVICES.lock().push(device, GFP_KERNEL)?;
+        Ok(0)
+    })
+}
+
+/// `remove`: a device goes away. Process context without locks; may sleep, and waits until nobody uses
+/// the device.
+///
+/// # Safety
+///
+/// `add` has taken the device.
+unsafe extern "C" fn remove(raw: *mut bindings::ib_device, _data: *mut c_void) {
+    let mut devices = DEVICES.lock();
+    let index = devices.iter().position(|device| device.as_raw() == raw);
+    let device = index.and_then(|index| devices.remove(index).ok());
+    drop(devices);
+    if let Some(device) = device {
+        Device::remove(device);
+    }
+}
