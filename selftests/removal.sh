@@ -37,7 +37,7 @@ remove_while_connecting() {
 	defer "client rdma_link_add"
 	# What resolves the address must not be the first to fail.
 	client 'ip neigh replace $SERVER dev $NETDEV nud permanent lladdr $(ip neigh show $SERVER dev $NETDEV | sed "s/.*lladdr \([^ ]*\).*/\1/")'
-	trace_begins client rdma_cma/cm_event_handler rdma_cma/cm_send_req rdma_cma/cm_id_destroy ib_mad/ib_mad_ib_send_mad
+	trace_begins client rpcrdma/xprtrdma_device_removal rdma_cma/cm_event_handler rdma_cma/cm_send_req rdma_cma/cm_id_destroy ib_mad/ib_mad_ib_send_mad
 	netem client 'loss 100%'
 	client '
 		rdma link delete $RDMA_LINK
@@ -51,7 +51,7 @@ remove_while_connecting() {
 		trace_between "the removal begins" "the removal is over" >/run/$TEST.trace
 		cat /run/$TEST.trace'
 	client '
-		grep -q "cm_event_handler:.*DEVICE_REMOVAL" /run/$TEST.trace || fail "nobody was told of the removal"
+		grep -q "xprtrdma_device_removal:" /run/$TEST.trace || fail "nobody was told of the removal"
 		! grep -q "cm_event_handler:.*UNREACHABLE" /run/$TEST.trace || fail "the connection manager gave up before"
 		# A request has this number.
 		[ "$(grep -c "ib_mad_ib_send_mad:.* attr_id 0x10 " /run/$TEST.trace)" -lt 2 ] || fail "the connection manager went on all the while"
