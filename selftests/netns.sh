@@ -59,6 +59,25 @@ own_device() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# The namespace's only interface goes away, and its device with it: programs hear of it, even on a hard
+# mount, because the namespace may never have a network again.
+dead_network() {
+	server_dir /export
+	namespace_begins shared
+	inner_client 'inside rdma link add inner type $TRANSPORT netdev inner'
+	inner_client "mount_inside $1"
+	client '
+		grep -q "$MNT .*fatal_neterrors=ENETDOWN:ENETUNREACH" /proc/self/mounts || skip "NFS does not know that errors of the network can be fatal"
+		dd if=/dev/zero of=$MNT/file bs=64k count=16 conv=fsync status=none'
+	LIMIT=100 inner_client '
+		ip link delete outer
+		! LC_ALL=C timeout 90 stat $MNT/another >/run/$TEST.out 2>&1 || fail "a program noticed nothing"
+		grep -q "Network is unreachable" /run/$TEST.out || fail "a program heard: $(cat /run/$TEST.out)"
+		rm /run/$TEST.out
+		umount -f $MNT || umount -l $MNT
+		wait_for 20 module_unused'
+}
+
 # New devices are in the first namespace, and those in software cannot move.
 foreign_device() {
 	namespace_begins exclusive
@@ -74,5 +93,6 @@ foreign_device() {
 for vers in 3 4.2; do
 	test_case "v$vers: a device on the namespace's own interface" own_device $vers
 	test_case "v$vers: a device that belongs to another namespace" foreign_device $vers
+	test_case "v$vers: the network of the namespace goes away" dead_network $vers
 done
 run_cases

@@ -208,18 +208,22 @@ struct Attempt {
 pub(super) fn connect(client: &Arc<Client>, lock: &mut SendLock<'_>) -> Result {
     client.ends.begin();
     let made = Attempt::new(client)
-        .map_err(|_| Reason::LocalResources)
-        .and_then(|mut attempt| attempt.run(client, lock));
+        .map_err(|_| (Reason::LocalResources, 0))
+        .and_then(|mut attempt| {
+            attempt
+                .run(client, lock)
+                .map_err(|reason| (reason, attempt.status()))
+        });
     match made {
         Ok(()) => {
             client.failure_logged.store(false, Relaxed);
             trace::xprtrdma_connect(&client.xprt, None);
             Ok(())
         }
-        Err(reason) => {
+        Err((reason, status)) => {
             client.ends.fail(reason.into());
             let first = client.xprt.connect_count() == 0;
-            let error = connect_error(reason, first);
+            let error = connect_error(reason, first, status);
             trace::xprtrdma_connect(&client.xprt, Some((error, reason.into())));
             Err(error)
         }
@@ -412,6 +416,18 @@ impl Attempt {
         match self.made.id().map(CmId::device_name) {
             Some(name) => (client.xprt).log_warning(fmt!("device {name}: {what} ({detail})")),
             None => (client.xprt).log_warning(fmt!("device none: {what} ({detail})")),
+        }
+    }
+
+    /// The errno of the step that failed, or 0.
+    fn status(&self) -> i32 {
+        match self.failed {
+            Some(Detail::Local(error)) => error.to_errno(),
+            Some(_) => 0,
+            None => {
+                let report = self.monitor.progress.lock().report;
+                report.map_or(0, |report| report.status)
+            }
         }
     }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/rcupdate.h>
+#include <linux/refcount.h>
 #include <linux/sched/mm.h>
 #include <linux/workqueue.h>
 
@@ -90,6 +92,16 @@ void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt)
 void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt)
 {
 	xprt_clear_connecting(xprt);
+}
+
+bool rpcrdma_xprt_put_unless_last(struct rpc_xprt *xprt)
+{
+	return refcount_dec_not_one(&xprt->kref.refcount);
+}
+
+void rpcrdma_synchronize_rcu_tasks(void)
+{
+	synchronize_rcu_tasks();
 }
 
 void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt)

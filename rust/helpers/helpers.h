@@ -37,6 +37,8 @@ void rpcrdma_put_pages(struct scatterlist *sg, int nents);
 
 void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt);
 void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt);
+bool rpcrdma_xprt_put_unless_last(struct rpc_xprt *xprt);
+void rpcrdma_synchronize_rcu_tasks(void);
 void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt);
 unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address);
 void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port);

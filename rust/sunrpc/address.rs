@@ -9,6 +9,7 @@ use kernel::{
     fmt,
     prelude::*,
     str::{CStr, CStrExt, CString},
+    sync::atomic::{Atomic, Full},
 };
 
 /// Where `sockaddr_in` and `sockaddr_in6` keep the address.
@@ -139,8 +140,10 @@ pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_u
     .into_iter()
     .zip(&mut old)
     {
-        // SAFETY: As above; nobody else changes the strings.
-        *old = unsafe { core::mem::replace(&mut (*raw).address_strings[slot(index)], new) };
+        // SAFETY: The transport is valid; only RCU readers look at the string meanwhile.
+        let string = unsafe { Atomic::from_ptr(&raw mut (*raw).address_strings[slot(index)]) };
+        // What `rcu_assign_pointer` does: who finds the string finds its text, too.
+        *old = string.xchg(new, Full);
     }
     // SAFETY: May sleep. Readers of the strings are RCU readers, and cannot find the old ones.
     unsafe { bindings::synchronize_rcu() };

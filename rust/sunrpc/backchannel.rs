@@ -5,7 +5,11 @@
 //! A Call is copied out of its receive buffer, which can go back to the device at once; a burst
 //! of Calls therefore never uses up the posted Receives.
 
-use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
+use super::{
+    class::ClientTransport,
+    rqst::Rqst,
+    xprt::{CountedXprt, Xprt},
+};
 use crate::{bindings, trace};
 use kernel::{
     alloc::flags::__GFP_NOWARN, ffi::c_int, new_spinlock, page::PAGE_SIZE, prelude::*,
@@ -118,6 +122,17 @@ impl BackwardCalls {
     /// Hands a backward Call to the callback service; false if there is none, or no request left.
     /// Process context; does not sleep.
     pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, message: &[u8]) -> bool {
+        // sunrpc takes a reference for the request, which may come back at once: it is not to be the
+        // last one here, where the transport's end would wait for this completion.
+        let Some(counted) = CountedXprt::new(xprt) else {
+            return false;
+        };
+        let is_received = self.enqueue(&counted, xid, message);
+        counted.put_deferred();
+        is_received
+    }
+
+    fn enqueue(&self, xprt: &Xprt, xid: u32, message: &[u8]) -> bool {
         // SAFETY: The transport is valid. The pointer is only compared; sunrpc looks again.
         if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
             return false;
@@ -132,7 +147,7 @@ impl BackwardCalls {
         trace::xprtrdma_cb_call(xprt, xid);
         let call = KBox::into_raw(call);
         // SAFETY: The request is complete, and comes back through `bc_free_rqst`, before which
-        // sunrpc keeps a reference to the transport.
+        // sunrpc keeps a reference to the transport: it gets one, as the caller has one.
         unsafe { bindings::xprt_enqueue_bc_request(&raw mut (*call).rqst) };
         true
     }

@@ -213,6 +213,9 @@ impl Drop for ClassRegistration {
         unsafe {
             bindings::xprt_unregister_transport(&mut (*REGISTERED.class.get()).class);
             *REGISTERED.queue.get() = None;
+            // Who gave the last reference to a transport back in a callback may not have returned from
+            // it yet, and from there to sunrpc nothing sleeps.
+            bindings::rpcrdma_synchronize_rcu_tasks();
         }
     }
 }

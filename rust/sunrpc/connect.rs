@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn connect(
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
         trace::xprtrdma_op_connect(xprt, delay);
         let _ = counted.into_raw();
-        xprt.enqueue(delay);
+        xprt.enqueue(&raw mut (*xprt.allocation()).work, delay);
     }
 }
 
@@ -74,6 +74,9 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
             }
             Err(error) => {
                 let errno = error.to_errno();
+                // The attempt is over as a connection would be: whom it is told may not close the
+                // next one for it (`xprt_conditional_disconnect`).
+                (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1);
                 // The peer was not asked, so it need not be spared: sunrpc's own pause is enough.
                 if errno == SendError::NoMemory.to_errno() {
                     (*raw).reestablish_timeout = 0;

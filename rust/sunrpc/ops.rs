@@ -149,7 +149,7 @@ impl<T: ClientTransport> VTable<T> {
             let xprt = Xprt::from_raw(raw);
             let work = &raw mut (*xprt.allocation()).work;
             bindings::rpcrdma_init_delayed_work(work, Some(Self::finish));
-            xprt.enqueue(0);
+            xprt.enqueue(work, 0);
         }
     }
 
@@ -165,6 +165,10 @@ impl<T: ClientTransport> VTable<T> {
             let transport = (*allocation).transport.cast::<T>();
             (Xprt::from_raw(allocation.cast()), Arc::from_raw(transport))
         };
+        // The callback that has queued this may still be about to return. With the last reference to
+        // the module, which may go with the transport, its code could go as well.
+        // SAFETY: The callback is called by this work of sunrpc's, which nobody queues again.
+        unsafe { bindings::cancel_work_sync(&raw mut (*xprt.as_raw()).task_cleanup) };
         // SAFETY: sunrpc has taken the lock, for good. The transport stays as long as `transport`.
         transport.close(&mut unsafe { SendLock::new(xprt) });
     }

@@ -22,7 +22,9 @@ pub(super) struct Allocation {
     pub(super) transport: *const c_void,
     /// An attempt to connect, or the transport's end.
     pub(super) work: bindings::delayed_work,
-    /// Where `work` runs.
+    /// Gives the last reference back ([`CountedXprt::put_deferred`]).
+    put: bindings::delayed_work,
+    /// Where both run.
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The timeouts that `xprt.timeout` points to.
     pub(super) timeout: bindings::rpc_timeout,
@@ -66,6 +68,22 @@ impl CountedXprt {
         core::mem::ManuallyDrop::new(self).0.as_ptr()
     }
 
+    /// Gives the reference back without sleeping: if it is the last one, the module's workqueue does.
+    /// With it the transport ends, which waits for whoever connects or closes.
+    pub(super) fn put_deferred(self) {
+        let xprt = core::mem::ManuallyDrop::new(self);
+        // SAFETY: By the type's invariant the transport is valid, and one count is this object's.
+        unsafe {
+            if bindings::rpcrdma_xprt_put_unless_last(xprt.as_raw()) {
+                return;
+            }
+            let allocation = xprt.allocation();
+            bindings::rpcrdma_init_delayed_work(&raw mut (*allocation).put, Some(put));
+            // The one reference that is left is that of the work.
+            xprt.enqueue(&raw mut (*allocation).put, 0);
+        }
+    }
+
     /// Undoes [`Self::into_raw`].
     ///
     /// # Safety
@@ -93,6 +111,20 @@ impl Drop for CountedXprt {
     }
 }
 
+/// Gives the last reference to a transport back, on the module's workqueue.
+///
+/// # Safety
+///
+/// `work` is the `put` of an [`Allocation`], queued by [`CountedXprt::put_deferred`].
+unsafe extern "C" fn put(work: *mut bindings::work_struct) {
+    // SAFETY: The work is that of a transport, which has one reference left, for this.
+    unsafe {
+        let delayed = kernel::container_of!(work, bindings::delayed_work, work);
+        let allocation = kernel::container_of!(delayed, Allocation, put);
+        bindings::xprt_put(&raw mut (*allocation).xprt);
+    }
+}
+
 impl Xprt {
     /// Borrows a transport from C.
     ///
@@ -114,12 +146,12 @@ impl Xprt {
         self.as_raw().cast()
     }
 
-    /// Has the module's workqueue do the transport's work, so many jiffies from now.
+    /// Has the module's workqueue do `work`, so many jiffies from now.
     ///
     /// # Safety
     ///
-    /// The work is initialised, and not queued.
-    pub(super) unsafe fn enqueue(&self, delay: usize) {
+    /// The work is one of this transport's [`Allocation`], initialised, and not queued.
+    pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
         let allocation = self.allocation();
         // SAFETY: The allocation is valid, and has the queue since setup; the rest is the caller's
         // promise.
@@ -127,7 +159,7 @@ impl Xprt {
             bindings::queue_delayed_work_on(
                 i32::try_from(bindings::wq_misc_consts_WORK_CPU_UNBOUND).unwrap_or(0),
                 (*allocation).queue,
-                &raw mut (*allocation).work,
+                work,
                 delay,
             );
         }
