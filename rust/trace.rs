@@ -7,20 +7,47 @@
 //!
 //! The events are defined in `trace/rpcrdma.h`.
 
-use crate::{
-    bindings::{ib_cq, ib_qp, ib_wc},
-    error::Cause,
-    proto::{
-        chunk::Segment,
-        header::{Versions, Xid},
-        plan::{CallForm, Plan, ReplyForm},
-        private_data::{PrivateData, Thresholds},
-    },
-    rdma::mr::Core as Region,
-    stats::Form,
-    sunrpc::{PinnedRqst, Rqst, SendError, Xprt},
-};
+use crate::bindings::{ib_cq, ib_qp, ib_wc};
 use kernel::{prelude::*, types::Opaque};
+
+/// What events show of a transport.
+pub(crate) trait TraceXprt {
+    /// The number by which sysfs and debugfs name it.
+    fn id(&self) -> u32;
+}
+
+/// What events show of an RPC.
+pub(crate) trait TraceRqst {
+    /// The numbers by which sunrpc's events name its task, and the RPC client that this is a task of.
+    fn task(&self) -> (u32, u32);
+
+    /// The transaction identifier.
+    fn xid(&self) -> u32;
+
+    /// Bytes of the Call: head, pages and tail.
+    fn call_lens(&self) -> [usize; 3];
+
+    /// Bytes of the room for the Reply: head, pages and tail.
+    fn reply_lens(&self) -> [usize; 3];
+}
+
+/// What events show of a memory region.
+pub(crate) trait TraceMr {
+    /// The number that `rdma resource show mr` has for it.
+    fn number(&self) -> u32;
+
+    /// Pages that are mapped.
+    fn elements(&self) -> i32;
+
+    /// Handle, length in bytes and offset of the segment that the peer is told.
+    fn segment(&self) -> (u32, u64, u64);
+
+    /// The number of the direction in which its pages are mapped (`enum dma_data_direction`).
+    fn direction(&self) -> u32;
+}
+
+/// A segment as events show it: handle, length and offset.
+pub(crate) type Segment = (u32, u32, u64);
 
 /// Whether an event is enabled.
 #[cfg(CONFIG_TRACEPOINTS)]
@@ -91,70 +118,80 @@ fn clip(length: usize) -> u32 {
 // What happens to a connection.
 events! {
     /// An attempt to connect was queued, to start after `delay` jiffies.
-    fn xprtrdma_op_connect(xprt: &Xprt, delay: usize) => (xprt.id(), delay);
+    fn xprtrdma_op_connect(xprt: &impl TraceXprt, delay: usize) => (xprt.id(), delay);
 
     /// The mount has asked for other timeouts, in jiffies.
-    fn xprtrdma_op_set_cto(xprt: &Xprt, connect: usize, reconnect: usize) =>
+    fn xprtrdma_op_set_cto(xprt: &impl TraceXprt, connect: usize, reconnect: usize) =>
         (xprt.id(), connect, reconnect);
 
     /// Fault injection breaks the connection.
-    fn xprtrdma_op_inject_dsc(xprt: &Xprt) => (xprt.id());
+    fn xprtrdma_op_inject_dsc(xprt: &impl TraceXprt) => (xprt.id());
 
     /// The connection manager has told that the device goes away.
-    fn xprtrdma_device_removal(xprt: &Xprt) => (xprt.id());
+    fn xprtrdma_device_removal(xprt: &impl TraceXprt) => (xprt.id());
 
     /// Both ends have agreed on the inline thresholds.
-    fn xprtrdma_inline_thresh(xprt: &Xprt, agreed: &Thresholds, own: &PrivateData) =>
-        (xprt.id(), agreed.send, agreed.receive, own.send.bytes(), own.receive.bytes());
+    fn xprtrdma_inline_thresh(
+        xprt: &impl TraceXprt,
+        send: u32,
+        receive: u32,
+        own_send: u32,
+        own_receive: u32,
+    ) => (xprt.id(), send, receive, own_send, own_receive);
 
-    /// An attempt to connect is over; `failure` has what sunrpc is told, and the cause.
-    fn xprtrdma_connect(xprt: &Xprt, failure: Option<(Error, Cause)>) => (
-        xprt.id(),
-        failure.map_or(0, |(error, _)| error.to_errno()),
-        failure.map_or(0, |(_, cause)| cause.number()),
-    );
+    /// An attempt to connect is over; `errno` is what sunrpc is told, `cause` one of `enum
+    /// rpcrdma_cause`. Both are 0 if there is a connection.
+    fn xprtrdma_connect(xprt: &impl TraceXprt, errno: i32, cause: i32) => (xprt.id(), errno, cause);
 
-    /// A connection is torn down.
-    fn xprtrdma_disconnect(xprt: &Xprt, cause: Cause) => (xprt.id(), cause.number());
+    /// A connection is torn down for a cause of `enum rpcrdma_cause`.
+    fn xprtrdma_disconnect(xprt: &impl TraceXprt, cause: i32) => (xprt.id(), cause);
 }
 
 // What becomes of a Call until it is posted.
 events! {
     /// Memory regions were made.
-    fn xprtrdma_createmrs(xprt: &Xprt, count: u32) => (xprt.id(), count);
+    fn xprtrdma_createmrs(xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
 
     /// A Call found no memory region, and waits for one.
-    fn xprtrdma_nomrs_err(xprt: &Xprt, rqst: &Rqst) =>
-        (xprt.id(), rqst.task().id, rqst.task().client, rqst.xid());
+    fn xprtrdma_nomrs_err(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
+        (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
     /// A Call whose task is gone has its memory regions invalidated.
-    fn xprtrdma_mrs_zap(xprt: &Xprt, rqst: &Rqst) =>
-        (xprt.id(), rqst.task().id, rqst.task().client, rqst.xid());
+    fn xprtrdma_mrs_zap(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
+        (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
-    /// A Call is encoded, with `header` bytes of transport header.
-    fn xprtrdma_marshal(rqst: &Rqst, plan: &Plan, header: usize) => (
-        rqst.task().id,
-        rqst.task().client,
+    /// A Call is encoded, with `header` bytes of transport header, and travels by these forms of Call
+    /// and Reply.
+    fn xprtrdma_marshal(rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
+        rqst.task().0,
+        rqst.task().1,
         rqst.xid(),
         clip(header),
-        clip(rqst.call().head_len()),
-        clip(rqst.call().page_len()),
-        clip(rqst.call().tail_len()),
-        u32::from(Form::from(plan).call),
-        u32::from(Form::from(plan).reply),
+        part(rqst.call_lens(), 0),
+        part(rqst.call_lens(), 1),
+        part(rqst.call_lens(), 2),
+        u32::from(call),
+        u32::from(reply),
     );
 
     /// A Call was not sent.
-    fn xprtrdma_marshal_failed(rqst: &Rqst, error: SendError) =>
-        (rqst.task().id, rqst.task().client, rqst.xid(), error.to_errno());
+    fn xprtrdma_marshal_failed(rqst: &impl TraceRqst, errno: i32) =>
+        (rqst.task().0, rqst.task().1, rqst.xid(), errno);
+}
+
+/// The length of a part of a message.
+fn part(lens: [usize; 3], index: usize) -> u32 {
+    lens.get(index).map_or(0, |&length| clip(length))
 }
 
 /// The segments of a Call's chunks: `xprtrdma_chunk_read`, `xprtrdma_chunk_write` and
-/// `xprtrdma_chunk_reply`. The first `reads` of `segments` are the Read list's.
+/// `xprtrdma_chunk_reply`. The first `reads` of `segments` are the Read list's, for data at `position`;
+/// the others are the Reply chunk's, or the Write chunk's.
 #[inline(always)]
 pub(crate) fn xprtrdma_chunks(
-    rqst: &Rqst,
-    plan: &Plan,
+    rqst: &impl TraceRqst,
+    position: u32,
+    is_reply_chunk: bool,
     segments: impl Iterator<Item = Segment> + Clone,
     reads: usize,
 ) {
@@ -162,43 +199,30 @@ pub(crate) fn xprtrdma_chunks(
         || enabled!(xprtrdma_chunk_write)
         || enabled!(xprtrdma_chunk_reply)
     {
-        write_chunks(rqst, plan, segments, reads);
+        write_chunks(rqst, position, is_reply_chunk, segments, reads);
     }
 }
 
 #[cold]
 fn write_chunks(
-    rqst: &Rqst,
-    plan: &Plan,
+    rqst: &impl TraceRqst,
+    position: u32,
+    is_reply_chunk: bool,
     segments: impl Iterator<Item = Segment> + Clone,
     reads: usize,
 ) {
-    let (task, client) = (rqst.task().id, rqst.task().client);
-    let position = match plan.call {
-        CallForm::ReadChunk { position, .. } => position,
-        CallForm::Inline | CallForm::PositionZero => 0,
-    };
+    let (task, client) = rqst.task();
     let mut read_list = segments.clone().take(reads).peekable();
-    while let Some(Segment {
-        handle,
-        length,
-        offset,
-    }) = read_list.next()
-    {
+    while let Some((handle, length, offset)) = read_list.next() {
         let is_last = read_list.peek().is_none();
         emit!(xprtrdma_chunk_read(
             task, client, position, handle, length, offset, is_last
         ));
     }
     let mut results = segments.skip(reads).peekable();
-    while let Some(Segment {
-        handle,
-        length,
-        offset,
-    }) = results.next()
-    {
+    while let Some((handle, length, offset)) = results.next() {
         let is_last = results.peek().is_none();
-        if plan.reply == ReplyForm::ReplyChunk {
+        if is_reply_chunk {
             emit!(xprtrdma_chunk_reply(
                 task, client, 0, handle, length, offset, is_last
             ));
@@ -265,14 +289,13 @@ macro_rules! region_events {
         events! {
             $(
                 $(#[$doc])*
-                fn $name(region: &Region) => (
-                    region.mr().res.id,
+                fn $name(region: &impl TraceMr) => (
+                    region.number(),
                     region.elements(),
-                    region.mr().rkey,
-                    region.mr().length,
-                    region.mr().iova,
-                    // CAST: The number of a small enumeration.
-                    region.direction() as u32,
+                    region.segment().0,
+                    region.segment().1,
+                    region.segment().2,
+                    region.direction(),
                 );
             )*
         }
@@ -294,22 +317,19 @@ region_events! {
 }
 
 events! {
-    /// A region was made, or could not be.
-    fn xprtrdma_frwr_alloc(region: Result<&Region>) => (
-        region.map_or(0, |region| region.mr().res.id),
-        region.err().map_or(0, Error::to_errno),
-    );
+    /// The region with the number `mr` was made, or none was, for this reason.
+    fn xprtrdma_frwr_alloc(mr: u32, errno: i32) => (mr, errno);
 
     /// The region with the number `mr` was given back, with this result.
     fn xprtrdma_frwr_dereg(mr: u32, rc: i32) => (mr, rc);
 
     /// Of `elements` pages none could be mapped for DMA.
-    fn xprtrdma_frwr_sgerr(region: &Region, elements: i32, mapped: i32) =>
-        (region.mr().res.id, elements, mapped);
+    fn xprtrdma_frwr_sgerr(region: &impl TraceMr, elements: i32, mapped: i32) =>
+        (region.number(), elements, mapped);
 
     /// Of `elements` mapped pages only `mapped` fit the region.
-    fn xprtrdma_frwr_maperr(region: &Region, elements: i32, mapped: i32) =>
-        (region.mr().res.id, elements, mapped);
+    fn xprtrdma_frwr_maperr(region: &impl TraceMr, elements: i32, mapped: i32) =>
+        (region.number(), elements, mapped);
 }
 
 /// Makes the functions of events that show the fixed words of a `message`.
@@ -318,7 +338,7 @@ macro_rules! message_events {
         events! {
             $(
                 $(#[$doc])*
-                fn $name(xprt: &Xprt, message: &[u8]) =>
+                fn $name(xprt: &impl TraceXprt, message: &[u8]) =>
                     (xprt.id(), word(message, 0), word(message, 1), word(message, 3));
             )*
         }
@@ -346,39 +366,39 @@ message_events! {
 
 events! {
     /// A Reply was matched with its Call.
-    fn xprtrdma_reply(rqst: &PinnedRqst, xid: Xid, credits: u32) =>
-        (rqst.task().id, rqst.task().client, xid.0, credits);
+    fn xprtrdma_reply(rqst: &impl TraceRqst, credits: u32) =>
+        (rqst.task().0, rqst.task().1, rqst.xid(), credits);
 
     /// The peer has refused the version of a Call.
-    fn xprtrdma_err_vers(rqst: &PinnedRqst, xid: Xid, versions: Versions) =>
-        (rqst.task().id, rqst.task().client, xid.0, versions.low, versions.high);
+    fn xprtrdma_err_vers(rqst: &impl TraceRqst, low: u32, high: u32) =>
+        (rqst.task().0, rqst.task().1, rqst.xid(), low, high);
 
     /// The peer has refused the header of a Call.
-    fn xprtrdma_err_chunk(xprt: &Xprt, rqst: &PinnedRqst, xid: Xid) =>
-        (xprt.id(), rqst.task().id, rqst.task().client, xid.0);
+    fn xprtrdma_err_chunk(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
+        (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
     /// The peer has refused a Call for a reason that is not known.
-    fn xprtrdma_err_unrecognized(xprt: &Xprt, rqst: &PinnedRqst, xid: Xid) =>
-        (xprt.id(), rqst.task().id, rqst.task().client, xid.0);
+    fn xprtrdma_err_unrecognized(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
+        (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
     /// `bytes` of a Reply were copied to where the pages' data belongs.
-    fn xprtrdma_fixup(rqst: &PinnedRqst, bytes: usize) => (
-        rqst.task().id,
-        rqst.task().client,
+    fn xprtrdma_fixup(rqst: &impl TraceRqst, bytes: usize) => (
+        rqst.task().0,
+        rqst.task().1,
         u64::from(clip(bytes)),
-        clip(rqst.reply().head_len()),
-        clip(rqst.reply().page_len()),
-        clip(rqst.reply().tail_len()),
+        part(rqst.reply_lens(), 0),
+        part(rqst.reply_lens(), 1),
+        part(rqst.reply_lens(), 2),
     );
 
     /// A back channel for `requests` Calls is set up.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
-    fn xprtrdma_cb_setup(xprt: &Xprt, requests: u32) => (xprt.id(), requests);
+    fn xprtrdma_cb_setup(xprt: &impl TraceXprt, requests: u32) => (xprt.id(), requests);
 
     /// A backward Call goes to the callback service.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
-    fn xprtrdma_cb_call(xprt: &Xprt, xid: u32) => (xprt.id(), xid);
+    fn xprtrdma_cb_call(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
 
     /// A backward Reply is sent.
-    fn xprtrdma_cb_reply(xprt: &Xprt, xid: u32) => (xprt.id(), xid);
+    fn xprtrdma_cb_reply(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
 }

@@ -217,14 +217,15 @@ pub(super) fn connect(client: &Arc<Client>, lock: &mut SendLock<'_>) -> Result {
     match made {
         Ok(()) => {
             client.failure_logged.store(false, Relaxed);
-            trace::xprtrdma_connect(&client.xprt, None);
+            trace::xprtrdma_connect(&client.xprt, 0, 0);
             Ok(())
         }
         Err((reason, status)) => {
             client.ends.fail(reason.into());
             let first = client.xprt.connect_count() == 0;
             let error = connect_error(reason, first, status);
-            trace::xprtrdma_connect(&client.xprt, Some((error, reason.into())));
+            let cause = Cause::from(reason).number();
+            trace::xprtrdma_connect(&client.xprt, error.to_errno(), cause);
             Err(error)
         }
     }

@@ -88,7 +88,13 @@ impl Connection {
     /// Takes over what both ends have said, before the first Call; what they agree on.
     pub(super) fn agree(&self, own: PrivateData, peer: Option<PrivateData>) -> Thresholds {
         let thresholds = negotiate(own, peer);
-        trace::xprtrdma_inline_thresh(&self.client.xprt, &thresholds, &own);
+        trace::xprtrdma_inline_thresh(
+            &self.client.xprt,
+            thresholds.send,
+            thresholds.receive,
+            own.send.bytes(),
+            own.receive.bytes(),
+        );
         *self.agreement.lock() = Some(Agreement {
             own,
             peer,

@@ -279,11 +279,14 @@ fn build(
         credits: connection.requested_credits(),
         procedure: plan.procedure(),
     };
-    trace::xprtrdma_chunks(rqst, plan, segments.clone(), reads);
     let position = match plan.call {
         CallForm::ReadChunk { position, .. } => position,
         CallForm::Inline | CallForm::PositionZero => 0,
     };
+    let traced = segments.clone();
+    let traced = traced.map(|segment| (segment.handle, segment.length, segment.offset));
+    let is_reply_chunk = plan.reply == ReplyForm::ReplyChunk;
+    trace::xprtrdma_chunks(rqst, position, is_reply_chunk, traced, reads);
     let read_list = segments
         .clone()
         .take(reads)
@@ -294,7 +297,8 @@ fn build(
     let reply_chunk = results.clone().take(only(ReplyForm::ReplyChunk));
     let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk)
         .map_err(|_| SendError::TooLarge)?;
-    trace::xprtrdma_marshal(rqst, plan, header);
+    let form = Form::from(plan);
+    trace::xprtrdma_marshal(rqst, header, form.call, form.reply);
     let rest = buffer.get_mut(header..).ok_or(SendError::TooLarge)?;
     let copied = copy_inline(&rqst.call(), plan, rest)?;
     client.stats.pullup_bytes.add_len(copied);

@@ -117,7 +117,7 @@ impl Transport {
     /// host's memory. May sleep.
     fn teardown(&self, lock: &mut SendLock<'_>) {
         if let Some(sending) = self.sending.replace(lock, None) {
-            trace::xprtrdma_disconnect(&self.xprt, self.ends.end());
+            trace::xprtrdma_disconnect(&self.xprt, self.ends.end().number());
             let in_use = sending.sender.qp().context().regions.in_use();
             self.regions_in_use.store(in_use, Relaxed);
             shut_down(sending.sender);
@@ -171,7 +171,7 @@ impl ClientTransport for Client {
             Ok(()) | Err(SendError::NoCredit) => {}
             Err(error) => {
                 self.stats.failed_marshals.increment();
-                trace::xprtrdma_marshal_failed(rqst, error);
+                trace::xprtrdma_marshal_failed(rqst, error.to_errno());
             }
         }
         sent

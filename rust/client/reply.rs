@@ -61,7 +61,7 @@ pub(super) fn received(
             let xid = reply.xid;
             match connection.client.xprt.pin(xid.0) {
                 Some(rqst) => {
-                    trace::xprtrdma_reply(&rqst, xid, reply.credits.get());
+                    trace::xprtrdma_reply(&rqst, reply.credits.get());
                     let Some(claim) = reconcile(qp, &rqst, &reply, invalidated) else {
                         return drop_unexpected(completion, message);
                     };
@@ -83,10 +83,10 @@ pub(super) fn received(
                 let (client, stats) = (&connection.client, &connection.client.stats);
                 if let ErrorBody::Version(versions) = error.body {
                     stats.vers_errors_received.increment();
-                    trace::xprtrdma_err_vers(&rqst, error.xid, versions);
+                    trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
                 } else {
                     stats.chunk_errors_received.increment();
-                    trace::xprtrdma_err_chunk(&client.xprt, &rqst, error.xid);
+                    trace::xprtrdma_err_chunk(&client.xprt, &rqst);
                 }
                 fail(completion, rqst, error.xid, message, invalidated);
             }
@@ -209,7 +209,7 @@ fn refuse(
         (Refusal::Discard, Some((xid, rqst))) => {
             if refused.why.cause == cursor::Cause::ErrorCode {
                 client.stats.unknown_errors_received.increment();
-                trace::xprtrdma_err_unrecognized(&client.xprt, &rqst, xid);
+                trace::xprtrdma_err_unrecognized(&client.xprt, &rqst);
             }
             fail(completion, rqst, xid, message, invalidated);
         }

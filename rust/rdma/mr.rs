@@ -17,7 +17,7 @@ use crate::{
     trace,
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
-use kernel::{dma::DataDirection, error::from_err_ptr, page::PAGE_SIZE, prelude::*, sync::Arc};
+use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*, sync::Arc};
 
 mod state {
     /// Closes [`super::State`].
@@ -86,19 +86,9 @@ unsafe impl Send for Core {}
 
 impl Core {
     /// The region as the RDMA core knows it.
-    pub(crate) fn mr(&self) -> &bindings::ib_mr {
+    fn mr(&self) -> &bindings::ib_mr {
         // SAFETY: The region is valid, and only its owner changes it.
         unsafe { self.ptr.as_ref() }
-    }
-
-    /// Pages that are mapped.
-    pub(crate) fn elements(&self) -> i32 {
-        self.elements
-    }
-
-    /// The direction in which they are mapped.
-    pub(crate) fn direction(&self) -> DataDirection {
-        self.access.direction()
     }
 
     /// Unmaps the pages, which can then go.
@@ -118,7 +108,7 @@ impl Core {
                     self.pd.device().as_raw(),
                     self.sg.as_mut_ptr(),
                     self.elements,
-                    self.direction().into(),
+                    self.access.direction().into(),
                 )
             };
             self.elements = 0;
@@ -134,6 +124,26 @@ impl Core {
     /// The handle that the peer names the region by.
     fn handle(&self) -> u32 {
         self.mr().rkey
+    }
+}
+
+impl trace::TraceMr for Core {
+    fn number(&self) -> u32 {
+        self.mr().res.id
+    }
+
+    fn elements(&self) -> i32 {
+        self.elements
+    }
+
+    fn segment(&self) -> (u32, u64, u64) {
+        let mr = self.mr();
+        (mr.rkey, mr.length, mr.iova)
+    }
+
+    fn direction(&self) -> u32 {
+        // CAST: The number of a small enumeration.
+        self.access.direction() as u32
     }
 }
 
@@ -178,7 +188,7 @@ impl Mr<Idle> {
         let core = KBox::new_uninit(GFP_KERNEL)?;
         // SAFETY: The domain is valid.
         let ptr = unsafe { bindings::ib_alloc_mr(pd.as_raw(), mr_type.as_raw(), pages) };
-        let ptr = from_err_ptr(ptr).inspect_err(|&error| trace::xprtrdma_frwr_alloc(Err(error)))?;
+        let ptr = from_err_ptr(ptr).inspect_err(|&error| trace::xprtrdma_frwr_alloc(0, error.to_errno()))?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
         // What of the requests is the same each time.
         let request = |opcode| bindings::ib_send_wr {
@@ -203,7 +213,7 @@ impl Mr<Idle> {
             invalidate: request(bindings::ib_wr_opcode_IB_WR_LOCAL_INV),
             pd: pd.clone(),
         });
-        trace::xprtrdma_frwr_alloc(Ok(&core));
+        trace::xprtrdma_frwr_alloc(core.mr().res.id, 0);
         Ok(Self::from_core(core))
     }
 
@@ -279,7 +289,7 @@ impl Mr<Idle> {
         }
         core.exposed = Some(exposed);
         let device = core.pd.device().as_raw();
-        let direction = core.direction().into();
+        let direction = core.access.direction().into();
         // SAFETY: `describe`, which is one of the two above, initialised so many elements with memory
         // that stays as long as it is exposed, which ends with the mapping.
         let mapped = unsafe {
@@ -507,7 +517,7 @@ impl MrList<Mapped> {
             core.register.wr.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe);
             core.register.key = key;
             core.register.access = core.access.flags();
-            trace::xprtrdma_mr_fastreg(core);
+            trace::xprtrdma_mr_fastreg(&**core);
             first = &mut core.register.wr;
             link = &mut core.next;
         }
@@ -528,7 +538,7 @@ impl MrList<Registered> {
         }
         let mut core = link.take()?;
         core::mem::swap(link, &mut core.next);
-        trace::xprtrdma_mr_reminv(&core);
+        trace::xprtrdma_mr_reminv(&*core);
         core.unmap();
         Some(Mr::from_core(core))
     }
@@ -551,7 +561,7 @@ impl MrList<Registered> {
             request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(if is_last { last } else { cqe });
             request.send_flags = if is_last { signaled } else { 0 };
             request.ex.invalidate_rkey = ManuallyDrop::new(key);
-            trace::xprtrdma_mr_localinv(core);
+            trace::xprtrdma_mr_localinv(&**core);
             first = &mut core.invalidate;
             link = &mut core.next;
         }

@@ -8,7 +8,10 @@ use super::{
     xdr_buf::{copy_out, XdrBuf},
     xprt::Xprt,
 };
-use crate::bindings::{self, Word};
+use crate::{
+    bindings::{self, Word},
+    trace,
+};
 use core::ptr::NonNull;
 use kernel::{
     prelude::*,
@@ -16,37 +19,75 @@ use kernel::{
     types::Opaque,
 };
 
-/// The numbers by which the sunrpc trace events name an RPC.
-#[derive(Clone, Copy)]
-pub(crate) struct Task {
-    /// The task.
-    pub(crate) id: u32,
-    /// The RPC client that it is a task of, or `u32::MAX` without one.
-    pub(crate) client: u32,
-}
-
-impl Task {
-    /// Reads the numbers of a request's task.
-    ///
-    /// # Safety
-    ///
-    /// `rqst` is valid and has a task.
-    unsafe fn of(rqst: *const bindings::rpc_rqst) -> Self {
-        // SAFETY: The caller's promise. A task's number and client do not change.
-        unsafe {
-            let task = (*rqst).rq_task;
-            let client = (*task).tk_client;
-            Self {
-                id: (*task).tk_pid.into(),
-                client: if client.is_null() {
-                    u32::MAX
-                } else {
-                    (*client).cl_clid
-                },
-            }
-        }
+/// The numbers by which sunrpc's trace events name an RPC: the task's, and that of the RPC client that it
+/// is a task of, or `u32::MAX` without one.
+///
+/// # Safety
+///
+/// `rqst` is valid and has a task.
+unsafe fn task_of(rqst: *const bindings::rpc_rqst) -> (u32, u32) {
+    // SAFETY: The caller's promise. A task's number and client do not change.
+    unsafe {
+        let task = (*rqst).rq_task;
+        let client = (*task).tk_client;
+        let number = if client.is_null() {
+            u32::MAX
+        } else {
+            (*client).cl_clid
+        };
+        ((*task).tk_pid.into(), number)
     }
 }
+
+/// Lengths of head, pages and tail.
+///
+/// # Safety
+///
+/// `message` is valid.
+unsafe fn lens_of(message: *const bindings::xdr_buf) -> [usize; 3] {
+    // SAFETY: The caller's promise.
+    unsafe {
+        [
+            (*message).head[0].iov_len,
+            // CAST: An unsigned int always fits the kernel's usize.
+            (*message).page_len as usize,
+            (*message).tail[0].iov_len,
+        ]
+    }
+}
+
+macro_rules! trace_rqst {
+    ($type:ty, |$self:ident| $raw:expr) => {
+        impl trace::TraceRqst for $type {
+            fn task(&self) -> (u32, u32) {
+                let $self = self;
+                // SAFETY: By the type's invariant the request is valid and has a task.
+                unsafe { task_of($raw) }
+            }
+
+            fn xid(&self) -> u32 {
+                let $self = self;
+                // SAFETY: By the type's invariant the request is valid.
+                u32::from_be(unsafe { (*$raw).rq_xid })
+            }
+
+            fn call_lens(&self) -> [usize; 3] {
+                let $self = self;
+                // SAFETY: As above.
+                unsafe { lens_of(&raw const (*$raw).rq_snd_buf) }
+            }
+
+            fn reply_lens(&self) -> [usize; 3] {
+                let $self = self;
+                // SAFETY: As above.
+                unsafe { lens_of(&raw const (*$raw).rq_rcv_buf) }
+            }
+        }
+    };
+}
+
+trace_rqst!(Rqst, |rqst| rqst.as_raw());
+trace_rqst!(PinnedRqst, |rqst| rqst.ptr.as_ptr());
 
 /// Has the task of a request end with this error number when it runs next.
 ///
@@ -88,12 +129,6 @@ impl Rqst {
     pub(crate) fn xid(&self) -> u32 {
         // SAFETY: The request is valid.
         u32::from_be(unsafe { (*self.as_raw()).rq_xid })
-    }
-
-    /// The numbers of the RPC's task.
-    pub(crate) fn task(&self) -> Task {
-        // SAFETY: The request is valid and has a task.
-        unsafe { Task::of(self.as_raw()) }
     }
 
     /// The Call.
@@ -230,12 +265,6 @@ impl PinnedRqst {
         unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
         // INVARIANT: Found and pinned under the lock.
         Some(Self { ptr })
-    }
-
-    /// The numbers of the RPC's task.
-    pub(crate) fn task(&self) -> Task {
-        // SAFETY: A pinned request is valid and has a task.
-        unsafe { Task::of(self.ptr.as_ptr()) }
     }
 
     /// The time from the Send to the arrival of the Reply, in nanoseconds.

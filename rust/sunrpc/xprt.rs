@@ -6,7 +6,10 @@ use super::{
     address, backchannel, buffer::SpareBuffers, class::ClientTransport, rqst::PinnedRqst,
     rqst::Rqst,
 };
-use crate::bindings::{self, Net, SocketAddress};
+use crate::{
+    bindings::{self, Net, SocketAddress},
+    trace,
+};
 use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
     fmt, prelude::*, seq_file::SeqFile, seq_print, sync::ArcBorrow, time::msecs_to_jiffies,
@@ -484,6 +487,18 @@ impl Xprt {
 fn full_barrier() {
     // SAFETY: Always safe to call.
     unsafe { bindings::smp_mb() };
+}
+
+impl trace::TraceXprt for Xprt {
+    fn id(&self) -> u32 {
+        Xprt::id(self)
+    }
+}
+
+impl trace::TraceXprt for OwnedXprt {
+    fn id(&self) -> u32 {
+        Xprt::id(self)
+    }
 }
 
 /// Credits as sunrpc counts them.

@@ -1,0 +1,66 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Over a device for which memory is mapped for DMA, every mapping being a bounce buffer: a mapping that
+# is missing, is not synchronised or has the wrong direction shows as wrong bytes, one that is left
+# as a slot of the bounce buffers that stays in use. What it runs is other tests' cases.
+# boot: swiotlb=force
+
+. "$(dirname "$0")/lib/test.sh"
+
+# For the rest of the case the client has that device, and nothing mapped is left at its end.
+dma_device() {
+	client '[ -f /lab/payload/rdma_rxe.ko ]' || skip "the payload has no rdma_rxe.ko, see scripts/dma-device.sh"
+	client '[ -r /sys/kernel/debug/swiotlb/io_tlb_used ]' || skip "the kernel has no bounce buffers"
+	defer "client 'rdma_link_delete; rmmod rdma_rxe; modprobe rdma_rxe; rdma_link_add'"
+	client '
+		rdma_link_delete
+		rmmod rdma_rxe
+		insmod /lab/payload/rdma_rxe.ko
+		rdma_link_add
+		bounced >/run/$TEST.bounced'
+	defer "client 'wait_for 20 nothing_mapped'"
+}
+guest+='
+bounced() { cat /sys/kernel/debug/swiotlb/io_tlb_used; }
+# The connection manager sends some messages yet when a connection has ended.
+nothing_mapped() { [ "$(bounced)" = "$(cat /run/$TEST.bounced)" ]; }
+'
+
+# Runs another test's cases over it: other NAME [REGEX].
+other() {
+	dma_device
+	ONLY=${2:-} "$(dirname "$0")/$1.sh"
+}
+
+# What is mapped for a mount is mapped in bounce buffers; readers and writers at the same time.
+load() {
+	dma_device
+	server_dir /export
+	mount_nfs "$1"
+	LIMIT=200 client '
+		data_file 16M 64K
+		drop_caches
+		read_at_once 4 4M 64K
+		read_ahead 16 16M 64K
+		printf "%d slots before the mount, %d with it\n" $(cat /run/$TEST.bounced) $(bounced)
+		[ $(bounced) -ge $(($(cat /run/$TEST.bounced) + 64)) ] || fail "nothing of the mount is in bounce buffers"'
+	work_begins
+	client 'work_goes_on 30'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused && wait_for 20 nothing_mapped'
+}
+
+for vers in 3 4.2; do
+	test_case "v$vers: readers and writers" load $vers
+done
+test_case "mount.sh" other mount 'NFS'
+test_case "io.sh" other io
+test_case "forms.sh" other forms
+test_case "backchannel.sh" other backchannel
+test_case "device.sh" other device
+test_case "restart.sh" other restart
+test_case "removal.sh" other removal 'under I/O'
+test_case "killed.sh" other killed
+test_case "fence.sh" other fence 'remote invalidation|Call$'
+run_cases
