@@ -103,7 +103,7 @@ impl From<Reason> for Cause {
 fn no_network(errno: i32) -> Option<Error> {
     [bindings::ENETUNREACH, bindings::ENETDOWN]
         .into_iter()
-        .any(|fatal| i32::try_from(fatal).is_ok_and(|fatal| fatal == -errno))
+        .any(|fatal| i32::try_from(fatal).is_ok_and(|fatal| fatal.checked_neg() == Some(errno)))
         .then(|| Error::from_errno(errno))
 }
 

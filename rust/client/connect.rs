@@ -20,8 +20,8 @@ use crate::{
         private_data::{InlineSize, PrivateData},
     },
     rdma::{
-        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, Device, Pd, QueuePair,
-        Removal, RemovalNotice, Sender, Unbound,
+        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, Device, Pd, Removal,
+        RemovalNotice, Sender, Unbound,
     },
     sunrpc::SendLock,
     sysctl, trace,
@@ -357,7 +357,7 @@ impl Attempt {
         let Progressed::Bound(id) = core::mem::replace(&mut self.made, Progressed::Nothing) else {
             return Err(EINVAL);
         };
-        let sender = QueuePair::create(id, &pd, &limits.sizes, context)?;
+        let sender = Sender::create(id, &pd, &limits.sizes, context)?;
         self.made = Progressed::QueuePair(sender);
         Ok(())
     }

@@ -112,7 +112,7 @@ impl Device {
             }, "rpcrdma_device_users"),
             gone,
         });
-        Ok(Arc::pin_init(device, GFP_KERNEL)?)
+        Arc::pin_init(device, GFP_KERNEL)
     }
 
     /// Tells all who want to know, and waits until nobody uses the device. May sleep.

@@ -39,6 +39,8 @@ mod receive;
 mod registered;
 mod ring;
 mod send;
+mod sender;
+mod sizes;
 
 pub(crate) mod cm;
 pub(crate) mod cq;
@@ -50,16 +52,17 @@ pub(crate) mod qp;
 
 pub(crate) use access::Access;
 pub(crate) use cm::{Bound, CmEvent, CmHandler, CmId, CmReport, Unbound};
-pub(crate) use completion::{Completion, Completions, RemoteInvalidation, WcStatus};
+pub(crate) use completion::{RemoteInvalidation, WcStatus};
 pub(crate) use device::{Device, Removal, RemovalNotice};
 pub(crate) use ib_client::IbClient;
 pub(crate) use mr::{Idle, Mapped, Mr, MrList, MrType, Registered};
 pub(crate) use pd::Pd;
 pub(crate) use qp::ConnectParameters;
-pub(crate) use queue_pair::{QpSizes, QueuePair};
-pub(crate) use receive::ReceivedMessage;
+pub(crate) use queue_pair::{Completion, Completions, QueuePair, ReceivedMessage};
 pub(crate) use registered::{Invalidation, LockedSlot};
-pub(crate) use send::{SendBuffer, Sender, MAX_UNSIGNALED};
+pub(crate) use ring::MAX_UNSIGNALED;
+pub(crate) use sender::{SendBuffer, Sender};
+pub(crate) use sizes::QpSizes;
 
 /// The name under which the RDMA core lists this module's resources.
 const CALLER: &kernel::str::CStr = c"rpcrdma";

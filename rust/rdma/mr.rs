@@ -188,7 +188,8 @@ impl Mr<Idle> {
         let core = KBox::new_uninit(GFP_KERNEL)?;
         // SAFETY: The domain is valid.
         let ptr = unsafe { bindings::ib_alloc_mr(pd.as_raw(), mr_type.as_raw(), pages) };
-        let ptr = from_err_ptr(ptr).inspect_err(|&error| trace::xprtrdma_frwr_alloc(0, error.to_errno()))?;
+        let ptr = from_err_ptr(ptr)
+            .inspect_err(|&error| trace::xprtrdma_frwr_alloc(0, error.to_errno()))?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
         // What of the requests is the same each time.
         let request = |opcode| bindings::ib_send_wr {

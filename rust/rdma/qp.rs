@@ -5,8 +5,8 @@
 use super::{
     cm::{Bound, CmId},
     cq::Cq,
-    receive::Receives,
-    Completions, Pd,
+    receive::{ReceiveOwner, Receives},
+    Pd,
 };
 use crate::bindings;
 use core::ptr::NonNull;
@@ -146,7 +146,7 @@ impl Qp {
     /// # Errors
     ///
     /// `EPIPE` during the drain, or what the provider answers; those that were not posted are freed.
-    pub(super) fn post_receives<C: Completions>(&self, receives: Receives<C>) -> Result {
+    pub(super) fn post_receives<O: ReceiveOwner>(&self, receives: Receives<O>) -> Result {
         let gate = self.receive_gate.lock();
         if !*gate {
             drop(gate);

@@ -4,13 +4,15 @@
 
 use super::{
     cm::{Bound, CmId},
-    completion::{Completion, Completions, RemoteInvalidation, WcStatus},
+    completion::{RemoteInvalidation, WcStatus},
     cq::Cq,
     cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
-    qp::{Capacities, Qp},
-    receive::{Receive, ReceivedMessage, Receives},
-    registered::{Invalidation, LockedSlot, RegisteredMrs},
-    send::{ReservedSend, SendQueue, Sender, RESERVED},
+    mr::{Idle, MrList},
+    qp::Qp,
+    receive::{Receive, ReceiveOwner, Received, Receives},
+    registered::{Invalidation, LockedSlot, RegisteredMrs, SlotOwner},
+    send::{ReservedSend, SendOwner, SendQueue},
+    sizes::QpSizes,
     Pd,
 };
 use crate::{
@@ -20,68 +22,80 @@ use crate::{
 use core::{cell::UnsafeCell, ptr::NonNull};
 use kernel::{prelude::*, sync::Arc, types::Opaque};
 
-/// How large the queues of a queue pair are.
-#[derive(Clone, Copy)]
-pub(crate) struct QpSizes {
-    /// The most send buffers.
-    pub(crate) sends: u32,
-    /// Bytes in each send buffer.
-    pub(crate) send_size: u32,
-    /// Receive buffers that are always posted or hold a message.
-    pub(crate) receives: u32,
-    /// Bytes in each receive buffer.
-    pub(crate) receive_size: u32,
-    /// Calls that can have regions registered, one slot each.
-    pub(crate) slots: u32,
-    /// Regions that one Call can have.
-    pub(crate) regions: u32,
+/// What a queue pair tells its user.
+///
+/// All of it runs on the RDMA core's completion workqueue, never two at a time for one queue
+/// pair. An implementation must not wait for another completion, nor allocate memory in a way
+/// that could wait for NFS.
+pub(crate) trait Completions: Send + Sync + Sized + 'static {
+    /// What each slot of registered regions keeps beside them, under the slot's lock.
+    type Slot: Default + Send + Unpin;
+
+    /// A message arrived. Its buffer has to go back by [`Completion::recycle`], sooner or later.
+    fn received(
+        completion: &mut Completion<'_, Self>,
+        message: ReceivedMessage<Self>,
+        invalidated: Option<RemoteInvalidation<'_>>,
+    );
+
+    /// A Send completed, so that there is room for another.
+    fn send_space(&self);
+
+    /// The local invalidation of slot `index` has succeeded, with these regions.
+    fn invalidated(completion: &mut Completion<'_, Self>, index: usize, regions: MrList<Idle>);
+
+    /// The local invalidation of slot `index` has failed; [`Self::failed`] was called before. The
+    /// regions stay until the connection's end.
+    fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize);
+
+    /// A work request failed, or was flushed. The connection is of no use any more.
+    fn failed(&self, status: WcStatus);
 }
 
-impl QpSizes {
-    /// Work requests that the send queue can have to hold: registrations and Sends of the ring,
-    /// invalidations, the reserved Sends, and one for the drain.
-    pub(crate) fn send_requests(&self) -> u32 {
-        let ring = self.sends.saturating_mul(self.regions.saturating_add(1));
-        let invalidations = self.slots.saturating_mul(self.regions);
-        // CAST: A few.
-        let others = (RESERVED as u32).saturating_add(1);
-        ring.saturating_add(invalidations).saturating_add(others)
+/// A completion that is being handled. There is one at a time for each queue pair, and what is only
+/// for completions to do is done by it.
+///
+/// # Invariants
+///
+/// A completion of `qp` is being handled in this thread, and this is the only such object for it.
+pub(crate) struct Completion<'a, C: Completions> {
+    qp: &'a QueuePair<C>,
+}
+
+impl<'a, C: Completions> Completion<'a, C> {
+    /// The completion of a request of `qp`.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariant says.
+    pub(super) unsafe fn new(qp: &'a QueuePair<C>) -> Self {
+        // INVARIANT: The caller's promise.
+        Self { qp }
     }
 
-    /// Work requests that the receive queue can have to hold, one for the drain among them.
-    pub(crate) fn receive_requests(&self) -> u32 {
-        self.receive_buffers().saturating_add(1)
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &'a QueuePair<C> {
+        self.qp
     }
 
-    /// Completions that the completion queue can have to hold, which both queues share.
-    pub(crate) fn completions(&self) -> u32 {
-        self.send_requests().saturating_add(self.receive_requests())
-    }
-
-    /// Receive buffers with those beyond `receives`, because some wait for a batch to be complete.
-    fn receive_buffers(&self) -> u32 {
-        self.receives
-            .saturating_add(self.receive_batch().saturating_sub(1))
-    }
-
-    /// How many Receives are posted together: what rings the doorbell costs as much for one.
-    fn receive_batch(&self) -> u32 {
-        (self.receives / 4).clamp(1, 32)
-    }
-
-    fn capacities(&self) -> Capacities {
-        Capacities {
-            send_requests: self.send_requests(),
-            receive_requests: self.receive_requests(),
-        }
+    /// Gives a message's buffer back to the device. Does not sleep.
+    #[inline(always)]
+    pub(crate) fn recycle(&mut self, message: ReceivedMessage<C>) {
+        // SAFETY: By the type's invariant a completion of the queue pair is being handled, in which
+        // nobody else recycles. Should the provider refuse, the peer runs out of Receives in the end,
+        // and the connection ends by that.
+        unsafe { self.qp.recycle(message) };
     }
 }
+
+/// A message that arrived at a queue pair with this context.
+pub(crate) type ReceivedMessage<C> = Received<QueuePair<C>>;
 
 /// A queue pair, what its work requests use, and the user's `context`.
 ///
 /// # Invariants
 ///
-/// Only the [`Sender`] posts unless a gate of `qp` is open. It ends by a drain, and has a reference, so
+/// Only the [`super::Sender`] posts unless a gate of `qp` is open. It ends by a drain, and has a reference, so
 /// that nothing is posted and no handler runs when this object goes.
 ///
 /// `recycled` belongs to who makes the object, and from then on to its completions, of which one at a
@@ -94,10 +108,10 @@ pub(crate) struct QueuePair<C: Completions> {
     /// Completes what is not signalled, in case it fails.
     unsignaled: Cqe<Self>,
     #[pin]
-    sends: SendQueue<C>,
-    registered: RegisteredMrs<C>,
+    sends: SendQueue<Self>,
+    registered: RegisteredMrs<Self>,
     /// Receives that wait for a batch to be complete.
-    recycled: UnsafeCell<Receives<C>>,
+    recycled: UnsafeCell<Receives<Self>>,
     /// How many these are, for people.
     recycled_count: Word<u32>,
     /// How many are posted together.
@@ -117,20 +131,19 @@ unsafe impl<C: Completions> Send for QueuePair<C> {}
 unsafe impl<C: Completions> Sync for QueuePair<C> {}
 
 impl<C: Completions> QueuePair<C> {
-    /// Makes the queue pair of `id`, and posts all Receives. May sleep. The sender has the queue pair
-    /// ([`Sender::qp`]).
+    /// Makes the queue pair of `id`. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or what the provider answers, such as `EINVAL` for queues that are too large.
-    pub(crate) fn create(
+    /// As [`super::Sender::create`].
+    pub(super) fn new(
         id: CmId<Bound>,
         pd: &Arc<Pd>,
         sizes: &QpSizes,
         context: impl PinInit<C, Error>,
-    ) -> Result<Sender<C>> {
+    ) -> Result<Arc<Self>> {
         let cq = Arc::new(Cq::new(pd, sizes.completions())?, GFP_KERNEL)?;
-        let qp = Arc::pin_init(
+        Arc::pin_init(
             try_pin_init!(&this in Self {
                 context <- context,
                 sizes: *sizes,
@@ -145,15 +158,15 @@ impl<C: Completions> QueuePair<C> {
                 cq,
             }? Error),
             GFP_KERNEL,
-        )?;
-        // Its end waits for what is posted.
-        let sender = Sender::new(qp);
-        sender.qp().post_first(pd)?;
-        Ok(sender)
+        )
     }
 
-    /// Makes all Receives, and posts those that fill batches.
-    fn post_first(&self, pd: &Arc<Pd>) -> Result {
+    /// Makes all Receives, and posts those that fill batches, once.
+    ///
+    /// # Errors
+    ///
+    /// As [`super::Sender::create`].
+    pub(super) fn post_first(&self, pd: &Arc<Pd>) -> Result {
         let size = usize::try_from(self.sizes.receive_size)?;
         let count = self.sizes.receive_buffers();
         let rest = count.checked_rem(self.batch).ok_or(EINVAL)?;
@@ -172,7 +185,7 @@ impl<C: Completions> QueuePair<C> {
         self.post_receives(posted)
     }
 
-    fn post_receives(&self, receives: Receives<C>) -> Result {
+    fn post_receives(&self, receives: Receives<Self>) -> Result {
         let qp = self.qp.as_opaque();
         trace::xprtrdma_post_recvs(qp, receives.len());
         self.qp
@@ -207,17 +220,17 @@ impl<C: Completions> QueuePair<C> {
     }
 
     /// A buffer beside the sender's, for what cannot wait, unless all are in use.
-    pub(crate) fn reserved_send(&self) -> Option<ReservedSend<'_, C>> {
+    pub(crate) fn reserved_send(&self) -> Option<ReservedSend<'_, Self>> {
         self.sends.reserved(&self.qp)
     }
 
     /// The send queue, for the sender.
-    pub(super) fn send_queue(&self) -> &SendQueue<C> {
+    pub(super) fn send_queue(&self) -> &SendQueue<Self> {
         &self.sends
     }
 
     /// The registered regions, for the sender.
-    pub(super) fn registered(&self) -> &RegisteredMrs<C> {
+    pub(super) fn registered(&self) -> &RegisteredMrs<Self> {
         &self.registered
     }
 
@@ -250,44 +263,12 @@ impl<C: Completions> QueuePair<C> {
     ///
     /// # Safety
     ///
-    /// The caller is the [`Sender`], at its end.
+    /// The caller is the [`super::Sender`], at its end.
     pub(super) unsafe fn drain(&self) {
         // SAFETY: The sender owns the send queue, and ends here.
         unsafe { self.qp.drain() };
         // Nothing posts registrations any more, and the peer's requests find no queue pair.
         self.registered.destroy();
-    }
-
-    /// A Receive has completed, with `message` in it if that was a success.
-    ///
-    /// # Safety
-    ///
-    /// Called by the handler of that completion.
-    #[inline(always)]
-    pub(super) unsafe fn received(&self, message: ReceivedMessage<C>, wc: &bindings::ib_wc) {
-        if let Some(status) = WcStatus::failure(wc) {
-            return self.context.failed(status);
-        }
-        // SAFETY: This is a successful Receive completion, which is handled until the end of this call.
-        let invalidated = unsafe { RemoteInvalidation::from_completion(self.qp.as_opaque(), wc) };
-        // SAFETY: The handlers of a queue run one after the other, and this is one of them.
-        C::received(&mut unsafe { Completion::new(self) }, message, invalidated);
-    }
-
-    /// The last request of a chain of invalidations has completed, that of slot `index`.
-    ///
-    /// # Safety
-    ///
-    /// Called by the handler of that completion.
-    pub(super) unsafe fn invalidated(&self, index: usize, wc: &bindings::ib_wc) {
-        if let Some(status) = WcStatus::failure(wc) {
-            self.context.failed(status);
-            return self.context.not_invalidated(self, index);
-        }
-        // SAFETY: The completion is that of the chain's last request, with success.
-        let regions = unsafe { self.registered.invalidated(index) };
-        // SAFETY: The handlers of a queue run one after the other, and this is one of them.
-        C::invalidated(&mut unsafe { Completion::new(self) }, index, regions);
     }
 
     /// Has a message's buffer posted with the next batch. Does not sleep.
@@ -324,5 +305,44 @@ impl<C: Completions> Complete for QueuePair<C> {
             // SAFETY: The queue pair waits for the request that has just completed.
             unsafe { this.as_ref() }.context.failed(status);
         }
+    }
+}
+
+impl<C: Completions> ReceiveOwner for QueuePair<C> {
+    #[inline(always)]
+    unsafe fn received(&self, message: ReceivedMessage<C>, wc: &bindings::ib_wc) {
+        if let Some(status) = WcStatus::failure(wc) {
+            return self.context.failed(status);
+        }
+        // SAFETY: This is a successful Receive completion, which is handled until the end of this call.
+        let invalidated = unsafe { RemoteInvalidation::from_completion(self.qp.as_opaque(), wc) };
+        // SAFETY: The handlers of a queue run one after the other, and this is one of them.
+        C::received(&mut unsafe { Completion::new(self) }, message, invalidated);
+    }
+}
+
+impl<C: Completions> SlotOwner for QueuePair<C> {
+    type User = C::Slot;
+
+    unsafe fn invalidated(&self, index: usize, wc: &bindings::ib_wc) {
+        if let Some(status) = WcStatus::failure(wc) {
+            self.context.failed(status);
+            return self.context.not_invalidated(self, index);
+        }
+        // SAFETY: The completion is that of the chain's last request, with success.
+        let regions = unsafe { self.registered.invalidated(index) };
+        // SAFETY: The handlers of a queue run one after the other, and this is one of them.
+        C::invalidated(&mut unsafe { Completion::new(self) }, index, regions);
+    }
+}
+
+impl<C: Completions> SendOwner for QueuePair<C> {
+    fn sent(&self, number: u32) {
+        self.sends.complete(number);
+        self.context.send_space();
+    }
+
+    fn failed(&self, status: WcStatus) {
+        self.context.failed(status);
     }
 }

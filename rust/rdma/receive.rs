@@ -3,40 +3,48 @@
 //! Receives: buffers that belong to the device until a message fills one.
 
 use super::{
-    completion::Completions,
     cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
     dma::DmaBuffer,
-    queue_pair::QueuePair,
     Pd,
 };
 use crate::{bindings, trace};
 use core::{marker::PhantomData, mem::offset_of, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{dma::DataDirection, error::to_result, prelude::*, sync::Arc, types::Opaque};
 
-/// A buffer for one message of `qp`, with the work request that posts it. Who posts it gives it away;
+/// What has a queue pair, and gets the messages that arrive there.
+pub(crate) trait ReceiveOwner: Sized {
+    /// A Receive has completed, with `message` in it if that was a success.
+    ///
+    /// # Safety
+    ///
+    /// Called by the handler of that completion, `wc`.
+    unsafe fn received(&self, message: Received<Self>, wc: &bindings::ib_wc);
+}
+
+/// A buffer for one message to `owner`, with the work request that posts it. Who posts it gives it away;
 /// its completion gives it back.
 ///
 /// # Invariants
 ///
 /// The first `length` bytes of `buffer` are a message, which the device has handed to the CPU. Of a
-/// Receive that is posted, `qp` is valid: it waits for its Receives before it goes.
-pub(super) struct Receive<C: Completions> {
+/// Receive that is posted, `owner` is valid: it waits for its Receives before it goes.
+pub(super) struct Receive<O: ReceiveOwner> {
     cqe: Cqe<Self>,
     request: bindings::ib_recv_wr,
     sge: bindings::ib_sge,
     buffer: DmaBuffer,
     length: usize,
-    /// Tells it from others of the queue pair, in trace events.
+    /// Tells it from others of the owner, in trace events.
     index: u32,
-    qp: NonNull<QueuePair<C>>,
+    owner: NonNull<O>,
 }
 
 impl_has_cqe! {
-    impl{C: Completions} HasCqe<0> for Receive<C> { self.cqe }
+    impl{O: ReceiveOwner} HasCqe<0> for Receive<O> { self.cqe }
 }
 
-impl<C: Completions> Receive<C> {
-    /// Allocates a buffer of `size` bytes for messages of `qp`.
+impl<O: ReceiveOwner> Receive<O> {
+    /// Allocates a buffer of `size` bytes for messages to `owner`.
     ///
     /// # Errors
     ///
@@ -45,7 +53,7 @@ impl<C: Completions> Receive<C> {
         pd: &Arc<Pd>,
         size: usize,
         index: u32,
-        qp: NonNull<QueuePair<C>>,
+        owner: NonNull<O>,
     ) -> Result<KBox<Self>> {
         let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, GFP_KERNEL)?;
         let sge = buffer.sge(0, size).ok_or(EINVAL)?;
@@ -58,7 +66,7 @@ impl<C: Completions> Receive<C> {
                 buffer,
                 length: 0,
                 index,
-                qp,
+                owner,
             },
             GFP_KERNEL,
         )?;
@@ -76,19 +84,19 @@ impl<C: Completions> Receive<C> {
         Ok(receive)
     }
 
-    /// What tells it from others of the queue pair.
+    /// What tells it from others of the owner.
     pub(super) fn index(&self) -> u32 {
         self.index
     }
 }
 
-impl<C: Completions> Complete for Receive<C> {
+impl<O: ReceiveOwner> Complete for Receive<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
         // SAFETY: `Receives::post` gave the Receive away, which has come back by its completion.
         let mut receive = unsafe { KBox::from_raw(this.as_ptr()) };
         trace::xprtrdma_wc_receive(cq, receive.index, wc);
-        // SAFETY: By the type's invariant the queue pair is valid, as the Receive was posted until now.
-        let qp = unsafe { receive.qp.as_ref() };
+        // SAFETY: By the type's invariant the owner is valid, as the Receive was posted until now.
+        let owner = unsafe { receive.owner.as_ref() };
         let length = usize::try_from(wc.byte_len).ok();
         // A failed completion says nothing of the length.
         receive.length = match length.filter(|_| wc.status == bindings::ib_wc_status_IB_WC_SUCCESS)
@@ -100,47 +108,47 @@ impl<C: Completions> Complete for Receive<C> {
             }
             _ => 0,
         };
-        // SAFETY: This is the handler of a completion on the queue of `qp`.
-        unsafe { qp.received(ReceivedMessage(receive), wc) };
+        // SAFETY: This is the handler of the completion.
+        unsafe { owner.received(Received(receive), wc) };
     }
 }
 
-/// A message that arrived, in its buffer, until [`super::Completion::recycle`] gives that back.
-pub(crate) struct ReceivedMessage<C: Completions>(KBox<Receive<C>>);
+/// A message that arrived, in its buffer.
+pub(crate) struct Received<O: ReceiveOwner>(KBox<Receive<O>>);
 
-// SAFETY: The message may be read from any thread, and the buffer freed; the queue pair is only used by
-// its completions.
-unsafe impl<C: Completions> Send for ReceivedMessage<C> {}
+// SAFETY: The message may be read from any thread, and the buffer freed; the owner is only used by
+// completions.
+unsafe impl<O: ReceiveOwner> Send for Received<O> {}
 
-impl<C: Completions> ReceivedMessage<C> {
+impl<O: ReceiveOwner> Received<O> {
     /// The bytes of the message.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.buffer.first(self.0.length)
     }
 
-    /// The Receive, to be posted again, if it is one of `qp`.
-    pub(super) fn into_receive(self, qp: &QueuePair<C>) -> Option<KBox<Receive<C>>> {
-        core::ptr::eq(self.0.qp.as_ptr(), qp).then_some(self.0)
+    /// The Receive, to be posted again, if it is one of `owner`.
+    pub(super) fn into_receive(self, owner: &O) -> Option<KBox<Receive<O>>> {
+        core::ptr::eq(self.0.owner.as_ptr(), owner).then_some(self.0)
     }
 }
 
-/// Receives of one queue pair that are posted together.
+/// Receives of one owner that are posted together.
 ///
 /// # Invariants
 ///
 /// `first` is null or the request of a Receive from `KBox::into_raw`, whose `next` leads to another
 /// such one; there are `count` of them, and the object owns them all.
-pub(super) struct Receives<C: Completions> {
+pub(super) struct Receives<O: ReceiveOwner> {
     first: *mut bindings::ib_recv_wr,
     count: usize,
-    receive: PhantomData<KBox<Receive<C>>>,
+    receive: PhantomData<KBox<Receive<O>>>,
 }
 
 // SAFETY: A Receive that is not posted may be owned by any thread.
-unsafe impl<C: Completions> Send for Receives<C> {}
+unsafe impl<O: ReceiveOwner> Send for Receives<O> {}
 
-impl<C: Completions> Receives<C> {
+impl<O: ReceiveOwner> Receives<O> {
     /// None.
     pub(super) const fn new() -> Self {
         Self {
@@ -157,7 +165,7 @@ impl<C: Completions> Receives<C> {
 
     /// Adds one.
     #[inline(always)]
-    pub(super) fn push(&mut self, mut receive: KBox<Receive<C>>) {
+    pub(super) fn push(&mut self, mut receive: KBox<Receive<O>>) {
         receive.request.next = self.first;
         receive.length = 0;
         let receive = KBox::into_raw(receive);
@@ -168,13 +176,13 @@ impl<C: Completions> Receives<C> {
     }
 
     /// Takes one out.
-    fn pop(&mut self) -> Option<KBox<Receive<C>>> {
+    fn pop(&mut self) -> Option<KBox<Receive<O>>> {
         if self.first.is_null() {
             return None;
         }
         // SAFETY: By the type's invariant this is the request of a Receive, which this object owns.
         unsafe {
-            let receive = self.first.byte_sub(offset_of!(Receive<C>, request)).cast();
+            let receive = self.first.byte_sub(offset_of!(Receive<O>, request)).cast();
             self.first = (*self.first).next;
             self.count = self.count.wrapping_sub(1);
             Some(KBox::from_raw(receive))
@@ -185,8 +193,7 @@ impl<C: Completions> Receives<C> {
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair that they are for, and what is posted on it is waited for before the
-    /// [`QueuePair`] goes.
+    /// `qp` is the queue pair of their owner, which waits for what is posted there before it goes.
     ///
     /// # Errors
     ///
@@ -213,7 +220,7 @@ impl<C: Completions> Receives<C> {
     }
 }
 
-impl<C: Completions> Drop for Receives<C> {
+impl<O: ReceiveOwner> Drop for Receives<O> {
     fn drop(&mut self) {
         while self.pop().is_some() {}
     }

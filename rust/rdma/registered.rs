@@ -7,11 +7,10 @@
 //! of the queue pair keeps what belongs to the Call in the slot, under the same lock.
 
 use super::{
-    completion::{Completions, RemoteInvalidation},
+    completion::RemoteInvalidation,
     cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
     mr::{Idle, Mapped, Mr, MrList, Registered},
     qp::Qp,
-    queue_pair::QueuePair,
 };
 use crate::{bindings, trace};
 use core::ptr::NonNull;
@@ -23,12 +22,25 @@ use kernel::{
     types::Opaque,
 };
 
+/// What has a queue pair, and slots for the regions that its peer can reach.
+pub(super) trait SlotOwner: Sized {
+    /// What the user keeps in a slot.
+    type User: Default + Send + Unpin;
+
+    /// The last request of a chain of invalidations has completed, that of slot `index`.
+    ///
+    /// # Safety
+    ///
+    /// Called by the handler of that completion, `wc`.
+    unsafe fn invalidated(&self, index: usize, wc: &bindings::ib_wc);
+}
+
 /// What became of a request to invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidation {
     /// There is nothing to invalidate.
     Empty,
-    /// It is under way; [`Completions::invalidated`] tells of its end.
+    /// It is under way; [`super::Completions::invalidated`] tells of its end.
     Posted,
     /// It could not be posted. The regions stay until the connection's end, which has to come.
     Failed,
@@ -46,29 +58,27 @@ struct Contents<U> {
 ///
 /// # Invariants
 ///
-/// `qp` is the queue pair that has the slot.
+/// `owner` has the slot.
 #[pin_data]
-struct Slot<C: Completions> {
+struct Slot<O: SlotOwner> {
     cqe: Cqe<Self>,
     index: usize,
-    qp: NonNull<QueuePair<C>>,
+    owner: NonNull<O>,
     #[pin]
-    contents: SpinLock<Contents<C::Slot>>,
+    contents: SpinLock<Contents<O::User>>,
 }
 
 impl_has_cqe! {
-    impl{C: Completions} HasCqe<0> for Slot<C> { self.cqe }
+    impl{O: SlotOwner} HasCqe<0> for Slot<O> { self.cqe }
 }
 
-impl<C: Completions> Complete for Slot<C> {
+impl<O: SlotOwner> Complete for Slot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The slot and the queue pair, which has the slot, wait for the request that has just
-        // completed.
-        let (slot, qp) = unsafe { (this.as_ref(), this.as_ref().qp.as_ref()) };
+        // SAFETY: The owner, which has the slot, waits for the request that has just completed.
+        let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         trace::xprtrdma_wc_li_done(cq, slot.index, wc);
-        // SAFETY: This is the handler of a completion on the queue of `qp`: that of the last request of
-        // the chain.
-        unsafe { qp.invalidated(slot.index, wc) };
+        // SAFETY: This is the handler of that completion.
+        unsafe { owner.invalidated(slot.index, wc) };
     }
 }
 
@@ -103,28 +113,28 @@ impl<U: Unpin> LockedSlot<'_, U> {
 }
 
 /// The registered regions of a connection.
-pub(super) struct RegisteredMrs<C: Completions> {
-    slots: Pin<KVBox<[Slot<C>]>>,
+pub(super) struct RegisteredMrs<O: SlotOwner> {
+    slots: Pin<KVBox<[Slot<O>]>>,
 }
 
-impl<C: Completions> RegisteredMrs<C> {
+impl<O: SlotOwner> RegisteredMrs<O> {
     /// Makes `count` slots.
     ///
     /// # Safety
     ///
-    /// The result is part of `qp`.
-    pub(super) unsafe fn new(count: u32, qp: NonNull<QueuePair<C>>) -> Result<Self> {
+    /// The result is part of `owner`.
+    pub(super) unsafe fn new(count: u32, owner: NonNull<O>) -> Result<Self> {
         let slots = KVBox::pin_slice(
             |index| {
                 // INVARIANT: The caller's promise.
                 try_pin_init!(Slot {
                     cqe: Cqe::new(),
                     index,
-                    qp,
+                    owner,
                     contents <- new_spinlock!(Contents {
                         regions: MrList::new(),
                         is_invalidating: false,
-                        user: C::Slot::default(),
+                        user: O::User::default(),
                     }, "rpcrdma_registered"),
                 }? Error)
             },
@@ -153,7 +163,7 @@ impl<C: Completions> RegisteredMrs<C> {
         index: usize,
         regions: MrList<Mapped>,
         last: &mut bindings::ib_send_wr,
-        publish: impl FnOnce(&mut C::Slot),
+        publish: impl FnOnce(&mut O::User),
     ) -> Result {
         let slot = self.slots.get(index).ok_or(EINVAL)?;
         let mut contents = slot.contents.lock();
@@ -173,7 +183,7 @@ impl<C: Completions> RegisteredMrs<C> {
     }
 
     /// Locks slot `index`.
-    pub(super) fn slot<'a>(&'a self, qp: &'a Qp, index: usize) -> Option<LockedSlot<'a, C::Slot>> {
+    pub(super) fn slot<'a>(&'a self, qp: &'a Qp, index: usize) -> Option<LockedSlot<'a, O::User>> {
         let contents = self.slots.get(index)?.contents.lock();
         Some(LockedSlot {
             qp: qp.as_opaque(),

@@ -2,7 +2,8 @@
 
 //! Which slot of the send queue's ring the next Send takes.
 
-use super::send::MAX_UNSIGNALED;
+/// The most Sends that have completed without telling so: one in as many asks for its completion.
+pub(crate) const MAX_UNSIGNALED: u32 = 16;
 
 /// After how many numbers a ring of so many slots comes back to the same one.
 pub(super) fn span(slots: u32) -> u32 {

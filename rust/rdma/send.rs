@@ -8,13 +8,11 @@
 //! the ring, nor for its owner.
 
 use super::{
-    completion::{Completions, WcStatus},
+    completion::WcStatus,
     cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
     dma::DmaBuffer,
-    mr::{Mapped, MrList},
     qp::Qp,
-    queue_pair::QueuePair,
-    ring::{span, Ring},
+    ring::{span, MAX_UNSIGNALED},
     Pd,
 };
 use crate::{
@@ -35,15 +33,21 @@ use kernel::{
 /// have arrived without its completion.
 pub(super) const RESERVED: usize = 4;
 
-/// The most Sends that have completed without telling so: one in as many asks for its completion.
-pub(crate) const MAX_UNSIGNALED: u32 = 16;
-
 /// The most buffers that are made with the ring, so that Sends do not depend on memory. Half as many
 /// Calls at the same time never lack one, as the completions of the other half are still to come.
 const FIRST_BUFFERS: u32 = 2 * MAX_UNSIGNALED;
 
-/// A buffer, and what of the Send from it is the same each time.
-struct Message {
+/// What has a queue pair with a ring of Sends.
+pub(crate) trait SendOwner: Sized {
+    /// The signalled Send of this number has completed, and with it all before.
+    fn sent(&self, number: u32);
+
+    /// A Send has failed, or was flushed.
+    fn failed(&self, status: WcStatus);
+}
+
+/// A buffer for a message, and what of the Send from it is the same each time.
+pub(super) struct Message {
     buffer: DmaBuffer,
     request: bindings::ib_send_wr,
     sge: bindings::ib_sge,
@@ -53,73 +57,75 @@ struct Message {
 ///
 /// # Invariants
 ///
-/// `qp` is the queue pair that has the ring.
-struct Slot<C: Completions> {
+/// `owner` has the ring.
+pub(super) struct Slot<O: SendOwner> {
     cqe: Cqe<Self>,
-    qp: NonNull<QueuePair<C>>,
+    owner: NonNull<O>,
     /// The number of the Send that was last posted from here. Before the first round, that of the
     /// round before.
-    number: Word<u32>,
+    pub(super) number: Word<u32>,
     /// Nothing until it is needed.
     message: UnsafeCell<Option<Message>>,
 }
 
 impl_has_cqe! {
-    impl{C: Completions} HasCqe<0> for Slot<C> { self.cqe }
-    impl{C: Completions} HasCqe<0> for Reserved<C> { self.cqe }
+    impl{O: SendOwner} HasCqe<0> for Slot<O> { self.cqe }
+    impl{O: SendOwner} HasCqe<0> for Reserved<O> { self.cqe }
 }
 
 // SAFETY: The message is its owner's, the number a `Word`, and the rest is only read.
-unsafe impl<C: Completions> Sync for Slot<C> {}
+unsafe impl<O: SendOwner> Sync for Slot<O> {}
 // SAFETY: Nothing in a slot is tied to a thread.
-unsafe impl<C: Completions> Send for Slot<C> {}
+unsafe impl<O: SendOwner> Send for Slot<O> {}
 
 /// A buffer beside the ring.
 ///
 /// # Invariants
 ///
-/// `qp` is the queue pair that has the buffer. While it `is_busy` the message belongs to the device or to
+/// `owner` has the buffer. While it `is_busy` the message belongs to the device or to
 /// a [`ReservedSend`].
-struct Reserved<C: Completions> {
+struct Reserved<O: SendOwner> {
     cqe: Cqe<Self>,
-    qp: NonNull<QueuePair<C>>,
+    owner: NonNull<O>,
     is_busy: Atomic<bool>,
     message: UnsafeCell<Message>,
 }
 
 // SAFETY: The message is its owner's, and the rest is only read, or atomic.
-unsafe impl<C: Completions> Sync for Reserved<C> {}
+unsafe impl<O: SendOwner> Sync for Reserved<O> {}
 // SAFETY: Nothing in it is tied to a thread.
-unsafe impl<C: Completions> Send for Reserved<C> {}
+unsafe impl<O: SendOwner> Send for Reserved<O> {}
 
 /// The ring, and the reserved Sends.
 ///
 /// # Invariants
 ///
 /// `slots` is not changed after construction. Of the Sends numbered from `completed` up to, not
-/// including, the [`Sender`]'s next one all that its [`Ring`] did not pass over are with the device,
+/// including, the [`super::Sender`]'s next one all that its ring did not pass over are with the device,
 /// and so are the messages of their slots. All others belong to the `Sender`.
 #[pin_data]
-pub(super) struct SendQueue<C: Completions> {
-    slots: KVVec<Slot<C>>,
+pub(super) struct SendQueue<O: SendOwner> {
+    slots: KVVec<Slot<O>>,
+    /// How many there are.
+    count: u32,
     /// How many of them have a buffer, from the first one; the `Sender` adds to it.
     buffers: Word<u32>,
     /// Bytes in each buffer.
     size: usize,
     /// The number of the first Send whose completion is not known.
     completed: Atomic<u32>,
-    reserved: [Reserved<C>; RESERVED],
+    reserved: [Reserved<O>; RESERVED],
     /// A Send is signalled if its number has none of these bits.
     unsignaled_mask: u32,
 }
 
-impl<C: Completions> SendQueue<C> {
-    /// Makes a ring for `count` buffers of `size` bytes, as part of `qp`.
+impl<O: SendOwner + 'static> SendQueue<O> {
+    /// Makes a ring for `count` buffers of `size` bytes, as part of `owner`.
     pub(super) fn new<'a>(
         pd: &'a Arc<Pd>,
         count: u32,
         size: u32,
-        qp: NonNull<QueuePair<C>>,
+        owner: NonNull<O>,
     ) -> impl PinInit<Self, Error> + 'a {
         let first = count.min(FIRST_BUFFERS);
         try_pin_init!(Self {
@@ -134,7 +140,7 @@ impl<C: Completions> SendQueue<C> {
                     };
                     let slot = Slot {
                         cqe: Cqe::new(),
-                        qp,
+                        owner,
                         number: Word::new(index.wrapping_sub(span(count))),
                         message: UnsafeCell::new(message),
                     };
@@ -142,13 +148,14 @@ impl<C: Completions> SendQueue<C> {
                 }
                 slots
             },
+            count,
             buffers: Word::new(first),
             completed: Atomic::new(0),
             reserved: {
-                let reserved = || -> Result<Reserved<C>> {
+                let reserved = || -> Result<Reserved<O>> {
                     Ok(Reserved {
                         cqe: Cqe::new(),
-                        qp,
+                        owner,
                         is_busy: Atomic::new(false),
                         message: UnsafeCell::new(Message::new(pd, *size, GFP_KERNEL)?),
                     })
@@ -161,7 +168,7 @@ impl<C: Completions> SendQueue<C> {
     }
 
     /// A reserved Send, unless all are in use.
-    pub(super) fn reserved<'a>(&'a self, qp: &'a Qp) -> Option<ReservedSend<'a, C>> {
+    pub(super) fn reserved<'a>(&'a self, qp: &'a Qp) -> Option<ReservedSend<'a, O>> {
         let mut reserved = self.reserved.iter();
         let reserved = reserved.find(|reserved| !reserved.is_busy.xchg(true, Acquire))?;
         // INVARIANT: It was free, so it is this object's until it is free again.
@@ -173,8 +180,8 @@ impl<C: Completions> SendQueue<C> {
     ///
     /// # Safety
     ///
-    /// The caller is the [`Sender`], and no Send from that slot was posted.
-    unsafe fn add_buffer(&self, pd: &Arc<Pd>, index: u32) -> bool {
+    /// The caller is the [`super::Sender`], and no Send from that slot was posted.
+    pub(super) unsafe fn add_buffer(&self, pd: &Arc<Pd>, index: u32) -> bool {
         let slot = usize::try_from(index)
             .ok()
             .and_then(|index| self.slots.get(index));
@@ -187,44 +194,68 @@ impl<C: Completions> SendQueue<C> {
         true
     }
 
+    /// The slot at `index` of the ring.
+    #[inline(always)]
+    pub(super) fn slot(&self, index: u32) -> Option<&Slot<O>> {
+        // CAST: A u32 always fits the kernel's usize.
+        self.slots.get(index as usize)
+    }
+
+    /// How many slots the ring has, and how many of them have a buffer.
+    pub(super) fn len(&self) -> (u32, u32) {
+        (self.count, self.buffers.get())
+    }
+
+    /// The number of the first Send whose completion is not known.
+    pub(super) fn completed(&self) -> u32 {
+        self.completed.load(Acquire)
+    }
+
+    /// The Send of this number has completed, and with it all before.
+    pub(super) fn complete(&self, number: u32) {
+        self.completed.store(number.wrapping_add(1), Release);
+    }
+
+    /// Whether the Send of this number asks for its completion.
+    pub(super) fn is_signaled(&self, number: u32) -> bool {
+        number & self.unsignaled_mask == 0
+    }
+
     /// How many buffers are with the device as far as is known, and how many there are.
     pub(super) fn posted(&self) -> (usize, usize) {
         // CAST: A u32 always fits the kernel's usize.
         let buffers = self.buffers.get() as usize;
-        let span = u32::try_from(self.slots.len()).map_or(0, span);
+        let span = span(self.count);
         let completed = self.completed.load(Relaxed);
-        let is_posted = |slot: &&Slot<C>| slot.number.get().wrapping_sub(completed) < span;
+        let is_posted = |slot: &&Slot<O>| slot.number.get().wrapping_sub(completed) < span;
         let slots = self.slots.iter().take(buffers);
         (slots.filter(is_posted).count(), buffers)
     }
 }
 
 /// A signalled Send of the ring has completed, and with it all before.
-impl<C: Completions> Complete for Slot<C> {
+impl<O: SendOwner> Complete for Slot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The slot and the queue pair, which has the slot, wait for the request that has just
-        // completed.
-        let (slot, qp) = unsafe { (this.as_ref(), this.as_ref().qp.as_ref()) };
+        // SAFETY: The owner, which has the slot, waits for the request that has just completed.
+        let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         let number = slot.number.get();
         trace::xprtrdma_wc_send(cq, number, wc);
-        if let Some(status) = WcStatus::failure(wc) {
-            return qp.context().failed(status);
+        match WcStatus::failure(wc) {
+            None => owner.sent(number),
+            Some(status) => owner.failed(status),
         }
-        let completed = &qp.send_queue().completed;
-        completed.store(number.wrapping_add(1), Release);
-        qp.context().send_space();
     }
 }
 
 /// A reserved Send has completed.
-impl<C: Completions> Complete for Reserved<C> {
+impl<O: SendOwner> Complete for Reserved<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
         // SAFETY: As above.
-        let (reserved, qp) = unsafe { (this.as_ref(), this.as_ref().qp.as_ref()) };
+        let (reserved, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         trace::xprtrdma_wc_send(cq, RESERVED_NUMBER, wc);
         reserved.is_busy.store(false, Release);
         if let Some(status) = WcStatus::failure(wc) {
-            qp.context().failed(status);
+            owner.failed(status);
         }
     }
 }
@@ -232,20 +263,25 @@ impl<C: Completions> Complete for Reserved<C> {
 /// The number that trace events have for a reserved Send.
 const RESERVED_NUMBER: u32 = u32::MAX;
 
-impl<C: Completions> Slot<C> {
+impl<O: SendOwner> Slot<O> {
     /// The message, if there is one.
     ///
     /// # Safety
     ///
     /// It is the caller's, who has no other reference to it.
     #[allow(clippy::mut_from_ref)]
-    unsafe fn message(&self) -> Option<&mut Message> {
+    pub(super) unsafe fn message(&self) -> Option<&mut Message> {
         // SAFETY: The caller's promise.
         unsafe { &mut *self.message.get() }.as_mut()
     }
 }
 
 impl Message {
+    /// The bytes of the message, to be filled from the start.
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        self.buffer.bytes()
+    }
+
     /// Allocates a buffer of `size` bytes.
     fn new(pd: &Arc<Pd>, size: usize, flags: Flags) -> Result<Self> {
         let buffer = DmaBuffer::new(pd, size, DataDirection::ToDevice, flags)?;
@@ -266,7 +302,7 @@ impl Message {
     /// # Safety
     ///
     /// Nobody else gets the message before the device has given it back.
-    unsafe fn send(
+    pub(super) unsafe fn send(
         &mut self,
         qp: &Qp,
         wr_cqe: *mut bindings::ib_cqe,
@@ -298,12 +334,12 @@ impl Message {
 /// # Invariants
 ///
 /// `reserved` is busy for this object, and of the queue pair `qp`.
-pub(crate) struct ReservedSend<'a, C: Completions> {
-    reserved: &'a Reserved<C>,
+pub(crate) struct ReservedSend<'a, O: SendOwner> {
+    reserved: &'a Reserved<O>,
     qp: &'a Qp,
 }
 
-impl<C: Completions> ReservedSend<'_, C> {
+impl<O: SendOwner> ReservedSend<'_, O> {
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: By the type's invariant the message is this object's, which is borrowed for change.
@@ -330,165 +366,8 @@ impl<C: Completions> ReservedSend<'_, C> {
 }
 
 /// A message that was not sent.
-impl<C: Completions> Drop for ReservedSend<'_, C> {
+impl<O: SendOwner> Drop for ReservedSend<'_, O> {
     fn drop(&mut self) {
         self.reserved.is_busy.store(false, Release);
-    }
-}
-
-/// Who sends from the ring of a queue pair: there is one for each.
-///
-/// # Invariants
-///
-/// `ring` has the number of the next Send of `qp`, and nobody else knows the next one.
-pub(crate) struct Sender<C: Completions> {
-    qp: Arc<QueuePair<C>>,
-    ring: Ring,
-}
-
-impl<C: Completions> Sender<C> {
-    /// The sender of a new queue pair.
-    pub(super) fn new(qp: Arc<QueuePair<C>>) -> Self {
-        let queue = qp.send_queue();
-        // INVARIANT: The first Send has number 0.
-        let ring = Ring::new(
-            u32::try_from(queue.slots.len()).unwrap_or(0),
-            queue.buffers.get(),
-        );
-        Self { qp, ring }
-    }
-
-    /// The queue pair.
-    pub(crate) fn qp(&self) -> &Arc<QueuePair<C>> {
-        &self.qp
-    }
-
-    /// Whether a buffer is not with the device; if not, the next [`Completions::send_space`] says
-    /// when to ask again.
-    pub(crate) fn has_room(&mut self) -> bool {
-        let queue = self.qp.send_queue();
-        self.ring.has_room(
-            || queue.completed.load(Acquire),
-            // SAFETY: This is the sender, and Sends leave only from slots with a buffer.
-            |index| unsafe { queue.add_buffer(self.qp.qp().pd(), index) },
-        )
-    }
-
-    /// The buffer for the next Send. If there is none, `full` is called before another look.
-    #[inline(always)]
-    pub(crate) fn buffer(&mut self, full: impl FnOnce(&mut Self)) -> Option<SendBuffer<'_, C>> {
-        if !self.has_room() {
-            full(self);
-            if !self.has_room() {
-                return None;
-            }
-        }
-        let queue = self.qp.send_queue();
-        // CAST: A u32 always fits the kernel's usize.
-        let slot = queue.slots.get(self.ring.slot() as usize)?;
-        // SAFETY: The next Send's message is not with the device, as just checked, and it is lent
-        // out no more than once at a time, as is this object.
-        let message = unsafe { slot.message() }?;
-        // INVARIANT: As above.
-        Some(SendBuffer {
-            slot,
-            message,
-            qp: &self.qp,
-            ring: &mut self.ring,
-        })
-    }
-}
-
-/// Ends the connection, waits until every work request has completed, and destroys all regions that
-/// the peer could reach. May sleep; not to be dropped in a completion or CM event.
-impl<C: Completions> Drop for Sender<C> {
-    fn drop(&mut self) {
-        // SAFETY: Nobody else sends from the ring, and this object ends here.
-        unsafe { self.qp.drain() };
-    }
-}
-
-/// A buffer of the ring to build a message in.
-///
-/// # Invariants
-///
-/// `slot` is that of the next Send in `ring`, which is that of the queue pair's sender.
-/// `message` is the slot's.
-pub(crate) struct SendBuffer<'a, C: Completions> {
-    qp: &'a QueuePair<C>,
-    slot: &'a Slot<C>,
-    message: &'a mut Message,
-    ring: &'a mut Ring,
-}
-
-impl<'a, C: Completions> SendBuffer<'a, C> {
-    /// The queue pair.
-    pub(crate) fn qp(&self) -> &'a QueuePair<C> {
-        self.qp
-    }
-
-    /// The bytes of the message, to be filled from the start.
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        self.message.buffer.bytes()
-    }
-
-    /// Sends the first `length` bytes.
-    ///
-    /// # Errors
-    ///
-    /// As [`Qp::post_send`]. The connection is of no use after one.
-    pub(crate) fn send(self, length: usize) -> Result {
-        // SAFETY: The sender owns the send queue. The Send's buffer is the device's from here on.
-        self.post(length, |qp, send| unsafe { qp.qp().post_send(send) })
-    }
-
-    /// Registers `regions`, in slot `index`, and sends the first `length` bytes, in one chain.
-    /// `publish` changes what the slot keeps beside them, before they can be invalidated.
-    ///
-    /// # Errors
-    ///
-    /// As [`Qp::post_send`]. The connection is of no use after one.
-    pub(crate) fn register_and_send(
-        self,
-        length: usize,
-        regions: MrList<Mapped>,
-        index: usize,
-        publish: impl FnOnce(&mut C::Slot),
-    ) -> Result {
-        // SAFETY: The sender owns the send queue. All are parts of the queue pair. The Send's buffer is
-        // the device's from here on.
-        self.post(length, |qp, send| unsafe {
-            let failed = qp.unsignaled();
-            qp.registered()
-                .post(qp.qp(), failed, index, regions, send, publish)
-        })
-    }
-
-    /// Builds the Send of this buffer, for `post` to put on the queue.
-    #[inline(always)]
-    fn post(
-        self,
-        length: usize,
-        post: impl FnOnce(&QueuePair<C>, &mut bindings::ib_send_wr) -> Result,
-    ) -> Result {
-        let Self {
-            qp,
-            slot,
-            message,
-            ring,
-        } = self;
-        let number = ring.next();
-        // If the post fails, the message may be with the device all the same, and the number is
-        // used up.
-        ring.advance();
-        slot.number.set(number);
-        let signaled = number & qp.send_queue().unsignaled_mask == 0;
-        let wr_cqe = Slot::wr_cqe(slot);
-        // SAFETY: The ring does not come back to the slot before the message is given back.
-        unsafe {
-            message.send(qp.qp(), wr_cqe, length, (number, signaled), |send| {
-                post(qp, send)
-            })
-        }
     }
 }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who sends from the ring of a queue pair, and ends it.
+
+use super::{
+    cm::{Bound, CmId},
+    cqe::HasCqe,
+    mr::{Mapped, MrList},
+    queue_pair::{Completions, QueuePair},
+    ring::Ring,
+    send::{Message, Slot},
+    sizes::QpSizes,
+    Pd,
+};
+use crate::bindings;
+use kernel::{prelude::*, sync::Arc};
+
+/// Who sends from the ring of a queue pair: there is one for each.
+///
+/// # Invariants
+///
+/// `ring` has the number of the next Send of `qp`, and nobody else knows the next one.
+pub(crate) struct Sender<C: Completions> {
+    qp: Arc<QueuePair<C>>,
+    ring: Ring,
+}
+
+impl<C: Completions> Sender<C> {
+    /// Makes the queue pair of `id`, with the user's `context`, and posts all Receives. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the provider answers, such as `EINVAL` for queues that are too large.
+    pub(crate) fn create(
+        id: CmId<Bound>,
+        pd: &Arc<Pd>,
+        sizes: &QpSizes,
+        context: impl PinInit<C, Error>,
+    ) -> Result<Self> {
+        // Its end waits for what is posted.
+        let sender = Self::new(QueuePair::new(id, pd, sizes, context)?);
+        sender.qp().post_first(pd)?;
+        Ok(sender)
+    }
+
+    /// The sender of a new queue pair.
+    fn new(qp: Arc<QueuePair<C>>) -> Self {
+        let (slots, buffers) = qp.send_queue().len();
+        // INVARIANT: The first Send has number 0.
+        let ring = Ring::new(slots, buffers);
+        Self { qp, ring }
+    }
+
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &Arc<QueuePair<C>> {
+        &self.qp
+    }
+
+    /// Whether a buffer is not with the device; if not, the next [`Completions::send_space`] says
+    /// when to ask again.
+    pub(crate) fn has_room(&mut self) -> bool {
+        let queue = self.qp.send_queue();
+        self.ring.has_room(
+            || queue.completed(),
+            // SAFETY: This is the sender, and Sends leave only from slots with a buffer.
+            |index| unsafe { queue.add_buffer(self.qp.qp().pd(), index) },
+        )
+    }
+
+    /// The buffer for the next Send. If there is none, `full` is called before another look.
+    #[inline(always)]
+    pub(crate) fn buffer(&mut self, full: impl FnOnce(&mut Self)) -> Option<SendBuffer<'_, C>> {
+        if !self.has_room() {
+            full(self);
+            if !self.has_room() {
+                return None;
+            }
+        }
+        let queue = self.qp.send_queue();
+        let slot = queue.slot(self.ring.slot())?;
+        // SAFETY: The next Send's message is not with the device, as just checked, and it is lent
+        // out no more than once at a time, as is this object.
+        let message = unsafe { slot.message() }?;
+        // INVARIANT: As above.
+        Some(SendBuffer {
+            slot,
+            message,
+            qp: &self.qp,
+            ring: &mut self.ring,
+        })
+    }
+}
+
+/// Ends the connection, waits until every work request has completed, and destroys all regions that
+/// the peer could reach. May sleep; not to be dropped in a completion or CM event.
+impl<C: Completions> Drop for Sender<C> {
+    fn drop(&mut self) {
+        // SAFETY: Nobody else sends from the ring, and this object ends here.
+        unsafe { self.qp.drain() };
+    }
+}
+
+/// A buffer of the ring to build a message in.
+///
+/// # Invariants
+///
+/// `slot` is that of the next Send in `ring`, which is that of the queue pair's sender.
+/// `message` is the slot's.
+pub(crate) struct SendBuffer<'a, C: Completions> {
+    qp: &'a QueuePair<C>,
+    slot: &'a Slot<QueuePair<C>>,
+    message: &'a mut Message,
+    ring: &'a mut Ring,
+}
+
+impl<'a, C: Completions> SendBuffer<'a, C> {
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &'a QueuePair<C> {
+        self.qp
+    }
+
+    /// The bytes of the message, to be filled from the start.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        self.message.bytes()
+    }
+
+    /// Sends the first `length` bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::post_send`]. The connection is of no use after one.
+    pub(crate) fn send(self, length: usize) -> Result {
+        // SAFETY: The sender owns the send queue. The Send's buffer is the device's from here on.
+        self.post(length, |qp, send| unsafe { qp.qp().post_send(send) })
+    }
+
+    /// Registers `regions`, in slot `index`, and sends the first `length` bytes, in one chain.
+    /// `publish` changes what the slot keeps beside them, before they can be invalidated.
+    ///
+    /// # Errors
+    ///
+    /// As [`Qp::post_send`]. The connection is of no use after one.
+    pub(crate) fn register_and_send(
+        self,
+        length: usize,
+        regions: MrList<Mapped>,
+        index: usize,
+        publish: impl FnOnce(&mut C::Slot),
+    ) -> Result {
+        // SAFETY: The sender owns the send queue. All are parts of the queue pair. The Send's buffer is
+        // the device's from here on.
+        self.post(length, |qp, send| unsafe {
+            let failed = qp.unsignaled();
+            qp.registered()
+                .post(qp.qp(), failed, index, regions, send, publish)
+        })
+    }
+
+    /// Builds the Send of this buffer, for `post` to put on the queue.
+    #[inline(always)]
+    fn post(
+        self,
+        length: usize,
+        post: impl FnOnce(&QueuePair<C>, &mut bindings::ib_send_wr) -> Result,
+    ) -> Result {
+        let Self {
+            qp,
+            slot,
+            message,
+            ring,
+        } = self;
+        let number = ring.next();
+        // If the post fails, the message may be with the device all the same, and the number is
+        // used up.
+        ring.advance();
+        slot.number.set(number);
+        let signaled = qp.send_queue().is_signaled(number);
+        let wr_cqe = Slot::wr_cqe(slot);
+        // SAFETY: The ring does not come back to the slot before the message is given back.
+        unsafe {
+            message.send(qp.qp(), wr_cqe, length, (number, signaled), |send| {
+                post(qp, send)
+            })
+        }
+    }
+}
