@@ -13,7 +13,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal fuzz headers um um-debug um-leaks custom debug stock install cost)
+	steps=(minimal fuzz headers um um-debug um-leaks custom debug stock dma series install cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -55,7 +55,7 @@ step_kunit() {
 step_run() { "$here/run.sh"; }
 
 # Kselftests for which there is no time in the hour that all may take with an empty cache.
-later=(selftests/{badpeer,bond,device,frozen,inject,krb5,link,look,mountstats,multipath,netns,recalls,removal,rpcbind,settings,swap}.sh)
+later=(selftests/{badpeer,bond,device,dma,frozen,inject,krb5,link,look,mountstats,multipath,netns,recalls,removal,rpcbind,settings,swap}.sh)
 
 step_selftests() {
 	local file now=()
@@ -82,6 +82,24 @@ step_custom() { selftests_on custom "${later[@]}" selftests/long/shortage.sh; }
 step_debug() { selftests_on debug selftests/{mount,cycles,bond,link}.sh; }
 
 step_stock() { selftests_on stock selftests/*.sh; }
+
+# A device that sees DMA addresses, in machines where every mapping is a bounce buffer.
+step_dma() {
+	local file
+	file=$("$here/dma-device.sh" stock)
+	APPEND=swiotlb=force DEVICE=$file selftests_on stock selftests/dma.sh
+}
+
+# The other series of kernels that there are, and a pair of machines of which each has another one.
+step_series() {
+	local series rc=0
+	for series in "${TESTED[@]}"; do
+		[ "$series" != "$SERIES" ] || continue
+		KERNEL_SERIES=$series "$here/check.sh" panics clippy kunit run selftests || rc=1
+		SERVER_SERIES=$series "$here/run.sh" || rc=1
+	done
+	return $rc
+}
 
 step_install() { "$here/check-install.sh"; }
 
@@ -114,7 +132,7 @@ selftests_on() {
 		SOURCE=$PROJECT/selftests/modules VARIANT=$kernel-tests "$here/module.sh" "$kernel" >&2
 		cp "$KERNELS/build/$kernel-tests"/*.ko "$payload/"
 	fi
-	[ ! -d selftests/guest ] || cp -r selftests/guest/. "$payload/"
+	[ -z "${DEVICE:-}" ] || cp "$DEVICE" "$payload/"
 	cargo_in peer build --release --manifest-path selftests/peer/Cargo.toml >&2
 	cp "$CACHE/build/peer/release/rpcrdma-peer" "$payload/"
 	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/selftests.sh" "${tests[@]}"

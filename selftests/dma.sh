@@ -3,8 +3,9 @@
 #
 # Over a device for which memory is mapped for DMA, every mapping being a bounce buffer: a mapping that
 # is missing, is not synchronised or has the wrong direction shows as wrong bytes, one that is left
-# as a slot of the bounce buffers that stays in use. What it runs is other tests' cases.
-# boot: swiotlb=force
+# as a slot of the bounce buffers that stays in use. What it runs is other tests' cases. It wants the
+# device of scripts/dma-device.sh, and a client that was booted with swiotlb=force, and skips without.
+# limit: 1800
 
 . "$(dirname "$0")/lib/test.sh"
 
