@@ -80,9 +80,23 @@ reload_often() {
 		umount $MNT'
 }
 
+# The module goes in the very moment in which it can, with callbacks of sunrpc about to return.
+unload_behind_unmounts() {
+	defer "client 'module_loaded || module_load'"
+	client '
+		for round in {1..10}; do
+			mount_nfs 4.2
+			ls $MNT >/dev/null
+			umount $MNT
+			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err || fail "round $round: $(tail -n 1 /run/$TEST.err)"
+			module_load
+		done'
+}
+
 test_case "modinfo names the aliases" check_aliases
 test_case "the log tells of unload and load" reload
 test_case "unload is refused while mounted" refuse_unload
 test_case "a class that is there already refuses the module" second_class
 test_case "twenty times unload and load" reload_often
+test_case "unload right behind an unmount" unload_behind_unmounts
 run_cases
