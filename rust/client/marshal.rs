@@ -359,7 +359,8 @@ pub(super) fn send_backward(
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
     let mut buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
-    let limit = usize::try_from(limits.inline_send).unwrap_or(0);
+    // CAST: A u32 always fits the kernel's usize.
+    let limit = limits.inline_send as usize;
     let bytes = buffer.bytes();
     let header = encode_backward(
         bytes,

@@ -74,6 +74,8 @@ pub(crate) struct Core {
     sg: KVVec<bindings::scatterlist>,
     elements: i32,
     counted: i32,
+    /// Bytes of the mapped memory.
+    length: u32,
     exposed: Option<Exposed>,
     access: Access,
     register: bindings::ib_reg_wr,
@@ -204,6 +206,7 @@ impl Mr<Idle> {
             sg,
             elements: 0,
             counted: 0,
+            length: 0,
             exposed: None,
             access: Access::RemoteRead,
             register: bindings::ib_reg_wr {
@@ -319,6 +322,7 @@ impl Mr<Idle> {
         }
         // SAFETY: The region is valid and idle, and this is its only user.
         let mr = unsafe { &mut *core.ptr.as_ptr() };
+        core.length = u32::try_from(mr.length).map_err(|_| EIO)?;
         mr.iova = (u64::from(tag) << 32) | (mr.iova & u64::from(page_size.wrapping_sub(1)));
         // A new low byte makes every earlier handle of the region stale: ib_update_fast_reg_key().
         let key = mr.rkey.wrapping_add(1) & 0xff;
@@ -480,7 +484,7 @@ impl<S: State> MrList<S> {
             let mr = unsafe { &*core.ptr.as_ptr() };
             Extent {
                 handle: core.handle(),
-                length: u32::try_from(mr.length).unwrap_or(0),
+                length: core.length,
                 offset: mr.iova,
             }
         })

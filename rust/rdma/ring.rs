@@ -7,7 +7,7 @@ pub(crate) const MAX_UNSIGNALED: u32 = 16;
 
 /// After how many numbers a ring of so many slots comes back to the same one.
 pub(super) fn span(slots: u32) -> u32 {
-    slots.checked_next_power_of_two().unwrap_or(0)
+    slots.checked_next_power_of_two().unwrap_or(1 << 31)
 }
 
 /// The order in which Sends take the slots of a ring.
