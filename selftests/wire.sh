@@ -180,12 +180,12 @@ always() {
 	}
 }
 
-# What the REQ asks for: a reliable connection, no flow control, 6 retries but none for a peer that
-# is not ready, no RDMA Read of our own but as many of the peer's as rxe can serve.
+# What the REQ asks for: a reliable connection, no flow control, 6 retries of what is lost and as many of
+# what finds no Receive, no RDMA Read of our own but as many of the peer's as rxe can serve.
 parameters() {
 	local req=infiniband.cm.req
 	fields $req $req.{transpsvctype,srq,e2eflowctrl,retrcount,rnrretrcount,initdepth,responderres} |
-		always 'the parameters of the connection' '0x00 0x00 0x00 0x06 0x00 0x00 0x80'
+		always 'the parameters of the connection' '0x00 0x00 0x00 0x06 0x06 0x00 0x80'
 }
 
 # What a session may send backward: 16 Calls of a page each, less what comes before an RPC message.
