@@ -5,7 +5,7 @@
 //! `call_connect_status` ends an RPC, even on a hard mount, for any errno that it does not know.
 //! So a shortage that may pass must not leave this module as `ENOMEM`.
 
-use crate::{bindings, proto::conn::Reason};
+use crate::{bindings, proto::requester::connection::Reason};
 use kernel::prelude::*;
 
 macro_rules! causes {

@@ -4,15 +4,15 @@
 
 #[kernel::macros::kunit_tests(rpcrdma_simulation)]
 mod tests {
-    use crate::proto::sim::{
+    use crate::proto::testing::simulation::{
         history::{Recorded, Tally},
         memory::Region,
         queue::Scheduled,
         random::Random,
         requester::Call,
         rpc::Rpc,
+        run::Simulation,
         service::Job,
-        simulation::Simulation,
         Failure, Storage, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
     };
     use kernel::prelude::*;

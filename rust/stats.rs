@@ -5,7 +5,7 @@
 //! They are relaxed and for people: a reader sees each of them exactly, but not all at one moment.
 
 use crate::{
-    proto::plan::{CallForm, Plan, ReplyForm},
+    proto::requester::plan::{CallForm, Plan, ReplyForm},
     sunrpc::Word,
 };
 use kernel::{

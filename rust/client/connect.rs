@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making a connection: carries out what [`proto::conn`](crate::proto::conn) decides.
+//! Making a connection: carries out what [`proto::requester::connection`](crate::proto::requester::connection) decides.
 //!
 //! The worker waits for the connection manager's events, one step after the other. It is woken by
 //! the device's removal as well, so that the removal need not wait for the CM's retries.
@@ -16,8 +16,10 @@ use super::{
 use crate::{
     error::{connect_error, describe, Cause},
     proto::{
-        conn::{Action, Conn, Event, Reason},
-        private_data::{InlineSize, PrivateData},
+        requester::connection::{
+            ConnectionAction as Action, ConnectionEvent as Event, ConnectionState as Conn, Reason,
+        },
+        wire::private_data::{InlineSize, PrivateData},
     },
     rdma::{
         Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, Device, Pd, Removal,

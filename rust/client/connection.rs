@@ -12,9 +12,11 @@ use super::{
 use crate::{
     error::Cause,
     proto::{
-        credit::CreditWindow,
-        header::Credits,
-        private_data::{negotiate, PrivateData, Thresholds},
+        requester::credits::CreditWindow,
+        wire::{
+            header::Credits,
+            private_data::{negotiate, PrivateData, Thresholds},
+        },
     },
     rdma::{
         Completion, Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage,

@@ -4,7 +4,10 @@
 
 use super::BACKWARD_SLOTS;
 use crate::{
-    proto::{conn::Reason, header::MIN_HEADER_LEN, private_data::PrivateData},
+    proto::{
+        requester::connection::Reason,
+        wire::{header::MIN_HEADER_LEN, private_data::PrivateData},
+    },
     rdma::{device::Attributes, QpSizes, MAX_UNSIGNALED},
 };
 use kernel::page::PAGE_SIZE;
@@ -117,7 +120,7 @@ impl Limits {
 #[kernel::macros::kunit_tests(rpcrdma_limits)]
 mod tests {
     use super::*;
-    use crate::proto::private_data::InlineSize;
+    use crate::proto::wire::private_data::InlineSize;
 
     /// A large adapter.
     const LARGE: Attributes = Attributes {

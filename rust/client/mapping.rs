@@ -10,7 +10,7 @@ use super::{
     regions::{Capacity, WithGaps},
 };
 use crate::{
-    proto::plan::{CallForm, Plan, ReplyForm, Segments},
+    proto::requester::plan::{CallForm, Plan, ReplyForm, Segments},
     rdma::{Access, Idle, Mapped, Mr, MrList},
     sunrpc::{MessagePart, Rqst, SendError, XdrBuf},
 };

@@ -13,12 +13,16 @@ use super::{
 use crate::{
     error::Cause,
     proto::{
-        call::encode_call,
-        chunk::{ReadSegment, Segment},
-        header::{Credits, FixedHeader, Xid, VERSION_ONE},
-        plan::{plan, CallForm, Limits, Parts, Plan, ReplyForm, RpcShape, Side},
-        private_data::Thresholds,
-        reply::encode_backward,
+        backward::encode_backward,
+        requester::{
+            encode::encode_call,
+            plan::{plan, CallForm, Parts, Plan, PlanLimits, ReplyForm, RpcShape, Side},
+        },
+        wire::{
+            chunk::{ReadSegment, Segment},
+            header::{Credits, FixedHeader, Xid, VERSION_ONE},
+            private_data::Thresholds,
+        },
     },
     rdma::{Idle, MrList, SendBuffer, Sender},
     stats::Form,
@@ -31,13 +35,13 @@ use kernel::{prelude::*, sync::Arc};
 /// Who sends on a connection, and what limits the messages.
 pub(super) struct Sending {
     pub(super) sender: Sender<Connection>,
-    limits: Limits,
+    limits: PlanLimits,
 }
 
 impl Sending {
     /// On a connection with these thresholds.
     pub(super) fn new(sender: Sender<Connection>, thresholds: &Thresholds) -> Self {
-        let limits = Limits {
+        let limits = PlanLimits {
             inline_send: thresholds.send,
             inline_receive: thresholds.receive,
             max_segments: MAX_SEGMENTS,

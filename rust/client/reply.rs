@@ -12,10 +12,17 @@ use super::{
 use crate::{
     error::Cause,
     proto::{
-        cursor,
-        header::{ErrorBody, ErrorMessage, Versions, Xid},
+        backward::BackwardCall,
         message::{Refusal, Refused},
-        reply::{decode_received, BackwardCall, Delivered, Delivery, Mismatch, Received, Reply},
+        requester::{
+            decode::{decode_received, Received, ReceivedReply, ReplyError},
+            reconcile::{Delivered, Delivery, Mismatch},
+        },
+        wire::{
+            error::{ErrorBody, ErrorMessage},
+            header::{Versions, Xid},
+            malformed::HeaderError,
+        },
     },
     rdma::{
         Completion, Invalidation, MrList, QueuePair, ReceivedMessage, Registered,
@@ -58,15 +65,15 @@ pub(super) fn received(
     let connection = qp.context();
     match decode_received(message.bytes(), Versions::ONE) {
         Ok(Received::Reply(reply)) => {
-            let xid = reply.xid;
+            let xid = reply.fixed.xid;
             match connection.client.xprt.pin(xid.0) {
                 Some(rqst) => {
-                    trace::xprtrdma_reply(&rqst, reply.credits.get());
+                    trace::xprtrdma_reply(&rqst, reply.fixed.credits.get());
                     let Some(claim) = reconcile(qp, &rqst, &reply, invalidated) else {
                         return drop_unexpected(completion, message);
                     };
                     // Only the Reply to a Call grants credits, and only once.
-                    connection.grant(reply.credits);
+                    connection.grant(reply.fixed.credits);
                     let settlement = Settlement {
                         rqst,
                         message,
@@ -181,20 +188,24 @@ fn fail(
 /// Reply to, or forgets it.
 fn refuse(
     completion: &mut Completion<'_, Connection>,
-    refused: &Refused,
+    refused: &Refused<ReplyError>,
     message: ReceivedMessage<Connection>,
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = completion.qp();
     let client = &qp.context().client;
-    match refused.why.cause {
-        cursor::Cause::Short => trace::xprtrdma_reply_short_err(&client.xprt, message.bytes()),
-        cursor::Cause::Version => trace::xprtrdma_reply_vers_err(&client.xprt, message.bytes()),
+    match refused.why.error {
+        ReplyError::Header(HeaderError::Short) => {
+            trace::xprtrdma_reply_short_err(&client.xprt, message.bytes())
+        }
+        ReplyError::Header(HeaderError::Version) => {
+            trace::xprtrdma_reply_vers_err(&client.xprt, message.bytes())
+        }
         _ => trace::xprtrdma_reply_hdr_err(&client.xprt, message.bytes()),
     }
     let xid = refused.fixed.map(|fixed| fixed.xid);
     // Its XID is the peer's: a forward Call with the same one has nothing to do with it.
-    let backward = refused.why.cause == cursor::Cause::ChunksInBackwardCall;
+    let backward = refused.why.error == ReplyError::ChunksInBackwardCall;
     let awaited = xid
         .filter(|_| !backward)
         .and_then(|xid| Some((xid, client.xprt.pin(xid.0)?)));
@@ -207,7 +218,7 @@ fn refuse(
             drop_message(completion, message);
         }
         (Refusal::Discard, Some((xid, rqst))) => {
-            if refused.why.cause == cursor::Cause::ErrorCode {
+            if refused.why.error == ReplyError::Header(HeaderError::ErrorCode) {
                 client.stats.unknown_errors_received.increment();
                 trace::xprtrdma_err_unrecognized(&client.xprt, &rqst);
             }
@@ -259,7 +270,7 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     let client = &connection.client;
     if client
         .backward
-        .receive(&client.xprt, call.xid.0, call.payload)
+        .receive(&client.xprt, call.fixed.xid.0, call.payload)
     {
         client.stats.backward_calls.increment();
     } else {
@@ -271,10 +282,10 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
 fn reconcile(
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst,
-    reply: &Reply<'_>,
+    reply: &ReceivedReply<'_>,
     proof: Option<RemoteInvalidation<'_>>,
 ) -> Option<Claim<Outcome>> {
-    claim(qp, rqst, reply.xid, proof, |offered| {
+    claim(qp, rqst, reply.fixed.xid, proof, |offered| {
         let Some((offer, regions)) = offered else {
             return outcome(reply, reply.reconcile([empty()], empty()));
         };
@@ -290,7 +301,7 @@ fn reconcile(
 }
 
 /// What a Reply says, with what it has delivered by RDMA Write, if that is what was offered.
-fn outcome(reply: &Reply<'_>, delivered: Result<Delivered<1>, Mismatch>) -> Outcome {
+fn outcome(reply: &ReceivedReply<'_>, delivered: Result<Delivered<1>, Mismatch>) -> Outcome {
     let Ok(delivered) = delivered else {
         return Outcome::Failed;
     };

@@ -5,7 +5,7 @@
 use super::{connection::Connection, Transport};
 use crate::{
     debugfs::{File, Show},
-    proto::private_data::PrivateData,
+    proto::wire::private_data::PrivateData,
     rdma::QueuePair,
 };
 use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};

@@ -3,13 +3,13 @@
 //! One received message as it is, for either role (RFC 8166 sections 4.2 to 4.6).
 //!
 //! The checks here are those that need nothing but the message. What a role expects comes on top,
-//! in [`super::call`] and [`super::reply`].
+//! in [`requester::decode`](super::requester::decode) for one of the two.
 
-use super::chunk::Lists;
-use super::cursor::{Cause, Malformed, Reader};
-use super::header::{ErrorBody, ErrorMessage, FixedHeader, Procedure, Versions, FIXED_LEN};
-#[cfg(rpcrdma_selftest)]
-use super::optional::Optional;
+use super::wire::chunk::Lists;
+use super::wire::error::{ErrorBody, ErrorMessage};
+use super::wire::header::{FixedHeader, Procedure, Versions, FIXED_LEN};
+use super::wire::malformed::{HeaderError, Malformed};
+use super::wire::xdr::Reader;
 
 /// Offset of the version word.
 const VERSION_AT: usize = 4;
@@ -48,14 +48,6 @@ pub(crate) enum Body<'a> {
     },
     /// RDMA_ERROR. Bytes after the body are ignored.
     Error(ErrorBody),
-    /// RDMA_OPTIONAL.
-    #[cfg(rpcrdma_selftest)]
-    Optional {
-        /// The option.
-        option: Optional<'a>,
-        /// What follows it, which is not to be used unless the option is supported.
-        payload: &'a [u8],
-    },
 }
 
 /// A received message that decodes.
@@ -80,78 +72,50 @@ pub(crate) enum Refusal {
 
 /// A received message that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
-    /// The cause and its place.
-    pub(crate) why: Malformed,
+pub(crate) struct Refused<E = HeaderError> {
+    /// The error and its place.
+    pub(crate) why: Malformed<E>,
     /// The fixed words, if they all arrived.
     pub(crate) fixed: Option<FixedHeader>,
     /// The versions that this endpoint supports.
     pub(crate) versions: Versions,
 }
 
-impl Refused {
-    /// What a requester does.
-    ///
-    /// `awaited` says whether a forward Call with this XID is outstanding, `backward` whether the
-    /// endpoint serves backward Calls. A message that may be the Reply to an own Call is never
-    /// answered: the RDMA_ERROR might hit a backward Call with the same XID.
-    pub(crate) fn at_requester(&self, awaited: bool, backward: bool) -> Refusal {
-        match self.why.cause {
-            Cause::ReadListInReply => Refusal::Discard,
-            Cause::ChunksInBackwardCall => self.answer(backward),
-            // An option has no direction: either end answers for it.
-            #[cfg(rpcrdma_selftest)]
-            _ if self.is_optional() => self.answer(true),
-            _ => self.answer(backward && !awaited),
+impl<E> Refused<E> {
+    /// The same refusal as a role knows it, which has errors of its own beside those of any header.
+    pub(crate) fn map<F>(self, error: impl FnOnce(E) -> F) -> Refused<F> {
+        Refused {
+            why: Malformed::new(error(self.why.error), self.why.at),
+            fixed: self.fixed,
+            versions: self.versions,
         }
     }
 
-    /// What a responder does. `None` is an RPC Reply with `accept_stat` GARBAGE_ARGS: the header
-    /// is good, its chunks do not fit the RPC message (RFC 8166 section 4.5.2).
-    #[cfg(rpcrdma_selftest)]
-    pub(crate) fn at_responder(&self) -> Option<Refusal> {
-        match self.why.cause {
-            Cause::PositionRange => None,
-            Cause::ChunksInBackwardReply => Some(Refusal::Discard),
-            _ => Some(self.answer(true)),
+    /// The RDMA_ERROR with `body` that repeats XID and version of the message. Nothing for a
+    /// message without a whole fixed header, and for an RDMA_ERROR, which is never answered with
+    /// another one.
+    pub(crate) fn answer(&self, body: ErrorBody) -> Refusal {
+        match self.fixed {
+            Some(fixed) if fixed.procedure != Procedure::Error => Refusal::Answer(ErrorMessage {
+                xid: fixed.xid,
+                version: fixed.version,
+                body,
+            }),
+            _ => Refusal::Discard,
         }
-    }
-
-    /// Whether the message is an RDMA_OPTIONAL.
-    #[cfg(rpcrdma_selftest)]
-    fn is_optional(&self) -> bool {
-        let procedure = self.fixed.map(|fixed| fixed.procedure);
-        procedure == Some(Procedure::Optional)
-    }
-
-    /// The answer that the cause calls for; `bad_header` says whether a message of a supported
-    /// version and procedure gets one.
-    fn answer(&self, bad_header: bool) -> Refusal {
-        let Some(fixed) = self.fixed else {
-            return Refusal::Discard;
-        };
-        // An RDMA_ERROR is never answered with another one.
-        if fixed.procedure == Procedure::Error {
-            return Refusal::Discard;
-        }
-        let body = match self.why.cause {
-            Cause::Version => ErrorBody::Version(self.versions),
-            Cause::Procedure => ErrorBody::Chunk,
-            #[cfg(rpcrdma_selftest)]
-            Cause::UnknownOption => ErrorBody::InvalidOption,
-            Cause::MessageType => return Refusal::Discard,
-            _ if bad_header => ErrorBody::Chunk,
-            _ => return Refusal::Discard,
-        };
-        Refusal::Answer(ErrorMessage {
-            xid: fixed.xid,
-            version: fixed.version,
-            body,
-        })
     }
 }
 
 impl<'a> Message<'a> {
+    /// Turns a message that decodes into one that a role refuses for `error` at byte `at`.
+    pub(crate) fn refuse<E>(&self, error: E, at: usize, versions: Versions) -> Refused<E> {
+        Refused {
+            why: Malformed::new(error, at),
+            fixed: Some(self.fixed),
+            versions,
+        }
+    }
+
     /// Decodes `bytes`, one received message, at an endpoint that supports `versions`.
     ///
     /// # Errors
@@ -162,7 +126,7 @@ impl<'a> Message<'a> {
         let mut reader = Reader::new(bytes);
         let Ok(fixed) = FixedHeader::take(&mut reader) else {
             return Err(Refused {
-                why: Malformed::new(Cause::Short, bytes.len()),
+                why: Malformed::new(HeaderError::Short, bytes.len()),
                 fixed: None,
                 versions,
             });
@@ -180,15 +144,6 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Turns a message that decodes into one that is refused for `cause` at byte `at`.
-    pub(crate) fn refuse(&self, cause: Cause, at: usize, versions: Versions) -> Refused {
-        Refused {
-            why: Malformed::new(cause, at),
-            fixed: Some(self.fixed),
-            versions,
-        }
-    }
-
     /// Takes what follows the fixed words and leaves `reader` at the end of the header.
     fn take_body(
         fixed: &FixedHeader,
@@ -196,14 +151,14 @@ impl<'a> Message<'a> {
         versions: Versions,
     ) -> Result<Body<'a>, Malformed> {
         if !versions.contains(fixed.version) {
-            return Err(Malformed::new(Cause::Version, VERSION_AT));
+            return Err(Malformed::new(HeaderError::Version, VERSION_AT));
         }
         match fixed.procedure {
             Procedure::Msg => {
                 let lists = Lists::take(reader)?;
                 let message_type = check_payload(*reader, fixed)?;
                 if lists.reads.segments().any(|entry| entry.position == 0) {
-                    return Err(Malformed::new(Cause::PositionZeroInMsg, FIXED_LEN));
+                    return Err(Malformed::new(HeaderError::PositionZeroInMsg, FIXED_LEN));
                 }
                 Ok(Body::Msg {
                     lists,
@@ -214,19 +169,14 @@ impl<'a> Message<'a> {
             Procedure::Nomsg => {
                 let lists = Lists::take(reader)?;
                 if lists.is_empty() {
-                    return Err(Malformed::new(Cause::NoChunks, FIXED_LEN));
+                    return Err(Malformed::new(HeaderError::NoChunks, FIXED_LEN));
                 }
                 reader.finish()?;
                 Ok(Body::Nomsg { lists })
             }
-            Procedure::Error => Ok(Body::Error(ErrorBody::take(reader, fixed.version)?)),
-            #[cfg(rpcrdma_selftest)]
-            Procedure::Optional => Ok(Body::Optional {
-                option: Optional::take(reader)?,
-                payload: reader.rest(),
-            }),
+            Procedure::Error => Ok(Body::Error(ErrorBody::take(reader)?)),
             Procedure::Msgp | Procedure::Done | Procedure::Undefined(_) => {
-                Err(Malformed::new(Cause::Procedure, PROCEDURE_AT))
+                Err(Malformed::new(HeaderError::Procedure, PROCEDURE_AT))
             }
         }
     }
@@ -236,22 +186,22 @@ impl<'a> Message<'a> {
 ///
 /// # Errors
 ///
-/// [`Cause::ShortPayload`], [`Cause::XidMismatch`] and [`Cause::MessageType`].
+/// [`HeaderError::ShortPayload`], [`HeaderError::XidMismatch`] and [`HeaderError::MessageType`].
 pub(crate) fn check_payload(
     mut reader: Reader<'_>,
     fixed: &FixedHeader,
 ) -> Result<MessageType, Malformed> {
     let start = reader.position();
-    let short = Malformed::new(Cause::ShortPayload, start);
+    let short = Malformed::new(HeaderError::ShortPayload, start);
     let xid = reader.take_u32().map_err(|_| short)?;
     let type_at = reader.position();
     let message_type = reader.take_u32().map_err(|_| short)?;
     if xid != fixed.xid.0 {
-        return Err(Malformed::new(Cause::XidMismatch, start));
+        return Err(Malformed::new(HeaderError::XidMismatch, start));
     }
     match message_type {
         0 => Ok(MessageType::Call),
         1 => Ok(MessageType::Reply),
-        _ => Err(Malformed::new(Cause::MessageType, type_at)),
+        _ => Err(Malformed::new(HeaderError::MessageType, type_at)),
     }
 }

@@ -5,23 +5,25 @@
 #[path = "../../rust/proto/mod.rs"]
 mod proto;
 
-use proto::call::Call;
-use proto::chunk::{Chunk, Segment};
-use proto::cursor::NoSpace;
-use proto::header::FixedHeader;
-use proto::placement::{Placement, ReplyPart, ReplyTooLarge};
-use proto::plan::{plan, Limits, Plan, PlanError, RpcShape};
-use proto::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
-use proto::reply::{encode_reply, Delivered, Mismatch, Reply};
+use proto::requester::decode::ReceivedReply;
+use proto::requester::plan::{plan, Plan, PlanError, PlanLimits, RpcShape};
+use proto::requester::reconcile::{Delivered, Mismatch};
+use proto::testing::requester::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
+use proto::testing::responder::decode::ReceivedCall;
+use proto::testing::responder::encode::encode_reply;
+use proto::testing::responder::placement::{Placement, ReplyPart, ReplyTooLarge};
+use proto::wire::chunk::{Chunk, Segment};
+use proto::wire::header::FixedHeader;
+use proto::wire::xdr::NoSpace;
 
 /// Instantiates the generic functions that the core does not call itself.
-pub fn instances(reply: &Reply<'_>, lengths: &[u32]) -> Result<Delivered<1>, Mismatch> {
+pub fn instances(reply: &ReceivedReply<'_>, lengths: &[u32]) -> Result<Delivered<1>, Mismatch> {
     let lengths = lengths.iter().copied();
     reply.reconcile([lengths.clone()], lengths)
 }
 
 /// The same for plans with one item.
-pub fn plan_instances(shape: &RpcShape, limits: &Limits) -> Result<Plan, PlanError> {
+pub fn plan_instances(shape: &RpcShape, limits: &PlanLimits) -> Result<Plan, PlanError> {
     plan(shape, limits)
 }
 
@@ -29,7 +31,7 @@ pub fn plan_instances(shape: &RpcShape, limits: &Limits) -> Result<Plan, PlanErr
 pub fn general_plan_instances(
     call: &[Piece; 3],
     reply: &[Piece; 3],
-    limits: &Limits,
+    limits: &PlanLimits,
     reduction: Reduction,
 ) -> Result<GeneralPlan<3, 3>, PlanError> {
     let plan = plan_general(call, reply, limits, reduction)?;
@@ -50,7 +52,7 @@ pub fn responder_instances(
 
 /// The same for the parts of a Reply.
 pub fn placement_instances(
-    call: &Call<'_>,
+    call: &ReceivedCall<'_>,
     parts: &[ReplyPart; 3],
     threshold: u32,
 ) -> Result<Placement<3>, ReplyTooLarge> {

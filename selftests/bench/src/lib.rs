@@ -13,10 +13,12 @@ mod proto;
 
 use std::iter;
 
-use proto::call::{decode_call, encode_call, ReceivedByResponder};
-use proto::chunk::Segment;
-use proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
-use proto::reply::{decode_received, encode_reply, Received};
+use proto::requester::decode::{decode_received, Received};
+use proto::requester::encode::encode_call;
+use proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use proto::testing::responder::encode::encode_reply;
+use proto::wire::chunk::Segment;
+use proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 
 /// The RPCs: a name, and the segments of the Write chunk, 0 for none.
 pub const RPCS: [(&str, u32); 4] = [

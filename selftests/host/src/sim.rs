@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The simulation in `rust/proto/sim`: its storage, one run, and a test of ten thousand runs.
+//! The simulation in `rust/proto/testing/simulation`: its storage, one run, and a test of ten thousand runs.
 //!
 //! `SEED=N cargo test seeds` runs one seed, and prints what it decides and the last steps.
 
 use std::fmt::Display;
 
-use crate::proto::sim::history::{Recorded, Tally};
-use crate::proto::sim::memory::Region;
-use crate::proto::sim::message::Message;
-use crate::proto::sim::queue::Scheduled;
-use crate::proto::sim::random::Random;
-use crate::proto::sim::requester::Call;
-use crate::proto::sim::rpc::Rpc;
-use crate::proto::sim::service::Job;
-use crate::proto::sim::simulation::Simulation;
-use crate::proto::sim::{
+use crate::proto::testing::simulation::history::{Recorded, Tally};
+use crate::proto::testing::simulation::memory::Region;
+use crate::proto::testing::simulation::message::Message;
+use crate::proto::testing::simulation::queue::Scheduled;
+use crate::proto::testing::simulation::random::Random;
+use crate::proto::testing::simulation::requester::Call;
+use crate::proto::testing::simulation::rpc::Rpc;
+use crate::proto::testing::simulation::run::Simulation;
+use crate::proto::testing::simulation::service::Job;
+use crate::proto::testing::simulation::{
     Failure, Storage, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
 };
 

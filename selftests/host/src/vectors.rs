@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::proto::vectors::{rows, Failure, Row};
+use crate::proto::testing::vectors::{rows, Failure, Row};
 
 /// More than any message has.
 const BUFFER_LEN: usize = 1 << 20;

@@ -4,11 +4,13 @@
 
 use std::time::Duration;
 
-use crate::proto::call::{decode_call, ReceivedByResponder};
-use crate::proto::chunk::{put_read_list, put_reply_chunk, put_write_list, ReadSegment, Segment};
-use crate::proto::cursor::Writer;
-use crate::proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
-use crate::proto::private_data::{InlineSize, PrivateData};
+use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use crate::proto::wire::chunk::{
+    put_read_list, put_reply_chunk, put_write_list, ReadSegment, Segment,
+};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+use crate::proto::wire::private_data::{InlineSize, PrivateData};
+use crate::proto::wire::xdr::Writer;
 use crate::verbs::{Acceptance, Verbs, Waited};
 use crate::Result;
 

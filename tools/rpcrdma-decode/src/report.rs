@@ -7,9 +7,11 @@ use std::io::{self, Write};
 
 use serde_json::{json, Map, Value};
 
-use crate::proto::chunk::{Chunk, Lists, Segment};
-use crate::proto::header::{ErrorBody, Versions};
 use crate::proto::message::{Body, Message, MessageType, Refused};
+use crate::proto::testing::v2::decode::VersionTwo;
+use crate::proto::wire::chunk::{Chunk, Lists, Segment};
+use crate::proto::wire::error::ErrorBody;
+use crate::proto::wire::header::{FixedHeader, Versions};
 use crate::roce::{Content, Item};
 
 /// How to print.
@@ -33,8 +35,41 @@ pub(crate) fn print(item: &Item, format: Format, out: &mut impl Write) -> io::Re
     }
 }
 
-fn decode(bytes: &[u8]) -> Result<Message<'_>, Refused> {
-    Message::decode(bytes, Versions::ONE_AND_TWO)
+/// A message of either version.
+enum Decoded<'a> {
+    /// One that both versions have.
+    Common(Message<'a>),
+    /// One that only Version Two has.
+    VersionTwo(FixedHeader, VersionTwo<'a>),
+}
+
+fn decode(bytes: &[u8]) -> Result<Decoded<'_>, Refused> {
+    let versions = Versions::ONE_AND_TWO;
+    match VersionTwo::decode(bytes, versions) {
+        Some(decoded) => decoded.map(|(fixed, message)| Decoded::VersionTwo(fixed, message)),
+        None => Message::decode(bytes, versions).map(Decoded::Common),
+    }
+}
+
+impl Decoded<'_> {
+    fn fixed(&self) -> FixedHeader {
+        match self {
+            Self::Common(message) => message.fixed,
+            Self::VersionTwo(fixed, _) => *fixed,
+        }
+    }
+
+    fn procedure(&self) -> &'static str {
+        match self {
+            Self::Common(message) => match message.body {
+                Body::Msg { .. } => "RDMA_MSG",
+                Body::Nomsg { .. } => "RDMA_NOMSG",
+                Body::Error(_) => "RDMA_ERROR",
+            },
+            Self::VersionTwo(_, VersionTwo::Optional { .. }) => "RDMA_OPTIONAL",
+            Self::VersionTwo(_, VersionTwo::InvalidOption { .. }) => "RDMA_ERROR",
+        }
+    }
 }
 
 /// The direction of a message with chunk lists: what its RPC header says, or which chunk its RPC
@@ -43,21 +78,12 @@ fn direction(body: &Body<'_>) -> &'static str {
     let is_call = match body {
         Body::Msg { message_type, .. } => *message_type == MessageType::Call,
         Body::Nomsg { lists } => lists.reads.length_at(0) > 0,
-        Body::Error(_) | Body::Optional { .. } => false,
+        Body::Error(_) => false,
     };
     if is_call {
         "call"
     } else {
         "reply"
-    }
-}
-
-fn procedure(body: &Body<'_>) -> &'static str {
-    match body {
-        Body::Msg { .. } => "RDMA_MSG",
-        Body::Nomsg { .. } => "RDMA_NOMSG",
-        Body::Error(_) => "RDMA_ERROR",
-        Body::Optional { .. } => "RDMA_OPTIONAL",
     }
 }
 
@@ -92,23 +118,39 @@ impl Display for Item {
 }
 
 fn message_text(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    let message = match decode(bytes) {
-        Ok(message) => message,
+    let decoded = match decode(bytes) {
+        Ok(decoded) => decoded,
         Err(refused) => {
-            let (cause, at) = (refused.why.cause, refused.why.at);
+            let (cause, at) = (refused.why.error, refused.why.at);
             return write!(f, "{} bytes, refused: {cause:?} at byte {at}", bytes.len());
         }
     };
-    let fixed = message.fixed;
+    let fixed = decoded.fixed();
     let (xid, version, credits) = (fixed.xid.0, fixed.version, fixed.credits.get());
-    let procedure = procedure(&message.body);
+    let procedure = decoded.procedure();
     write!(
         f,
         "xid {xid:#010x} v{version} credits {credits} {procedure}"
     )?;
+    let message = match decoded {
+        Decoded::Common(message) => message,
+        Decoded::VersionTwo(_, VersionTwo::InvalidOption { .. }) => {
+            return write!(f, " ERR_INVAL_OPTION");
+        }
+        Decoded::VersionTwo(
+            _,
+            VersionTwo::Optional {
+                header_len,
+                option,
+                payload,
+            },
+        ) => {
+            let (opttype, payload) = (option.opttype, payload.len());
+            return write!(f, " type {opttype}, {header_len} + {payload} bytes");
+        }
+    };
     match message.body {
         Body::Error(ErrorBody::Chunk) => write!(f, " ERR_CHUNK"),
-        Body::Error(ErrorBody::InvalidOption) => write!(f, " ERR_INVAL_OPTION"),
         Body::Error(ErrorBody::Version(Versions { low, high })) => {
             write!(f, " ERR_VERS {low} to {high}")
         }
@@ -121,10 +163,6 @@ fn message_text(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
             write!(f, " {}", direction(&message.body))?;
             lists_text(f, &lists)?;
             write!(f, ", {} bytes", message.header_len)
-        }
-        Body::Optional { option, payload } => {
-            let (header, payload) = (message.header_len, payload.len());
-            write!(f, " type {}, {header} + {payload} bytes", option.opttype)
         }
     }
 }
@@ -197,7 +235,7 @@ fn object(item: &Item) -> Value {
 fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
     let decoded = decode(bytes);
     let fixed = match &decoded {
-        Ok(message) => Some(message.fixed),
+        Ok(decoded) => Some(decoded.fixed()),
         Err(refused) => refused.fixed,
     };
     if let Some(fixed) = fixed {
@@ -205,22 +243,23 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
         object.insert("version".into(), fixed.version.into());
         object.insert("credits".into(), fixed.credits.get().into());
     }
-    let message = match decoded {
-        Ok(message) => message,
+    let decoded = match decoded {
+        Ok(decoded) => decoded,
         Err(refused) => {
-            let (cause, at) = (format!("{:?}", refused.why.cause), refused.why.at);
+            let (cause, at) = (format!("{:?}", refused.why.error), refused.why.at);
             object.insert("refused".into(), json!({ "cause": cause, "at": at }));
             return;
         }
     };
-    object.insert("procedure".into(), procedure(&message.body).into());
+    object.insert("procedure".into(), decoded.procedure().into());
+    let message = match decoded {
+        Decoded::Common(message) => message,
+        Decoded::VersionTwo(_, message) => return version_two_object(object, &message),
+    };
     object.insert("header".into(), message.header_len.into());
     match message.body {
         Body::Error(ErrorBody::Chunk) => {
             object.insert("error".into(), "ERR_CHUNK".into());
-        }
-        Body::Error(ErrorBody::InvalidOption) => {
-            object.insert("error".into(), "ERR_INVAL_OPTION".into());
         }
         Body::Error(ErrorBody::Version(Versions { low, high })) => {
             object.insert("error".into(), "ERR_VERS".into());
@@ -235,10 +274,24 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
             object.insert("direction".into(), direction(&message.body).into());
             list_objects(object, &lists);
         }
-        Body::Optional { option, payload } => {
+    }
+}
+
+fn version_two_object(object: &mut Map<String, Value>, message: &VersionTwo<'_>) {
+    match message {
+        VersionTwo::Optional {
+            header_len,
+            option,
+            payload,
+        } => {
+            object.insert("header".into(), (*header_len).into());
             object.insert("option".into(), option.opttype.into());
             object.insert("info".into(), option.optinfo.len().into());
             object.insert("payload".into(), payload.len().into());
+        }
+        VersionTwo::InvalidOption { header_len } => {
+            object.insert("header".into(), (*header_len).into());
+            object.insert("error".into(), "ERR_INVAL_OPTION".into());
         }
     }
 }

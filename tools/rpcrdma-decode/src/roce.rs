@@ -12,8 +12,8 @@ use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use pcap_parser::Linktype;
 
 use crate::capture::Frame;
-use crate::proto::cursor::Reader;
-use crate::proto::private_data::PrivateData;
+use crate::proto::wire::private_data::PrivateData;
+use crate::proto::wire::xdr::Reader;
 
 /// The UDP port of RoCEv2 (annex A17).
 const PORT: u16 = 4791;

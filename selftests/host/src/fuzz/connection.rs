@@ -3,17 +3,23 @@
 //! Sequences of what happens to a connection and to its credits.
 
 use super::Input;
-use crate::proto::conn::{Action, Conn, Event, Reason};
-use crate::proto::credit::{granted, CreditWindow};
-use crate::proto::header::Credits;
+use crate::proto::requester::connection::{
+    ConnectionAction, ConnectionEvent, ConnectionState, Reason,
+};
+use crate::proto::requester::credits::CreditWindow;
+use crate::proto::testing::responder::credits::granted;
+use crate::proto::wire::header::Credits;
 
 /// The events of an attempt that succeeds, each with the action that it leads to.
-const STEPS: [(Event, Action); 5] = [
-    (Event::Start, Action::ResolveAddress),
-    (Event::AddressResolved, Action::ResolveRoute),
-    (Event::RouteResolved, Action::Prepare),
-    (Event::Prepared, Action::Connect),
-    (Event::Established, Action::Open),
+const STEPS: [(ConnectionEvent, ConnectionAction); 5] = [
+    (ConnectionEvent::Start, ConnectionAction::ResolveAddress),
+    (
+        ConnectionEvent::AddressResolved,
+        ConnectionAction::ResolveRoute,
+    ),
+    (ConnectionEvent::RouteResolved, ConnectionAction::Prepare),
+    (ConnectionEvent::Prepared, ConnectionAction::Connect),
+    (ConnectionEvent::Established, ConnectionAction::Open),
 ];
 
 const REASONS: [Reason; 3] = [Reason::Rejected, Reason::Disconnected, Reason::TimedOut];
@@ -35,7 +41,7 @@ pub fn operations(input: &[u8]) {
 
 /// An attempt to connect, and how far it must be.
 struct Attempt {
-    conn: Conn,
+    conn: ConnectionState,
     steps: usize,
     ended: bool,
 }
@@ -43,7 +49,7 @@ struct Attempt {
 impl Default for Attempt {
     fn default() -> Self {
         Self {
-            conn: Conn::new(),
+            conn: ConnectionState::new(),
             steps: 0,
             ended: false,
         }
@@ -62,13 +68,13 @@ impl Attempt {
     /// Only the first end counts.
     fn end(&mut self, reason: Reason) {
         let action = if self.steps == STEPS.len() {
-            Action::Close(reason)
+            ConnectionAction::Close(reason)
         } else {
-            Action::Fail(reason)
+            ConnectionAction::Fail(reason)
         };
         let first = !std::mem::replace(&mut self.ended, true);
         assert_eq!(
-            self.conn.handle(Event::Ended(reason)),
+            self.conn.handle(ConnectionEvent::Ended(reason)),
             first.then_some(action)
         );
     }
@@ -88,7 +94,7 @@ impl Credit {
     }
 
     fn reset(&mut self) {
-        self.window.reset();
+        self.window = CreditWindow::new(self.requested);
         assert_eq!(
             (self.window.requested(), self.window.window()),
             (self.requested, 1)

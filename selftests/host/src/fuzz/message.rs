@@ -4,15 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::proto::call::{decode_call, Call, ReceivedByResponder};
-use crate::proto::chunk::{put_read_list, put_reply_chunk, put_write_list, Chunk, Lists};
-use crate::proto::cursor::{Reader, Writer};
-use crate::proto::header::Versions;
-use crate::proto::hostile;
 use crate::proto::message::{Body, Message, MIN_PAYLOAD_LEN};
-use crate::proto::private_data::{negotiate, PrivateData, Thresholds, PRIVATE_DATA_LEN};
-use crate::proto::reply::{decode_received, Delivery, Mismatch, Received, Reply};
-use crate::proto::stream::StreamPart;
+use crate::proto::requester::decode::{decode_received, Received, ReceivedReply};
+use crate::proto::requester::reconcile::{Delivery, Mismatch};
+use crate::proto::testing::hostile;
+use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder, ReceivedCall};
+use crate::proto::testing::responder::stream::StreamPart;
+use crate::proto::wire::chunk::{put_read_list, put_reply_chunk, put_write_list, Chunk, Lists};
+use crate::proto::wire::header::Versions;
+use crate::proto::wire::private_data::{negotiate, PrivateData, Thresholds, PRIVATE_DATA_LEN};
+use crate::proto::wire::xdr::{Reader, Writer};
 
 /// One message, received by either role, of Version One only or of both.
 pub fn message(bytes: &[u8]) {
@@ -28,7 +29,7 @@ pub fn message(bytes: &[u8]) {
 
 /// Checks that the stream of a Call has each byte once, each Read chunk at its Position, and
 /// nothing after what rounds a chunk up but a multiple of four bytes.
-fn check_stream(call: &Call<'_>) {
+fn check_stream(call: &ReceivedCall<'_>) {
     let mut chunks = call.lists.reads.chunks().filter(|chunk| chunk.0 != 0);
     let rest = match call.payload {
         Some(payload) => u64::try_from(payload.len()).unwrap(),
@@ -205,7 +206,7 @@ fn placement(offered: &[u32], returned: &[u32]) -> Delivery {
 }
 
 fn delivered(
-    reply: &Reply<'_>,
+    reply: &ReceivedReply<'_>,
     writes: [&[u32]; 2],
     chunk: &[u32],
 ) -> Result<([Delivery; 2], Delivery), Mismatch> {

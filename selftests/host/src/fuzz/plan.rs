@@ -3,15 +3,15 @@
 //! Plans for RPCs of any shape.
 
 use super::Input;
-use crate::proto::call::encode_call;
-use crate::proto::chunk::{header_len, ReadSegment, Segment};
-use crate::proto::header::{Credits, FixedHeader, Procedure, Xid, VERSION_ONE};
-use crate::proto::plan::{
-    plan as make_plan, CallForm, Limits, Parts, PlanError, ReplyForm, RpcShape, Side,
+use crate::proto::requester::encode::encode_call;
+use crate::proto::requester::plan::{
+    plan as make_plan, CallForm, Parts, PlanError, PlanLimits, ReplyForm, RpcShape, Side,
 };
-use crate::proto::plan_general::{
+use crate::proto::testing::requester::plan_general::{
     plan_general as make_general, CallPiece, Piece, Reduction, ReplyPiece,
 };
+use crate::proto::wire::chunk::{header_len, ReadSegment, Segment};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, VERSION_ONE};
 
 /// The most segments of one list in a generated case.
 const MAX_SEGMENTS: u8 = 32;
@@ -58,8 +58,8 @@ pub fn plan_general(input: &[u8]) {
     check_general(&call, &reply, &limits, reduction);
 }
 
-fn limits(input: &mut Input<'_>) -> Limits {
-    Limits {
+fn limits(input: &mut Input<'_>) -> PlanLimits {
+    PlanLimits {
         inline_send: input.size(),
         inline_receive: input.size(),
         max_segments: u32::from(input.below(MAX_SEGMENTS)) + 1,
@@ -80,7 +80,7 @@ fn placeholders(count: u32) -> impl Iterator<Item = Segment> + Clone {
 }
 
 /// Makes a plan, and checks that it fits, is no dearer than needed, and says the right lengths.
-pub(crate) fn check_plan(shape: &RpcShape, limits: &Limits) {
+pub(crate) fn check_plan(shape: &RpcShape, limits: &PlanLimits) {
     let (send, receive) = (
         u64::from(limits.inline_send),
         u64::from(limits.inline_receive),
@@ -160,7 +160,7 @@ pub(crate) fn check_plan(shape: &RpcShape, limits: &Limits) {
 }
 
 /// Makes a plan for messages with several pieces, and checks that all of them travel and fit.
-fn check_general(call: &[Piece; 5], reply: &[Piece; 4], limits: &Limits, reduction: Reduction) {
+fn check_general(call: &[Piece; 5], reply: &[Piece; 4], limits: &PlanLimits, reduction: Reduction) {
     let (send, receive) = (
         u64::from(limits.inline_send),
         u64::from(limits.inline_receive),

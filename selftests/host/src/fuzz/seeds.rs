@@ -3,8 +3,8 @@
 //! First inputs of the fuzz targets, made of the test vectors.
 
 use super::message::OFFER_LEN;
-use crate::proto::header::FIXED_LEN;
-use crate::proto::vectors::{rows, Row};
+use crate::proto::testing::vectors::{rows, Row};
+use crate::proto::wire::header::FIXED_LEN;
 
 /// One input.
 #[derive(Debug)]

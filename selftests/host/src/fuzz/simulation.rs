@@ -4,10 +4,10 @@
 
 use std::cell::RefCell;
 
-use crate::proto::sim::random::Random;
+use crate::proto::testing::simulation::random::Random;
 use crate::sim::{run, Places};
 
-/// A run of the simulation in `rust/proto/sim` in which the input chooses: what the ends are like,
+/// A run of the simulation in `rust/proto/testing/simulation` in which the input chooses: what the ends are like,
 /// the RPCs, delays, faults, and when the connection is lost.
 pub fn simulation(input: &[u8]) {
     thread_local! {

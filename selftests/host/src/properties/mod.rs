@@ -11,13 +11,18 @@ use std::collections::BTreeMap;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::proto::call::{decode_call, encode_call, ReceivedByResponder};
-use crate::proto::chunk::{header_len, put_read_list, Lists, ReadSegment, Segment, MAX_UNORDERED};
-use crate::proto::cursor::{Cause, Malformed, Reader, Writer};
-use crate::proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
-use crate::proto::hostile::check;
-use crate::proto::private_data::{negotiate, InlineSize, PrivateData};
-use crate::proto::reply::{decode_received, encode_reply, Received};
+use crate::proto::requester::decode::{decode_received, Received};
+use crate::proto::requester::encode::encode_call;
+use crate::proto::testing::hostile::check;
+use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use crate::proto::testing::responder::encode::encode_reply;
+use crate::proto::wire::chunk::{
+    header_len, put_read_list, Lists, ReadSegment, Segment, MAX_UNORDERED,
+};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+use crate::proto::wire::malformed::{HeaderError, Malformed};
+use crate::proto::wire::private_data::{negotiate, InlineSize, PrivateData};
+use crate::proto::wire::xdr::{Reader, Writer};
 
 /// The most segments of a generated list.
 const MAX_SEGMENTS: usize = 5;
@@ -68,7 +73,7 @@ fn many_read_segments_have_to_be_in_order() {
     let at = 24 * usize::try_from(most).unwrap() + 4;
     assert_eq!(
         read_chunks(&reads),
-        Err(Malformed::new(Cause::PositionOrder, at))
+        Err(Malformed::new(HeaderError::PositionOrder, at))
     );
     reads.pop();
     assert_eq!(read_chunks(&reads).as_deref(), Ok(&chunks[1..]));

@@ -5,8 +5,8 @@
 use proptest::prelude::*;
 
 use crate::fuzz::check_plan;
-use crate::proto::plan::{plan, CallForm, Limits, Parts, ReplyForm, RpcShape, Side};
-use crate::proto::plan_general::{plan_general, Piece, Reduction, ReplyPiece};
+use crate::proto::requester::plan::{plan, CallForm, Parts, PlanLimits, ReplyForm, RpcShape, Side};
+use crate::proto::testing::requester::plan_general::{plan_general, Piece, Reduction, ReplyPiece};
 
 /// A length that is often near a border: of nothing, of a threshold, of a page, of a list.
 fn length() -> impl Strategy<Value = u32> {
@@ -49,8 +49,8 @@ fn threshold() -> impl Strategy<Value = u32> {
 prop_compose! {
     pub(super) fn limits()(
         send in threshold(), receive in threshold(), max_segments in 1u32..=32,
-    ) -> Limits {
-        Limits {
+    ) -> PlanLimits {
+        PlanLimits {
             inline_send: send,
             inline_receive: receive,
             max_segments,

@@ -8,15 +8,17 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::plans::limits;
-use crate::proto::call::{decode_call, encode_call, ReceivedByResponder};
-use crate::proto::chunk::{ReadSegment, Segment};
-use crate::proto::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
-use crate::proto::placement::ReplyPart;
-use crate::proto::plan_general::{
+use crate::proto::requester::decode::{decode_received, Received};
+use crate::proto::requester::encode::encode_call;
+use crate::proto::testing::requester::plan_general::{
     plan_general, CallPiece, GeneralPlan, Piece, Reduction, ReplyPiece,
 };
-use crate::proto::reply::{decode_received, encode_reply, Received};
-use crate::proto::stream::StreamPart;
+use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use crate::proto::testing::responder::encode::encode_reply;
+use crate::proto::testing::responder::placement::ReplyPart;
+use crate::proto::testing::responder::stream::StreamPart;
+use crate::proto::wire::chunk::{ReadSegment, Segment};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 
 prop_compose! {
     /// Five pieces of which every second may be a data item that is followed by its padding.

@@ -5,8 +5,8 @@
 use super::garbage::Random;
 use super::Scenarios;
 use crate::peer::{word_at, words, Message, Peer, Received};
-use crate::proto::chunk::{ReadSegment, Segment};
-use crate::proto::header::Procedure;
+use crate::proto::wire::chunk::{ReadSegment, Segment};
+use crate::proto::wire::header::Procedure;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[

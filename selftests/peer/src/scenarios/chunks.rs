@@ -4,8 +4,8 @@
 
 use super::Scenarios;
 use crate::peer::{data, filled, rpc_reply, words, Call, Form, Message, Peer, EIO};
-use crate::proto::chunk::{ReadSegment, Segment};
-use crate::proto::header::Procedure;
+use crate::proto::wire::chunk::{ReadSegment, Segment};
+use crate::proto::wire::header::Procedure;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[

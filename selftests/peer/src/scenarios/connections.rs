@@ -5,7 +5,7 @@
 use super::garbage::Random;
 use super::Scenarios;
 use crate::peer::{word_at, words, Call, Form, Peer, ETIMEDOUT};
-use crate::proto::private_data::{negotiate, PrivateData, Thresholds};
+use crate::proto::wire::private_data::{negotiate, PrivateData, Thresholds};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[

@@ -4,7 +4,7 @@
 
 use super::Scenarios;
 use crate::peer::{rpc_reply, Call, Form, Message, Peer, CREDITS};
-use crate::proto::header::Procedure;
+use crate::proto::wire::header::Procedure;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[

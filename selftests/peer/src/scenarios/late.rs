@@ -5,7 +5,7 @@
 
 use super::Scenarios;
 use crate::peer::{words, Call, Form, Peer, EIO, ERESTARTSYS, ETIMEDOUT};
-use crate::proto::chunk::Segment;
+use crate::proto::wire::chunk::Segment;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[

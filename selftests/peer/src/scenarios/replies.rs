@@ -5,7 +5,7 @@
 
 use super::Scenarios;
 use crate::peer::{rpc_reply, Message, Peer, CREDITS, EIO, REPLY_LEN};
-use crate::proto::header::Procedure;
+use crate::proto::wire::header::Procedure;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[

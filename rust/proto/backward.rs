@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages of the backward direction (RFC 8167 section 5).
+
+use core::iter::empty;
+
+use super::requester::encode::encode_call;
+use super::wire::header::{Credits, FixedHeader, Procedure, Xid};
+use super::wire::xdr::NoSpace;
+
+/// A backward Call as a requester received it (RFC 8167 section 5).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BackwardCall<'a> {
+    /// The fixed words. The XID is one of the backward direction, the version is to be repeated in
+    /// the Reply, and the credits are those that are requested.
+    pub(crate) fixed: FixedHeader,
+    /// The RPC message.
+    pub(crate) payload: &'a [u8],
+}
+
+/// Writes the header of a backward message into `buffer` and returns its length, 28 bytes.
+///
+/// Backward Calls and Replies are RDMA_MSG with three empty lists in every version; the RPC message
+/// follows in the same Send (RFC 8167 section 5). `version` is the one that the forward direction
+/// uses. `credits` is requested by a Call and granted by a Reply, apart from the forward credits.
+///
+/// # Errors
+///
+/// [`NoSpace`] if the header does not fit.
+pub(crate) fn encode_backward(
+    buffer: &mut [u8],
+    version: u32,
+    xid: Xid,
+    credits: Credits,
+) -> Result<usize, NoSpace> {
+    let fixed = FixedHeader {
+        xid,
+        version,
+        credits,
+        procedure: Procedure::Msg,
+    };
+    encode_call(buffer, &fixed, [], [empty()], empty())
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of flow control.
+
+#[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_credit))]
+mod tests {
+    use crate::proto::requester::credits::CreditWindow;
+    use crate::proto::testing::receives::Receives;
+    use crate::proto::testing::requester::credits::RequesterCredits;
+    use crate::proto::testing::responder::credits::{granted, Conduct, ResponderCredits};
+    use crate::proto::wire::header::Credits;
+
+    #[test]
+    fn one_call_until_the_first_reply() {
+        let mut window = CreditWindow::new(Credits::new(32));
+        assert_eq!(window.window(), 1);
+        assert_eq!(window.requested().get(), 32);
+        assert_eq!(window.grant(Credits::new(8)), 8);
+    }
+
+    #[test]
+    fn grants_rise_and_fall_within_the_request() {
+        let mut window = CreditWindow::new(Credits::new(4));
+        assert_eq!(window.grant(Credits::new(32)), 4);
+        assert_eq!(window.grant(Credits::new(2)), 2);
+        assert_eq!(window.grant(Credits::new(0)), 1);
+        assert_eq!(window.grant(Credits::new(u32::MAX)), 4);
+        assert_eq!(window.window(), 4);
+    }
+
+    #[test]
+    fn responder_grants_between_one_and_its_limit() {
+        let limit = Credits::new(16);
+        assert_eq!(granted(Credits::new(0), limit).get(), 1);
+        assert_eq!(granted(Credits::new(4), limit).get(), 4);
+        assert_eq!(granted(Credits::new(u32::MAX), limit).get(), 16);
+        assert_eq!(granted(Credits::new(9), Credits::new(0)).get(), 1);
+    }
+
+    /// Proves: V1-017, V1-018, V1-020, V1-023, V1-028, V1-029.
+    #[test]
+    fn calls_wait_for_credits() {
+        let mut calls = RequesterCredits::new(Credits::new(4));
+        assert_eq!(calls.requested().get(), 4);
+        assert!(calls.take());
+        assert!(!calls.take());
+        // An error opens no window.
+        calls.error();
+        assert!(calls.take());
+        assert!(!calls.take());
+        calls.reply(Credits::new(32));
+        for outstanding in 1..=4 {
+            assert!(calls.take());
+            assert_eq!(calls.outstanding(), outstanding);
+        }
+        assert!(!calls.take());
+        // A lower grant holds for the next Call on, and 0 counts as 1.
+        calls.reply(Credits::new(2));
+        calls.reply(Credits::new(2));
+        assert!(!calls.take());
+        calls.reply(Credits::new(0));
+        assert!(!calls.take());
+        calls.reply(Credits::new(0));
+        assert!(calls.take());
+        assert!(!calls.take());
+        calls.reply(Credits::new(4));
+        calls.reset();
+        assert!(calls.take());
+        assert!(!calls.take());
+    }
+
+    /// Proves: V1-013, V1-014, V1-015, V1-016.
+    #[test]
+    fn credit_words_do_not_depend_on_what_is_outstanding() {
+        let mut server = ResponderCredits::new(Credits::new(16));
+        for requested in [0, 1, 8, 64, u32::MAX] {
+            let asked = Credits::new(requested);
+            let mut calls = RequesterCredits::new(asked);
+            calls.reply(Credits::new(4));
+            for outstanding in 1..=4 {
+                assert_eq!(calls.take(), outstanding <= asked.get());
+                assert_eq!(calls.requested(), asked);
+                let _ = server.call(calls.requested());
+                assert_eq!(server.outstanding(), u64::from(outstanding));
+            }
+            for _ in 0..4 {
+                assert_eq!(server.reply(16).get(), requested.clamp(1, 16));
+            }
+        }
+    }
+
+    /// Proves: V1-017, V1-019.
+    #[test]
+    fn a_call_beyond_the_grant_is_noticed() {
+        let mut server = ResponderCredits::new(Credits::new(2));
+        let asked = Credits::new(8);
+        assert_eq!(server.call(asked), Conduct::Within);
+        assert_eq!(server.call(asked), Conduct::Excess);
+        assert_eq!(server.reply(8).get(), 2);
+        // Two Calls in all are answered or outstanding; the grant of 2 allows a third.
+        assert_eq!(server.call(asked), Conduct::Within);
+        assert_eq!(server.call(asked), Conduct::Excess);
+    }
+
+    /// Proves: V1-017, V1-019.
+    #[test]
+    fn a_lower_grant_does_not_take_back_an_earlier_one() {
+        let mut server = ResponderCredits::new(Credits::new(4));
+        let asked = Credits::new(8);
+        let _ = server.call(asked);
+        assert_eq!(server.reply(8).get(), 4);
+        let _ = server.call(asked);
+        server.set_limit(Credits::new(1));
+        assert_eq!(server.reply(8).get(), 1);
+        assert_eq!(server.outstanding(), 0);
+        // The requester may not have seen this Reply when it sent the other three of the four.
+        assert_eq!(server.receives(), 3);
+        for _ in 0..3 {
+            assert_eq!(server.call(asked), Conduct::Within);
+        }
+        assert_eq!(server.call(asked), Conduct::Excess);
+        for _ in 0..4 {
+            assert_eq!(server.reply(8).get(), 1);
+        }
+        // Now it must have seen the lower one.
+        assert_eq!(server.receives(), 1);
+        assert_eq!(server.call(asked), Conduct::Within);
+        assert_eq!(server.call(asked), Conduct::Excess);
+    }
+
+    /// Proves: V1-021, BD-014.
+    #[test]
+    fn receives_are_posted_before_they_are_granted() {
+        let mut server = ResponderCredits::new(Credits::new(4));
+        let mut receives = Receives::new(1);
+        assert_eq!(receives.missing(server.receives(), 0), 5);
+        receives.post(5);
+        let asked = Credits::new(8);
+        receives.consume();
+        let _ = server.call(asked);
+        // One was used up: only what is still posted may be granted.
+        assert_eq!(server.reply(receives.for_calls(0)).get(), 3);
+        assert_eq!(receives.missing(server.receives(), 0), 1);
+        receives.post(1);
+        receives.consume();
+        let _ = server.call(asked);
+        receives.post(receives.missing(server.receives(), 0));
+        assert_eq!(server.reply(receives.for_calls(0)).get(), 4);
+
+        server.set_limit(Credits::new(8));
+        receives.consume();
+        let _ = server.call(asked);
+        assert_eq!(server.reply(receives.for_calls(0)).get(), 3);
+        receives.post(receives.missing(server.receives(), 0));
+        assert_eq!(receives.posted(), 9);
+        receives.consume();
+        let _ = server.call(asked);
+        assert_eq!(server.reply(receives.for_calls(0)).get(), 7);
+        // No grant at all would be a deadlock.
+        let _ = server.call(asked);
+        assert_eq!(server.reply(0).get(), 1);
+    }
+
+    /// Proves: V1-016, V1-029.
+    #[test]
+    fn an_error_answers_a_call_and_grants_nothing_new() {
+        let mut server = ResponderCredits::new(Credits::new(4));
+        let asked = Credits::new(8);
+        assert_eq!(server.call(asked), Conduct::Within);
+        assert_eq!(server.error().get(), 1);
+        assert_eq!(server.outstanding(), 0);
+        assert_eq!(server.call(asked), Conduct::Within);
+        assert_eq!(server.call(asked), Conduct::Excess);
+    }
+
+    /// Proves: BD-006, BD-007, BD-009, BD-010, BD-012, BD-013, BD-015, BD-016.
+    #[test]
+    fn both_directions_have_their_own_credits() {
+        // A client that serves two backward Calls at once.
+        let mut calls = RequesterCredits::new(Credits::new(32));
+        let backward = ResponderCredits::new(Credits::new(2));
+        let mut receives = Receives::new(1);
+        receives.post(receives.missing(backward.receives(), calls.outstanding()));
+        assert_eq!(receives.posted(), 3);
+        // Each forward Call needs one more for its Reply.
+        assert!(calls.take());
+        assert_eq!(
+            receives.missing(backward.receives(), calls.outstanding()),
+            1
+        );
+        receives.post(1);
+        assert_eq!(receives.for_calls(calls.outstanding()), 2);
+        // A new connection has none, and needs them all before the Call is sent again.
+        calls.reset();
+        receives = Receives::new(1);
+        assert!(calls.take());
+        assert_eq!(
+            receives.missing(backward.receives(), calls.outstanding()),
+            4
+        );
+
+        // Its server, whose backward Calls ask for eight credits.
+        let mut served = ResponderCredits::new(Credits::new(32));
+        let mut backward = RequesterCredits::new(Credits::new(8));
+        let _ = served.call(Credits::new(32));
+        assert_eq!(served.reply(32).get(), 32);
+        assert!(backward.take());
+        assert!(!backward.take());
+        backward.reply(Credits::new(2));
+        assert!(backward.take() && backward.take());
+        assert!(!backward.take());
+        assert_eq!(served.receives(), 32);
+        let mut receives = Receives::new(1);
+        assert_eq!(
+            receives.missing(served.receives(), backward.outstanding()),
+            35
+        );
+        receives.post(35);
+        assert_eq!(receives.for_calls(backward.outstanding()), 32);
+    }
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the module does not ship: compiled with `cfg(rpcrdma_selftest)`, which KUnit builds, the
+//! host crate and the tools set.
+//!
+//! [`requester`], [`responder`] and [`v2`] wait for the transport that calls them, and use nothing
+//! else of this folder but [`receives`]. The others are for tests.
+//!
+//! | file | subject | text |
+//! |---|---|---|
+//! | [`requester`] | plans with any number of chunks, negotiation | RFC 8166 sections 3.4 and 3.5, V2 section 5 |
+//! | [`responder`] | the end that listens | RFC 8166 sections 3.4, 3.5 and 4 |
+//! | [`receives`] | Receives to post for both directions | RFC 8167 section 4.2 |
+//! | [`v2`] | what only Version Two has | V2 |
+//! | [`hostile`] | what holds for any received bytes | |
+//! | [`simulation`] | two endpoints on virtual time | |
+//! | [`vectors`] | runs received messages from a file | |
+//!
+//! V2 is draft-cel-nfsv4-rpcrdma-version-two-00.
+
+pub(crate) mod hostile;
+pub(crate) mod receives;
+pub(crate) mod requester;
+pub(crate) mod responder;
+#[cfg(any(test, rpcrdma_kunit, rpcrdma_host))]
+pub(crate) mod simulation;
+pub(crate) mod v2;
+#[cfg(any(test, rpcrdma_kunit, rpcrdma_host))]
+pub(crate) mod vectors;
+
+#[cfg(any(test, rpcrdma_kunit))]
+mod call_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod credit_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod example_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod negotiate_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod plan_general_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod reply_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod vector_tests;

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of version negotiation, message by message.
+
+#[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_negotiate))]
+mod tests {
+    use crate::proto::message::Refusal;
+    use crate::proto::requester::credits::CreditWindow;
+    use crate::proto::requester::decode::{decode_received, Received};
+    use crate::proto::requester::encode::encode_call;
+    use crate::proto::testing::requester::negotiation::{
+        NegotiationAction, RequesterEvent, RequesterNegotiation,
+    };
+    use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+    use crate::proto::testing::responder::encode::encode_reply;
+    use crate::proto::testing::responder::negotiation::{ResponderEvent, ResponderNegotiation};
+    use crate::proto::testing::v2::VERSION_TWO;
+    use crate::proto::wire::chunk::Segment;
+    use crate::proto::wire::error::ErrorBody;
+    use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+    use crate::proto::wire::private_data::Thresholds;
+
+    const XID: Xid = Xid(0x2a);
+    const OTHER: Xid = Xid(0x2b);
+    const BOTH: Versions = Versions::ONE_AND_TWO;
+
+    /// An RPC message as it follows the header.
+    const RPC_CALL: [u8; 8] = [0, 0, 0, 0x2a, 0, 0, 0, 0];
+    const RPC_REPLY: [u8; 8] = [0, 0, 0, 0x2a, 0, 0, 0, 1];
+
+    const fn thresholds(send: u32, receive: u32) -> Thresholds {
+        Thresholds {
+            send,
+            receive,
+            remote_invalidation: false,
+        }
+    }
+
+    /// Without private data.
+    const DEFAULT: Thresholds = thresholds(1024, 1024);
+
+    /// A requester with a connection on which nothing was sent.
+    fn connected(supported: Versions, thresholds: Thresholds) -> RequesterNegotiation {
+        let mut requester = RequesterNegotiation::new(supported);
+        let _ = requester.handle(RequesterEvent::Connected(thresholds));
+        requester
+    }
+
+    /// The same with the first Call sent.
+    fn waiting(supported: Versions, thresholds: Thresholds) -> RequesterNegotiation {
+        let mut requester = connected(supported, thresholds);
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        requester
+    }
+
+    /// The version of the first Call on the connection that follows.
+    fn next_version(requester: &mut RequesterNegotiation) -> Option<u32> {
+        let _ = requester.handle(RequesterEvent::Disconnected);
+        let _ = requester.handle(RequesterEvent::Connected(DEFAULT));
+        requester.version()
+    }
+
+    /// A responder that supports `versions` takes in a message and sends what is due; the length
+    /// of its message.
+    fn respond(
+        versions: Versions,
+        state: &mut ResponderNegotiation,
+        received: &[u8],
+        to: &mut [u8],
+    ) -> Option<usize> {
+        match decode_call(received, versions) {
+            Ok(ReceivedByResponder::Call(call)) => {
+                let _ = state.handle(ResponderEvent::Called(call.version));
+                let fixed = FixedHeader {
+                    xid: call.xid,
+                    version: call.version,
+                    credits: Credits::new(32),
+                    procedure: Procedure::Msg,
+                };
+                let none = None::<core::iter::Empty<Segment>>;
+                let empty = core::iter::empty::<core::iter::Empty<_>>();
+                let header = encode_reply(to, &fixed, empty, none).ok()?;
+                let end = header.checked_add(RPC_REPLY.len())?;
+                to.get_mut(header..end)?.copy_from_slice(&RPC_REPLY);
+                let _ = state.handle(ResponderEvent::Replied(call.version));
+                Some(end)
+            }
+            Ok(_) => None,
+            Err(refused) => match refused.at_responder()? {
+                Refusal::Answer(error) => error.encode(to, Credits::new(32)).ok(),
+                Refusal::Discard => None,
+            },
+        }
+    }
+
+    /// Sends the Call in the version that `requester` tells, has it answered by a responder that
+    /// supports `versions`, and tells `requester` and `window` what came back.
+    fn exchange(
+        requester: &mut RequesterNegotiation,
+        window: &mut CreditWindow,
+        responder: &mut ResponderNegotiation,
+        versions: Versions,
+    ) -> Option<NegotiationAction> {
+        let mut call = [0; 36];
+        let fixed = FixedHeader {
+            xid: XID,
+            version: requester.version()?,
+            credits: Credits::new(32),
+            procedure: Procedure::Msg,
+        };
+        let none = core::iter::empty::<Segment>();
+        let header = encode_call(&mut call, &fixed, [], [none.clone()], none).ok()?;
+        call.get_mut(header..)?.copy_from_slice(&RPC_CALL);
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+
+        let mut answer = [0; 36];
+        let length = respond(versions, responder, &call, &mut answer)?;
+        let event = match decode_received(answer.get(..length)?, BOTH).ok()? {
+            Received::Reply(reply) => {
+                window.grant(reply.fixed.credits);
+                RequesterEvent::Replied(reply.fixed.xid, reply.fixed.version)
+            }
+            Received::Error(error) => match error.body {
+                ErrorBody::Version(range) => RequesterEvent::Refused(error.xid, range),
+                _ => RequesterEvent::Failed(error.xid),
+            },
+            Received::BackwardCall(_) => return None,
+        };
+        requester.handle(event)
+    }
+
+    /// Proves: V2-005, V2-026, V2-029, V2-030, V2-035, V2-037.
+    #[test]
+    fn a_responder_that_knows_version_two_is_spoken_to_in_it() {
+        let mut requester = connected(BOTH, DEFAULT);
+        let mut responder = ResponderNegotiation::new(DEFAULT);
+        let mut window = CreditWindow::new(Credits::new(32));
+        assert_eq!(requester.version(), Some(VERSION_TWO));
+        let action = exchange(&mut requester, &mut window, &mut responder, BOTH);
+        assert_eq!(action, Some(NegotiationAction::Agree(VERSION_TWO)));
+        assert_eq!(window.window(), 32);
+        assert_eq!(requester.thresholds(), Some(thresholds(4096, 4096)));
+        assert_eq!(responder.agreed(), Some(VERSION_TWO));
+        assert_eq!(responder.thresholds(VERSION_TWO), thresholds(4096, 4096));
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+    }
+
+    /// Proves: V1-029, V2-027, V2-031, V2-032, V2-035.
+    #[test]
+    fn a_responder_that_does_not_gets_the_same_call_in_version_one() {
+        let mut requester = connected(BOTH, DEFAULT);
+        let mut responder = ResponderNegotiation::new(DEFAULT);
+        let mut window = CreditWindow::new(Credits::new(32));
+        let mut exchange = |requester: &mut _, window: &mut _| {
+            exchange(requester, window, &mut responder, Versions::ONE)
+        };
+        let action = exchange(&mut requester, &mut window);
+        assert_eq!(action, Some(NegotiationAction::Resend(XID, VERSION_ONE)));
+        assert_eq!(requester.version(), Some(VERSION_ONE));
+        // The refusal granted nothing.
+        assert_eq!((window.window(), requester.is_agreed()), (1, false));
+
+        let action = exchange(&mut requester, &mut window);
+        assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
+        assert_eq!((window.window(), requester.is_agreed()), (32, true));
+        assert_eq!(requester.thresholds(), Some(DEFAULT));
+        assert_eq!(responder.agreed(), Some(VERSION_ONE));
+        // The responder may be another one by the next time.
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+    }
+
+    /// Proves: V1-025, V2-037, PD-008.
+    #[test]
+    fn a_requester_of_version_one_does_not_negotiate() {
+        let private = thresholds(8192, 2048);
+        let mut requester = connected(Versions::ONE, private);
+        let mut responder = ResponderNegotiation::new(private);
+        let mut window = CreditWindow::new(Credits::new(32));
+        assert_eq!(requester.version(), Some(VERSION_ONE));
+        assert_eq!(requester.thresholds(), Some(private));
+        let action = exchange(&mut requester, &mut window, &mut responder, BOTH);
+        assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
+        assert_eq!(requester.thresholds(), Some(private));
+        assert_eq!(responder.thresholds(VERSION_ONE), private);
+    }
+
+    /// Proves: V2-028, V2-036.
+    #[test]
+    fn the_first_messages_have_1024_bytes_at_most() {
+        let private = thresholds(8192, 65536);
+        let mut requester = connected(BOTH, private);
+        assert_eq!(requester.thresholds(), Some(DEFAULT));
+        let mut responder = ResponderNegotiation::new(private);
+        assert_eq!(responder.thresholds(VERSION_TWO), DEFAULT);
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        assert_eq!(requester.thresholds(), Some(DEFAULT));
+        let _ = responder.handle(ResponderEvent::Called(VERSION_TWO));
+        assert_eq!(responder.thresholds(VERSION_TWO), DEFAULT);
+        assert_eq!(responder.agreed(), None);
+
+        let action = responder.handle(ResponderEvent::Replied(VERSION_TWO));
+        assert_eq!(action, Some(VERSION_TWO));
+        assert_eq!(responder.thresholds(VERSION_TWO), private);
+        let action = requester.handle(RequesterEvent::Replied(XID, VERSION_TWO));
+        assert_eq!(action, Some(NegotiationAction::Agree(VERSION_TWO)));
+        assert_eq!(requester.thresholds(), Some(private));
+
+        // Private data cannot lower what Version Two promises.
+        let mut requester = waiting(BOTH, thresholds(1024, 2048));
+        let _ = requester.handle(RequesterEvent::Replied(XID, VERSION_TWO));
+        assert_eq!(requester.thresholds(), Some(thresholds(4096, 4096)));
+        // The version that is fallen back to has its own.
+        let mut requester = waiting(BOTH, private);
+        let _ = requester.handle(RequesterEvent::Refused(XID, Versions::ONE));
+        assert_eq!(requester.thresholds(), Some(private));
+    }
+
+    /// Proves: V2-033.
+    #[test]
+    fn a_loss_after_the_refusal_is_taken_for_an_answer() {
+        let mut requester = waiting(BOTH, DEFAULT);
+        let _ = requester.handle(RequesterEvent::Refused(XID, Versions::ONE));
+        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+        // It stays that way, and does not go lower.
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        let action = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
+        assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
+        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+    }
+
+    /// Proves: V2-034.
+    #[test]
+    fn a_lost_first_message_is_taken_for_an_answer() {
+        let mut requester = waiting(BOTH, DEFAULT);
+        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+
+        let mut requester = waiting(BOTH, DEFAULT);
+        let action = requester.handle(RequesterEvent::TimedOut);
+        assert_eq!(action, Some(NegotiationAction::Reconnect));
+        assert_eq!(requester.handle(RequesterEvent::TimedOut), None);
+        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+        // There is nothing below Version One that a missing answer could speak for.
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        assert_eq!(requester.handle(RequesterEvent::TimedOut), None);
+
+        // A connection that is lost before anything was sent says nothing.
+        let mut requester = connected(BOTH, DEFAULT);
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        // Nor does the loss of one on which both ends agreed.
+        let mut requester = waiting(BOTH, DEFAULT);
+        let _ = requester.handle(RequesterEvent::Replied(XID, VERSION_TWO));
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+    }
+
+    /// Proves: V2-039.
+    #[test]
+    fn without_a_common_version_there_is_no_connection() {
+        let refused = |supported, low, high| {
+            let mut requester = waiting(supported, DEFAULT);
+            let action = requester.handle(RequesterEvent::Refused(XID, Versions { low, high }));
+            (action, requester.version())
+        };
+        let resent = (
+            Some(NegotiationAction::Resend(XID, VERSION_ONE)),
+            Some(VERSION_ONE),
+        );
+        let failed = (Some(NegotiationAction::Fail), None);
+        assert_eq!(refused(BOTH, 1, 1), resent);
+        // The refused version is in the range: it is not tried again.
+        assert_eq!(refused(BOTH, 1, 2), resent);
+        assert_eq!(refused(BOTH, 0, u32::MAX), resent);
+        assert_eq!(refused(BOTH, 2, 2), failed);
+        assert_eq!(refused(BOTH, 3, 9), failed);
+        assert_eq!(refused(BOTH, 2, 1), failed);
+        assert_eq!(refused(BOTH, 0, 0), failed);
+        // Version One knows no other outcome than an error for the Call.
+        assert_eq!(refused(Versions::ONE, 2, 2), (None, Some(VERSION_ONE)));
+        assert_eq!(refused(Versions::ONE, 1, 1), (None, Some(VERSION_ONE)));
+        assert_eq!(refused(Versions { low: 2, high: 2 }, 1, 1), failed);
+
+        // What a loss seemed to tell is forgotten then.
+        let mut requester = waiting(BOTH, DEFAULT);
+        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        let two = Versions { low: 2, high: 2 };
+        let action = requester.handle(RequesterEvent::Refused(XID, two));
+        assert_eq!(action, Some(NegotiationAction::Fail));
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+    }
+
+    /// Proves: V2-027.
+    #[test]
+    fn only_the_answer_to_the_first_message_decides() {
+        let mut requester = waiting(BOTH, DEFAULT);
+        let before = requester;
+        for event in [
+            RequesterEvent::Sent(OTHER),
+            RequesterEvent::Replied(OTHER, VERSION_TWO),
+            RequesterEvent::Refused(OTHER, Versions::ONE),
+            RequesterEvent::Failed(OTHER),
+        ] {
+            assert_eq!(requester.handle(event), None);
+            assert_eq!(requester, before);
+        }
+        // Another error ends its Call; the next one is the first message.
+        assert_eq!(requester.handle(RequesterEvent::Failed(XID)), None);
+        assert!(!requester.is_agreed());
+        assert_eq!(requester.version(), Some(VERSION_TWO));
+        let _ = requester.handle(RequesterEvent::Sent(OTHER));
+        let action = requester.handle(RequesterEvent::Replied(OTHER, VERSION_TWO));
+        assert_eq!(action, Some(NegotiationAction::Agree(VERSION_TWO)));
+        // What comes later changes nothing.
+        let before = requester;
+        for event in [
+            RequesterEvent::Sent(XID),
+            RequesterEvent::Replied(OTHER, VERSION_ONE),
+            RequesterEvent::Refused(OTHER, Versions::ONE),
+            RequesterEvent::TimedOut,
+        ] {
+            assert_eq!(requester.handle(event), None);
+            assert_eq!(requester, before);
+        }
+    }
+
+    /// Proves: V2-038.
+    #[test]
+    fn a_stray_version_does_not_change_what_was_agreed() {
+        let mut responder = ResponderNegotiation::new(DEFAULT);
+        let _ = responder.handle(ResponderEvent::Called(VERSION_TWO));
+        let _ = responder.handle(ResponderEvent::Replied(VERSION_TWO));
+        let agreed = responder;
+        assert_eq!(responder.handle(ResponderEvent::Called(VERSION_ONE)), None);
+        assert_eq!(responder.handle(ResponderEvent::Replied(VERSION_ONE)), None);
+        assert_eq!(responder, agreed);
+        assert_eq!(responder.thresholds(VERSION_ONE), DEFAULT);
+        assert_eq!(responder.thresholds(VERSION_TWO), thresholds(4096, 4096));
+
+        let mut responder = ResponderNegotiation::new(DEFAULT);
+        let _ = responder.handle(ResponderEvent::Called(VERSION_ONE));
+        let _ = responder.handle(ResponderEvent::Replied(VERSION_ONE));
+        assert_eq!(responder.thresholds(VERSION_TWO), DEFAULT);
+
+        // A Reply in a lower version than the Call's: the lower one is safe.
+        let mut requester = waiting(BOTH, DEFAULT);
+        let action = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
+        assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
+        assert_eq!(requester.thresholds(), Some(DEFAULT));
+    }
+
+    #[test]
+    fn nothing_is_sent_without_a_connection() {
+        let mut requester = RequesterNegotiation::new(BOTH);
+        assert_eq!(requester.version(), None);
+        assert_eq!(requester.thresholds(), None);
+        assert_eq!(requester.handle(RequesterEvent::Sent(XID)), None);
+        assert_eq!(requester, RequesterNegotiation::new(BOTH));
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a responder grants (RFC 8166 section 3.3.1).
+
+use crate::proto::wire::header::Credits;
+
+/// The credit word of a responder's Replies: what was asked for, within its own limit.
+///
+/// `limit` is the number of Receives that are posted for this connection.
+pub(crate) fn granted(requested: Credits, limit: Credits) -> Credits {
+    Credits::new(requested.get().min(limit.get()))
+}
+
+/// Whether a Call is one that the requester had a credit for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conduct {
+    /// It is within what was granted.
+    Within,
+    /// The requester has overrun what was granted. The responder may serve the Call, refuse it at
+    /// the RPC level, or close the connection (RFC 8166 section 3.3.1).
+    Excess,
+}
+
+/// The grants of a responder on one connection: in the forward direction a server, in the
+/// backward direction a client.
+///
+/// A requester may have as many Calls outstanding as the last Reply that it has seen granted. Calls
+/// and Replies are numbered in the order in which they are sent, so each Reply says up to which
+/// number the Calls may go: its own number plus its grant. Replies may be under way, so that a
+/// lower grant does not take back what an earlier Reply has allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResponderCredits {
+    /// The most Calls to serve at once.
+    limit: Credits,
+    /// What the last Call asked for.
+    requested: Credits,
+    /// What the last Reply granted.
+    granted: Credits,
+    /// The number of Calls that arrived.
+    received: u64,
+    /// The number of Calls that were answered.
+    answered: u64,
+    /// The highest number that a Call may have.
+    allowed: u64,
+}
+
+impl ResponderCredits {
+    /// Starts a connection on which no more than `limit` Calls are to be served at once. The
+    /// requester may send one Call until the first Reply.
+    pub(crate) const fn new(limit: Credits) -> Self {
+        Self {
+            limit,
+            requested: Credits::new(1),
+            granted: Credits::new(1),
+            received: 0,
+            answered: 0,
+            allowed: 1,
+        }
+    }
+
+    /// Changes the most Calls to serve at once. Later Replies tell the requester.
+    pub(crate) fn set_limit(&mut self, limit: Credits) {
+        self.limit = limit;
+    }
+
+    /// Calls that arrived and have no answer.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.received.saturating_sub(self.answered)
+    }
+
+    /// A Call arrived that asks for `requested` credits, or a message that is answered with an
+    /// RDMA_ERROR.
+    pub(crate) fn call(&mut self, requested: Credits) -> Conduct {
+        self.requested = requested;
+        self.received = self.received.saturating_add(1);
+        if self.received <= self.allowed {
+            Conduct::Within
+        } else {
+            Conduct::Excess
+        }
+    }
+
+    /// A Reply is about to be sent. Returns its credit word, at least 1: what was asked for, within
+    /// the limit and the `receives` that are posted for Calls (see [`Receives::for_calls`](crate::proto::testing::receives::Receives::for_calls)).
+    pub(crate) fn reply(&mut self, receives: u32) -> Credits {
+        let limit = Credits::new(self.limit.get().min(receives));
+        self.granted = granted(self.requested, limit);
+        self.error()
+    }
+
+    /// An RDMA_ERROR is about to be sent. Returns its credit word, which grants nothing new.
+    pub(crate) fn error(&mut self) -> Credits {
+        self.answered = self.answered.saturating_add(1);
+        let allowed = self.answered.saturating_add(u64::from(self.granted.get()));
+        self.allowed = self.allowed.max(allowed);
+        self.granted
+    }
+
+    /// Receives to have posted for Calls: for those that the requester may send already, and for
+    /// all that the next Reply may grant.
+    pub(crate) fn receives(&self) -> u32 {
+        let expected = self.allowed.saturating_sub(self.received);
+        let expected = u32::try_from(expected).unwrap_or(u32::MAX);
+        self.limit.get().max(expected)
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connection of the requester: carries out what [`super::super::conn`] decides.
+
+use super::private_bytes::PrivateBytes;
+use super::queue::Event;
+use super::requester::{Requester, State};
+use super::world::World;
+use super::{End, Failure, RPCS};
+use crate::proto::requester::connection::{
+    ConnectionAction, ConnectionEvent, ConnectionState, Reason,
+};
+use crate::proto::testing::receives::Receives;
+use crate::proto::testing::requester::negotiation::RequesterEvent;
+use crate::proto::testing::responder::credits::ResponderCredits;
+use crate::proto::wire::header::Credits;
+use crate::proto::wire::private_data::{negotiate, PrivateData};
+
+/// How long one attempt to connect may take.
+const ATTEMPT_TIMEOUT: u32 = 30_000;
+
+/// The longest wait before the next attempt.
+const BACKOFF: u32 = 5_000;
+
+impl Requester<'_> {
+    /// Begins an attempt to connect.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Storage`].
+    pub(crate) fn attempt(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+        if self.is_finished {
+            return Ok(());
+        }
+        self.generation = world.fabric.open_link();
+        self.conn = ConnectionState::new();
+        self.is_closed = false;
+        let timeout = Event::AttemptTimeout(self.generation);
+        world.fabric.after(ATTEMPT_TIMEOUT, timeout)?;
+        self.report(world, ConnectionEvent::Start)
+    }
+
+    /// The connection manager has something to say about a connection.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with what follows.
+    pub(crate) fn cm(
+        &mut self,
+        world: &mut World<'_>,
+        generation: u32,
+        event: ConnectionEvent,
+    ) -> Result<(), Failure> {
+        if generation == self.generation {
+            self.report(world, event)?;
+        }
+        Ok(())
+    }
+
+    /// The connection, or the attempt to make it, is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Unheard`] if that has no consequence.
+    pub(crate) fn down(&mut self, world: &mut World<'_>, generation: u32) -> Result<(), Failure> {
+        self.cm(
+            world,
+            generation,
+            ConnectionEvent::Ended(Reason::Disconnected),
+        )?;
+        if generation == self.generation && !self.is_closed {
+            return Err(Failure::Unheard);
+        }
+        Ok(())
+    }
+
+    /// An attempt took too long, if it is still one.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Storage`].
+    pub(crate) fn attempt_timeout(
+        &mut self,
+        world: &mut World<'_>,
+        generation: u32,
+    ) -> Result<(), Failure> {
+        if self.is_open {
+            return Ok(());
+        }
+        self.cm(world, generation, ConnectionEvent::Ended(Reason::TimedOut))
+    }
+
+    /// Closes the connection. Another one is made.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the Calls that end.
+    pub(super) fn end_connection(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+        self.report(world, ConnectionEvent::Ended(Reason::Disconnected))
+    }
+
+    /// Everything is done: closes the connection for good.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the Calls that end.
+    pub(crate) fn finish(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+        self.is_finished = true;
+        self.end_connection(world)
+    }
+
+    /// Tells the state machine, and does what it says.
+    fn report(&mut self, world: &mut World<'_>, event: ConnectionEvent) -> Result<(), Failure> {
+        match self.conn.handle(event) {
+            Some(action) => self.act(world, action),
+            None => Ok(()),
+        }
+    }
+
+    fn act(&mut self, world: &mut World<'_>, action: ConnectionAction) -> Result<(), Failure> {
+        match action {
+            ConnectionAction::ResolveAddress => {
+                self.expect(world, ConnectionEvent::AddressResolved)
+            }
+            ConnectionAction::ResolveRoute => self.expect(world, ConnectionEvent::RouteResolved),
+            ConnectionAction::Prepare => {
+                self.prepare(world);
+                self.report(world, ConnectionEvent::Prepared)
+            }
+            ConnectionAction::Connect => {
+                let message = world.fabric.scenario.requester.private_data;
+                world.fabric.link.request = PrivateBytes::new(&mut world.fabric.random, message);
+                let delay = world.fabric.delay();
+                let request = Event::ConnectRequest(self.generation);
+                world.fabric.after(delay, request)
+            }
+            ConnectionAction::Open => self.open(world),
+            ConnectionAction::Fail(_) => {
+                world.fabric.tally.failed_attempts += 1;
+                self.close(world)
+            }
+            ConnectionAction::Close(_) => self.close(world),
+        }
+    }
+
+    /// Has the connection manager report a step, sometimes more than once.
+    fn expect(&mut self, world: &mut World<'_>, event: ConnectionEvent) -> Result<(), Failure> {
+        let times = world.fabric.random.pick(1, &[1, 1, 2]);
+        for _ in 0..times {
+            let delay = world.fabric.delay();
+            let event = Event::Cm(self.generation, event);
+            world.fabric.after(delay, event)?;
+        }
+        Ok(())
+    }
+
+    /// Starts to count, and posts the first Receives.
+    fn prepare(&mut self, world: &mut World<'_>) {
+        self.credits.reset();
+        let grant = world.fabric.grant(End::Requester);
+        self.grants = ResponderCredits::new(Credits::new(grant));
+        self.receives = Receives::new(world.fabric.spare_receives());
+        self.post_receives(&mut world.fabric);
+    }
+
+    /// Lets Calls through.
+    fn open(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+        let own = world.fabric.scenario.requester.private_data;
+        let peer = own.and(world.fabric.link.answer.find());
+        let thresholds = negotiate(own.unwrap_or(PrivateData::DEFAULT), peer);
+        let connected = RequesterEvent::Connected(thresholds);
+        if self.negotiation.handle(connected).is_some() {
+            return Err(Failure::Negotiation);
+        }
+        self.is_open = true;
+        world.fabric.tally.connections += 1;
+        self.pump(world)
+    }
+
+    /// Takes the connection down. Nobody can reach any region any more.
+    fn close(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+        self.is_open = false;
+        self.is_closed = true;
+        world.fabric.hang_up(End::Requester)?;
+        world.memory.invalidate_all(self.generation);
+        if self
+            .negotiation
+            .handle(RequesterEvent::Disconnected)
+            .is_some()
+        {
+            return Err(Failure::Negotiation);
+        }
+        self.serving = [None; RPCS];
+        for number in 0..self.calls.len() {
+            if let State::Outstanding = self.call(number)?.state {
+                self.call(number)?.state = State::Queued;
+                world.memory.release(number)?;
+            }
+            self.settle(world, number)?;
+        }
+        if self.is_finished {
+            return Ok(());
+        }
+        let backoff = world.fabric.random.between(1, BACKOFF);
+        world.fabric.after(backoff, Event::Attempt)
+    }
+}

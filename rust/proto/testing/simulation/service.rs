@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Forward Calls at the responder: fetched, served once, answered as often as they arrive.
+
+use super::fabric::Fabric;
+use super::message::Messages;
+use super::payload::{index, short, Payload};
+use super::queue::{Access, Event};
+use super::responder::Responder;
+use super::rpc::Fate;
+use super::world::World;
+use super::Failure;
+use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder, ReceivedCall};
+use crate::proto::testing::responder::negotiation::ResponderEvent;
+use crate::proto::testing::responder::stream::StreamPart;
+use crate::proto::wire::error::ErrorBody;
+use crate::proto::wire::header::Versions;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The Call has not arrived, or is lost with its connection.
+    New,
+    /// So many RDMA Reads are under way.
+    Reading(u32),
+    /// The upper layer has it.
+    Serving,
+    /// It is served.
+    Served,
+}
+
+/// What the responder knows of a forward RPC: an entry of its duplicate request cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Job {
+    xid: u32,
+    state: State,
+    /// The Call that is to be answered, if its connection still is there.
+    pub(super) slot: Option<usize>,
+}
+
+impl Job {
+    /// What an unused place of the storage holds.
+    pub(crate) const NONE: Self = Self {
+        xid: 0,
+        state: State::New,
+        slot: None,
+    };
+
+    /// Forgets the connection.
+    pub(super) fn disconnect(&mut self, messages: &mut Messages<'_>) {
+        if let Some(slot) = self.slot.take() {
+            messages.free(slot);
+        }
+        if matches!(self.state, State::Reading(_)) {
+            self.state = State::New;
+        }
+    }
+}
+
+/// The Call in a message that was one before.
+pub(super) fn decode(bytes: &[u8]) -> Result<ReceivedCall<'_>, Failure> {
+    match decode_call(bytes, Versions::ONE_AND_TWO) {
+        Ok(ReceivedByResponder::Call(call)) => Ok(call),
+        Ok(_) => Err(Failure::Storage),
+        Err(refused) => Err(Failure::Refused(refused.why.error)),
+    }
+}
+
+impl Responder<'_> {
+    pub(super) fn job(&mut self, number: usize) -> Result<&mut Job, Failure> {
+        self.jobs.get_mut(number).ok_or(Failure::Storage)
+    }
+
+    /// A Call has arrived.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, or with what follows.
+    pub(super) fn call(
+        &mut self,
+        world: &mut World<'_>,
+        number: usize,
+        slot: usize,
+    ) -> Result<(), Failure> {
+        let version = decode(world.messages.bytes(slot))?.version;
+        let rpc = world.rpc_mut(number)?;
+        rpc.received += 1;
+        let (xid, fate) = (rpc.xid, rpc.fate);
+        if fate == Fate::FirstLost && rpc.received == 1 {
+            world.messages.free(slot);
+            return Ok(());
+        }
+        let refusal = match fate {
+            Fate::RefusedHeader => Some(ErrorBody::Chunk),
+            Fate::RefusedVersion => Some(world.refuse_version(version)),
+            _ => None,
+        };
+        if let Some(body) = refusal {
+            world.messages.free(slot);
+            return self.refuse(world, number, version, body);
+        }
+        if self
+            .negotiation
+            .handle(ResponderEvent::Called(version))
+            .is_some()
+        {
+            return Err(Failure::Negotiation);
+        }
+        let job = self.job(number)?;
+        if job.xid != xid {
+            *job = Job { xid, ..Job::NONE };
+        }
+        if job.slot.replace(slot).is_some() {
+            return Err(Failure::SentTwice(number));
+        }
+        match job.state {
+            State::New => self.fetch(world, number, slot),
+            State::Reading(_) | State::Serving => {
+                world.fabric.tally.duplicates += 1;
+                Ok(())
+            }
+            State::Served => {
+                world.fabric.tally.duplicates += 1;
+                self.reply(world, number)
+            }
+        }
+    }
+
+    /// Puts the RPC message together, by RDMA Read where it has to.
+    fn fetch(&mut self, world: &mut World<'_>, number: usize, slot: usize) -> Result<(), Failure> {
+        let payload = world.rpc(number)?.call_payload();
+        let World {
+            fabric, messages, ..
+        } = world;
+        let call = decode(messages.bytes(slot))?;
+        let mut assembly = Assembly {
+            fabric,
+            call: &call,
+            payload,
+            rpc: number,
+            generation: self.generation,
+            at: 0,
+            taken: 0,
+            reads: 0,
+        };
+        let is_whole = assembly.run()?;
+        let reads = assembly.reads;
+        if !is_whole {
+            return Err(Failure::CallBytes(number));
+        }
+        self.job(number)?.state = State::Reading(reads);
+        if reads == 0 {
+            self.serve(world, number)?;
+        }
+        Ok(())
+    }
+
+    /// One RDMA Read of a Call is complete.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Storage`].
+    pub(crate) fn read_done(
+        &mut self,
+        world: &mut World<'_>,
+        number: usize,
+        generation: u32,
+    ) -> Result<(), Failure> {
+        let is_present = generation == self.generation;
+        let job = self.job(number)?;
+        if let State::Reading(left) = job.state {
+            if is_present {
+                let left = left.saturating_sub(1);
+                job.state = State::Reading(left);
+                if left == 0 {
+                    self.serve(world, number)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the Call to the upper layer.
+    fn serve(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
+        self.job(number)?.state = State::Serving;
+        let service = world.fabric.service();
+        let served = Event::Served(number, self.incarnation);
+        world.fabric.after(service, served)
+    }
+
+    /// The upper layer has served a Call.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the Reply.
+    pub(crate) fn served(
+        &mut self,
+        world: &mut World<'_>,
+        number: usize,
+        incarnation: u32,
+    ) -> Result<(), Failure> {
+        if incarnation != self.incarnation {
+            return Ok(());
+        }
+        world.served(number)?;
+        self.job(number)?.state = State::Served;
+        self.reply(world, number)?;
+        self.pump(world)
+    }
+}
+
+/// Puts a Call together from its inline part and its Read chunks.
+struct Assembly<'a, 'b> {
+    fabric: &'a mut Fabric<'b>,
+    call: &'a ReceivedCall<'a>,
+    payload: Payload,
+    rpc: usize,
+    generation: u32,
+    /// Bytes of the RPC message so far.
+    at: u32,
+    /// Bytes taken of the inline part, or of the Position Zero chunk.
+    taken: u32,
+    /// RDMA Reads posted.
+    reads: u32,
+}
+
+impl Assembly<'_, '_> {
+    /// Goes through all parts; whether what is there already has the right bytes, and as many.
+    fn run(&mut self) -> Result<bool, Failure> {
+        for part in self.call.stream() {
+            let is_right = match part {
+                StreamPart::Rest(length) => self.rest(short(length))?,
+                StreamPart::Chunk(position, length) => {
+                    position == self.at && self.chunk(position, 0, short(length))?
+                }
+                StreamPart::RoundUp(length) => {
+                    let zeroes = [0; 3];
+                    let zeroes = zeroes.get(..index(length)).unwrap_or_default();
+                    let is_right = self.payload.matches(self.at, zeroes);
+                    self.at += short(length);
+                    is_right
+                }
+            };
+            if !is_right {
+                return Ok(false);
+            }
+        }
+        Ok(self.at == self.payload.total())
+    }
+
+    /// Takes `length` bytes of what is not in an ordinary Read chunk.
+    fn rest(&mut self, length: u32) -> Result<bool, Failure> {
+        let from = self.taken;
+        self.taken += length;
+        let Some(inline) = self.call.payload else {
+            return self.chunk(0, from, length);
+        };
+        let bytes = inline.get(index(from)..index(self.taken));
+        let at = self.at;
+        self.at += length;
+        Ok(bytes.is_some_and(|bytes| self.payload.matches(at, bytes)))
+    }
+
+    /// Posts the RDMA Reads of `length` bytes of the chunk at `position`, behind its first `skip`;
+    /// whether it has as many.
+    fn chunk(&mut self, position: u32, skip: u32, length: u32) -> Result<bool, Failure> {
+        let (mut skip, mut left) = (skip, length);
+        let call = self.call;
+        let reads = call.lists.reads.segments();
+        for read in reads.filter(|read| read.position == position) {
+            let segment = read.segment;
+            let skipped = skip.min(segment.length);
+            skip -= skipped;
+            let piece = left.min(segment.length - skipped);
+            left -= piece;
+            if piece != 0 {
+                let access = Access {
+                    rpc: self.rpc,
+                    generation: self.generation,
+                    handle: segment.handle,
+                    offset: segment.offset.wrapping_add(u64::from(skipped)),
+                    length: piece,
+                };
+                self.fabric.post_read(access, self.at)?;
+                self.reads += 1;
+                self.at += piece;
+            }
+        }
+        Ok(left == 0)
+    }
+}

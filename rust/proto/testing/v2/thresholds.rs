@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Inline thresholds of Version Two (Version Two sections 2.3 and 5).
+
+use super::VERSION_TWO;
+use crate::proto::wire::private_data::{InlineSize, Thresholds};
+
+/// The inline threshold that every receiver of Version Two has at least, in bytes (Version Two
+/// section 2.3).
+const VERSION_TWO_THRESHOLD: u32 = 4096;
+
+impl Thresholds {
+    /// What may be assumed of a peer of whose version nothing is known: 1024 bytes both ways
+    /// (RFC 8166 section 3.3.3).
+    pub(crate) fn first(self) -> Self {
+        let default = InlineSize::DEFAULT.bytes();
+        Self {
+            send: default,
+            receive: default,
+            ..self
+        }
+    }
+
+    /// What holds when `version` is spoken: no less than the default of that version.
+    pub(crate) fn at_version(self, version: u32) -> Self {
+        let default = match version {
+            VERSION_TWO => VERSION_TWO_THRESHOLD,
+            _ => InlineSize::DEFAULT.bytes(),
+        };
+        Self {
+            send: self.send.max(default),
+            receive: self.receive.max(default),
+            ..self
+        }
+    }
+}

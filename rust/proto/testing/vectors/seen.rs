@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the core makes of the bytes of a row, compared with the tags of the row.
+
+use super::context::{lengths, numbers, Context};
+use crate::proto::message::{Body, Message, Refusal};
+use crate::proto::requester::decode::{decode_received, Received};
+use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
+use crate::proto::wire::chunk::{Chunk, Lists};
+use crate::proto::wire::error::{ErrorBody, ErrorMessage};
+use crate::proto::wire::header::{Credits, Versions, Xid, FIXED_LEN};
+use crate::proto::wire::private_data::PrivateData;
+use crate::proto::wire::xdr::NoSpace;
+
+/// What the core made of the bytes of a row.
+#[derive(Debug)]
+pub(super) struct Seen<'a> {
+    bytes: &'a [u8],
+    /// The outcome word.
+    pub(super) outcome: &'static str,
+    /// Where the message was found to be bad.
+    refused_at: Option<usize>,
+    /// The RDMA_ERROR to send.
+    answer: Option<Answer>,
+    /// The message, if it decodes.
+    message: Option<Message<'a>>,
+    /// The message, if only Version Two has it.
+    version_two: Option<VersionTwo<'a>>,
+    /// The CM private message and its offset.
+    private: Option<(usize, PrivateData)>,
+}
+
+/// What is sent in answer.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// By either version.
+    Error(ErrorMessage),
+    /// To an RDMA_OPTIONAL.
+    InvalidOption(Xid),
+}
+
+impl Answer {
+    fn encode(self, buffer: &mut [u8]) -> Result<usize, NoSpace> {
+        let credits = Credits::new(32);
+        match self {
+            Self::Error(error) => error.encode(buffer, credits),
+            Self::InvalidOption(xid) => encode_invalid_option(buffer, xid, credits),
+        }
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn new(bytes: &'a [u8], versions: Versions) -> Self {
+        Self {
+            bytes,
+            outcome: "",
+            refused_at: None,
+            answer: None,
+            message: Message::decode(bytes, versions).ok(),
+            version_two: None,
+            private: None,
+        }
+    }
+
+    /// The outcome of private data.
+    pub(super) fn private_data(bytes: &'a [u8]) -> Self {
+        let private = PrivateData::find(bytes);
+        Self {
+            outcome: match private {
+                Some(_) => "accept",
+                None => "no-private-data",
+            },
+            private,
+            ..Self::new(bytes, Versions::ONE)
+        }
+    }
+
+    /// What a requester in the state `context` does with `bytes`.
+    pub(super) fn at_requester(bytes: &'a [u8], context: &Context<'_>) -> Self {
+        let mut seen = Self::new(bytes, context.versions);
+        if bytes.len() > context.threshold {
+            seen.outcome = "close";
+            return seen;
+        }
+        if seen.is_of_version_two(context.versions, |xid| context.call(xid).is_some()) {
+            return seen;
+        }
+        let good = match decode_received(bytes, context.versions) {
+            Err(refused) => {
+                let xid = refused.fixed.map(|fixed| fixed.xid.0);
+                let awaited = xid.is_some_and(|xid| context.call(xid).is_some());
+                let refusal = refused.at_requester(awaited, context.backward);
+                seen.refuse(refused.why.at, Some(refusal));
+                return seen;
+            }
+            Ok(Received::Error(error)) => context.call(error.xid.0).is_some(),
+            Ok(Received::BackwardCall(_)) => context.backward,
+            Ok(Received::Reply(reply)) => context.call(reply.fixed.xid.0).is_some_and(|offer| {
+                let result = reply.reconcile(offer.writes(), lengths(offer.reply));
+                result.is_ok()
+            }),
+        };
+        seen.outcome = if good { "accept" } else { "discard" };
+        seen
+    }
+
+    /// Whether it is a message that only Version Two has, with which either role does the same.
+    fn is_of_version_two(&mut self, versions: Versions, awaited: impl Fn(u32) -> bool) -> bool {
+        match VersionTwo::decode(self.bytes, versions) {
+            None => return false,
+            Some(Err(refused)) => {
+                self.refuse(refused.why.at, Some(refused.answer(ErrorBody::Chunk)));
+            }
+            Some(Ok((fixed, message))) => {
+                self.version_two = Some(message);
+                self.outcome = match message {
+                    VersionTwo::Optional { .. } => {
+                        self.refused_at = Some(FIXED_LEN);
+                        self.answer = Some(Answer::InvalidOption(fixed.xid));
+                        "ERR_INVAL_OPTION"
+                    }
+                    VersionTwo::InvalidOption { .. } if awaited(fixed.xid.0) => "accept",
+                    VersionTwo::InvalidOption { .. } => "discard",
+                };
+            }
+        }
+        true
+    }
+
+    /// What a responder in the state `context` does with `bytes`.
+    pub(super) fn at_responder(bytes: &'a [u8], context: &Context<'_>) -> Self {
+        let mut seen = Self::new(bytes, context.versions);
+        if bytes.len() > context.threshold {
+            seen.outcome = "close";
+            return seen;
+        }
+        if seen.is_of_version_two(context.versions, |xid| context.backward_call(xid)) {
+            return seen;
+        }
+        let good = match decode_call(bytes, context.versions) {
+            Err(refused) => {
+                seen.refuse(refused.why.at, refused.at_responder());
+                return seen;
+            }
+            Ok(ReceivedByResponder::Call(_)) => true,
+            Ok(
+                ReceivedByResponder::BackwardReply { xid, .. }
+                | ReceivedByResponder::Error(ErrorMessage { xid, .. }),
+            ) => context.backward_call(xid.0),
+        };
+        seen.outcome = if good { "accept" } else { "discard" };
+        seen
+    }
+
+    /// Notes a refusal and what is sent because of it; `None` is an RPC-level Reply.
+    fn refuse(&mut self, at: usize, refusal: Option<Refusal>) {
+        self.refused_at = Some(at);
+        self.outcome = match refusal {
+            Some(Refusal::Discard) => "discard",
+            None => "GARBAGE_ARGS",
+            Some(Refusal::Answer(answer)) => {
+                self.answer = Some(Answer::Error(answer));
+                match answer.body {
+                    ErrorBody::Version(_) => "ERR_VERS",
+                    ErrorBody::Chunk => "ERR_BADHEADER",
+                }
+            }
+        };
+    }
+
+    /// Whether `expected`, one value of a `chk` tag, is true; `None` if the message has no such
+    /// value, or there is none of that name.
+    pub(super) fn has(&self, expected: &str) -> Option<bool> {
+        if let Some((_, at)) = expected.split_once('@') {
+            // Of a refusal only the offset counts.
+            return Some(self.refused_at? == at.parse::<usize>().ok()?);
+        }
+        let same = |value: &str, found: usize| value.parse() == Ok(found);
+        match expected.split_once('=') {
+            None => self.has_list(expected),
+            Some(("len", value)) => Some(same(value, self.bytes.len())),
+            Some(("off", value)) => Some(same(value, self.private?.0)),
+            Some((key @ ("R" | "send" | "recv"), value)) => {
+                let (_, message) = self.private?;
+                let found = match key {
+                    "R" => u32::from(message.remote_invalidation),
+                    "send" => message.send.bytes(),
+                    _ => message.receive.bytes(),
+                };
+                Some(value.parse() == Ok(found))
+            }
+            Some((key, value)) => self.has_value(key, value),
+        }
+    }
+
+    /// Whether the message has `value` under `key`.
+    fn has_value(&self, key: &str, value: &str) -> Option<bool> {
+        let same = |found: usize| value.parse() == Ok(found);
+        let same_word = |found: u32| value.parse() == Ok(found);
+        match (key, self.version_two) {
+            ("pay", Some(VersionTwo::Optional { payload, .. })) => {
+                return Some(same(payload.len()))
+            }
+            ("opttype", Some(VersionTwo::Optional { option, .. })) => {
+                return Some(same_word(option.opttype));
+            }
+            ("optlen", Some(VersionTwo::Optional { option, .. })) => {
+                return Some(same(option.optinfo.len()));
+            }
+            ("err", Some(VersionTwo::InvalidOption { .. })) => return Some(same(3)),
+            _ => {}
+        }
+        let message = self.message?;
+        Some(match (key, message.body) {
+            ("hdr", Body::Msg { .. } | Body::Nomsg { .. }) => same(message.header_len),
+            ("pay", Body::Msg { payload, .. }) => same(payload.len()),
+            ("pay", Body::Nomsg { .. }) => same(0),
+            ("err", Body::Error(ErrorBody::Version(_))) => same(1),
+            ("err", Body::Error(ErrorBody::Chunk)) => same(2),
+            ("low", Body::Error(ErrorBody::Version(range))) => same_word(range.low),
+            ("high", Body::Error(ErrorBody::Version(range))) => same_word(range.high),
+            ("extra", Body::Error(_)) => same(self.bytes.len().checked_sub(message.header_len)?),
+            _ => return None,
+        })
+    }
+
+    /// Whether the message has the chunk list `expected`, one of `R[44:8,…]`, `W[8,…;…]`,
+    /// `P(8,…)` and `P-`.
+    fn has_list(&self, expected: &str) -> Option<bool> {
+        let (Body::Msg { lists, .. } | Body::Nomsg { lists }) = self.message?.body else {
+            return None;
+        };
+        let Lists {
+            reads,
+            writes,
+            reply,
+        } = lists;
+        if expected == "P-" {
+            return Some(reply.is_none());
+        }
+        if let Some(list) = expected.strip_prefix("P(") {
+            return Some(has_segments(&reply?, list.strip_suffix(')')?));
+        }
+        if let Some(list) = expected.strip_prefix("R[") {
+            let items = list.strip_suffix(']')?.split(',');
+            let expected = items.filter(|item| !item.is_empty()).map(|item| {
+                let (position, length) = item.split_once(':')?;
+                Some((position.parse().ok()?, length.parse().ok()?))
+            });
+            let found = reads.segments();
+            let found = found.map(|entry| Some((entry.position, entry.segment.length)));
+            return Some(expected.eq(found));
+        }
+        let list = expected.strip_prefix("W[")?.strip_suffix(']')?;
+        if list.is_empty() {
+            // One chunk without segments looks the same.
+            let mut chunks = writes.chunks();
+            return Some(chunks.all(|chunk| has_segments(&chunk, "")));
+        }
+        let mut found = writes.chunks();
+        let mut expected = list.split(';');
+        let same = expected.all(|list| found.next().is_some_and(|c| has_segments(&c, list)));
+        Some(same && found.next().is_none())
+    }
+
+    /// Whether the answer has the hexadecimal `words`, in which `?` stands for any digit.
+    pub(super) fn answered(&self, words: &str) -> bool {
+        let mut buffer = [0; 28];
+        let length = self
+            .answer
+            .and_then(|answer| answer.encode(&mut buffer).ok());
+        let Some(sent) = length.and_then(|length| buffer.get(..length)) else {
+            return false;
+        };
+        let found = sent.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        let expected = words.chars().filter(|digit| !digit.is_whitespace());
+        let mut found = found.map(u32::from);
+        let mut same = true;
+        for digit in expected {
+            let Some(found) = found.next() else {
+                return false;
+            };
+            same = same && (digit == '?' || digit.to_digit(16) == Some(found));
+        }
+        same && found.next().is_none()
+    }
+}
+
+/// Whether `chunk` has segments with the lengths in `list`.
+fn has_segments(chunk: &Chunk<'_>, list: &str) -> bool {
+    let found = chunk.segments().map(|segment| Some(segment.length));
+    numbers(list).eq(found)
+}

@@ -1,0 +1,446 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Segments, the Read list, the Write list and the Reply chunk (RFC 8166 sections 3.4 and 4.3).
+//!
+//! A decoded list borrows the bytes of the message. They were checked whole when the list was
+//! made, so that walking it cannot fail, any number of times.
+
+use crate::proto::wire::header::MIN_HEADER_LEN;
+use crate::proto::wire::malformed::{HeaderError, Malformed};
+use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
+
+/// Bytes of a plain segment on the wire.
+const SEGMENT_LEN: usize = 16;
+
+/// Bytes of a Read segment with the flag word before it.
+const READ_ENTRY_LEN: u64 = 24;
+
+/// Registered memory that the responder may reach (RFC 8166 section 3.4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// The steering tag of the registration (R_key, STag).
+    pub(crate) handle: u32,
+    /// Length in bytes.
+    pub(crate) length: u32,
+    /// Address or offset of the first byte, as the registration gives it.
+    pub(crate) offset: u64,
+}
+
+impl Segment {
+    /// Takes one segment.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError::Truncated`] if it is not all there, [`HeaderError::SegmentWrap`] if its last byte lies
+    /// beyond the 64-bit address space.
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let segment = Self::take_unchecked(reader)?;
+        let last = u64::from(segment.length.saturating_sub(1));
+        if segment.offset.checked_add(last).is_none() {
+            let at = reader.position().saturating_sub(size_of::<u64>());
+            return Err(Malformed::new(HeaderError::SegmentWrap, at));
+        }
+        Ok(segment)
+    }
+
+    /// [`Self::take`] of a segment that was checked before.
+    fn take_unchecked(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let [handle, length, high, low] = reader.take_four()?;
+        Ok(Self {
+            handle,
+            length,
+            offset: (u64::from(high) << 32) | u64::from(low),
+        })
+    }
+
+    /// Appends the segment.
+    fn put(&self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
+        let [a, b, c, d, e, f, g, h] = self.offset.to_be_bytes();
+        let high = u32::from_be_bytes([a, b, c, d]);
+        let low = u32::from_be_bytes([e, f, g, h]);
+        writer.put_four([self.handle, self.length, high, low])
+    }
+}
+
+/// A segment of a Read chunk (RFC 8166 section 3.4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadSegment {
+    /// Where the chunk starts in the unreduced Payload stream, in bytes, a multiple of four.
+    pub(crate) position: u32,
+    /// The memory.
+    pub(crate) segment: Segment,
+}
+
+impl ReadSegment {
+    /// Takes one Read segment, without the flag word before it.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError::PositionAlignment`], and those of [`Segment::take`].
+    fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let at = reader.position();
+        let position = reader.take_u32()?;
+        if position & 3 != 0 {
+            return Err(Malformed::new(HeaderError::PositionAlignment, at));
+        }
+        Ok(Self {
+            position,
+            segment: Segment::take(reader)?,
+        })
+    }
+}
+
+/// The sum of the lengths of `segments`, in bytes.
+fn total_length(segments: impl Iterator<Item = Segment>) -> u64 {
+    segments.fold(0, |sum, segment| {
+        u64::saturating_add(sum, u64::from(segment.length))
+    })
+}
+
+/// A received Read list (RFC 8166 section 4.3.1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadList<'a> {
+    entries: Reader<'a>,
+    /// Whether no Position is lower than the one before.
+    is_ordered: bool,
+}
+
+/// The most segments of a Read list whose Positions are out of order, as no known requester sends
+/// them: to sort them takes time that grows with the square of their number.
+pub(crate) const MAX_UNORDERED: u32 = 256;
+
+impl<'a> ReadList<'a> {
+    /// Takes a Read list with its terminating word.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError::Flag`], [`HeaderError::PositionOrder`] if more than [`MAX_UNORDERED`] segments are not
+    /// in the order of their Positions, and those of [`ReadSegment::take`].
+    fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let entries = *reader;
+        let mut is_ordered = true;
+        let (mut last, mut count) = (0, 0u32);
+        while reader.take_flag()? {
+            let at = reader.position();
+            let position = ReadSegment::take(reader)?.position;
+            is_ordered &= position >= last;
+            last = position;
+            count = count.saturating_add(1);
+            if !is_ordered && count > MAX_UNORDERED {
+                return Err(Malformed::new(HeaderError::PositionOrder, at));
+            }
+        }
+        Ok(Self {
+            entries,
+            is_ordered,
+        })
+    }
+
+    /// Whether the list has no segment.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments().next().is_none()
+    }
+
+    /// The segments, in the order of the list.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = ReadSegment> + Clone + 'a {
+        let mut entries = self.entries;
+        core::iter::from_fn(move || {
+            if entries.take_flag().ok()? {
+                ReadSegment::take(&mut entries).ok()
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The chunks by ascending Position, each with its length in bytes.
+    ///
+    /// Segments of one Position need not be adjacent in the list. A list in order is walked once,
+    /// another one, which is short, for each chunk.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (u32, u64)> + 'a {
+        let list = *self;
+        let mut ahead = self.segments();
+        let mut last = None;
+        core::iter::from_fn(move || {
+            if list.is_ordered {
+                let ReadSegment { position, segment } = ahead.next()?;
+                let mut rest = ahead.clone();
+                let mut length = u64::from(segment.length);
+                while let Some(entry) = rest.next().filter(|entry| entry.position == position) {
+                    length = length.saturating_add(u64::from(entry.segment.length));
+                    ahead = rest.clone();
+                }
+                return Some((position, length));
+            }
+            let position = list
+                .segments()
+                .map(|entry| entry.position)
+                .filter(|&position| last.is_none_or(|last| position > last))
+                .min()?;
+            last = Some(position);
+            Some((position, list.length_at(position)))
+        })
+    }
+
+    /// Length in bytes of the chunk at `position`, 0 if there is none.
+    pub(crate) fn length_at(&self, position: u32) -> u64 {
+        let chunk = self.segments().filter(|entry| entry.position == position);
+        total_length(chunk.map(|entry| entry.segment))
+    }
+
+    /// Whether some chunk is longer than the 32-bit count that XDR has for it.
+    fn has_oversized_chunk(&self) -> bool {
+        let limit = u64::from(u32::MAX);
+        // Lists whose sum is in range, which are all honest ones, are walked once only.
+        total_length(self.segments().map(|entry| entry.segment)) > limit
+            && self.chunks().any(|(_, length)| length > limit)
+    }
+}
+
+/// A received Write chunk or Reply chunk (RFC 8166 section 3.4.6).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk<'a> {
+    segments: Reader<'a>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Takes a counted array of segments.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError::SegmentCount`] if the array runs past the end of the message, and those of
+    /// [`Segment::take`].
+    fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let chunk = Self::take_unchecked(reader)?;
+        let mut unchecked = chunk.segments;
+        while !unchecked.rest().is_empty() {
+            Segment::take(&mut unchecked)?;
+        }
+        Ok(chunk)
+    }
+
+    /// [`Self::take`] of an array whose segments were checked before, or are going to be.
+    fn take_unchecked(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let start = *reader;
+        let segments = usize::try_from(reader.take_u32()?)
+            .ok()
+            .and_then(|count| count.checked_mul(SEGMENT_LEN))
+            .and_then(|bytes| reader.sub(bytes).ok())
+            .ok_or_else(|| Malformed::new(HeaderError::SegmentCount, start.position()))?;
+        Ok(Self { segments })
+    }
+
+    /// The segments, in array order.
+    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> + Clone + 'a {
+        let mut segments = self.segments;
+        core::iter::from_fn(move || Segment::take_unchecked(&mut segments).ok())
+    }
+}
+
+/// A received Write list (RFC 8166 section 4.3.2).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteList<'a> {
+    entries: Reader<'a>,
+}
+
+impl<'a> WriteList<'a> {
+    /// Takes a Write list with its terminating word.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError::Flag`] and those of [`Chunk::take`].
+    fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let entries = *reader;
+        while reader.take_flag()? {
+            Chunk::take(reader)?;
+        }
+        Ok(Self { entries })
+    }
+
+    /// Whether the list has no chunk.
+    pub(crate) fn is_empty(&self) -> bool {
+        let mut entries = self.entries;
+        entries.take_flag() != Ok(true)
+    }
+
+    /// The chunks, in the order of the list.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = Chunk<'a>> + Clone + 'a {
+        let mut entries = self.entries;
+        core::iter::from_fn(move || {
+            if entries.take_flag().ok()? {
+                Chunk::take_unchecked(&mut entries).ok()
+            } else {
+                None
+            }
+        })
+    }
+}
+
+/// The three chunk lists of a received header, in wire order (RFC 8166 section 4.3).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lists<'a> {
+    /// The Read list.
+    pub(crate) reads: ReadList<'a>,
+    /// The Write list.
+    pub(crate) writes: WriteList<'a>,
+    /// The Reply chunk, if there is one.
+    pub(crate) reply: Option<Chunk<'a>>,
+}
+
+impl<'a> Lists<'a> {
+    /// Takes the lists and checks them whole.
+    ///
+    /// # Errors
+    ///
+    /// [`HeaderError::ReadChunkLength`] at the end of the header, and those of the lists.
+    pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let start = *reader;
+        // Most messages have no chunks: three flags that are 0, each of them an empty list.
+        if reader.take_zeroes::<12>() {
+            return Ok(Self {
+                reads: ReadList {
+                    entries: start,
+                    is_ordered: true,
+                },
+                writes: WriteList { entries: start },
+                reply: None,
+            });
+        }
+        Self::take_some(reader)
+    }
+
+    /// [`Self::take`] of lists that are not all empty.
+    fn take_some(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let reads = ReadList::take(reader)?;
+        let writes = WriteList::take(reader)?;
+        let reply = if reader.take_flag()? {
+            Some(Chunk::take(reader)?)
+        } else {
+            None
+        };
+        if reads.has_oversized_chunk() {
+            let end = reader.position();
+            return Err(Malformed::new(HeaderError::ReadChunkLength, end));
+        }
+        Ok(Self {
+            reads,
+            writes,
+            reply,
+        })
+    }
+
+    /// Takes the Write list and the Reply chunk of a Reply, behind its empty Read list; `None` for
+    /// any other lists.
+    pub(crate) fn take_returned(
+        reader: &mut Reader<'a>,
+    ) -> Option<(WriteList<'a>, Option<Chunk<'a>>)> {
+        let entries = *reader;
+        if reader.take_zeroes::<12>() {
+            return Some((WriteList { entries }, None));
+        }
+        if reader.take_flag().ok()? {
+            return None;
+        }
+        let writes = WriteList::take(reader).ok()?;
+        let reply = match reader.take_flag().ok()? {
+            true => Some(Chunk::take(reader).ok()?),
+            false => None,
+        };
+        Some((writes, reply))
+    }
+
+    /// Whether all three lists are empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
+    }
+}
+
+/// Appends a Read list.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_read_list(
+    writer: &mut Writer<'_>,
+    entries: impl IntoIterator<Item = ReadSegment>,
+) -> Result<(), NoSpace> {
+    for entry in entries {
+        writer.put_u32(1)?;
+        writer.put_u32(entry.position)?;
+        entry.segment.put(writer)?;
+    }
+    writer.put_u32(0)
+}
+
+/// Appends a Write list; a chunk without segments is written as it is.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_write_list<C>(
+    writer: &mut Writer<'_>,
+    chunks: impl IntoIterator<Item = C>,
+) -> Result<(), NoSpace>
+where
+    C: Iterator<Item = Segment>,
+{
+    for chunk in chunks {
+        writer.put_u32(1)?;
+        put_chunk(writer, chunk)?;
+    }
+    writer.put_u32(0)
+}
+
+/// Appends a Reply chunk, or the word that says there is none.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_reply_chunk(
+    writer: &mut Writer<'_>,
+    chunk: Option<impl Iterator<Item = Segment>>,
+) -> Result<(), NoSpace> {
+    match chunk {
+        Some(chunk) => {
+            writer.put_u32(1)?;
+            put_chunk(writer, chunk)
+        }
+        None => writer.put_u32(0),
+    }
+}
+
+/// Appends a counted array of segments.
+fn put_chunk(
+    writer: &mut Writer<'_>,
+    segments: impl Iterator<Item = Segment>,
+) -> Result<(), NoSpace> {
+    let room = writer.reserve_u32()?;
+    let mut count = 0u32;
+    for segment in segments {
+        segment.put(writer)?;
+        // What is saturated fits no buffer.
+        count = count.saturating_add(1);
+    }
+    *room = count.to_be_bytes();
+    Ok(())
+}
+
+/// Exact length in bytes of an RDMA_MSG or RDMA_NOMSG header with these numbers of segments.
+///
+/// `reads` counts the segments of the Read list, each item of `writes` those of one Write chunk,
+/// `reply` those of the Reply chunk.
+pub(crate) fn header_len(
+    reads: u32,
+    writes: impl IntoIterator<Item = u32>,
+    reply: Option<u32>,
+) -> u64 {
+    let chunk = |segments: u32| 16u64.saturating_mul(u64::from(segments)).saturating_add(4);
+    let reads = READ_ENTRY_LEN.saturating_mul(u64::from(reads));
+    let writes = writes.into_iter().fold(0, |sum, segments| {
+        u64::saturating_add(sum, chunk(segments).saturating_add(4))
+    });
+    u64::from(MIN_HEADER_LEN)
+        .saturating_add(reads)
+        .saturating_add(writes)
+        .saturating_add(reply.map_or(0, chunk))
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a received message is refused.
+
+/// Why a received message is refused. The words in brackets are those of the test vectors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderError {
+    /// Fewer bytes than the four fixed words have (`short`).
+    Short,
+    /// The version word is outside the supported range (`vers`).
+    Version,
+    /// The procedure is retired or undefined (`proc`).
+    Procedure,
+    /// The message ended before the header did (`trunc`).
+    Truncated,
+    /// An XDR optional-data flag is neither 0 nor 1 (`bool`).
+    Flag,
+    /// A segment count is larger than the bytes present allow (`count`).
+    SegmentCount,
+    /// A segment runs past the end of a 64-bit address space (`wrap`).
+    SegmentWrap,
+    /// A Position is not a multiple of four (`pos_align`).
+    PositionAlignment,
+    /// Read segments are out of order, and too many to sort.
+    PositionOrder,
+    /// A Read chunk is longer than a 32-bit count can say (`sum`).
+    ReadChunkLength,
+    /// RDMA_MSG without a Payload, or with less of one than an XID and a message type
+    /// (`nopayload`, `shortpayload`).
+    ShortPayload,
+    /// The XIDs of the transport header and of the RPC header differ (`xid`).
+    XidMismatch,
+    /// The RPC message type is neither CALL nor REPLY.
+    MessageType,
+    /// RDMA_MSG with a Position Zero Read chunk: two different Payloads (`pz_in_msg`).
+    PositionZeroInMsg,
+    /// RDMA_NOMSG with three empty lists (`nochunks`).
+    NoChunks,
+    /// Bytes after the header of an RDMA_NOMSG message (`trailing`).
+    Trailing,
+    /// An RDMA_ERROR with an undefined error code (`errcode`).
+    ErrorCode,
+}
+
+/// What is wrong with a message, and where in the message it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed<E = HeaderError> {
+    /// The error.
+    pub(crate) error: E,
+    /// Offset of the offending word, in bytes from the start of the message.
+    pub(crate) at: usize,
+}
+
+impl<E> Malformed<E> {
+    /// The error at byte `at`.
+    pub(crate) const fn new(error: E, at: usize) -> Self {
+        Self { error, at }
+    }
+}
