@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Checks by reading what no compiler checks: which layer names which, where unsafe code may be
-# and that each piece of it says why it is sound, and a few habits of every file. Prints KTAP.
+# Checks by reading what no compiler checks: which layer may name which (by imports.py), where unsafe
+# code may be and that each piece of it says why it is sound, and a few habits of every file. Prints KTAP.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/ktap.sh"
@@ -88,20 +88,26 @@ mirrors() {
 
 mapfile -t outside < <(outside_unsafe_layers)
 
-# Which layer may name which, followed through all modules; see imports.py.
-layers=(proto_uses_nothing bindings_use_nothing rdma_knows_no_other_layer sunrpc_knows_no_other_layer
-	trace_imports_no_layer client_and_server_name_what_they_may client_and_server_are_strangers
-	only_the_root_sees_both_roles)
-broken=$("$here/in-buildroot.sh" python3 "$here/imports.py" check "${layers[@]}" no_circles)
-
-layer() { sed -n "s/^$1\t//p" <<<"$broken"; }
+# What imports.py knows to check: who may name what, through every module on the way.
+imports=(
+	proto_uses_nothing
+	bindings_use_nothing
+	rdma_knows_no_other_layer
+	sunrpc_knows_no_other_layer
+	trace_imports_no_layer
+	client_and_server_name_what_they_may
+	client_and_server_are_strangers
+	only_the_root_knows_the_roles
+)
+broken=$("$here/in-buildroot.sh" "$here/imports.py" check "${imports[@]}" no_circles)
+breaks() { awk -F '\t' -v rule="$1" '$1 == rule { print $2 }' <<<"$broken"; }
 
 # The circles of the other folders are told in Documentation/todo.rst.
-circles() { layer no_circles | grep -E '^rust/(bindings|rdma)/|^rust/[a-z_]*\.rs'; }
+circles() { breaks no_circles | grep -E '^rust/(bindings|rdma)/|^rust/[a-z_]*\.rs'; }
 
-printf 'TAP version 13\n1..%d\n' $((${#layers[@]} + 6))
-for name in "${layers[@]}"; do
-	rule "$name" layer "$name"
+printf 'TAP version 13\n1..%d\n' $((${#imports[@]} + 6))
+for name in "${imports[@]}"; do
+	rule "$name" breaks "$name"
 done
 rule no_circles circles
 rule unsafe_only_below names '\bunsafe\b' "${outside[@]}"

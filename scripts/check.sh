@@ -19,7 +19,10 @@ fi
 
 "$here/host-packages.sh" vm
 
-step_layers() { "$here/check-layers.sh"; }
+step_layers() {
+	"$here/in-buildroot.sh" "$here/imports-test.py"
+	"$here/check-layers.sh"
+}
 
 step_conformance() { "$here/check-conformance.sh"; }
 
@@ -55,7 +58,7 @@ step_kunit() {
 step_run() { "$here/run.sh"; }
 
 # Kselftests for which there is no time in the hour that all may take with an empty cache.
-later=(selftests/{badpeer,bond,device,dma,frozen,inject,krb5,link,look,mountstats,multipath,netns,recalls,removal,rpcbind,settings,swap}.sh)
+later=(selftests/{badpeer,bond,device,frozen,inject,krb5,link,look,mountstats,multipath,netns,recalls,removal,rpcbind,settings,swap}.sh)
 
 step_selftests() {
 	local file now=()
@@ -83,11 +86,11 @@ step_debug() { selftests_on debug selftests/{mount,cycles,bond,link}.sh; }
 
 step_stock() { selftests_on stock selftests/*.sh; }
 
-# A device that sees DMA addresses, in machines where every mapping is a bounce buffer.
+# A device for which memory is mapped, in machines where every mapping is a bounce buffer.
 step_dma() {
-	local file
-	file=$("$here/dma-device.sh" stock)
-	APPEND=swiotlb=force DEVICE=$file selftests_on stock selftests/dma.sh
+	local more
+	more=$("$here/dma-device.sh" custom)
+	APPEND=swiotlb=force selftests_on custom selftests/dma.sh
 }
 
 # The other series of kernels that there are, and a pair of machines of which each has another one.
@@ -110,11 +113,15 @@ step_headers() { "$here/bench-headers.sh"; }
 # Fails when an RPC costs more of what C needs for it than it did.
 step_cost() { "$here/cost.sh" --ratios selftests/cost/ratios.txt; }
 
+# Runs kselftests, but those that have to be booted in another way than APPEND says; the file that the
+# caller's "more" names, if there is one, goes into the payload.
 selftests_on() {
-	local kernel=$1 tests=() file payload
+	local kernel=$1 tests=() file payload boot
 	shift
 	for file; do
-		[ ! -f "$file" ] || [ ! -x "$file" ] || tests+=("$file")
+		[ -f "$file" ] && [ -x "$file" ] || continue
+		boot=$(sed -n 's/^# boot: //p' "$file")
+		[ -n "$boot" ] && [[ " ${APPEND:-} " != *" $boot "* ]] || tests+=("$file")
 	done
 	[ ${#tests[@]} -gt 0 ] || {
 		printf '1..0 # SKIP there are no selftests yet\n'
@@ -132,9 +139,9 @@ selftests_on() {
 		SOURCE=$PROJECT/selftests/modules VARIANT=$kernel-tests "$here/module.sh" "$kernel" >&2
 		cp "$KERNELS/build/$kernel-tests"/*.ko "$payload/"
 	fi
-	[ -z "${DEVICE:-}" ] || cp "$DEVICE" "$payload/"
 	cargo_in peer build --release --manifest-path selftests/peer/Cargo.toml >&2
 	cp "$CACHE/build/peer/release/rpcrdma-peer" "$payload/"
+	[ -z "${more:-}" ] || cp "$more" "$payload/"
 	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/selftests.sh" "${tests[@]}"
 }
 

@@ -143,7 +143,9 @@ class Crate:
         self.read(self.root, os.path.dirname(root), True)
         for module in self.modules:
             for segments, passed_on in module.named:
-                self.name(module, segments, passed_on)
+                # A word alone that is a module's name is a variable's, too: no code uses a module so.
+                if passed_on is not None or len(segments) > 1 or not self.is_module(module, segments):
+                    self.name(module, segments, passed_on)
 
     def text(self, path):
         with open(os.path.join(self.tree, path), encoding="utf-8") as file:
@@ -235,7 +237,7 @@ class Crate:
         while at + 1 < len(toks) and toks[at] == "::" and is_name(toks[at + 1]):
             segments.append(toks[at + 1])
             at += 2
-        module.named.append((segments, False))
+        module.named.append((segments, None))
         return at
 
     def paths(self, module, toks):
@@ -339,6 +341,10 @@ class Crate:
                         return self.walk(there, rest, seen)[0], entered
             return module, entered
         return module, entered
+
+    def is_module(self, module, segments):
+        found = self.start(module, segments)
+        return found is not None and bool(self.walk(*found, set())[1])
 
     def name(self, module, segments, passed_on):
         file = self.files[module.file]
@@ -445,10 +451,10 @@ class Crate:
         yield from self.reach(["client"], ("server", "root"))
         yield from self.reach(["server"], ("client", "root"))
 
-    def rule_only_the_root_sees_both_roles(self):
+    def rule_only_the_root_knows_the_roles(self):
         for path, file in sorted(self.files.items()):
             ways = [self.way(file, (role,)) for role in ("client", "server")]
-            if path != self.root_file and self.layer(path) not in ("client", "server") and any(ways):
+            if self.layer(path) not in ("root", "client", "server") and any(ways):
                 yield next(way for way in ways if way)
 
     def circles(self, files):

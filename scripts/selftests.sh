@@ -8,7 +8,8 @@
 # A test finds vm-lib.sh in VM_LIB, the kernel's KTAP helpers in KTAP_HELPERS, and rpcrdma-decode
 # in DECODE. A test that has not ended after ten minutes hangs; a line "# limit: SECONDS" in it gives
 # it longer. DURATION says how many seconds those are to take that can go on for ever, and may stand
-# in such a line. A line "# expect: REGEX" names complaints that are not the client's.
+# in such a line. A line "# expect: REGEX" names complaints that are not the client's, a line
+# "# boot: WORDS" what the kernels' command lines must have (vm.sh's APPEND).
 
 . "$(dirname "$0")/lib.sh"
 . "$here/series.sh"

@@ -3,16 +3,16 @@
 #
 # Over a device for which memory is mapped for DMA, every mapping being a bounce buffer: a mapping that
 # is missing, is not synchronised or has the wrong direction shows as wrong bytes, one that is left
-# as a slot of the bounce buffers that stays in use. What it runs is other tests' cases. It wants the
-# device of scripts/dma-device.sh, and a client that was booted with swiotlb=force, and skips without.
-# limit: 1800
+# as a slot of the bounce buffers that stays in use. What it runs is other tests' cases.
+# boot: swiotlb=force
+# limit: 900
 
 . "$(dirname "$0")/lib/test.sh"
 
 # For the rest of the case the client has that device, and nothing mapped is left at its end.
 dma_device() {
 	client '[ -f /lab/payload/rdma_rxe.ko ]' || skip "the payload has no rdma_rxe.ko, see scripts/dma-device.sh"
-	client '[ -r /sys/kernel/debug/swiotlb/io_tlb_used ]' || skip "the kernel has no bounce buffers"
+	client 'grep -qw swiotlb=force /proc/cmdline' || skip "the machines were not booted with APPEND=swiotlb=force"
 	defer "client 'rdma_link_delete; rmmod rdma_rxe; modprobe rdma_rxe; rdma_link_add'"
 	client '
 		rdma_link_delete
@@ -55,13 +55,13 @@ load() {
 for vers in 3 4.2; do
 	test_case "v$vers: readers and writers" load $vers
 done
-test_case "mount.sh" other mount 'NFS'
-test_case "io.sh" other io
+test_case "mount.sh" other mount 'v3|v4.2'
+test_case "io.sh" other io 'v3, direct|v4.2, buffered'
 test_case "forms.sh" other forms
-test_case "backchannel.sh" other backchannel
-test_case "device.sh" other device
-test_case "restart.sh" other restart
+test_case "backchannel.sh" other backchannel 'v4.2: a delegation'
+test_case "device.sh" other device 'v3'
+test_case "restart.sh" other restart 'v4.2'
 test_case "removal.sh" other removal 'under I/O'
-test_case "killed.sh" other killed
+test_case "killed.sh" other killed 'v3'
 test_case "fence.sh" other fence 'remote invalidation|Call$'
 run_cases
