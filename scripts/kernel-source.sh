@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Downloads one version of Debian's kernel packages and unpacks them into the cache: the source, the
-# flavour's configuration, the headers (for Module.symvers), the binary, its modules and their lists.
+# headers (for the configuration and Module.symvers), the binary, its modules and their lists.
 # KERNEL_SERIES chooses the series (see series.sh). KSRC=DIR uses another unpacked source for the
 # kernels that are built here; the stock kernel always uses Debian's.
 
@@ -26,7 +26,7 @@ rm -rf "$tmp" "$KERNELS/debs" "$KERNELS/src" "$KERNELS/src.tmp"
 mkdir -p "$tmp/unpacked"
 cd "$tmp"
 logged kernel-download "check the network, then start again" \
-	apt-get download linux-{source,config}-"$SERIES=$version" \
+	apt-get download linux-source-"$SERIES=$version" \
 	linux-{headers,base,binary,modules}-"$release=$version"
 unpack() {
 	local deb

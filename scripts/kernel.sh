@@ -21,33 +21,15 @@ kind=${1:-}
 tree=$KERNELS/$kind
 
 stock() {
-	local release series version config symvers cc src=$KERNELS/src
-	read -r release series version <"$KERNELS/src.stamp"
+	local release version headers
+	read -r release _ version <"$KERNELS/src.stamp"
 	stamped "$tree.stamp" "$release $version" && return 0
 	lock "kernel-$kind"
 	stamped "$tree.stamp" "$release $version" && return 0
 	rm -rf "$tree"
-	mkdir -p "$tree"
-	config=$KERNELS/debs/unpacked/usr/src/linux-config-$series/config.amd64_none_amd64.xz
-	symvers=$KERNELS/debs/unpacked/usr/src/linux-headers-$release/Module.symvers
-	xz -dc "$config" >"$tree/.config"
-	cc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$tree/.config")
-	build() {
-		local base
-		base=$("$here/in-buildroot.sh" make -s -C "$src" kernelversion)
-		"$here/in-buildroot.sh" make -C "$src" O="$tree" LOCALVERSION="${release#"$base"}" \
-			CC="$cc" HOSTCC="${cc#*-linux-gnu-}" -j"$JOBS" olddefconfig
-		# The two goals are one after the other: side by side they race.
-		"$here/in-buildroot.sh" make -C "$src" O="$tree" LOCALVERSION="${release#"$base"}" \
-			CC="$cc" HOSTCC="${cc#*-linux-gnu-}" -j"$JOBS" prepare
-		"$here/in-buildroot.sh" make -C "$src" O="$tree" LOCALVERSION="${release#"$base"}" \
-			CC="$cc" HOSTCC="${cc#*-linux-gnu-}" -j"$JOBS" modules_prepare
-	}
-	logged "kernel-$kind" "see the log; to start over, remove $tree" build
-	[ "$(cat "$tree/include/config/kernel.release")" = "$release" ] ||
-		die "the prepared tree says $(cat "$tree/include/config/kernel.release") instead of $release: remove $tree and start again"
-	check_hashes "$symvers"
-	cp "$symvers" "$tree/Module.symvers"
+	headers=$KERNELS/debs/unpacked/usr/src/linux-headers-$release
+	logged "kernel-$kind" "see the log; if the build root's compiler is not the kernel's, remove $BUILDROOT.stamp and $tree, and start again" \
+		"$here/in-buildroot.sh" env JOBS="$JOBS" "$here/rust-metadata.sh" "$KERNELS/src" "$headers" "$tree" "$release"
 	cp "$KERNELS/debs/unpacked/usr/lib/modules/$release/vmlinuz" "$tree/vmlinuz"
 	ln -sfn "$KERNELS/debs/unpacked/usr/lib/modules/$release" "$tree/modules"
 	stamp "$tree.stamp" "$release $version"
@@ -73,15 +55,6 @@ release() {
 	ln -s "$tree"/deb/boot/vmlinuz-* "$tree/vmlinuz"
 	ln -s "$tree"/deb/usr/lib/modules/* "$tree/modules"
 	stamp "$tree.stamp" "$package"
-}
-
-# A Rust symbol's name holds a hash of compiler and flags, so equal names mean metadata that fits.
-check_hashes() {
-	local ours theirs
-	ours=$(grep -ohE '_R[A-Za-z0-9_]*6kernel5print11call_printk' "$tree/rust/exports_kernel_generated.h" | head -n 1)
-	theirs=$(grep -ohE '_R[A-Za-z0-9_]*6kernel5print11call_printk' "$1" | head -n 1)
-	[ "${ours:-none}" = "$theirs" ] ||
-		die "the regenerated Rust metadata does not fit Debian's kernel (call_printk is ${ours:-missing} here and ${theirs:-missing} there): remove $BUILDROOT.stamp and $tree, so that the build root's compiler becomes current, and start again"
 }
 
 # The packages unpacked from Debian carry only a signed image and its modules; these are built.

@@ -11,7 +11,7 @@ TESTED=(7.2 7.3)
 # Whether $1 is as new as $2, or newer.
 as_new_as() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# Prints "SERIES RELEASE VERSION" for each series of which the mirror has all six packages of one
+# Prints "SERIES RELEASE VERSION" for each series of which the mirror has all five packages of one
 # version, the oldest first. What counts is the version of the headers package, because its name
 # carries the kernel's release. To be called after private_apt.
 offered_series() {
@@ -23,7 +23,7 @@ offered_series() {
 			sed -n "s/^linux-headers-\(.*$RELEASE_TAG-amd64\)\$/\1/p" | sort -rV); do
 			for version in $(versions "linux-headers-$release"); do
 				all=yes
-				for package in {source,config}-"$series" {base,binary,modules}-"$release"; do
+				for package in source-"$series" {base,binary,modules}-"$release"; do
 					versions "linux-$package" | grep -qxF -- "$version" || all=no
 				done
 				if [ $all = yes ]; then
@@ -47,7 +47,7 @@ choose_series() {
 		fi
 	done
 	[ -n "$chosen$newer" ] ||
-		die "the mirror has no kernel from ${TESTED[0]} on whose source, config, headers, base, binary and modules packages are of one version ($RELEASE-backports): try again later, or set KDIR to a prepared tree"
+		die "the mirror has no kernel from ${TESTED[0]} on whose source, headers, base, binary and modules packages are of one version ($RELEASE-backports): try again later, or set KDIR to a prepared tree"
 	[ -n "$chosen" ] ||
 		say "the mirror has none of the kernels that this was tested with (${TESTED[*]}): trying $newer"
 	stamp "$CACHE/series" "${TESTED[*]}: ${chosen:-$newer}"
