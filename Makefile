@@ -98,6 +98,9 @@ bench-headers:
 stock custom debug um um-debug um-leaks:
 	+@$(S)/kernel.sh $@
 
+deb:
+	@$(S)/deb.sh
+
 fmt:
 	$(S)/in-buildroot.sh sh -c 'find rust selftests tools -name "*.rs" -not -path "*/target/*" | xargs rustfmt --edition 2021'
 
@@ -106,4 +109,4 @@ clean:
 	cache="$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}" && rm -rf "$$cache/build" "$$cache"/*/build
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks deb fmt clean

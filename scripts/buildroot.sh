@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: buildroot.sh [tools]
+# Usage: buildroot.sh [tools|packaging]
 #
 # Makes the build root: a Debian tree with the very compilers that built the stock kernel. With
-# "tools" it also has what only some of the checks run there.
+# "tools" it also has what only some of the checks run there, with "packaging" what make deb does.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -19,24 +19,29 @@ packages=(
 )
 # These are added to a tree that is there, so that a change of them makes nothing be built anew.
 tools=(tshark jq valgrind perftest python3-matplotlib)
+packaging=(build-essential debhelper dh-dkms lintian)
 want="$RELEASE ${packages[*]}"
 advice="check the network and the mirror in this machine's apt sources, then start again"
 
-add_tools() {
-	stamped "$BUILDROOT.tools" "${tools[*]}" && return
+# add GROUP: one of the lists above, by its name.
+add() {
+	local -n group=$1
+	stamped "$BUILDROOT.$1" "${group[*]}" && return
 	# The user that apt would drop its rights to may not exist in a user namespace.
-	logged buildroot-tools "$advice" "$here/in-buildroot.sh" env DEBIAN_FRONTEND=noninteractive \
+	logged "buildroot-$1" "$advice" "$here/in-buildroot.sh" env DEBIAN_FRONTEND=noninteractive \
 		sh -c "set -- -o APT::Sandbox::User=root
-			apt-get \$@ update && apt-get \$@ install --yes --no-install-recommends ${tools[*]}"
-	stamp "$BUILDROOT.tools" "${tools[*]}"
+			apt-get \$@ update && apt-get \$@ install --yes --no-install-recommends ${group[*]}"
+	stamp "$BUILDROOT.$1" "${group[*]}"
 }
 
-if [ "${1:-}" = tools ]; then
+case ${1:-} in
+tools | packaging)
 	"$0"
 	lock buildroot
-	add_tools
+	add "$1"
 	exit
-fi
+	;;
+esac
 stamped "$BUILDROOT.stamp" "$want" && exit 0
 "$here/host-packages.sh" build
 lock buildroot
@@ -63,7 +68,7 @@ remove() {
 }
 remove "$BUILDROOT.tmp"
 remove "$BUILDROOT"
-rm -f "$BUILDROOT.stamp" "$BUILDROOT.tools"
+rm -f "$BUILDROOT.stamp" "$BUILDROOT.tools" "$BUILDROOT.packaging"
 trap 'rc=$?; [ $rc -eq 0 ] || remove "$BUILDROOT.tmp"' EXIT
 logged buildroot "$advice" tree
 mv "$BUILDROOT.tmp" "$BUILDROOT"
