@@ -58,7 +58,7 @@ tree:
 	$(if $(KDIR),,$(error say which kernel to build for: make KDIR=TREE modules, where TREE is a prepared 7.2 or later tree with CONFIG_RUST=y))
 	@$(S)/check-tree.sh '$(KDIR)' '$(RUSTC)' '$(BINDGEN)'
 
-modules modules_install: tree
+modules modules_install rust-analyzer: tree
 	+$(kbuild) INSTALL_MOD_DIR=$(INSTALL_MOD_DIR) $@
 
 # Kbuild leaves depmod out where the tree has no System.map, as prepared ones do not.
@@ -101,6 +101,12 @@ stock custom debug um um-debug um-leaks:
 deb:
 	@$(S)/deb.sh
 
+rust-project.json:
+	@$(S)/rust-project.sh
+
+tags:
+	ctags --recurse --exclude=target -f $@ rust selftests tools scripts
+
 fmt:
 	$(S)/in-buildroot.sh sh -c 'find rust selftests tools -name "*.rs" -not -path "*/target/*" | xargs rustfmt --edition 2021'
 
@@ -109,4 +115,4 @@ clean:
 	cache="$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}" && rm -rf "$$cache/build" "$$cache"/*/build
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks deb fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean
