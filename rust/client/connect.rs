@@ -22,8 +22,8 @@ use crate::{
         wire::private_data::{InlineSize, PrivateData},
     },
     rdma::{
-        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, Device, Pd, Removal,
-        RemovalNotice, Sender, Unbound,
+        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, Device, DeviceName, Pd,
+        Removal, RemovalNotice, Sender, Unbound,
     },
     sunrpc::SendLock,
     sysctl, trace,
@@ -197,6 +197,8 @@ impl Progressed {
 struct Attempt {
     monitor: Arc<Monitor>,
     made: Progressed,
+    /// The device, once there is one, for the log.
+    device: Option<DeviceName>,
     own: PrivateData,
     /// What failed at this end.
     failed: Option<Detail>,
@@ -250,6 +252,7 @@ impl Attempt {
         Ok(Self {
             monitor,
             made: Progressed::Unbound(id),
+            device: None,
             own: own_private_data(),
             failed: None,
         })
@@ -325,7 +328,10 @@ impl Attempt {
         let made = core::mem::replace(&mut self.made, Progressed::Nothing);
         self.made = match made {
             Progressed::Unbound(id) => match id.into_bound() {
-                Ok(id) => Progressed::Bound(id),
+                Ok(id) => {
+                    self.device = Some(id.device_name());
+                    Progressed::Bound(id)
+                }
                 Err(id) => Progressed::Unbound(id),
             },
             made => made,
@@ -345,12 +351,26 @@ impl Attempt {
                 self.failed = Some(Detail::Device(requirement));
                 reason
             })?;
-        let made = self.make(client, device, &limits);
+        let notice = RemovalNotice::new(&device, self.monitor.clone());
+        // It has gone meanwhile, or memory is short.
+        let reason = match notice {
+            Err(ENODEV) => Reason::DeviceRemoved,
+            _ => Reason::LocalResources,
+        };
+        let notice = self.check(notice, reason)?;
+        let made = self.make(client, device, notice, &limits);
+        // What its end flushes is no news.
+        let made = made.inspect_err(|_| self.monitor.expect_end());
         self.check(made, Reason::LocalResources)
     }
 
-    fn make(&mut self, client: &Arc<Client>, device: Arc<Device>, limits: &Limits) -> Result {
-        let notice = RemovalNotice::new(&device, self.monitor.clone())?;
+    fn make(
+        &mut self,
+        client: &Arc<Client>,
+        device: Arc<Device>,
+        notice: RemovalNotice,
+        limits: &Limits,
+    ) -> Result {
         let pd = Arc::new(Pd::new(device)?, GFP_KERNEL)?;
         let regions = Regions::new(client, &pd, limits)?;
         let context = Connection::new(client, &regions, &self.monitor, notice, limits);
@@ -416,7 +436,7 @@ impl Attempt {
             return;
         }
         let (what, detail) = (describe(reason), self.detail(reason));
-        match self.made.id().map(CmId::device_name) {
+        match &self.device {
             Some(name) => (client.xprt).log_warning(fmt!("device {name}: {what} ({detail})")),
             None => (client.xprt).log_warning(fmt!("device none: {what} ({detail})")),
         }

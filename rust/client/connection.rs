@@ -250,6 +250,10 @@ impl Completions for Connection {
         self.chunks.stick(qp, index);
     }
 
+    fn refused(&self) {
+        self.end(Cause::PostFailed);
+    }
+
     fn failed(&self, status: WcStatus) {
         if !status.is_flush() {
             self.client.stats.failed_requests.increment();

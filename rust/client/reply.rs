@@ -214,7 +214,7 @@ fn refuse(
         awaited,
     ) {
         (Refusal::Answer(error), _) => {
-            answer(qp, &error);
+            answer(completion, &error);
             drop_message(completion, message);
         }
         (Refusal::Discard, Some((xid, rqst))) => {
@@ -230,9 +230,9 @@ fn refuse(
 
 /// Sends an RDMA_ERROR from a buffer that Calls leave free. While all of these are on their way, the
 /// peer learns nothing, as it may.
-fn answer(qp: &QueuePair<Connection>, error: &ErrorMessage) {
-    let connection = qp.context();
-    let Some(mut buffer) = qp.reserved_send() else {
+fn answer(completion: &mut Completion<'_, Connection>, error: &ErrorMessage) {
+    let connection = completion.qp().context();
+    let Some(mut buffer) = completion.reserved_send() else {
         return;
     };
     let Ok(length) = error.encode(buffer.bytes(), connection.requested_credits()) else {

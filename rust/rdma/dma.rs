@@ -54,6 +54,11 @@ impl DmaBuffer {
         })
     }
 
+    /// The domain in which it is mapped.
+    pub(super) fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+
     /// The size in bytes.
     pub(super) fn len(&self) -> usize {
         self.data.len()
@@ -112,8 +117,8 @@ impl DmaBuffer {
 
 impl Drop for DmaBuffer {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant exactly this range is mapped. The queue that owns the
-        // buffer drops it after its queue pair, so no work request names it any more.
+        // SAFETY: By the type's invariant exactly this range is mapped. No work request names
+        // the buffer any more: a Receive has completed, or its queue pair is gone, as that of a Send.
         unsafe {
             bindings::rpcrdma_ib_dma_unmap_single(
                 self.pd.device().as_raw(),

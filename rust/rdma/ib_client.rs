@@ -81,6 +81,8 @@ impl PinnedDrop for IbClient {
         // SAFETY: The client was registered. The call removes all of its devices, and so waits for
         // what uses one.
         unsafe { bindings::ib_unregister_client(self.raw.get()) };
+        // Nobody drops a static.
+        *DEVICES.lock() = KVec::new();
     }
 }
 
@@ -106,8 +108,22 @@ unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
         // SAFETY: The device stays registered until `remove` has waited for the end of the object.
         let device = unsafe { Device::new(raw)? };
-        DEVICES.lock().push(device, GFP_KERNEL)?;
-        Ok(0)
+        // Who connects takes the lock, and memory may wait for that: none is allocated under it.
+        let mut list = KVec::new();
+        loop {
+            let mut devices = DEVICES.lock();
+            if devices.len() < list.capacity() {
+                for old in devices.drain_all() {
+                    list.push_within_capacity(old).map_err(|_| ENOMEM)?;
+                }
+                list.push_within_capacity(device).map_err(|_| ENOMEM)?;
+                core::mem::swap(&mut *devices, &mut list);
+                return Ok(0);
+            }
+            let count = devices.len();
+            drop(devices);
+            list = KVec::with_capacity(count.saturating_add(1), GFP_KERNEL)?;
+        }
     })
 }
 

@@ -24,8 +24,9 @@
 //! on the RDMA core's workqueue, one at a time for each queue pair. CM events
 //! run on the CM's workqueues with the identifier's mutex held.
 //!
-//! Lock order: a slot of the `RegisteredMrs`, then the send gate of the `Qp`. Its receive gate, the
-//! list of devices and the users of a device are leaves.
+//! Lock order: a slot of the `RegisteredMrs`, then the send gate of the `Qp`. Its receive gate
+//! and the list of devices are leaves. The users of a device come before the locks of those who are told of
+//! its removal.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
@@ -53,7 +54,7 @@ pub(crate) mod qp;
 pub(crate) use access::Access;
 pub(crate) use cm::{Bound, CmEvent, CmHandler, CmId, CmReport, Unbound};
 pub(crate) use completion::{RemoteInvalidation, WcStatus};
-pub(crate) use device::{Device, Removal, RemovalNotice};
+pub(crate) use device::{Device, DeviceName, Removal, RemovalNotice};
 pub(crate) use ib_client::IbClient;
 pub(crate) use mr::{Idle, Mapped, Mr, MrList, MrType, Registered};
 pub(crate) use pd::Pd;

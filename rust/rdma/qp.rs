@@ -45,8 +45,8 @@ const RNR_TIMER: u8 = 14;
 /// Calls or of late Replies may find none for a moment, which is to cost a pause, not the connection.
 const RNR_RETRIES: u8 = 6;
 
-/// How often this end repeats what is lost, the most that the fabric's field holds but one: a lost packet
-/// is not a lost connection.
+/// How often this end repeats what is lost (the fabric's field holds up to 7): a lost packet is not a lost
+/// connection.
 const RETRIES: u8 = 6;
 
 /// A reliable connected queue pair.
@@ -141,20 +141,27 @@ impl Qp {
         let _ = unsafe { bindings::rdma_disconnect(self.id.as_raw()) };
     }
 
-    /// Posts Receives, unless the queue pair is being drained. Does not sleep.
+    /// Posts Receives of `owner`, unless the queue pair is being drained. Does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// As [`Receives::post`]; this is the owner's queue pair.
     ///
     /// # Errors
     ///
     /// `EPIPE` during the drain, or what the provider answers; those that were not posted are freed.
-    pub(super) fn post_receives<O: ReceiveOwner>(&self, receives: Receives<O>) -> Result {
+    pub(super) unsafe fn post_receives<O: ReceiveOwner>(
+        &self,
+        owner: &O,
+        receives: Receives<O>,
+    ) -> Result {
         let gate = self.receive_gate.lock();
         if !*gate {
             drop(gate);
             return Err(EPIPE);
         }
-        // SAFETY: By the type's invariant. The drain waits for all that is posted before it closes
-        // the gate.
-        let posted = unsafe { receives.post(self.as_raw()) };
+        // SAFETY: The caller's promise. The drain has not begun, and waits for what is posted now.
+        let posted = unsafe { receives.post(owner, self.as_raw()) };
         drop(gate);
         posted.map_err(|(error, _rest)| error)
     }

@@ -9,7 +9,7 @@ use super::{
     cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
     mr::{Idle, MrList},
     qp::Qp,
-    receive::{Receive, ReceiveOwner, Received, Receives},
+    receive::{PostedReceives, Receive, ReceiveOwner, Received, Receives},
     registered::{Invalidation, LockedSlot, RegisteredMrs, SlotOwner},
     send::{ReservedSend, SendOwner, SendQueue},
     sizes::QpSizes,
@@ -50,6 +50,9 @@ pub(crate) trait Completions: Send + Sync + Sized + 'static {
 
     /// A work request failed, or was flushed. The connection is of no use any more.
     fn failed(&self, status: WcStatus);
+
+    /// The provider has refused Receives. The connection is of no use any more.
+    fn refused(&self);
 }
 
 /// A completion that is being handled. There is one at a time for each queue pair, and what is only
@@ -78,12 +81,16 @@ impl<'a, C: Completions> Completion<'a, C> {
         self.qp
     }
 
+    /// A buffer beside the sender's, for what cannot wait, unless all are in use.
+    pub(crate) fn reserved_send(&mut self) -> Option<ReservedSend<'_, QueuePair<C>>> {
+        self.qp.sends.reserved(&self.qp.qp)
+    }
+
     /// Gives a message's buffer back to the device. Does not sleep.
     #[inline(always)]
     pub(crate) fn recycle(&mut self, message: ReceivedMessage<C>) {
         // SAFETY: By the type's invariant a completion of the queue pair is being handled, in which
-        // nobody else recycles. Should the provider refuse, the peer runs out of Receives in the end,
-        // and the connection ends by that.
+        // nobody else recycles.
         unsafe { self.qp.recycle(message) };
     }
 }
@@ -95,8 +102,9 @@ pub(crate) type ReceivedMessage<C> = Received<QueuePair<C>>;
 ///
 /// # Invariants
 ///
-/// Only the [`super::Sender`] posts unless a gate of `qp` is open. It ends by a drain, and has a reference, so
-/// that nothing is posted and no handler runs when this object goes.
+/// The [`super::Sender`] posts Sends of the ring without a lock, and has a reference. All others post
+/// through a gate of `qp`. The end of the `Sender` closes the gates and waits for what was posted, so that
+/// no handler runs when this object goes.
 ///
 /// `recycled` belongs to who makes the object, and from then on to its completions, of which one at a
 /// time is handled: both queues have one completion queue, which is no other queue pair's.
@@ -112,7 +120,8 @@ pub(crate) struct QueuePair<C: Completions> {
     registered: RegisteredMrs<Self>,
     /// Receives that wait for a batch to be complete.
     recycled: UnsafeCell<Receives<Self>>,
-    /// How many these are, for people.
+    posted: PostedReceives<Self>,
+    /// How many are in `recycled`, for people.
     recycled_count: Word<u32>,
     /// How many are posted together.
     batch: u32,
@@ -150,6 +159,7 @@ impl<C: Completions> QueuePair<C> {
                 batch: sizes.receive_batch(),
                 recycled: UnsafeCell::new(Receives::new()),
                 recycled_count: Word::new(0),
+                posted: PostedReceives::new(sizes.receive_buffers())?,
                 // SAFETY: The slots are part of this object.
                 registered: unsafe { RegisteredMrs::new(sizes.slots, this)? },
                 sends <- SendQueue::new(pd, sizes.sends, sizes.send_size, this),
@@ -161,35 +171,45 @@ impl<C: Completions> QueuePair<C> {
         )
     }
 
-    /// Makes all Receives, and posts those that fill batches, once.
+    /// Makes all Receives, and posts those that fill batches.
+    ///
+    /// # Safety
+    ///
+    /// Called once, before the connection is asked for.
     ///
     /// # Errors
     ///
     /// As [`super::Sender::create`].
-    pub(super) fn post_first(&self, pd: &Arc<Pd>) -> Result {
+    pub(super) unsafe fn post_first(&self, pd: &Arc<Pd>) -> Result {
         let size = usize::try_from(self.sizes.receive_size)?;
         let count = self.sizes.receive_buffers();
         let rest = count.checked_rem(self.batch).ok_or(EINVAL)?;
         let mut posted = Receives::new();
         for index in 0..count {
             let receive = Receive::new(pd, size, index, NonNull::from(self))?;
+            trace::xprtrdma_post_recv(self.qp.as_opaque(), index);
             if index < rest {
                 // SAFETY: Nothing was posted, so that no completion can be handled.
                 unsafe { (*self.recycled.get()).push(receive) };
                 self.recycled_count.set(index.saturating_add(1));
             } else {
-                trace::xprtrdma_post_recv(self.qp.as_opaque(), index);
                 posted.push(receive);
             }
         }
-        self.post_receives(posted)
+        // SAFETY: Nothing was posted before.
+        unsafe { self.post_receives(posted) }
     }
 
-    fn post_receives(&self, receives: Receives<Self>) -> Result {
+    /// Posts Receives.
+    ///
+    /// # Safety
+    ///
+    /// A completion of the queue pair is being handled, or nothing was posted before.
+    unsafe fn post_receives(&self, receives: Receives<Self>) -> Result {
         let qp = self.qp.as_opaque();
         trace::xprtrdma_post_recvs(qp, receives.len());
-        self.qp
-            .post_receives(receives)
+        // SAFETY: The queue pair is this object's, and the Receives were made for it.
+        unsafe { self.qp.post_receives(self, receives) }
             .inspect_err(|&error| trace::xprtrdma_post_recvs_err(qp, error))
     }
 
@@ -217,11 +237,6 @@ impl<C: Completions> QueuePair<C> {
     /// How many Sends may be with the device, and how many buffers there are for them.
     pub(crate) fn sends(&self) -> (usize, usize) {
         self.sends.posted()
-    }
-
-    /// A buffer beside the sender's, for what cannot wait, unless all are in use.
-    pub(crate) fn reserved_send(&self) -> Option<ReservedSend<'_, Self>> {
-        self.sends.reserved(&self.qp)
     }
 
     /// The send queue, for the sender.
@@ -291,9 +306,13 @@ impl<C: Completions> QueuePair<C> {
             return self.recycled_count.set(count);
         }
         self.recycled_count.set(0);
-        // An error says that the connection is at its end, or soon runs out of Receives and ends by
-        // that.
-        let _ = self.post_receives(core::mem::replace(recycled, Receives::new()));
+        let batch = core::mem::replace(recycled, Receives::new());
+        // SAFETY: A completion is being handled.
+        match unsafe { self.post_receives(batch) } {
+            // The connection is at its end.
+            Ok(()) | Err(EPIPE) => {}
+            Err(_) => self.context.refused(),
+        }
     }
 }
 
@@ -319,6 +338,14 @@ impl<C: Completions> ReceiveOwner for QueuePair<C> {
         // SAFETY: The handlers of a queue run one after the other, and this is one of them.
         C::received(&mut unsafe { Completion::new(self) }, message, invalidated);
     }
+
+    fn posted(&self) -> &PostedReceives<Self> {
+        &self.posted
+    }
+
+    fn pd(&self) -> &Arc<Pd> {
+        self.qp.pd()
+    }
 }
 
 impl<C: Completions> SlotOwner for QueuePair<C> {
@@ -337,8 +364,9 @@ impl<C: Completions> SlotOwner for QueuePair<C> {
 }
 
 impl<C: Completions> SendOwner for QueuePair<C> {
-    fn sent(&self, number: u32) {
-        self.sends.complete(number);
+    unsafe fn sent(&self, number: u32) {
+        // SAFETY: The caller's promise.
+        unsafe { self.sends.complete(number) };
         self.context.send_space();
     }
 

@@ -8,7 +8,9 @@ use super::{
     Pd,
 };
 use crate::{bindings, trace};
-use core::{marker::PhantomData, mem::offset_of, mem::ManuallyDrop, ptr::NonNull};
+use core::{
+    cell::UnsafeCell, marker::PhantomData, mem::offset_of, mem::ManuallyDrop, ptr::NonNull,
+};
 use kernel::{dma::DataDirection, error::to_result, prelude::*, sync::Arc, types::Opaque};
 
 /// What has a queue pair, and gets the messages that arrive there.
@@ -19,6 +21,65 @@ pub(crate) trait ReceiveOwner: Sized {
     ///
     /// Called by the handler of that completion, `wc`.
     unsafe fn received(&self, message: Received<Self>, wc: &bindings::ib_wc);
+
+    /// The Receives that the device has.
+    fn posted(&self) -> &PostedReceives<Self>;
+
+    /// The protection domain.
+    fn pd(&self) -> &Arc<Pd>;
+}
+
+/// The Receives of one owner that the device has, by their number. Those that it never completes, as its
+/// provider may lose them with a device that fails, are freed with this object.
+///
+/// # Invariants
+///
+/// A pointer is null, or from `KBox::into_raw` of a Receive that was posted and has not completed. They
+/// belong to the owner's completions, of which one at a time is handled, and before the first one to
+/// who makes the owner.
+pub(crate) struct PostedReceives<O: ReceiveOwner>(KVVec<UnsafeCell<*mut Receive<O>>>);
+
+impl<O: ReceiveOwner> PostedReceives<O> {
+    /// For `count` Receives, none of which is posted.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(count: u32) -> Result<Self> {
+        let mut posted = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
+        for _ in 0..count {
+            posted.push(UnsafeCell::new(core::ptr::null_mut()), GFP_KERNEL)?;
+        }
+        Ok(Self(posted))
+    }
+
+    /// Takes note of who has the Receive with this number: the device, or nobody that is to be named.
+    ///
+    /// # Safety
+    ///
+    /// Called while a completion of the owner is handled, or before the first one. `receive` is as the
+    /// type's invariant says.
+    #[inline(always)]
+    unsafe fn set(&self, index: u32, receive: *mut Receive<O>) {
+        // CAST: A u32 always fits the kernel's usize.
+        if let Some(posted) = self.0.get(index as usize) {
+            // SAFETY: By the type's invariant the pointer is the caller's.
+            unsafe { *posted.get() = receive };
+        }
+    }
+}
+
+/// The owner's queue pair is gone, and with it what the device had.
+impl<O: ReceiveOwner> Drop for PostedReceives<O> {
+    fn drop(&mut self) {
+        for posted in &mut self.0 {
+            let receive = *posted.get_mut();
+            if !receive.is_null() {
+                // SAFETY: By the type's invariant; no completion gives it back any more.
+                drop(unsafe { KBox::from_raw(receive) });
+            }
+        }
+    }
 }
 
 /// A buffer for one message to `owner`, with the work request that posts it. Who posts it gives it away;
@@ -95,8 +156,13 @@ impl<O: ReceiveOwner> Complete for Receive<O> {
         // SAFETY: `Receives::post` gave the Receive away, which has come back by its completion.
         let mut receive = unsafe { KBox::from_raw(this.as_ptr()) };
         trace::xprtrdma_wc_receive(cq, receive.index, wc);
-        // SAFETY: By the type's invariant the owner is valid, as the Receive was posted until now.
-        let owner = unsafe { receive.owner.as_ref() };
+        // SAFETY: By the type's invariant the owner is valid, as the Receive was posted until now. This is
+        // the handler of its completion.
+        let owner = unsafe {
+            let owner = receive.owner.as_ref();
+            owner.posted().set(receive.index, core::ptr::null_mut());
+            owner
+        };
         let length = usize::try_from(wc.byte_len).ok();
         // A failed completion says nothing of the length.
         receive.length = match length.filter(|_| wc.status == bindings::ib_wc_status_IB_WC_SUCCESS)
@@ -129,7 +195,10 @@ impl<O: ReceiveOwner> Received<O> {
 
     /// The Receive, to be posted again, if it is one of `owner`.
     pub(super) fn into_receive(self, owner: &O) -> Option<KBox<Receive<O>>> {
-        core::ptr::eq(self.0.owner.as_ptr(), owner).then_some(self.0)
+        // An earlier owner may have had the same address, but the domain is this Receive's as well.
+        let is_owner = core::ptr::eq(self.0.owner.as_ptr(), owner)
+            && Arc::ptr_eq(self.0.buffer.pd(), owner.pd());
+        is_owner.then_some(self.0)
     }
 }
 
@@ -193,23 +262,32 @@ impl<O: ReceiveOwner> Receives<O> {
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair of their owner, which waits for what is posted there before it goes.
+    /// They are `owner`'s, whose queue pair is `qp`, and which waits for what is posted there before it
+    /// goes. A completion of the owner is being handled, or none comes before the call is over.
     ///
     /// # Errors
     ///
     /// What the provider answers, and those that it has not taken.
-    pub(super) unsafe fn post(self, qp: *mut bindings::ib_qp) -> Result<(), (Error, Self)> {
+    pub(super) unsafe fn post(
+        self,
+        owner: &O,
+        qp: *mut bindings::ib_qp,
+    ) -> Result<(), (Error, Self)> {
         let this = ManuallyDrop::new(self);
         if this.first.is_null() {
             return Ok(());
         }
+        // SAFETY: The requests are posted below. No completion is handled meanwhile.
+        unsafe { Self::note(owner, this.first, true) };
         let mut rest: *const bindings::ib_recv_wr = core::ptr::null();
         // SAFETY: The requests and their buffers are owned by nobody else until they complete. The CPU
         // has not written to the buffers, so that there is nothing to sync.
         let status = unsafe { bindings::rpcrdma_ib_post_recv(qp, this.first, &mut rest) };
         to_result(status).map_err(|error| {
-            // INVARIANT: The provider has taken those before the one that it names. Of the others only
-            // the drop is used, which counts nothing.
+            // SAFETY: The provider has not taken these.
+            unsafe { Self::note(owner, rest.cast_mut(), false) };
+            // INVARIANT: The provider has taken those before the one that it names; if it names none, they
+            // are freed with the owner. Of the others only the drop is used, which counts nothing.
             let rest = Self {
                 first: rest.cast_mut(),
                 count: 0,
@@ -217,6 +295,32 @@ impl<O: ReceiveOwner> Receives<O> {
             };
             (error, rest)
         })
+    }
+}
+
+impl<O: ReceiveOwner> Receives<O> {
+    /// Takes note that the device has the Receives of a chain, or has not.
+    ///
+    /// # Safety
+    ///
+    /// As [`PostedReceives::set`], for each Receive of the chain from the request `first` on.
+    unsafe fn note(owner: &O, first: *mut bindings::ib_recv_wr, is_posted: bool) {
+        let mut next = first;
+        while !next.is_null() {
+            // SAFETY: By the type's invariant this is the request of a Receive; the rest is the caller's
+            // promise.
+            unsafe {
+                let receive: *mut Receive<O> =
+                    next.byte_sub(offset_of!(Receive<O>, request)).cast();
+                let posted = if is_posted {
+                    receive
+                } else {
+                    core::ptr::null_mut()
+                };
+                owner.posted().set((*receive).index, posted);
+                next = (*next).next;
+            }
+        }
     }
 }
 

@@ -40,7 +40,11 @@ const FIRST_BUFFERS: u32 = 2 * MAX_UNSIGNALED;
 /// What has a queue pair with a ring of Sends.
 pub(crate) trait SendOwner: Sized {
     /// The signalled Send of this number has completed, and with it all before.
-    fn sent(&self, number: u32);
+    ///
+    /// # Safety
+    ///
+    /// Called by the handler of that completion.
+    unsafe fn sent(&self, number: u32);
 
     /// A Send has failed, or was flushed.
     fn failed(&self, status: WcStatus);
@@ -87,6 +91,8 @@ unsafe impl<O: SendOwner> Send for Slot<O> {}
 struct Reserved<O: SendOwner> {
     cqe: Cqe<Self>,
     owner: NonNull<O>,
+    /// What trace events have for the number of its Send.
+    number: u32,
     is_busy: Atomic<bool>,
     message: UnsafeCell<Message>,
 }
@@ -152,15 +158,21 @@ impl<O: SendOwner + 'static> SendQueue<O> {
             buffers: Word::new(first),
             completed: Atomic::new(0),
             reserved: {
-                let reserved = || -> Result<Reserved<O>> {
+                let reserved = |number| -> Result<Reserved<O>> {
                     Ok(Reserved {
                         cqe: Cqe::new(),
                         owner,
+                        number,
                         is_busy: Atomic::new(false),
                         message: UnsafeCell::new(Message::new(pd, *size, GFP_KERNEL)?),
                     })
                 };
-                [reserved()?, reserved()?, reserved()?, reserved()?]
+                [
+                    reserved(u32::MAX)?,
+                    reserved(u32::MAX - 1)?,
+                    reserved(u32::MAX - 2)?,
+                    reserved(u32::MAX - 3)?,
+                ]
             },
             // At least once a round: the ring cannot fill up without a completion on its way.
             unsignaled_mask: (span(first) / 2).saturating_sub(1),
@@ -212,7 +224,11 @@ impl<O: SendOwner + 'static> SendQueue<O> {
     }
 
     /// The Send of this number has completed, and with it all before.
-    pub(super) fn complete(&self, number: u32) {
+    ///
+    /// # Safety
+    ///
+    /// It has, just now.
+    pub(super) unsafe fn complete(&self, number: u32) {
         self.completed.store(number.wrapping_add(1), Release);
     }
 
@@ -241,7 +257,8 @@ impl<O: SendOwner> Complete for Slot<O> {
         let number = slot.number.get();
         trace::xprtrdma_wc_send(cq, number, wc);
         match WcStatus::failure(wc) {
-            None => owner.sent(number),
+            // SAFETY: This is the handler of that completion.
+            None => unsafe { owner.sent(number) },
             Some(status) => owner.failed(status),
         }
     }
@@ -252,16 +269,13 @@ impl<O: SendOwner> Complete for Reserved<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
         // SAFETY: As above.
         let (reserved, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
-        trace::xprtrdma_wc_send(cq, RESERVED_NUMBER, wc);
+        trace::xprtrdma_wc_send(cq, reserved.number, wc);
         reserved.is_busy.store(false, Release);
         if let Some(status) = WcStatus::failure(wc) {
             owner.failed(status);
         }
     }
 }
-
-/// The number that trace events have for a reserved Send.
-const RESERVED_NUMBER: u32 = u32::MAX;
 
 impl<O: SendOwner> Slot<O> {
     /// The message, if there is one.
@@ -360,7 +374,7 @@ impl<O: SendOwner> ReservedSend<'_, O> {
         // SAFETY: The message is the device's until the completion, and stays in use until then.
         unsafe {
             let post = |send: &mut bindings::ib_send_wr| this.qp.post_send_beside(send);
-            message.send(this.qp, wr_cqe, length, (RESERVED_NUMBER, true), post)
+            message.send(this.qp, wr_cqe, length, (this.reserved.number, true), post)
         }
     }
 }

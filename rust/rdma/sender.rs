@@ -39,7 +39,8 @@ impl<C: Completions> Sender<C> {
     ) -> Result<Self> {
         // Its end waits for what is posted.
         let sender = Self::new(QueuePair::new(id, pd, sizes, context)?);
-        sender.qp().post_first(pd)?;
+        // SAFETY: The queue pair is new, and nobody else has it.
+        unsafe { sender.qp().post_first(pd)? };
         Ok(sender)
     }
 
