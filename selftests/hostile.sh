@@ -94,6 +94,14 @@ backward() {
 		'backward-without-credits | calls=read*10+ backward=1'
 }
 
+# What the client does when it has its last Reply must not wait for the thread that has the Call, nor
+# the other way round.
+backward_at_the_end() {
+	delay_events backward_call=2000
+	calls_end 'backward-at-the-end | calls=null backward=1'
+	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 2 ] || fail "the second Call did not come in time"'
+}
+
 test_case "an honest peer, for comparison" honest
 test_case "Replies for nobody, again, too long and too short" replies
 test_case "malformed messages and garbage" malformed
@@ -104,4 +112,5 @@ test_case "chunks of several segments" segments
 test_case "RDMA_ERROR to Calls of every form" errors
 test_case "RDMA_ERROR before a Call's sender is through" early_errors
 test_case "backward Calls" backward
+test_case "a backward Call at a transport's end" backward_at_the_end
 run_cases

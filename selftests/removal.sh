@@ -63,7 +63,47 @@ remove_while_connecting() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# Programs come while there is no device, and RPCs are slow to hear so. By then the next attempt to
+# connect is under way, whose connection they must not end.
+slow_to_hear() {
+	local connects
+	server_dir /export
+	mount_nfs "$1"
+	work_begins
+	connects=$(client 'xprt_stat 3')
+	# Less than the pause before the second attempt.
+	delay_events failed_connect=700
+	# Not in the folder that the other program has locked.
+	client_background programs "
+		rm -f /run/$TEST.*
+		n=0
+		while [ ! -f /run/$TEST.stop ]; do
+			n=\$((n + 1))
+			stat \$MNT/none\$n >/dev/null 2>&1 &
+			sleep 0.1
+		done
+		wait"
+	defer "client 'touch /run/$TEST.stop && wait_for 50 test -f /run/job.programs.status'"
+	defer "client rdma_link_add"
+	client '
+		rdma link delete $RDMA_LINK
+		failed() { [ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" -gt 0 ]; }
+		wait_for 30 failed
+		rdma_link_add
+		work_goes_on 55'
+	work_ends
+	client "touch /run/$TEST.stop"
+	client_wait programs
+	client "
+		rm -f /run/$TEST.*
+		printf '%d RPCs were slow to hear of a failure\n' \$(cat /sys/module/rpcrdma_test_delay/parameters/hits)
+		[ \$(xprt_stat 3) = $((connects + 1)) ] || fail \"the transport had $connects connections and has had \$(xprt_stat 3)\"
+		umount \$MNT
+		wait_for 10 module_unused"
+}
+
 test_case "v4.2: the device is removed and added under I/O" remove_device 4.2
+test_case "v3: RPCs are slow to hear that there was no device" slow_to_hear 3
 for vers in 3 4.2; do
 	test_case "v$vers: the device is removed while the client connects" remove_while_connecting $vers
 done

@@ -175,6 +175,14 @@ limit_devices() {
 }
 limits_end() { client '! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
 
+# Has who passes certain trace events sleep there for the rest of the case, see
+# modules/rpcrdma_test_delay.c: delay_events PARAMETER...
+delay_events() {
+	client '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
+	client "insmod /lab/payload/rpcrdma_test_delay.ko $*"
+	defer "client 'rmmod rpcrdma_test_delay'"
+}
+
 # Has netem mistreat all that these machines send, for the rest of the case: netem_begins MACHINE...
 # At first it lets everything through. It comes before I/O, and goes after it, because software RDMA
 # devices take the moment at which a queueing discipline changes for a local error.

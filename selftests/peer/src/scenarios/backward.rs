@@ -16,6 +16,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("backward-chunks", backward_chunks),
     ("backward-burst", backward_burst),
     ("backward-without-credits", backward_without_credits),
+    ("backward-at-the-end", backward_at_the_end),
 ];
 
 /// The program that the client's service has.
@@ -192,4 +193,18 @@ fn backward_burst(peer: &mut Peer) -> Result {
         return Err(format!("only {} were served", peer.backward_replies.len()));
     }
     Ok(())
+}
+
+/// The Reply to the client's last Call comes between two backward Calls. With the second one in its
+/// hands the transport ends, if it is slow with each.
+fn backward_at_the_end(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    peer.answer(&call)?;
+    let last = peer.call()?;
+    peer.send(&null(1).encode())?;
+    peer.answer(&last)?;
+    peer.send(&null(2).encode())?;
+    peer.finished = true;
+    peer.end()
 }

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Has whoever passes a trace event sleep there for a while, until it is unloaded, so that a race
+ * becomes certain. Both events are in places that may sleep, and the probes are called in a scope of
+ * sleepable RCU.
+ */
+#include <linux/atomic.h>
+#include <linux/delay.h>
+#include <linux/module.h>
+#include <linux/string.h>
+#include <linux/sunrpc/sched.h>
+#include <linux/tracepoint.h>
+
+static uint failed_connect;
+module_param(failed_connect, uint, 0444);
+MODULE_PARM_DESC(failed_connect, "milliseconds that an RPC sleeps before it acts on a failure to connect");
+
+static uint backward_call;
+module_param(backward_call, uint, 0444);
+MODULE_PARM_DESC(backward_call, "milliseconds that the transport sleeps with a backward Call in its hands");
+
+static atomic_t hits = ATOMIC_INIT(0);
+
+static int hits_get(char *buffer, const struct kernel_param *param)
+{
+	return sysfs_emit(buffer, "%d\n", atomic_read(&hits));
+}
+
+static const struct kernel_param_ops hits_ops = {
+	.get	= hits_get,
+};
+module_param_cb(hits, &hits_ops, NULL, 0444);
+MODULE_PARM_DESC(hits, "how often somebody has slept");
+
+static void delay_failed_connect(void *data, const struct rpc_task *task)
+{
+	switch (task->tk_status) {
+	/* For these it may end a connection. */
+	case -ENETDOWN:
+	case -ENETUNREACH:
+	case -ECONNREFUSED:
+	case -ECONNABORTED:
+	case -EHOSTUNREACH:
+	case -EPROTO:
+		atomic_inc(&hits);
+		msleep(failed_connect);
+	}
+}
+
+/* The arguments are not the same in each implementation of the transport. */
+static void delay_backward_call(void *data)
+{
+	atomic_inc(&hits);
+	msleep(backward_call);
+}
+
+static struct delay {
+	const char *event;
+	void *probe;
+	const uint *milliseconds;
+	struct tracepoint *point;
+} delays[] = {
+	{ "rpc_connect_status", delay_failed_connect, &failed_connect },
+	{ "xprtrdma_cb_call", delay_backward_call, &backward_call },
+};
+
+static void delay_begin(struct tracepoint *point, void *unused)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(delays); i++) {
+		struct delay *delay = &delays[i];
+
+		if (*delay->milliseconds && !delay->point && !strcmp(point->name, delay->event) &&
+		    !tracepoint_probe_register(point, delay->probe, NULL))
+			delay->point = point;
+	}
+}
+
+static void delay_end(struct tracepoint *point)
+{
+	bool ended = false;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(delays); i++) {
+		if (!delays[i].point || (point && delays[i].point != point))
+			continue;
+		tracepoint_probe_unregister(delays[i].point, delays[i].probe, NULL);
+		delays[i].point = NULL;
+		ended = true;
+	}
+	if (ended)
+		tracepoint_synchronize_unregister();
+}
+
+/* Events of modules, those that are loaded already included. */
+static int delay_module(struct notifier_block *block, unsigned long action, void *data)
+{
+	struct tp_module *module = data;
+	tracepoint_ptr_t *point = module->mod->tracepoints_ptrs;
+	unsigned int i;
+
+	for (i = 0; i < module->mod->num_tracepoints; i++) {
+		if (action == MODULE_STATE_COMING)
+			delay_begin(tracepoint_ptr_deref(point + i), NULL);
+		else if (action == MODULE_STATE_GOING)
+			delay_end(tracepoint_ptr_deref(point + i));
+	}
+	return NOTIFY_OK;
+}
+
+static struct notifier_block delay_notifier = {
+	.notifier_call	= delay_module,
+};
+
+static int __init delay_init(void)
+{
+	int i, status;
+
+	for_each_kernel_tracepoint(delay_begin, NULL);
+	status = register_tracepoint_module_notifier(&delay_notifier);
+	for (i = 0; i < ARRAY_SIZE(delays) && !status; i++)
+		if (*delays[i].milliseconds && !delays[i].point)
+			status = -ENOENT;
+	if (status) {
+		unregister_tracepoint_module_notifier(&delay_notifier);
+		delay_end(NULL);
+	}
+	return status;
+}
+
+static void __exit delay_exit(void)
+{
+	unregister_tracepoint_module_notifier(&delay_notifier);
+	delay_end(NULL);
+}
+
+module_init(delay_init);
+module_exit(delay_exit);
+MODULE_DESCRIPTION("Has whoever passes a trace event sleep there, for tests");
+MODULE_LICENSE("GPL");
