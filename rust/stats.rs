@@ -141,6 +141,8 @@ counters! {
     backward_calls: Counter,
     /// Backward Calls that found no service or no room.
     backward_overflows: Counter,
+    /// Backward Replies whose connection had ended.
+    backward_replies_dropped: Counter,
     /// Work requests that failed, other than by the connection's end.
     failed_requests: Counter,
 }

@@ -91,7 +91,8 @@ backward() {
 		'backward-garbage | calls=null backward=1' \
 		'backward-chunks | calls=null backward=1 | chunk_errors_sent=4' \
 		'backward-burst | calls=null*6 backward=1 | backward_calls>15' \
-		'backward-without-credits | calls=read*10+ backward=1'
+		'backward-without-credits | calls=read*10+ backward=1' \
+		'backward-across-connections | calls=null backward=1 | backward_replies_dropped=1'
 }
 
 # What the client does when it has its last Reply must not wait for the thread that has the Call, nor

@@ -157,6 +157,11 @@ impl Connection {
         self.chunks.wait(qp, index, xid);
     }
 
+    /// What tells the connection from others of the transport.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The number that a request keeps of its Send: the connection's, then that of the chunk entry,
     /// counted from 1.
     pub(super) fn mark(&self, sent: Sent) -> u64 {

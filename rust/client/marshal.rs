@@ -354,6 +354,9 @@ fn count_segments(client: &Client, plan: &Plan, reply: &Parts) {
 
 /// Sends a backward Reply, which is inline always, under the send lock.
 ///
+/// The Receive for it belongs to the connection that the Call came on (RFC 8167 section 4). On another
+/// one the Reply is dropped, and counts as sent.
+///
 /// # Errors
 ///
 /// As [`send`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
@@ -362,6 +365,10 @@ pub(super) fn send_backward(
     Sending { sender, limits }: &mut Sending,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
+    if reply.connection() != sender.qp().context().number() {
+        client.stats.backward_replies_dropped.increment();
+        return Ok(());
+    }
     let mut buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
     // CAST: A u32 always fits the kernel's usize.
     let limit = limits.inline_send as usize;

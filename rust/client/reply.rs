@@ -268,10 +268,12 @@ fn drop_message(completion: &mut Completion<'_, Connection>, message: ReceivedMe
 /// Hands a backward Call to the callback service. One that finds no room has broken its credits.
 fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     let client = &connection.client;
-    if client
-        .backward
-        .receive(&client.xprt, call.fixed.xid.0, call.payload)
-    {
+    if client.backward.receive(
+        &client.xprt,
+        connection.number(),
+        call.fixed.xid.0,
+        call.payload,
+    ) {
         client.stats.backward_calls.increment();
     } else {
         client.stats.backward_overflows.increment();

@@ -24,6 +24,8 @@ const MESSAGE_SIZE: usize = PAGE_SIZE;
 struct BackwardCall {
     /// First, because sunrpc gives the request back by this pointer.
     rqst: bindings::rpc_rqst,
+    /// The connection that the Call came on, by the transport's number for it.
+    connection: u64,
     call: KVec<u8>,
     reply: KVec<u8>,
 }
@@ -120,19 +122,20 @@ impl BackwardCalls {
     }
 
     /// Hands a backward Call to the callback service; false if there is none, or no request left.
-    /// Process context; does not sleep.
-    pub(crate) fn receive(&self, xprt: &Xprt, xid: u32, message: &[u8]) -> bool {
+    /// `connection` is what [`BackwardReply::connection`](super::BackwardReply::connection) returns
+    /// for its Reply. Process context; does not sleep.
+    pub(crate) fn receive(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
         // sunrpc takes a reference for the request, which may come back at once: it is not to be the
         // last one here, where the transport's end would wait for this completion.
         let Some(counted) = CountedXprt::new(xprt) else {
             return false;
         };
-        let is_received = self.enqueue(&counted, xid, message);
+        let is_received = self.enqueue(&counted, connection, xid, message);
         counted.put_deferred();
         is_received
     }
 
-    fn enqueue(&self, xprt: &Xprt, xid: u32, message: &[u8]) -> bool {
+    fn enqueue(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
         // SAFETY: The transport is valid. The pointer is only compared; sunrpc looks again.
         if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
             return false;
@@ -140,7 +143,7 @@ impl BackwardCalls {
         let Some(mut call) = self.take() else {
             return false;
         };
-        if call.prepare(xprt, xid, message).is_err() {
+        if call.prepare(xprt, connection, xid, message).is_err() {
             self.give_back(call);
             return false;
         }
@@ -158,6 +161,7 @@ impl BackwardCall {
         Ok(KBox::new(
             Self {
                 rqst: bindings::rpc_rqst::default(),
+                connection: 0,
                 call: KVec::with_capacity(MESSAGE_SIZE, flags | __GFP_NOWARN)?,
                 reply: KVec::from_elem(0, MESSAGE_SIZE, flags | __GFP_NOWARN)?,
             },
@@ -166,13 +170,14 @@ impl BackwardCall {
     }
 
     /// Makes the request that of one Call.
-    fn prepare(&mut self, xprt: &Xprt, xid: u32, message: &[u8]) -> Result {
+    fn prepare(&mut self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> Result {
         if message.len() > self.call.capacity() {
             return Err(EMSGSIZE);
         }
         self.call.clear();
         self.call.extend_from_slice(message, GFP_ATOMIC)?;
         let length = u32::try_from(message.len())?;
+        self.connection = connection;
         let rqst = &mut self.rqst;
         *rqst = bindings::rpc_rqst::default();
         rqst.rq_xprt = xprt.as_raw();
@@ -198,6 +203,16 @@ pub(super) fn is_backward(rqst: &Rqst) -> bool {
     // SAFETY: The request is valid; the bit is set before sunrpc sees a backward request, and does
     // not change.
     unsafe { (*rqst.as_raw()).rq_bc_pa_state >> bindings::RPC_BC_PA_IN_USE & 1 != 0 }
+}
+
+/// The connection that the Call of a backward request came on.
+///
+/// # Safety
+///
+/// `rqst` is a backward request of this module's.
+pub(super) unsafe fn connection_of(rqst: &Rqst) -> u64 {
+    // SAFETY: The request is the first member of a `BackwardCall`, which only `prepare` changes.
+    unsafe { (*rqst.as_raw().cast::<BackwardCall>()).connection }
 }
 
 /// `bc_setup`: process context, may sleep; at session creation.

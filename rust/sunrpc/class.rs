@@ -92,7 +92,8 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
     fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
 
-    /// Sends a backward Reply (RFC 8167).
+    /// Sends a backward Reply (RFC 8167), on the connection that its Call came on only. On another the
+    /// peer has no Receive for it: it is dropped without an error.
     ///
     /// # Errors
     ///

@@ -17,7 +17,13 @@ impl BackwardCalls {
     }
 
     /// Refuses a backward Call.
-    pub(crate) fn receive(&self, _xprt: &Xprt, _xid: u32, _message: &[u8]) -> bool {
+    pub(crate) fn receive(
+        &self,
+        _xprt: &Xprt,
+        _connection: u64,
+        _xid: u32,
+        _message: &[u8],
+    ) -> bool {
         false
     }
 
@@ -30,4 +36,13 @@ impl BackwardCalls {
 /// Whether a request is a backward one.
 pub(super) fn is_backward(_rqst: &Rqst) -> bool {
     false
+}
+
+/// The connection that the Call of a backward request came on.
+///
+/// # Safety
+///
+/// Not to be called: there is no backward request.
+pub(super) unsafe fn connection_of(_rqst: &Rqst) -> u64 {
+    0
 }

@@ -73,10 +73,9 @@ impl<T: ClientTransport> VTable<T> {
         }
         // SAFETY: sunrpc has taken the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
-        let sent = if backchannel::is_backward(rqst) {
-            transport.send_backward(&mut lock, &BackwardReply::new(rqst))
-        } else {
-            transport.send(&mut lock, rqst)
+        let sent = match BackwardReply::new(rqst) {
+            Some(reply) => transport.send_backward(&mut lock, &reply),
+            None => transport.send(&mut lock, rqst),
         };
         match sent {
             Ok(()) => 0,

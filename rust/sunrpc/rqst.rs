@@ -3,7 +3,7 @@
 //! Requests: one RPC each (`struct rpc_rqst`).
 
 use super::{
-    buffer,
+    backchannel, buffer,
     class::SendError,
     xdr_buf::{copy_out, XdrBuf},
     xprt::Xprt,
@@ -205,12 +205,24 @@ impl Rqst {
 }
 
 /// A backward Reply, to be sent.
+///
+/// # Invariants
+///
+/// The request is a backward one.
 pub(crate) struct BackwardReply<'a>(&'a Rqst);
 
 impl<'a> BackwardReply<'a> {
-    /// Takes a request for what it is.
-    pub(super) fn new(rqst: &'a Rqst) -> Self {
-        Self(rqst)
+    /// The Reply of a request, if that is a backward one.
+    pub(super) fn new(rqst: &'a Rqst) -> Option<Self> {
+        // INVARIANT: Just looked at.
+        backchannel::is_backward(rqst).then_some(Self(rqst))
+    }
+
+    /// The number of the connection that the backward Call came on, as it was told when the Call was
+    /// received.
+    pub(crate) fn connection(&self) -> u64 {
+        // SAFETY: By the type's invariant.
+        unsafe { backchannel::connection_of(self.0) }
     }
 
     /// The transaction identifier of the backward Call, in host byte order.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A service for backward Calls: one thread, and NULL as the only procedure.
+ * A service for backward Calls: one thread, NULL, and a procedure that is answered when the transport
+ * has its second connection.
  */
+#include <linux/delay.h>
 #include <linux/err.h>
 #include <linux/slab.h>
 #include <linux/sunrpc/bc_xprt.h>
@@ -26,6 +28,22 @@ static __be32 backward_null(struct svc_rqst *rqstp)
 	return rpc_success;
 }
 
+/* Of the only service that there is at a time. */
+static struct rpc_xprt *backward_xprt;
+
+static __be32 backward_second(struct svc_rqst *rqstp)
+{
+	unsigned int milliseconds = 0;
+
+	for (; READ_ONCE(backward_xprt->stat.connect_count) < 2 ||
+	       !xprt_connected(backward_xprt); milliseconds++) {
+		if (milliseconds == 20000)
+			return rpc_system_err;
+		msleep(1);
+	}
+	return rpc_success;
+}
+
 static bool backward_nothing(struct svc_rqst *rqstp, struct xdr_stream *xdr)
 {
 	return true;
@@ -38,6 +56,13 @@ static const struct svc_procedure backward_procedures[] = {
 		.pc_encode	= backward_nothing,
 		.pc_xdrressize	= 1,
 		.pc_name	= "NULL",
+	},
+	{
+		.pc_func	= backward_second,
+		.pc_decode	= backward_nothing,
+		.pc_encode	= backward_nothing,
+		.pc_xdrressize	= 1,
+		.pc_name	= "SECOND",
 	},
 };
 
@@ -104,6 +129,7 @@ struct test_backward *test_backward_start(struct rpc_clnt *client, u32 program)
 		return ERR_PTR(-ENOMEM);
 	/* The client keeps its only transport. */
 	service->xprt = rcu_access_pointer(client->cl_xprt);
+	backward_xprt = service->xprt;
 	backward_program.pg_prog = program;
 	service->serv = svc_create(&backward_program, PAGE_SIZE, backward_thread);
 	if (!service->serv) {

@@ -17,6 +17,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("backward-burst", backward_burst),
     ("backward-without-credits", backward_without_credits),
     ("backward-at-the-end", backward_at_the_end),
+    ("backward-across-connections", backward_across_connections),
 ];
 
 /// The program that the client's service has.
@@ -207,4 +208,26 @@ fn backward_at_the_end(peer: &mut Peer) -> Result {
     peer.send(&null(2).encode())?;
     peer.finished = true;
     peer.end()
+}
+
+/// The Reply to a Call of the first connection is ready when there is a second one, which is none of
+/// its business.
+fn backward_across_connections(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    // The procedure that is answered then.
+    let mut late = null(1);
+    late.payload[20..24].copy_from_slice(&1u32.to_be_bytes());
+    peer.send(&late.encode())?;
+    peer.verbs.flush()?;
+    peer.verbs.disconnect();
+    peer.accept()?;
+    let call = peer.call_again(&call)?;
+    // The service takes one Call after the other.
+    peer.send(&null(2).encode())?;
+    replies(peer, 1)?;
+    if peer.backward_replies != [words(&[2, 1, 0, 0, 0, 0])] {
+        return Err(format!("the Replies are {:02x?}", peer.backward_replies));
+    }
+    peer.answer(&call)
 }
