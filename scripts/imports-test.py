@@ -156,6 +156,30 @@ def test_shipped():
     yield from found ^ wanted
 
 
+def test_proofs():
+    crate = crate_of({
+        "proto/mod.rs": GOOD["proto/mod.rs"] + "#[cfg(rpcrdma_selftest)] mod unused; #[cfg(test)] mod some_tests;",
+        "proto/unused.rs": "pub(crate) fn unused() {} mod tests { use super::*; fn of_unused() { unused() } }",
+        "proto/cursor.rs": "pub(crate) struct Reader; mod tests { use super::*; fn of_cursor() { Reader; } }",
+        "proto/some_tests.rs": """
+            mod tests {
+                use super::super::{cursor::Reader, unused::unused};
+                const NEEDED: fn() = unused;
+                fn help() { NEEDED() }
+                fn good() { Reader; }
+                fn bad() { Reader; unused() }
+                fn bad_by_others() { Reader; help() }
+                fn nothing() {}
+            }
+        """,
+    })
+    shipped = {path for path, file in crate.files.items() if file.shipped}
+    found = set(crate.proofs(shipped))
+    yield from {"cursor::of_cursor", "some_tests::good"} - found
+    yield from found & {f"some_tests::{name}" for name in ("bad", "bad_by_others", "nothing")}
+    yield from found & {"unused::of_unused"}
+
+
 def test_broken(rule, words, changes):
     said = list(getattr(crate_of(changes), "rule_" + rule)())
     if not any(words in line for line in said):
@@ -168,6 +192,7 @@ def main():
         ("a crate without faults", test_good, ()),
         ("every rule is tested", test_every_rule_is_tested, ()),
         ("what a release module has", test_shipped, ()),
+        ("what tests run", test_proofs, ()),
     ]
     cases += [(name, test_broken, case) for name, case in BROKEN.items()]
     failed = False

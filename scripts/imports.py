@@ -4,6 +4,7 @@
 
 Usage: imports.py [--tree DIR] check RULE...   lines "RULE<tab>what breaks it"
        imports.py [--tree DIR] shipped         the files that are in a release module
+       imports.py [--tree DIR] proofs          the tests that run nothing but these, as "file::function"
        imports.py [--tree DIR] graph           each file and the files that it names
 
 The crate is read from rust/rpcrdma_main.rs on, through its mod declarations. What counts as naming:
@@ -88,7 +89,7 @@ class Module:
         self.children, self.defined = {}, set()
         # Name -> segments of what it stands for, and whether it is there only to be passed on.
         self.names, self.globs = {}, []
-        self.named = []
+        self.named, self.tokens = [], []
 
     def __str__(self):
         return "::".join(("crate",) + self.path)
@@ -160,7 +161,7 @@ class Crate:
         files = [path for path in candidates if os.path.exists(os.path.join(self.tree, path))]
         for attribute in attributes:
             if "path" in attribute:
-                other = os.path.join(folder, attribute[attribute.index("path") + 2].strip('"'))
+                other = os.path.normpath(os.path.join(folder, attribute[attribute.index("path") + 2].strip('"')))
                 files = files + [other] if attribute[0] == "cfg_attr" else [other]
         for attribute in attributes:
             if attribute[0] == "cfg" and condition(attribute[2:-1]) is False:
@@ -223,7 +224,9 @@ class Crate:
                 here.defined.add(toks[at + 2])
             if token in ("{", "}", ";"):
                 attributes = []
-            at = self.path_at(here, toks, at)
+            then = self.path_at(here, toks, at)
+            here.tokens += toks[at:then]
+            at = then
 
     def path_at(self, module, toks, at):
         """Notes the path that begins here, if one does, and returns where to go on."""
@@ -482,6 +485,62 @@ class Crate:
                 at, then = before[at], at
             yield f"{path}: " + ", ".join(reversed(steps))
 
+    # What tests run.
+
+    @staticmethod
+    def pieces(module):
+        """Name -> tokens of each function, constant and static of a module, wherever in it."""
+        toks, found = module.tokens, {}
+        for at, token in enumerate(toks[:-1]):
+            if token not in ("fn", "const", "static") or not is_name(toks[at + 1]) or toks[at + 1] == "fn":
+                continue
+            end, depth = at + 2, 0
+            while end < len(toks):
+                depth += {"{": 1, "(": 1, "[": 1, "}": -1, ")": -1, "]": -1}.get(toks[end], 0)
+                end += 1
+                if depth == 0 and (toks[end - 1] == ";" or (toks[end - 1] == "}" and token == "fn")):
+                    break
+            found.setdefault(toks[at + 1], []).extend(toks[at + 2 : end])
+        return found
+
+    def runs(self, module, name):
+        """Files that a function names, itself or by way of functions and constants beside it."""
+        pieces, left, seen, files = self.pieces(module), [name], {name}, set()
+        while left:
+            toks, at = pieces[left.pop()], 0
+            while at < len(toks):
+                if not is_name(toks[at]):
+                    at += 1
+                    continue
+                if toks[at] in pieces and toks[at] not in seen:
+                    seen.add(toks[at])
+                    left.append(toks[at])
+                segments = [toks[at]]
+                while toks[at + 1 : at + 2] == ["::"] and at + 2 < len(toks) and is_name(toks[at + 2]):
+                    at += 2
+                    segments.append(toks[at])
+                    if toks[at] in pieces and toks[at] not in seen:
+                        seen.add(toks[at])
+                        left.append(toks[at])
+                at += 1
+                found = self.start(module, segments)
+                if found and not (len(segments) == 1 and self.is_module(module, segments)):
+                    there = self.walk(*found, set())[0]
+                    if there:
+                        files.add(there.file)
+        return files
+
+    def proofs(self, shipped):
+        """The tests all of whose code is in these files, but for what stands beside the test itself."""
+        for module in self.modules:
+            for name in self.pieces(module):
+                files = self.runs(module, name)
+                # Without a file of its own the test is one of its own file.
+                if module.file in shipped or (files - {module.file} and files - {module.file} <= shipped):
+                    if files <= shipped | {module.file}:
+                        folder, file = module.file.removesuffix("/mod.rs").removesuffix(".rs").rsplit("/", 1)
+                        yield f"{file}::{name}"
+
     def rule_no_circles(self):
         yield from self.circles(path for path, file in self.files.items() if file.shipped)
 
@@ -501,11 +560,15 @@ def main(arguments):
                     print(f"{rule}\t{line}")
         case ["shipped"]:
             print("\n".join(sorted(path for path, file in crate.files.items() if file.shipped)))
+        case ["proofs"]:
+            shipped = {path for path, file in crate.files.items() if file.shipped}
+            host = Crate(tree, "selftests/host/src/lib.rs")
+            print("\n".join(sorted({*crate.proofs(shipped), *host.proofs(shipped)})))
         case ["graph"]:
             for path, file in sorted(crate.files.items()):
                 print(f"{path}: {' '.join(sorted(file.uses))}")
         case _:
-            sys.exit("usage: imports.py [--tree DIR] check RULE... | shipped | graph")
+            sys.exit("usage: imports.py [--tree DIR] check RULE... | shipped | proofs | graph")
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ pings() {
 	calls_end_so errs ping=1 -5
 }
 
-# Proves: V1-159, PD-001, PD-003, PD-007, PD-008, PD-009, PD-030, PD-031, SEC-016.
+# Proves: V1-025, V1-159, PD-001, PD-003, PD-007, PD-008, PD-009, PD-030, PD-031, SEC-016.
 private_data() {
 	local rows
 	rows=$(grep -c -P '^\S+\tprivdata\t' "$(dirname "$0")/vectors/vectors.tsv")

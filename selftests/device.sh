@@ -26,6 +26,7 @@ sends_fail() {
 
 # A Call whose memory cannot be registered fails, and gives its send buffer and its regions back,
 # more often than there are buffers.
+# Proves: V1-139.
 maps_fail() {
 	server_dir /export
 	server "head -c 64K /dev/urandom >/export/$TEST/file"

@@ -6,13 +6,15 @@
 
 . "$(dirname "$0")/lib/peer.sh"
 
-# Proves: V1-095, V1-097, V1-116, BD-017.
+# Proves: V1-007, V1-010, V1-011, V1-033, V1-040, V1-043, V1-050, V1-060, V1-083, V1-095, V1-097,
+# Proves: V1-109, V1-116, V1-143, V1-145, V1-153, V1-157, BD-017.
 honest() {
 	calls_end \
 		'honest | calls=null,write,read,long,list,exchange | bad_replies=0' \
 		'honest | calls=null,write,read,long,list,exchange size=400000'
 }
 
+# Proves: BD-011.
 replies() {
 	calls_end \
 		'other-xid | calls=null | dropped_messages=32' \
@@ -25,7 +27,7 @@ replies() {
 		'short-replies | calls=null*3'
 }
 
-# Proves: V1-006, V1-128, BD-020, SEC-015.
+# Proves: V1-006, V1-102, V1-103, V1-128, BD-020, SEC-015.
 malformed() {
 	calls_end \
 		'vectors | calls=null*60 backward=1' \
@@ -61,6 +63,7 @@ chunks() {
 }
 
 # With regions of nineteen pages these chunks have two segments and more.
+# Proves: V1-039, V1-066.
 segments() {
 	limit_devices max_fast_reg_pages=19
 	calls_end \
@@ -83,7 +86,8 @@ early_errors() {
 	calls_end 'errors | calls=null*60 | bad_replies=60'
 }
 
-# Proves: V1-086, V1-122, BD-002, BD-003, BD-004, BD-024, BD-026, BD-027, BD-030.
+# Proves: V1-086, V1-122, V1-132, BD-002, BD-003, BD-004, BD-006, BD-021, BD-024, BD-026, BD-027,
+# Proves: BD-030.
 backward() {
 	calls_end \
 		'backward | calls=null backward=1 | backward_calls=3' \

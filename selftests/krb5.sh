@@ -38,7 +38,7 @@ make_files="
 		sha256sum * >sums
 	}"
 
-# Proves: SEC-012, SEC-013, SEC-014.
+# Proves: SEC-010, SEC-012, SEC-013, SEC-014.
 all_forms() {
 	local vers=$1 flavor=$2 there here
 	mount_krb5 "$vers" "$flavor"

@@ -202,6 +202,7 @@ needed() {
 		skip "tshark, editcap and jq could not be added to the build root"
 }
 
+# Proves: V1-119, BD-020.
 judge() {
 	needed
 	server_dir /export
