@@ -45,8 +45,16 @@ credits() {
 		'fewer-credits | calls=null,null*148+ | failed_requests=0'
 }
 
-# A device whose queues are so short that there are fewer credits than Calls.
+# The responder goes on with Calls that are killed, so their credits are not to be had.
+# Proves: V1-018, V1-028, V1-029.
 killed() {
+	calls_end \
+		'killed-late | calls=null,null*16+,sent,kill+,null*40+ | failed_requests=0' \
+		'killed-made-up | calls=null,null*16+,sent,kill+,null*40+ | failed_requests=0'
+}
+
+# A device whose queues are so short that there are fewer credits than Calls.
+killed_with_chunks() {
 	limit_devices max_qp_wr=1024
 	calls_end 'killed-credits | calls=null,read*64+,sent,kill+,read*20+'
 }
@@ -112,6 +120,7 @@ test_case "Replies for nobody, again, too long and too short" replies
 test_case "malformed messages and garbage" malformed
 test_case "grants of no credit, and of all there are" credits
 test_case "the credits of Calls that are killed" killed
+test_case "killed Calls whose memory the peer still has" killed_with_chunks
 test_case "chunks that were not offered" chunks
 test_case "chunks of several segments" segments
 test_case "RDMA_ERROR to Calls of every form" errors

@@ -82,7 +82,7 @@ pub(super) fn received(
                     };
                     fence(completion, xid, claim.rest, settlement);
                 }
-                None => drop_unexpected(completion, message),
+                None => drop_late(completion, message),
             }
         }
         Ok(Received::Error(error)) => match connection.client.xprt.pin(error.xid.0) {
@@ -97,7 +97,7 @@ pub(super) fn received(
                 }
                 fail(completion, rqst, error.xid, message, invalidated);
             }
-            None => drop_unexpected(completion, message),
+            None => drop_late(completion, message),
         },
         Ok(Received::BackwardCall(call)) => {
             backward(connection, &call);
@@ -245,6 +245,12 @@ fn answer(completion: &mut Completion<'_, Connection>, error: &ErrorMessage) {
         Ok(()) => connection.client.stats.chunk_errors_sent.increment(),
         Err(_) => connection.end(Cause::PostFailed),
     }
+}
+
+/// Forgets a Reply or error to a Call that is gone, if there was one.
+fn drop_late(completion: &mut Completion<'_, Connection>, message: ReceivedMessage<Connection>) {
+    completion.qp().context().client.xprt.late_reply();
+    drop_unexpected(completion, message);
 }
 
 /// Forgets a Reply or error that no Call waits for.

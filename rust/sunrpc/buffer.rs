@@ -16,6 +16,8 @@ use kernel::{
 #[repr(C, align(16))]
 struct Prefix {
     mark: Word<u64>,
+    /// Whether the Call was sent and its Reply has not come, as 0 or 1.
+    reply_owed: Word<u32>,
     exposure: Exposure,
     /// The size of the allocation in bytes.
     size: usize,
@@ -40,6 +42,7 @@ impl Buffer {
         let ptr = NonNull::new(unsafe { bindings::rpcrdma_rpc_buf_alloc(size) })?.cast();
         let prefix = Prefix {
             mark: Word::new(0),
+            reply_owed: Word::new(0),
             exposure: Exposure::new(),
             size,
         };
@@ -146,6 +149,16 @@ pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Word<u64> {
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).mark }
 }
 
+/// Whether the Call was sent and its Reply has not come, as 0 or 1.
+///
+/// # Safety
+///
+/// As for [`mark`].
+pub(super) unsafe fn reply_owed<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Word<u32> {
+    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
+    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).reply_owed }
+}
+
 /// What counts the regions over the request's memory.
 ///
 /// # Safety
@@ -182,6 +195,7 @@ pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
     // SAFETY: The memory is large enough for the prefix and what follows.
     unsafe {
         (*prefix).mark = Word::new(0);
+        (*prefix).reply_owed = Word::new(0);
         rqst.rq_buffer = prefix.add(1).cast();
         rqst.rq_rbuffer = prefix.cast::<u8>().add(reply).cast();
     }

@@ -3,7 +3,7 @@
 //! The transport class: what sunrpc finds by the names "rdma" and "rdma6".
 
 use super::{
-    address, connect, ops,
+    address, connect, credits, ops,
     queue::OwnedQueue,
     rqst::{BackwardReply, Rqst},
     send_lock::SendLock,
@@ -296,6 +296,8 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
             bindings::rpcrdma_xprt_set_bound(xprt);
         }
         bindings::rpcrdma_init_delayed_work(&mut inner.work, Some(connect::work::<T>));
+        let overdue = &raw mut inner.shares.overdue;
+        bindings::rpcrdma_init_delayed_work(overdue, Some(credits::overdue::<T>));
     }
     address::format_strings(xprt)?;
     inner.transport = Arc::into_raw(T::setup(owned)?).cast();

@@ -27,6 +27,7 @@ mod backchannel;
 mod buffer;
 mod class;
 mod connect;
+mod credits;
 mod ops;
 mod queue;
 mod rqst;

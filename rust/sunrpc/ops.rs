@@ -75,7 +75,14 @@ impl<T: ClientTransport> VTable<T> {
         let mut lock = unsafe { SendLock::new(xprt) };
         let sent = match BackwardReply::new(rqst) {
             Some(reply) => transport.send_backward(&mut lock, &reply),
-            None => transport.send(&mut lock, rqst),
+            None => {
+                rqst.set_reply_owed(true);
+                let sent = transport.send(&mut lock, rqst);
+                if sent.is_err() {
+                    rqst.set_reply_owed(false);
+                }
+                sent
+            }
         };
         match sent {
             Ok(()) => 0,
@@ -164,6 +171,8 @@ impl<T: ClientTransport> VTable<T> {
             let transport = (*allocation).transport.cast::<T>();
             (Xprt::from_raw(allocation.cast()), Arc::from_raw(transport))
         };
+        // SAFETY: Setup has initialised the work, which nobody queues any more.
+        unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).shares.overdue) };
         // The callback that has queued this may still be about to return. With the last reference to
         // the module, which may go with the transport, its code could go as well.
         // SAFETY: The callback is called by this work of sunrpc's, which nobody queues again.

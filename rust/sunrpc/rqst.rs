@@ -169,6 +169,12 @@ impl Rqst {
         unsafe { buffer::mark(self.as_raw()) }
     }
 
+    /// Says whether the peer owes the Reply: before the Call is posted, or if it was not.
+    pub(super) fn set_reply_owed(&self, owed: bool) {
+        // SAFETY: The request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { buffer::reply_owed(self.as_raw()) }.set(owed.into());
+    }
+
     /// Whether the request was sent on the connection that is up now. It may end meanwhile, unless the
     /// caller holds the send lock.
     pub(crate) fn is_of_connection(&self, xprt: &Xprt) -> bool {
@@ -334,6 +340,8 @@ impl PinnedRqst {
         if kernel::warn_on!(!self.is_fenced()) {
             return;
         }
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { buffer::reply_owed(self.ptr.as_ptr()) }.set(0);
         let _guard = self.xprt().queue_lock();
         // SAFETY: A pinned request is valid; the lock that the call wants is held.
         unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };

@@ -3,8 +3,7 @@
 //! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
 
 use super::{
-    address, backchannel, buffer::SpareBuffers, class::ClientTransport, rqst::PinnedRqst,
-    rqst::Rqst,
+    address, buffer::SpareBuffers, class::ClientTransport, credits::Shares, rqst::PinnedRqst,
 };
 use crate::{
     bindings::{self, Net, SocketAddress},
@@ -32,9 +31,8 @@ pub(super) struct Allocation {
     /// The timeouts that `xprt.timeout` points to.
     pub(super) timeout: bindings::rpc_timeout,
     pub(super) spare_buffers: SpareBuffers,
-    /// The part of the congestion window that requests have which were sent on an earlier connection
-    /// and do not wait for a Reply. The transport lock guards it.
-    pub(super) stale: usize,
+    /// What the credits are shared with.
+    pub(super) shares: Shares,
 }
 
 /// A transport.
@@ -153,7 +151,8 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// The work is one of this transport's [`Allocation`], initialised, and not queued.
+    /// The work is one of this transport's [`Allocation`], and initialised. If it is queued already, it
+    /// stays as it is.
     pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
         let allocation = self.allocation();
         // SAFETY: The allocation is valid, and has the queue since setup; the rest is the caller's
@@ -308,12 +307,14 @@ impl Xprt {
 
     /// Marks the transport as disconnected and wakes who waits for it, with `ENOTCONN`.
     pub(crate) fn disconnect_done(&self) {
+        let raw = self.as_raw();
+        let guard = self.transport_lock();
         // SAFETY: The transport is valid; the caller holds the send lock, which guards the cookie.
-        unsafe {
-            let raw = self.as_raw();
-            (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1);
-            bindings::xprt_disconnect_done(raw);
-        }
+        unsafe { (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1) };
+        self.forget_orphans(&guard);
+        drop(guard);
+        // SAFETY: The transport is valid.
+        unsafe { bindings::xprt_disconnect_done(raw) };
     }
 
     /// Makes the sender wait for [`Self::write_space`]. The caller looks once more, afterwards,
@@ -333,111 +334,6 @@ impl Xprt {
         if self.bits() & (1 << bindings::XPRT_WRITE_SPACE) != 0 {
             // SAFETY: The transport is valid.
             unsafe { bindings::xprt_write_space(self.as_raw()) };
-        }
-    }
-
-    /// Takes a credit for the request, which it then has until it is released; false if there is
-    /// none, and the sender waits in sunrpc's queue. The caller holds the send lock.
-    pub(crate) fn take_credit(&self, rqst: &Rqst) -> bool {
-        if self.stale() != 0 {
-            let _guard = self.transport_lock();
-            // SAFETY: Transport and request are valid, and the lock is held.
-            unsafe {
-                if self.forget_stale(rqst.as_raw()) {
-                    (*rqst.as_raw()).rq_cong = 0;
-                    let raw = self.as_raw();
-                    (*raw).cong = (*raw).cong.saturating_sub(window(1));
-                }
-            }
-        }
-        // SAFETY: Transport and request are valid.
-        unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
-    }
-
-    /// Sets the number of requests that may be outstanding.
-    pub(crate) fn set_credits(&self, credits: u32) {
-        let _guard = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the window is held.
-        unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale()) };
-    }
-
-    /// The window's part for requests of an earlier connection.
-    fn stale(&self) -> usize {
-        // SAFETY: The transport is valid; a word that only the send lock's holder makes more than 0.
-        unsafe { (&raw const (*self.allocation()).stale).read_volatile() }
-    }
-
-    /// Takes the request's part, if it has one, out of that for requests of an earlier connection,
-    /// and out of the window.
-    ///
-    /// # Safety
-    ///
-    /// `rqst` is a request of the transport, and the transport lock is held.
-    unsafe fn forget_stale(&self, rqst: *mut bindings::rpc_rqst) -> bool {
-        let (raw, part) = (self.as_raw(), window(1));
-        // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
-        unsafe {
-            let is_stale =
-                (*rqst).rq_cong != 0 && (*rqst).rq_connect_cookie != (*raw).connect_cookie;
-            if !is_stale || self.stale() < part {
-                return false;
-            }
-            (*self.allocation()).stale = self.stale().wrapping_sub(part);
-            (*raw).cwnd = (*raw).cwnd.saturating_sub(part);
-        }
-        true
-    }
-
-    /// `release_request`: gives the request's credit back. Under the transport lock.
-    ///
-    /// # Safety
-    ///
-    /// Called by sunrpc only, as the contract of the callback says.
-    pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: The task has a request, which has a transport, whose lock is held.
-        unsafe {
-            let rqst = (*task).tk_rqstp;
-            let xprt = Self::from_raw((*rqst).rq_xprt);
-            if backchannel::is_backward(Rqst::from_raw(rqst)) {
-                (*rqst).rq_cong = 0;
-            } else if xprt.stale() != 0 {
-                xprt.forget_stale(rqst);
-            }
-            bindings::xprt_release_rqst_cong(task);
-        }
-    }
-
-    /// How many credits are taken.
-    pub(crate) fn credits_in_use(&self) -> usize {
-        // SAFETY: The transport is valid; the number is for people, and may be a little behind.
-        let taken = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).cong) };
-        taken >> bindings::RPC_CWNDSHIFT
-    }
-
-    /// Starts a connection's credits: requests that were sent before have to ask again. Those that
-    /// are not even encoded again yet do not count. The caller holds the send lock.
-    pub(crate) fn reset_credits(&self, credits: u32) {
-        let raw = self.as_raw();
-        let _queue = self.queue_lock();
-        let _transport = self.transport_lock();
-        // SAFETY: The transport is valid. All requests that wait for a Reply are in the tree, which
-        // the queue lock guards; their credits are guarded by the transport lock.
-        unsafe {
-            let mut node = bindings::rb_first(&raw const (*raw).recv_queue);
-            while !node.is_null() {
-                let rqst = kernel::container_of!(
-                    node.cast::<core::mem::ManuallyDrop<bindings::rb_node>>(),
-                    bindings::rpc_rqst,
-                    __bindgen_anon_1.rq_recv
-                );
-                if (*rqst).rq_cong != 0 {
-                    (*rqst).rq_cong = 0;
-                    (*raw).cong = (*raw).cong.saturating_sub(window(1));
-                }
-                node = bindings::rb_next(node);
-            }
-            (*self.allocation()).stale = (*raw).cong;
-            (*raw).cwnd = window(credits).saturating_add((*raw).cong);
         }
     }
 
@@ -499,12 +395,6 @@ impl trace::TraceXprt for OwnedXprt {
     fn id(&self) -> u32 {
         Xprt::id(self)
     }
-}
-
-/// Credits as sunrpc counts them.
-fn window(credits: u32) -> usize {
-    // CAST: A u32 always fits the kernel's usize.
-    (credits as usize) << bindings::RPC_CWNDSHIFT
 }
 
 /// A C spinlock, held.

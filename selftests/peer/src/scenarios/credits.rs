@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use super::Scenarios;
-use crate::peer::{Call, Peer, ERESTARTSYS};
+use crate::peer::{words, Call, Peer, ERESTARTSYS};
+use crate::verbs::Waited;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -15,6 +16,9 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("all-credits", all_credits),
     ("fewer-credits", fewer_credits),
     ("killed-credits", killed_credits),
+    ("killed-late", killed_late),
+    ("killed-made-up", killed_made_up),
+    ("killed-unanswered", killed_unanswered),
 ];
 
 /// What the client asks for: the default of `rdma_slot_table_entries`.
@@ -92,8 +96,8 @@ fn fewer_credits(peer: &mut Peer) -> Result {
     Ok(())
 }
 
-/// All Calls that may be outstanding are killed, and others take their credits, while the memory of
-/// the first ones cannot be invalidated yet: the last of their Sends waits for a Receive.
+/// All Calls that may be outstanding are killed, while the memory of theirs cannot be invalidated yet:
+/// the last of their Sends waits for a Receive.
 fn killed_credits(peer: &mut Peer) -> Result {
     const GRANTED: u32 = 64;
     let mut acceptance = Peer::acceptance();
@@ -106,7 +110,7 @@ fn killed_credits(peer: &mut Peer) -> Result {
     reply.credits = GRANTED;
     peer.send(&reply.encode())?;
     peer.succeeds(&call);
-    outstanding(peer, GRANTED - 1)?;
+    let mut killed = outstanding(peer, GRANTED - 1)?;
     // Nothing can come, but the client has the time to go on.
     if let Some(message) = peer.receive_for(Duration::from_secs(2))? {
         return Err(format!("{message:02x?} came without a Receive"));
@@ -116,11 +120,88 @@ fn killed_credits(peer: &mut Peer) -> Result {
         peer.verbs.post_receive()?;
     }
     // The last one of those that were killed.
-    peer.call()?;
-    for _ in 0..GRANTED {
+    killed.push(peer.call()?);
+    for call in &killed {
         peer.ends(ERESTARTSYS);
+        late(peer, call.xid, GRANTED)?;
     }
     Ok(())
+}
+
+/// What the scenarios with killed Calls grant.
+const FEW: u32 = 16;
+
+/// As many Calls as there are credits are outstanding, and killed. Others wait.
+fn kill(peer: &mut Peer) -> Result<Vec<Call>> {
+    peer.accept()?;
+    let call = peer.call()?;
+    grant_alone(peer, &call)?;
+    let killed = outstanding(peer, FEW)?;
+    for _ in &killed {
+        peer.ends(ERESTARTSYS);
+    }
+    no_more(peer)?;
+    Ok(killed)
+}
+
+/// Calls that are killed keep their credits until their Replies come: one each.
+fn killed_late(peer: &mut Peer) -> Result {
+    let killed = kill(peer)?;
+    let mut calls = Vec::new();
+    for call in &killed {
+        late(peer, call.xid, FEW)?;
+        calls.push(peer.call()?);
+    }
+    no_more(peer)?;
+    for call in calls {
+        grant_alone(peer, &call)?;
+    }
+    Ok(())
+}
+
+/// Many more Replies, to Calls that there never were: no more Calls come than there are credits.
+fn killed_made_up(peer: &mut Peer) -> Result {
+    let killed = kill(peer)?;
+    for at in 0..100u32 {
+        late(peer, !killed[0].xid ^ at << 16, FEW)?;
+    }
+    let calls = outstanding(peer, FEW)?;
+    no_more(peer)?;
+    for call in calls {
+        grant_alone(peer, &call)?;
+    }
+    Ok(())
+}
+
+/// The Replies never come: the client makes another connection, rather than wait for ever.
+fn killed_unanswered(peer: &mut Peer) -> Result {
+    kill(peer)?;
+    match peer.verbs.receive(Duration::from_secs(90))? {
+        Waited::Ended => peer.accept(),
+        Waited::For(_) | Waited::TimedOut => Err("the connection does not end".to_owned()),
+    }
+}
+
+/// Answers a Call with the grant of those scenarios.
+fn grant_alone(peer: &mut Peer, call: &Call) -> Result {
+    let mut reply = peer.reply(call)?;
+    reply.credits = FEW;
+    peer.send(&reply.encode())?;
+    peer.succeeds(call);
+    Ok(())
+}
+
+/// A Reply that nobody waits for.
+fn late(peer: &mut Peer, xid: u32, credits: u32) -> Result {
+    peer.send(&words(&[xid, 1, credits, 0, 0, 0, 0, xid, 1, 0, 0, 0, 0]))
+}
+
+/// No Call comes, although the client has some.
+fn no_more(peer: &mut Peer) -> Result {
+    match peer.receive_for(Duration::from_secs(1))? {
+        None => Ok(()),
+        Some(message) => Err(format!("{message:02x?} came without a credit")),
+    }
 }
 
 /// Takes so many Calls without an answer.

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Credits (RFC 8166 section 3.3.1), as sunrpc's congestion window counts them.
+//!
+//! A request takes a credit when it is sent, and gives it back when it is released. The window, `cwnd`,
+//! and the part of it that is taken, `cong`, also include what no living request of this connection has:
+//!
+//! - *stale* parts are those of requests that were sent on an earlier connection, and are not in the
+//!   queue of those that wait for a Reply. The window is larger by them.
+//! - *orphaned* parts are those of Calls that were released without their Reply, because they were killed.
+//!   The responder still works on them, so they keep their credits until a Reply comes that no request
+//!   waits for, or until the connection ends. If the responder owes them for too long, the connection is
+//!   closed as for a Call that times out: otherwise those that wait for a credit would wait for ever.
+
+use super::{
+    backchannel, buffer,
+    class::ClientTransport,
+    rqst::Rqst,
+    xprt::{Allocation, SpinGuard, Xprt},
+};
+use crate::bindings;
+
+/// What the window and its part that is taken include, beside requests of this connection. The transport
+/// lock guards it.
+pub(super) struct Shares {
+    /// The part of stale requests, in units of the window.
+    stale: usize,
+    /// Orphaned Calls.
+    orphaned: u32,
+    /// Replies that no request waited for, and for which there was no orphaned Call either. Such a
+    /// Reply comes between the moment that its request leaves the queue of those that wait, and that of
+    /// its release.
+    unclaimed: u32,
+    /// When the first Call was orphaned, or the last Reply to such a one came, in jiffies.
+    since: usize,
+    /// Looks for orphaned Calls whose Replies are overdue.
+    pub(super) overdue: bindings::delayed_work,
+}
+
+impl Xprt {
+    /// Takes a credit for the request, which it then has until it is released; false if there is
+    /// none, and the sender waits in sunrpc's queue. The caller holds the send lock.
+    pub(crate) fn take_credit(&self, rqst: &Rqst) -> bool {
+        if self.stale() != 0 {
+            let _guard = self.transport_lock();
+            // SAFETY: Transport and request are valid, and the lock is held.
+            unsafe {
+                if self.forget_stale(rqst.as_raw()) {
+                    (*rqst.as_raw()).rq_cong = 0;
+                    let raw = self.as_raw();
+                    (*raw).cong = (*raw).cong.saturating_sub(window(1));
+                }
+            }
+        }
+        // SAFETY: Transport and request are valid.
+        unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
+    }
+
+    /// Sets the number of requests that may be outstanding.
+    pub(crate) fn set_credits(&self, credits: u32) {
+        let _guard = self.transport_lock();
+        // SAFETY: The transport is valid, and the lock that guards the window is held.
+        unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale()) };
+    }
+
+    /// How many credits are taken.
+    pub(crate) fn credits_in_use(&self) -> usize {
+        // SAFETY: The transport is valid; the number is for people, and may be a little behind.
+        let taken = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).cong) };
+        taken >> bindings::RPC_CWNDSHIFT
+    }
+
+    /// Starts a connection's credits: requests that were sent before have to ask again. Those that
+    /// are not even encoded again yet do not count. The caller holds the send lock.
+    pub(crate) fn reset_credits(&self, credits: u32) {
+        let raw = self.as_raw();
+        let _queue = self.queue_lock();
+        let guard = self.transport_lock();
+        self.forget_orphans(&guard);
+        // SAFETY: The transport is valid. All requests that wait for a Reply are in the tree, which
+        // the queue lock guards; their credits are guarded by the transport lock.
+        unsafe {
+            let mut node = bindings::rb_first(&raw const (*raw).recv_queue);
+            while !node.is_null() {
+                let rqst = kernel::container_of!(
+                    node.cast::<core::mem::ManuallyDrop<bindings::rb_node>>(),
+                    bindings::rpc_rqst,
+                    __bindgen_anon_1.rq_recv
+                );
+                if (*rqst).rq_cong != 0 {
+                    (*rqst).rq_cong = 0;
+                    (*raw).cong = (*raw).cong.saturating_sub(window(1));
+                }
+                node = bindings::rb_next(node);
+            }
+            (*self.shares()).stale = (*raw).cong;
+            (*raw).cwnd = window(credits).saturating_add((*raw).cong);
+        }
+    }
+
+    /// Takes note of a Reply on the present connection that no request waits for: if it is that to a Call
+    /// that was killed, the Call's credit comes back.
+    ///
+    /// A Reply stands for one credit, whatever its XID is: a responder that makes XIDs up gets no more
+    /// Calls than it sends Replies.
+    pub(crate) fn late_reply(&self) {
+        let raw = self.as_raw();
+        let _guard = self.transport_lock();
+        // SAFETY: The transport is valid, and the lock that guards shares and window is held.
+        unsafe {
+            let shares = &mut *self.shares();
+            if shares.orphaned == 0 {
+                // No more than there are requests that it could be for.
+                if window(shares.unclaimed) < (*raw).cong {
+                    shares.unclaimed = shares.unclaimed.saturating_add(1);
+                }
+                return;
+            }
+            shares.orphaned = shares.orphaned.saturating_sub(1);
+            shares.since = bindings::rpcrdma_jiffies();
+            // sunrpc gives a credit back, and wakes who waits for it, by a request and its task. This one
+            // stands for that which is gone.
+            let mut rqst = bindings::rpc_rqst::default();
+            let mut task = bindings::rpc_task::default();
+            rqst.rq_xprt = raw;
+            rqst.rq_cong = 1;
+            task.tk_rqstp = &raw mut rqst;
+            bindings::xprt_release_rqst_cong(&raw mut task);
+        }
+    }
+
+    /// Gives the credits of all orphaned Calls back, at the end of their connection.
+    pub(super) fn forget_orphans(&self, _transport_lock: &SpinGuard<'_>) {
+        let raw = self.as_raw();
+        // SAFETY: The transport is valid, and the lock that guards shares and window is held.
+        unsafe {
+            let shares = &mut *self.shares();
+            (*raw).cong = (*raw).cong.saturating_sub(window(shares.orphaned));
+            shares.orphaned = 0;
+            shares.unclaimed = 0;
+        }
+    }
+
+    fn shares(&self) -> *mut Shares {
+        // SAFETY: By the type's invariant the allocation is valid; only takes the address of a field.
+        unsafe { &raw mut (*self.allocation()).shares }
+    }
+
+    /// The window's part for requests of an earlier connection.
+    fn stale(&self) -> usize {
+        // SAFETY: The transport is valid; a word that only the send lock's holder makes more than 0.
+        unsafe { (&raw const (*self.shares()).stale).read_volatile() }
+    }
+
+    /// Takes the request's part, if it has one, out of that for requests of an earlier connection,
+    /// and out of the window.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a request of the transport, and the transport lock is held.
+    unsafe fn forget_stale(&self, rqst: *mut bindings::rpc_rqst) -> bool {
+        let (raw, part) = (self.as_raw(), window(1));
+        // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
+        unsafe {
+            let is_stale =
+                (*rqst).rq_cong != 0 && (*rqst).rq_connect_cookie != (*raw).connect_cookie;
+            if !is_stale || self.stale() < part {
+                return false;
+            }
+            (*self.shares()).stale = self.stale().wrapping_sub(part);
+            (*raw).cwnd = (*raw).cwnd.saturating_sub(part);
+        }
+        true
+    }
+
+    /// Leaves the request's part in the window, if it was sent on the present connection and its Reply has
+    /// not come.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a forward request of the transport with a credit, and the transport lock is held.
+    #[cold]
+    unsafe fn orphan(&self, rqst: *mut bindings::rpc_rqst) {
+        // SAFETY: Transport and request are valid, and the lock that guards their credits is held. Setup
+        // has initialised the work.
+        unsafe {
+            let shares = &mut *self.shares();
+            if (*rqst).rq_connect_cookie != (*self.as_raw()).connect_cookie {
+                return;
+            }
+            if shares.unclaimed != 0 {
+                shares.unclaimed = shares.unclaimed.saturating_sub(1);
+                return;
+            }
+            if shares.orphaned == 0 {
+                shares.since = bindings::rpcrdma_jiffies();
+            }
+            shares.orphaned = shares.orphaned.saturating_add(1);
+            (*rqst).rq_cong = 0;
+            self.enqueue(&raw mut shares.overdue, self.patience());
+        }
+    }
+
+    /// How long the responder may owe Replies, in jiffies.
+    fn patience(&self) -> usize {
+        // SAFETY: The allocation is valid; a word that another mount may lower meanwhile.
+        unsafe { (&raw const (*self.allocation()).timeout.to_initval).read_volatile() }
+    }
+
+    /// `release_request`: gives the request's credit back. Under the transport lock.
+    ///
+    /// # Safety
+    ///
+    /// Called by sunrpc only, as the contract of the callback says.
+    pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
+        // SAFETY: The task has a request, which has a transport, whose lock is held. A forward request with
+        // a credit was to be sent, so it is between `buf_alloc` and `buf_free`.
+        unsafe {
+            let rqst = (*task).tk_rqstp;
+            let xprt = Self::from_raw((*rqst).rq_xprt);
+            if backchannel::is_backward(Rqst::from_raw(rqst)) {
+                (*rqst).rq_cong = 0;
+            } else if (*rqst).rq_cong != 0 {
+                if buffer::reply_owed(rqst).get() != 0 {
+                    xprt.orphan(rqst);
+                }
+                if xprt.stale() != 0 {
+                    xprt.forget_stale(rqst);
+                }
+            }
+            bindings::xprt_release_rqst_cong(task);
+        }
+    }
+}
+
+/// Has the connection closed if the Replies to Calls that were killed are overdue. On the module's queue.
+///
+/// # Safety
+///
+/// `work` is the `overdue` of an [`Allocation`] whose transport is in use.
+pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings::work_struct) {
+    // SAFETY: The work is that of a transport, whose end waits for it. Setup has succeeded, as there were
+    // requests.
+    let (xprt, transport) = unsafe {
+        let delayed = kernel::container_of!(work, bindings::delayed_work, work);
+        let shares = kernel::container_of!(delayed, Shares, overdue);
+        let allocation = kernel::container_of!(shares, Allocation, shares);
+        let xprt = Xprt::from_raw(allocation.cast());
+        (xprt, xprt.transport::<T>())
+    };
+    let guard = xprt.transport_lock();
+    // SAFETY: The transport is valid, and the lock that guards the shares is held.
+    let (orphaned, elapsed) = unsafe {
+        let shares = &*xprt.shares();
+        let elapsed = bindings::rpcrdma_jiffies().wrapping_sub(shares.since);
+        (shares.orphaned, elapsed)
+    };
+    drop(guard);
+    if orphaned == 0 {
+        return;
+    }
+    match xprt.patience().checked_sub(elapsed) {
+        // SAFETY: Setup has initialised the work.
+        Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.shares()).overdue, left) },
+        _ => transport.timed_out(),
+    }
+}
+
+/// Credits as sunrpc counts them.
+fn window(credits: u32) -> usize {
+    // CAST: A u32 always fits the kernel's usize.
+    (credits as usize) << bindings::RPC_CWNDSHIFT
+}

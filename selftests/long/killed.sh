@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# A responder that does not answer Calls that were killed, which keep all its credits.
+# expect: INFO: task insmod:[0-9]* blocked for more than
+
+. "$(dirname "$0")/../lib/peer.sh"
+
+unanswered() {
+	calls_end 'killed-unanswered | calls=null,null*16+,sent,kill+,null*40+ timeout_ms=140000 | ended_rpc_timeout=1'
+}
+
+test_case "the Replies to killed Calls never come" unanswered
+run_cases
