@@ -11,22 +11,22 @@ use kernel::{
     str::{CStr, CStrExt},
 };
 
-/// The folder of this module, as long as it is loaded.
+/// The folder of this module. It stays as long as one of these exists, or a transport's in it.
 pub(crate) struct Folder(());
 
 impl Folder {
     /// Makes the folder. There is none without debugfs, which is no error.
     pub(crate) fn new() -> Self {
-        // SAFETY: Called once, when the module is loaded.
-        unsafe { bindings::rpcrdma_debugfs_init() };
+        // SAFETY: May sleep.
+        unsafe { bindings::rpcrdma_debugfs_get() };
         Self(())
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // SAFETY: `new` made the folder, and all files in it are gone with their transports.
-        unsafe { bindings::rpcrdma_debugfs_exit() };
+        // SAFETY: `new` has counted this object.
+        unsafe { bindings::rpcrdma_debugfs_put() };
     }
 }
 
@@ -91,7 +91,7 @@ impl Files {
                 GFP_KERNEL,
             )?;
         }
-        // SAFETY: The folder of the module exists as long as the module's transports.
+        // SAFETY: The callee keeps the folder of the module for this one.
         let folder = unsafe { bindings::rpcrdma_debugfs_add(id) };
         // INVARIANT: Just made, and the hooks are not moved any more.
         let mut files = Self {

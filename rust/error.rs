@@ -147,3 +147,49 @@ pub(crate) fn describe(reason: Reason) -> &'static str {
         Reason::LocalResources => "memory or device resources are short",
     }
 }
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_error)]
+mod tests {
+    use super::*;
+
+    fn negative(errno: u32) -> i32 {
+        -i32::try_from(errno).unwrap()
+    }
+
+    fn errno(reason: Reason, status: i32) -> i32 {
+        connect_error(reason, false, status).to_errno()
+    }
+
+    #[test]
+    fn a_network_that_is_gone_is_told_from_a_server_that_is() {
+        let unreachable = negative(bindings::EHOSTUNREACH);
+        for reason in [
+            Reason::AddressError,
+            Reason::RouteError,
+            Reason::Unreachable,
+        ] {
+            for gone in [bindings::ENETUNREACH, bindings::ENETDOWN].map(negative) {
+                assert_eq!(errno(reason, gone), gone);
+            }
+            for status in [0, negative(bindings::ENODEV), negative(bindings::ETIMEDOUT)] {
+                assert_eq!(errno(reason, status), unreachable);
+            }
+        }
+    }
+
+    #[test]
+    fn a_shortage_is_not_told_as_one() {
+        let shortage = errno(Reason::LocalResources, negative(bindings::ENOMEM));
+        assert_eq!(shortage, negative(bindings::ENOBUFS));
+    }
+
+    /// The reason of a fabric for a rejection, which is positive, is none of these.
+    #[test]
+    fn a_rejection_is_a_refusal() {
+        for reason in [0, 8, i32::MAX, i32::MIN] {
+            let refused = negative(bindings::ECONNREFUSED);
+            assert_eq!(errno(Reason::Rejected, reason), refused);
+        }
+    }
+}

@@ -3,28 +3,38 @@
 //! The administrator's settings in `/proc/sys/sunrpc`, which later mounts and connections use.
 
 use crate::bindings;
-use kernel::{error::to_result, prelude::*};
+use kernel::{error::from_err_ptr, prelude::*};
 
 /// The settings, as long as they can be changed.
-pub(crate) struct Settings(());
+///
+/// # Invariants
+///
+/// The pointer came from `rpcrdma_sysctl_register`.
+pub(crate) struct Settings(*mut bindings::ctl_table_header);
+
+// SAFETY: Settings may be taken back from any thread.
+unsafe impl Send for Settings {}
+// SAFETY: No method takes `&self`.
+unsafe impl Sync for Settings {}
 
 impl Settings {
     /// Shows the settings. Without `CONFIG_SUNRPC_DEBUG` there are none, which is no error.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `ENOMEM`, also while there is another object of this type.
     pub(crate) fn new() -> Result<Self> {
-        // SAFETY: Called once, when the module is loaded.
-        to_result(unsafe { bindings::rpcrdma_sysctl_register() })?;
-        Ok(Self(()))
+        // SAFETY: May sleep.
+        let header = from_err_ptr(unsafe { bindings::rpcrdma_sysctl_register() })?;
+        // INVARIANT: Just registered.
+        Ok(Self(header))
     }
 }
 
 impl Drop for Settings {
     fn drop(&mut self) {
-        // SAFETY: `new` has registered them.
-        unsafe { bindings::rpcrdma_sysctl_unregister() };
+        // SAFETY: By the type's invariant.
+        unsafe { bindings::rpcrdma_sysctl_unregister(self.0) };
     }
 }
 

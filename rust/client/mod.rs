@@ -25,8 +25,8 @@ use crate::{
     rdma::QueuePair,
     stats::{Calls, Latency, Stats},
     sunrpc::{
-        BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
-        SendLocked, SendOwned, SocketAddress,
+        BackwardCalls, BackwardReply, Class, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
+        SendLocked, SendOwned, SocketAddress, IDENT_RDMA,
     },
     sysctl, trace,
 };
@@ -45,6 +45,9 @@ use marshal::Sending;
 
 /// Backward Calls that the peer may have under way.
 const BACKWARD_SLOTS: u32 = 16;
+
+/// What mounts name.
+static CLASS: Class = Class::new(c"rdma", IDENT_RDMA, &[c"rdma", c"rdma6"]);
 
 /// A client transport, with its files under debugfs.
 #[pin_data]
@@ -129,6 +132,10 @@ impl Transport {
 
 impl ClientTransport for Client {
     const MAX_PAYLOAD: usize = limits::MAX_PAYLOAD;
+
+    fn class() -> &'static Class {
+        &CLASS
+    }
 
     fn max_requests() -> u32 {
         sysctl::slot_table_entries()

@@ -4,10 +4,14 @@
  * as their owner.
  */
 #include <linux/debugfs.h>
+#include <linux/mutex.h>
 #include <linux/seq_file.h>
 
 #include "helpers.h"
 
+/* The module, if it has its folder, and its transports that have one there. */
+static DEFINE_MUTEX(root_lock);
+static unsigned int root_users;
 static struct dentry *root;
 
 static int rpcrdma_file_show(struct seq_file *seq, void *unused)
@@ -19,14 +23,20 @@ static int rpcrdma_file_show(struct seq_file *seq, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(rpcrdma_file);
 
-void rpcrdma_debugfs_init(void)
+void rpcrdma_debugfs_get(void)
 {
-	root = debugfs_create_dir("rpcrdma", NULL);
+	mutex_lock(&root_lock);
+	if (!root_users++)
+		root = debugfs_create_dir("rpcrdma", NULL);
+	mutex_unlock(&root_lock);
 }
 
-void rpcrdma_debugfs_exit(void)
+void rpcrdma_debugfs_put(void)
 {
-	debugfs_remove(root);
+	mutex_lock(&root_lock);
+	if (!--root_users)
+		debugfs_remove(root);
+	mutex_unlock(&root_lock);
 }
 
 /* A folder for the transport of this number. */
@@ -34,6 +44,7 @@ struct dentry *rpcrdma_debugfs_add(unsigned int id)
 {
 	char name[12];
 
+	rpcrdma_debugfs_get();
 	snprintf(name, sizeof(name), "%u", id);
 	return debugfs_create_dir(name, root);
 }
@@ -48,4 +59,5 @@ void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
 void rpcrdma_debugfs_remove(struct dentry *folder)
 {
 	debugfs_remove(folder);
+	rpcrdma_debugfs_put();
 }

@@ -58,15 +58,17 @@ struct rpcrdma_debugfs_file {
 	unsigned int index;
 };
 
-void rpcrdma_debugfs_init(void);
-void rpcrdma_debugfs_exit(void);
+void rpcrdma_debugfs_get(void);
+void rpcrdma_debugfs_put(void);
 struct dentry *rpcrdma_debugfs_add(unsigned int id);
 void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
 			      struct rpcrdma_debugfs_file *file);
 void rpcrdma_debugfs_remove(struct dentry *folder);
 
-int rpcrdma_sysctl_register(void);
-void rpcrdma_sysctl_unregister(void);
+struct ctl_table_header;
+
+struct ctl_table_header *rpcrdma_sysctl_register(void);
+void rpcrdma_sysctl_unregister(struct ctl_table_header *header);
 unsigned int rpcrdma_slot_table_entries(void);
 unsigned int rpcrdma_max_inline_read(void);
 unsigned int rpcrdma_max_inline_write(void);

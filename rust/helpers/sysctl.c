@@ -4,6 +4,7 @@
  * of sunrpc's other transports they exist with CONFIG_SUNRPC_DEBUG only;
  * without it the defaults stand.
  */
+#include <linux/err.h>
 #include <linux/mm.h>
 #include <linux/sysctl.h>
 
@@ -70,27 +71,27 @@ static const struct ctl_table settings[] = {
 	},
 };
 
-static struct ctl_table_header *header;
-
-int rpcrdma_sysctl_register(void)
+/* Registering them while they are registered fails like a lack of memory. */
+struct ctl_table_header *rpcrdma_sysctl_register(void)
 {
-	header = register_sysctl("sunrpc", settings);
-	return header ? 0 : -ENOMEM;
+	struct ctl_table_header *header = register_sysctl("sunrpc", settings);
+
+	return header ?: ERR_PTR(-ENOMEM);
 }
 
-void rpcrdma_sysctl_unregister(void)
+void rpcrdma_sysctl_unregister(struct ctl_table_header *header)
 {
 	unregister_sysctl_table(header);
 }
 
 #else
 
-int rpcrdma_sysctl_register(void)
+struct ctl_table_header *rpcrdma_sysctl_register(void)
 {
-	return 0;
+	return NULL;
 }
 
-void rpcrdma_sysctl_unregister(void)
+void rpcrdma_sysctl_unregister(struct ctl_table_header *header)
 {
 }
 

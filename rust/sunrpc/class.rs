@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transport class: what sunrpc finds by the names "rdma" and "rdma6".
+//! What a client transport is for sunrpc, and how one is made.
 
 use super::{
     address, connect, credits, ops,
     queue::OwnedQueue,
+    registration::{Class, ClassRegistration, ClassUser},
     rqst::{BackwardReply, Rqst},
     send_lock::SendLock,
     xprt::{Allocation, OwnedXprt},
@@ -13,13 +14,10 @@ use crate::{
     bindings::{self, SocketAddress},
     trace,
 };
-use core::{cell::UnsafeCell, ptr::NonNull};
+use core::ptr::NonNull;
 use kernel::{
-    error::to_result,
-    ffi::c_char,
     prelude::*,
     seq_file::SeqFile,
-    str::CStrExt,
     sync::{Arc, ArcBorrow},
     time::msecs_to_jiffies,
 };
@@ -61,6 +59,9 @@ impl SendError {
 /// sunrpc's send lock excludes `connect`, `close`, `send` and `send_backward` from one another. All of
 /// them run in process context.
 pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
+    /// The class of these transports, and of no others.
+    fn class() -> &'static Class;
+
     /// The most bytes of an RPC's data.
     const MAX_PAYLOAD: usize;
 
@@ -136,88 +137,17 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn backward(&self) -> &super::BackwardCalls;
 }
 
-/// The name, then the network identifiers, of which an empty one is the last.
-const NAME: &[u8] = b"rdma";
-const NETIDS: usize = 3;
-
-/// `struct xprt_class` with room for its network identifiers.
-#[repr(C)]
-struct Class {
-    class: bindings::xprt_class,
-    netid: [*const c_char; NETIDS],
-}
-
-const _: () = assert!(
-    core::mem::offset_of!(bindings::xprt_class, netid) == core::mem::offset_of!(Class, netid),
-    "sunrpc looks for the network identifiers elsewhere"
-);
-
-/// The one class of this module, and the queue for its transports.
-struct Registered {
-    class: UnsafeCell<Class>,
-    queue: UnsafeCell<Option<Arc<OwnedQueue>>>,
-}
-
-// SAFETY: Only `ClassRegistration` writes, before sunrpc knows the class and after it forgot it.
-unsafe impl Sync for Registered {}
-
-static REGISTERED: Registered = Registered {
-    class: UnsafeCell::new(Class {
-        // SAFETY: The C structure is valid as zeroes.
-        class: unsafe { core::mem::MaybeUninit::zeroed().assume_init() },
-        netid: [core::ptr::null(); NETIDS],
-    }),
-    queue: UnsafeCell::new(None),
-};
-
-/// The class, as long as sunrpc knows it.
-pub(crate) struct ClassRegistration(());
-
 impl ClassRegistration {
-    /// Registers `T` as the transport class "rdma". `queue` runs the connects.
+    /// Registers the class of `T`. Its transports connect, and end, on `queue`.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if another module has registered the class.
+    /// `EBUSY` for a second time, `EEXIST` if another module has registered the class.
     pub(crate) fn new<T: ClientTransport>(
         module: &'static ThisModule,
         queue: Arc<OwnedQueue>,
     ) -> Result<Self> {
-        // SAFETY: A module is initialised once, and nobody else knows the class yet.
-        let (class, slot) = unsafe { (&mut *REGISTERED.class.get(), &mut *REGISTERED.queue.get()) };
-        class.class.ident = bindings::xprt_transports_XPRT_TRANSPORT_RDMA;
-        class.class.setup = Some(setup::<T>);
-        class.class.owner = module.as_ptr();
-        for (to, from) in class.class.name.iter_mut().zip(NAME) {
-            *to = *from;
-        }
-        class.netid = [
-            c"rdma".as_char_ptr(),
-            c"rdma6".as_char_ptr(),
-            c"".as_char_ptr(),
-        ];
-        *slot = Some(queue);
-        // SAFETY: The class is complete, lives as long as the module, and has an own list head.
-        to_result(unsafe {
-            bindings::INIT_LIST_HEAD(&mut class.class.list);
-            bindings::xprt_register_transport(&mut class.class)
-        })
-        .inspect_err(|_| *slot = None)?;
-        Ok(Self(()))
-    }
-}
-
-impl Drop for ClassRegistration {
-    fn drop(&mut self) {
-        // SAFETY: `new` registered the class. Transports hold module references, so none is left
-        // and sunrpc does not call `setup` any more.
-        unsafe {
-            bindings::xprt_unregister_transport(&mut (*REGISTERED.class.get()).class);
-            *REGISTERED.queue.get() = None;
-            // Who gave the last reference to a transport back in a callback may not have returned from
-            // it yet, and from there to sunrpc nothing sleeps.
-            bindings::rpcrdma_synchronize_rcu_tasks();
-        }
+        T::class().register(setup::<T>, module, queue)
     }
 }
 
@@ -240,14 +170,7 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
-    // SAFETY: The class is registered, or sunrpc would not have called.
-    let (class, queue) = unsafe { (&*REGISTERED.class.get(), &*REGISTERED.queue.get()) };
-    let queue = queue.as_ref().ok_or(EIO)?.as_raw();
-    let module = class.class.owner;
-    // SAFETY: The module is loaded, as its code runs.
-    if !unsafe { bindings::try_module_get(module) } {
-        return Err(EIO);
-    }
+    let user = T::class().enter().ok_or(EIO)?;
     let requests = T::max_requests();
     // SAFETY: The namespace is referenced during the callback.
     let raw = unsafe {
@@ -258,21 +181,29 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
             requests,
         )
     };
-    let Some(allocation) = NonNull::new(raw.cast::<Allocation>()) else {
-        // SAFETY: Referenced above.
-        unsafe { bindings::module_put(module) };
-        return Err(ENOMEM);
-    };
-    // SAFETY: The allocation is zeroed, but for what sunrpc has initialised; the module is
-    // referenced above.
-    let owned = unsafe { OwnedXprt::new(allocation, module) };
-    // SAFETY: Nobody else knows the allocation yet.
-    let inner = unsafe { &mut *allocation.as_ptr() };
-    let xprt = &mut inner.xprt;
-    inner.queue = queue;
-    inner.timeout.to_initval = seconds(60);
-    inner.timeout.to_maxval = seconds(60);
-    xprt.timeout = &raw const inner.timeout;
+    let allocation = NonNull::new(raw.cast::<Allocation>()).ok_or(ENOMEM)?;
+    // SAFETY: The allocation is zeroed, but for what sunrpc has initialised, and nobody else knows it.
+    let initialised = unsafe { initialise::<T>(&mut *allocation.as_ptr(), &user, args) };
+    // SAFETY: Zeroes are valid for what was not initialised.
+    let owned = unsafe { OwnedXprt::new(allocation, user) };
+    initialised?;
+    let transport = Arc::into_raw(T::setup(owned)?);
+    // SAFETY: The transport keeps the allocation, of which nobody else uses this field yet.
+    unsafe { (*allocation.as_ptr()).transport = transport.cast() };
+    Ok(raw)
+}
+
+/// Fills in what sunrpc wants to know of a transport.
+fn initialise<T: ClientTransport>(
+    allocation: &mut Allocation,
+    user: &ClassUser,
+    args: &bindings::xprt_create,
+) -> Result {
+    let xprt = &mut allocation.xprt;
+    allocation.queue = user.queue();
+    allocation.timeout.to_initval = seconds(60);
+    allocation.timeout.to_maxval = seconds(60);
+    xprt.timeout = &raw const allocation.timeout;
     xprt.connect_timeout = seconds(60);
     // So long may a server be back before its clients notice, beside the RPC layer's own 3 s.
     xprt.max_reconnect_timeout = seconds(15);
@@ -282,10 +213,10 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     xprt.ops = ops::VTable::<T>::ops();
     // Side protocols that look at the transport want to use TCP.
     xprt.prot = i32::try_from(bindings::IPPROTO_TCP)?;
-    xprt.xprt_class = &raw const class.class;
+    xprt.xprt_class = user.class().as_raw();
     xprt.max_payload = T::MAX_PAYLOAD;
     xprt.addrlen = args.addrlen;
-    // SAFETY: The destination has room, as checked; the source has `addrlen` bytes.
+    // SAFETY: The destination has room, as the caller has checked; the source has `addrlen` bytes.
     unsafe {
         core::ptr::copy_nonoverlapping(
             args.dstaddr.cast::<u8>(),
@@ -295,13 +226,11 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
         if bindings::rpcrdma_rpc_get_port(args.dstaddr) != 0 {
             bindings::rpcrdma_xprt_set_bound(xprt);
         }
-        bindings::rpcrdma_init_delayed_work(&mut inner.work, Some(connect::work::<T>));
-        let overdue = &raw mut inner.shares.overdue;
+        bindings::rpcrdma_init_delayed_work(&mut allocation.work, Some(connect::work::<T>));
+        let overdue = &raw mut allocation.shares.overdue;
         bindings::rpcrdma_init_delayed_work(overdue, Some(credits::overdue::<T>));
     }
-    address::format_strings(xprt)?;
-    inner.transport = Arc::into_raw(T::setup(owned)?).cast();
-    Ok(raw)
+    address::format_strings(xprt)
 }
 
 /// Requests that a transport has from the start; the others are allocated when they are needed.
@@ -352,47 +281,121 @@ mod tests {
         unsafe { bindings::xprt_find_transport_ident(netid.as_char_ptr()) }
     }
 
+    /// A transport that is never made.
+    struct Unmade;
+
+    extern "C" {
+        static __this_module: kernel::types::Opaque<bindings::module>;
+    }
+
+    // SAFETY: That is this module.
+    static MODULE: ThisModule = unsafe { ThisModule::from_ptr(__this_module.get()) };
+
+    static UNMADE: Class = Class::new(c"rpcrdma-kunit", 0x7f00_0001, &[]);
+
+    impl ClientTransport for Unmade {
+        const MAX_PAYLOAD: usize = 0;
+
+        fn class() -> &'static Class {
+            &UNMADE
+        }
+
+        fn max_requests() -> u32 {
+            1
+        }
+
+        fn setup(_xprt: OwnedXprt) -> Result<Arc<Self>> {
+            Err(ENODEV)
+        }
+
+        fn connect(_this: ArcBorrow<'_, Self>, _lock: &mut SendLock<'_>) -> Result {
+            Ok(())
+        }
+
+        fn close(&self, _lock: &mut SendLock<'_>) {}
+
+        fn send(&self, _lock: &mut SendLock<'_>, _rqst: &Rqst) -> Result<(), SendError> {
+            Ok(())
+        }
+
+        fn send_backward(
+            &self,
+            _lock: &mut SendLock<'_>,
+            _reply: &BackwardReply<'_>,
+        ) -> Result<(), SendError> {
+            Ok(())
+        }
+
+        fn fence(&self, _rqst: &Rqst) {}
+
+        fn timed_out(&self) {}
+
+        fn disconnect(&self) {}
+
+        fn print_stats(&self, _seq: &SeqFile) {}
+
+        fn source(&self) -> Option<SocketAddress> {
+            None
+        }
+
+        fn backward_payload(&self) -> usize {
+            0
+        }
+
+        fn backward_slots() -> u32 {
+            0
+        }
+
+        fn backward(&self) -> &super::super::BackwardCalls {
+            unreachable!()
+        }
+    }
+
+    fn register() -> Result<ClassRegistration> {
+        let queue = Arc::new(OwnedQueue::new(c"rpcrdma-kunit")?, GFP_KERNEL)?;
+        ClassRegistration::new::<Unmade>(&MODULE, queue)
+    }
+
     /// Has the class make a transport for an address that begins with `family`.
-    fn setup(family: u32, addrlen: usize) -> i32 {
-        // SAFETY: The C structures are valid as zeroes.
-        let (mut args, mut address): (bindings::xprt_create, bindings::__kernel_sockaddr_storage) =
-            unsafe { (core::mem::zeroed(), core::mem::zeroed()) };
-        let family = u16::try_from(family).unwrap_or(0);
+    fn make(family: u32, addrlen: usize) -> Error {
+        let mut args = bindings::xprt_create::default();
+        let mut address = bindings::__kernel_sockaddr_storage::default();
+        let family = u16::try_from(family).unwrap();
         // SAFETY: An address begins with its family.
         unsafe { (&raw mut address).cast::<u16>().write(family) };
         args.net = &raw mut bindings::init_net;
         args.dstaddr = (&raw mut address).cast();
         args.addrlen = addrlen;
-        // SAFETY: The class is registered, as these tests run when the module is loaded.
-        let setup = unsafe { (*REGISTERED.class.get()).class.setup };
-        // SAFETY: The arguments are complete.
-        let raw = setup.map(|setup| unsafe { setup(&raw mut args) });
-        raw.map_or(0, |raw| {
-            kernel::error::from_err_ptr(raw).map_or_else(|error| error.to_errno(), |_| 0)
-        })
+        create::<Unmade>(&args).unwrap_err()
+    }
+
+    #[test]
+    fn a_class_is_registered_once_and_makes_transports_meanwhile() {
+        let in_family = || make(bindings::AF_INET, 16);
+        assert_eq!(in_family(), EIO);
+        let registration = register().unwrap();
+        assert!(matches!(register(), Err(EBUSY)));
+
+        assert_eq!(in_family(), ENODEV);
+        let len = size_of::<bindings::__kernel_sockaddr_storage>() + 1;
+        assert_eq!(make(bindings::AF_INET, len), EBADF);
+        let refused = -i32::try_from(bindings::EAFNOSUPPORT).unwrap();
+        assert_eq!(make(bindings::AF_UNIX, 16).to_errno(), refused);
+
+        // Waits for what is left of these.
+        drop(registration);
+        assert_eq!(in_family(), EIO);
+        assert!(matches!(register(), Err(EBUSY)));
     }
 
     #[test]
     fn either_netid_of_a_data_server_finds_the_class() {
-        let rdma = i32::try_from(bindings::xprt_transports_XPRT_TRANSPORT_RDMA);
-        assert_eq!(Ok(ident(c"rdma")), rdma);
-        assert_eq!(Ok(ident(c"rdma6")), rdma);
+        assert_eq!(ident(c"rdma"), super::super::IDENT_RDMA);
+        assert_eq!(ident(c"rdma6"), super::super::IDENT_RDMA);
     }
 
     #[test]
     fn the_list_of_netids_has_an_end() {
         assert!(ident(c"rdma7") < 0);
-    }
-
-    #[test]
-    fn an_address_that_is_too_long_is_refused() {
-        let len = size_of::<bindings::__kernel_sockaddr_storage>() + 1;
-        assert_eq!(setup(bindings::AF_INET, len), EBADF.to_errno());
-    }
-
-    #[test]
-    fn an_address_of_another_family_is_refused() {
-        let refused = -i32::try_from(bindings::EAFNOSUPPORT).unwrap_or(0);
-        assert_eq!(setup(bindings::AF_UNIX, 16), refused);
     }
 }

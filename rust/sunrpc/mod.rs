@@ -30,6 +30,7 @@ mod connect;
 mod credits;
 mod ops;
 mod queue;
+mod registration;
 mod rqst;
 mod send_lock;
 mod xdr_buf;
@@ -37,8 +38,9 @@ mod xprt;
 
 pub(crate) use crate::bindings::{MessagePart, SocketAddress, Word};
 pub(crate) use backchannel::BackwardCalls;
-pub(crate) use class::{ClassRegistration, ClientTransport, SendError};
+pub(crate) use class::{ClientTransport, SendError};
 pub(crate) use queue::{OwnedQueue, ReclaimScope};
+pub(crate) use registration::{Class, ClassRegistration, IDENT_RDMA};
 pub(crate) use rqst::{BackwardReply, PinnedRqst, Rqst};
 pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};
 pub(crate) use xdr_buf::XdrBuf;

@@ -3,7 +3,8 @@
 //! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
 
 use super::{
-    address, buffer::SpareBuffers, class::ClientTransport, credits::Shares, rqst::PinnedRqst,
+    address, buffer::SpareBuffers, class::ClientTransport, credits::Shares,
+    registration::ClassUser, rqst::PinnedRqst,
 };
 use crate::{
     bindings::{self, Net, SocketAddress},
@@ -426,15 +427,15 @@ impl Drop for SpinGuard<'_> {
     }
 }
 
-/// A transport's memory, and the module reference that goes with it.
+/// A transport's memory. It keeps the class, and the module, last of all.
 ///
 /// # Invariants
 ///
 /// `ptr` came from `xprt_alloc` with the size of an [`Allocation`], is initialised, and belongs to
-/// this object. `module` is referenced once for it.
+/// this object.
 pub(crate) struct OwnedXprt {
     ptr: NonNull<Allocation>,
-    module: *mut bindings::module,
+    user: ClassUser,
 }
 
 // SAFETY: As for `Xprt`.
@@ -448,16 +449,15 @@ impl OwnedXprt {
     /// # Safety
     ///
     /// As the type's invariants say.
-    pub(super) unsafe fn new(ptr: NonNull<Allocation>, module: *mut bindings::module) -> Self {
+    pub(super) unsafe fn new(ptr: NonNull<Allocation>, user: ClassUser) -> Self {
         // INVARIANT: The caller's promise.
-        Self { ptr, module }
+        Self { ptr, user }
     }
 
     /// The workqueue of all transports.
     pub(crate) fn queue(&self) -> &Queue {
-        // SAFETY: `ClassRegistration` keeps the queue until it is dropped, which waits for all
-        // transports, by their module references.
-        unsafe { Queue::from_raw((*self.ptr.as_ptr()).queue) }
+        // SAFETY: The queue is valid as long as `user`.
+        unsafe { Queue::from_raw(self.user.queue()) }
     }
 }
 
@@ -479,7 +479,6 @@ impl Drop for OwnedXprt {
             (*raw).spare_buffers.clear();
             address::free_strings(&mut (*raw).xprt);
             bindings::xprt_free(&raw mut (*raw).xprt);
-            bindings::module_put(self.module);
         }
     }
 }

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transport classes: what sunrpc finds by a name such as "rdma6".
+
+use super::queue::OwnedQueue;
+use crate::bindings;
+use core::{cell::UnsafeCell, ptr::NonNull};
+use kernel::{
+    error::to_result,
+    ffi::c_char,
+    prelude::*,
+    str::CStr,
+    sync::{
+        atomic::{Acquire, Atomic, Full, Relaxed, Release},
+        Arc,
+    },
+    time::{delay::fsleep, Delta},
+};
+
+/// The number of the class "rdma" (`XPRT_TRANSPORT_RDMA`).
+pub(crate) const IDENT_RDMA: i32 = bindings::xprt_transports_XPRT_TRANSPORT_RDMA;
+
+/// How many network identifiers a class can have.
+const MAX_NETIDS: usize = 2;
+
+/// `struct xprt_class` with its network identifiers. sunrpc reads them up to an empty one.
+#[repr(C)]
+struct RawClass {
+    class: bindings::xprt_class,
+    netid: [*const c_char; MAX_NETIDS + 1],
+}
+
+const _: () = assert!(
+    core::mem::offset_of!(bindings::xprt_class, netid) == core::mem::offset_of!(RawClass, netid),
+    "sunrpc looks for the network identifiers elsewhere"
+);
+
+/// The callback by which sunrpc makes a transport.
+pub(super) type Setup =
+    unsafe extern "C" fn(args: *mut bindings::xprt_create) -> *mut bindings::rpc_xprt;
+
+/// A transport class (`struct xprt_class`). It is a static, because its transports point to it.
+///
+/// # Invariants
+///
+/// `raw` is only changed by who has made `was_registered` true, and by sunrpc, from then on. `queue` is
+/// null, or stays valid as long as `users` is not zero.
+pub(crate) struct Class {
+    raw: UnsafeCell<RawClass>,
+    was_registered: Atomic<bool>,
+    /// Where the transports connect, and end; null while there can be none.
+    queue: Atomic<*mut bindings::workqueue_struct>,
+    /// Transports, and calls of `setup` under way.
+    users: Atomic<usize>,
+}
+
+// SAFETY: By the type's invariant one thread at a time changes what is not atomic, and sunrpc locks
+// what it changes.
+unsafe impl Sync for Class {}
+
+impl Class {
+    /// A class of this name and number, which nobody else has, with these network identifiers. A name
+    /// that is too long, or an identifier too many, is an error at compile time.
+    pub(crate) const fn new(name: &'static CStr, ident: i32, netids: &[&'static CStr]) -> Self {
+        // SAFETY: The C structure is valid as zeroes.
+        let mut class: bindings::xprt_class =
+            unsafe { core::mem::MaybeUninit::zeroed().assume_init() };
+        class.ident = ident;
+        let name = name.to_bytes_with_nul();
+        let mut at = 0;
+        while at < name.len() {
+            class.name[at] = name[at];
+            at += 1;
+        }
+        let mut netid = [c"".as_ptr().cast(); MAX_NETIDS + 1];
+        let mut at = 0;
+        while at < netids.len() {
+            assert!(at < MAX_NETIDS, "there are too many network identifiers");
+            netid[at] = netids[at].as_ptr().cast();
+            at += 1;
+        }
+        Self {
+            raw: UnsafeCell::new(RawClass { class, netid }),
+            was_registered: Atomic::new(false),
+            queue: Atomic::new(core::ptr::null_mut()),
+            users: Atomic::new(0),
+        }
+    }
+
+    /// The C structure.
+    pub(super) fn as_raw(&self) -> *mut bindings::xprt_class {
+        self.raw.get().cast()
+    }
+
+    /// Registers the class, whose transports `setup` makes.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` for a second time, `EEXIST` if another module has registered its number.
+    pub(super) fn register(
+        &'static self,
+        setup: Setup,
+        module: &'static ThisModule,
+        queue: Arc<OwnedQueue>,
+    ) -> Result<ClassRegistration> {
+        if self.was_registered.xchg(true, Relaxed) {
+            return Err(EBUSY);
+        }
+        let raw = self.as_raw();
+        // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know it.
+        unsafe {
+            (*raw).setup = Some(setup);
+            (*raw).owner = module.as_ptr();
+            bindings::INIT_LIST_HEAD(&raw mut (*raw).list);
+        }
+        self.queue.store(queue.as_raw(), Release);
+        // SAFETY: The class is complete, and a static.
+        to_result(unsafe { bindings::xprt_register_transport(raw) })
+            .inspect_err(|_| self.close())?;
+        Ok(ClassRegistration {
+            class: self,
+            _queue: queue,
+        })
+    }
+
+    /// Counts a user of the class and its module, if there can be any. Process context.
+    pub(super) fn enter(&'static self) -> Option<ClassUser> {
+        // Pairs with `close`, which then sees the user, or this the queue no longer.
+        self.users.fetch_add(1, Full);
+        let queue = NonNull::new(self.queue.load(Acquire));
+        // SAFETY: A class with a queue has a module, whose code runs here.
+        let queue = queue.filter(|_| unsafe { bindings::try_module_get((*self.as_raw()).owner) });
+        if queue.is_none() {
+            self.users.fetch_sub(1, Release);
+        }
+        // INVARIANT: Both were counted just now.
+        queue.map(|queue| ClassUser { class: self, queue })
+    }
+
+    /// Lets no more users in and waits until there are none. May sleep.
+    fn close(&self) {
+        self.queue.xchg(core::ptr::null_mut(), Full);
+        // Each has a reference to the module, so that none is left when this is unloaded.
+        while self.users.load(Acquire) != 0 {
+            fsleep(Delta::from_millis(10));
+        }
+    }
+}
+
+/// A class that sunrpc knows, until this object is dropped, which waits for the class's transports.
+pub(crate) struct ClassRegistration {
+    class: &'static Class,
+    _queue: Arc<OwnedQueue>,
+}
+
+impl Drop for ClassRegistration {
+    fn drop(&mut self) {
+        // SAFETY: `register` has registered the class.
+        unsafe { bindings::xprt_unregister_transport(self.class.as_raw()) };
+        self.class.close();
+        // Who gave the last reference to a transport back in a callback may not have returned from it
+        // yet, and from there to sunrpc nothing sleeps.
+        // SAFETY: May sleep.
+        unsafe { bindings::rpcrdma_synchronize_rcu_tasks() };
+    }
+}
+
+/// A user of a class: it keeps the queue, and the module.
+///
+/// # Invariants
+///
+/// `class` counts this object as a user, and its module is referenced once for it.
+pub(super) struct ClassUser {
+    class: &'static Class,
+    queue: NonNull<bindings::workqueue_struct>,
+}
+
+// SAFETY: The counts are atomic, and workqueues are used from any thread.
+unsafe impl Send for ClassUser {}
+// SAFETY: As above.
+unsafe impl Sync for ClassUser {}
+
+impl ClassUser {
+    /// The class.
+    pub(super) fn class(&self) -> &'static Class {
+        self.class
+    }
+
+    /// Where the transports of the class work, as long as `self` exists.
+    pub(super) fn queue(&self) -> *mut bindings::workqueue_struct {
+        self.queue.as_ptr()
+    }
+}
+
+impl Drop for ClassUser {
+    fn drop(&mut self) {
+        self.class.users.fetch_sub(1, Release);
+        // SAFETY: By the type's invariant. Who drops the last user is called by sunrpc during `setup`,
+        // which holds a reference too, or runs on the queue, for which unloading waits.
+        unsafe { bindings::module_put((*self.class.as_raw()).owner) };
+    }
+}
