@@ -124,7 +124,9 @@ unsafe fn port_strings(
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is a transport of this module's, and stays allocated during the call.
+/// - Its address is complete, and no other call changes its port or its strings meanwhile: sunrpc lets
+///   one answer of rpcbind in at a time (`XPRT_BINDING`).
 pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_ushort) {
     // SAFETY: The transport is valid, its address complete, and rpcbind's answer is handled by one task
     // at a time.
@@ -158,7 +160,8 @@ pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_u
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+/// - `buffer` has room for `size` bytes.
 pub(super) unsafe extern "C" fn source_address<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     buffer: *mut c_char,
@@ -180,7 +183,7 @@ pub(super) unsafe extern "C" fn source_address<T: ClientTransport>(
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
 pub(super) unsafe extern "C" fn source_port<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
 ) -> c_ushort {

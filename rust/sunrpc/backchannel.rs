@@ -219,7 +219,7 @@ pub(super) unsafe fn connection_of(rqst: &Rqst) -> u64 {
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
 pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     requests: u32,
@@ -241,7 +241,7 @@ pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
 pub(super) unsafe extern "C" fn max_payload<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
 ) -> usize {
@@ -252,11 +252,7 @@ pub(super) unsafe extern "C" fn max_payload<T: ClientTransport>(
 }
 
 /// `bc_num_slots`: under RCU, does not sleep.
-///
-/// # Safety
-///
-/// Called by sunrpc only, as the contract of the callback says.
-pub(super) unsafe extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt) -> u32 {
+pub(super) extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt) -> u32 {
     T::backward_slots()
 }
 
@@ -264,7 +260,10 @@ pub(super) unsafe extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::r
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is the `rqst` of a [`BackwardCall`] that [`BackwardCalls::receive`] has given away, and that
+///   nobody uses any more.
+/// - Its transport was made for a `T`, and sunrpc leaves the reference to it that
+///   `xprt_enqueue_bc_request` took to this function.
 pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc_rqst) {
     // SAFETY: The request came from `receive`, which gave it away, and its transport is valid: sunrpc
     // took the reference for it that is given back last.
@@ -284,7 +283,8 @@ pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call. It is called
+///   before `destroy` for the last time.
 pub(super) unsafe extern "C" fn destroy<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     count: u32,

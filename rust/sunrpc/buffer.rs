@@ -175,7 +175,8 @@ pub(super) unsafe fn exposure<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Exposure
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `task` has a request, of a transport of this module's, which nobody else uses meanwhile.
+/// - The request has no buffer.
 pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
     // SAFETY: The task is valid and has a request, which is the callback's own.
     let rqst = unsafe { &mut *(*task).tk_rqstp };
@@ -207,7 +208,9 @@ pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `task` has a request, of a transport that was made for a `T`, which nobody else uses meanwhile. It
+///   does not wait for a Reply any more.
+/// - The request has a buffer from [`alloc`], which is not used after the call.
 pub(super) unsafe extern "C" fn free<T: ClientTransport>(task: *mut bindings::rpc_task) {
     // SAFETY: The task is valid and has a request with buffers from `alloc`.
     let raw = unsafe { (*task).tk_rqstp };

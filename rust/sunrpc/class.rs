@@ -155,7 +155,7 @@ impl ClassRegistration {
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `args` is valid, its namespace is referenced, and its address has as many bytes as it says.
 unsafe extern "C" fn setup<T: ClientTransport>(
     args: *mut bindings::xprt_create,
 ) -> *mut bindings::rpc_xprt {
@@ -244,7 +244,7 @@ fn seconds(seconds: u32) -> usize {
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is a transport of this module's, and stays allocated during the call.
 pub(super) unsafe extern "C" fn set_connect_timeout(
     raw: *mut bindings::rpc_xprt,
     connect: usize,

@@ -20,7 +20,9 @@ const FIRST_DELAY_MS: u32 = 1_000;
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `raw` is a transport of this module's, and stays allocated during the call.
+/// - `task` holds the send lock, and `XPRT_CONNECTING` was set for this call: no other attempt is under
+///   way, and none begins before the worker has cleared it.
 pub(super) unsafe extern "C" fn connect(
     raw: *mut bindings::rpc_xprt,
     task: *mut bindings::rpc_task,
@@ -47,7 +49,8 @@ pub(super) unsafe extern "C" fn connect(
 ///
 /// # Safety
 ///
-/// Called by sunrpc only, as the contract of the callback says.
+/// - `work` is the `work` of an [`Allocation`](super::xprt::Allocation) that was made for a `T`, queued
+///   by [`connect`] with a reference and the send lock, which both are the worker's.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of an allocation, and `connect` left a reference for this attempt.
     let xprt = unsafe {

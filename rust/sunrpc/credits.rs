@@ -211,7 +211,7 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `task` has a request, of a transport of this module's, whose transport lock is held.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
         // SAFETY: The task has a request, which has a transport, whose lock is held. A forward request with
         // a credit was to be sent, so it is between `buf_alloc` and `buf_free`.

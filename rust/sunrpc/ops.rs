@@ -62,7 +62,9 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `raw` has a task, is pinned, and is a forward request with a buffer, or a [`BackwardReply`]'s.
+    /// - Its transport was made for a `T`, and stays allocated during the call.
+    /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback, and so is its transport.
         let (rqst, xprt) = unsafe { (Rqst::from_raw(raw), Xprt::from_raw((*raw).rq_xprt)) };
@@ -105,7 +107,8 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - `task` has a request of it, which is not released meanwhile.
     unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
         // SAFETY: Transport and task are valid during the callback, the task has a request, and setup
         // of the transport has succeeded.
@@ -126,7 +129,8 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - Its send lock is held for this call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback, its setup has succeeded.
         let (xprt, transport) = unsafe {
@@ -147,7 +151,10 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `raw` is a transport of this module's, and stays allocated during the call.
+    /// - It was made for a `T`, nobody has a reference to it, and nobody gets one. No work of it is queued.
+    /// - Its send lock is held, and never given back.
+    /// - The caller is the transport's `task_cleanup`, which is not queued again.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid, and nobody else uses it: an attempt to connect would have a
         // reference.
@@ -185,7 +192,8 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - `seq` is valid, and the calling thread's.
     unsafe extern "C" fn print_stats(raw: *mut bindings::rpc_xprt, seq: *mut bindings::seq_file) {
         // SAFETY: Transport and file are valid during the callback.
         let (xprt, seq) = unsafe { (Xprt::from_raw(raw), SeqFile::from_raw(seq)) };
@@ -198,7 +206,7 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `raw` is a transport of this module's, and stays allocated during the call.
     unsafe extern "C" fn enable_swap(raw: *mut bindings::rpc_xprt) -> c_int {
         // SAFETY: The transport is valid during the callback.
         unsafe { bindings::atomic_inc(&raw mut (*raw).swapper) };
@@ -209,7 +217,7 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `raw` is a transport of this module's, and stays allocated during the call.
     unsafe extern "C" fn disable_swap(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback.
         unsafe { bindings::atomic_dec(&raw mut (*raw).swapper) };
@@ -220,7 +228,7 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by sunrpc only, as the contract of the callback says.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback, its setup has succeeded.
         let (xprt, transport) = unsafe {
