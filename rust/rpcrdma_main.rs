@@ -41,7 +41,7 @@ impl kernel::Module for RpcRdma {
         let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
         let settings = sysctl::Settings::new()?;
         // Last, because mounts may come at once.
-        let client = sunrpc::ClassRegistration::new::<client::Client>(module, queue.clone())?;
+        let client = sunrpc::client::register::<client::Client>(module, queue.clone())?;
         pr_info!("client only: this machine cannot export over RDMA while this module is loaded\n");
         Ok(Self {
             _client: client,

@@ -25,7 +25,7 @@ use crate::{
         Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, Device, DeviceName, Pd,
         Removal, RemovalNotice, Sender, Unbound,
     },
-    sunrpc::SendLock,
+    sunrpc::client::SendLock,
     sysctl, trace,
 };
 use kernel::{

@@ -22,7 +22,7 @@ use crate::{
         Completion, Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage,
         RemoteInvalidation, RemovalNotice, Sender, WcStatus,
     },
-    sunrpc::{Rqst, Word},
+    sunrpc::{client::Rqst, Word},
     trace,
 };
 use kernel::{

@@ -12,14 +12,17 @@ use super::{
 use crate::{
     proto::requester::plan::{CallForm, Plan, ReplyForm, Segments},
     rdma::{Access, Idle, Mapped, Mr, MrList},
-    sunrpc::{MessagePart, Rqst, SendError, XdrBuf},
+    sunrpc::{
+        client::{Rqst, RqstBuf, SendError},
+        MessagePart,
+    },
 };
 use core::num::NonZeroUsize;
 use kernel::prelude::*;
 
 /// The regions of this capacity that a message takes, one for each segment.
 pub(super) struct MessageRegions<'a> {
-    pub(super) message: XdrBuf<'a>,
+    pub(super) message: RqstBuf<'a>,
     pub(super) capacity: &'a Capacity,
 }
 
@@ -41,7 +44,7 @@ fn region_count(part: Option<MessagePart<'_>>, bytes: NonZeroUsize) -> u32 {
 
 /// By value, so that what the plan is made from need not be in memory.
 #[inline(never)]
-fn region_count_of_all(message: XdrBuf<'_>, capacity: &Capacity) -> u64 {
+fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
     if capacity.has_gaps() && capacity.holds_whole(&message.parts()) {
         return 1;
     }
@@ -108,7 +111,7 @@ pub(super) fn map(
 /// Maps a message into one region, if it can have gaps, or into those that its parts take.
 #[inline(never)]
 fn map_whole(
-    message: XdrBuf<'_>,
+    message: RqstBuf<'_>,
     access: Access,
     xid: u32,
     capacity: &Capacity,

@@ -26,7 +26,7 @@ use crate::{
     },
     rdma::{Idle, MrList, SendBuffer, Sender},
     stats::Form,
-    sunrpc::{BackwardReply, Rqst, SendError, XdrBuf},
+    sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError},
     trace,
 };
 use core::iter::empty;
@@ -203,7 +203,7 @@ fn shape<'a>(rqst: &'a Rqst, capacity: &'a Capacity) -> RpcShape<MessageRegions<
 }
 
 fn side<'a>(
-    message: XdrBuf<'a>,
+    message: RqstBuf<'a>,
     capacity: &'a Capacity,
     pages_eligible: bool,
 ) -> Side<MessageRegions<'a>> {
@@ -310,7 +310,7 @@ fn build(
 }
 
 /// Copies what of the Call goes inline; how many bytes.
-fn copy_inline(call: &XdrBuf<'_>, plan: &Plan, to: &mut [u8]) -> Result<usize, SendError> {
+fn copy_inline(call: &RqstBuf<'_>, plan: &Plan, to: &mut [u8]) -> Result<usize, SendError> {
     let too_large = |_| SendError::TooLarge;
     let length = usize::try_from(plan.inline_len).map_err(|_| SendError::TooLarge)?;
     let to = to.get_mut(..length).ok_or(SendError::TooLarge)?;

@@ -25,8 +25,11 @@ use crate::{
     rdma::QueuePair,
     stats::{Calls, Latency, Stats},
     sunrpc::{
-        BackwardCalls, BackwardReply, Class, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
-        SendLocked, SendOwned, SocketAddress, IDENT_RDMA,
+        client::{
+            BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
+            SendLocked, SendOwned,
+        },
+        Class, SocketAddress, IDENT_RDMA,
     },
     sysctl, trace,
 };

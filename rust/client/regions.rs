@@ -5,7 +5,7 @@
 use super::{limits::Limits, Client};
 use crate::{
     rdma::{Idle, Mr, MrList, MrType, Pd},
-    sunrpc::{MessagePart, ReclaimScope, Rqst},
+    sunrpc::{client::Rqst, MessagePart, ReclaimScope},
     trace,
 };
 use core::num::NonZeroUsize;

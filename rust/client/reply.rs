@@ -29,7 +29,7 @@ use crate::{
         RemoteInvalidation,
     },
     stats::Form,
-    sunrpc::PinnedRqst,
+    sunrpc::client::PinnedRqst,
     trace,
 };
 use core::iter::empty;

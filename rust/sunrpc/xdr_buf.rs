@@ -2,52 +2,33 @@
 
 //! RPC messages as sunrpc keeps them: head, pages, tail (`struct xdr_buf`).
 
-use super::buffer;
-use crate::bindings::{self, Exposure, Memory, MessagePart};
+use crate::bindings::{self, Memory};
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{error::to_result, page::PAGE_SIZE, prelude::*};
 
-/// A request's Call, or the room for its Reply.
+/// An RPC message, or the room for one.
 ///
 /// # Invariants
 ///
-/// `rqst` is a valid forward request between `buf_alloc` and `buf_free` for all of `'a`, and `ptr` its
-/// `rq_snd_buf` or `rq_rcv_buf`. Nobody else uses the memory of the message meanwhile, and it stays
-/// until the request's exposure is over, but for what [`Self::is_counted`] says.
+/// `ptr` is a valid `xdr_buf` for all of `'a`. Its head and tail are memory of their lengths, and its array
+/// has a page, or null, for all of `page_len` from `page_base` on. Only by copies of this object is that
+/// memory used meanwhile, or by devices to which they hand it.
 #[derive(Clone, Copy)]
 pub(crate) struct XdrBuf<'a> {
     ptr: NonNull<bindings::xdr_buf>,
-    rqst: NonNull<bindings::rpc_rqst>,
-    message: PhantomData<&'a Exposure>,
+    message: PhantomData<&'a bindings::xdr_buf>,
 }
 
 impl<'a> XdrBuf<'a> {
-    /// The Call of a request.
+    /// Borrows a message from C.
     ///
     /// # Safety
     ///
-    /// As the type's invariants say; the caller has the message for itself.
-    pub(super) unsafe fn call(rqst: NonNull<bindings::rpc_rqst>) -> Self {
+    /// As the type's invariants say.
+    pub(super) unsafe fn from_raw(ptr: NonNull<bindings::xdr_buf>) -> Self {
         // INVARIANT: The caller's promise.
         Self {
-            // SAFETY: The request is valid.
-            ptr: unsafe { NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_snd_buf) },
-            rqst,
-            message: PhantomData,
-        }
-    }
-
-    /// The room for the Reply of a request.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::call`].
-    pub(super) unsafe fn reply(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // INVARIANT: The caller's promise.
-        Self {
-            // SAFETY: The request is valid.
-            ptr: unsafe { NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_rcv_buf) },
-            rqst,
+            ptr,
             message: PhantomData,
         }
     }
@@ -55,23 +36,6 @@ impl<'a> XdrBuf<'a> {
     fn raw(&self) -> &bindings::xdr_buf {
         // SAFETY: By the type's invariant.
         unsafe { self.ptr.as_ref() }
-    }
-
-    /// Whether pages and tail stay only as long as somebody has a reference to their pages. Privacy
-    /// has the Call in pages of its own, which sunrpc gives back when it encodes the Call once more.
-    fn is_counted(&self) -> bool {
-        let rqst = self.rqst.as_ptr();
-        // SAFETY: By the type's invariant the request is valid.
-        unsafe {
-            (*rqst).rq_release_snd_buf.is_some()
-                && core::ptr::eq(self.ptr.as_ptr(), &raw const (*rqst).rq_snd_buf)
-        }
-    }
-
-    /// What counts the regions over the message's memory.
-    fn exposure(&self) -> &'a Exposure {
-        // SAFETY: By the type's invariant.
-        unsafe { buffer::exposure(self.rqst.as_ptr()) }
     }
 
     /// Length of the first part in bytes.
@@ -97,43 +61,37 @@ impl<'a> XdrBuf<'a> {
             .saturating_add(self.tail_len())
     }
 
-    /// The first part.
+    /// Where the first part is, and its length in bytes.
     #[inline(always)]
-    pub(crate) fn head(&self) -> Option<MessagePart<'a>> {
-        self.linear(&self.raw().head[0], false)
+    pub(super) fn head(&self) -> Option<(Memory, usize)> {
+        Self::linear(&self.raw().head[0])
     }
 
-    /// The pages, if there are any.
+    /// Where the pages' part is, and its length in bytes, if there is one.
     #[inline(always)]
-    pub(crate) fn pages(&self) -> Option<MessagePart<'a>> {
+    pub(super) fn pages(&self) -> Option<(Memory, usize)> {
         let raw = self.raw();
         if raw.page_len == 0 {
             return None;
         }
         // CAST: An unsigned int always fits the kernel's usize.
-        let (base, length) = (raw.page_base as usize, raw.page_len as usize);
-        let memory = Memory::Pages(NonNull::new(raw.pages)?, base);
-        // SAFETY: By the type's invariant the array has the pages of this part, which stay.
-        unsafe { MessagePart::new(memory, length, self.exposure(), self.is_counted()) }
+        let base = raw.page_base as usize;
+        Some((
+            Memory::Pages(NonNull::new(raw.pages)?, base),
+            self.page_len(),
+        ))
     }
 
-    /// The last part, if there is one.
+    /// Where the last part is, and its length in bytes.
     #[inline(always)]
-    pub(crate) fn tail(&self) -> Option<MessagePart<'a>> {
-        self.linear(&self.raw().tail[0], self.is_counted())
+    pub(super) fn tail(&self) -> Option<(Memory, usize)> {
+        Self::linear(&self.raw().tail[0])
     }
 
-    /// All parts in order.
-    pub(crate) fn parts(&self) -> [Option<MessagePart<'a>>; 3] {
-        [self.head(), self.pages(), self.tail()]
-    }
-
-    /// The part that a kvec describes.
     #[inline(always)]
-    fn linear(&self, vec: &bindings::kvec, counted: bool) -> Option<MessagePart<'a>> {
-        let memory = Memory::Linear(NonNull::new(vec.iov_base.cast())?);
-        // SAFETY: Head and tail of a message are contiguous memory, which stays by the type's invariant.
-        unsafe { MessagePart::new(memory, vec.iov_len, self.exposure(), counted) }
+    fn linear(vec: &bindings::kvec) -> Option<(Memory, usize)> {
+        let start = NonNull::new(vec.iov_base.cast())?;
+        Some((Memory::Linear(start), vec.iov_len))
     }
 
     /// Whether the pages take the data of a file read.
@@ -178,8 +136,29 @@ impl<'a> XdrBuf<'a> {
     ///
     /// `EMSGSIZE` if the message has fewer bytes than that.
     pub(crate) fn copy_out(&self, base: usize, to: &mut [u8]) -> Result {
-        // SAFETY: By the type's invariant the message is valid.
-        unsafe { copy_out(self.ptr, base, to) }
+        let head = &self.raw().head[0];
+        if base.saturating_add(to.len()) <= head.iov_len {
+            // SAFETY: By the type's invariant the head is memory of this length, within which the range
+            // lies. Nobody else writes to `to`, so they do not overlap.
+            unsafe {
+                let from: *const u8 = head.iov_base.cast();
+                core::ptr::copy_nonoverlapping(from.add(base), to.as_mut_ptr(), to.len());
+            }
+            return Ok(());
+        }
+        let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
+        let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
+        // SAFETY: By the type's invariant the message is valid; `to` has room for `length` bytes, and the
+        // function refuses a range beyond the message.
+        to_result(unsafe {
+            bindings::read_bytes_from_xdr_buf(
+                self.ptr.as_ptr(),
+                base,
+                to.as_mut_ptr().cast(),
+                length,
+            )
+        })
+        .map_err(|_| EMSGSIZE)
     }
 
     /// Copies `from` to the bytes from `base` on, as far as there is room; how many were copied.
@@ -219,39 +198,4 @@ impl<'a> XdrBuf<'a> {
             0
         }
     }
-}
-
-/// Copies the bytes of a message from `base` on into `to`.
-///
-/// # Safety
-///
-/// The message is valid, and so is the memory that it describes.
-///
-/// # Errors
-///
-/// `EMSGSIZE` if the message has fewer bytes than that.
-pub(super) unsafe fn copy_out(
-    message: NonNull<bindings::xdr_buf>,
-    base: usize,
-    to: &mut [u8],
-) -> Result {
-    // SAFETY: The caller's promise.
-    let head = unsafe { &message.as_ref().head[0] };
-    if base.saturating_add(to.len()) <= head.iov_len {
-        // SAFETY: By the caller's promise the head is memory of this length, within which the range
-        // lies. Nobody else writes to `to`, so they do not overlap.
-        unsafe {
-            let from: *const u8 = head.iov_base.cast();
-            core::ptr::copy_nonoverlapping(from.add(base), to.as_mut_ptr(), to.len());
-        }
-        return Ok(());
-    }
-    let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
-    let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
-    // SAFETY: The caller's promise; `to` has room for `length` bytes, and the function refuses a
-    // range beyond the message.
-    to_result(unsafe {
-        bindings::read_bytes_from_xdr_buf(message.as_ptr(), base, to.as_mut_ptr().cast(), length)
-    })
-    .map_err(|_| EMSGSIZE)
 }

@@ -3,15 +3,17 @@
 //! What a client transport is for sunrpc, and how one is made.
 
 use super::{
-    address, connect, credits, ops,
-    queue::OwnedQueue,
-    registration::{Class, ClassRegistration, ClassUser},
+    address_strings, connect, credits, ops,
     rqst::{BackwardReply, Rqst},
     send_lock::SendLock,
     xprt::{Allocation, OwnedXprt},
 };
 use crate::{
     bindings::{self, SocketAddress},
+    sunrpc::{
+        queue::OwnedQueue,
+        registration::{Class, ClassRegistration, ClassUser},
+    },
     trace,
 };
 use core::ptr::NonNull;
@@ -137,18 +139,16 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn backward(&self) -> &super::BackwardCalls;
 }
 
-impl ClassRegistration {
-    /// Registers the class of `T`. Its transports connect, and end, on `queue`.
-    ///
-    /// # Errors
-    ///
-    /// `EBUSY` for a second time, `EEXIST` if another module has registered the class.
-    pub(crate) fn new<T: ClientTransport>(
-        module: &'static ThisModule,
-        queue: Arc<OwnedQueue>,
-    ) -> Result<Self> {
-        T::class().register(setup::<T>, module, queue)
-    }
+/// Registers the class of `T`. Its transports connect, and end, on `queue`.
+///
+/// # Errors
+///
+/// `EBUSY` for a second time, `EEXIST` if another module has registered the class.
+pub(crate) fn register<T: ClientTransport>(
+    module: &'static ThisModule,
+    queue: Arc<OwnedQueue>,
+) -> Result<ClassRegistration> {
+    T::class().register(setup::<T>, module, queue)
 }
 
 /// `setup`: makes a transport for a mount. Process context, may sleep.
@@ -230,7 +230,7 @@ fn initialise<T: ClientTransport>(
         let overdue = &raw mut allocation.shares.overdue;
         bindings::rpcrdma_init_delayed_work(overdue, Some(credits::overdue::<T>));
     }
-    address::format_strings(xprt)
+    address_strings::format_strings(xprt)
 }
 
 /// Requests that a transport has from the start; the others are allocated when they are needed.
@@ -273,6 +273,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_class)]
 mod tests {
     use super::*;
+    use crate::sunrpc::IDENT_RDMA;
     use kernel::str::CStr;
 
     /// What NFS does with the netid of a pNFS data server, and with the word of a mount option.
@@ -351,9 +352,9 @@ mod tests {
         }
     }
 
-    fn register() -> Result<ClassRegistration> {
+    fn register_unmade() -> Result<ClassRegistration> {
         let queue = Arc::new(OwnedQueue::new(c"rpcrdma-kunit")?, GFP_KERNEL)?;
-        ClassRegistration::new::<Unmade>(&MODULE, queue)
+        register::<Unmade>(&MODULE, queue)
     }
 
     /// Has the class make a transport for an address that begins with `family`.
@@ -373,8 +374,8 @@ mod tests {
     fn a_class_is_registered_once_and_makes_transports_meanwhile() {
         let in_family = || make(bindings::AF_INET, 16);
         assert_eq!(in_family(), EIO);
-        let registration = register().unwrap();
-        assert!(matches!(register(), Err(EBUSY)));
+        let registration = register_unmade().unwrap();
+        assert!(matches!(register_unmade(), Err(EBUSY)));
 
         assert_eq!(in_family(), ENODEV);
         let len = size_of::<bindings::__kernel_sockaddr_storage>() + 1;
@@ -385,13 +386,13 @@ mod tests {
         // Waits for what is left of these.
         drop(registration);
         assert_eq!(in_family(), EIO);
-        assert!(matches!(register(), Err(EBUSY)));
+        assert!(matches!(register_unmade(), Err(EBUSY)));
     }
 
     #[test]
     fn either_netid_of_a_data_server_finds_the_class() {
-        assert_eq!(ident(c"rdma"), super::super::IDENT_RDMA);
-        assert_eq!(ident(c"rdma6"), super::super::IDENT_RDMA);
+        assert_eq!(ident(c"rdma"), IDENT_RDMA);
+        assert_eq!(ident(c"rdma6"), IDENT_RDMA);
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
 
 use super::{
-    address, buffer::SpareBuffers, class::ClientTransport, credits::Shares,
-    registration::ClassUser, rqst::PinnedRqst,
+    address_strings, buffer::SpareBuffers, class::ClientTransport, credits::Shares,
+    rqst::PinnedRqst,
 };
 use crate::{
     bindings::{self, Net, SocketAddress},
+    sunrpc::registration::ClassUser,
     trace,
 };
 use core::{ffi::c_void, ptr::NonNull};
@@ -477,7 +478,7 @@ impl Drop for OwnedXprt {
         unsafe {
             let raw = self.ptr.as_ptr();
             (*raw).spare_buffers.clear();
-            address::free_strings(&mut (*raw).xprt);
+            address_strings::free_strings(&mut (*raw).xprt);
             bindings::xprt_free(&raw mut (*raw).xprt);
         }
     }

@@ -4,11 +4,10 @@
 
 use super::{
     class::{ClientTransport, SendError},
-    queue::ReclaimScope,
     send_lock::SendLock,
     xprt::{CountedXprt, Xprt},
 };
-use crate::{bindings, trace};
+use crate::{bindings, sunrpc::queue::ReclaimScope, trace};
 use core::ptr::NonNull;
 use kernel::{prelude::*, time::msecs_to_jiffies};
 

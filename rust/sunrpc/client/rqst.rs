@@ -2,14 +2,10 @@
 
 //! Requests: one RPC each (`struct rpc_rqst`).
 
-use super::{
-    backchannel, buffer,
-    class::SendError,
-    xdr_buf::{copy_out, XdrBuf},
-    xprt::Xprt,
-};
+use super::{backchannel, buffer, class::SendError, rqst_buf::RqstBuf, xprt::Xprt};
 use crate::{
     bindings::{self, Word},
+    sunrpc::XdrBuf,
     trace,
 };
 use core::ptr::NonNull;
@@ -132,15 +128,15 @@ impl Rqst {
     }
 
     /// The Call.
-    pub(crate) fn call(&self) -> XdrBuf<'_> {
+    pub(crate) fn call(&self) -> RqstBuf<'_> {
         // SAFETY: The request is valid, the callback's own, and between `buf_alloc` and `buf_free`.
-        unsafe { XdrBuf::call(NonNull::new_unchecked(self.as_raw())) }
+        unsafe { RqstBuf::call(NonNull::new_unchecked(self.as_raw())) }
     }
 
     /// The room for the Reply.
-    pub(crate) fn reply(&self) -> XdrBuf<'_> {
+    pub(crate) fn reply(&self) -> RqstBuf<'_> {
         // SAFETY: As above.
-        unsafe { XdrBuf::reply(NonNull::new_unchecked(self.as_raw())) }
+        unsafe { RqstBuf::reply(NonNull::new_unchecked(self.as_raw())) }
     }
 
     /// Whether the pages' bytes are what the upper layer sees. With RPCSEC_GSS integrity or
@@ -255,7 +251,7 @@ impl<'a> BackwardReply<'a> {
     /// `EMSGSIZE` if the message is shorter.
     pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
         // SAFETY: The service has built the message in the memory of the request.
-        unsafe { copy_out(self.message(), 0, to) }
+        unsafe { XdrBuf::from_raw(self.message()) }.copy_out(0, to)
     }
 }
 
@@ -293,9 +289,9 @@ impl PinnedRqst {
     }
 
     /// The room for the Reply. The request's task does not look at it before the completion.
-    pub(crate) fn reply(&self) -> XdrBuf<'_> {
+    pub(crate) fn reply(&self) -> RqstBuf<'_> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { XdrBuf::reply(self.ptr) }
+        unsafe { RqstBuf::reply(self.ptr) }
     }
 
     /// The number that the transport keeps with the request.

@@ -3,7 +3,7 @@
 //! The operations table: from C pointers to one call of [`ClientTransport`].
 
 use super::{
-    address, backchannel, buffer, class,
+    address_strings, backchannel, buffer, class,
     class::{ClientTransport, SendError},
     connect,
     send_lock::SendLock,
@@ -25,10 +25,10 @@ impl<T: ClientTransport> VTable<T> {
         release_request: Some(Xprt::release_request),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         rpcbind: Some(bindings::rpcb_getport_async),
-        set_port: Some(address::set_port),
+        set_port: Some(address_strings::set_port),
         connect: Some(connect::connect),
-        get_srcaddr: Some(address::source_address::<T>),
-        get_srcport: Some(address::source_port::<T>),
+        get_srcaddr: Some(address_strings::source_address::<T>),
+        get_srcport: Some(address_strings::source_port::<T>),
         buf_alloc: Some(buffer::alloc),
         buf_free: Some(buffer::free::<T>),
         send_request: Some(Self::send_request),

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A transport's address in the forms that people and rpcbind read (`address_strings`).
+
+use super::{
+    class::{ClientTransport, SendError},
+    xprt::Xprt,
+};
+use crate::bindings;
+use kernel::{
+    ffi::{c_char, c_int, c_ushort},
+    fmt,
+    prelude::*,
+    str::{CStr, CStrExt, CString},
+    sync::atomic::{Atomic, Full},
+};
+
+/// Where `sockaddr_in` and `sockaddr_in6` keep the address.
+const IN_ADDRESS: core::ops::Range<usize> = 4..8;
+const IN6_ADDRESS: core::ops::Range<usize> = 8..24;
+
+/// Allocates a copy that `kfree` frees, or nothing if memory is short.
+fn duplicate(text: Option<&CStr>) -> *const c_char {
+    match text {
+        // SAFETY: The string is terminated.
+        Some(text) => unsafe { bindings::kstrdup(text.as_char_ptr(), bindings::GFP_KERNEL) },
+        None => core::ptr::null(),
+    }
+}
+
+fn format(arguments: fmt::Arguments<'_>) -> *const c_char {
+    duplicate(CString::try_from_fmt(arguments).ok().as_deref())
+}
+
+fn slot(index: bindings::rpc_display_format_t) -> usize {
+    // CAST: A small enumerator.
+    index as usize
+}
+
+/// The error for an address of an unknown family.
+fn unsupported() -> Error {
+    i32::try_from(bindings::EAFNOSUPPORT).map_or(EINVAL, |errno| Error::from_errno(-errno))
+}
+
+/// Fills the strings of a new transport from its address.
+///
+/// # Errors
+///
+/// `EAFNOSUPPORT` if the address is neither IPv4 nor IPv6.
+pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
+    let address = &raw const xprt.addr;
+    // SAFETY: The address is plain initialised memory, larger than any range read here.
+    let bytes = unsafe {
+        core::slice::from_raw_parts(
+            address.cast::<u8>(),
+            size_of::<bindings::__kernel_sockaddr_storage>(),
+        )
+    };
+    // SAFETY: Every arm of the union starts with the family.
+    let family = unsafe { (*address.cast::<bindings::sockaddr>()).sa_family };
+    let (range, netid) = match u32::from(family) {
+        bindings::AF_INET => (IN_ADDRESS, c"rdma"),
+        bindings::AF_INET6 => (IN6_ADDRESS, c"rdma6"),
+        family => {
+            pr_err!("address family {family} is neither IPv4 nor IPv6\n");
+            return Err(unsupported());
+        }
+    };
+    let mut hex = [0u8; 33];
+    for (pair, byte) in hex.chunks_exact_mut(2).zip(bytes.get(range).unwrap_or(&[])) {
+        for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
+            *digit =
+                char::from_digit(nibble.into(), 16).map_or(b'0', |c| c.try_into().unwrap_or(b'0'));
+        }
+    }
+    let mut text = [0u8; 128];
+    // SAFETY: The address is complete, and the buffer has the size that is passed.
+    unsafe { bindings::rpc_ntop(address.cast(), text.as_mut_ptr().cast(), text.len()) };
+
+    let strings = &mut xprt.address_strings;
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_PROTO)] = c"rdma".as_char_ptr();
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_NETID)] = netid.as_char_ptr();
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_ADDR)] =
+        duplicate(CStr::from_bytes_until_nul(&text).ok());
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR)] =
+        duplicate(CStr::from_bytes_until_nul(&hex).ok());
+    // SAFETY: The address is complete.
+    let (port, hex_port) = unsafe { port_strings(&raw const xprt.addr) };
+    let strings = &mut xprt.address_strings;
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_PORT)] = port;
+    strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT)] = hex_port;
+    Ok(())
+}
+
+/// The port in decimal, and in hexadecimal padded to four columns.
+///
+/// # Safety
+///
+/// `address` is a complete address.
+unsafe fn port_strings(
+    address: *const bindings::__kernel_sockaddr_storage,
+) -> (*const c_char, *const c_char) {
+    // SAFETY: The caller's promise.
+    let port = unsafe { bindings::rpcrdma_rpc_get_port(address.cast()) };
+    (format(fmt!("{port}")), format(fmt!("{port:4x}")))
+}
+
+/// `set_port`: takes the port that rpcbind has told. On rpciod, may sleep.
+///
+/// # Safety
+///
+/// - `raw` is a transport of this module's, and stays allocated during the call.
+/// - Its address is complete, and no other call changes its port or its strings meanwhile: sunrpc lets
+///   one answer of rpcbind in at a time (`XPRT_BINDING`).
+pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_ushort) {
+    // SAFETY: The transport is valid, its address complete, and rpcbind's answer is handled by one task
+    // at a time.
+    let (decimal, hex) = unsafe {
+        bindings::rpcrdma_rpc_set_port((&raw mut (*raw).addr).cast(), port);
+        port_strings(&raw const (*raw).addr)
+    };
+    let mut old = [core::ptr::null(); 2];
+    for ((index, new), old) in [
+        (bindings::rpc_display_format_t_RPC_DISPLAY_PORT, decimal),
+        (bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT, hex),
+    ]
+    .into_iter()
+    .zip(&mut old)
+    {
+        // SAFETY: The transport is valid; only RCU readers look at the string meanwhile.
+        let string = unsafe { Atomic::from_ptr(&raw mut (*raw).address_strings[slot(index)]) };
+        // What `rcu_assign_pointer` does: who finds the string finds its text, too.
+        *old = string.xchg(new, Full);
+    }
+    // SAFETY: May sleep. Readers of the strings are RCU readers, and cannot find the old ones.
+    unsafe { bindings::synchronize_rcu() };
+    for old in old {
+        // SAFETY: The string came from `kstrdup`, or is null.
+        unsafe { bindings::kfree(old.cast()) };
+    }
+}
+
+/// `get_srcaddr`: writes the address at this end into `buffer`, terminated; its length, or
+/// `-ENOTCONN`. Process context, may sleep.
+///
+/// # Safety
+///
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+/// - `buffer` has room for `size` bytes.
+pub(super) unsafe extern "C" fn source_address<T: ClientTransport>(
+    raw: *mut bindings::rpc_xprt,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
+    let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
+    let length = source.map_or(0, |source| {
+        // SAFETY: The address is complete, and the buffer has room for `size` bytes.
+        unsafe { bindings::rpc_ntop(source.as_raw(), buffer, size) }
+    });
+    match c_int::try_from(length) {
+        Ok(length) if length > 0 => length,
+        _ => SendError::NotConnected.to_errno(),
+    }
+}
+
+/// `get_srcport`: the port at this end, 0 without a connection. Process context, may sleep.
+///
+/// # Safety
+///
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+pub(super) unsafe extern "C" fn source_port<T: ClientTransport>(
+    raw: *mut bindings::rpc_xprt,
+) -> c_ushort {
+    // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
+    let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
+    source.map_or(0, |source| source.port())
+}
+
+/// Frees the strings, after their last reader is gone.
+///
+/// # Safety
+///
+/// `xprt` is not found by new readers any more.
+pub(super) unsafe fn free_strings(xprt: &mut bindings::rpc_xprt) {
+    // SAFETY: May sleep.
+    unsafe { bindings::synchronize_rcu() };
+    for index in [
+        bindings::rpc_display_format_t_RPC_DISPLAY_ADDR,
+        bindings::rpc_display_format_t_RPC_DISPLAY_PORT,
+        bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR,
+        bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT,
+    ] {
+        // SAFETY: The string came from `kstrdup`, or is null.
+        unsafe { bindings::kfree(xprt.address_strings[slot(index)].cast()) };
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_address)]
+mod tests {
+    use super::*;
+
+    fn xprt_with(bytes: &[u8]) -> KBox<bindings::rpc_xprt> {
+        let mut xprt = KBox::new(bindings::rpc_xprt::default(), GFP_KERNEL).unwrap();
+        // SAFETY: The address is plain memory, larger than any of these tests' addresses.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut xprt.addr).cast(), bytes.len())
+        };
+        xprt
+    }
+
+    fn text(xprt: &bindings::rpc_xprt, index: bindings::rpc_display_format_t) -> &CStr {
+        // SAFETY: The strings are set by then.
+        unsafe { CStr::from_char_ptr(xprt.address_strings[slot(index)]) }
+    }
+
+    #[test]
+    fn an_unknown_family_is_refused() {
+        let family = u16::try_from(bindings::AF_UNIX).unwrap_or(1).to_ne_bytes();
+        let mut xprt = xprt_with(&family);
+        assert_eq!(format_strings(&mut xprt), Err(unsupported()));
+        assert!(xprt.address_strings.iter().all(|text| text.is_null()));
+    }
+
+    #[test]
+    fn an_ipv4_address_has_all_its_forms() {
+        let family = u16::try_from(bindings::AF_INET).unwrap_or(2).to_ne_bytes();
+        let mut xprt = xprt_with(&[family[0], family[1], 0x4e, 0x35, 192, 0, 2, 1]);
+        assert_eq!(format_strings(&mut xprt), Ok(()));
+        let expected = [
+            (
+                bindings::rpc_display_format_t_RPC_DISPLAY_ADDR,
+                c"192.0.2.1",
+            ),
+            (bindings::rpc_display_format_t_RPC_DISPLAY_PORT, c"20021"),
+            (
+                bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR,
+                c"c0000201",
+            ),
+            (bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT, c"4e35"),
+            (bindings::rpc_display_format_t_RPC_DISPLAY_NETID, c"rdma"),
+        ];
+        for (index, wanted) in expected {
+            assert!(text(&xprt, index) == wanted);
+        }
+        // SAFETY: Nobody else knows the transport.
+        unsafe { free_strings(&mut xprt) };
+    }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client transport implements, and what it may ask of sunrpc.
+//!
+//! | C callback | who answers |
+//! | --- | --- |
+//! | `setup` | [`ClientTransport::setup`], around [`OwnedXprt`] |
+//! | `connect` | [`connect`], which runs [`ClientTransport::connect`] on a worker |
+//! | `close`, `destroy` | [`ClientTransport::close`] |
+//! | `send_request` | [`ClientTransport::send`], or [`ClientTransport::send_backward`] |
+//! | `buf_alloc`, `buf_free` | [`buffer`], with [`ClientTransport::fence`] |
+//! | `print_stats` | [`ClientTransport::print_stats`] |
+//! | `timer` | [`ClientTransport::timed_out`] |
+//! | `inject_disconnect` | [`ClientTransport::disconnect`] |
+//! | `bc_*` | [`backchannel`], with [`ClientTransport::backward_payload`] |
+//! | all others | sunrpc's own functions, or [`ops`] without the transport's help |
+//!
+//! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`,
+//! then `transport_lock`; `bc_pa_lock` is a leaf.
+
+mod address_strings;
+#[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), path = "no_backchannel.rs")]
+mod backchannel;
+mod buffer;
+mod class;
+mod connect;
+mod credits;
+mod ops;
+mod rqst;
+mod rqst_buf;
+mod send_lock;
+mod xprt;
+
+pub(crate) use backchannel::BackwardCalls;
+pub(crate) use class::{register, ClientTransport, SendError};
+pub(crate) use rqst::{BackwardReply, PinnedRqst, Rqst};
+pub(crate) use rqst_buf::RqstBuf;
+pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};
+pub(crate) use xprt::{OwnedXprt, Xprt};
