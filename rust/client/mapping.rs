@@ -55,9 +55,14 @@ fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
 }
 
 /// Which of the regions that `plan` takes have gaps: the Call's come first, the Reply's last.
-pub(super) fn with_gaps(rqst: &Rqst, plan: &Plan, capacity: &Capacity) -> WithGaps {
-    let call = plan.call == CallForm::PositionZero && capacity.holds_whole(&rqst.call().parts());
-    let reply = plan.reply == ReplyForm::ReplyChunk && capacity.holds_whole(&rqst.reply().parts());
+pub(super) fn with_gaps(
+    call: RqstBuf<'_>,
+    room: RqstBuf<'_>,
+    plan: &Plan,
+    capacity: &Capacity,
+) -> WithGaps {
+    let call = plan.call == CallForm::PositionZero && capacity.holds_whole(&call.parts());
+    let reply = plan.reply == ReplyForm::ReplyChunk && capacity.holds_whole(&room.parts());
     match (call, reply) {
         (false, false) => WithGaps::Neither,
         (true, false) => WithGaps::First,
@@ -66,16 +71,18 @@ pub(super) fn with_gaps(rqst: &Rqst, plan: &Plan, capacity: &Capacity) -> WithGa
     }
 }
 
-/// Maps what the plan wants, in the order of the lists, into regions taken from `idle`.
+/// Maps what the plan wants of the Call and of the room for its Reply, in the order of the lists, into
+/// regions taken from `idle`.
 pub(super) fn map(
     connection: &Connection,
     rqst: &Rqst,
+    reply: RqstBuf<'_>,
     plan: &Plan,
     idle: &mut MrList<Idle>,
     regions: &mut MrList<Mapped>,
 ) -> Result<(), SendError> {
     let (xid, capacity) = (rqst.xid(), connection.regions.capacity());
-    let (call, reply) = (rqst.call(), rqst.reply());
+    let call = rqst.call();
     match plan.call {
         CallForm::Inline => {}
         CallForm::ReadChunk { .. } => {

@@ -68,10 +68,8 @@ pub(super) fn send(
     if rqst.is_of_connection(&client.xprt) {
         return Err(disconnect(client, Cause::Retransmission));
     }
-    rqst.reply()
-        .fill_sparse_pages()
-        .map_err(|_| SendError::NoMemory)?;
-    let shape = shape(rqst, connection.regions.capacity());
+    let room = rqst.reply().fill().map_err(|_| SendError::NoMemory)?;
+    let shape = shape(rqst, room, connection.regions.capacity());
     let Ok(plan) = plan(&shape, limits) else {
         return Err(SendError::TooLarge);
     };
@@ -80,7 +78,7 @@ pub(super) fn send(
     let sent = if plan.is_inline() {
         send_inline(client, sender, rqst, &plan)
     } else {
-        send_with_chunks(client, sender, rqst, &plan, &reply)
+        send_with_chunks(client, sender, rqst, room, &plan, &reply)
     };
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(client, Cause::PostFailed));
@@ -116,23 +114,27 @@ fn send_with_chunks(
     client: &Client,
     sender: &mut Sender<Connection>,
     rqst: &Rqst,
+    room: RqstBuf<'_>,
     plan: &Plan,
     reply: &Parts,
 ) -> Result<(), SendError> {
-    let narrow = |count: u32| usize::try_from(count).map_err(|_| SendError::TooLarge);
-    let (reads, results) = (narrow(plan.reads)?, narrow(plan.results)?);
+    let needed = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
     let buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
     let regions = &buffer.qp().context().regions;
-    let needed = reads.saturating_add(results);
     let (entry, idle) = if regions.capacity().has_gaps() {
-        take_some_with_gaps(client, regions, rqst, plan, needed)
+        take_some_with_gaps(client, regions, rqst, room, plan, needed)
     } else {
         take(client, regions, rqst, needed, WithGaps::Neither)
     }
     .ok_or(SendError::Busy)?;
-    transmit(client, buffer, rqst, plan, reads, entry, idle)?;
+    transmit(client, buffer, rqst, room, plan, entry, idle)?;
     count_segments(client, plan, reply);
     Ok(())
+}
+
+/// A number of regions.
+fn narrow(count: u32) -> Result<usize, SendError> {
+    usize::try_from(count).map_err(|_| SendError::TooLarge)
 }
 
 /// A buffer for the next Send. Without one the sender was told to wait for space.
@@ -167,10 +169,11 @@ fn take_some_with_gaps(
     client: &Client,
     regions: &Arc<Regions>,
     rqst: &Rqst,
+    room: RqstBuf<'_>,
     plan: &Plan,
     count: usize,
 ) -> Option<(usize, MrList<Idle>)> {
-    let which = mapping::with_gaps(rqst, plan, regions.capacity());
+    let which = mapping::with_gaps(rqst.call(), room, plan, regions.capacity());
     take(client, regions, rqst, count, which)
 }
 
@@ -192,8 +195,12 @@ fn disconnect(client: &Client, cause: Cause) -> SendError {
 }
 
 /// The sizes that the plan is made from.
-fn shape<'a>(rqst: &'a Rqst, capacity: &'a Capacity) -> RpcShape<MessageRegions<'a>> {
-    let (call, reply) = (rqst.call(), rqst.reply());
+fn shape<'a>(
+    rqst: &'a Rqst,
+    reply: RqstBuf<'a>,
+    capacity: &'a Capacity,
+) -> RpcShape<MessageRegions<'a>> {
+    let call = rqst.call();
     let (write, read) = (call.is_write(), reply.is_read());
     let allowed = (write || read) && rqst.placement_allowed();
     RpcShape {
@@ -220,29 +227,32 @@ fn side<'a>(
     }
 }
 
-/// Registers, encodes and posts. The first `reads` regions are the Read list's.
+/// Registers, encodes and posts.
 fn transmit(
     client: &Client,
     mut buffer: SendBuffer<'_, Connection>,
     rqst: &Rqst,
+    room: RqstBuf<'_>,
     plan: &Plan,
-    reads: usize,
     entry: usize,
     mut idle: MrList<Idle>,
 ) -> Result<(), SendError> {
     let connection = buffer.qp().context();
     let mut regions = MrList::new();
-    let built = mapping::map(connection, rqst, plan, &mut idle, &mut regions).and_then(|()| {
+    let mapped = mapping::map(connection, rqst, room, plan, &mut idle, &mut regions);
+    let built = mapped.and_then(|()| {
+        let reads = narrow(plan.reads)?;
         let segments = regions.extents().map(|extent| Segment {
             handle: extent.handle,
             length: extent.length,
             offset: extent.offset,
         });
         let bytes = buffer.bytes();
-        build(client, connection, rqst, plan, segments, reads, bytes)
+        let length = build(client, connection, rqst, plan, segments, reads, bytes)?;
+        Ok((length, reads))
     });
-    let length = match built {
-        Ok(length) => length,
+    let (length, reads) = match built {
+        Ok(built) => built,
         Err(error) => {
             connection.regions.put_all(idle, None);
             connection.regions.put_all(regions.unmap(), Some(entry));

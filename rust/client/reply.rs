@@ -374,8 +374,13 @@ pub(super) fn settle(completion: &mut Completion<'_, Connection>, settlement: Se
     match outcome {
         Outcome::Inline { header, placed } => {
             let payload = message.bytes().get(header..).unwrap_or(&[]);
-            let length = deliver(connection, &mut rqst, payload, placed);
-            rqst.complete(length);
+            match deliver(connection, &mut rqst, payload, placed) {
+                Some(length) => rqst.complete(length),
+                None => {
+                    stats.bad_replies.increment();
+                    rqst.fail(EIO);
+                }
+            }
         }
         Outcome::Chunk(length) => {
             stats.delivered_bytes.add(length);
@@ -390,20 +395,27 @@ pub(super) fn settle(completion: &mut Completion<'_, Connection>, settlement: Se
     completion.recycle(message);
 }
 
-/// Puts the inline bytes where the RPC layer expects them; the length of the whole message.
+/// Puts the inline bytes where the RPC layer expects them; the length of the whole message. Nothing if the
+/// room for it lacks pages, which it does not once its Call was sent.
 ///
 /// The stream is the first part, then what was placed directly with its round-up, then the rest.
-fn deliver(connection: &Connection, rqst: &mut PinnedRqst, payload: &[u8], placed: u64) -> usize {
+fn deliver(
+    connection: &Connection,
+    rqst: &mut PinnedRqst,
+    payload: &[u8],
+    placed: u64,
+) -> Option<usize> {
     let stats = &connection.client.stats;
-    let head_len = rqst.reply().head_len();
+    let reply = rqst.reply().filled()?;
+    let head_len = reply.head_len();
     if placed == 0 {
-        let copied = rqst.reply().copy_in(0, payload);
+        let copied = reply.copy_in(0, payload);
         let fixup = copied.saturating_sub(head_len);
         stats.fixup_bytes.add_len(fixup);
         if fixup != 0 {
             trace::xprtrdma_fixup(rqst, fixup);
         }
-        return copied;
+        return Some(copied);
     }
     stats.delivered_bytes.add(placed);
     // No more than was offered, so that it has a round-up.
@@ -411,7 +423,7 @@ fn deliver(connection: &Connection, rqst: &mut PinnedRqst, payload: &[u8], place
     let rounded = placed.checked_next_multiple_of(4).unwrap_or(placed);
     let (head, rest) = payload.split_at(payload.len().min(head_len));
     rqst.trim_reply_head(head.len());
-    let reply = rqst.reply();
+    let reply = rqst.reply().filled()?;
     let first = reply.copy_in(0, head);
     // The peer writes no round-up (RFC 8166 section 3.4.6). Should the RPC message count it as
     // data, then nobody sees what the memory held before.
@@ -424,5 +436,5 @@ fn deliver(connection: &Connection, rqst: &mut PinnedRqst, payload: &[u8], place
     if second != 0 {
         trace::xprtrdma_fixup(rqst, second);
     }
-    end.saturating_add(second)
+    Some(end.saturating_add(second))
 }

@@ -4,15 +4,15 @@
 
 use crate::bindings::{self, Memory};
 use core::{marker::PhantomData, ptr::NonNull};
-use kernel::{error::to_result, page::PAGE_SIZE, prelude::*};
+use kernel::{error::to_result, prelude::*};
 
 /// An RPC message, or the room for one.
 ///
 /// # Invariants
 ///
 /// `ptr` is a valid `xdr_buf` for all of `'a`. Its head and tail are memory of their lengths, and its array
-/// has a page, or null, for all of `page_len` from `page_base` on. Only by copies of this object is that
-/// memory used meanwhile, or by devices to which they hand it.
+/// has a page for all of `page_len` from `page_base` on, none of them null. Only by copies of this object
+/// is that memory used meanwhile, or by devices to which they hand it.
 #[derive(Clone, Copy)]
 pub(crate) struct XdrBuf<'a> {
     ptr: NonNull<bindings::xdr_buf>,
@@ -102,32 +102,6 @@ impl<'a> XdrBuf<'a> {
     /// Whether the pages hold the data of a file write.
     pub(crate) fn is_write(&self) -> bool {
         self.raw().flags & bindings::XDRBUF_WRITE != 0
-    }
-
-    /// Allocates the pages that the upper layer left to the transport, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, which a second try may not meet.
-    pub(crate) fn fill_sparse_pages(&self) -> Result {
-        let raw = self.raw();
-        if raw.flags & bindings::XDRBUF_SPARSE_PAGES == 0 {
-            return Ok(());
-        }
-        // CAST: An unsigned int always fits the kernel's usize.
-        let (base, length) = (raw.page_base as usize, raw.page_len as usize);
-        for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
-            // SAFETY: By the type's invariant the array has an element for every page of the part.
-            let page = unsafe { &mut *raw.pages.add(index) };
-            if page.is_null() {
-                // SAFETY: Always safe to call.
-                *page = unsafe { bindings::rpcrdma_alloc_page_nowait() };
-            }
-            if page.is_null() {
-                return Err(ENOMEM);
-            }
-        }
-        Ok(())
     }
 
     /// Copies the bytes from `base` on into `to`.

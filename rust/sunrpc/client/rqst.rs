@@ -2,7 +2,12 @@
 
 //! Requests: one RPC each (`struct rpc_rqst`).
 
-use super::{backchannel, buffer, class::SendError, rqst_buf::RqstBuf, xprt::Xprt};
+use super::{
+    backchannel, buffer,
+    class::SendError,
+    rqst_buf::{ReplyRoom, RqstBuf},
+    xprt::Xprt,
+};
 use crate::{
     bindings::{self, Word},
     sunrpc::XdrBuf,
@@ -134,9 +139,9 @@ impl Rqst {
     }
 
     /// The room for the Reply.
-    pub(crate) fn reply(&self) -> RqstBuf<'_> {
+    pub(crate) fn reply(&self) -> ReplyRoom<'_> {
         // SAFETY: As above.
-        unsafe { RqstBuf::reply(NonNull::new_unchecked(self.as_raw())) }
+        unsafe { ReplyRoom::new(NonNull::new_unchecked(self.as_raw())) }
     }
 
     /// Whether the pages' bytes are what the upper layer sees. With RPCSEC_GSS integrity or
@@ -289,9 +294,9 @@ impl PinnedRqst {
     }
 
     /// The room for the Reply. The request's task does not look at it before the completion.
-    pub(crate) fn reply(&self) -> RqstBuf<'_> {
+    pub(crate) fn reply(&self) -> ReplyRoom<'_> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { RqstBuf::reply(self.ptr) }
+        unsafe { ReplyRoom::new(self.ptr) }
     }
 
     /// The number that the transport keeps with the request.

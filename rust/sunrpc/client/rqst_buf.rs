@@ -7,9 +7,10 @@ use crate::{
     bindings::{self, Exposure, Memory, MessagePart},
     sunrpc::XdrBuf,
 };
-use core::{ops::Deref, ptr::NonNull};
+use core::{marker::PhantomData, ops::Deref, ptr::NonNull};
+use kernel::{page::PAGE_SIZE, prelude::*};
 
-/// A request's Call, or the room for its Reply.
+/// A request's Call, or the room for its Reply, of which no page is missing.
 ///
 /// # Invariants
 ///
@@ -29,7 +30,8 @@ impl<'a> RqstBuf<'a> {
     ///
     /// # Safety
     ///
-    /// As the type's invariants say; the caller has the message for itself.
+    /// As the type's invariants say; the caller has the message for itself. Only the room for a Reply can
+    /// lack pages.
     pub(super) unsafe fn call(rqst: NonNull<bindings::rpc_rqst>) -> Self {
         // SAFETY: The request is valid, and the message the caller's.
         let (buf, counted) = unsafe {
@@ -41,24 +43,6 @@ impl<'a> RqstBuf<'a> {
         };
         // INVARIANT: The caller's promise.
         Self { buf, rqst, counted }
-    }
-
-    /// The room for the Reply of a request.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::call`].
-    pub(super) unsafe fn reply(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // SAFETY: The request is valid, and the message the caller's.
-        let buf = unsafe {
-            XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_rcv_buf))
-        };
-        // INVARIANT: The caller's promise.
-        Self {
-            buf,
-            rqst,
-            counted: false,
-        }
     }
 
     /// The first part.
@@ -102,5 +86,147 @@ impl<'a> Deref for RqstBuf<'a> {
 
     fn deref(&self) -> &XdrBuf<'a> {
         &self.buf
+    }
+}
+
+/// The room for a Reply, of which pages can be missing: the upper layer leaves them to the transport
+/// (`XDRBUF_SPARSE_PAGES`).
+///
+/// # Invariants
+///
+/// Those of [`RqstBuf`] for `rq_rcv_buf`, but for the missing pages, which are null.
+#[derive(Clone, Copy)]
+pub(crate) struct ReplyRoom<'a> {
+    rqst: NonNull<bindings::rpc_rqst>,
+    exposure: PhantomData<&'a Exposure>,
+}
+
+impl<'a> ReplyRoom<'a> {
+    /// The room for the Reply of a request.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariants say; the caller has the message for itself.
+    pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
+        // INVARIANT: The caller's promise.
+        Self {
+            rqst,
+            exposure: PhantomData,
+        }
+    }
+
+    /// Allocates the pages that are missing, without waiting.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, which a second try may not meet.
+    #[inline(always)]
+    pub(crate) fn fill(self) -> Result<RqstBuf<'a>> {
+        if self.is_sparse() {
+            self.each_page(|page| {
+                if page.is_null() {
+                    // SAFETY: Always safe to call.
+                    *page = unsafe { bindings::rpcrdma_alloc_page_nowait() };
+                }
+                !page.is_null()
+            })?;
+        }
+        // SAFETY: No page is missing.
+        Ok(unsafe { self.assume_filled() })
+    }
+
+    /// The room, if no page is missing.
+    #[inline(always)]
+    pub(crate) fn filled(self) -> Option<RqstBuf<'a>> {
+        if self.is_sparse() {
+            self.each_page(|page| !page.is_null()).ok()?;
+        }
+        // SAFETY: No page is missing.
+        Some(unsafe { self.assume_filled() })
+    }
+
+    fn raw(&self) -> *mut bindings::xdr_buf {
+        // SAFETY: By the type's invariant the request is valid.
+        unsafe { &raw mut (*self.rqst.as_ptr()).rq_rcv_buf }
+    }
+
+    /// Whether pages can be missing.
+    fn is_sparse(&self) -> bool {
+        // SAFETY: By the type's invariant.
+        unsafe { (*self.raw()).flags & bindings::XDRBUF_SPARSE_PAGES != 0 }
+    }
+
+    /// Looks at each element of the pages' array.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` as soon as `look` returns false.
+    #[cold]
+    fn each_page(&self, mut look: impl FnMut(&mut *mut bindings::page) -> bool) -> Result {
+        // SAFETY: By the type's invariant.
+        let (pages, base, length) = unsafe {
+            let raw = &*self.raw();
+            // CAST: An unsigned int always fits the kernel's usize.
+            (raw.pages, raw.page_base as usize, raw.page_len as usize)
+        };
+        for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
+            // SAFETY: By the type's invariant the array has an element for every page of the part, and
+            // nobody else uses it.
+            if !look(unsafe { &mut *pages.add(index) }) {
+                return Err(ENOMEM);
+            }
+        }
+        Ok(())
+    }
+
+    /// The room as it is.
+    ///
+    /// # Safety
+    ///
+    /// No page is missing.
+    unsafe fn assume_filled(self) -> RqstBuf<'a> {
+        // INVARIANT: Those of both types are the same, but for the caller's promise.
+        RqstBuf {
+            // SAFETY: As above. The address of a field is not null.
+            buf: unsafe { XdrBuf::from_raw(NonNull::new_unchecked(self.raw())) },
+            rqst: self.rqst,
+            counted: false,
+        }
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_rqst_buf)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_pages_are_found_and_filled() {
+        let mut rqst = KBox::new(bindings::rpc_rqst::default(), GFP_KERNEL).unwrap();
+        let mut pages = [core::ptr::null_mut(); 4];
+        let message = &mut rqst.rq_rcv_buf;
+        // From the second page to the third.
+        message.pages = pages.as_mut_ptr();
+        message.page_base = u32::try_from(PAGE_SIZE + 8).unwrap();
+        message.page_len = u32::try_from(PAGE_SIZE).unwrap();
+        message.buflen = message.page_len;
+        message.flags = bindings::XDRBUF_SPARSE_PAGES;
+        // SAFETY: The request lives as long as its only room, of which nothing is exposed.
+        let room = unsafe { ReplyRoom::new(NonNull::from(&mut *rqst)) };
+
+        assert!(room.filled().is_none());
+        assert!(room.fill().is_ok());
+        let message = room.filled().unwrap();
+        let data = [7; PAGE_SIZE];
+        let mut read = [0; 16];
+        assert_eq!(message.copy_in(0, &data), PAGE_SIZE);
+        assert!(message.copy_out(PAGE_SIZE - 16, &mut read).is_ok());
+        assert_eq!(read, [7; 16]);
+
+        assert_eq!(pages.map(|page| page.is_null()), [true, false, false, true]);
+        for page in &pages[1..3] {
+            // SAFETY: `fill` has allocated the page, and nobody uses it any more.
+            unsafe { bindings::__free_pages(*page, 0) };
+        }
     }
 }
