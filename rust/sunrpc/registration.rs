@@ -72,11 +72,11 @@ impl Class {
             class.name[at] = name[at];
             at += 1;
         }
-        let mut netid = [c"".as_ptr().cast(); MAX_NETIDS + 1];
+        let mut netid = [c"".to_bytes_with_nul().as_ptr(); MAX_NETIDS + 1];
         let mut at = 0;
         while at < netids.len() {
             assert!(at < MAX_NETIDS, "there are too many network identifiers");
-            netid[at] = netids[at].as_ptr().cast();
+            netid[at] = netids[at].to_bytes_with_nul().as_ptr();
             at += 1;
         }
         Self {
