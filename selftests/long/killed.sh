@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A responder that does not answer Calls that were killed, which keep all its credits.
-# expect: INFO: task insmod:[0-9]* blocked for more than
 
 . "$(dirname "$0")/../lib/peer.sh"
 

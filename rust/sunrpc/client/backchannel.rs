@@ -198,6 +198,18 @@ impl BackwardCall {
     }
 }
 
+/// The operations table with the callbacks of the backward direction.
+pub(super) const fn with_callbacks<T: ClientTransport>(
+    mut ops: bindings::rpc_xprt_ops,
+) -> bindings::rpc_xprt_ops {
+    ops.bc_setup = Some(setup::<T>);
+    ops.bc_maxpayload = Some(max_payload::<T>);
+    ops.bc_num_slots = Some(slots::<T>);
+    ops.bc_free_rqst = Some(free::<T>);
+    ops.bc_destroy = Some(destroy::<T>);
+    ops
+}
+
 /// Whether a request is a backward one.
 pub(super) fn is_backward(rqst: &Rqst) -> bool {
     // SAFETY: The request is valid; the bit is set before sunrpc sees a backward request, and does
@@ -220,7 +232,7 @@ pub(super) unsafe fn connection_of(rqst: &Rqst) -> u64 {
 /// # Safety
 ///
 /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
-pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
+unsafe extern "C" fn setup<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     requests: u32,
 ) -> c_int {
@@ -242,9 +254,7 @@ pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
 /// # Safety
 ///
 /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
-pub(super) unsafe extern "C" fn max_payload<T: ClientTransport>(
-    raw: *mut bindings::rpc_xprt,
-) -> usize {
+unsafe extern "C" fn max_payload<T: ClientTransport>(raw: *mut bindings::rpc_xprt) -> usize {
     // SAFETY: The transport is valid during the callback.
     unsafe { Xprt::from_raw(raw).transport::<T>() }
         .backward_payload()
@@ -252,7 +262,7 @@ pub(super) unsafe extern "C" fn max_payload<T: ClientTransport>(
 }
 
 /// `bc_num_slots`: under RCU, does not sleep.
-pub(super) extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt) -> u32 {
+extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt) -> u32 {
     T::backward_slots()
 }
 
@@ -264,7 +274,7 @@ pub(super) extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt
 ///   nobody uses any more.
 /// - Its transport was made for a `T`, and sunrpc leaves the reference to it that
 ///   `xprt_enqueue_bc_request` took to this function.
-pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc_rqst) {
+unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc_rqst) {
     // SAFETY: The request came from `receive`, which gave it away, and its transport is valid: sunrpc
     // took the reference for it that is given back last.
     unsafe {
@@ -285,10 +295,7 @@ pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc
 ///
 /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call. It is called
 ///   before `destroy` for the last time.
-pub(super) unsafe extern "C" fn destroy<T: ClientTransport>(
-    raw: *mut bindings::rpc_xprt,
-    count: u32,
-) {
+unsafe extern "C" fn destroy<T: ClientTransport>(raw: *mut bindings::rpc_xprt, count: u32) {
     // SAFETY: The transport is valid during the callback.
     let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
     // CAST: A u32 always fits the kernel's usize.

@@ -211,10 +211,13 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a transport of this module's, whose transport lock is held.
+    /// - `task` has a request, of a transport of this module's, whose setup has succeeded and whose
+    ///   transport lock is held.
+    /// - The request is a backward one, or has its buffer still: sunrpc calls `buf_free` after this.
+    /// - Nobody else sends or completes the request meanwhile, or does so later.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
         // SAFETY: The task has a request, which has a transport, whose lock is held. A forward request with
-        // a credit was to be sent, so it is between `buf_alloc` and `buf_free`.
+        // a credit was to be sent, so it has had a buffer, which it has still.
         unsafe {
             let rqst = (*task).tk_rqstp;
             let xprt = Self::from_raw((*rqst).rq_xprt);

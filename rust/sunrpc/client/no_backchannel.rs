@@ -3,7 +3,8 @@
 //! What stands for `backchannel.rs` in a kernel without `CONFIG_SUNRPC_BACKCHANNEL`: there are no
 //! backward requests, and nobody serves backward Calls.
 
-use super::{rqst::Rqst, xprt::Xprt};
+use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
+use crate::bindings;
 use kernel::prelude::*;
 
 /// No backward requests.
@@ -31,6 +32,13 @@ impl BackwardCalls {
     pub(crate) fn is_served(&self) -> bool {
         false
     }
+}
+
+/// The operations table, without callbacks of the backward direction.
+pub(super) const fn with_callbacks<T: ClientTransport>(
+    ops: bindings::rpc_xprt_ops,
+) -> bindings::rpc_xprt_ops {
+    ops
 }
 
 /// Whether a request is a backward one.

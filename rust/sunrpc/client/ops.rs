@@ -17,7 +17,7 @@ use kernel::{ffi::c_int, seq_file::SeqFile, sync::Arc};
 pub(super) struct VTable<T: ClientTransport>(PhantomData<T>);
 
 impl<T: ClientTransport> VTable<T> {
-    const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
+    const OPS: bindings::rpc_xprt_ops = backchannel::with_callbacks::<T>(bindings::rpc_xprt_ops {
         reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(bindings::xprt_alloc_slot),
@@ -40,18 +40,8 @@ impl<T: ClientTransport> VTable<T> {
         enable_swap: Some(Self::enable_swap),
         disable_swap: Some(Self::disable_swap),
         inject_disconnect: Some(Self::inject_disconnect),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_setup: Some(backchannel::setup::<T>),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_maxpayload: Some(backchannel::max_payload::<T>),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_num_slots: Some(backchannel::slots::<T>),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_free_rqst: Some(backchannel::free::<T>),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_destroy: Some(backchannel::destroy::<T>),
         ..pin_init::zeroed()
-    };
+    });
 
     /// The table, which lives as long as the module.
     pub(super) fn ops() -> &'static bindings::rpc_xprt_ops {

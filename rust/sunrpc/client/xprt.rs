@@ -73,6 +73,7 @@ impl CountedXprt {
 
     /// Gives the reference back without sleeping: if it is the last one, the module's workqueue does.
     /// With it the transport ends, which waits for whoever connects or closes.
+    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     pub(super) fn put_deferred(self) {
         let xprt = core::mem::ManuallyDrop::new(self);
         // SAFETY: By the type's invariant the transport is valid, and one count is this object's.
