@@ -15,7 +15,7 @@
 //! A Reply that invalidates all regions leads from 2 to 1, a completion from 3 and 4 to 1 or 5.
 //! The connection's end leads from any state to 1.
 
-use super::{connection::Connection, reply::Settlement};
+use super::{answered::AnsweredCall, connection::Connection};
 use crate::{
     rdma::{Idle, LockedSlot, Mr, MrList, QueuePair, Registered, RemoteInvalidation},
     stats::Form,
@@ -49,7 +49,7 @@ enum State {
     #[default]
     Free,
     Offered(u32, Offer),
-    Replied(u32, Settlement),
+    Replied(u32, AnsweredCall),
     Abandoned(u32),
     Stuck(u32),
 }
@@ -201,10 +201,10 @@ impl Chunks {
         qp: &QueuePair<Connection>,
         index: usize,
         xid: u32,
-        settlement: Settlement,
+        answered: AnsweredCall,
     ) {
         if let Some(slot) = qp.slot(index) {
-            self.change(slot, Some(xid), |xid| State::Replied(xid, settlement));
+            self.change(slot, Some(xid), |xid| State::Replied(xid, answered));
         }
     }
 
@@ -228,16 +228,16 @@ impl Chunks {
         }
     }
 
-    /// Out of state 3 or 4 to 1, after the invalidations: what is to be settled then, if anything.
+    /// Out of state 3 or 4 to 1, after the invalidations: the Call to be completed then, if there is one.
     pub(super) fn invalidated(
         &self,
         qp: &QueuePair<Connection>,
         index: usize,
-    ) -> Option<Settlement> {
+    ) -> Option<AnsweredCall> {
         let old = self.change(qp.slot(index)?, None, |_| State::Free)?;
         qp.context().regions.put(None, Some(index));
         match old {
-            State::Replied(_, settlement) => Some(settlement),
+            State::Replied(_, answered) => Some(answered),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 //! One connection: what its completions do, and what ends with it.
 
 use super::{
+    answered::{complete, AnsweredCall},
     chunks::{Chunks, Entry},
     connect::Monitor,
     limits::Limits,
@@ -245,8 +246,8 @@ impl Completions for Connection {
         let qp = completion.qp();
         let connection = qp.context();
         connection.regions.put_all(regions, None);
-        if let Some(settlement) = connection.chunks.invalidated(qp, index) {
-            reply::settle(completion, settlement);
+        if let Some(AnsweredCall { rqst, answer }) = connection.chunks.invalidated(qp, index) {
+            rqst.resume(|rqst| complete(completion, rqst, answer));
         }
         connection.client.xprt.write_space();
     }

@@ -7,6 +7,7 @@
 //! are taken one at a time, within `Transport::current` by a reader in debugfs, who must not hold a
 //! reference to the connection: it might be the last.
 
+mod answered;
 mod chunks;
 mod connect;
 mod connection;

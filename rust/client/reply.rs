@@ -6,6 +6,7 @@
 //! or by work requests whose completion then completes the RPC.
 
 use super::{
+    answered::{complete, Answer, AnsweredCall, Outcome},
     chunks::Offer,
     connection::{Connection, Sent},
 };
@@ -35,26 +36,6 @@ use crate::{
 use core::iter::empty;
 use kernel::prelude::*;
 
-/// What a Reply says, beyond its bytes.
-#[derive(Clone, Copy)]
-enum Outcome {
-    /// The RPC message follows `header` bytes of the Reply; `placed` bytes of it went by a Write
-    /// chunk.
-    Inline { header: usize, placed: u64 },
-    /// The RPC message is the first so many bytes of the Reply chunk.
-    Chunk(u64),
-    /// The RPC failed.
-    Failed,
-}
-
-/// A Call with its Reply, ready to complete once the fence is through.
-pub(super) struct Settlement {
-    rqst: PinnedRqst,
-    message: ReceivedMessage<Connection>,
-    outcome: Outcome,
-    form: Form,
-}
-
 /// Takes a message from the peer.
 pub(super) fn received(
     completion: &mut Completion<'_, Connection>,
@@ -74,13 +55,12 @@ pub(super) fn received(
                     };
                     // Only the Reply to a Call grants credits, and only once.
                     connection.grant(reply.fixed.credits);
-                    let settlement = Settlement {
-                        rqst,
+                    let answer = Answer {
                         message,
                         outcome: claim.seen,
                         form: claim.form,
                     };
-                    fence(completion, xid, claim.rest, settlement);
+                    fence(completion, xid, claim.rest, rqst, answer);
                 }
                 None => drop_late(completion, message),
             }
@@ -132,7 +112,7 @@ struct Claim<R> {
 /// the Call was not sent on this connection: the peer can guess what number it will have.
 fn claim<R>(
     qp: &QueuePair<Connection>,
-    rqst: &PinnedRqst,
+    rqst: &PinnedRqst<'_>,
     xid: Xid,
     proof: Option<RemoteInvalidation<'_>>,
     look: impl FnOnce(Option<(&Offer, &MrList<Registered>)>) -> R,
@@ -167,7 +147,7 @@ fn claim<R>(
 /// Ends the Call that an error or a malformed Reply is for.
 fn fail(
     completion: &mut Completion<'_, Connection>,
-    rqst: PinnedRqst,
+    rqst: PinnedRqst<'_>,
     xid: Xid,
     message: ReceivedMessage<Connection>,
     invalidated: Option<RemoteInvalidation<'_>>,
@@ -175,13 +155,12 @@ fn fail(
     let Some(claim) = claim(completion.qp(), &rqst, xid, invalidated, |_| ()) else {
         return drop_unexpected(completion, message);
     };
-    let settlement = Settlement {
-        rqst,
+    let answer = Answer {
         message,
         outcome: Outcome::Failed,
         form: claim.form,
     };
-    fence(completion, xid, claim.rest, settlement);
+    fence(completion, xid, claim.rest, rqst, answer);
 }
 
 /// Does what is due for a message that cannot be used: answers it, ends the Call that it is the
@@ -289,7 +268,7 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
 /// Claims the Call, and compares the Reply's chunks with what it offered.
 fn reconcile(
     qp: &QueuePair<Connection>,
-    rqst: &PinnedRqst,
+    rqst: &PinnedRqst<'_>,
     reply: &ReceivedReply<'_>,
     proof: Option<RemoteInvalidation<'_>>,
 ) -> Option<Claim<Outcome>> {
@@ -325,116 +304,41 @@ fn outcome(reply: &ReceivedReply<'_>, delivered: Result<Delivered<1>, Mismatch>)
     }
 }
 
-/// Settles the Call, once every region of it is invalidated.
+/// Completes the RPC, once every region of it is invalidated.
 #[inline]
 fn fence(
     completion: &mut Completion<'_, Connection>,
     xid: Xid,
     rest: Rest,
-    settlement: Settlement,
+    rqst: PinnedRqst<'_>,
+    answer: Answer,
 ) {
     if let Rest::Regions(index) = rest {
-        return invalidate(completion.qp(), index, xid, settlement);
+        return invalidate(completion.qp(), index, xid, rqst, answer);
     }
-    settle(completion, settlement);
+    complete(completion, rqst, answer);
     if let Rest::Freed = rest {
         completion.qp().context().client.xprt.write_space();
     }
 }
 
-/// Has the regions invalidated that the Reply has not; the completion settles the Call.
+/// Has the regions invalidated that the Reply has not; that completion ends the RPC.
 #[inline(never)]
-fn invalidate(qp: &QueuePair<Connection>, index: usize, xid: Xid, settlement: Settlement) {
+fn invalidate(
+    qp: &QueuePair<Connection>,
+    index: usize,
+    xid: Xid,
+    rqst: PinnedRqst<'_>,
+    answer: Answer,
+) {
     let connection = qp.context();
-    connection.chunks.replied(qp, index, xid.0, settlement);
+    // A transport at its end has no requests.
+    if let Some(rqst) = rqst.store() {
+        let answered = AnsweredCall { rqst, answer };
+        connection.chunks.replied(qp, index, xid.0, answered);
+    }
     if connection.invalidate(qp, index) != Invalidation::Posted {
         connection.chunks.stick(qp, index);
         connection.end(Cause::PostFailed);
     }
-}
-
-/// Completes an RPC behind its fence, and gives the Reply's buffer back.
-pub(super) fn settle(completion: &mut Completion<'_, Connection>, settlement: Settlement) {
-    let qp = completion.qp();
-    let connection = qp.context();
-    let Settlement {
-        mut rqst,
-        message,
-        outcome,
-        form,
-    } = settlement;
-    let stats = &connection.client.stats;
-    // Nothing is left for the fence to do when the RPC's memory is freed.
-    if form != Form::INLINE {
-        rqst.mark().set(0);
-    }
-    if !matches!(outcome, Outcome::Failed) {
-        connection.client.latency.record(form, rqst.round_trip());
-    }
-    match outcome {
-        Outcome::Inline { header, placed } => {
-            let payload = message.bytes().get(header..).unwrap_or(&[]);
-            match deliver(connection, &mut rqst, payload, placed) {
-                Some(length) => rqst.complete(length),
-                None => {
-                    stats.bad_replies.increment();
-                    rqst.fail(EIO);
-                }
-            }
-        }
-        Outcome::Chunk(length) => {
-            stats.delivered_bytes.add(length);
-            stats.reply_chunk_replies.increment();
-            rqst.complete(usize::try_from(length).unwrap_or(0));
-        }
-        Outcome::Failed => {
-            stats.bad_replies.increment();
-            rqst.fail(EIO);
-        }
-    }
-    completion.recycle(message);
-}
-
-/// Puts the inline bytes where the RPC layer expects them; the length of the whole message. Nothing if the
-/// room for it lacks pages, which it does not once its Call was sent.
-///
-/// The stream is the first part, then what was placed directly with its round-up, then the rest.
-fn deliver(
-    connection: &Connection,
-    rqst: &mut PinnedRqst,
-    payload: &[u8],
-    placed: u64,
-) -> Option<usize> {
-    let stats = &connection.client.stats;
-    let reply = rqst.reply().filled()?;
-    let head_len = reply.head_len();
-    if placed == 0 {
-        let copied = reply.copy_in(0, payload);
-        let fixup = copied.saturating_sub(head_len);
-        stats.fixup_bytes.add_len(fixup);
-        if fixup != 0 {
-            trace::xprtrdma_fixup(rqst, fixup);
-        }
-        return Some(copied);
-    }
-    stats.delivered_bytes.add(placed);
-    // No more than was offered, so that it has a round-up.
-    let placed = usize::try_from(placed).unwrap_or(0);
-    let rounded = placed.checked_next_multiple_of(4).unwrap_or(placed);
-    let (head, rest) = payload.split_at(payload.len().min(head_len));
-    rqst.trim_reply_head(head.len());
-    let reply = rqst.reply().filled()?;
-    let first = reply.copy_in(0, head);
-    // The peer writes no round-up (RFC 8166 section 3.4.6). Should the RPC message count it as
-    // data, then nobody sees what the memory held before.
-    if let Some(round_up) = [0; 3].get(..rounded.saturating_sub(placed)) {
-        reply.copy_in(first.saturating_add(placed), round_up);
-    }
-    let end = first.saturating_add(rounded);
-    let second = reply.copy_in(end, rest);
-    stats.fixup_bytes.add_len(second);
-    if second != 0 {
-        trace::xprtrdma_fixup(rqst, second);
-    }
-    Some(end.saturating_add(second))
 }

@@ -2,13 +2,9 @@
 
 //! A transport's address in the forms that people and rpcbind read (`address_strings`).
 
-use super::{
-    class::{ClientTransport, SendError},
-    xprt::Xprt,
-};
 use crate::bindings;
 use kernel::{
-    ffi::{c_char, c_int, c_ushort},
+    ffi::{c_char, c_ushort},
     fmt,
     prelude::*,
     str::{CStr, CStrExt, CString},
@@ -138,43 +134,6 @@ pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_u
         // SAFETY: The string came from `kstrdup`, or is null.
         unsafe { bindings::kfree(old.cast()) };
     }
-}
-
-/// `get_srcaddr`: writes the address at this end into `buffer`, terminated; its length, or
-/// `-ENOTCONN`. Process context, may sleep.
-///
-/// # Safety
-///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
-/// - `buffer` has room for `size` bytes.
-pub(super) unsafe extern "C" fn source_address<T: ClientTransport>(
-    raw: *mut bindings::rpc_xprt,
-    buffer: *mut c_char,
-    size: usize,
-) -> c_int {
-    // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
-    let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
-    let length = source.map_or(0, |source| {
-        // SAFETY: The address is complete, and the buffer has room for `size` bytes.
-        unsafe { bindings::rpc_ntop(source.as_raw(), buffer, size) }
-    });
-    match c_int::try_from(length) {
-        Ok(length) if length > 0 => length,
-        _ => SendError::NotConnected.to_errno(),
-    }
-}
-
-/// `get_srcport`: the port at this end, 0 without a connection. Process context, may sleep.
-///
-/// # Safety
-///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
-pub(super) unsafe extern "C" fn source_port<T: ClientTransport>(
-    raw: *mut bindings::rpc_xprt,
-) -> c_ushort {
-    // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
-    let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
-    source.map_or(0, |source| source.port())
 }
 
 /// Frees the strings, after their last reader is gone.

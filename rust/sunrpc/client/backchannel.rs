@@ -5,23 +5,18 @@
 //! A Call is copied out of its receive buffer, which can go back to the device at once; a burst
 //! of Calls therefore never uses up the posted Receives.
 
-use super::{
-    class::ClientTransport,
-    rqst::Rqst,
-    xprt::{CountedXprt, Xprt},
-};
+use super::xprt::{CountedXprt, Xprt};
 use crate::{bindings, trace};
 use kernel::{
-    alloc::flags::__GFP_NOWARN, ffi::c_int, new_spinlock, page::PAGE_SIZE, prelude::*,
-    sync::SpinLock,
+    alloc::flags::__GFP_NOWARN, new_spinlock, page::PAGE_SIZE, prelude::*, sync::SpinLock,
 };
 
 /// The largest backward message in bytes. The service encodes up to a page, whatever it is told.
-const MESSAGE_SIZE: usize = PAGE_SIZE;
+pub(super) const MESSAGE_SIZE: usize = PAGE_SIZE;
 
 /// One backward request.
 #[repr(C)]
-struct BackwardCall {
+pub(super) struct BackwardCall {
     /// First, because sunrpc gives the request back by this pointer.
     rqst: bindings::rpc_rqst,
     /// The connection that the Call came on, by the transport's number for it.
@@ -61,7 +56,7 @@ impl BackwardCalls {
     }
 
     /// Lets `limit` requests exist, and makes those that do not.
-    fn provision(&self, limit: usize) -> Result {
+    pub(super) fn provision(&self, limit: usize) -> Result {
         let mut idle = KVec::with_capacity(limit, GFP_KERNEL)?;
         let mut pool = self.pool.lock();
         if pool.limit == 0 {
@@ -85,7 +80,7 @@ impl BackwardCalls {
     }
 
     /// Frees up to `count` idle requests, and ends the service with the last one.
-    fn retire(&self, count: usize) {
+    pub(super) fn retire(&self, count: usize) {
         for _ in 0..count {
             let mut pool = self.pool.lock();
             let call = pool.idle.pop();
@@ -112,7 +107,7 @@ impl BackwardCalls {
         self.pool.lock().idle.pop()
     }
 
-    fn give_back(&self, call: KBox<BackwardCall>) {
+    pub(super) fn give_back(&self, call: KBox<BackwardCall>) {
         let mut pool = self.pool.lock();
         let surplus = pool.idle.push_within_capacity(call).err();
         if surplus.is_some() {
@@ -130,9 +125,7 @@ impl BackwardCalls {
         let Some(counted) = CountedXprt::new(xprt) else {
             return false;
         };
-        let is_received = self.enqueue(&counted, connection, xid, message);
-        counted.put_deferred();
-        is_received
+        self.enqueue(&counted, connection, xid, message)
     }
 
     fn enqueue(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
@@ -198,23 +191,15 @@ impl BackwardCall {
     }
 }
 
-/// The operations table with the callbacks of the backward direction.
-pub(super) const fn with_callbacks<T: ClientTransport>(
-    mut ops: bindings::rpc_xprt_ops,
-) -> bindings::rpc_xprt_ops {
-    ops.bc_setup = Some(setup::<T>);
-    ops.bc_maxpayload = Some(max_payload::<T>);
-    ops.bc_num_slots = Some(slots::<T>);
-    ops.bc_free_rqst = Some(free::<T>);
-    ops.bc_destroy = Some(destroy::<T>);
-    ops
-}
-
 /// Whether a request is a backward one.
-pub(super) fn is_backward(rqst: &Rqst) -> bool {
+///
+/// # Safety
+///
+/// `rqst` is a request of this module's.
+pub(super) unsafe fn is_backward(rqst: *const bindings::rpc_rqst) -> bool {
     // SAFETY: The request is valid; the bit is set before sunrpc sees a backward request, and does
     // not change.
-    unsafe { (*rqst.as_raw()).rq_bc_pa_state >> bindings::RPC_BC_PA_IN_USE & 1 != 0 }
+    unsafe { (*rqst).rq_bc_pa_state >> bindings::RPC_BC_PA_IN_USE & 1 != 0 }
 }
 
 /// The connection that the Call of a backward request came on.
@@ -222,82 +207,7 @@ pub(super) fn is_backward(rqst: &Rqst) -> bool {
 /// # Safety
 ///
 /// `rqst` is a backward request of this module's.
-pub(super) unsafe fn connection_of(rqst: &Rqst) -> u64 {
+pub(super) unsafe fn connection_of(rqst: *const bindings::rpc_rqst) -> u64 {
     // SAFETY: The request is the first member of a `BackwardCall`, which only `prepare` changes.
-    unsafe { (*rqst.as_raw().cast::<BackwardCall>()).connection }
-}
-
-/// `bc_setup`: process context, may sleep; at session creation.
-///
-/// # Safety
-///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
-unsafe extern "C" fn setup<T: ClientTransport>(
-    raw: *mut bindings::rpc_xprt,
-    requests: u32,
-) -> c_int {
-    // SAFETY: The transport is valid during the callback, its setup has succeeded.
-    let (xprt, transport) = unsafe {
-        let xprt = Xprt::from_raw(raw);
-        (xprt, xprt.transport::<T>())
-    };
-    trace::xprtrdma_cb_setup(xprt, requests);
-    kernel::error::from_result(|| {
-        let slots = usize::try_from(T::backward_slots())?;
-        transport.backward().provision(slots.saturating_mul(2))?;
-        Ok(0)
-    })
-}
-
-/// `bc_maxpayload`: under RCU, does not sleep.
-///
-/// # Safety
-///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
-unsafe extern "C" fn max_payload<T: ClientTransport>(raw: *mut bindings::rpc_xprt) -> usize {
-    // SAFETY: The transport is valid during the callback.
-    unsafe { Xprt::from_raw(raw).transport::<T>() }
-        .backward_payload()
-        .min(MESSAGE_SIZE)
-}
-
-/// `bc_num_slots`: under RCU, does not sleep.
-extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt) -> u32 {
-    T::backward_slots()
-}
-
-/// `bc_free_rqst`: the service is done with a request. Process context.
-///
-/// # Safety
-///
-/// - `raw` is the `rqst` of a [`BackwardCall`] that [`BackwardCalls::receive`] has given away, and that
-///   nobody uses any more.
-/// - Its transport was made for a `T`, and sunrpc leaves the reference to it that
-///   `xprt_enqueue_bc_request` took to this function.
-unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc_rqst) {
-    // SAFETY: The request came from `receive`, which gave it away, and its transport is valid: sunrpc
-    // took the reference for it that is given back last.
-    unsafe {
-        let xprt = (*raw).rq_xprt;
-        let call = KBox::from_raw(raw.cast::<BackwardCall>());
-        Xprt::from_raw(xprt)
-            .transport::<T>()
-            .backward()
-            .give_back(call);
-        bindings::xprt_put(xprt);
-    }
-}
-
-/// `bc_destroy`: process context; at the end of a session, for `count` requests, and at the end of
-/// the transport, for all.
-///
-/// # Safety
-///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call. It is called
-///   before `destroy` for the last time.
-unsafe extern "C" fn destroy<T: ClientTransport>(raw: *mut bindings::rpc_xprt, count: u32) {
-    // SAFETY: The transport is valid during the callback.
-    let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
-    // CAST: A u32 always fits the kernel's usize.
-    transport.backward().retire(count as usize);
+    unsafe { (*rqst.cast::<BackwardCall>()).connection }
 }

@@ -3,11 +3,9 @@
 //! The memory of one RPC: what the transport keeps with it, the Call, and the
 //! first and last part of the Reply, in one allocation.
 
-use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
 use crate::bindings::{self, Exposure, Word};
 use core::ptr::NonNull;
 use kernel::{
-    ffi::c_int,
     prelude::*,
     sync::atomic::{Acquire, Atomic, Full},
 };
@@ -169,30 +167,19 @@ pub(super) unsafe fn exposure<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Exposure
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).exposure }
 }
 
-/// `buf_alloc`: sets the buffers for Call and Reply. Task context, may sleep within its flags.
+/// Sets the buffers for a request's Call and Reply: one of `spare`, or a new one.
 ///
-/// Returns zero, or `-ENOMEM`, after which sunrpc tries again soon.
+/// # Errors
 ///
-/// # Safety
-///
-/// - `task` has a request, of a transport of this module's, which nobody else uses meanwhile.
-/// - The request has no buffer.
-pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
-    // SAFETY: The task is valid and has a request, which is the callback's own.
-    let rqst = unsafe { &mut *(*task).tk_rqstp };
-    let Some(reply) = size_of::<Prefix>()
+/// `ENOMEM`.
+pub(super) fn attach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) -> Result {
+    let reply = size_of::<Prefix>()
         .saturating_add(rqst.rq_callsize)
         .checked_next_multiple_of(REPLY_ALIGN)
-    else {
-        return ENOMEM.to_errno();
-    };
+        .ok_or(ENOMEM)?;
     let size = reply.saturating_add(rqst.rq_rcvsize);
-    // SAFETY: The request's transport is one of this module's.
-    let spare = unsafe { Xprt::from_raw(rqst.rq_xprt) }.spare_buffers();
-    let Some(buffer) = spare.take(rqst, size).or_else(|| Buffer::new(size)) else {
-        return ENOMEM.to_errno();
-    };
-    let prefix = buffer.into_raw();
+    let buffer = spare.take(rqst, size).or_else(|| Buffer::new(size));
+    let prefix = buffer.ok_or(ENOMEM)?.into_raw();
     // SAFETY: The memory is large enough for the prefix and what follows.
     unsafe {
         (*prefix).mark = Word::new(0);
@@ -200,35 +187,26 @@ pub(super) unsafe extern "C" fn alloc(task: *mut bindings::rpc_task) -> c_int {
         rqst.rq_buffer = prefix.add(1).cast();
         rqst.rq_rbuffer = prefix.cast::<u8>().add(reply).cast();
     }
-    0
+    Ok(())
 }
 
-/// `buf_free`: gives the memory back, after the peer has lost its access to the RPC's memory.
-/// Task context without locks; may sleep.
+/// Gives a request's buffers back, to `spare` if there is room. Rather than memory that the peer can
+/// reach, none is given back.
 ///
 /// # Safety
 ///
-/// - `task` has a request, of a transport that was made for a `T`, which nobody else uses meanwhile. It
-///   does not wait for a Reply any more.
-/// - The request has a buffer from [`alloc`], which is not used after the call.
-pub(super) unsafe extern "C" fn free<T: ClientTransport>(task: *mut bindings::rpc_task) {
-    // SAFETY: The task is valid and has a request with buffers from `alloc`.
-    let raw = unsafe { (*task).tk_rqstp };
-    // SAFETY: The request is valid and the callback's own; so is its transport.
-    let (rqst, xprt) = unsafe { (Rqst::from_raw(raw), Xprt::from_raw((*raw).rq_xprt)) };
-    // SAFETY: The transport has requests, so its setup has succeeded.
-    unsafe { xprt.transport::<T>() }.fence(rqst);
-    // SAFETY: `alloc` made the buffer, and nobody uses it any more; rather than memory that the
-    // peer can reach, none is given back.
-    unsafe {
-        if kernel::warn_on!(!exposure(raw).is_over()) {
-            return;
-        }
-        let buffer = Buffer::from_raw((*raw).rq_buffer.cast::<Prefix>().sub(1));
-        (*raw).rq_buffer = core::ptr::null_mut();
-        (*raw).rq_rbuffer = core::ptr::null_mut();
-        if let Some(buffer) = buffer {
-            xprt.spare_buffers().put(&*raw, buffer);
-        }
+/// The request has buffers from [`attach`], which nobody uses any more.
+pub(super) unsafe fn detach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) {
+    // SAFETY: The caller's promise.
+    if kernel::warn_on!(!unsafe { exposure(rqst) }.is_over()) {
+        return;
+    }
+    // SAFETY: `attach` made `rq_buffer` point just behind the prefix of a buffer, which is left to this
+    // object; no device can reach it.
+    let buffer = unsafe { Buffer::from_raw(rqst.rq_buffer.cast::<Prefix>().sub(1)) };
+    rqst.rq_buffer = core::ptr::null_mut();
+    rqst.rq_rbuffer = core::ptr::null_mut();
+    if let Some(buffer) = buffer {
+        spare.put(rqst, buffer);
     }
 }

@@ -1,143 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client transport is for sunrpc, and how one is made.
+//! How client transports are made.
 
 use super::{
-    address_strings, connect, credits, ops,
-    rqst::{BackwardReply, Rqst},
-    send_lock::SendLock,
-    xprt::{Allocation, OwnedXprt},
+    address_strings,
+    allocation::Allocation,
+    connect, credits, ops,
+    transport::ClientTransport,
+    xprt::{OwnedXprt, Xprt},
 };
 use crate::{
-    bindings::{self, SocketAddress},
+    bindings,
     sunrpc::{
         queue::OwnedQueue,
-        registration::{Class, ClassRegistration, ClassUser},
+        registration::{ClassRegistration, ClassUser},
     },
     trace,
 };
 use core::ptr::NonNull;
-use kernel::{
-    prelude::*,
-    seq_file::SeqFile,
-    sync::{Arc, ArcBorrow},
-    time::msecs_to_jiffies,
-};
-
-/// Why a request was not sent, in the terms that sunrpc acts on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendError {
-    /// No credit: the sender waits for one.
-    NoCredit,
-    /// A resource is in use: the sender waits, if [`super::Xprt::wait_for_space`] was called.
-    Busy,
-    /// Memory is short: again after a quarter of a second.
-    NoMemory,
-    /// No connection any more: again after a new one.
-    NotConnected,
-    /// The RPC does not fit this transport; it ends with an error.
-    TooLarge,
-    /// The RPC cannot be sent; it ends with an error.
-    Failed,
-}
-
-impl SendError {
-    /// What `send_request` returns for it.
-    pub(crate) fn to_errno(self) -> i32 {
-        let errno = match self {
-            Self::NoCredit => bindings::EBADSLT,
-            Self::Busy => bindings::EAGAIN,
-            Self::NoMemory => bindings::ENOBUFS,
-            Self::NotConnected => bindings::ENOTCONN,
-            Self::TooLarge => bindings::EMSGSIZE,
-            Self::Failed => bindings::EIO,
-        };
-        i32::try_from(errno).map_or(EIO.to_errno(), |errno| -errno)
-    }
-}
-
-/// A client transport.
-///
-/// sunrpc's send lock excludes `connect`, `close`, `send` and `send_backward` from one another. All of
-/// them run in process context.
-pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
-    /// The class of these transports, and of no others.
-    fn class() -> &'static Class;
-
-    /// The most bytes of an RPC's data.
-    const MAX_PAYLOAD: usize;
-
-    /// How many requests a new transport can have outstanding.
-    fn max_requests() -> u32;
-
-    /// Makes a transport, which owns `xprt`. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// The mount's error.
-    fn setup(xprt: OwnedXprt) -> Result<Arc<Self>>;
-
-    /// Makes a connection. On a worker of the module's queue, in a scope that lets allocations
-    /// not wait for file systems; may sleep.
-    ///
-    /// # Errors
-    ///
-    /// One of those that sunrpc's `call_connect_status` knows. What was made is undone.
-    fn connect(this: ArcBorrow<'_, Self>, lock: &mut SendLock<'_>) -> Result;
-
-    /// Tears the connection down, if there is one, and waits until all of it is gone.
-    fn close(&self, lock: &mut SendLock<'_>);
-
-    /// Sends a Call.
-    ///
-    /// # Errors
-    ///
-    /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
-    fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
-
-    /// Sends a backward Reply (RFC 8167), on the connection that its Call came on only. On another the
-    /// peer has no Receive for it: it is dropped without an error.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::send`].
-    fn send_backward(
-        &self,
-        lock: &mut SendLock<'_>,
-        reply: &BackwardReply<'_>,
-    ) -> Result<(), SendError>;
-
-    /// Waits until the peer cannot reach the memory of the request any more. Task context without
-    /// the send lock; may sleep.
-    fn fence(&self, rqst: &Rqst);
-
-    /// A request has timed out. There is no keepalive on a reliable connection, so the path and
-    /// the peer are to be probed with a new connection. Does not sleep.
-    fn timed_out(&self);
-
-    /// Breaks the connection, for fault injection. Task context, maybe without the send lock; may
-    /// sleep.
-    fn disconnect(&self);
-
-    /// Writes the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must not
-    /// wait for the connection.
-    fn print_stats(&self, seq: &SeqFile);
-
-    /// The address at this end of the connection, if there is one.
-    fn source(&self) -> Option<SocketAddress>;
-
-    /// The largest backward message in bytes. Called under RCU: does not sleep.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
-    fn backward_payload(&self) -> usize;
-
-    /// How many backward Calls can be under way.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
-    fn backward_slots() -> u32;
-
-    /// The backward requests of the transport.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
-    fn backward(&self) -> &super::BackwardCalls;
-}
+use kernel::{prelude::*, sync::Arc, time::msecs_to_jiffies};
 
 /// Registers the class of `T`. Its transports connect, and end, on `queue`.
 ///
@@ -251,7 +132,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
     reconnect: usize,
 ) {
     // SAFETY: The transport is valid during the callback.
-    let xprt = unsafe { super::Xprt::from_raw(raw) };
+    let xprt = unsafe { Xprt::from_raw(raw) };
     trace::xprtrdma_op_set_cto(xprt, connect, reconnect);
     let _guard = xprt.transport_lock();
     // SAFETY: The lock that guards the timeouts is held.
@@ -272,9 +153,20 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
 #[cfg(rpcrdma_kunit)]
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_class)]
 mod tests {
-    use super::*;
-    use crate::sunrpc::IDENT_RDMA;
-    use kernel::str::CStr;
+    use super::{
+        super::{
+            backchannel::BackwardCalls,
+            rqst::{BackwardReply, Rqst},
+            send_error::SendError,
+            send_lock::SendLock,
+        },
+        *,
+    };
+    use crate::{
+        bindings::SocketAddress,
+        sunrpc::registration::{Class, IDENT_RDMA},
+    };
+    use kernel::{seq_file::SeqFile, str::CStr, sync::ArcBorrow};
 
     /// What NFS does with the netid of a pNFS data server, and with the word of a mount option.
     fn ident(netid: &CStr) -> i32 {
@@ -347,7 +239,7 @@ mod tests {
             0
         }
 
-        fn backward(&self) -> &super::super::BackwardCalls {
+        fn backward(&self) -> &BackwardCalls {
             unreachable!()
         }
     }

@@ -3,8 +3,9 @@
 //! Connecting: `connect` hands the send lock to a worker, which gives it back when it is done.
 
 use super::{
-    class::{ClientTransport, SendError},
+    send_error::SendError,
     send_lock::SendLock,
+    transport::ClientTransport,
     xprt::{CountedXprt, Xprt},
 };
 use crate::{bindings, sunrpc::queue::ReclaimScope, trace};
@@ -48,7 +49,7 @@ pub(super) unsafe extern "C" fn connect(
 ///
 /// # Safety
 ///
-/// - `work` is the `work` of an [`Allocation`](super::xprt::Allocation) that was made for a `T`, queued
+/// - `work` is the `work` of an [`Allocation`](super::allocation::Allocation) that was made for a `T`, queued
 ///   by [`connect`] with a reference and the send lock, which both are the worker's.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of an allocation, and `connect` left a reference for this attempt.

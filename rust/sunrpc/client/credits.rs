@@ -13,29 +13,13 @@
 //!   closed as for a Call that times out: otherwise those that wait for a credit would wait for ever.
 
 use super::{
+    allocation::{Allocation, Shares},
     backchannel, buffer,
-    class::ClientTransport,
     rqst::Rqst,
-    xprt::{Allocation, SpinGuard, Xprt},
+    transport::ClientTransport,
+    xprt::{SpinGuard, Xprt},
 };
 use crate::bindings;
-
-/// What the window and its part that is taken include, beside requests of this connection. The transport
-/// lock guards it.
-pub(super) struct Shares {
-    /// The part of stale requests, in units of the window.
-    stale: usize,
-    /// Orphaned Calls.
-    orphaned: u32,
-    /// Replies that no request waited for, and for which there was no orphaned Call either. Such a
-    /// Reply comes between the moment that its request leaves the queue of those that wait, and that of
-    /// its release.
-    unclaimed: u32,
-    /// When the first Call was orphaned, or the last Reply to such a one came, in jiffies.
-    since: usize,
-    /// Looks for orphaned Calls whose Replies are overdue.
-    pub(super) overdue: bindings::delayed_work,
-}
 
 impl Xprt {
     /// Takes a credit for the request, which it then has until it is released; false if there is
@@ -206,33 +190,33 @@ impl Xprt {
         // SAFETY: The allocation is valid; a word that another mount may lower meanwhile.
         unsafe { (&raw const (*self.allocation()).timeout.to_initval).read_volatile() }
     }
+}
 
-    /// `release_request`: gives the request's credit back. Under the transport lock.
-    ///
-    /// # Safety
-    ///
-    /// - `task` has a request, of a transport of this module's, whose setup has succeeded and whose
-    ///   transport lock is held.
-    /// - The request is a backward one, or has its buffer still: sunrpc calls `buf_free` after this.
-    /// - Nobody else sends or completes the request meanwhile, or does so later.
-    pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: The task has a request, which has a transport, whose lock is held. A forward request with
-        // a credit was to be sent, so it has had a buffer, which it has still.
-        unsafe {
-            let rqst = (*task).tk_rqstp;
-            let xprt = Self::from_raw((*rqst).rq_xprt);
-            if backchannel::is_backward(Rqst::from_raw(rqst)) {
-                (*rqst).rq_cong = 0;
-            } else if (*rqst).rq_cong != 0 {
-                if buffer::reply_owed(rqst).get() != 0 {
-                    xprt.orphan(rqst);
-                }
-                if xprt.stale() != 0 {
-                    xprt.forget_stale(rqst);
-                }
+/// `release_request`: gives the request's credit back. Under the transport lock.
+///
+/// # Safety
+///
+/// - `task` has a request, of a transport of this module's, whose setup has succeeded and whose
+///   transport lock is held.
+/// - The request is a backward one, or has its buffer still: sunrpc calls `buf_free` after this.
+/// - Nobody else sends or completes the request meanwhile, or does so later.
+pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
+    // SAFETY: The task has a request, which has a transport, whose lock is held. A forward request with
+    // a credit was to be sent, so it has had a buffer, which it has still.
+    unsafe {
+        let rqst = (*task).tk_rqstp;
+        let xprt = Xprt::from_raw((*rqst).rq_xprt);
+        if backchannel::is_backward(rqst) {
+            (*rqst).rq_cong = 0;
+        } else if (*rqst).rq_cong != 0 {
+            if buffer::reply_owed(rqst).get() != 0 {
+                xprt.orphan(rqst);
             }
-            bindings::xprt_release_rqst_cong(task);
+            if xprt.stale() != 0 {
+                xprt.forget_stale(rqst);
+            }
         }
+        bindings::xprt_release_rqst_cong(task);
     }
 }
 

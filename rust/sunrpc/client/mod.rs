@@ -8,32 +8,41 @@
 //! | `connect` | [`connect`], which runs [`ClientTransport::connect`] on a worker |
 //! | `close`, `destroy` | [`ClientTransport::close`] |
 //! | `send_request` | [`ClientTransport::send`], or [`ClientTransport::send_backward`] |
-//! | `buf_alloc`, `buf_free` | [`buffer`], with [`ClientTransport::fence`] |
+//! | `buf_alloc`, `buf_free` | [`ops`] and [`buffer`], with [`ClientTransport::fence`] |
 //! | `print_stats` | [`ClientTransport::print_stats`] |
 //! | `timer` | [`ClientTransport::timed_out`] |
 //! | `inject_disconnect` | [`ClientTransport::disconnect`] |
-//! | `bc_*` | [`backchannel`], with [`ClientTransport::backward_payload`] |
+//! | `bc_*` | [`backchannel_ops`], with [`ClientTransport::backward_payload`] |
 //! | all others | sunrpc's own functions, or [`ops`] without the transport's help |
 //!
 //! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`,
 //! then `transport_lock`; `bc_pa_lock` is a leaf.
 
 mod address_strings;
+mod allocation;
 #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), path = "no_backchannel.rs")]
 mod backchannel;
+#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+mod backchannel_ops;
 mod buffer;
 mod class;
 mod connect;
 mod credits;
 mod ops;
+mod pinned;
 mod rqst;
 mod rqst_buf;
+mod send_error;
 mod send_lock;
+mod transport;
 mod xprt;
 
 pub(crate) use backchannel::BackwardCalls;
-pub(crate) use class::{register, ClientTransport, SendError};
-pub(crate) use rqst::{BackwardReply, PinnedRqst, Rqst};
+pub(crate) use class::register;
+pub(crate) use pinned::{PinnedRqst, StoredRqst};
+pub(crate) use rqst::{BackwardReply, Rqst};
 pub(crate) use rqst_buf::RqstBuf;
+pub(crate) use send_error::SendError;
 pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};
-pub(crate) use xprt::{OwnedXprt, Xprt};
+pub(crate) use transport::ClientTransport;
+pub(crate) use xprt::OwnedXprt;

@@ -3,7 +3,7 @@
 //! What stands for `backchannel.rs` in a kernel without `CONFIG_SUNRPC_BACKCHANNEL`: there are no
 //! backward requests, and nobody serves backward Calls.
 
-use super::{class::ClientTransport, rqst::Rqst, xprt::Xprt};
+use super::xprt::Xprt;
 use crate::bindings;
 use kernel::prelude::*;
 
@@ -34,15 +34,12 @@ impl BackwardCalls {
     }
 }
 
-/// The operations table, without callbacks of the backward direction.
-pub(super) const fn with_callbacks<T: ClientTransport>(
-    ops: bindings::rpc_xprt_ops,
-) -> bindings::rpc_xprt_ops {
-    ops
-}
-
 /// Whether a request is a backward one.
-pub(super) fn is_backward(_rqst: &Rqst) -> bool {
+///
+/// # Safety
+///
+/// None is.
+pub(super) unsafe fn is_backward(_rqst: *const bindings::rpc_rqst) -> bool {
     false
 }
 
@@ -51,6 +48,6 @@ pub(super) fn is_backward(_rqst: &Rqst) -> bool {
 /// # Safety
 ///
 /// Not to be called: there is no backward request.
-pub(super) unsafe fn connection_of(_rqst: &Rqst) -> u64 {
+pub(super) unsafe fn connection_of(_rqst: *const bindings::rpc_rqst) -> u64 {
     0
 }

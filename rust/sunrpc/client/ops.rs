@@ -2,35 +2,42 @@
 
 //! The operations table: from C pointers to one call of [`ClientTransport`].
 
+#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+use super::backchannel_ops;
 use super::{
-    address_strings, backchannel, buffer, class,
-    class::{ClientTransport, SendError},
-    connect,
+    address_strings, buffer, class, connect, credits,
+    rqst::{Outgoing, Rqst},
+    send_error::SendError,
     send_lock::SendLock,
-    BackwardReply, Rqst, Xprt,
+    transport::ClientTransport,
+    xprt::Xprt,
 };
 use crate::{bindings, trace};
 use core::marker::PhantomData;
-use kernel::{ffi::c_int, seq_file::SeqFile, sync::Arc};
+use kernel::{
+    ffi::{c_char, c_int, c_ushort},
+    seq_file::SeqFile,
+    sync::Arc,
+};
 
 /// `struct rpc_xprt_ops` for `T`.
 pub(super) struct VTable<T: ClientTransport>(PhantomData<T>);
 
 impl<T: ClientTransport> VTable<T> {
-    const OPS: bindings::rpc_xprt_ops = backchannel::with_callbacks::<T>(bindings::rpc_xprt_ops {
+    const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
         reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(bindings::xprt_alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
-        release_request: Some(Xprt::release_request),
+        release_request: Some(credits::release_request),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         rpcbind: Some(bindings::rpcb_getport_async),
         set_port: Some(address_strings::set_port),
         connect: Some(connect::connect),
-        get_srcaddr: Some(address_strings::source_address::<T>),
-        get_srcport: Some(address_strings::source_port::<T>),
-        buf_alloc: Some(buffer::alloc),
-        buf_free: Some(buffer::free::<T>),
+        get_srcaddr: Some(Self::source_address),
+        get_srcport: Some(Self::source_port),
+        buf_alloc: Some(Self::buf_alloc),
+        buf_free: Some(Self::buf_free),
         send_request: Some(Self::send_request),
         timer: Some(Self::timer),
         close: Some(Self::close),
@@ -40,24 +47,70 @@ impl<T: ClientTransport> VTable<T> {
         enable_swap: Some(Self::enable_swap),
         disable_swap: Some(Self::disable_swap),
         inject_disconnect: Some(Self::inject_disconnect),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_setup: Some(backchannel_ops::setup::<T>),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_maxpayload: Some(backchannel_ops::max_payload::<T>),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_num_slots: Some(backchannel_ops::slots::<T>),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_free_rqst: Some(backchannel_ops::free::<T>),
+        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+        bc_destroy: Some(backchannel_ops::destroy::<T>),
         ..pin_init::zeroed()
-    });
+    };
 
     /// The table, which lives as long as the module.
     pub(super) fn ops() -> &'static bindings::rpc_xprt_ops {
         &Self::OPS
     }
 
+    /// Task context, may sleep within its flags. Returns zero, or `-ENOMEM`, after which sunrpc tries again
+    /// soon.
+    ///
+    /// # Safety
+    ///
+    /// - `task` has a request, of a transport of this module's, which nobody else uses meanwhile.
+    /// - The request has no buffer.
+    unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
+        // SAFETY: The task is valid and has a request, which is the callback's own. The request's transport
+        // is one of this module's.
+        let attached = unsafe {
+            let rqst = &mut *(*task).tk_rqstp;
+            buffer::attach(rqst, Xprt::from_raw(rqst.rq_xprt).spare_buffers())
+        };
+        attached.map_or_else(|error| error.to_errno(), |()| 0)
+    }
+
+    /// Gives the memory back, after the peer has lost its access to the RPC's memory. Task context
+    /// without locks; may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `task` has a request, of a transport that was made for a `T`, which nobody else uses meanwhile. It
+    ///   does not wait for a Reply any more.
+    /// - The request has a buffer from [`Self::buf_alloc`], which is not used after the call.
+    unsafe extern "C" fn buf_free(task: *mut bindings::rpc_task) {
+        // SAFETY: The task is valid and has a forward request with a buffer, which is the callback's own. So
+        // is its transport, whose setup has succeeded.
+        unsafe {
+            let raw = (*task).tk_rqstp;
+            let xprt = Xprt::from_raw((*raw).rq_xprt);
+            xprt.transport::<T>().fence(Rqst::from_raw(raw));
+            buffer::detach(&mut *raw, xprt.spare_buffers());
+        }
+    }
+
     /// Process context; the send lock is held, maybe by another task than the request's.
     ///
     /// # Safety
     ///
-    /// - `raw` has a task, is pinned, and is a forward request with a buffer, or a [`BackwardReply`]'s.
+    /// - `raw` has a task, is pinned, and is a forward request with a buffer, or a backward one.
     /// - Its transport was made for a `T`, and stays allocated during the call.
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback, and so is its transport.
-        let (rqst, xprt) = unsafe { (Rqst::from_raw(raw), Xprt::from_raw((*raw).rq_xprt)) };
+        let (outgoing, xprt) = unsafe { (Outgoing::new(raw), Xprt::from_raw((*raw).rq_xprt)) };
         // SAFETY: Setup of the transport has succeeded.
         let transport = unsafe { xprt.transport::<T>() };
         if !xprt.is_connected() {
@@ -65,9 +118,9 @@ impl<T: ClientTransport> VTable<T> {
         }
         // SAFETY: sunrpc has taken the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
-        let sent = match BackwardReply::new(rqst) {
-            Some(reply) => transport.send_backward(&mut lock, &reply),
-            None => {
+        let sent = match &outgoing {
+            Outgoing::Reply(reply) => transport.send_backward(&mut lock, reply),
+            Outgoing::Call(rqst) => {
                 rqst.set_reply_owed(true);
                 let sent = transport.send(&mut lock, rqst);
                 if sent.is_err() {
@@ -78,16 +131,16 @@ impl<T: ClientTransport> VTable<T> {
         };
         match sent {
             Ok(()) => 0,
-            Err(error) => Self::not_sent(rqst, error),
+            Err(error) => Self::not_sent(&outgoing, error),
         }
     }
 
     /// What `send_request` returns for an error.
     #[cold]
-    fn not_sent(rqst: &Rqst, error: SendError) -> c_int {
+    fn not_sent(outgoing: &Outgoing<'_>, error: SendError) -> c_int {
         if matches!(error, SendError::TooLarge | SendError::Failed) {
             // sunrpc would end the RPC whose task sends, which may be another one.
-            rqst.end_rpc(error);
+            outgoing.end_rpc(error);
             return 0;
         }
         error.to_errno()
@@ -98,7 +151,8 @@ impl<T: ClientTransport> VTable<T> {
     /// # Safety
     ///
     /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
-    /// - `task` has a request of it, which is not released meanwhile.
+    /// - `task` has a forward request of it with a buffer, as it waits for a Reply, which is not released
+    ///   meanwhile.
     unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
         // SAFETY: Transport and task are valid during the callback, the task has a request, and setup
         // of the transport has succeeded.
@@ -227,5 +281,40 @@ impl<T: ClientTransport> VTable<T> {
         };
         trace::xprtrdma_op_inject_dsc(xprt);
         transport.disconnect();
+    }
+
+    /// `get_srcaddr`: writes the address at this end into `buffer`, terminated; its length, or
+    /// `-ENOTCONN`. Process context, may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - `buffer` has room for `size` bytes.
+    unsafe extern "C" fn source_address(
+        raw: *mut bindings::rpc_xprt,
+        buffer: *mut c_char,
+        size: usize,
+    ) -> c_int {
+        // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
+        let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
+        let length = source.map_or(0, |source| {
+            // SAFETY: The address is complete, and the buffer has room for `size` bytes.
+            unsafe { bindings::rpc_ntop(source.as_raw(), buffer, size) }
+        });
+        match c_int::try_from(length) {
+            Ok(length) if length > 0 => length,
+            _ => SendError::NotConnected.to_errno(),
+        }
+    }
+
+    /// `get_srcport`: the port at this end, 0 without a connection. Process context, may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    unsafe extern "C" fn source_port(raw: *mut bindings::rpc_xprt) -> c_ushort {
+        // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
+        let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
+        source.map_or(0, |source| source.port())
     }
 }

@@ -4,16 +4,15 @@
 
 use super::{
     backchannel, buffer,
-    class::SendError,
     rqst_buf::{ReplyRoom, RqstBuf},
+    send_error::SendError,
     xprt::Xprt,
 };
 use crate::{
     bindings::{self, Word},
     sunrpc::XdrBuf,
-    trace,
 };
-use core::ptr::NonNull;
+use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{
     prelude::*,
     sync::atomic::{Atomic, Relaxed},
@@ -26,7 +25,7 @@ use kernel::{
 /// # Safety
 ///
 /// `rqst` is valid and has a task.
-unsafe fn task_of(rqst: *const bindings::rpc_rqst) -> (u32, u32) {
+pub(super) unsafe fn task_of(rqst: *const bindings::rpc_rqst) -> (u32, u32) {
     // SAFETY: The caller's promise. A task's number and client do not change.
     unsafe {
         let task = (*rqst).rq_task;
@@ -45,7 +44,7 @@ unsafe fn task_of(rqst: *const bindings::rpc_rqst) -> (u32, u32) {
 /// # Safety
 ///
 /// `message` is valid.
-unsafe fn lens_of(message: *const bindings::xdr_buf) -> [usize; 3] {
+pub(super) unsafe fn lens_of(message: *const bindings::xdr_buf) -> [usize; 3] {
     // SAFETY: The caller's promise.
     unsafe {
         [
@@ -59,11 +58,11 @@ unsafe fn lens_of(message: *const bindings::xdr_buf) -> [usize; 3] {
 
 macro_rules! trace_rqst {
     ($type:ty, |$self:ident| $raw:expr) => {
-        impl trace::TraceRqst for $type {
+        impl $crate::trace::TraceRqst for $type {
             fn task(&self) -> (u32, u32) {
                 let $self = self;
                 // SAFETY: By the type's invariant the request is valid and has a task.
-                unsafe { task_of($raw) }
+                unsafe { $crate::sunrpc::client::rqst::task_of($raw) }
             }
 
             fn xid(&self) -> u32 {
@@ -75,27 +74,27 @@ macro_rules! trace_rqst {
             fn call_lens(&self) -> [usize; 3] {
                 let $self = self;
                 // SAFETY: As above.
-                unsafe { lens_of(&raw const (*$raw).rq_snd_buf) }
+                unsafe { $crate::sunrpc::client::rqst::lens_of(&raw const (*$raw).rq_snd_buf) }
             }
 
             fn reply_lens(&self) -> [usize; 3] {
                 let $self = self;
                 // SAFETY: As above.
-                unsafe { lens_of(&raw const (*$raw).rq_rcv_buf) }
+                unsafe { $crate::sunrpc::client::rqst::lens_of(&raw const (*$raw).rq_rcv_buf) }
             }
         }
     };
 }
 
 trace_rqst!(Rqst, |rqst| rqst.as_raw());
-trace_rqst!(PinnedRqst, |rqst| rqst.ptr.as_ptr());
+pub(super) use trace_rqst;
 
 /// Has the task of a request end with this error number when it runs next.
 ///
 /// # Safety
 ///
 /// `rqst` is valid and has a task.
-unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
+pub(super) unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
     // SAFETY: The caller's promise; the error is only changed atomically, and from 0, as here.
     let status = unsafe { Atomic::from_ptr(&raw mut (*(*rqst).rq_task).tk_rpc_status) };
     // An earlier error counts.
@@ -106,7 +105,8 @@ unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
 ///
 /// # Invariants
 ///
-/// A reference to a `Rqst` points to a request that belongs to the running callback.
+/// A reference to a `Rqst` points to a forward request that belongs to the running callback. It has a task,
+/// and is between `buf_alloc` and `buf_free`.
 #[repr(transparent)]
 pub(crate) struct Rqst(Opaque<bindings::rpc_rqst>);
 
@@ -115,7 +115,7 @@ impl Rqst {
     ///
     /// # Safety
     ///
-    /// `ptr` is a request that the caller has for itself during `'a`.
+    /// As the type's invariants say, for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_rqst) -> &'a Self {
         // SAFETY: `Rqst` is transparent over `rpc_rqst`; the rest is the caller's promise.
         unsafe { &*ptr.cast() }
@@ -134,7 +134,7 @@ impl Rqst {
 
     /// The Call.
     pub(crate) fn call(&self) -> RqstBuf<'_> {
-        // SAFETY: The request is valid, the callback's own, and between `buf_alloc` and `buf_free`.
+        // SAFETY: By the type's invariant.
         unsafe { RqstBuf::call(NonNull::new_unchecked(self.as_raw())) }
     }
 
@@ -166,13 +166,13 @@ impl Rqst {
 
     /// A number that the transport keeps with the request, 0 for a new one.
     pub(crate) fn mark(&self) -> &Word<u64> {
-        // SAFETY: The request is valid, and between `buf_alloc` and `buf_free`.
+        // SAFETY: By the type's invariant.
         unsafe { buffer::mark(self.as_raw()) }
     }
 
     /// Says whether the peer owes the Reply: before the Call is posted, or if it was not.
     pub(super) fn set_reply_owed(&self, owed: bool) {
-        // SAFETY: The request is valid, and between `buf_alloc` and `buf_free`.
+        // SAFETY: By the type's invariant.
         unsafe { buffer::reply_owed(self.as_raw()) }.set(owed.into());
     }
 
@@ -184,12 +184,6 @@ impl Rqst {
             let current = (&raw const (*xprt.as_raw()).connect_cookie).read_volatile();
             (*self.as_raw()).rq_connect_cookie == current
         }
-    }
-
-    /// Ends the RPC with an error, whoever sends it: its task finds the error when it runs next.
-    pub(super) fn end_rpc(&self, error: SendError) {
-        // SAFETY: The request is valid and has a task.
-        unsafe { end_task(self.as_raw(), error.to_errno()) };
     }
 
     /// Starts the clock of the round trip.
@@ -211,35 +205,74 @@ impl Rqst {
     }
 }
 
+/// What sunrpc wants to be sent.
+pub(super) enum Outgoing<'a> {
+    /// The Call of a forward request.
+    Call(&'a Rqst),
+    /// The Reply of a backward one.
+    Reply(BackwardReply<'a>),
+}
+
+impl<'a> Outgoing<'a> {
+    /// What there is to send of a request.
+    ///
+    /// # Safety
+    ///
+    /// For all of `'a` `raw` belongs to the running callback, and has a task. It is a backward request of
+    /// this module's, or a forward one between `buf_alloc` and `buf_free`.
+    pub(super) unsafe fn new(raw: *mut bindings::rpc_rqst) -> Self {
+        // SAFETY: The caller's promise.
+        unsafe {
+            if backchannel::is_backward(raw) {
+                // INVARIANT: Just looked at.
+                Self::Reply(BackwardReply {
+                    rqst: NonNull::new_unchecked(raw),
+                    callback: PhantomData,
+                })
+            } else {
+                Self::Call(Rqst::from_raw(raw))
+            }
+        }
+    }
+
+    /// Ends the RPC with an error, whoever sends it: its task finds the error when it runs next.
+    pub(super) fn end_rpc(&self, error: SendError) {
+        let raw = match self {
+            Self::Call(rqst) => rqst.as_raw(),
+            Self::Reply(reply) => reply.rqst.as_ptr(),
+        };
+        // SAFETY: Either request is valid and has a task.
+        unsafe { end_task(raw, error.to_errno()) };
+    }
+}
+
 /// A backward Reply, to be sent.
 ///
 /// # Invariants
 ///
-/// The request is a backward one.
-pub(crate) struct BackwardReply<'a>(&'a Rqst);
+/// The request is a backward one of this module's, and belongs to the running callback for all of `'a`.
+pub(crate) struct BackwardReply<'a> {
+    rqst: NonNull<bindings::rpc_rqst>,
+    callback: PhantomData<&'a bindings::rpc_rqst>,
+}
 
-impl<'a> BackwardReply<'a> {
-    /// The Reply of a request, if that is a backward one.
-    pub(super) fn new(rqst: &'a Rqst) -> Option<Self> {
-        // INVARIANT: Just looked at.
-        backchannel::is_backward(rqst).then_some(Self(rqst))
-    }
-
+impl BackwardReply<'_> {
     /// The number of the connection that the backward Call came on, as it was told when the Call was
     /// received.
     pub(crate) fn connection(&self) -> u64 {
         // SAFETY: By the type's invariant.
-        unsafe { backchannel::connection_of(self.0) }
+        unsafe { backchannel::connection_of(self.rqst.as_ptr()) }
     }
 
     /// The transaction identifier of the backward Call, in host byte order.
     pub(crate) fn xid(&self) -> u32 {
-        self.0.xid()
+        // SAFETY: By the type's invariant.
+        u32::from_be(unsafe { (*self.rqst.as_ptr()).rq_xid })
     }
 
     fn message(&self) -> NonNull<bindings::xdr_buf> {
         // SAFETY: The request is valid and the callback's own.
-        unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_raw()).rq_snd_buf) }
+        unsafe { NonNull::new_unchecked(&raw mut (*self.rqst.as_ptr()).rq_snd_buf) }
     }
 
     /// Length of the RPC message in bytes.
@@ -257,121 +290,5 @@ impl<'a> BackwardReply<'a> {
     pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
         // SAFETY: The service has built the message in the memory of the request.
         unsafe { XdrBuf::from_raw(self.message()) }.copy_out(0, to)
-    }
-}
-
-/// A request that waits for its Reply and was pinned, so that it stays until it is unpinned.
-///
-/// # Invariants
-///
-/// `ptr` is a request of `xprt`, pinned once by this object. It is not completed yet. The transport
-/// outlives it, because `close` waits for the queue pair that keeps pinned requests.
-pub(crate) struct PinnedRqst {
-    ptr: NonNull<bindings::rpc_rqst>,
-}
-
-// SAFETY: A pinned request may be completed from any thread.
-unsafe impl Send for PinnedRqst {}
-
-impl PinnedRqst {
-    /// Looks a request up by its transaction identifier and pins it.
-    pub(super) fn lookup(xprt: &Xprt, xid: u32) -> Option<Self> {
-        let raw = xprt.as_raw();
-        let _guard = xprt.queue_lock();
-        // SAFETY: The transport is valid, and the lock that the lookup wants is held.
-        let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(raw, xid.to_be()) })?;
-        // SAFETY: The request was just found, under the same lock.
-        unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
-        // INVARIANT: Found and pinned under the lock.
-        Some(Self { ptr })
-    }
-
-    /// The time from the Send to the arrival of the Reply, in nanoseconds.
-    pub(crate) fn round_trip(&self) -> u64 {
-        // SAFETY: A pinned request is valid; the lookup has set the time.
-        let time = unsafe { (*self.ptr.as_ptr()).rq_rtt };
-        u64::try_from(time).unwrap_or(0)
-    }
-
-    /// The room for the Reply. The request's task does not look at it before the completion.
-    pub(crate) fn reply(&self) -> ReplyRoom<'_> {
-        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { ReplyRoom::new(self.ptr) }
-    }
-
-    /// The number that the transport keeps with the request.
-    pub(crate) fn mark(&self) -> &Word<u64> {
-        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { buffer::mark(self.ptr.as_ptr()) }
-    }
-
-    /// Ends the first part of the Reply's room after `length` bytes, where the peer placed the
-    /// pages' data behind a shorter first part than was expected.
-    pub(crate) fn trim_reply_head(&mut self, length: usize) {
-        let raw = self.ptr.as_ptr();
-        // SAFETY: A pinned request is valid, and nobody else uses the Reply's room before the
-        // completion.
-        unsafe {
-            if length < (*raw).rq_rcv_buf.head[0].iov_len {
-                (*raw).rq_rcv_buf.head[0].iov_len = length;
-                (*raw).rq_private_buf.head[0].iov_len = length;
-            }
-        }
-    }
-
-    /// Wakes the task: the Reply has `length` bytes.
-    ///
-    /// A request whose memory the peer can still reach is not completed (the fence, RFC 8166
-    /// section 8.1): it goes on waiting, and is sent again on the next connection.
-    pub(crate) fn complete(self, length: usize) {
-        self.finish(i32::try_from(length).unwrap_or(0));
-    }
-
-    /// Ends the RPC with an error, on the same condition. A task that is not asleep yet, because the
-    /// Reply was faster, ends too, and does not send the Call again.
-    pub(crate) fn fail(self, error: Error) {
-        if self.is_fenced() {
-            // SAFETY: A pinned request is valid and has a task.
-            unsafe { end_task(self.ptr.as_ptr(), error.to_errno()) };
-        }
-        self.finish(0);
-    }
-
-    fn finish(self, length: i32) {
-        if kernel::warn_on!(!self.is_fenced()) {
-            return;
-        }
-        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { buffer::reply_owed(self.ptr.as_ptr()) }.set(0);
-        let _guard = self.xprt().queue_lock();
-        // SAFETY: A pinned request is valid; the lock that the call wants is held.
-        unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };
-        self.unpin();
-        core::mem::forget(self);
-    }
-
-    /// Whether the peer can no longer reach the request's memory.
-    fn is_fenced(&self) -> bool {
-        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { buffer::exposure(self.ptr.as_ptr()) }.is_over()
-    }
-
-    /// Gives the pin back, with the queue lock held.
-    fn unpin(&self) {
-        // SAFETY: By the type's invariant this object pinned the request, and gives it up now.
-        unsafe { bindings::xprt_unpin_rqst(self.ptr.as_ptr()) };
-    }
-
-    fn xprt<'a>(&self) -> &'a Xprt {
-        // SAFETY: A request's transport does not change, and outlives this object.
-        unsafe { Xprt::from_raw((*self.ptr.as_ptr()).rq_xprt) }
-    }
-}
-
-/// Without a completion the request waits on, to be sent again on the next connection.
-impl Drop for PinnedRqst {
-    fn drop(&mut self) {
-        let _guard = self.xprt().queue_lock();
-        self.unpin();
     }
 }

@@ -3,7 +3,7 @@
 //! What the send lock guards: sunrpc's `XPRT_LOCKED` bit, under which a transport connects, sends
 //! and closes.
 
-use super::Xprt;
+use super::xprt::Xprt;
 use core::cell::UnsafeCell;
 use kernel::{
     new_spinlock,

@@ -2,40 +2,17 @@
 
 //! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
 
-use super::{
-    address_strings, buffer::SpareBuffers, class::ClientTransport, credits::Shares,
-    rqst::PinnedRqst,
-};
+use super::{address_strings, allocation::Allocation, buffer::SpareBuffers};
 use crate::{
     bindings::{self, Net, SocketAddress},
     sunrpc::registration::ClassUser,
     trace,
 };
-use core::{ffi::c_void, ptr::NonNull};
+use core::ptr::NonNull;
 use kernel::{
     fmt, prelude::*, seq_file::SeqFile, seq_print, sync::ArcBorrow, time::msecs_to_jiffies,
     types::Opaque, workqueue::Queue,
 };
-
-/// What one transport is allocated as.
-#[repr(C)]
-pub(super) struct Allocation {
-    /// First, because sunrpc frees the whole by this pointer.
-    pub(super) xprt: bindings::rpc_xprt,
-    /// An `Arc<T>` of the [`ClientTransport`], from setup to destroy.
-    pub(super) transport: *const c_void,
-    /// An attempt to connect, or the transport's end.
-    pub(super) work: bindings::delayed_work,
-    /// Gives the last reference back ([`CountedXprt::put_deferred`]).
-    put: bindings::delayed_work,
-    /// Where both run.
-    pub(super) queue: *mut bindings::workqueue_struct,
-    /// The timeouts that `xprt.timeout` points to.
-    pub(super) timeout: bindings::rpc_timeout,
-    pub(super) spare_buffers: SpareBuffers,
-    /// What the credits are shared with.
-    pub(super) shares: Shares,
-}
 
 /// A transport.
 ///
@@ -71,23 +48,6 @@ impl CountedXprt {
         core::mem::ManuallyDrop::new(self).0.as_ptr()
     }
 
-    /// Gives the reference back without sleeping: if it is the last one, the module's workqueue does.
-    /// With it the transport ends, which waits for whoever connects or closes.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
-    pub(super) fn put_deferred(self) {
-        let xprt = core::mem::ManuallyDrop::new(self);
-        // SAFETY: By the type's invariant the transport is valid, and one count is this object's.
-        unsafe {
-            if bindings::rpcrdma_xprt_put_unless_last(xprt.as_raw()) {
-                return;
-            }
-            let allocation = xprt.allocation();
-            bindings::rpcrdma_init_delayed_work(&raw mut (*allocation).put, Some(put));
-            // The one reference that is left is that of the work.
-            xprt.enqueue(&raw mut (*allocation).put, 0);
-        }
-    }
-
     /// Undoes [`Self::into_raw`].
     ///
     /// # Safety
@@ -108,10 +68,20 @@ impl core::ops::Deref for CountedXprt {
     }
 }
 
+/// Does not sleep: if the reference is the last one, the module's workqueue gives it back. With it the
+/// transport ends, which waits for whoever connects or closes.
 impl Drop for CountedXprt {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant. The last put ends in `destroy`.
-        unsafe { bindings::xprt_put(self.0.as_ptr()) };
+        // SAFETY: By the type's invariant the transport is valid, and one count is this object's.
+        unsafe {
+            if bindings::rpcrdma_xprt_put_unless_last(self.as_raw()) {
+                return;
+            }
+            let allocation = self.allocation();
+            bindings::rpcrdma_init_delayed_work(&raw mut (*allocation).put, Some(put));
+            // The one reference that is left is that of the work.
+            self.enqueue(&raw mut (*allocation).put, 0);
+        }
     }
 }
 
@@ -119,7 +89,7 @@ impl Drop for CountedXprt {
 ///
 /// # Safety
 ///
-/// `work` is the `put` of an [`Allocation`], queued by [`CountedXprt::put_deferred`].
+/// `work` is the `put` of an [`Allocation`], queued by the drop of a [`CountedXprt`].
 unsafe extern "C" fn put(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of a transport, which has one reference left, for this.
     unsafe {
@@ -194,7 +164,7 @@ impl Xprt {
     /// # Safety
     ///
     /// `T` is the type of all of this module's transports, and setup has succeeded.
-    pub(super) unsafe fn transport<T: ClientTransport>(&self) -> &T {
+    pub(super) unsafe fn transport<T>(&self) -> &T {
         // SAFETY: Setup stored an `Arc<T>`, which `destroy` takes back when nobody else calls.
         unsafe { &*(*self.allocation()).transport.cast::<T>() }
     }
@@ -204,7 +174,7 @@ impl Xprt {
     /// # Safety
     ///
     /// As [`Self::transport`].
-    pub(super) unsafe fn transport_arc<T: ClientTransport>(&self) -> ArcBorrow<'_, T> {
+    pub(super) unsafe fn transport_arc<T>(&self) -> ArcBorrow<'_, T> {
         // SAFETY: Setup stored the pointer of an `Arc<T>`, which stays as long as the borrow.
         unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
     }
@@ -338,12 +308,6 @@ impl Xprt {
             // SAFETY: The transport is valid.
             unsafe { bindings::xprt_write_space(self.as_raw()) };
         }
-    }
-
-    /// Finds the request with this transaction identifier and pins it, if it waits for a Reply.
-    /// sunrpc counts those that it does not find.
-    pub(crate) fn pin(&self, xid: u32) -> Option<PinnedRqst> {
-        PinnedRqst::lookup(self, xid)
     }
 
     /// How long a connect may take, in jiffies.

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From a Reply that was taken to the end of its RPC.
+
+use super::connection::Connection;
+use crate::{
+    rdma::{Completion, ReceivedMessage},
+    stats::Form,
+    sunrpc::client::{PinnedRqst, StoredRqst},
+    trace,
+};
+use kernel::prelude::*;
+
+/// What a Reply says, beyond its bytes.
+#[derive(Clone, Copy)]
+pub(super) enum Outcome {
+    /// The RPC message follows `header` bytes of the Reply; `placed` bytes of it went by a Write
+    /// chunk.
+    Inline { header: usize, placed: u64 },
+    /// The RPC message is the first so many bytes of the Reply chunk.
+    Chunk(u64),
+    /// The RPC failed.
+    Failed,
+}
+
+/// A Reply that was compared with what its Call had offered.
+pub(super) struct Answer {
+    pub(super) message: ReceivedMessage<Connection>,
+    pub(super) outcome: Outcome,
+    pub(super) form: Form,
+}
+
+/// A Call with its Reply, to be completed when local invalidations are through.
+pub(super) struct AnsweredCall {
+    pub(super) rqst: StoredRqst,
+    pub(super) answer: Answer,
+}
+
+/// Completes an RPC behind its fence, and gives the Reply's buffer back.
+pub(super) fn complete(
+    completion: &mut Completion<'_, Connection>,
+    mut rqst: PinnedRqst<'_>,
+    answer: Answer,
+) {
+    let qp = completion.qp();
+    let connection = qp.context();
+    let Answer {
+        message,
+        outcome,
+        form,
+    } = answer;
+    let stats = &connection.client.stats;
+    // Nothing is left for the fence to do when the RPC's memory is freed.
+    if form != Form::INLINE {
+        rqst.mark().set(0);
+    }
+    if !matches!(outcome, Outcome::Failed) {
+        connection.client.latency.record(form, rqst.round_trip());
+    }
+    match outcome {
+        Outcome::Inline { header, placed } => {
+            let payload = message.bytes().get(header..).unwrap_or(&[]);
+            match deliver(connection, &mut rqst, payload, placed) {
+                Some(length) => rqst.complete(length),
+                None => {
+                    stats.bad_replies.increment();
+                    rqst.fail(EIO);
+                }
+            }
+        }
+        Outcome::Chunk(length) => {
+            stats.delivered_bytes.add(length);
+            stats.reply_chunk_replies.increment();
+            rqst.complete(usize::try_from(length).unwrap_or(0));
+        }
+        Outcome::Failed => {
+            stats.bad_replies.increment();
+            rqst.fail(EIO);
+        }
+    }
+    completion.recycle(message);
+}
+
+/// Puts the inline bytes where the RPC layer expects them; the length of the whole message. Nothing if the
+/// room for it lacks pages, which it does not once its Call was sent.
+///
+/// The stream is the first part, then what was placed directly with its round-up, then the rest.
+fn deliver(
+    connection: &Connection,
+    rqst: &mut PinnedRqst<'_>,
+    payload: &[u8],
+    placed: u64,
+) -> Option<usize> {
+    let stats = &connection.client.stats;
+    let reply = rqst.reply().filled()?;
+    let head_len = reply.head_len();
+    if placed == 0 {
+        let copied = reply.copy_in(0, payload);
+        let fixup = copied.saturating_sub(head_len);
+        stats.fixup_bytes.add_len(fixup);
+        if fixup != 0 {
+            trace::xprtrdma_fixup(rqst, fixup);
+        }
+        return Some(copied);
+    }
+    stats.delivered_bytes.add(placed);
+    // No more than was offered, so that it has a round-up.
+    let placed = usize::try_from(placed).unwrap_or(0);
+    let rounded = placed.checked_next_multiple_of(4).unwrap_or(placed);
+    let (head, rest) = payload.split_at(payload.len().min(head_len));
+    rqst.trim_reply_head(head.len());
+    let reply = rqst.reply().filled()?;
+    let first = reply.copy_in(0, head);
+    // The peer writes no round-up (RFC 8166 section 3.4.6). Should the RPC message count it as
+    // data, then nobody sees what the memory held before.
+    if let Some(round_up) = [0; 3].get(..rounded.saturating_sub(placed)) {
+        reply.copy_in(first.saturating_add(placed), round_up);
+    }
+    let end = first.saturating_add(rounded);
+    let second = reply.copy_in(end, rest);
+    stats.fixup_bytes.add_len(second);
+    if second != 0 {
+        trace::xprtrdma_fixup(rqst, second);
+    }
+    Some(end.saturating_add(second))
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests that wait for their Reply, as completions find them.
+
+use super::{
+    buffer,
+    rqst::{end_task, trace_rqst},
+    rqst_buf::ReplyRoom,
+    xprt::{CountedXprt, Xprt},
+};
+use crate::bindings::{self, Word};
+use core::{mem::ManuallyDrop, ptr::NonNull};
+use kernel::prelude::*;
+
+trace_rqst!(PinnedRqst<'_>, |rqst| rqst.ptr.as_ptr());
+
+impl Xprt {
+    /// Finds the request with this transaction identifier and pins it, if it waits for a Reply.
+    /// sunrpc counts those that it does not find.
+    pub(crate) fn pin(&self, xid: u32) -> Option<PinnedRqst<'_>> {
+        PinnedRqst::lookup(self, xid)
+    }
+}
+
+/// A request that waits for its Reply and was pinned, so that it stays until it is unpinned.
+///
+/// # Invariants
+///
+/// `ptr` is a request of `xprt`, pinned once by this object. It is not completed yet. As it waits for a Reply,
+/// it is a forward one, has a task, and is between `buf_alloc` and `buf_free`.
+pub(crate) struct PinnedRqst<'a> {
+    ptr: NonNull<bindings::rpc_rqst>,
+    xprt: &'a Xprt,
+}
+
+impl<'a> PinnedRqst<'a> {
+    /// Looks a request up by its transaction identifier and pins it.
+    pub(super) fn lookup(xprt: &'a Xprt, xid: u32) -> Option<Self> {
+        let raw = xprt.as_raw();
+        let _guard = xprt.queue_lock();
+        // SAFETY: The transport is valid, and the lock that the lookup wants is held.
+        let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(raw, xid.to_be()) })?;
+        // SAFETY: The request was just found, under the same lock.
+        unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
+        // INVARIANT: Found and pinned under the lock.
+        Some(Self { ptr, xprt })
+    }
+
+    /// The time from the Send to the arrival of the Reply, in nanoseconds.
+    pub(crate) fn round_trip(&self) -> u64 {
+        // SAFETY: A pinned request is valid; the lookup has set the time.
+        let time = unsafe { (*self.ptr.as_ptr()).rq_rtt };
+        u64::try_from(time).unwrap_or(0)
+    }
+
+    /// The room for the Reply. The request's task does not look at it before the completion.
+    pub(crate) fn reply(&self) -> ReplyRoom<'_> {
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { ReplyRoom::new(self.ptr) }
+    }
+
+    /// The number that the transport keeps with the request.
+    pub(crate) fn mark(&self) -> &Word<u64> {
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { buffer::mark(self.ptr.as_ptr()) }
+    }
+
+    /// Ends the first part of the Reply's room after `length` bytes, where the peer placed the
+    /// pages' data behind a shorter first part than was expected.
+    pub(crate) fn trim_reply_head(&mut self, length: usize) {
+        let raw = self.ptr.as_ptr();
+        // SAFETY: A pinned request is valid, and nobody else uses the Reply's room before the
+        // completion.
+        unsafe {
+            if length < (*raw).rq_rcv_buf.head[0].iov_len {
+                (*raw).rq_rcv_buf.head[0].iov_len = length;
+                (*raw).rq_private_buf.head[0].iov_len = length;
+            }
+        }
+    }
+
+    /// Wakes the task: the Reply has `length` bytes.
+    ///
+    /// A request whose memory the peer can still reach is not completed (the fence, RFC 8166
+    /// section 8.1): it goes on waiting, and is sent again on the next connection.
+    pub(crate) fn complete(self, length: usize) {
+        self.finish(i32::try_from(length).unwrap_or(0));
+    }
+
+    /// Ends the RPC with an error, on the same condition. A task that is not asleep yet, because the
+    /// Reply was faster, ends too, and does not send the Call again.
+    pub(crate) fn fail(self, error: Error) {
+        if self.is_fenced() {
+            // SAFETY: A pinned request is valid and has a task.
+            unsafe { end_task(self.ptr.as_ptr(), error.to_errno()) };
+        }
+        self.finish(0);
+    }
+
+    fn finish(self, length: i32) {
+        if kernel::warn_on!(!self.is_fenced()) {
+            return;
+        }
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { buffer::reply_owed(self.ptr.as_ptr()) }.set(0);
+        let _guard = self.xprt.queue_lock();
+        // SAFETY: A pinned request is valid; the lock that the call wants is held.
+        unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };
+        self.unpin();
+        core::mem::forget(self);
+    }
+
+    /// Whether the peer can no longer reach the request's memory.
+    fn is_fenced(&self) -> bool {
+        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
+        unsafe { buffer::exposure(self.ptr.as_ptr()) }.is_over()
+    }
+
+    /// Gives the pin back, with the queue lock held.
+    fn unpin(&self) {
+        // SAFETY: By the type's invariant this object pinned the request, and gives it up now.
+        unsafe { bindings::xprt_unpin_rqst(self.ptr.as_ptr()) };
+    }
+
+    /// Keeps the request beyond the borrow of its transport, which counts a reference for it. Nothing if
+    /// the transport has none any more, and so no requests: then this object is dropped.
+    pub(crate) fn store(self) -> Option<StoredRqst> {
+        let xprt = CountedXprt::new(self.xprt)?;
+        let ptr = ManuallyDrop::new(self).ptr;
+        // INVARIANT: Those of `self`, whose pin this is now.
+        Some(StoredRqst { ptr, xprt })
+    }
+}
+
+/// Without a completion the request waits on, to be sent again on the next connection.
+impl Drop for PinnedRqst<'_> {
+    fn drop(&mut self) {
+        let _guard = self.xprt.queue_lock();
+        self.unpin();
+    }
+}
+
+/// A pinned request with a reference to its transport.
+///
+/// # Invariants
+///
+/// Those of [`PinnedRqst`].
+pub(crate) struct StoredRqst {
+    ptr: NonNull<bindings::rpc_rqst>,
+    xprt: CountedXprt,
+}
+
+// SAFETY: A pinned request may be completed from any thread.
+unsafe impl Send for StoredRqst {}
+
+impl StoredRqst {
+    /// Has `complete` go on with the request.
+    pub(crate) fn resume<R>(self, complete: impl FnOnce(PinnedRqst<'_>) -> R) -> R {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: The field is not used any more, nor dropped.
+        let xprt = unsafe { core::ptr::read(&this.xprt) };
+        // INVARIANT: Those of `self`, whose pin this is now.
+        complete(PinnedRqst {
+            ptr: this.ptr,
+            xprt: &xprt,
+        })
+    }
+}
+
+impl Drop for StoredRqst {
+    fn drop(&mut self) {
+        // INVARIANT: Those of `self`, which is not used any more.
+        drop(PinnedRqst {
+            ptr: self.ptr,
+            xprt: &self.xprt,
+        });
+    }
+}
