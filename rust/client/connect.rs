@@ -297,7 +297,7 @@ impl Attempt {
                 self.check(started, Reason::RouteError)
             }
             Action::Prepare => self
-                .prepare(client)
+                .prepare(client, lock)
                 .map(|()| self.monitor.report(Event::Prepared)),
             Action::Connect => {
                 let asked = self.ask(client);
@@ -343,7 +343,7 @@ impl Attempt {
     }
 
     /// Makes queues, buffers and regions.
-    fn prepare(&mut self, client: &Arc<Client>) -> Result<(), Reason> {
+    fn prepare(&mut self, client: &Arc<Client>, lock: &mut SendLock<'_>) -> Result<(), Reason> {
         let device = self.made.id().and_then(CmId::device);
         let device = device.ok_or(Reason::DeviceRemoved)?;
         let limits = Limits::new(&device.attributes(), client.xprt.max_requests(), &self.own)
@@ -358,7 +358,7 @@ impl Attempt {
             _ => Reason::LocalResources,
         };
         let notice = self.check(notice, reason)?;
-        let made = self.make(client, device, notice, &limits);
+        let made = self.make(client, lock, device, notice, &limits);
         // What its end flushes is no news.
         let made = made.inspect_err(|_| self.monitor.expect_end());
         self.check(made, Reason::LocalResources)
@@ -367,6 +367,7 @@ impl Attempt {
     fn make(
         &mut self,
         client: &Arc<Client>,
+        lock: &mut SendLock<'_>,
         device: Arc<Device>,
         notice: RemovalNotice,
         limits: &Limits,
@@ -375,7 +376,7 @@ impl Attempt {
         let regions = Regions::new(client, &pd, limits)?;
         let context = Connection::new(client, &regions, &self.monitor, notice, limits);
         // Before the first Reply can come.
-        client.xprt.reset_credits(1);
+        lock.reset_credits(1);
         let Progressed::Bound(id) = core::mem::replace(&mut self.made, Progressed::Nothing) else {
             return Err(EINVAL);
         };

@@ -26,7 +26,7 @@ use crate::{
     },
     rdma::{Idle, MrList, SendBuffer, Sender},
     stats::Form,
-    sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError},
+    sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError, SendLock},
     trace,
 };
 use core::iter::empty;
@@ -50,20 +50,18 @@ impl Sending {
     }
 }
 
-/// Sends the Call of `rqst`, under the send lock.
+/// Sends the Call of `rqst`.
 ///
 /// # Errors
 ///
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
-pub(super) fn send(
-    client: &Client,
-    Sending { sender, limits }: &mut Sending,
-    rqst: &Rqst,
-) -> Result<(), SendError> {
-    let connection = sender.qp().context();
-    if !client.xprt.take_credit(rqst) {
+pub(super) fn send(client: &Client, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
+    if !lock.take_credit(rqst) {
         return Err(SendError::NoCredit);
     }
+    let sending = client.sending.get(lock);
+    let Sending { sender, limits } = sending.ok_or(SendError::NotConnected)?;
+    let connection = sender.qp().context();
     // Sending twice on one connection would spend two credits on one Reply.
     if rqst.is_of_connection(&client.xprt) {
         return Err(disconnect(client, Cause::Retransmission));

@@ -176,8 +176,7 @@ impl ClientTransport for Client {
     }
 
     fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
-        let sending = self.sending.get(lock).ok_or(SendError::NotConnected)?;
-        let sent = marshal::send(self, sending, rqst);
+        let sent = marshal::send(self, lock, rqst);
         match sent {
             Ok(()) | Err(SendError::NoCredit) => {}
             Err(error) => {

@@ -5,9 +5,10 @@
 use super::{
     address_strings,
     allocation::Allocation,
-    connect, credits, ops,
+    connect::{self, seconds},
+    credits, ops,
     transport::ClientTransport,
-    xprt::{OwnedXprt, Xprt},
+    xprt::OwnedXprt,
 };
 use crate::{
     bindings,
@@ -15,10 +16,9 @@ use crate::{
         queue::OwnedQueue,
         registration::{ClassRegistration, ClassUser},
     },
-    trace,
 };
 use core::ptr::NonNull;
-use kernel::{prelude::*, sync::Arc, time::msecs_to_jiffies};
+use kernel::{prelude::*, sync::Arc};
 
 /// Registers the class of `T`. Its transports connect, and end, on `queue`.
 ///
@@ -63,8 +63,8 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
         )
     };
     let allocation = NonNull::new(raw.cast::<Allocation>()).ok_or(ENOMEM)?;
-    // SAFETY: The allocation is zeroed, but for what sunrpc has initialised, and nobody else knows it.
-    let initialised = unsafe { initialise::<T>(&mut *allocation.as_ptr(), &user, args) };
+    // SAFETY: Allocated just now. The length of the address was checked.
+    let initialised = unsafe { initialise::<T>(allocation.as_ptr(), &user, args) };
     // SAFETY: Zeroes are valid for what was not initialised.
     let owned = unsafe { OwnedXprt::new(allocation, user) };
     initialised?;
@@ -75,80 +75,54 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
 }
 
 /// Fills in what sunrpc wants to know of a transport.
-fn initialise<T: ClientTransport>(
-    allocation: &mut Allocation,
+///
+/// # Safety
+///
+/// `raw` is from `xprt_alloc` and zeroed behind the `xprt`, and nobody else knows it. The address of `args`
+/// has as many bytes as it says, no more than there is room for.
+unsafe fn initialise<T: ClientTransport>(
+    raw: *mut Allocation,
     user: &ClassUser,
     args: &bindings::xprt_create,
 ) -> Result {
-    let xprt = &mut allocation.xprt;
-    allocation.queue = user.queue();
-    allocation.timeout.to_initval = seconds(60);
-    allocation.timeout.to_maxval = seconds(60);
-    xprt.timeout = &raw const allocation.timeout;
-    xprt.connect_timeout = seconds(60);
-    // So long may a server be back before its clients notice, beside the RPC layer's own 3 s.
-    xprt.max_reconnect_timeout = seconds(15);
-    xprt.bind_timeout = seconds(60);
-    xprt.idle_timeout = seconds(300);
-    xprt.set_resvport(0);
-    xprt.ops = ops::VTable::<T>::ops();
-    // Side protocols that look at the transport want to use TCP.
-    xprt.prot = i32::try_from(bindings::IPPROTO_TCP)?;
-    xprt.xprt_class = user.class().as_raw();
-    xprt.max_payload = T::MAX_PAYLOAD;
-    xprt.addrlen = args.addrlen;
-    // SAFETY: The destination has room, as the caller has checked; the source has `addrlen` bytes.
+    // SAFETY: The caller's promise. What is pointed to lies within the same allocation.
     unsafe {
+        let timeout = &raw mut (*raw).timeout;
+        (*timeout).to_initval = seconds(60);
+        (*timeout).to_maxval = seconds(60);
+        (*raw).queue = user.queue();
+        bindings::rpcrdma_init_delayed_work(&raw mut (*raw).work, Some(connect::work::<T>));
+        let overdue = &raw mut (*raw).shares.overdue;
+        bindings::rpcrdma_init_delayed_work(overdue, Some(credits::overdue::<T>));
+
+        let xprt = &raw mut (*raw).xprt;
+        (*xprt).timeout = timeout;
+        (*xprt).connect_timeout = seconds(60);
+        // So long may a server be back before its clients notice, beside the RPC layer's own 3 s.
+        (*xprt).max_reconnect_timeout = seconds(15);
+        (*xprt).bind_timeout = seconds(60);
+        (*xprt).idle_timeout = seconds(300);
+        (*xprt).set_resvport(0);
+        (*xprt).ops = ops::VTable::<T>::ops();
+        // Side protocols that look at the transport want to use TCP.
+        (*xprt).prot = i32::try_from(bindings::IPPROTO_TCP)?;
+        (*xprt).xprt_class = user.class().as_raw();
+        (*xprt).max_payload = T::MAX_PAYLOAD;
+        (*xprt).addrlen = args.addrlen;
         core::ptr::copy_nonoverlapping(
             args.dstaddr.cast::<u8>(),
-            (&raw mut xprt.addr).cast::<u8>(),
+            (&raw mut (*xprt).addr).cast::<u8>(),
             args.addrlen,
         );
         if bindings::rpcrdma_rpc_get_port(args.dstaddr) != 0 {
             bindings::rpcrdma_xprt_set_bound(xprt);
         }
-        bindings::rpcrdma_init_delayed_work(&mut allocation.work, Some(connect::work::<T>));
-        let overdue = &raw mut allocation.shares.overdue;
-        bindings::rpcrdma_init_delayed_work(overdue, Some(credits::overdue::<T>));
+        address_strings::format_strings(&mut *xprt)
     }
-    address_strings::format_strings(xprt)
 }
 
 /// Requests that a transport has from the start; the others are allocated when they are needed.
 const PREALLOCATED_SLOTS: u32 = 16;
-
-fn seconds(seconds: u32) -> usize {
-    msecs_to_jiffies(seconds.saturating_mul(1000))
-}
-
-/// `set_connect_timeout`: lowers the timeouts. Process context.
-///
-/// # Safety
-///
-/// - `raw` is a transport of this module's, and stays allocated during the call.
-pub(super) unsafe extern "C" fn set_connect_timeout(
-    raw: *mut bindings::rpc_xprt,
-    connect: usize,
-    reconnect: usize,
-) {
-    // SAFETY: The transport is valid during the callback.
-    let xprt = unsafe { Xprt::from_raw(raw) };
-    trace::xprtrdma_op_set_cto(xprt, connect, reconnect);
-    let _guard = xprt.transport_lock();
-    // SAFETY: The lock that guards the timeouts is held.
-    unsafe {
-        if connect < (*raw).connect_timeout {
-            let timeout = &mut (*xprt.allocation()).timeout;
-            // An attempt that is given up sooner would not outlive the pause before it.
-            timeout.to_initval = connect.max(seconds(10));
-            timeout.to_maxval = timeout.to_initval;
-            (*raw).connect_timeout = connect;
-        }
-        if reconnect < (*raw).max_reconnect_timeout {
-            (*raw).max_reconnect_timeout = reconnect;
-        }
-    }
-}
 
 #[cfg(rpcrdma_kunit)]
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_class)]

@@ -92,3 +92,37 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
         bindings::xprt_unlock_connect(raw, raw.cast());
     }
 }
+
+/// So many seconds in jiffies.
+pub(super) fn seconds(seconds: u32) -> usize {
+    msecs_to_jiffies(seconds.saturating_mul(1000))
+}
+
+/// `set_connect_timeout`: lowers the timeouts. Process context.
+///
+/// # Safety
+///
+/// - `raw` is a transport of this module's, and stays allocated during the call.
+pub(super) unsafe extern "C" fn set_connect_timeout(
+    raw: *mut bindings::rpc_xprt,
+    connect: usize,
+    reconnect: usize,
+) {
+    // SAFETY: The transport is valid during the callback.
+    let xprt = unsafe { Xprt::from_raw(raw) };
+    trace::xprtrdma_op_set_cto(xprt, connect, reconnect);
+    let _guard = xprt.transport_lock();
+    // SAFETY: The lock that guards the timeouts is held.
+    unsafe {
+        if connect < (*raw).connect_timeout {
+            let timeout = &mut (*xprt.allocation()).timeout;
+            // An attempt that is given up sooner would not outlive the pause before it.
+            timeout.to_initval = connect.max(seconds(10));
+            timeout.to_maxval = timeout.to_initval;
+            (*raw).connect_timeout = connect;
+        }
+        if reconnect < (*raw).max_reconnect_timeout {
+            (*raw).max_reconnect_timeout = reconnect;
+        }
+    }
+}

@@ -16,51 +16,44 @@ use super::{
     allocation::{Allocation, Shares},
     backchannel, buffer,
     rqst::Rqst,
+    send_lock::SendLock,
     transport::ClientTransport,
     xprt::{SpinGuard, Xprt},
 };
 use crate::bindings;
 
-impl Xprt {
+impl SendLock<'_> {
     /// Takes a credit for the request, which it then has until it is released; false if there is
-    /// none, and the sender waits in sunrpc's queue. The caller holds the send lock.
-    pub(crate) fn take_credit(&self, rqst: &Rqst) -> bool {
-        if self.stale() != 0 {
-            let _guard = self.transport_lock();
+    /// none, and the sender waits in sunrpc's queue, or if the lock is another transport's.
+    pub(crate) fn take_credit(&mut self, rqst: &Rqst) -> bool {
+        let (xprt, rqst) = (self.xprt(), rqst.as_raw());
+        // SAFETY: The request is valid.
+        if xprt.as_raw() != unsafe { (*rqst).rq_xprt } {
+            return false;
+        }
+        if xprt.stale() != 0 {
+            let _guard = xprt.transport_lock();
             // SAFETY: Transport and request are valid, and the lock is held.
             unsafe {
-                if self.forget_stale(rqst.as_raw()) {
-                    (*rqst.as_raw()).rq_cong = 0;
-                    let raw = self.as_raw();
+                if xprt.forget_stale(rqst) {
+                    (*rqst).rq_cong = 0;
+                    let raw = xprt.as_raw();
                     (*raw).cong = (*raw).cong.saturating_sub(window(1));
                 }
             }
         }
         // SAFETY: Transport and request are valid.
-        unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst.as_raw()) }
-    }
-
-    /// Sets the number of requests that may be outstanding.
-    pub(crate) fn set_credits(&self, credits: u32) {
-        let _guard = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the window is held.
-        unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale()) };
-    }
-
-    /// How many credits are taken.
-    pub(crate) fn credits_in_use(&self) -> usize {
-        // SAFETY: The transport is valid; the number is for people, and may be a little behind.
-        let taken = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).cong) };
-        taken >> bindings::RPC_CWNDSHIFT
+        unsafe { bindings::xprt_request_get_cong(xprt.as_raw(), rqst) }
     }
 
     /// Starts a connection's credits: requests that were sent before have to ask again. Those that
-    /// are not even encoded again yet do not count. The caller holds the send lock.
-    pub(crate) fn reset_credits(&self, credits: u32) {
-        let raw = self.as_raw();
-        let _queue = self.queue_lock();
-        let guard = self.transport_lock();
-        self.forget_orphans(&guard);
+    /// are not even encoded again yet do not count.
+    pub(crate) fn reset_credits(&mut self, credits: u32) {
+        let xprt = self.xprt();
+        let raw = xprt.as_raw();
+        let _queue = xprt.queue_lock();
+        let guard = xprt.transport_lock();
+        xprt.forget_orphans(&guard);
         // SAFETY: The transport is valid. All requests that wait for a Reply are in the tree, which
         // the queue lock guards; their credits are guarded by the transport lock.
         unsafe {
@@ -77,9 +70,38 @@ impl Xprt {
                 }
                 node = bindings::rb_next(node);
             }
-            (*self.shares()).stale = (*raw).cong;
+            (*xprt.shares()).stale = (*raw).cong;
             (*raw).cwnd = window(credits).saturating_add((*raw).cong);
         }
+    }
+
+    /// Marks the transport as disconnected and wakes who waits for it, with `ENOTCONN`.
+    pub(super) fn disconnect_done(&mut self) {
+        let xprt = self.xprt();
+        let raw = xprt.as_raw();
+        let guard = xprt.transport_lock();
+        // SAFETY: The transport is valid, and the send lock guards the cookie.
+        unsafe { (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1) };
+        xprt.forget_orphans(&guard);
+        drop(guard);
+        // SAFETY: The transport is valid.
+        unsafe { bindings::xprt_disconnect_done(raw) };
+    }
+}
+
+impl Xprt {
+    /// Sets the number of requests that may be outstanding.
+    pub(crate) fn set_credits(&self, credits: u32) {
+        let _guard = self.transport_lock();
+        // SAFETY: The transport is valid, and the lock that guards the window is held.
+        unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale()) };
+    }
+
+    /// How many credits are taken.
+    pub(crate) fn credits_in_use(&self) -> usize {
+        // SAFETY: The transport is valid; the number is for people, and may be a little behind.
+        let taken = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).cong) };
+        taken >> bindings::RPC_CWNDSHIFT
     }
 
     /// Takes note of a Reply on the present connection that no request waits for: if it is that to a Call
@@ -114,7 +136,7 @@ impl Xprt {
     }
 
     /// Gives the credits of all orphaned Calls back, at the end of their connection.
-    pub(super) fn forget_orphans(&self, _transport_lock: &SpinGuard<'_>) {
+    fn forget_orphans(&self, _transport_lock: &SpinGuard<'_>) {
         let raw = self.as_raw();
         // SAFETY: The transport is valid, and the lock that guards shares and window is held.
         unsafe {

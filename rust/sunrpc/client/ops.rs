@@ -5,7 +5,7 @@
 #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 use super::backchannel_ops;
 use super::{
-    address_strings, buffer, class, connect, credits,
+    address_strings, buffer, connect, credits,
     rqst::{Outgoing, Rqst},
     send_error::SendError,
     send_lock::SendLock,
@@ -42,7 +42,7 @@ impl<T: ClientTransport> VTable<T> {
         timer: Some(Self::timer),
         close: Some(Self::close),
         destroy: Some(Self::destroy),
-        set_connect_timeout: Some(class::set_connect_timeout),
+        set_connect_timeout: Some(connect::set_connect_timeout),
         print_stats: Some(Self::print_stats),
         enable_swap: Some(Self::enable_swap),
         disable_swap: Some(Self::disable_swap),
@@ -182,10 +182,11 @@ impl<T: ClientTransport> VTable<T> {
             (xprt, xprt.transport::<T>())
         };
         // SAFETY: sunrpc has taken the lock for this call.
-        transport.close(&mut unsafe { SendLock::new(xprt) });
+        let mut lock = unsafe { SendLock::new(xprt) };
+        transport.close(&mut lock);
         // A connection that nobody needs takes them along.
         xprt.spare_buffers().clear();
-        xprt.disconnect_done();
+        lock.disconnect_done();
     }
 
     /// The last reference is gone. The send lock is held for ever; a worker of the system, may sleep.

@@ -13,6 +13,10 @@ use kernel::{
 
 /// The send lock of a transport, held.
 ///
+/// There is one for what sunrpc calls with the lock: `send_request`, the worker of `connect`, `close` and
+/// `destroy`. Nothing else can make one, above all no transport of a server's backward direction, whose
+/// `close` is called by `svc_delete_xprt` without the lock.
+///
 /// # Invariants
 ///
 /// Nobody else has the send lock of `xprt`, and this is the only object that says so.
@@ -29,6 +33,11 @@ impl<'a> SendLock<'a> {
     pub(super) unsafe fn new(xprt: &'a Xprt) -> Self {
         // INVARIANT: The caller's promise.
         Self { xprt }
+    }
+
+    /// The transport whose lock it is.
+    pub(super) fn xprt(&self) -> &'a Xprt {
+        self.xprt
     }
 }
 

@@ -278,18 +278,6 @@ impl Xprt {
         unsafe { bindings::xprt_force_disconnect(self.as_raw()) };
     }
 
-    /// Marks the transport as disconnected and wakes who waits for it, with `ENOTCONN`.
-    pub(crate) fn disconnect_done(&self) {
-        let raw = self.as_raw();
-        let guard = self.transport_lock();
-        // SAFETY: The transport is valid; the caller holds the send lock, which guards the cookie.
-        unsafe { (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1) };
-        self.forget_orphans(&guard);
-        drop(guard);
-        // SAFETY: The transport is valid.
-        unsafe { bindings::xprt_disconnect_done(raw) };
-    }
-
     /// Makes the sender wait for [`Self::write_space`]. The caller looks once more, afterwards,
     /// whether what it lacked came back.
     pub(crate) fn wait_for_space(&self) {
@@ -330,9 +318,9 @@ impl Xprt {
 
     /// Takes note of a sign of life, after which the next connect need not wait.
     pub(crate) fn peer_is_alive(&self) {
-        // SAFETY: The transport is valid. Connecting, the only other writer, comes after the end of
-        // the queue pair whose messages call this.
-        unsafe { (*self.as_raw()).reestablish_timeout = 0 };
+        // SAFETY: The transport is valid. Whoever connects may change the word at the same time, each at
+        // once: if this is lost, the next message says it again.
+        unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
     }
 
     pub(super) fn queue_lock(&self) -> SpinGuard<'_> {
