@@ -2,9 +2,10 @@
 
 //! Messages of the backward direction (RFC 8167 section 5).
 
-use core::iter::empty;
+use core::iter::{empty, Empty};
 
-use super::requester::encode::encode_call;
+use super::wire::chunk::Segment;
+use super::wire::encode::encode_header;
 use super::wire::header::{Credits, FixedHeader, Procedure, Xid};
 use super::wire::xdr::NoSpace;
 
@@ -39,5 +40,11 @@ pub(crate) fn encode_backward(
         credits,
         procedure: Procedure::Msg,
     };
-    encode_call(buffer, &fixed, [], [empty()], empty())
+    encode_header(
+        buffer,
+        &fixed,
+        [],
+        empty::<Empty<Segment>>(),
+        None::<Empty<Segment>>,
+    )
 }

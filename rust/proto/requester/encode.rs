@@ -2,11 +2,10 @@
 
 //! The header of a Call (RFC 8166 section 3.5).
 
-use crate::proto::wire::chunk::{
-    put_read_list, put_reply_chunk, put_write_list, ReadSegment, Segment,
-};
+use crate::proto::wire::chunk::{ReadSegment, Segment};
+use crate::proto::wire::encode::encode_header;
 use crate::proto::wire::header::FixedHeader;
-use crate::proto::wire::xdr::{NoSpace, Writer};
+use crate::proto::wire::xdr::NoSpace;
 
 /// Writes the header of a Call into `buffer` and returns its length in bytes.
 ///
@@ -29,11 +28,8 @@ pub(crate) fn encode_call<W>(
 where
     W: Iterator<Item = Segment> + Clone,
 {
-    let mut writer = Writer::new(buffer);
     let has_segments = |chunk: &W| chunk.clone().next().is_some();
-    fixed.put(&mut writer)?;
-    put_read_list(&mut writer, reads)?;
-    put_write_list(&mut writer, writes.into_iter().filter(has_segments))?;
-    put_reply_chunk(&mut writer, reply.clone().next().map(|_| reply))?;
-    Ok(writer.position())
+    let writes = writes.into_iter().filter(has_segments);
+    let reply = reply.clone().next().map(|_| reply);
+    encode_header(buffer, fixed, reads, writes, reply)
 }

@@ -14,7 +14,7 @@
 //! the pages and has no segment for pad bytes, as a responder writes none
 //! (RFC 8166 sections 3.4.5 and 3.4.6).
 
-use crate::proto::wire::chunk::header_len;
+use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::Procedure;
 
 /// A number for each part of an RPC message as the kernel keeps it (`struct xdr_buf`).

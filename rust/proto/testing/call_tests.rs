@@ -11,7 +11,8 @@ mod tests {
         decode_call, CallError, ReceivedByResponder, ReceivedCall,
     };
     use crate::proto::testing::v2::VERSION_TWO;
-    use crate::proto::wire::chunk::{header_len, ReadSegment, Segment};
+    use crate::proto::wire::chunk::{ReadSegment, Segment};
+    use crate::proto::wire::encode::header_len;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
     use crate::proto::wire::malformed::HeaderError;

@@ -5,15 +5,11 @@
 //! A decoded list borrows the bytes of the message. They were checked whole when the list was
 //! made, so that walking it cannot fail, any number of times.
 
-use crate::proto::wire::header::MIN_HEADER_LEN;
 use crate::proto::wire::malformed::{HeaderError, Malformed};
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
 /// Bytes of a plain segment on the wire.
 const SEGMENT_LEN: usize = 16;
-
-/// Bytes of a Read segment with the flag word before it.
-const READ_ENTRY_LEN: u64 = 24;
 
 /// Registered memory that the responder may reach (RFC 8166 section 3.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +50,7 @@ impl Segment {
     }
 
     /// Appends the segment.
-    fn put(&self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
+    pub(super) fn put(&self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
         let [a, b, c, d, e, f, g, h] = self.offset.to_be_bytes();
         let high = u32::from_be_bytes([a, b, c, d]);
         let low = u32::from_be_bytes([e, f, g, h]);
@@ -353,94 +349,4 @@ impl<'a> Lists<'a> {
     pub(crate) fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
     }
-}
-
-/// Appends a Read list.
-///
-/// # Errors
-///
-/// [`NoSpace`] if it does not fit.
-pub(crate) fn put_read_list(
-    writer: &mut Writer<'_>,
-    entries: impl IntoIterator<Item = ReadSegment>,
-) -> Result<(), NoSpace> {
-    for entry in entries {
-        writer.put_u32(1)?;
-        writer.put_u32(entry.position)?;
-        entry.segment.put(writer)?;
-    }
-    writer.put_u32(0)
-}
-
-/// Appends a Write list; a chunk without segments is written as it is.
-///
-/// # Errors
-///
-/// [`NoSpace`] if it does not fit.
-pub(crate) fn put_write_list<C>(
-    writer: &mut Writer<'_>,
-    chunks: impl IntoIterator<Item = C>,
-) -> Result<(), NoSpace>
-where
-    C: Iterator<Item = Segment>,
-{
-    for chunk in chunks {
-        writer.put_u32(1)?;
-        put_chunk(writer, chunk)?;
-    }
-    writer.put_u32(0)
-}
-
-/// Appends a Reply chunk, or the word that says there is none.
-///
-/// # Errors
-///
-/// [`NoSpace`] if it does not fit.
-pub(crate) fn put_reply_chunk(
-    writer: &mut Writer<'_>,
-    chunk: Option<impl Iterator<Item = Segment>>,
-) -> Result<(), NoSpace> {
-    match chunk {
-        Some(chunk) => {
-            writer.put_u32(1)?;
-            put_chunk(writer, chunk)
-        }
-        None => writer.put_u32(0),
-    }
-}
-
-/// Appends a counted array of segments.
-fn put_chunk(
-    writer: &mut Writer<'_>,
-    segments: impl Iterator<Item = Segment>,
-) -> Result<(), NoSpace> {
-    let room = writer.reserve_u32()?;
-    let mut count = 0u32;
-    for segment in segments {
-        segment.put(writer)?;
-        // What is saturated fits no buffer.
-        count = count.saturating_add(1);
-    }
-    *room = count.to_be_bytes();
-    Ok(())
-}
-
-/// Exact length in bytes of an RDMA_MSG or RDMA_NOMSG header with these numbers of segments.
-///
-/// `reads` counts the segments of the Read list, each item of `writes` those of one Write chunk,
-/// `reply` those of the Reply chunk.
-pub(crate) fn header_len(
-    reads: u32,
-    writes: impl IntoIterator<Item = u32>,
-    reply: Option<u32>,
-) -> u64 {
-    let chunk = |segments: u32| 16u64.saturating_mul(u64::from(segments)).saturating_add(4);
-    let reads = READ_ENTRY_LEN.saturating_mul(u64::from(reads));
-    let writes = writes.into_iter().fold(0, |sum, segments| {
-        u64::saturating_add(sum, chunk(segments).saturating_add(4))
-    });
-    u64::from(MIN_HEADER_LEN)
-        .saturating_add(reads)
-        .saturating_add(writes)
-        .saturating_add(reply.map_or(0, chunk))
 }

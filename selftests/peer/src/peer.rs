@@ -5,12 +5,10 @@
 use std::time::Duration;
 
 use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
-use crate::proto::wire::chunk::{
-    put_read_list, put_reply_chunk, put_write_list, ReadSegment, Segment,
-};
+use crate::proto::wire::chunk::{ReadSegment, Segment};
+use crate::proto::wire::encode::encode_header;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 use crate::proto::wire::private_data::{InlineSize, PrivateData};
-use crate::proto::wire::xdr::Writer;
 use crate::verbs::{Acceptance, Verbs, Waited};
 use crate::Result;
 
@@ -100,26 +98,17 @@ impl Message {
     /// The bytes on the wire.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut buffer = vec![0; 64 * 1024];
-        let mut writer = Writer::new(&mut buffer);
         let fixed = FixedHeader {
             xid: Xid(self.xid),
             version: VERSION_ONE,
             credits: Credits::new(self.credits),
             procedure: self.procedure,
         };
-        let written = fixed
-            .put(&mut writer)
-            .and_then(|()| put_read_list(&mut writer, self.reads.iter().copied()))
-            .and_then(|()| {
-                let chunks = self.writes.iter().map(|chunk| chunk.iter().copied());
-                put_write_list(&mut writer, chunks)
-            })
-            .and_then(|()| {
-                let chunk = self.reply.as_ref().map(|chunk| chunk.iter().copied());
-                put_reply_chunk(&mut writer, chunk)
-            });
-        assert_eq!(written, Ok(()), "a header fits");
-        let length = writer.position();
+        let writes = self.writes.iter().map(|chunk| chunk.iter().copied());
+        let reply = self.reply.as_ref().map(|chunk| chunk.iter().copied());
+        let reads = self.reads.iter().copied();
+        let length = encode_header(&mut buffer, &fixed, reads, writes, reply)
+            .expect("64 KiB hold any header");
         buffer.truncate(length);
         // A credit word of zero is one that the encoder does not write.
         if self.credits == 0 {

@@ -11,7 +11,7 @@
 //! one that follows.
 
 use crate::proto::requester::plan::{list_of, PlanError, PlanLimits};
-use crate::proto::wire::chunk::header_len;
+use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::Procedure;
 
 /// A stretch of an RPC message. A message is its pieces, one after the other.

@@ -2,9 +2,10 @@
 
 //! The header of a Reply (RFC 8166 section 3.5).
 
-use crate::proto::wire::chunk::{put_read_list, put_reply_chunk, put_write_list, Chunk, Segment};
+use crate::proto::wire::chunk::{Chunk, Segment};
+use crate::proto::wire::encode::encode_header;
 use crate::proto::wire::header::FixedHeader;
-use crate::proto::wire::xdr::{NoSpace, Writer};
+use crate::proto::wire::xdr::NoSpace;
 
 /// Writes the header of a Reply into `buffer` and returns its length in bytes.
 ///
@@ -23,12 +24,7 @@ pub(crate) fn encode_reply<W>(
 where
     W: Iterator<Item = Segment> + Clone,
 {
-    let mut writer = Writer::new(buffer);
-    fixed.put(&mut writer)?;
-    put_read_list(&mut writer, [])?;
-    put_write_list(&mut writer, writes)?;
-    put_reply_chunk(&mut writer, reply)?;
-    Ok(writer.position())
+    encode_header(buffer, fixed, [], writes, reply)
 }
 
 impl<'a> Chunk<'a> {

@@ -4,7 +4,8 @@
 //! (RFC 8166 sections 3.4.6, 3.5 and 4.3.2).
 
 use crate::proto::testing::responder::decode::ReceivedCall;
-use crate::proto::wire::chunk::{header_len, Chunk};
+use crate::proto::wire::chunk::Chunk;
+use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::Procedure;
 
 /// A stretch of a Reply. The RPC message is its parts, one after the other.
@@ -171,7 +172,8 @@ impl ReceivedCall<'_> {
 mod tests {
     use super::*;
     use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
-    use crate::proto::wire::chunk::{put_read_list, put_reply_chunk, put_write_list, Segment};
+    use crate::proto::wire::chunk::Segment;
+    use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
     use crate::proto::wire::header::{Credits, FixedHeader, Versions, Xid, VERSION_ONE};
     use crate::proto::wire::xdr::Writer;
 

@@ -10,7 +10,8 @@ use crate::proto::requester::plan::{
 use crate::proto::testing::requester::plan_general::{
     plan_general as make_general, CallPiece, Piece, Reduction, ReplyPiece,
 };
-use crate::proto::wire::chunk::{header_len, ReadSegment, Segment};
+use crate::proto::wire::chunk::{ReadSegment, Segment};
+use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, VERSION_ONE};
 
 /// The most segments of one list in a generated case.

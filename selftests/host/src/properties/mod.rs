@@ -16,9 +16,8 @@ use crate::proto::requester::encode::encode_call;
 use crate::proto::testing::hostile::check;
 use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
 use crate::proto::testing::responder::encode::encode_reply;
-use crate::proto::wire::chunk::{
-    header_len, put_read_list, Lists, ReadSegment, Segment, MAX_UNORDERED,
-};
+use crate::proto::wire::chunk::{Lists, ReadSegment, Segment, MAX_UNORDERED};
+use crate::proto::wire::encode::{header_len, put_read_list};
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 use crate::proto::wire::malformed::{HeaderError, Malformed};
 use crate::proto::wire::private_data::{negotiate, InlineSize, PrivateData};

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Headers with chunk lists: how they are written, and how long they are (RFC 8166 section 4.3).
+
+use super::chunk::{ReadSegment, Segment};
+use super::header::{FixedHeader, MIN_HEADER_LEN};
+use super::xdr::{NoSpace, Writer};
+
+/// Bytes of a Read segment with the flag word before it.
+const READ_ENTRY_LEN: u64 = 24;
+
+/// Writes the header of an RDMA_MSG or RDMA_NOMSG into `buffer` and returns its length in bytes.
+///
+/// `reads` are the Read segments, those of one chunk adjacent and the chunks by ascending Position.
+/// Each item of `writes` is one Write chunk and `reply` is the Reply chunk, both as they are, also
+/// without segments.
+///
+/// # Errors
+///
+/// [`NoSpace`] if the header does not fit `buffer`.
+#[inline]
+pub(crate) fn encode_header<W, R>(
+    buffer: &mut [u8],
+    fixed: &FixedHeader,
+    reads: impl IntoIterator<Item = ReadSegment>,
+    writes: impl IntoIterator<Item = W>,
+    reply: Option<R>,
+) -> Result<usize, NoSpace>
+where
+    W: Iterator<Item = Segment>,
+    R: Iterator<Item = Segment>,
+{
+    let mut writer = Writer::new(buffer);
+    fixed.put(&mut writer)?;
+    put_read_list(&mut writer, reads)?;
+    put_write_list(&mut writer, writes)?;
+    put_reply_chunk(&mut writer, reply)?;
+    Ok(writer.position())
+}
+
+/// Appends a Read list.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_read_list(
+    writer: &mut Writer<'_>,
+    entries: impl IntoIterator<Item = ReadSegment>,
+) -> Result<(), NoSpace> {
+    for entry in entries {
+        writer.put_u32(1)?;
+        writer.put_u32(entry.position)?;
+        entry.segment.put(writer)?;
+    }
+    writer.put_u32(0)
+}
+
+/// Appends a Write list; a chunk without segments is written as it is.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_write_list<C>(
+    writer: &mut Writer<'_>,
+    chunks: impl IntoIterator<Item = C>,
+) -> Result<(), NoSpace>
+where
+    C: Iterator<Item = Segment>,
+{
+    for chunk in chunks {
+        writer.put_u32(1)?;
+        put_chunk(writer, chunk)?;
+    }
+    writer.put_u32(0)
+}
+
+/// Appends a Reply chunk, or the word that says there is none.
+///
+/// # Errors
+///
+/// [`NoSpace`] if it does not fit.
+pub(crate) fn put_reply_chunk(
+    writer: &mut Writer<'_>,
+    chunk: Option<impl Iterator<Item = Segment>>,
+) -> Result<(), NoSpace> {
+    match chunk {
+        Some(chunk) => {
+            writer.put_u32(1)?;
+            put_chunk(writer, chunk)
+        }
+        None => writer.put_u32(0),
+    }
+}
+
+/// Appends a counted array of segments.
+fn put_chunk(
+    writer: &mut Writer<'_>,
+    segments: impl Iterator<Item = Segment>,
+) -> Result<(), NoSpace> {
+    let room = writer.reserve_u32()?;
+    let mut count = 0u32;
+    for segment in segments {
+        segment.put(writer)?;
+        // What is saturated fits no buffer.
+        count = count.saturating_add(1);
+    }
+    *room = count.to_be_bytes();
+    Ok(())
+}
+
+/// Exact length in bytes of an RDMA_MSG or RDMA_NOMSG header with these numbers of segments.
+///
+/// `reads` counts the segments of the Read list, each item of `writes` those of one Write chunk,
+/// `reply` those of the Reply chunk.
+pub(crate) fn header_len(
+    reads: u32,
+    writes: impl IntoIterator<Item = u32>,
+    reply: Option<u32>,
+) -> u64 {
+    let chunk = |segments: u32| 16u64.saturating_mul(u64::from(segments)).saturating_add(4);
+    let reads = READ_ENTRY_LEN.saturating_mul(u64::from(reads));
+    let writes = writes.into_iter().fold(0, |sum, segments| {
+        u64::saturating_add(sum, chunk(segments).saturating_add(4))
+    });
+    u64::from(MIN_HEADER_LEN)
+        .saturating_add(reads)
+        .saturating_add(writes)
+        .saturating_add(reply.map_or(0, chunk))
+}
