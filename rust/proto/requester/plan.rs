@@ -14,6 +14,7 @@
 //! the pages and has no segment for pad bytes, as a responder writes none
 //! (RFC 8166 sections 3.4.5 and 3.4.6).
 
+use crate::proto::wire::chunk::MIN_POSITION;
 use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::Procedure;
 
@@ -225,8 +226,8 @@ fn plan_call(
     if fits(0, whole) {
         return Ok((CallForm::Inline, 0, whole));
     }
-    // Position 0 would name a whole message, and a Position is a multiple of four.
-    if side.len.head != 0 && side.len.head & 3 == 0 {
+    // A Position is a multiple of four, and not in the RPC header.
+    if side.len.head >= MIN_POSITION && side.len.head & 3 == 0 {
         if let Some((segments, rest)) = reducible(side, limits) {
             let tail_skip = (side.len.pages.wrapping_neg() & 3).min(side.len.tail);
             let rest = rest.saturating_sub(u64::from(tail_skip));
@@ -424,9 +425,11 @@ mod tests {
     fn other_large_calls_go_whole() {
         let whole = |segments: u32| sent(CallForm::PositionZero, 28 + 24 * segments, 0);
         assert_eq!(call(parts(44, 4096, 0), false), whole(2));
-        // A Position must be a multiple of four and not that of a whole message.
+        // A Position must be a multiple of four, and neither that of a whole message nor that of the
+        // message type.
         assert_eq!(call(parts(46, 4096, 0), true), whole(2));
         assert_eq!(call(parts(0, 4096, 0), true), whole(1));
+        assert_eq!(call(parts(4, 4096, 0), true), whole(2));
         // Head and tail alone are over the threshold.
         assert_eq!(call(parts(500, 4096, 500), true), whole(3));
         assert_eq!(call(parts(4096, 14 * 4096, 4096), false), whole(16));

@@ -23,7 +23,7 @@ mod tests {
     /// A Call with one segment in each of the three lists and the first words of an RPC Call.
     const ALL_LISTS: [u8; 104] = [
         0xa1, 0xb2, 0xc3, 0xd4, 0, 0, 0, 1, 0, 0, 0, 0x20, 0, 0, 0, 0, // fixed words
-        0, 0, 0, 1, 0, 0, 0, 4, 0x11, 0x11, 0x11, 0x11, 0, 0, 0x10, 0, // Read list
+        0, 0, 0, 1, 0, 0, 0, 8, 0x11, 0x11, 0x11, 0x11, 0, 0, 0x10, 0, // Read list
         0, 0, 0x7f, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, // its end
         0, 0, 0, 1, 0, 0, 0, 1, 0x22, 0x22, 0x22, 0x22, 0, 0, 0x20, 0, // Write list
         0, 0, 0x7f, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, // its end
@@ -97,7 +97,7 @@ mod tests {
         let length = encode_call(
             &mut buffer,
             &MSG,
-            [read_at(4)],
+            [read_at(8)],
             [[WRITE].into_iter()],
             [REPLY].into_iter(),
         );
@@ -123,7 +123,7 @@ mod tests {
             let mut buffer = [0u8; 96];
             let short = buffer.get_mut(..length).unwrap_or_default();
             let one = [WRITE].into_iter();
-            let result = encode_call(short, &MSG, [read_at(4)], [one.clone()], one);
+            let result = encode_call(short, &MSG, [read_at(8)], [one.clone()], one);
             assert_eq!(result, Err(NoSpace));
         }
     }
@@ -147,8 +147,8 @@ mod tests {
         assert_eq!(decoded.payload.map(<[u8]>::len), Some(8));
         let lists = decoded.lists;
         for _ in 0..2 {
-            assert!(lists.reads.segments().eq([read_at(4)]));
-            assert!(lists.reads.chunks().eq([(4, 4096)]));
+            assert!(lists.reads.segments().eq([read_at(8)]));
+            assert!(lists.reads.chunks().eq([(8, 4096)]));
             let mut chunks = lists.writes.chunks();
             assert!(chunks.next().is_some_and(|c| c.segments().eq([WRITE])));
             assert!(chunks.next().is_none());
@@ -180,6 +180,12 @@ mod tests {
             (12, 1, CallError::Header(HeaderError::Trailing), 96),
             (16, 2, CallError::Header(HeaderError::Flag), 16),
             (20, 6, CallError::Header(HeaderError::PositionAlignment), 20),
+            (
+                20,
+                4,
+                CallError::Header(HeaderError::PositionInRpcHeader),
+                20,
+            ),
             (20, 0, CallError::Header(HeaderError::PositionZeroInMsg), 16),
             (20, 12, CallError::PositionRange, 16),
             (44, 0x0100_0000, CallError::Header(HeaderError::Flag), 44),
@@ -362,7 +368,7 @@ mod tests {
         let length = encode_call(
             &mut buffer,
             &fixed,
-            [read_at(4)],
+            [read_at(8)],
             [[WRITE].into_iter()],
             [REPLY].into_iter(),
         );
@@ -374,7 +380,7 @@ mod tests {
             _ => None,
         };
         assert_eq!(call.map(|call| call.version), Some(VERSION_TWO));
-        let reads = call.map(|call| call.lists.reads.segments().eq([read_at(4)]));
+        let reads = call.map(|call| call.lists.reads.segments().eq([read_at(8)]));
         assert_eq!(reads, Some(true));
     }
 }

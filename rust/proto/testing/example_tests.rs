@@ -322,7 +322,7 @@ mod tests {
         ] {
             let lists = Message::written(|buffer| {
                 let mut writer = Writer::new(buffer);
-                put_read_list(&mut writer, [read(4, segment)]).ok()?;
+                put_read_list(&mut writer, [read(8, segment)]).ok()?;
                 put_write_list(&mut writer, [[segment].into_iter()]).ok()?;
                 put_reply_chunk(&mut writer, Some([segment].into_iter())).ok()?;
                 Some(writer.position())
@@ -331,7 +331,7 @@ mod tests {
             let lists = Lists::take(&mut Reader::new(bytes));
             assert!(lists.is_ok());
             let Ok(lists) = lists else { return };
-            assert!(lists.reads.segments().eq([read(4, segment)]));
+            assert!(lists.reads.segments().eq([read(8, segment)]));
             let mut chunks = lists.writes.chunks().chain(lists.reply);
             assert!(chunks.all(|chunk| chunk.segments().eq([segment])));
         }

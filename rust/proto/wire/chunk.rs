@@ -11,6 +11,10 @@ use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 /// Bytes of a plain segment on the wire.
 const SEGMENT_LEN: usize = 16;
 
+/// The lowest Position of a chunk that is not the whole message. Below are the XID and the message
+/// type, which say what the message is and are never in a chunk.
+pub(crate) const MIN_POSITION: u32 = 8;
+
 /// Registered memory that the responder may reach (RFC 8166 section 3.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
@@ -72,12 +76,16 @@ impl ReadSegment {
     ///
     /// # Errors
     ///
-    /// [`HeaderError::PositionAlignment`], and those of [`Segment::take`].
+    /// [`HeaderError::PositionAlignment`], [`HeaderError::PositionInRpcHeader`], and those of
+    /// [`Segment::take`].
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let at = reader.position();
         let position = reader.take_u32()?;
         if position & 3 != 0 {
             return Err(Malformed::new(HeaderError::PositionAlignment, at));
+        }
+        if (1..MIN_POSITION).contains(&position) {
+            return Err(Malformed::new(HeaderError::PositionInRpcHeader, at));
         }
         Ok(Self {
             position,

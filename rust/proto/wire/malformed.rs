@@ -34,6 +34,8 @@ pub(crate) enum HeaderError {
     MessageType,
     /// RDMA_MSG with a Position Zero Read chunk: two different Payloads (`pz_in_msg`).
     PositionZeroInMsg,
+    /// A Read chunk in place of the XID or the message type, by which messages are told apart.
+    PositionInRpcHeader,
     /// RDMA_NOMSG with three empty lists (`nochunks`).
     NoChunks,
     /// Bytes after the header of an RDMA_NOMSG message (`trailing`).

@@ -11,6 +11,7 @@
 //! one that follows.
 
 use crate::proto::requester::plan::{list_of, PlanError, PlanLimits};
+use crate::proto::wire::chunk::MIN_POSITION;
 use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::Procedure;
 
@@ -363,8 +364,7 @@ impl<'a, const C: usize> CallPlan<'a, C> {
             let segments = reads.saturating_add(u64::from(piece.segments));
             if reducible(piece, limits)
                 && !reduced
-                // Position 0 would name the whole message.
-                && position != 0
+                && position >= u64::from(MIN_POSITION)
                 && position & 3 == 0
                 && u32::try_from(position).is_ok()
                 && list_of(segments, limits).is_some()
