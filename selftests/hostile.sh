@@ -14,7 +14,7 @@ honest() {
 		'honest | calls=null,write,read,long,list,exchange size=400000'
 }
 
-# Proves: BD-011.
+# Proves: BD-011, BD-029.
 replies() {
 	calls_end \
 		'other-xid | calls=null | dropped_messages=32' \
@@ -24,7 +24,8 @@ replies() {
 		'too-early | calls=read*6+ backward=1' \
 		'too-early | calls=list*6+ backward=1' \
 		'long-replies | calls=null*4' \
-		'short-replies | calls=null*3'
+		'short-replies | calls=null*3' \
+		'other-versions | calls=null*7,write*7,read*7,long*7,list*7,exchange*7 backward=1 | bad_replies=42 vers_errors_sent=0 chunk_errors_sent=0'
 }
 
 # Proves: V1-006, V1-102, V1-103, V1-128, BD-020, SEC-015.
@@ -84,14 +85,16 @@ segments() {
 # Proves: V1-126, V1-127.
 errors() {
 	calls_end \
-		'errors | calls=null*10,write*10,read*10,long*10,list*10,exchange*10 | bad_replies=60' \
+		'errors | calls=null*7,write*7,read*7,long*7,list*7,exchange*7 | bad_replies=42' \
+		'undecodable-errors | calls=null,write,read,long,list,exchange backward=1 | bad_replies=0 dropped_messages=42' \
+		'invalidates-by-error | calls=null,read+,sent,list,write+,sent,read,list+,sent,long | bad_replies=0 failed_requests=0 dropped_messages=6' \
 		'errors-at-once | calls=null,null+,read+,write+,list+,long+,exchange+,read+,read+,list+,write | bad_replies=10'
 }
 
 # The answer comes while the task that sends the Call is not yet waiting for it.
 early_errors() {
 	limit_devices slow_sends=20
-	calls_end 'errors | calls=null*60 | bad_replies=60'
+	calls_end 'errors | calls=null*42 | bad_replies=42'
 }
 
 # Proves: V1-086, V1-122, V1-132, BD-002, BD-003, BD-004, BD-006, BD-021, BD-024, BD-026, BD-027,

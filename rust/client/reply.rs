@@ -14,9 +14,9 @@ use crate::{
     error::Cause,
     proto::{
         backward::BackwardCall,
-        message::{Refusal, Refused},
+        message::Refused,
         requester::{
-            decode::{decode_received, Received, ReceivedReply, ReplyError},
+            decode::{decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal},
             reconcile::{Delivered, Delivery, Mismatch},
         },
         wire::{
@@ -183,28 +183,23 @@ fn refuse(
         _ => trace::xprtrdma_reply_hdr_err(&client.xprt, message.bytes()),
     }
     let xid = refused.fixed.map(|fixed| fixed.xid);
-    // Its XID is the peer's: a forward Call with the same one has nothing to do with it.
-    let backward = refused.why.error == ReplyError::ChunksInBackwardCall;
-    let awaited = xid
-        .filter(|_| !backward)
-        .and_then(|xid| Some((xid, client.xprt.pin(xid.0)?)));
-    match (
-        refused.at_requester(awaited.is_some(), client.backward.is_served()),
-        awaited,
-    ) {
-        (Refusal::Answer(error), _) => {
-            answer(completion, &error);
-            drop_message(completion, message);
+    let awaited = xid.and_then(|xid| Some((xid, client.xprt.pin(xid.0)?)));
+    let refusal = refused.at_requester(awaited.is_some(), client.backward.is_served());
+    match (refusal, awaited) {
+        (RequesterRefusal::EndCall, Some((xid, rqst))) => {
+            return fail(completion, rqst, xid, message, invalidated);
         }
-        (Refusal::Discard, Some((xid, rqst))) => {
-            if refused.why.error == ReplyError::Header(HeaderError::ErrorCode) {
+        (RequesterRefusal::Answer(error), _) => answer(completion, &error),
+        (_, awaited) => {
+            if let (ReplyError::Header(HeaderError::ErrorCode), Some((_, rqst))) =
+                (refused.why.error, awaited)
+            {
                 client.stats.unknown_errors_received.increment();
                 trace::xprtrdma_err_unrecognized(&client.xprt, &rqst);
             }
-            fail(completion, rqst, xid, message, invalidated);
         }
-        (Refusal::Discard, None) => drop_message(completion, message),
     }
+    drop_message(completion, message);
 }
 
 /// Sends an RDMA_ERROR from a buffer that Calls leave free. While all of these are on their way, the

@@ -61,15 +61,6 @@ pub(crate) struct Message<'a> {
     pub(crate) body: Body<'a>,
 }
 
-/// What to do about a received message that cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Send nothing. A requester that waits for the XID fails that RPC by itself.
-    Discard,
-    /// Send this RDMA_ERROR.
-    Answer(ErrorMessage),
-}
-
 /// A received message that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refused<E = HeaderError> {
@@ -91,18 +82,22 @@ impl<E> Refused<E> {
         }
     }
 
-    /// The RDMA_ERROR with `body` that repeats XID and version of the message. Nothing for a
-    /// message without a whole fixed header, and for an RDMA_ERROR, which is never answered with
-    /// another one.
-    pub(crate) fn answer(&self, body: ErrorBody) -> Refusal {
-        match self.fixed {
-            Some(fixed) if fixed.procedure != Procedure::Error => Refusal::Answer(ErrorMessage {
-                xid: fixed.xid,
-                version: fixed.version,
-                body,
-            }),
-            _ => Refusal::Discard,
-        }
+    /// The RDMA_ERROR with `body` that repeats XID and version of the message (RFC 8166 section
+    /// 4.5). Nothing for a message without a whole fixed header, nor for an RDMA_ERROR: one that
+    /// cannot be decoded is discarded silently.
+    pub(crate) fn answer(&self, body: ErrorBody) -> Option<ErrorMessage> {
+        let fixed = self.fixed.filter(|_| !self.is_error())?;
+        Some(ErrorMessage {
+            xid: fixed.xid,
+            version: fixed.version,
+            body,
+        })
+    }
+
+    /// Whether the message is an RDMA_ERROR, in whatever version.
+    pub(crate) fn is_error(&self) -> bool {
+        let procedure = self.fixed.map(|fixed| fixed.procedure);
+        procedure == Some(Procedure::Error)
     }
 }
 

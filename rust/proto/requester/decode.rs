@@ -7,7 +7,7 @@
 //! chunks with those that were offered.
 
 use crate::proto::backward::BackwardCall;
-use crate::proto::message::{check_payload, Body, Message, MessageType, Refusal, Refused};
+use crate::proto::message::{check_payload, Body, Message, MessageType, Refused};
 use crate::proto::wire::chunk::{Chunk, Lists, WriteList};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{FixedHeader, Procedure, Versions, FIXED_LEN};
@@ -52,26 +52,43 @@ pub(crate) enum ReplyError {
     ChunksInBackwardCall,
 }
 
+/// What a requester does with a message that it refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequesterRefusal {
+    /// Forgets it. The Call that waits for this XID, if there is one, goes on waiting.
+    Discard,
+    /// Ends the Call that waits for this XID, and sends nothing.
+    EndCall,
+    /// Sends this RDMA_ERROR.
+    Answer(ErrorMessage),
+}
+
 impl Refused<ReplyError> {
     /// What a requester does.
     ///
     /// `awaited` says whether a forward Call with this XID is outstanding, `backward` whether the
     /// endpoint serves backward Calls. A message that may be the Reply to an own Call is never
-    /// answered: the RDMA_ERROR might hit a backward Call with the same XID.
-    pub(crate) fn at_requester(&self, awaited: bool, backward: bool) -> Refusal {
-        let answered = match self.why.error {
-            ReplyError::ReadList | ReplyError::Header(HeaderError::MessageType) => false,
-            ReplyError::ChunksInBackwardCall => backward,
-            ReplyError::Header(HeaderError::Version) => {
-                return self.answer(ErrorBody::Version(self.versions));
+    /// answered: an RDMA_ERROR does not tell its direction, and might hit a backward Call with the
+    /// same XID.
+    pub(crate) fn at_requester(&self, awaited: bool, backward: bool) -> RequesterRefusal {
+        let body = match self.why.error {
+            // Its XID is the peer's: a forward Call with the same one has nothing to do with it.
+            ReplyError::ChunksInBackwardCall if backward => ErrorBody::Chunk,
+            ReplyError::ChunksInBackwardCall => return RequesterRefusal::Discard,
+            // No Call ends by an RDMA_ERROR that cannot be decoded (RFC 8166 section 4.5).
+            _ if self.fixed.is_none() || self.is_error() => return RequesterRefusal::Discard,
+            _ if awaited => return RequesterRefusal::EndCall,
+            ReplyError::Header(HeaderError::Version) => ErrorBody::Version(self.versions),
+            ReplyError::Header(HeaderError::Procedure) => ErrorBody::Chunk,
+            ReplyError::ReadList | ReplyError::Header(HeaderError::MessageType) => {
+                return RequesterRefusal::Discard;
             }
-            ReplyError::Header(HeaderError::Procedure) => true,
-            ReplyError::Header(_) => backward && !awaited,
+            ReplyError::Header(_) if backward => ErrorBody::Chunk,
+            ReplyError::Header(_) => return RequesterRefusal::Discard,
         };
-        if answered {
-            self.answer(ErrorBody::Chunk)
-        } else {
-            Refusal::Discard
+        match self.answer(body) {
+            Some(error) => RequesterRefusal::Answer(error),
+            None => RequesterRefusal::Discard,
         }
     }
 }

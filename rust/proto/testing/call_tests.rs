@@ -5,10 +5,10 @@
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_call))]
 mod tests {
     use crate::proto::backward::encode_backward;
-    use crate::proto::message::{Refusal, Refused};
+    use crate::proto::message::Refused;
     use crate::proto::requester::encode::encode_call;
     use crate::proto::testing::responder::decode::{
-        decode_call, CallError, ReceivedByResponder, ReceivedCall,
+        decode_call, CallError, ReceivedByResponder, ReceivedCall, ResponderRefusal,
     };
     use crate::proto::testing::v2::VERSION_TWO;
     use crate::proto::wire::chunk::{ReadSegment, Segment};
@@ -164,7 +164,7 @@ mod tests {
             let bytes = ALL_LISTS.get(..length).unwrap_or_default();
             let refused = refused(bytes);
             assert!(refused.is_some_and(|refused| refused.why.at <= length));
-            let silent = refused.map(|refused| refused.at_responder() == Some(Refusal::Discard));
+            let silent = refused.map(|refused| refused.at_responder() == ResponderRefusal::Discard);
             assert_eq!(silent, Some(length < 16));
         }
     }
@@ -324,8 +324,8 @@ mod tests {
         let refused = changed(100, 1).and_then(|bytes| refused(&bytes));
         let why = refused.map(|refused| refused.why.error);
         assert_eq!(why, Some(CallError::ChunksInBackwardReply));
-        let outcome = refused.and_then(|refused| refused.at_responder());
-        assert_eq!(outcome, Some(Refusal::Discard));
+        let outcome = refused.map(|refused| refused.at_responder());
+        assert_eq!(outcome, Some(ResponderRefusal::Discard));
     }
 
     /// Proves: V1-121, V1-124, V1-130, V1-132, V1-134.
@@ -334,7 +334,7 @@ mod tests {
         let answer = |at, word| {
             let bytes = changed(at, word)?;
             match refused(&bytes)?.at_responder() {
-                Some(Refusal::Answer(message)) => {
+                ResponderRefusal::Answer(message) => {
                     Some((message.xid, message.version, message.body))
                 }
                 _ => None,
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(answer(100, 9), None);
         let garbage = changed(20, 12).and_then(|bytes| refused(&bytes));
         let garbage = garbage.map(|refused| refused.at_responder());
-        assert_eq!(garbage, Some(None));
+        assert_eq!(garbage, Some(ResponderRefusal::GarbageArgs));
     }
 
     /// Proves: V2-014, V2-017.

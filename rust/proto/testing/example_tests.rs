@@ -5,12 +5,11 @@
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_examples))]
 mod tests {
     use crate::proto::backward::encode_backward;
-    use crate::proto::message::Refusal;
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
     use crate::proto::requester::plan::{plan, CallForm, Parts, PlanLimits, RpcShape, Side};
     use crate::proto::testing::responder::decode::{
-        decode_call, CallError, ReceivedByResponder, ReceivedCall,
+        decode_call, CallError, ReceivedByResponder, ReceivedCall, ResponderRefusal,
     };
     use crate::proto::testing::responder::stream::StreamPart;
     use crate::proto::testing::v2::VERSION_TWO;
@@ -302,9 +301,9 @@ mod tests {
                 refused.map(|refused| refused.why.error),
                 Some(CallError::Header(HeaderError::Version))
             );
-            let answer = refused.and_then(|refused| refused.at_responder());
+            let answer = refused.map(|refused| refused.at_responder());
             let echoed = match answer {
-                Some(Refusal::Answer(error)) => Some(error.version),
+                Some(ResponderRefusal::Answer(error)) => Some(error.version),
                 _ => None,
             };
             assert_eq!(echoed, Some(VERSION_ONE.swap_bytes()));

@@ -5,10 +5,12 @@
 //! Tests, KUnit suites and fuzz targets call [`check`] with messages that were cut, changed or made
 //! up: whatever decodes lies inside the message, and encodes to the bytes that it came from.
 
-use crate::proto::message::{Body, Message, Refusal};
-use crate::proto::requester::decode::{decode_received, Received};
+use crate::proto::message::{Body, Message};
+use crate::proto::requester::decode::{decode_received, Received, ReplyError, RequesterRefusal};
 use crate::proto::requester::encode::encode_call;
-use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use crate::proto::testing::responder::decode::{
+    decode_call, ReceivedByResponder, ResponderRefusal,
+};
 use crate::proto::testing::responder::encode::encode_reply;
 use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
 use crate::proto::wire::chunk::{Chunk, Lists};
@@ -91,7 +93,13 @@ fn check_requester(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
             hold(refused.why.at <= bytes.len(), "the fault is outside")?;
             for (awaited, backward) in [(false, false), (false, true), (true, false), (true, true)]
             {
-                check_refusal(bytes, refused.at_requester(awaited, backward))?;
+                if let RequesterRefusal::Answer(answer) = refused.at_requester(awaited, backward) {
+                    hold(
+                        !awaited || refused.why.error == ReplyError::ChunksInBackwardCall,
+                        "what may be a Reply is answered",
+                    )?;
+                    check_answer(bytes, &answer)?;
+                }
             }
             Ok(())
         }
@@ -115,17 +123,16 @@ fn check_responder(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
         Ok(ReceivedByResponder::Error(_)) => Ok(()),
         Err(refused) => {
             hold(refused.why.at <= bytes.len(), "the fault is outside")?;
-            let refusal = refused.at_responder().unwrap_or(Refusal::Discard);
-            check_refusal(bytes, refusal)
+            match refused.at_responder() {
+                ResponderRefusal::Answer(answer) => check_answer(bytes, &answer),
+                ResponderRefusal::Discard | ResponderRefusal::GarbageArgs => Ok(()),
+            }
         }
     }
 }
 
 /// Checks that an answer repeats XID and version, and is not for an RDMA_ERROR.
-fn check_refusal(bytes: &[u8], refusal: Refusal) -> Result<(), Violation> {
-    let Refusal::Answer(answer) = refusal else {
-        return Ok(());
-    };
+fn check_answer(bytes: &[u8], answer: &ErrorMessage) -> Result<(), Violation> {
     let word = |at: usize| {
         bytes
             .get(at..)?

@@ -4,14 +4,15 @@
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_negotiate))]
 mod tests {
-    use crate::proto::message::Refusal;
     use crate::proto::requester::credits::CreditWindow;
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
     use crate::proto::testing::requester::negotiation::{
         NegotiationAction, RequesterEvent, RequesterNegotiation,
     };
-    use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+    use crate::proto::testing::responder::decode::{
+        decode_call, ReceivedByResponder, ResponderRefusal,
+    };
     use crate::proto::testing::responder::encode::encode_reply;
     use crate::proto::testing::responder::negotiation::{ResponderEvent, ResponderNegotiation};
     use crate::proto::testing::v2::VERSION_TWO;
@@ -86,9 +87,9 @@ mod tests {
                 Some(end)
             }
             Ok(_) => None,
-            Err(refused) => match refused.at_responder()? {
-                Refusal::Answer(error) => error.encode(to, Credits::new(32)).ok(),
-                Refusal::Discard => None,
+            Err(refused) => match refused.at_responder() {
+                ResponderRefusal::Answer(error) => error.encode(to, Credits::new(32)).ok(),
+                ResponderRefusal::Discard | ResponderRefusal::GarbageArgs => None,
             },
         }
     }

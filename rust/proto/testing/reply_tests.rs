@@ -5,8 +5,8 @@
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_reply))]
 mod tests {
     use crate::proto::backward::encode_backward;
-    use crate::proto::message::{Body, Message, Refusal};
-    use crate::proto::requester::decode::{decode_received, Received};
+    use crate::proto::message::{Body, Message};
+    use crate::proto::requester::decode::{decode_received, Received, RequesterRefusal};
     use crate::proto::requester::reconcile::{Delivered, Delivery, Mismatch};
     use crate::proto::testing::responder::encode::encode_reply;
     use crate::proto::testing::v2::VERSION_TWO;
@@ -224,7 +224,7 @@ mod tests {
         let wire = Wire::reply(Procedure::Msg, [&[64]], None, &RPC_CALL);
         let bytes = wire.as_ref().map(Wire::bytes).unwrap_or_default();
         let refused = decode_received(bytes, Versions::ONE).err();
-        let answer = Refusal::Answer(ErrorMessage {
+        let answer = RequesterRefusal::Answer(ErrorMessage {
             xid: Xid(XID),
             version: VERSION_ONE,
             body: ErrorBody::Chunk,
@@ -235,7 +235,7 @@ mod tests {
         };
         assert_eq!(outcome(false, true), Some(answer));
         assert_eq!(outcome(true, true), Some(answer));
-        assert_eq!(outcome(false, false), Some(Refusal::Discard));
+        assert_eq!(outcome(false, false), Some(RequesterRefusal::Discard));
     }
 
     /// Proves: BD-029.
@@ -247,12 +247,46 @@ mod tests {
         let refused = decode_received(bytes, Versions::ONE).err();
         assert!(refused.is_some());
         let Some(refused) = refused else { return };
-        let silent =
-            |awaited, backward| refused.at_requester(awaited, backward) == Refusal::Discard;
-        assert!(silent(true, true));
-        assert!(silent(true, false));
-        assert!(silent(false, false));
-        assert!(!silent(false, true));
+        assert_eq!(refused.at_requester(true, true), RequesterRefusal::EndCall);
+        assert_eq!(refused.at_requester(true, false), RequesterRefusal::EndCall);
+        assert_eq!(
+            refused.at_requester(false, false),
+            RequesterRefusal::Discard
+        );
+        assert_ne!(refused.at_requester(false, true), RequesterRefusal::Discard);
+    }
+
+    /// Proves: V1-121, V1-131, BD-029.
+    #[test]
+    fn a_reply_of_another_version_or_procedure_ends_its_call() {
+        let wire = Wire::reply(Procedure::Msg, [], None, &RPC_REPLY);
+        assert!(wire.is_some());
+        let Some(mut wire) = wire else { return };
+        for (at, value, body) in [
+            (7, 3, ErrorBody::Version(Versions::ONE)),
+            (15, 2, ErrorBody::Chunk),
+            (15, 3, ErrorBody::Chunk),
+            (15, 9, ErrorBody::Chunk),
+        ] {
+            let before = wire.bytes.get(at).copied();
+            if let Some(slot) = wire.bytes.get_mut(at) {
+                *slot = value;
+            }
+            let refused = decode_received(wire.bytes(), Versions::ONE).err();
+            let answer = refused.and_then(|refused| refused.answer(body));
+            assert!(answer.is_some());
+            for backward in [false, true] {
+                let outcome = |awaited| {
+                    let refused = refused.as_ref()?;
+                    Some(refused.at_requester(awaited, backward))
+                };
+                assert_eq!(outcome(true), Some(RequesterRefusal::EndCall));
+                assert_eq!(outcome(false), answer.map(RequesterRefusal::Answer));
+            }
+            if let (Some(slot), Some(before)) = (wire.bytes.get_mut(at), before) {
+                *slot = before;
+            }
+        }
     }
 
     #[test]
@@ -269,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Proves: V1-126, V1-127.
+    /// Proves: V1-126.
     #[test]
     fn errors_come_with_their_transaction() {
         let sent = ErrorMessage {
@@ -281,14 +315,38 @@ mod tests {
         assert_eq!(sent.encode(&mut bytes, Credits::new(1)), Ok(28));
         let received = decode_received(&bytes, Versions::ONE);
         assert!(matches!(received, Ok(Received::Error(error)) if error == sent));
+    }
 
-        // An undefined code is dropped without an answer, whoever waits for the XID.
-        if let Some(code) = bytes.get_mut(19) {
-            *code = 3;
+    /// Proves: V1-127.
+    #[test]
+    fn no_call_ends_by_an_error_that_does_not_decode() {
+        let sent = ErrorMessage {
+            xid: Xid(XID),
+            version: VERSION_ONE,
+            body: ErrorBody::Version(Versions::ONE),
+        };
+        let mut bytes = [0u8; 28];
+        assert_eq!(sent.encode(&mut bytes, Credits::new(1)), Ok(28));
+        let silent = |bytes: &[u8]| {
+            let refused = decode_received(bytes, Versions::ONE).err();
+            assert!(refused.is_some());
+            for (awaited, backward) in [(false, true), (false, false), (true, true), (true, false)]
+            {
+                let outcome = refused.map(|refused| refused.at_requester(awaited, backward));
+                assert_eq!(outcome, Some(RequesterRefusal::Discard));
+            }
+        };
+        for length in 0..28 {
+            silent(bytes.get(..length).unwrap_or_default());
         }
-        let refused = decode_received(&bytes, Versions::ONE).err();
-        let outcome = refused.map(|refused| refused.at_requester(false, true));
-        assert_eq!(outcome, Some(Refusal::Discard));
+        // An undefined code, and a version that is not spoken.
+        for (at, value) in [(19, 3), (19, 0), (7, 2)] {
+            let mut bytes = bytes;
+            if let Some(slot) = bytes.get_mut(at) {
+                *slot = value;
+            }
+            silent(&bytes);
+        }
     }
 
     /// Proves: V1-061, V1-063, V1-064, V1-065, V1-069, V1-071.

@@ -3,7 +3,7 @@
 //! What a responder receives (RFC 8166 section 3.5).
 
 use super::stream::{positions_fit, rest};
-use crate::proto::message::{Body, Message, MessageType, Refusal, Refused};
+use crate::proto::message::{Body, Message, MessageType, Refused};
 use crate::proto::wire::chunk::Lists;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, Versions, Xid, FIXED_LEN};
@@ -59,19 +59,33 @@ pub(crate) enum CallError {
     ChunksInBackwardReply,
 }
 
+/// What a responder does with a message that it refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ResponderRefusal {
+    /// Forgets it.
+    Discard,
+    /// Sends this RDMA_ERROR.
+    Answer(ErrorMessage),
+    /// Sends an RPC Reply with `accept_stat` GARBAGE_ARGS: the header is good, its chunks do not
+    /// fit the RPC message (RFC 8166 section 4.5.2).
+    GarbageArgs,
+}
+
 impl Refused<CallError> {
-    /// What a responder does. `None` is an RPC Reply with `accept_stat` GARBAGE_ARGS: the header
-    /// is good, its chunks do not fit the RPC message (RFC 8166 section 4.5.2).
-    pub(crate) fn at_responder(&self) -> Option<Refusal> {
+    /// What a responder does.
+    pub(crate) fn at_responder(&self) -> ResponderRefusal {
         let body = match self.why.error {
-            CallError::PositionRange => return None,
+            CallError::PositionRange => return ResponderRefusal::GarbageArgs,
             CallError::ChunksInBackwardReply | CallError::Header(HeaderError::MessageType) => {
-                return Some(Refusal::Discard);
+                return ResponderRefusal::Discard;
             }
             CallError::Header(HeaderError::Version) => ErrorBody::Version(self.versions),
             CallError::Header(_) | CallError::NoPositionZero => ErrorBody::Chunk,
         };
-        Some(self.answer(body))
+        match self.answer(body) {
+            Some(error) => ResponderRefusal::Answer(error),
+            None => ResponderRefusal::Discard,
+        }
     }
 }
 

@@ -57,7 +57,6 @@ impl Responder<'_> {
             world.messages.free(buffer);
             return self.refuse(world, number, version, ErrorBody::Chunk);
         };
-        world.rpc_mut(number)?.replied += 1;
         self.send_reply(world, &rpc, buffer, &prepared)?;
         match self.negotiation.handle(ResponderEvent::Replied(version)) {
             None => Ok(()),
@@ -145,7 +144,7 @@ impl Responder<'_> {
                 length = spoiled.min(index(thresholds.send));
                 kind = Kind::BadReply(Direction::Forward);
             }
-            Fate::FirstOfOtherVersion if rpc.replied == 0 => {
+            Fate::OtherVersion => {
                 faults::set_word(buffer, 1, 7);
                 kind = Kind::UnknownReply;
             }

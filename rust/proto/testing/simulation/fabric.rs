@@ -394,8 +394,9 @@ impl<'a> Fabric<'a> {
                 flow.answered();
                 flow.allowed = flow.allowed.max(credits.min(flow.requested));
             }
+            Kind::UnknownReply => self.link.flow(Direction::Forward).answered(),
             Kind::Error(direction) => self.link.flow(direction).answered(),
-            Kind::Call(_) | Kind::UnknownReply | Kind::Other => {}
+            Kind::Call(_) | Kind::Other => {}
         }
         Ok(true)
     }

@@ -17,9 +17,10 @@ use super::scenario::Scenario;
 use super::world::World;
 use super::{Direction, End, Failure, RPCS};
 use crate::proto::backward::BackwardCall;
-use crate::proto::message::Refusal;
 use crate::proto::requester::connection::ConnectionState;
-use crate::proto::requester::decode::{decode_received, Received, ReceivedReply, ReplyError};
+use crate::proto::requester::decode::{
+    decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal,
+};
 use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::testing::requester::negotiation::{
@@ -280,12 +281,13 @@ impl<'a> Requester<'a> {
                     let number = refused.fixed.and_then(|fixed| awaited(fixed.xid));
                     let serves = world.fabric.scenario.serves;
                     match refused.at_requester(number.is_some(), serves) {
-                        Refusal::Answer(error) => {
+                        RequesterRefusal::Answer(error) => {
                             let is_call = refused.why.error == ReplyError::ChunksInBackwardCall;
                             let call = refused.fixed.filter(|_| is_call);
                             Seen::Answer(error, call.map(|fixed| fixed.credits))
                         }
-                        Refusal::Discard => Seen::Refused(number),
+                        RequesterRefusal::EndCall => Seen::Refused(number),
+                        RequesterRefusal::Discard => Seen::Refused(None),
                     }
                 }
             },

@@ -12,12 +12,13 @@ use super::scenario::Scenario;
 use super::service::Job;
 use super::world::World;
 use super::{Direction, End, Failure, RPCS};
-use crate::proto::message::Refusal;
 use crate::proto::requester::connection::{ConnectionEvent, Reason};
 use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::testing::responder::credits::{Conduct, ResponderCredits};
-use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use crate::proto::testing::responder::decode::{
+    decode_call, ReceivedByResponder, ResponderRefusal,
+};
 use crate::proto::testing::responder::negotiation::ResponderNegotiation;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, Xid};
@@ -239,7 +240,7 @@ impl<'a> Responder<'a> {
             Err(refused) => refused,
         };
         match (refused.at_responder(), refused.fixed) {
-            (Some(Refusal::Answer(error)), Some(fixed)) => {
+            (ResponderRefusal::Answer(error), Some(fixed)) => {
                 // Of a requester that does nothing wrong, only a version can be refused.
                 if message.kind != Kind::Other && !matches!(error.body, ErrorBody::Version(_)) {
                     return Err(Failure::Refused(refused.why.error));

@@ -38,8 +38,8 @@ pub(crate) enum Fate {
     Served,
     /// The responder ignores its first Call.
     FirstLost,
-    /// Its first Reply is of a version that nobody speaks.
-    FirstOfOtherVersion,
+    /// It is answered with a Reply of a version that nobody speaks.
+    OtherVersion,
     /// It is served, and its Reply comes twice.
     RepliedTwice,
     /// The Reply is larger than the upper layer has said it could be.
@@ -88,8 +88,6 @@ pub(crate) struct Rpc {
     pub(crate) received: u32,
     /// How often the other end's upper layer has served it.
     pub(crate) served: u32,
-    /// How often the other end has replied.
-    pub(crate) replied: u32,
     /// How it has ended.
     pub(crate) outcome: Option<Outcome>,
 }
@@ -106,7 +104,6 @@ impl Rpc {
         region: (1, 1),
         received: 0,
         served: 0,
-        replied: 0,
         outcome: Some(Outcome::Answered),
     };
 
@@ -132,10 +129,9 @@ impl Rpc {
     /// The only end that is right.
     pub(crate) fn expected(&self) -> Outcome {
         match self.fate {
-            Fate::Served | Fate::FirstLost | Fate::FirstOfOtherVersion | Fate::RepliedTwice => {
-                Outcome::Answered
-            }
+            Fate::Served | Fate::FirstLost | Fate::RepliedTwice => Outcome::Answered,
             Fate::LargerReply
+            | Fate::OtherVersion
             | Fate::NoPlan
             | Fate::RefusedHeader
             | Fate::RefusedVersion
@@ -228,7 +224,7 @@ fn forward_fate(random: &mut Random<'_>, scenario: &Scenario) -> Fate {
         0 => Fate::LargerReply,
         1 => Fate::RefusedHeader,
         2 => Fate::RefusedVersion,
-        3 => Fate::FirstOfOtherVersion,
+        3 => Fate::OtherVersion,
         4 => Fate::RepliedTwice,
         _ => Fate::Answered(random.pick(
             Fault::Length,

@@ -67,9 +67,9 @@ impl<'a> Optional<'a> {
 mod tests {
     use super::super::decode::{encode_invalid_option, VersionTwo};
     use super::*;
-    use crate::proto::message::{Refusal, Refused};
+    use crate::proto::message::Refused;
     use crate::proto::requester::decode::{decode_received, ReplyError};
-    use crate::proto::testing::responder::decode::{decode_call, CallError};
+    use crate::proto::testing::responder::decode::{decode_call, CallError, ResponderRefusal};
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{Versions, VERSION_ONE};
     use crate::proto::wire::malformed::HeaderError;
@@ -92,8 +92,8 @@ mod tests {
     }
 
     /// The answer to a message of `version` with the XID of `HELLO`.
-    fn error(version: u32, body: ErrorBody) -> Refusal {
-        Refusal::Answer(ErrorMessage {
+    fn error(version: u32, body: ErrorBody) -> Option<ErrorMessage> {
+        Some(ErrorMessage {
             xid: Xid(0x2a),
             version,
             body,
@@ -185,8 +185,8 @@ mod tests {
             let refused = refused(bytes);
             let why = refused.map(|refused| (refused.why.error, refused.why.at));
             assert_eq!(why, Some((HeaderError::Truncated, at)));
-            let answer = refused.map(|refused| refused.answer(ErrorBody::Chunk));
-            assert_eq!(answer, Some(error(VERSION_TWO, ErrorBody::Chunk)));
+            let answer = refused.and_then(|refused| refused.answer(ErrorBody::Chunk));
+            assert_eq!(answer, error(VERSION_TWO, ErrorBody::Chunk));
         }
     }
 
@@ -207,8 +207,9 @@ mod tests {
             }
             assert!(VersionTwo::decode(&bytes, BOTH).is_none());
             let refused = decode_call(&bytes, BOTH).err();
-            let answered = refused.and_then(|refused| refused.at_responder());
-            assert_eq!(answered, Some(error(version, body)));
+            let answered = refused.map(|refused| refused.at_responder());
+            let expected = error(version, body).map(ResponderRefusal::Answer);
+            assert_eq!(answered, expected);
         }
         assert!(VersionTwo::decode(&HELLO, BOTH).is_some());
         assert!(VersionTwo::decode(&HELLO, Versions::ONE).is_none());
@@ -235,7 +236,7 @@ mod tests {
             let refused = decode_call(&bytes, BOTH).err();
             let refusal = refused.map(|refused| (refused.why.error, refused.at_responder()));
             let code = CallError::Header(HeaderError::ErrorCode);
-            assert_eq!(refusal, Some((code, Some(Refusal::Discard))));
+            assert_eq!(refusal, Some((code, ResponderRefusal::Discard)));
             let refused = decode_received(&bytes, BOTH).err();
             let why = refused.map(|refused| refused.why.error);
             assert_eq!(why, Some(ReplyError::Header(HeaderError::ErrorCode)));

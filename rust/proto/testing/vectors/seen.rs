@@ -3,9 +3,11 @@
 //! What the core makes of the bytes of a row, compared with the tags of the row.
 
 use super::context::{lengths, numbers, Context};
-use crate::proto::message::{Body, Message, Refusal};
-use crate::proto::requester::decode::{decode_received, Received};
-use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use crate::proto::message::{Body, Message};
+use crate::proto::requester::decode::{decode_received, Received, RequesterRefusal};
+use crate::proto::testing::responder::decode::{
+    decode_call, ReceivedByResponder, ResponderRefusal,
+};
 use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
 use crate::proto::wire::chunk::{Chunk, Lists};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
@@ -23,6 +25,8 @@ pub(super) struct Seen<'a> {
     refused_at: Option<usize>,
     /// The RDMA_ERROR to send.
     answer: Option<Answer>,
+    /// Whether the Call with the XID of the message ends, if a requester waits for one.
+    call_ends: Option<bool>,
     /// The message, if it decodes.
     message: Option<Message<'a>>,
     /// The message, if only Version Two has it.
@@ -59,6 +63,7 @@ impl<'a> Seen<'a> {
             answer: None,
             message: Message::decode(bytes, versions).ok(),
             version_two: None,
+            call_ends: None,
             private: None,
         }
     }
@@ -91,7 +96,14 @@ impl<'a> Seen<'a> {
                 let xid = refused.fixed.map(|fixed| fixed.xid.0);
                 let awaited = xid.is_some_and(|xid| context.call(xid).is_some());
                 let refusal = refused.at_requester(awaited, context.backward);
-                seen.refuse(refused.why.at, Some(refusal));
+                seen.call_ends = awaited.then_some(refusal == RequesterRefusal::EndCall);
+                seen.refuse(
+                    refused.why.at,
+                    match refusal {
+                        RequesterRefusal::Answer(error) => Some(error),
+                        RequesterRefusal::Discard | RequesterRefusal::EndCall => None,
+                    },
+                );
                 return seen;
             }
             Ok(Received::Error(error)) => context.call(error.xid.0).is_some(),
@@ -110,7 +122,7 @@ impl<'a> Seen<'a> {
         match VersionTwo::decode(self.bytes, versions) {
             None => return false,
             Some(Err(refused)) => {
-                self.refuse(refused.why.at, Some(refused.answer(ErrorBody::Chunk)));
+                self.refuse(refused.why.at, refused.answer(ErrorBody::Chunk));
             }
             Some(Ok((fixed, message))) => {
                 self.version_two = Some(message);
@@ -140,7 +152,15 @@ impl<'a> Seen<'a> {
         }
         let good = match decode_call(bytes, context.versions) {
             Err(refused) => {
-                seen.refuse(refused.why.at, refused.at_responder());
+                let (answer, garbage) = match refused.at_responder() {
+                    ResponderRefusal::Discard => (None, false),
+                    ResponderRefusal::Answer(error) => (Some(error), false),
+                    ResponderRefusal::GarbageArgs => (None, true),
+                };
+                seen.refuse(refused.why.at, answer);
+                if garbage {
+                    seen.outcome = "GARBAGE_ARGS";
+                }
                 return seen;
             }
             Ok(ReceivedByResponder::Call(_)) => true,
@@ -153,19 +173,14 @@ impl<'a> Seen<'a> {
         seen
     }
 
-    /// Notes a refusal and what is sent because of it; `None` is an RPC-level Reply.
-    fn refuse(&mut self, at: usize, refusal: Option<Refusal>) {
+    /// Notes where the message was found to be bad, and what is sent because of it.
+    fn refuse(&mut self, at: usize, answer: Option<ErrorMessage>) {
         self.refused_at = Some(at);
-        self.outcome = match refusal {
-            Some(Refusal::Discard) => "discard",
-            None => "GARBAGE_ARGS",
-            Some(Refusal::Answer(answer)) => {
-                self.answer = Some(Answer::Error(answer));
-                match answer.body {
-                    ErrorBody::Version(_) => "ERR_VERS",
-                    ErrorBody::Chunk => "ERR_BADHEADER",
-                }
-            }
+        self.answer = answer.map(Answer::Error);
+        self.outcome = match answer.map(|answer| answer.body) {
+            None => "discard",
+            Some(ErrorBody::Version(_)) => "ERR_VERS",
+            Some(ErrorBody::Chunk) => "ERR_BADHEADER",
         };
     }
 
@@ -180,6 +195,8 @@ impl<'a> Seen<'a> {
         match expected.split_once('=') {
             None => self.has_list(expected),
             Some(("len", value)) => Some(same(value, self.bytes.len())),
+            Some(("call", "ends")) => self.call_ends,
+            Some(("call", "waits")) => self.call_ends.map(|ends| !ends),
             Some(("off", value)) => Some(same(value, self.private?.0)),
             Some((key @ ("R" | "send" | "recv"), value)) => {
                 let (_, message) = self.private?;

@@ -7,10 +7,14 @@ use super::Scenarios;
 use crate::peer::{words, Peer, EIO};
 use crate::Result;
 
-pub(super) const SCENARIOS: &Scenarios = &[("errors", errors), ("errors-at-once", errors_at_once)];
+pub(super) const SCENARIOS: &Scenarios = &[
+    ("errors", errors),
+    ("errors-at-once", errors_at_once),
+    ("undecodable-errors", undecodable_errors),
+];
 
 /// What follows the credit word: the procedure, the error code and the supported versions.
-const ERRORS: [&[u32]; 10] = [
+const ERRORS: [&[u32]; 7] = [
     // ERR_VERS
     &[4, 1, 1, 1],
     &[4, 1, 2, 2],
@@ -20,10 +24,16 @@ const ERRORS: [&[u32]; 10] = [
     // ERR_CHUNK, alone and with bytes behind it
     &[4, 2],
     &[4, 2, 7, 7, 7],
-    // Codes that do not exist
+];
+
+/// The same, of which no Call may end: codes that do not exist, and versions that are not all there.
+const UNDECODABLE: [&[u32]; 6] = [
     &[4, 0],
     &[4, 3],
     &[4, u32::MAX, 1, 1],
+    &[4],
+    &[4, 1],
+    &[4, 1, 1],
 ];
 
 fn errors(peer: &mut Peer) -> Result {
@@ -42,6 +52,23 @@ fn errors(peer: &mut Peer) -> Result {
             peer.send(&message)?;
             peer.ends(EIO);
         }
+    }
+    Ok(())
+}
+
+/// Each Call goes on waiting behind all of them, and is answered.
+fn undecodable_errors(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    for _ in 0..6 {
+        let call = peer.call()?;
+        for error in UNDECODABLE {
+            let mut message = words(&[call.xid, 1, 32]);
+            message.extend(words(error));
+            peer.send(&message)?;
+        }
+        // Of a version that the client does not speak.
+        peer.send(&words(&[call.xid, 2, 32, 4, 2]))?;
+        peer.answer(&call)?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Send With Invalidate, of handles that the Reply is not about.
 
 use super::Scenarios;
-use crate::peer::{rpc_reply, Call, Form, Message, Peer, CREDITS};
+use crate::peer::{rpc_reply, words, Call, Form, Message, Peer, CREDITS};
 use crate::proto::wire::header::Procedure;
 use crate::Result;
 
@@ -11,6 +11,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("invalidates", invalidates),
     ("invalidates-other-call", invalidates_other_call),
     ("invalidates-for-nobody", invalidates_for_nobody),
+    ("invalidates-by-error", invalidates_by_error),
     ("invalidates-unknown", invalidates_unknown),
     ("invalidates-twice", invalidates_twice),
     ("cannot-be-invalidated", cannot_be_invalidated),
@@ -72,6 +73,26 @@ fn invalidates_for_nobody(peer: &mut Peer) -> Result {
         peer.verbs.send(&nobody.encode(), Some(handle(&call)?))?;
         peer.send(&reply.encode())?;
         peer.succeeds(&call);
+    }
+    Ok(())
+}
+
+/// An RDMA_ERROR that does not decode, and so is dropped, invalidates the memory of the Call that it
+/// names, or of another one.
+fn invalidates_by_error(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    peer.answer(&call)?;
+    for _ in 0..3 {
+        let (one, two) = (peer.call()?, peer.call()?);
+        let (reply, other) = (peer.reply(&one)?, peer.reply(&two)?);
+        let error = |call: &Call| words(&[call.xid, 1, CREDITS, 4, 3]);
+        peer.verbs.send(&error(&one), Some(handle(&one)?))?;
+        peer.verbs.send(&error(&one), Some(handle(&two)?))?;
+        peer.send(&reply.encode())?;
+        peer.send(&other.encode())?;
+        peer.succeeds(&one);
+        peer.succeeds(&two);
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("too-early", too_early),
     ("long-replies", long_replies),
     ("short-replies", short_replies),
+    ("other-versions", other_versions),
 ];
 
 /// A Reply of `length` bytes of RPC message, if that is not less than a Reply has.
@@ -130,6 +131,31 @@ fn short_replies(peer: &mut Peer) -> Result {
             peer.send(&reply_of(call.xid, length).encode())?;
         }
         peer.ends(EIO);
+    }
+    Ok(())
+}
+
+/// Replies of versions and with procedures that there are not. Each ends its Call at once, and none
+/// is answered: an RDMA_ERROR could be for a backward Call.
+fn other_versions(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    // The forms of Calls come in turn.
+    for _ in 0..6 {
+        for (at, word) in [
+            (4, 0),
+            (4, 2),
+            (4, u32::MAX),
+            (12, 2),
+            (12, 3),
+            (12, 5),
+            (12, u32::MAX),
+        ] {
+            let call = peer.call()?;
+            let mut message = peer.reply(&call)?.encode();
+            message[at..at + 4].copy_from_slice(&u32::to_be_bytes(word));
+            peer.send(&message)?;
+            peer.ends(EIO);
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages of `selftests/vectors/vectors.tsv` that a requester may receive, each as what
-//! comes while a Call without chunks waits for its Reply. The client serves backward Calls.
+//! The messages of `selftests/vectors` that a requester may receive, each as what comes while a Call
+//! without chunks waits for its Reply. The client serves backward Calls.
 //!
 //! Rows whose Calls offer chunks are left to the host tests: the client's chunks have other
 //! lengths. `chunks` has the same faults in the lengths of what was really offered.
@@ -12,7 +12,10 @@ use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[("vectors", vectors)];
 
-const FILE: &str = include_str!("../../../vectors/vectors.tsv");
+const FILES: [&str; 2] = [
+    include_str!("../../../vectors/vectors.tsv"),
+    include_str!("../../../vectors/conformance.tsv"),
+];
 
 /// The XID of the Call in the rows.
 const XID: u32 = 0xa1b2_c3d4;
@@ -67,7 +70,8 @@ impl Row {
             "accept" if is_error => Outcome::Ends(EIO),
             "accept" if is_backward => Outcome::Waits,
             "accept" => Outcome::Ends(0),
-            "discard" if awaited && bytes.len() >= 16 => Outcome::Ends(EIO),
+            // No Call ends by an RDMA_ERROR that does not decode.
+            "discard" if awaited && bytes.len() >= 16 && !is_error => Outcome::Ends(EIO),
             "discard" => Outcome::Waits,
             _ => return None,
         };
@@ -92,6 +96,7 @@ impl Row {
     }
 
     fn is_answer(&self, xid: u32, bytes: &[u8]) -> bool {
+        let xid = if self.awaited { xid } else { XID };
         let expected = self
             .answer
             .replace(&format!("{XID:08x}"), &format!("{xid:08x}"));
@@ -106,7 +111,10 @@ impl Row {
 
 fn vectors(peer: &mut Peer) -> Result {
     peer.accept()?;
-    let rows: Vec<Row> = FILE.lines().filter_map(Row::parse).collect();
+    let rows: Vec<Row> = FILES
+        .iter()
+        .flat_map(|file| file.lines().filter_map(Row::parse))
+        .collect();
     if rows.len() < 20 {
         return Err(format!("the file has only {} rows to use", rows.len()));
     }
