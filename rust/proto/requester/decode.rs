@@ -109,7 +109,10 @@ pub(crate) fn decode_received(
 }
 
 /// [`decode_received`] of a message that need not be a Reply, nor well formed.
-fn decode_any(bytes: &[u8], versions: Versions) -> Result<Received<'_>, Refused<ReplyError>> {
+pub(crate) fn decode_any(
+    bytes: &[u8],
+    versions: Versions,
+) -> Result<Received<'_>, Refused<ReplyError>> {
     let message =
         Message::decode(bytes, versions).map_err(|refused| refused.map(ReplyError::Header))?;
     let refuse = |error| Err(message.refuse(error, FIXED_LEN, versions));
@@ -151,7 +154,7 @@ fn decode_any(bytes: &[u8], versions: Versions) -> Result<Received<'_>, Refused<
 impl<'a> ReceivedReply<'a> {
     /// Decodes a Reply by RDMA_MSG, or by RDMA_NOMSG with a Reply chunk, without what other messages
     /// need: that takes a third of the time. `None` for anything else.
-    fn take(bytes: &'a [u8], versions: Versions) -> Option<Self> {
+    pub(crate) fn take(bytes: &'a [u8], versions: Versions) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let fixed = FixedHeader::take(&mut reader).ok()?;
         if !versions.contains(fixed.version) {
