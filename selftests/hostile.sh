@@ -60,7 +60,7 @@ killed_with_chunks() {
 	calls_end 'killed-credits | calls=null,read*64+,sent,kill+,read*20+'
 }
 
-# Proves: V1-156.
+# Proves: V1-155, V1-156.
 chunks() {
 	calls_end \
 		'write-chunks | calls=read*16 | bad_replies=16' \
@@ -68,7 +68,8 @@ chunks() {
 		'chunks-for-nothing | calls=null*5 | bad_replies=5' \
 		'unused-chunks | calls=read,list,read,list,read' \
 		'short-chunks | calls=read*7' \
-		'garbage-in-chunks | calls=list*3'
+		'garbage-in-chunks | calls=list*3' \
+		'unreduced | calls=read*4 | bad_replies=4'
 }
 
 # With regions of nineteen pages these chunks have two segments and more.

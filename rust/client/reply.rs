@@ -17,7 +17,7 @@ use crate::{
         message::Refused,
         requester::{
             decode::{decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal},
-            reconcile::{Delivered, Delivery, Mismatch},
+            reconcile::{Delivered, Delivery},
         },
         wire::{
             error::{ErrorBody, ErrorMessage},
@@ -269,7 +269,7 @@ fn reconcile(
 ) -> Option<Claim<Outcome>> {
     claim(qp, rqst, reply.fixed.xid, proof, |offered| {
         let Some((offer, regions)) = offered else {
-            return outcome(reply, reply.reconcile([empty()], empty()));
+            return outcome(reply, reply.reconcile([empty()], empty()).ok());
         };
         let lengths = regions
             .extents()
@@ -277,14 +277,23 @@ fn reconcile(
             .map(|extent| extent.length);
         let only = |wanted| if wanted { usize::MAX } else { 0 };
         let writes = [lengths.clone().take(only(!offer.is_reply_chunk))];
+        let is_write_chunk = !offer.is_reply_chunk && lengths.clone().next().is_some();
         let chunk = lengths.take(only(offer.is_reply_chunk));
-        outcome(reply, reply.reconcile(writes, chunk))
+        let delivered = reply.reconcile(writes, chunk).ok().filter(|delivered| {
+            let [write] = &delivered.writes;
+            let inline = reply.payload.filter(|_| is_write_chunk);
+            let room = || rqst.reply().filled().map(|room| room.head_len());
+            !inline.is_some_and(|inline| {
+                room().is_some_and(|head| write.is_eligibility_violation(inline, head))
+            })
+        });
+        outcome(reply, delivered)
     })
 }
 
 /// What a Reply says, with what it has delivered by RDMA Write, if that is what was offered.
-fn outcome(reply: &ReceivedReply<'_>, delivered: Result<Delivered<1>, Mismatch>) -> Outcome {
-    let Ok(delivered) = delivered else {
+fn outcome(reply: &ReceivedReply<'_>, delivered: Option<Delivered<1>>) -> Outcome {
+    let Some(delivered) = delivered else {
         return Outcome::Failed;
     };
     let [Delivery {

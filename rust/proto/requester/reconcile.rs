@@ -5,6 +5,13 @@
 use super::decode::ReceivedReply;
 use crate::proto::message::MIN_PAYLOAD_LEN;
 use crate::proto::wire::chunk::Chunk;
+use crate::proto::wire::xdr::Reader;
+
+/// `reply_stat` of a Call that was accepted (RFC 5531 section 9).
+const MSG_ACCEPTED: u32 = 0;
+
+/// The most bytes that the body of a verifier may have (RFC 5531 section 8.2).
+const MAX_VERIFIER_LEN: usize = 400;
 
 /// Why the chunks of a Reply do not match those of its Call. The RPC fails, and nothing is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +42,19 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    /// Whether a result that a Write chunk was offered for came inline: nothing is in the chunk, and
+    /// `inline`, the RPC message in the Send, is longer than the `head` bytes that may precede the
+    /// result. A responder has to place it directly (RFC 8166 section 4.3.2), and a requester takes it
+    /// that it has (section 6.1).
+    ///
+    /// `head` counts a verifier as long as that of an earlier Reply was. It may be longer by all that it
+    /// has.
+    pub(crate) fn is_eligibility_violation(&self, inline: &[u8], head: usize) -> bool {
+        self.total == 0
+            && inline.len() > head
+            && inline.len().saturating_sub(head) > verifier_len(inline)
+    }
+
     /// Compares a returned chunk with the segment lengths that were offered.
     ///
     /// # Errors
@@ -119,6 +139,20 @@ impl ReceivedReply<'_> {
             Some(_) if delivered.reply.total != 0 => Err(Mismatch::UsedReplyChunk),
             _ => Ok(delivered),
         }
+    }
+}
+
+/// Length in bytes of the body of an RPC Reply's verifier, with its padding (RFC 5531 section 9), no
+/// more than one may have; 0 if there is none.
+#[cold]
+fn verifier_len(rpc: &[u8]) -> usize {
+    let mut reader = Reader::new(rpc);
+    match (reader.take_four(), reader.take_u32()) {
+        (Ok([_xid, _reply, MSG_ACCEPTED, _flavor]), Ok(length)) => {
+            let length = usize::try_from(length).unwrap_or(MAX_VERIFIER_LEN);
+            length.min(MAX_VERIFIER_LEN).saturating_add(3) & !3
+        }
+        _ => 0,
     }
 }
 

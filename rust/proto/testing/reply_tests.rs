@@ -158,6 +158,61 @@ mod tests {
         assert_eq!(inline([&[0]], &[]), no(Mismatch::Chunks));
     }
 
+    /// Proves: V1-155, V1-156.
+    #[test]
+    fn a_result_is_where_its_write_chunk_was_offered() {
+        let inline = [0; 1028];
+        let violates = |placed: &[u32], length, head| {
+            let delivery = inline_delivery(placed)?;
+            Some(delivery.is_eligibility_violation(inline.get(..length)?, head))
+        };
+        // Not a byte of the result is inline, or there is no result.
+        assert_eq!(violates(&[0, 0], 28, 28), Some(false));
+        assert_eq!(violates(&[0, 0], 24, 28), Some(false));
+        assert_eq!(violates(&[0, 0], 29, 28), Some(true));
+        assert_eq!(violates(&[], 1028, 28), Some(true));
+        // What follows a result that was placed directly.
+        assert_eq!(violates(&[1, 0], 32, 28), Some(false));
+        assert_eq!(violates(&[0, 1], 32, 28), Some(false));
+    }
+
+    /// Proves: V1-155.
+    #[test]
+    fn a_verifier_may_be_longer_than_was_expected() {
+        // An accepted Reply with a verifier of RPCSEC_GSS, from one whose length was unknown on.
+        let is_allowed = |verifier: u32, stat, length, head| {
+            let mut rpc = [0; 1028];
+            for (at, word) in [XID, 1, stat, 6, verifier].into_iter().enumerate() {
+                let to = at
+                    .checked_mul(4)
+                    .and_then(|at| rpc.get_mut(at..)?.first_chunk_mut());
+                *to? = word.to_be_bytes();
+            }
+            let delivery = inline_delivery(&[0, 0])?;
+            Some(!delivery.is_eligibility_violation(rpc.get(..length)?, head))
+        };
+        assert_eq!(is_allowed(40, 0, 28 + 40, 28), Some(true));
+        assert_eq!(is_allowed(40, 0, 28 + 44, 28), Some(false));
+        assert_eq!(is_allowed(37, 0, 28 + 40, 28), Some(true));
+        assert_eq!(is_allowed(36, 0, 28 + 40, 28), Some(false));
+        // One that is longer than any may be, and a Call that was denied, which has none.
+        assert_eq!(is_allowed(u32::MAX, 0, 28 + 400, 28), Some(true));
+        assert_eq!(is_allowed(u32::MAX, 0, 28 + 404, 28), Some(false));
+        assert_eq!(is_allowed(40, 1, 28 + 40, 28), Some(false));
+        // No bytes that would say how long it is.
+        assert_eq!(is_allowed(40, 0, 16, 12), Some(false));
+    }
+
+    /// What a Reply delivers that returns these lengths, or no Write list, for one chunk.
+    fn inline_delivery(returned: &[u32]) -> Option<Delivery> {
+        let offered = [4096, 4096];
+        let result = match returned {
+            [] => inline([], &offered),
+            returned => inline([returned], &offered),
+        };
+        result?.ok()
+    }
+
     /// Proves: V1-110.
     #[test]
     fn several_write_chunks_are_measured_in_order() {

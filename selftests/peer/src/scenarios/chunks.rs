@@ -16,6 +16,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("short-chunks", short_chunks),
     ("gaps", gaps),
     ("garbage-in-chunks", garbage_in_chunks),
+    ("unreduced", unreduced),
 ];
 
 /// A segment that nobody has offered.
@@ -243,6 +244,28 @@ fn garbage_in_chunks(peer: &mut Peer) -> Result {
             peer.push(offered, &random.bytes(length))?;
             peer.send(&reply.encode())?;
         }
+        peer.ends(EIO);
+    }
+    Ok(())
+}
+
+/// Data inline that a Write chunk was offered for, with and without the list that says the chunk is
+/// not used: a violation of the binding, which ends the Call.
+fn unreduced(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    for (count, forget) in [(4, false), (1000, false), (1001, true), (3000, true)] {
+        let call = peer.call()?;
+        let mut reply = inline(&call, count);
+        reply
+            .payload
+            .extend(data(count.next_multiple_of(4) as usize));
+        if !forget {
+            reply.writes = call.writes.iter().map(|c| filled(c, 0)).collect();
+        }
+        if call.writes.is_empty() {
+            return Err("there is no Write chunk".to_owned());
+        }
+        peer.send(&reply.encode())?;
         peer.ends(EIO);
     }
     Ok(())
