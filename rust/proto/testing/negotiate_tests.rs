@@ -228,16 +228,37 @@ mod tests {
         let _ = requester.handle(RequesterEvent::Sent(XID));
         let action = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
-        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+        // The responder may know more by the next time.
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
     }
 
     /// Proves: V2-034.
     #[test]
-    fn a_lost_first_message_is_taken_for_an_answer() {
+    fn lost_first_messages_are_taken_for_an_answer() {
+        // One loss may be that of a responder that restarts.
         let mut requester = waiting(BOTH, DEFAULT);
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        let _ = requester.handle(RequesterEvent::Sent(XID));
         assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+        // It stays that way until the two ends have agreed.
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        let _ = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+
+        // An answer in between makes two losses one.
+        let mut requester = waiting(BOTH, DEFAULT);
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        let _ = requester.handle(RequesterEvent::Replied(XID, VERSION_TWO));
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
 
         let mut requester = waiting(BOTH, DEFAULT);
+        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        let _ = requester.handle(RequesterEvent::Sent(XID));
         let action = requester.handle(RequesterEvent::TimedOut);
         assert_eq!(action, Some(NegotiationAction::Reconnect));
         assert_eq!(requester.handle(RequesterEvent::TimedOut), None);
@@ -281,8 +302,10 @@ mod tests {
         assert_eq!(refused(Versions::ONE, 1, 1), (None, Some(VERSION_ONE)));
         assert_eq!(refused(Versions { low: 2, high: 2 }, 1, 1), failed);
 
-        // What a loss seemed to tell is forgotten then.
+        // What losses seemed to tell is forgotten then.
         let mut requester = waiting(BOTH, DEFAULT);
+        let _ = next_version(&mut requester);
+        let _ = requester.handle(RequesterEvent::Sent(XID));
         assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
         let _ = requester.handle(RequesterEvent::Sent(XID));
         let two = Versions { low: 2, high: 2 };

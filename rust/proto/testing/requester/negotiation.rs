@@ -49,6 +49,9 @@ pub(crate) enum NegotiationAction {
     Fail,
 }
 
+/// First messages in a row whose loss tells something. A responder that restarts loses one.
+const TELLING_LOSSES: u32 = 2;
+
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -78,6 +81,8 @@ pub(crate) struct RequesterNegotiation {
     supported: Versions,
     /// What the next connection starts with.
     first: u32,
+    /// First messages of that version that were lost, one after the other.
+    lost: u32,
     state: State,
 }
 
@@ -87,6 +92,7 @@ impl RequesterNegotiation {
         Self {
             supported,
             first: supported.high,
+            lost: 0,
             state: State::Closed,
         }
     }
@@ -141,6 +147,7 @@ impl RequesterNegotiation {
             {
                 // A responder that answers in a lower version is taken at its word.
                 let version = version.min(attempt.version);
+                self.forget();
                 let attempt = TriedVersion { version, ..attempt };
                 (
                     State::Agreed(attempt),
@@ -198,19 +205,29 @@ impl RequesterNegotiation {
             let action = NegotiationAction::Resend(xid, version);
             return (State::Waiting(attempt, xid), Some(action));
         }
-        // What an earlier loss seemed to tell may be wrong.
-        self.first = self.supported.high;
+        self.forget();
         (State::Closed, Some(NegotiationAction::Fail))
     }
 
-    /// Takes the loss of a connection into account: a first message that has no answer, or a loss
-    /// right after a refusal, counts as a responder that does not know the version. Otherwise the
-    /// two ends might negotiate for ever.
+    /// What earlier losses seemed to tell may be wrong, or the responder another one by now.
+    fn forget(&mut self) {
+        self.first = self.supported.high;
+        self.lost = 0;
+    }
+
+    /// Takes the loss of a connection into account: some first messages without an answer, one
+    /// after the other, or a loss right after a refusal, count as a responder that does not know
+    /// the version. Otherwise the two ends might negotiate for ever. That holds for the connections
+    /// up to one on which they agree.
     fn learn_from_loss(&mut self) {
         match self.state {
             State::Waiting(attempt, _) if !attempt.refused => {
-                let lower = attempt.version.saturating_sub(1);
-                self.first = lower.max(self.supported.low);
+                self.lost = self.lost.saturating_add(1);
+                if self.lost >= TELLING_LOSSES {
+                    let lower = attempt.version.saturating_sub(1);
+                    self.first = lower.max(self.supported.low);
+                    self.lost = 0;
+                }
             }
             State::Waiting(attempt, _) | State::Silent(attempt) if attempt.refused => {
                 self.first = attempt.version;
