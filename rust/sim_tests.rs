@@ -9,7 +9,7 @@ mod tests {
         memory::Region,
         queue::Scheduled,
         random::Random,
-        requester::Call,
+        requester::SentCall,
         rpc::Rpc,
         run::Simulation,
         service::Job,
@@ -42,7 +42,7 @@ mod tests {
         let mut queue = KVVec::from_elem(Scheduled::NONE, EVENTS, GFP_KERNEL)?;
         let mut history = KVec::from_elem(Recorded::NONE, STEPS, GFP_KERNEL)?;
         let mut rpcs = KVec::from_elem(Rpc::NONE, RPCS, GFP_KERNEL)?;
-        let mut calls = KVec::from_elem(Call::NONE, RPCS, GFP_KERNEL)?;
+        let mut calls = KVec::from_elem(SentCall::NONE, RPCS, GFP_KERNEL)?;
         let mut jobs = KVec::from_elem(Job::NONE, RPCS, GFP_KERNEL)?;
         let mut sum = Tally::default();
         for seed in 0..SEEDS {

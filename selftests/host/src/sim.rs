@@ -11,7 +11,7 @@ use crate::proto::testing::simulation::memory::Region;
 use crate::proto::testing::simulation::message::Message;
 use crate::proto::testing::simulation::queue::Scheduled;
 use crate::proto::testing::simulation::random::Random;
-use crate::proto::testing::simulation::requester::Call;
+use crate::proto::testing::simulation::requester::SentCall;
 use crate::proto::testing::simulation::rpc::Rpc;
 use crate::proto::testing::simulation::run::Simulation;
 use crate::proto::testing::simulation::service::Job;
@@ -28,7 +28,7 @@ pub(crate) struct Places {
     queue: Vec<Scheduled>,
     history: Vec<Recorded>,
     rpcs: Vec<Rpc>,
-    calls: Vec<Call>,
+    calls: Vec<SentCall>,
     jobs: Vec<Job>,
 }
 
@@ -43,7 +43,7 @@ impl Places {
             queue: vec![Scheduled::NONE; EVENTS],
             history: vec![Recorded::NONE; STEPS],
             rpcs: vec![Rpc::NONE; RPCS],
-            calls: vec![Call::NONE; RPCS],
+            calls: vec![SentCall::NONE; RPCS],
             jobs: vec![Job::NONE; RPCS],
         }
     }

@@ -7,7 +7,7 @@
 
 use super::message::{Kind, Message};
 use super::payload::index;
-use super::queue::Event;
+use super::queue::SimulationEvent;
 use super::responder::Responder;
 use super::rpc::{Fate, Outcome};
 use super::world::World;
@@ -142,7 +142,7 @@ impl Responder<'_> {
         let bytes = buffer.get_mut(header..length).ok_or(Failure::NoSpace)?;
         payload.fill(0, bytes);
         self.post_receives(&mut world.fabric);
-        let timeout = Event::BackwardTimeout(number, self.generation);
+        let timeout = SimulationEvent::BackwardTimeout(number, self.generation);
         world.fabric.after(BACKWARD_TIMEOUT, timeout)?;
         world.send(
             slot,

@@ -7,7 +7,7 @@
 
 use super::message::{Kind, Message};
 use super::payload::index;
-use super::queue::Event;
+use super::queue::SimulationEvent;
 use super::requester::Requester;
 use super::rpc::Fate;
 use super::world::World;
@@ -39,7 +39,9 @@ impl Requester<'_> {
         let place = self.serving.get_mut(number).ok_or(Failure::Storage)?;
         *place = Some(version);
         let service = world.fabric.service();
-        world.fabric.after(service, Event::BackwardServed(number))
+        world
+            .fabric
+            .after(service, SimulationEvent::BackwardServed(number))
     }
 
     /// The upper layer has served a backward Call: sends the Reply.

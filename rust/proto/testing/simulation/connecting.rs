@@ -3,7 +3,7 @@
 //! The connection of the requester: carries out what [`super::super::conn`] decides.
 
 use super::private_bytes::PrivateBytes;
-use super::queue::Event;
+use super::queue::SimulationEvent;
 use super::requester::{Requester, State};
 use super::world::World;
 use super::{End, Failure, RPCS};
@@ -35,7 +35,7 @@ impl Requester<'_> {
         self.generation = world.fabric.open_link();
         self.conn = ConnectionState::new();
         self.is_closed = false;
-        let timeout = Event::AttemptTimeout(self.generation);
+        let timeout = SimulationEvent::AttemptTimeout(self.generation);
         world.fabric.after(ATTEMPT_TIMEOUT, timeout)?;
         self.report(world, ConnectionEvent::Start)
     }
@@ -131,7 +131,7 @@ impl Requester<'_> {
                 let message = world.fabric.scenario.requester.private_data;
                 world.fabric.link.request = PrivateBytes::new(&mut world.fabric.random, message);
                 let delay = world.fabric.delay();
-                let request = Event::ConnectRequest(self.generation);
+                let request = SimulationEvent::ConnectRequest(self.generation);
                 world.fabric.after(delay, request)
             }
             ConnectionAction::Open => self.open(world),
@@ -148,7 +148,7 @@ impl Requester<'_> {
         let times = world.fabric.random.pick(1, &[1, 1, 2]);
         for _ in 0..times {
             let delay = world.fabric.delay();
-            let event = Event::Cm(self.generation, event);
+            let event = SimulationEvent::Cm(self.generation, event);
             world.fabric.after(delay, event)?;
         }
         Ok(())
@@ -192,6 +192,7 @@ impl Requester<'_> {
         }
         self.serving = [None; RPCS];
         for number in 0..self.calls.len() {
+            self.call(number)?.is_owed = false;
             if let State::Outstanding = self.call(number)?.state {
                 self.call(number)?.state = State::Queued;
                 world.memory.release(number)?;
@@ -202,6 +203,6 @@ impl Requester<'_> {
             return Ok(());
         }
         let backoff = world.fabric.random.between(1, BACKOFF);
-        world.fabric.after(backoff, Event::Attempt)
+        world.fabric.after(backoff, SimulationEvent::Attempt)
     }
 }

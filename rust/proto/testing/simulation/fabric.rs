@@ -10,7 +10,7 @@ use super::history::{History, Step, Tally};
 use super::message::{Kind, Message};
 use super::payload::short;
 use super::private_bytes::PrivateBytes;
-use super::queue::{Access, Event, Queue};
+use super::queue::{Access, Queue, SimulationEvent};
 use super::random::Random;
 use super::scenario::Scenario;
 use super::{Direction, End, Failure};
@@ -178,12 +178,12 @@ impl<'a> Fabric<'a> {
     /// # Errors
     ///
     /// [`Failure::Storage`].
-    pub(crate) fn after(&mut self, delay: u32, event: Event) -> Result<(), Failure> {
+    pub(crate) fn after(&mut self, delay: u32, event: SimulationEvent) -> Result<(), Failure> {
         self.queue.push(self.now + u64::from(delay), event)
     }
 
     /// Takes the next event, and makes its moment the present.
-    pub(crate) fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<SimulationEvent> {
         let (at, event) = self.queue.pop()?;
         self.now = at;
         self.tally.events += 1;
@@ -261,7 +261,10 @@ impl<'a> Fabric<'a> {
         }
         self.hang_up(End::Requester)?;
         let delay = self.random.below(1_000);
-        self.after(delay, Event::Down(End::Requester, self.link.generation))
+        self.after(
+            delay,
+            SimulationEvent::Down(End::Requester, self.link.generation),
+        )
     }
 
     /// Ends the connection at one end. The other one learns of it.
@@ -281,7 +284,7 @@ impl<'a> Fabric<'a> {
             End::Requester => End::Responder,
             End::Responder => End::Requester,
         };
-        self.after(delay, Event::Down(other, generation))
+        self.after(delay, SimulationEvent::Down(other, generation))
     }
 
     /// When something that is posted now arrives; a Send arrives after all that was posted before.
@@ -304,7 +307,7 @@ impl<'a> Fabric<'a> {
     /// [`Failure::Storage`].
     pub(crate) fn post_read(&mut self, access: Access, at: u32) -> Result<(), Failure> {
         let time = self.arrival(End::Requester, false);
-        self.queue.push(time, Event::Read(access, at))
+        self.queue.push(time, SimulationEvent::Read(access, at))
     }
 
     /// Posts an RDMA Write of the bytes of a Reply from `at` on.
@@ -314,7 +317,7 @@ impl<'a> Fabric<'a> {
     /// [`Failure::Storage`].
     pub(crate) fn post_write(&mut self, access: Access, at: u32) -> Result<(), Failure> {
         let time = self.arrival(End::Requester, false);
-        self.queue.push(time, Event::Write(access, at))
+        self.queue.push(time, SimulationEvent::Write(access, at))
     }
 
     /// Takes a message in hand; whether the connection carries it.
@@ -356,7 +359,7 @@ impl<'a> Fabric<'a> {
             return Err(Failure::NotNegotiated);
         }
         let at = self.arrival(message.to, true);
-        self.queue.push(at, Event::Deliver(slot))?;
+        self.queue.push(at, SimulationEvent::Deliver(slot))?;
         Ok(true)
     }
 

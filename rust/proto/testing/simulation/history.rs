@@ -3,7 +3,7 @@
 //! What happened: the last steps of one run, and the numbers of many.
 
 use super::message::Kind;
-use super::queue::Event;
+use super::queue::SimulationEvent;
 use super::rpc::Outcome;
 use super::End;
 
@@ -12,7 +12,7 @@ use super::End;
 #[allow(dead_code, reason = "the fields are for who reads a failing run")]
 pub(crate) enum Step {
     /// An event was taken from the queue.
-    Event(Event),
+    Event(SimulationEvent),
     /// A message was sent.
     Sent {
         /// To whom.
@@ -115,6 +115,12 @@ pub(crate) struct Tally {
     pub(crate) answered: u64,
     /// Forward RPCs that failed.
     pub(crate) failed: u64,
+    /// Forward RPCs whose task was killed.
+    pub(crate) killed: u64,
+    /// Answers to Calls whose task was killed.
+    pub(crate) late: u64,
+    /// Times that the responder reached for memory of such Calls.
+    pub(crate) refused_accesses: u64,
     /// Backward RPCs that were answered.
     pub(crate) backward_answered: u64,
     /// Backward RPCs that failed.
@@ -135,7 +141,7 @@ impl Tally {
     }
 
     /// All numbers.
-    fn fields(&mut self) -> [&mut u64; 22] {
+    fn fields(&mut self) -> [&mut u64; 25] {
         [
             &mut self.events,
             &mut self.connections,
@@ -155,6 +161,9 @@ impl Tally {
             &mut self.errors,
             &mut self.answered,
             &mut self.failed,
+            &mut self.killed,
+            &mut self.late,
+            &mut self.refused_accesses,
             &mut self.backward_answered,
             &mut self.backward_failed,
             &mut self.version_two,

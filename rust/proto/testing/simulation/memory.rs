@@ -195,6 +195,11 @@ impl<'a> Memory<'a> {
             .any(|r| r.state == State::Registered && r.segment.handle == handle)
     }
 
+    /// The RPC that a handle was made for.
+    pub(crate) fn rpc_of(handle: u32) -> usize {
+        index(handle & 0xffff) / REGIONS_PER_RPC
+    }
+
     /// Finds the registered region that a handle names on a connection.
     fn find(&mut self, generation: u32, handle: u32) -> Option<&mut Region> {
         let region = self.regions.get_mut(index(handle & 0xffff))?;

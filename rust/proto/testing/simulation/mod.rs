@@ -10,8 +10,8 @@
 //!
 //! - each RPC ends exactly once, with all bytes of its Reply right, or with the error that its fate
 //!   makes unavoidable ([`rpc::Fate`]);
-//! - no Call is sent beyond the credits of its direction, no Send finds its peer without a Receive,
-//!   no message is larger than its threshold;
+//! - no more Calls are outstanding at their receiver than it has granted, also where tasks are
+//!   killed, no Send finds its peer without a Receive, no message is larger than its threshold;
 //! - the responder reaches registered memory only, and no RPC ends while it still could;
 //! - a Call is served once for each incarnation of the responder, which keeps a duplicate request
 //!   cache; the requester serves backward Calls at least once;
@@ -23,7 +23,7 @@
 //! | [`queue`], [`random`] | virtual time, and the numbers of a seed |
 //! | [`fabric`], [`memory`], [`message`], [`private_bytes`] | the connection, regions, Sends |
 //! | [`world`], [`payload`] | the upper layers, whose messages have known bytes |
-//! | [`requester`], [`connecting`], [`callbacks`] | the end that connects |
+//! | [`requester`], [`connecting`], [`killed`], [`callbacks`] | the end that connects |
 //! | [`form`], [`offer`], [`transmit`], [`check`] | its Calls, and their Replies |
 //! | [`responder`], [`service`], [`answer`], [`backward`] | the end that listens |
 //! | [`faults`] | what it sends although it must not |
@@ -38,6 +38,7 @@ pub(crate) mod fabric;
 pub(crate) mod faults;
 pub(crate) mod form;
 pub(crate) mod history;
+pub(crate) mod killed;
 pub(crate) mod memory;
 pub(crate) mod message;
 pub(crate) mod offer;
@@ -189,7 +190,7 @@ pub(crate) struct Storage<'a> {
     /// [`RPCS`].
     pub(crate) rpcs: &'a mut [rpc::Rpc],
     /// [`RPCS`].
-    pub(crate) calls: &'a mut [requester::Call],
+    pub(crate) calls: &'a mut [requester::SentCall],
     /// [`RPCS`].
     pub(crate) jobs: &'a mut [service::Job],
 }

@@ -7,9 +7,11 @@ use crate::proto::requester::connection::ConnectionEvent;
 
 /// Something that happens at one moment of virtual time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
+pub(crate) enum SimulationEvent {
     /// The upper layer of one end hands over the Call of this RPC.
     Submit(usize),
+    /// The task of this RPC, a forward one, is killed.
+    Kill(usize),
     /// The requester begins an attempt to connect.
     Attempt,
     /// The connection manager reports to the requester.
@@ -69,7 +71,7 @@ pub(crate) struct Access {
 pub(crate) struct Scheduled {
     at: u64,
     sequence: u32,
-    event: Event,
+    event: SimulationEvent,
 }
 
 impl Scheduled {
@@ -77,7 +79,7 @@ impl Scheduled {
     pub(crate) const NONE: Self = Self {
         at: 0,
         sequence: 0,
-        event: Event::Attempt,
+        event: SimulationEvent::Attempt,
     };
 }
 
@@ -103,7 +105,7 @@ impl<'a> Queue<'a> {
     /// # Errors
     ///
     /// [`Failure::Storage`] if there is no room.
-    pub(crate) fn push(&mut self, at: u64, event: Event) -> Result<(), Failure> {
+    pub(crate) fn push(&mut self, at: u64, event: SimulationEvent) -> Result<(), Failure> {
         let place = self.places.get_mut(self.used).ok_or(Failure::Storage)?;
         *place = Scheduled {
             at,
@@ -116,7 +118,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Takes the earliest event; of those of one moment the one that was added first.
-    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
+    pub(crate) fn pop(&mut self) -> Option<(u64, SimulationEvent)> {
         let live = self.places.get_mut(..self.used)?;
         let (index, _) = live
             .iter()

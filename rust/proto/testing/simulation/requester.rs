@@ -11,7 +11,7 @@ use super::memory::Buffer;
 use super::message::{Kind, Message};
 use super::offer::{Offer, WriteChunk};
 use super::payload::ITEMS;
-use super::queue::Event;
+use super::queue::SimulationEvent;
 use super::rpc::{Fate, Outcome};
 use super::scenario::Scenario;
 use super::world::World;
@@ -57,12 +57,17 @@ pub(super) enum State {
     Outstanding,
     /// Answered by the message in this slot; local invalidations are under way.
     Fencing(usize, Verdict),
+    /// Its task was killed; local invalidations are under way.
+    Killed,
 }
 
 /// A forward Call at the requester.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Call {
+pub(crate) struct SentCall {
     pub(super) state: State,
+    /// Whether its task was killed while it was outstanding. It has its credit until its answer comes,
+    /// or the connection ends: the responder may still work on it.
+    pub(super) is_owed: bool,
     pub(super) transmissions: u32,
     pub(super) offer: Offer,
 }
@@ -70,11 +75,20 @@ pub(crate) struct Call {
 /// A Call that may wait for its Reply.
 type Awaited = Option<usize>;
 
+/// What the answer to a Call says of versions and credits.
+pub(super) enum Answer {
+    Reply(Xid, u32, Credits),
+    Error(ErrorMessage),
+    Refused(Xid),
+}
+
 /// What a received message asks for.
 enum Seen {
     Reply(Awaited, (Xid, u32, Credits), Verdict),
     Error(Awaited, ErrorMessage),
     Refused(Awaited),
+    /// The answer to a Call whose task was killed.
+    Late(usize, Answer),
     Backward(Awaited, u32, Credits),
     /// With the credit word of a backward Call, if it is one.
     Answer(ErrorMessage, Option<Credits>),
@@ -93,15 +107,16 @@ pub(crate) struct Requester<'a> {
     /// For backward Calls.
     pub(super) grants: ResponderCredits,
     pub(super) receives: Receives,
-    pub(super) calls: &'a mut [Call],
+    pub(super) calls: &'a mut [SentCall],
     /// The backward Calls that are being served, with the version of each.
     pub(super) serving: [Option<u32>; RPCS],
 }
 
-impl Call {
+impl SentCall {
     /// What an unused place of the storage holds.
     pub(crate) const NONE: Self = Self {
         state: State::Idle,
+        is_owed: false,
         transmissions: 0,
         offer: Offer::NONE,
     };
@@ -109,8 +124,8 @@ impl Call {
 
 impl<'a> Requester<'a> {
     /// A requester before its first attempt to connect.
-    pub(crate) fn new(scenario: &Scenario, calls: &'a mut [Call]) -> Self {
-        calls.fill(Call::NONE);
+    pub(crate) fn new(scenario: &Scenario, calls: &'a mut [SentCall]) -> Self {
+        calls.fill(SentCall::NONE);
         let peer = &scenario.requester;
         Self {
             conn: ConnectionState::new(),
@@ -132,7 +147,7 @@ impl<'a> Requester<'a> {
     /// # Errors
     ///
     /// [`Failure::Storage`] if there is none of this number.
-    pub(super) fn call(&mut self, number: usize) -> Result<&mut Call, Failure> {
+    pub(super) fn call(&mut self, number: usize) -> Result<&mut SentCall, Failure> {
         self.calls.get_mut(number).ok_or(Failure::Storage)
     }
 
@@ -159,7 +174,7 @@ impl<'a> Requester<'a> {
 
     /// A Call that is to be sent.
     pub(super) fn queued(&self) -> Option<usize> {
-        let queued = |call: &Call| matches!(call.state, State::Queued);
+        let queued = |call: &SentCall| matches!(call.state, State::Queued);
         self.calls.iter().position(queued)
     }
 
@@ -230,6 +245,10 @@ impl<'a> Requester<'a> {
                 }
                 self.fence(world, number, slot, Verdict::Failed)?;
             }
+            Seen::Late(number, answer) => {
+                world.messages.free(slot);
+                self.late(world, number, &answer)?;
+            }
             Seen::Backward(number, version, credits) => {
                 world.messages.free(slot);
                 self.accept(world, number, version, credits)?;
@@ -263,22 +282,36 @@ impl<'a> Requester<'a> {
             let call = self.calls.get(number)?;
             matches!(call.state, State::Outstanding).then_some(number)
         };
+        let owed = |xid: Xid| {
+            let number = world.find(Direction::Forward, xid.0)?;
+            self.calls.get(number)?.is_owed.then_some(number)
+        };
         let versions = world.fabric.scenario.requester.versions;
         Ok(
             match decode_received(world.messages.bytes(slot), versions) {
                 Ok(Received::Reply(reply)) => {
+                    let fixed = reply.fixed;
+                    if let Some(number) = owed(fixed.xid) {
+                        let answer = Answer::Reply(fixed.xid, fixed.version, fixed.credits);
+                        return Ok(Seen::Late(number, answer));
+                    }
                     let number = awaited(reply.fixed.xid);
                     let verdict = number.map(|number| self.judge(world, number, &reply));
                     let facts = (reply.fixed.xid, reply.fixed.version, reply.fixed.credits);
                     Seen::Reply(number, facts, verdict.unwrap_or(Verdict::Failed))
                 }
-                Ok(Received::Error(error)) => Seen::Error(awaited(error.xid), error),
+                Ok(Received::Error(error)) => match owed(error.xid) {
+                    Some(number) => Seen::Late(number, Answer::Error(error)),
+                    None => Seen::Error(awaited(error.xid), error),
+                },
                 Ok(Received::BackwardCall(call)) => {
                     let number = backward_call(world, &call)?;
                     Seen::Backward(number, call.fixed.version, call.fixed.credits)
                 }
                 Err(refused) => {
+                    let late = refused.fixed.and_then(|fixed| owed(fixed.xid));
                     let number = refused.fixed.and_then(|fixed| awaited(fixed.xid));
+                    let number = late.or(number);
                     let serves = world.fabric.scenario.serves;
                     match refused.at_requester(number.is_some(), serves) {
                         RequesterRefusal::Answer(error) => {
@@ -286,7 +319,12 @@ impl<'a> Requester<'a> {
                             let call = refused.fixed.filter(|_| is_call);
                             Seen::Answer(error, call.map(|fixed| fixed.credits))
                         }
-                        RequesterRefusal::EndCall => Seen::Refused(number),
+                        RequesterRefusal::EndCall => match late {
+                            Some(number) => {
+                                Seen::Late(number, Answer::Refused(Xid(world.rpc(number)?.xid)))
+                            }
+                            None => Seen::Refused(number),
+                        },
                         RequesterRefusal::Discard => Seen::Refused(None),
                     }
                 }
@@ -296,7 +334,7 @@ impl<'a> Requester<'a> {
 
     /// Compares the Reply's chunks with what the Call offered.
     fn judge(&self, world: &World<'_>, number: usize, reply: &ReceivedReply<'_>) -> Verdict {
-        let call = self.calls.get(number).copied().unwrap_or(Call::NONE);
+        let call = self.calls.get(number).copied().unwrap_or(SentCall::NONE);
         let segments = world.memory.segments(number);
         let writes = call.offer.write_list(segments.clone());
         let writes = writes.map(|chunk| chunk.map(|segment| segment.length));
@@ -361,7 +399,7 @@ impl<'a> Requester<'a> {
     }
 
     /// No version is common to both ends: ends all Calls that wait, and the connection.
-    fn fail_all(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
+    pub(super) fn fail_all(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
         if !world.has_no_common_version {
             return Err(Failure::Negotiation);
         }
@@ -382,13 +420,23 @@ impl<'a> Requester<'a> {
         slot: usize,
         verdict: Verdict,
     ) -> Result<(), Failure> {
+        self.call(number)?.state = State::Fencing(slot, verdict);
+        self.invalidate(world, number)
+    }
+
+    /// Has the regions of a Call invalidated, behind which it is settled.
+    pub(super) fn invalidate(
+        &mut self,
+        world: &mut World<'_>,
+        number: usize,
+    ) -> Result<(), Failure> {
         let World { fabric, memory, .. } = world;
         let mut is_clear = true;
         for segment in memory.segments(number) {
             if memory.is_registered(number, segment.handle) {
                 is_clear = false;
                 let delay = fabric.delay();
-                let invalidated = Event::Invalidated {
+                let invalidated = SimulationEvent::Invalidated {
                     rpc: number,
                     handle: segment.handle,
                     generation: self.generation,
@@ -396,7 +444,6 @@ impl<'a> Requester<'a> {
                 fabric.after(delay, invalidated)?;
             }
         }
-        self.call(number)?.state = State::Fencing(slot, verdict);
         if is_clear {
             self.settle(world, number)?;
         }
@@ -426,8 +473,13 @@ impl<'a> Requester<'a> {
     /// Does what was to be done with a Call behind its fence.
     pub(super) fn settle(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
         let call = self.call(number)?;
-        let State::Fencing(slot, verdict) = call.state else {
-            return Ok(());
+        let (slot, verdict) = match call.state {
+            State::Fencing(slot, verdict) => (slot, verdict),
+            State::Killed => {
+                call.state = State::Idle;
+                return world.end(number, Outcome::Killed);
+            }
+            State::Idle | State::Queued | State::Outstanding => return Ok(()),
         };
         call.state = State::Idle;
         let outcome = match verdict {
@@ -494,7 +546,8 @@ impl<'a> Requester<'a> {
         transmission: u32,
     ) -> Result<(), Failure> {
         let call = self.call(number)?;
-        if call.transmissions != transmission || !matches!(call.state, State::Outstanding) {
+        let is_open = matches!(call.state, State::Outstanding) || call.is_owed;
+        if call.transmissions != transmission || !is_open {
             return Ok(());
         }
         world.fabric.tally.timeouts += 1;

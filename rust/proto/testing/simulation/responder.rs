@@ -6,7 +6,7 @@ use super::backward;
 use super::fabric::Fabric;
 use super::message::{Kind, Message};
 use super::private_bytes::PrivateBytes;
-use super::queue::Event;
+use super::queue::SimulationEvent;
 use super::rpc::Outcome;
 use super::scenario::Scenario;
 use super::service::Job;
@@ -94,7 +94,9 @@ impl<'a> Responder<'a> {
         let delay = world.fabric.delay();
         if !self.is_up {
             let rejected = ConnectionEvent::Ended(Reason::Rejected);
-            return world.fabric.after(delay, Event::Cm(generation, rejected));
+            return world
+                .fabric
+                .after(delay, SimulationEvent::Cm(generation, rejected));
         }
         self.disconnect(world);
         let fabric = &mut world.fabric;
@@ -109,7 +111,10 @@ impl<'a> Responder<'a> {
         self.post_receives(fabric);
         let lost = fabric.scenario.answer_lost;
         fabric.link.answer = PrivateBytes::new(&mut fabric.random, own.filter(|_| !lost));
-        fabric.after(delay, Event::Cm(generation, ConnectionEvent::Established))
+        fabric.after(
+            delay,
+            SimulationEvent::Cm(generation, ConnectionEvent::Established),
+        )
     }
 
     /// A connection is lost.
@@ -145,7 +150,7 @@ impl<'a> Responder<'a> {
         self.jobs.fill(Job::NONE);
         self.forget_calls(world)?;
         let delay = world.fabric.random.between(1, RESTART);
-        world.fabric.after(delay, Event::ServerUp)
+        world.fabric.after(delay, SimulationEvent::ServerUp)
     }
 
     /// Listens again.

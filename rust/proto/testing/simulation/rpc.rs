@@ -65,6 +65,8 @@ pub(crate) enum Outcome {
     Answered,
     /// With an error.
     Failed,
+    /// Without either, because its task was killed.
+    Killed,
 }
 
 /// One RPC.
@@ -84,6 +86,8 @@ pub(crate) struct Rpc {
     pub(crate) reply: Layout,
     /// Bytes of the largest region, for Call and Reply.
     pub(crate) region: (u32, u32),
+    /// Whether its task was killed before it had ended.
+    pub(crate) killed: bool,
     /// How often the other end has received its Call.
     pub(crate) received: u32,
     /// How often the other end's upper layer has served it.
@@ -102,6 +106,7 @@ impl Rpc {
         largest: Layout::plain(0),
         reply: Layout::plain(0),
         region: (1, 1),
+        killed: false,
         received: 0,
         served: 0,
         outcome: Some(Outcome::Answered),
@@ -128,6 +133,9 @@ impl Rpc {
 
     /// The only end that is right.
     pub(crate) fn expected(&self) -> Outcome {
+        if self.killed {
+            return Outcome::Killed;
+        }
         match self.fate {
             Fate::Served | Fate::FirstLost | Fate::RepliedTwice => Outcome::Answered,
             Fate::LargerReply

@@ -3,7 +3,7 @@
 //! One run.
 
 use super::history::{Recorded, Tally};
-use super::queue::Event;
+use super::queue::SimulationEvent;
 use super::random::Random;
 use super::requester::Requester;
 use super::responder::Responder;
@@ -99,18 +99,25 @@ impl<'a> Simulation<'a> {
             return Ok(false);
         };
         match event {
-            Event::Submit(number) => match world.rpc(number)?.direction {
+            SimulationEvent::Submit(number) => match world.rpc(number)?.direction {
                 Direction::Forward => requester.submit(world, number)?,
                 Direction::Backward => responder.submit(world, number)?,
             },
-            Event::Attempt => requester.attempt(world)?,
-            Event::Cm(generation, event) => requester.cm(world, generation, event)?,
-            Event::AttemptTimeout(generation) => requester.attempt_timeout(world, generation)?,
-            Event::ConnectRequest(generation) => responder.connect_request(world, generation)?,
-            Event::Down(End::Requester, generation) => requester.down(world, generation)?,
-            Event::Down(End::Responder, generation) => responder.down(world, generation),
-            Event::ServerUp => responder.up(),
-            Event::Deliver(slot) => {
+            SimulationEvent::Kill(number) => requester.kill(world, number)?,
+            SimulationEvent::Attempt => requester.attempt(world)?,
+            SimulationEvent::Cm(generation, event) => requester.cm(world, generation, event)?,
+            SimulationEvent::AttemptTimeout(generation) => {
+                requester.attempt_timeout(world, generation)?
+            }
+            SimulationEvent::ConnectRequest(generation) => {
+                responder.connect_request(world, generation)?
+            }
+            SimulationEvent::Down(End::Requester, generation) => {
+                requester.down(world, generation)?
+            }
+            SimulationEvent::Down(End::Responder, generation) => responder.down(world, generation),
+            SimulationEvent::ServerUp => responder.up(),
+            SimulationEvent::Deliver(slot) => {
                 if let Some(message) = world.arrive(slot)? {
                     match message.to {
                         End::Requester => requester.receive(world, slot, &message)?,
@@ -118,28 +125,30 @@ impl<'a> Simulation<'a> {
                     }
                 }
             }
-            Event::Read(access, at) => {
+            SimulationEvent::Read(access, at) => {
                 if world.read(&access, at)? {
                     let delay = world.fabric.delay();
-                    let done = Event::ReadDone(access.rpc, access.generation);
+                    let done = SimulationEvent::ReadDone(access.rpc, access.generation);
                     world.fabric.after(delay, done)?;
                 }
             }
-            Event::Write(access, at) => world.write(&access, at)?,
-            Event::ReadDone(number, generation) => {
+            SimulationEvent::Write(access, at) => world.write(&access, at)?,
+            SimulationEvent::ReadDone(number, generation) => {
                 responder.read_done(world, number, generation)?
             }
-            Event::Served(number, incarnation) => responder.served(world, number, incarnation)?,
-            Event::BackwardServed(number) => requester.backward_served(world, number)?,
-            Event::Invalidated {
+            SimulationEvent::Served(number, incarnation) => {
+                responder.served(world, number, incarnation)?
+            }
+            SimulationEvent::BackwardServed(number) => requester.backward_served(world, number)?,
+            SimulationEvent::Invalidated {
                 rpc,
                 handle,
                 generation,
             } => requester.invalidated(world, rpc, handle, generation)?,
-            Event::CallTimeout(number, transmission) => {
+            SimulationEvent::CallTimeout(number, transmission) => {
                 requester.call_timeout(world, number, transmission)?;
             }
-            Event::BackwardTimeout(number, generation) => {
+            SimulationEvent::BackwardTimeout(number, generation) => {
                 responder.backward_timeout(world, number, generation)?;
             }
         }

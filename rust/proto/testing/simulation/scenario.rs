@@ -76,6 +76,8 @@ pub(crate) struct Scenario {
     pub(crate) unsteady: bool,
     /// Whether the responder sends what it must not.
     pub(crate) faults: bool,
+    /// Whether tasks of the requester are killed.
+    pub(crate) kills: bool,
     /// Whether the requester serves backward Calls.
     pub(crate) serves: bool,
     /// The longest way of a message, in units of virtual time.
@@ -119,6 +121,7 @@ impl Scenario {
             },
             unsteady: random.one_in(2),
             faults: random.one_in(3),
+            kills: random.one_in(3),
             serves: !random.one_in(8),
             delay: random.pick(1, &[20, 200, 2000]),
             service: random.pick(1, &[100, 5_000, 300_000]),

@@ -5,7 +5,7 @@
 use super::fabric::Fabric;
 use super::message::Messages;
 use super::payload::{index, short, Payload};
-use super::queue::{Access, Event};
+use super::queue::{Access, SimulationEvent};
 use super::responder::Responder;
 use super::rpc::Fate;
 use super::world::World;
@@ -183,7 +183,7 @@ impl Responder<'_> {
     fn serve(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
         self.job(number)?.state = State::Serving;
         let service = world.fabric.service();
-        let served = Event::Served(number, self.incarnation);
+        let served = SimulationEvent::Served(number, self.incarnation);
         world.fabric.after(service, served)
     }
 

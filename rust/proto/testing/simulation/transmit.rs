@@ -7,7 +7,7 @@ use super::memory::{Buffer, Memory};
 use super::message::{Kind, Message};
 use super::offer::Offer;
 use super::payload::{index, short};
-use super::queue::Event;
+use super::queue::SimulationEvent;
 use super::requester::Requester;
 use super::rpc::Rpc;
 use super::world::World;
@@ -73,8 +73,9 @@ impl Requester<'_> {
 
         let call = self.call(number)?;
         call.offer = offer;
+        call.is_owed = false;
         call.transmissions += 1;
-        let timeout = Event::CallTimeout(number, call.transmissions);
+        let timeout = SimulationEvent::CallTimeout(number, call.transmissions);
         fabric.tally.calls += 1;
         fabric.tally.resent += u64::from(call.transmissions > 1);
         fabric.after(CALL_TIMEOUT, timeout)?;

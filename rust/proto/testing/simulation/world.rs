@@ -7,9 +7,9 @@ use super::history::{History, Step};
 use super::memory::{Memory, Rights};
 use super::message::{Message, Messages};
 use super::payload::short;
-use super::queue::{Access, Event, Queue};
+use super::queue::{Access, Queue, SimulationEvent};
 use super::random::Random;
-use super::requester::Call;
+use super::requester::SentCall;
 use super::rpc::{Outcome, Rpc};
 use super::scenario::Scenario;
 use super::service::Job;
@@ -44,7 +44,7 @@ impl<'a> World<'a> {
     pub(crate) fn new(
         mut random: Random<'a>,
         storage: Storage<'a>,
-    ) -> Result<(Self, &'a mut [Call], &'a mut [Job]), Failure> {
+    ) -> Result<(Self, &'a mut [SentCall], &'a mut [Job]), Failure> {
         let scenario = Scenario::new(&mut random, FORWARD_RPCS, BACKWARD_RPCS);
         let left = scenario.forward + scenario.backward;
         let queue = Queue::new(storage.queue);
@@ -84,10 +84,15 @@ impl<'a> World<'a> {
                 None => Rpc::forward(random, scenario, xid(number)),
                 Some(number) => Rpc::backward(random, scenario, xid(number).wrapping_add(apart)),
             };
-            let number = number + 1;
-            queue.push(u64::from(random.below(span)), Event::Submit(number))?;
+            let (number, is_forward) = (number + 1, number < scenario.forward);
+            let submitted = u64::from(random.below(span));
+            queue.push(submitted, SimulationEvent::Submit(number))?;
+            if scenario.kills && is_forward && random.one_in(4) {
+                let life = u64::from(random.below(span.max(scenario.service)));
+                queue.push(submitted + life, SimulationEvent::Kill(number))?;
+            }
         }
-        queue.push(0, Event::Attempt)
+        queue.push(0, SimulationEvent::Attempt)
     }
 
     /// A forward RPC of the upper layer's that has nothing to say.
@@ -194,6 +199,7 @@ impl<'a> World<'a> {
         let count = match (direction, outcome) {
             (Direction::Forward, Outcome::Answered) => &mut tally.answered,
             (Direction::Forward, Outcome::Failed) => &mut tally.failed,
+            (_, Outcome::Killed) => &mut tally.killed,
             (Direction::Backward, Outcome::Answered) => &mut tally.backward_answered,
             (Direction::Backward, Outcome::Failed) => &mut tally.backward_failed,
         };
@@ -230,7 +236,9 @@ impl<'a> World<'a> {
         }
         if let Some(handle) = message.invalidate {
             if !self.memory.invalidate(message.generation, handle) {
-                return Err(Failure::NotRegistered(handle));
+                self.refuse_access(Memory::rpc_of(handle), handle)?;
+                self.messages.free(slot);
+                return Ok(None);
             }
             self.fabric.tally.remote_invalidations += 1;
         }
@@ -249,10 +257,11 @@ impl<'a> World<'a> {
         }
         let payload = self.rpc(access.rpc)?.call_payload();
         let extent = (access.offset, access.length);
-        let bytes = self
-            .memory
-            .reach(access.generation, access.handle, extent, Rights::Read)
-            .ok_or(Failure::NotRegistered(access.handle))?;
+        let reached = (self.memory).reach(access.generation, access.handle, extent, Rights::Read);
+        let Some(bytes) = reached else {
+            self.refuse_access(access.rpc, access.handle)?;
+            return Ok(false);
+        };
         if !payload.matches(at, bytes) {
             return Err(Failure::CallBytes(access.rpc));
         }
@@ -271,11 +280,21 @@ impl<'a> World<'a> {
         }
         let payload = self.rpc(access.rpc)?.reply_payload();
         let extent = (access.offset, access.length);
-        let bytes = self
-            .memory
-            .reach(access.generation, access.handle, extent, Rights::Write)
-            .ok_or(Failure::NotRegistered(access.handle))?;
-        payload.fill(at, bytes);
+        let reached = (self.memory).reach(access.generation, access.handle, extent, Rights::Write);
+        match reached {
+            Some(bytes) => payload.fill(at, bytes),
+            None => self.refuse_access(access.rpc, access.handle)?,
+        }
         Ok(())
+    }
+
+    /// The responder has named memory that it may not reach. If it cannot know, because the memory
+    /// was taken from it when a task was killed, that costs only the connection.
+    fn refuse_access(&mut self, number: usize, handle: u32) -> Result<(), Failure> {
+        if !self.rpc(number)?.killed {
+            return Err(Failure::NotRegistered(handle));
+        }
+        self.fabric.tally.refused_accesses += 1;
+        self.fabric.lose()
     }
 }

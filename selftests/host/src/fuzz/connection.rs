@@ -27,7 +27,7 @@ const REASONS: [Reason; 3] = [Reason::Rejected, Reason::Disconnected, Reason::Ti
 /// Any events, and any grants beside them, one after the other.
 pub fn operations(input: &[u8]) {
     let mut input = Input(input);
-    let mut attempt = Attempt::default();
+    let mut attempt = Connecting::default();
     let mut credit = Credit::new(Credits::new(input.size()));
     while !input.0.is_empty() {
         match usize::from(input.below(12)) {
@@ -40,13 +40,13 @@ pub fn operations(input: &[u8]) {
 }
 
 /// An attempt to connect, and how far it must be.
-struct Attempt {
+struct Connecting {
     conn: ConnectionState,
     steps: usize,
     ended: bool,
 }
 
-impl Default for Attempt {
+impl Default for Connecting {
     fn default() -> Self {
         Self {
             conn: ConnectionState::new(),
@@ -56,7 +56,7 @@ impl Default for Attempt {
     }
 }
 
-impl Attempt {
+impl Connecting {
     /// An event of success counts only when it is the next one.
     fn step(&mut self, step: usize) {
         let (event, action) = STEPS[step];
