@@ -6,12 +6,38 @@
 
 . "$(dirname "$0")/lib/peer.sh"
 
-# Proves: V1-007, V1-010, V1-011, V1-033, V1-040, V1-043, V1-050, V1-060, V1-083, V1-095, V1-097,
-# Proves: V1-109, V1-116, V1-143, V1-145, V1-153, V1-157, BD-017.
+# Proves: V1-007, V1-033, V1-083, V1-095, V1-097, V1-116, BD-017.
 honest() {
 	calls_end \
 		'honest | calls=null,write,read,long,list,exchange | bad_replies=0' \
 		'honest | calls=null,write,read,long,list,exchange size=400000'
+}
+
+# Proves: V1-010, V1-011, V1-013, V1-040, V1-043, V1-049, V1-050, V1-053, V1-060, V1-070, V1-109,
+# Proves: V1-143, V1-145, V1-153, V1-157.
+shapes() {
+	local all=null,write,read,long,list,exchange
+	calls_end \
+		"shapes | calls=$all size=5001" \
+		"shapes | calls=$all size=400002" \
+		"shapes | calls=$all size=103" \
+		"shapes | calls=null,write*9+,read*9+,long*9+,list*9+,exchange*9+ size=4023"
+}
+
+# Proves: V1-026, V1-030, V1-031.
+thresholds() {
+	calls_end \
+		'exactly-1024 | calls=list size=964' \
+		'exactly-1024 | calls=long size=952' \
+		'exactly-4096 | calls=list size=4036' \
+		'exactly-4096 | calls=long size=4024'
+}
+
+# Proves: V1-157, BD-012, BD-013.
+receives() {
+	calls_end \
+		'all-receives | calls=null,null*128+ backward=1 | backward_calls=48' \
+		'bad-replies | calls=null*300 | bad_replies=300'
 }
 
 # Proves: BD-011, BD-029.
@@ -28,7 +54,7 @@ replies() {
 		'other-versions | calls=null*7,write*7,read*7,long*7,list*7,exchange*7 backward=1 | bad_replies=42 vers_errors_sent=0 chunk_errors_sent=0'
 }
 
-# Proves: V1-006, V1-102, V1-103, V1-128, BD-020, SEC-015.
+# Proves: V1-006, V1-128, BD-020, SEC-015.
 malformed() {
 	calls_end \
 		'vectors | calls=null*60 backward=1' \
@@ -120,6 +146,9 @@ backward_at_the_end() {
 }
 
 test_case "an honest peer, for comparison" honest
+test_case "the form of Calls" shapes
+test_case "messages of just the size that is allowed" thresholds
+test_case "Receives for all that may come at once" receives
 test_case "Replies for nobody, again, too long and too short" replies
 test_case "malformed messages and garbage" malformed
 test_case "grants of no credit, and of all there are" credits

@@ -5,7 +5,7 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-# Proves: V1-148, V1-149.
+# Proves: V1-149.
 check_mount() {
 	local vers=$1
 	server_dir /export

@@ -180,12 +180,13 @@ always() {
 	}
 }
 
-# What the REQ asks for: a reliable connection, no flow control, 6 retries of what is lost and as many of
-# what finds no Receive, no RDMA Read of our own but as many of the peer's as rxe can serve.
+# What the REQ asks for: the service identifier of TCP port 20049 (IBA annex A11), a reliable connection,
+# no flow control, 6 retries of what is lost and as many of what finds no Receive, no RDMA Read of our own
+# but as many of the peer's as rxe can serve.
 parameters() {
 	local req=infiniband.cm.req
-	fields $req $req.{transpsvctype,srq,e2eflowctrl,retrcount,rnrretrcount,initdepth,responderres} |
-		always 'the parameters of the connection' '0x00 0x00 0x00 0x06 0x06 0x00 0x80'
+	fields $req $req.{serviceid,transpsvctype,srq,e2eflowctrl,retrcount,rnrretrcount,initdepth,responderres} |
+		always 'the parameters of the connection' '0x0000000001064e51 0x00 0x00 0x00 0x06 0x06 0x00 0x80'
 }
 
 # What a session may send backward: 16 Calls of a page each, less what comes before an RPC message.
@@ -202,7 +203,7 @@ needed() {
 		skip "tshark, editcap and jq could not be added to the build root"
 }
 
-# Proves: V1-119, BD-020.
+# Proves: V1-119, V1-148, BD-020.
 judge() {
 	needed
 	server_dir /export

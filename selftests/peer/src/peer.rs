@@ -32,8 +32,11 @@ const UNANSWERED: u32 = 12;
 /// Receives that are posted, and credits that are granted, where neither is the subject.
 pub(crate) const CREDITS: u32 = 160;
 
+/// Credits that the client asks for: the default of `rdma_slot_table_entries`.
+pub(crate) const REQUESTED: u32 = 128;
+
 /// Bytes of the default inline threshold that this end tells.
-const THRESHOLD: u32 = 4096;
+pub(crate) const THRESHOLD: u32 = 4096;
 
 /// Bytes of an RPC Reply before its results (RFC 5531 section 9), with an AUTH_NONE verifier.
 pub(crate) const REPLY_LEN: usize = 24;
@@ -69,6 +72,10 @@ impl Form {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) xid: u32,
+    pub(crate) credits: u32,
+    /// Bytes of the message, and of the part of the RPC message that came in it.
+    pub(crate) message_len: usize,
+    pub(crate) inline_len: usize,
     pub(crate) form: Form,
     /// The Read list.
     pub(crate) reads: Vec<ReadSegment>,
@@ -127,6 +134,13 @@ fn data_byte(at: usize) -> u8 {
 /// `length` bytes of data.
 pub(crate) fn data(length: usize) -> Vec<u8> {
     (0..length).map(data_byte).collect()
+}
+
+/// The same as an opaque item has it in a stream (RFC 4506 section 4.10).
+fn padded(length: usize) -> Vec<u8> {
+    let mut item = data(length);
+    item.resize(length.next_multiple_of(4), 0);
+    item
 }
 
 /// The words of an RPC message, or of a part of it.
@@ -278,6 +292,9 @@ impl Peer {
         let writes = call.lists.writes.chunks();
         let mut call = Call {
             xid: call.xid.0,
+            credits: word_at(bytes, 8),
+            message_len: bytes.len(),
+            inline_len: call.payload.map_or(0, <[u8]>::len),
             form: Form::Other,
             writes: writes.map(|chunk| chunk.segments().collect()).collect(),
             reply: call.lists.reply.map(|chunk| chunk.segments().collect()),
@@ -434,13 +451,13 @@ impl Peer {
                     message.writes[0] = filled(chunk, size);
                 }
                 (None, Some(chunk)) => {
-                    message.payload.extend(data(size));
+                    message.payload.extend(padded(size));
                     let payload = std::mem::take(&mut message.payload);
                     self.push(chunk, &payload)?;
                     message.reply = Some(filled(chunk, payload.len()));
                     message.procedure = Procedure::Nomsg;
                 }
-                (None, None) => message.payload.extend(data(size)),
+                (None, None) => message.payload.extend(padded(size)),
             }
         }
         Ok(message)

@@ -24,7 +24,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
 const PROGRAM: u32 = 0x2004_9000;
 
 /// A Call of NULL.
-fn null(xid: u32) -> Message {
+pub(super) fn null(xid: u32) -> Message {
     Message {
         xid,
         credits: 1,

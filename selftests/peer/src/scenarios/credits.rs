@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::Scenarios;
-use crate::peer::{words, Call, Peer, ERESTARTSYS};
+use crate::peer::{words, Call, Peer, ERESTARTSYS, REQUESTED};
 use crate::verbs::Waited;
 use crate::Result;
 
@@ -20,9 +20,6 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("killed-made-up", killed_made_up),
     ("killed-unanswered", killed_unanswered),
 ];
-
-/// What the client asks for: the default of `rdma_slot_table_entries`.
-const REQUESTED: u32 = 128;
 
 fn accept(peer: &mut Peer, receives: u32) -> Result {
     let mut acceptance = Peer::acceptance();
@@ -205,6 +202,6 @@ fn no_more(peer: &mut Peer) -> Result {
 }
 
 /// Takes so many Calls without an answer.
-fn outstanding(peer: &mut Peer, count: u32) -> Result<Vec<Call>> {
+pub(super) fn outstanding(peer: &mut Peer, count: u32) -> Result<Vec<Call>> {
     (0..count).map(|_| peer.call()).collect()
 }

@@ -14,6 +14,7 @@ mod garbage;
 mod invalidation;
 mod late;
 mod replies;
+mod shapes;
 mod vectors;
 
 use crate::peer::Peer;
@@ -27,7 +28,7 @@ type Scenarios = [(&'static str, Run)];
 
 /// The scenario of this name.
 pub(crate) fn find(name: &str) -> Option<Run> {
-    let files: [&Scenarios; 11] = [
+    let files: [&Scenarios; 12] = [
         &[("honest", |peer| peer.accept())],
         backward::SCENARIOS,
         chunks::SCENARIOS,
@@ -38,6 +39,7 @@ pub(crate) fn find(name: &str) -> Option<Run> {
         invalidation::SCENARIOS,
         late::SCENARIOS,
         replies::SCENARIOS,
+        shapes::SCENARIOS,
         vectors::SCENARIOS,
     ];
     let mut all = files.into_iter().flatten();
