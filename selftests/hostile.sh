@@ -54,7 +54,7 @@ replies() {
 		'other-versions | calls=null*7,write*7,read*7,long*7,list*7,exchange*7 backward=1 | bad_replies=42 vers_errors_sent=0 chunk_errors_sent=0'
 }
 
-# Proves: V1-006, V1-128, BD-020, SEC-015.
+# Proves: V1-006, V1-128, SEC-015.
 malformed() {
 	calls_end \
 		'vectors | calls=null*60 backward=1' \
@@ -86,7 +86,7 @@ killed_with_chunks() {
 	calls_end 'killed-credits | calls=null,read*64+,sent,kill+,read*20+'
 }
 
-# Proves: V1-155, V1-156.
+# Proves: V1-070, V1-155, V1-156.
 chunks() {
 	calls_end \
 		'write-chunks | calls=read*16 | bad_replies=16' \
@@ -124,14 +124,15 @@ early_errors() {
 	calls_end 'errors | calls=null*42 | bad_replies=42'
 }
 
-# Proves: V1-086, V1-122, V1-132, BD-002, BD-003, BD-004, BD-006, BD-021, BD-024, BD-026, BD-027,
-# Proves: BD-030.
+# Proves: V1-086, V1-122, V1-132, BD-002, BD-003, BD-004, BD-006, BD-020, BD-021, BD-024, BD-026,
+# Proves: BD-027, BD-030.
 backward() {
 	calls_end \
 		'backward | calls=null backward=1 | backward_calls=3' \
 		'backward-unserved | calls=null | backward_calls=0' \
 		'backward-garbage | calls=null backward=1' \
 		'backward-chunks | calls=null backward=1 | chunk_errors_sent=4' \
+		'backward-long | calls=null backward=1 | backward_calls=1' \
 		'backward-burst | calls=null*6 backward=1 | backward_calls>15' \
 		'backward-without-credits | calls=read*10+ backward=1' \
 		'backward-across-connections | calls=null backward=1 | backward_replies_dropped=1'

@@ -41,6 +41,7 @@ make_files="
 # Proves: SEC-010, SEC-012, SEC-013, SEC-014.
 all_forms() {
 	local vers=$1 flavor=$2 there here
+	trace_begins client rpcrdma/xprtrdma_chunk_read
 	mount_krb5 "$vers" "$flavor"
 	client "$make_files
 		make_files
@@ -79,6 +80,11 @@ all_forms() {
 			[ \$(xprt_stat $WRITE_CHUNKS) -gt 0 ]
 			[ \$(xprt_stat $READ_CHUNKS) -gt 0 ]
 			[ \$(xprt_stat $POSITION_ZERO) = 0 ] || fail 'a Call went as a chunk as a whole'
+			# No word of the header with its credential and verifier, nor of what follows the data.
+			sed -n 's/.* xprtrdma_chunk_read: .* pos=[0-9]* \([0-9]*\)@.*/\1/p' \$TRACING/trace >/run/$TEST/reduced
+			reduced=\$(awk '{ sum += \$1 } END { print sum + 0 }' /run/$TEST/reduced)
+			data=\$(cat \$(awk '{ print \"/run/$TEST/\" \$2 }' /run/$TEST/sums) | wc -c)
+			[ \$reduced -gt 0 ] && [ \$reduced -le \$data ] || fail \"\$reduced bytes went in Read chunks, and the data has \$data\"
 			;;
 		*)
 			[ \$(xprt_stat $WRITE_CHUNKS) = 0 ] || fail 'data was to be placed directly'

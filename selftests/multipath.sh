@@ -33,6 +33,8 @@ multipath='
 	connections_to() { rdma -d resource show cm_id | grep "state CONNECT " | grep -cF "dst-addr $1:20049 " || true; }
 	is_connected_to() { [ "$(connections_to "$1")" = "$2" ]; }
 	queue_pairs() { rdma resource show qp | grep -c "type RC state RTS" || true; }
+	# Of either kernel module; user space has others.
+	protection_domains() { rdma resource show pd | grep -cF "comm [rpcrdma]" || true; }
 	# Runs a command for each of eight files at the same time.
 	each() {
 		local pids=() n pid
@@ -77,10 +79,12 @@ shares() {
 		done"
 }
 
+# Proves: SEC-003.
 several_connections() {
-	local vers=$1 before
+	local vers=$1 before domains
 	server_dir /export
 	before=$(client "$multipath; queue_pairs")
+	domains=$(client "$multipath; protection_domains")
 	mount_nfs "$vers" nconnect=4
 	client "$multipath
 		grep -q ' /mnt/nfs .*,nconnect=4,' /proc/mounts
@@ -90,6 +94,7 @@ several_connections() {
 	shares 4 16
 	client "$multipath
 		[ \$(queue_pairs) = $((before + 4)) ] || fail \"not four queue pairs more than $before: \$(queue_pairs)\"
+		[ \$(protection_domains) = $((domains + 4)) ] || fail \"not four protection domains more than $domains: \$(rdma resource show pd)\"
 		[ \"\$(columns 3 | tr -d '\n')\" = 1111 ] || fail \"some connected more than once: \$(columns 3)\"
 		if [ -f /lab/payload/rpcrdma.ko ]; then
 			ports=\$(sed -n 's/^src_port=//p' /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_info | sort -u | wc -l)

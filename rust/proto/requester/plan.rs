@@ -448,7 +448,7 @@ mod tests {
         assert_eq!(reply(parts(997, 0, 0), false), chunk);
     }
 
-    /// Proves: V1-035, V1-068, V1-106, V1-111.
+    /// Proves: V1-035, V1-068, V1-070, V1-106, V1-111.
     #[test]
     fn eligible_pages_become_a_write_chunk_if_the_rest_fits() {
         let write = offered(ReplyForm::WriteChunk, 28 + 8 + 16);

@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(plan.map(|plan| plan.reply), Ok(none));
     }
 
-    /// Proves: V1-070, V1-074.
+    /// Proves: V1-074.
     #[test]
     fn items_may_be_placed_although_they_would_fit() {
         let pieces = [fixed(40), item(400), fixed(4)];

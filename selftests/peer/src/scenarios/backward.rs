@@ -4,7 +4,7 @@
 
 use super::garbage::Random;
 use super::Scenarios;
-use crate::peer::{word_at, words, Message, Peer, Received};
+use crate::peer::{word_at, words, Message, Peer, Received, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::Procedure;
 use crate::Result;
@@ -14,6 +14,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("backward-unserved", backward_unserved),
     ("backward-garbage", backward_garbage),
     ("backward-chunks", backward_chunks),
+    ("backward-long", backward_long),
     ("backward-burst", backward_burst),
     ("backward-without-credits", backward_without_credits),
     ("backward-at-the-end", backward_at_the_end),
@@ -168,6 +169,23 @@ fn backward_chunks(peer: &mut Peer) -> Result {
         }
     }
     peer.answer(&call)
+}
+
+/// A Call of as many bytes as a Receive has is served. A longer one ends the connection, and the forward
+/// Call goes out again.
+fn backward_long(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    let mut message = null(1).encode();
+    message.resize(THRESHOLD as usize, 0);
+    peer.send(&message)?;
+    replies(peer, 1)?;
+    message.push(0);
+    peer.send(&message)?;
+    peer.end()?;
+    peer.accept()?;
+    let again = peer.call_again(&call)?;
+    peer.answer(&again)
 }
 
 /// Many more than there are credits for, and no more than the client has Receives: some are served,
