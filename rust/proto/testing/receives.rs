@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Receives of one end (RFC 8166 section 3.3.1, RFC 8167 section 4.2).
+//! The Receives of one end (RFC 8166 section 3.3.1, RFC 8167 section 4).
 
 /// The Receives of one end of a connection, which take the messages of both directions.
 ///
 /// Each message uses up one. They are posted before a message can arrive: those for Calls before
 /// the Reply that grants them, the one for a Reply before its Call is sent (RFC 8166 section
-/// 3.3.1, RFC 8167 section 4.2).
+/// 3.3.1, RFC 8167 section 4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receives {
     posted: u32,
