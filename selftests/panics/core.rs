@@ -8,13 +8,11 @@ mod proto;
 use proto::requester::decode::ReceivedReply;
 use proto::requester::plan::{plan, Plan, PlanError, PlanLimits, RpcShape};
 use proto::requester::reconcile::{Delivered, Mismatch};
+use proto::responder::call::ReceivedCall;
+use proto::responder::placement::{Placement, ReplyTooLarge};
+use proto::responder::unanswerable::UnanswerableCalls;
 use proto::testing::requester::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
-use proto::testing::responder::decode::ReceivedCall;
-use proto::testing::responder::encode::encode_reply;
-use proto::testing::responder::placement::{Placement, ReplyPart, ReplyTooLarge};
-use proto::wire::chunk::{Chunk, Segment};
-use proto::wire::header::FixedHeader;
-use proto::wire::xdr::NoSpace;
+use proto::wire::header::{Credits, Xid};
 
 /// Instantiates the generic functions that the core does not call itself.
 pub fn instances(reply: &ReceivedReply<'_>, lengths: &[u32]) -> Result<Delivered<1>, Mismatch> {
@@ -39,25 +37,28 @@ pub fn general_plan_instances(
     Ok(plan)
 }
 
-/// The same for those of a responder.
+/// The same for a responder.
 pub fn responder_instances(
     buffer: &mut [u8],
-    fixed: &FixedHeader,
-    chunk: &Chunk<'_>,
-    segments: &[Segment],
-) -> Result<usize, NoSpace> {
-    let writes = [chunk.filled(1)];
-    encode_reply(buffer, fixed, writes, Some(segments.iter().copied()))
+    call: &ReceivedCall<'_>,
+    lengths: [u32; 2],
+) -> Result<usize, ReplyTooLarge> {
+    let plan = Placement::new().finish(call, lengths[0], lengths[1])?;
+    let mut written = 0;
+    for write in plan.rdma_writes(call) {
+        written = write.at;
+    }
+    let header = plan.encode(buffer, call, Credits::new(written));
+    header.map_err(|_| ReplyTooLarge)
 }
 
-/// The same for the parts of a Reply.
-pub fn placement_instances(
-    call: &ReceivedCall<'_>,
-    parts: &[ReplyPart; 3],
-    threshold: u32,
-) -> Result<Placement<3>, ReplyTooLarge> {
-    let placement = call.place_reply(parts, threshold)?;
-    placement.procedure();
-    placement.write_len(0);
-    Ok(placement)
+/// The same for what it remembers.
+pub fn memory_instances(calls: &mut UnanswerableCalls<u64, 4>, xid: Xid, now: u64) -> bool {
+    calls.record(1, xid, now);
+    calls.take(1, xid, now) && calls.is_empty()
+}
+
+/// The same for a new memory.
+pub fn new_memory() -> UnanswerableCalls<u64, 4> {
+    UnanswerableCalls::new(1)
 }

@@ -160,7 +160,7 @@ impl<'a> ReceivedReply<'a> {
         if !versions.contains(fixed.version) {
             return None;
         }
-        let (writes, chunk) = Lists::take_returned(&mut reader)?;
+        let (writes, chunk) = Lists::take_without_reads(&mut reader)?;
         let payload = match fixed.procedure {
             Procedure::Msg if check_payload(reader, &fixed) == Ok(MessageType::Reply) => {
                 Some(reader.rest())

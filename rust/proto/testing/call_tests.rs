@@ -7,11 +7,12 @@ mod tests {
     use crate::proto::backward::encode_backward;
     use crate::proto::message::Refused;
     use crate::proto::requester::encode::encode_call;
-    use crate::proto::testing::responder::decode::{
-        decode_call, CallError, ReceivedByResponder, ReceivedCall, ResponderRefusal,
-    };
+    use crate::proto::responder::budget::Excess;
+    use crate::proto::responder::call::ReceivedCall;
+    use crate::proto::responder::decode::{CallError, ReceivedByResponder, ResponderRefusal};
+    use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::testing::v2::VERSION_TWO;
-    use crate::proto::wire::chunk::{ReadSegment, Segment};
+    use crate::proto::wire::chunk::{ReadList, ReadSegment, Segment};
     use crate::proto::wire::encode::header_len;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
@@ -62,6 +63,11 @@ mod tests {
             position,
             segment: READ,
         }
+    }
+
+    /// The Positions and lengths of the Read chunks.
+    fn read_chunks<'a>(reads: &ReadList<'a>) -> impl Iterator<Item = (u32, u64)> + 'a {
+        reads.chunks().map(|chunk| (chunk.position, chunk.length))
     }
 
     /// The Call in `bytes`, or `None` for any other message.
@@ -148,7 +154,7 @@ mod tests {
         let lists = decoded.lists;
         for _ in 0..2 {
             assert!(lists.reads.segments().eq([read_at(8)]));
-            assert!(lists.reads.chunks().eq([(8, 4096)]));
+            assert!(read_chunks(&lists.reads).eq([(8, 4096)]));
             let mut chunks = lists.writes.chunks();
             assert!(chunks.next().is_some_and(|c| c.segments().eq([WRITE])));
             assert!(chunks.next().is_none());
@@ -253,7 +259,8 @@ mod tests {
         assert!(decoded.is_some());
         let Some(decoded) = decoded else { return };
         assert!(decoded.lists.reads.segments().eq(entries));
-        assert!(decoded.lists.reads.chunks().eq([(0, 40), (40, 3), (44, 9)]));
+        let chunks = read_chunks(&decoded.lists.reads);
+        assert!(chunks.eq([(0, 40), (40, 3), (44, 9)]));
         assert_eq!(decoded.payload, None);
     }
 
@@ -271,13 +278,15 @@ mod tests {
             procedure: Procedure::Nomsg,
             ..MSG
         };
-        for (position, good) in [(0, false), (1 << 30, true)] {
+        // Two chunks are each in range, and together more than any budget has.
+        let long = CallError::Header(HeaderError::ReadChunkLength);
+        let together = CallError::Budget(Excess::ReadBytes);
+        for (position, expected) in [(0, (long, 76)), (1 << 30, (together, 16))] {
             let none = core::iter::empty::<Segment>();
             let entries = [half(0), half(position)];
             let length = encode_call(&mut buffer, &fixed, entries, [none.clone()], none);
             assert_eq!(length, Ok(76));
-            let expected = (!good).then_some((CallError::Header(HeaderError::ReadChunkLength), 76));
-            assert_eq!(why(buffer.get(..76).unwrap_or_default()), expected);
+            assert_eq!(why(buffer.get(..76).unwrap_or_default()), Some(expected));
         }
     }
 

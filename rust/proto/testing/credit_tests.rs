@@ -5,9 +5,9 @@
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_credit))]
 mod tests {
     use crate::proto::requester::credits::CreditWindow;
+    use crate::proto::responder::credits::{granted, Conduct, ResponderCredits};
     use crate::proto::testing::receives::Receives;
     use crate::proto::testing::requester::credits::RequesterCredits;
-    use crate::proto::testing::responder::credits::{granted, Conduct, ResponderCredits};
     use crate::proto::wire::header::Credits;
 
     #[test]

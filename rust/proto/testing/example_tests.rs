@@ -8,10 +8,10 @@ mod tests {
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
     use crate::proto::requester::plan::{plan, CallForm, Parts, PlanLimits, RpcShape, Side};
-    use crate::proto::testing::responder::decode::{
-        decode_call, CallError, ReceivedByResponder, ReceivedCall, ResponderRefusal,
-    };
-    use crate::proto::testing::responder::stream::StreamPart;
+    use crate::proto::responder::call::ReceivedCall;
+    use crate::proto::responder::decode::{CallError, ReceivedByResponder, ResponderRefusal};
+    use crate::proto::responder::stream::Source;
+    use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::testing::v2::VERSION_TWO;
     use crate::proto::wire::chunk::{Lists, ReadSegment, Segment};
     use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
@@ -277,6 +277,18 @@ mod tests {
         assert_eq!(reply, Some((0xa1b2_c3d4, 28)));
     }
 
+    /// The memory that the Read segments of the examples name.
+    const DATA: Source = Source::Read {
+        handle: 1,
+        offset: 0,
+    };
+
+    /// The pieces of a Call: where, how long, and where from.
+    fn pieces<'a>(call: &ReceivedCall<'a>) -> impl Iterator<Item = (u32, u32, Source)> + 'a {
+        let stream = call.stream();
+        stream.map(|piece| (piece.at, piece.length, piece.source))
+    }
+
     /// The Call in `bytes`.
     fn call(bytes: &[u8]) -> Option<ReceivedCall<'_>> {
         match decode_call(bytes, Versions::ONE) {
@@ -392,12 +404,15 @@ mod tests {
         assert_eq!(count, Some([0, 0, 0x0b, 0xbb].as_slice()));
         assert_eq!(call.payload.map(<[u8]>::len), Some(44 + 8));
         let stream = [
-            StreamPart::Rest(44),
-            StreamPart::Chunk(44, 3003),
-            StreamPart::RoundUp(1),
-            StreamPart::Rest(8),
+            (0, 44, Source::Inline(0)),
+            (44, 1000, DATA),
+            (1044, 1001, DATA),
+            (2045, 1002, DATA),
+            (3047, 1, Source::RoundUp),
+            (3048, 8, Source::Inline(44)),
         ];
-        assert!(call.stream().eq(stream));
+        assert!(pieces(&call).eq(stream));
+        assert!(call.has_counts());
     }
 
     /// Proves: V1-077, V1-078, V1-080.
@@ -412,7 +427,7 @@ mod tests {
         assert_eq!(bytes.len(), 52);
         let call = call(bytes);
         assert_eq!(call.map(|call| call.payload.is_some()), Some(false));
-        let stream = call.map(|call| call.stream().eq([StreamPart::Rest(40)]));
+        let stream = call.map(|call| pieces(&call).eq([(0, 40, DATA)]));
         assert_eq!(stream, Some(true));
     }
 

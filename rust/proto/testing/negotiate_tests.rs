@@ -7,13 +7,12 @@ mod tests {
     use crate::proto::requester::credits::CreditWindow;
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
+    use crate::proto::responder::decode::{ReceivedByResponder, ResponderRefusal};
+    use crate::proto::responder::encode::encode_reply;
     use crate::proto::testing::requester::negotiation::{
         NegotiationAction, RequesterEvent, RequesterNegotiation,
     };
-    use crate::proto::testing::responder::decode::{
-        decode_call, ReceivedByResponder, ResponderRefusal,
-    };
-    use crate::proto::testing::responder::encode::encode_reply;
+    use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::testing::responder::negotiation::{ResponderEvent, ResponderNegotiation};
     use crate::proto::testing::v2::VERSION_TWO;
     use crate::proto::wire::chunk::Segment;

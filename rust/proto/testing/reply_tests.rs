@@ -8,7 +8,7 @@ mod tests {
     use crate::proto::message::{Body, Message};
     use crate::proto::requester::decode::{decode_received, Received, RequesterRefusal};
     use crate::proto::requester::reconcile::{Delivered, Delivery, Mismatch};
-    use crate::proto::testing::responder::encode::encode_reply;
+    use crate::proto::responder::encode::encode_reply;
     use crate::proto::testing::v2::VERSION_TWO;
     use crate::proto::wire::chunk::Segment;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};

@@ -92,6 +92,18 @@ impl ReadSegment {
             segment: Segment::take(reader)?,
         })
     }
+
+    /// Takes the flag word and the Read segment behind it, of a list that was checked before;
+    /// `None` at its end.
+    fn take_next(reader: &mut Reader<'_>) -> Option<Self> {
+        if !reader.take_flag().ok()? {
+            return None;
+        }
+        Some(Self {
+            position: reader.take_u32().ok()?,
+            segment: Segment::take_unchecked(reader).ok()?,
+        })
+    }
 }
 
 /// The sum of the lengths of `segments`, in bytes.
@@ -107,6 +119,8 @@ pub(crate) struct ReadList<'a> {
     entries: Reader<'a>,
     /// Whether no Position is lower than the one before.
     is_ordered: bool,
+    count: u32,
+    length: u64,
 }
 
 /// The most segments of a Read list whose Positions are out of order, as no known requester sends
@@ -114,6 +128,16 @@ pub(crate) struct ReadList<'a> {
 pub(crate) const MAX_UNORDERED: u32 = 256;
 
 impl<'a> ReadList<'a> {
+    /// The list without segments whose terminating word is next in `entries`.
+    pub(crate) const fn empty(entries: Reader<'a>) -> Self {
+        Self {
+            entries,
+            is_ordered: true,
+            count: 0,
+            length: 0,
+        }
+    }
+
     /// Takes a Read list with its terminating word.
     ///
     /// # Errors
@@ -121,69 +145,53 @@ impl<'a> ReadList<'a> {
     /// [`HeaderError::Flag`], [`HeaderError::PositionOrder`] if more than [`MAX_UNORDERED`] segments are not
     /// in the order of their Positions, and those of [`ReadSegment::take`].
     fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let entries = *reader;
-        let mut is_ordered = true;
-        let (mut last, mut count) = (0, 0u32);
+        let mut list = Self::empty(*reader);
+        let mut last = 0;
         while reader.take_flag()? {
             let at = reader.position();
-            let position = ReadSegment::take(reader)?.position;
-            is_ordered &= position >= last;
+            let ReadSegment { position, segment } = ReadSegment::take(reader)?;
+            list.is_ordered &= position >= last;
             last = position;
-            count = count.saturating_add(1);
-            if !is_ordered && count > MAX_UNORDERED {
+            list.count = list.count.saturating_add(1);
+            list.length = list.length.saturating_add(u64::from(segment.length));
+            if !list.is_ordered && list.count > MAX_UNORDERED {
                 return Err(Malformed::new(HeaderError::PositionOrder, at));
             }
         }
-        Ok(Self {
-            entries,
-            is_ordered,
-        })
+        Ok(list)
     }
 
     /// Whether the list has no segment.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.segments().next().is_none()
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The number of segments.
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The sum of the lengths of all segments, in bytes.
+    pub(crate) const fn length(&self) -> u64 {
+        self.length
     }
 
     /// The segments, in the order of the list.
     pub(crate) fn segments(&self) -> impl Iterator<Item = ReadSegment> + Clone + 'a {
         let mut entries = self.entries;
-        core::iter::from_fn(move || {
-            if entries.take_flag().ok()? {
-                ReadSegment::take(&mut entries).ok()
-            } else {
-                None
-            }
-        })
+        core::iter::from_fn(move || ReadSegment::take_next(&mut entries))
     }
 
-    /// The chunks by ascending Position, each with its length in bytes.
+    /// The chunks by ascending Position.
     ///
     /// Segments of one Position need not be adjacent in the list. A list in order is walked once,
     /// another one, which is short, for each chunk.
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = (u32, u64)> + 'a {
-        let list = *self;
-        let mut ahead = self.segments();
-        let mut last = None;
-        core::iter::from_fn(move || {
-            if list.is_ordered {
-                let ReadSegment { position, segment } = ahead.next()?;
-                let mut rest = ahead.clone();
-                let mut length = u64::from(segment.length);
-                while let Some(entry) = rest.next().filter(|entry| entry.position == position) {
-                    length = length.saturating_add(u64::from(entry.segment.length));
-                    ahead = rest.clone();
-                }
-                return Some((position, length));
-            }
-            let position = list
-                .segments()
-                .map(|entry| entry.position)
-                .filter(|&position| last.is_none_or(|last| position > last))
-                .min()?;
-            last = Some(position);
-            Some((position, list.length_at(position)))
-        })
+    pub(crate) const fn chunks(&self) -> ReadChunks<'a> {
+        ReadChunks {
+            list: *self,
+            ahead: self.entries,
+            last: None,
+        }
     }
 
     /// Length in bytes of the chunk at `position`, 0 if there is none.
@@ -195,9 +203,106 @@ impl<'a> ReadList<'a> {
     /// Whether some chunk is longer than the 32-bit count that XDR has for it.
     fn has_oversized_chunk(&self) -> bool {
         let limit = u64::from(u32::MAX);
-        // Lists whose sum is in range, which are all honest ones, are walked once only.
-        total_length(self.segments().map(|entry| entry.segment)) > limit
-            && self.chunks().any(|(_, length)| length > limit)
+        // The sum of all honest lists is in range.
+        self.length > limit && self.chunks().any(|chunk| chunk.length > limit)
+    }
+}
+
+/// A Read chunk: all segments of a Read list that have the same Position (RFC 8166 section 3.4.5).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadChunk<'a> {
+    /// Where it starts in the unreduced Payload stream, in bytes.
+    pub(crate) position: u32,
+    /// The sum of the lengths of its segments, in bytes.
+    pub(crate) length: u64,
+    /// The list from the first of them on.
+    entries: Reader<'a>,
+    is_ordered: bool,
+}
+
+impl<'a> ReadChunk<'a> {
+    /// The segments, in the order of the list.
+    pub(crate) const fn segments(&self) -> ReadChunkSegments<'a> {
+        ReadChunkSegments {
+            entries: self.entries,
+            position: self.position,
+            is_ordered: self.is_ordered,
+        }
+    }
+}
+
+/// The segments of a [`ReadChunk`].
+#[derive(Clone, Debug)]
+pub(crate) struct ReadChunkSegments<'a> {
+    entries: Reader<'a>,
+    position: u32,
+    is_ordered: bool,
+}
+
+impl Iterator for ReadChunkSegments<'_> {
+    type Item = Segment;
+
+    fn next(&mut self) -> Option<Segment> {
+        while let Some(entry) = ReadSegment::take_next(&mut self.entries) {
+            if entry.position == self.position {
+                return Some(entry.segment);
+            }
+            if self.is_ordered {
+                self.entries = Reader::new(&[]);
+            }
+        }
+        None
+    }
+}
+
+/// The chunks of a [`ReadList`].
+#[derive(Clone, Debug)]
+pub(crate) struct ReadChunks<'a> {
+    list: ReadList<'a>,
+    /// Of a list in order, what was not looked at.
+    ahead: Reader<'a>,
+    /// Of another one, the Position of the last chunk.
+    last: Option<u32>,
+}
+
+impl<'a> Iterator for ReadChunks<'a> {
+    type Item = ReadChunk<'a>;
+
+    fn next(&mut self) -> Option<ReadChunk<'a>> {
+        let list = &self.list;
+        let is_ordered = list.is_ordered;
+        if is_ordered {
+            let entries = self.ahead;
+            let ReadSegment { position, segment } = ReadSegment::take_next(&mut self.ahead)?;
+            let mut length = u64::from(segment.length);
+            let mut rest = self.ahead;
+            while let Some(entry) = ReadSegment::take_next(&mut rest) {
+                if entry.position != position {
+                    break;
+                }
+                length = length.saturating_add(u64::from(entry.segment.length));
+                self.ahead = rest;
+            }
+            return Some(ReadChunk {
+                position,
+                length,
+                entries,
+                is_ordered,
+            });
+        }
+        let last = self.last;
+        let position = list
+            .segments()
+            .map(|entry| entry.position)
+            .filter(|&position| last.is_none_or(|last| position > last))
+            .min()?;
+        self.last = Some(position);
+        Some(ReadChunk {
+            position,
+            length: list.length_at(position),
+            entries: list.entries,
+            is_ordered,
+        })
     }
 }
 
@@ -232,6 +337,17 @@ impl<'a> Chunk<'a> {
             .and_then(|bytes| reader.sub(bytes).ok())
             .ok_or_else(|| Malformed::new(HeaderError::SegmentCount, start.position()))?;
         Ok(Self { segments })
+    }
+
+    /// The number of segments.
+    pub(crate) fn count(&self) -> u32 {
+        // It was a word of the message.
+        u32::try_from(self.segments.rest().len() / SEGMENT_LEN).unwrap_or(u32::MAX)
+    }
+
+    /// The sum of the lengths of the segments, in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        total_length(self.segments())
     }
 
     /// The segments, in array order.
@@ -302,10 +418,7 @@ impl<'a> Lists<'a> {
         // Most messages have no chunks: three flags that are 0, each of them an empty list.
         if reader.take_zeroes::<12>() {
             return Ok(Self {
-                reads: ReadList {
-                    entries: start,
-                    is_ordered: true,
-                },
+                reads: ReadList::empty(start),
                 writes: WriteList { entries: start },
                 reply: None,
             });
@@ -333,9 +446,10 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// Takes the Write list and the Reply chunk of a Reply, behind its empty Read list; `None` for
-    /// any other lists.
-    pub(crate) fn take_returned(
+    /// Takes the Write list and the Reply chunk behind an empty Read list, as Replies and most Calls
+    /// have them; `None` for any other lists.
+    #[inline]
+    pub(crate) fn take_without_reads(
         reader: &mut Reader<'a>,
     ) -> Option<(WriteList<'a>, Option<Chunk<'a>>)> {
         let entries = *reader;
@@ -356,5 +470,52 @@ impl<'a> Lists<'a> {
     /// Whether all three lists are empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
+    }
+
+    /// Where the lists are, for somebody who keeps the message.
+    pub(crate) fn index(&self) -> ListIndex {
+        let segments = self.reply.map(|chunk| chunk.segments.position());
+        ListIndex {
+            reads_at: self.reads.entries.position(),
+            is_ordered: self.reads.is_ordered,
+            reads_count: self.reads.count,
+            reads_length: self.reads.length,
+            writes_at: self.writes.entries.position(),
+            reply_at: segments.and_then(|at| at.checked_sub(size_of::<u32>())),
+        }
+    }
+}
+
+/// Where in a message its three lists are. They are not checked a second time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListIndex {
+    reads_at: usize,
+    is_ordered: bool,
+    reads_count: u32,
+    reads_length: u64,
+    writes_at: usize,
+    reply_at: Option<usize>,
+}
+
+impl ListIndex {
+    /// The lists of `message`, which is the message that this was made from; `None` if it is
+    /// shorter. Of another message the lists end where they can no longer be decoded.
+    pub(crate) fn lists<'a>(&self, message: &'a [u8]) -> Option<Lists<'a>> {
+        let reply = match self.reply_at {
+            None => None,
+            Some(at) => Some(Chunk::take_unchecked(&mut Reader::at(message, at)?).ok()?),
+        };
+        Some(Lists {
+            reads: ReadList {
+                entries: Reader::at(message, self.reads_at)?,
+                is_ordered: self.is_ordered,
+                count: self.reads_count,
+                length: self.reads_length,
+            },
+            writes: WriteList {
+                entries: Reader::at(message, self.writes_at)?,
+            },
+            reply,
+        })
     }
 }

@@ -26,6 +26,14 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Starts at byte `position` of `message`, `None` beyond its end.
+    pub(crate) fn at(message: &'a [u8], position: usize) -> Option<Self> {
+        Some(Self {
+            rest: message.get(position..)?,
+            end: message.len(),
+        })
+    }
+
     /// Offset of the next byte from the start of the message.
     pub(crate) const fn position(&self) -> usize {
         self.end.saturating_sub(self.rest.len())

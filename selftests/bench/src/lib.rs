@@ -15,8 +15,9 @@ use std::iter;
 
 use proto::requester::decode::{decode_received, Received};
 use proto::requester::encode::encode_call;
-use proto::testing::responder::decode::{decode_call, ReceivedByResponder};
-use proto::testing::responder::encode::encode_reply;
+use proto::responder::budget::CallBudget;
+use proto::responder::decode::{decode_call, ReceivedByResponder};
+use proto::responder::encode::encode_reply;
 use proto::wire::chunk::Segment;
 use proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 
@@ -50,6 +51,16 @@ const FIXED: FixedHeader = FixedHeader {
     version: VERSION_ONE,
     credits: Credits::new(128),
     procedure: Procedure::Msg,
+};
+
+/// What the Calls need, and more.
+const BUDGET: CallBudget = CallBudget {
+    read_segments: 64,
+    read_chunks: 16,
+    read_bytes: 1 << 22,
+    write_chunks: 4,
+    write_segments: 64,
+    reply_segments: 64,
 };
 
 /// The two headers of an RPC, each with a message behind it.
@@ -124,7 +135,7 @@ fn encode_reply_of(rpc: &mut Rpc) -> usize {
 /// Decodes the Call as a responder does; the number of its Write chunks.
 #[inline(never)]
 fn decode_call_of(rpc: &mut Rpc) -> usize {
-    match decode_call(&rpc.call, Versions::ONE_AND_TWO) {
+    match decode_call(&rpc.call, Versions::ONE, &BUDGET) {
         Ok(ReceivedByResponder::Call(call)) => call.lists.writes.chunks().count(),
         _ => usize::MAX,
     }

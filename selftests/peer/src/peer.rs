@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
+use crate::proto::responder::decode::ReceivedByResponder;
+use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::encode::encode_header;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end that listens, which no transport is yet.
+//! The end that listens: what no transport calls, and what tests take for it.
 
-pub(crate) mod credits;
 pub(crate) mod decode;
-pub(crate) mod encode;
 pub(crate) mod negotiation;
-pub(crate) mod placement;
-pub(crate) mod stream;

@@ -5,20 +5,19 @@
 use super::fabric::Fabric;
 use super::faults;
 use super::message::{Kind, Message};
-use super::payload::{index, short, Payload, PARTS};
+use super::payload::{index, short, Payload};
 use super::queue::Access;
 use super::responder::Responder;
 use super::rpc::{Fate, Rpc};
 use super::service::decode;
 use super::world::World;
 use super::{Direction, End, Failure};
-use crate::proto::testing::responder::decode::ReceivedCall;
-use crate::proto::testing::responder::encode::encode_reply;
+use crate::proto::responder::call::ReceivedCall;
+use crate::proto::responder::placement::{Placement, ReplyPlan};
 use crate::proto::testing::responder::negotiation::ResponderEvent;
-use crate::proto::testing::responder::placement::{Place, Placement, ReplyPart};
-use crate::proto::wire::chunk::{Chunk, Segment};
 use crate::proto::wire::error::ErrorBody;
-use crate::proto::wire::header::{Credits, FixedHeader};
+use crate::proto::wire::header::Credits;
+use crate::proto::wire::private_data::Thresholds;
 
 /// A Reply in its buffer.
 struct Prepared {
@@ -79,48 +78,59 @@ impl Responder<'_> {
         let call = decode(request)?;
         let payload = rpc.reply_payload();
         let thresholds = self.negotiation.thresholds(call.version);
-        let Some(placement) = place(&payload, &call, thresholds.send, fabric) else {
+        let Some(plan) = place(&payload, &call, thresholds.send, fabric) else {
             return Ok(None);
         };
-        let mut writer = RdmaWriter {
-            fabric,
-            rpc: number,
-            generation: self.generation,
-        };
-        writer.write(&payload, &call, &placement)?;
+        self.write(fabric, number, &call, &plan)?;
 
         let replies = self.credits.outstanding();
         let credits = self.grants.reply(self.receives.for_calls(replies));
         if credits.get() > call.credits.get() {
             return Err(Failure::Grant(credits.get()));
         }
-        let fixed = FixedHeader {
-            xid: call.xid,
-            version: call.version,
-            credits,
-            procedure: placement.procedure(),
-        };
-        let chunks = (0..).zip(call.lists.writes.chunks());
-        let writes = chunks.map(|(number, chunk)| chunk.filled(placement.write_len(number)));
-        let used = placement.reply_chunk_len;
-        let reply = call.lists.reply.map(|chunk| chunk.filled(used));
-        let header = encode_reply(buffer, &fixed, writes, reply).map_err(|_| Failure::NoSpace)?;
-        if short(header) != placement.header_len {
+        let header = plan
+            .encode(buffer, &call, credits)
+            .map_err(|_| Failure::NoSpace)?;
+        if short(header) != plan.header_len {
             return Err(Failure::HeaderLength);
         }
-        let length = put_inline(&payload, &placement, buffer, header).ok_or(Failure::NoSpace)?;
-        if length != header + index(placement.inline_len) {
+        let length = put_inline(&payload, &plan, buffer, header).ok_or(Failure::NoSpace)?;
+        if length != header + index(plan.inline_len) {
             return Err(Failure::HeaderLength);
         }
         Ok(Some(Prepared {
             version: call.version,
             header,
             length,
-            invalidate: invalidate(&call, thresholds.remote_invalidation, fabric),
+            invalidate: invalidate(&call, &thresholds, fabric),
             offered: first_offered(&call),
             // With less granted there are fewer Receives than the requester could use.
             may_grant_more: credits == call.credits,
         }))
+    }
+
+    /// Posts the RDMA Writes of a Reply.
+    fn write(
+        &self,
+        fabric: &mut Fabric<'_>,
+        rpc: usize,
+        call: &ReceivedCall<'_>,
+        plan: &ReplyPlan,
+    ) -> Result<(), Failure> {
+        for write in plan.rdma_writes(call) {
+            let access = Access {
+                rpc,
+                generation: self.generation,
+                handle: write.target.handle,
+                offset: write.target.offset,
+                length: write.target.length,
+            };
+            fabric.post_write(access, write.at)?;
+        }
+        let written = plan.results().filter(|result| result.length != 0);
+        fabric.tally.write_chunks += written.fold(0, |count, _| count + 1);
+        fabric.tally.reply_chunks += u64::from(plan.reply_chunk_len != 0);
+        Ok(())
     }
 
     /// Sends a Reply, or what is to arrive in its place.
@@ -191,52 +201,51 @@ fn place(
     call: &ReceivedCall<'_>,
     threshold: u32,
     fabric: &mut Fabric<'_>,
-) -> Option<Placement<PARTS>> {
-    let parts = payload.layout.parts().map(|part| ReplyPart {
-        len: part.len,
-        eligible: part.eligible,
-    });
+) -> Option<ReplyPlan> {
+    let mut placement = Placement::new();
+    for part in payload.layout.parts() {
+        if part.eligible {
+            placement.place(call, part.start, part.len).ok()?;
+        }
+    }
     // A responder may use a Reply chunk that it does not need, as if the threshold were lower.
     let lowest = if fabric.random.one_in(4) {
         600
     } else {
         threshold
     };
-    let placement = call.place_reply(&parts, lowest.min(threshold));
-    placement
-        .or_else(|_| call.place_reply(&parts, threshold))
+    let total = payload.total();
+    let plan = placement.finish(call, total, lowest.min(threshold));
+    plan.or_else(|_| placement.finish(call, total, threshold))
         .ok()
 }
 
 /// Writes what goes inline behind the header; the length of the whole message.
 fn put_inline(
     payload: &Payload,
-    placement: &Placement<PARTS>,
+    plan: &ReplyPlan,
     buffer: &mut [u8],
     header: usize,
 ) -> Option<usize> {
     let mut length = header;
-    for (part, place) in payload.layout.parts().into_iter().zip(placement.places) {
-        if let Place::Inline { skip } = place {
-            let end = length.checked_add(index(part.len - skip))?;
-            payload.fill(part.start + skip, buffer.get_mut(length..end)?);
+    if plan.inline_len != 0 {
+        for range in plan.rest() {
+            let end = length.checked_add(index(range.length))?;
+            payload.fill(range.at, buffer.get_mut(length..end)?);
             length = end;
         }
     }
     Some(length)
 }
 
-/// The handle that the Reply to `call` invalidates: any one of the Call, or none.
-fn invalidate(call: &ReceivedCall<'_>, is_allowed: bool, fabric: &mut Fabric<'_>) -> Option<u32> {
-    if !is_allowed || fabric.random.one_in(4) {
-        return None;
-    }
-    let reads = call.lists.reads.segments().map(|read| read.segment);
-    let chunks = call.lists.writes.chunks().chain(call.lists.reply);
-    let mut segments = reads.chain(chunks.flat_map(|chunk| chunk.segments()));
-    let count = short(segments.clone().count());
-    let chosen = index(fabric.random.below(count));
-    segments.nth(chosen).map(|segment| segment.handle)
+/// The handle that the Reply to `call` invalidates: one of the Call, or none.
+fn invalidate(
+    call: &ReceivedCall<'_>,
+    thresholds: &Thresholds,
+    fabric: &mut Fabric<'_>,
+) -> Option<u32> {
+    let handle = call.handle_to_invalidate(thresholds);
+    handle.filter(|_| !fabric.random.one_in(4))
 }
 
 /// The length of the first segment that a Reply returns, 0 if it returns none.
@@ -244,98 +253,4 @@ fn first_offered(call: &ReceivedCall<'_>) -> u32 {
     let mut chunks = call.lists.writes.chunks().chain(call.lists.reply);
     let first = chunks.next().and_then(|chunk| chunk.segments().next());
     first.map_or(0, |segment| segment.length)
-}
-
-/// Writes a Reply into the requester's memory.
-struct RdmaWriter<'a, 'b> {
-    fabric: &'a mut Fabric<'b>,
-    rpc: usize,
-    generation: u32,
-}
-
-impl RdmaWriter<'_, '_> {
-    /// Posts all RDMA Writes of a Reply.
-    fn write(
-        &mut self,
-        payload: &Payload,
-        call: &ReceivedCall<'_>,
-        placement: &Placement<PARTS>,
-    ) -> Result<(), Failure> {
-        let mut rest = Segments::new(call.lists.reply);
-        let mut writes = call.lists.writes.chunks().enumerate();
-        let parts = payload.layout.parts();
-        for (part, place) in parts.into_iter().zip(placement.places) {
-            match place {
-                Place::Inline { .. } => {}
-                Place::WriteChunk(number) => {
-                    let chunk = writes.find(|(index, _)| short(*index) == number);
-                    let mut segments = Segments::new(chunk.map(|(_, chunk)| chunk));
-                    self.put(&mut segments, part.start, part.len)?;
-                    self.fabric.tally.write_chunks += 1;
-                }
-                Place::ReplyChunk { skip } => {
-                    self.put(&mut rest, part.start + skip, part.len - skip)?;
-                }
-            }
-        }
-        self.fabric.tally.reply_chunks += u64::from(placement.reply_chunk_len != 0);
-        Ok(())
-    }
-
-    /// Posts the RDMA Writes of `left` bytes of the Reply from `at` on.
-    fn put<I: Iterator<Item = Segment>>(
-        &mut self,
-        segments: &mut Segments<I>,
-        at: u32,
-        left: u32,
-    ) -> Result<(), Failure> {
-        let (mut at, mut left) = (at, left);
-        while left != 0 {
-            let segment = segments.take(left).ok_or(Failure::NoSpace)?;
-            let access = Access {
-                rpc: self.rpc,
-                generation: self.generation,
-                handle: segment.handle,
-                offset: segment.offset,
-                length: segment.length,
-            };
-            self.fabric.post_write(access, at)?;
-            at += segment.length;
-            left -= segment.length;
-        }
-        Ok(())
-    }
-}
-
-/// Segments of a chunk that are filled one after the other.
-struct Segments<I> {
-    left: I,
-    free: Option<Segment>,
-}
-
-impl Segments<core::iter::Empty<Segment>> {
-    /// The segments of `chunk`, if there is one.
-    fn new<'a>(chunk: Option<Chunk<'a>>) -> Segments<impl Iterator<Item = Segment> + 'a> {
-        let segments = chunk.into_iter().flat_map(|chunk| chunk.segments());
-        Segments {
-            left: segments.filter(|segment| segment.length != 0),
-            free: None,
-        }
-    }
-}
-
-impl<I: Iterator<Item = Segment>> Segments<I> {
-    /// The next piece, of at most `most` bytes.
-    fn take(&mut self, most: u32) -> Option<Segment> {
-        let segment = self.free.take().or_else(|| self.left.next())?;
-        let length = most.min(segment.length);
-        if length != segment.length {
-            self.free = Some(Segment {
-                length: segment.length - length,
-                offset: segment.offset.wrapping_add(u64::from(length)),
-                ..segment
-            });
-        }
-        Some(Segment { length, ..segment })
-    }
 }

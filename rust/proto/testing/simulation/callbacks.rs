@@ -13,7 +13,7 @@ use super::rpc::Fate;
 use super::world::World;
 use super::{Direction, End, Failure};
 use crate::proto::backward::encode_backward;
-use crate::proto::testing::responder::credits::Conduct;
+use crate::proto::responder::credits::Conduct;
 use crate::proto::wire::header::{Credits, Xid};
 
 impl Requester<'_> {

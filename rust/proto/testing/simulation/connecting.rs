@@ -10,9 +10,9 @@ use super::{End, Failure, RPCS};
 use crate::proto::requester::connection::{
     ConnectionAction, ConnectionEvent, ConnectionState, Reason,
 };
+use crate::proto::responder::credits::ResponderCredits;
 use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::negotiation::RequesterEvent;
-use crate::proto::testing::responder::credits::ResponderCredits;
 use crate::proto::wire::header::Credits;
 use crate::proto::wire::private_data::{negotiate, PrivateData};
 

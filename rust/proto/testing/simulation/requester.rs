@@ -21,12 +21,12 @@ use crate::proto::requester::connection::ConnectionState;
 use crate::proto::requester::decode::{
     decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal,
 };
+use crate::proto::responder::credits::ResponderCredits;
 use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::testing::requester::negotiation::{
     NegotiationAction, RequesterEvent, RequesterNegotiation,
 };
-use crate::proto::testing::responder::credits::ResponderCredits;
 use crate::proto::testing::v2::VERSION_TWO;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, Xid};

@@ -2,7 +2,6 @@
 
 //! The end that listens: its connection, and what arrives there.
 
-use super::backward;
 use super::fabric::Fabric;
 use super::message::{Kind, Message};
 use super::private_bytes::PrivateBytes;
@@ -11,14 +10,13 @@ use super::rpc::Outcome;
 use super::scenario::Scenario;
 use super::service::Job;
 use super::world::World;
-use super::{Direction, End, Failure, RPCS};
+use super::{backward, Direction, End, Failure, RPCS};
 use crate::proto::requester::connection::{ConnectionEvent, Reason};
+use crate::proto::responder::credits::{Conduct, ResponderCredits};
+use crate::proto::responder::decode::{ReceivedByResponder, ResponderRefusal};
 use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
-use crate::proto::testing::responder::credits::{Conduct, ResponderCredits};
-use crate::proto::testing::responder::decode::{
-    decode_call, ReceivedByResponder, ResponderRefusal,
-};
+use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::testing::responder::negotiation::ResponderNegotiation;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, Xid};

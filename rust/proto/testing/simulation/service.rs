@@ -4,15 +4,17 @@
 
 use super::fabric::Fabric;
 use super::message::Messages;
-use super::payload::{index, short, Payload};
+use super::payload::{index, Payload};
 use super::queue::{Access, SimulationEvent};
 use super::responder::Responder;
 use super::rpc::Fate;
 use super::world::World;
 use super::Failure;
-use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder, ReceivedCall};
+use crate::proto::responder::call::ReceivedCall;
+use crate::proto::responder::decode::ReceivedByResponder;
+use crate::proto::responder::stream::{Source, StreamPiece};
+use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::testing::responder::negotiation::ResponderEvent;
-use crate::proto::testing::responder::stream::StreamPart;
 use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::Versions;
 
@@ -139,7 +141,6 @@ impl Responder<'_> {
             rpc: number,
             generation: self.generation,
             at: 0,
-            taken: 0,
             reads: 0,
         };
         let is_whole = assembly.run()?;
@@ -217,74 +218,43 @@ struct Assembly<'a, 'b> {
     generation: u32,
     /// Bytes of the RPC message so far.
     at: u32,
-    /// Bytes taken of the inline part, or of the Position Zero chunk.
-    taken: u32,
     /// RDMA Reads posted.
     reads: u32,
 }
 
 impl Assembly<'_, '_> {
-    /// Goes through all parts; whether what is there already has the right bytes, and as many.
+    /// Goes through all pieces; whether what is there already has the right bytes, and as many.
     fn run(&mut self) -> Result<bool, Failure> {
-        for part in self.call.stream() {
-            let is_right = match part {
-                StreamPart::Rest(length) => self.rest(short(length))?,
-                StreamPart::Chunk(position, length) => {
-                    position == self.at && self.chunk(position, 0, short(length))?
+        for StreamPiece { at, length, source } in self.call.stream() {
+            let is_right = match source {
+                Source::Inline(from) => {
+                    let inline = self.call.payload.unwrap_or_default();
+                    let bytes = inline.get(index(from)..index(from + length));
+                    bytes.is_some_and(|bytes| self.payload.matches(at, bytes))
                 }
-                StreamPart::RoundUp(length) => {
+                Source::Read { handle, offset } => {
+                    let access = Access {
+                        rpc: self.rpc,
+                        generation: self.generation,
+                        handle,
+                        offset,
+                        length,
+                    };
+                    self.fabric.post_read(access, at)?;
+                    self.reads += 1;
+                    true
+                }
+                Source::RoundUp => {
                     let zeroes = [0; 3];
                     let zeroes = zeroes.get(..index(length)).unwrap_or_default();
-                    let is_right = self.payload.matches(self.at, zeroes);
-                    self.at += short(length);
-                    is_right
+                    self.payload.matches(at, zeroes)
                 }
             };
-            if !is_right {
+            if !is_right || at != self.at {
                 return Ok(false);
             }
+            self.at += length;
         }
         Ok(self.at == self.payload.total())
-    }
-
-    /// Takes `length` bytes of what is not in an ordinary Read chunk.
-    fn rest(&mut self, length: u32) -> Result<bool, Failure> {
-        let from = self.taken;
-        self.taken += length;
-        let Some(inline) = self.call.payload else {
-            return self.chunk(0, from, length);
-        };
-        let bytes = inline.get(index(from)..index(self.taken));
-        let at = self.at;
-        self.at += length;
-        Ok(bytes.is_some_and(|bytes| self.payload.matches(at, bytes)))
-    }
-
-    /// Posts the RDMA Reads of `length` bytes of the chunk at `position`, behind its first `skip`;
-    /// whether it has as many.
-    fn chunk(&mut self, position: u32, skip: u32, length: u32) -> Result<bool, Failure> {
-        let (mut skip, mut left) = (skip, length);
-        let call = self.call;
-        let reads = call.lists.reads.segments();
-        for read in reads.filter(|read| read.position == position) {
-            let segment = read.segment;
-            let skipped = skip.min(segment.length);
-            skip -= skipped;
-            let piece = left.min(segment.length - skipped);
-            left -= piece;
-            if piece != 0 {
-                let access = Access {
-                    rpc: self.rpc,
-                    generation: self.generation,
-                    handle: segment.handle,
-                    offset: segment.offset.wrapping_add(u64::from(skipped)),
-                    length: piece,
-                };
-                self.fabric.post_read(access, self.at)?;
-                self.reads += 1;
-                self.at += piece;
-            }
-        }
-        Ok(left == 0)
     }
 }

@@ -69,7 +69,8 @@ mod tests {
     use super::*;
     use crate::proto::message::Refused;
     use crate::proto::requester::decode::{decode_received, ReplyError};
-    use crate::proto::testing::responder::decode::{decode_call, CallError, ResponderRefusal};
+    use crate::proto::responder::decode::{CallError, ResponderRefusal};
+    use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{Versions, VERSION_ONE};
     use crate::proto::wire::malformed::HeaderError;

@@ -7,7 +7,7 @@ use crate::proto::requester::connection::{
     ConnectionAction, ConnectionEvent, ConnectionState, Reason,
 };
 use crate::proto::requester::credits::CreditWindow;
-use crate::proto::testing::responder::credits::granted;
+use crate::proto::responder::credits::granted;
 use crate::proto::wire::header::Credits;
 
 /// The events of an attempt that succeeds, each with the action that it leads to.

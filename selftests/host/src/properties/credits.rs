@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use crate::proto::responder::credits::{Conduct, ResponderCredits};
 use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
-use crate::proto::testing::responder::credits::{Conduct, ResponderCredits};
 use crate::proto::wire::header::Credits;
 
 /// The Receives that are kept for messages without a credit.

@@ -10,13 +10,13 @@ use proptest::prelude::*;
 use super::plans::limits;
 use crate::proto::requester::decode::{decode_received, Received};
 use crate::proto::requester::encode::encode_call;
+use crate::proto::responder::decode::ReceivedByResponder;
+use crate::proto::responder::placement::Placement;
+use crate::proto::responder::stream::{Source, StreamPiece};
 use crate::proto::testing::requester::plan_general::{
     plan_general, CallPiece, GeneralPlan, Piece, Reduction, ReplyPiece,
 };
-use crate::proto::testing::responder::decode::{decode_call, ReceivedByResponder};
-use crate::proto::testing::responder::encode::encode_reply;
-use crate::proto::testing::responder::placement::ReplyPart;
-use crate::proto::testing::responder::stream::StreamPart;
+use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 
@@ -114,31 +114,22 @@ impl Sent {
         let Ok(ReceivedByResponder::Call(call)) = decode_call(&message, Versions::ONE) else {
             return None;
         };
-        let chunk = |at| {
-            let segments = call
-                .lists
-                .reads
-                .segments()
-                .filter(move |read| read.position == at);
-            segments.flat_map(|read| self.memory[&read.segment.handle].clone())
-        };
-        let zero: Vec<u8> = chunk(0).collect();
-        let mut rest = call.payload.unwrap_or(&zero);
         let mut stream = Vec::new();
-        for part in call.stream() {
-            match part {
-                StreamPart::Rest(bytes) => {
-                    let (taken, after) = rest.split_at(usize::try_from(bytes).ok()?);
-                    stream.extend(taken);
-                    rest = after;
+        for StreamPiece { at, length, source } in call.stream() {
+            let count = |number: u32| usize::try_from(number).unwrap();
+            assert_eq!(stream.len(), count(at));
+            match source {
+                Source::Inline(from) => {
+                    stream.extend(&call.payload?[count(from)..][..count(length)]);
                 }
-                StreamPart::Chunk(position, _) => stream.extend(chunk(position)),
-                StreamPart::RoundUp(bytes) => {
-                    stream.resize(stream.len() + usize::try_from(bytes).ok()?, 0);
+                Source::Read { handle, offset } => {
+                    let from = usize::try_from(offset).unwrap();
+                    stream.extend(&self.memory[&handle][from..][..count(length)]);
                 }
+                Source::RoundUp => stream.resize(stream.len() + count(length), 0),
             }
         }
-        rest.is_empty().then_some(stream)
+        Some(stream)
     }
 }
 
@@ -212,7 +203,7 @@ proptest! {
             }
         }
         let reply_chunk = if chunk > 0 { cut(chunk, chunk_segments) } else { Vec::new() };
-        let mut fixed = FixedHeader {
+        let fixed = FixedHeader {
             xid: Xid(0),
             version: VERSION_ONE,
             credits: Credits::new(1),
@@ -231,18 +222,19 @@ proptest! {
         };
 
         // The Reply as it turns out, and what the responder makes of it.
-        let mut parts = [ReplyPart::default(); 5];
-        for ((part, piece), length) in parts.iter_mut().zip(&pieces).zip(lengths) {
-            *part = ReplyPart { len: length % (piece.len + 1), eligible: piece.eligible };
+        let mut placement = Placement::new();
+        let mut at = 0;
+        for (number, (piece, length)) in pieces.iter().zip(lengths).enumerate() {
+            let length = length % (piece.len + 1);
+            let length = if number == 0 { length.max(8) } else { length };
+            if piece.eligible {
+                placement.place(&call, at, length).unwrap();
+            }
+            at += length;
         }
-        parts[0].len = parts[0].len.max(8);
-        let placed = call.place_reply(&parts, limits.inline_receive).unwrap();
-        fixed.procedure = placed.procedure();
-        let filled = (0..).zip(call.lists.writes.chunks());
-        let filled = filled.map(|(index, chunk)| chunk.filled(placed.write_len(index)));
-        let returned = call.lists.reply.map(|chunk| chunk.filled(placed.reply_chunk_len));
+        let placed = placement.finish(&call, at, limits.inline_receive).unwrap();
         let mut message = vec![0; 2048];
-        let header = encode_reply(&mut message, &fixed, filled, returned).unwrap();
+        let header = placed.encode(&mut message, &call, Credits::new(1)).unwrap();
         prop_assert_eq!(u32::try_from(header), Ok(placed.header_len));
         message.truncate(header);
         if placed.inline_len > 0 {
@@ -256,9 +248,10 @@ proptest! {
         let lengths = |index: usize| offered.get(index).cloned().unwrap_or_default().into_iter();
         let writes = [lengths(0), lengths(1)];
         let delivered = received.reconcile(writes, reply_chunk.into_iter()).unwrap();
-        for (index, delivery) in (0..).zip(delivered.writes) {
-            prop_assert_eq!(delivery.contiguous, placed.write_len(index));
+        let placed_lengths = placed.results().map(|result| u64::from(result.length));
+        for (delivery, length) in delivered.writes.iter().zip(placed_lengths.chain([0, 0])) {
+            prop_assert_eq!(delivery.contiguous, length);
         }
-        prop_assert_eq!(delivered.reply.contiguous, placed.reply_chunk_len);
+        prop_assert_eq!(delivered.reply.contiguous, placed.reply_chunk_len.into());
     }
 }

@@ -1,0 +1,631 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where the parts of a Reply go: a responder's choice from what the Call offers
+//! (RFC 8166 sections 3.4.6, 3.5 and 4.3.2).
+//!
+//! The upper layer names each result that may be placed directly while it encodes the Reply, and
+//! [`Placement::place`] gives it a Write chunk. When the Reply is complete, [`Placement::finish`]
+//! decides about the rest.
+
+use super::call::ReceivedCall;
+use crate::proto::wire::chunk::{Chunk, Segment};
+use crate::proto::wire::encode::header_len;
+use crate::proto::wire::header::{Procedure, MIN_HEADER_LEN};
+
+/// The most results of one Reply that are placed directly, and so the most Write chunks that are
+/// of use.
+pub(crate) const MAX_RESULTS: u32 = 8;
+
+/// [`MAX_RESULTS`] as the length of an array.
+const RESULTS: usize = 8;
+
+/// A result is larger than the Write chunk whose turn it is. The upper layer answers with an error
+/// of its own; nothing is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResultTooLarge;
+
+/// The Reply fits neither inline nor into the Reply chunk. The answer is an RDMA_ERROR with
+/// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), before anything is written
+/// (RFC 8166 section 4.5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReplyTooLarge;
+
+/// Bytes of an RPC message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// Where they start, in bytes from the start of the message.
+    pub(crate) at: u32,
+    /// How many they are.
+    pub(crate) length: u32,
+}
+
+impl Range {
+    /// The first byte behind them.
+    const fn end(&self) -> u32 {
+        self.at.saturating_add(self.length)
+    }
+
+    /// The first byte behind them and the padding of the item that they are.
+    const fn padded_end(&self) -> u32 {
+        self.end().saturating_add(self.length.wrapping_neg() & 3)
+    }
+}
+
+/// Which results of one Reply are in which Write chunk, so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placement {
+    /// What is in the Write chunk of the same number, in the order of the Reply; no bytes if the
+    /// chunk has no segments.
+    results: [Range; RESULTS],
+    /// Write chunks that had their turn.
+    count: usize,
+}
+
+impl Placement {
+    /// That of a Reply which has no results yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            results: [Range { at: 0, length: 0 }; RESULTS],
+            count: 0,
+        }
+    }
+
+    /// What is in each Write chunk that had its turn.
+    fn results(&self) -> impl Iterator<Item = Range> + Clone + '_ {
+        self.results.iter().take(self.count).copied()
+    }
+
+    /// Places the result of `length` bytes that starts at byte `at` of the RPC message. Gives the
+    /// number of its Write chunk, counted from 0. A result for which there is none stays in the
+    /// message, and so does one without bytes, which uses up no chunk.
+    ///
+    /// Write chunks are used in their order. One without segments takes its turn, and leaves the
+    /// result where it is. A result that starts before the end of earlier ones takes their place:
+    /// the upper layer has discarded those, and encodes anew from there.
+    ///
+    /// Not to be called for RPCs with integrity or privacy, in which nothing is eligible (RFC 8166
+    /// section 8.2.2).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultTooLarge`] if its chunk is too small.
+    pub(crate) fn place(
+        &mut self,
+        call: &ReceivedCall<'_>,
+        at: u32,
+        length: u32,
+    ) -> Result<Option<u32>, ResultTooLarge> {
+        self.keep(|result| result.at < at && result.end() <= at);
+        let chunk = call.lists.writes.chunks().nth(self.count);
+        let (Some(chunk), Some(place), true) =
+            (chunk, self.results.get_mut(self.count), length > 0)
+        else {
+            return Ok(None);
+        };
+        let number = u32::try_from(self.count).ok();
+        let is_usable = chunk.count() > 0;
+        if is_usable && chunk.length() < u64::from(length) {
+            return Err(ResultTooLarge);
+        }
+        *place = Range {
+            at,
+            length: if is_usable { length } else { 0 },
+        };
+        self.count = self.count.saturating_add(1);
+        Ok(number.filter(|_| is_usable))
+    }
+
+    /// Forgets the last results until `is_kept` holds for the last one.
+    fn keep(&mut self, is_kept: impl Fn(&Range) -> bool) {
+        while let Some(last) = self.count.checked_sub(1) {
+            if self.results.get(last).is_some_and(&is_kept) {
+                return;
+            }
+            self.count = last;
+        }
+    }
+
+    /// Decides how the Reply travels: an RPC message of `length` bytes, with no more than
+    /// `threshold` bytes in its Send.
+    ///
+    /// What is in no Write chunk comes inline if it fits there, or else goes into the Reply chunk.
+    /// Results of which the message has not all bytes were discarded by the upper layer.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplyTooLarge`] if the Reply chunk is too small, or there is none where one is needed.
+    pub(crate) fn finish(
+        mut self,
+        call: &ReceivedCall<'_>,
+        length: u32,
+        threshold: u32,
+    ) -> Result<ReplyPlan, ReplyTooLarge> {
+        self.keep(|result| result.end() <= length);
+        let chunk = call.lists.reply;
+        let mut plan = ReplyPlan {
+            header_len: MIN_HEADER_LEN,
+            inline_len: 0,
+            reply_chunk_len: 0,
+            length,
+            placement: self,
+        };
+        if !call.lists.writes.is_empty() || chunk.is_some() {
+            let writes = call.lists.writes.chunks().map(|chunk| chunk.count());
+            let header = header_len(0, writes, chunk.map(|chunk| chunk.count()));
+            plan.header_len = u32::try_from(header).map_err(|_| ReplyTooLarge)?;
+        }
+        let rest = plan
+            .rest()
+            .fold(0, |sum, range| u32::saturating_add(sum, range.length));
+        let room = threshold
+            .checked_sub(plan.header_len)
+            .ok_or(ReplyTooLarge)?;
+        if rest <= room {
+            plan.inline_len = rest;
+        } else if chunk.is_some_and(|chunk| chunk.length() >= u64::from(rest)) {
+            plan.reply_chunk_len = rest;
+        } else {
+            return Err(ReplyTooLarge);
+        }
+        Ok(plan)
+    }
+}
+
+/// How a Reply travels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplyPlan {
+    /// Bytes of the transport header, which returns all chunks of the Call.
+    pub(crate) header_len: u32,
+    /// Bytes that follow the header in the same Send.
+    pub(crate) inline_len: u32,
+    /// Bytes in the Reply chunk, 0 if it is not used.
+    pub(crate) reply_chunk_len: u32,
+    length: u32,
+    placement: Placement,
+}
+
+impl ReplyPlan {
+    /// The procedure of the Reply.
+    pub(crate) const fn procedure(&self) -> Procedure {
+        if self.reply_chunk_len > 0 {
+            Procedure::Nomsg
+        } else {
+            Procedure::Msg
+        }
+    }
+
+    /// What is in each Write chunk that had its turn, without XDR padding: no bytes if it has no
+    /// segments.
+    pub(crate) fn results(&self) -> impl Iterator<Item = Range> + Clone + '_ {
+        self.placement.results()
+    }
+
+    /// What of the RPC message is in no Write chunk, nor the padding of what is in one: the bytes
+    /// that come inline, or go into the Reply chunk.
+    pub(crate) fn rest(&self) -> impl Iterator<Item = Range> + Clone + '_ {
+        let results = self.placement.results().filter(|result| result.length > 0);
+        let starts = results.clone().map(|result| result.at);
+        let ends = results.map(|result| result.padded_end());
+        let from = core::iter::once(0).chain(ends);
+        let to = starts.chain(core::iter::once(self.length));
+        let ranges = from.zip(to).map(|(at, end)| Range {
+            at,
+            // The message may end without the padding of its last item.
+            length: end.saturating_sub(at),
+        });
+        ranges.filter(|range| range.length > 0)
+    }
+
+    /// The RDMA Writes of the Reply to `call`, in an order in which each chunk is filled from its
+    /// start.
+    pub(crate) fn rdma_writes<'a>(
+        &'a self,
+        call: &ReceivedCall<'a>,
+    ) -> impl Iterator<Item = RdmaWrite> + 'a {
+        let results = self.placement.results().zip(call.lists.writes.chunks());
+        let results =
+            results.flat_map(|(range, chunk)| Writes::new(core::iter::once(range), chunk));
+        let chunk = call.lists.reply.filter(|_| self.reply_chunk_len > 0);
+        results.chain(
+            chunk
+                .into_iter()
+                .flat_map(|chunk| Writes::new(self.rest(), chunk)),
+        )
+    }
+}
+
+/// One RDMA Write of a Reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RdmaWrite {
+    /// Where in the RPC message the bytes start.
+    pub(crate) at: u32,
+    /// The memory that they go to, exactly as long as they are, at least one byte.
+    pub(crate) target: Segment,
+}
+
+/// The RDMA Writes that bring bytes of the RPC message into a chunk.
+struct Writes<R, S> {
+    ranges: R,
+    range: Option<Range>,
+    segments: S,
+    segment: Option<Segment>,
+}
+
+impl<R: Iterator<Item = Range>> Writes<R, core::iter::Empty<Segment>> {
+    /// Those that bring `ranges`, one after the other, into `chunk`.
+    fn new<'a>(ranges: R, chunk: Chunk<'a>) -> Writes<R, impl Iterator<Item = Segment> + 'a> {
+        Writes {
+            ranges,
+            range: None,
+            segments: chunk.segments(),
+            segment: None,
+        }
+    }
+}
+
+impl<R: Iterator<Item = Range>, S: Iterator<Item = Segment>> Iterator for Writes<R, S> {
+    type Item = RdmaWrite;
+
+    fn next(&mut self) -> Option<RdmaWrite> {
+        let begun = self.range.take().filter(|range| range.length > 0);
+        let range = begun.or_else(|| self.ranges.find(|range| range.length > 0))?;
+        let begun = self.segment.take().filter(|segment| segment.length > 0);
+        let segment = begun.or_else(|| self.segments.find(|segment| segment.length > 0))?;
+        let length = range.length.min(segment.length);
+        self.range = Some(Range {
+            at: range.at.saturating_add(length),
+            length: range.length.saturating_sub(length),
+        });
+        self.segment = Some(Segment {
+            length: segment.length.saturating_sub(length),
+            // What is left has no byte if the address space ends here.
+            offset: segment.offset.wrapping_add(u64::from(length)),
+            ..segment
+        });
+        Some(RdmaWrite {
+            at: range.at,
+            target: Segment { length, ..segment },
+        })
+    }
+}
+
+#[cfg(any(test, rpcrdma_kunit))]
+#[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_placement))]
+mod tests {
+    use super::*;
+    use crate::proto::responder::budget::CallBudget;
+    use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
+    use crate::proto::wire::chunk::Lists;
+    use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
+    use crate::proto::wire::header::{Credits, FixedHeader, Versions, Xid, VERSION_ONE};
+    use crate::proto::wire::xdr::{Reader, Writer};
+
+    const THRESHOLD: u32 = 1024;
+
+    /// The handle of the Reply chunk. Those of the Write chunks are their numbers.
+    const REPLY: u32 = 99;
+
+    const BUDGET: CallBudget = CallBudget {
+        read_segments: 0,
+        read_chunks: 0,
+        read_bytes: 0,
+        write_chunks: u32::MAX,
+        write_segments: 4,
+        reply_segments: 2,
+    };
+
+    /// Segments of one handle, each 1 MiB behind the one before.
+    fn segments(lengths: &[u32], handle: u32) -> impl Iterator<Item = Segment> + Clone + '_ {
+        let places = (0..).step_by(0x10_0000);
+        lengths
+            .iter()
+            .zip(places)
+            .map(move |(&length, offset)| Segment {
+                handle,
+                length,
+                offset,
+            })
+    }
+
+    /// A Call that offers segments of these lengths.
+    struct Offer {
+        bytes: [u8; 512],
+        length: usize,
+    }
+
+    impl Offer {
+        fn new(writes: &[&[u32]], chunk: Option<&[u32]>) -> Option<Self> {
+            let mut bytes = [0; 512];
+            let mut writer = Writer::new(&mut bytes);
+            let fixed = FixedHeader {
+                xid: Xid(0),
+                version: VERSION_ONE,
+                credits: Credits::new(1),
+                procedure: Procedure::Msg,
+            };
+            fixed.put(&mut writer).ok()?;
+            put_read_list(&mut writer, []).ok()?;
+            let writes = writes.iter().zip(0..);
+            let writes = writes.map(|(lengths, number)| segments(lengths, number));
+            put_write_list(&mut writer, writes).ok()?;
+            put_reply_chunk(&mut writer, chunk.map(|lengths| segments(lengths, REPLY))).ok()?;
+            let length = writer.position().checked_add(8)?;
+            Some(Self { bytes, length })
+        }
+
+        fn call(&self) -> Option<ReceivedCall<'_>> {
+            let bytes = self.bytes.get(..self.length)?;
+            match decode_call(bytes, Versions::ONE, &BUDGET) {
+                Ok(ReceivedByResponder::Call(call)) => Some(call),
+                _ => None,
+            }
+        }
+    }
+
+    /// The parts of a Reply, one after the other.
+    #[derive(Clone, Copy)]
+    enum Part {
+        Words(u32),
+        /// A result without its padding.
+        Result(u32),
+    }
+
+    use Part::{Result as Data, Words};
+
+    /// Names all results, and then decides about the Reply, which is complete with these parts.
+    fn place(call: &ReceivedCall<'_>, parts: &[Part]) -> Option<Result<ReplyPlan, ReplyTooLarge>> {
+        let mut placement = Placement::new();
+        let mut at = 0u32;
+        for part in parts {
+            let length = match *part {
+                Words(length) => length,
+                Data(length) => {
+                    placement.place(call, at, length).ok()?;
+                    length
+                }
+            };
+            at = at.checked_add(length)?;
+        }
+        Some(placement.finish(call, at, THRESHOLD))
+    }
+
+    /// What is to be seen of a plan: its procedure, the bytes in the Send behind the header and in
+    /// the Reply chunk.
+    fn form(plan: Option<Result<ReplyPlan, ReplyTooLarge>>) -> Option<(Procedure, u32, u32)> {
+        let plan = plan?.ok()?;
+        Some((plan.procedure(), plan.inline_len, plan.reply_chunk_len))
+    }
+
+    /// Whether a Reply of these parts travels in this form, with these results in the Write chunks
+    /// and these ranges as the rest.
+    fn travels(
+        offer: Option<Offer>,
+        parts: &[Part],
+        expected: (Procedure, u32, u32),
+        results: &[(u32, u32)],
+        rest: &[(u32, u32)],
+    ) -> Option<bool> {
+        let offer = offer?;
+        let call = offer.call()?;
+        let plan = place(&call, parts);
+        let is_form = form(plan) == Some(expected);
+        let plan = plan?.ok()?;
+        let pair = |range: Range| (range.at, range.length);
+        let are_results = plan.results().map(pair).eq(results.iter().copied());
+        let is_rest = plan.rest().map(pair).eq(rest.iter().copied());
+        let mut buffer = [0xff; 512];
+        let encoded = plan.encode(&mut buffer, &call, Credits::new(1)).ok();
+        let is_header = encoded.and_then(|length| u32::try_from(length).ok());
+        Some(is_form && are_results && is_rest && is_header == Some(plan.header_len))
+    }
+
+    const fn inline(length: u32) -> (Procedure, u32, u32) {
+        (Procedure::Msg, length, 0)
+    }
+
+    const fn long(length: u32) -> (Procedure, u32, u32) {
+        (Procedure::Nomsg, 0, length)
+    }
+
+    /// Proves: V1-073, V1-115.
+    #[test]
+    fn what_fits_comes_inline() {
+        let all = [(0, 996)];
+        let nothing = Offer::new(&[], None);
+        let found = travels(nothing, &[Words(996)], inline(996), &[], &all);
+        assert_eq!(found, Some(true));
+        let offer = Offer::new(&[], Some(&[4096]));
+        let found = travels(offer, &[Words(900)], inline(900), &[], &[(0, 900)]);
+        assert_eq!(found, Some(true));
+        // Without a Write list nothing is placed directly.
+        let parts = [Words(128), Data(500), Words(4)];
+        let nothing = Offer::new(&[], None);
+        let found = travels(nothing, &parts, inline(632), &[], &[(0, 632)]);
+        assert_eq!(found, Some(true));
+    }
+
+    /// Proves: V1-067, V1-069, V1-081, V1-107.
+    #[test]
+    fn items_go_into_write_chunks_without_their_padding() {
+        let offer = || Offer::new(&[&[4096, 4096]], Some(&[65536]));
+        let parts = [Words(128), Data(5), Words(3 + 4)];
+        let rest = [(0, 128), (136, 4)];
+        let found = travels(offer(), &parts, inline(132), &[(128, 5)], &rest);
+        assert_eq!(found, Some(true));
+        // The message may end with the data or within its padding.
+        for length in 0..=3 {
+            let parts = [Words(128), Data(5), Words(length)];
+            let found = travels(offer(), &parts, inline(128), &[(128, 5)], &[(0, 128)]);
+            assert_eq!(found, Some(true));
+        }
+    }
+
+    /// Proves: V1-082, V1-083, V1-084.
+    #[test]
+    fn what_does_not_fit_goes_into_the_reply_chunk() {
+        let offer = Offer::new(&[], Some(&[1024]));
+        let found = travels(offer, &[Words(977)], long(977), &[], &[(0, 977)]);
+        assert_eq!(found, Some(true));
+        let parts = [Words(1200), Data(8190), Words(2 + 4)];
+        let offer = Offer::new(&[&[8192]], Some(&[1000, 204]));
+        let rest = [(0, 1200), (9392, 4)];
+        let found = travels(offer, &parts, long(1204), &[(1200, 8190)], &rest);
+        assert_eq!(found, Some(true));
+        // Items without a Write chunk go with the rest.
+        let offer = Offer::new(&[], Some(&[65536]));
+        let found = travels(offer, &parts, long(9396), &[], &[(0, 9396)]);
+        assert_eq!(found, Some(true));
+    }
+
+    /// Proves: V1-071, V1-108.
+    #[test]
+    fn write_chunks_are_used_in_the_order_of_the_items_with_data() {
+        let two = || Offer::new(&[&[4096], &[4096]], None);
+        let parts = [Words(128), Data(4), Data(8), Data(12)];
+        let results = [(128, 4), (132, 8)];
+        let rest = [(0, 128), (140, 12)];
+        let found = travels(two(), &parts, inline(140), &results, &rest);
+        assert_eq!(found, Some(true));
+        let parts = [Words(128), Data(0), Data(8), Data(0)];
+        let found = travels(two(), &parts, inline(128), &[(128, 8)], &[(0, 128)]);
+        assert_eq!(found, Some(true));
+        // A chunk without segments takes its turn.
+        let parts = [Words(128), Data(4), Data(8)];
+        let offer = Offer::new(&[&[], &[4096]], None);
+        let results = [(128, 0), (132, 8)];
+        let found = travels(offer, &parts, inline(132), &results, &[(0, 132)]);
+        assert_eq!(found, Some(true));
+    }
+
+    /// Proves: V1-108.
+    #[test]
+    fn each_result_hears_which_chunk_it_has() {
+        let offer = Offer::new(&[&[4096], &[], &[100]], None);
+        let call = offer.as_ref().and_then(Offer::call);
+        assert!(call.is_some());
+        let Some(call) = call else { return };
+        let mut placement = Placement::new();
+        assert_eq!(placement.place(&call, 100, 0), Ok(None));
+        assert_eq!(placement.place(&call, 104, 4096), Ok(Some(0)));
+        assert_eq!(placement.place(&call, 4204, 9), Ok(None));
+        // One that is too large leaves the chunk to another.
+        assert_eq!(placement.place(&call, 4220, 101), Err(ResultTooLarge));
+        assert_eq!(placement.place(&call, 4220, 100), Ok(Some(2)));
+        assert_eq!(placement.place(&call, 4324, 1), Ok(None));
+    }
+
+    /// Proves: V1-071.
+    #[test]
+    fn results_that_are_discarded_give_their_chunks_back() {
+        let offer = Offer::new(&[&[100], &[100]], None);
+        let call = offer.as_ref().and_then(Offer::call);
+        assert!(call.is_some());
+        let Some(call) = call else { return };
+        let mut placement = Placement::new();
+        assert_eq!(placement.place(&call, 40, 99), Ok(Some(0)));
+        assert_eq!(placement.place(&call, 140, 100), Ok(Some(1)));
+        let results = |plan: Result<ReplyPlan, ReplyTooLarge>| {
+            let lengths = plan.ok()?;
+            let mut lengths = lengths.results().map(|result| (result.at, result.length));
+            Some([lengths.next(), lengths.next()])
+        };
+        // An error took the place of the second one, or of both.
+        let plan = placement.finish(&call, 144, THRESHOLD);
+        assert_eq!(results(plan), Some([Some((40, 99)), None]));
+        let plan = placement.finish(&call, 48, THRESHOLD);
+        assert_eq!(results(plan), Some([None, None]));
+        // The second one is encoded anew, at its place; and then both are.
+        assert_eq!(placement.place(&call, 140, 30), Ok(Some(1)));
+        let plan = placement.finish(&call, 900, THRESHOLD);
+        assert_eq!(results(plan), Some([Some((40, 99)), Some((140, 30))]));
+        assert_eq!(placement.place(&call, 40, 20), Ok(Some(0)));
+        let plan = placement.finish(&call, 900, THRESHOLD);
+        assert_eq!(results(plan), Some([Some((40, 20)), None]));
+    }
+
+    /// Proves: V1-137.
+    #[test]
+    fn chunks_that_are_too_small_are_noticed_before_they_are_used() {
+        let is_refused = |chunk: Option<&[u32]>, length| {
+            let offer = Offer::new(&[], chunk)?;
+            let call = offer.call()?;
+            Some(place(&call, &[Words(length)])?.is_err())
+        };
+        assert_eq!(is_refused(Some(&[4096]), 8192), Some(true));
+        assert_eq!(is_refused(Some(&[4096, 4095]), 8192), Some(true));
+        assert_eq!(is_refused(Some(&[4096, 4096]), 8192), Some(false));
+        assert_eq!(is_refused(None, 8192), Some(true));
+        // A sum in 32 bits would be 0.
+        assert_eq!(is_refused(Some(&[1 << 31, 1 << 31]), 8192), Some(false));
+        let is_placed = |lengths: &[u32], length| {
+            let offer = Offer::new(&[lengths], Some(&[65536]))?;
+            let call = offer.call()?;
+            Some(Placement::new().place(&call, 128, length).is_ok())
+        };
+        assert_eq!(is_placed(&[8192], 8193), Some(false));
+        assert_eq!(is_placed(&[8192, 1], 8193), Some(true));
+        assert_eq!(is_placed(&[1 << 31, 1 << 31], 8193), Some(true));
+        // The header alone is more than a Send may have.
+        let offer = Offer::new(&[[1; 4].as_slice(); 5], Some(&[4096]));
+        let call = offer.as_ref().and_then(Offer::call);
+        let too_small = call.map(|call| Placement::new().finish(&call, 8, 407).is_err());
+        assert_eq!(too_small, Some(true));
+        let fits = call.map(|call| Placement::new().finish(&call, 8, 408).is_ok());
+        assert_eq!(fits, Some(true));
+    }
+
+    /// Proves: V1-063, V1-064, V1-065, V1-069.
+    #[test]
+    fn chunks_are_filled_in_the_order_of_their_segments() {
+        let offer = Offer::new(&[&[1000, 0, 2000, 10], &[50]], Some(&[1100, 400]));
+        let call = offer.as_ref().and_then(Offer::call);
+        assert!(call.is_some());
+        let Some(call) = call else { return };
+        let parts = [
+            Words(1080),
+            Data(2001),
+            Words(3 + 28),
+            Data(6),
+            Words(2 + 4),
+        ];
+        let plan = place(&call, &parts).and_then(Result::ok);
+        assert!(plan.is_some());
+        let Some(plan) = plan else { return };
+        let write = |at, handle, length, offset| RdmaWrite {
+            at,
+            target: Segment {
+                handle,
+                length,
+                offset,
+            },
+        };
+        let expected = [
+            write(1080, 0, 1000, 0),
+            write(2080, 0, 1001, 0x20_0000),
+            write(3112, 1, 6, 0),
+            write(0, REPLY, 1080, 0),
+            write(3084, REPLY, 20, 1080),
+            write(3104, REPLY, 8, 0x10_0000),
+            write(3120, REPLY, 4, 0x10_0008),
+        ];
+        assert!(plan.rdma_writes(&call).eq(expected));
+
+        let mut buffer = [0xff; 512];
+        let length = plan.encode(&mut buffer, &call, Credits::new(7)).ok();
+        let header = length.and_then(|length| buffer.get(..length));
+        let mut reader = Reader::new(header.unwrap_or_default());
+        let fixed = FixedHeader::take(&mut reader).map(|fixed| (fixed.credits, fixed.procedure));
+        assert_eq!(fixed, Ok((Credits::new(7), Procedure::Nomsg)));
+        let lists = Lists::take(&mut reader).ok();
+        let same = lists.map(|lists| {
+            let mut chunks = lists.writes.chunks().chain(lists.reply);
+            let mut is_next = |lengths: &[u32], handle| {
+                let chunk = chunks.next();
+                chunk.is_some_and(|chunk| chunk.segments().eq(segments(lengths, handle)))
+            };
+            let are_writes = is_next(&[1000, 0, 1001, 0], 0) && is_next(&[6], 1);
+            are_writes && is_next(&[1100, 12], REPLY)
+        });
+        assert_eq!(same, Some(true));
+    }
+}

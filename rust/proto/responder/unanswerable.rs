@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Calls whose Replies cost a connection (RFC 8166 section 4.5.3).
+//!
+//! A chunk that names no memory is noticed only when an RDMA Read or Write fails, and then the
+//! connection is lost. The requester sends the Call again on the next one, and so on without end,
+//! if nobody tells it that there will be no Reply.
+
+use crate::proto::wire::header::Xid;
+
+/// A Call that could not be answered.
+#[derive(Clone, Copy, Debug)]
+struct Entry<P> {
+    peer: P,
+    xid: Xid,
+    since: u64,
+}
+
+/// The last `N` Calls that could not be answered, of all requesters.
+///
+/// `P` identifies a requester beyond the life of a connection, as by its address without the port.
+#[derive(Clone, Debug)]
+pub(crate) struct UnanswerableCalls<P, const N: usize> {
+    entries: [Option<Entry<P>>; N],
+    /// How long each is remembered, in the unit of the caller's clock.
+    lifetime: u64,
+}
+
+impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
+    /// Remembers each Call for `lifetime`, in the unit of the clock that all methods are given.
+    pub(crate) const fn new(lifetime: u64) -> Self {
+        Self {
+            entries: [const { None }; N],
+            lifetime,
+        }
+    }
+
+    /// An RDMA Read or Write for the Call `xid` of `peer` has failed with a remote error, so that
+    /// it is `now` and the connection ends. The oldest Call makes room. Operations that are only
+    /// flushed with their connection do not count: their Calls are as good as any.
+    pub(crate) fn record(&mut self, peer: P, xid: Xid, now: u64) {
+        self.take(peer, xid, now);
+        let age = |entry: &Option<Entry<P>>| {
+            // What is not used goes first.
+            entry.map_or(u64::MAX, |entry| now.saturating_sub(entry.since))
+        };
+        let oldest = self.entries.iter_mut().max_by_key(|entry| age(entry));
+        if let Some(entry) = oldest {
+            *entry = Some(Entry {
+                peer,
+                xid,
+                since: now,
+            });
+        }
+    }
+
+    /// A Call has arrived: whether it is to be answered with an RDMA_ERROR of
+    /// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), because it is one of
+    /// these. It is forgotten then: the RDMA_ERROR is final for the requester, which may use the
+    /// XID again.
+    pub(crate) fn take(&mut self, peer: P, xid: Xid, now: u64) -> bool {
+        let lifetime = self.lifetime;
+        let mut entries = self.entries.iter_mut();
+        let same = |entry: &&mut Option<Entry<P>>| {
+            entry.is_some_and(|entry| entry.peer == peer && entry.xid == xid)
+        };
+        let Some(entry) = entries.find(same).and_then(Option::take) else {
+            return false;
+        };
+        now.saturating_sub(entry.since) < lifetime
+    }
+
+    /// Whether no Call is remembered, so that [`Self::take`] need not be asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.iter().all(Option::is_none)
+    }
+}
+
+#[cfg(any(test, rpcrdma_kunit))]
+#[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_unanswerable))]
+mod tests {
+    use super::*;
+
+    const XID: Xid = Xid(0xa1b2_c3d4);
+
+    /// Proves: V1-138.
+    #[test]
+    fn a_call_that_cannot_be_answered_is_refused_once() {
+        let mut calls = UnanswerableCalls::<u32, 4>::new(100);
+        assert!(calls.is_empty());
+        calls.record(1, XID, 1000);
+        assert!(!calls.is_empty());
+        // Neither another requester nor another Call has to do with it.
+        assert!(!calls.take(2, XID, 1001));
+        assert!(!calls.take(1, Xid(XID.0.wrapping_add(1)), 1001));
+        assert!(calls.take(1, XID, 1001));
+        assert!(calls.is_empty());
+        assert!(!calls.take(1, XID, 1002));
+    }
+
+    #[test]
+    fn a_call_is_forgotten_in_time() {
+        let mut calls = UnanswerableCalls::<u32, 2>::new(100);
+        calls.record(1, XID, 1000);
+        calls.record(2, XID, 1000);
+        assert!(calls.take(1, XID, 1099));
+        assert!(!calls.take(2, XID, 1100));
+        assert!(calls.is_empty());
+        // A clock that goes back makes nothing old.
+        calls.record(1, XID, 1000);
+        assert!(calls.take(1, XID, 999));
+    }
+
+    #[test]
+    fn the_oldest_call_makes_room() {
+        let mut calls = UnanswerableCalls::<u32, 2>::new(100);
+        calls.record(1, XID, 10);
+        calls.record(2, XID, 11);
+        // Again, and so it is the newest one.
+        calls.record(1, XID, 12);
+        calls.record(3, XID, 13);
+        assert!(!calls.take(2, XID, 14));
+        assert!(calls.take(1, XID, 14));
+        assert!(calls.take(3, XID, 14));
+        let mut none = UnanswerableCalls::<u32, 0>::new(100);
+        none.record(1, XID, 10);
+        assert!(!none.take(1, XID, 10));
+    }
+}
