@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A hundred runs of the simulation of the protocol core, in the kernel.
+//! Three hundred runs of the simulation of the protocol core, in the kernel.
 
 #[kernel::macros::kunit_tests(rpcrdma_simulation)]
 mod tests {
@@ -17,7 +17,7 @@ mod tests {
     };
     use kernel::prelude::*;
 
-    const SEEDS: u64 = 100;
+    const SEEDS: u64 = 300;
 
     /// Runs one seed. The log has the last steps of one that fails.
     fn run(seed: u64, storage: Storage<'_>) -> Result<Tally, Failure> {
@@ -34,7 +34,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_seeds() -> Result {
+    fn three_hundred_seeds() -> Result {
         let mut memory = KVVec::from_elem(0, MEMORY, GFP_KERNEL)?;
         let mut messages = KVVec::from_elem(0, MESSAGES * MESSAGE_LEN, GFP_KERNEL)?;
         let mut regions = KVVec::from_elem(Region::NONE, REGIONS, GFP_KERNEL)?;
