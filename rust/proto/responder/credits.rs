@@ -96,11 +96,15 @@ impl ResponderCredits {
         self.granted
     }
 
+    /// Calls that the requester may send now.
+    pub(crate) fn expected(&self) -> u32 {
+        let expected = self.allowed.saturating_sub(self.received);
+        u32::try_from(expected).unwrap_or(u32::MAX)
+    }
+
     /// Receives to have posted for Calls: for those that the requester may send already, and for
     /// all that the next Reply may grant.
     pub(crate) fn receives(&self) -> u32 {
-        let expected = self.allowed.saturating_sub(self.received);
-        let expected = u32::try_from(expected).unwrap_or(u32::MAX);
-        self.limit.get().max(expected)
+        self.limit.get().max(self.expected())
     }
 }

@@ -114,11 +114,13 @@ mod tests {
         assert_eq!(server.reply(8).get(), 1);
         assert_eq!(server.outstanding(), 0);
         // The requester may not have seen this Reply when it sent the other three of the four.
-        assert_eq!(server.receives(), 3);
-        for _ in 0..3 {
+        assert_eq!((server.expected(), server.receives()), (3, 3));
+        for expected in (0..3).rev() {
             assert_eq!(server.call(asked), Conduct::Within);
+            assert_eq!(server.expected(), expected);
         }
         assert_eq!(server.call(asked), Conduct::Excess);
+        assert_eq!((server.expected(), server.receives()), (0, 1));
         for _ in 0..4 {
             assert_eq!(server.reply(8).get(), 1);
         }
