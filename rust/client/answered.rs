@@ -57,23 +57,21 @@ pub(super) fn complete(
     if !matches!(outcome, Outcome::Failed) {
         connection.client.latency.record(form, rqst.round_trip());
     }
-    match outcome {
+    let length = match outcome {
         Outcome::Inline { header, placed } => {
-            let payload = message.bytes().get(header..).unwrap_or(&[]);
-            match deliver(connection, &mut rqst, payload, placed) {
-                Some(length) => rqst.complete(length),
-                None => {
-                    stats.bad_replies.increment();
-                    rqst.fail(EIO);
-                }
-            }
+            let payload = message.bytes().get(header..);
+            payload.and_then(|payload| deliver(connection, &mut rqst, payload, placed))
         }
         Outcome::Chunk(length) => {
             stats.delivered_bytes.add(length);
             stats.reply_chunk_replies.increment();
-            rqst.complete(usize::try_from(length).unwrap_or(0));
+            usize::try_from(length).ok()
         }
-        Outcome::Failed => {
+        Outcome::Failed => None,
+    };
+    match length {
+        Some(length) => rqst.complete(length),
+        None => {
             stats.bad_replies.increment();
             rqst.fail(EIO);
         }
@@ -82,7 +80,7 @@ pub(super) fn complete(
 }
 
 /// Puts the inline bytes where the RPC layer expects them; the length of the whole message. Nothing if the
-/// room for it lacks pages, which it does not once its Call was sent.
+/// room for it lacks pages, which it does not once its Call was sent, or if a length is none of memory.
 ///
 /// The stream is the first part, then what was placed directly with its round-up, then the rest.
 fn deliver(
@@ -95,7 +93,7 @@ fn deliver(
     let reply = rqst.reply().filled()?;
     let head_len = reply.head_len();
     if placed == 0 {
-        let copied = reply.copy_in(0, payload);
+        let copied = reply.copy_in(0, payload).ok()?;
         let fixup = copied.saturating_sub(head_len);
         stats.fixup_bytes.add_len(fixup);
         if fixup != 0 {
@@ -105,19 +103,19 @@ fn deliver(
     }
     stats.delivered_bytes.add(placed);
     // No more than was offered, so that it has a round-up.
-    let placed = usize::try_from(placed).unwrap_or(0);
-    let rounded = placed.checked_next_multiple_of(4).unwrap_or(placed);
+    let placed = usize::try_from(placed).ok()?;
+    let rounded = placed.checked_next_multiple_of(4)?;
     let (head, rest) = payload.split_at(payload.len().min(head_len));
     rqst.trim_reply_head(head.len());
     let reply = rqst.reply().filled()?;
-    let first = reply.copy_in(0, head);
+    let first = reply.copy_in(0, head).ok()?;
     // The peer writes no round-up (RFC 8166 section 3.4.6). Should the RPC message count it as
     // data, then nobody sees what the memory held before.
     if let Some(round_up) = [0; 3].get(..rounded.saturating_sub(placed)) {
-        reply.copy_in(first.saturating_add(placed), round_up);
+        reply.copy_in(first.saturating_add(placed), round_up).ok()?;
     }
     let end = first.saturating_add(rounded);
-    let second = reply.copy_in(end, rest);
+    let second = reply.copy_in(end, rest).ok()?;
     stats.fixup_bytes.add_len(second);
     if second != 0 {
         trace::xprtrdma_fixup(rqst, second);

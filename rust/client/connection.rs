@@ -164,15 +164,13 @@ impl Connection {
     }
 
     /// The number that a request keeps of its Send: the connection's, then that of the chunk entry,
-    /// counted from 1.
-    pub(super) fn mark(&self, sent: Sent) -> u64 {
+    /// counted from 1. Nothing if there can be no such entry.
+    pub(super) fn mark(&self, sent: Sent) -> Option<u64> {
         let entry = match sent {
             Sent::Inline => 0,
-            Sent::WithChunks(index) => {
-                u32::try_from(index).map_or(0, |index| index.wrapping_add(1))
-            }
+            Sent::WithChunks(index) => u32::try_from(index).ok()?.checked_add(1)?,
         };
-        self.number | u64::from(entry)
+        Some(self.number | u64::from(entry))
     }
 
     /// How the request that keeps this number was sent; nothing if that was not on this connection.

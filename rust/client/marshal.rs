@@ -102,7 +102,8 @@ fn send_inline(
     let length = build(client, connection, rqst, plan, empty(), 0, buffer.bytes())?;
     rqst.start_clock();
     rqst.count_sent();
-    rqst.mark().set(connection.mark(Sent::Inline));
+    let mark = connection.mark(Sent::Inline);
+    rqst.mark().set(mark.ok_or(SendError::Failed)?);
     buffer.send(length).map_err(|_| SendError::NotConnected)
 }
 
@@ -247,9 +248,10 @@ fn transmit(
         });
         let bytes = buffer.bytes();
         let length = build(client, connection, rqst, plan, segments, reads, bytes)?;
-        Ok((length, reads))
+        let mark = connection.mark(Sent::WithChunks(entry));
+        Ok((length, reads, mark.ok_or(SendError::Failed)?))
     });
-    let (length, reads) = match built {
+    let (length, reads, mark) = match built {
         Ok(built) => built,
         Err(error) => {
             connection.regions.put_all(idle, None);
@@ -268,7 +270,6 @@ fn transmit(
                 form: plan.into(),
             };
             slot.offer(xid, offer);
-            let mark = connection.mark(Sent::WithChunks(entry));
             rqst.mark().set(mark);
         })
         .map_err(|_| SendError::NotConnected)

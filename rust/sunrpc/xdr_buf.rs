@@ -136,17 +136,14 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// Copies `from` to the bytes from `base` on, as far as there is room; how many were copied.
-    pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> usize {
-        if from.is_empty() {
-            return 0;
-        }
-        let room = self.len().saturating_sub(base);
-        let length = from.len().min(room);
-        let (Ok(start), Ok(count)) = (u32::try_from(base), u32::try_from(length)) else {
-            return 0;
-        };
-        if count == 0 {
-            return 0;
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if these are beyond 4 GiB.
+    pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> Result<usize> {
+        let length = from.len().min(self.len().saturating_sub(base));
+        if length == 0 {
+            return Ok(0);
         }
         if base.saturating_add(length) <= self.head_len() {
             // SAFETY: By the type's invariant the head is memory of this length, which nobody else
@@ -155,21 +152,20 @@ impl<'a> XdrBuf<'a> {
                 let head: *mut u8 = self.raw().head[0].iov_base.cast();
                 core::ptr::copy_nonoverlapping(from.as_ptr(), head.add(base), length);
             }
-            return length;
+            return Ok(length);
         }
+        let start = u32::try_from(base).map_err(|_| EMSGSIZE)?;
+        let count = u32::try_from(length).map_err(|_| EMSGSIZE)?;
         // SAFETY: The message is valid and has room, as checked. The callee only reads `from`.
-        let status = unsafe {
+        to_result(unsafe {
             bindings::write_bytes_to_xdr_buf(
                 self.ptr.as_ptr(),
                 start,
                 from.as_ptr().cast_mut().cast(),
                 count,
             )
-        };
-        if status == 0 {
-            length
-        } else {
-            0
-        }
+        })
+        .map_err(|_| EMSGSIZE)?;
+        Ok(length)
     }
 }

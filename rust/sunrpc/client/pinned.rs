@@ -50,7 +50,7 @@ impl<'a> PinnedRqst<'a> {
     pub(crate) fn round_trip(&self) -> u64 {
         // SAFETY: A pinned request is valid; the lookup has set the time.
         let time = unsafe { (*self.ptr.as_ptr()).rq_rtt };
-        u64::try_from(time).unwrap_or(0)
+        time.max(0).unsigned_abs()
     }
 
     /// The room for the Reply. The request's task does not look at it before the completion.
@@ -84,7 +84,11 @@ impl<'a> PinnedRqst<'a> {
     /// A request whose memory the peer can still reach is not completed (the fence, RFC 8166
     /// section 8.1): it goes on waiting, and is sent again on the next connection.
     pub(crate) fn complete(self, length: usize) {
-        self.finish(i32::try_from(length).unwrap_or(0));
+        match i32::try_from(length) {
+            Ok(length) => self.finish(length),
+            // No room is so large.
+            Err(_) => self.fail(EIO),
+        }
     }
 
     /// Ends the RPC with an error, on the same condition. A task that is not asleep yet, because the

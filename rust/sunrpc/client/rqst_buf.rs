@@ -219,7 +219,7 @@ mod tests {
         let message = room.filled().unwrap();
         let data = [7; PAGE_SIZE];
         let mut read = [0; 16];
-        assert_eq!(message.copy_in(0, &data), PAGE_SIZE);
+        assert_eq!(message.copy_in(0, &data), Ok(PAGE_SIZE));
         assert!(message.copy_out(PAGE_SIZE - 16, &mut read).is_ok());
         assert_eq!(read, [7; 16]);
 

@@ -3,7 +3,6 @@
 //! Why a request was not sent.
 
 use crate::bindings;
-use kernel::prelude::*;
 
 /// Why a request was not sent, in the terms that sunrpc acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +32,7 @@ impl SendError {
             Self::TooLarge => bindings::EMSGSIZE,
             Self::Failed => bindings::EIO,
         };
-        i32::try_from(errno).map_or(EIO.to_errno(), |errno| -errno)
+        // CAST: Error numbers are below 4096.
+        -(errno as i32)
     }
 }

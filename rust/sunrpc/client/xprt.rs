@@ -8,7 +8,7 @@ use crate::{
     sunrpc::registration::ClassUser,
     trace,
 };
-use core::ptr::NonNull;
+use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{
     fmt, prelude::*, seq_file::SeqFile, seq_print, sync::ArcBorrow, time::msecs_to_jiffies,
     types::Opaque, workqueue::Queue,
@@ -127,16 +127,13 @@ impl Xprt {
     /// The work is one of this transport's [`Allocation`], and initialised. If it is queued already, it
     /// stays as it is.
     pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
+        // CAST: As many as there can be CPUs.
+        const ANY_CPU: i32 = bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32;
         let allocation = self.allocation();
         // SAFETY: The allocation is valid, and has the queue since setup; the rest is the caller's
         // promise.
         unsafe {
-            bindings::queue_delayed_work_on(
-                i32::try_from(bindings::wq_misc_consts_WORK_CPU_UNBOUND).unwrap_or(0),
-                (*allocation).queue,
-                work,
-                delay,
-            );
+            bindings::queue_delayed_work_on(ANY_CPU, (*allocation).queue, work, delay);
         }
     }
 
@@ -182,7 +179,7 @@ impl Xprt {
     /// Writes the columns of mountstats that all transports have, the first 10, in the order that
     /// `nfsstat` and its like know.
     pub(super) fn print_stats(&self, seq: &SeqFile) {
-        let hz = msecs_to_jiffies(1000).max(1);
+        let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
         // SAFETY: The transport is valid. The counters are for people, and may be a little behind.
         let (stat, last_used) = unsafe {
             let raw = self.as_raw();
@@ -199,8 +196,8 @@ impl Xprt {
             "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
             stat.bind_count,
             stat.connect_count,
-            stat.connect_time.checked_div(hz).unwrap_or(0),
-            idle.checked_div(hz).unwrap_or(0),
+            stat.connect_time / hz,
+            idle / hz,
             stat.sends,
             stat.recvs,
             stat.bad_xids,
