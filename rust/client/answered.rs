@@ -49,13 +49,13 @@ pub(super) fn complete(
         outcome,
         form,
     } = answer;
-    let stats = &connection.client.stats;
+    let stats = &connection.transport.stats;
     // Nothing is left for the fence to do when the RPC's memory is freed.
     if form != Form::INLINE {
         rqst.mark().set(0);
     }
     if !matches!(outcome, Outcome::Failed) {
-        connection.client.latency.record(form, rqst.round_trip());
+        connection.transport.latency.record(form, rqst.round_trip());
     }
     let length = match outcome {
         Outcome::Inline { header, placed } => {
@@ -89,7 +89,7 @@ fn deliver(
     payload: &[u8],
     placed: u64,
 ) -> Option<usize> {
-    let stats = &connection.client.stats;
+    let stats = &connection.transport.stats;
     let reply = rqst.reply().filled()?;
     let head_len = reply.head_len();
     if placed == 0 {

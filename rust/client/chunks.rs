@@ -20,7 +20,6 @@ use crate::{
     rdma::{Idle, LockedSlot, Mr, MrList, QueuePair, Registered, RemoteInvalidation},
     stats::Form,
 };
-use kernel::{new_condvar, prelude::*, sync::CondVar};
 
 /// What a Call has offered.
 #[derive(Clone, Copy)]
@@ -110,19 +109,15 @@ pub(super) struct Taken<R> {
 }
 
 /// The entries of a connection.
-#[pin_data]
-pub(super) struct Chunks {
-    /// Notified when an entry becomes free that is awaited.
-    #[pin]
-    freed: CondVar,
+#[derive(Clone, Copy)]
+pub(super) struct Chunks<'a> {
+    qp: &'a QueuePair<Connection>,
 }
 
-impl Chunks {
-    /// All entries of a new queue pair are free.
-    pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            freed <- new_condvar!("rpcrdma_chunks_freed"),
-        })
+impl<'a> Chunks<'a> {
+    /// Those of this connection.
+    pub(super) fn of(qp: &'a QueuePair<Connection>) -> Self {
+        Self { qp }
     }
 
     /// Goes to another state, if the entry is that of the Call `xid`, or of any if none is named;
@@ -145,7 +140,7 @@ impl Chunks {
         let wake = is_free && core::mem::replace(&mut entry.awaited, false);
         drop(slot);
         if wake {
-            self.freed.notify_all();
+            self.qp.context().chunks_freed.notify_all();
         }
         Some(old)
     }
@@ -158,7 +153,7 @@ impl Chunks {
         let wake = core::mem::replace(&mut entry.awaited, false);
         drop(slot);
         if wake {
-            self.freed.notify_all();
+            self.qp.context().chunks_freed.notify_all();
         }
     }
 
@@ -167,13 +162,12 @@ impl Chunks {
     /// if the Call has had a Reply, or is gone.
     pub(super) fn take<R>(
         &self,
-        qp: &QueuePair<Connection>,
         index: usize,
         xid: u32,
         proof: Option<RemoteInvalidation<'_>>,
         look: impl FnOnce(&Offer, &MrList<Registered>) -> R,
     ) -> Option<Taken<R>> {
-        let mut slot = qp.slot(index)?;
+        let mut slot = self.qp.slot(index)?;
         let offer = slot.user().take(xid)?;
         let seen = look(&offer, slot.regions());
         let region = proof.and_then(|proof| slot.take_invalidated(proof));
@@ -190,52 +184,44 @@ impl Chunks {
     }
 
     /// State 2 to 4, for a Call whose task is gone; whether there was such a Call.
-    pub(super) fn abandon(&self, qp: &QueuePair<Connection>, index: usize, xid: u32) -> bool {
-        qp.slot(index)
+    pub(super) fn abandon(&self, index: usize, xid: u32) -> bool {
+        self.qp
+            .slot(index)
             .is_some_and(|mut slot| slot.user().take(xid).is_some())
     }
 
     /// State 4 to 3, before the invalidations are posted.
-    pub(super) fn replied(
-        &self,
-        qp: &QueuePair<Connection>,
-        index: usize,
-        xid: u32,
-        answered: AnsweredCall,
-    ) {
-        if let Some(slot) = qp.slot(index) {
+    pub(super) fn replied(&self, index: usize, xid: u32, answered: AnsweredCall) {
+        if let Some(slot) = self.qp.slot(index) {
             self.change(slot, Some(xid), |xid| State::Replied(xid, answered));
         }
     }
 
     /// State 4 to 1: the Call has no regions.
-    pub(super) fn release(&self, qp: &QueuePair<Connection>, index: usize, xid: u32) {
-        let old = qp
+    pub(super) fn release(&self, index: usize, xid: u32) {
+        let old = self
+            .qp
             .slot(index)
             .and_then(|slot| self.change(slot, Some(xid), |_| State::Free));
         if old.is_some() {
-            let connection = qp.context();
+            let connection = self.qp.context();
             connection.regions.put(None, Some(index));
-            connection.client.xprt.write_space();
+            connection.transport.xprt.write_space();
         }
     }
 
     /// To state 5, unless the connection has ended. The RPC is not completed; it is sent again on
     /// the next connection.
-    pub(super) fn stick(&self, qp: &QueuePair<Connection>, index: usize) {
-        if let Some(slot) = qp.slot(index) {
+    pub(super) fn stick(&self, index: usize) {
+        if let Some(slot) = self.qp.slot(index) {
             self.change(slot, None, State::Stuck);
         }
     }
 
     /// Out of state 3 or 4 to 1, after the invalidations: the Call to be completed then, if there is one.
-    pub(super) fn invalidated(
-        &self,
-        qp: &QueuePair<Connection>,
-        index: usize,
-    ) -> Option<AnsweredCall> {
-        let old = self.change(qp.slot(index)?, None, |_| State::Free)?;
-        qp.context().regions.put(None, Some(index));
+    pub(super) fn invalidated(&self, index: usize) -> Option<AnsweredCall> {
+        let old = self.change(self.qp.slot(index)?, None, |_| State::Free)?;
+        self.qp.context().regions.put(None, Some(index));
         match old {
             State::Replied(_, answered) => Some(answered),
             _ => None,
@@ -243,9 +229,9 @@ impl Chunks {
     }
 
     /// Counts regions by the state of their entry.
-    pub(super) fn count(&self, qp: &QueuePair<Connection>) -> Counts {
+    pub(super) fn count(&self) -> Counts {
         let mut counts = Counts::default();
-        for mut slot in (0..qp.slots()).filter_map(|index| qp.slot(index)) {
+        for mut slot in (0..self.qp.slots()).filter_map(|index| self.qp.slot(index)) {
             let len = slot.regions().len();
             let count = match slot.user().state {
                 State::Free => continue,
@@ -259,19 +245,19 @@ impl Chunks {
     }
 
     /// Waits until the entry is not that of the Call `xid` any more. May sleep.
-    pub(super) fn wait(&self, qp: &QueuePair<Connection>, index: usize, xid: u32) {
-        if let Some(mut slot) = qp.slot(index) {
+    pub(super) fn wait(&self, index: usize, xid: u32) {
+        if let Some(mut slot) = self.qp.slot(index) {
             while slot.user().state.xid() == Some(xid) {
                 slot.user().awaited = true;
-                slot.wait(&self.freed);
+                slot.wait(&self.qp.context().chunks_freed);
             }
         }
     }
 
     /// Frees all entries, whose regions are destroyed. What waits for a Reply goes on waiting, for
     /// the next connection.
-    pub(super) fn revoke(&self, qp: &QueuePair<Connection>) {
-        for slot in (0..qp.slots()).filter_map(|index| qp.slot(index)) {
+    pub(super) fn revoke(&self) {
+        for slot in (0..self.qp.slots()).filter_map(|index| self.qp.slot(index)) {
             self.change(slot, None, |_| State::Free);
         }
     }

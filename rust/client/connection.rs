@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection: what its completions do, and what ends with it.
+//! One connection, and all that ends with it.
 
-use super::{
-    answered::{complete, AnsweredCall},
-    chunks::{Chunks, Entry},
-    connect::Monitor,
-    limits::Limits,
-    regions::Regions,
-    reply, Client,
-};
+use super::{limits::Limits, monitor::Monitor, regions::Regions, transport::Transport};
 use crate::{
     error::Cause,
     proto::{
@@ -19,17 +12,14 @@ use crate::{
             private_data::{negotiate, PrivateData, Thresholds},
         },
     },
-    rdma::{
-        Completion, Completions, Idle, Invalidation, MrList, QueuePair, ReceivedMessage,
-        RemoteInvalidation, RemovalNotice, Sender, WcStatus,
-    },
-    sunrpc::{client::Rqst, Word},
+    rdma::{Invalidation, QueuePair, RemovalNotice},
+    sunrpc::Word,
     trace,
 };
 use kernel::{
-    new_spinlock,
+    new_condvar, new_spinlock,
     prelude::*,
-    sync::{Arc, SpinLock},
+    sync::{Arc, CondVar, SpinLock},
     time::{BootTime, Instant},
 };
 
@@ -49,8 +39,9 @@ pub(super) struct Agreement {
 /// The context of a queue pair.
 #[pin_data]
 pub(super) struct Connection {
+    /// Notified when a chunk entry becomes free that is awaited.
     #[pin]
-    pub(super) chunks: Chunks,
+    pub(super) chunks_freed: CondVar,
     pub(super) regions: Arc<Regions>,
     /// Tells the connection from those that the transport had before, in the upper 32 bits; not 0.
     number: u64,
@@ -63,28 +54,28 @@ pub(super) struct Connection {
     monitor: Arc<Monitor>,
     _notice: RemovalNotice,
     /// Last: it may be the last reference to the transport, and to the module.
-    pub(super) client: Arc<Client>,
+    pub(super) transport: Arc<Transport>,
 }
 
 impl Connection {
     /// The context of a connection of this size.
     pub(super) fn new<'a>(
-        client: &'a Arc<Client>,
+        transport: &'a Arc<Transport>,
         regions: &'a Arc<Regions>,
         monitor: &'a Arc<Monitor>,
         notice: RemovalNotice,
         limits: &'a Limits,
     ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(Self {
-            chunks <- Chunks::new(),
+            chunks_freed <- new_condvar!("rpcrdma_chunks_freed"),
             regions: regions.clone(),
-            number: u64::from(client.next_connection()) << 32,
+            number: u64::from(transport.next_connection()) << 32,
             first_window: CreditWindow::new(Credits::new(limits.requests)),
             window: Word::new(1),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
             monitor: monitor.clone(),
             _notice: notice,
-            client: client.clone(),
+            transport: transport.clone(),
         }? Error)
     }
 
@@ -92,7 +83,7 @@ impl Connection {
     pub(super) fn agree(&self, own: PrivateData, peer: Option<PrivateData>) -> Thresholds {
         let thresholds = negotiate(own, peer);
         trace::xprtrdma_inline_thresh(
-            &self.client.xprt,
+            &self.transport.xprt,
             thresholds.send,
             thresholds.receive,
             own.send.bytes(),
@@ -128,34 +119,18 @@ impl Connection {
         let window = credits.grant(granted);
         if window != self.window.get() {
             self.window.set(window);
-            self.client.xprt.set_credits(window);
+            self.transport.xprt.set_credits(window);
         }
+    }
+
+    /// Says that the connection is closed, so that what its drain flushes is no news.
+    pub(super) fn expect_end(&self) {
+        self.monitor.expect_end();
     }
 
     /// Has the connection closed for this cause.
     pub(super) fn end(&self, cause: Cause) {
         self.monitor.end(cause);
-    }
-
-    /// Waits until the peer has lost access to the memory of the Call `rqst`, whose task is gone.
-    /// May sleep.
-    pub(super) fn fence(&self, qp: &QueuePair<Self>, mark: u64, rqst: &Rqst) {
-        let xid = rqst.xid();
-        let Some(Sent::WithChunks(index)) = self.sent(mark) else {
-            return;
-        };
-        if self.chunks.abandon(qp, index, xid) {
-            trace::xprtrdma_mrs_zap(&self.client.xprt, rqst);
-            match self.invalidate(qp, index) {
-                Invalidation::Empty => self.chunks.release(qp, index, xid),
-                Invalidation::Posted => {}
-                Invalidation::Failed => {
-                    self.chunks.stick(qp, index);
-                    self.end(Cause::PostFailed);
-                }
-            }
-        }
-        self.chunks.wait(qp, index, xid);
     }
 
     /// What tells the connection from others of the transport.
@@ -190,21 +165,10 @@ impl Connection {
         let count = qp.slot(index).map_or(0, |slot| slot.regions().len());
         let posted = qp.invalidate(index);
         if posted == Invalidation::Posted {
-            self.client.stats.local_invalidations.add_len(count);
+            self.transport.stats.local_invalidations.add_len(count);
         }
         posted
     }
-}
-
-/// Ends a connection and waits until the peer has lost all access to this host's memory. May sleep.
-pub(super) fn shut_down(sender: Sender<Connection>) {
-    let qp = sender.qp().clone();
-    let connection = qp.context();
-    // What the drain flushes is no news.
-    connection.monitor.expect_end();
-    drop(sender);
-    connection.regions.close();
-    connection.chunks.revoke(&qp);
 }
 
 /// How a Call was sent.
@@ -220,48 +184,5 @@ impl Sent {
     /// Whether a request's number is that of a Call with chunks, on whatever connection.
     pub(super) fn has_chunks(mark: u64) -> bool {
         mark & u64::from(u32::MAX) != 0
-    }
-}
-
-impl Completions for Connection {
-    type Slot = Entry;
-
-    fn received(
-        completion: &mut Completion<'_, Self>,
-        message: ReceivedMessage<Self>,
-        invalidated: Option<RemoteInvalidation<'_>>,
-    ) {
-        // Any message shows that the next connect need not be delayed.
-        completion.qp().context().client.xprt.peer_is_alive();
-        reply::received(completion, message, invalidated);
-    }
-
-    fn send_space(&self) {
-        self.client.xprt.write_space();
-    }
-
-    fn invalidated(completion: &mut Completion<'_, Self>, index: usize, regions: MrList<Idle>) {
-        let qp = completion.qp();
-        let connection = qp.context();
-        connection.regions.put_all(regions, None);
-        if let Some(AnsweredCall { rqst, answer }) = connection.chunks.invalidated(qp, index) {
-            rqst.resume(|rqst| complete(completion, rqst, answer));
-        }
-        connection.client.xprt.write_space();
-    }
-
-    fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize) {
-        self.chunks.stick(qp, index);
-    }
-
-    fn refused(&self) {
-        self.end(Cause::PostFailed);
-    }
-
-    fn failed(&self, status: WcStatus) {
-        if !status.is_flush() {
-            self.client.stats.failed_requests.increment();
-        }
-        self.end(Cause::WorkRequest);
     }
 }

@@ -2,7 +2,6 @@
 
 //! What a device and the settings allow a connection.
 
-use super::BACKWARD_SLOTS;
 use crate::{
     proto::{
         requester::connection::Reason,
@@ -25,6 +24,9 @@ pub(super) const MAX_SEGMENTS: u32 = 16;
 
 /// The inline threshold of a peer that says nothing (RFC 8166 section 3.3.2), in bytes.
 pub(super) const DEFAULT_THRESHOLD: u32 = 1024;
+
+/// Backward Calls that the peer may have under way.
+pub(super) const BACKWARD_SLOTS: u32 = 16;
 
 /// The most Sends on their way. With more requests than this they hardly ever are at the same time.
 const MAX_SENDS: u32 = 128;

@@ -5,10 +5,10 @@
 use super::{
     chunks::Offer,
     connection::{Connection, Sent},
-    limits::MAX_SEGMENTS,
+    limits::{BACKWARD_SLOTS, MAX_SEGMENTS},
     mapping::{self, MessageRegions},
     regions::{Capacity, Regions, WithGaps},
-    Client, BACKWARD_SLOTS,
+    transport::Transport,
 };
 use crate::{
     error::Cause,
@@ -26,7 +26,7 @@ use crate::{
     },
     rdma::{Idle, MrList, SendBuffer, Sender},
     stats::Form,
-    sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError, SendLock},
+    sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError, SendLock, SendOwned},
     trace,
 };
 use core::iter::empty;
@@ -55,16 +55,21 @@ impl Sending {
 /// # Errors
 ///
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
-pub(super) fn send(client: &Client, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
+pub(super) fn send(
+    transport: &Transport,
+    sending: &SendOwned<Sending>,
+    lock: &mut SendLock<'_>,
+    rqst: &Rqst,
+) -> Result<(), SendError> {
     if !lock.take_credit(rqst) {
         return Err(SendError::NoCredit);
     }
-    let sending = client.sending.get(lock);
-    let Sending { sender, limits } = sending.ok_or(SendError::NotConnected)?;
+    let sending = sending.get(lock).ok_or(SendError::NotConnected)?;
+    let Sending { sender, limits } = sending;
     let connection = sender.qp().context();
     // Sending twice on one connection would spend two credits on one Reply.
-    if rqst.is_of_connection(&client.xprt) {
-        return Err(disconnect(client, Cause::Retransmission));
+    if rqst.is_of_connection(&transport.xprt) {
+        return Err(disconnect(transport, Cause::Retransmission));
     }
     let room = rqst.reply().fill().map_err(|_| SendError::NoMemory)?;
     let shape = shape(rqst, room, connection.regions.capacity());
@@ -74,32 +79,40 @@ pub(super) fn send(client: &Client, lock: &mut SendLock<'_>, rqst: &Rqst) -> Res
     let reply = shape.reply.len;
 
     let sent = if plan.is_inline() {
-        send_inline(client, sender, rqst, &plan)
+        send_inline(transport, sender, rqst, &plan)
     } else {
-        send_with_chunks(client, sender, rqst, room, &plan, &reply)
+        send_with_chunks(transport, sender, rqst, room, &plan, &reply)
     };
     if sent == Err(SendError::NotConnected) {
-        return Err(disconnect(client, Cause::PostFailed));
+        return Err(disconnect(transport, Cause::PostFailed));
     }
     sent?;
-    client.calls.record(Form::from(&plan));
+    transport.calls.record(Form::from(&plan));
     // Without a Reply the credit would never come back.
     if !rqst.reply_expected() {
-        return Err(disconnect(client, Cause::OneWayCall));
+        return Err(disconnect(transport, Cause::OneWayCall));
     }
     Ok(())
 }
 
 /// Sends a Call that offers no memory.
 fn send_inline(
-    client: &Client,
+    transport: &Transport,
     sender: &mut Sender<Connection>,
     rqst: &Rqst,
     plan: &Plan,
 ) -> Result<(), SendError> {
-    let mut buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
+    let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
     let connection = buffer.qp().context();
-    let length = build(client, connection, rqst, plan, empty(), 0, buffer.bytes())?;
+    let length = build(
+        transport,
+        connection,
+        rqst,
+        plan,
+        empty(),
+        0,
+        buffer.bytes(),
+    )?;
     rqst.start_clock();
     rqst.count_sent();
     let mark = connection.mark(Sent::Inline);
@@ -110,7 +123,7 @@ fn send_inline(
 /// Sends a Call with Read chunk, Write chunk or Reply chunk. `reply` are the lengths of the room for
 /// the Reply.
 fn send_with_chunks(
-    client: &Client,
+    transport: &Transport,
     sender: &mut Sender<Connection>,
     rqst: &Rqst,
     room: RqstBuf<'_>,
@@ -118,16 +131,16 @@ fn send_with_chunks(
     reply: &Parts,
 ) -> Result<(), SendError> {
     let needed = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
-    let buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
+    let buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
     let regions = &buffer.qp().context().regions;
     let (entry, idle) = if regions.capacity().has_gaps() {
-        take_some_with_gaps(client, regions, rqst, room, plan, needed)
+        take_some_with_gaps(transport, regions, rqst, room, plan, needed)
     } else {
-        take(client, regions, rqst, needed, WithGaps::Neither)
+        take(transport, regions, rqst, needed, WithGaps::Neither)
     }
     .ok_or(SendError::Busy)?;
-    transmit(client, buffer, rqst, room, plan, entry, idle)?;
-    count_segments(client, plan, reply);
+    transmit(transport, buffer, rqst, room, plan, entry, idle)?;
+    count_segments(transport, plan, reply);
     Ok(())
 }
 
@@ -139,19 +152,19 @@ fn narrow(count: u32) -> Result<usize, SendError> {
 /// A buffer for the next Send. Without one the sender was told to wait for space.
 #[inline(always)]
 fn send_buffer<'a>(
-    client: &Client,
+    transport: &Transport,
     sender: &'a mut Sender<Connection>,
 ) -> Option<SendBuffer<'a, Connection>> {
     sender.buffer(|sender| {
-        client.stats.send_queue_full.increment();
-        look_again(client, &mut || sender.has_room().then_some(()));
+        transport.stats.send_queue_full.increment();
+        look_again(transport, &mut || sender.has_room().then_some(()));
     })
 }
 
 /// Takes a chunk entry and so many regions. Without them the sender was told to wait for space.
 #[inline(always)]
 fn take(
-    client: &Client,
+    transport: &Transport,
     regions: &Arc<Regions>,
     rqst: &Rqst,
     count: usize,
@@ -159,13 +172,13 @@ fn take(
 ) -> Option<(usize, MrList<Idle>)> {
     regions
         .take(rqst, count, which)
-        .or_else(|| look_again(client, &mut || regions.take(rqst, count, which)))
+        .or_else(|| look_again(transport, &mut || regions.take(rqst, count, which)))
 }
 
 /// The same where there are regions with gaps, of which the plan may want some.
 #[inline(never)]
 fn take_some_with_gaps(
-    client: &Client,
+    transport: &Transport,
     regions: &Arc<Regions>,
     rqst: &Rqst,
     room: RqstBuf<'_>,
@@ -173,23 +186,23 @@ fn take_some_with_gaps(
     count: usize,
 ) -> Option<(usize, MrList<Idle>)> {
     let which = mapping::with_gaps(rqst.call(), room, plan, regions.capacity());
-    take(client, regions, rqst, count, which)
+    take(transport, regions, rqst, count, which)
 }
 
 /// Has the sender wait for what comes back with a completion, unless it has come back meanwhile.
 #[cold]
-fn look_again<T>(client: &Client, acquire: &mut dyn FnMut() -> Option<T>) -> Option<T> {
+fn look_again<T>(transport: &Transport, acquire: &mut dyn FnMut() -> Option<T>) -> Option<T> {
     // Look again after asking to be woken, or a completion in between would be missed.
-    client.xprt.wait_for_space();
+    transport.xprt.wait_for_space();
     let found = acquire()?;
     // Nobody may be left waiting for a wake-up that is not needed.
-    client.xprt.write_space();
+    transport.xprt.write_space();
     Some(found)
 }
 
 /// Closes the connection from within a send.
-fn disconnect(client: &Client, cause: Cause) -> SendError {
-    client.end(cause);
+fn disconnect(transport: &Transport, cause: Cause) -> SendError {
+    transport.end(cause);
     SendError::NotConnected
 }
 
@@ -228,7 +241,7 @@ fn side<'a>(
 
 /// Registers, encodes and posts.
 fn transmit(
-    client: &Client,
+    transport: &Transport,
     mut buffer: SendBuffer<'_, Connection>,
     rqst: &Rqst,
     room: RqstBuf<'_>,
@@ -247,7 +260,7 @@ fn transmit(
             offset: extent.offset,
         });
         let bytes = buffer.bytes();
-        let length = build(client, connection, rqst, plan, segments, reads, bytes)?;
+        let length = build(transport, connection, rqst, plan, segments, reads, bytes)?;
         let mark = connection.mark(Sent::WithChunks(entry));
         Ok((length, reads, mark.ok_or(SendError::Failed)?))
     });
@@ -278,7 +291,7 @@ fn transmit(
 /// Writes the message into `buffer`; its length. The first `reads` of `segments` are the Read
 /// list's.
 fn build(
-    client: &Client,
+    transport: &Transport,
     connection: &Connection,
     rqst: &Rqst,
     plan: &Plan,
@@ -314,7 +327,7 @@ fn build(
     trace::xprtrdma_marshal(rqst, header, form.call, form.reply);
     let rest = buffer.get_mut(header..).ok_or(SendError::TooLarge)?;
     let copied = copy_inline(&rqst.call(), plan, rest)?;
-    client.stats.pullup_bytes.add_len(copied);
+    transport.stats.pullup_bytes.add_len(copied);
     header.checked_add(copied).ok_or(SendError::TooLarge)
 }
 
@@ -345,8 +358,8 @@ fn copy_inline(call: &RqstBuf<'_>, plan: &Plan, to: &mut [u8]) -> Result<usize, 
 }
 
 /// Counts what a Call offers.
-fn count_segments(client: &Client, plan: &Plan, reply: &Parts) {
-    let stats = &client.stats;
+fn count_segments(transport: &Transport, plan: &Plan, reply: &Parts) {
+    let stats = &transport.stats;
     stats.read_segments.add(plan.reads.into());
     match plan.reply {
         ReplyForm::Inline => {}
@@ -370,15 +383,15 @@ fn count_segments(client: &Client, plan: &Plan, reply: &Parts) {
 ///
 /// As [`send`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
 pub(super) fn send_backward(
-    client: &Client,
+    transport: &Transport,
     Sending { sender, limits }: &mut Sending,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
     if reply.connection() != sender.qp().context().number() {
-        client.stats.backward_replies_dropped.increment();
+        transport.stats.backward_replies_dropped.increment();
         return Ok(());
     }
-    let mut buffer = send_buffer(client, sender).ok_or(SendError::Busy)?;
+    let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
     // CAST: A u32 always fits the kernel's usize.
     let limit = limits.inline_send as usize;
     let bytes = buffer.bytes();
@@ -395,8 +408,8 @@ pub(super) fn send_backward(
     }
     let room = bytes.get_mut(header..end).ok_or(SendError::TooLarge)?;
     reply.copy_out(room).map_err(|_| SendError::TooLarge)?;
-    trace::xprtrdma_cb_reply(&client.xprt, reply.xid());
+    trace::xprtrdma_cb_reply(&transport.xprt, reply.xid());
     buffer
         .send(end)
-        .map_err(|_| disconnect(client, Cause::PostFailed))
+        .map_err(|_| disconnect(transport, Cause::PostFailed))
 }

@@ -2,7 +2,7 @@
 
 //! The memory regions and chunk entries of a connection that no Call uses.
 
-use super::{limits::Limits, Client};
+use super::{limits::Limits, transport::Transport};
 use crate::{
     rdma::{Idle, Mr, MrList, MrType, Pd},
     sunrpc::{client::Rqst, MessagePart, ReclaimScope},
@@ -79,7 +79,7 @@ pub(super) struct Regions {
     #[pin]
     work: Work<Regions>,
     /// Last: it may be the last reference to the transport, and to the module.
-    client: Arc<Client>,
+    transport: Arc<Transport>,
 }
 
 /// Idle regions of one type.
@@ -223,7 +223,11 @@ impl Regions {
     /// # Errors
     ///
     /// What [`Mr::new`] answers.
-    pub(super) fn new(client: &Arc<Client>, pd: &Arc<Pd>, limits: &Limits) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        transport: &Arc<Transport>,
+        pd: &Arc<Pd>,
+        limits: &Limits,
+    ) -> Result<Arc<Self>> {
         let pages = limits.pages_per_region;
         // CAST: A u32 always fits the kernel's usize.
         let bytes = NonZeroUsize::new((pages as usize).saturating_mul(PAGE_SIZE)).ok_or(EINVAL)?;
@@ -240,9 +244,9 @@ impl Regions {
         let mut contiguous = Stock::new();
         for _ in 0..limits.initial_regions {
             contiguous.add(Mr::new(pd, MrType::MemReg, pages)?);
-            client.stats.regions_allocated.increment();
+            transport.stats.regions_allocated.increment();
         }
-        trace::xprtrdma_createmrs(&client.xprt, limits.initial_regions);
+        trace::xprtrdma_createmrs(&transport.xprt, limits.initial_regions);
         Arc::pin_init(
             try_pin_init!(Self {
                 pd: pd.clone(),
@@ -255,7 +259,7 @@ impl Regions {
                     closed: false,
                 }, "rpcrdma_regions"),
                 work <- new_work!("rpcrdma_regions"),
-                client: client.clone(),
+                transport: transport.clone(),
             }? Error),
             GFP_KERNEL,
         )
@@ -306,8 +310,8 @@ impl Regions {
         let Some(taken) = shelf.take(count, which) else {
             shelf.put_entry(Some(entry));
             drop(shelf);
-            self.client.stats.regions_exhausted.increment();
-            trace::xprtrdma_nomrs_err(&self.client.xprt, rqst);
+            self.transport.stats.regions_exhausted.increment();
+            trace::xprtrdma_nomrs_err(&self.transport.xprt, rqst);
             self.refill();
             return None;
         };
@@ -349,7 +353,7 @@ impl Regions {
     /// Has the worker make more regions, and wake the sender.
     fn refill(self: &Arc<Self>) {
         // An error says that the worker is on its way already.
-        let _ = self.client.xprt.queue().enqueue::<_, 0>(self.clone());
+        let _ = self.transport.xprt.queue().enqueue::<_, 0>(self.clone());
     }
 
     /// Destroys all regions, for good. May sleep.
@@ -381,7 +385,7 @@ impl Regions {
                 fsleep(PAUSE);
                 break;
             };
-            self.client.stats.regions_allocated.increment();
+            self.transport.stats.regions_allocated.increment();
             made = made.saturating_add(1);
             let mut shelf = self.shelf.lock();
             if shelf.closed {
@@ -400,12 +404,12 @@ impl WorkItem for Regions {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let _scope = ReclaimScope::enter(this.client.xprt.is_swapper());
+        let _scope = ReclaimScope::enter(this.transport.xprt.is_swapper());
         let made = this
             .make(MrType::MemReg, this.pages)
             .saturating_add(this.make(MrType::SgGaps, this.capacity.pieces));
-        trace::xprtrdma_createmrs(&this.client.xprt, made);
-        this.client.xprt.write_space();
+        trace::xprtrdma_createmrs(&this.transport.xprt, made);
+        this.transport.xprt.write_space();
         let shelf = this.shelf.lock();
         let is_done = shelf.closed || shelf.contiguous.missing() == 0;
         drop(shelf);

@@ -7,7 +7,7 @@
 
 use super::{
     answered::{complete, Answer, AnsweredCall, Outcome},
-    chunks::Offer,
+    chunks::{Chunks, Offer},
     connection::{Connection, Sent},
 };
 use crate::{
@@ -34,7 +34,6 @@ use crate::{
     trace,
 };
 use core::iter::empty;
-use kernel::prelude::*;
 
 /// Takes a message from the peer.
 pub(super) fn received(
@@ -47,7 +46,7 @@ pub(super) fn received(
     match decode_received(message.bytes(), Versions::ONE) {
         Ok(Received::Reply(reply)) => {
             let xid = reply.fixed.xid;
-            match connection.client.xprt.pin(xid.0) {
+            match connection.transport.xprt.pin(xid.0) {
                 Some(rqst) => {
                     trace::xprtrdma_reply(&rqst, reply.fixed.credits.get());
                     let Some(claim) = reconcile(qp, &rqst, &reply, invalidated) else {
@@ -65,15 +64,15 @@ pub(super) fn received(
                 None => drop_late(completion, message),
             }
         }
-        Ok(Received::Error(error)) => match connection.client.xprt.pin(error.xid.0) {
+        Ok(Received::Error(error)) => match connection.transport.xprt.pin(error.xid.0) {
             Some(rqst) => {
-                let (client, stats) = (&connection.client, &connection.client.stats);
+                let (transport, stats) = (&connection.transport, &connection.transport.stats);
                 if let ErrorBody::Version(versions) = error.body {
                     stats.vers_errors_received.increment();
                     trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
                 } else {
                     stats.chunk_errors_received.increment();
-                    trace::xprtrdma_err_chunk(&client.xprt, &rqst);
+                    trace::xprtrdma_err_chunk(&transport.xprt, &rqst);
                 }
                 fail(completion, rqst, error.xid, message, invalidated);
             }
@@ -129,9 +128,9 @@ fn claim<R>(
         }
     };
     let look = |offer: &Offer, regions: &MrList<Registered>| look(Some((offer, regions)));
-    let taken = connection.chunks.take(qp, index, xid.0, proof, look)?;
+    let taken = Chunks::of(qp).take(index, xid.0, proof, look)?;
     if taken.region.is_some() {
-        connection.client.stats.remote_invalidations.increment();
+        connection.transport.stats.remote_invalidations.increment();
     }
     let freed = taken.is_free.then_some(index);
     if taken.region.is_some() || taken.is_free {
@@ -172,19 +171,19 @@ fn refuse(
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = completion.qp();
-    let client = &qp.context().client;
+    let transport = &qp.context().transport;
     match refused.why.error {
         ReplyError::Header(HeaderError::Short) => {
-            trace::xprtrdma_reply_short_err(&client.xprt, message.bytes())
+            trace::xprtrdma_reply_short_err(&transport.xprt, message.bytes())
         }
         ReplyError::Header(HeaderError::Version) => {
-            trace::xprtrdma_reply_vers_err(&client.xprt, message.bytes())
+            trace::xprtrdma_reply_vers_err(&transport.xprt, message.bytes())
         }
-        _ => trace::xprtrdma_reply_hdr_err(&client.xprt, message.bytes()),
+        _ => trace::xprtrdma_reply_hdr_err(&transport.xprt, message.bytes()),
     }
     let xid = refused.fixed.map(|fixed| fixed.xid);
-    let awaited = xid.and_then(|xid| Some((xid, client.xprt.pin(xid.0)?)));
-    let refusal = refused.at_requester(awaited.is_some(), client.backward.is_served());
+    let awaited = xid.and_then(|xid| Some((xid, transport.xprt.pin(xid.0)?)));
+    let refusal = refused.at_requester(awaited.is_some(), transport.backward.is_served());
     match (refusal, awaited) {
         (RequesterRefusal::EndCall, Some((xid, rqst))) => {
             return fail(completion, rqst, xid, message, invalidated);
@@ -194,8 +193,8 @@ fn refuse(
             if let (ReplyError::Header(HeaderError::ErrorCode), Some((_, rqst))) =
                 (refused.why.error, awaited)
             {
-                client.stats.unknown_errors_received.increment();
-                trace::xprtrdma_err_unrecognized(&client.xprt, &rqst);
+                transport.stats.unknown_errors_received.increment();
+                trace::xprtrdma_err_unrecognized(&transport.xprt, &rqst);
             }
         }
     }
@@ -214,16 +213,16 @@ fn answer(completion: &mut Completion<'_, Connection>, error: &ErrorMessage) {
     };
     match buffer.send(length) {
         Ok(()) if matches!(error.body, ErrorBody::Version(_)) => {
-            connection.client.stats.vers_errors_sent.increment();
+            connection.transport.stats.vers_errors_sent.increment();
         }
-        Ok(()) => connection.client.stats.chunk_errors_sent.increment(),
+        Ok(()) => connection.transport.stats.chunk_errors_sent.increment(),
         Err(_) => connection.end(Cause::PostFailed),
     }
 }
 
 /// Forgets a Reply or error to a Call that is gone, if there was one.
 fn drop_late(completion: &mut Completion<'_, Connection>, message: ReceivedMessage<Connection>) {
-    completion.qp().context().client.xprt.late_reply();
+    completion.qp().context().transport.xprt.late_reply();
     drop_unexpected(completion, message);
 }
 
@@ -234,29 +233,29 @@ fn drop_unexpected(
 ) {
     let qp = completion.qp();
     let connection = qp.context();
-    trace::xprtrdma_reply_rqst_err(&connection.client.xprt, message.bytes());
+    trace::xprtrdma_reply_rqst_err(&connection.transport.xprt, message.bytes());
     drop_message(completion, message);
 }
 
 /// Forgets a message.
 fn drop_message(completion: &mut Completion<'_, Connection>, message: ReceivedMessage<Connection>) {
     let connection = completion.qp().context();
-    connection.client.stats.dropped_messages.increment();
+    connection.transport.stats.dropped_messages.increment();
     completion.recycle(message);
 }
 
 /// Hands a backward Call to the callback service. One that finds no room has broken its credits.
 fn backward(connection: &Connection, call: &BackwardCall<'_>) {
-    let client = &connection.client;
-    if client.backward.receive(
-        &client.xprt,
+    let transport = &connection.transport;
+    if transport.backward.receive(
+        &transport.xprt,
         connection.number(),
         call.fixed.xid.0,
         call.payload,
     ) {
-        client.stats.backward_calls.increment();
+        transport.stats.backward_calls.increment();
     } else {
-        client.stats.backward_overflows.increment();
+        transport.stats.backward_overflows.increment();
     }
 }
 
@@ -322,7 +321,7 @@ fn fence(
     }
     complete(completion, rqst, answer);
     if let Rest::Freed = rest {
-        completion.qp().context().client.xprt.write_space();
+        completion.qp().context().transport.xprt.write_space();
     }
 }
 
@@ -339,10 +338,10 @@ fn invalidate(
     // A transport at its end has no requests.
     if let Some(rqst) = rqst.store() {
         let answered = AnsweredCall { rqst, answer };
-        connection.chunks.replied(qp, index, xid.0, answered);
+        Chunks::of(qp).replied(index, xid.0, answered);
     }
     if connection.invalidate(qp, index) != Invalidation::Posted {
-        connection.chunks.stick(qp, index);
+        Chunks::of(qp).stick(index);
         connection.end(Cause::PostFailed);
     }
 }

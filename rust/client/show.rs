@@ -2,7 +2,7 @@
 
 //! The files of a transport under debugfs. Documentation/admin-guide.rst explains each line.
 
-use super::{connection::Connection, Transport};
+use super::{chunks::Chunks, connection::Connection, transport::Transport, Endpoint};
 use crate::{
     debugfs::{File, Show},
     proto::wire::private_data::PrivateData,
@@ -10,11 +10,13 @@ use crate::{
 };
 use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 
-impl Show for Transport {
+impl Show for Endpoint {
     const FILES: &'static [File<Self>] = &[
         (c"connection", connection),
-        (c"latency", |transport, seq| transport.latency.show(seq)),
-        (c"stats", stats),
+        (c"latency", |endpoint, seq| {
+            endpoint.transport.latency.show(seq)
+        }),
+        (c"stats", |endpoint, seq| stats(&endpoint.transport, seq)),
     ];
 }
 
@@ -26,7 +28,8 @@ fn stats(transport: &Transport, seq: &SeqFile) {
 }
 
 /// The connection, or why there is none.
-fn connection(transport: &Transport, seq: &SeqFile) {
+fn connection(endpoint: &Endpoint, seq: &SeqFile) {
+    let transport = &endpoint.transport;
     let xprt = &transport.xprt;
     let peer = xprt.address();
     seq_print!(seq, "state {}\n", xprt.state());
@@ -40,7 +43,7 @@ fn connection(transport: &Transport, seq: &SeqFile) {
         seq_print!(seq, "{name} {ms}\n");
     }
     transport.ends.show_last(seq);
-    transport.current.inspect(|current| {
+    endpoint.current.inspect(|current| {
         if let Some(qp) = current {
             show_connection(seq, qp);
             seq_print!(seq, "credits_in_use {}\n", xprt.credits_in_use());
@@ -67,7 +70,7 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
         seq_print!(seq, "inline_send {}\n", thresholds.send);
         seq_print!(seq, "inline_receive {}\n", thresholds.receive);
     }
-    let counts = connection.chunks.count(qp);
+    let counts = Chunks::of(qp).count();
     let regions = &connection.regions;
     let gaps = if regions.capacity().has_gaps() {
         ",SG_GAPS"

@@ -140,7 +140,7 @@ mod tests {
         bindings::SocketAddress,
         sunrpc::registration::{Class, IDENT_RDMA},
     };
-    use kernel::{seq_file::SeqFile, str::CStr, sync::ArcBorrow};
+    use kernel::{seq_file::SeqFile, str::CStr};
 
     /// What NFS does with the netid of a pNFS data server, and with the word of a mount option.
     fn ident(netid: &CStr) -> i32 {
@@ -175,7 +175,7 @@ mod tests {
             Err(ENODEV)
         }
 
-        fn connect(_this: ArcBorrow<'_, Self>, _lock: &mut SendLock<'_>) -> Result {
+        fn connect(&self, _lock: &mut SendLock<'_>) -> Result {
             Ok(())
         }
 

@@ -60,7 +60,7 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
     let _scope = ReclaimScope::enter(xprt.is_swapper());
     // SAFETY: Setup of the transport has succeeded, or nobody would connect it. The worker has the
     // send lock until it gives it back.
-    let outcome = unsafe { T::connect(xprt.transport_arc::<T>(), &mut SendLock::new(&xprt)) };
+    let outcome = unsafe { xprt.transport::<T>().connect(&mut SendLock::new(&xprt)) };
     let raw = xprt.as_raw();
     // SAFETY: The transport is valid, and the worker has the send lock until it gives it back.
     unsafe {

@@ -10,11 +10,7 @@ use super::{
     xprt::OwnedXprt,
 };
 use crate::{bindings::SocketAddress, sunrpc::registration::Class};
-use kernel::{
-    prelude::*,
-    seq_file::SeqFile,
-    sync::{Arc, ArcBorrow},
-};
+use kernel::{prelude::*, seq_file::SeqFile, sync::Arc};
 
 /// A client transport.
 ///
@@ -43,7 +39,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// One of those that sunrpc's `call_connect_status` knows. What was made is undone.
-    fn connect(this: ArcBorrow<'_, Self>, lock: &mut SendLock<'_>) -> Result;
+    fn connect(&self, lock: &mut SendLock<'_>) -> Result;
 
     /// Tears the connection down, if there is one, and waits until all of it is gone.
     fn close(&self, lock: &mut SendLock<'_>);

@@ -10,8 +10,8 @@ use crate::{
 };
 use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{
-    fmt, prelude::*, seq_file::SeqFile, seq_print, sync::ArcBorrow, time::msecs_to_jiffies,
-    types::Opaque, workqueue::Queue,
+    fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies, types::Opaque,
+    workqueue::Queue,
 };
 
 /// A transport.
@@ -164,16 +164,6 @@ impl Xprt {
     pub(super) unsafe fn transport<T>(&self) -> &T {
         // SAFETY: Setup stored an `Arc<T>`, which `destroy` takes back when nobody else calls.
         unsafe { &*(*self.allocation()).transport.cast::<T>() }
-    }
-
-    /// The implementation, to make another reference of.
-    ///
-    /// # Safety
-    ///
-    /// As [`Self::transport`].
-    pub(super) unsafe fn transport_arc<T>(&self) -> ArcBorrow<'_, T> {
-        // SAFETY: Setup stored the pointer of an `Arc<T>`, which stays as long as the borrow.
-        unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
     }
 
     /// Writes the columns of mountstats that all transports have, the first 10, in the order that

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the connection manager, and the device's removal, say of a connection.
+
+use super::transport::Transport;
+use crate::{
+    error::Cause,
+    proto::{
+        requester::connection::{
+            ConnectionAction as Action, ConnectionEvent as Event, ConnectionState as Conn, Reason,
+        },
+        wire::private_data::PrivateData,
+    },
+    rdma::{CmEvent, CmHandler, CmReport, Removal},
+    trace,
+};
+use kernel::{
+    new_condvar, new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, CondVar, SpinLock,
+    },
+    time::msecs_to_jiffies,
+};
+
+/// How long one step of an attempt may take at most, in milliseconds. The mount can set less.
+const STEP_TIMEOUT_MS: u32 = 30_000;
+
+/// Follows one connection identifier.
+#[pin_data]
+pub(super) struct Monitor {
+    #[pin]
+    progress: SpinLock<Progress>,
+    #[pin]
+    changed: CondVar,
+    /// Whether the end of the connection was asked for already.
+    ending: Atomic<bool>,
+    /// Last: it may be the last reference to the transport, and to the module.
+    transport: Arc<Transport>,
+}
+
+struct Progress {
+    conn: Conn,
+    /// What the worker has to do next.
+    next: Option<Action>,
+    /// What the peer said about itself.
+    peer: Option<PrivateData>,
+    /// What the connection manager has said of the failure.
+    report: Option<CmReport>,
+}
+
+impl Monitor {
+    /// A connection that is not asked for yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(transport: &Arc<Transport>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            try_pin_init!(Self {
+                progress <- new_spinlock!(Progress {
+                    conn: Conn::new(),
+                    next: None,
+                    peer: None,
+                    report: None,
+                }, "rpcrdma_progress"),
+                changed <- new_condvar!("rpcrdma_progress"),
+                ending: Atomic::new(false),
+                transport: transport.clone(),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Reports an event to the state machine, and what follows to the worker.
+    pub(super) fn report(&self, event: Event) {
+        let mut progress = self.progress.lock();
+        let action = progress.conn.handle(event);
+        if action.is_some() {
+            progress.next = action;
+        }
+        drop(progress);
+        if let Some(Action::Close(reason)) = action {
+            self.end(reason.into());
+        }
+        self.changed.notify_all();
+    }
+
+    /// Has the connection closed, unless that was asked for already.
+    pub(super) fn end(&self, cause: Cause) {
+        if !self.ending.xchg(true, Relaxed) {
+            self.transport.end(cause);
+        }
+    }
+
+    /// Says that this end closes the connection, so that nobody need ask for it.
+    pub(super) fn expect_end(&self) {
+        self.ending.store(true, Relaxed);
+    }
+
+    /// What the peer has said about itself, once the connection is established.
+    pub(super) fn peer(&self) -> Option<PrivateData> {
+        self.progress.lock().peer
+    }
+
+    /// What the connection manager has said of the failure, if that was it.
+    pub(super) fn failure(&self) -> Option<CmReport> {
+        self.progress.lock().report
+    }
+
+    /// Waits for the next thing to do.
+    pub(super) fn next(&self) -> Action {
+        let mut left = msecs_to_jiffies(STEP_TIMEOUT_MS).min(self.transport.xprt.connect_timeout());
+        let mut progress = self.progress.lock();
+        loop {
+            if let Some(action) = progress.next.take() {
+                return action;
+            }
+            let timed_out = Event::Ended(Reason::TimedOut);
+            match self.changed.wait_interruptible_timeout(&mut progress, left) {
+                kernel::sync::CondVarTimeoutResult::Timeout => {
+                    progress.next = progress.conn.handle(timed_out);
+                    if progress.next.is_none() {
+                        return Action::Fail(Reason::TimedOut);
+                    }
+                }
+                kernel::sync::CondVarTimeoutResult::Woken { jiffies }
+                | kernel::sync::CondVarTimeoutResult::Signal { jiffies } => left = jiffies,
+            }
+        }
+    }
+}
+
+impl CmHandler for Monitor {
+    fn event(&self, event: CmEvent<'_>, report: CmReport) {
+        let event = match event {
+            CmEvent::AddressResolved => Event::AddressResolved,
+            CmEvent::RouteResolved => Event::RouteResolved,
+            CmEvent::Established(private_data) => {
+                let peer = PrivateData::find(private_data).map(|(_, found)| found);
+                self.progress.lock().peer = peer;
+                Event::Established
+            }
+            CmEvent::Rejected { stale: true } => Event::Ended(Reason::StaleConnection),
+            CmEvent::Rejected { stale: false } => Event::Ended(Reason::Rejected),
+            CmEvent::AddressError => Event::Ended(Reason::AddressError),
+            CmEvent::RouteError => Event::Ended(Reason::RouteError),
+            CmEvent::Unreachable => Event::Ended(Reason::Unreachable),
+            CmEvent::ConnectError => Event::Ended(Reason::ConnectError),
+            CmEvent::Disconnected => Event::Ended(Reason::Disconnected),
+            CmEvent::DeviceRemoval => Event::Ended(Reason::DeviceRemoved),
+            CmEvent::AddressChange => Event::Ended(Reason::AddressChanged),
+            CmEvent::Other => return,
+        };
+        if let Event::Ended(_) = event {
+            self.progress.lock().report.get_or_insert(report);
+        }
+        self.report(event);
+    }
+}
+
+/// The queue pair's device goes away.
+impl Removal for Monitor {
+    fn removed(&self) {
+        trace::xprtrdma_device_removal(&self.transport.xprt);
+        self.report(Event::Ended(Reason::DeviceRemoved));
+    }
+}

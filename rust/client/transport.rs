@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a transport has beside its connection, and keeps beyond it.
+
+use super::{
+    ends::Ends,
+    limits::{backward_payload, DEFAULT_THRESHOLD},
+};
+use crate::{
+    error::Cause,
+    stats::{Calls, Latency, Stats},
+    sunrpc::client::{BackwardCalls, OwnedXprt},
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc,
+    },
+};
+
+/// What all connections of a transport use, one after the other.
+#[pin_data]
+pub(super) struct Transport {
+    pub(super) stats: Stats,
+    pub(super) calls: Calls,
+    pub(super) latency: Latency,
+    #[pin]
+    pub(super) ends: Ends,
+    #[pin]
+    pub(super) backward: BackwardCalls,
+    /// The largest backward message on the last connection.
+    pub(super) backward_payload: Atomic<u32>,
+    /// The number of the next connection, an odd one.
+    next_connection: Atomic<u32>,
+    /// Regions that Calls had when the last connection ended, and will want on the next one.
+    pub(super) regions_in_use: Atomic<usize>,
+    /// Whether the present series of failed attempts was logged.
+    pub(super) failure_logged: Atomic<bool>,
+    /// Last: with it goes the reference to the module.
+    pub(super) xprt: OwnedXprt,
+}
+
+impl Transport {
+    /// A transport that has not had a connection.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(xprt: OwnedXprt) -> Result<Arc<Self>> {
+        let transport = try_pin_init!(Self {
+            stats: Stats::new(),
+            calls: Calls::new(),
+            latency: Latency::new(),
+            ends <- Ends::new(),
+            backward <- BackwardCalls::new(),
+            backward_payload: Atomic::new(backward_payload(DEFAULT_THRESHOLD)),
+            next_connection: Atomic::new(1),
+            regions_in_use: Atomic::new(0),
+            failure_logged: Atomic::new(false),
+            xprt,
+        }? Error);
+        Arc::pin_init(transport, GFP_KERNEL)
+    }
+
+    /// The number of a new connection, not 0, nor that of one before it.
+    pub(super) fn next_connection(&self) -> u32 {
+        self.next_connection.fetch_add(2, Relaxed)
+    }
+
+    /// Has the connection closed for this cause. Does not sleep.
+    pub(super) fn end(&self, cause: Cause) {
+        self.ends.note(cause);
+        self.xprt.force_disconnect();
+    }
+}
