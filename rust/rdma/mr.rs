@@ -502,6 +502,11 @@ impl MrList<Mapped> {
         self.into_state()
     }
 
+    /// Whether all of the regions are of this domain.
+    pub(super) fn are_of(&self, pd: &Pd) -> bool {
+        self.cores().all(|core| core.pd.as_raw() == pd.as_raw())
+    }
+
     /// Builds a registration for each region in front of `last`, and returns the first request
     /// of the chain. The regions count as registered from here on.
     ///

@@ -155,7 +155,8 @@ impl<O: SlotOwner> RegisteredMrs<O> {
     ///
     /// # Errors
     ///
-    /// As [`Qp::post_send`]; `EBUSY` if the slot is in use.
+    /// As [`Qp::post_send`]; `EBUSY` if the slot is in use, and `EINVAL` for regions of another domain than the
+    /// queue pair's. Then nothing was posted.
     pub(super) unsafe fn post(
         &self,
         qp: &Qp,
@@ -165,6 +166,10 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         last: &mut bindings::ib_send_wr,
         publish: impl FnOnce(&mut O::User),
     ) -> Result {
+        // A provider may take a region of another device for one of its own.
+        if !regions.are_of(qp.pd()) {
+            return Err(EINVAL);
+        }
         let slot = self.slots.get(index).ok_or(EINVAL)?;
         let mut contents = slot.contents.lock();
         if !contents.regions.is_empty() {
