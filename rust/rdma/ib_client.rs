@@ -15,6 +15,7 @@ use kernel::{
         atomic::{Acquire, Atomic, Full, Release},
         Arc,
     },
+    time::{delay::fsleep, Delta},
     types::Opaque,
 };
 
@@ -22,6 +23,9 @@ kernel::sync::global_lock! {
     // SAFETY: `IbClient::register` initialises it, once, before `IS_READY` lets anybody use it.
     unsafe(uninit) static DEVICES: Mutex<KVec<Arc<Device>>> = KVec::new();
 }
+
+/// How long to wait for memory.
+const PAUSE: Delta = Delta::from_millis(100);
 
 /// Whether [`IbClient::register`] was called.
 static IS_CLAIMED: Atomic<bool> = Atomic::new(false);
@@ -106,8 +110,15 @@ pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
 unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
     kernel::error::from_result(|| {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
-        // SAFETY: The device stays registered until `remove` has waited for the end of the object.
-        let device = unsafe { Device::new(raw)? };
+        // The RDMA core adds a device once, and calls `remove` only if that went well. So a shortage, which
+        // passes, must not be an error.
+        let device = loop {
+            // SAFETY: The device stays registered until `remove` has waited for the end of the object.
+            match unsafe { Device::new(raw) } {
+                Err(ENOMEM) => fsleep(PAUSE),
+                made => break made?,
+            }
+        };
         // Who connects takes the lock, and memory may wait for that: none is allocated under it.
         let mut list = KVec::new();
         loop {
@@ -122,7 +133,12 @@ unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
             }
             let count = devices.len();
             drop(devices);
-            list = KVec::with_capacity(count.saturating_add(1), GFP_KERNEL)?;
+            list = loop {
+                match KVec::with_capacity(count.saturating_add(1), GFP_KERNEL) {
+                    Ok(list) => break list,
+                    Err(_) => fsleep(PAUSE),
+                }
+            };
         }
     })
 }
