@@ -117,6 +117,13 @@ impl Class {
         // SAFETY: The class is complete, and a static.
         to_result(unsafe { bindings::xprt_register_transport(raw) })
             .inspect_err(|_| self.close())?;
+        // Such a kernel cannot wait for who was preempted in the last instructions of a callback, as the end
+        // of the registration does: there the module is not unloaded.
+        #[cfg(all(CONFIG_PREEMPTION, not(CONFIG_TASKS_RCU)))]
+        // SAFETY: The module is there, as its code runs.
+        unsafe {
+            bindings::__module_get(module.as_ptr())
+        };
         Ok(ClassRegistration {
             class: self,
             _queue: queue,
