@@ -198,7 +198,8 @@ pub(super) fn attach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) -> Res
 /// The request has buffers from [`attach`], which nobody uses any more.
 pub(super) unsafe fn detach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) {
     // SAFETY: The caller's promise.
-    if kernel::warn_on!(!unsafe { exposure(rqst) }.is_over()) {
+    let is_reached = !unsafe { exposure(rqst) }.is_over();
+    if kernel::warn_on!(is_reached) {
         return;
     }
     // SAFETY: `attach` made `rq_buffer` point just behind the prefix of a buffer, which is left to this
