@@ -462,12 +462,13 @@ impl<'a> Requester<'a> {
         handle: u32,
         generation: u32,
     ) -> Result<(), Failure> {
-        // After the end of the connection there is nothing left to invalidate.
-        if world.memory.invalidate(generation, handle) && world.memory.registered(number).is_none()
-        {
-            self.settle(world, number)?;
+        // After the end of the connection there is nothing left to invalidate. What the answer to a Call
+        // that was killed has invalidated meanwhile is so already.
+        world.memory.invalidate(generation, handle);
+        if generation != self.generation || world.memory.registered(number).is_some() {
+            return Ok(());
         }
-        Ok(())
+        self.settle(world, number)
     }
 
     /// Does what was to be done with a Call behind its fence.

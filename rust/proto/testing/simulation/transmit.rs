@@ -88,6 +88,11 @@ impl Requester<'_> {
             ..Message::NONE
         };
         world.send(slot, message)?;
+        if number != 0 && world.fabric.scenario.kills && world.fabric.random.one_in(4) {
+            // Some while the responder works on it.
+            let life = world.fabric.service();
+            world.fabric.after(life, SimulationEvent::Kill(number))?;
+        }
         // Only what an answer brings calls for something to be done.
         let sent = self.negotiation.handle(RequesterEvent::Sent(Xid(rpc.xid)));
         if sent.is_some() {
