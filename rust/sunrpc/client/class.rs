@@ -152,11 +152,12 @@ mod tests {
     struct Unmade;
 
     extern "C" {
-        static __this_module: kernel::types::Opaque<bindings::module>;
+        static __this_module: u8;
     }
 
-    // SAFETY: That is this module.
-    static MODULE: ThisModule = unsafe { ThisModule::from_ptr(__this_module.get()) };
+    // SAFETY: That is the address of this module's object.
+    static MODULE: ThisModule =
+        unsafe { ThisModule::from_ptr((&raw const __this_module).cast_mut().cast()) };
 
     static UNMADE: Class = Class::new(c"rpcrdma-kunit", 0x7f00_0001, &[]);
 

@@ -27,7 +27,8 @@ unsafe impl Send for Xprt {}
 // SAFETY: As above.
 unsafe impl Sync for Xprt {}
 
-/// A transport with a reference of its own.
+/// A transport with a reference of its own. It is no `ARef`: a transport that ends is still borrowed while
+/// its count is 0, and cannot be counted any more.
 ///
 /// # Invariants
 ///
