@@ -6,14 +6,14 @@
 mod tests {
     use crate::proto::testing::simulation::{
         history::{Recorded, Tally},
+        job::Job,
         memory::Region,
         queue::Scheduled,
         random::Random,
         requester::SentCall,
         rpc::Rpc,
-        run::Simulation,
-        service::Job,
-        Failure, Storage, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
+        run::{Simulation, Storage},
+        Failure, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
     };
     use kernel::prelude::*;
 

@@ -101,6 +101,7 @@ imports=(
 	client_and_server_are_strangers
 	only_the_root_knows_the_roles
 	no_circles
+	no_circles_in_tests
 )
 broken=$("$here/in-buildroot.sh" "$here/imports.py" check "${imports[@]}")
 breaks() { awk -F '\t' -v rule="$1" '$1 == rule { print $2 }' <<<"$broken"; }

@@ -37,6 +37,8 @@ mod example_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod negotiate_tests;
 #[cfg(any(test, rpcrdma_kunit))]
+mod optional_tests;
+#[cfg(any(test, rpcrdma_kunit))]
 mod plan_general_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod reply_tests;

@@ -7,16 +7,16 @@
 use std::fmt::Display;
 
 use crate::proto::testing::simulation::history::{Recorded, Tally};
+use crate::proto::testing::simulation::job::Job;
 use crate::proto::testing::simulation::memory::Region;
 use crate::proto::testing::simulation::message::Message;
 use crate::proto::testing::simulation::queue::Scheduled;
 use crate::proto::testing::simulation::random::Random;
 use crate::proto::testing::simulation::requester::SentCall;
 use crate::proto::testing::simulation::rpc::Rpc;
-use crate::proto::testing::simulation::run::Simulation;
-use crate::proto::testing::simulation::service::Job;
+use crate::proto::testing::simulation::run::{Simulation, Storage};
 use crate::proto::testing::simulation::{
-    Failure, Storage, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
+    Failure, EVENTS, MEMORY, MESSAGES, MESSAGE_LEN, REGIONS, RPCS, STEPS,
 };
 
 /// What [`Storage`] borrows.

@@ -5,13 +5,14 @@
 //! The responder cannot make a connection. What was not answered when one is lost waits for the
 //! next one, and is sent again.
 
+use super::job::BackwardState;
 use super::message::{Kind, Message};
 use super::payload::index;
 use super::queue::SimulationEvent;
 use super::responder::Responder;
-use super::rpc::{Fate, Outcome};
+use super::rpc::Fate;
 use super::world::World;
-use super::{Direction, End, Failure};
+use super::{Direction, End, Failure, Outcome};
 use crate::proto::backward::encode_backward;
 use crate::proto::requester::encode::encode_call;
 use crate::proto::wire::chunk::Segment;
@@ -20,28 +21,8 @@ use crate::proto::wire::header::{FixedHeader, Procedure, Xid};
 /// How long the responder waits for the Reply to a backward Call.
 const BACKWARD_TIMEOUT: u32 = 400_000;
 
-/// How far a backward Call has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Not handed over yet, or ended.
-    Idle,
-    /// To be sent.
-    Queued,
-    /// Sent on the present connection.
-    Outstanding,
-}
-
-impl State {
-    /// Forgets the connection.
-    pub(super) fn disconnect(&mut self) {
-        if *self == Self::Outstanding {
-            *self = Self::Queued;
-        }
-    }
-}
-
 impl Responder<'_> {
-    fn backward_call(&mut self, number: usize) -> Result<&mut State, Failure> {
+    fn backward_call(&mut self, number: usize) -> Result<&mut BackwardState, Failure> {
         self.calls.get_mut(number).ok_or(Failure::Storage)
     }
 
@@ -52,7 +33,7 @@ impl Responder<'_> {
     /// What is wrong with the Calls that are sent.
     pub(crate) fn submit(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
         if world.rpc(number)?.outcome.is_none() {
-            *self.backward_call(number)? = State::Queued;
+            *self.backward_call(number)? = BackwardState::Queued;
         }
         self.pump(world)
     }
@@ -60,7 +41,7 @@ impl Responder<'_> {
     /// The Call that waits for a Reply with this XID.
     pub(super) fn awaited(&self, world: &World<'_>, xid: Xid) -> Option<usize> {
         let number = world.find(Direction::Backward, xid.0)?;
-        (self.calls.get(number) == Some(&State::Outstanding)).then_some(number)
+        (self.calls.get(number) == Some(&BackwardState::Outstanding)).then_some(number)
     }
 
     /// Ends a Call.
@@ -74,7 +55,7 @@ impl Responder<'_> {
         number: usize,
         outcome: Outcome,
     ) -> Result<(), Failure> {
-        *self.backward_call(number)? = State::Idle;
+        *self.backward_call(number)? = BackwardState::Idle;
         world.end(number, outcome)
     }
 
@@ -98,12 +79,15 @@ impl Responder<'_> {
     /// What is wrong with the Calls that are sent.
     pub(super) fn pump(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
         while let Some(version) = self.negotiation.agreed() {
-            let queued = self.calls.iter().position(|call| *call == State::Queued);
+            let queued = self
+                .calls
+                .iter()
+                .position(|call| *call == BackwardState::Queued);
             let Some(number) = queued.filter(|_| self.credits.take()) else {
                 break;
             };
             self.transmit(world, number, version)?;
-            *self.backward_call(number)? = State::Outstanding;
+            *self.backward_call(number)? = BackwardState::Outstanding;
         }
         Ok(())
     }
@@ -168,7 +152,7 @@ impl Responder<'_> {
         generation: u32,
     ) -> Result<(), Failure> {
         let state = *self.backward_call(number)?;
-        if generation != self.generation || state != State::Outstanding {
+        if generation != self.generation || state != BackwardState::Outstanding {
             return Ok(());
         }
         if world.rpc(number)?.fate == Fate::Ignored {

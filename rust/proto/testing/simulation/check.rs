@@ -3,8 +3,8 @@
 //! Whether a Reply is what the responder's upper layer has sent.
 
 use super::memory::Buffer;
+use super::offer::Placed;
 use super::payload::{index, Payload, ITEMS, PARTS};
-use super::requester::Placed;
 use super::world::World;
 use super::Failure;
 

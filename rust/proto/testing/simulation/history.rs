@@ -4,8 +4,7 @@
 
 use super::message::Kind;
 use super::queue::SimulationEvent;
-use super::rpc::Outcome;
-use super::End;
+use super::{End, Outcome};
 
 /// Something that a failing run shows.
 #[derive(Clone, Copy, Debug)]

@@ -7,9 +7,8 @@
 //! 3.3.1). Its memory is taken from the responder at once.
 
 use super::requester::{Answer, Requester, State};
-use super::rpc::Outcome;
 use super::world::World;
-use super::Failure;
+use super::{Failure, Outcome};
 use crate::proto::testing::requester::negotiation::{NegotiationAction, RequesterEvent};
 use crate::proto::wire::error::ErrorBody;
 

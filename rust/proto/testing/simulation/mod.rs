@@ -25,7 +25,7 @@
 //! | [`world`], [`payload`] | the upper layers, whose messages have known bytes |
 //! | [`requester`], [`connecting`], [`killed`], [`callbacks`] | the end that connects |
 //! | [`form`], [`offer`], [`transmit`], [`check`] | its Calls, and their Replies |
-//! | [`responder`], [`service`], [`answer`], [`backward`] | the end that listens |
+//! | [`responder`], [`job`], [`service`], [`answer`], [`backward`] | the end that listens |
 //! | [`faults`] | what it sends although it must not |
 //! | [`run`], [`history`] | one run, and what happened |
 
@@ -38,6 +38,7 @@ pub(crate) mod fabric;
 pub(crate) mod faults;
 pub(crate) mod form;
 pub(crate) mod history;
+pub(crate) mod job;
 pub(crate) mod killed;
 pub(crate) mod memory;
 pub(crate) mod message;
@@ -109,6 +110,17 @@ pub(crate) enum Direction {
     Backward,
 }
 
+/// How an RPC has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// With a Reply, all of whose bytes are right.
+    Answered,
+    /// With an error.
+    Failed,
+    /// Without either, because its task was killed.
+    Killed,
+}
+
 /// Why a run has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -160,7 +172,7 @@ pub(crate) enum Failure {
     /// This RPC was answered, and nobody has served it.
     NotServed(usize),
     /// This RPC ended in another way than it had to.
-    Outcome(usize, rpc::Outcome),
+    Outcome(usize, Outcome),
     /// The requester heard that its connection is lost, and did nothing.
     Unheard,
     /// Nothing will happen any more, and so many RPCs have not ended.
@@ -171,26 +183,4 @@ pub(crate) enum Failure {
     Leak,
     /// A message was not released.
     MessageLeak,
-}
-
-/// The memory of a run, which the caller has allocated.
-pub(crate) struct Storage<'a> {
-    /// [`MEMORY`].
-    pub(crate) memory: &'a mut [u8],
-    /// [`REGIONS`].
-    pub(crate) regions: &'a mut [memory::Region],
-    /// [`MESSAGES`] times [`MESSAGE_LEN`].
-    pub(crate) messages: &'a mut [u8],
-    /// [`MESSAGES`].
-    pub(crate) slots: &'a mut [Option<message::Message>],
-    /// [`EVENTS`].
-    pub(crate) queue: &'a mut [queue::Scheduled],
-    /// [`STEPS`].
-    pub(crate) history: &'a mut [history::Recorded],
-    /// [`RPCS`].
-    pub(crate) rpcs: &'a mut [rpc::Rpc],
-    /// [`RPCS`].
-    pub(crate) calls: &'a mut [requester::SentCall],
-    /// [`RPCS`].
-    pub(crate) jobs: &'a mut [service::Job],
 }

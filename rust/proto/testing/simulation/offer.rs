@@ -21,6 +21,9 @@ pub(crate) struct WriteChunk {
     regions: usize,
 }
 
+/// Each Write chunk, with the bytes that lie in it without a gap.
+pub(crate) type Placed = [(WriteChunk, u64); ITEMS];
+
 /// The chunks of a Call. Its regions are in the order of the fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {

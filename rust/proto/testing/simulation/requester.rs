@@ -9,13 +9,12 @@ use super::check::{check_chunk, check_inline};
 use super::fabric::Fabric;
 use super::memory::Buffer;
 use super::message::{Kind, Message};
-use super::offer::{Offer, WriteChunk};
-use super::payload::ITEMS;
+use super::offer::{Offer, Placed};
 use super::queue::SimulationEvent;
-use super::rpc::{Fate, Outcome};
+use super::rpc::Fate;
 use super::scenario::Scenario;
 use super::world::World;
-use super::{Direction, End, Failure, RPCS};
+use super::{Direction, End, Failure, Outcome, RPCS};
 use crate::proto::backward::BackwardCall;
 use crate::proto::requester::connection::ConnectionState;
 use crate::proto::requester::decode::{
@@ -30,9 +29,6 @@ use crate::proto::testing::requester::negotiation::{
 use crate::proto::testing::v2::VERSION_TWO;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, Xid};
-
-/// Each Write chunk, with the bytes that lie in it without a gap.
-pub(crate) type Placed = [(WriteChunk, u64); ITEMS];
 
 /// What is to be done with a Call once none of its regions can be reached.
 #[derive(Clone, Copy, Debug)]

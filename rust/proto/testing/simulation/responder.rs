@@ -3,14 +3,13 @@
 //! The end that listens: its connection, and what arrives there.
 
 use super::fabric::Fabric;
+use super::job::{BackwardState, Job};
 use super::message::{Kind, Message};
 use super::private_bytes::PrivateBytes;
 use super::queue::SimulationEvent;
-use super::rpc::Outcome;
 use super::scenario::Scenario;
-use super::service::Job;
 use super::world::World;
-use super::{backward, Direction, End, Failure, RPCS};
+use super::{Direction, End, Failure, Outcome, RPCS};
 use crate::proto::requester::connection::{ConnectionEvent, Reason};
 use crate::proto::responder::credits::{Conduct, ResponderCredits};
 use crate::proto::responder::decode::{ReceivedByResponder, ResponderRefusal};
@@ -47,7 +46,7 @@ pub(crate) struct Responder<'a> {
     pub(super) credits: RequesterCredits,
     pub(super) receives: Receives,
     pub(super) jobs: &'a mut [Job],
-    pub(super) calls: [backward::State; RPCS],
+    pub(super) calls: [BackwardState; RPCS],
 }
 
 impl<'a> Responder<'a> {
@@ -64,7 +63,7 @@ impl<'a> Responder<'a> {
             credits: RequesterCredits::new(Credits::new(peer.requests)),
             receives: Receives::new(0),
             jobs,
-            calls: [backward::State::Idle; RPCS],
+            calls: [BackwardState::Idle; RPCS],
         }
     }
 

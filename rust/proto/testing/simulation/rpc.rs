@@ -7,7 +7,7 @@ use super::payload::{Layout, Payload};
 use super::random::Random;
 use super::scenario::Scenario;
 use super::shape;
-use super::Direction;
+use super::{Direction, Outcome};
 use crate::proto::message::MessageType;
 
 /// What is wrong with a Reply that the responder sends.
@@ -56,17 +56,6 @@ pub(crate) enum Fate {
     HasChunks,
     /// Nobody answers, or nobody is there any more who would take the answer.
     Ignored,
-}
-
-/// How an RPC has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// With a Reply, all of whose bytes are right.
-    Answered,
-    /// With an error.
-    Failed,
-    /// Without either, because its task was killed.
-    Killed,
 }
 
 /// One RPC.

@@ -2,17 +2,43 @@
 
 //! One run.
 
-use super::history::{Recorded, Tally};
-use super::queue::SimulationEvent;
+use super::history::{History, Recorded, Tally};
+use super::job::Job;
+use super::memory::{Memory, Region};
+use super::message::{Message, Messages};
+use super::queue::{Queue, Scheduled, SimulationEvent};
 use super::random::Random;
-use super::requester::Requester;
+use super::requester::{Requester, SentCall};
 use super::responder::Responder;
+use super::rpc::Rpc;
 use super::scenario::Scenario;
 use super::world::World;
-use super::{Direction, End, Failure, Storage};
+use super::{Direction, End, Failure};
 
 /// More events than any run has that comes to an end.
 const MOST_EVENTS: u64 = 50_000;
+
+/// The memory of a run, which the caller has allocated.
+pub(crate) struct Storage<'a> {
+    /// [`super::MEMORY`].
+    pub(crate) memory: &'a mut [u8],
+    /// [`super::REGIONS`].
+    pub(crate) regions: &'a mut [Region],
+    /// [`super::MESSAGES`] times [`super::MESSAGE_LEN`].
+    pub(crate) messages: &'a mut [u8],
+    /// [`super::MESSAGES`].
+    pub(crate) slots: &'a mut [Option<Message>],
+    /// [`super::EVENTS`].
+    pub(crate) queue: &'a mut [Scheduled],
+    /// [`super::STEPS`].
+    pub(crate) history: &'a mut [Recorded],
+    /// [`super::RPCS`].
+    pub(crate) rpcs: &'a mut [Rpc],
+    /// [`super::RPCS`].
+    pub(crate) calls: &'a mut [SentCall],
+    /// [`super::RPCS`].
+    pub(crate) jobs: &'a mut [Job],
+}
 
 /// Two endpoints and what is between them.
 pub(crate) struct Simulation<'a> {
@@ -28,12 +54,19 @@ impl<'a> Simulation<'a> {
     ///
     /// [`Failure::Storage`] if `storage` is too small.
     pub(crate) fn new(random: Random<'a>, storage: Storage<'a>) -> Result<Self, Failure> {
-        let (world, calls, jobs) = World::new(random, storage)?;
+        let world = World::new(
+            random,
+            Queue::new(storage.queue),
+            History::new(storage.history),
+            Memory::new(storage.memory, storage.regions),
+            Messages::new(storage.messages, storage.slots),
+            storage.rpcs,
+        )?;
         let scenario = world.fabric.scenario;
         Ok(Self {
             world,
-            requester: Requester::new(&scenario, calls),
-            responder: Responder::new(&scenario, jobs),
+            requester: Requester::new(&scenario, storage.calls),
+            responder: Responder::new(&scenario, storage.jobs),
         })
     }
 

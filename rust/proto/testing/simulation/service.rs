@@ -3,7 +3,7 @@
 //! Forward Calls at the responder: fetched, served once, answered as often as they arrive.
 
 use super::fabric::Fabric;
-use super::message::Messages;
+use super::job::{Job, JobState};
 use super::payload::{index, Payload};
 use super::queue::{Access, SimulationEvent};
 use super::responder::Responder;
@@ -17,46 +17,6 @@ use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::testing::responder::negotiation::ResponderEvent;
 use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::Versions;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// The Call has not arrived, or is lost with its connection.
-    New,
-    /// So many RDMA Reads are under way.
-    Reading(u32),
-    /// The upper layer has it.
-    Serving,
-    /// It is served.
-    Served,
-}
-
-/// What the responder knows of a forward RPC: an entry of its duplicate request cache.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Job {
-    xid: u32,
-    state: State,
-    /// The Call that is to be answered, if its connection still is there.
-    pub(super) slot: Option<usize>,
-}
-
-impl Job {
-    /// What an unused place of the storage holds.
-    pub(crate) const NONE: Self = Self {
-        xid: 0,
-        state: State::New,
-        slot: None,
-    };
-
-    /// Forgets the connection.
-    pub(super) fn disconnect(&mut self, messages: &mut Messages<'_>) {
-        if let Some(slot) = self.slot.take() {
-            messages.free(slot);
-        }
-        if matches!(self.state, State::Reading(_)) {
-            self.state = State::New;
-        }
-    }
-}
 
 /// The Call in a message that was one before.
 pub(super) fn decode(bytes: &[u8]) -> Result<ReceivedCall<'_>, Failure> {
@@ -115,12 +75,12 @@ impl Responder<'_> {
             return Err(Failure::SentTwice(number));
         }
         match job.state {
-            State::New => self.fetch(world, number, slot),
-            State::Reading(_) | State::Serving => {
+            JobState::New => self.fetch(world, number, slot),
+            JobState::Reading(_) | JobState::Serving => {
                 world.fabric.tally.duplicates += 1;
                 Ok(())
             }
-            State::Served => {
+            JobState::Served => {
                 world.fabric.tally.duplicates += 1;
                 self.reply(world, number)
             }
@@ -148,7 +108,7 @@ impl Responder<'_> {
         if !is_whole {
             return Err(Failure::CallBytes(number));
         }
-        self.job(number)?.state = State::Reading(reads);
+        self.job(number)?.state = JobState::Reading(reads);
         if reads == 0 {
             self.serve(world, number)?;
         }
@@ -168,10 +128,10 @@ impl Responder<'_> {
     ) -> Result<(), Failure> {
         let is_present = generation == self.generation;
         let job = self.job(number)?;
-        if let State::Reading(left) = job.state {
+        if let JobState::Reading(left) = job.state {
             if is_present {
                 let left = left.saturating_sub(1);
-                job.state = State::Reading(left);
+                job.state = JobState::Reading(left);
                 if left == 0 {
                     self.serve(world, number)?;
                 }
@@ -182,7 +142,7 @@ impl Responder<'_> {
 
     /// Hands the Call to the upper layer.
     fn serve(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
-        self.job(number)?.state = State::Serving;
+        self.job(number)?.state = JobState::Serving;
         let service = world.fabric.service();
         let served = SimulationEvent::Served(number, self.incarnation);
         world.fabric.after(service, served)
@@ -203,7 +163,7 @@ impl Responder<'_> {
             return Ok(());
         }
         world.served(number)?;
-        self.job(number)?.state = State::Served;
+        self.job(number)?.state = JobState::Served;
         self.reply(world, number)?;
         self.pump(world)
     }

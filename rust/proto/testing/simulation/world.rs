@@ -9,11 +9,9 @@ use super::message::{Message, Messages};
 use super::payload::short;
 use super::queue::{Access, Queue, SimulationEvent};
 use super::random::Random;
-use super::requester::SentCall;
-use super::rpc::{Outcome, Rpc};
+use super::rpc::Rpc;
 use super::scenario::Scenario;
-use super::service::Job;
-use super::{Direction, Failure, Storage, BACKWARD_RPCS, FORWARD_RPCS};
+use super::{Direction, Failure, Outcome, BACKWARD_RPCS, FORWARD_RPCS};
 use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::Versions;
 
@@ -35,31 +33,33 @@ pub(crate) struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    /// The world that `random` decides, with its RPCs on their way to the endpoints, and the
-    /// storage of both endpoints.
+    /// The world that `random` decides, with its RPCs on their way to the endpoints.
     ///
     /// # Errors
     ///
-    /// [`Failure::Storage`] if `storage` is too small.
+    /// [`Failure::Storage`] if `rpcs` or the queue is too small.
     pub(crate) fn new(
         mut random: Random<'a>,
-        storage: Storage<'a>,
-    ) -> Result<(Self, &'a mut [SentCall], &'a mut [Job]), Failure> {
+        queue: Queue<'a>,
+        history: History<'a>,
+        memory: Memory<'a>,
+        messages: Messages<'a>,
+        rpcs: &'a mut [Rpc],
+    ) -> Result<Self, Failure> {
         let scenario = Scenario::new(&mut random, FORWARD_RPCS, BACKWARD_RPCS);
         let left = scenario.forward + scenario.backward;
-        let queue = Queue::new(storage.queue);
         let mut world = Self {
-            fabric: Fabric::new(random, &scenario, queue, History::new(storage.history)),
-            memory: Memory::new(storage.memory, storage.regions),
-            messages: Messages::new(storage.messages, storage.slots),
+            fabric: Fabric::new(random, &scenario, queue, history),
+            memory,
+            messages,
             left,
             has_no_common_version: false,
             base: 0,
             // One more, for RPCs that only have to be there.
-            rpcs: storage.rpcs.get_mut(..=left).ok_or(Failure::Storage)?,
+            rpcs: rpcs.get_mut(..=left).ok_or(Failure::Storage)?,
         };
         world.prepare()?;
-        Ok((world, storage.calls, storage.jobs))
+        Ok(world)
     }
 
     /// Decides about the RPCs, and when the upper layers hand them over.

@@ -2,7 +2,7 @@
 
 //! The state of the receiver that a row of a vector file is for.
 
-use super::Failure;
+use super::failure::Failure;
 use crate::proto::wire::header::Versions;
 
 /// Write chunks that a row may offer.
