@@ -35,10 +35,17 @@ thresholds() {
 
 # Proves: V1-157, BD-012, BD-013.
 receives() {
+	local refused
+	refused=$(sends_refused)
 	calls_end \
 		'all-receives | calls=null,null*128+ backward=1 | backward_calls=48' \
 		'bad-replies | calls=null*300 | bad_replies=300'
+	# The peer repeats what finds no Receive, so the connection lives on.
+	[ "$(sends_refused)" = "$refused" ] || fail "messages found no Receive: $refused before, $(sends_refused) by now"
 }
+
+# How many Sends have met a client without a Receive.
+sends_refused() { client 'cat /sys/class/infiniband/$RDMA_LINK/ports/1/hw_counters/send_rnr_err'; }
 
 # Proves: BD-011, BD-029.
 replies() {

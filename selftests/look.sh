@@ -41,6 +41,7 @@ do_something() {
 		[ $(ls $dir | wc -l) = 401 ]'
 }
 
+# Proves: BD-012.
 counters_agree() {
 	need_ours
 	server_dir /export
@@ -81,6 +82,8 @@ counters_agree() {
 		listed cq cqn completion_queue
 		buffers=$(our_stat receive_buffers)
 		[ $(our_stat receives_posted) -gt $((buffers - 32)) ] || fail "more than a batch of Receives is not posted"
+		least=$(($(our_stat credits_requested) + 16))
+		[ $((buffers - 31)) -ge $least ] || fail "$buffers buffers are too few for $least Receives beside a batch"
 		sum() { local sum=0 name; for name; do sum=$((sum + $(our_stat $name))); done; echo $sum; }
 		sent=$(sum inline_calls read_chunk_calls position_zero_calls)
 		expected=$(sum inline_replies_expected write_chunk_calls reply_chunk_calls)

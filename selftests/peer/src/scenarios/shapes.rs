@@ -146,8 +146,7 @@ fn exactly(peer: &mut Peer, threshold: u32) -> Result {
 }
 
 /// As many backward Calls as may be outstanding come beside the Replies to all Calls that may be, on a
-/// first connection and on the next one, and before the client has sent anything there. One that finds
-/// no Receive ends the connection.
+/// first connection and on the next one, and before the client has sent anything there.
 fn all_receives(peer: &mut Peer) -> Result {
     peer.accept()?;
     let first = receives_backward(peer)?;
