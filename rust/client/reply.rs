@@ -278,16 +278,19 @@ fn reconcile(
         let writes = [lengths.clone().take(only(!offer.is_reply_chunk))];
         let is_write_chunk = !offer.is_reply_chunk && lengths.clone().next().is_some();
         let chunk = lengths.take(only(offer.is_reply_chunk));
-        let delivered = reply.reconcile(writes, chunk).ok().filter(|delivered| {
-            let [write] = &delivered.writes;
-            let inline = reply.payload.filter(|_| is_write_chunk);
-            let room = || rqst.reply().filled().map(|room| room.head_len());
-            !inline.is_some_and(|inline| {
-                room().is_some_and(|head| write.is_eligibility_violation(inline, head))
-            })
-        });
+        let delivered = reply.reconcile(writes, chunk).ok();
+        let delivered = delivered
+            .filter(|delivered| !(is_write_chunk && is_unreduced(rqst, reply, &delivered.writes)));
         outcome(reply, delivered)
     })
+}
+
+/// Whether data came inline that the Call has offered a Write chunk for.
+fn is_unreduced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Delivery; 1]) -> bool {
+    let (Some(inline), Some(room)) = (reply.payload, rqst.reply().filled()) else {
+        return false;
+    };
+    write.is_eligibility_violation(inline, room.head_len())
 }
 
 /// What a Reply says, with what it has delivered by RDMA Write, if that is what was offered.
