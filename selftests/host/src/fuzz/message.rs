@@ -2,17 +2,16 @@
 
 //! Received messages and their parts.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
+use super::responder::check_call;
 use crate::proto::message::{Body, Message, MIN_PAYLOAD_LEN};
 use crate::proto::requester::decode::{decode_received, Received, ReceivedReply};
 use crate::proto::requester::reconcile::{Delivery, Mismatch};
-use crate::proto::responder::call::ReceivedCall;
 use crate::proto::responder::decode::ReceivedByResponder;
-use crate::proto::responder::stream::{Source, StreamPiece};
 use crate::proto::testing::hostile;
 use crate::proto::testing::responder::decode::decode_call;
-use crate::proto::wire::chunk::{Chunk, Lists, ReadSegment, Segment};
+use crate::proto::wire::chunk::{Chunk, Lists};
 use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
 use crate::proto::wire::header::Versions;
 use crate::proto::wire::private_data::{negotiate, PrivateData, Thresholds, PRIVATE_DATA_LEN};
@@ -23,135 +22,7 @@ pub fn message(bytes: &[u8]) {
     let mut scratch = vec![0; bytes.len().max(64)];
     assert_eq!(hostile::check(bytes, &mut scratch), Ok(()));
     if let Ok(ReceivedByResponder::Call(call)) = decode_call(bytes, Versions::ONE_AND_TWO) {
-        check_stream(&call);
-        check_index(&call, bytes);
-        for chunk in call.lists.writes.chunks().chain(call.lists.reply) {
-            check_filled(&chunk);
-        }
-    }
-}
-
-/// The pieces of the RPC message of a Call, put together from lists of what there is.
-fn pieces(call: &ReceivedCall<'_>) -> Vec<StreamPiece> {
-    let mut chunks = BTreeMap::<u32, VecDeque<(u32, Source)>>::new();
-    for ReadSegment { position, segment } in call.lists.reads.segments() {
-        let Segment {
-            handle,
-            offset,
-            length,
-        } = segment;
-        let chunk = chunks.entry(position).or_default();
-        chunk.push_back((length, Source::Read { handle, offset }));
-    }
-    let mut base = chunks.remove(&0).unwrap_or_default();
-    if let Some(payload) = call.payload {
-        base.push_back((payload.len().try_into().unwrap(), Source::Inline(0)));
-    }
-    let mut pieces = Vec::new();
-    let mut at = 0u32;
-    let mut push = |at: &mut u32, length, source| {
-        if length > 0 {
-            pieces.push(StreamPiece {
-                at: *at,
-                length,
-                source,
-            });
-        }
-        *at += length;
-    };
-    for (position, chunk) in chunks {
-        while at < position {
-            let (length, source) = base.pop_front().unwrap();
-            let taken = length.min(position - at);
-            push(&mut at, taken, source);
-            let rest = match source {
-                Source::Read { handle, offset } => Source::Read {
-                    handle,
-                    offset: offset.wrapping_add(taken.into()),
-                },
-                Source::Inline(from) => Source::Inline(from + taken),
-                Source::RoundUp => source,
-            };
-            base.push_front((length - taken, rest));
-        }
-        for (length, source) in chunk {
-            push(&mut at, length, source);
-        }
-        // Each chunk starts at a word.
-        let padding = at.wrapping_neg() % 4;
-        push(&mut at, padding, Source::RoundUp);
-    }
-    for (length, source) in base {
-        push(&mut at, length, source);
-    }
-    pieces
-}
-
-/// Checks the stream of a Call, and that its layout keeps in the Receive buffer what can stay there.
-fn check_stream(call: &ReceivedCall<'_>) {
-    assert_eq!(call.stream().collect::<Vec<_>>(), pieces(call));
-    let layout = call.layout;
-    let total = call.stream().last().map(|piece| piece.at + piece.length);
-    assert_eq!(total, Some(layout.total()));
-    let inline = call
-        .payload
-        .map_or(0, |bytes| u32::try_from(bytes.len()).unwrap());
-    let chunks = call.lists.reads.chunks().filter(|chunk| chunk.length > 0);
-    match (call.payload, chunks.count()) {
-        (Some(_), 0) => assert_eq!((layout.head, layout.pages, layout.tail), (inline, 0, 0)),
-        (Some(_), 1) => assert_eq!(layout.head + layout.tail, inline),
-        _ => assert_eq!((layout.head, layout.tail), (0, 0)),
-    }
-    for piece in call.stream() {
-        let in_pages = piece.at >= layout.head && piece.at - layout.head < layout.pages;
-        let is_inline = matches!(piece.source, Source::Inline(_));
-        assert!(in_pages || is_inline);
-        if let (Source::Inline(from), false) = (piece.source, in_pages) {
-            let skipped = if piece.at < layout.head {
-                0
-            } else {
-                layout.pages
-            };
-            assert_eq!(from + skipped, piece.at);
-        }
-    }
-}
-
-/// Checks that a Call can be had again without decoding its message.
-fn check_index(call: &ReceivedCall<'_>, bytes: &[u8]) {
-    let index = call.index(bytes.len());
-    let buffer = [bytes, &[0xff; 9]].concat();
-    let again = index.call(&buffer).unwrap();
-    assert_eq!(
-        (again.xid, again.version, again.credits),
-        (call.xid, call.version, call.credits)
-    );
-    assert_eq!((again.payload, again.layout), (call.payload, call.layout));
-    assert!(again.stream().eq(call.stream()));
-    let chunks = |call: &ReceivedCall<'_>| -> Vec<Vec<Segment>> {
-        let chunks = call.lists.writes.chunks().chain(call.lists.reply);
-        chunks.map(|chunk| chunk.segments().collect()).collect()
-    };
-    assert_eq!(chunks(&again), chunks(call));
-    assert_eq!(again.lists.reply.is_some(), call.lists.reply.is_some());
-    let shorter = bytes
-        .split_last()
-        .map(|(_, bytes)| bytes)
-        .unwrap_or_default();
-    assert!(index.call(shorter).is_none());
-}
-
-/// Checks that a responder uses a chunk in order and no more of it than there is.
-fn check_filled(chunk: &Chunk<'_>) {
-    let capacity = chunk.length();
-    for length in [0, 1, capacity / 2, capacity, u64::MAX] {
-        let mut left = length;
-        for (offered, used) in chunk.segments().zip(chunk.filled(length)) {
-            assert_eq!(u64::from(used.length), left.min(offered.length.into()));
-            assert_eq!((used.handle, used.offset), (offered.handle, offered.offset));
-            left -= u64::from(used.length);
-        }
-        assert_eq!(left, length.saturating_sub(capacity));
+        check_call(&call, bytes);
     }
 }
 

@@ -7,6 +7,7 @@
 mod connection;
 mod message;
 mod plan;
+mod responder;
 pub mod seeds;
 mod simulation;
 
@@ -15,6 +16,7 @@ pub use message::{chunk_lists, message, private_data, reconcile};
 #[cfg(test)]
 pub(crate) use plan::check_plan;
 pub use plan::{plan, plan_general};
+pub use responder::responder;
 pub use simulation::simulation;
 
 /// Takes numbers off the front of an input; there are zeros behind its end.

@@ -176,6 +176,12 @@ proptest! {
         prop_assert_eq!(sent.rebuild(), Some(stream));
     }
 
+    /// What the fuzz target has, for as long as a test may take.
+    #[test]
+    fn a_responder_keeps_within_its_budget(input in vec(any::<u8>(), 0..2000)) {
+        crate::fuzz::responder(&input);
+    }
+
     /// Proves: V1-061, V1-066, V1-081, V1-082, V1-100, V1-109, V1-113, V1-114, V1-157, V1-159.
     #[test]
     fn whatever_is_replied_has_room(
