@@ -28,7 +28,6 @@
 pub(crate) mod backward;
 pub(crate) mod message;
 pub(crate) mod requester;
-#[allow(dead_code, reason = "no role of the module calls it yet")]
 pub(crate) mod responder;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod testing;

@@ -102,9 +102,8 @@ impl ResponderCredits {
         u32::try_from(expected).unwrap_or(u32::MAX)
     }
 
-    /// Receives to have posted for Calls: for those that the requester may send already, and for
-    /// all that the next Reply may grant.
-    pub(crate) fn receives(&self) -> u32 {
-        self.limit.get().max(self.expected())
+    /// The most Calls to serve at once.
+    pub(crate) const fn limit(&self) -> Credits {
+        self.limit
     }
 }

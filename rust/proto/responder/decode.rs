@@ -2,14 +2,14 @@
 
 //! What a responder receives (RFC 8166 section 3.5).
 
-use super::budget::{CallBudget, Excess};
+use super::budget::CallBudget;
 use super::call::ReceivedCall;
-use super::stream::StreamLayout;
+use super::layout::StreamLayout;
+use super::refusal::CallError;
 use crate::proto::message::{check_payload, Body, Message, MessageType, Refused};
 use crate::proto::wire::chunk::{Lists, ReadList};
-use crate::proto::wire::error::{ErrorBody, ErrorMessage};
+use crate::proto::wire::error::ErrorMessage;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN};
-use crate::proto::wire::malformed::HeaderError;
 use crate::proto::wire::xdr::Reader;
 
 /// A message as a responder received it.
@@ -30,54 +30,6 @@ pub(crate) enum ReceivedByResponder<'a> {
     },
     /// The end of a backward Call: to be used only if one with this XID is outstanding.
     Error(ErrorMessage),
-}
-
-/// Why a responder refuses a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CallError {
-    /// The header is in error.
-    Header(HeaderError),
-    /// RDMA_NOMSG without a Position Zero chunk that holds bytes (`no_pz`).
-    NoPositionZero,
-    /// More than the budget has.
-    Budget(Excess),
-    /// A Read chunk outside the Payload stream, or overlapping another one.
-    PositionRange,
-    /// A backward Reply with a chunk list (RFC 8167 section 5).
-    ChunksInBackwardReply,
-}
-
-/// What a responder does with a message that it refuses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ResponderRefusal {
-    /// Forgets it.
-    Discard,
-    /// Sends this RDMA_ERROR.
-    Answer(ErrorMessage),
-    /// Sends an RPC Reply with `accept_stat` GARBAGE_ARGS: the header is good, its chunks do not
-    /// fit the RPC message (RFC 8166 section 4.5.2). See
-    /// [`encode_garbage_args`](super::encode::encode_garbage_args).
-    GarbageArgs,
-}
-
-impl Refused<CallError> {
-    /// What a responder does.
-    pub(crate) fn at_responder(&self) -> ResponderRefusal {
-        let body = match self.why.error {
-            CallError::PositionRange => return ResponderRefusal::GarbageArgs,
-            CallError::ChunksInBackwardReply | CallError::Header(HeaderError::MessageType) => {
-                return ResponderRefusal::Discard;
-            }
-            CallError::Header(HeaderError::Version) => ErrorBody::Version(self.versions),
-            CallError::Header(_) | CallError::NoPositionZero | CallError::Budget(_) => {
-                ErrorBody::Chunk
-            }
-        };
-        match self.answer(body) {
-            Some(error) => ResponderRefusal::Answer(error),
-            None => ResponderRefusal::Discard,
-        }
-    }
 }
 
 /// Decodes `bytes`, one message that a responder received, and compares it with `budget`.

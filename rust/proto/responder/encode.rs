@@ -118,7 +118,8 @@ mod tests {
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
     use crate::proto::responder::budget::CallBudget;
-    use crate::proto::responder::decode::{decode_call, ResponderRefusal};
+    use crate::proto::responder::decode::decode_call;
+    use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::wire::chunk::ReadSegment;
     use crate::proto::wire::header::{Versions, Xid, VERSION_ONE};
 

@@ -12,11 +12,7 @@ use crate::proto::wire::chunk::{Chunk, Segment};
 use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::{Procedure, MIN_HEADER_LEN};
 
-/// The most results of one Reply that are placed directly, and so the most Write chunks that are
-/// of use.
-pub(crate) const MAX_RESULTS: u32 = 8;
-
-/// [`MAX_RESULTS`] as the length of an array.
+/// [`MAX_RESULTS`](super::budget::MAX_RESULTS) as the length of an array.
 const RESULTS: usize = 8;
 
 /// A result is larger than the Write chunk whose turn it is. The upper layer answers with an error

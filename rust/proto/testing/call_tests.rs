@@ -9,7 +9,8 @@ mod tests {
     use crate::proto::requester::encode::encode_call;
     use crate::proto::responder::budget::Excess;
     use crate::proto::responder::call::ReceivedCall;
-    use crate::proto::responder::decode::{CallError, ReceivedByResponder, ResponderRefusal};
+    use crate::proto::responder::decode::ReceivedByResponder;
+    use crate::proto::responder::refusal::{CallError, ResponderRefusal};
     use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::testing::v2::VERSION_TWO;
     use crate::proto::wire::chunk::{ReadList, ReadSegment, Segment};

@@ -10,8 +10,9 @@ use crate::proto::requester::decode::{
     decode_any, decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal,
 };
 use crate::proto::requester::encode::encode_call;
-use crate::proto::responder::decode::{ReceivedByResponder, ResponderRefusal};
+use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::encode::encode_reply;
+use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
 use crate::proto::wire::chunk::{Chunk, Lists};

@@ -7,8 +7,9 @@ mod tests {
     use crate::proto::requester::credits::CreditWindow;
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
-    use crate::proto::responder::decode::{ReceivedByResponder, ResponderRefusal};
+    use crate::proto::responder::decode::ReceivedByResponder;
     use crate::proto::responder::encode::encode_reply;
+    use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::testing::requester::negotiation::{
         NegotiationAction, RequesterEvent, RequesterNegotiation,
     };

@@ -6,7 +6,7 @@
 mod tests {
     use crate::proto::message::Refused;
     use crate::proto::requester::decode::{decode_received, ReplyError};
-    use crate::proto::responder::decode::{CallError, ResponderRefusal};
+    use crate::proto::responder::refusal::{CallError, ResponderRefusal};
     use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
     use crate::proto::testing::v2::optional::Optional;

@@ -2,6 +2,14 @@
 
 //! The Receives of one end (RFC 8166 section 3.3.1, RFC 8167 section 4).
 
+use crate::proto::responder::credits::ResponderCredits;
+
+/// Receives that a responder has to have posted for Calls: for those that the requester may send
+/// already, and for all that the next Reply may grant.
+pub(crate) fn wanted(credits: &ResponderCredits) -> u32 {
+    credits.limit().get().max(credits.expected())
+}
+
 /// The Receives of one end of a connection, which take the messages of both directions.
 ///
 /// Each message uses up one. They are posted before a message can arrive: those for Calls before

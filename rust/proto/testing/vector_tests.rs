@@ -6,7 +6,8 @@
 mod tests {
     use crate::proto::message::{Message, Refused};
     use crate::proto::requester::decode::decode_received;
-    use crate::proto::responder::decode::{CallError, ReceivedByResponder};
+    use crate::proto::responder::decode::ReceivedByResponder;
+    use crate::proto::responder::refusal::CallError;
     use crate::proto::testing::hostile::{check, Violation};
     use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::testing::vectors::{rows, Row};

@@ -4,7 +4,8 @@
 
 use crate::proto::message::Refused;
 use crate::proto::responder::budget::CallBudget;
-use crate::proto::responder::decode::{self, CallError, ReceivedByResponder};
+use crate::proto::responder::decode::{self, ReceivedByResponder};
+use crate::proto::responder::refusal::CallError;
 use crate::proto::wire::header::Versions;
 
 /// All that a message can ask for.

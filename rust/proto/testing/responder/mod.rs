@@ -4,3 +4,11 @@
 
 pub(crate) mod decode;
 pub(crate) mod negotiation;
+pub(crate) mod unanswerable;
+
+#[cfg(any(test, rpcrdma_kunit))]
+mod budget_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod call_tests;
+#[cfg(any(test, rpcrdma_kunit))]
+mod stream_tests;

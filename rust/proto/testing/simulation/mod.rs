@@ -57,7 +57,7 @@ pub(crate) mod shape;
 pub(crate) mod transmit;
 pub(crate) mod world;
 
-use crate::proto::responder::decode::CallError;
+use crate::proto::responder::refusal::CallError;
 
 /// The most forward RPCs of a run, but for the one that only has to be there.
 pub(crate) const FORWARD_RPCS: usize = 12;

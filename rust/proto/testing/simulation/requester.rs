@@ -21,7 +21,7 @@ use crate::proto::requester::decode::{
     decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal,
 };
 use crate::proto::responder::credits::ResponderCredits;
-use crate::proto::testing::receives::Receives;
+use crate::proto::testing::receives::{wanted, Receives};
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::testing::requester::negotiation::{
     NegotiationAction, RequesterEvent, RequesterNegotiation,
@@ -163,7 +163,7 @@ impl<'a> Requester<'a> {
     /// Posts the Receives that are due before the next Send.
     pub(super) fn post_receives(&mut self, fabric: &mut Fabric<'_>) {
         let replies = self.credits.outstanding();
-        let missing = self.receives.missing(self.grants.receives(), replies);
+        let missing = self.receives.missing(wanted(&self.grants), replies);
         self.receives.post(missing);
         fabric.post_receives(End::Requester, self.generation, missing);
     }

@@ -12,8 +12,9 @@ use super::world::World;
 use super::{Direction, End, Failure, Outcome, RPCS};
 use crate::proto::requester::connection::{ConnectionEvent, Reason};
 use crate::proto::responder::credits::{Conduct, ResponderCredits};
-use crate::proto::responder::decode::{ReceivedByResponder, ResponderRefusal};
-use crate::proto::testing::receives::Receives;
+use crate::proto::responder::decode::ReceivedByResponder;
+use crate::proto::responder::refusal::ResponderRefusal;
+use crate::proto::testing::receives::{wanted, Receives};
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::testing::responder::negotiation::ResponderNegotiation;
@@ -70,7 +71,7 @@ impl<'a> Responder<'a> {
     /// Posts the Receives that are due before the next Send.
     pub(super) fn post_receives(&mut self, fabric: &mut Fabric<'_>) {
         let replies = self.credits.outstanding();
-        let missing = self.receives.missing(self.grants.receives(), replies);
+        let missing = self.receives.missing(wanted(&self.grants), replies);
         self.receives.post(missing);
         fabric.post_receives(End::Responder, self.generation, missing);
     }

@@ -18,10 +18,13 @@ use crate::proto::testing::responder::negotiation::ResponderEvent;
 use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::Versions;
 
-/// The Call in a message that was one before.
+/// The Call in a message that was one before, by what a responder keeps of it.
 pub(super) fn decode(bytes: &[u8]) -> Result<ReceivedCall<'_>, Failure> {
     match decode_call(bytes, Versions::ONE_AND_TWO) {
-        Ok(ReceivedByResponder::Call(call)) => Ok(call),
+        Ok(ReceivedByResponder::Call(call)) => {
+            let index = call.index(bytes.len());
+            index.call(bytes).ok_or(Failure::Storage)
+        }
         Ok(_) => Err(Failure::Storage),
         Err(refused) => Err(Failure::Refused(refused.why.error)),
     }

@@ -5,7 +5,8 @@
 use super::context::{lengths, numbers, Context};
 use crate::proto::message::{Body, Message};
 use crate::proto::requester::decode::{decode_received, Received, RequesterRefusal};
-use crate::proto::responder::decode::{ReceivedByResponder, ResponderRefusal};
+use crate::proto::responder::decode::ReceivedByResponder;
+use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
 use crate::proto::wire::chunk::{Chunk, Lists};

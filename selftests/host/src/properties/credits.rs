@@ -8,7 +8,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::proto::responder::credits::{Conduct, ResponderCredits};
-use crate::proto::testing::receives::Receives;
+use crate::proto::testing::receives::{wanted, Receives};
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::wire::header::Credits;
 
@@ -55,7 +55,7 @@ proptest! {
         let mut requester = RequesterCredits::new(Credits::new(requested));
         let mut responder = ResponderCredits::new(Credits::new(limit));
         let mut receives = Receives::new(SPARE);
-        receives.post(receives.missing(responder.receives(), 0));
+        receives.post(receives.missing(wanted(&responder), 0));
         let mut calls = VecDeque::new();
         let mut answers = VecDeque::new();
         let mut window = 1;
@@ -83,7 +83,7 @@ proptest! {
                     prop_assert!(word.get() >= 1);
                     prop_assert!(error || word.get() <= posted);
                     answers.push_back((error, word));
-                    receives.post(receives.missing(responder.receives(), 0));
+                    receives.post(receives.missing(wanted(&responder), 0));
                 }
                 Step::Return => if let Some((error, word)) = answers.pop_front() {
                     if error {
@@ -94,7 +94,7 @@ proptest! {
                     }
                 }
                 Step::Limit(limit) => responder.set_limit(Credits::new(limit)),
-                Step::Post => receives.post(receives.missing(responder.receives(), 0)),
+                Step::Post => receives.post(receives.missing(wanted(&responder), 0)),
             }
             let answering = answers.len() + calls.len();
             let outstanding = usize::try_from(responder.outstanding()).unwrap() + answering;

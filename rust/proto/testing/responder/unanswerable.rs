@@ -116,12 +116,14 @@ mod tests {
         let mut calls = UnanswerableCalls::<u32, 2>::new(100);
         calls.record(1, XID, 10);
         calls.record(2, XID, 11);
-        // Again, and so it is the newest one.
-        calls.record(1, XID, 12);
-        calls.record(3, XID, 13);
-        assert!(!calls.take(2, XID, 14));
-        assert!(calls.take(1, XID, 14));
-        assert!(calls.take(3, XID, 14));
+        // The same again needs no room.
+        calls.record(2, XID, 12);
+        assert!(calls.take(1, XID, 13));
+        calls.record(1, XID, 13);
+        calls.record(3, XID, 14);
+        assert!(!calls.take(2, XID, 15));
+        assert!(calls.take(1, XID, 15));
+        assert!(calls.take(3, XID, 15));
         let mut none = UnanswerableCalls::<u32, 0>::new(100);
         none.record(1, XID, 10);
         assert!(!none.take(1, XID, 10));
