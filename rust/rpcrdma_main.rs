@@ -10,6 +10,7 @@ mod debugfs;
 mod error;
 mod proto;
 mod rdma;
+mod server;
 #[cfg(rpcrdma_kunit)]
 mod sim_tests;
 mod stats;
@@ -27,6 +28,7 @@ module! {
 
 /// What exists while the module is loaded. The order of the fields is the order of teardown.
 struct RpcRdma {
+    _server: sunrpc::server::SvcRegistration,
     _client: sunrpc::ClassRegistration,
     _settings: sysctl::Settings,
     _queue: Arc<sunrpc::OwnedQueue>,
@@ -42,8 +44,9 @@ impl kernel::Module for RpcRdma {
         let settings = sysctl::Settings::new()?;
         // Last, because mounts may come at once.
         let client = sunrpc::client::register::<client::Client>(module, queue.clone())?;
-        pr_info!("client only: this machine cannot export over RDMA while this module is loaded\n");
+        let server = sunrpc::server::register::<server::Listener>(module)?;
         Ok(Self {
+            _server: server,
             _client: client,
             _settings: settings,
             _queue: queue,

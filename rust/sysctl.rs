@@ -50,6 +50,16 @@ pub(crate) fn max_inline_read() -> u32 {
     unsafe { bindings::rpcrdma_max_inline_read() }
 }
 
+/// Calls that a client of this machine's service can have outstanding, 4 to 16384.
+pub(crate) fn max_requests() -> u32 {
+    128
+}
+
+/// The largest message of a client of this machine's service, and of the Replies, 4096 to 65536 bytes.
+pub(crate) fn max_request_size() -> u32 {
+    4096
+}
+
 /// The largest message that a new connection can send, 1024 to 65536 bytes.
 pub(crate) fn max_inline_write() -> u32 {
     // SAFETY: Reads one word.

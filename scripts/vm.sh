@@ -12,7 +12,9 @@
 #   KERNEL_SERIES=7.2|...       of which series of kernels (see series.sh); SERVER_SERIES for the server's
 #   KERNEL=um|um-debug|um-leaks both are User-Mode Linux, which runs at the speed of the host
 #   CLIENT=rust|c|none          the client's transport: ours, the kernel's own, or what it finds
+#   PEER=rust|c                 the server's transport: ours, or the kernel's own (default: c)
 #   MODULE=FILE                 our module (default: where make puts it for KERNEL)
+#   SERVER_MODULE=FILE          the same for the server (default: as above, for SERVER_KERNEL)
 #   PAYLOAD=DIR                 a folder to have as /lab/payload in both
 #   OVERLAY=DIR                 files that the client has instead of its own below /lab
 #   TRANSPORT=rxe|siw MTU=N SMP=N MEM=MIB
@@ -29,10 +31,12 @@
 kernel=${KERNEL:-stock}
 server_kernel=${SERVER_KERNEL:-$kernel}
 client=${CLIENT:-rust}
+peer=${PEER:-c}
 [ $# -gt 0 ] || die "usage: vm.sh COMMAND..."
 terminal=
 [ -z "${VM_SHELL:-}" ] || terminal=$(stty -g 2>/dev/null </dev/tty) || die "there is no terminal to give a prompt on"
 case $client in rust | c | none) ;; *) die "CLIENT is rust, c or none, not $client" ;; esac
+case $peer in rust | c) ;; *) die "PEER is rust or c, not $peer" ;; esac
 
 # Each of these files has kernels, the list of those that its machines can run, and machines_start
 # SERVER-TREE CLIENT-TREE, which starts both.
@@ -52,6 +56,8 @@ tree=$(boots_from "$kernel" "$SERIES")
 case $kernel in *debug | *leaks) export SLOW=4 ;; esac
 module=${MODULE:-$KERNELS/build/$kernel/rust/rpcrdma.ko}
 [ "$client" != rust ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $kernel"
+server_module=${SERVER_MODULE:-$(dirname "$server_tree")/build/$server_kernel/rust/rpcrdma.ko}
+[ "$peer" != rust ] || [ -f "$server_module" ] || die "$server_module is missing: build it with KERNEL_SERIES=${SERVER_SERIES:-$SERIES} scripts/module.sh $server_kernel"
 
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
 export RUN
@@ -80,15 +86,20 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
+# Puts a module into a folder of the payload: carry FILE FOLDER.
+carry() {
+	cp "$1" "$2/rpcrdma.ko"
+	BIND="$RUN${BIND:+:$BIND}" "$here/in-buildroot.sh" strip --strip-debug "$2/rpcrdma.ko"
+}
+
 payload() {
 	local dir=$RUN/payload/lab
 	mkdir -p "$dir/payload"
 	cp -r "$here/guest" "$dir/guest"
 	[ -z "${PAYLOAD:-}" ] || cp -r "$PAYLOAD/." "$dir/payload/"
-	if [ "$client" = rust ]; then
-		cp "$module" "$dir/payload/rpcrdma.ko"
-		BIND="$RUN${BIND:+:$BIND}" "$here/in-buildroot.sh" strip --strip-debug "$dir/payload/rpcrdma.ko"
-	fi
+	mkdir -p "$dir/payload/server"
+	[ "$client" != rust ] || carry "$module" "$dir/payload"
+	[ "$peer" != rust ] || carry "$server_module" "$dir/payload/server"
 	pack "$RUN/payload" "$RUN/payload.initrd"
 	rm -r "$RUN/payload"
 	cat "$tree.initrd" "$RUN/payload.initrd" >"$RUN/client.initrd"
@@ -138,7 +149,7 @@ done
 machines_start "$server_tree" "$tree"
 wait_ready server
 wait_ready client
-server_run "/lab/guest/server start" || die "the server did not start, see above"
+server_run "/lab/guest/server start $peer" || die "the server did not start, see above"
 client_run "/lab/guest/client $client" || die "the client's transport did not load, see above"
 
 rc=0

@@ -15,6 +15,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_cm.h>
 #include <rdma/rdma_cm.h>
+#include <rdma/rw.h>
 #include "helpers/helpers.h"
 #include "trace/rpcrdma.h"
 

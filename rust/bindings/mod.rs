@@ -35,9 +35,11 @@ unsafe impl<Storage> pin_init::Zeroable for __BindgenBitfieldUnit<Storage> where
 {
 }
 
+mod pages;
 mod shared;
 mod word;
-pub(crate) use shared::{Exposed, Exposure, Memory, MessagePart, Net, SocketAddress};
+pub(crate) use pages::{PagePart, PageRange, PageVec};
+pub(crate) use shared::{Exposed, Exposure, Memory, MessagePart, Net, OwnedMessage, SocketAddress};
 pub(crate) use word::Word;
 
 include!(env!("RPCRDMA_BINDINGS"));

@@ -3,7 +3,7 @@
 //! C objects that `rdma/` and `sunrpc/` hand to each other through `client/`.
 
 use super::{__kernel_sockaddr_storage as sockaddr_storage, net, page, sockaddr};
-use core::{num::NonZeroUsize, ptr::NonNull};
+use core::{ffi::c_void, num::NonZeroUsize, ptr::NonNull};
 use kernel::{
     page::PAGE_SIZE,
     sync::atomic::{Acquire, Atomic, Relaxed, Release},
@@ -43,16 +43,80 @@ unsafe impl Sync for Net {}
 #[repr(transparent)]
 pub(crate) struct SocketAddress(sockaddr_storage);
 
+// SAFETY: The address is plain bytes. The pointer in the union only aligns it.
+unsafe impl Send for SocketAddress {}
+// SAFETY: As above.
+unsafe impl Sync for SocketAddress {}
+
 impl SocketAddress {
     /// Wraps a complete address.
     pub(crate) fn new(storage: sockaddr_storage) -> Self {
         Self(storage)
     }
 
+    /// The address itself.
+    pub(crate) fn storage(&self) -> &sockaddr_storage {
+        &self.0
+    }
+
+    /// How many of its bytes count: those of its family's structure.
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: Every arm of the union starts with the family.
+        let family = unsafe { (*(&raw const self.0).cast::<sockaddr>()).sa_family };
+        match u32::from(family) {
+            // include/uapi/linux/in.h and in6.h.
+            super::AF_INET => 16,
+            super::AF_INET6 => 28,
+            _ => 0,
+        }
+    }
+
+    /// Copies an address of which `length` bytes count; nothing if it is longer than any can be.
+    ///
+    /// # Safety
+    ///
+    /// So many bytes at `from` are valid.
+    pub(crate) unsafe fn copy_from(from: *const sockaddr, length: usize) -> Option<Self> {
+        if length > size_of::<sockaddr_storage>() {
+            return None;
+        }
+        let mut storage = sockaddr_storage::default();
+        // SAFETY: The caller's promise, and there is room, as just checked.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                from.cast::<u8>(),
+                (&raw mut storage).cast::<u8>(),
+                length,
+            );
+        }
+        Some(Self(storage))
+    }
+
     /// The C pointer, valid as long as `self` is borrowed. No callee writes to it.
     pub(crate) fn as_raw(&self) -> *mut sockaddr {
         core::ptr::from_ref(self).cast_mut().cast()
     }
+}
+
+/// A message that belongs to who has the object.
+///
+/// # Safety
+///
+/// [`Self::memory`] gives the same memory each time, until the object is dropped, wherever it is moved, and
+/// nobody else uses it meanwhile.
+pub(crate) unsafe trait OwnedMessage: Send + Sized + 'static {
+    /// Where the message is, and how many bytes it has. They may be written to.
+    fn memory(&mut self) -> (NonNull<u8>, usize);
+
+    /// Leaves the object to a pointer.
+    fn into_raw(self) -> NonNull<c_void>;
+
+    /// Undoes [`Self::into_raw`].
+    ///
+    /// # Safety
+    ///
+    /// `raw` came from `into_raw` of this type, and is not used any more.
+    unsafe fn from_raw(raw: NonNull<c_void>) -> Self;
 }
 
 /// Counts the regions through which devices, and with them peers, can reach the memory of one RPC.

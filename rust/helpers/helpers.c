@@ -153,6 +153,51 @@ void *rpcrdma_rpc_buf_alloc(size_t size)
 	return kmalloc(size, rpc_task_gfp_mask());
 }
 
+void rpcrdma_svc_xprt_get(struct svc_xprt *xprt)
+{
+	svc_xprt_get(xprt);
+}
+
+void rpcrdma_set_bit(unsigned int bit, unsigned long *word)
+{
+	set_bit(bit, word);
+}
+
+void rpcrdma_clear_bit(unsigned int bit, unsigned long *word)
+{
+	clear_bit(bit, word);
+}
+
+void rpcrdma_put_page(struct page *page)
+{
+	put_page(page);
+}
+
+void *rpcrdma_page_address(const struct page *page)
+{
+	return page_address(page);
+}
+
+u64 rpcrdma_page_to_phys(struct page *page)
+{
+	return page_to_phys(page);
+}
+
+struct page *rpcrdma_virt_to_page(const void *address)
+{
+	return virt_to_page(address);
+}
+
+unsigned int rpcrdma_memalloc_noio_begin(void)
+{
+	return memalloc_noio_save();
+}
+
+void rpcrdma_memalloc_noio_end(unsigned int flags)
+{
+	memalloc_noio_restore(flags);
+}
+
 void rpcrdma_init_delayed_work(struct delayed_work *work, work_func_t func)
 {
 	INIT_DELAYED_WORK(work, func);

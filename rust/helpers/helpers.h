@@ -8,6 +8,7 @@
 
 #include <linux/sunrpc/addr.h>
 #include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/svc_xprt.h>
 #include <linux/sunrpc/xprt.h>
 #include <rdma/ib_verbs.h>
 
@@ -72,6 +73,16 @@ void rpcrdma_sysctl_unregister(struct ctl_table_header *header);
 unsigned int rpcrdma_slot_table_entries(void);
 unsigned int rpcrdma_max_inline_read(void);
 unsigned int rpcrdma_max_inline_write(void);
+
+void rpcrdma_svc_xprt_get(struct svc_xprt *xprt);
+void rpcrdma_set_bit(unsigned int bit, unsigned long *word);
+void rpcrdma_clear_bit(unsigned int bit, unsigned long *word);
+void rpcrdma_put_page(struct page *page);
+void *rpcrdma_page_address(const struct page *page);
+u64 rpcrdma_page_to_phys(struct page *page);
+struct page *rpcrdma_virt_to_page(const void *address);
+unsigned int rpcrdma_memalloc_noio_begin(void);
+void rpcrdma_memalloc_noio_end(unsigned int flags);
 
 void *rpcrdma_rpc_buf_alloc(size_t size);
 void rpcrdma_init_delayed_work(struct delayed_work *work, work_func_t func);

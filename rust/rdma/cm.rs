@@ -103,11 +103,78 @@ pub(crate) struct CmId<S: State> {
 ///
 /// `ptr` is an identifier that this object owns, and whose context is `context`. `context` came
 /// from `Arc::into_raw` and is released by `release`, once.
-struct RawCmId {
+pub(super) struct RawCmId {
     ptr: NonNull<bindings::rdma_cm_id>,
     context: *const c_void,
     release: unsafe fn(*const c_void),
 }
+
+impl RawCmId {
+    /// Creates an identifier for a reliable connection in `net`, whose events go to `handler` with
+    /// `context`.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager answers, `ENOMEM` mostly.
+    pub(super) fn new<T>(net: &Net, handler: RawHandler, context: Arc<T>) -> Result<Self> {
+        let context: *const c_void = Arc::into_raw(context).cast();
+        // SAFETY: `net` is live; the context stays valid until `drop`; the name is static.
+        let ptr = from_err_ptr(unsafe {
+            bindings::__rdma_create_kernel_id(
+                net.as_raw(),
+                Some(handler),
+                context.cast_mut(),
+                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
+                bindings::ib_qp_type_IB_QPT_RC,
+                super::CALLER.as_char_ptr(),
+            )
+        })
+        .and_then(|ptr| NonNull::new(ptr).ok_or(ENOMEM))
+        .inspect_err(|_| {
+            // SAFETY: The identifier was not created, so nobody else has the reference.
+            unsafe { release::<T>(context) }
+        })?;
+        // INVARIANT: The identifier was just created with this context.
+        Ok(Self {
+            ptr,
+            context,
+            release: release::<T>,
+        })
+    }
+
+    /// Takes an identifier over that the connection manager has made, with this context.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else owns the identifier, whose context is the pointer of `context`.
+    pub(super) unsafe fn adopt<T>(ptr: NonNull<bindings::rdma_cm_id>, context: Arc<T>) -> Self {
+        // INVARIANT: The caller's promise.
+        Self {
+            ptr,
+            context: Arc::into_raw(context).cast(),
+            release: release::<T>,
+        }
+    }
+
+    /// Leaves the identifier to the connection manager, which destroys it.
+    pub(super) fn leave(self) {
+        let this = core::mem::ManuallyDrop::new(self);
+        // SAFETY: By the type's invariant. The connection manager lets no handler of the identifier run
+        // between this one and its end.
+        unsafe { (this.release)(this.context) };
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
+        self.ptr.as_ptr()
+    }
+}
+
+/// A callback for events.
+pub(super) type RawHandler = unsafe extern "C" fn(
+    id: *mut bindings::rdma_cm_id,
+    event: *mut bindings::rdma_cm_event,
+) -> c_int;
 
 // SAFETY: The connection manager locks an identifier by its own means.
 unsafe impl Send for RawCmId {}
@@ -125,28 +192,28 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
     // SAFETY: The identifier is valid during the call, and its context is a `RawCmId`'s, which
-    // releases it only after `rdma_destroy_id` has waited for this handler.
+    // releases it only after `rdma_destroy_id` has waited for this handler, or when the identifier has
+    // another handler.
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: The event is valid during the call.
-    let (kind, status) = unsafe { ((*event).event, (*event).status) };
-    let event = match kind {
+    let event = unsafe { &*event };
+    handler.event(parse(event), CmReport::of(event));
+    0
+}
+
+/// What an event says.
+fn parse(event: &bindings::rdma_cm_event) -> CmEvent<'_> {
+    match event.event {
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => CmEvent::AddressError,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => CmEvent::RouteResolved,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => CmEvent::RouteError,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
             // SAFETY: For this event the union holds connection parameters.
-            let conn = unsafe { &(*event).param.conn };
-            let length = usize::from(conn.private_data_len);
-            CmEvent::Established(if conn.private_data.is_null() {
-                &[]
-            } else {
-                // SAFETY: The private data is `length` octets, valid during the call.
-                unsafe { core::slice::from_raw_parts(conn.private_data.cast(), length) }
-            })
+            CmEvent::Established(private_data(unsafe { &event.param.conn }))
         }
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => CmEvent::Rejected {
-            stale: u32::try_from(status)
+            stale: u32::try_from(event.status)
                 .is_ok_and(|s| s == bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN),
         },
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => CmEvent::Unreachable,
@@ -155,24 +222,39 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => CmEvent::DeviceRemoval,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => CmEvent::AddressChange,
         _ => CmEvent::Other,
-    };
-    let report = CmReport {
-        // SAFETY: The function returns a static string for any event.
-        event: unsafe { CStr::from_char_ptr(bindings::rdma_event_msg(kind)) },
-        status,
-    };
-    handler.event(event, report);
-    0
+    }
+}
+
+/// The private data of connection parameters, possibly empty or padded.
+pub(super) fn private_data(conn: &bindings::rdma_conn_param) -> &[u8] {
+    if conn.private_data.is_null() {
+        return &[];
+    }
+    let length = usize::from(conn.private_data_len);
+    // SAFETY: The connection manager gives so many octets with the parameters of an event, valid as long
+    // as these.
+    unsafe { core::slice::from_raw_parts(conn.private_data.cast(), length) }
+}
+
+impl CmReport {
+    /// That of an event.
+    fn of(event: &bindings::rdma_cm_event) -> Self {
+        Self {
+            // SAFETY: The function returns a static string for any event.
+            event: unsafe { CStr::from_char_ptr(bindings::rdma_event_msg(event.event)) },
+            status: event.status,
+        }
+    }
 }
 
 /// Drops the context reference of an identifier.
 ///
 /// # Safety
 ///
-/// `context` came from `Arc::<H>::into_raw`, and this reference was not dropped before.
-unsafe fn release<H: CmHandler>(context: *const c_void) {
+/// `context` came from `Arc::<T>::into_raw`, and this reference was not dropped before.
+unsafe fn release<T>(context: *const c_void) {
     // SAFETY: The caller's promise.
-    drop(unsafe { Arc::from_raw(context.cast::<H>()) });
+    drop(unsafe { Arc::from_raw(context.cast::<T>()) });
 }
 
 impl CmId<Unbound> {
@@ -182,31 +264,8 @@ impl CmId<Unbound> {
     ///
     /// What the connection manager answers, `ENOMEM` mostly.
     pub(crate) fn new<H: CmHandler>(net: &Net, handler: Arc<H>) -> Result<Self> {
-        let context: *const c_void = Arc::into_raw(handler).cast();
-        // SAFETY: `net` is live; the context stays valid until `drop`; the name is static.
-        let ptr = from_err_ptr(unsafe {
-            bindings::__rdma_create_kernel_id(
-                net.as_raw(),
-                Some(event_handler::<H>),
-                context.cast_mut(),
-                bindings::rdma_ucm_port_space_RDMA_PS_TCP,
-                bindings::ib_qp_type_IB_QPT_RC,
-                super::CALLER.as_char_ptr(),
-            )
-        })
-        .and_then(|ptr| NonNull::new(ptr).ok_or(ENOMEM))
-        .inspect_err(|_| {
-            // SAFETY: The identifier was not created, so nobody else has the reference.
-            unsafe { release::<H>(context) }
-        })?;
-        // INVARIANT: The identifier was just created with this context.
-        let raw = RawCmId {
-            ptr,
-            context,
-            release: release::<H>,
-        };
         Ok(Self {
-            raw,
+            raw: RawCmId::new(net, event_handler::<H>, handler)?,
             state: PhantomData,
         })
     }
@@ -246,6 +305,33 @@ impl CmId<Unbound> {
 }
 
 impl CmId<Bound> {
+    /// Takes an identifier over that was bound to a device when it was made, and has its events go to
+    /// `handler` from now on. Waits for the handler of an event that is under way. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// `raw` has a device.
+    pub(super) unsafe fn take_over<H: CmHandler>(mut raw: RawCmId, handler: Arc<H>) -> Self {
+        let context: *const c_void = Arc::into_raw(handler).cast();
+        // SAFETY: The identifier is valid. With the lock held no handler runs.
+        unsafe {
+            bindings::rdma_lock_handler(raw.as_raw());
+            (*raw.as_raw()).context = context.cast_mut();
+            (*raw.as_raw()).event_handler = Some(event_handler::<H>);
+            bindings::rdma_unlock_handler(raw.as_raw());
+        }
+        // INVARIANT: The identifier has just got this context.
+        let old = core::mem::replace(&mut raw.context, context);
+        let release_old = core::mem::replace(&mut raw.release, release::<H>);
+        // SAFETY: By the type's invariant; the identifier does not refer to the old context any more.
+        unsafe { release_old(old) };
+        // INVARIANT: The caller's promise. An identifier that is bound to a device holds up its removal.
+        Self {
+            raw,
+            state: PhantomData,
+        }
+    }
+
     /// Starts to resolve the route, for at most `timeout_ms` milliseconds.
     ///
     /// # Errors
@@ -300,7 +386,7 @@ impl CmId<Bound> {
 impl<S: State> CmId<S> {
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
-        self.raw.ptr.as_ptr()
+        self.raw.as_raw()
     }
 }
 

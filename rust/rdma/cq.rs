@@ -12,9 +12,11 @@ use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
 ///
 /// # Invariants
 ///
-/// `ptr` is a completion queue that this object owns, on the device of `_pd`.
+/// `ptr` is a completion queue on the device of `_pd`. If `share` is 0, this object owns it; otherwise
+/// it is one of the RDMA core's pool, in which so many completions are this object's.
 pub(super) struct Cq {
     ptr: NonNull<bindings::ib_cq>,
+    share: u32,
     _pd: Arc<Pd>,
 }
 
@@ -39,6 +41,34 @@ impl Cq {
         // INVARIANT: The queue was just allocated.
         Ok(Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+            share: 0,
+            _pd: pd.clone(),
+        })
+    }
+
+    /// Room for `entries` completions, more than none, in a queue of the RDMA core's pool, which others
+    /// use as well. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::new`].
+    pub(super) fn shared(pd: &Arc<Pd>, entries: u32) -> Result<Self> {
+        if entries == 0 {
+            return Err(EINVAL);
+        }
+        // SAFETY: The device is registered as long as the domain exists. The core chooses the vector.
+        let ptr = from_err_ptr(unsafe {
+            bindings::ib_cq_pool_get(
+                pd.device().as_raw(),
+                entries,
+                -1,
+                bindings::ib_poll_context_IB_POLL_WORKQUEUE,
+            )
+        })?;
+        // INVARIANT: So many completions of the queue were just set aside.
+        Ok(Self {
+            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
+            share: entries,
             _pd: pd.clone(),
         })
     }
@@ -57,8 +87,14 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: This object owns the queue. Queue pairs have a counted reference, so none is left. The
-        // call waits until no completion handler runs.
-        unsafe { bindings::ib_free_cq(self.ptr.as_ptr()) };
+        // SAFETY: Queue pairs have a counted reference, so none of this object's users is left. Of a queue
+        // that this object owns the call waits until no completion handler runs; in a shared one those
+        // of our queue pairs ended with their drain.
+        unsafe {
+            match self.share {
+                0 => bindings::ib_free_cq(self.ptr.as_ptr()),
+                share => bindings::ib_cq_pool_put(self.ptr.as_ptr(), share),
+            }
+        }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) trait Removal: Send + Sync {
 ///
 /// # Invariants
 ///
-/// The users of `device` have `whom`, once for this object.
+/// The users of `device` have `whom`, once for this object, until they are told.
 pub(crate) struct RemovalNotice {
     device: Arc<Device>,
     whom: Arc<dyn Removal>,
@@ -119,10 +119,12 @@ impl Device {
     pub(super) fn remove(this: Arc<Self>) {
         let mut users = this.users.lock();
         users.is_removed = true;
-        for user in &users.notified {
+        let notified = core::mem::replace(&mut users.notified, KVec::new());
+        drop(users);
+        // What they do may end their notices, which takes the lock.
+        for user in notified {
             user.removed();
         }
-        drop(users);
         let gone = this.gone.clone();
         drop(this);
         gone.completion.wait_for_completion();
@@ -145,6 +147,8 @@ impl Device {
             max_qp_wr: limit(attrs.max_qp_wr),
             max_cqe: limit(attrs.max_cqe),
             max_responder_resources: u8::try_from(limit(attrs.max_qp_rd_atom)).unwrap_or(u8::MAX),
+            max_initiator_depth: u8::try_from(limit(attrs.max_qp_init_rd_atom)).unwrap_or(u8::MAX),
+            max_transfer_sge: limit(attrs.max_sge_rd).min(limit(attrs.max_send_sge)),
         }
     }
 }
@@ -182,6 +186,10 @@ pub(crate) struct Attributes {
     pub(crate) max_cqe: u32,
     /// RDMA Reads that the peer may have outstanding.
     pub(crate) max_responder_resources: u8,
+    /// RDMA Reads that this end may have outstanding.
+    pub(crate) max_initiator_depth: u8,
+    /// Elements in the list of an RDMA Read or Write.
+    pub(crate) max_transfer_sge: u32,
 }
 
 /// A copy of a device's name, with at least one 0 behind it.

@@ -31,17 +31,24 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
+mod accepted;
 mod access;
 mod completion;
 mod cqe;
 mod ib_client;
+mod listener;
+mod outgoing;
+mod pool;
 mod queue_pair;
+mod reads;
 mod receive;
 mod registered;
 mod ring;
 mod send;
+mod send_slots;
 mod sender;
 mod sizes;
+mod transfer;
 
 pub(crate) mod cm;
 pub(crate) mod cq;
@@ -51,17 +58,24 @@ pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod qp;
 
+pub(crate) use accepted::{
+    AcceptedEvents, AcceptedMessage, AcceptedOwner, AcceptedQp, AcceptedSizes,
+};
 pub(crate) use access::Access;
 pub(crate) use cm::{Bound, CmEvent, CmHandler, CmId, CmReport, Unbound};
 pub(crate) use completion::{RemoteInvalidation, WcStatus};
 pub(crate) use device::{Device, DeviceName, Removal, RemovalNotice};
 pub(crate) use ib_client::IbClient;
+pub(crate) use listener::{ConnectRequest, ListenHandler, Listener};
 pub(crate) use mr::{Idle, Mapped, Mr, MrList, MrType, Registered};
+pub(crate) use outgoing::Outgoing;
 pub(crate) use pd::Pd;
 pub(crate) use qp::ConnectParameters;
 pub(crate) use queue_pair::{Completion, Completions, QueuePair, ReceivedMessage};
+pub(crate) use receive::Messages;
 pub(crate) use registered::{Invalidation, LockedSlot};
 pub(crate) use ring::MAX_UNSIGNALED;
+pub(crate) use send_slots::{NoRoom, SendSlots};
 pub(crate) use sender::{SendBuffer, Sender};
 pub(crate) use sizes::QpSizes;
 

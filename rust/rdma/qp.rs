@@ -25,6 +25,24 @@ pub(super) struct Capacities {
     pub(super) send_requests: u32,
     /// Work requests in the receive queue, one for the drain among them.
     pub(super) receive_requests: u32,
+    /// RDMA Reads and Writes of this end that may be under way, for which the RDMA core adds work
+    /// requests to the send queue, and memory regions where the fabric needs them.
+    pub(super) transfers: u32,
+    /// Elements in the list of one work request of the send queue.
+    pub(super) send_sge: u32,
+}
+
+impl Capacities {
+    /// Work requests that the send queue of a connection by `id` really holds, with those that the RDMA
+    /// core adds for transfers (`rdma_rw_init_qp()`).
+    pub(super) fn send_queue(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
+        // SAFETY: The device is registered as long as the domain exists.
+        let added = unsafe {
+            bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), self.transfers, 0)
+        };
+        let limit = pd.device().attributes().max_qp_wr;
+        self.send_requests.saturating_add(added).min(limit)
+    }
 }
 
 /// What one end asks of the other when it connects.
@@ -35,6 +53,21 @@ pub(crate) struct ConnectParameters<'a> {
     pub(crate) responder_resources: u8,
     /// RDMA Reads that this end has under way at a time.
     pub(crate) initiator_depth: u8,
+}
+
+impl ConnectParameters<'_> {
+    /// The C structure, which refers to the private data.
+    fn to_raw(&self) -> Result<bindings::rdma_conn_param> {
+        Ok(bindings::rdma_conn_param {
+            private_data: self.private_data.as_ptr().cast(),
+            private_data_len: u8::try_from(self.private_data.len()).map_err(|_| EINVAL)?,
+            responder_resources: self.responder_resources,
+            initiator_depth: self.initiator_depth,
+            retry_count: RETRIES,
+            rnr_retry_count: RNR_RETRIES,
+            ..Default::default()
+        })
+    }
 }
 
 /// How long the peer is asked to wait before it repeats a Send that found no Receive (the encoding of
@@ -107,6 +140,15 @@ impl Qp {
         &self.pd
     }
 
+    /// Whether the RDMA core may register memory for transfers.
+    pub(super) fn registers_transfers(&self) -> bool {
+        // SAFETY: The device is registered as long as the domain exists. A transfer that may be registered
+        // takes work requests for it.
+        unsafe {
+            bindings::rdma_rw_max_send_wr(self.pd.device().as_raw(), self.id.port(), 1, 0) > 1
+        }
+    }
+
     /// The number of the queue pair.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: By the type's invariant; the number does not change.
@@ -119,20 +161,29 @@ impl Qp {
     ///
     /// What the connection manager answers at once; a later answer comes as an event.
     pub(crate) fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
-        let private_data = parameters.private_data;
-        let mut raw = bindings::rdma_conn_param {
-            private_data: private_data.as_ptr().cast(),
-            private_data_len: u8::try_from(private_data.len()).map_err(|_| EINVAL)?,
-            responder_resources: parameters.responder_resources,
-            initiator_depth: parameters.initiator_depth,
-            retry_count: RETRIES,
-            rnr_retry_count: RNR_RETRIES,
-            ..Default::default()
-        };
+        let mut raw = parameters.to_raw()?;
         // SAFETY: The identifier is valid.
         to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.id.as_raw(), RNR_TIMER) })?;
         // SAFETY: As above; the parameters are copied during the call.
         to_result(unsafe { bindings::rdma_connect(self.id.as_raw(), &mut raw) })
+    }
+
+    /// Accepts the connection that the peer has asked for. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager answers, such as `EINVAL` if the peer is gone already.
+    pub(super) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
+        let mut raw = parameters.to_raw()?;
+        let id = self.id.as_raw();
+        // SAFETY: The identifier is valid; the parameters are copied during the call.
+        unsafe {
+            to_result(bindings::rdma_set_min_rnr_timer(id, RNR_TIMER))?;
+            bindings::rdma_lock_handler(id);
+            let status = bindings::rdma_accept(id, &mut raw);
+            bindings::rdma_unlock_handler(id);
+            to_result(status)
+        }
     }
 
     /// Ends the connection. The queue pair goes to the error state. May sleep.
@@ -257,13 +308,14 @@ fn create(
         cap: bindings::ib_qp_cap {
             max_send_wr: capacities.send_requests,
             max_recv_wr: capacities.receive_requests,
-            max_send_sge: 1,
+            max_send_sge: capacities.send_sge,
             max_recv_sge: 1,
+            max_rdma_ctxs: capacities.transfers,
             ..Default::default()
         },
         sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
         qp_type: bindings::ib_qp_type_IB_QPT_RC,
-        port_num: u32::MAX,
+        port_num: id.port(),
         ..Default::default()
     };
     // SAFETY: Identifier, domain and queue are valid; the call refuses a domain of another device. The

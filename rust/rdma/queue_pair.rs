@@ -186,7 +186,7 @@ impl<C: Completions> QueuePair<C> {
         let rest = count.checked_rem(self.batch).ok_or(EINVAL)?;
         let mut posted = Receives::new();
         for index in 0..count {
-            let receive = Receive::new(pd, size, index, NonNull::from(self))?;
+            let receive = Receive::new(pd, size, index, NonNull::from(self), GFP_KERNEL)?;
             trace::xprtrdma_post_recv(self.qp.as_opaque(), index);
             if index < rest {
                 // SAFETY: Nothing was posted, so that no completion can be handled.
@@ -328,6 +328,8 @@ impl<C: Completions> Complete for QueuePair<C> {
 }
 
 impl<C: Completions> ReceiveOwner for QueuePair<C> {
+    type Note = ();
+
     #[inline(always)]
     unsafe fn received(&self, message: ReceivedMessage<C>, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {

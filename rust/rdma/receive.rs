@@ -7,14 +7,23 @@ use super::{
     dma::DmaBuffer,
     Pd,
 };
-use crate::{bindings, trace};
-use core::{
-    cell::UnsafeCell, marker::PhantomData, mem::offset_of, mem::ManuallyDrop, ptr::NonNull,
+use crate::{
+    bindings::{self, OwnedMessage},
+    trace,
 };
-use kernel::{dma::DataDirection, error::to_result, prelude::*, sync::Arc, types::Opaque};
+use core::{
+    cell::UnsafeCell, ffi::c_void, marker::PhantomData, mem::offset_of, mem::ManuallyDrop,
+    ptr::NonNull,
+};
+use kernel::{
+    alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc, types::Opaque,
+};
 
 /// What has a queue pair, and gets the messages that arrive there.
 pub(crate) trait ReceiveOwner: Sized {
+    /// What the owner's user keeps with each message.
+    type Note: Default + Send;
+
     /// A Receive has completed, with `message` in it if that was a success.
     ///
     /// # Safety
@@ -34,9 +43,8 @@ pub(crate) trait ReceiveOwner: Sized {
 ///
 /// # Invariants
 ///
-/// A pointer is null, or from `KBox::into_raw` of a Receive that was posted and has not completed. They
-/// belong to the owner's completions, of which one at a time is handled, and before the first one to
-/// who makes the owner.
+/// A pointer is null, or from `KBox::into_raw` of a Receive that was posted and has not completed. Each
+/// belongs to who owns the Receive with its number, of which the owner has one.
 pub(crate) struct PostedReceives<O: ReceiveOwner>(KVVec<UnsafeCell<*mut Receive<O>>>);
 
 impl<O: ReceiveOwner> PostedReceives<O> {
@@ -57,8 +65,7 @@ impl<O: ReceiveOwner> PostedReceives<O> {
     ///
     /// # Safety
     ///
-    /// Called while a completion of the owner is handled, or before the first one. `receive` is as the
-    /// type's invariant says.
+    /// The caller owns the Receive with this number. `receive` is as the type's invariant says.
     #[inline(always)]
     unsafe fn set(&self, index: u32, receive: *mut Receive<O>) {
         // CAST: A u32 always fits the kernel's usize.
@@ -98,6 +105,7 @@ pub(super) struct Receive<O: ReceiveOwner> {
     /// Tells it from others of the owner, in trace events.
     index: u32,
     owner: NonNull<O>,
+    note: O::Note,
 }
 
 impl_has_cqe! {
@@ -115,8 +123,9 @@ impl<O: ReceiveOwner> Receive<O> {
         size: usize,
         index: u32,
         owner: NonNull<O>,
+        flags: Flags,
     ) -> Result<KBox<Self>> {
-        let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, GFP_KERNEL)?;
+        let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, flags)?;
         let sge = buffer.sge(0, size).ok_or(EINVAL)?;
         // INVARIANT: There is no message.
         let mut receive = KBox::new(
@@ -128,8 +137,9 @@ impl<O: ReceiveOwner> Receive<O> {
                 length: 0,
                 index,
                 owner,
+                note: O::Note::default(),
             },
-            GFP_KERNEL,
+            flags,
         )?;
         // From here on it stays where it is.
         let this: *mut Self = &mut *receive;
@@ -143,6 +153,11 @@ impl<O: ReceiveOwner> Receive<O> {
             num_sge: 1,
         };
         Ok(receive)
+    }
+
+    /// Has the device see the buffer as the CPU has left it, if somebody may have written there.
+    pub(super) fn give_to_device(&self) {
+        self.buffer.sync_for_device(self.length);
     }
 
     /// What tells it from others of the owner.
@@ -193,12 +208,42 @@ impl<O: ReceiveOwner> Received<O> {
         self.0.buffer.first(self.0.length)
     }
 
+    /// What the owner's user keeps with the message.
+    pub(crate) fn note(&self) -> &O::Note {
+        &self.0.note
+    }
+
+    /// The bytes of the message, and what the owner's user keeps with it.
+    pub(crate) fn with_note(&mut self) -> (&[u8], &mut O::Note) {
+        let receive = &mut *self.0;
+        (receive.buffer.first(receive.length), &mut receive.note)
+    }
+
     /// The Receive, to be posted again, if it is one of `owner`.
     pub(super) fn into_receive(self, owner: &O) -> Option<KBox<Receive<O>>> {
         // An earlier owner may have had the same address, but the domain is this Receive's as well.
         let is_owner = core::ptr::eq(self.0.owner.as_ptr(), owner)
             && Arc::ptr_eq(self.0.buffer.pd(), owner.pd());
         is_owner.then_some(self.0)
+    }
+}
+
+// SAFETY: The bytes are those of a buffer of its own, as many as the message has.
+unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for Received<O> {
+    fn memory(&mut self) -> (NonNull<u8>, usize) {
+        let receive = &mut *self.0;
+        let length = receive.length;
+        let bytes = receive.buffer.bytes();
+        (NonNull::from(&mut *bytes).cast(), length.min(bytes.len()))
+    }
+
+    fn into_raw(self) -> NonNull<c_void> {
+        NonNull::from(KBox::leak(self.0)).cast()
+    }
+
+    unsafe fn from_raw(raw: NonNull<c_void>) -> Self {
+        // SAFETY: The caller's promise.
+        Self(unsafe { KBox::from_raw(raw.as_ptr().cast()) })
     }
 }
 
@@ -245,7 +290,7 @@ impl<O: ReceiveOwner> Receives<O> {
     }
 
     /// Takes one out.
-    fn pop(&mut self) -> Option<KBox<Receive<O>>> {
+    pub(super) fn pop(&mut self) -> Option<KBox<Receive<O>>> {
         if self.first.is_null() {
             return None;
         }
@@ -263,7 +308,7 @@ impl<O: ReceiveOwner> Receives<O> {
     /// # Safety
     ///
     /// They are `owner`'s, whose queue pair is `qp`, and which waits for what is posted there before it
-    /// goes. A completion of the owner is being handled, or none comes before the call is over.
+    /// goes.
     ///
     /// # Errors
     ///
@@ -277,11 +322,11 @@ impl<O: ReceiveOwner> Receives<O> {
         if this.first.is_null() {
             return Ok(());
         }
-        // SAFETY: The requests are posted below. No completion is handled meanwhile.
+        // SAFETY: The requests are this object's, and are posted below.
         unsafe { Self::note(owner, this.first, true) };
         let mut rest: *const bindings::ib_recv_wr = core::ptr::null();
-        // SAFETY: The requests and their buffers are owned by nobody else until they complete. The CPU
-        // has not written to the buffers, so that there is nothing to sync.
+        // SAFETY: The requests and their buffers are owned by nobody else until they complete. Where the CPU
+        // may have written to a buffer, its owner has given it to the device.
         let status = unsafe { bindings::rpcrdma_ib_post_recv(qp, this.first, &mut rest) };
         to_result(status).map_err(|error| {
             // SAFETY: The provider has not taken these.
@@ -321,6 +366,71 @@ impl<O: ReceiveOwner> Receives<O> {
                 next = (*next).next;
             }
         }
+    }
+}
+
+/// Messages in the order in which they arrived.
+///
+/// # Invariants
+///
+/// `first` is null, or the request of a Receive from `KBox::into_raw`, whose `next` leads to another such
+/// one, up to `last`. The object owns them all, with their messages.
+pub(crate) struct Messages<O: ReceiveOwner> {
+    first: *mut bindings::ib_recv_wr,
+    last: *mut bindings::ib_recv_wr,
+    receive: PhantomData<KBox<Receive<O>>>,
+}
+
+// SAFETY: As for `Received`.
+unsafe impl<O: ReceiveOwner> Send for Messages<O> {}
+
+impl<O: ReceiveOwner> Messages<O> {
+    /// None.
+    pub(crate) const fn new() -> Self {
+        Self {
+            first: core::ptr::null_mut(),
+            last: core::ptr::null_mut(),
+            receive: PhantomData,
+        }
+    }
+
+    /// Adds a message behind all others.
+    pub(crate) fn push(&mut self, message: Received<O>) {
+        let mut receive = message.0;
+        receive.request.next = core::ptr::null_mut();
+        let receive = KBox::into_raw(receive);
+        // SAFETY: The Receive is valid; only takes the address of a field.
+        let request = unsafe { &raw mut (*receive).request };
+        if self.last.is_null() {
+            self.first = request;
+        } else {
+            // SAFETY: By the type's invariant this is the request of a Receive of this object's.
+            unsafe { (*self.last).next = request };
+        }
+        // INVARIANT: The object owns what it has just taken over.
+        self.last = request;
+    }
+
+    /// Takes the first message out.
+    pub(crate) fn pop(&mut self) -> Option<Received<O>> {
+        if self.first.is_null() {
+            return None;
+        }
+        // SAFETY: By the type's invariant this is the request of a Receive, which this object owns.
+        unsafe {
+            let receive = self.first.byte_sub(offset_of!(Receive<O>, request)).cast();
+            self.first = (*self.first).next;
+            if self.first.is_null() {
+                self.last = core::ptr::null_mut();
+            }
+            Some(Received(KBox::from_raw(receive)))
+        }
+    }
+}
+
+impl<O: ReceiveOwner> Drop for Messages<O> {
+    fn drop(&mut self) {
+        while self.pop().is_some() {}
     }
 }
 

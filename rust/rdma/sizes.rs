@@ -58,6 +58,8 @@ impl QpSizes {
         Capacities {
             send_requests: self.send_requests(),
             receive_requests: self.receive_requests(),
+            transfers: 0,
+            send_sge: 1,
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Socket addresses, as sunrpc prints them.
 
 use crate::bindings::{self, SocketAddress};
-use kernel::{fmt, str::CStr};
+use kernel::{fmt, prelude::*, str::CStr};
 
 impl fmt::Display for SocketAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,4 +21,10 @@ impl SocketAddress {
         // SAFETY: The address is complete.
         unsafe { bindings::rpcrdma_rpc_get_port(self.as_raw()) }
     }
+}
+
+/// The error for an address of an unknown family.
+pub(super) fn unsupported() -> Error {
+    // CAST: Error numbers are below 4096.
+    Error::from_errno(-(bindings::EAFNOSUPPORT as i32))
 }

@@ -9,9 +9,10 @@ mod address;
 pub(crate) mod client;
 mod queue;
 mod registration;
+pub(crate) mod server;
 mod xdr_buf;
 
-pub(crate) use crate::bindings::{MessagePart, SocketAddress, Word};
-pub(crate) use queue::{OwnedQueue, ReclaimScope};
+pub(crate) use crate::bindings::{MessagePart, PageVec, SocketAddress, Word};
+pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
 pub(crate) use registration::{Class, ClassRegistration, IDENT_RDMA};
 pub(crate) use xdr_buf::XdrBuf;

@@ -79,3 +79,29 @@ impl Drop for ReclaimScope {
         unsafe { bindings::rpcrdma_memalloc_end(self.flags) };
     }
 }
+
+/// While it exists, the running thread's allocations start no I/O, nor wait for any. A machine that mounts
+/// its own export needs what allocates then to write its pages back.
+pub(crate) struct NoIoScope {
+    flags: u32,
+    /// The scope belongs to the thread.
+    thread: PhantomData<*mut ()>,
+}
+
+impl NoIoScope {
+    /// Enters the scope.
+    pub(crate) fn enter() -> Self {
+        Self {
+            // SAFETY: Changes only the running thread's flags.
+            flags: unsafe { bindings::rpcrdma_memalloc_noio_begin() },
+            thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for NoIoScope {
+    fn drop(&mut self) {
+        // SAFETY: Restores what `enter` found, in the same thread.
+        unsafe { bindings::rpcrdma_memalloc_noio_end(self.flags) };
+    }
+}

@@ -2,7 +2,7 @@
 
 //! A transport's address in the forms that people and rpcbind read (`address_strings`).
 
-use crate::bindings;
+use crate::{bindings, sunrpc::address};
 use kernel::{
     ffi::{c_char, c_ushort},
     fmt,
@@ -33,12 +33,6 @@ fn slot(index: bindings::rpc_display_format_t) -> usize {
     index as usize
 }
 
-/// The error for an address of an unknown family.
-fn unsupported() -> Error {
-    // CAST: Error numbers are below 4096.
-    Error::from_errno(-(bindings::EAFNOSUPPORT as i32))
-}
-
 /// Fills the strings of a new transport from its address.
 ///
 /// # Errors
@@ -60,11 +54,11 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
         bindings::AF_INET6 => (IN6_ADDRESS, c"rdma6"),
         family => {
             pr_err!("address family {family} is neither IPv4 nor IPv6\n");
-            return Err(unsupported());
+            return Err(address::unsupported());
         }
     };
     let mut hex = [0u8; 33];
-    let address_bytes = bytes.get(range).ok_or_else(unsupported)?;
+    let address_bytes = bytes.get(range).ok_or_else(address::unsupported)?;
     for (pair, byte) in hex.chunks_exact_mut(2).zip(address_bytes) {
         for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
             let first = if nibble < 10 { b'0' } else { b'a' - 10 };
@@ -180,7 +174,7 @@ mod tests {
     fn an_unknown_family_is_refused() {
         let family = u16::try_from(bindings::AF_UNIX).unwrap().to_ne_bytes();
         let mut xprt = xprt_with(&family);
-        assert_eq!(format_strings(&mut xprt), Err(unsupported()));
+        assert_eq!(format_strings(&mut xprt), Err(address::unsupported()));
         assert!(xprt.address_strings.iter().all(|text| text.is_null()));
     }
 

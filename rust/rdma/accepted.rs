@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The queue pair of a connection that a peer has asked for, with what its work requests use.
+//!
+//! Any thread posts there. Receives are posted by who promises them to the peer, not by their completions,
+//! which only hand messages on.
+
+use super::{
+    cm::{Bound, CmId},
+    completion::WcStatus,
+    cq::Cq,
+    outgoing::{Outgoing, OutgoingOwner, SendContext},
+    pool::Pool,
+    qp::{Capacities, ConnectParameters, Qp},
+    reads::{ReadContext, ReadOwner, Reads},
+    receive::{PostedReceives, Receive, ReceiveOwner, Received, Receives},
+    send_slots::SendSlots,
+    Pd,
+};
+use crate::bindings::{self, PageVec};
+use core::ptr::NonNull;
+use kernel::{
+    alloc::{flags::__GFP_NOWARN, Flags},
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, SpinLock,
+    },
+};
+
+/// What an accepted queue pair tells its user.
+///
+/// All of it runs on the RDMA core's completion workqueue, never two at a time for one queue pair. An
+/// implementation must not wait for another completion, nor for memory that its own clients could have to
+/// write back first.
+pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
+    /// What is kept with each message.
+    type Note: Default + Send;
+
+    /// A message has arrived.
+    fn received(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>);
+
+    /// The RDMA Reads that were posted for `message` have filled `pages`.
+    fn read(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>, pages: PageVec);
+
+    /// A Send has completed, so that there is room on the send queue.
+    fn sent(&self);
+
+    /// A work request failed, or was flushed. The connection is of no use any more.
+    fn failed(&self, status: WcStatus);
+}
+
+/// A message that arrived at an accepted queue pair with this context.
+pub(crate) type AcceptedMessage<C> = Received<AcceptedQp<C>>;
+
+/// How large the queues of an accepted queue pair are.
+#[derive(Clone, Copy)]
+pub(crate) struct AcceptedSizes {
+    /// The most Receives that can be posted.
+    pub(crate) receives: u32,
+    /// Bytes in each Receive.
+    pub(crate) receive_size: u32,
+    /// Bytes in each Send.
+    pub(crate) send_size: u32,
+    /// Work requests on the send queue, but for those that a fabric adds to transfers.
+    pub(crate) send_requests: u32,
+    /// RDMA Reads and Writes that can be under way.
+    pub(crate) transfers: u32,
+    /// Elements in the list of one of them.
+    pub(crate) transfer_sge: u32,
+}
+
+impl AcceptedSizes {
+    /// What the queue pair has to hold, with one request in each queue for the drain.
+    fn capacities(&self) -> Capacities {
+        Capacities {
+            send_requests: self.send_requests.saturating_add(1),
+            receive_requests: self.receives.saturating_add(1),
+            transfers: self.transfers,
+            send_sge: self.transfer_sge,
+        }
+    }
+}
+
+/// An accepted queue pair, what its work requests use, and the user's `context`.
+///
+/// # Invariants
+///
+/// [`AcceptedOwner`] closes the queues and waits for what was posted before this object goes, so that no
+/// handler runs then.
+#[pin_data]
+pub(crate) struct AcceptedQp<C: AcceptedEvents> {
+    #[pin]
+    qp: Qp,
+    cq: Arc<Cq>,
+    slots: Arc<SendSlots>,
+    #[pin]
+    sends: Pool<SendContext<Self>>,
+    #[pin]
+    reads: Pool<ReadContext<Self>>,
+    #[pin]
+    receives: SpinLock<IdleReceives<C>>,
+    /// Receives that the device has.
+    posted_count: Atomic<u32>,
+    posted: PostedReceives<Self>,
+    sizes: AcceptedSizes,
+    #[pin]
+    context: C,
+}
+
+/// Receives that the device has not.
+struct IdleReceives<C: AcceptedEvents> {
+    idle: Receives<AcceptedQp<C>>,
+    /// How many were made, wherever they are.
+    made: u32,
+}
+
+// SAFETY: The queue pair and the pools are thread-safe, and of the Receives each has one owner.
+unsafe impl<C: AcceptedEvents> Send for AcceptedQp<C> {}
+// SAFETY: As above.
+unsafe impl<C: AcceptedEvents> Sync for AcceptedQp<C> {}
+
+impl<C: AcceptedEvents> AcceptedQp<C> {
+    /// What the user keeps with the queue pair.
+    pub(crate) fn context(&self) -> &C {
+        &self.context
+    }
+
+    /// The queue pair proper.
+    pub(crate) fn qp(&self) -> &Qp {
+        &self.qp
+    }
+
+    /// The number that `rdma resource show cq` has for the completion queue.
+    pub(crate) fn completion_queue(&self) -> u32 {
+        self.cq.number()
+    }
+
+    /// A message to be sent. May sleep for memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn outgoing(&self) -> Result<Outgoing<'_, Self>> {
+        Outgoing::new(self)
+    }
+
+    /// RDMA Reads to be posted. May sleep for memory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn reading(&self) -> Result<Reads<'_, Self>> {
+        Reads::new(self)
+    }
+
+    /// Whether no thread waits for room on the send queue.
+    pub(crate) fn has_room(&self) -> bool {
+        !self.slots.is_awaited()
+    }
+
+    /// Has `count` Receives posted, as far as there can be so many, once `batch` of them or all are
+    /// missing. Those are posted when this is over. Sleeps for memory if `may_wait`.
+    ///
+    /// # Errors
+    ///
+    /// `EPIPE` at the end of the connection, `ENOMEM`, or what the provider answers.
+    pub(crate) fn post_receives(&self, count: u32, batch: u32, may_wait: bool) -> Result {
+        let count = count.min(self.sizes.receives);
+        let lacks = |posted: u32| {
+            let missing = count.saturating_sub(posted);
+            if missing < batch && posted > batch {
+                0
+            } else {
+                missing
+            }
+        };
+        if lacks(self.posted_count.load(Relaxed)) == 0 {
+            return Ok(());
+        }
+        let flags = if may_wait {
+            GFP_KERNEL
+        } else {
+            GFP_NOWAIT | __GFP_NOWARN
+        };
+        loop {
+            let mut receives = self.receives.lock();
+            // Completions only make it less.
+            let missing = lacks(self.posted_count.load(Relaxed));
+            let mut chain = Receives::new();
+            let mut taken = 0;
+            while taken < missing {
+                let Some(receive) = receives.idle.pop() else {
+                    break;
+                };
+                chain.push(receive);
+                taken = taken.saturating_add(1);
+            }
+            if taken == missing {
+                self.posted_count.fetch_add(taken, Relaxed);
+                // Others find them counted when they are posted.
+                // SAFETY: The Receives are this object's, and so is the queue pair.
+                let posted = unsafe { self.qp.post_receives(self, chain) };
+                drop(receives);
+                return posted;
+            }
+            while let Some(receive) = chain.pop() {
+                receives.idle.push(receive);
+            }
+            let index = receives.made;
+            receives.made = index.saturating_add(1);
+            drop(receives);
+            let receive = self.make_receive(index, flags)?;
+            self.receives.lock().idle.push(receive);
+        }
+    }
+
+    /// Another Receive, of this number.
+    fn make_receive(&self, index: u32, flags: Flags) -> Result<KBox<Receive<Self>>> {
+        let size = usize::try_from(self.sizes.receive_size)?;
+        Receive::new(self.qp.pd(), size, index, NonNull::from(self), flags)
+    }
+
+    /// Takes a message's buffer back. Does not sleep.
+    pub(crate) fn recycle(&self, message: AcceptedMessage<C>) {
+        if let Some(receive) = message.into_receive(self) {
+            receive.give_to_device();
+            self.receives.lock().idle.push(receive);
+        }
+    }
+
+    /// Receives that are posted, and those that exist.
+    pub(crate) fn receives(&self) -> (u32, u32) {
+        (self.posted_count.load(Relaxed), self.receives.lock().made)
+    }
+
+    /// Work requests on the send queue, the most there ever were, and all there can be.
+    pub(crate) fn send_queue(&self) -> (u32, u32, u32) {
+        self.slots.usage()
+    }
+
+    /// Contexts of Sends and of RDMA Reads: in use and made, each.
+    pub(crate) fn contexts(&self) -> [(u32, u32); 2] {
+        [self.sends.len(), self.reads.len()]
+    }
+
+    /// Asks for the connection's end, and wakes who waits for room on the send queue. May sleep.
+    pub(crate) fn disconnect(&self) {
+        self.slots.close();
+        self.qp.disconnect();
+    }
+}
+
+impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
+    type Note = C::Note;
+
+    unsafe fn received(&self, message: AcceptedMessage<C>, wc: &bindings::ib_wc) {
+        self.posted_count.fetch_sub(1, Relaxed);
+        match WcStatus::failure(wc) {
+            Some(status) => {
+                self.recycle(message);
+                self.context.failed(status);
+            }
+            None => C::received(self, message),
+        }
+    }
+
+    fn posted(&self) -> &PostedReceives<Self> {
+        &self.posted
+    }
+
+    fn pd(&self) -> &Arc<Pd> {
+        self.qp.pd()
+    }
+}
+
+impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
+    fn qp(&self) -> &Qp {
+        &self.qp
+    }
+
+    fn slots(&self) -> &SendSlots {
+        &self.slots
+    }
+
+    fn sends(&self) -> &Pool<SendContext<Self>> {
+        &self.sends
+    }
+
+    fn send_size(&self) -> u32 {
+        self.sizes.send_size
+    }
+
+    fn sent(&self) {
+        self.context.sent();
+    }
+
+    fn failed(&self, status: WcStatus) {
+        self.context.failed(status);
+    }
+}
+
+impl<C: AcceptedEvents> ReadOwner for AcceptedQp<C> {
+    fn reads(&self) -> &Pool<ReadContext<Self>> {
+        &self.reads
+    }
+
+    fn read(&self, message: AcceptedMessage<C>, pages: PageVec) {
+        C::read(self, message, pages);
+    }
+
+    fn not_read(&self, message: AcceptedMessage<C>) {
+        self.recycle(message);
+    }
+}
+
+/// Has an accepted queue pair, and ends it.
+pub(crate) struct AcceptedOwner<C: AcceptedEvents>(Arc<AcceptedQp<C>>);
+
+impl<C: AcceptedEvents> AcceptedOwner<C> {
+    /// Makes the queue pair of `id`, with the user's `context`. `slots` are to be its send queue's, which
+    /// others can close as well. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or what the provider answers, such as `EINVAL` for queues that are too large.
+    pub(crate) fn new(
+        id: CmId<Bound>,
+        pd: &Arc<Pd>,
+        sizes: &AcceptedSizes,
+        slots: Arc<SendSlots>,
+        context: impl PinInit<C, Error>,
+    ) -> Result<Self> {
+        let capacities = sizes.capacities();
+        let send_queue = capacities.send_queue(&id, pd);
+        let completions = capacities.receive_requests.saturating_add(send_queue);
+        // One is for the drain.
+        slots.open(send_queue.saturating_sub(1));
+        let cq = Arc::new(Cq::shared(pd, completions)?, GFP_KERNEL)?;
+        let qp = Arc::pin_init(
+            try_pin_init!(AcceptedQp {
+                context <- context,
+                sizes: *sizes,
+                posted: PostedReceives::new(sizes.receives.saturating_mul(2))?,
+                posted_count: Atomic::new(0),
+                receives <- new_spinlock!(IdleReceives {
+                    idle: Receives::new(),
+                    made: 0,
+                }, "rpcrdma_idle_receives"),
+                reads <- Pool::new(),
+                sends <- Pool::new(),
+                slots,
+                qp <- Qp::new(id, pd, &cq, capacities),
+                cq,
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        Ok(Self(qp))
+    }
+
+    /// Accepts the connection. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// What the connection manager answers, such as `EINVAL` if the peer is gone already.
+    pub(crate) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
+        self.0.qp.accept(parameters)
+    }
+}
+
+impl<C: AcceptedEvents> core::ops::Deref for AcceptedOwner<C> {
+    type Target = AcceptedQp<C>;
+
+    fn deref(&self) -> &AcceptedQp<C> {
+        &self.0
+    }
+}
+
+/// Ends the connection and waits until every work request has completed. May sleep; not to be dropped in a
+/// completion or CM event.
+impl<C: AcceptedEvents> Drop for AcceptedOwner<C> {
+    fn drop(&mut self) {
+        let qp = &*self.0;
+        qp.slots.close();
+        // SAFETY: All who post on the send queue go through its gate, which the drain closes.
+        unsafe { qp.qp.drain() };
+        // SAFETY: No work request is left, and this was the last to hand contexts out.
+        unsafe {
+            qp.sends.clear(|context| context.end(&qp.qp));
+            qp.reads.clear(|context| drop(context.end(&qp.qp)));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Contexts of work requests, made when they are needed and used again.
+
+use core::{cell::Cell, ptr::NonNull};
+use kernel::{new_spinlock, prelude::*, sync::SpinLock};
+
+/// How a context hangs in its [`Pool`].
+///
+/// # Invariants
+///
+/// Both are only used by the pool, with its lock held.
+pub(crate) struct Links<T> {
+    /// The next of all.
+    all: Cell<*mut T>,
+    /// The next idle one.
+    idle: Cell<*mut T>,
+}
+
+impl<T> Links<T> {
+    /// In no pool.
+    pub(super) const fn new() -> Self {
+        Self {
+            all: Cell::new(core::ptr::null_mut()),
+            idle: Cell::new(core::ptr::null_mut()),
+        }
+    }
+}
+
+/// What can be in a pool.
+pub(crate) trait Pooled: Sized {
+    /// Its links, which nobody else uses.
+    fn links(&self) -> &Links<Self>;
+}
+
+/// Contexts of one kind. All of them end with the pool, lent out or not: who lends one out sees to it that
+/// the pool stays.
+///
+/// # Invariants
+///
+/// All contexts came from `KBox::into_raw`, and are linked from `all`; `idle` links some of them.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Pool<T: Pooled> {
+    #[pin]
+    lists: SpinLock<Lists<T>>,
+}
+
+struct Lists<T> {
+    all: *mut T,
+    idle: *mut T,
+    /// How many there are, and how many of them are idle.
+    count: u32,
+    idle_count: u32,
+}
+
+// SAFETY: The contexts are owned by the pool, or by one user each.
+unsafe impl<T> Send for Lists<T> {}
+
+impl<T: Pooled> Pool<T> {
+    /// No contexts.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            lists <- new_spinlock!(Lists {
+                all: core::ptr::null_mut(),
+                idle: core::ptr::null_mut(),
+                count: 0,
+                idle_count: 0,
+            }, "rpcrdma_contexts"),
+        })
+    }
+
+    /// An idle context, which is the caller's until [`Self::put`].
+    pub(super) fn take(&self) -> Option<NonNull<T>> {
+        let mut lists = self.lists.lock();
+        let context = NonNull::new(lists.idle)?;
+        // SAFETY: By the type's invariant.
+        lists.idle = unsafe { context.as_ref() }.links().idle.get();
+        lists.idle_count = lists.idle_count.saturating_sub(1);
+        Some(context)
+    }
+
+    /// Adds a context, which is the caller's until [`Self::put`].
+    pub(super) fn add(&self, context: KBox<T>) -> NonNull<T> {
+        let context = NonNull::from(KBox::leak(context));
+        let mut lists = self.lists.lock();
+        // SAFETY: The context is a new one, of which nobody else knows.
+        unsafe { context.as_ref() }.links().all.set(lists.all);
+        lists.all = context.as_ptr();
+        lists.count = lists.count.saturating_add(1);
+        context
+    }
+
+    /// Takes a context back.
+    ///
+    /// # Safety
+    ///
+    /// It came from this pool, and the caller does not use it any more.
+    pub(super) unsafe fn put(&self, context: NonNull<T>) {
+        let mut lists = self.lists.lock();
+        // SAFETY: By the type's invariant; the context is nobody's.
+        unsafe { context.as_ref() }.links().idle.set(lists.idle);
+        lists.idle = context.as_ptr();
+        lists.idle_count = lists.idle_count.saturating_add(1);
+    }
+
+    /// How many contexts are lent out, and how many there are.
+    pub(super) fn len(&self) -> (u32, u32) {
+        let lists = self.lists.lock();
+        (lists.count.saturating_sub(lists.idle_count), lists.count)
+    }
+
+    /// Frees all contexts, after `end` has had each.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses a context any more.
+    pub(super) unsafe fn clear(&self, mut end: impl FnMut(&mut T)) {
+        let mut lists = self.lists.lock();
+        lists.idle = core::ptr::null_mut();
+        lists.idle_count = 0;
+        lists.count = 0;
+        let mut next = core::mem::replace(&mut lists.all, core::ptr::null_mut());
+        drop(lists);
+        while !next.is_null() {
+            // SAFETY: By the type's invariant, and the caller's promise.
+            let mut context = unsafe { KBox::from_raw(next) };
+            next = context.links().all.get();
+            end(&mut context);
+        }
+    }
+}
+
+#[pinned_drop]
+impl<T: Pooled> PinnedDrop for Pool<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: The pool ends, and with it, as its users know, every context.
+        unsafe { self.clear(|_| {}) };
+    }
+}

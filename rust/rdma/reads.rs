@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Reads that an accepted queue pair posts for a message.
+
+use super::{
+    completion::WcStatus,
+    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
+    outgoing::OutgoingOwner,
+    pool::{Links, Pool, Pooled},
+    qp::Qp,
+    receive::{ReceiveOwner, Received},
+    send_slots::NoRoom,
+    transfer::Transfers,
+};
+use crate::bindings::{self, PageVec};
+use core::{
+    mem::ManuallyDrop,
+    ptr::{self, NonNull},
+};
+use kernel::{prelude::*, types::Opaque};
+
+/// Parts of RDMA Reads for which a context keeps its memory.
+const KEPT_PARTS: usize = 32;
+
+/// What has a queue pair on which RDMA Reads are posted for messages.
+pub(crate) trait ReadOwner: ReceiveOwner + OutgoingOwner {
+    /// Contexts for RDMA Reads.
+    fn reads(&self) -> &Pool<ReadContext<Self>>;
+
+    /// The RDMA Reads that were posted for `message` have filled `pages`.
+    fn read(&self, message: Received<Self>, pages: PageVec);
+
+    /// The RDMA Reads for `message` have failed; [`OutgoingOwner::failed`] is called next.
+    fn not_read(&self, message: Received<Self>);
+}
+
+/// What the Reads for one message use.
+///
+/// # Invariants
+///
+/// `owner` has the context. Of one that is posted, `slots` work requests are with the device, and
+/// `message` is what they were posted for.
+pub(crate) struct ReadContext<O: ReadOwner> {
+    cqe: Cqe<Self>,
+    links: Links<Self>,
+    owner: NonNull<O>,
+    reads: Transfers,
+    /// Where the bytes go.
+    pages: PageVec,
+    message: Option<Received<O>>,
+    slots: u32,
+}
+
+impl_has_cqe! {
+    impl{O: ReadOwner} HasCqe<0> for ReadContext<O> { self.cqe }
+}
+
+impl<O: ReadOwner> Pooled for ReadContext<O> {
+    fn links(&self) -> &Links<Self> {
+        &self.links
+    }
+}
+
+impl<O: ReadOwner> ReadContext<O> {
+    /// A context of `owner`.
+    fn new(owner: &O) -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                cqe: Cqe::new(),
+                links: Links::new(),
+                owner: NonNull::from(owner),
+                reads: Transfers::reads(),
+                pages: PageVec::new(),
+                message: None,
+                slots: 0,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Lets go of what the context holds. None of its work requests is with the device.
+    pub(super) fn end(&mut self, qp: &Qp) -> (Option<Received<O>>, PageVec) {
+        // SAFETY: The Reads were added with the owner's queue pair, and have completed, or were not
+        // posted.
+        unsafe { self.reads.release(qp) };
+        self.reads.shrink(KEPT_PARTS);
+        (self.message.take(), core::mem::take(&mut self.pages))
+    }
+}
+
+impl<O: ReadOwner> Complete for ReadContext<O> {
+    unsafe fn complete(this: NonNull<Self>, _cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+        // SAFETY: The owner, which has the context, waits for the request that has just completed, and
+        // with it all before, as they complete in order.
+        let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
+        let slots = core::mem::replace(&mut context.slots, 0);
+        let (message, pages) = context.end(owner.qp());
+        // SAFETY: The context is the owner's, and was lent out until now.
+        unsafe { owner.reads().put(this) };
+        owner.slots().give_back(slots);
+        match (WcStatus::failure(wc), message) {
+            (None, Some(message)) => owner.read(message, pages),
+            (None, None) => {}
+            (Some(status), message) => {
+                if let Some(message) = message {
+                    owner.not_read(message);
+                }
+                owner.failed(status);
+            }
+        }
+    }
+}
+
+/// RDMA Reads to be posted, which go back to their queue pair if they are not.
+///
+/// # Invariants
+///
+/// `context` is one of `owner`, lent to this object.
+pub(crate) struct Reads<'a, O: ReadOwner> {
+    owner: &'a O,
+    context: NonNull<ReadContext<O>>,
+}
+
+impl<'a, O: ReadOwner> Reads<'a, O> {
+    /// Some of `owner`.
+    pub(super) fn new(owner: &'a O) -> Result<Self> {
+        let context = match owner.reads().take() {
+            Some(context) => context,
+            None => owner.reads().add(ReadContext::new(owner)?),
+        };
+        // INVARIANT: Just lent.
+        Ok(Self { owner, context })
+    }
+
+    fn context(&mut self) -> &mut ReadContext<O> {
+        // SAFETY: By the type's invariant nobody else uses the context.
+        unsafe { self.context.as_mut() }
+    }
+
+    /// The pages that the Reads are to fill, and makes room for so many Reads. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn fill(&mut self, pages: PageVec, reads: usize) -> Result {
+        let context = self.context();
+        // A Read that begins within a page shares it with the one before.
+        let parts = pages.len().saturating_add(reads);
+        context.pages = pages;
+        context.reads.reserve(reads, parts)
+    }
+
+    /// Has `length` bytes of the peer's memory, at `offset` under `handle`, read to the pages' byte
+    /// `start` and those behind. May sleep for memory, and for a memory region if `may_wait`.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the pages have no such bytes; `ENOMEM`, or `EAGAIN` if there is no memory region.
+    pub(crate) fn read(
+        &mut self,
+        (start, length): (usize, u32),
+        (handle, offset): (u32, u64),
+        may_wait: bool,
+    ) -> Result {
+        let (qp, slots) = (self.owner.qp(), self.owner.slots());
+        let context = self.context();
+        let ReadContext { reads, pages, .. } = context;
+        // CAST: A u32 always fits the kernel's usize.
+        let bytes = length as usize;
+        if start.saturating_add(bytes) > pages.byte_len() {
+            return Err(EINVAL);
+        }
+        loop {
+            // SAFETY: The pages stay with the context until `end`, which has the same queue pair.
+            match unsafe { reads.add(qp, pages.parts(start, bytes), handle, offset) } {
+                Err(EAGAIN) if may_wait && slots.wait().is_ok() => {}
+                added => return added,
+            }
+        }
+    }
+
+    /// Posts the Reads for `message`, which comes back with the pages by [`ReadOwner::read`]. Waits
+    /// for room on the send queue, if `may_wait`.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no room, with what was to be read for, unless the connection is at its end.
+    pub(crate) fn post(
+        self,
+        message: Received<O>,
+        may_wait: bool,
+    ) -> Result<(), (NoRoom, Option<(Received<O>, PageVec)>)> {
+        let mut this = ManuallyDrop::new(self);
+        let (owner, pointer) = (this.owner, this.context);
+        let context = this.context();
+        let slots = context.reads.requests();
+        if let Err(reason) = owner.slots().take(slots, may_wait) {
+            let (_, pages) = context.end(owner.qp());
+            drop(ManuallyDrop::into_inner(this));
+            return Err((reason, Some((message, pages))));
+        }
+        context.slots = slots;
+        context.message = Some(message);
+        let cqe = ReadContext::wr_cqe(pointer.as_ptr());
+        // SAFETY: The Reads were added with this queue pair. The context, with all that the chain names,
+        // stays until the last Read has completed.
+        let posted = unsafe {
+            let first = context
+                .reads
+                .requests_before(owner.qp(), cqe, ptr::null_mut());
+            owner.qp().post_send_beside(first)
+        };
+        match posted {
+            Ok(()) => Ok(()),
+            Err(EPIPE) => {
+                // Nothing was posted.
+                owner.slots().give_back(slots);
+                let (message, pages) = context.end(owner.qp());
+                drop(ManuallyDrop::into_inner(this));
+                Err((NoRoom::Closed, message.map(|message| (message, pages))))
+            }
+            // Some of the chain may be with the device: the context goes with the queue pair.
+            Err(_) => Err((NoRoom::Closed, None)),
+        }
+    }
+}
+
+impl<O: ReadOwner> Drop for Reads<'_, O> {
+    fn drop(&mut self) {
+        let owner = self.owner;
+        drop(self.context().end(owner.qp()));
+        // SAFETY: By the type's invariant; the object ends here.
+        unsafe { owner.reads().put(self.context) };
+    }
+}

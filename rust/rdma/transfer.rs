@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Reads from and RDMA Writes to the peer's memory, by the RDMA core's means ([`include/rdma/rw.h`]):
+//! it registers what the fabric wants registered.
+//!
+//! [`include/rdma/rw.h`]: srctree/include/rdma/rw.h
+
+use super::qp::Qp;
+use crate::bindings::{self, PagePart};
+use kernel::{dma::DataDirection, prelude::*};
+
+/// One segment of the peer's memory, and where its bytes are at this end.
+struct Transfer {
+    ctx: bindings::rdma_rw_ctx,
+    /// Which of the [`Transfers::vecs`] are its own.
+    first: usize,
+    count: usize,
+}
+
+/// Transfers in one direction that are posted in one chain.
+///
+/// # Invariants
+///
+/// Each of `transfers` is mapped for the queue pair that it was added with, and posted no more than once.
+/// `vecs` and `transfers` do not move while there are transfers.
+pub(super) struct Transfers {
+    vecs: KVVec<bindings::bio_vec>,
+    transfers: KVVec<Transfer>,
+    direction: DataDirection,
+    /// Work requests that the chain has.
+    requests: u32,
+}
+
+// SAFETY: What the pointers lead to is the user's, which may be any thread.
+unsafe impl Send for Transfers {}
+// SAFETY: Nothing changes through `&self`.
+unsafe impl Sync for Transfers {}
+
+impl Transfers {
+    /// None, of RDMA Reads from the peer.
+    pub(super) const fn reads() -> Self {
+        Self::new(DataDirection::FromDevice)
+    }
+
+    /// None, of RDMA Writes to the peer.
+    pub(super) const fn writes() -> Self {
+        Self::new(DataDirection::ToDevice)
+    }
+
+    const fn new(direction: DataDirection) -> Self {
+        Self {
+            vecs: KVVec::new(),
+            transfers: KVVec::new(),
+            direction,
+            requests: 0,
+        }
+    }
+
+    /// Work requests that the chain has.
+    pub(super) fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// Makes room for so many transfers, with so many parts in all, if there are none. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or `EBUSY` if there are some.
+    pub(super) fn reserve(&mut self, transfers: usize, parts: usize) -> Result {
+        if !self.transfers.is_empty() {
+            return Err(EBUSY);
+        }
+        self.vecs.clear();
+        self.vecs.reserve(parts, GFP_KERNEL)?;
+        Ok(self.transfers.reserve(transfers, GFP_KERNEL)?)
+    }
+
+    /// Adds a transfer between `parts` and the peer's memory at `offset` under `handle`, as long as the
+    /// parts are. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// The pages of `parts` stay until [`Self::release`], and `qp` is the one that it is called with.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL` without
+    /// any bytes.
+    pub(super) unsafe fn add(
+        &mut self,
+        qp: &Qp,
+        parts: impl Iterator<Item = PagePart>,
+        handle: u32,
+        offset: u64,
+    ) -> Result {
+        let (first, mut length) = (self.vecs.len(), 0u32);
+        let mut last: Option<PagePart> = None;
+        // The RDMA core fills a region by the number of parts, whatever their length.
+        let may_merge = !qp.registers_transfers();
+        for part in parts {
+            let part_length = u32::try_from(part.length)?;
+            length = length.checked_add(part_length).ok_or(EINVAL)?;
+            match (&mut last, self.vecs.last_mut()) {
+                (Some(last), Some(vec)) if may_merge && last.is_followed_by(&part) => {
+                    vec.bv_len = vec.bv_len.checked_add(part_length).ok_or(EINVAL)?;
+                    last.length = last.length.saturating_add(part.length);
+                }
+                _ => {
+                    let vec = bindings::bio_vec {
+                        bv_page: part.page.as_ptr(),
+                        bv_len: part_length,
+                        bv_offset: u32::try_from(part.offset)?,
+                    };
+                    self.vecs.push_within_capacity(vec).map_err(|_| ENOMEM)?;
+                    last = Some(part);
+                }
+            }
+        }
+        let count = self.vecs.len().saturating_sub(first);
+        let transfer = Transfer {
+            ctx: bindings::rdma_rw_ctx::default(),
+            first,
+            count,
+        };
+        let added = match self.transfers.push_within_capacity(transfer) {
+            // SAFETY: The caller's promise.
+            Ok(()) => unsafe { self.map_last(qp, length, handle, offset) },
+            Err(_) => Err(ENOMEM),
+        };
+        if added.is_err() {
+            self.vecs.truncate(first);
+        }
+        added
+    }
+
+    /// Maps the transfer that was added last; takes it away again if that fails.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::add`].
+    unsafe fn map_last(&mut self, qp: &Qp, length: u32, handle: u32, offset: u64) -> Result {
+        let Some(transfer) = self.transfers.last_mut() else {
+            return Err(EINVAL);
+        };
+        let vecs = self.vecs.get(transfer.first..).ok_or(EINVAL)?;
+        let iter = bindings::bvec_iter {
+            bi_size: length,
+            ..pin_init::zeroed()
+        };
+        // SAFETY: The queue pair is valid. The vectors describe `length` bytes of pages that stay, and do
+        // not move themselves.
+        let status = unsafe {
+            bindings::rdma_rw_ctx_init_bvec(
+                &mut transfer.ctx,
+                qp.as_raw(),
+                qp.id().port(),
+                vecs.as_ptr(),
+                u32::try_from(transfer.count)?,
+                iter,
+                offset,
+                handle,
+                self.direction.into(),
+            )
+        };
+        match u32::try_from(status) {
+            Ok(requests) if requests > 0 => {
+                self.requests = self.requests.saturating_add(requests);
+                Ok(())
+            }
+            _ => {
+                self.transfers.pop();
+                Err(kernel::error::to_result(status).err().unwrap_or(EINVAL))
+            }
+        }
+    }
+
+    /// Chains the work requests of all transfers in front of `last`, or, if that is null, has the last of
+    /// them complete `cqe`; the first one.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is that which the transfers were added with. The chain is posted before this object changes.
+    pub(super) unsafe fn requests_before(
+        &mut self,
+        qp: &Qp,
+        cqe: *mut bindings::ib_cqe,
+        last: *mut bindings::ib_send_wr,
+    ) -> *mut bindings::ib_send_wr {
+        let port = qp.id().port();
+        self.transfers
+            .iter_mut()
+            .rev()
+            .fold(last, |next, transfer| {
+                // SAFETY: The transfer was mapped for this queue pair.
+                unsafe {
+                    bindings::rdma_rw_ctx_wrs(&mut transfer.ctx, qp.as_raw(), port, cqe, next)
+                }
+            })
+    }
+
+    /// Unmaps all transfers, and forgets them.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is that which the transfers were added with. They have completed, or were never posted.
+    pub(super) unsafe fn release(&mut self, qp: &Qp) {
+        let port = qp.id().port();
+        while let Some(mut transfer) = self.transfers.pop() {
+            let vecs = self.vecs.get(transfer.first..).unwrap_or(&[]);
+            // SAFETY: The transfer was mapped for this queue pair, with these vectors, of which it has
+            // no more than a device can address.
+            unsafe {
+                bindings::rdma_rw_ctx_destroy_bvec(
+                    &mut transfer.ctx,
+                    qp.as_raw(),
+                    port,
+                    vecs.as_ptr(),
+                    // CAST: It was a u32 when the transfer was mapped.
+                    transfer.count as u32,
+                    self.direction.into(),
+                );
+            }
+        }
+        self.vecs.clear();
+        self.requests = 0;
+    }
+
+    /// Gives memory back that only large messages need, beyond `parts` parts.
+    pub(super) fn shrink(&mut self, parts: usize) {
+        if self.transfers.is_empty() && self.vecs.capacity() > parts {
+            self.vecs = KVVec::new();
+            self.transfers = KVVec::new();
+        }
+    }
+}

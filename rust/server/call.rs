@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is kept with each message until it is answered.
+
+use crate::{
+    proto::responder::{call::CallIndex, placement::Placement},
+    sunrpc::PageVec,
+};
+
+/// What is kept with each message.
+pub(crate) struct Call {
+    /// What the message says; nothing until it is decoded.
+    pub(super) index: Option<CallIndex>,
+    /// Which results are in which Write chunk.
+    pub(super) placement: Placement,
+    /// What was read from the requester, for [`CallIndex::layout`].
+    pub(super) pages: PageVec,
+}
+
+impl Default for Call {
+    fn default() -> Self {
+        Self {
+            index: None,
+            placement: Placement::new(),
+            pages: PageVec::new(),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The responder: what `rpc.nfsd` exports over.
+//!
+//! ```text
+//! listener.rs    waits for connects, and accepts them
+//! connection.rs  one connection: what it is made of, and its end
+//! shared.rs      what its threads and completions share: messages, grants
+//! call.rs        what is kept with a message
+//! receive.rs     from a message to a Call that nfsd executes
+//! reply.rs       from nfsd's Reply to what the requester gets
+//! sinks.rs       pages for RDMA Reads
+//! ```
+//!
+//! A Call goes through these threads: the completion of its Receive decodes it, and posts RDMA Reads for
+//! what is not inline; their completion puts it together; a thread of the service executes it, and posts the
+//! Reply; the completion of that gives pages and room back, without waking anybody.
+//!
+//! Lock order: the locks here are leaves, each taken alone.
+
+mod call;
+mod connection;
+mod listener;
+mod receive;
+mod reply;
+mod shared;
+mod sinks;
+
+pub(crate) use listener::Listener;

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From a message to a Call that nfsd executes.
+
+use super::{call::Call, reply, shared::Shared};
+use crate::{
+    proto::{
+        responder::{
+            call::ReceivedCall,
+            decode::{decode_call, ReceivedByResponder},
+            placement::Placement,
+            refusal::ResponderRefusal,
+            stream::Source,
+        },
+        wire::header::{Credits, Versions},
+    },
+    rdma::{AcceptedMessage, AcceptedQp, NoRoom},
+    sunrpc::{
+        server::{Receiving, SvcCall},
+        NoIoScope, PageVec,
+    },
+};
+use kernel::{alloc::flags::__GFP_NOWARN, prelude::*};
+
+type Message = AcceptedMessage<Shared>;
+
+/// A Receive has completed. On the completion workqueue.
+pub(super) fn received(qp: &AcceptedQp<Shared>, message: Message) {
+    let shared = qp.context();
+    let complete = if shared.events.is_established() {
+        start(qp, message, false)
+    } else {
+        Some(message)
+    };
+    if let Some(message) = complete {
+        enqueue(shared, message);
+    }
+}
+
+/// The RDMA Reads for a message are done. On the completion workqueue.
+pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: PageVec) {
+    let (bytes, note) = message.with_note();
+    let call = note.index.and_then(|index| index.call(bytes));
+    let complete = call.ok_or(ResponderRefusal::Discard).and_then(|call| {
+        if !complete_stream(&call, &mut pages) {
+            return Err(ResponderRefusal::Discard);
+        }
+        match call.payload {
+            Some(_) => Ok(()),
+            None => {
+                let mut start = [0; 8];
+                let length = start
+                    .len()
+                    .min(usize::try_from(call.layout.total()).unwrap_or(0));
+                let start = start.get_mut(..length).unwrap_or(&mut []);
+                pages.copy_out(0, start);
+                call.index(bytes.len()).check_rpc_header(start)
+            }
+        }
+    });
+    note.pages = pages;
+    match complete {
+        Ok(()) => enqueue(qp.context(), message),
+        // The Call was counted when it came.
+        Err(refusal) => refuse(qp, message, None, refusal),
+    }
+}
+
+/// Hands a message to the threads of the service.
+fn enqueue(shared: &Shared, message: Message) {
+    let mut ready = shared.ready.lock();
+    ready.push(message);
+    shared.xprt().call_waits();
+    drop(ready);
+    shared.xprt().enqueue();
+}
+
+/// The next Call for a thread of the service, if there is one that is complete.
+pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<SvcCall<Message>> {
+    let shared = qp.context();
+    let mut ready = shared.ready.lock();
+    let message = ready.pop();
+    if message.is_none() {
+        shared.xprt().no_call_waits();
+    }
+    drop(ready);
+    rqst.let_others_in();
+    let mut message = message?;
+    if message.note().index.is_none() {
+        message = start(qp, message, true)?;
+    }
+    deliver(message)
+}
+
+/// A complete Call as sunrpc takes it.
+fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
+    let (bytes, note) = message.with_note();
+    let call = note.index?.call(bytes)?;
+    let size = |length: u32| usize::try_from(length).ok();
+    let layout = call.layout;
+    let start = call.header_len;
+    let split = start.checked_add(size(layout.head)?)?;
+    let end = split.checked_add(size(layout.tail)?)?;
+    let pages = match layout.pages {
+        0 => None,
+        length => Some((core::mem::take(&mut note.pages), size(length)?)),
+    };
+    Some(SvcCall {
+        message,
+        head: start..split,
+        pages,
+        tail: split..end,
+    })
+}
+
+/// Decodes a message, and posts RDMA Reads for what is not in it. The message, if it is a complete Call.
+///
+/// In a completion handler, which does not wait, what lacks memory or room comes back as it is, for a
+/// thread.
+fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
+    let shared = qp.context();
+    let (bytes, note) = message.with_note();
+    let call = match decode_call(bytes, Versions::ONE, &shared.budget) {
+        Ok(ReceivedByResponder::Call(call)) => call,
+        Ok(ReceivedByResponder::BackwardReply { .. } | ReceivedByResponder::Error(_)) => {
+            discard(qp, message);
+            return None;
+        }
+        Err(refused) => {
+            let credits = refused.fixed.map(|fixed| fixed.credits);
+            refuse(qp, message, credits, refused.at_responder());
+            return None;
+        }
+    };
+    if call.layout.pages == 0 {
+        shared.called(call.credits);
+        note.index = Some(call.index(bytes.len()));
+        note.placement = Placement::new();
+        return Some(message);
+    }
+    let credits = call.credits;
+    if !call.has_counts() {
+        refuse(qp, message, Some(credits), ResponderRefusal::GarbageArgs);
+        return None;
+    }
+    let _scope = NoIoScope::enter();
+    match post_reads(qp, message, may_wait) {
+        Ok(()) => {
+            shared.called(credits);
+            None
+        }
+        Err(Some(message)) if !may_wait => Some(message),
+        Err(_) => {
+            shared.events.close();
+            None
+        }
+    }
+}
+
+/// Posts the RDMA Reads of a message, which is a Call with Read chunks.
+///
+/// # Errors
+///
+/// The message, unless it went with the connection's end, if there is no memory or no room.
+fn post_reads(
+    qp: &AcceptedQp<Shared>,
+    mut message: Message,
+    may_wait: bool,
+) -> Result<(), Option<Message>> {
+    let shared = qp.context();
+    let flags = if may_wait {
+        GFP_KERNEL
+    } else {
+        GFP_NOWAIT | __GFP_NOWARN
+    };
+    let built = || -> Result<_> {
+        let (bytes, note) = message.with_note();
+        let found = decode_call(bytes, Versions::ONE, &shared.budget);
+        let Ok(ReceivedByResponder::Call(call)) = found else {
+            return Err(EINVAL);
+        };
+        let pages = shared
+            .sinks
+            .take(usize::try_from(call.layout.pages)?, flags)?;
+        let mut reads = qp.reading()?;
+        reads.fill(pages, read_pieces(&call).count())?;
+        for (at, length, handle, offset) in read_pieces(&call) {
+            let place = (usize::try_from(at)?, length);
+            reads.read(place, (handle, offset), may_wait)?;
+        }
+        note.index = Some(call.index(bytes.len()));
+        note.placement = Placement::new();
+        Ok(reads)
+    };
+    let reads = match { built }() {
+        Ok(reads) => reads,
+        Err(_) => return Err(Some(message)),
+    };
+    match reads.post(message, may_wait) {
+        Ok(()) => Ok(()),
+        Err((NoRoom::Full, Some((mut message, pages)))) => {
+            shared.sinks.give_back(pages);
+            message.with_note().1.index = None;
+            Err(Some(message))
+        }
+        Err((_, left)) => {
+            if let Some((message, _)) = left {
+                qp.recycle(message);
+            }
+            Err(None)
+        }
+    }
+}
+
+/// What is to be read for a Call: where it goes in the pages, length, handle and offset.
+fn read_pieces<'a>(call: &ReceivedCall<'a>) -> impl Iterator<Item = (u32, u32, u32, u64)> + 'a {
+    let head = call.layout.head;
+    call.stream().filter_map(move |piece| match piece.source {
+        Source::Read { handle, offset } => {
+            let at = piece.at.saturating_sub(head);
+            Some((at, piece.length, handle, offset))
+        }
+        Source::Inline(_) | Source::RoundUp => None,
+    })
+}
+
+/// Puts what was not read in its place between what was; whether all of it has a place.
+fn complete_stream(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
+    let head = call.layout.head;
+    let is_whole = head == 0 && call.layout.tail == 0;
+    call.stream().all(|piece| {
+        let bytes = match piece.source {
+            Source::Inline(from) if is_whole => call.payload.and_then(|payload| {
+                let from = usize::try_from(from).ok()?;
+                payload
+                    .get(from..)?
+                    .get(..usize::try_from(piece.length).ok()?)
+            }),
+            Source::RoundUp => usize::try_from(piece.length)
+                .ok()
+                .and_then(|length| [0; 3].as_slice().get(..length)),
+            Source::Inline(_) | Source::Read { .. } => return true,
+        };
+        let at = usize::try_from(piece.at.saturating_sub(head));
+        match (at, bytes) {
+            (Ok(at), Some(bytes)) => pages.copy_in(at, bytes),
+            _ => false,
+        }
+    })
+}
+
+/// Does with a message what the protocol wants done with one that is refused. If that is an answer, it
+/// counts as a Call that asks for `credits`.
+fn refuse(
+    qp: &AcceptedQp<Shared>,
+    message: Message,
+    credits: Option<Credits>,
+    refusal: ResponderRefusal,
+) {
+    let _scope = NoIoScope::enter();
+    if let (Some(credits), false) = (credits, refusal == ResponderRefusal::Discard) {
+        qp.context().called(credits);
+    }
+    match refusal {
+        ResponderRefusal::Discard => {}
+        ResponderRefusal::Answer(error) => reply::send_error(qp, &error, false),
+        ResponderRefusal::GarbageArgs => reply::send_garbage_args(qp, &message),
+    }
+    discard(qp, message);
+}
+
+/// Lets go of a message that is no Call to be executed.
+fn discard(qp: &AcceptedQp<Shared>, mut message: Message) {
+    *message.with_note().1 = Call::default();
+    qp.recycle(message);
+    qp.context().replace_receive(qp);
+}

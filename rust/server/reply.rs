@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From nfsd's Reply to what the requester gets.
+
+use super::shared::Shared;
+use crate::{
+    proto::{
+        responder::{call::ReceivedCall, encode::encode_garbage_args, placement::ReplyPlan},
+        wire::error::{ErrorBody, ErrorMessage},
+    },
+    rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
+    sunrpc::server::Replying,
+};
+use kernel::prelude::*;
+
+type Message = AcceptedMessage<Shared>;
+
+/// Takes note of a result that may be placed directly.
+///
+/// # Errors
+///
+/// `E2BIG` if the requester has not made enough room for it.
+pub(super) fn place(message: &mut Message, at: u32, length: u32) -> Result {
+    let (bytes, note) = message.with_note();
+    let Some(call) = note.index.and_then(|index| index.call(bytes)) else {
+        return Ok(());
+    };
+    let placed = note.placement.place(&call, at, length);
+    placed.map(|_| ()).map_err(|_| E2BIG)
+}
+
+/// Sends a Reply.
+///
+/// # Errors
+///
+/// Those of a connection that has to be closed.
+pub(super) fn reply(
+    qp: &AcceptedQp<Shared>,
+    rqst: &mut Replying<'_>,
+    message: &mut Message,
+) -> Result {
+    let shared = qp.context();
+    if shared.xprt().is_closing() {
+        return Err(EPIPE);
+    }
+    let (bytes, note) = message.with_note();
+    let call = note
+        .index
+        .and_then(|index| index.call(bytes))
+        .ok_or(EINVAL)?;
+    let length = u32::try_from(rqst.len())?;
+    let Ok(plan) = note.placement.finish(&call, length, shared.thresholds.send) else {
+        send_error(qp, &call.error(ErrorBody::Chunk), true);
+        return Ok(());
+    };
+    let mut outgoing = qp.outgoing()?;
+    let credits = shared.grant(qp)?;
+    let header = plan
+        .encode(outgoing.bytes(), &call, credits)
+        .map_err(|_| EMSGSIZE)?;
+    let mut end = header;
+    if plan.reply_chunk_len == 0 {
+        for range in plan.rest() {
+            let start = end;
+            end = start.saturating_add(usize::try_from(range.length)?);
+            let to = outgoing.bytes().get_mut(start..end).ok_or(EMSGSIZE)?;
+            rqst.copy_out(usize::try_from(range.at)?, to)?;
+        }
+    }
+    if plan.rdma_writes(&call).next().is_some() {
+        write(&mut outgoing, rqst, &plan, &call)?;
+    }
+    let invalidate = call.handle_to_invalidate(&shared.thresholds);
+    outgoing.send(end, invalidate, true).map_err(to_error)
+}
+
+/// Adds the RDMA Writes of a Reply.
+fn write(
+    outgoing: &mut Outgoing<'_, AcceptedQp<Shared>>,
+    rqst: &mut Replying<'_>,
+    plan: &ReplyPlan,
+    call: &ReceivedCall<'_>,
+) -> Result {
+    let writes = plan.rdma_writes(call).count();
+    let layout = outgoing.keep(writes, |pages| {
+        let layout = rqst.move_pages(pages)?;
+        // Each Write can begin and end within a page.
+        let parts = layout.part_count().saturating_add(writes.saturating_mul(2));
+        Ok((layout, parts))
+    })?;
+    for write in plan.rdma_writes(call) {
+        let target = write.target;
+        let ranges = layout.ranges(usize::try_from(write.at)?, usize::try_from(target.length)?);
+        outgoing.write(ranges, target.handle, target.offset)?;
+    }
+    Ok(())
+}
+
+/// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`; without memory or room
+/// the connection ends instead.
+pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait: bool) {
+    send_short(qp, may_wait, |buffer, shared| {
+        let credits = shared.grant(qp)?;
+        error.encode(buffer, credits).map_err(|_| EMSGSIZE)
+    });
+}
+
+/// Ends a Call whose Read chunks do not fit its message.
+pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &Message) {
+    let bytes = message.bytes();
+    send_short(qp, false, |buffer, shared| {
+        let credits = shared.grant(qp)?;
+        encode_garbage_args(buffer, bytes, credits).map_err(|_| EMSGSIZE)
+    });
+}
+
+/// Sends what `encode` writes.
+fn send_short(
+    qp: &AcceptedQp<Shared>,
+    may_wait: bool,
+    encode: impl FnOnce(&mut [u8], &Shared) -> Result<usize>,
+) {
+    let shared = qp.context();
+    let sent = || -> Result {
+        let mut outgoing = qp.outgoing()?;
+        let room = usize::try_from(shared.thresholds.send)?.min(outgoing.bytes().len());
+        let buffer = outgoing.bytes().get_mut(..room).ok_or(EMSGSIZE)?;
+        let length = encode(buffer, shared)?;
+        outgoing.send(length, None, may_wait).map_err(to_error)
+    };
+    if sent().is_err() {
+        shared.events.close();
+    }
+}
+
+/// The error of a Reply that found no room.
+fn to_error(reason: NoRoom) -> Error {
+    match reason {
+        NoRoom::TooMany => EMSGSIZE,
+        NoRoom::Full => EAGAIN,
+        NoRoom::Closed => EPIPE,
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the threads and completions of one connection share.
+
+use super::sinks::Sinks;
+use crate::{
+    proto::{
+        responder::{budget::CallBudget, credits::ResponderCredits},
+        wire::{header::Credits, private_data::Thresholds},
+    },
+    rdma::{AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots},
+    sunrpc::server::{OwnedSvcXprt, SvcXprt},
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{Acquire, Atomic, Release},
+        Arc, SpinLock,
+    },
+};
+
+/// Calls that a new connection is granted. More come with its load.
+const FIRST_GRANT: u32 = 8;
+
+/// Receives beyond what the requester may send: Replies to backward Calls, and Calls of requesters that
+/// count a Call as done when its task is killed.
+pub(super) const SPARE_RECEIVES: u32 = 4;
+
+/// How many Receives are posted together: what rings the doorbell costs as much for one.
+const RECEIVE_BATCH: u32 = 4;
+
+/// What the connection manager and the device tell of a connection.
+pub(super) struct Events {
+    pub(super) xprt: OwnedSvcXprt,
+    /// The room of the send queue, for which nobody waits once the connection is to be closed.
+    pub(super) slots: Arc<SendSlots>,
+    /// Whether the handshake is over. What arrives before waits.
+    is_established: Atomic<bool>,
+}
+
+impl Events {
+    /// Those of a connection whose handshake is under way.
+    pub(super) fn new(xprt: OwnedSvcXprt) -> Result<Self> {
+        Ok(Self {
+            xprt,
+            slots: Arc::pin_init(SendSlots::new(), GFP_KERNEL)?,
+            is_established: Atomic::new(false),
+        })
+    }
+
+    /// Has the connection closed. Threads that wait for the send queue are not to be waited for: they may be
+    /// all that could close it. Does not sleep.
+    pub(super) fn close(&self) {
+        self.slots.close();
+        self.xprt.close();
+    }
+
+    /// Whether messages can be answered.
+    pub(super) fn is_established(&self) -> bool {
+        self.is_established.load(Acquire)
+    }
+}
+
+impl CmHandler for Events {
+    fn event(&self, event: CmEvent<'_>, _report: CmReport) {
+        match event {
+            CmEvent::Established(_) => {
+                self.is_established.store(true, Release);
+                // What waits was not reported to a thread yet.
+                self.xprt.enqueue();
+            }
+            CmEvent::Disconnected
+            | CmEvent::DeviceRemoval
+            | CmEvent::Rejected { .. }
+            | CmEvent::Unreachable
+            | CmEvent::ConnectError => self.close(),
+            _ => {}
+        }
+    }
+}
+
+impl Removal for Events {
+    fn removed(&self) {
+        self.slots.close();
+        // The removal waits, and there may be no thread of the service.
+        self.xprt.close_now();
+    }
+}
+
+/// What a connection's completions work on.
+#[pin_data]
+pub(crate) struct Shared {
+    pub(super) events: Arc<Events>,
+    pub(super) thresholds: Thresholds,
+    pub(super) budget: CallBudget,
+    /// Messages for threads of the service.
+    #[pin]
+    pub(super) ready: SpinLock<Messages<AcceptedQp<Self>>>,
+    #[pin]
+    credits: SpinLock<Grants>,
+    #[pin]
+    pub(super) sinks: Sinks,
+}
+
+/// What a requester may send.
+struct Grants {
+    credits: ResponderCredits,
+    /// The most Calls that are ever served at once.
+    max: u32,
+}
+
+impl Shared {
+    /// What a connection starts with, which is granted up to `max_credits`.
+    pub(super) fn new<'a>(
+        events: Arc<Events>,
+        thresholds: Thresholds,
+        budget: CallBudget,
+        max_credits: u32,
+    ) -> impl PinInit<Self, Error> + 'a {
+        let limit = FIRST_GRANT.min(max_credits);
+        try_pin_init!(Self {
+            events,
+            thresholds,
+            budget,
+            ready <- new_spinlock!(Messages::new(), "rpcrdma_ready"),
+            credits <- new_spinlock!(Grants {
+                credits: ResponderCredits::new(Credits::new(limit)),
+                max: max_credits,
+            }, "rpcrdma_grants"),
+            sinks <- Sinks::new(),
+        }? Error)
+    }
+
+    /// sunrpc's object.
+    pub(super) fn xprt(&self) -> &SvcXprt {
+        &self.events.xprt
+    }
+
+    /// Takes note of a Call that asks for `requested` credits. A requester that uses half of its grant
+    /// gets twice as much.
+    pub(super) fn called(&self, requested: Credits) {
+        let mut grants = self.credits.lock();
+        let _ = grants.credits.call(requested);
+        let used = grants.credits.outstanding();
+        let limit = grants.credits.limit().get();
+        let max = grants.max.min(requested.get());
+        if used.saturating_mul(2) > u64::from(limit) && limit < max {
+            let limit = limit.saturating_mul(2).min(max);
+            grants.credits.set_limit(Credits::new(limit));
+        }
+    }
+
+    /// The credit word of a Reply that is about to be sent. The Receives that it promises are posted.
+    ///
+    /// # Errors
+    ///
+    /// As [`AcceptedQp::post_receives`].
+    pub(super) fn grant(&self, qp: &AcceptedQp<Self>) -> Result<Credits> {
+        let mut grants = self.credits.lock();
+        let limit = grants.credits.limit().get();
+        let credits = grants.credits.reply(limit);
+        let expected = grants.credits.expected();
+        drop(grants);
+        let wanted = expected.saturating_add(SPARE_RECEIVES);
+        qp.post_receives(wanted, RECEIVE_BATCH, true)?;
+        Ok(credits)
+    }
+
+    /// Has a Receive posted in place of one that was used up without a Reply.
+    pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
+        let expected = self.credits.lock().credits.expected();
+        let wanted = expected.saturating_add(SPARE_RECEIVES);
+        if qp.post_receives(wanted, RECEIVE_BATCH, false).is_err() {
+            self.events.close();
+        }
+    }
+}

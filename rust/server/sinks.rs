@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Pages for RDMA Reads to fill, at hand before a Call needs them.
+//!
+//! A thread that takes a Call gives as many pages of its own for those with the data, so that in the long
+//! run nobody allocates any.
+
+use crate::sunrpc::PageVec;
+use kernel::{alloc::Flags, new_spinlock, prelude::*, sync::SpinLock};
+
+/// The most pages that are kept.
+const MAX_PAGES: usize = 512;
+
+/// The pages of one connection.
+#[pin_data]
+pub(super) struct Sinks {
+    #[pin]
+    idle: SpinLock<Idle>,
+}
+
+struct Idle {
+    pages: PageVec,
+    /// Room for pages, without any.
+    empty: Option<PageVec>,
+}
+
+impl Sinks {
+    /// No pages.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            idle <- new_spinlock!(Idle {
+                pages: PageVec::new(),
+                empty: None,
+            }, "rpcrdma_sinks"),
+        })
+    }
+
+    /// Pages for `length` bytes, those that lack allocated.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn take(&self, length: usize, flags: Flags) -> Result<PageVec> {
+        let count = length.div_ceil(kernel::page::PAGE_SIZE);
+        let empty = self.idle.lock().empty.take();
+        let mut pages = empty.unwrap_or_default();
+        pages.reserve(count, flags)?;
+        let mut idle = self.idle.lock();
+        pages.take_from(&mut idle.pages, count);
+        drop(idle);
+        pages.fill(count, flags)?;
+        Ok(pages)
+    }
+
+    /// Keeps pages for later. May sleep.
+    pub(super) fn give_back(&self, mut pages: PageVec) {
+        let count = pages.len();
+        let mut idle = self.idle.lock();
+        let wanted = idle.pages.len().saturating_add(count);
+        if wanted <= MAX_PAGES && !idle.pages.has_room(count) {
+            drop(idle);
+            let mut larger = PageVec::new();
+            if larger.reserve(wanted, GFP_KERNEL).is_err() {
+                return;
+            }
+            idle = self.idle.lock();
+            larger.take_from(&mut idle.pages, wanted);
+            core::mem::swap(&mut larger, &mut idle.pages);
+        }
+        let kept = idle.pages.len().saturating_add(count).min(MAX_PAGES);
+        idle.pages.take_from(&mut pages, kept);
+        if pages.len() == 0 && idle.empty.is_none() {
+            idle.empty = Some(pages);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Classes of server transports: what sunrpc finds by a name such as "rdma".
+
+use crate::bindings;
+use core::cell::UnsafeCell;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::{CStr, CStrExt},
+    sync::atomic::{Atomic, Relaxed},
+};
+
+/// A class of server transports (`struct svc_xprt_class`). It is a static, because its transports point
+/// to it.
+///
+/// # Invariants
+///
+/// `raw` is only changed by who has made `was_registered` true, and by sunrpc, from then on.
+pub(crate) struct SvcClass {
+    raw: UnsafeCell<bindings::svc_xprt_class>,
+    was_registered: Atomic<bool>,
+}
+
+// SAFETY: By the type's invariant one thread at a time changes the class, and sunrpc locks what it
+// changes.
+unsafe impl Sync for SvcClass {}
+
+impl SvcClass {
+    /// A class of this name and number, which nobody else has, for RPCs with up to `max_payload` bytes of
+    /// data.
+    pub(crate) const fn new(name: &'static CStr, ident: i32, max_payload: u32) -> Self {
+        // SAFETY: The C structure is valid as zeroes.
+        let mut raw: bindings::svc_xprt_class =
+            unsafe { core::mem::MaybeUninit::zeroed().assume_init() };
+        raw.xcl_name = name.to_bytes_with_nul().as_ptr();
+        raw.xcl_ident = ident;
+        raw.xcl_max_payload = max_payload;
+        Self {
+            raw: UnsafeCell::new(raw),
+            was_registered: Atomic::new(false),
+        }
+    }
+
+    /// The C structure.
+    pub(super) fn as_raw(&self) -> *mut bindings::svc_xprt_class {
+        self.raw.get()
+    }
+
+    /// Registers the class, with the operations of its listeners.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` for a second time, `EEXIST` if another module has a class of this name.
+    pub(super) fn register(
+        &'static self,
+        module: &'static ThisModule,
+        ops: &'static bindings::svc_xprt_ops,
+    ) -> Result<SvcRegistration> {
+        if self.was_registered.xchg(true, Relaxed) {
+            return Err(EBUSY);
+        }
+        let raw = self.as_raw();
+        // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know it. It is
+        // complete then, and a static.
+        unsafe {
+            (*raw).xcl_owner = module.as_ptr();
+            (*raw).xcl_ops = ops;
+            to_result(bindings::svc_reg_xprt_class(raw)).inspect_err(|_| {
+                pr_err!(
+                    "another module has registered the transport class \"{}\" for servers\n",
+                    CStr::from_char_ptr((*raw).xcl_name)
+                );
+            })?;
+        }
+        Ok(SvcRegistration(self))
+    }
+}
+
+/// A class that sunrpc knows, until this object is dropped. Each of its transports has a reference to
+/// the module.
+pub(crate) struct SvcRegistration(&'static SvcClass);
+
+impl Drop for SvcRegistration {
+    fn drop(&mut self) {
+        // SAFETY: `register` has registered the class.
+        unsafe { bindings::svc_unreg_xprt_class(self.0.as_raw()) };
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe access to sunrpc's server side, for a transport to implement.
+//!
+//! | C callback | who answers |
+//! | --- | --- |
+//! | `xpo_create` | [`SvcListener::listen`], around an [`OwnedSvcXprt`] |
+//! | `xpo_accept` | [`SvcListener::accept`] |
+//! | `xpo_has_wspace` | [`SvcConnection::has_room`] |
+//! | `xpo_recvfrom` | [`SvcConnection::receive`], with a [`Receiving`] |
+//! | `xpo_sendto` | [`SvcConnection::reply`], with a [`Replying`] |
+//! | `xpo_result_payload` | [`SvcConnection::place`] |
+//! | `xpo_release_ctxt` | [`SvcConnection::release`] |
+//! | `xpo_detach` | [`SvcTransport::detach`] |
+//! | `xpo_free` | [`SvcTransport::end`] |
+//!
+//! Contexts: `accept`, `receive`, `place`, `reply` and `release` run on threads of the service and may sleep;
+//! several of them for one connection at a time, but for `receive`, until [`Receiving::let_others_in`].
+//! `has_room` runs wherever a transport is enqueued, in a completion handler as well.
+//!
+//! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
+
+mod class;
+mod ops;
+mod rqst;
+mod transport;
+mod xprt;
+
+pub(crate) use class::{SvcClass, SvcRegistration};
+pub(crate) use ops::register;
+pub(crate) use rqst::{Receiving, Replying, SvcCall};
+pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};
+pub(crate) use xprt::{OwnedSvcXprt, SvcXprt};

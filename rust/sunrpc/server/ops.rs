@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations tables: from C pointers to one call of a [`SvcListener`] or [`SvcConnection`].
+
+use super::{
+    class::SvcRegistration,
+    rqst::{Receiving, Replying},
+    transport::{SvcConnection, SvcListener, SvcTransport},
+    xprt::{flag, OwnedSvcXprt, SvcXprt},
+};
+use crate::bindings::{self, OwnedMessage, SocketAddress};
+use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
+use kernel::{
+    ffi::{c_int, c_uint},
+    prelude::*,
+    sync::Arc,
+};
+
+/// Registers the class of `L`.
+///
+/// # Errors
+///
+/// `EBUSY` for a second time, `EEXIST` if another module has a class of this name.
+pub(crate) fn register<L: SvcListener>(module: &'static ThisModule) -> Result<SvcRegistration> {
+    L::class().register(module, &ListenerTable::<L>::OPS)
+}
+
+impl OwnedSvcXprt {
+    /// A connection between these addresses, that came through `listener`, for a `T`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn connection<T: SvcConnection>(
+        listener: &SvcXprt,
+        local: &SocketAddress,
+        peer: &SocketAddress,
+    ) -> Result<Self> {
+        // SAFETY: Only `publish` tells sunrpc of it, which is called for what `T` accepts.
+        unsafe { Self::with_ops(listener, local, peer, &ConnectionTable::<T>::OPS) }
+    }
+}
+
+/// Tells sunrpc of `transport`, by the pointer that is returned.
+fn publish<T: SvcTransport>(transport: Arc<T>) -> *mut bindings::svc_xprt {
+    let clone = transport.clone();
+    // SAFETY: The operations of a listener's object are those of the listener that `listen` makes of it,
+    // and the ones of a connection's those of what `accept` returns.
+    unsafe { clone.xprt().publish(transport) }
+}
+
+struct ListenerTable<L>(PhantomData<L>);
+
+impl<L: SvcListener> ListenerTable<L> {
+    const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
+        xpo_create: Some(Self::create),
+        xpo_accept: Some(Self::accept),
+        xpo_detach: Some(detach::<L>),
+        xpo_free: Some(free::<L>),
+        xpo_kill_temp_xprt: Some(kill_temp_xprt),
+        // sunrpc gives a context back for each look at a transport.
+        xpo_release_ctxt: Some(Self::release_nothing),
+        ..pin_init::zeroed()
+    };
+
+    /// Process context, with the service's mutex held; may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `serv` and `net` are valid, and stay so as long as the transport; `address` has `length` bytes.
+    /// - The caller holds a reference to the class's module, which it gives back if this fails.
+    unsafe extern "C" fn create(
+        serv: *mut bindings::svc_serv,
+        net: *mut bindings::net,
+        address: *mut bindings::sockaddr,
+        length: c_int,
+        _flags: c_int,
+    ) -> *mut bindings::svc_xprt {
+        let create = || -> Result<*mut bindings::svc_xprt> {
+            // SAFETY: The caller's promise.
+            let address = unsafe { SocketAddress::copy_from(address, usize::try_from(length)?) };
+            let address = address.filter(|address| address.len() != 0);
+            let address = address.ok_or_else(super::super::address::unsupported)?;
+            let class = L::class().as_raw();
+            // SAFETY: The caller's promise; the class was registered with this function.
+            let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv, &Self::OPS)? };
+            let listener = L::listen(xprt, &address)?;
+            listener.xprt().set_local(&listener.address());
+            Ok(publish(listener))
+        };
+        match create() {
+            Ok(raw) => raw,
+            Err(error) => error.to_ptr(),
+        }
+    }
+
+    /// A thread of the service, with the listener marked as busy; may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a listener of this table's, and stays allocated during the call.
+    unsafe extern "C" fn accept(raw: *mut bindings::svc_xprt) -> *mut bindings::svc_xprt {
+        // SAFETY: The listener is valid during the callback, and sunrpc was told of it.
+        let (xprt, listener) = unsafe {
+            let xprt = SvcXprt::from_raw(raw);
+            (xprt, xprt.transport::<L>())
+        };
+        xprt.clear(flag::CONN);
+        match listener.accept() {
+            Some(connection) => publish(connection),
+            None => core::ptr::null_mut(),
+        }
+    }
+
+    /// A listener has no Calls.
+    extern "C" fn release_nothing(_raw: *mut bindings::svc_xprt, _context: *mut c_void) {}
+}
+
+struct ConnectionTable<T>(PhantomData<T>);
+
+impl<T: SvcConnection> ConnectionTable<T> {
+    const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
+        xpo_has_wspace: Some(Self::has_wspace),
+        xpo_recvfrom: Some(Self::recvfrom),
+        xpo_sendto: Some(Self::sendto),
+        xpo_result_payload: Some(Self::result_payload),
+        xpo_release_ctxt: Some(Self::release_ctxt),
+        xpo_detach: Some(detach::<T>),
+        xpo_free: Some(free::<T>),
+        xpo_kill_temp_xprt: Some(kill_temp_xprt),
+        ..pin_init::zeroed()
+    };
+
+    /// Whoever enqueues the transport; does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a connection of this table's, and stays allocated during the call.
+    unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
+        // SAFETY: A transport is only enqueued with work for it once sunrpc was told of it: until then it
+        // is marked as busy.
+        unsafe { SvcXprt::from_raw(raw).transport::<T>() }
+            .has_room()
+            .into()
+    }
+
+    /// A thread of the service, with the transport marked as busy; may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `rqstp` is the calling thread's, with a connection of this table's, which stays allocated.
+    unsafe extern "C" fn recvfrom(rqstp: *mut bindings::svc_rqst) -> c_int {
+        // SAFETY: The request and its transport are valid during the callback.
+        unsafe {
+            let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
+            let connection = xprt.transport::<T>();
+            let mut rqst = Receiving::new(rqstp, xprt);
+            let call = connection.receive(&mut rqst);
+            let (length, pages) = rqst.finish(call);
+            if let Some(pages) = pages {
+                connection.take_pages(pages);
+            }
+            length
+        }
+    }
+
+    /// A thread of the service; may sleep. Several at a time.
+    ///
+    /// # Safety
+    ///
+    /// - `rqstp` is the calling thread's, with a connection of this table's, and the context that
+    ///   `recvfrom` left.
+    unsafe extern "C" fn sendto(rqstp: *mut bindings::svc_rqst) -> c_int {
+        // SAFETY: The request and its transport are valid during the callback.
+        let (xprt, context) = unsafe {
+            let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
+            (xprt, NonNull::new((*rqstp).rq_xprt_ctxt))
+        };
+        let Some(context) = context else {
+            return EIO.to_errno();
+        };
+        // SAFETY: The context is that of a Call of this connection's, and the calling thread's.
+        let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
+        // SAFETY: The request is the calling thread's, and has a Reply.
+        let sent = connection.reply(&mut unsafe { Replying::new(rqstp) }, &mut call);
+        // SAFETY: The request is the calling thread's.
+        unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
+        match sent {
+            Ok(()) => 0,
+            Err(error) => {
+                xprt.close();
+                error.to_errno()
+            }
+        }
+    }
+
+    /// A thread of the service, in an encoder; may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - As for [`Self::sendto`].
+    unsafe extern "C" fn result_payload(
+        rqstp: *mut bindings::svc_rqst,
+        offset: c_uint,
+        length: c_uint,
+    ) -> c_int {
+        // SAFETY: The request and its transport are valid during the callback.
+        let (xprt, context, is_wrapped) = unsafe {
+            let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
+            // Where the encoder has to leave room for it, RPCSEC_GSS changes the message afterwards, with
+            // integrity or privacy (RFC 8166 section 8.2.2).
+            let is_wrapped = (*rqstp).rq_auth_slack != 0;
+            (xprt, NonNull::new((*rqstp).rq_xprt_ctxt), is_wrapped)
+        };
+        let (Some(context), false) = (context, is_wrapped) else {
+            return 0;
+        };
+        // SAFETY: As in `sendto`.
+        let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
+        let placed = connection.place(&mut call, offset, length);
+        // SAFETY: The request is the calling thread's.
+        unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
+        placed.map_or_else(Error::to_errno, |()| 0)
+    }
+
+    /// Process context; may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a connection of this table's, and stays allocated during the call.
+    /// - `context` is null, or was left by `recvfrom`, and is not used any more.
+    unsafe extern "C" fn release_ctxt(raw: *mut bindings::svc_xprt, context: *mut c_void) {
+        let Some(context) = NonNull::new(context) else {
+            return;
+        };
+        // SAFETY: The caller's promise.
+        unsafe {
+            let call = T::Call::from_raw(context);
+            SvcXprt::from_raw(raw).transport::<T>().release(call);
+        }
+    }
+}
+
+/// Whoever closes the transport, which is marked as busy for good; may sleep. Once.
+///
+/// # Safety
+///
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
+    // SAFETY: The transport is valid during the callback, and sunrpc was told of it.
+    unsafe { SvcXprt::from_raw(raw).transport::<T>() }.detach();
+}
+
+/// The last reference is gone; may sleep.
+///
+/// # Safety
+///
+/// - `raw` is a transport of this module's, made for a `T`, and nobody has a reference to it.
+/// - The caller has a reference to the class's module, which it gives back after this call.
+unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
+    // SAFETY: The memory is the transport's own, if sunrpc was told of it, or that of who failed to make
+    // one.
+    if let Some(transport) = unsafe { SvcXprt::from_raw(raw).take_transport::<T>() } {
+        T::end(transport);
+    }
+}
+
+/// A local address is gone. What closes the transport is enough.
+extern "C" fn kill_temp_xprt(_raw: *mut bindings::svc_xprt) {}

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a thread of the service works on (`struct svc_rqst`): a Call that it receives, and its Reply.
+
+use super::xprt::SvcXprt;
+use crate::{
+    bindings::{self, OwnedMessage, PageRange, PageVec},
+    sunrpc::XdrBuf,
+};
+use core::{marker::PhantomData, ops::Range, ptr::NonNull};
+use kernel::{ffi::c_int, page::PAGE_SIZE, prelude::*};
+
+/// A Call that is complete.
+pub(crate) struct SvcCall<M: OwnedMessage> {
+    /// The message, which is kept until the Reply was sent, or there is to be none.
+    pub(crate) message: M,
+    /// Bytes of the message with the start of the RPC message. Empty if that is in the pages.
+    pub(crate) head: Range<usize>,
+    /// Pages with what follows, and the bytes in them.
+    pub(crate) pages: Option<(PageVec, usize)>,
+    /// Bytes of the message with the rest.
+    pub(crate) tail: Range<usize>,
+}
+
+/// A thread that looks for a Call.
+///
+/// # Invariants
+///
+/// `rqst` is the calling thread's, `xprt` its transport. The transport is marked as busy by this thread,
+/// unless `is_released`.
+pub(crate) struct Receiving<'a> {
+    rqst: NonNull<bindings::svc_rqst>,
+    xprt: &'a SvcXprt,
+    is_released: bool,
+}
+
+impl<'a> Receiving<'a> {
+    /// Says that this thread looks for a Call.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariants say; the thread has marked the transport as busy, and `xpo_recvfrom` was
+    /// called just now.
+    pub(super) unsafe fn new(rqst: *mut bindings::svc_rqst, xprt: &'a SvcXprt) -> Self {
+        // SAFETY: The caller's promise. No page of the Reply is in use yet.
+        unsafe {
+            (*rqst).rq_next_page = (*rqst).rq_respages;
+            (*rqst).rq_xprt_ctxt = core::ptr::null_mut();
+        }
+        Self {
+            // SAFETY: The caller's promise.
+            rqst: unsafe { NonNull::new_unchecked(rqst) },
+            xprt,
+            is_released: false,
+        }
+    }
+
+    /// Lets other threads look for Calls on the transport, once this one has the next or there is none.
+    pub(crate) fn let_others_in(&mut self) {
+        if !core::mem::replace(&mut self.is_released, true) {
+            // SAFETY: By the type's invariant the transport was marked by this thread, until now.
+            unsafe { bindings::svc_xprt_received(self.xprt.as_raw()) };
+        }
+    }
+
+    /// Makes `call` the request's, if there is one. What `recvfrom` returns, and the pages that the thread
+    /// has given for those of the Call.
+    pub(super) fn finish<M: OwnedMessage>(
+        mut self,
+        call: Option<SvcCall<M>>,
+    ) -> (c_int, Option<PageVec>) {
+        self.let_others_in();
+        let Some(call) = call else {
+            return (0, None);
+        };
+        match self.accept(call) {
+            Ok((length, pages)) => (length, pages),
+            Err(error) => {
+                self.xprt.close();
+                (error.to_errno(), None)
+            }
+        }
+    }
+
+    /// Makes `call` the request's.
+    fn accept<M: OwnedMessage>(&mut self, call: SvcCall<M>) -> Result<(c_int, Option<PageVec>)> {
+        let SvcCall {
+            mut message,
+            head,
+            pages,
+            tail,
+        } = call;
+        let memory = message.memory();
+        let mut head_vec = kvec(memory, head).ok_or(EINVAL)?;
+        let tail_vec = kvec(memory, tail).ok_or(EINVAL)?;
+        // SAFETY: By the type's invariant.
+        let rqst = unsafe { self.rqst.as_mut() };
+        let (mut page_len, mut first_page, mut given) = (0, 0, None);
+        if let Some((mut pages, length)) = pages {
+            if length > pages.byte_len() {
+                return Err(EINVAL);
+            }
+            exchange(rqst, &mut pages)?;
+            page_len = length;
+            if head_vec.iov_len == 0 {
+                // An RPC message has to begin in the head.
+                // SAFETY: The first page was just put there.
+                head_vec.iov_base = unsafe { bindings::rpcrdma_page_address(*rqst.rq_pages) };
+                head_vec.iov_len = length.min(PAGE_SIZE);
+                page_len = length.saturating_sub(head_vec.iov_len);
+                first_page = 1;
+            }
+            given = Some(pages);
+        }
+        let total = head_vec
+            .iov_len
+            .saturating_add(page_len)
+            .saturating_add(tail_vec.iov_len);
+        let length = c_int::try_from(total)?;
+        let arg = &mut rqst.rq_arg;
+        arg.head[0] = head_vec;
+        arg.tail[0] = tail_vec;
+        // SAFETY: The array has more than one page.
+        arg.pages = unsafe { rqst.rq_pages.add(first_page) };
+        arg.page_base = 0;
+        arg.page_len = u32::try_from(page_len)?;
+        arg.len = u32::try_from(total)?;
+        arg.buflen = arg.len;
+        // SAFETY: The request and its transport are valid.
+        unsafe {
+            bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw());
+            bindings::rpcrdma_set_bit(bindings::RQ_SECURE, &raw mut rqst.rq_flags);
+        }
+        // What nfsd takes for a transport that is neither UDP nor TCP.
+        rqst.rq_prot = bindings::IPPROTO_MAX;
+        // The bytes stay where they are until the context is released.
+        rqst.rq_xprt_ctxt = message.into_raw().as_ptr();
+        Ok((length, given))
+    }
+}
+
+/// The vector of these bytes of a message, if it has them.
+fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bindings::kvec> {
+    let iov_len = bytes.end.checked_sub(bytes.start)?;
+    (bytes.end <= length).then(|| bindings::kvec {
+        iov_base: start.as_ptr().wrapping_add(bytes.start).cast(),
+        iov_len,
+    })
+}
+
+/// Exchanges the thread's first pages for `pages`, one for one, so that neither has to allocate any.
+///
+/// # Errors
+///
+/// `EMSGSIZE` if the thread has fewer.
+fn exchange(rqst: &mut bindings::svc_rqst, pages: &mut PageVec) -> Result {
+    if pages.len() > rqst.rq_maxpages {
+        return Err(EMSGSIZE);
+    }
+    for index in 0..pages.len() {
+        // SAFETY: The array has `rq_maxpages` pages, all of which are there before a thread looks for work.
+        // Both sides own a reference to theirs.
+        unsafe {
+            let slot = rqst.rq_pages.add(index);
+            let page = NonNull::new(*slot).ok_or(EIO)?;
+            let theirs = pages.replace(index, page).map_err(|_| EIO)?;
+            *slot = theirs.as_ptr();
+        }
+    }
+    Ok(())
+}
+
+/// A thread that has encoded a Reply.
+///
+/// # Invariants
+///
+/// `rqst` is the calling thread's, and its `rq_res` a complete RPC message, in the pages from
+/// `rq_respages` on. Of these there are `rq_maxpages`, none of them null.
+pub(crate) struct Replying<'a> {
+    rqst: NonNull<bindings::svc_rqst>,
+    thread: PhantomData<&'a mut bindings::svc_rqst>,
+}
+
+impl Replying<'_> {
+    /// Says that this thread has encoded a Reply.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariants say.
+    pub(super) unsafe fn new(rqst: *mut bindings::svc_rqst) -> Self {
+        Self {
+            // SAFETY: The caller's promise.
+            rqst: unsafe { NonNull::new_unchecked(rqst) },
+            thread: PhantomData,
+        }
+    }
+
+    /// The RPC message.
+    fn message(&self) -> XdrBuf<'_> {
+        // SAFETY: By the type's invariant the message is complete, and this thread's.
+        unsafe {
+            XdrBuf::from_raw(NonNull::new_unchecked(
+                &raw mut (*self.rqst.as_ptr()).rq_res,
+            ))
+        }
+    }
+
+    /// Length of the RPC message in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.message().len()
+    }
+
+    /// Copies the bytes from `at` on into `to`.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the message has fewer bytes than that.
+    pub(crate) fn copy_out(&self, at: usize, to: &mut [u8]) -> Result {
+        self.message().copy_out(at, to)
+    }
+
+    /// Moves the pages of the Reply to `pages`, and says where in them the bytes of the message are. sunrpc
+    /// finds other pages for the thread's next Reply.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EIO` if the message is not in these pages. They are back in their place then, or given
+    /// away with `pages`.
+    pub(crate) fn move_pages(&mut self, pages: &mut PageVec) -> Result<ResultLayout> {
+        let (layout, count) = self.layout()?;
+        // SAFETY: By the type's invariant.
+        let rqst = unsafe { self.rqst.as_mut() };
+        pages.reserve(count, GFP_KERNEL)?;
+        // RPCSEC_GSS may have gone on behind what the service has encoded, without taking note of it. Up to
+        // here sunrpc is going to find other pages for the thread.
+        // SAFETY: The array has so many elements, and one more.
+        rqst.rq_next_page = unsafe { rqst.rq_respages.add(count) };
+        for index in 0..count {
+            // SAFETY: By the type's invariant the array has so many elements; a page that is there has a
+            // reference for the thread, which goes to `pages`.
+            unsafe {
+                let slot = rqst.rq_respages.add(index);
+                let page = NonNull::new(*slot).ok_or(EIO)?;
+                pages.push(page).map_err(|_| ENOMEM)?;
+                *slot = core::ptr::null_mut();
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Where the parts of the message are, among the pages of the Reply, and how many these are.
+    fn layout(&self) -> Result<(ResultLayout, usize)> {
+        // SAFETY: By the type's invariant.
+        let rqst = unsafe { self.rqst.as_ref() };
+        let res = &rqst.rq_res;
+        // CAST: Unsigned ints always fit the kernel's usize.
+        let (page_base, page_len) = (res.page_base as usize, res.page_len as usize);
+        let mut first = 0;
+        let mut count = used_pages(rqst);
+        if page_len != 0 {
+            let distance = res.pages.addr().checked_sub(rqst.rq_respages.addr());
+            first = distance.ok_or(EIO)? / size_of::<*mut bindings::page>();
+            let last = first.saturating_add(page_base.saturating_add(page_len).div_ceil(PAGE_SIZE));
+            count = count.max(last);
+        }
+        let (head, tail) = (self.linear(&res.head[0])?, self.linear(&res.tail[0])?);
+        for (index, _, length) in [head, tail] {
+            if length != 0 {
+                count = count.max(index.saturating_add(1));
+            }
+        }
+        if count > rqst.rq_maxpages {
+            return Err(EIO);
+        }
+        let pages = (first, page_base, page_len);
+        Ok((ResultLayout { head, pages, tail }, count))
+    }
+
+    /// Where the bytes of a vector are: page, offset, length.
+    fn linear(&self, vec: &bindings::kvec) -> Result<(usize, usize, usize)> {
+        if vec.iov_len == 0 {
+            return Ok((0, 0, 0));
+        }
+        // SAFETY: By the type's invariant.
+        let rqst = unsafe { self.rqst.as_ref() };
+        let offset = vec.iov_base.addr() % PAGE_SIZE;
+        for index in 0..rqst.rq_maxpages {
+            // SAFETY: The array has so many elements. Head and tail are in the linear map, as are the
+            // pages of a thread; others are not asked for their address.
+            let is_it = unsafe {
+                *rqst.rq_respages.add(index) == bindings::rpcrdma_virt_to_page(vec.iov_base)
+            };
+            if is_it && offset.saturating_add(vec.iov_len) <= PAGE_SIZE {
+                return Ok((index, offset, vec.iov_len));
+            }
+        }
+        Err(EIO)
+    }
+}
+
+/// How many pages of the thread the service has used for the Reply.
+fn used_pages(rqst: &bindings::svc_rqst) -> usize {
+    let used = rqst
+        .rq_next_page
+        .addr()
+        .saturating_sub(rqst.rq_respages.addr());
+    (used / size_of::<*mut bindings::page>()).min(rqst.rq_maxpages)
+}
+
+/// Where the bytes of a Reply are, among its pages.
+#[derive(Clone, Copy)]
+pub(crate) struct ResultLayout {
+    /// Page, offset and length.
+    head: (usize, usize, usize),
+    /// The first page, the offset from its start, and the length, over as many pages as it takes.
+    pages: (usize, usize, usize),
+    /// As for the head.
+    tail: (usize, usize, usize),
+}
+
+impl ResultLayout {
+    /// Parts in which a stretch can lie at most, beside its pages.
+    pub(crate) const EXTRA_PARTS: usize = 3;
+
+    /// The `length` bytes from `at` on, page by page.
+    pub(crate) fn ranges(
+        self,
+        at: usize,
+        length: usize,
+    ) -> impl Iterator<Item = PageRange> + Clone {
+        let mut parts = [self.head, self.pages, self.tail].into_iter();
+        let mut part = parts.next();
+        let (mut skip, mut left) = (at, length);
+        core::iter::from_fn(move || loop {
+            let (index, offset, available) = part.filter(|_| left != 0)?;
+            if skip >= available {
+                skip = skip.saturating_sub(available);
+                part = parts.next();
+                continue;
+            }
+            let start = offset.saturating_add(skip);
+            let room = PAGE_SIZE.saturating_sub(start % PAGE_SIZE);
+            let now = room.min(left).min(available.saturating_sub(skip));
+            skip = skip.saturating_add(now);
+            left = left.saturating_sub(now);
+            return Some(PageRange {
+                index: index.saturating_add(start / PAGE_SIZE),
+                offset: start % PAGE_SIZE,
+                length: now,
+            });
+        })
+    }
+
+    /// How many pages the Reply has at least, for an estimate of the parts.
+    pub(crate) fn part_count(&self) -> usize {
+        let (_, base, length) = self.pages;
+        base.saturating_add(length)
+            .div_ceil(PAGE_SIZE)
+            .saturating_add(Self::EXTRA_PARTS)
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_server)]
+mod tests {
+    use super::*;
+
+    fn layout() -> ResultLayout {
+        ResultLayout {
+            head: (0, 100, 40),
+            pages: (1, 10, 2 * PAGE_SIZE),
+            tail: (0, 140, 8),
+        }
+    }
+
+    fn ranges(at: usize, length: usize) -> KVec<(usize, usize, usize)> {
+        let mut found = KVec::new();
+        for range in layout().ranges(at, length) {
+            let range = (range.index, range.offset, range.length);
+            found.push(range, GFP_KERNEL).unwrap();
+        }
+        found
+    }
+
+    #[test]
+    fn a_stretch_is_found_page_by_page() {
+        assert!(ranges(0, 40)[..] == [(0, 100, 40)]);
+        assert!(ranges(40, 6)[..] == [(1, 10, 6)]);
+        let all = [
+            (0, 130, 10),
+            (1, 10, PAGE_SIZE - 10),
+            (2, 0, PAGE_SIZE),
+            (3, 0, 10),
+            (0, 140, 8),
+        ];
+        assert!(ranges(30, 2 * PAGE_SIZE + 18)[..] == all);
+        assert!(ranges(40 + PAGE_SIZE, 4)[..] == [(2, 10, 4)]);
+        assert!(ranges(0, 0).is_empty());
+    }
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Server transports (`struct svc_xprt`): the object itself, and what a transport asks of sunrpc.
+
+use crate::bindings::{self, Net, SocketAddress};
+use core::{
+    ffi::c_void,
+    mem::{ManuallyDrop, MaybeUninit},
+    ptr::NonNull,
+};
+use kernel::{
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+    types::Opaque,
+};
+
+/// The numbers of the flags in `svc_xprt.xpt_flags`.
+pub(super) mod flag {
+    use crate::bindings;
+
+    /// A connection waits for its acceptance.
+    pub(in super::super) const CONN: u32 = bindings::XPT_CONN;
+    /// A Call waits for a thread.
+    pub(in super::super) const DATA: u32 = bindings::XPT_DATA;
+    /// The transport is to be closed.
+    pub(in super::super) const CLOSE: u32 = bindings::XPT_CLOSE;
+    /// The transport is closed.
+    pub(in super::super) const DEAD: u32 = bindings::XPT_DEAD;
+    /// The transport is a listener.
+    pub(in super::super) const LISTENER: u32 = bindings::XPT_LISTENER;
+    /// The transport avoids congestion, as NFSv4 demands.
+    pub(in super::super) const CONG_CTRL: u32 = bindings::XPT_CONG_CTRL;
+}
+
+/// What one transport is allocated as.
+#[repr(C)]
+pub(super) struct Allocation {
+    /// First, because sunrpc names the whole by this pointer.
+    xprt: bindings::svc_xprt,
+    /// An `Arc<T>` of the [`SvcTransport`](super::SvcTransport), from when sunrpc is told of it to `xpo_free`.
+    transport: *const c_void,
+}
+
+/// A server transport.
+///
+/// # Invariants
+///
+/// A reference to a `SvcXprt` points to the `xprt` of a valid [`Allocation`].
+#[repr(transparent)]
+pub(crate) struct SvcXprt(Opaque<bindings::svc_xprt>);
+
+// SAFETY: sunrpc locks its transports by its own means.
+unsafe impl Send for SvcXprt {}
+// SAFETY: As above.
+unsafe impl Sync for SvcXprt {}
+
+impl SvcXprt {
+    /// Borrows a transport from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is one of this module's transports and stays so for all of `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::svc_xprt) -> &'a Self {
+        // SAFETY: `SvcXprt` is transparent over `svc_xprt`; the rest is the caller's promise.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::svc_xprt {
+        self.0.get()
+    }
+
+    /// What surrounds the C object.
+    fn allocation(&self) -> *mut Allocation {
+        self.as_raw().cast()
+    }
+
+    /// The implementation.
+    ///
+    /// # Safety
+    ///
+    /// The transport is a `T`, and sunrpc was told of it.
+    pub(super) unsafe fn transport<T>(&self) -> ArcBorrow<'_, T> {
+        // SAFETY: `publish` stored the pointer of an `Arc<T>`, which stays until `xpo_free`.
+        unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
+    }
+
+    /// Takes the implementation from sunrpc, if it was told of the transport.
+    ///
+    /// # Safety
+    ///
+    /// The transport is a `T`, and sunrpc has no reference to it any more.
+    pub(super) unsafe fn take_transport<T>(&self) -> Option<Arc<T>> {
+        // SAFETY: Nobody else uses the allocation.
+        let transport = unsafe { &mut (*self.allocation()).transport };
+        let transport = core::mem::replace(transport, core::ptr::null());
+        // SAFETY: `publish` stored the pointer of an `Arc<T>`.
+        (!transport.is_null()).then(|| unsafe { Arc::from_raw(transport.cast::<T>()) })
+    }
+
+    /// Whether the transport is closed, or to be.
+    pub(crate) fn is_closing(&self) -> bool {
+        let flags = self.flags();
+        flags >> flag::CLOSE & 1 != 0 || flags >> flag::DEAD & 1 != 0
+    }
+
+    /// The flags, which change at any time.
+    pub(super) fn flags(&self) -> usize {
+        // SAFETY: The transport is valid; the flags are read at once, as test_bit() does.
+        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).xpt_flags) }
+    }
+
+    pub(super) fn set(&self, number: u32) {
+        // SAFETY: The transport is valid, and its flags are changed by atomic operations only.
+        unsafe {
+            bindings::rpcrdma_set_bit(number, &raw mut (*self.as_raw()).xpt_flags);
+        }
+    }
+
+    pub(super) fn clear(&self, number: u32) {
+        // SAFETY: As above.
+        unsafe {
+            bindings::rpcrdma_clear_bit(number, &raw mut (*self.as_raw()).xpt_flags);
+        }
+    }
+
+    /// Has a thread look at the transport, if there is something to do. Does not sleep.
+    pub(crate) fn enqueue(&self) {
+        // What was changed before, as what a Call waits for, is seen by who looks for it now, or this sees
+        // that a Call waits.
+        // SAFETY: The transport is valid. After its last reference is gone it is marked as busy for good,
+        // so that nobody enqueues it.
+        unsafe {
+            bindings::smp_mb();
+            bindings::svc_xprt_enqueue(self.as_raw());
+        }
+    }
+
+    /// Says that a Call waits, before [`Self::enqueue`].
+    pub(crate) fn call_waits(&self) {
+        self.set(flag::DATA);
+    }
+
+    /// Says that no Call waits. The caller sees to it that none came meanwhile.
+    pub(crate) fn no_call_waits(&self) {
+        self.clear(flag::DATA);
+    }
+
+    /// Says that a connection waits for its acceptance, before [`Self::enqueue`].
+    pub(crate) fn connection_waits(&self) {
+        self.set(flag::CONN);
+    }
+
+    /// Has a thread close the transport. Does not sleep.
+    pub(crate) fn close(&self) {
+        // SAFETY: As for `enqueue`.
+        unsafe { bindings::svc_xprt_deferred_close(self.as_raw()) };
+    }
+
+    /// Closes the transport, in this thread unless another one works with it. May sleep.
+    pub(crate) fn close_now(&self) {
+        // SAFETY: As for `enqueue`.
+        unsafe { bindings::svc_xprt_close(self.as_raw()) };
+    }
+
+    /// The network namespace of the service.
+    pub(crate) fn net(&self) -> &Net {
+        // SAFETY: The transport holds a reference to its namespace.
+        unsafe { Net::from_raw((*self.as_raw()).xpt_net) }
+    }
+
+    /// The longest RPC message of the service, in bytes.
+    pub(crate) fn max_message(&self) -> u32 {
+        // SAFETY: The service outlives its transports; the length does not change while it has any.
+        unsafe { (*(*self.as_raw()).xpt_server).sv_max_mesg }
+    }
+
+    /// The peer's address.
+    pub(crate) fn peer_address(&self) -> SocketAddress {
+        // SAFETY: The transport is valid; the address does not change once sunrpc was told of it.
+        SocketAddress::new(unsafe { (*self.as_raw()).xpt_remote })
+    }
+
+    /// The address at this end.
+    pub(crate) fn local_address(&self) -> SocketAddress {
+        // SAFETY: As above.
+        SocketAddress::new(unsafe { (*self.as_raw()).xpt_local })
+    }
+}
+
+/// A transport's memory.
+///
+/// # Invariants
+///
+/// `ptr` came from a `KBox`, is initialised, and belongs to this object. While `transport` of the
+/// allocation is null, sunrpc does not know the transport, or has forgotten it.
+pub(crate) struct OwnedSvcXprt {
+    ptr: NonNull<Allocation>,
+    /// Whether sunrpc has the reference that it counts from the start.
+    is_published: kernel::sync::atomic::Atomic<bool>,
+}
+
+// SAFETY: As for `SvcXprt`.
+unsafe impl Send for OwnedSvcXprt {}
+// SAFETY: As above.
+unsafe impl Sync for OwnedSvcXprt {}
+
+impl OwnedSvcXprt {
+    /// A transport of `serv` in `net`, with these operations.
+    ///
+    /// # Safety
+    ///
+    /// All pointers are valid. The class is one that this module has registered, and the operations are
+    /// those of the [`SvcTransport`](super::SvcTransport) that will be told of.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    unsafe fn new(
+        net: *mut bindings::net,
+        class: *mut bindings::svc_xprt_class,
+        serv: *mut bindings::svc_serv,
+        ops: &'static bindings::svc_xprt_ops,
+    ) -> Result<Self> {
+        let memory = KBox::<MaybeUninit<Allocation>>::new_uninit(GFP_KERNEL)?;
+        let ptr: NonNull<Allocation> = NonNull::from(KBox::leak(memory)).cast();
+        // SAFETY: The memory is the caller's; the call initialises all of the C object.
+        unsafe {
+            let raw = ptr.as_ptr();
+            bindings::svc_xprt_init(net, class, raw.cast(), serv);
+            (*raw).transport = core::ptr::null();
+            (*raw).xprt.xpt_ops = ops;
+        }
+        // INVARIANT: sunrpc was not told of it.
+        let this = Self {
+            ptr,
+            is_published: kernel::sync::atomic::Atomic::new(false),
+        };
+        // All fabrics of RDMA have means against congestion (RFC 8881 section 2.9.1).
+        this.set(flag::CONG_CTRL);
+        Ok(this)
+    }
+
+    /// A listener of `serv` in `net`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::new`].
+    pub(super) unsafe fn listener(
+        net: *mut bindings::net,
+        class: *mut bindings::svc_xprt_class,
+        serv: *mut bindings::svc_serv,
+        ops: &'static bindings::svc_xprt_ops,
+    ) -> Result<Self> {
+        // SAFETY: The caller's promise.
+        let this = unsafe { Self::new(net, class, serv, ops)? };
+        this.set(flag::LISTENER);
+        this.name(b"listener");
+        Ok(this)
+    }
+
+    /// A connection between these addresses, that came through `listener`, with these operations.
+    ///
+    /// The peer's port is of its own choice, and another one after each reconnect: without it nfsd's reply
+    /// cache recognises the client.
+    ///
+    /// # Safety
+    ///
+    /// The operations are those of the transport that will be told of.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) unsafe fn with_ops(
+        listener: &SvcXprt,
+        local: &SocketAddress,
+        peer: &SocketAddress,
+        ops: &'static bindings::svc_xprt_ops,
+    ) -> Result<Self> {
+        let parent = listener.as_raw();
+        // SAFETY: The listener is valid, and a transport of this module's, whose service it keeps.
+        let this = unsafe {
+            let raw = &*parent;
+            Self::new(raw.xpt_net, raw.xpt_class, raw.xpt_server, ops)?
+        };
+        this.set_local(local);
+        let mut text = [0u8; 64];
+        // SAFETY: The transport is new, and known to nobody. The address is complete, and the buffer has
+        // the size that is passed.
+        unsafe {
+            let raw = this.as_raw();
+            (*raw).xpt_remote = *peer.storage();
+            (*raw).xpt_remotelen = peer.len();
+            bindings::rpcrdma_rpc_set_port((&raw mut (*raw).xpt_remote).cast(), 0);
+            bindings::rpc_ntop(peer.as_raw(), text.as_mut_ptr().cast(), text.len());
+        }
+        this.name(text.split(|&byte| byte == 0).next().unwrap_or(b"?"));
+        Ok(this)
+    }
+
+    /// Sets what people are told of the peer.
+    fn name(&self, text: &[u8]) {
+        // SAFETY: The transport is new, and known to nobody.
+        let buffer = unsafe { &mut (*self.as_raw()).xpt_remotebuf };
+        let room = buffer.len().saturating_sub(1);
+        buffer.fill(0);
+        for (to, from) in buffer.iter_mut().zip(text.iter().take(room)) {
+            *to = *from;
+        }
+    }
+
+    /// Sets the address at this end, before sunrpc is told of the transport.
+    pub(super) fn set_local(&self, local: &SocketAddress) {
+        // SAFETY: The transport is new, and known to nobody.
+        unsafe {
+            (*self.as_raw()).xpt_local = *local.storage();
+            (*self.as_raw()).xpt_locallen = local.len();
+        }
+    }
+
+    /// Tells sunrpc of `transport`, by the pointer that is returned.
+    ///
+    /// # Safety
+    ///
+    /// `T` is what the operations were made for, and has this object.
+    pub(super) unsafe fn publish<T>(&self, transport: Arc<T>) -> *mut bindings::svc_xprt {
+        let raw = self.as_raw();
+        self.is_published.store(true, kernel::sync::atomic::Relaxed);
+        // SAFETY: The transport is new, and only its own events, which do not look here, know it.
+        unsafe { (*raw.cast::<Allocation>()).transport = Arc::into_raw(transport).cast() };
+        raw
+    }
+}
+
+impl core::ops::Deref for OwnedSvcXprt {
+    type Target = SvcXprt;
+
+    fn deref(&self) -> &SvcXprt {
+        // SAFETY: By the type's invariant the allocation is valid as long as `self`.
+        unsafe { SvcXprt::from_raw(self.ptr.as_ptr().cast()) }
+    }
+}
+
+impl Drop for OwnedSvcXprt {
+    fn drop(&mut self) {
+        if !self.is_published.load(kernel::sync::atomic::Relaxed) {
+            // sunrpc gives the module's reference back with the transport's, and whoever wanted a new
+            // transport will once more.
+            // SAFETY: The class has an owner, which the caller's code is part of. `xpo_free` finds no
+            // transport, and leaves the memory alone.
+            unsafe {
+                bindings::__module_get((*(*self.as_raw()).xpt_class).xcl_owner);
+                bindings::svc_xprt_put(self.as_raw());
+            }
+        }
+        // SAFETY: By the type's invariant; sunrpc has given its last reference back.
+        drop(unsafe { KBox::from_raw(self.ptr.as_ptr().cast::<ManuallyDrop<Allocation>>()) });
+    }
+}
