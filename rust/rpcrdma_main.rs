@@ -29,6 +29,7 @@ module! {
 /// What exists while the module is loaded. The order of the fields is the order of teardown.
 struct RpcRdma {
     _server: sunrpc::server::SvcRegistration,
+    _backward: sunrpc::ClassRegistration,
     _client: sunrpc::ClassRegistration,
     _settings: sysctl::Settings,
     _queue: Arc<sunrpc::OwnedQueue>,
@@ -44,9 +45,12 @@ impl kernel::Module for RpcRdma {
         let settings = sysctl::Settings::new()?;
         // Last, because mounts may come at once.
         let client = sunrpc::client::register::<client::Client>(module, queue.clone())?;
+        let backward =
+            sunrpc::server::register_backward::<server::Listener>(module, queue.clone())?;
         let server = sunrpc::server::register::<server::Listener>(module)?;
         Ok(Self {
             _server: server,
+            _backward: backward,
             _client: client,
             _settings: settings,
             _queue: queue,

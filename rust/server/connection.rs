@@ -5,7 +5,7 @@
 use super::{
     call::Call,
     receive, reply,
-    shared::{Events, Shared, SPARE_RECEIVES},
+    shared::{Events, Shared, BACKWARD_CREDITS, SPARE_RECEIVES},
 };
 use crate::{
     proto::{
@@ -84,7 +84,9 @@ impl Connection {
         let pages = events.xprt.max_message().div_ceil(PAGE_SIZE_U32);
         let sge = attributes.max_transfer_sge.clamp(1, MAX_TRANSFER_SGE);
         let sizes = AcceptedSizes {
-            receives: max_credits.saturating_add(SPARE_RECEIVES),
+            receives: max_credits
+                .saturating_add(SPARE_RECEIVES)
+                .saturating_add(BACKWARD_CREDITS),
             receive_size: own.receive.bytes(),
             send_size: own.send.bytes().max(thresholds.send),
             send_requests: SEND_REQUESTS.saturating_add(pages.div_ceil(sge)),

@@ -10,6 +10,7 @@
 //! receive.rs     from a message to a Call that nfsd executes
 //! reply.rs       from nfsd's Reply to what the requester gets
 //! sinks.rs       pages for RDMA Reads
+//! backward.rs    what nfsd calls its clients with
 //! ```
 //!
 //! A Call goes through these threads: the completion of its Receive decodes it, and posts RDMA Reads for
@@ -18,6 +19,7 @@
 //!
 //! Lock order: the locks here are leaves, each taken alone.
 
+mod backward;
 mod call;
 mod connection;
 mod listener;

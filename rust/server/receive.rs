@@ -12,7 +12,7 @@ use crate::{
             refusal::ResponderRefusal,
             stream::Source,
         },
-        wire::header::{Credits, Versions},
+        wire::header::{Credits, Versions, VERSION_ONE},
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom},
     sunrpc::{
@@ -122,7 +122,23 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
     let (bytes, note) = message.with_note();
     let call = match decode_call(bytes, Versions::ONE, &shared.budget) {
         Ok(ReceivedByResponder::Call(call)) => call,
-        Ok(ReceivedByResponder::BackwardReply { .. } | ReceivedByResponder::Error(_)) => {
+        Ok(ReceivedByResponder::BackwardReply {
+            xid,
+            version,
+            credits,
+            payload,
+        }) => {
+            // Its Call was in this version.
+            if version == VERSION_ONE {
+                shared.backward().reply(xid.0, credits.get(), payload);
+            }
+            let _scope = NoIoScope::enter();
+            discard(qp, message);
+            return None;
+        }
+        Ok(ReceivedByResponder::Error(error)) => {
+            shared.backward().refused(error.xid.0);
+            let _scope = NoIoScope::enter();
             discard(qp, message);
             return None;
         }

@@ -9,7 +9,7 @@ use crate::{
         wire::{header::Credits, private_data::Thresholds},
     },
     rdma::{AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots},
-    sunrpc::server::{OwnedSvcXprt, SvcXprt},
+    sunrpc::server::{Backward, OwnedSvcXprt, SvcXprt},
 };
 use kernel::{
     new_spinlock,
@@ -23,9 +23,12 @@ use kernel::{
 /// Calls that a new connection is granted. More come with its load.
 const FIRST_GRANT: u32 = 8;
 
-/// Receives beyond what the requester may send: Replies to backward Calls, and Calls of requesters that
-/// count a Call as done when its task is killed.
+/// Receives beyond what the requester may send: for Calls of requesters that count a Call as done when its
+/// task is killed, and for what lacks until a batch is posted.
 pub(super) const SPARE_RECEIVES: u32 = 4;
+
+/// Backward Calls that can be under way.
+pub(super) const BACKWARD_CREDITS: u32 = 2;
 
 /// How many Receives are posted together: what rings the doorbell costs as much for one.
 const RECEIVE_BATCH: u32 = 4;
@@ -37,6 +40,7 @@ pub(super) struct Events {
     pub(super) slots: Arc<SendSlots>,
     /// Whether the handshake is over. What arrives before waits.
     is_established: Atomic<bool>,
+    backward: Arc<Backward>,
 }
 
 impl Events {
@@ -46,6 +50,7 @@ impl Events {
             xprt,
             slots: Arc::pin_init(SendSlots::new(), GFP_KERNEL)?,
             is_established: Atomic::new(false),
+            backward: Arc::pin_init(Backward::new(), GFP_KERNEL)?,
         })
     }
 
@@ -54,6 +59,7 @@ impl Events {
     pub(super) fn close(&self) {
         self.slots.close();
         self.xprt.close();
+        self.backward.disconnected();
     }
 
     /// Whether messages can be answered.
@@ -85,6 +91,7 @@ impl Removal for Events {
         self.slots.close();
         // The removal waits, and there may be no thread of the service.
         self.xprt.close_now();
+        self.backward.disconnected();
     }
 }
 
@@ -132,6 +139,11 @@ impl Shared {
         }? Error)
     }
 
+    /// What matches Replies with backward Calls.
+    pub(super) fn backward(&self) -> &Arc<Backward> {
+        &self.events.backward
+    }
+
     /// sunrpc's object.
     pub(super) fn xprt(&self) -> &SvcXprt {
         &self.events.xprt
@@ -162,15 +174,35 @@ impl Shared {
         let credits = grants.credits.reply(limit);
         let expected = grants.credits.expected();
         drop(grants);
-        let wanted = expected.saturating_add(SPARE_RECEIVES);
-        qp.post_receives(wanted, RECEIVE_BATCH, true)?;
+        qp.post_receives(self.wanted_receives(expected), RECEIVE_BATCH, true)?;
         Ok(credits)
+    }
+
+    /// Receives to be posted, if the requester may send so many Calls.
+    fn wanted_receives(&self, expected: u32) -> u32 {
+        let replies = match self.events.backward.is_used() {
+            true => BACKWARD_CREDITS,
+            false => 0,
+        };
+        expected
+            .saturating_add(SPARE_RECEIVES)
+            .saturating_add(replies)
+    }
+
+    /// Has every Receive posted that what may arrive needs. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`AcceptedQp::post_receives`].
+    pub(super) fn post_all_receives(&self, qp: &AcceptedQp<Self>) -> Result {
+        let expected = self.credits.lock().credits.expected();
+        qp.post_receives(self.wanted_receives(expected), 1, true)
     }
 
     /// Has a Receive posted in place of one that was used up without a Reply.
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
         let expected = self.credits.lock().credits.expected();
-        let wanted = expected.saturating_add(SPARE_RECEIVES);
+        let wanted = self.wanted_receives(expected);
         if qp.post_receives(wanted, RECEIVE_BATCH, false).is_err() {
             self.events.close();
         }

@@ -6,13 +6,17 @@
 //! [`include/linux/sunrpc/xdr.h`](srctree/include/linux/sunrpc/xdr.h)
 
 mod address;
+mod address_strings;
 pub(crate) mod client;
 mod queue;
 mod registration;
+mod rpc_xprt;
+mod send_error;
 pub(crate) mod server;
 mod xdr_buf;
 
 pub(crate) use crate::bindings::{MessagePart, PageVec, SocketAddress, Word};
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
-pub(crate) use registration::{Class, ClassRegistration, IDENT_RDMA};
+pub(crate) use registration::{Class, ClassRegistration, IDENT_BACKWARD, IDENT_RDMA};
+pub(crate) use send_error::SendError;
 pub(crate) use xdr_buf::XdrBuf;

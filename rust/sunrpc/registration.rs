@@ -20,6 +20,10 @@ use kernel::{
 /// The number of the class "rdma" (`XPRT_TRANSPORT_RDMA`).
 pub(crate) const IDENT_RDMA: i32 = bindings::xprt_transports_XPRT_TRANSPORT_RDMA;
 
+/// The number of the class "rdma backchannel" (`XPRT_TRANSPORT_BC_RDMA`): that of "rdma", with the bit of the
+/// backward direction.
+pub(crate) const IDENT_BACKWARD: i32 = bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA;
+
 /// How many network identifiers a class can have.
 const MAX_NETIDS: usize = 2;
 

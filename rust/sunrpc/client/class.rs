@@ -3,7 +3,6 @@
 //! How client transports are made.
 
 use super::{
-    address_strings,
     allocation::Allocation,
     connect::{self, seconds},
     credits, ops,
@@ -13,6 +12,7 @@ use super::{
 use crate::{
     bindings,
     sunrpc::{
+        address_strings,
         queue::OwnedQueue,
         registration::{ClassRegistration, ClassUser},
     },
@@ -131,14 +131,16 @@ mod tests {
         super::{
             backchannel::BackwardCalls,
             rqst::{BackwardReply, Rqst},
-            send_error::SendError,
             send_lock::SendLock,
         },
         *,
     };
     use crate::{
         bindings::SocketAddress,
-        sunrpc::registration::{Class, IDENT_RDMA},
+        sunrpc::{
+            registration::{Class, IDENT_RDMA},
+            send_error::SendError,
+        },
     };
     use kernel::{seq_file::SeqFile, str::CStr};
 

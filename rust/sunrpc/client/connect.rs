@@ -3,12 +3,15 @@
 //! Connecting: `connect` hands the send lock to a worker, which gives it back when it is done.
 
 use super::{
-    send_error::SendError,
     send_lock::SendLock,
     transport::ClientTransport,
     xprt::{CountedXprt, Xprt},
 };
-use crate::{bindings, sunrpc::queue::ReclaimScope, trace};
+use crate::{
+    bindings,
+    sunrpc::{queue::ReclaimScope, send_error::SendError},
+    trace,
+};
 use core::ptr::NonNull;
 use kernel::{prelude::*, time::msecs_to_jiffies};
 

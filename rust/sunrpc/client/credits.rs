@@ -18,9 +18,12 @@ use super::{
     rqst::Rqst,
     send_lock::SendLock,
     transport::ClientTransport,
-    xprt::{SpinGuard, Xprt},
+    xprt::Xprt,
 };
-use crate::bindings;
+use crate::{
+    bindings,
+    sunrpc::rpc_xprt::{self, window, SpinGuard},
+};
 
 impl SendLock<'_> {
     /// Takes a credit for the request, which it then has until it is released; false if there is
@@ -111,7 +114,7 @@ impl Xprt {
     /// Calls than it sends Replies.
     pub(crate) fn late_reply(&self) {
         let raw = self.as_raw();
-        let _guard = self.transport_lock();
+        let guard = self.transport_lock();
         // SAFETY: The transport is valid, and the lock that guards shares and window is held.
         unsafe {
             let shares = &mut *self.shares();
@@ -124,14 +127,7 @@ impl Xprt {
             }
             shares.orphaned = shares.orphaned.saturating_sub(1);
             shares.since = bindings::rpcrdma_jiffies();
-            // sunrpc gives a credit back, and wakes who waits for it, by a request and its task. This one
-            // stands for that which is gone.
-            let mut rqst = bindings::rpc_rqst::default();
-            let mut task = bindings::rpc_task::default();
-            rqst.rq_xprt = raw;
-            rqst.rq_cong = 1;
-            task.tk_rqstp = &raw mut rqst;
-            bindings::xprt_release_rqst_cong(&raw mut task);
+            rpc_xprt::release_credit(raw, &guard);
         }
     }
 
@@ -273,10 +269,4 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
         Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.shares()).overdue, left) },
         _ => transport.timed_out(),
     }
-}
-
-/// Credits as sunrpc counts them.
-fn window(credits: u32) -> usize {
-    // CAST: A u32 always fits the kernel's usize.
-    (credits as usize) << bindings::RPC_CWNDSHIFT
 }

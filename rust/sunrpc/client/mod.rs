@@ -18,7 +18,6 @@
 //! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`,
 //! then `transport_lock`; `bc_pa_lock` is a leaf.
 
-mod address_strings;
 mod allocation;
 #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), path = "no_backchannel.rs")]
 mod backchannel;
@@ -32,17 +31,16 @@ mod ops;
 mod pinned;
 mod rqst;
 mod rqst_buf;
-mod send_error;
 mod send_lock;
 mod transport;
 mod xprt;
 
+pub(crate) use super::send_error::SendError;
 pub(crate) use backchannel::BackwardCalls;
 pub(crate) use class::register;
 pub(crate) use pinned::{PinnedRqst, StoredRqst};
 pub(crate) use rqst::{BackwardReply, Rqst};
 pub(crate) use rqst_buf::RqstBuf;
-pub(crate) use send_error::SendError;
 pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};
 pub(crate) use transport::ClientTransport;
 pub(crate) use xprt::OwnedXprt;

@@ -5,14 +5,17 @@
 #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 use super::backchannel_ops;
 use super::{
-    address_strings, buffer, connect, credits,
+    buffer, connect, credits,
     rqst::{Outgoing, Rqst},
-    send_error::SendError,
     send_lock::SendLock,
     transport::ClientTransport,
     xprt::Xprt,
 };
-use crate::{bindings, trace};
+use crate::{
+    bindings,
+    sunrpc::{address_strings, send_error::SendError},
+    trace,
+};
 use core::marker::PhantomData;
 use kernel::{
     ffi::{c_char, c_int, c_ushort},

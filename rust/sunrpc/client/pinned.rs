@@ -4,11 +4,14 @@
 
 use super::{
     buffer,
-    rqst::{end_task, trace_rqst},
+    rqst::trace_rqst,
     rqst_buf::ReplyRoom,
     xprt::{CountedXprt, Xprt},
 };
-use crate::bindings::{self, Word};
+use crate::{
+    bindings::{self, Word},
+    sunrpc::send_error::end_task,
+};
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::prelude::*;
 

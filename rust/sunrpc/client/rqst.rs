@@ -5,19 +5,17 @@
 use super::{
     backchannel, buffer,
     rqst_buf::{ReplyRoom, RqstBuf},
-    send_error::SendError,
     xprt::Xprt,
 };
 use crate::{
     bindings::{self, Word},
-    sunrpc::XdrBuf,
+    sunrpc::{
+        send_error::{end_task, SendError},
+        XdrBuf,
+    },
 };
 use core::{marker::PhantomData, ptr::NonNull};
-use kernel::{
-    prelude::*,
-    sync::atomic::{Atomic, Relaxed},
-    types::Opaque,
-};
+use kernel::{prelude::*, types::Opaque};
 
 /// The numbers by which sunrpc's trace events name an RPC: the task's, and that of the RPC client that it
 /// is a task of, or `u32::MAX` without one.
@@ -88,18 +86,6 @@ macro_rules! trace_rqst {
 
 trace_rqst!(Rqst, |rqst| rqst.as_raw());
 pub(super) use trace_rqst;
-
-/// Has the task of a request end with this error number when it runs next.
-///
-/// # Safety
-///
-/// `rqst` is valid and has a task.
-pub(super) unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
-    // SAFETY: The caller's promise; the error is only changed atomically, and from 0, as here.
-    let status = unsafe { Atomic::from_ptr(&raw mut (*(*rqst).rq_task).tk_rpc_status) };
-    // An earlier error counts.
-    let _ = status.cmpxchg(0, errno, Relaxed);
-}
 
 /// One forward RPC, during a callback.
 ///

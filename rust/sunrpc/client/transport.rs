@@ -5,11 +5,13 @@
 use super::{
     backchannel::BackwardCalls,
     rqst::{BackwardReply, Rqst},
-    send_error::SendError,
     send_lock::SendLock,
     xprt::OwnedXprt,
 };
-use crate::{bindings::SocketAddress, sunrpc::registration::Class};
+use crate::{
+    bindings::SocketAddress,
+    sunrpc::{registration::Class, send_error::SendError},
+};
 use kernel::{prelude::*, seq_file::SeqFile, sync::Arc};
 
 /// A client transport.

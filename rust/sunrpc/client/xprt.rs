@@ -2,17 +2,18 @@
 
 //! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
 
-use super::{address_strings, allocation::Allocation, buffer::SpareBuffers};
+use super::{allocation::Allocation, buffer::SpareBuffers};
 use crate::{
     bindings::{self, Net, SocketAddress},
-    sunrpc::registration::ClassUser,
+    sunrpc::{
+        address_strings,
+        registration::ClassUser,
+        rpc_xprt::{self, SpinGuard},
+    },
     trace,
 };
-use core::{num::NonZeroUsize, ptr::NonNull};
-use kernel::{
-    fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies, types::Opaque,
-    workqueue::Queue,
-};
+use core::ptr::NonNull;
+use kernel::{fmt, prelude::*, seq_file::SeqFile, types::Opaque, workqueue::Queue};
 
 /// A transport.
 ///
@@ -128,14 +129,9 @@ impl Xprt {
     /// The work is one of this transport's [`Allocation`], and initialised. If it is queued already, it
     /// stays as it is.
     pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
-        // CAST: As many as there can be CPUs.
-        const ANY_CPU: i32 = bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32;
-        let allocation = self.allocation();
         // SAFETY: The allocation is valid, and has the queue since setup; the rest is the caller's
         // promise.
-        unsafe {
-            bindings::queue_delayed_work_on(ANY_CPU, (*allocation).queue, work, delay);
-        }
+        unsafe { rpc_xprt::enqueue((*self.allocation()).queue, work, delay) };
     }
 
     /// The allocation whose work it is.
@@ -167,34 +163,10 @@ impl Xprt {
         unsafe { &*(*self.allocation()).transport.cast::<T>() }
     }
 
-    /// Writes the columns of mountstats that all transports have, the first 10, in the order that
-    /// `nfsstat` and its like know.
+    /// Writes the columns of mountstats that all transports have.
     pub(super) fn print_stats(&self, seq: &SeqFile) {
-        let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
-        // SAFETY: The transport is valid. The counters are for people, and may be a little behind.
-        let (stat, last_used) = unsafe {
-            let raw = self.as_raw();
-            (core::ptr::read(&raw const (*raw).stat), (*raw).last_used)
-        };
-        let idle = if self.is_connected() {
-            // SAFETY: Always safe to call.
-            unsafe { bindings::rpcrdma_jiffies() }.wrapping_sub(last_used)
-        } else {
-            0
-        };
-        seq_print!(
-            seq,
-            "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
-            stat.bind_count,
-            stat.connect_count,
-            stat.connect_time / hz,
-            idle / hz,
-            stat.sends,
-            stat.recvs,
-            stat.bad_xids,
-            stat.req_u,
-            stat.bklog_u,
-        );
+        // SAFETY: The transport is valid.
+        unsafe { rpc_xprt::print_stats(self.as_raw(), seq) };
     }
 
     /// Writes one line of warning with the peer's address and port.
@@ -229,7 +201,8 @@ impl Xprt {
 
     /// Whether the transport counts as connected.
     pub(crate) fn is_connected(&self) -> bool {
-        self.bits() & (1 << bindings::XPRT_CONNECTED) != 0
+        // SAFETY: The transport is valid.
+        unsafe { rpc_xprt::is_connected(self.as_raw()) }
     }
 
     /// The state bits, which change at any time.
@@ -312,13 +285,13 @@ impl Xprt {
     }
 
     pub(super) fn queue_lock(&self) -> SpinGuard<'_> {
-        // SAFETY: The transport is valid, and the lock is taken in process context only.
-        unsafe { SpinGuard::new(&raw mut (*self.as_raw()).queue_lock) }
+        // SAFETY: The transport is valid.
+        unsafe { rpc_xprt::queue_lock(self.as_raw()) }
     }
 
     pub(super) fn transport_lock(&self) -> SpinGuard<'_> {
         // SAFETY: As above.
-        unsafe { SpinGuard::new(&raw mut (*self.as_raw()).transport_lock) }
+        unsafe { rpc_xprt::transport_lock(self.as_raw()) }
     }
 }
 
@@ -337,35 +310,6 @@ impl trace::TraceXprt for Xprt {
 impl trace::TraceXprt for OwnedXprt {
     fn id(&self) -> u32 {
         Xprt::id(self)
-    }
-}
-
-/// A C spinlock, held.
-pub(super) struct SpinGuard<'a> {
-    lock: *mut bindings::spinlock_t,
-    xprt: core::marker::PhantomData<&'a Xprt>,
-}
-
-impl SpinGuard<'_> {
-    /// Takes the lock.
-    ///
-    /// # Safety
-    ///
-    /// `lock` is an initialised spinlock that outlives the guard, and never taken from interrupts.
-    unsafe fn new(lock: *mut bindings::spinlock_t) -> Self {
-        // SAFETY: The caller's promise.
-        unsafe { bindings::spin_lock(lock) };
-        Self {
-            lock,
-            xprt: core::marker::PhantomData,
-        }
-    }
-}
-
-impl Drop for SpinGuard<'_> {
-    fn drop(&mut self) {
-        // SAFETY: `new` took the lock, in this thread.
-        unsafe { bindings::spin_unlock(self.lock) };
     }
 }
 

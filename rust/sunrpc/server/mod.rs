@@ -13,6 +13,7 @@
 //! | `xpo_release_ctxt` | [`SvcConnection::release`] |
 //! | `xpo_detach` | [`SvcTransport::detach`] |
 //! | `xpo_free` | [`SvcTransport::end`] |
+//! | `send_request` of the backward direction | [`BackwardConnection::call_back`], with a [`BackwardCall`] |
 //!
 //! Contexts: `accept`, `receive`, `place`, `reply` and `release` run on threads of the service and may sleep;
 //! several of them for one connection at a time, but for `receive`, until [`Receiving::let_others_in`].
@@ -20,12 +21,16 @@
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
 
+mod backward;
+mod backward_class;
 mod class;
 mod ops;
 mod rqst;
 mod transport;
 mod xprt;
 
+pub(crate) use backward::{Backward, BackwardCall};
+pub(crate) use backward_class::{register_backward, BackwardConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
 pub(crate) use ops::register;
 pub(crate) use rqst::{Receiving, Replying, SvcCall};

@@ -3,13 +3,14 @@
 //! Why a request was not sent.
 
 use crate::bindings;
+use kernel::sync::atomic::{Atomic, Relaxed};
 
 /// Why a request was not sent, in the terms that sunrpc acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
     /// No credit: the sender waits for one.
     NoCredit,
-    /// A resource is in use: the sender waits, if [`Xprt::wait_for_space`](super::xprt::Xprt::wait_for_space) was called.
+    /// A resource is in use: the sender waits, if `xprt_wait_for_buffer_space` was called.
     Busy,
     /// Memory is short: again after a quarter of a second.
     NoMemory,
@@ -35,4 +36,16 @@ impl SendError {
         // CAST: Error numbers are below 4096.
         -(errno as i32)
     }
+}
+
+/// Has the task of a request end with this error number when it runs next.
+///
+/// # Safety
+///
+/// `rqst` is valid and has a task.
+pub(super) unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
+    // SAFETY: The caller's promise; the error is only changed atomically, and from 0, as here.
+    let status = unsafe { Atomic::from_ptr(&raw mut (*(*rqst).rq_task).tk_rpc_status) };
+    // An earlier error counts.
+    let _ = status.cmpxchg(0, errno, Relaxed);
 }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The backward direction (RFC 8167): what nfsd calls its clients with.
+
+use super::{
+    connection::Connection,
+    shared::{Shared, BACKWARD_CREDITS},
+};
+use crate::{
+    proto::{
+        backward::encode_backward,
+        wire::header::{Credits, Xid, MIN_HEADER_LEN, VERSION_ONE},
+    },
+    rdma::{AcceptedQp, NoRoom},
+    sunrpc::{
+        server::{Backward, BackwardCall, BackwardConnection},
+        Class, NoIoScope, SendError, IDENT_BACKWARD,
+    },
+};
+use kernel::{pr_warn_once, prelude::*, sync::Arc};
+
+static CLASS: Class = Class::new(c"rdma backchannel", IDENT_BACKWARD, &[]);
+
+impl BackwardConnection for Connection {
+    const CREDITS: u32 = BACKWARD_CREDITS;
+
+    fn backward_class() -> &'static Class {
+        &CLASS
+    }
+
+    fn backward(&self) -> &Arc<Backward> {
+        self.qp.context().backward()
+    }
+
+    fn max_backward_call(&self) -> u32 {
+        let threshold = self.qp.context().thresholds.send;
+        threshold.saturating_sub(MIN_HEADER_LEN)
+    }
+
+    fn call_back(&self, call: &BackwardCall<'_>) -> Result<(), SendError> {
+        let _scope = NoIoScope::enter();
+        let result = send(&self.qp, call);
+        if result == Err(SendError::TooLarge) {
+            pr_warn_once!(
+                "a callback of {} bytes is too long for its client\n",
+                call.len()
+            );
+        }
+        result
+    }
+}
+
+/// Sends a Call, once there is a Receive for its Reply.
+fn send(qp: &AcceptedQp<Shared>, call: &BackwardCall<'_>) -> Result<(), SendError> {
+    let shared = qp.context();
+    let mut outgoing = qp.outgoing().map_err(|_| SendError::NoMemory)?;
+    let room = usize::try_from(shared.thresholds.send).map_err(|_| SendError::TooLarge)?;
+    let room = room.min(outgoing.bytes().len());
+    let buffer = outgoing
+        .bytes()
+        .get_mut(..room)
+        .ok_or(SendError::TooLarge)?;
+    let credits = Credits::new(BACKWARD_CREDITS);
+    let header = encode_backward(buffer, VERSION_ONE, Xid(call.xid()), credits)
+        .map_err(|_| SendError::TooLarge)?;
+    let end = header.saturating_add(call.len());
+    let to = buffer.get_mut(header..end).ok_or(SendError::TooLarge)?;
+    call.copy_out(to).map_err(|_| SendError::Failed)?;
+    shared.post_all_receives(qp).map_err(|error| match error {
+        ENOMEM => SendError::NoMemory,
+        _ => SendError::NotConnected,
+    })?;
+    outgoing
+        .send(end, None, true)
+        .map_err(|reason| match reason {
+            NoRoom::TooMany => SendError::Failed,
+            NoRoom::Full => SendError::NoMemory,
+            NoRoom::Closed => SendError::NotConnected,
+        })
+}

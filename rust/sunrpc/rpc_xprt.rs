@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the transports of both directions have in common: to sunrpc both are those of an RPC client
+//! (`struct rpc_xprt`).
+
+use crate::bindings;
+use core::{marker::PhantomData, num::NonZeroUsize};
+use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
+
+/// Whether a transport counts as connected.
+///
+/// # Safety
+///
+/// `xprt` is valid.
+pub(super) unsafe fn is_connected(xprt: *mut bindings::rpc_xprt) -> bool {
+    // SAFETY: The caller's promise; the bits are read at once, as test_bit() does.
+    let bits = unsafe { core::ptr::read_volatile(&raw const (*xprt).state) };
+    bits & (1 << bindings::XPRT_CONNECTED) != 0
+}
+
+/// Writes the columns of mountstats that all transports have, the first 10, in the order that `nfsstat` and
+/// its like know.
+///
+/// # Safety
+///
+/// `xprt` is valid.
+pub(super) unsafe fn print_stats(xprt: *mut bindings::rpc_xprt, seq: &SeqFile) {
+    let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
+    // SAFETY: The caller's promise. The counters are for people, and may be a little behind.
+    let (stat, last_used, is_connected) = unsafe {
+        (
+            core::ptr::read(&raw const (*xprt).stat),
+            (*xprt).last_used,
+            is_connected(xprt),
+        )
+    };
+    let idle = if is_connected {
+        // SAFETY: Always safe to call.
+        unsafe { bindings::rpcrdma_jiffies() }.wrapping_sub(last_used)
+    } else {
+        0
+    };
+    seq_print!(
+        seq,
+        "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
+        stat.bind_count,
+        stat.connect_count,
+        stat.connect_time / hz,
+        idle / hz,
+        stat.sends,
+        stat.recvs,
+        stat.bad_xids,
+        stat.req_u,
+        stat.bklog_u,
+    );
+}
+
+/// Has a workqueue do `work`, so many jiffies from now. If it is queued already, it stays as it is.
+///
+/// # Safety
+///
+/// The queue is valid, and stays so until the work is done, which is initialised.
+pub(super) unsafe fn enqueue(
+    queue: *mut bindings::workqueue_struct,
+    work: *mut bindings::delayed_work,
+    delay: usize,
+) {
+    // CAST: As many as there can be CPUs.
+    const ANY_CPU: i32 = bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32;
+    // SAFETY: The caller's promise.
+    unsafe { bindings::queue_delayed_work_on(ANY_CPU, queue, work, delay) };
+}
+
+/// Takes the lock of the requests that wait for a Reply.
+///
+/// # Safety
+///
+/// `xprt` is valid for all of `'a`.
+pub(super) unsafe fn queue_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGuard<'a> {
+    // SAFETY: The caller's promise; the lock is taken in process context only.
+    unsafe { SpinGuard::new(&raw mut (*xprt).queue_lock) }
+}
+
+/// Takes the lock of a transport's state and window.
+///
+/// # Safety
+///
+/// `xprt` is valid for all of `'a`.
+pub(super) unsafe fn transport_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGuard<'a> {
+    // SAFETY: As above.
+    unsafe { SpinGuard::new(&raw mut (*xprt).transport_lock) }
+}
+
+/// Credits as sunrpc counts them.
+pub(super) fn window(credits: u32) -> usize {
+    // CAST: A u32 always fits the kernel's usize.
+    (credits as usize) << bindings::RPC_CWNDSHIFT
+}
+
+/// Gives the credit of a request back that is gone, and wakes who waits for one.
+///
+/// # Safety
+///
+/// `xprt` is valid, its transport lock is held, and one credit that is taken has no request.
+#[cold]
+pub(super) unsafe fn release_credit(xprt: *mut bindings::rpc_xprt, _lock: &SpinGuard<'_>) {
+    // sunrpc does so by a request and its task. These stand for those that are gone.
+    let mut rqst = bindings::rpc_rqst::default();
+    let mut task = bindings::rpc_task::default();
+    rqst.rq_xprt = xprt;
+    rqst.rq_cong = 1;
+    task.tk_rqstp = &raw mut rqst;
+    // SAFETY: The caller's promise. The call does not keep the task.
+    unsafe { bindings::xprt_release_rqst_cong(&raw mut task) };
+}
+
+/// A C spinlock, held.
+pub(super) struct SpinGuard<'a> {
+    lock: *mut bindings::spinlock_t,
+    xprt: PhantomData<&'a bindings::rpc_xprt>,
+}
+
+impl SpinGuard<'_> {
+    /// Takes the lock.
+    ///
+    /// # Safety
+    ///
+    /// `lock` is an initialised spinlock that outlives the guard, and never taken from interrupts.
+    unsafe fn new(lock: *mut bindings::spinlock_t) -> Self {
+        // SAFETY: The caller's promise.
+        unsafe { bindings::spin_lock(lock) };
+        Self {
+            lock,
+            xprt: PhantomData,
+        }
+    }
+}
+
+impl Drop for SpinGuard<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `new` took the lock, in this thread.
+        unsafe { bindings::spin_unlock(self.lock) };
+    }
+}

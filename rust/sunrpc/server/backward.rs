@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The backward direction of a connection (RFC 8167): what the service calls its client with.
+//!
+//! sunrpc sends these Calls through a transport of their own, whose requests are matched here with the
+//! Replies that come on the connection. No thread of the service has a part in that: all of them may be
+//! waiting for what the Call is to bring about.
+//!
+//! Lock order: the list of transports, then sunrpc's `queue_lock`, then its `transport_lock`.
+
+use crate::{
+    bindings,
+    sunrpc::{
+        registration::ClassUser,
+        rpc_xprt::{self, window},
+        send_error::end_task,
+        XdrBuf,
+    },
+};
+use core::{cell::Cell, marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        SpinLock,
+    },
+    time::msecs_to_jiffies,
+    types::Opaque,
+};
+
+/// What one backward transport is allocated as.
+#[repr(C)]
+pub(super) struct Allocation {
+    /// First, because sunrpc frees the whole by this pointer.
+    pub(super) xprt: bindings::rpc_xprt,
+    /// An `Arc` of what the connection has, from setup to the end.
+    pub(super) backward: *const Backward,
+    /// The next transport of the connection.
+    next: Cell<*mut BackwardXprt>,
+    debts: Debts,
+    /// The timeouts that `xprt.timeout` points to.
+    pub(super) timeout: bindings::rpc_timeout,
+    /// The transport's end.
+    pub(super) work: bindings::delayed_work,
+    /// The class, and with it the module.
+    pub(super) user: ManuallyDrop<ClassUser>,
+}
+
+/// What sunrpc's window does not tell of the credits that are taken. The transport lock guards it.
+struct Debts {
+    /// Calls that were given up after they were sent. They keep their credits until the client answers.
+    orphaned: u32,
+    /// Replies that came in the moment before the Call was given up.
+    unclaimed: u32,
+    /// When a Call was orphaned, or the Reply to one came, in jiffies.
+    since: usize,
+}
+
+/// How long a client may leave Calls unanswered whose credits others wait for, in milliseconds.
+const PATIENCE_MS: u32 = 10_000;
+
+/// A backward transport.
+///
+/// # Invariants
+///
+/// A reference to a `BackwardXprt` points to the `xprt` of a valid [`Allocation`].
+#[repr(transparent)]
+pub(super) struct BackwardXprt(Opaque<bindings::rpc_xprt>);
+
+/// Whether a Call has a credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credit {
+    /// It has.
+    Taken,
+    /// It waits for one.
+    None,
+    /// The client owes Replies for so long that there is no use in waiting.
+    Overdue,
+}
+
+impl BackwardXprt {
+    /// Borrows a transport from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is a backward transport of this module's and stays so for all of `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
+        // SAFETY: `BackwardXprt` is transparent over `rpc_xprt`; the rest is the caller's promise.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::rpc_xprt {
+        self.0.get()
+    }
+
+    /// What surrounds the C object.
+    pub(super) fn allocation(&self) -> *mut Allocation {
+        self.as_raw().cast()
+    }
+
+    /// The next transport of the connection, guarded by the list's lock.
+    fn next(&self) -> &Cell<*mut Self> {
+        // SAFETY: By the type's invariant the allocation is valid.
+        unsafe { &(*self.allocation()).next }
+    }
+
+    fn debts(&self) -> *mut Debts {
+        // SAFETY: By the type's invariant; only takes the address of a field.
+        unsafe { &raw mut (*self.allocation()).debts }
+    }
+
+    /// Whether the connection is up.
+    pub(super) fn is_connected(&self) -> bool {
+        // SAFETY: The transport is valid.
+        unsafe { rpc_xprt::is_connected(self.as_raw()) }
+    }
+
+    /// Ends all Calls, and lets no other begin. Process context; does not sleep.
+    pub(super) fn disconnect(&self) {
+        if self.is_connected() {
+            // SAFETY: The transport is valid.
+            unsafe { bindings::xprt_disconnect_done(self.as_raw()) };
+        }
+    }
+
+    /// Takes a credit for a request, which it then has until its Reply comes.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a request of this transport, and the send lock is held.
+    pub(super) unsafe fn take_credit(&self, rqst: *mut bindings::rpc_rqst) -> Credit {
+        // SAFETY: The transport is valid; the rest is the caller's promise.
+        if unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst) } {
+            return Credit::Taken;
+        }
+        // SAFETY: The transport is valid, and the lock that guards window and debts is held.
+        unsafe {
+            let _guard = rpc_xprt::transport_lock(self.as_raw());
+            let debts = &*self.debts();
+            let elapsed = bindings::rpcrdma_jiffies().wrapping_sub(debts.since);
+            let is_overdue = elapsed > msecs_to_jiffies(PATIENCE_MS);
+            if is_overdue && window(debts.orphaned) >= (*self.as_raw()).cwnd {
+                return Credit::Overdue;
+            }
+        }
+        Credit::None
+    }
+
+    /// Gives a request's credit back, if it has one: it was not sent, or has its Reply.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a request of this transport, has a task, and is not released meanwhile.
+    pub(super) unsafe fn give_credit_back(&self, rqst: *mut bindings::rpc_rqst) {
+        // SAFETY: The caller's promise; the lock that the call wants is held.
+        unsafe {
+            let _guard = rpc_xprt::transport_lock(self.as_raw());
+            bindings::xprt_release_rqst_cong((*rqst).rq_task);
+        }
+    }
+
+    /// `release_request`: a request that was sent, and has no Reply, leaves its credit taken. Under the
+    /// transport lock.
+    ///
+    /// # Safety
+    ///
+    /// - `task` has a request, of a backward transport of this module's, whose transport lock is held.
+    pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
+        // SAFETY: The caller's promise; the lock guards the debts and the request's credit.
+        unsafe {
+            let rqst = (*task).tk_rqstp;
+            let was_sent = u32::from((*task).tk_flags) & bindings::RPC_TASK_SENT != 0;
+            if (*rqst).rq_cong != 0 && was_sent {
+                let debts = &mut *Self::from_raw((*rqst).rq_xprt).debts();
+                if debts.unclaimed != 0 {
+                    debts.unclaimed = debts.unclaimed.saturating_sub(1);
+                } else {
+                    debts.orphaned = debts.orphaned.saturating_add(1);
+                    debts.since = bindings::rpcrdma_jiffies();
+                    (*rqst).rq_cong = 0;
+                }
+            }
+            bindings::xprt_release_rqst_cong(task);
+        }
+    }
+
+    /// Ends the RPC with this transaction identifier, if it waits for its Reply: `receive` gets the request,
+    /// and says how many bytes the Reply has, or why there is none. `granted` are its credits.
+    fn finish(
+        &self,
+        xid: u32,
+        granted: Option<u32>,
+        receive: impl FnOnce(*mut bindings::rpc_rqst) -> Result<i32>,
+    ) -> bool {
+        let raw = self.as_raw();
+        // SAFETY: The transport is valid, and the lock is held that lookup and completion want, under which
+        // the request stays.
+        unsafe {
+            let _guard = rpc_xprt::queue_lock(raw);
+            let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
+            if rqst.is_null() {
+                return false;
+            }
+            let length = receive(rqst).unwrap_or_else(|error| {
+                end_task(rqst, error.to_errno());
+                0
+            });
+            if let Some(granted) = granted {
+                let _guard = rpc_xprt::transport_lock(raw);
+                (*raw).cwnd = window(granted.min((*raw).max_reqs));
+            }
+            self.give_credit_back(rqst);
+            bindings::xprt_complete_rqst((*rqst).rq_task, length);
+            true
+        }
+    }
+
+    /// Takes a Reply that no request waits for as that to a Call that was given up, if there is one.
+    fn late_reply(&self) -> bool {
+        // SAFETY: The transport is valid, and the lock that guards debts and window is held. The credit of an
+        // orphaned Call has no request.
+        unsafe {
+            let guard = rpc_xprt::transport_lock(self.as_raw());
+            let debts = &mut *self.debts();
+            let Some(orphaned) = debts.orphaned.checked_sub(1) else {
+                return false;
+            };
+            debts.orphaned = orphaned;
+            debts.since = bindings::rpcrdma_jiffies();
+            rpc_xprt::release_credit(self.as_raw(), &guard);
+        }
+        true
+    }
+
+    /// Takes note of a Reply to a Call that may be about to be given up.
+    fn early_reply(&self) {
+        // SAFETY: The transport is valid, and the lock that guards debts and window is held.
+        unsafe {
+            let _guard = rpc_xprt::transport_lock(self.as_raw());
+            let debts = &mut *self.debts();
+            // No more than there are requests that it could be for.
+            if window(debts.unclaimed) < (*self.as_raw()).cong {
+                debts.unclaimed = debts.unclaimed.saturating_add(1);
+            }
+        }
+    }
+}
+
+/// A backward Call, to be sent.
+///
+/// # Invariants
+///
+/// `rqst` is a request of a [`BackwardXprt`], with its Call, which belongs to the running callback.
+pub(crate) struct BackwardCall<'a> {
+    rqst: NonNull<bindings::rpc_rqst>,
+    callback: PhantomData<&'a bindings::rpc_rqst>,
+}
+
+impl BackwardCall<'_> {
+    /// The Call of a request.
+    ///
+    /// # Safety
+    ///
+    /// As the type's invariants say.
+    pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
+        // INVARIANT: The caller's promise.
+        Self {
+            rqst,
+            callback: PhantomData,
+        }
+    }
+
+    fn raw(&self) -> *mut bindings::rpc_rqst {
+        self.rqst.as_ptr()
+    }
+
+    /// The transaction identifier, in host byte order.
+    pub(crate) fn xid(&self) -> u32 {
+        // SAFETY: By the type's invariant.
+        u32::from_be(unsafe { (*self.raw()).rq_xid })
+    }
+
+    /// Length of the RPC message in bytes.
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: By the type's invariant.
+        // CAST: An unsigned int always fits the kernel's usize.
+        unsafe { (*self.raw()).rq_snd_buf.len as usize }
+    }
+
+    /// Copies the start of the RPC message into `to`.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the message is shorter.
+    pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
+        // SAFETY: By the type's invariant; sunrpc has encoded the Call. The address of a field is not null.
+        let message =
+            unsafe { XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*self.raw()).rq_snd_buf)) };
+        message.copy_out(0, to)
+    }
+
+    /// Starts the clock of the round trip, and counts the bytes as sent: before the Call is posted, after
+    /// which the Reply can change the request.
+    pub(super) fn start(&self) {
+        let length = self.len();
+        // SAFETY: By the type's invariant.
+        unsafe {
+            let rqst = self.raw();
+            (*rqst).rq_xtime = bindings::ktime_get();
+            (*rqst).rq_xmit_bytes_sent = (*rqst).rq_xmit_bytes_sent.wrapping_add(length);
+        }
+    }
+}
+
+/// The transports through which a connection's service calls the client: one, if sunrpc makes no more.
+#[pin_data]
+pub(crate) struct Backward {
+    #[pin]
+    transports: SpinLock<Transports>,
+    /// Whether there is one, or was.
+    is_used: Atomic<bool>,
+}
+
+/// The transports of one connection.
+///
+/// # Invariants
+///
+/// All that are linked from `first` are valid: the end of a transport takes it out first.
+struct Transports {
+    first: *mut BackwardXprt,
+}
+
+// SAFETY: The transports are used from any thread.
+unsafe impl Send for Transports {}
+
+impl Transports {
+    fn iter(&self) -> impl Iterator<Item = &BackwardXprt> {
+        // SAFETY: By the type's invariant; the list's lock, which guards the links, is held as long as the
+        // borrow.
+        let at = |xprt: *mut BackwardXprt| unsafe { xprt.as_ref() };
+        core::iter::successors(at(self.first), move |xprt| at(xprt.next().get()))
+    }
+
+    /// Takes note of a Reply that no Call waits for. It may be to one that was given up.
+    fn unexpected_reply(&self) {
+        if !self.iter().any(BackwardXprt::late_reply) {
+            if let Some(xprt) = self.iter().next() {
+                xprt.early_reply();
+            }
+        }
+    }
+}
+
+impl Backward {
+    /// No transports.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            transports <- new_spinlock!(Transports {
+                first: core::ptr::null_mut(),
+            }, "rpcrdma_backward"),
+            is_used: Atomic::new(false),
+        })
+    }
+
+    /// Whether the service may call.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Relaxed)
+    }
+
+    /// Completes the Call that a Reply is for, and takes note of the credits that it grants; whether there is
+    /// such a Call. Process context; does not sleep.
+    pub(crate) fn reply(&self, xid: u32, credits: u32, payload: &[u8]) -> bool {
+        self.finish(xid, Some(credits), |rqst| {
+            // SAFETY: The request waits for this Reply: it has the room for it, which nobody else uses. The
+            // address of a field is not null.
+            let room =
+                unsafe { XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst).rq_rcv_buf)) };
+            Ok(i32::try_from(room.copy_in(0, payload)?)?)
+        })
+    }
+
+    /// Ends the Call that the client has refused; whether there is such a Call. Process context; does not
+    /// sleep.
+    pub(crate) fn refused(&self, xid: u32) -> bool {
+        self.finish(xid, None, |_| Err(EIO))
+    }
+
+    fn finish(
+        &self,
+        xid: u32,
+        granted: Option<u32>,
+        receive: impl Fn(*mut bindings::rpc_rqst) -> Result<i32>,
+    ) -> bool {
+        let transports = self.transports.lock();
+        let mut all = transports.iter();
+        let found = all.any(|xprt| xprt.finish(xid, granted, &receive));
+        if !found {
+            transports.unexpected_reply();
+        }
+        found
+    }
+
+    /// The connection is at its end, and with it all Calls. Process context; does not sleep.
+    pub(crate) fn disconnected(&self) {
+        for xprt in self.transports.lock().iter() {
+            xprt.disconnect();
+        }
+    }
+
+    /// Adds a transport.
+    ///
+    /// # Safety
+    ///
+    /// It is in no list, and stays valid until [`Self::remove`].
+    pub(super) unsafe fn add(&self, xprt: &BackwardXprt) {
+        let mut transports = self.transports.lock();
+        xprt.next().set(transports.first);
+        // INVARIANT: The caller's promise.
+        transports.first = core::ptr::from_ref(xprt).cast_mut();
+        self.is_used.store(true, Relaxed);
+    }
+
+    /// Takes a transport out, if it is here.
+    pub(super) fn remove(&self, xprt: &BackwardXprt) {
+        let mut transports = self.transports.lock();
+        let next = xprt.next().get();
+        if core::ptr::eq(transports.first, xprt) {
+            transports.first = next;
+            return;
+        }
+        let before = transports
+            .iter()
+            .find(|before| core::ptr::eq(before.next().get(), xprt));
+        if let Some(before) = before {
+            before.next().set(next);
+        }
+    }
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The transports of the backward direction: to sunrpc those of an RPC client, over a connection that has
+//! come through a listener.
+//!
+//! They are made connected, and never connect again: the client does so, and gets others. `nfsd` has a
+//! reference to the connection for as long as it has RPCs on such a transport.
+
+use super::{
+    backward::{Allocation, Backward, BackwardCall, BackwardXprt, Credit},
+    transport::{SvcConnection, SvcListener},
+    xprt::{flag, SvcXprt},
+};
+use crate::{
+    bindings,
+    sunrpc::{
+        address_strings,
+        queue::{NoIoScope, OwnedQueue},
+        registration::{Class, ClassRegistration, IDENT_BACKWARD},
+        rpc_xprt,
+        send_error::{end_task, SendError},
+    },
+};
+use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
+use kernel::{
+    ffi::c_int,
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    sync::{
+        atomic::{Atomic, Full, Relaxed},
+        Arc,
+    },
+    time::msecs_to_jiffies,
+};
+
+/// A connection whose service may call the client.
+pub(crate) trait BackwardConnection: SvcConnection {
+    /// Calls that can be under way, if the client grants as many.
+    const CREDITS: u32;
+
+    /// The class of the transports for these Calls, and of no others.
+    fn backward_class() -> &'static Class;
+
+    /// What matches Replies with the Calls.
+    fn backward(&self) -> &Arc<Backward>;
+
+    /// The longest Call, in bytes of its RPC message.
+    fn max_backward_call(&self) -> u32;
+
+    /// Sends a Call. Task context; may sleep, but not wait for memory that file systems or block devices
+    /// would have to free.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]; after [`SendError::NotConnected`] no further Call is sent.
+    fn call_back(&self, call: &BackwardCall<'_>) -> Result<(), SendError>;
+}
+
+/// Registers the class of the backward transports over connections through an `L`. They end on `queue`.
+///
+/// # Errors
+///
+/// `EBUSY` for a second time, `EEXIST` if another module has registered the class.
+pub(crate) fn register_backward<L: SvcListener<Connection: BackwardConnection>>(
+    module: &'static ThisModule,
+    queue: Arc<OwnedQueue>,
+) -> Result<ClassRegistration> {
+    L::Connection::backward_class().register(setup::<L>, module, queue)
+}
+
+/// `setup`: makes a transport for a connection. Process context, may sleep.
+///
+/// # Safety
+///
+/// - `args` is valid, its namespace is referenced, and its address has as many bytes as it says.
+/// - The server transport in it is null, or is valid, and stays so as long as there are RPCs on the
+///   transport that is made.
+unsafe extern "C" fn setup<L: SvcListener<Connection: BackwardConnection>>(
+    args: *mut bindings::xprt_create,
+) -> *mut bindings::rpc_xprt {
+    // SAFETY: The arguments are valid during the callback.
+    match unsafe { create::<L>(&*args) } {
+        Ok(raw) => raw,
+        Err(error) => error.to_ptr(),
+    }
+}
+
+/// # Safety
+///
+/// As for [`setup`].
+unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
+    args: &bindings::xprt_create,
+) -> Result<*mut bindings::rpc_xprt> {
+    if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
+        return Err(EBADF);
+    }
+    let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?;
+    // SAFETY: The server transport is valid. Of the class are transports of this module's only.
+    let connection = unsafe {
+        if (*svc.as_ptr()).xpt_class != L::class().as_raw() {
+            return Err(EINVAL);
+        }
+        let svc = SvcXprt::from_raw(svc.as_ptr());
+        if svc.flags() >> flag::LISTENER & 1 != 0 {
+            return Err(EINVAL);
+        }
+        // A connection through an `L`. sunrpc was told of it, or nobody would call its client.
+        svc.transport::<L::Connection>()
+    };
+    let user = L::Connection::backward_class().enter().ok_or(EIO)?;
+    let credits = L::Connection::CREDITS;
+    // SAFETY: The namespace is referenced during the callback.
+    let raw = unsafe { bindings::xprt_alloc(args.net, size_of::<Allocation>(), credits, credits) };
+    let allocation = NonNull::new(raw.cast::<Allocation>()).ok_or(ENOMEM)?;
+    let allocation = allocation.as_ptr();
+    // SAFETY: Allocated just now, by a caller that has checked the length of the address.
+    let initialised = unsafe { initialise::<L::Connection>(allocation, &connection, args) };
+    // SAFETY: Nobody else knows the transport, whose strings are set or null.
+    unsafe {
+        if let Err(error) = initialised {
+            address_strings::free_strings(&mut *raw);
+            bindings::xprt_free(raw);
+            return Err(error);
+        }
+        (*raw).xprt_class = user.class().as_raw();
+        (&raw mut (*allocation).user).write(ManuallyDrop::new(user));
+        (*allocation).backward = Arc::into_raw(connection.backward().clone());
+    }
+    // SAFETY: The transport is complete; its end takes it out of the list.
+    unsafe { connection.backward().add(BackwardXprt::from_raw(raw)) };
+    Ok(raw)
+}
+
+/// Fills in what sunrpc wants to know of a transport.
+///
+/// # Safety
+///
+/// `raw` is from `xprt_alloc` and zeroed behind the `xprt`, and nobody else knows it. The address of `args`
+/// has as many bytes as it says, no more than there is room for.
+unsafe fn initialise<T: BackwardConnection>(
+    raw: *mut Allocation,
+    connection: &T,
+    args: &bindings::xprt_create,
+) -> Result {
+    // SAFETY: The caller's promise. What is pointed to lies within the same allocation.
+    unsafe {
+        let timeout = &raw mut (*raw).timeout;
+        (*timeout).to_initval = msecs_to_jiffies(60_000);
+        (*timeout).to_maxval = (*timeout).to_initval;
+
+        let xprt = &raw mut (*raw).xprt;
+        (*xprt).timeout = timeout;
+        (*xprt).set_resvport(0);
+        (*xprt).ops = Table::<T>::ops();
+        (*xprt).prot = IDENT_BACKWARD;
+        // CAST: A u32 always fits the kernel's usize.
+        (*xprt).max_payload = connection.max_backward_call() as usize;
+        (*xprt).bc_xprt = args.bc_xprt;
+        (*xprt).addrlen = args.addrlen;
+        core::ptr::copy_nonoverlapping(
+            args.dstaddr.cast::<u8>(),
+            (&raw mut (*xprt).addr).cast::<u8>(),
+            args.addrlen,
+        );
+        bindings::rpcrdma_xprt_set_bound(xprt);
+        bindings::rpcrdma_xprt_set_connected(xprt);
+        address_strings::format_strings(&mut *xprt)
+    }
+}
+
+/// `struct rpc_xprt_ops` for the backward direction of a `T`.
+struct Table<T>(PhantomData<T>);
+
+impl<T: BackwardConnection> Table<T> {
+    const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
+        reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
+        release_xprt: Some(bindings::xprt_release_xprt_cong),
+        alloc_slot: Some(Self::alloc_slot),
+        free_slot: Some(bindings::xprt_free_slot),
+        release_request: Some(BackwardXprt::release_request),
+        wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
+        buf_alloc: Some(Self::buf_alloc),
+        buf_free: Some(Self::buf_free),
+        send_request: Some(Self::send_request),
+        close: Some(Self::close),
+        destroy: Some(Self::destroy),
+        print_stats: Some(Self::print_stats),
+        enable_swap: Some(Self::enable_swap),
+        disable_swap: Some(Self::disable_swap),
+        inject_disconnect: Some(Self::inject_disconnect),
+        ..pin_init::zeroed()
+    };
+
+    /// The table, which lives as long as the module.
+    fn ops() -> &'static bindings::rpc_xprt_ops {
+        &Self::OPS
+    }
+
+    /// Task context; does not sleep.
+    ///
+    /// The first RPC of a connection makes sunrpc find the transport for those to come: once there is one, sunrpc
+    /// has succeeded in making it.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a transport of this table's, and stays allocated during the call, and so does its
+    ///   connection.
+    /// - `task` has no request.
+    unsafe extern "C" fn alloc_slot(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
+        // SAFETY: The connection is valid. All who change the pointer do so here.
+        let found = unsafe { Atomic::from_ptr(&raw mut (*(*raw).bc_xprt).xpt_bc_xprt) };
+        // SAFETY: The transport is valid. The connection's end gives the reference back.
+        unsafe {
+            if found.load(Relaxed).is_null()
+                && found
+                    .cmpxchg(core::ptr::null_mut(), bindings::xprt_get(raw), Full)
+                    .is_err()
+            {
+                bindings::xprt_put(raw);
+            }
+            bindings::xprt_alloc_slot(raw, task);
+        }
+    }
+
+    /// Task context; may sleep, but not wait for pages that a client on the same machine has to write back
+    /// over this connection. Returns zero, or `-ENOMEM`, after which sunrpc tries again soon.
+    ///
+    /// # Safety
+    ///
+    /// - `task` has a request, of a transport of this table's, which nobody else uses meanwhile.
+    /// - The request has no buffer.
+    unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
+        let _scope = NoIoScope::enter();
+        // SAFETY: The caller's promise.
+        let rqst = unsafe { &mut *(*task).tk_rqstp };
+        let size = rqst.rq_callsize.saturating_add(rqst.rq_rcvsize);
+        // SAFETY: Always safe to call in task context.
+        let buffer = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) };
+        if buffer.is_null() {
+            return ENOMEM.to_errno();
+        }
+        rqst.rq_buffer = buffer;
+        rqst.rq_rbuffer = buffer.wrapping_byte_add(rqst.rq_callsize);
+        0
+    }
+
+    /// Task context.
+    ///
+    /// # Safety
+    ///
+    /// - `task` has a request with a buffer from [`Self::buf_alloc`], which is not used after the call.
+    unsafe extern "C" fn buf_free(task: *mut bindings::rpc_task) {
+        // SAFETY: The caller's promise. What was sent is a copy.
+        unsafe { bindings::kfree((*(*task).tk_rqstp).rq_buffer) };
+    }
+
+    /// Process context; the send lock is held, maybe by another task than the request's. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` has a task, is pinned, and is an encoded request of a transport of this table's, which stays
+    ///   allocated during the call, and so does its connection.
+    /// - The send lock of the transport is held for this call.
+    unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
+        // SAFETY: The request is pinned during the callback; transport and connection are valid.
+        let (xprt, svc) = unsafe {
+            let xprt = BackwardXprt::from_raw((*raw).rq_xprt);
+            (xprt, SvcXprt::from_raw((*xprt.as_raw()).bc_xprt))
+        };
+        let send = || -> Result<(), SendError> {
+            if svc.is_closing() || !xprt.is_connected() {
+                return Err(SendError::NotConnected);
+            }
+            // SAFETY: The request is one of the transport's, whose send lock is held.
+            match unsafe { xprt.take_credit(raw) } {
+                Credit::Taken => {}
+                Credit::None => return Err(SendError::NoCredit),
+                Credit::Overdue => return Err(SendError::NotConnected),
+            }
+            // SAFETY: The request is pinned, and encoded. Setup has checked the connection's type.
+            let (call, connection) = unsafe {
+                (
+                    BackwardCall::new(NonNull::new_unchecked(raw)),
+                    svc.transport::<T>(),
+                )
+            };
+            call.start();
+            connection.call_back(&call)
+        };
+        let Err(error) = send() else {
+            return 0;
+        };
+        match error {
+            SendError::TooLarge | SendError::Failed => {
+                // sunrpc would end the RPC whose task sends, which may be another one.
+                // SAFETY: The request is pinned, and has a task.
+                unsafe {
+                    xprt.give_credit_back(raw);
+                    end_task(raw, error.to_errno());
+                }
+                return 0;
+            }
+            // Otherwise the tasks would try again and again, until a thread closes the connection.
+            SendError::NotConnected => {
+                xprt.disconnect();
+                svc.close();
+            }
+            SendError::NoCredit | SendError::Busy | SendError::NoMemory => {}
+        }
+        error.to_errno()
+    }
+
+    /// The connection is being closed, by whoever does so, without the send lock; or sunrpc wants an end, on
+    /// a worker of its own, with it. Does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a transport of this table's, and stays allocated during the call.
+    unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
+        // SAFETY: The transport is valid during the callback.
+        unsafe { BackwardXprt::from_raw(raw) }.disconnect();
+    }
+
+    /// The last reference is gone. A worker of the system, may sleep.
+    ///
+    /// The rest is left to the module's own queue: with the transport goes its reference to the module,
+    /// whose unloading waits for that queue to be done, but not for the system's.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a transport of this table's, to which sunrpc's users have no reference.
+    /// - The caller is the transport's `task_cleanup`, which is not queued again.
+    unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
+        // SAFETY: The transport is valid, and nobody queues its work but this.
+        unsafe {
+            let allocation = raw.cast::<Allocation>();
+            let work = &raw mut (*allocation).work;
+            bindings::rpcrdma_init_delayed_work(work, Some(Self::finish));
+            rpc_xprt::enqueue((*allocation).user.queue(), work, 0);
+        }
+    }
+
+    /// The end of a transport, on the module's queue. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// Called for the work that [`Self::destroy`] has queued.
+    unsafe extern "C" fn finish(work: *mut bindings::work_struct) {
+        // SAFETY: The work is that of a transport, which only its connection's list names still. The callback
+        // that has queued the work may be about to return: it has to, before the module can go.
+        unsafe {
+            let delayed = kernel::container_of!(work, bindings::delayed_work, work);
+            let allocation = kernel::container_of!(delayed, Allocation, work);
+            let xprt = &raw mut (*allocation).xprt;
+            bindings::cancel_work_sync(&raw mut (*xprt).task_cleanup);
+            // Setup left one count.
+            let backward = Arc::from_raw((*allocation).backward);
+            backward.remove(BackwardXprt::from_raw(xprt));
+            let user = ManuallyDrop::take(&mut (*allocation).user);
+            address_strings::free_strings(&mut *xprt);
+            bindings::xprt_free(xprt);
+            drop(user);
+        }
+    }
+
+    /// A seq_file's reader holds a reference to the transport. Nothing is registered here, so that the
+    /// columns after the common ones are all 0.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a transport of this table's, and stays allocated during the call.
+    /// - `seq` is valid, and the calling thread's.
+    unsafe extern "C" fn print_stats(raw: *mut bindings::rpc_xprt, seq: *mut bindings::seq_file) {
+        // SAFETY: Transport and file are valid during the callback.
+        let seq = unsafe {
+            let seq = SeqFile::from_raw(seq);
+            rpc_xprt::print_stats(raw, seq);
+            seq
+        };
+        seq_print!(seq, "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n");
+    }
+
+    /// Nobody swaps over a backward transport.
+    extern "C" fn enable_swap(_raw: *mut bindings::rpc_xprt) -> c_int {
+        EINVAL.to_errno()
+    }
+
+    /// As above.
+    extern "C" fn disable_swap(_raw: *mut bindings::rpc_xprt) {}
+
+    /// Fault injection: task context, when a task is done with sending.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a transport of this table's, and stays allocated during the call, and so does its
+    ///   connection.
+    unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
+        // SAFETY: The caller's promise.
+        unsafe { SvcXprt::from_raw((*raw).bc_xprt) }.close();
+    }
+}

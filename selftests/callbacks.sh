@@ -1,0 +1,157 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The server's side of the backward direction: transports that end with their connections, credits that are
+# kept, clients that say nothing for a while, and what people and fault injection do to such a transport.
+
+. "$(dirname "$0")/lib/test.sh"
+
+server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+
+inject=$(<"$lib/inject-guest.sh")$'\n'
+callbacks='
+	callback_works() { grep -qs "callback state: UP" /proc/fs/nfsd/clients/*/info; }
+	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -cE "type: deleg.*/file[0-9]+\"" || true; }
+	# They are told by the address of the client.
+	backward() { grep -ls "$CLIENT" /sys/kernel/debug/sunrpc/rpc_xprt/*/info | wc -l; }
+	no_backward() { [ "$(backward)" = 0 ]; }
+	# Their files of this name in sysfs.
+	backward_files() {
+		local found
+		found=$(grep -ls "$CLIENT" /sys/kernel/sunrpc/xprt-switches/*/xprt-*/dstaddr) || fail "sysfs has no backward transport"
+		sed "s/dstaddr\$/$1/" <<<"$found"
+	}
+'
+calling_server() { server "$callbacks$1"; }
+
+# A mount whose client can be called, with a delegation for each of COUNT files that it holds open.
+hand_out() {
+	local vers=$1 count=$2
+	server_dir /export
+	calling_server "
+		for n in {1..$count}; do printf 'the first\n' >/export/$TEST/file\$n; done
+		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
+			grep -q Y \$end || echo Y >\$end
+		done"
+	mount_nfs "$vers"
+	calling_server 'wait_for 20 callback_works'
+	handed_out() {
+		client 'cat $MNT/$TEST/file* >/dev/null'
+		calling_server "[ \$(delegations) = $count ]"
+	}
+	wait_for 60 handed_out
+}
+
+# An open on the server itself waits for the delegation to be returned.
+recall_all='
+	pids=()
+	for file in /export/$TEST/file*; do
+		printf "once more\n" >>$file &
+		pids+=($!)
+	done
+	for pid in ${pids[@]}; do wait $pid; done
+	[ $(delegations) = 0 ] || fail "$(delegations) delegations are still there"
+'
+
+# Proves: BD-009, BD-010.
+credits() {
+	local count=6 events=/sys/kernel/tracing/events/sunrpc trace=/sys/kernel/tracing/trace
+	server "[ -d $events/xprt_get_cong ]" || skip "this kernel does not trace sunrpc's window"
+	server "echo >$trace && echo 1 >$events/xprt_get_cong/enable"
+	defer "server 'echo 0 >$events/xprt_get_cong/enable'"
+	hand_out "$1" $count
+	LIMIT=60 calling_server "$recall_all"
+	server "
+		sed -n 's/.*xprt_get_cong:.* cong=\([0-9]*\) cwnd=\([0-9]*\).*/\1 \2/p' $trace >/run/$TEST.cong
+		[ \$(wc -l </run/$TEST.cong) -ge $count ] || fail 'too few Calls'
+		# What is taken when another is asked for: of one for the first Call, then of two at most.
+		head -n 1 /run/$TEST.cong | grep -qx '0 256' || fail \"at first it was \$(head -n 1 /run/$TEST.cong)\"
+		awk '\$1 > \$2 || \$2 > 512 { print; bad = 1 } END { exit bad }' /run/$TEST.cong
+		grep -q ' 512\$' /run/$TEST.cong || fail 'nothing was granted'
+		rm /run/$TEST.cong"
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Each goes with its connection, and then the module can go.
+ends() {
+	local n
+	server_dir /export
+	calling_server 'wait_for 20 no_backward'
+	for n in {1..5}; do
+		client "mount_nfs $1"
+		defer unmount_nfs
+		calling_server 'wait_for 20 callback_works; [ $(backward) = 1 ] || fail "there are $(backward)"'
+		client 'umount $MNT && wait_for 10 module_unused'
+		calling_server 'wait_for 20 no_backward'
+	done
+	defer "server '/lab/guest/server resume'"
+	server '
+		/lab/guest/server stop
+		wait_for 20 module_unused
+		rmmod rpcrdma
+		insmod /lab/payload/server/rpcrdma.ko'
+}
+
+# The time that nfsd gives a lease; a tenth of it is what it gives a callback.
+lease_time() { server "/lab/guest/server stop && echo $1 >/proc/fs/nfsd/nfsv4leasetime && /lab/guest/server resume"; }
+
+# The client's machine stands still until the Call is given up, and answers it then. The connection would not
+# survive more than some seconds of that.
+silent() {
+	defer "lease_time $(server 'cat /proc/fs/nfsd/nfsv4leasetime')"
+	lease_time 10
+	hand_out "$1" 1
+	kill -STOP "$(<"$RUN/client.pid")"
+	calling_server '
+		rm -f /run/$TEST.recalled
+		(printf "once more\n" >>/export/$TEST/file1; touch /run/$TEST.recalled) </dev/null >/dev/null 2>&1 &'
+	calling_server 'call_fails() { ! callback_works; }
+		wait_for 20 call_fails; [ ! -f /run/$TEST.recalled ] || fail "the delegation came back"'
+	kill -CONT "$(<"$RUN/client.pid")"
+	calling_server 'wait_for 40 test -f /run/$TEST.recalled; rm /run/$TEST.recalled; wait_for 20 callback_works'
+	client "[ \"\$(tail -n 1 \$MNT/$TEST/file1)\" = 'once more' ]"
+	# What it said at last is found to be for the Call that was given up.
+	calling_server 'credits_are_back() { ! cat $(backward_files xprt_info) | grep "^cur_cong=" | grep -v "=0\$"; }
+		wait_for 20 credits_are_back'
+	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the connection was lost"
+	client 'umount $MNT && wait_for 10 module_unused'
+	calling_server 'wait_for 20 no_backward'
+}
+
+# What can be written to its files in sysfs.
+sysfs() {
+	hand_out "$1" 1
+	calling_server '
+		cat $(backward_files xprt_info) $(backward_files xprt_state) $(backward_files srcaddr) >/dev/null
+		for file in $(backward_files dstaddr); do
+			! echo 192.0.2.77 2>/dev/null >$file || fail "the client got another address"
+			echo 1 >${file%/*/*}/add_xprt
+		done
+		[ $(backward) = 2 ] || fail "there are $(backward) backward transports"'
+	LIMIT=60 calling_server "$recall_all"
+	client 'umount $MNT && wait_for 10 module_unused'
+	calling_server 'wait_for 20 no_backward'
+}
+
+# sunrpc breaks the connection after the first Calls.
+injected() {
+	server '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
+	hand_out "$1" 4
+	defer 'server "$inject inject_ends"'
+	LIMIT=120 server "$inject$callbacks
+		inject_begins 100 2
+		$recall_all
+		has_injected 2
+		inject_ends"
+	client "for n in {1..4}; do [ \"\$(tail -n 1 \$MNT/$TEST/file\$n)\" = 'once more' ]; done"
+	[ "$(client 'xprt_stat 3')" -gt 1 ] || ! is_rust || fail "there was no other connection"
+	client 'umount $MNT && wait_for 10 module_unused'
+	calling_server 'wait_for 20 no_backward'
+}
+
+test_case "v4.1: no more Calls than were granted" credits 4.1
+test_case "v4.2: they end with their connections" ends 4.2
+test_case "v4.2: a client says nothing for a while" silent 4.2
+test_case "v4.1: what sysfs lets people do" sysfs 4.1
+test_case "v4.2: the connection breaks as they are sent" injected 4.2
+run_cases
