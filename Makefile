@@ -31,7 +31,7 @@ help:
 	@printf '%s\n' \
 	  'make run          mount NFS over RDMA through the module, in two virtual machines' \
 	  '                  (VERS=3|4.0|4.1|4.2 KERNEL=stock|custom|um KERNEL_SERIES=7.2|7.3' \
-	  '                  CLIENT=rust|c PEER=c)' \
+	  '                  CLIENT=rust|c PEER=rust|c)' \
 	  'make shell        the same, but leaves you at a prompt in the client' \
 	  'make check        the main tests, in under an hour; the last line is the sum' \
 	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \

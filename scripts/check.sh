@@ -10,7 +10,7 @@
 . "$here/series.sh"
 
 cd "$PROJECT"
-steps=(layers conformance format host panics clippy kunit run selftests)
+steps=(layers conformance format host panics clippy kunit run selftests server)
 if [ "${1:-}" = long ]; then
 	shift
 	steps=(minimal fuzz headers um um-debug um-leaks custom debug stock dma series install cost)
@@ -67,6 +67,9 @@ step_selftests() {
 	done
 	selftests_on custom "${now[@]}"
 }
+
+# This module at both ends.
+step_server() { PEER=rust selftests_on custom selftests/{mount,io,forms,backchannel,callbacks,cycles}.sh; }
 
 # A tree without what the module can do without; its modules have no kernel to go into.
 step_minimal() { VARIANT=minimal "$here/module.sh" minimal KBUILD_MODPOST_WARN=1; }
