@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one can look into: the files in `/sys/kernel/debug/rpcrdma/<transport>/`.
+//! What one can look into: the files in the folders below `/sys/kernel/debug/rpcrdma`.
 
 use crate::bindings;
 use core::ffi::c_void;
@@ -11,7 +11,7 @@ use kernel::{
     str::{CStr, CStrExt},
 };
 
-/// The folder of this module. It stays as long as one of these exists, or a transport's in it.
+/// The folder of this module. It stays as long as one of these exists, or another folder in it.
 pub(crate) struct Folder(());
 
 impl Folder {
@@ -35,6 +35,9 @@ pub(crate) type File<T> = (&'static CStr, fn(&T, &SeqFile));
 
 /// What can be shown in files. Process context, may sleep.
 pub(crate) trait Show: Sync + 'static {
+    /// What the name of each folder begins with, before its number.
+    const PREFIX: &'static CStr = c"";
+
     /// The files.
     const FILES: &'static [File<Self>];
 }
@@ -74,7 +77,7 @@ unsafe impl Send for Files {}
 unsafe impl Sync for Files {}
 
 impl Files {
-    /// Makes the files of `data` for transport `id`.
+    /// Makes the files of `data`, number `id` of its kind.
     ///
     /// # Safety
     ///
@@ -91,8 +94,8 @@ impl Files {
                 GFP_KERNEL,
             )?;
         }
-        // SAFETY: The callee keeps the folder of the module for this one.
-        let folder = unsafe { bindings::rpcrdma_debugfs_add(id) };
+        // SAFETY: The name is copied. The callee keeps the folder of the module for this one.
+        let folder = unsafe { bindings::rpcrdma_debugfs_add(T::PREFIX.as_char_ptr(), id) };
         // INVARIANT: Just made, and the hooks are not moved any more.
         let mut files = Self {
             folder,
@@ -127,7 +130,7 @@ pub(crate) struct Shown<T: Show> {
 }
 
 impl<T: Show> Shown<T> {
-    /// Shows `data` in the folder of transport `id`.
+    /// Shows `data`, number `id` of its kind, in a folder of its own.
     ///
     /// # Errors
     ///

@@ -74,6 +74,8 @@ causes! {
     Retransmission = rpcrdma_cause_RPCRDMA_CAUSE_RETRANSMISSION, "retransmission";
     /// A Call went out that has no Reply, and with it a credit.
     OneWayCall = rpcrdma_cause_RPCRDMA_CAUSE_ONE_WAY_CALL, "one_way_call";
+    /// A Reply could not be made or sent. Its requester sends the Call again on another connection.
+    ReplyFailed = rpcrdma_cause_RPCRDMA_CAUSE_REPLY_FAILED, "reply_failed";
     /// Fault injection.
     Injected = rpcrdma_cause_RPCRDMA_CAUSE_INJECTED, "injected";
 }

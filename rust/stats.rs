@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters of one transport, from its setup to its end, and what its connection has agreed on.
+//! Counters of one transport, from its setup to its end, and what those of both roles are made of.
 //!
 //! They are relaxed and for people: a reader sees each of them exactly, but not all at one moment.
 
@@ -9,6 +9,8 @@ use crate::{
     sunrpc::Word,
 };
 use kernel::{
+    fmt,
+    prelude::*,
     seq_file::SeqFile,
     seq_print,
     sync::atomic::{Atomic, Relaxed},
@@ -18,7 +20,8 @@ use kernel::{
 pub(crate) struct Counter(Atomic<u64>);
 
 impl Counter {
-    const fn new() -> Self {
+    /// At zero.
+    pub(crate) const fn new() -> Self {
         Self(Atomic::new(0))
     }
 
@@ -48,7 +51,8 @@ impl Counter {
 pub(crate) struct SoleCounter(Word<u64>);
 
 impl SoleCounter {
-    const fn new() -> Self {
+    /// At zero.
+    pub(crate) const fn new() -> Self {
         Self(Word::new(0))
     }
 
@@ -73,28 +77,36 @@ impl SoleCounter {
     }
 }
 
+/// Makes a structure of counters.
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident: $type:ident,)*) => {
-        /// The counters of a transport.
-        pub(crate) struct Stats {
+    (
+        $(#[$struct_doc:meta])*
+        struct $struct:ident;
+        $($(#[$doc:meta])* $name:ident: $type:ident,)*
+    ) => {
+        $(#[$struct_doc])*
+        pub(crate) struct $struct {
             $($(#[$doc])* pub(crate) $name: $type,)*
         }
 
-        impl Stats {
+        impl $struct {
             /// All at zero.
             pub(crate) const fn new() -> Self {
                 Self { $($name: $type::new(),)* }
             }
 
             /// Writes them, one `name value` a line.
-            pub(crate) fn show(&self, seq: &SeqFile) {
-                $(seq_print!(seq, "{} {}\n", stringify!($name), self.$name.get());)*
+            pub(crate) fn show(&self, seq: &kernel::seq_file::SeqFile) {
+                $(kernel::seq_print!(seq, "{} {}\n", stringify!($name), self.$name.get());)*
             }
         }
     };
 }
+pub(crate) use counters;
 
 counters! {
+    /// The counters of a transport.
+    struct Stats;
     /// Replies that came in the Reply chunk.
     reply_chunk_replies: SoleCounter,
     /// Read segments sent.
@@ -244,51 +256,68 @@ impl Calls {
 /// no end.
 const CLASSES: usize = 26;
 
-/// The latency of RPCs, from the Send to the arrival of the Reply, for each form.
-///
-/// Replies of one connection are handled one after the other, and connections follow each other.
-pub(crate) struct Latency {
-    counts: [[[SoleCounter; CLASSES]; Form::REPLIES.len()]; Form::CALLS.len()],
-}
+/// How long something took, in classes.
+pub(crate) struct Histogram([SoleCounter; CLASSES]);
 
-impl Latency {
-    /// All at zero.
+impl Histogram {
+    /// Nothing so far.
     pub(crate) const fn new() -> Self {
-        Self {
-            counts: [const { [const { [const { SoleCounter::new() }; CLASSES] }; 3] }; 3],
-        }
+        Self([const { SoleCounter::new() }; CLASSES])
     }
 
-    /// The class of a latency in nanoseconds.
+    /// The class of so many nanoseconds.
     fn class(nanoseconds: u64) -> usize {
         let doublings = u64::BITS.saturating_sub((nanoseconds >> 10).leading_zeros());
         // CAST: No more than 64.
         (doublings as usize).min(CLASSES - 1)
     }
 
-    /// Counts an RPC that took this long.
-    pub(crate) fn record(&self, form: Form, nanoseconds: u64) {
-        let replies = self.counts.get(usize::from(form.call));
-        let classes = replies.and_then(|replies| replies.get(usize::from(form.reply)));
-        if let Some(count) = classes.and_then(|classes| classes.get(Self::class(nanoseconds))) {
+    /// Counts something that took this long.
+    pub(crate) fn record(&self, nanoseconds: u64) {
+        if let Some(count) = self.0.get(Self::class(nanoseconds)) {
             count.increment();
         }
     }
 
-    /// Writes what is not zero, one `call reply limit count` a line. The limit is in nanoseconds;
-    /// the RPCs took less than that, and no less than the limit before.
+    /// Writes what is not zero, one `what limit count` a line. The limit is in nanoseconds; it took less
+    /// than that, and no less than the limit before.
+    pub(crate) fn show(&self, seq: &SeqFile, what: fmt::Arguments<'_>) {
+        let mut limit = 1u64 << 10;
+        for count in self.0.iter().map(SoleCounter::get) {
+            if limit >> 10 == 1 << (CLASSES - 1) && count != 0 {
+                seq_print!(seq, "{what} inf {count}\n");
+            } else if count != 0 {
+                seq_print!(seq, "{what} {limit} {count}\n");
+            }
+            limit <<= 1;
+        }
+    }
+}
+
+/// The latency of RPCs, from the Send to the arrival of the Reply, for each form.
+///
+/// Replies of one connection are handled one after the other, and connections follow each other.
+pub(crate) struct Latency([[Histogram; Form::REPLIES.len()]; Form::CALLS.len()]);
+
+impl Latency {
+    /// All at zero.
+    pub(crate) const fn new() -> Self {
+        Self([const { [const { Histogram::new() }; 3] }; 3])
+    }
+
+    /// Counts an RPC that took this long.
+    pub(crate) fn record(&self, form: Form, nanoseconds: u64) {
+        let replies = self.0.get(usize::from(form.call));
+        if let Some(counts) = replies.and_then(|replies| replies.get(usize::from(form.reply))) {
+            counts.record(nanoseconds);
+        }
+    }
+
+    /// Writes what is not zero, one `call reply limit count` a line.
     pub(crate) fn show(&self, seq: &SeqFile) {
-        for (call, replies) in Form::CALLS.iter().zip(&self.counts) {
-            for (reply, classes) in Form::REPLIES.iter().zip(replies) {
-                let mut limit = 1u64 << 10;
-                for count in classes.iter().map(SoleCounter::get) {
-                    if limit >> 10 == 1 << (CLASSES - 1) && count != 0 {
-                        seq_print!(seq, "{call} {reply} inf {count}\n");
-                    } else if count != 0 {
-                        seq_print!(seq, "{call} {reply} {limit} {count}\n");
-                    }
-                    limit <<= 1;
-                }
+        for (call, replies) in Form::CALLS.iter().zip(&self.0) {
+            for (reply, counts) in Form::REPLIES.iter().zip(replies) {
+                counts.show(seq, fmt!("{call} {reply}"));
             }
         }
     }
@@ -298,7 +327,6 @@ impl Latency {
 #[kernel::macros::kunit_tests(rpcrdma_stats)]
 mod tests {
     use super::*;
-    use kernel::prelude::*;
 
     #[test]
     fn a_latency_is_below_the_limit_of_its_class() {
@@ -313,7 +341,7 @@ mod tests {
             (1 << 34, 25),
             (u64::MAX, 25),
         ] {
-            assert_eq!(Latency::class(nanoseconds), class);
+            assert_eq!(Histogram::class(nanoseconds), class);
         }
     }
 
@@ -333,12 +361,12 @@ mod tests {
         let latency = KBox::new(Latency::new(), GFP_KERNEL).unwrap();
         let form = Form { call: 1, reply: 2 };
         latency.record(form, 5000);
-        for (call, replies) in latency.counts.iter().enumerate() {
-            for (reply, classes) in replies.iter().enumerate() {
-                let sum: u64 = classes.iter().map(SoleCounter::get).sum();
+        for (call, replies) in latency.0.iter().enumerate() {
+            for (reply, counts) in replies.iter().enumerate() {
+                let sum: u64 = counts.0.iter().map(SoleCounter::get).sum();
                 assert_eq!(sum, u64::from((call, reply) == (1, 2)));
             }
         }
-        assert_eq!(latency.counts[1][2][3].get(), 1);
+        assert_eq!(latency.0[1][2].0[3].get(), 1);
     }
 }

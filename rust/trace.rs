@@ -5,7 +5,8 @@
 //! A disabled event costs the branch of its static key: what the event takes is read from the
 //! arguments behind that branch. Without `CONFIG_TRACEPOINTS` nothing is left of it.
 //!
-//! The events are defined in `trace/rpcrdma.h`.
+//! The client's events are here and defined in `trace/rpcrdma.h`; for the server's see
+//! [`server`].
 
 use crate::bindings::{ib_cq, ib_qp, ib_wc};
 use kernel::{prelude::*, types::Opaque};
@@ -109,6 +110,8 @@ macro_rules! events {
         }
     )*};
 }
+
+pub(crate) mod server;
 
 /// A length as the events show it.
 fn clip(length: usize) -> u32 {

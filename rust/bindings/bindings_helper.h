@@ -18,5 +18,6 @@
 #include <rdma/rw.h>
 #include "helpers/helpers.h"
 #include "trace/rpcrdma.h"
+#include "trace/svcrdma.h"
 
 const size_t RPCRDMA_DMA_MINALIGN = ARCH_DMA_MINALIGN;

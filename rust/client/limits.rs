@@ -133,6 +133,8 @@ mod tests {
         max_qp_wr: 32768,
         max_cqe: 4_194_303,
         max_responder_resources: 16,
+        max_initiator_depth: 16,
+        max_transfer_sge: 30,
     };
 
     const OWN: PrivateData = PrivateData {

@@ -9,7 +9,7 @@
 
 #include "helpers.h"
 
-/* The module, if it has its folder, and its transports that have one there. */
+/* The module, if it has its folder, and all that have one there. */
 static DEFINE_MUTEX(root_lock);
 static unsigned int root_users;
 static struct dentry *root;
@@ -39,13 +39,13 @@ void rpcrdma_debugfs_put(void)
 	mutex_unlock(&root_lock);
 }
 
-/* A folder for the transport of this number. */
-struct dentry *rpcrdma_debugfs_add(unsigned int id)
+/* A folder of this name, which ends with a number. */
+struct dentry *rpcrdma_debugfs_add(const char *prefix, unsigned int id)
 {
-	char name[12];
+	char name[32];
 
 	rpcrdma_debugfs_get();
-	snprintf(name, sizeof(name), "%u", id);
+	snprintf(name, sizeof(name), "%s%u", prefix, id);
 	return debugfs_create_dir(name, root);
 }
 

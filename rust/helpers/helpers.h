@@ -61,7 +61,7 @@ struct rpcrdma_debugfs_file {
 
 void rpcrdma_debugfs_get(void);
 void rpcrdma_debugfs_put(void);
-struct dentry *rpcrdma_debugfs_add(unsigned int id);
+struct dentry *rpcrdma_debugfs_add(const char *prefix, unsigned int id);
 void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
 			      struct rpcrdma_debugfs_file *file);
 void rpcrdma_debugfs_remove(struct dentry *folder);
@@ -73,6 +73,20 @@ void rpcrdma_sysctl_unregister(struct ctl_table_header *header);
 unsigned int rpcrdma_slot_table_entries(void);
 unsigned int rpcrdma_max_inline_read(void);
 unsigned int rpcrdma_max_inline_write(void);
+
+/* What the server's side counts for all connections. */
+enum rpcrdma_svc_counter {
+	RPCRDMA_SVC_READ,
+	RPCRDMA_SVC_RECV,
+	RPCRDMA_SVC_WRITE,
+	RPCRDMA_SVC_SQ_STARVE,
+	RPCRDMA_SVC_COUNTERS
+};
+
+struct ctl_table_header *rpcrdma_svc_sysctl_register(void);
+unsigned int rpcrdma_svc_max_requests(void);
+unsigned int rpcrdma_svc_max_req_size(void);
+void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count);
 
 void rpcrdma_svc_xprt_get(struct svc_xprt *xprt);
 void rpcrdma_set_bit(unsigned int bit, unsigned long *word);

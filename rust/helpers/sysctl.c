@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The administrator's settings, under the names that scripts know. Like those
- * of sunrpc's other transports they exist with CONFIG_SUNRPC_DEBUG only;
- * without it the defaults stand.
+ * The administrator's settings of the client's side, under the names that
+ * scripts know. Like those of sunrpc's other transports they exist with
+ * CONFIG_SUNRPC_DEBUG only; without it the defaults stand.
  */
 #include <linux/err.h>
 #include <linux/mm.h>
@@ -79,11 +79,6 @@ struct ctl_table_header *rpcrdma_sysctl_register(void)
 	return header ?: ERR_PTR(-ENOMEM);
 }
 
-void rpcrdma_sysctl_unregister(struct ctl_table_header *header)
-{
-	unregister_sysctl_table(header);
-}
-
 #else
 
 struct ctl_table_header *rpcrdma_sysctl_register(void)
@@ -91,8 +86,9 @@ struct ctl_table_header *rpcrdma_sysctl_register(void)
 	return NULL;
 }
 
+#endif
+
 void rpcrdma_sysctl_unregister(struct ctl_table_header *header)
 {
+	unregister_sysctl_table(header);
 }
-
-#endif

@@ -17,7 +17,10 @@ use super::{
     send_slots::SendSlots,
     Pd,
 };
-use crate::bindings::{self, PageVec};
+use crate::{
+    bindings::{self, PageVec},
+    trace::server as trace,
+};
 use core::ptr::NonNull;
 use kernel::{
     alloc::{flags::__GFP_NOWARN, Flags},
@@ -27,6 +30,7 @@ use kernel::{
         atomic::{Atomic, Relaxed},
         Arc, SpinLock,
     },
+    types::Opaque,
 };
 
 /// What an accepted queue pair tells its user.
@@ -38,6 +42,9 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// What is kept with each message.
     type Note: Default + Send;
 
+    /// What is told of each Send when it has completed.
+    type Sent: Default + Send;
+
     /// A message has arrived.
     fn received(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>);
 
@@ -45,7 +52,11 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     fn read(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>, pages: PageVec);
 
     /// A Send has completed, so that there is room on the send queue.
-    fn sent(&self);
+    fn sent(&self, sent: Self::Sent);
+
+    /// There is no room on the send queue, for which somebody waits or comes back later. With a spinlock
+    /// held.
+    fn queue_is_full(&self);
 
     /// A work request failed, or was flushed. The connection is of no use any more.
     fn failed(&self, status: WcStatus);
@@ -194,6 +205,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
                 let Some(receive) = receives.idle.pop() else {
                     break;
                 };
+                trace::svcrdma_post_recv(self, receive.index());
                 chain.push(receive);
                 taken = taken.saturating_add(1);
             }
@@ -203,7 +215,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
                 // SAFETY: The Receives are this object's, and so is the queue pair.
                 let posted = unsafe { self.qp.post_receives(self, chain) };
                 drop(receives);
-                return posted;
+                return posted.inspect_err(|&error| trace::svcrdma_rq_post_err(self, error));
             }
             while let Some(receive) = chain.pop() {
                 receives.idle.push(receive);
@@ -252,6 +264,12 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     }
 }
 
+impl<C: AcceptedEvents> trace::TraceQp for AcceptedQp<C> {
+    fn queue(&self) -> u32 {
+        self.completion_queue()
+    }
+}
+
 impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
     type Note = C::Note;
 
@@ -266,6 +284,11 @@ impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
         }
     }
 
+    #[inline(always)]
+    fn trace(cq: &Opaque<bindings::ib_cq>, index: u32, wc: &bindings::ib_wc) {
+        trace::svcrdma_wc_recv(cq, index, wc);
+    }
+
     fn posted(&self) -> &PostedReceives<Self> {
         &self.posted
     }
@@ -276,6 +299,8 @@ impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
 }
 
 impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
+    type Sent = C::Sent;
+
     fn qp(&self) -> &Qp {
         &self.qp
     }
@@ -292,8 +317,12 @@ impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
         self.sizes.send_size
     }
 
-    fn sent(&self) {
-        self.context.sent();
+    fn sent(&self, sent: C::Sent) {
+        self.context.sent(sent);
+    }
+
+    fn queue_is_full(&self) {
+        self.context.queue_is_full();
     }
 
     fn failed(&self, status: WcStatus) {

@@ -30,6 +30,9 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
     /// Somebody asks for a connection: [`Listener::next`] has it.
     fn requested(&self);
 
+    /// Somebody was rejected, as too many wait already.
+    fn rejected(&self);
+
     /// The listener's address has moved to another device, or its device goes away. It hears no more of
     /// connects.
     fn address_changed(&self);
@@ -188,6 +191,7 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
                 }
                 Err(id) => {
                     id.leave();
+                    shared.handler.rejected();
                     1
                 }
             }

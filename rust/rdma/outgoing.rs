@@ -11,7 +11,10 @@ use super::{
     send_slots::{NoRoom, SendSlots},
     transfer::Transfers,
 };
-use crate::bindings::{self, PageRange, PageVec};
+use crate::{
+    bindings::{self, PageRange, PageVec},
+    trace::server as trace,
+};
 use core::{
     mem::ManuallyDrop,
     ptr::{self, NonNull},
@@ -26,7 +29,10 @@ const SIGNALED: i32 = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
 const KEPT_PARTS: usize = 32;
 
 /// What has a queue pair on which any thread sends.
-pub(crate) trait OutgoingOwner: Sized + 'static {
+pub(crate) trait OutgoingOwner: trace::TraceQp + Sized + 'static {
+    /// What is told of each Send when it has completed.
+    type Sent: Default + Send;
+
     /// The queue pair.
     fn qp(&self) -> &Qp;
 
@@ -40,10 +46,27 @@ pub(crate) trait OutgoingOwner: Sized + 'static {
     fn send_size(&self) -> u32;
 
     /// A Send has completed.
-    fn sent(&self);
+    fn sent(&self, sent: Self::Sent);
+
+    /// There is no room on the send queue, for which somebody waits or comes back later. With a spinlock
+    /// held.
+    fn queue_is_full(&self);
 
     /// A work request has failed, or was flushed.
     fn failed(&self, status: WcStatus);
+}
+
+/// Takes room on the send queue, as [`SendSlots::take`].
+pub(super) fn take_slots<O: OutgoingOwner>(
+    owner: &O,
+    count: u32,
+    may_wait: bool,
+) -> Result<(), NoRoom> {
+    let told = |used, total| {
+        trace::svcrdma_sq_full(owner, count, used, total);
+        owner.queue_is_full();
+    };
+    owner.slots().take(count, may_wait, told)
 }
 
 /// What one Send uses, from the moment it is built until it has completed.
@@ -55,6 +78,8 @@ pub(crate) struct SendContext<O: OutgoingOwner> {
     cqe: Cqe<Self>,
     links: Links<Self>,
     owner: NonNull<O>,
+    /// Tells it from others of the owner, in trace events.
+    number: u32,
     buffer: DmaBuffer,
     request: bindings::ib_send_wr,
     sge: bindings::ib_sge,
@@ -62,6 +87,8 @@ pub(crate) struct SendContext<O: OutgoingOwner> {
     /// What the RDMA Writes read.
     pages: PageVec,
     slots: u32,
+    /// What the owner is told of the Send.
+    sent: O::Sent,
 }
 
 impl_has_cqe! {
@@ -85,12 +112,14 @@ impl<O: OutgoingOwner> SendContext<O> {
                 cqe: Cqe::new(),
                 links: Links::new(),
                 owner: NonNull::from(owner),
+                number: owner.sends().len().1,
                 buffer,
                 request: bindings::ib_send_wr::default(),
                 sge,
                 writes: Transfers::writes(),
                 pages: PageVec::new(),
                 slots: 0,
+                sent: O::Sent::default(),
             },
             GFP_KERNEL,
         )?)
@@ -107,17 +136,19 @@ impl<O: OutgoingOwner> SendContext<O> {
 }
 
 impl<O: OutgoingOwner> Complete for SendContext<O> {
-    unsafe fn complete(this: NonNull<Self>, _cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
         // SAFETY: The owner, which has the context, waits for the request that has just completed, and
         // with it all before, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
+        trace::svcrdma_wc_send(cq, context.number, wc);
         let slots = core::mem::replace(&mut context.slots, 0);
+        let sent = core::mem::take(&mut context.sent);
         context.end(owner.qp());
         // SAFETY: The context is the owner's, and was lent out until now.
         unsafe { owner.sends().put(this) };
         owner.slots().give_back(slots);
         match WcStatus::failure(wc) {
-            None => owner.sent(),
+            None => owner.sent(sent),
             Some(status) => owner.failed(status),
         }
     }
@@ -204,7 +235,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Sends the first `length` bytes, behind the Writes; has the peer invalidate `handle`. Waits for room
-    /// on the send queue, if `may_wait`.
+    /// on the send queue, if `may_wait`. [`OutgoingOwner::sent`] is told `sent`.
     ///
     /// # Errors
     ///
@@ -214,6 +245,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         length: usize,
         invalidate: Option<u32>,
         may_wait: bool,
+        sent: O::Sent,
     ) -> Result<(), NoRoom> {
         let mut this = ManuallyDrop::new(self);
         let (owner, pointer) = (this.owner, this.context);
@@ -223,11 +255,12 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             drop(ManuallyDrop::into_inner(this));
             return Err(NoRoom::TooMany);
         };
-        if let Err(reason) = owner.slots().take(slots, may_wait) {
+        if let Err(reason) = take_slots(owner, slots, may_wait) {
             drop(ManuallyDrop::into_inner(this));
             return Err(reason);
         }
         context.slots = slots;
+        context.sent = sent;
         context.buffer.sync_for_device(length);
         context.sge.length = bytes;
         context.request = bindings::ib_send_wr {
@@ -244,6 +277,10 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             context.request.opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
             context.request.ex.invalidate_rkey = ManuallyDrop::new(handle);
         }
+        if slots > 1 {
+            trace::svcrdma_post_write_chunk(owner, context.number, slots.saturating_sub(1));
+        }
+        trace::svcrdma_post_send(owner, context.number, invalidate);
         let last = &raw mut context.request;
         // SAFETY: The Writes were added with this queue pair. The context, with all that the chain names,
         // stays until the Send has completed.
@@ -262,7 +299,10 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
                 Err(NoRoom::Closed)
             }
             // Some of the chain may be with the device: the context goes with the queue pair.
-            Err(_) => Err(NoRoom::Closed),
+            Err(error) => {
+                trace::svcrdma_sq_post_err(owner, error);
+                Err(NoRoom::Closed)
+            }
         }
     }
 }

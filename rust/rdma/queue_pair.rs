@@ -341,6 +341,11 @@ impl<C: Completions> ReceiveOwner for QueuePair<C> {
         C::received(&mut unsafe { Completion::new(self) }, message, invalidated);
     }
 
+    #[inline(always)]
+    fn trace(cq: &Opaque<bindings::ib_cq>, index: u32, wc: &bindings::ib_wc) {
+        trace::xprtrdma_wc_receive(cq, index, wc);
+    }
+
     fn posted(&self) -> &PostedReceives<Self> {
         &self.posted
     }

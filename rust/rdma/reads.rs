@@ -5,14 +5,17 @@
 use super::{
     completion::WcStatus,
     cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
-    outgoing::OutgoingOwner,
+    outgoing::{take_slots, OutgoingOwner},
     pool::{Links, Pool, Pooled},
     qp::Qp,
     receive::{ReceiveOwner, Received},
     send_slots::NoRoom,
     transfer::Transfers,
 };
-use crate::bindings::{self, PageVec};
+use crate::{
+    bindings::{self, PageVec},
+    trace::server as trace,
+};
 use core::{
     mem::ManuallyDrop,
     ptr::{self, NonNull},
@@ -89,7 +92,7 @@ impl<O: ReadOwner> ReadContext<O> {
 }
 
 impl<O: ReadOwner> Complete for ReadContext<O> {
-    unsafe fn complete(this: NonNull<Self>, _cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
         // SAFETY: The owner, which has the context, waits for the request that has just completed, and
         // with it all before, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
@@ -103,6 +106,7 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
             (None, None) => {}
             (Some(status), message) => {
                 if let Some(message) = message {
+                    trace::svcrdma_wc_read_failed(cq, message.number(), wc);
                     owner.not_read(message);
                 }
                 owner.failed(status);
@@ -110,6 +114,9 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
         }
     }
 }
+
+/// Why Reads were not posted, with the message and the pages, unless they go with the connection.
+pub(crate) type NotPosted<O> = (NoRoom, Option<(Received<O>, PageVec)>);
 
 /// RDMA Reads to be posted, which go back to their queue pair if they are not.
 ///
@@ -185,20 +192,17 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     /// # Errors
     ///
     /// Why there is no room, with what was to be read for, unless the connection is at its end.
-    pub(crate) fn post(
-        self,
-        message: Received<O>,
-        may_wait: bool,
-    ) -> Result<(), (NoRoom, Option<(Received<O>, PageVec)>)> {
+    pub(crate) fn post(self, message: Received<O>, may_wait: bool) -> Result<(), NotPosted<O>> {
         let mut this = ManuallyDrop::new(self);
         let (owner, pointer) = (this.owner, this.context);
         let context = this.context();
         let slots = context.reads.requests();
-        if let Err(reason) = owner.slots().take(slots, may_wait) {
+        if let Err(reason) = take_slots(owner, slots, may_wait) {
             let (_, pages) = context.end(owner.qp());
             drop(ManuallyDrop::into_inner(this));
             return Err((reason, Some((message, pages))));
         }
+        trace::svcrdma_post_read_chunk(owner, message.number(), slots);
         context.slots = slots;
         context.message = Some(message);
         let cqe = ReadContext::wr_cqe(pointer.as_ptr());
@@ -220,7 +224,10 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
                 Err((NoRoom::Closed, message.map(|message| (message, pages))))
             }
             // Some of the chain may be with the device: the context goes with the queue pair.
-            Err(_) => Err((NoRoom::Closed, None)),
+            Err(error) => {
+                trace::svcrdma_sq_post_err(owner, error);
+                Err((NoRoom::Closed, None))
+            }
         }
     }
 }

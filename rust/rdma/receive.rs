@@ -7,10 +7,7 @@ use super::{
     dma::DmaBuffer,
     Pd,
 };
-use crate::{
-    bindings::{self, OwnedMessage},
-    trace,
-};
+use crate::bindings::{self, OwnedMessage};
 use core::{
     cell::UnsafeCell, ffi::c_void, marker::PhantomData, mem::offset_of, mem::ManuallyDrop,
     ptr::NonNull,
@@ -30,6 +27,9 @@ pub(crate) trait ReceiveOwner: Sized {
     ///
     /// Called by the handler of that completion, `wc`.
     unsafe fn received(&self, message: Received<Self>, wc: &bindings::ib_wc);
+
+    /// Writes the trace event of a completion, `wc`, of the Receive with this number.
+    fn trace(cq: &Opaque<bindings::ib_cq>, index: u32, wc: &bindings::ib_wc);
 
     /// The Receives that the device has.
     fn posted(&self) -> &PostedReceives<Self>;
@@ -170,7 +170,7 @@ impl<O: ReceiveOwner> Complete for Receive<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
         // SAFETY: `Receives::post` gave the Receive away, which has come back by its completion.
         let mut receive = unsafe { KBox::from_raw(this.as_ptr()) };
-        trace::xprtrdma_wc_receive(cq, receive.index, wc);
+        O::trace(cq, receive.index, wc);
         // SAFETY: By the type's invariant the owner is valid, as the Receive was posted until now. This is
         // the handler of its completion.
         let owner = unsafe {
@@ -206,6 +206,11 @@ impl<O: ReceiveOwner> Received<O> {
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.buffer.first(self.0.length)
+    }
+
+    /// The number of the Receive, which tells it from others of the owner.
+    pub(crate) fn number(&self) -> u32 {
+        self.0.index
     }
 
     /// What the owner's user keeps with the message.

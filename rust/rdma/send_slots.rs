@@ -63,18 +63,28 @@ impl SendSlots {
         (state.total, state.free, state.least) = (total, total, total);
     }
 
-    /// Takes room for `count` work requests; waits for it if `may_wait`, and sleeps then.
+    /// Takes room for `count` work requests; waits for it if `may_wait`, and sleeps then. If there
+    /// is none at first `is_full` is told, under the lock, what is in use and what there is.
     ///
     /// # Errors
     ///
     /// [`NoRoom::Full`] only if the caller may not wait.
-    pub(super) fn take(&self, count: u32, may_wait: bool) -> Result<(), NoRoom> {
+    pub(super) fn take(
+        &self,
+        count: u32,
+        may_wait: bool,
+        is_full: impl FnOnce(u32, u32),
+    ) -> Result<(), NoRoom> {
+        let mut is_full = Some(is_full);
         let mut state = self.state.lock();
         if count > state.total {
             return Err(NoRoom::TooMany);
         }
         // Who cannot wait does not overtake those who do.
         if !may_wait && self.is_awaited() {
+            if let Some(is_full) = is_full.take() {
+                is_full(state.total.saturating_sub(state.free), state.total);
+            }
             return Err(NoRoom::Full);
         }
         while !state.is_closed {
@@ -82,6 +92,9 @@ impl SendSlots {
                 state.free = free;
                 state.least = state.least.min(free);
                 return Ok(());
+            }
+            if let Some(is_full) = is_full.take() {
+                is_full(state.total.saturating_sub(state.free), state.total);
             }
             if !may_wait {
                 return Err(NoRoom::Full);

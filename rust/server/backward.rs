@@ -5,6 +5,7 @@
 use super::{
     connection::Connection,
     shared::{Shared, BACKWARD_CREDITS},
+    stats::Sent,
 };
 use crate::{
     proto::{
@@ -29,17 +30,17 @@ impl BackwardConnection for Connection {
     }
 
     fn backward(&self) -> &Arc<Backward> {
-        self.qp.context().backward()
+        self.parts.qp.context().backward()
     }
 
     fn max_backward_call(&self) -> u32 {
-        let threshold = self.qp.context().thresholds.send;
+        let threshold = self.parts.qp.context().thresholds.send;
         threshold.saturating_sub(MIN_HEADER_LEN)
     }
 
     fn call_back(&self, call: &BackwardCall<'_>) -> Result<(), SendError> {
         let _scope = NoIoScope::enter();
-        let result = send(&self.qp, call);
+        let result = send(&self.parts.qp, call);
         if result == Err(SendError::TooLarge) {
             pr_warn_once!(
                 "a callback of {} bytes is too long for its client\n",
@@ -71,7 +72,7 @@ fn send(qp: &AcceptedQp<Shared>, call: &BackwardCall<'_>) -> Result<(), SendErro
         _ => SendError::NotConnected,
     })?;
     outgoing
-        .send(end, None, true)
+        .send(end, None, true, Sent::BackwardCall)
         .map_err(|reason| match reason {
             NoRoom::TooMany => SendError::Failed,
             NoRoom::Full => SendError::NoMemory,

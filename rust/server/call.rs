@@ -6,6 +6,7 @@ use crate::{
     proto::responder::{call::CallIndex, placement::Placement},
     sunrpc::PageVec,
 };
+use kernel::time::{Instant, Monotonic};
 
 /// What is kept with each message.
 pub(crate) struct Call {
@@ -15,6 +16,8 @@ pub(crate) struct Call {
     pub(super) placement: Placement,
     /// What was read from the requester, for [`CallIndex::layout`].
     pub(super) pages: PageVec,
+    /// When the last completion was that the Call waited for, and when a thread took it.
+    pub(super) times: Option<(Instant<Monotonic>, Instant<Monotonic>)>,
 }
 
 impl Default for Call {
@@ -23,6 +26,7 @@ impl Default for Call {
             index: None,
             placement: Placement::new(),
             pages: PageVec::new(),
+            times: None,
         }
     }
 }

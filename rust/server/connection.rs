@@ -4,10 +4,15 @@
 
 use super::{
     call::Call,
-    receive, reply,
+    receive,
+    record::{End, SharedRecord},
+    reply,
     shared::{Events, Shared, BACKWARD_CREDITS, SPARE_RECEIVES},
+    stats::Sent,
 };
 use crate::{
+    debugfs::Shown,
+    error::Cause,
     proto::{
         responder::budget::CallBudget,
         wire::private_data::{negotiate, InlineSize, PrivateData},
@@ -20,11 +25,20 @@ use crate::{
         server::{
             OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection, SvcTransport, SvcXprt,
         },
-        PageVec,
+        PageVec, SocketAddress,
     },
     sysctl,
 };
-use kernel::{page::PAGE_SIZE, prelude::*, sync::Arc};
+use core::num::NonZeroU32;
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc,
+    },
+    time::Instant,
+};
 
 /// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. There a
 /// connection has so many.
@@ -42,13 +56,59 @@ const SEND_REQUESTS: u32 = 64;
 const MAX_TRANSFER_SGE: u32 = 8;
 
 /// A connection.
+#[pin_data]
 pub(crate) struct Connection {
     // No notice comes once this is gone.
     _removal: RemovalNotice,
     // Ends what runs, and with it all that refers to sunrpc's object.
-    pub(super) qp: AcceptedOwner<Shared>,
+    #[pin]
+    pub(super) parts: Shown<Parts>,
+    // All that happens was counted.
+    farewell: Farewell,
     // Last: it has sunrpc's object.
     events: Arc<Events>,
+}
+
+/// What files show of a connection.
+pub(super) struct Parts {
+    pub(super) qp: AcceptedOwner<Shared>,
+    /// The requester's address.
+    pub(super) address: SocketAddress,
+    /// What this end has said about itself.
+    pub(super) own: PrivateData,
+    /// What the requester has said.
+    pub(super) peer: Option<PrivateData>,
+}
+
+impl Parts {
+    /// What the connection's events go to.
+    pub(super) fn events(&self) -> &Events {
+        &self.qp.context().events
+    }
+}
+
+/// Enters the end of a connection, if it was accepted, into the listener's record when it is dropped. May
+/// sleep then.
+struct Farewell {
+    events: Arc<Events>,
+    peer: SocketAddress,
+    is_accepted: Atomic<bool>,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let events = &self.events;
+        if !self.is_accepted.load(Relaxed) {
+            return;
+        }
+        events.record.ended(End {
+            peer: self.peer,
+            cause: events.cause(),
+            began: events.since,
+            ended: Instant::now(),
+            answers: events.stats.answers(),
+        });
+    }
 }
 
 /// What this end says about itself (RFC 8797).
@@ -63,7 +123,11 @@ fn own_private_data(device: &Device) -> PrivateData {
 
 impl Connection {
     /// Accepts a connection that came through `listener`. May sleep.
-    pub(super) fn accept(request: ConnectRequest, listener: &SvcXprt) -> Result<Arc<Self>> {
+    pub(super) fn accept(
+        request: ConnectRequest,
+        listener: &SvcXprt,
+        record: &SharedRecord,
+    ) -> Result<Arc<Self>> {
         let (local, peer) = (request.local_address(), request.peer_address());
         let found = PrivateData::find(request.private_data()).map(|(_, found)| found);
         // RDMA Reads would never begin, and what is behind them would wait for ever.
@@ -72,7 +136,7 @@ impl Connection {
             depth => depth,
         };
         let xprt = OwnedSvcXprt::connection::<Self>(listener, &local, &peer)?;
-        let events = Arc::new(Events::new(xprt)?, GFP_KERNEL)?;
+        let events = Arc::pin_init(Events::new(xprt, record.clone()), GFP_KERNEL)?;
         let id = request.into_id(events.clone());
         let device = id.device().ok_or(ENODEV)?;
         let attributes = device.attributes();
@@ -82,29 +146,43 @@ impl Connection {
         let max_credits = sysctl::max_requests().min(attributes.max_qp_wr / 4).max(1);
         // All pages of the largest RPC, one by one.
         let pages = events.xprt.max_message().div_ceil(PAGE_SIZE_U32);
-        let sge = attributes.max_transfer_sge.clamp(1, MAX_TRANSFER_SGE);
+        let sge = attributes.max_transfer_sge.min(MAX_TRANSFER_SGE);
+        let sge = NonZeroU32::new(sge).unwrap_or(NonZeroU32::MIN);
         let sizes = AcceptedSizes {
             receives: max_credits
                 .saturating_add(SPARE_RECEIVES)
                 .saturating_add(BACKWARD_CREDITS),
             receive_size: own.receive.bytes(),
             send_size: own.send.bytes().max(thresholds.send),
-            send_requests: SEND_REQUESTS.saturating_add(pages.div_ceil(sge)),
+            send_requests: SEND_REQUESTS.saturating_add(pages / sge).saturating_add(1),
             transfers: TRANSFERS,
-            transfer_sge: sge,
+            transfer_sge: sge.get(),
         };
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
         let shared = Shared::new(events.clone(), thresholds, budget, max_credits);
         let qp = AcceptedOwner::new(id, &pd, &sizes, events.slots.clone(), shared)?;
-        let connection = Arc::new(
-            Self {
-                _removal: RemovalNotice::new(&device, events.clone())?,
-                qp,
+        let removal = RemovalNotice::new(&device, events.clone())?;
+        let parts = Parts {
+            qp,
+            address: peer,
+            own,
+            peer: found,
+        };
+        let farewell = Farewell {
+            events: events.clone(),
+            peer,
+            is_accepted: Atomic::new(false),
+        };
+        let connection = Arc::pin_init(
+            try_pin_init!(Self {
+                _removal: removal,
+                parts <- Shown::new(events.number, Ok::<_, Error>(parts)),
+                farewell,
                 events,
-            },
+            }? Error),
             GFP_KERNEL,
         )?;
-        let qp = &connection.qp;
+        let qp = &connection.parts.qp;
         qp.post_receives(SPARE_RECEIVES.saturating_add(1), 1, true)?;
         qp.accept(&ConnectParameters {
             private_data: &own.encode(),
@@ -112,6 +190,8 @@ impl Connection {
             responder_resources: 0,
             initiator_depth: read_depth.min(attributes.max_initiator_depth),
         })?;
+        record.accepted();
+        connection.farewell.is_accepted.store(true, Relaxed);
         Ok(connection)
     }
 }
@@ -142,7 +222,7 @@ impl SvcTransport for Connection {
     }
 
     fn detach(&self) {
-        self.qp.disconnect();
+        self.parts.qp.disconnect();
     }
 
     fn end(this: Arc<Self>) {
@@ -155,15 +235,15 @@ impl SvcConnection for Connection {
     type Call = AcceptedMessage<Shared>;
 
     fn has_room(&self) -> bool {
-        self.events.is_established() && self.qp.has_room()
+        self.events.is_established() && self.parts.qp.has_room()
     }
 
     fn receive(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>> {
-        receive::next(&self.qp, rqst)
+        receive::next(&self.parts.qp, rqst)
     }
 
     fn take_pages(&self, pages: PageVec) {
-        self.qp.context().sinks.give_back(pages);
+        self.parts.qp.context().sinks.give_back(pages);
     }
 
     fn place(&self, call: &mut Self::Call, at: u32, length: u32) -> Result {
@@ -171,18 +251,20 @@ impl SvcConnection for Connection {
     }
 
     fn reply(&self, rqst: &mut Replying<'_>, call: &mut Self::Call) -> Result {
-        reply::reply(&self.qp, rqst, call)
+        reply::reply(&self.parts.qp, rqst, call)
+            .inspect_err(|_| self.events.note(Cause::ReplyFailed))
     }
 
     fn release(&self, mut call: Self::Call) {
         let (_, note) = call.with_note();
         *note = Call::default();
-        self.qp.recycle(call);
+        self.parts.qp.recycle(call);
     }
 }
 
 impl AcceptedEvents for Shared {
     type Note = Call;
+    type Sent = Sent;
 
     fn received(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>) {
         receive::received(qp, message);
@@ -192,9 +274,18 @@ impl AcceptedEvents for Shared {
         receive::read(qp, message, pages);
     }
 
-    fn sent(&self) {}
+    fn sent(&self, sent: Sent) {
+        self.stats().sent(sent);
+    }
 
-    fn failed(&self, _status: WcStatus) {
-        self.events.close();
+    fn queue_is_full(&self) {
+        self.stats().queue_is_full();
+    }
+
+    fn failed(&self, status: WcStatus) {
+        if !status.is_flush() {
+            self.stats().counters.failed_requests.increment();
+        }
+        self.events.close(Cause::WorkRequest);
     }
 }

@@ -2,7 +2,10 @@
 
 //! Waiting for connections.
 
-use super::connection::Connection;
+use super::{
+    connection::Connection,
+    record::{Record, SharedRecord},
+};
 use crate::{
     rdma::{self, ConnectRequest, ListenHandler},
     sunrpc::{
@@ -40,12 +43,17 @@ pub(super) struct Events {
     xprt: OwnedSvcXprt,
     /// Whether the address has moved to another device, so that another identifier has to listen.
     has_moved: Atomic<bool>,
+    record: SharedRecord,
 }
 
 impl ListenHandler for Events {
     fn requested(&self) {
         self.xprt.connection_waits();
         self.xprt.enqueue();
+    }
+
+    fn rejected(&self) {
+        self.record.rejected();
     }
 
     fn address_changed(&self) {
@@ -105,11 +113,13 @@ impl SvcListener for Listener {
             Events {
                 xprt,
                 has_moved: Atomic::new(false),
+                record: Record::new()?,
             },
             GFP_KERNEL,
         )?;
         let id = rdma::Listener::new(events.xprt.net(), address, events.clone())?;
         let address = id.address();
+        events.record.listens(address);
         Arc::pin_init(
             pin_init!(Self {
                 id <- new_mutex!(Some(id), "rpcrdma_listener"),
@@ -127,10 +137,9 @@ impl SvcListener for Listener {
     fn accept(&self) -> Option<Arc<Connection>> {
         let request = self.next()?;
         let peer = request.peer_address();
-        Connection::accept(request, &self.events.xprt)
-            .inspect_err(|error| {
-                pr_warn!("client {peer}: cannot accept its connection: {error:?}\n")
-            })
+        let record = &self.events.record;
+        Connection::accept(request, &self.events.xprt, record)
+            .inspect_err(|&error| record.accept_failed(&peer, error))
             .ok()
     }
 }

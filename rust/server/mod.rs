@@ -10,6 +10,9 @@
 //! receive.rs     from a message to a Call that nfsd executes
 //! reply.rs       from nfsd's Reply to what the requester gets
 //! sinks.rs       pages for RDMA Reads
+//! record.rs      what is known of a listener and of the connections that came through it
+//! stats.rs       what is counted of one connection
+//! show.rs        its files under debugfs
 //! backward.rs    what nfsd calls its clients with
 //! ```
 //!
@@ -24,8 +27,11 @@ mod call;
 mod connection;
 mod listener;
 mod receive;
+mod record;
 mod reply;
 mod shared;
+mod show;
 mod sinks;
+mod stats;
 
 pub(crate) use listener::Listener;

@@ -4,29 +4,38 @@
 
 use super::{call::Call, reply, shared::Shared};
 use crate::{
+    error::Cause,
     proto::{
+        message::Refused,
         responder::{
             call::ReceivedCall,
             decode::{decode_call, ReceivedByResponder},
             placement::Placement,
-            refusal::ResponderRefusal,
+            refusal::{CallError, ResponderRefusal},
             stream::Source,
         },
-        wire::header::{Credits, Versions, VERSION_ONE},
+        wire::{
+            header::{Credits, Versions, VERSION_ONE},
+            malformed::HeaderError,
+        },
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom},
     sunrpc::{
         server::{Receiving, SvcCall},
         NoIoScope, PageVec,
     },
+    trace::server as trace,
 };
-use kernel::{alloc::flags::__GFP_NOWARN, prelude::*};
+use kernel::{alloc::flags::__GFP_NOWARN, prelude::*, time::Instant};
 
 type Message = AcceptedMessage<Shared>;
 
 /// A Receive has completed. On the completion workqueue.
-pub(super) fn received(qp: &AcceptedQp<Shared>, message: Message) {
+pub(super) fn received(qp: &AcceptedQp<Shared>, mut message: Message) {
     let shared = qp.context();
+    shared.stats().received();
+    let now = Instant::now();
+    message.with_note().1.times = Some((now, now));
     let complete = if shared.events.is_established() {
         start(qp, message, false)
     } else {
@@ -39,8 +48,15 @@ pub(super) fn received(qp: &AcceptedQp<Shared>, message: Message) {
 
 /// The RDMA Reads for a message are done. On the completion workqueue.
 pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: PageVec) {
+    let number = message.number();
     let (bytes, note) = message.with_note();
     let call = note.index.and_then(|index| index.call(bytes));
+    if let (Some(call), Some((start, _))) = (&call, note.times) {
+        let took = qp.context().stats().read(call, start);
+        trace::svcrdma_wc_read(qp, number, call.lists.reads.length(), took);
+    }
+    let now = Instant::now();
+    note.times = Some((now, now));
     let complete = call.ok_or(ResponderRefusal::Discard).and_then(|call| {
         if !complete_stream(&call, &mut pages) {
             return Err(ResponderRefusal::Discard);
@@ -96,6 +112,9 @@ pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<
 fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     let (bytes, note) = message.with_note();
     let call = note.index?.call(bytes)?;
+    if let Some((_, delivered)) = &mut note.times {
+        *delivered = Instant::now();
+    }
     let size = |length: u32| usize::try_from(length).ok();
     let layout = call.layout;
     let start = call.header_len;
@@ -118,10 +137,13 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
 /// In a completion handler, which does not wait, what lacks memory or room comes back as it is, for a
 /// thread.
 fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
-    let shared = qp.context();
+    let (shared, number) = (qp.context(), message.number());
     let (bytes, note) = message.with_note();
     let call = match decode_call(bytes, Versions::ONE, &shared.budget) {
-        Ok(ReceivedByResponder::Call(call)) => call,
+        Ok(ReceivedByResponder::Call(call)) => {
+            trace_call(qp, number, bytes, &call);
+            call
+        }
         Ok(ReceivedByResponder::BackwardReply {
             xid,
             version,
@@ -143,6 +165,7 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
             return None;
         }
         Err(refused) => {
+            trace_refused(qp, number, bytes, &refused);
             let credits = refused.fixed.map(|fixed| fixed.credits);
             refuse(qp, message, credits, refused.at_responder());
             return None;
@@ -156,6 +179,7 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
     }
     let credits = call.credits;
     if !call.has_counts() {
+        trace::svcrdma_decode_parse_err(qp, number, bytes);
         refuse(qp, message, Some(credits), ResponderRefusal::GarbageArgs);
         return None;
     }
@@ -165,11 +189,53 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
             shared.called(credits);
             None
         }
-        Err(Some(message)) if !may_wait => Some(message),
+        Err(Some(message)) if !may_wait => {
+            shared.stats().counters.deferred_reads.increment();
+            Some(message)
+        }
         Err(_) => {
-            shared.events.close();
+            shared.events.close(Cause::LocalResources);
             None
         }
+    }
+}
+
+/// Writes the trace events of a Call that is good.
+fn trace_call(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
+    trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
+    let lists = &call.lists;
+    if lists.is_empty() {
+        return;
+    }
+    let reads = lists.reads.segments().map(|entry| {
+        let segment = entry.segment;
+        (
+            entry.position,
+            (segment.handle, segment.length, segment.offset),
+        )
+    });
+    let chunks = Iterator::chain(lists.writes.chunks(), lists.reply);
+    let writes = chunks.flat_map(|chunk| chunk.segments());
+    let writes = writes.map(|segment| (segment.handle, segment.length, segment.offset));
+    trace::svcrdma_segments(qp, number, reads, writes);
+}
+
+/// Writes the trace event of a message that is refused.
+fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &Refused<CallError>) {
+    match refused.why.error {
+        CallError::Header(HeaderError::Short) => {
+            trace::svcrdma_decode_short_err(qp, number, bytes);
+        }
+        CallError::Header(HeaderError::Version) => {
+            trace::svcrdma_decode_badvers_err(qp, number, bytes);
+        }
+        CallError::Header(HeaderError::Procedure) => {
+            trace::svcrdma_decode_badproc_err(qp, number, bytes);
+        }
+        CallError::Header(HeaderError::MessageType) | CallError::ChunksInBackwardReply => {
+            trace::svcrdma_decode_drop_err(qp, number, bytes);
+        }
+        _ => trace::svcrdma_decode_parse_err(qp, number, bytes),
     }
 }
 
@@ -277,6 +343,7 @@ fn refuse(
     if let (Some(credits), false) = (credits, refusal == ResponderRefusal::Discard) {
         qp.context().called(credits);
     }
+    qp.context().stats().counters.refused_messages.increment();
     match refusal {
         ResponderRefusal::Discard => {}
         ResponderRefusal::Answer(error) => reply::send_error(qp, &error, false),

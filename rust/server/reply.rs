@@ -2,16 +2,21 @@
 
 //! From nfsd's Reply to what the requester gets.
 
-use super::shared::Shared;
+use super::{
+    shared::Shared,
+    stats::{Answered, Form, Sent, Times},
+};
 use crate::{
+    error::Cause,
     proto::{
         responder::{call::ReceivedCall, encode::encode_garbage_args, placement::ReplyPlan},
         wire::error::{ErrorBody, ErrorMessage},
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
     sunrpc::server::Replying,
+    trace::server as trace,
 };
-use kernel::prelude::*;
+use kernel::{prelude::*, time::Instant};
 
 type Message = AcceptedMessage<Shared>;
 
@@ -39,7 +44,19 @@ pub(super) fn reply(
     rqst: &mut Replying<'_>,
     message: &mut Message,
 ) -> Result {
+    make_and_send(qp, rqst, message).inspect_err(|&error| {
+        let xid = message.note().index.map_or(0, |index| index.xid.0);
+        trace::svcrdma_send_err(qp, xid, error);
+    })
+}
+
+fn make_and_send(
+    qp: &AcceptedQp<Shared>,
+    rqst: &mut Replying<'_>,
+    message: &mut Message,
+) -> Result {
     let shared = qp.context();
+    let (replied, number) = (Instant::now(), message.number());
     if shared.xprt().is_closing() {
         return Err(EPIPE);
     }
@@ -67,20 +84,37 @@ pub(super) fn reply(
             rqst.copy_out(usize::try_from(range.at)?, to)?;
         }
     }
+    let (mut segments, mut bytes) = (0, 0);
     if plan.rdma_writes(&call).next().is_some() {
-        write(&mut outgoing, rqst, &plan, &call)?;
+        (segments, bytes) = write(qp, number, &mut outgoing, rqst, &plan, &call)?;
     }
     let invalidate = call.handle_to_invalidate(&shared.thresholds);
-    outgoing.send(end, invalidate, true).map_err(to_error)
+    let (complete, delivered) = note.times.unwrap_or((replied, replied));
+    let sent = Sent::Reply(Answered {
+        form: Form::new(&call, &plan),
+        segments,
+        bytes,
+        inline: plan.inline_len,
+        has_invalidated: invalidate.is_some(),
+        times: Times {
+            complete,
+            delivered,
+            replied,
+        },
+    });
+    outgoing.send(end, invalidate, true, sent).map_err(to_error)
 }
 
-/// Adds the RDMA Writes of a Reply.
+/// Adds the RDMA Writes of a Reply: how many there are, and of how many bytes.
 fn write(
+    qp: &AcceptedQp<Shared>,
+    number: u32,
     outgoing: &mut Outgoing<'_, AcceptedQp<Shared>>,
     rqst: &mut Replying<'_>,
     plan: &ReplyPlan,
     call: &ReceivedCall<'_>,
-) -> Result {
+) -> Result<(u32, u64)> {
+    let (mut count, mut bytes) = (0u32, 0u64);
     let writes = plan.rdma_writes(call).count();
     let layout = outgoing.keep(writes, |pages| {
         let layout = rqst.move_pages(pages)?;
@@ -90,16 +124,24 @@ fn write(
     })?;
     for write in plan.rdma_writes(call) {
         let target = write.target;
+        let segment = (target.handle, target.length, target.offset);
+        trace::svcrdma_encode_wseg(qp, number, count, segment);
         let ranges = layout.ranges(usize::try_from(write.at)?, usize::try_from(target.length)?);
         outgoing.write(ranges, target.handle, target.offset)?;
+        count = count.saturating_add(1);
+        bytes = bytes.saturating_add(u64::from(target.length));
     }
-    Ok(())
+    Ok((count, bytes))
 }
 
 /// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`; without memory or room
 /// the connection ends instead.
 pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait: bool) {
-    send_short(qp, may_wait, |buffer, shared| {
+    match error.body {
+        ErrorBody::Version(_) => trace::svcrdma_err_vers(error.xid.0),
+        ErrorBody::Chunk => trace::svcrdma_err_chunk(error.xid.0),
+    }
+    send_short(qp, may_wait, Sent::Error(error.body), |buffer, shared| {
         let credits = shared.grant(qp)?;
         error.encode(buffer, credits).map_err(|_| EMSGSIZE)
     });
@@ -108,28 +150,31 @@ pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait
 /// Ends a Call whose Read chunks do not fit its message.
 pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &Message) {
     let bytes = message.bytes();
-    send_short(qp, false, |buffer, shared| {
+    send_short(qp, false, Sent::GarbageArgs, |buffer, shared| {
         let credits = shared.grant(qp)?;
         encode_garbage_args(buffer, bytes, credits).map_err(|_| EMSGSIZE)
     });
 }
 
-/// Sends what `encode` writes.
+/// Sends what `encode` writes, which counts as `sent`.
 fn send_short(
     qp: &AcceptedQp<Shared>,
     may_wait: bool,
+    sent: Sent,
     encode: impl FnOnce(&mut [u8], &Shared) -> Result<usize>,
 ) {
     let shared = qp.context();
-    let sent = || -> Result {
+    let send = || -> Result {
         let mut outgoing = qp.outgoing()?;
         let room = usize::try_from(shared.thresholds.send)?.min(outgoing.bytes().len());
         let buffer = outgoing.bytes().get_mut(..room).ok_or(EMSGSIZE)?;
         let length = encode(buffer, shared)?;
-        outgoing.send(length, None, may_wait).map_err(to_error)
+        outgoing
+            .send(length, None, may_wait, sent)
+            .map_err(to_error)
     };
-    if sent().is_err() {
-        shared.events.close();
+    if send().is_err() {
+        shared.events.close(Cause::ReplyFailed);
     }
 }
 

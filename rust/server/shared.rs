@@ -2,22 +2,27 @@
 
 //! What the threads and completions of one connection share.
 
-use super::sinks::Sinks;
+use super::{record::SharedRecord, sinks::Sinks, stats::Stats};
 use crate::{
+    error::Cause,
     proto::{
         responder::{budget::CallBudget, credits::ResponderCredits},
         wire::{header::Credits, private_data::Thresholds},
     },
     rdma::{AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots},
     sunrpc::server::{Backward, OwnedSvcXprt, SvcXprt},
+    trace::server as trace,
 };
 use kernel::{
     new_spinlock,
     prelude::*,
+    seq_file::SeqFile,
+    seq_print,
     sync::{
-        atomic::{Acquire, Atomic, Release},
+        atomic::{Acquire, Atomic, Relaxed, Release},
         Arc, SpinLock,
     },
+    time::{BootTime, Instant},
 };
 
 /// Calls that a new connection is granted. More come with its load.
@@ -33,7 +38,14 @@ pub(super) const BACKWARD_CREDITS: u32 = 2;
 /// How many Receives are posted together: what rings the doorbell costs as much for one.
 const RECEIVE_BATCH: u32 = 4;
 
+/// The number of the next connection.
+static NEXT: Atomic<u32> = Atomic::new(1);
+
+/// Nothing but sunrpc's wish ends the connection.
+const NO_CAUSE: i32 = -1;
+
 /// What the connection manager and the device tell of a connection.
+#[pin_data]
 pub(super) struct Events {
     pub(super) xprt: OwnedSvcXprt,
     /// The room of the send queue, for which nobody waits once the connection is to be closed.
@@ -41,22 +53,51 @@ pub(super) struct Events {
     /// Whether the handshake is over. What arrives before waits.
     is_established: Atomic<bool>,
     backward: Arc<Backward>,
+    /// The number of the cause for which the connection ends, the first one of several; or [`NO_CAUSE`].
+    cause: Atomic<i32>,
+    /// Tells it from others, in debugfs and in trace events.
+    pub(super) number: u32,
+    pub(super) since: Instant<BootTime>,
+    pub(super) stats: Stats,
+    /// That of the listener.
+    pub(super) record: SharedRecord,
 }
 
 impl Events {
-    /// Those of a connection whose handshake is under way.
-    pub(super) fn new(xprt: OwnedSvcXprt) -> Result<Self> {
-        Ok(Self {
+    /// Those of a connection whose handshake is under way. In their place: the counters are too large for
+    /// the stack.
+    pub(super) fn new(xprt: OwnedSvcXprt, record: SharedRecord) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
             xprt,
             slots: Arc::pin_init(SendSlots::new(), GFP_KERNEL)?,
             is_established: Atomic::new(false),
             backward: Arc::pin_init(Backward::new(), GFP_KERNEL)?,
-        })
+            cause: Atomic::new(NO_CAUSE),
+            number: NEXT.fetch_add(1, Relaxed),
+            since: Instant::now(),
+            stats: Stats::new(),
+            record,
+        }? Error)
     }
 
-    /// Has the connection closed. Threads that wait for the send queue are not to be waited for: they may be
+    /// Takes note of the cause for which the connection is going to be closed.
+    pub(super) fn note(&self, cause: Cause) {
+        // The first one stays.
+        let _ = self.cause.cmpxchg(NO_CAUSE, cause.number(), Relaxed);
+    }
+
+    /// Why the connection ends.
+    pub(super) fn cause(&self) -> Cause {
+        let number = self.cause.load(Relaxed);
+        let mut causes = Cause::ALL.iter().copied();
+        let cause = causes.find(|cause| cause.number() == number);
+        cause.unwrap_or(Cause::Closed)
+    }
+
+    /// Has the connection closed for this cause. Threads that wait for the send queue are not to be waited for: they may be
     /// all that could close it. Does not sleep.
-    pub(super) fn close(&self) {
+    pub(super) fn close(&self, cause: Cause) {
+        self.note(cause);
         self.slots.close();
         self.xprt.close();
         self.backward.disconnected();
@@ -76,11 +117,11 @@ impl CmHandler for Events {
                 // What waits was not reported to a thread yet.
                 self.xprt.enqueue();
             }
-            CmEvent::Disconnected
-            | CmEvent::DeviceRemoval
-            | CmEvent::Rejected { .. }
-            | CmEvent::Unreachable
-            | CmEvent::ConnectError => self.close(),
+            CmEvent::Disconnected => self.close(Cause::Disconnected),
+            CmEvent::DeviceRemoval => self.close(Cause::DeviceRemoved),
+            CmEvent::Rejected { .. } => self.close(Cause::Rejected),
+            CmEvent::Unreachable => self.close(Cause::Unreachable),
+            CmEvent::ConnectError => self.close(Cause::ConnectError),
             _ => {}
         }
     }
@@ -88,6 +129,8 @@ impl CmHandler for Events {
 
 impl Removal for Events {
     fn removed(&self) {
+        trace::svcrdma_device_removal(self.number);
+        self.note(Cause::DeviceRemoved);
         self.slots.close();
         // The removal waits, and there may be no thread of the service.
         self.xprt.close_now();
@@ -144,6 +187,30 @@ impl Shared {
         &self.events.backward
     }
 
+    /// What is counted.
+    pub(super) fn stats(&self) -> &Stats {
+        &self.events.stats
+    }
+
+    /// Writes what the requester may send, one `name value` a line.
+    pub(super) fn show_grants(&self, seq: &SeqFile) {
+        let grants = self.credits.lock();
+        let (credits, max) = (grants.credits, grants.max);
+        drop(grants);
+        seq_print!(seq, "credits_requested {}\n", credits.requested().get());
+        seq_print!(seq, "credits_granted {}\n", credits.granted().get());
+        seq_print!(seq, "credits_limit {}\n", credits.limit().get());
+        seq_print!(seq, "credits_max {max}\n");
+        seq_print!(seq, "calls_outstanding {}\n", credits.outstanding());
+    }
+
+    /// The Receives of a grant could not be made.
+    fn starved(&self, error: Error) {
+        if error == ENOMEM {
+            self.events.record.starved(&self.xprt().peer_address());
+        }
+    }
+
     /// sunrpc's object.
     pub(super) fn xprt(&self) -> &SvcXprt {
         &self.events.xprt
@@ -174,7 +241,8 @@ impl Shared {
         let credits = grants.credits.reply(limit);
         let expected = grants.credits.expected();
         drop(grants);
-        qp.post_receives(self.wanted_receives(expected), RECEIVE_BATCH, true)?;
+        qp.post_receives(self.wanted_receives(expected), RECEIVE_BATCH, true)
+            .inspect_err(|&error| self.starved(error))?;
         Ok(credits)
     }
 
@@ -203,8 +271,9 @@ impl Shared {
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
         let expected = self.credits.lock().credits.expected();
         let wanted = self.wanted_receives(expected);
-        if qp.post_receives(wanted, RECEIVE_BATCH, false).is_err() {
-            self.events.close();
+        if let Err(error) = qp.post_receives(wanted, RECEIVE_BATCH, false) {
+            self.starved(error);
+            self.events.close(Cause::LocalResources);
         }
     }
 }

@@ -52,6 +52,11 @@ impl Sinks {
         Ok(pages)
     }
 
+    /// How many pages are at hand.
+    pub(super) fn len(&self) -> usize {
+        self.idle.lock().pages.len()
+    }
+
     /// Keeps pages for later. May sleep.
     pub(super) fn give_back(&self, mut pages: PageVec) {
         let count = pages.len();

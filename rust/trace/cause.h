@@ -26,6 +26,7 @@
 	rpcrdma_cause(POST_FAILED, "post_failed")		\
 	rpcrdma_cause(RETRANSMISSION, "retransmission")		\
 	rpcrdma_cause(ONE_WAY_CALL, "one_way_call")		\
+	rpcrdma_cause(REPLY_FAILED, "reply_failed")		\
 	rpcrdma_cause_end(INJECTED, "injected")
 
 #define rpcrdma_cause(name, text)	RPCRDMA_CAUSE_##name,

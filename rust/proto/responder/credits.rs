@@ -63,6 +63,16 @@ impl ResponderCredits {
         self.limit = limit;
     }
 
+    /// What the last Call asked for.
+    pub(crate) fn requested(&self) -> Credits {
+        self.requested
+    }
+
+    /// What the last Reply granted.
+    pub(crate) fn granted(&self) -> Credits {
+        self.granted
+    }
+
     /// Calls that arrived and have no answer.
     pub(crate) fn outstanding(&self) -> u64 {
         self.received.saturating_sub(self.answered)

@@ -180,12 +180,6 @@ impl SvcXprt {
         // SAFETY: The transport is valid; the address does not change once sunrpc was told of it.
         SocketAddress::new(unsafe { (*self.as_raw()).xpt_remote })
     }
-
-    /// The address at this end.
-    pub(crate) fn local_address(&self) -> SocketAddress {
-        // SAFETY: As above.
-        SocketAddress::new(unsafe { (*self.as_raw()).xpt_local })
-    }
 }
 
 /// A transport's memory.

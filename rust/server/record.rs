@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is known of a listener and of the connections that came through it.
+
+use crate::{
+    debugfs::{File, Show, Shown},
+    error::Cause,
+    stats::Counter,
+    sunrpc::SocketAddress,
+    trace::server as trace,
+};
+use kernel::{
+    new_mutex, new_spinlock,
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    str::CStr,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, Mutex, SetOnce, SpinLock,
+    },
+    time::{BootTime, Delta, Instant},
+};
+
+/// Ends of connections that are remembered.
+const ENDS: usize = 100;
+
+/// Lines in the log for each period, so that nobody can fill it by connecting.
+const LINES: u32 = 10;
+
+/// The period.
+const PERIOD: Delta = Delta::from_secs(60);
+
+/// The number of the next listener.
+static NEXT: Atomic<u32> = Atomic::new(1);
+
+/// The end of one connection.
+#[derive(Clone, Copy)]
+pub(super) struct End {
+    pub(super) peer: SocketAddress,
+    pub(super) cause: Cause,
+    pub(super) began: Instant<BootTime>,
+    pub(super) ended: Instant<BootTime>,
+    /// RPCs that were answered.
+    pub(super) answers: u64,
+}
+
+/// Counts and ends. It stays until the listener is closed and all its connections are gone.
+#[pin_data]
+pub(super) struct Record {
+    number: u32,
+    address: SetOnce<SocketAddress>,
+    accepted: Counter,
+    accept_failures: Counter,
+    rejected: Counter,
+    starved_grants: Counter,
+    #[pin]
+    counts: SpinLock<[u64; Cause::ALL.len()]>,
+    /// The last ends, the oldest one first.
+    #[pin]
+    ends: Mutex<KVVec<End>>,
+    #[pin]
+    lines: SpinLock<Lines>,
+}
+
+/// Lines in the log.
+struct Lines {
+    since: Instant<BootTime>,
+    count: u32,
+}
+
+/// A record, with its files under debugfs.
+pub(super) type SharedRecord = Arc<Shown<Record>>;
+
+impl Record {
+    /// That of a new listener.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<SharedRecord> {
+        let number = NEXT.fetch_add(1, Relaxed);
+        let ends = KVVec::with_capacity(ENDS, GFP_KERNEL)?;
+        let record = try_pin_init!(Self {
+            number,
+            address: SetOnce::new(),
+            accepted: Counter::new(),
+            accept_failures: Counter::new(),
+            rejected: Counter::new(),
+            starved_grants: Counter::new(),
+            counts <- new_spinlock!([0; Cause::ALL.len()], "rpcrdma_end_counts"),
+            ends <- new_mutex!(ends, "rpcrdma_ends"),
+            lines <- new_spinlock!(Lines {
+                since: Instant::now(),
+                count: 0,
+            }, "rpcrdma_lines"),
+        }? Error);
+        Arc::pin_init(Shown::new(number, record), GFP_KERNEL)
+    }
+
+    /// The listener's number.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The address at which it listens.
+    pub(super) fn listens(&self, address: SocketAddress) {
+        self.address.populate(address);
+    }
+
+    /// Counts a connection that was accepted.
+    pub(super) fn accepted(&self) {
+        self.accepted.increment();
+    }
+
+    /// A connection could not be accepted.
+    pub(super) fn accept_failed(&self, peer: &SocketAddress, error: Error) {
+        trace::svcrdma_accept_err(self.number, error);
+        self.accept_failures.increment();
+        if self.may_log() {
+            pr_warn!("client {peer}: cannot accept its connection: {error:?}\n");
+        }
+    }
+
+    /// A connect was rejected, as too many wait already.
+    pub(super) fn rejected(&self) {
+        self.rejected.increment();
+        if self.may_log() {
+            pr_warn!("a client's connect was rejected: too many wait to be accepted\n");
+        }
+    }
+
+    /// Memory lacks for the Receives that a client is granted.
+    pub(super) fn starved(&self, peer: &SocketAddress) {
+        self.starved_grants.increment();
+        if self.may_log() {
+            pr_warn!("client {peer}: memory is short for what it is granted\n");
+        }
+    }
+
+    /// A connection has ended. May sleep.
+    pub(super) fn ended(&self, end: End) {
+        let mut counts = self.counts.lock();
+        let causes = Cause::ALL.iter().zip(&mut *counts);
+        for (_, count) in causes.filter(|(of, _)| **of == end.cause) {
+            *count = count.saturating_add(1);
+        }
+        drop(counts);
+        if is_failure(end.cause) && self.may_log() {
+            let (peer, cause) = (end.peer, end.cause.name());
+            pr_warn!("client {peer}: its connection has failed: {cause}\n");
+        }
+        let mut ends = self.ends.lock();
+        if ends.len() == ENDS {
+            let _ = ends.remove(0);
+        }
+        // There is room.
+        let _ = ends.push_within_capacity(end);
+    }
+
+    /// Whether there may be another line in the log.
+    pub(super) fn may_log(&self) -> bool {
+        let mut lines = self.lines.lock();
+        if lines.since.elapsed() >= PERIOD {
+            lines.since = Instant::now();
+            lines.count = 0;
+        }
+        lines.count = lines.count.saturating_add(1);
+        lines.count <= LINES
+    }
+}
+
+/// Whether an administrator may want to hear of this end, which is neither side's wish.
+fn is_failure(cause: Cause) -> bool {
+    !matches!(
+        cause,
+        Cause::Closed | Cause::Disconnected | Cause::DeviceRemoved
+    )
+}
+
+impl Show for Record {
+    const PREFIX: &'static CStr = c"listener-";
+    const FILES: &'static [File<Self>] = &[(c"ends", ends), (c"listener", listener)];
+}
+
+/// Counts, one `name value` a line.
+fn listener(record: &Record, seq: &SeqFile) {
+    if let Some(address) = record.address.as_ref() {
+        let port = address.port();
+        seq_print!(seq, "address {address}\nport {port}\n");
+    }
+    let counts = *record.counts.lock();
+    let ended = counts
+        .iter()
+        .fold(0, |sum, count| u64::saturating_add(sum, *count));
+    let accepted = record.accepted.get();
+    seq_print!(seq, "connections {}\n", accepted.saturating_sub(ended));
+    seq_print!(seq, "accepted {accepted}\n");
+    seq_print!(seq, "accept_failures {}\n", record.accept_failures.get());
+    seq_print!(seq, "rejected {}\n", record.rejected.get());
+    seq_print!(seq, "starved_grants {}\n", record.starved_grants.get());
+    for (cause, count) in Cause::ALL.iter().zip(counts) {
+        if count != 0 {
+            seq_print!(seq, "ended_{} {count}\n", cause.name());
+        }
+    }
+}
+
+/// The last ends, one `peer cause age lifetime answers` a line, with milliseconds.
+fn ends(record: &Record, seq: &SeqFile) {
+    for end in record.ends.lock().iter() {
+        let lifetime = (end.ended - end.began).as_millis();
+        let (peer, cause, answers) = (end.peer, end.cause.name(), end.answers);
+        let age = end.ended.elapsed().as_millis();
+        seq_print!(seq, "{peer} {cause} {age} {lifetime} {answers}\n");
+    }
+}

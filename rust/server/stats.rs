@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is counted of one connection.
+//!
+//! Nearly all of it is counted by completion handlers, which never run two at a time for one connection:
+//! what a Reply counts goes with its Send, and is added when that has completed.
+
+use crate::{
+    proto::{
+        responder::{call::ReceivedCall, placement::ReplyPlan},
+        wire::error::ErrorBody,
+    },
+    stats::{counters, Counter, Histogram, SoleCounter},
+    sysctl::ServerCounter,
+};
+use kernel::{
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    time::{Instant, Monotonic},
+};
+
+counters! {
+    /// The counters of a connection.
+    struct Counters;
+    /// Messages that arrived.
+    received_messages: SoleCounter,
+    /// Segments that RDMA Reads have fetched.
+    read_segments: SoleCounter,
+    /// Bytes of them, with the round-up of XDR.
+    read_bytes: SoleCounter,
+    /// Calls whose RDMA Reads a thread has posted, as memory or room were short when they arrived.
+    deferred_reads: Counter,
+    /// Segments that RDMA Writes have filled, wholly or in part.
+    write_segments: SoleCounter,
+    /// Bytes of them.
+    write_bytes: SoleCounter,
+    /// Bytes of Replies beside the transport headers that were sent inline.
+    inline_reply_bytes: SoleCounter,
+    /// Replies that have invalidated a handle of the requester.
+    remote_invalidations: SoleCounter,
+    /// Times that the send queue was full.
+    send_queue_full: Counter,
+    /// Messages that the service was not given, with an answer of the transport's or without any.
+    refused_messages: Counter,
+    /// RDMA_ERROR messages sent with ERR_VERS.
+    vers_errors_sent: SoleCounter,
+    /// RDMA_ERROR messages sent with ERR_CHUNK.
+    chunk_errors_sent: SoleCounter,
+    /// Calls answered with GARBAGE_ARGS.
+    garbage_args_sent: SoleCounter,
+    /// Backward Calls that were sent.
+    backward_calls: SoleCounter,
+    /// Work requests that failed, other than by the connection's end.
+    failed_requests: SoleCounter,
+}
+
+/// How an RPC travelled: its Call, and its Reply.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// 0 inline, 1 with one Read chunk, 2 with several, 3 as a Position Zero Read chunk.
+    call: u8,
+    /// 1 for Write chunks, 2 for the Reply chunk, 0 without any bytes in either.
+    reply: u8,
+}
+
+impl Form {
+    const CALLS: [&'static str; 4] = ["inline", "read", "several_reads", "position_zero"];
+    const REPLIES: [&'static str; 4] = ["inline", "write", "reply", "write_and_reply"];
+
+    /// That of a Call, and of the Reply that is sent.
+    pub(super) fn new(call: &ReceivedCall<'_>, plan: &ReplyPlan) -> Self {
+        let reads = &call.lists.reads;
+        let is_placed = plan.results().any(|result| result.length != 0);
+        Self {
+            call: match (reads.is_empty(), call.payload) {
+                (true, _) => 0,
+                _ if reads.chunks().nth(1).is_some() => 2,
+                (_, Some(_)) => 1,
+                (_, None) => 3,
+            },
+            reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,
+        }
+    }
+}
+
+/// RPCs by form.
+struct Forms([[SoleCounter; Form::REPLIES.len()]; Form::CALLS.len()]);
+
+impl Forms {
+    const fn new() -> Self {
+        Self([const { [const { SoleCounter::new() }; 4] }; 4])
+    }
+
+    fn record(&self, form: Form) {
+        let replies = self.0.get(usize::from(form.call));
+        if let Some(count) = replies.and_then(|replies| replies.get(usize::from(form.reply))) {
+            count.increment();
+        }
+    }
+
+    fn counts(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
+        let calls = Form::CALLS.into_iter().zip(&self.0);
+        calls.flat_map(|(call, replies)| {
+            let replies = Form::REPLIES.into_iter().zip(replies);
+            replies.map(move |(reply, count)| (call, reply, count.get()))
+        })
+    }
+}
+
+/// What is counted of a Reply when its Send has completed.
+pub(crate) struct Answered {
+    pub(super) form: Form,
+    /// Segments that were written to.
+    pub(super) segments: u32,
+    /// Bytes in them.
+    pub(super) bytes: u64,
+    /// Bytes behind the transport header.
+    pub(super) inline: u32,
+    pub(super) has_invalidated: bool,
+    pub(super) times: Times,
+}
+
+/// When an RPC went from one hand to the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Times {
+    /// The last completion that its Call waited for.
+    pub(super) complete: Instant<Monotonic>,
+    /// A thread of the service has taken it.
+    pub(super) delivered: Instant<Monotonic>,
+    /// The thread has come back with the Reply.
+    pub(super) replied: Instant<Monotonic>,
+}
+
+/// What a Send was.
+#[derive(Default)]
+pub(crate) enum Sent {
+    /// Nothing that is counted.
+    #[default]
+    Nothing,
+    /// A Reply of the service's.
+    Reply(Answered),
+    /// An RDMA_ERROR.
+    Error(ErrorBody),
+    /// A Reply that says GARBAGE_ARGS.
+    GarbageArgs,
+    /// A Call of the service's to its client.
+    BackwardCall,
+}
+
+/// All that is counted.
+pub(super) struct Stats {
+    pub(super) counters: Counters,
+    forms: Forms,
+    waiting: Histogram,
+    reading: Histogram,
+    executing: Histogram,
+    sending: Histogram,
+}
+
+/// Nanoseconds from one moment to a later one.
+fn between(start: Instant<Monotonic>, end: Instant<Monotonic>) -> u64 {
+    (end - start).as_nanos().unsigned_abs()
+}
+
+impl Stats {
+    /// All at zero.
+    pub(super) const fn new() -> Self {
+        Self {
+            counters: Counters::new(),
+            forms: Forms::new(),
+            waiting: Histogram::new(),
+            reading: Histogram::new(),
+            executing: Histogram::new(),
+            sending: Histogram::new(),
+        }
+    }
+
+    /// Counts a message that has arrived. In a completion handler.
+    pub(super) fn received(&self) {
+        self.counters.received_messages.increment();
+        ServerCounter::Receives.add(1);
+    }
+
+    /// Counts the RDMA Reads for a Call, which were posted at `start`. How many nanoseconds that is ago.
+    /// In a completion handler.
+    pub(super) fn read(&self, call: &ReceivedCall<'_>, start: Instant<Monotonic>) -> u64 {
+        let segments = call.lists.reads.count();
+        self.counters.read_segments.add(u64::from(segments));
+        self.counters.read_bytes.add(call.lists.reads.length());
+        let took = between(start, Instant::now());
+        self.reading.record(took);
+        ServerCounter::Reads.add(segments);
+        took
+    }
+
+    /// Counts what was sent. In a completion handler.
+    pub(super) fn sent(&self, sent: Sent) {
+        let counters = &self.counters;
+        match sent {
+            Sent::Nothing => {}
+            Sent::Reply(answered) => self.answered(&answered),
+            Sent::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
+            Sent::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
+            Sent::GarbageArgs => counters.garbage_args_sent.increment(),
+            Sent::BackwardCall => counters.backward_calls.increment(),
+        }
+    }
+
+    fn answered(&self, answered: &Answered) {
+        let counters = &self.counters;
+        self.forms.record(answered.form);
+        counters.inline_reply_bytes.add(u64::from(answered.inline));
+        if answered.segments != 0 {
+            counters.write_segments.add(u64::from(answered.segments));
+            counters.write_bytes.add(answered.bytes);
+            ServerCounter::Writes.add(answered.segments);
+        }
+        if answered.has_invalidated {
+            counters.remote_invalidations.increment();
+        }
+        let times = &answered.times;
+        self.waiting
+            .record(between(times.complete, times.delivered));
+        self.executing
+            .record(between(times.delivered, times.replied));
+        self.sending.record(between(times.replied, Instant::now()));
+    }
+
+    /// Counts a wait for room on the send queue.
+    pub(super) fn queue_is_full(&self) {
+        self.counters.send_queue_full.increment();
+        ServerCounter::SendQueueFull.add(1);
+    }
+
+    /// RPCs that were answered.
+    pub(super) fn answers(&self) -> u64 {
+        self.forms
+            .counts()
+            .fold(0, |sum, (_, _, count)| u64::saturating_add(sum, count))
+    }
+
+    /// Writes the counters, one `name value` a line; of the forms those that occurred.
+    pub(super) fn show(&self, seq: &SeqFile) {
+        seq_print!(seq, "answered_calls {}\n", self.answers());
+        for (call, reply, count) in self.forms.counts().filter(|(_, _, count)| *count != 0) {
+            seq_print!(seq, "{call}_call_{reply}_reply {count}\n");
+        }
+        self.counters.show(seq);
+    }
+
+    /// Writes how long the steps took, one `step limit count` a line.
+    pub(super) fn show_latency(&self, seq: &SeqFile) {
+        self.waiting.show(seq, fmt!("waiting"));
+        self.reading.show(seq, fmt!("reading"));
+        self.executing.show(seq, fmt!("executing"));
+        self.sending.show(seq, fmt!("sending"));
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Trace events of the server, defined in `trace/svcrdma.h`.
+
+use super::{clip, number_of, word, Segment};
+use crate::bindings::{ib_cq, ib_wc, ib_wc_status_IB_WC_SUCCESS, ib_wc_status_IB_WC_WR_FLUSH_ERR};
+use kernel::{prelude::*, types::Opaque};
+
+/// What events show of a queue pair.
+pub(crate) trait TraceQp {
+    /// The number that `rdma resource show cq` has for its completion queue.
+    fn queue(&self) -> u32;
+}
+
+// What happens to a connection.
+events! {
+    /// A connection that somebody asked for could not be accepted.
+    fn svcrdma_accept_err(listener: u32, error: Error) => (listener, error.to_errno());
+
+    /// The device goes away, and with it the connection.
+    fn svcrdma_device_removal(connection: u32) => (connection);
+}
+
+// Work requests.
+events! {
+    /// The Receive of this number is about to be posted.
+    fn svcrdma_post_recv(qp: &impl TraceQp, cid: u32) => (qp.queue(), cid);
+
+    /// The device has refused Receives.
+    fn svcrdma_rq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+
+    /// A Send goes to the device.
+    fn svcrdma_post_send(qp: &impl TraceQp, cid: u32, invalidate: Option<u32>) =>
+        (qp.queue(), cid, 1, invalidate.unwrap_or(0));
+
+    /// RDMA Writes go before the Send of this number.
+    fn svcrdma_post_write_chunk(qp: &impl TraceQp, cid: u32, requests: u32) =>
+        (qp.queue(), cid, requests);
+
+    /// RDMA Reads go to the device for the message in the Receive of this number.
+    fn svcrdma_post_read_chunk(qp: &impl TraceQp, cid: u32, requests: u32) =>
+        (qp.queue(), cid, requests);
+
+    /// The device has refused a chain of Writes and a Send, or of Reads.
+    fn svcrdma_sq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+
+    /// There is no room for so many work requests.
+    fn svcrdma_sq_full(qp: &impl TraceQp, needed: u32, used: u32, depth: u32) =>
+        (qp.queue(), needed, used, depth);
+
+    /// The RDMA Reads for the message in the Receive of this number are done.
+    fn svcrdma_wc_read(qp: &impl TraceQp, cid: u32, bytes: u64, nanoseconds: u64) =>
+        (qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), nanoseconds);
+}
+
+/// The events of a completion: one for success, one for a flush and one for an error.
+macro_rules! completions {
+    ($($(#[$doc:meta])* fn $name:ident => $flush:ident, $error:ident, ($($value:expr),*);)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name(cq: &Opaque<ib_cq>, cid: u32, wc: &ib_wc) {
+            #[expect(non_upper_case_globals, reason = "the names are those of C")]
+            match wc.status {
+                ib_wc_status_IB_WC_SUCCESS => emit!($name(number_of(cq), cid $(, $value(wc))*)),
+                ib_wc_status_IB_WC_WR_FLUSH_ERR => {
+                    emit!($flush(number_of(cq), cid, wc.status, wc.vendor_err));
+                }
+                _ => emit!($error(number_of(cq), cid, wc.status, wc.vendor_err)),
+            }
+        }
+    )*};
+}
+
+/// The length of a message that has arrived.
+fn length(wc: &ib_wc) -> u32 {
+    wc.byte_len
+}
+
+completions! {
+    /// The Receive of this number has completed.
+    fn svcrdma_wc_recv => svcrdma_wc_recv_flush, svcrdma_wc_recv_err, (length);
+    /// The Send of this number has completed.
+    fn svcrdma_wc_send => svcrdma_wc_send_flush, svcrdma_wc_send_err, ();
+}
+
+/// RDMA Reads have failed.
+#[inline(always)]
+pub(crate) fn svcrdma_wc_read_failed(cq: &Opaque<ib_cq>, cid: u32, wc: &ib_wc) {
+    if wc.status == ib_wc_status_IB_WC_WR_FLUSH_ERR {
+        emit!(svcrdma_wc_read_flush(
+            number_of(cq),
+            cid,
+            wc.status,
+            wc.vendor_err
+        ));
+    } else {
+        emit!(svcrdma_wc_read_err(
+            number_of(cq),
+            cid,
+            wc.status,
+            wc.vendor_err
+        ));
+    }
+}
+
+// What requesters send.
+events! {
+    /// `message` is a Call, with so many bytes of transport header.
+    fn svcrdma_decode_rqst(qp: &impl TraceQp, cid: u32, message: &[u8], header: usize) => (
+        qp.queue(),
+        cid,
+        word(message, 0),
+        word(message, 1),
+        word(message, 2),
+        word(message, 3),
+        clip(header),
+    );
+
+    /// A message has less than the fixed words.
+    fn svcrdma_decode_short_err(qp: &impl TraceQp, cid: u32, message: &[u8]) =>
+        (qp.queue(), cid, clip(message.len()));
+}
+
+/// Makes the functions of events that show the fixed words of a refused `message`.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* fn $name:ident;)*) => {
+        events! {
+            $(
+                $(#[$doc])*
+                fn $name(qp: &impl TraceQp, cid: u32, message: &[u8]) => (
+                    qp.queue(),
+                    cid,
+                    word(message, 0),
+                    word(message, 1),
+                    word(message, 2),
+                    word(message, 3),
+                );
+            )*
+        }
+    };
+}
+
+refusals! {
+    /// A message is of another version.
+    fn svcrdma_decode_badvers_err;
+    /// A message is none that has an answer.
+    fn svcrdma_decode_drop_err;
+    /// A message's procedure is not known.
+    fn svcrdma_decode_badproc_err;
+    /// A message's header is malformed, or asks for too much.
+    fn svcrdma_decode_parse_err;
+}
+
+events! {
+    /// An RDMA_ERROR with ERR_VERS ends the transaction.
+    fn svcrdma_err_vers(xid: u32) => (xid);
+
+    /// An RDMA_ERROR with ERR_CHUNK ends the transaction.
+    fn svcrdma_err_chunk(xid: u32) => (xid);
+
+    /// A Reply could not be sent.
+    fn svcrdma_send_err(qp: &impl TraceQp, xid: u32, error: Error) =>
+        (qp.queue(), xid, error.to_errno());
+}
+
+/// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads` come with
+/// their Positions.
+#[inline(always)]
+pub(crate) fn svcrdma_segments(
+    qp: &impl TraceQp,
+    cid: u32,
+    reads: impl Iterator<Item = (u32, Segment)>,
+    writes: impl Iterator<Item = Segment>,
+) {
+    if enabled!(svcrdma_decode_rseg) {
+        write_reads(qp.queue(), cid, reads);
+    }
+    if enabled!(svcrdma_decode_wseg) {
+        write_writes(qp.queue(), cid, writes);
+    }
+}
+
+#[cold]
+fn write_reads(queue: u32, cid: u32, reads: impl Iterator<Item = (u32, Segment)>) {
+    for (number, (position, (handle, length, offset))) in (0u32..).zip(reads) {
+        emit!(svcrdma_decode_rseg(
+            queue, cid, number, position, handle, length, offset
+        ));
+    }
+}
+
+#[cold]
+fn write_writes(queue: u32, cid: u32, writes: impl Iterator<Item = Segment>) {
+    for (number, (handle, length, offset)) in (0u32..).zip(writes) {
+        emit!(svcrdma_decode_wseg(
+            queue, cid, number, handle, length, offset
+        ));
+    }
+}
+
+events! {
+    /// An RDMA Write fills the first `length` bytes of a segment, for the Call in the Receive `cid`.
+    fn svcrdma_encode_wseg(qp: &impl TraceQp, cid: u32, number: u32, segment: Segment) =>
+        (qp.queue(), cid, number, segment.0, segment.1, segment.2);
+}
