@@ -1,0 +1,389 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What one can see and set of the server: its files under debugfs, its counters and settings under
+# /proc/sys/sunrpc/svc_rdma, its trace events and its lines in the log.
+
+. "$(dirname "$0")/lib/test.sh"
+
+here=$(cd "$(dirname "$0")" && pwd)
+
+# Also run before each command in the server.
+guest+='
+debug=/sys/kernel/debug/rpcrdma
+sysctls=/proc/sys/sunrpc/svc_rdma
+# The folder of the newest, and that of the listener for IPv4.
+newest() { find $debug -mindepth 1 -maxdepth 1 -name "connection-*" 2>/dev/null | sort -V | tail -n 1; }
+listener() { dirname "$(grep -l "^address 0.0.0.0$" $debug/listener-*/listener | sort -V | tail -n 1)"; }
+# A value of each.
+stat_of() { awk -v name="$1" "\$1 == name { print \$2 }" "$(newest)"/{stats,connection}; }
+listener_of() { awk -v name="$1" "\$1 == name { print \$2 }" "$(listener)"/listener; }
+# RPCs whose Call and Reply had these forms.
+rpcs() {
+	local call=$1 reply=$2
+	awk -v form="^${call/any/.*}_call_${reply/any/.*}_reply\$" "\$1 ~ form { sum += \$2 } END { print sum + 0 }" "$(newest)"/stats
+}
+is() { [ "$(stat_of $1)" = "$2" ]; }
+values_are() {
+	local name value rc=0
+	while read -r name value; do
+		is $name "$value" || { printf "%s is %s, not %s\n" $name "$(stat_of $name)" "$value"; rc=1; }
+	done
+	return $rc
+}
+'
+
+need_ours() {
+	is_rust || skip "the client tells nothing to compare with"
+	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+}
+need_sysctls() { server '[ -d /proc/sys/sunrpc/svc_rdma ]' || skip "there are no settings of the server"; }
+
+# Reads and writes data, names and a directory: inline, with Read chunks, Write chunks and Reply chunks.
+do_something() {
+	client '
+		dir=$MNT/$TEST
+		head -c 300K /dev/urandom >$dir/data
+		sync $dir/data
+		for i in {1..100}; do : >"$dir/an entry whose name has some length, number $i"; done
+		drop_caches
+		[ $(cat $dir/data | wc -c) = 307200 ]
+		[ $(ls $dir | wc -l) = 101 ]'
+}
+
+# What the client's files say, as words for the server.
+client_stats() { client 'for name in '"$*"'; do printf "%s " "$(our_stat $name)"; done; echo'; }
+
+# Reads a counter below svc_rdma.
+counter() { server "cat \$sysctls/rdma_stat_$1"; }
+
+counters_agree() {
+	local calls inline reads zero writes replies read_segments invalidations delivered before
+	need_ours
+	server_dir /export
+	for name in recv read write; do server "echo 0 >\$sysctls/rdma_stat_$name"; done
+	mount_nfs 3
+	do_something
+	read -r inline reads zero writes replies read_segments invalidations delivered < <(client_stats inline_calls \
+		read_chunk_calls position_zero_calls write_chunk_calls reply_chunk_replies read_segments \
+		remote_invalidations delivered_bytes)
+	calls=$((inline + reads + zero))
+	# The last completion may be still to come.
+	server "
+		wait_for 10 is answered_calls $calls
+		cat \$(newest)/*
+		[ \$(rpcs inline any) = $inline ] || fail \"\$(rpcs inline any) inline Calls, and the client has sent $inline\"
+		[ \$(rpcs read any) = $reads ] || fail \"\$(rpcs read any) Calls with a Read chunk, and the client has sent $reads\"
+		[ \$(rpcs position_zero any) = $zero ]
+		[ \$(rpcs several_reads any) = 0 ]
+		[ $reads -gt 0 ] && [ $writes -gt 0 ] && [ $replies -gt 0 ]
+		[ \$(rpcs any write) -gt 0 ] && [ \$(rpcs any write) -le $writes ]
+		[ \$(rpcs any reply) = $replies ] || fail \"\$(rpcs any reply) Replies in the Reply chunk, and the client has seen $replies\"
+		[ \$(rpcs any write_and_reply) = 0 ]
+		[ \$(stat_of write_bytes) = $delivered ] || fail \"\$(stat_of write_bytes) bytes were written, and the client has seen $delivered\"
+		[ \$(stat_of read_bytes) -ge 307200 ]
+		[ \$(stat_of write_segments) -ge \$((\$(rpcs any write) + $replies)) ]
+		values_are <<-END
+			state connected
+			peer \$CLIENT
+			source \$SERVER
+			source_port 20049
+			device \$RDMA_LINK
+			device_port 1
+			received_messages $calls
+			read_segments $read_segments
+			remote_invalidations $invalidations
+			deferred_reads 0
+			refused_messages 0
+			vers_errors_sent 0
+			chunk_errors_sent 0
+			garbage_args_sent 0
+			failed_requests 0
+			send_queue_full 0
+			calls_outstanding 0
+			send_queue_used 0
+			send_contexts_used 0
+			read_contexts_used 0
+			own_send 4096
+			own_receive 4096
+			peer_send $(client 'our_stat own_send')
+			peer_receive $(client 'our_stat own_receive')
+			inline_send $(client 'our_stat inline_receive')
+			inline_receive $(client 'our_stat inline_send')
+			credits_requested $(client 'our_stat credits_requested')
+			credits_granted $(client 'our_stat credits_granted')
+			peer_port $(client 'our_stat source_port')
+		END
+		listed() { rdma resource show \$1 | grep \"\$2 \$(stat_of \$3) \" || fail \"rdma resource does not have the \$3\"; }
+		listed cm_id lqpn queue_pair
+		listed cq cqn completion_queue
+		[ \$(stat_of receives_posted) -ge \$(stat_of credits_granted) ] || fail 'more is granted than Receives are posted'
+		[ \$(stat_of receive_buffers) -ge \$(stat_of receives_posted) ]
+		[ \$(stat_of credits_limit) -le \$(stat_of credits_max) ] && [ \$(stat_of credits_max) -le \$(cat \$sysctls/max_requests) ]
+		[ \$(stat_of send_queue_most) -gt 0 ] && [ \$(stat_of send_queue_most) -le \$(stat_of send_queue_size) ]
+		[ \$(stat_of send_contexts) -gt 0 ] && [ \$(stat_of read_contexts) -gt 0 ] && [ \$(stat_of sink_pages) -gt 0 ]
+		of() { awk -v step=\$1 '\$1 == step { sum += \$3 } END { print sum + 0 }' \$(newest)/latency; }
+		for step in waiting executing sending; do [ \$(of \$step) = $calls ] || fail \"\$(of \$step) times of \$step for $calls RPCs\"; done
+		[ \$(of reading) = $((reads + zero)) ]
+		for limit in \$(awk '\$2 != \"inf\" { print \$2 }' \$(newest)/latency); do
+			[ \$limit -ge 1024 ] && [ \$((limit & (limit - 1))) = 0 ] || fail \"\$limit ns is no limit of a class\"
+		done
+		[ \$(cat \$sysctls/rdma_stat_recv) = $calls ] || fail \"rdma_stat_recv is \$(cat \$sysctls/rdma_stat_recv) and not $calls\"
+		[ \$(cat \$sysctls/rdma_stat_read) = $read_segments ]
+		[ \$(cat \$sysctls/rdma_stat_write) = \$(stat_of write_segments) ]"
+}
+
+# The settings that others have too, with or without a listener.
+settings() {
+	local name
+	need_sysctls
+	for name in max_requests max_req_size max_outbound_read_requests; do
+		defer "server 'echo $(server "cat /proc/sys/sunrpc/svc_rdma/$name") >/proc/sys/sunrpc/svc_rdma/$name'"
+	done
+	server '
+		cd $sysctls
+		check() {
+			local value
+			[ "$(cat $1)" = $2 ] || fail "$1 is $(cat $1) and not $2"
+			for value in $3 $4; do
+				echo $value >$1
+				[ "$(cat $1)" = $value ] || fail "$1 is $(cat $1) after $value was written"
+			done
+			for value in $(($3 - 1)) $(($4 + 1)) -1 word; do
+				! echo $value 2>/dev/null >$1 || fail "$1 accepts $value"
+				[ "$(cat $1)" = $4 ] || fail "$1 became $(cat $1) when it refused $value"
+			done
+		}
+		check max_requests 128 4 16384
+		check max_req_size 4096 4096 65536
+		check max_outbound_read_requests 16 1 255
+		for name in rdma_stat_{rq_starve,rq_poll,rq_prod,sq_poll,sq_prod}; do
+			[ "$(cat $name)" = 0 ]
+			echo 0 >$name
+			! echo 1 2>/dev/null >$name || fail "$name accepts 1"
+		done
+		for name in rdma_stat_{read,recv,write,sq_starve}; do
+			for text in 0 7 word; do
+				echo $text >$name
+				[ "$(cat $name)" = 0 ] || fail "$name is $(cat $name) after a write"
+			done
+		done'
+}
+
+# Connections made after a change have the new values.
+settings_count() {
+	need_ours
+	server_dir /export
+	defer "server 'echo 128 >/proc/sys/sunrpc/svc_rdma/max_requests; echo 4096 >/proc/sys/sunrpc/svc_rdma/max_req_size'"
+	server 'echo 4 >$sysctls/max_requests; echo 8192 >$sysctls/max_req_size'
+	mount_nfs 3
+	client '
+		for name in {1..40}; do head -c 2000 /dev/zero >$MNT/$TEST/$name & done
+		wait
+		[ $(our_stat credits_granted) -le 4 ] || fail "$(our_stat credits_granted) credits were granted"
+		[ $(our_stat peer_receive) = 8192 ] && [ $(our_stat peer_send) = 8192 ]'
+	server '[ $(stat_of credits_max) = 4 ] && [ $(stat_of own_receive) = 8192 ] && [ $(stat_of own_send) = 8192 ]'
+}
+
+# Connections end for different causes, and the listener remembers.
+ends_have_causes() {
+	local mark accepted
+	need_ours
+	server_dir /export
+	accepted=$(server 'listener_of accepted')
+	mount_nfs 3
+	client 'ls $MNT >/dev/null'
+	server "
+		[ \$(listener_of connections) = 1 ]
+		[ \$(listener_of accepted) = $((accepted + 1)) ]
+		[ \$(listener_of port) = 20049 ]
+		[ \$(listener_of rejected) = 0 ] && [ \$(listener_of accept_failures) = 0 ]"
+	client 'umount $MNT && wait_for 10 module_unused'
+	server "
+		gone() { [ \$(listener_of connections) = 0 ]; }
+		wait_for 10 gone
+		[ -z \"\$(newest)\" ] || fail 'a connection still has its files'
+		tail -n 1 \$(listener)/ends
+		read -r peer cause age lifetime answers <<<\$(tail -n 1 \$(listener)/ends)
+		[ \$peer = \$CLIENT ] && [ \$cause = disconnected ] && [ \$age -lt 60000 ] && [ \$lifetime -gt 0 ] && [ \$answers -gt 3 ]
+		[ \$(listener_of ended_disconnected) -ge 1 ]"
+	mount_nfs 3
+	defer "server 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
+	LIMIT=60 server '
+		rdma link delete $RDMA_LINK
+		removed() { [ "$(listener_of ended_device_removed)" = 1 ]; }
+		wait_for 10 removed
+		rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV'
+	client 'ls $MNT/$TEST >/dev/null'
+}
+
+# More ends than are remembered.
+last_hundred() {
+	need_ours
+	server_dir /export
+	mount_nfs 3 nconnect=8
+	LIMIT=200 client '
+		for i in {1..16}; do
+			# Each connection has its turn.
+			for n in {1..16}; do : >$MNT/$TEST/$i.$n; done
+			break_connections
+		done
+		: >$MNT/$TEST/file'
+	server '
+		[ $(wc -l <$(listener)/ends) = 100 ] || fail "$(wc -l <$(listener)/ends) ends are remembered"
+		ages=$(awk "{ print \$3 }" $(listener)/ends)
+		[ "$ages" = "$(sort -nr <<<"$ages")" ] || fail "they are not in their order"
+		[ $(listener_of connections) -ge 1 ] && [ $(listener_of ended_disconnected) -gt 100 ]
+		if dmesg | grep "rpcrdma: client"; then fail "a connection that the client gives up is no failure"; fi'
+}
+
+trace_is_off() { server 'echo 0 >$TRACING/events/rpcrdma/enable; echo >$TRACING/trace'; }
+
+events_tell() {
+	local calls reads
+	need_ours
+	server '[ -d $TRACING/events/rpcrdma ]' || skip "the kernel has no tracepoints"
+	server_dir /export
+	defer trace_is_off
+	trace_is_off
+	server 'echo 16384 >$TRACING/buffer_size_kb; echo 1 >$TRACING/events/rpcrdma/enable'
+	mount_nfs 3
+	do_something
+	read -r calls reads < <(client 'echo $(($(our_stat inline_calls) + $(our_stat read_chunk_calls))) $(our_stat read_segments)')
+	server "
+		trace=\$TRACING/trace
+		count() { grep -c \" svcrdma_\$1: \" \$trace || true; }
+		wait_for 10 is answered_calls $calls
+		for name in decode_rqst decode_rseg decode_wseg encode_wseg post_recv post_send post_read_chunk post_write_chunk wc_recv wc_send wc_read; do
+			[ \$(count \$name) -gt 0 ] || fail \"\$name was not seen\"
+			printf '%s %d\\n' \$name \$(count \$name)
+		done
+		for name in wc_recv decode_rqst post_send wc_send; do [ \$(count \$name) = $calls ] || fail \"\$(count \$name) \$name for $calls Calls\"; done
+		[ \$(count decode_rseg) = $reads ]
+		[ \$(count encode_wseg) = \$(stat_of write_segments) ]
+		[ \$(count wc_read) = \$(count post_read_chunk) ]
+		[ \$(grep ' svcrdma_post_send: ' \$trace | grep -cv inv_rkey=0x00000000) = \$(stat_of remote_invalidations) ]
+		grep -q \" svcrdma_wc_read: cq.id=\$(stat_of completion_queue) cid=[0-9]* totalbytes=[0-9]* latency-us=[0-9]*\$\" \$trace
+		xids() { sed -n \"s/.* svcrdma_\$1: .*xid=0x\\([0-9a-f]\\{8\\}\\).*/\\1/p\" \$trace | sort -u | wc -l; }
+		[ \$(xids decode_rqst) = $calls ]
+		! grep ' xprtrdma_' \$trace || fail 'the client of this machine does nothing'
+		if grep -E '(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|\$)' \$trace; then fail 'a kernel address is in the trace'; fi"
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'seen() { grep -q " svcrdma_wc_recv_flush: .* status=WR_FLUSH_ERR " $TRACING/trace; }; wait_for 10 seen'
+	trace_is_off
+	mount_nfs 3
+	client 'ls $MNT >/dev/null'
+	server '! grep svcrdma_ $TRACING/trace'
+}
+
+# Some Sends of the server cannot be posted, which ends the connection.
+failures_are_told() {
+	local mark
+	need_ours
+	server_dir /export
+	server '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
+	server 'gone() { [ "$(listener_of connections)" = 0 ]; }; wait_for 10 gone; insmod /lab/payload/rpcrdma_test_limits.ko failing_sends=8'
+	defer "server 'gone() { [ \$(listener_of connections) = 0 ]; }; wait_for 10 gone; rmmod rpcrdma_test_limits'"
+	mark=$(server log_mark)
+	mount_nfs 3
+	LIMIT=120 client '
+		for i in {1..100}; do : >$MNT/$TEST/$i; done
+		[ $(ls $MNT/$TEST | wc -l) = 100 ]'
+	server "
+		failed=\$(listener_of ended_reply_failed)
+		lines=\$(log_since $mark | grep -c 'rpcrdma: client 192.0.2.2: its connection has failed: reply_failed')
+		printf '%d connections have failed, of which %d lines tell\n' \$failed \$lines
+		[ \$failed -gt 12 ] || fail 'that is not enough for this test'
+		# Ten for each minute.
+		[ \$lines -ge 10 ] && [ \$lines -le 20 ] && [ \$lines -lt \$failed ]"
+}
+
+# Somebody reads all files again and again while connections come and go.
+read_meanwhile() {
+	need_ours
+	server_dir /export
+	server "
+		rm -f /run/$TEST.*
+		(
+			looks=0 found=0
+			while [ ! -f /run/$TEST.stop ]; do
+				cat \$debug/*/* >/run/$TEST.read 2>/dev/null || true
+				looks=\$((looks + 1)) found=\$((found + \$(grep -c '^state connected' /run/$TEST.read || true)))
+				echo \$looks \$found >/run/$TEST.now
+				mv /run/$TEST.now /run/$TEST.looks
+			done
+			touch /run/$TEST.stopped
+		) >/dev/null 2>&1 &"
+	defer "server 'touch /run/$TEST.stop; wait_for 20 test -f /run/$TEST.stopped; rm /run/$TEST.*'"
+	LIMIT=120 client '
+		for i in {1..5}; do
+			mount_nfs 3 nconnect=4
+			for n in {1..12}; do : >$MNT/$TEST/$n; done
+			break_connections
+			for n in {1..12}; do : >$MNT/$TEST/$n; done
+			umount $MNT
+		done
+		wait_for 10 module_unused'
+	server "
+		read -r looks found </run/$TEST.looks
+		printf '%d looks found %d connections\n' \$looks \$found
+		[ \$looks -ge 5 ] && [ \$found -gt 0 ]"
+}
+
+# rpcrdma-top, run here on a copy of the server's files.
+top_shows() {
+	local copy=$RUN/$TEST.copy text
+	need_ours
+	top() { BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 "$here/../tools/rpcrdma-top" --root "$copy" "$@"; }
+	server_dir /export
+	mount_nfs 3
+	do_something
+	mkdir "$copy"
+	defer "rm -r '$copy'"
+	server "
+		mkdir -p /run/$TEST/proc/self /run/$TEST/sys/kernel/debug
+		cp /proc/self/mounts /run/$TEST/proc/self/
+		cp -r /sys/kernel/debug/rpcrdma /run/$TEST/sys/kernel/debug/
+		tar -C /run/$TEST -cz . | base64
+		rm -r /run/$TEST" | base64 -d | tar -C "$copy" -xz
+	text=$(top)
+	printf '%s\n' "$text"
+	[ "$(grep -cE '^ *[0-9]+ +192\.0\.2\.2 +rdma0 +connected +[0-9]+s +[0-9]+ +0/[0-9]+ +[0-9]+/[0-9]+ +0/[0-9]+ .* 0$' <<<"$text")" = 1 ]
+	[ "$(grep -cE '^ *[0-9]+ +(0\.0\.0\.0|::) +20049 +[01] ' <<<"$text")" = 2 ]
+	text=$(top --details)
+	printf '%s\n' "$text"
+	[ "$(grep -c '^connection [0-9]*: client 192.0.2.2 port ' <<<"$text")" = 1 ]
+	grep -qE '^  read +inline +[0-9]+$' <<<"$text"
+	grep -qE '^  executing +[0-9]+ ' <<<"$text"
+	top --json >"$copy/json"
+	BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 - "$copy" <<-'EOF'
+		import json, pathlib, sys
+		root = pathlib.Path(sys.argv[1])
+		told = json.loads((root / "json").read_text())
+		debug = root / "sys/kernel/debug/rpcrdma"
+		assert len(told["connections"]) == 1 and len(told["listeners"]) == 2, told
+		for connection in told["connections"]:
+		    folder = debug / f"connection-{connection['number']}"
+		    for name in ("connection", "stats"):
+		        lines = (f"{key} {value}" for key, value in connection[name].items())
+		        assert sorted(lines) == sorted((folder / name).read_text().splitlines()), name
+		    lines = ("{step} {below_ns} {count}".format(**entry) for entry in connection["latency"])
+		    assert sorted(lines) == sorted((folder / "latency").read_text().splitlines())
+		for listener in told["listeners"]:
+		    folder = debug / f"listener-{listener['number']}"
+		    lines = (f"{key} {value}" for key, value in listener["listener"].items())
+		    assert sorted(lines) == sorted((folder / "listener").read_text().splitlines())
+		    assert len(listener["ends"]) == len((folder / "ends").read_text().splitlines())
+	EOF
+}
+
+test_case "the counters of a connection agree with the client's" counters_agree
+test_case "the settings have their ranges, and writes set counters to zero" settings
+test_case "connections that come later have the settings" settings_count
+test_case "connections end for the causes that ended them" ends_have_causes
+test_case "the last hundred ends are remembered" last_hundred
+test_case "connections that fail leave a line in the log, but not too many" failures_are_told
+test_case "the trace events tell what happens" events_tell
+test_case "the files are read while connections come and go" read_meanwhile
+test_case "rpcrdma-top shows it" top_shows
+run_cases
