@@ -26,7 +26,7 @@ use crate::{
     },
     rdma::{Idle, MrList, SendBuffer, Sender},
     stats::Form,
-    sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError, SendLock, SendOwned},
+    sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError},
     trace,
 };
 use core::iter::empty;
@@ -50,22 +50,16 @@ impl Sending {
     }
 }
 
-/// Sends the Call of `rqst`.
+/// Sends the Call of `rqst`, which has a credit.
 ///
 /// # Errors
 ///
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
 pub(super) fn send(
     transport: &Transport,
-    sending: &SendOwned<Sending>,
-    lock: &mut SendLock<'_>,
+    Sending { sender, limits }: &mut Sending,
     rqst: &Rqst,
 ) -> Result<(), SendError> {
-    if !lock.take_credit(rqst) {
-        return Err(SendError::NoCredit);
-    }
-    let sending = sending.get(lock).ok_or(SendError::NotConnected)?;
-    let Sending { sender, limits } = sending;
     let connection = sender.qp().context();
     // Sending twice on one connection would spend two credits on one Reply.
     if rqst.is_of_connection(&transport.xprt) {

@@ -137,13 +137,14 @@ impl ClientTransport for Client {
     }
 
     fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
-        let sent = marshal::send(&self.transport, &self.sending, lock, rqst);
-        match sent {
-            Ok(()) | Err(SendError::NoCredit) => {}
-            Err(error) => {
-                self.transport.stats.failed_marshals.increment();
-                trace::xprtrdma_marshal_failed(rqst, error.to_errno());
-            }
+        if !lock.take_credit(rqst) {
+            return Err(SendError::NoCredit);
+        }
+        let sending = self.sending.get(lock).ok_or(SendError::NotConnected)?;
+        let sent = marshal::send(&self.transport, sending, rqst);
+        if let Err(error) = sent {
+            self.transport.stats.failed_marshals.increment();
+            trace::xprtrdma_marshal_failed(rqst, error.to_errno());
         }
         sent
     }

@@ -502,13 +502,9 @@ impl MrList<Mapped> {
         self.into_state()
     }
 
-    /// Whether all of the regions are of this domain.
-    pub(super) fn are_of(&self, pd: &Pd) -> bool {
-        self.cores().all(|core| core.pd.as_raw() == pd.as_raw())
-    }
-
     /// Builds a registration for each region in front of `last`, and returns the first request
-    /// of the chain. The regions count as registered from here on.
+    /// of the chain. The regions count as registered from here on. They come back if one
+    /// of them is not of `pd`.
     ///
     /// # Safety
     ///
@@ -516,12 +512,16 @@ impl MrList<Mapped> {
     /// the registrations if they fail.
     pub(super) unsafe fn chain(
         mut self,
+        pd: &Arc<Pd>,
         cqe: *mut bindings::ib_cqe,
         last: *mut bindings::ib_send_wr,
-    ) -> (*mut bindings::ib_send_wr, MrList<Registered>) {
+    ) -> Result<(*mut bindings::ib_send_wr, MrList<Registered>), Self> {
         let mut first = last;
         let mut link = &mut *self.first;
         while let Some(core) = link {
+            if !Arc::ptr_eq(&core.pd, pd) {
+                return Err(self);
+            }
             let key = core.handle();
             core.register.wr.next = first;
             core.register.wr.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe);
@@ -531,7 +531,7 @@ impl MrList<Mapped> {
             first = &mut core.register.wr;
             link = &mut core.next;
         }
-        (first, self.into_state())
+        Ok((first, self.into_state()))
     }
 }
 

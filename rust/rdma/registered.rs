@@ -166,10 +166,6 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         last: &mut bindings::ib_send_wr,
         publish: impl FnOnce(&mut O::User),
     ) -> Result {
-        // A provider may take a region of another device for one of its own.
-        if !regions.are_of(qp.pd()) {
-            return Err(EINVAL);
-        }
         let slot = self.slots.get(index).ok_or(EINVAL)?;
         let mut contents = slot.contents.lock();
         if !contents.regions.is_empty() {
@@ -178,7 +174,16 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         }
         // SAFETY: The chain is posted below, under the lock without which the list cannot leave
         // the slot.
-        let (first, registered) = unsafe { regions.chain(failed, last) };
+        let chain = unsafe { regions.chain(qp.pd(), failed, last) };
+        let (first, registered) = match chain {
+            Ok(chain) => chain,
+            // Of another device a provider may take a region for one of its own.
+            Err(regions) => {
+                drop(contents);
+                drop(regions);
+                return Err(EINVAL);
+            }
+        };
         contents.regions = registered;
         contents.is_invalidating = false;
         publish(&mut contents.user);

@@ -33,6 +33,11 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *const bindings::xdr_buf {
+        self.ptr.as_ptr()
+    }
+
     fn raw(&self) -> &bindings::xdr_buf {
         // SAFETY: By the type's invariant.
         unsafe { self.ptr.as_ref() }

@@ -16,13 +16,11 @@ use kernel::{page::PAGE_SIZE, prelude::*};
 ///
 /// `rqst` is a valid forward request between `buf_alloc` and `buf_free` for all of `'a`, and `buf` its
 /// `rq_snd_buf` or `rq_rcv_buf`. The memory of the message stays until the request's exposure is over, but
-/// for pages and tail of one that is `counted`.
+/// for what [`Self::is_counted`] says.
 #[derive(Clone, Copy)]
 pub(crate) struct RqstBuf<'a> {
     buf: XdrBuf<'a>,
     rqst: NonNull<bindings::rpc_rqst>,
-    /// Whether pages and tail stay only as long as somebody has a reference to their pages.
-    counted: bool,
 }
 
 impl<'a> RqstBuf<'a> {
@@ -34,15 +32,22 @@ impl<'a> RqstBuf<'a> {
     /// lack pages.
     pub(super) unsafe fn call(rqst: NonNull<bindings::rpc_rqst>) -> Self {
         // SAFETY: The request is valid, and the message the caller's.
-        let (buf, counted) = unsafe {
-            let raw = rqst.as_ptr();
-            let buf = XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*raw).rq_snd_buf));
-            // Privacy has the Call in pages of its own, which sunrpc gives back when it encodes the
-            // Call once more.
-            (buf, (*raw).rq_release_snd_buf.is_some())
+        let buf = unsafe {
+            XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_snd_buf))
         };
         // INVARIANT: The caller's promise.
-        Self { buf, rqst, counted }
+        Self { buf, rqst }
+    }
+
+    /// Whether pages and tail stay only as long as somebody has a reference to their pages. Privacy
+    /// has the Call in pages of its own, which sunrpc gives back when it encodes the Call once more.
+    fn is_counted(&self) -> bool {
+        let rqst = self.rqst.as_ptr();
+        // SAFETY: By the type's invariant the request is valid.
+        unsafe {
+            (*rqst).rq_release_snd_buf.is_some()
+                && core::ptr::eq(self.buf.as_raw(), &raw const (*rqst).rq_snd_buf)
+        }
     }
 
     /// The first part.
@@ -54,13 +59,13 @@ impl<'a> RqstBuf<'a> {
     /// The pages, if there are any.
     #[inline(always)]
     pub(crate) fn pages(&self) -> Option<MessagePart<'a>> {
-        self.part(self.buf.pages()?, self.counted)
+        self.part(self.buf.pages()?, self.is_counted())
     }
 
     /// The last part, if there is one.
     #[inline(always)]
     pub(crate) fn tail(&self) -> Option<MessagePart<'a>> {
-        self.part(self.buf.tail()?, self.counted)
+        self.part(self.buf.tail()?, self.is_counted())
     }
 
     /// All parts in order.
@@ -190,7 +195,6 @@ impl<'a> ReplyRoom<'a> {
             // SAFETY: As above. The address of a field is not null.
             buf: unsafe { XdrBuf::from_raw(NonNull::new_unchecked(self.raw())) },
             rqst: self.rqst,
-            counted: false,
         }
     }
 }
