@@ -2,14 +2,14 @@
 
 //! Pages for RDMA Reads to fill, at hand before a Call needs them.
 //!
-//! A thread that takes a Call gives as many pages of its own for those with the data, so that in the long
-//! run nobody allocates any.
+//! A thread that takes a Call gives as many pages of its own for those with the data, so that for Calls of
+//! some dozen pages nobody allocates any in the long run.
 
 use crate::sunrpc::PageVec;
 use kernel::{alloc::Flags, new_spinlock, prelude::*, sync::SpinLock};
 
-/// The most pages that are kept.
-const MAX_PAGES: usize = 512;
+/// The most pages that are kept: a connection that is idle is not to hold what its largest Calls took.
+const MAX_PAGES: usize = 32;
 
 /// The pages of one connection.
 #[pin_data]
@@ -61,20 +61,22 @@ impl Sinks {
     pub(super) fn give_back(&self, mut pages: PageVec) {
         let count = pages.len();
         let mut idle = self.idle.lock();
-        let wanted = idle.pages.len().saturating_add(count);
-        if wanted <= MAX_PAGES && !idle.pages.has_room(count) {
+        let wanted = idle.pages.len().saturating_add(count).min(MAX_PAGES);
+        if !idle.pages.has_room(wanted.saturating_sub(idle.pages.len())) {
             drop(idle);
             let mut larger = PageVec::new();
-            if larger.reserve(wanted, GFP_KERNEL).is_err() {
+            if larger.reserve(MAX_PAGES, GFP_KERNEL).is_err() {
                 return;
             }
             idle = self.idle.lock();
-            larger.take_from(&mut idle.pages, wanted);
+            larger.take_from(&mut idle.pages, MAX_PAGES);
             core::mem::swap(&mut larger, &mut idle.pages);
         }
-        let kept = idle.pages.len().saturating_add(count).min(MAX_PAGES);
-        idle.pages.take_from(&mut pages, kept);
-        if pages.len() == 0 && idle.empty.is_none() {
+        idle.pages.take_from(&mut pages, MAX_PAGES);
+        drop(idle);
+        pages.clear();
+        let mut idle = self.idle.lock();
+        if idle.empty.is_none() {
             idle.empty = Some(pages);
         }
     }
