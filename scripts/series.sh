@@ -35,8 +35,9 @@ offered_series() {
 	done
 }
 
-# The newest of the mirror's that is tested, or else the first one after those.
-choose_series() {
+# The newest of the mirror's that is tested, or else the first one after those. A subshell, because
+# the caller goes on with the machine's own apt.
+choose_series() (
 	local series chosen='' newer=''
 	private_apt "${RELEASE}-backports"
 	for series in $(offered_series | cut -d ' ' -f 1); do
@@ -51,7 +52,7 @@ choose_series() {
 	[ -n "$chosen" ] ||
 		say "the mirror has none of the kernels that this was tested with (${TESTED[*]}): trying $newer"
 	stamp "$CACHE/series" "${TESTED[*]}: ${chosen:-$newer}"
-}
+)
 
 if [ -z "${KERNEL_SERIES:-}" ]; then
 	if [[ $(cat "$CACHE/series" 2>/dev/null) != "${TESTED[*]}: "* ]]; then
