@@ -8,7 +8,7 @@ use crate::{
     proto::{
         message::Refused,
         responder::{
-            call::ReceivedCall,
+            call::{CallIndex, ReceivedCall},
             decode::{decode_call, ReceivedByResponder},
             placement::Placement,
             refusal::{CallError, ResponderRefusal},
@@ -65,12 +65,13 @@ pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: Pag
             Some(_) => Ok(()),
             None => {
                 let mut start = [0; 8];
-                let length = start
-                    .len()
-                    .min(usize::try_from(call.layout.total()).unwrap_or(0));
-                let start = start.get_mut(..length).unwrap_or(&mut []);
-                pages.copy_out(0, start);
-                call.index(bytes.len()).check_rpc_header(start)
+                let most = start.len();
+                let copied = usize::try_from(call.layout.total())
+                    .ok()
+                    .and_then(|length| start.get_mut(..length.min(most)))
+                    .and_then(|start| pages.copy_out(0, start).then_some(start))
+                    .ok_or(ResponderRefusal::Discard);
+                copied.and_then(|start| call.index(bytes.len()).check_rpc_header(start))
             }
         }
     });
@@ -184,7 +185,8 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
         return None;
     }
     let _scope = NoIoScope::enter();
-    match post_reads(qp, message, may_wait) {
+    let index = call.index(bytes.len());
+    match post_reads(qp, message, index, may_wait) {
         Ok(()) => {
             shared.called(credits);
             None
@@ -239,7 +241,7 @@ fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &R
     }
 }
 
-/// Posts the RDMA Reads of a message, which is a Call with Read chunks.
+/// Posts the RDMA Reads of a message, which is the Call of `index` and has Read chunks.
 ///
 /// # Errors
 ///
@@ -247,6 +249,7 @@ fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &R
 fn post_reads(
     qp: &AcceptedQp<Shared>,
     mut message: Message,
+    index: CallIndex,
     may_wait: bool,
 ) -> Result<(), Option<Message>> {
     let shared = qp.context();
@@ -257,10 +260,7 @@ fn post_reads(
     };
     let built = || -> Result<_> {
         let (bytes, note) = message.with_note();
-        let found = decode_call(bytes, Versions::ONE, &shared.budget);
-        let Ok(ReceivedByResponder::Call(call)) = found else {
-            return Err(EINVAL);
-        };
+        let call = index.call(bytes).ok_or(EINVAL)?;
         let pages = shared
             .sinks
             .take(usize::try_from(call.layout.pages)?, flags)?;
@@ -270,7 +270,7 @@ fn post_reads(
             let place = (usize::try_from(at)?, length);
             reads.read(place, (handle, offset), may_wait)?;
         }
-        note.index = Some(call.index(bytes.len()));
+        note.index = Some(index);
         note.placement = Placement::new();
         Ok(reads)
     };

@@ -26,12 +26,17 @@ struct Idle {
 
 impl Sinks {
     /// No pages.
-    pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            idle <- new_spinlock!(Idle {
-                pages: PageVec::new(),
-                empty: None,
-            }, "rpcrdma_sinks"),
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> impl PinInit<Self, Error> {
+        pin_init::pin_init_scope(move || {
+            let mut pages = PageVec::new();
+            pages.reserve(MAX_PAGES, GFP_KERNEL)?;
+            Ok(try_pin_init!(Self {
+                idle <- new_spinlock!(Idle { pages, empty: None }, "rpcrdma_sinks"),
+            }))
         })
     }
 
@@ -57,21 +62,9 @@ impl Sinks {
         self.idle.lock().pages.len()
     }
 
-    /// Keeps pages for later. May sleep.
+    /// Keeps pages for later, as many as there is room for.
     pub(super) fn give_back(&self, mut pages: PageVec) {
-        let count = pages.len();
         let mut idle = self.idle.lock();
-        let wanted = idle.pages.len().saturating_add(count).min(MAX_PAGES);
-        if !idle.pages.has_room(wanted.saturating_sub(idle.pages.len())) {
-            drop(idle);
-            let mut larger = PageVec::new();
-            if larger.reserve(MAX_PAGES, GFP_KERNEL).is_err() {
-                return;
-            }
-            idle = self.idle.lock();
-            larger.take_from(&mut idle.pages, MAX_PAGES);
-            core::mem::swap(&mut larger, &mut idle.pages);
-        }
         idle.pages.take_from(&mut pages, MAX_PAGES);
         drop(idle);
         pages.clear();
