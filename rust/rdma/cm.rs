@@ -168,6 +168,25 @@ impl RawCmId {
     pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
         self.ptr.as_ptr()
     }
+
+    /// The address at this end, with the port once it is bound.
+    pub(super) fn source_address(&self) -> SocketAddress {
+        // SAFETY: By the type's invariant the identifier is valid; the address is plain memory inside
+        // it, as large as that of any family, which does not change once it is bound.
+        SocketAddress::new(unsafe {
+            let source = &raw const (*self.as_raw()).route.addr.src_addr;
+            source.cast::<bindings::__kernel_sockaddr_storage>().read()
+        })
+    }
+
+    /// The peer's address, once it is known.
+    pub(super) fn peer_address(&self) -> SocketAddress {
+        // SAFETY: As in `source_address`.
+        SocketAddress::new(unsafe {
+            let peer = &raw const (*self.as_raw()).route.addr.dst_addr;
+            peer.cast::<bindings::__kernel_sockaddr_storage>().read()
+        })
+    }
 }
 
 /// A callback for events.
@@ -361,12 +380,7 @@ impl CmId<Bound> {
 
     /// The address at this end.
     pub(crate) fn source_address(&self) -> SocketAddress {
-        // SAFETY: The identifier is valid; the address is plain memory inside it, which does not
-        // change any more.
-        SocketAddress::new(unsafe {
-            let source = &raw const (*self.as_raw()).route.addr.src_addr;
-            source.cast::<bindings::__kernel_sockaddr_storage>().read()
-        })
+        self.raw.source_address()
     }
 
     /// The port of the device, from 1 on.

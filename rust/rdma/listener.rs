@@ -89,12 +89,7 @@ impl<H: ListenHandler> Listener<H> {
 
     /// The address, with the port that was chosen.
     pub(crate) fn address(&self) -> SocketAddress {
-        // SAFETY: The identifier is valid; the address is plain memory inside it, which does not change
-        // once it listens.
-        SocketAddress::new(unsafe {
-            let source = &raw const (*self.id.as_raw()).route.addr.src_addr;
-            source.cast::<bindings::__kernel_sockaddr_storage>().read()
-        })
+        self.id.source_address()
     }
 
     /// The connect that waits longest, and whether others wait behind it.
@@ -131,20 +126,12 @@ impl ConnectRequest {
 
     /// The peer's address.
     pub(crate) fn peer_address(&self) -> SocketAddress {
-        // SAFETY: The identifier is valid; the address is plain memory inside it, which does not change.
-        SocketAddress::new(unsafe {
-            let peer = &raw const (*self.id.as_raw()).route.addr.dst_addr;
-            peer.cast::<bindings::__kernel_sockaddr_storage>().read()
-        })
+        self.id.peer_address()
     }
 
     /// The address at this end.
     pub(crate) fn local_address(&self) -> SocketAddress {
-        // SAFETY: As above.
-        SocketAddress::new(unsafe {
-            let source = &raw const (*self.id.as_raw()).route.addr.src_addr;
-            source.cast::<bindings::__kernel_sockaddr_storage>().read()
-        })
+        self.id.source_address()
     }
 
     /// How many RDMA Reads from its memory the peer takes at a time.

@@ -25,9 +25,6 @@ use kernel::{dma::DataDirection, prelude::*, types::Opaque};
 #[allow(clippy::unnecessary_cast)]
 const SIGNALED: i32 = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
 
-/// Parts of RDMA Writes for which a context keeps its memory.
-const KEPT_PARTS: usize = 32;
-
 /// What has a queue pair on which any thread sends.
 pub(crate) trait OutgoingOwner: trace::TraceQp + Sized + 'static {
     /// What is told of each Send when it has completed.
@@ -131,7 +128,6 @@ impl<O: OutgoingOwner> SendContext<O> {
         // posted.
         unsafe { self.writes.release(qp) };
         self.pages.clear();
-        self.writes.shrink(KEPT_PARTS);
     }
 }
 

@@ -22,9 +22,6 @@ use core::{
 };
 use kernel::{prelude::*, types::Opaque};
 
-/// Parts of RDMA Reads for which a context keeps its memory.
-const KEPT_PARTS: usize = 32;
-
 /// What has a queue pair on which RDMA Reads are posted for messages.
 pub(crate) trait ReadOwner: ReceiveOwner + OutgoingOwner {
     /// Contexts for RDMA Reads.
@@ -86,7 +83,6 @@ impl<O: ReadOwner> ReadContext<O> {
         // SAFETY: The Reads were added with the owner's queue pair, and have completed, or were not
         // posted.
         unsafe { self.reads.release(qp) };
-        self.reads.shrink(KEPT_PARTS);
         (self.message.take(), core::mem::take(&mut self.pages))
     }
 }

@@ -9,6 +9,9 @@ use super::qp::Qp;
 use crate::bindings::{self, PagePart};
 use kernel::{dma::DataDirection, prelude::*};
 
+/// The parts for which a context that is not in use keeps room.
+const KEPT_PARTS: usize = 32;
+
 /// One segment of the peer's memory, and where its bytes are at this end.
 struct Transfer {
     ctx: bindings::rdma_rw_ctx,
@@ -198,7 +201,7 @@ impl Transfers {
             })
     }
 
-    /// Unmaps all transfers, and forgets them.
+    /// Unmaps all transfers, and forgets them. Memory that only large messages need goes back.
     ///
     /// # Safety
     ///
@@ -223,11 +226,7 @@ impl Transfers {
         }
         self.vecs.clear();
         self.requests = 0;
-    }
-
-    /// Gives memory back that only large messages need, beyond `parts` parts.
-    pub(super) fn shrink(&mut self, parts: usize) {
-        if self.transfers.is_empty() && self.vecs.capacity() > parts {
+        if self.vecs.capacity() > KEPT_PARTS {
             self.vecs = KVVec::new();
             self.transfers = KVVec::new();
         }
