@@ -35,11 +35,6 @@ impl PageVec {
         self.len().saturating_mul(PAGE_SIZE)
     }
 
-    /// Whether so many more fit without an allocation.
-    pub(crate) fn has_room(&self, count: usize) -> bool {
-        self.0.capacity().saturating_sub(self.0.len()) >= count
-    }
-
     /// Gives all of them back.
     pub(crate) fn clear(&mut self) {
         while let Some(page) = self.0.pop() {
@@ -82,11 +77,6 @@ impl PageVec {
     pub(crate) unsafe fn push(&mut self, page: NonNull<page>) -> Result<(), NonNull<page>> {
         // INVARIANT: The caller's promise.
         self.0.push_within_capacity(page).map_err(|_| page)
-    }
-
-    /// Hands the last page out, with its reference.
-    pub(crate) fn pop(&mut self) -> Option<NonNull<page>> {
-        self.0.pop()
     }
 
     /// Moves pages from the end of `other` here until there are `count`, as far as there are any and

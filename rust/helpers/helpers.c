@@ -153,11 +153,6 @@ void *rpcrdma_rpc_buf_alloc(size_t size)
 	return kmalloc(size, rpc_task_gfp_mask());
 }
 
-void rpcrdma_svc_xprt_get(struct svc_xprt *xprt)
-{
-	svc_xprt_get(xprt);
-}
-
 void rpcrdma_set_bit(unsigned int bit, unsigned long *word)
 {
 	set_bit(bit, word);

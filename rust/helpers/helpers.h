@@ -88,7 +88,6 @@ unsigned int rpcrdma_svc_max_requests(void);
 unsigned int rpcrdma_svc_max_req_size(void);
 void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count);
 
-void rpcrdma_svc_xprt_get(struct svc_xprt *xprt);
 void rpcrdma_set_bit(unsigned int bit, unsigned long *word);
 void rpcrdma_clear_bit(unsigned int bit, unsigned long *word);
 void rpcrdma_put_page(struct page *page);
