@@ -142,21 +142,9 @@ settings() {
 	done
 	server '
 		cd $sysctls
-		check() {
-			local value
-			[ "$(cat $1)" = $2 ] || fail "$1 is $(cat $1) and not $2"
-			for value in $3 $4; do
-				echo $value >$1
-				[ "$(cat $1)" = $value ] || fail "$1 is $(cat $1) after $value was written"
-			done
-			for value in $(($3 - 1)) $(($4 + 1)) -1 word; do
-				! echo $value 2>/dev/null >$1 || fail "$1 accepts $value"
-				[ "$(cat $1)" = $4 ] || fail "$1 became $(cat $1) when it refused $value"
-			done
-		}
-		check max_requests 128 4 16384
-		check max_req_size 4096 4096 65536
-		check max_outbound_read_requests 16 1 255
+		check_setting max_requests 128 4 16384
+		check_setting max_req_size 4096 4096 65536
+		check_setting max_outbound_read_requests 16 1 255
 		for name in rdma_stat_{rq_starve,rq_poll,rq_prod,sq_poll,sq_prod}; do
 			[ "$(cat $name)" = 0 ]
 			echo 0 >$name
@@ -330,32 +318,24 @@ read_meanwhile() {
 		[ \$looks -ge 5 ] && [ \$found -gt 0 ]"
 }
 
-# rpcrdma-top, run here on a copy of the server's files.
+# rpcrdma-top, on a copy of the server's files.
 top_shows() {
-	local copy=$RUN/$TEST.copy text
+	local copy text
 	need_ours
-	top() { BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 "$here/../tools/rpcrdma-top" --root "$copy" "$@"; }
 	server_dir /export
 	mount_nfs 3
 	do_something
-	mkdir "$copy"
-	defer "rm -r '$copy'"
-	server "
-		mkdir -p /run/$TEST/proc/self /run/$TEST/sys/kernel/debug
-		cp /proc/self/mounts /run/$TEST/proc/self/
-		cp -r /sys/kernel/debug/rpcrdma /run/$TEST/sys/kernel/debug/
-		tar -C /run/$TEST -cz . | base64
-		rm -r /run/$TEST" | base64 -d | tar -C "$copy" -xz
-	text=$(top)
+	top_copies server
+	text=$(top_of)
 	printf '%s\n' "$text"
 	[ "$(grep -cE '^ *[0-9]+ +192\.0\.2\.2 +rdma0 +connected +[0-9]+s +[0-9]+ +0/[0-9]+ +[0-9]+/[0-9]+ +0/[0-9]+ .* 0$' <<<"$text")" = 1 ]
 	[ "$(grep -cE '^ *[0-9]+ +(0\.0\.0\.0|::) +20049 +[01] ' <<<"$text")" = 2 ]
-	text=$(top --details)
+	text=$(top_of --details)
 	printf '%s\n' "$text"
 	[ "$(grep -c '^connection [0-9]*: client 192.0.2.2 port ' <<<"$text")" = 1 ]
 	grep -qE '^  read +inline +[0-9]+$' <<<"$text"
 	grep -qE '^  executing +[0-9]+ ' <<<"$text"
-	top --json >"$copy/json"
+	top_of --json >"$copy/json"
 	BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 - "$copy" <<-'EOF'
 		import json, pathlib, sys
 		root = pathlib.Path(sys.argv[1])

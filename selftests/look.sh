@@ -353,32 +353,24 @@ read_meanwhile() {
 	client "rm -f /run/$TEST.*"
 }
 
-# rpcrdma-top, run here on a copy of the client's files.
+# rpcrdma-top, on a copy of the client's files.
 top_shows() {
-	local copy=$RUN/$TEST.copy text
+	local copy text
 	need_ours
-	top() { BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 "$here/../tools/rpcrdma-top" --root "$copy" "$@"; }
 	server_dir /export
 	mount_nfs 4.2 nconnect=2
 	do_something
-	mkdir "$copy"
-	defer "rm -r '$copy'"
-	client "
-		mkdir -p /run/$TEST/proc/self /run/$TEST/sys/kernel/debug
-		cp /proc/self/mounts /run/$TEST/proc/self/
-		cp -r /sys/kernel/debug/rpcrdma /run/$TEST/sys/kernel/debug/
-		tar -C /run/$TEST -cz . | base64
-		rm -r /run/$TEST" | base64 -d | tar -C "$copy" -xz
-	text=$(top)
+	top_copies client
+	text=$(top_of)
 	printf '%s\n' "$text"
 	[ "$(wc -l <<<"$text")" = 3 ]
 	[ "$(grep -cE '^ *[0-9]+ +192\.0\.2\.1 +rdma0 +connected +[0-9]+s +1 +[0-9]+ +[0-9]+/[0-9]+ +[0-9]+/[0-9]+ .* 0 +-$' <<<"$text")" = 2 ] ||
 		fail "that is not a line for each connection"
-	text=$(top --details)
+	text=$(top_of --details)
 	printf '%s\n' "$text"
 	[ "$(grep -c '^transport .*: 192.0.2.1 port 20049  /mnt/nfs$' <<<"$text")" = 2 ]
 	grep -qE '^  inline +reply +[0-9]+ ' <<<"$text"
-	top --json >"$copy/json"
+	top_of --json >"$copy/json"
 	BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 - "$copy" <<-'EOF'
 		import json, pathlib, sys
 		root = pathlib.Path(sys.argv[1])
@@ -395,7 +387,7 @@ top_shows() {
 		assert sum(transport["stats"]["inline_calls"] for transport in told) > 400
 	EOF
 	rm -r "$copy/sys"
-	! top 2>"$copy/error" || fail "it found something where nothing is"
+	! top_of 2>"$copy/error" || fail "it found something where nothing is"
 	grep -q 'is missing: load rpcrdma' "$copy/error"
 }
 

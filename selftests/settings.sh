@@ -28,24 +28,11 @@ ranges() {
 	client '
 		cd /proc/sys/sunrpc
 		page=$(getconf PAGESIZE)
-		# check NAME DEFAULT LEAST MOST
-		check() {
-			local value
-			[ "$(cat $1)" = $2 ] || fail "$1 is $(cat $1) and not $2"
-			for value in $3 $4; do
-				echo $value >$1
-				[ "$(cat $1)" = $value ] || fail "$1 is $(cat $1) after $value was written"
-			done
-			for value in $(($3 - 1)) $(($4 + 1)) -1 word; do
-				! echo $value 2>/dev/null >$1 || fail "$1 accepts $value"
-				[ "$(cat $1)" = $4 ] || fail "$1 became $(cat $1) when it refused $value"
-			done
-		}
-		check rdma_slot_table_entries 128 4 16384
-		check rdma_max_inline_read 4096 1024 65536
-		check rdma_max_inline_write 4096 1024 65536
-		check rdma_inline_write_padding 0 0 $page
-		check rdma_memreg_strategy 5 0 6
+		check_setting rdma_slot_table_entries 128 4 16384
+		check_setting rdma_max_inline_read 4096 1024 65536
+		check_setting rdma_max_inline_write 4096 1024 65536
+		check_setting rdma_inline_write_padding 0 0 $page
+		check_setting rdma_memreg_strategy 5 0 6
 		for value in -2147483648 2147483647; do
 			echo $value >rdma_pad_optimize
 			[ "$(cat rdma_pad_optimize)" = $value ]

@@ -185,6 +185,20 @@ log_mark() {
 log_since() { dmesg | sed "1,/$1/d"; }
 log_has() { log_since "$1" | grep -qE "$2"; }
 
+# check_setting FILE DEFAULT LEAST MOST: it has that value, takes those from LEAST to MOST, and no others.
+check_setting() {
+	local value
+	[ "$(cat "$1")" = "$2" ] || fail "$1 is $(cat "$1") and not $2"
+	for value in "$3" "$4"; do
+		echo "$value" >"$1"
+		[ "$(cat "$1")" = "$value" ] || fail "$1 is $(cat "$1") after $value was written"
+	done
+	for value in $(($3 - 1)) $(($4 + 1)) -1 word; do
+		! echo "$value" 2>/dev/null >"$1" || fail "$1 accepts $value"
+		[ "$(cat "$1")" = "$4" ] || fail "$1 became $(cat "$1") when it refused $value"
+	done
+}
+
 drop_caches() {
 	sync
 	echo 3 >/proc/sys/vm/drop_caches

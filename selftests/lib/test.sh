@@ -127,6 +127,22 @@ server_dir() {
 # The module of ours or the kernel's own, whichever is under test.
 is_rust() { client '[ -f /lab/payload/rpcrdma.ko ]'; }
 
+# top_copies client|server: copies what rpcrdma-top reads in that machine, for top_of.
+top_copies() {
+	copy=$RUN/$TEST.copy
+	mkdir "$copy"
+	defer "rm -r '$copy'"
+	"$1" "
+		mkdir -p /run/$TEST/proc/self /run/$TEST/sys/kernel/debug
+		cp /proc/self/mounts /run/$TEST/proc/self/
+		cp -r /sys/kernel/debug/rpcrdma /run/$TEST/sys/kernel/debug/
+		tar -C /run/$TEST -cz . | base64
+		rm -r /run/$TEST" | base64 -d | tar -C "$copy" -xz
+}
+
+# rpcrdma-top, run here on that copy.
+top_of() { BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 "$lib/../../tools/rpcrdma-top" --root "$copy" "$@"; }
+
 # Keeps the client busy with files on its mount until work_ends, which collects and checks them;
 # WORK_SIZE=SIZE before it says how large they are.
 work_begins() {
