@@ -46,13 +46,13 @@ pub(crate) trait Show: Sync + 'static {
 ///
 /// # Safety
 ///
-/// Called for a reader of a file of a `Shown<T>` only.
+/// Called for a reader of a file of a `WithFiles<T>` only.
 unsafe extern "C" fn show<T: Show>(
     seq: *mut bindings::seq_file,
     data: *const c_void,
     index: c_uint,
 ) {
-    // SAFETY: `data` is that of a `Shown<T>`, which removes the file before it goes; the seq_file
+    // SAFETY: `data` is that of a `WithFiles<T>`, which removes the file before it goes; the seq_file
     // is this reader's.
     let (data, seq) = unsafe { (&*data.cast::<T>(), SeqFile::from_raw(seq)) };
     // CAST: An unsigned int always fits the kernel's usize.
@@ -123,13 +123,13 @@ impl Drop for Files {
 ///
 /// The files go before the data: the order of the fields is the order of teardown.
 #[pin_data]
-pub(crate) struct Shown<T: Show> {
+pub(crate) struct WithFiles<T: Show> {
     _files: Files,
     #[pin]
     data: T,
 }
 
-impl<T: Show> Shown<T> {
+impl<T: Show> WithFiles<T> {
     /// Shows `data`, number `id` of its kind, in a folder of its own.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl<T: Show> Shown<T> {
     }
 }
 
-impl<T: Show> core::ops::Deref for Shown<T> {
+impl<T: Show> core::ops::Deref for WithFiles<T> {
     type Target = T;
 
     fn deref(&self) -> &T {

@@ -6,7 +6,7 @@
 
 use crate::{
     proto::requester::plan::{CallForm, Plan, ReplyForm},
-    sunrpc::Word,
+    sunrpc::RelaxedCell,
 };
 use kernel::{
     fmt,
@@ -48,12 +48,12 @@ impl Counter {
 
 /// A counter to which one thread at a time adds: who sends, or who handles completions. Two at once
 /// would lose a count.
-pub(crate) struct SoleCounter(Word<u64>);
+pub(crate) struct SoleCounter(RelaxedCell<u64>);
 
 impl SoleCounter {
     /// At zero.
     pub(crate) const fn new() -> Self {
-        Self(Word::new(0))
+        Self(RelaxedCell::new(0))
     }
 
     /// Adds one.

@@ -36,10 +36,10 @@ unsafe impl<Storage> pin_init::Zeroable for __BindgenBitfieldUnit<Storage> where
 }
 
 mod pages;
+mod relaxed;
 mod shared;
-mod word;
 pub(crate) use pages::{PagePart, PageRange, PageVec};
+pub(crate) use relaxed::RelaxedCell;
 pub(crate) use shared::{Exposed, Exposure, Memory, MessagePart, Net, OwnedMessage, SocketAddress};
-pub(crate) use word::Word;
 
 include!(env!("RPCRDMA_BINDINGS"));

@@ -52,7 +52,7 @@ pub(super) fn complete(
     let stats = &connection.transport.stats;
     // Nothing is left for the fence to do when the RPC's memory is freed.
     if form != Form::INLINE {
-        rqst.mark().set(0);
+        rqst.cookie().set(0);
     }
     if !matches!(outcome, Outcome::Failed) {
         connection.transport.latency.record(form, rqst.round_trip());

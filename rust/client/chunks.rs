@@ -212,7 +212,7 @@ impl<'a> Chunks<'a> {
 
     /// To state 5, unless the connection has ended. The RPC is not completed; it is sent again on
     /// the next connection.
-    pub(super) fn stick(&self, index: usize) {
+    pub(super) fn keep_until_end(&self, index: usize) {
         if let Some(slot) = self.qp.slot(index) {
             self.change(slot, None, State::Stuck);
         }

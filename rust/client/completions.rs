@@ -44,7 +44,7 @@ impl Completions for Connection {
     }
 
     fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize) {
-        Chunks::of(qp).stick(index);
+        Chunks::of(qp).keep_until_end(index);
     }
 
     fn refused(&self) {

@@ -10,7 +10,7 @@ use super::{
     failure::Detail,
     fence::shut_down,
     limits::{self, Limits},
-    marshal::Sending,
+    marshal::LimitedSender,
     monitor::Monitor,
     regions::Regions,
     transport::Transport,
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     error::{connect_error, describe, Cause},
     proto::{
-        requester::connection::{ConnectionAction as Action, ConnectionEvent as Event, Reason},
+        requester::connection::{ConnectionAction, ConnectionEvent, Reason},
         wire::private_data::{InlineSize, PrivateData},
     },
     rdma::{
@@ -59,7 +59,7 @@ impl Progressed {
 }
 
 /// One attempt.
-struct Attempt {
+struct ConnectAttempt {
     monitor: Arc<Monitor>,
     made: Progressed,
     /// The device, once there is one, for the log.
@@ -74,9 +74,12 @@ struct Attempt {
 /// # Errors
 ///
 /// See [`connect_error`]. The first failure of a series leaves a line in the log.
-pub(super) fn connect(transport: &Arc<Transport>, lock: &mut SendLock<'_>) -> Result<Sending> {
+pub(super) fn connect(
+    transport: &Arc<Transport>,
+    lock: &mut SendLock<'_>,
+) -> Result<LimitedSender> {
     transport.ends.begin();
-    let made = Attempt::new(transport)
+    let made = ConnectAttempt::new(transport)
         .map_err(|_| (Reason::LocalResources, 0))
         .and_then(|mut attempt| {
             attempt
@@ -109,7 +112,7 @@ fn own_private_data() -> PrivateData {
     }
 }
 
-impl Attempt {
+impl ConnectAttempt {
     /// An attempt that has not begun.
     fn new(transport: &Arc<Transport>) -> Result<Self> {
         let monitor = Monitor::new(transport)?;
@@ -128,8 +131,8 @@ impl Attempt {
         &mut self,
         transport: &Arc<Transport>,
         lock: &mut SendLock<'_>,
-    ) -> Result<Sending, Reason> {
-        self.monitor.report(Event::Start);
+    ) -> Result<LimitedSender, Reason> {
+        self.monitor.report(ConnectionEvent::Start);
         loop {
             let action = self.monitor.next();
             match self.act(transport, lock, action) {
@@ -149,10 +152,10 @@ impl Attempt {
         &mut self,
         transport: &Arc<Transport>,
         lock: &mut SendLock<'_>,
-        action: Action,
-    ) -> Result<Option<Sending>, Reason> {
+        action: ConnectionAction,
+    ) -> Result<Option<LimitedSender>, Reason> {
         let failed = match action {
-            Action::ResolveAddress => {
+            ConnectionAction::ResolveAddress => {
                 let started = match &self.made {
                     Progressed::Unbound(id) => {
                         id.resolve_address(&transport.xprt.address(), RESOLVE_TIMEOUT_MS)
@@ -161,25 +164,25 @@ impl Attempt {
                 };
                 self.check(started, Reason::AddressError)
             }
-            Action::ResolveRoute => {
+            ConnectionAction::ResolveRoute => {
                 let started = self.resolve_route();
                 self.check(started, Reason::RouteError)
             }
-            Action::Prepare => self
+            ConnectionAction::Prepare => self
                 .prepare(transport, lock)
-                .map(|()| self.monitor.report(Event::Prepared)),
-            Action::Connect => {
+                .map(|()| self.monitor.report(ConnectionEvent::Prepared)),
+            ConnectionAction::Connect => {
                 let asked = self.ask(transport);
                 self.check(asked, Reason::ConnectError)
             }
-            Action::Open => {
+            ConnectionAction::Open => {
                 let sending = self.open(transport).ok_or(Reason::LocalResources)?;
                 return Ok(Some(sending));
             }
-            Action::Fail(reason) | Action::Close(reason) => return Err(reason),
+            ConnectionAction::Fail(reason) | ConnectionAction::Close(reason) => return Err(reason),
         };
         if let Err(reason) = failed {
-            self.monitor.report(Event::Ended(reason));
+            self.monitor.report(ConnectionEvent::Ended(reason));
         }
         Ok(None)
     }
@@ -282,7 +285,7 @@ impl Attempt {
     }
 
     /// Takes over what both ends have agreed on. Nothing without a queue pair.
-    fn open(&mut self, transport: &Transport) -> Option<Sending> {
+    fn open(&mut self, transport: &Transport) -> Option<LimitedSender> {
         let Progressed::QueuePair(sender) = core::mem::replace(&mut self.made, Progressed::Nothing)
         else {
             return None;
@@ -292,7 +295,7 @@ impl Attempt {
         transport
             .backward_payload
             .store(limits::backward_payload(backward), Relaxed);
-        Some(Sending::new(sender, &thresholds))
+        Some(LimitedSender::new(sender, &thresholds))
     }
 
     /// Undoes what was made.

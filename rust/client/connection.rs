@@ -13,7 +13,7 @@ use crate::{
         },
     },
     rdma::{Invalidation, QueuePair, RemovalNotice},
-    sunrpc::Word,
+    sunrpc::RelaxedCell,
     trace,
 };
 use kernel::{
@@ -48,7 +48,7 @@ pub(super) struct Connection {
     /// The credits before the first Reply.
     first_window: CreditWindow,
     /// The Calls that may be outstanding.
-    window: Word<u32>,
+    window: RelaxedCell<u32>,
     #[pin]
     agreement: SpinLock<Option<Agreement>>,
     monitor: Arc<Monitor>,
@@ -71,7 +71,7 @@ impl Connection {
             regions: regions.clone(),
             number: u64::from(transport.next_connection()) << 32,
             first_window: CreditWindow::new(Credits::new(limits.requests)),
-            window: Word::new(1),
+            window: RelaxedCell::new(1),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
             monitor: monitor.clone(),
             _notice: notice,
@@ -140,7 +140,7 @@ impl Connection {
 
     /// The number that a request keeps of its Send: the connection's, then that of the chunk entry,
     /// counted from 1. Nothing if there can be no such entry.
-    pub(super) fn mark(&self, sent: Sent) -> Option<u64> {
+    pub(super) fn cookie(&self, sent: Sent) -> Option<u64> {
         let entry = match sent {
             Sent::Inline => 0,
             Sent::WithChunks(index) => u32::try_from(index).ok()?.checked_add(1)?,
@@ -150,8 +150,8 @@ impl Connection {
 
     /// How the request that keeps this number was sent; nothing if that was not on this connection.
     #[inline(always)]
-    pub(super) fn sent(&self, mark: u64) -> Option<Sent> {
-        let entry = mark.wrapping_sub(self.number);
+    pub(super) fn sent(&self, cookie: u64) -> Option<Sent> {
+        let entry = cookie.wrapping_sub(self.number);
         match u32::try_from(entry).ok()? {
             0 => Some(Sent::Inline),
             entry => usize::try_from(entry.wrapping_sub(1))
@@ -182,7 +182,7 @@ pub(super) enum Sent {
 
 impl Sent {
     /// Whether a request's number is that of a Call with chunks, on whatever connection.
-    pub(super) fn has_chunks(mark: u64) -> bool {
-        mark & u64::from(u32::MAX) != 0
+    pub(super) fn has_chunks(cookie: u64) -> bool {
+        cookie & u64::from(u32::MAX) != 0
     }
 }

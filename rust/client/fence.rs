@@ -15,10 +15,10 @@ use crate::{
 
 /// Waits until the peer has lost access to the memory of the Call `rqst`, whose task is gone.
 /// May sleep.
-pub(super) fn fence(qp: &QueuePair<Connection>, mark: u64, rqst: &Rqst) {
+pub(super) fn fence(qp: &QueuePair<Connection>, cookie: u64, rqst: &Rqst) {
     let (connection, chunks) = (qp.context(), Chunks::of(qp));
     let xid = rqst.xid();
-    let Some(Sent::WithChunks(index)) = connection.sent(mark) else {
+    let Some(Sent::WithChunks(index)) = connection.sent(cookie) else {
         return;
     };
     if chunks.abandon(index, xid) {
@@ -27,7 +27,7 @@ pub(super) fn fence(qp: &QueuePair<Connection>, mark: u64, rqst: &Rqst) {
             Invalidation::Empty => chunks.release(index, xid),
             Invalidation::Posted => {}
             Invalidation::Failed => {
-                chunks.stick(index);
+                chunks.keep_until_end(index);
                 connection.end(Cause::PostFailed);
             }
         }

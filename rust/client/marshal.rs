@@ -33,12 +33,12 @@ use core::iter::empty;
 use kernel::{prelude::*, sync::Arc};
 
 /// Who sends on a connection, and what limits the messages.
-pub(super) struct Sending {
+pub(super) struct LimitedSender {
     pub(super) sender: Sender<Connection>,
     limits: PlanLimits,
 }
 
-impl Sending {
+impl LimitedSender {
     /// On a connection with these thresholds.
     pub(super) fn new(sender: Sender<Connection>, thresholds: &Thresholds) -> Self {
         let limits = PlanLimits {
@@ -57,7 +57,7 @@ impl Sending {
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
 pub(super) fn send(
     transport: &Transport,
-    Sending { sender, limits }: &mut Sending,
+    LimitedSender { sender, limits }: &mut LimitedSender,
     rqst: &Rqst,
 ) -> Result<(), SendError> {
     let connection = sender.qp().context();
@@ -109,8 +109,8 @@ fn send_inline(
     )?;
     rqst.start_clock();
     rqst.count_sent();
-    let mark = connection.mark(Sent::Inline);
-    rqst.mark().set(mark.ok_or(SendError::Failed)?);
+    let cookie = connection.cookie(Sent::Inline);
+    rqst.cookie().set(cookie.ok_or(SendError::Failed)?);
     buffer.send(length).map_err(|_| SendError::NotConnected)
 }
 
@@ -255,10 +255,10 @@ fn transmit(
         });
         let bytes = buffer.bytes();
         let length = build(transport, connection, rqst, plan, segments, reads, bytes)?;
-        let mark = connection.mark(Sent::WithChunks(entry));
-        Ok((length, reads, mark.ok_or(SendError::Failed)?))
+        let cookie = connection.cookie(Sent::WithChunks(entry));
+        Ok((length, reads, cookie.ok_or(SendError::Failed)?))
     });
-    let (length, reads, mark) = match built {
+    let (length, reads, cookie) = match built {
         Ok(built) => built,
         Err(error) => {
             connection.regions.put_all(idle, None);
@@ -277,7 +277,7 @@ fn transmit(
                 form: plan.into(),
             };
             slot.offer(xid, offer);
-            rqst.mark().set(mark);
+            rqst.cookie().set(cookie);
         })
         .map_err(|_| SendError::NotConnected)
 }
@@ -378,7 +378,7 @@ fn count_segments(transport: &Transport, plan: &Plan, reply: &Parts) {
 /// As [`send`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
 pub(super) fn send_backward(
     transport: &Transport,
-    Sending { sender, limits }: &mut Sending,
+    LimitedSender { sender, limits }: &mut LimitedSender,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
     if reply.connection() != sender.qp().context().number() {

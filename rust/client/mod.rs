@@ -25,7 +25,7 @@ mod show;
 mod transport;
 
 use crate::{
-    debugfs::Shown,
+    debugfs::WithFiles,
     error::Cause,
     rdma::QueuePair,
     sunrpc::{
@@ -44,7 +44,7 @@ use kernel::{
     seq_print,
     sync::{atomic::Relaxed, Arc},
 };
-use marshal::Sending;
+use marshal::LimitedSender;
 use transport::Transport;
 
 /// What mounts name.
@@ -54,7 +54,7 @@ static CLASS: Class = Class::new(c"rdma", IDENT_RDMA, &[c"rdma", c"rdma6"]);
 #[pin_data]
 pub(crate) struct Client {
     #[pin]
-    endpoint: Shown<Endpoint>,
+    endpoint: WithFiles<Endpoint>,
 }
 
 impl core::ops::Deref for Client {
@@ -72,7 +72,7 @@ pub(crate) struct Endpoint {
     #[pin]
     current: SendLocked<QueuePair<Connection>>,
     /// Who sends on it.
-    sending: SendOwned<Sending>,
+    sending: SendOwned<LimitedSender>,
     /// Last: it may be the last reference to the transport, and to the module.
     transport: Arc<Transport>,
 }
@@ -85,9 +85,9 @@ impl Endpoint {
 
     /// Waits until the peer has lost access to the memory of a Call with chunks, by their number.
     #[cold]
-    fn fence_regions(&self, rqst: &Rqst, mark: u64) {
+    fn fence_regions(&self, rqst: &Rqst, cookie: u64) {
         if let Some(qp) = self.connection() {
-            fence::fence(&qp, mark, rqst);
+            fence::fence(&qp, cookie, rqst);
         }
     }
 }
@@ -111,7 +111,7 @@ impl ClientTransport for Client {
             transport: Transport::new(xprt)?,
         }? Error);
         let client = try_pin_init!(Self {
-            endpoint <- Shown::new(id, endpoint),
+            endpoint <- WithFiles::new(id, endpoint),
         }? Error);
         Arc::pin_init(client, GFP_KERNEL)
     }
@@ -160,9 +160,9 @@ impl ClientTransport for Client {
 
     fn fence(&self, rqst: &Rqst) {
         // Otherwise the Call had no chunks, or its Reply has fenced them.
-        let mark = rqst.mark().get();
-        if Sent::has_chunks(mark) {
-            self.fence_regions(rqst, mark);
+        let cookie = rqst.cookie().get();
+        if Sent::has_chunks(cookie) {
+            self.fence_regions(rqst, cookie);
         }
     }
 

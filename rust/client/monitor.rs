@@ -6,9 +6,7 @@ use super::transport::Transport;
 use crate::{
     error::Cause,
     proto::{
-        requester::connection::{
-            ConnectionAction as Action, ConnectionEvent as Event, ConnectionState as Conn, Reason,
-        },
+        requester::connection::{ConnectionAction, ConnectionEvent, ConnectionState, Reason},
         wire::private_data::PrivateData,
     },
     rdma::{CmEvent, CmHandler, CmReport, Removal},
@@ -41,9 +39,9 @@ pub(super) struct Monitor {
 }
 
 struct Progress {
-    conn: Conn,
+    conn: ConnectionState,
     /// What the worker has to do next.
-    next: Option<Action>,
+    next: Option<ConnectionAction>,
     /// What the peer said about itself.
     peer: Option<PrivateData>,
     /// What the connection manager has said of the failure.
@@ -60,7 +58,7 @@ impl Monitor {
         Arc::pin_init(
             try_pin_init!(Self {
                 progress <- new_spinlock!(Progress {
-                    conn: Conn::new(),
+                    conn: ConnectionState::new(),
                     next: None,
                     peer: None,
                     report: None,
@@ -74,14 +72,14 @@ impl Monitor {
     }
 
     /// Reports an event to the state machine, and what follows to the worker.
-    pub(super) fn report(&self, event: Event) {
+    pub(super) fn report(&self, event: ConnectionEvent) {
         let mut progress = self.progress.lock();
         let action = progress.conn.handle(event);
         if action.is_some() {
             progress.next = action;
         }
         drop(progress);
-        if let Some(Action::Close(reason)) = action {
+        if let Some(ConnectionAction::Close(reason)) = action {
             self.end(reason.into());
         }
         self.changed.notify_all();
@@ -110,19 +108,19 @@ impl Monitor {
     }
 
     /// Waits for the next thing to do.
-    pub(super) fn next(&self) -> Action {
+    pub(super) fn next(&self) -> ConnectionAction {
         let mut left = msecs_to_jiffies(STEP_TIMEOUT_MS).min(self.transport.xprt.connect_timeout());
         let mut progress = self.progress.lock();
         loop {
             if let Some(action) = progress.next.take() {
                 return action;
             }
-            let timed_out = Event::Ended(Reason::TimedOut);
+            let timed_out = ConnectionEvent::Ended(Reason::TimedOut);
             match self.changed.wait_interruptible_timeout(&mut progress, left) {
                 kernel::sync::CondVarTimeoutResult::Timeout => {
                     progress.next = progress.conn.handle(timed_out);
                     if progress.next.is_none() {
-                        return Action::Fail(Reason::TimedOut);
+                        return ConnectionAction::Fail(Reason::TimedOut);
                     }
                 }
                 kernel::sync::CondVarTimeoutResult::Woken { jiffies }
@@ -135,25 +133,25 @@ impl Monitor {
 impl CmHandler for Monitor {
     fn event(&self, event: CmEvent<'_>, report: CmReport) {
         let event = match event {
-            CmEvent::AddressResolved => Event::AddressResolved,
-            CmEvent::RouteResolved => Event::RouteResolved,
+            CmEvent::AddressResolved => ConnectionEvent::AddressResolved,
+            CmEvent::RouteResolved => ConnectionEvent::RouteResolved,
             CmEvent::Established(private_data) => {
                 let peer = PrivateData::find(private_data).map(|(_, found)| found);
                 self.progress.lock().peer = peer;
-                Event::Established
+                ConnectionEvent::Established
             }
-            CmEvent::Rejected { stale: true } => Event::Ended(Reason::StaleConnection),
-            CmEvent::Rejected { stale: false } => Event::Ended(Reason::Rejected),
-            CmEvent::AddressError => Event::Ended(Reason::AddressError),
-            CmEvent::RouteError => Event::Ended(Reason::RouteError),
-            CmEvent::Unreachable => Event::Ended(Reason::Unreachable),
-            CmEvent::ConnectError => Event::Ended(Reason::ConnectError),
-            CmEvent::Disconnected => Event::Ended(Reason::Disconnected),
-            CmEvent::DeviceRemoval => Event::Ended(Reason::DeviceRemoved),
-            CmEvent::AddressChange => Event::Ended(Reason::AddressChanged),
+            CmEvent::Rejected { stale: true } => ConnectionEvent::Ended(Reason::StaleConnection),
+            CmEvent::Rejected { stale: false } => ConnectionEvent::Ended(Reason::Rejected),
+            CmEvent::AddressError => ConnectionEvent::Ended(Reason::AddressError),
+            CmEvent::RouteError => ConnectionEvent::Ended(Reason::RouteError),
+            CmEvent::Unreachable => ConnectionEvent::Ended(Reason::Unreachable),
+            CmEvent::ConnectError => ConnectionEvent::Ended(Reason::ConnectError),
+            CmEvent::Disconnected => ConnectionEvent::Ended(Reason::Disconnected),
+            CmEvent::DeviceRemoval => ConnectionEvent::Ended(Reason::DeviceRemoved),
+            CmEvent::AddressChange => ConnectionEvent::Ended(Reason::AddressChanged),
             CmEvent::Other => return,
         };
-        if let Event::Ended(_) = event {
+        if let ConnectionEvent::Ended(_) = event {
             self.progress.lock().report.get_or_insert(report);
         }
         self.report(event);
@@ -164,6 +162,6 @@ impl CmHandler for Monitor {
 impl Removal for Monitor {
     fn removed(&self) {
         trace::xprtrdma_device_removal(&self.transport.xprt);
-        self.report(Event::Ended(Reason::DeviceRemoved));
+        self.report(ConnectionEvent::Ended(Reason::DeviceRemoved));
     }
 }

@@ -75,7 +75,7 @@ pub(super) struct Regions {
     pages: u32,
     capacity: Capacity,
     #[pin]
-    shelf: SpinLock<Shelf>,
+    idle: SpinLock<IdleMrs>,
     #[pin]
     work: Work<Regions>,
     /// Last: it may be the last reference to the transport, and to the module.
@@ -141,7 +141,7 @@ impl Stock {
     }
 }
 
-struct Shelf {
+struct IdleMrs {
     contiguous: Stock,
     with_gaps: Stock,
     /// The numbers of free entries.
@@ -150,7 +150,7 @@ struct Shelf {
     closed: bool,
 }
 
-impl Shelf {
+impl IdleMrs {
     fn stock(&mut self, mr_type: MrType) -> &mut Stock {
         match mr_type {
             MrType::MemReg => &mut self.contiguous,
@@ -158,7 +158,7 @@ impl Shelf {
         }
     }
 
-    /// Puts a region there; it comes back from a shelf that is closed.
+    /// Puts a region there; it comes back when the list is closed.
     #[inline(always)]
     fn put(&mut self, region: Mr<Idle>) -> Option<Mr<Idle>> {
         if self.closed {
@@ -252,7 +252,7 @@ impl Regions {
                 pd: pd.clone(),
                 pages,
                 capacity,
-                shelf <- new_spinlock!(Shelf {
+                idle <- new_spinlock!(IdleMrs {
                     contiguous,
                     with_gaps: Stock::new(),
                     entries,
@@ -277,26 +277,26 @@ impl Regions {
 
     /// How many no Call uses.
     pub(super) fn idle(&self) -> usize {
-        let shelf = self.shelf.lock();
-        shelf.contiguous.count.saturating_add(shelf.with_gaps.count)
+        let idle = self.idle.lock();
+        idle.contiguous.count.saturating_add(idle.with_gaps.count)
     }
 
     /// How many regions without gaps Calls use.
     pub(super) fn in_use(&self) -> usize {
-        let shelf = self.shelf.lock();
-        shelf.contiguous.made.saturating_sub(shelf.contiguous.count)
+        let idle = self.idle.lock();
+        idle.contiguous.made.saturating_sub(idle.contiguous.count)
     }
 
     /// Has the worker make enough regions without gaps for Calls that use so many.
     pub(super) fn prepare(self: &Arc<Self>, count: usize) {
         if count != 0 {
-            self.shelf.lock().contiguous.wanted = count.saturating_add(BATCH);
+            self.idle.lock().contiguous.wanted = count.saturating_add(BATCH);
             self.refill();
         }
     }
 
     /// Takes a chunk entry and `count` regions for the Call `rqst`, or nothing if there are not
-    /// enough. The worker makes more regions before the shelf is empty.
+    /// enough. The worker makes more regions before none is idle.
     #[inline(always)]
     pub(super) fn take(
         self: &Arc<Self>,
@@ -304,19 +304,19 @@ impl Regions {
         count: usize,
         which: WithGaps,
     ) -> Option<(usize, MrList<Idle>)> {
-        let mut shelf = self.shelf.lock();
+        let mut idle = self.idle.lock();
         // First, as a region that is taken must not be dropped under the lock, which destroys it.
-        let entry = shelf.entries.pop()?;
-        let Some(taken) = shelf.take(count, which) else {
-            shelf.put_entry(Some(entry));
-            drop(shelf);
+        let entry = idle.entries.pop()?;
+        let Some(taken) = idle.take(count, which) else {
+            idle.put_entry(Some(entry));
+            drop(idle);
             self.transport.stats.regions_exhausted.increment();
             trace::xprtrdma_nomrs_err(&self.transport.xprt, rqst);
             self.refill();
             return None;
         };
-        let is_low = shelf.is_low();
-        drop(shelf);
+        let is_low = idle.is_low();
+        drop(idle);
         if is_low {
             self.refill();
         }
@@ -326,27 +326,27 @@ impl Regions {
     /// Gives a region and a chunk entry back, whichever there is.
     #[inline(always)]
     pub(super) fn put(&self, region: Option<Mr<Idle>>, entry: Option<usize>) {
-        let mut shelf = self.shelf.lock();
-        shelf.put_entry(entry);
-        let rest = region.and_then(|region| shelf.put(region));
+        let mut idle = self.idle.lock();
+        idle.put_entry(entry);
+        let rest = region.and_then(|region| idle.put(region));
         // Destroyed outside the lock.
-        drop(shelf);
+        drop(idle);
         drop(rest);
     }
 
     /// Gives regions and a chunk entry back, whichever there are.
     pub(super) fn put_all(&self, mut regions: MrList<Idle>, entry: Option<usize>) {
-        let mut shelf = self.shelf.lock();
-        shelf.put_entry(entry);
+        let mut idle = self.idle.lock();
+        idle.put_entry(entry);
         let mut rest = None;
         while rest.is_none() {
             let Some(region) = regions.pop() else {
                 break;
             };
-            rest = shelf.put(region);
+            rest = idle.put(region);
         }
         // What is left is destroyed outside the lock.
-        drop(shelf);
+        drop(idle);
         drop(rest);
     }
 
@@ -358,11 +358,11 @@ impl Regions {
 
     /// Destroys all regions, for good. May sleep.
     pub(super) fn close(&self) {
-        let mut shelf = self.shelf.lock();
-        shelf.closed = true;
+        let mut idle = self.idle.lock();
+        idle.closed = true;
         let stocks = [MrType::MemReg, MrType::SgGaps]
-            .map(|mr_type| core::mem::replace(shelf.stock(mr_type), Stock::new()));
-        drop(shelf);
+            .map(|mr_type| core::mem::replace(idle.stock(mr_type), Stock::new()));
+        drop(idle);
         drop(stocks);
     }
 
@@ -370,31 +370,31 @@ impl Regions {
     /// many Calls soon have theirs; how many were made. May sleep.
     fn make(&self, mr_type: MrType, pages: u32) -> u32 {
         let mut made = 0u32;
-        let mut shelf = self.shelf.lock();
-        let stock = shelf.stock(mr_type);
+        let mut idle = self.idle.lock();
+        let stock = idle.stock(mr_type);
         let missing = stock.missing();
         if !core::mem::take(&mut stock.is_low) && missing == 0 {
             return made;
         }
         let batch = stock.made.max(missing).clamp(BATCH, MAX_BATCH);
-        drop(shelf);
+        drop(idle);
         for _ in 0..batch {
             // The next sender in need asks again, but not at once.
             let Ok(region) = Mr::new(&self.pd, mr_type, pages) else {
-                self.shelf.lock().stock(mr_type).wanted = 0;
+                self.idle.lock().stock(mr_type).wanted = 0;
                 fsleep(PAUSE);
                 break;
             };
             self.transport.stats.regions_allocated.increment();
             made = made.saturating_add(1);
-            let mut shelf = self.shelf.lock();
-            if shelf.closed {
+            let mut idle = self.idle.lock();
+            if idle.closed {
                 // Destroyed outside the lock.
-                drop(shelf);
+                drop(idle);
                 drop(region);
                 break;
             }
-            shelf.stock(mr_type).add(region);
+            idle.stock(mr_type).add(region);
         }
         made
     }
@@ -410,9 +410,9 @@ impl WorkItem for Regions {
             .saturating_add(this.make(MrType::SgGaps, this.capacity.pieces));
         trace::xprtrdma_createmrs(&this.transport.xprt, made);
         this.transport.xprt.write_space();
-        let shelf = this.shelf.lock();
-        let is_done = shelf.closed || shelf.contiguous.missing() == 0;
-        drop(shelf);
+        let idle = this.idle.lock();
+        let is_done = idle.closed || idle.contiguous.missing() == 0;
+        drop(idle);
         if !is_done {
             this.refill();
         }

@@ -117,7 +117,7 @@ fn claim<R>(
     look: impl FnOnce(Option<(&Offer, &MrList<Registered>)>) -> R,
 ) -> Option<Claim<R>> {
     let connection = qp.context();
-    let index = match connection.sent(rqst.mark().get())? {
+    let index = match connection.sent(rqst.cookie().get())? {
         Sent::WithChunks(index) => index,
         Sent::Inline => {
             return Some(Claim {
@@ -344,7 +344,7 @@ fn invalidate(
         Chunks::of(qp).replied(index, xid.0, answered);
     }
     if connection.invalidate(qp, index) != Invalidation::Posted {
-        Chunks::of(qp).stick(index);
+        Chunks::of(qp).keep_until_end(index);
         connection.end(Cause::PostFailed);
     }
 }

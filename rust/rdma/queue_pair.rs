@@ -16,7 +16,7 @@ use super::{
     Pd,
 };
 use crate::{
-    bindings::{self, Word},
+    bindings::{self, RelaxedCell},
     trace,
 };
 use core::{cell::UnsafeCell, ptr::NonNull};
@@ -122,7 +122,7 @@ pub(crate) struct QueuePair<C: Completions> {
     recycled: UnsafeCell<Receives<Self>>,
     posted: PostedReceives<Self>,
     /// How many are in `recycled`, for people.
-    recycled_count: Word<u32>,
+    recycled_count: RelaxedCell<u32>,
     /// How many are posted together.
     batch: u32,
     sizes: QpSizes,
@@ -158,7 +158,7 @@ impl<C: Completions> QueuePair<C> {
                 sizes: *sizes,
                 batch: sizes.receive_batch(),
                 recycled: UnsafeCell::new(Receives::new()),
-                recycled_count: Word::new(0),
+                recycled_count: RelaxedCell::new(0),
                 posted: PostedReceives::new(sizes.receive_buffers())?,
                 // SAFETY: The slots are part of this object.
                 registered: unsafe { RegisteredMrs::new(sizes.slots, this)? },

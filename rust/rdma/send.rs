@@ -16,7 +16,7 @@ use super::{
     Pd,
 };
 use crate::{
-    bindings::{self, Word},
+    bindings::{self, RelaxedCell},
     trace,
 };
 use core::{cell::UnsafeCell, mem::ManuallyDrop, ptr::NonNull};
@@ -67,7 +67,7 @@ pub(super) struct Slot<O: SendOwner> {
     owner: NonNull<O>,
     /// The number of the Send that was last posted from here. Before the first round, that of the
     /// round before.
-    pub(super) number: Word<u32>,
+    pub(super) number: RelaxedCell<u32>,
     /// Nothing until it is needed.
     message: UnsafeCell<Option<Message>>,
 }
@@ -77,7 +77,7 @@ impl_has_cqe! {
     impl{O: SendOwner} HasCqe<0> for Reserved<O> { self.cqe }
 }
 
-// SAFETY: The message is its owner's, the number a `Word`, and the rest is only read.
+// SAFETY: The message is its owner's, the number a `RelaxedCell`, and the rest is only read.
 unsafe impl<O: SendOwner> Sync for Slot<O> {}
 // SAFETY: Nothing in a slot is tied to a thread.
 unsafe impl<O: SendOwner> Send for Slot<O> {}
@@ -115,7 +115,7 @@ pub(super) struct SendQueue<O: SendOwner> {
     /// How many there are.
     count: u32,
     /// How many of them have a buffer, from the first one; the `Sender` adds to it.
-    buffers: Word<u32>,
+    buffers: RelaxedCell<u32>,
     /// Bytes in each buffer.
     size: usize,
     /// The number of the first Send whose completion is not known.
@@ -147,7 +147,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
                     let slot = Slot {
                         cqe: Cqe::new(),
                         owner,
-                        number: Word::new(index.wrapping_sub(span(count))),
+                        number: RelaxedCell::new(index.wrapping_sub(span(count))),
                         message: UnsafeCell::new(message),
                     };
                     slots.push(slot, GFP_KERNEL)?;
@@ -155,7 +155,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
                 slots
             },
             count,
-            buffers: Word::new(first),
+            buffers: RelaxedCell::new(first),
             completed: Atomic::new(0),
             reserved: {
                 let reserved = |number| -> Result<Reserved<O>> {

@@ -11,7 +11,7 @@ use super::{
     stats::Sent,
 };
 use crate::{
-    debugfs::Shown,
+    debugfs::WithFiles,
     error::Cause,
     proto::{
         responder::budget::CallBudget,
@@ -62,7 +62,7 @@ pub(crate) struct Connection {
     _removal: RemovalNotice,
     // Ends what runs, and with it all that refers to sunrpc's object.
     #[pin]
-    pub(super) parts: Shown<Parts>,
+    pub(super) parts: WithFiles<Parts>,
     // All that happens was counted.
     farewell: Farewell,
     // Last: it has sunrpc's object.
@@ -176,7 +176,7 @@ impl Connection {
         let connection = Arc::pin_init(
             try_pin_init!(Self {
                 _removal: removal,
-                parts <- Shown::new(events.number, Ok::<_, Error>(parts)),
+                parts <- WithFiles::new(events.number, Ok::<_, Error>(parts)),
                 farewell,
                 events,
             }? Error),

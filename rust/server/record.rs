@@ -3,7 +3,7 @@
 //! What is known of a listener and of the connections that came through it.
 
 use crate::{
-    debugfs::{File, Show, Shown},
+    debugfs::{File, Show, WithFiles},
     error::Cause,
     stats::Counter,
     sunrpc::SocketAddress,
@@ -70,7 +70,7 @@ struct Lines {
 }
 
 /// A record, with its files under debugfs.
-pub(super) type SharedRecord = Arc<Shown<Record>>;
+pub(super) type SharedRecord = Arc<WithFiles<Record>>;
 
 impl Record {
     /// That of a new listener.
@@ -95,7 +95,7 @@ impl Record {
                 count: 0,
             }, "rpcrdma_lines"),
         }? Error);
-        Arc::pin_init(Shown::new(number, record), GFP_KERNEL)
+        Arc::pin_init(WithFiles::new(number, record), GFP_KERNEL)
     }
 
     /// The listener's number.

@@ -15,7 +15,7 @@ mod send_error;
 pub(crate) mod server;
 mod xdr_buf;
 
-pub(crate) use crate::bindings::{MessagePart, PageVec, SocketAddress, Word};
+pub(crate) use crate::bindings::{MessagePart, PageVec, RelaxedCell, SocketAddress};
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
 pub(crate) use registration::{Class, ClassRegistration, IDENT_BACKWARD, IDENT_RDMA};
 pub(crate) use send_error::SendError;

@@ -3,7 +3,7 @@
 //! The memory of one RPC: what the transport keeps with it, the Call, and the
 //! first and last part of the Reply, in one allocation.
 
-use crate::bindings::{self, Exposure, Word};
+use crate::bindings::{self, Exposure, RelaxedCell};
 use core::ptr::NonNull;
 use kernel::{
     prelude::*,
@@ -13,9 +13,9 @@ use kernel::{
 /// What precedes the Call's bytes. Its size keeps them aligned like kmalloc memory.
 #[repr(C, align(16))]
 struct Prefix {
-    mark: Word<u64>,
+    cookie: RelaxedCell<u64>,
     /// Whether the Call was sent and its Reply has not come, as 0 or 1.
-    reply_owed: Word<u32>,
+    reply_owed: RelaxedCell<u32>,
     exposure: Exposure,
     /// The size of the allocation in bytes.
     size: usize,
@@ -39,8 +39,8 @@ impl Buffer {
         // SAFETY: Always safe to call in task context.
         let ptr = NonNull::new(unsafe { bindings::rpcrdma_rpc_buf_alloc(size) })?.cast();
         let prefix = Prefix {
-            mark: Word::new(0),
-            reply_owed: Word::new(0),
+            cookie: RelaxedCell::new(0),
+            reply_owed: RelaxedCell::new(0),
             exposure: Exposure::new(),
             size,
         };
@@ -142,17 +142,17 @@ const REPLY_ALIGN: usize = bindings::RPCRDMA_DMA_MINALIGN;
 /// # Safety
 ///
 /// `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`.
-pub(super) unsafe fn mark<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Word<u64> {
+pub(super) unsafe fn cookie<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u64> {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
-    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).mark }
+    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).cookie }
 }
 
 /// Whether the Call was sent and its Reply has not come, as 0 or 1.
 ///
 /// # Safety
 ///
-/// As for [`mark`].
-pub(super) unsafe fn reply_owed<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Word<u32> {
+/// As for [`cookie`].
+pub(super) unsafe fn reply_owed<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u32> {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).reply_owed }
 }
@@ -161,7 +161,7 @@ pub(super) unsafe fn reply_owed<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Word<u
 ///
 /// # Safety
 ///
-/// As for [`mark`].
+/// As for [`cookie`].
 pub(super) unsafe fn exposure<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Exposure {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).exposure }
@@ -182,8 +182,8 @@ pub(super) fn attach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) -> Res
     let prefix = buffer.ok_or(ENOMEM)?.into_raw();
     // SAFETY: The memory is large enough for the prefix and what follows.
     unsafe {
-        (*prefix).mark = Word::new(0);
-        (*prefix).reply_owed = Word::new(0);
+        (*prefix).cookie = RelaxedCell::new(0);
+        (*prefix).reply_owed = RelaxedCell::new(0);
         rqst.rq_buffer = prefix.add(1).cast();
         rqst.rq_rbuffer = prefix.cast::<u8>().add(reply).cast();
     }

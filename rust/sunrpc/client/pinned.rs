@@ -9,7 +9,7 @@ use super::{
     xprt::{CountedXprt, Xprt},
 };
 use crate::{
-    bindings::{self, Word},
+    bindings::{self, RelaxedCell},
     sunrpc::send_error::end_task,
 };
 use core::{mem::ManuallyDrop, ptr::NonNull};
@@ -63,9 +63,9 @@ impl<'a> PinnedRqst<'a> {
     }
 
     /// The number that the transport keeps with the request.
-    pub(crate) fn mark(&self) -> &Word<u64> {
+    pub(crate) fn cookie(&self) -> &RelaxedCell<u64> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { buffer::mark(self.ptr.as_ptr()) }
+        unsafe { buffer::cookie(self.ptr.as_ptr()) }
     }
 
     /// Ends the first part of the Reply's room after `length` bytes, where the peer placed the

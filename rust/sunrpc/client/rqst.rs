@@ -8,7 +8,7 @@ use super::{
     xprt::Xprt,
 };
 use crate::{
-    bindings::{self, Word},
+    bindings::{self, RelaxedCell},
     sunrpc::{
         send_error::{end_task, SendError},
         XdrBuf,
@@ -151,9 +151,9 @@ impl Rqst {
     }
 
     /// A number that the transport keeps with the request, 0 for a new one.
-    pub(crate) fn mark(&self) -> &Word<u64> {
+    pub(crate) fn cookie(&self) -> &RelaxedCell<u64> {
         // SAFETY: By the type's invariant.
-        unsafe { buffer::mark(self.as_raw()) }
+        unsafe { buffer::cookie(self.as_raw()) }
     }
 
     /// Says whether the peer owes the Reply: before the Call is posted, or if it was not.

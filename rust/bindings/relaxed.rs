@@ -10,12 +10,12 @@ use kernel::sync::atomic::{Atomic, Relaxed};
 ///
 /// An [`Atomic`] does the same by a call, in a kernel that inlines no helpers into Rust.
 #[repr(transparent)]
-pub(crate) struct Word<T>(UnsafeCell<T>);
+pub(crate) struct RelaxedCell<T>(UnsafeCell<T>);
 
 // SAFETY: Every access is to the whole word at once, see below.
-unsafe impl<T: Send> Sync for Word<T> {}
+unsafe impl<T: Send> Sync for RelaxedCell<T> {}
 
-impl<T> Word<T> {
+impl<T> RelaxedCell<T> {
     /// A word with this value.
     pub(crate) const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
@@ -27,9 +27,9 @@ const fn is_native<T>() -> bool {
     size_of::<T>() <= size_of::<usize>()
 }
 
-macro_rules! words {
+macro_rules! relaxed_cells {
     ($($word:ty)*) => {$(
-        impl Word<$word> {
+        impl RelaxedCell<$word> {
             /// The value.
             #[inline(always)]
             pub(crate) fn get(&self) -> $word {
@@ -63,4 +63,4 @@ macro_rules! words {
     )*};
 }
 
-words! { u32 u64 }
+relaxed_cells! { u32 u64 }
