@@ -52,8 +52,8 @@ unsafe extern "C" fn show<T: Show>(
     data: *const c_void,
     index: c_uint,
 ) {
-    // SAFETY: `data` is that of a `WithFiles<T>`, which removes the file before it goes; the seq_file
-    // is this reader's.
+    // SAFETY: `data` is that of a `WithFiles<T>`, which removes the file before it goes; the
+    // seq_file is this reader's.
     let (data, seq) = unsafe { (&*data.cast::<T>(), SeqFile::from_raw(seq)) };
     // CAST: An unsigned int always fits the kernel's usize.
     if let Some((_, show)) = T::FILES.get(index as usize) {

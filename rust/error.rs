@@ -99,9 +99,10 @@ impl From<Reason> for Cause {
     }
 }
 
-/// The error for a network that this end does not have, if `errno` is such a one. A mount in a network
-/// namespace of its own ends its RPCs by it, as the namespace may be gone (`NFS_MOUNT_NETUNREACH_FATAL`);
-/// a peer that does not answer, or a device that comes back, is no reason for that.
+/// The error for a network that this end does not have, if `errno` is such a one. A mount in a
+/// network namespace of its own ends its RPCs by it, as the namespace may be gone
+/// (`NFS_MOUNT_NETUNREACH_FATAL`); a peer that does not answer, or a device that comes back, is no
+/// reason for that.
 fn no_network(errno: i32) -> Option<Error> {
     [bindings::ENETUNREACH, bindings::ENETDOWN]
         .into_iter()
@@ -109,8 +110,8 @@ fn no_network(errno: i32) -> Option<Error> {
         .then(|| Error::from_errno(errno))
 }
 
-/// The errno of a failed connect; `first` says that the mount was never connected before, `status` is the
-/// errno of the step that failed, or 0.
+/// The errno of a failed connect; `first` says that the mount was never connected before, `status`
+/// is the errno of the step that failed, or 0.
 pub(crate) fn connect_error(reason: Reason, first: bool, status: i32) -> Error {
     if let Some(error) = no_network(status) {
         return error;

@@ -279,8 +279,8 @@ impl Histogram {
         }
     }
 
-    /// Writes what is not zero, one `what limit count` a line. The limit is in nanoseconds; it took less
-    /// than that, and no less than the limit before.
+    /// Writes what is not zero, one `what limit count` a line. The limit is in nanoseconds; it took
+    /// less than that, and no less than the limit before.
     pub(crate) fn show(&self, seq: &SeqFile, what: fmt::Arguments<'_>) {
         let mut limit = 1u64 << 10;
         for count in self.0.iter().map(SoleCounter::get) {

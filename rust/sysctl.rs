@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The administrator's settings in `/proc/sys/sunrpc`, which later mounts and connections use, and the
-//! counters of the server's side that are there.
+//! The administrator's settings in `/proc/sys/sunrpc`, which later mounts and connections use, and
+//! the counters of the server's side that are there.
 
 use crate::bindings;
 use kernel::{error::from_err_ptr, prelude::*};
@@ -32,8 +32,8 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Shows the settings. Those of the client's side exist with `CONFIG_SUNRPC_DEBUG` only; that there
-    /// are none is no error.
+    /// Shows the settings. Those of the client's side exist with `CONFIG_SUNRPC_DEBUG` only; that
+    /// there are none is no error.
     ///
     /// # Errors
     ///
@@ -74,7 +74,8 @@ pub(crate) fn max_requests() -> u32 {
     unsafe { bindings::rpcrdma_svc_max_requests() }
 }
 
-/// The largest message of a client of this machine's service, and of the Replies, 4096 to 65536 bytes.
+/// The largest message of a client of this machine's service, and of the Replies, 4096 to 65536
+/// bytes.
 pub(crate) fn max_request_size() -> u32 {
     // SAFETY: Reads one word.
     unsafe { bindings::rpcrdma_svc_max_req_size() }

@@ -19,7 +19,8 @@ pub(crate) trait TraceXprt {
 
 /// What events show of an RPC.
 pub(crate) trait TraceRqst {
-    /// The numbers by which sunrpc's events name its task, and the RPC client that this is a task of.
+    /// The numbers by which sunrpc's events name its task, and the RPC client that this is a task
+    /// of.
     fn task(&self) -> (u32, u32);
 
     /// The transaction identifier.
@@ -163,8 +164,8 @@ events! {
     fn xprtrdma_mrs_zap(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
         (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
-    /// A Call is encoded, with `header` bytes of transport header, and travels by these forms of Call
-    /// and Reply.
+    /// A Call is encoded, with `header` bytes of transport header, and travels by these forms of
+    /// Call and Reply.
     fn xprtrdma_marshal(rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
         rqst.task().0,
         rqst.task().1,
@@ -188,8 +189,8 @@ fn part(lens: [usize; 3], index: usize) -> u32 {
 }
 
 /// The segments of a Call's chunks: `xprtrdma_chunk_read`, `xprtrdma_chunk_write` and
-/// `xprtrdma_chunk_reply`. The first `reads` of `segments` are the Read list's, for data at `position`;
-/// the others are the Reply chunk's, or the Write chunk's.
+/// `xprtrdma_chunk_reply`. The first `reads` of `segments` are the Read list's, for data at
+/// `position`; the others are the Reply chunk's, or the Write chunk's.
 #[inline(always)]
 pub(crate) fn xprtrdma_chunks(
     rqst: &impl TraceRqst,
@@ -253,7 +254,8 @@ events! {
     fn xprtrdma_post_recvs(qp: &Opaque<ib_qp>, count: usize) => (queue_of(qp), clip(count));
 
     /// The device has refused a Receive.
-    fn xprtrdma_post_recvs_err(qp: &Opaque<ib_qp>, error: Error) => (queue_of(qp), error.to_errno());
+    fn xprtrdma_post_recvs_err(qp: &Opaque<ib_qp>, error: Error) =>
+        (queue_of(qp), error.to_errno());
 
     /// The device has refused a chain of invalidations.
     fn xprtrdma_post_linv_err(qp: &Opaque<ib_qp>, error: Error) => (queue_of(qp), error.to_errno());
@@ -271,7 +273,8 @@ events! {
         (number_of(cq), clip(index), wc.status, wc.vendor_err);
 
     /// A work request that asked for no completion has failed.
-    fn xprtrdma_wc_unsignaled(cq: &Opaque<ib_cq>, wc: &ib_wc) => (number_of(cq), wc.status, wc.vendor_err);
+    fn xprtrdma_wc_unsignaled(cq: &Opaque<ib_cq>, wc: &ib_wc) =>
+        (number_of(cq), wc.status, wc.vendor_err);
 }
 
 /// The number of a completion queue.

@@ -79,8 +79,8 @@ impl PageVec {
         self.0.push_within_capacity(page).map_err(|_| page)
     }
 
-    /// Moves pages from the end of `other` here until there are `count`, as far as there are any and
-    /// room for them.
+    /// Moves pages from the end of `other` here until there are `count`, as far as there are any
+    /// and room for them.
     pub(crate) fn take_from(&mut self, other: &mut Self, count: usize) {
         while self.len() < count && self.0.len() < self.0.capacity() {
             let Some(page) = other.0.pop() else { return };
@@ -117,8 +117,8 @@ impl PageVec {
         })
     }
 
-    /// The stretch of `length` bytes from `offset` on, if the pages were one behind the other, page by
-    /// page.
+    /// The stretch of `length` bytes from `offset` on, if the pages were one behind the other, page
+    /// by page.
     pub(crate) fn parts(
         &self,
         offset: usize,
@@ -145,8 +145,8 @@ impl PageVec {
         let mut from = from;
         for part in self.parts(offset, from.len()) {
             let (now, later) = from.split_at(part.length.min(from.len()));
-            // SAFETY: By the type's invariant the page is valid, and within the linear map, as pages of
-            // the kernel are that no flag puts elsewhere; the part lies within it.
+            // SAFETY: By the type's invariant the page is valid, and within the linear map, as
+            // pages of the kernel are that no flag puts elsewhere; the part lies within it.
             unsafe {
                 let to: *mut u8 = super::rpcrdma_page_address(part.page.as_ptr()).cast();
                 core::ptr::copy_nonoverlapping(now.as_ptr(), to.add(part.offset), now.len());

@@ -102,8 +102,8 @@ impl SocketAddress {
 ///
 /// # Safety
 ///
-/// [`Self::memory`] gives the same memory each time, until the object is dropped, wherever it is moved, and
-/// nobody else uses it meanwhile.
+/// [`Self::memory`] gives the same memory each time, until the object is dropped, wherever it is
+/// moved, and nobody else uses it meanwhile.
 pub(crate) unsafe trait OwnedMessage: Send + Sized + 'static {
     /// Where the message is, and how many bytes it has. They may be written to.
     fn memory(&mut self) -> (NonNull<u8>, usize);
@@ -171,8 +171,8 @@ pub(crate) enum Memory {
 /// # Invariants
 ///
 /// `memory` has `length` bytes, more than none. They stay allocated for all of `'a`, and after it
-/// until `exposure`, which is the RPC's, is over; if they are `counted`, only as long as their pages
-/// are referenced, all of which can be.
+/// until `exposure`, which is the RPC's, is over; if they are `counted`, only as long as their
+/// pages are referenced, all of which can be.
 #[derive(Clone, Copy)]
 pub(crate) struct MessagePart<'a> {
     memory: Memory,

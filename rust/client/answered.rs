@@ -79,8 +79,9 @@ pub(super) fn complete(
     completion.recycle(message);
 }
 
-/// Puts the inline bytes where the RPC layer expects them; the length of the whole message. Nothing if the
-/// room for it lacks pages, which it does not once its Call was sent, or if a length is none of memory.
+/// Puts the inline bytes where the RPC layer expects them; the length of the whole message. Nothing
+/// if the room for it lacks pages, which it does not once its Call was sent, or if a length is none
+/// of memory.
 ///
 /// The stream is the first part, then what was placed directly with its round-up, then the rest.
 fn deliver(

@@ -158,8 +158,8 @@ impl<'a> Chunks<'a> {
     }
 
     /// State 2 to 4, or to 1 if the Reply has invalidated all regions: has `look` compare the
-    /// regions with the Reply to the Call `xid`, and takes the one back that `proof` is for. Nothing
-    /// if the Call has had a Reply, or is gone.
+    /// regions with the Reply to the Call `xid`, and takes the one back that `proof` is for.
+    /// Nothing if the Call has had a Reply, or is gone.
     pub(super) fn take<R>(
         &self,
         index: usize,
@@ -218,7 +218,8 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Out of state 3 or 4 to 1, after the invalidations: the Call to be completed then, if there is one.
+    /// Out of state 3 or 4 to 1, after the invalidations: the Call to be completed then, if there
+    /// is one.
     pub(super) fn invalidated(&self, index: usize) -> Option<AnsweredCall> {
         let old = self.change(self.qp.slot(index)?, None, |_| State::Free)?;
         self.qp.context().regions.put(None, Some(index));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making a connection: carries out what [`proto::requester::connection`](crate::proto::requester::connection) decides.
+//! Making a connection: carries out what
+//! [`proto::requester::connection`](crate::proto::requester::connection) decides.
 //!
 //! The worker waits for the connection manager's events, one step after the other. It is woken by
 //! the device's removal as well, so that the removal need not wait for the CM's retries.

@@ -71,8 +71,8 @@ pub(super) fn with_gaps(
     }
 }
 
-/// Maps what the plan wants of the Call and of the room for its Reply, in the order of the lists, into
-/// regions taken from `idle`.
+/// Maps what the plan wants of the Call and of the room for its Reply, in the order of the lists,
+/// into regions taken from `idle`.
 pub(super) fn map(
     connection: &Connection,
     rqst: &Rqst,

@@ -114,8 +114,8 @@ fn send_inline(
     buffer.send(length).map_err(|_| SendError::NotConnected)
 }
 
-/// Sends a Call with Read chunk, Write chunk or Reply chunk. `reply` are the lengths of the room for
-/// the Reply.
+/// Sends a Call with Read chunk, Write chunk or Reply chunk. `reply` are the lengths of the room
+/// for the Reply.
 fn send_with_chunks(
     transport: &Transport,
     sender: &mut Sender<Connection>,
@@ -370,8 +370,8 @@ fn count_segments(transport: &Transport, plan: &Plan, reply: &Parts) {
 
 /// Sends a backward Reply, which is inline always, under the send lock.
 ///
-/// The Receive for it belongs to the connection that the Call came on (RFC 8167 section 4). On another
-/// one the Reply is dropped, and counts as sent.
+/// The Receive for it belongs to the connection that the Call came on (RFC 8167 section 4). On
+/// another one the Reply is dropped, and counts as sent.
 ///
 /// # Errors
 ///

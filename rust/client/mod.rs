@@ -2,10 +2,11 @@
 
 //! The requester: an RPC client transport over one reliable connection.
 //!
-//! [`Client`] is the transport, as long as the mount, and [`transport::Transport`] what of it connections
-//! use. [`connection::Connection`] is what exists only while a connection does, and owns all that is bound
-//! to a device. Locks: those of a connection are taken one at a time, within `Endpoint::current` by a reader
-//! in debugfs, who must not hold a reference to the connection: it might be the last.
+//! [`Client`] is the transport, as long as the mount, and [`transport::Transport`] what of it
+//! connections use. [`connection::Connection`] is what exists only while a connection does, and
+//! owns all that is bound to a device. Locks: those of a connection are taken one at a time, within
+//! `Endpoint::current` by a reader in debugfs, who must not hold a reference to the connection: it
+//! might be the last.
 
 mod answered;
 mod chunks;

@@ -18,7 +18,8 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-/// The fewest regions that one run of the worker makes, and with fewer idle ones it is to make more.
+/// The fewest regions that one run of the worker makes, and with fewer idle ones it is to make
+/// more.
 const BATCH: usize = 8;
 
 /// The most regions that one run of the worker makes, as Calls wait meanwhile.
@@ -41,8 +42,8 @@ impl Capacity {
         self.pieces != 0
     }
 
-    /// Whether a region with gaps takes what would need several regions without. Parts that have to be
-    /// kept differently cannot share one.
+    /// Whether a region with gaps takes what would need several regions without. Parts that have to
+    /// be kept differently cannot share one.
     pub(super) fn holds_whole(&self, parts: &[Option<MessagePart<'_>>]) -> bool {
         if !self.has_gaps() || parts.iter().flatten().any(MessagePart::is_counted) {
             return false;

@@ -107,8 +107,8 @@ struct Claim<R> {
 }
 
 /// Claims a Call for its Reply: has `look` compare what was offered, if anything, with the Reply,
-/// and takes back what the Reply has invalidated. Nothing if another Reply has done so before, or if
-/// the Call was not sent on this connection: the peer can guess what number it will have.
+/// and takes back what the Reply has invalidated. Nothing if another Reply has done so before, or
+/// if the Call was not sent on this connection: the peer can guess what number it will have.
 fn claim<R>(
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst<'_>,
@@ -201,8 +201,8 @@ fn refuse(
     drop_message(completion, message);
 }
 
-/// Sends an RDMA_ERROR from a buffer that Calls leave free. While all of these are on their way, the
-/// peer learns nothing, as it may.
+/// Sends an RDMA_ERROR from a buffer that Calls leave free. While all of these are on their way,
+/// the peer learns nothing, as it may.
 fn answer(completion: &mut Completion<'_, Connection>, error: &ErrorMessage) {
     let connection = completion.qp().context();
     let Some(mut buffer) = completion.reserved_send() else {

@@ -2,8 +2,8 @@
 
 //! The queue pair of a connection that a peer has asked for, with what its work requests use.
 //!
-//! Any thread posts there. Receives are posted by who promises them to the peer, not by their completions,
-//! which only hand messages on.
+//! Any thread posts there. Receives are posted by who promises them to the peer, not by their
+//! completions, which only hand messages on.
 
 use super::{
     cm::{Bound, CmId},
@@ -35,9 +35,9 @@ use kernel::{
 
 /// What an accepted queue pair tells its user.
 ///
-/// All of it runs on the RDMA core's completion workqueue, never two at a time for one queue pair. An
-/// implementation must not wait for another completion, nor for memory that its own clients could have to
-/// write back first.
+/// All of it runs on the RDMA core's completion workqueue, never two at a time for one queue pair.
+/// An implementation must not wait for another completion, nor for memory that its own clients
+/// could have to write back first.
 pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// What is kept with each message.
     type Note: Default + Send;
@@ -54,8 +54,8 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// A Send has completed, so that there is room on the send queue.
     fn sent(&self, sent: Self::Sent);
 
-    /// There is no room on the send queue, for which somebody waits or comes back later. With a spinlock
-    /// held.
+    /// There is no room on the send queue, for which somebody waits or comes back later. With a
+    /// spinlock held.
     fn queue_is_full(&self);
 
     /// A work request failed, or was flushed. The connection is of no use any more.
@@ -98,8 +98,8 @@ impl AcceptedSizes {
 ///
 /// # Invariants
 ///
-/// [`AcceptedOwner`] closes the queues and waits for what was posted before this object goes, so that no
-/// handler runs then.
+/// [`AcceptedOwner`] closes the queues and waits for what was posted before this object goes, so
+/// that no handler runs then.
 #[pin_data]
 pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     #[pin]
@@ -348,8 +348,8 @@ impl<C: AcceptedEvents> ReadOwner for AcceptedQp<C> {
 pub(crate) struct AcceptedOwner<C: AcceptedEvents>(Arc<AcceptedQp<C>>);
 
 impl<C: AcceptedEvents> AcceptedOwner<C> {
-    /// Makes the queue pair of `id`, with the user's `context`. `slots` are to be its send queue's, which
-    /// others can close as well. May sleep.
+    /// Makes the queue pair of `id`, with the user's `context`. `slots` are to be its send queue's,
+    /// which others can close as well. May sleep.
     ///
     /// # Errors
     ///
@@ -406,8 +406,8 @@ impl<C: AcceptedEvents> core::ops::Deref for AcceptedOwner<C> {
     }
 }
 
-/// Ends the connection and waits until every work request has completed. May sleep; not to be dropped in a
-/// completion or CM event.
+/// Ends the connection and waits until every work request has completed. May sleep; not to be
+/// dropped in a completion or CM event.
 impl<C: AcceptedEvents> Drop for AcceptedOwner<C> {
     fn drop(&mut self) {
         let qp = &*self.0;

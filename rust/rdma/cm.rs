@@ -159,8 +159,8 @@ impl RawCmId {
     /// Leaves the identifier to the connection manager, which destroys it.
     pub(super) fn leave(self) {
         let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: By the type's invariant. The connection manager lets no handler of the identifier run
-        // between this one and its end.
+        // SAFETY: By the type's invariant. The connection manager lets no handler of the identifier
+        // run between this one and its end.
         unsafe { (this.release)(this.context) };
     }
 
@@ -171,8 +171,8 @@ impl RawCmId {
 
     /// The address at this end, with the port once it is bound.
     pub(super) fn source_address(&self) -> SocketAddress {
-        // SAFETY: By the type's invariant the identifier is valid; the address is plain memory inside
-        // it, as large as that of any family, which does not change once it is bound.
+        // SAFETY: By the type's invariant the identifier is valid; the address is plain memory
+        // inside it, as large as that of any family, which does not change once it is bound.
         SocketAddress::new(unsafe {
             let source = &raw const (*self.as_raw()).route.addr.src_addr;
             source.cast::<bindings::__kernel_sockaddr_storage>().read()
@@ -211,8 +211,8 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
     // SAFETY: The identifier is valid during the call, and its context is a `RawCmId`'s, which
-    // releases it only after `rdma_destroy_id` has waited for this handler, or when the identifier has
-    // another handler.
+    // releases it only after `rdma_destroy_id` has waited for this handler, or when the identifier
+    // has another handler.
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: The event is valid during the call.
     let event = unsafe { &*event };
@@ -250,8 +250,8 @@ pub(super) fn private_data(conn: &bindings::rdma_conn_param) -> &[u8] {
         return &[];
     }
     let length = usize::from(conn.private_data_len);
-    // SAFETY: The connection manager gives so many octets with the parameters of an event, valid as long
-    // as these.
+    // SAFETY: The connection manager gives so many octets with the parameters of an event, valid as
+    // long as these.
     unsafe { core::slice::from_raw_parts(conn.private_data.cast(), length) }
 }
 
@@ -324,8 +324,8 @@ impl CmId<Unbound> {
 }
 
 impl CmId<Bound> {
-    /// Takes an identifier over that was bound to a device when it was made, and has its events go to
-    /// `handler` from now on. Waits for the handler of an event that is under way. May sleep.
+    /// Takes an identifier over that was bound to a device when it was made, and has its events go
+    /// to `handler` from now on. Waits for the handler of an event that is under way. May sleep.
     ///
     /// # Safety
     ///
@@ -342,9 +342,11 @@ impl CmId<Bound> {
         // INVARIANT: The identifier has just got this context.
         let old = core::mem::replace(&mut raw.context, context);
         let release_old = core::mem::replace(&mut raw.release, release::<H>);
-        // SAFETY: By the type's invariant; the identifier does not refer to the old context any more.
+        // SAFETY: By the type's invariant; the identifier does not refer to the old context any
+        // more.
         unsafe { release_old(old) };
-        // INVARIANT: The caller's promise. An identifier that is bound to a device holds up its removal.
+        // INVARIANT: The caller's promise. An identifier that is bound to a device holds up its
+        // removal.
         Self {
             raw,
             state: PhantomData,
@@ -362,7 +364,8 @@ impl CmId<Bound> {
         to_result(unsafe { bindings::rdma_resolve_route(self.as_raw(), timeout) })
     }
 
-    /// The device, unless it is being removed, or was not added to this module's devices yet. May sleep.
+    /// The device, unless it is being removed, or was not added to this module's devices yet. May
+    /// sleep.
     pub(crate) fn device(&self) -> Option<Arc<Device>> {
         ib_client::find(self.raw_device().as_ptr())
     }
@@ -406,9 +409,9 @@ impl<S: State> CmId<S> {
 
 impl Drop for RawCmId {
     fn drop(&mut self) {
-        // SAFETY: This object owns the identifier. A queue pair owns its identifier, and is destroyed
-        // before it. The call waits for a running event handler; the handlers hold no reference to a
-        // `RawCmId`, so none of them runs this.
+        // SAFETY: This object owns the identifier. A queue pair owns its identifier, and is
+        // destroyed before it. The call waits for a running event handler; the handlers hold no
+        // reference to a `RawCmId`, so none of them runs this.
         unsafe { bindings::rdma_destroy_id(self.ptr.as_ptr()) };
         // SAFETY: By the type's invariant; no handler runs any more.
         unsafe { (self.release)(self.context) };

@@ -11,7 +11,8 @@ use kernel::types::Opaque;
 ///
 /// # Invariants
 ///
-/// A successful Receive completion of the queue pair `qp` reported the handle, so it is invalid there.
+/// A successful Receive completion of the queue pair `qp` reported the handle, so it is invalid
+/// there.
 pub(crate) struct RemoteInvalidation<'a> {
     handle: u32,
     qp: *const Opaque<bindings::ib_qp>,

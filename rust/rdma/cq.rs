@@ -7,13 +7,13 @@ use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
 
-/// A completion queue that the RDMA core polls from its workqueue. Who is told of a completion follows
-/// from the work request ([`super::cqe::Cqe`]), so that queue pairs can share the queue.
+/// A completion queue that the RDMA core polls from its workqueue. Who is told of a completion
+/// follows from the work request ([`super::cqe::Cqe`]), so that queue pairs can share the queue.
 ///
 /// # Invariants
 ///
-/// `ptr` is a completion queue on the device of `_pd`. If `share` is 0, this object owns it; otherwise
-/// it is one of the RDMA core's pool, in which so many completions are this object's.
+/// `ptr` is a completion queue on the device of `_pd`. If `share` is 0, this object owns it;
+/// otherwise it is one of the RDMA core's pool, in which so many completions are this object's.
 pub(super) struct Cq {
     ptr: NonNull<bindings::ib_cq>,
     share: u32,
@@ -28,7 +28,8 @@ impl Cq {
     /// What the provider answers, such as `EINVAL` for more entries than the device has.
     pub(super) fn new(pd: &Arc<Pd>, entries: u32) -> Result<Self> {
         let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
-        // SAFETY: The device is registered as long as the domain exists; the caller's name is static.
+        // SAFETY: The device is registered as long as the domain exists; the caller's name is
+        // static.
         let ptr = from_err_ptr(unsafe {
             bindings::__ib_alloc_cq_any(
                 pd.device().as_raw(),
@@ -46,8 +47,8 @@ impl Cq {
         })
     }
 
-    /// Room for `entries` completions, more than none, in a queue of the RDMA core's pool, which others
-    /// use as well. May sleep.
+    /// Room for `entries` completions, more than none, in a queue of the RDMA core's pool, which
+    /// others use as well. May sleep.
     ///
     /// # Errors
     ///
@@ -56,7 +57,8 @@ impl Cq {
         if entries == 0 {
             return Err(EINVAL);
         }
-        // SAFETY: The device is registered as long as the domain exists. The core chooses the vector.
+        // SAFETY: The device is registered as long as the domain exists. The core chooses the
+        // vector.
         let ptr = from_err_ptr(unsafe {
             bindings::ib_cq_pool_get(
                 pd.device().as_raw(),
@@ -87,9 +89,9 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: Queue pairs have a counted reference, so none of this object's users is left. Of a queue
-        // that this object owns the call waits until no completion handler runs; in a shared one those
-        // of our queue pairs ended with their drain.
+        // SAFETY: Queue pairs have a counted reference, so none of this object's users is left. Of
+        // a queue that this object owns the call waits until no completion handler runs; in a
+        // shared one those of our queue pairs ended with their drain.
         unsafe {
             match self.share {
                 0 => bindings::ib_free_cq(self.ptr.as_ptr()),

@@ -64,8 +64,8 @@ pub(super) trait Complete<const ID: u64 = 0>: HasCqe<ID> {
     ///
     /// # Safety
     ///
-    /// `this` is what the request's `wr_cqe` was made from ([`HasCqe::wr_cqe`]), and the request has
-    /// completed just now. The queue pair is not destroyed yet.
+    /// `this` is what the request's `wr_cqe` was made from ([`HasCqe::wr_cqe`]), and the request
+    /// has completed just now. The queue pair is not destroyed yet.
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc);
 }
 
@@ -73,16 +73,16 @@ pub(super) trait Complete<const ID: u64 = 0>: HasCqe<ID> {
 ///
 /// # Safety
 ///
-/// As the RDMA core calls it: `cq` and `wc` are valid during the call, and `wc.wr_cqe` is that of the
-/// work request that completed.
+/// As the RDMA core calls it: `cq` and `wc` are valid during the call, and `wc.wr_cqe` is that of
+/// the work request that completed.
 unsafe extern "C" fn done<T: Complete<ID>, const ID: u64>(
     cq: *mut bindings::ib_cq,
     wc: *mut bindings::ib_wc,
 ) {
     // SAFETY: Both are valid during the call.
     let (cq, wc) = unsafe { (&*cq.cast(), &*wc) };
-    // SAFETY: All requests that the RDMA core polls have a `wr_cqe`. Only those have a handle with this
-    // function that name the handle in a `T`, so the pointer is within one.
+    // SAFETY: All requests that the RDMA core polls have a `wr_cqe`. Only those have a handle with
+    // this function that name the handle in a `T`, so the pointer is within one.
     unsafe {
         let this = wc.__bindgen_anon_1.wr_cqe.cast::<T>();
         T::complete(NonNull::new_unchecked(this.byte_sub(T::OFFSET)), cq, wc);

@@ -44,8 +44,8 @@ unsafe impl Sync for Device {}
 
 /// Learns that a device is to be removed.
 pub(crate) trait Removal: Send + Sync {
-    /// The removal has begun, and waits for what uses the device. Process context; must not wait for
-    /// that itself.
+    /// The removal has begun, and waits for what uses the device. Process context; must not wait
+    /// for that itself.
     fn removed(&self);
 }
 
@@ -202,8 +202,8 @@ impl DeviceName {
     ///
     /// `device` is registered.
     pub(super) unsafe fn of(device: NonNull<bindings::ib_device>) -> Self {
-        // SAFETY: The caller's promise. A change that is under way is copied as far as it is; the last
-        // byte is always 0.
+        // SAFETY: The caller's promise. A change that is under way is copied as far as it is; the
+        // last byte is always 0.
         Self(unsafe { (&raw const (*device.as_ptr()).name).read_volatile() })
     }
 }

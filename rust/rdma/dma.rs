@@ -118,7 +118,8 @@ impl DmaBuffer {
 impl Drop for DmaBuffer {
     fn drop(&mut self) {
         // SAFETY: By the type's invariant exactly this range is mapped. No work request names
-        // the buffer any more: a Receive has completed, or its queue pair is gone, as that of a Send.
+        // the buffer any more: a Receive has completed, or its queue pair is gone, as that of a
+        // Send.
         unsafe {
             bindings::rpcrdma_ib_dma_unmap_single(
                 self.pd.device().as_raw(),

@@ -46,7 +46,8 @@ unsafe impl Send for IbClient {}
 unsafe impl Sync for IbClient {}
 
 impl IbClient {
-    /// Registers the module. All devices that are there have been added when this is over. May sleep.
+    /// Registers the module. All devices that are there have been added when this is over. May
+    /// sleep.
     ///
     /// # Errors
     ///
@@ -110,10 +111,11 @@ pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
 unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
     kernel::error::from_result(|| {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
-        // The RDMA core adds a device once, and calls `remove` only if that went well. So a shortage, which
-        // passes, must not be an error.
+        // The RDMA core adds a device once, and calls `remove` only if that went well. So a
+        // shortage, which passes, must not be an error.
         let device = loop {
-            // SAFETY: The device stays registered until `remove` has waited for the end of the object.
+            // SAFETY: The device stays registered until `remove` has waited for the end of the
+            // object.
             match unsafe { Device::new(raw) } {
                 Err(ENOMEM) => fsleep(PAUSE),
                 made => break made?,
@@ -143,8 +145,8 @@ unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
     })
 }
 
-/// `remove`: a device goes away. Process context without locks; may sleep, and waits until nobody uses
-/// the device.
+/// `remove`: a device goes away. Process context without locks; may sleep, and waits until nobody
+/// uses the device.
 ///
 /// # Safety
 ///

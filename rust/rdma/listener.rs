@@ -13,19 +13,21 @@ use kernel::{
     sync::{Arc, ArcBorrow, SpinLock},
 };
 
-/// Connects that may wait for their acceptance. One more is rejected, and tried again by its requester.
+/// Connects that may wait for their acceptance. One more is rejected, and tried again by its
+/// requester.
 const MAX_WAITING: usize = 256;
 
 /// What providers keep of connects that the connection manager has not reported yet.
 const BACKLOG: c_int = 64;
 
-/// Octets of private data that are kept of a connect. RFC 8797 has 8; a fabric may put some before them.
+/// Octets of private data that are kept of a connect. RFC 8797 has 8; a fabric may put some before
+/// them.
 const PRIVATE_DATA: usize = 64;
 
 /// Learns what happens to a [`Listener`].
 ///
-/// Called with an identifier's mutex held, in process context. The implementation does not sleep long,
-/// nor use the listener.
+/// Called with an identifier's mutex held, in process context. The implementation does not sleep
+/// long, nor use the listener.
 pub(crate) trait ListenHandler: Send + Sync + 'static {
     /// Somebody asks for a connection: [`Listener::next`] has it.
     fn requested(&self);
@@ -33,13 +35,13 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
     /// Somebody was rejected, as too many wait already.
     fn rejected(&self);
 
-    /// The listener's address has moved to another device, or its device goes away. It hears no more of
-    /// connects.
+    /// The listener's address has moved to another device, or its device goes away. It hears no
+    /// more of connects.
     fn address_changed(&self);
 }
 
-/// An address at which this end waits for connections, until it is dropped, which rejects those that
-/// were not accepted. May sleep then, and is not to be dropped by the handler of an event.
+/// An address at which this end waits for connections, until it is dropped, which rejects those
+/// that were not accepted. May sleep then, and is not to be dropped by the handler of an event.
 pub(crate) struct Listener<H: ListenHandler> {
     // The identifier goes first: no connect comes after it.
     id: RawCmId,
@@ -58,8 +60,8 @@ struct Shared<H: ListenHandler> {
 }
 
 impl<H: ListenHandler> Listener<H> {
-    /// Listens in `net` at `address`, for its family alone, so that IPv4 and IPv6 can share a port. Port 0
-    /// is one of the connection manager's choice. May sleep.
+    /// Listens in `net` at `address`, for its family alone, so that IPv4 and IPv6 can share a port.
+    /// Port 0 is one of the connection manager's choice. May sleep.
     ///
     /// # Errors
     ///
@@ -105,8 +107,8 @@ impl<H: ListenHandler> Drop for Waiting<H> {
     }
 }
 
-/// A connect that a peer asks for. Dropping it rejects it; may sleep then, and is not to be dropped by
-/// the handler of an event.
+/// A connect that a peer asks for. Dropping it rejects it; may sleep then, and is not to be dropped
+/// by the handler of an event.
 ///
 /// # Invariants
 ///
@@ -155,8 +157,8 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: Identifier and event are valid during the call; the context is that of a `RawCmId`, or of
-    // the listener's while its handler runs, and stays as long.
+    // SAFETY: Identifier and event are valid during the call; the context is that of a `RawCmId`,
+    // or of the listener's while its handler runs, and stays as long.
     let (event, shared) = unsafe {
         let shared = ArcBorrow::from_raw((*id).context.cast::<Shared<H>>().cast_const());
         (&*event, shared)
@@ -166,8 +168,8 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
             let Some(id) = NonNull::new(id) else {
                 return 0;
             };
-            // SAFETY: The identifier is a new one, whose context is the listener's, and ours from here on
-            // unless we return an error.
+            // SAFETY: The identifier is a new one, whose context is the listener's, and ours from
+            // here on unless we return an error.
             let id = unsafe { RawCmId::adopt(id, shared.into()) };
             // SAFETY: For this event the union holds connection parameters.
             let conn = unsafe { &event.param.conn };

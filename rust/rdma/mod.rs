@@ -25,8 +25,8 @@
 //! run on the CM's workqueues with the identifier's mutex held.
 //!
 //! Lock order: a slot of the `RegisteredMrs`, then the send gate of the `Qp`. Its receive gate
-//! and the list of devices are leaves. The users of a device come before the locks of those who are told of
-//! its removal.
+//! and the list of devices are leaves. The users of a device come before the locks of those who are
+//! told of its removal.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)

@@ -294,8 +294,8 @@ impl Mr<Idle> {
         core.exposed = Some(exposed);
         let device = core.pd.device().as_raw();
         let direction = core.access.direction().into();
-        // SAFETY: `describe`, which is one of the two above, initialised so many elements with memory
-        // that stays as long as it is exposed, which ends with the mapping.
+        // SAFETY: `describe`, which is one of the two above, initialised so many elements with
+        // memory that stays as long as it is exposed, which ends with the mapping.
         let mapped = unsafe {
             bindings::rpcrdma_ib_dma_map_sg(device, core.sg.as_mut_ptr(), elements, direction)
         };

@@ -45,8 +45,8 @@ pub(crate) trait OutgoingOwner: trace::TraceQp + Sized + 'static {
     /// A Send has completed.
     fn sent(&self, sent: Self::Sent);
 
-    /// There is no room on the send queue, for which somebody waits or comes back later. With a spinlock
-    /// held.
+    /// There is no room on the send queue, for which somebody waits or comes back later. With a
+    /// spinlock held.
     fn queue_is_full(&self);
 
     /// A work request has failed, or was flushed.
@@ -124,8 +124,8 @@ impl<O: OutgoingOwner> SendContext<O> {
 
     /// Lets go of what the context holds. None of its work requests is with the device.
     pub(super) fn end(&mut self, qp: &Qp) {
-        // SAFETY: The Writes were added with the owner's queue pair, and have completed, or were not
-        // posted.
+        // SAFETY: The Writes were added with the owner's queue pair, and have completed, or were
+        // not posted.
         unsafe { self.writes.release(qp) };
         self.pages.clear();
     }
@@ -133,8 +133,8 @@ impl<O: OutgoingOwner> SendContext<O> {
 
 impl<O: OutgoingOwner> Complete for SendContext<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The owner, which has the context, waits for the request that has just completed, and
-        // with it all before, as they complete in order.
+        // SAFETY: The owner, which has the context, waits for the request that has just completed,
+        // and with it all before, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
         trace::svcrdma_wc_send(cq, context.number, wc);
         let slots = core::mem::replace(&mut context.slots, 0);
@@ -182,7 +182,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Has `add` add the pages that [`Self::write`] is to read, which are kept until the Send has
-    /// completed, and makes room for so many Writes, with as many parts in all as `add` says. May sleep.
+    /// completed, and makes room for so many Writes, with as many parts in all as `add` says. May
+    /// sleep.
     ///
     /// # Errors
     ///
@@ -203,12 +204,13 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         Ok(result)
     }
 
-    /// Has `ranges` of the pages that are kept written to the peer's memory at `offset` under `handle`,
-    /// before the message. May sleep for memory, and for a memory region.
+    /// Has `ranges` of the pages that are kept written to the peer's memory at `offset` under
+    /// `handle`, before the message. May sleep for memory, and for a memory region.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if a range is not of these pages; `ENOMEM`, or `EAGAIN` if there is no memory region.
+    /// `EINVAL` if a range is not of these pages; `ENOMEM`, or `EAGAIN` if there is no memory
+    /// region.
     pub(crate) fn write(
         &mut self,
         ranges: impl Iterator<Item = PageRange> + Clone,
@@ -230,8 +232,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         }
     }
 
-    /// Sends the first `length` bytes, behind the Writes; has the peer invalidate `handle`. Waits for room
-    /// on the send queue, if `may_wait`. [`OutgoingOwner::sent`] is told `sent`.
+    /// Sends the first `length` bytes, behind the Writes; has the peer invalidate `handle`. Waits
+    /// for room on the send queue, if `may_wait`. [`OutgoingOwner::sent`] is told `sent`.
     ///
     /// # Errors
     ///
@@ -278,8 +280,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         }
         trace::svcrdma_post_send(owner, context.number, invalidate);
         let last = &raw mut context.request;
-        // SAFETY: The Writes were added with this queue pair. The context, with all that the chain names,
-        // stays until the Send has completed.
+        // SAFETY: The Writes were added with this queue pair. The context, with all that the chain
+        // names, stays until the Send has completed.
         let posted = unsafe {
             let first = context
                 .writes

@@ -33,8 +33,8 @@ pub(crate) trait Pooled: Sized {
     fn links(&self) -> &Links<Self>;
 }
 
-/// Contexts of one kind. All of them end with the pool, lent out or not: who lends one out sees to it that
-/// the pool stays.
+/// Contexts of one kind. All of them end with the pool, lent out or not: who lends one out sees to
+/// it that the pool stays.
 ///
 /// # Invariants
 ///

@@ -33,8 +33,8 @@ pub(super) struct Capacities {
 }
 
 impl Capacities {
-    /// Work requests that the send queue of a connection by `id` really holds, with those that the RDMA
-    /// core adds for transfers (`rdma_rw_init_qp()`).
+    /// Work requests that the send queue of a connection by `id` really holds, with those that the
+    /// RDMA core adds for transfers (`rdma_rw_init_qp()`).
     pub(super) fn send_queue(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
         // SAFETY: The device is registered as long as the domain exists.
         let added = unsafe {
@@ -70,24 +70,25 @@ impl ConnectParameters<'_> {
     }
 }
 
-/// How long the peer is asked to wait before it repeats a Send that found no Receive (the encoding of
-/// the InfiniBand specification, volume 1, table 45): 1.28 ms.
+/// How long the peer is asked to wait before it repeats a Send that found no Receive (the encoding
+/// of the InfiniBand specification, volume 1, table 45): 1.28 ms.
 const RNR_TIMER: u8 = 14;
 
-/// How often it is asked to repeat one. Credits keep Receives posted for Replies; a burst of backward
-/// Calls or of late Replies may find none for a moment, which is to cost a pause, not the connection.
+/// How often it is asked to repeat one. Credits keep Receives posted for Replies; a burst of
+/// backward Calls or of late Replies may find none for a moment, which is to cost a pause, not the
+/// connection.
 const RNR_RETRIES: u8 = 6;
 
-/// How often this end repeats what is lost (the fabric's field holds up to 7): a lost packet is not a lost
-/// connection.
+/// How often this end repeats what is lost (the fabric's field holds up to 7): a lost packet is not
+/// a lost connection.
 const RETRIES: u8 = 6;
 
 /// A reliable connected queue pair.
 ///
 /// # Invariants
 ///
-/// `ptr` is a queue pair that this object owns, the one of `id`, in the domain `pd`, whose completions
-/// go to `_cq`.
+/// `ptr` is a queue pair that this object owns, the one of `id`, in the domain `pd`, whose
+/// completions go to `_cq`.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Qp {
     ptr: NonNull<bindings::ib_qp>,
@@ -142,8 +143,8 @@ impl Qp {
 
     /// Whether the RDMA core may register memory for transfers.
     pub(super) fn registers_transfers(&self) -> bool {
-        // SAFETY: The device is registered as long as the domain exists. A transfer that may be registered
-        // takes work requests for it.
+        // SAFETY: The device is registered as long as the domain exists. A transfer that may be
+        // registered takes work requests for it.
         unsafe {
             bindings::rdma_rw_max_send_wr(self.pd.device().as_raw(), self.id.port(), 1, 0) > 1
         }
@@ -200,7 +201,8 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EPIPE` during the drain, or what the provider answers; those that were not posted are freed.
+    /// `EPIPE` during the drain, or what the provider answers; those that were not posted are
+    /// freed.
     pub(super) unsafe fn post_receives<O: ReceiveOwner>(
         &self,
         owner: &O,
@@ -217,8 +219,8 @@ impl Qp {
         posted.map_err(|(error, _rest)| error)
     }
 
-    /// Posts a chain on the send queue, beside the queue's owner, unless the queue pair is being drained.
-    /// Does not sleep.
+    /// Posts a chain on the send queue, beside the queue's owner, unless the queue pair is being
+    /// drained. Does not sleep.
     ///
     /// # Safety
     ///
@@ -240,14 +242,14 @@ impl Qp {
     ///
     /// # Safety
     ///
-    /// The caller owns the send queue, so that [`Self::drain`] does not run, nor has run. `first` is a
-    /// chain whose requests and what they name stay valid: the requests during the call, their memory
-    /// until they complete.
+    /// The caller owns the send queue, so that [`Self::drain`] does not run, nor has run. `first`
+    /// is a chain whose requests and what they name stay valid: the requests during the call, their
+    /// memory until they complete.
     ///
     /// # Errors
     ///
-    /// What the provider answers, after which some of the chain may be posted, so that the connection
-    /// has to end.
+    /// What the provider answers, after which some of the chain may be posted, so that the
+    /// connection has to end.
     #[inline(always)]
     pub(super) unsafe fn post_send(&self, first: *const bindings::ib_send_wr) -> Result {
         // SAFETY: By the type's invariant, and the caller's promise.
@@ -257,8 +259,8 @@ impl Qp {
         }
     }
 
-    /// Ends the connection, closes both queues and waits until every work request has completed, and its
-    /// handler has returned. May sleep; not to be called from a completion or CM event.
+    /// Ends the connection, closes both queues and waits until every work request has completed,
+    /// and its handler has returned. May sleep; not to be called from a completion or CM event.
     ///
     /// # Safety
     ///
@@ -267,8 +269,8 @@ impl Qp {
         self.disconnect();
         *self.receive_gate.lock() = false;
         *self.send_gate.lock() = false;
-        // SAFETY: By the type's invariant; the queues have room for the drain's requests, behind which
-        // nothing is posted any more.
+        // SAFETY: By the type's invariant; the queues have room for the drain's requests, behind
+        // which nothing is posted any more.
         unsafe {
             bindings::ib_drain_rq(self.as_raw());
             bindings::ib_drain_sq(self.as_raw());
@@ -318,8 +320,8 @@ fn create(
         port_num: id.port(),
         ..Default::default()
     };
-    // SAFETY: Identifier, domain and queue are valid; the call refuses a domain of another device. The
-    // attributes are only used during the call.
+    // SAFETY: Identifier, domain and queue are valid; the call refuses a domain of another device.
+    // The attributes are only used during the call.
     to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
     // SAFETY: The call has given the identifier a queue pair.
     NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENODEV)

@@ -102,12 +102,12 @@ pub(crate) type ReceivedMessage<C> = Received<QueuePair<C>>;
 ///
 /// # Invariants
 ///
-/// The [`super::Sender`] posts Sends of the ring without a lock, and has a reference. All others post
-/// through a gate of `qp`. The end of the `Sender` closes the gates and waits for what was posted, so that
-/// no handler runs when this object goes.
+/// The [`super::Sender`] posts Sends of the ring without a lock, and has a reference. All others
+/// post through a gate of `qp`. The end of the `Sender` closes the gates and waits for what was
+/// posted, so that no handler runs when this object goes.
 ///
-/// `recycled` belongs to who makes the object, and from then on to its completions, of which one at a
-/// time is handled: both queues have one completion queue, which is no other queue pair's.
+/// `recycled` belongs to who makes the object, and from then on to its completions, of which one at
+/// a time is handled: both queues have one completion queue, which is no other queue pair's.
 #[pin_data]
 pub(crate) struct QueuePair<C: Completions> {
     #[pin]
@@ -335,7 +335,8 @@ impl<C: Completions> ReceiveOwner for QueuePair<C> {
         if let Some(status) = WcStatus::failure(wc) {
             return self.context.failed(status);
         }
-        // SAFETY: This is a successful Receive completion, which is handled until the end of this call.
+        // SAFETY: This is a successful Receive completion, which is handled until the end of this
+        // call.
         let invalidated = unsafe { RemoteInvalidation::from_completion(self.qp.as_opaque(), wc) };
         // SAFETY: The handlers of a queue run one after the other, and this is one of them.
         C::received(&mut unsafe { Completion::new(self) }, message, invalidated);

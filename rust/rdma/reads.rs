@@ -89,8 +89,8 @@ impl<O: ReadOwner> ReadContext<O> {
 
 impl<O: ReadOwner> Complete for ReadContext<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The owner, which has the context, waits for the request that has just completed, and
-        // with it all before, as they complete in order.
+        // SAFETY: The owner, which has the context, waits for the request that has just completed,
+        // and with it all before, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
         let slots = core::mem::replace(&mut context.slots, 0);
         let (message, pages) = context.end(owner.qp());
@@ -158,7 +158,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the pages have no such bytes; `ENOMEM`, or `EAGAIN` if there is no memory region.
+    /// `EINVAL` if the pages have no such bytes; `ENOMEM`, or `EAGAIN` if there is no memory
+    /// region.
     pub(crate) fn read(
         &mut self,
         (start, length): (usize, u32),
@@ -202,8 +203,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         context.slots = slots;
         context.message = Some(message);
         let cqe = ReadContext::wr_cqe(pointer.as_ptr());
-        // SAFETY: The Reads were added with this queue pair. The context, with all that the chain names,
-        // stays until the last Read has completed.
+        // SAFETY: The Reads were added with this queue pair. The context, with all that the chain
+        // names, stays until the last Read has completed.
         let posted = unsafe {
             let first = context
                 .reads

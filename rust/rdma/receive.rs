@@ -38,13 +38,13 @@ pub(crate) trait ReceiveOwner: Sized {
     fn pd(&self) -> &Arc<Pd>;
 }
 
-/// The Receives of one owner that the device has, by their number. Those that it never completes, as its
-/// provider may lose them with a device that fails, are freed with this object.
+/// The Receives of one owner that the device has, by their number. Those that it never completes,
+/// as its provider may lose them with a device that fails, are freed with this object.
 ///
 /// # Invariants
 ///
-/// A pointer is null, or from `KBox::into_raw` of a Receive that was posted and has not completed. Each
-/// belongs to who owns the Receive with its number, of which the owner has one.
+/// A pointer is null, or from `KBox::into_raw` of a Receive that was posted and has not completed.
+/// Each belongs to who owns the Receive with its number, of which the owner has one.
 pub(crate) struct PostedReceives<O: ReceiveOwner>(KVVec<UnsafeCell<*mut Receive<O>>>);
 
 impl<O: ReceiveOwner> PostedReceives<O> {
@@ -61,7 +61,8 @@ impl<O: ReceiveOwner> PostedReceives<O> {
         Ok(Self(posted))
     }
 
-    /// Takes note of who has the Receive with this number: the device, or nobody that is to be named.
+    /// Takes note of who has the Receive with this number: the device, or nobody that is to be
+    /// named.
     ///
     /// # Safety
     ///
@@ -89,8 +90,8 @@ impl<O: ReceiveOwner> Drop for PostedReceives<O> {
     }
 }
 
-/// A buffer for one message to `owner`, with the work request that posts it. Who posts it gives it away;
-/// its completion gives it back.
+/// A buffer for one message to `owner`, with the work request that posts it. Who posts it gives it
+/// away; its completion gives it back.
 ///
 /// # Invariants
 ///
@@ -171,8 +172,8 @@ impl<O: ReceiveOwner> Complete for Receive<O> {
         // SAFETY: `Receives::post` gave the Receive away, which has come back by its completion.
         let mut receive = unsafe { KBox::from_raw(this.as_ptr()) };
         O::trace(cq, receive.index, wc);
-        // SAFETY: By the type's invariant the owner is valid, as the Receive was posted until now. This is
-        // the handler of its completion.
+        // SAFETY: By the type's invariant the owner is valid, as the Receive was posted until now.
+        // This is the handler of its completion.
         let owner = unsafe {
             let owner = receive.owner.as_ref();
             owner.posted().set(receive.index, core::ptr::null_mut());
@@ -312,8 +313,8 @@ impl<O: ReceiveOwner> Receives<O> {
     ///
     /// # Safety
     ///
-    /// They are `owner`'s, whose queue pair is `qp`, and which waits for what is posted there before it
-    /// goes.
+    /// They are `owner`'s, whose queue pair is `qp`, and which waits for what is posted there
+    /// before it goes.
     ///
     /// # Errors
     ///
@@ -330,14 +331,15 @@ impl<O: ReceiveOwner> Receives<O> {
         // SAFETY: The requests are this object's, and are posted below.
         unsafe { Self::note(owner, this.first, true) };
         let mut rest: *const bindings::ib_recv_wr = core::ptr::null();
-        // SAFETY: The requests and their buffers are owned by nobody else until they complete. Where the CPU
-        // may have written to a buffer, its owner has given it to the device.
+        // SAFETY: The requests and their buffers are owned by nobody else until they complete.
+        // Where the CPU may have written to a buffer, its owner has given it to the device.
         let status = unsafe { bindings::rpcrdma_ib_post_recv(qp, this.first, &mut rest) };
         to_result(status).map_err(|error| {
             // SAFETY: The provider has not taken these.
             unsafe { Self::note(owner, rest.cast_mut(), false) };
-            // INVARIANT: The provider has taken those before the one that it names; if it names none, they
-            // are freed with the owner. Of the others only the drop is used, which counts nothing.
+            // INVARIANT: The provider has taken those before the one that it names; if it names
+            // none, they are freed with the owner. Of the others only the drop is used, which
+            // counts nothing.
             let rest = Self {
                 first: rest.cast_mut(),
                 count: 0,
@@ -357,8 +359,8 @@ impl<O: ReceiveOwner> Receives<O> {
     unsafe fn note(owner: &O, first: *mut bindings::ib_recv_wr, is_posted: bool) {
         let mut next = first;
         while !next.is_null() {
-            // SAFETY: By the type's invariant this is the request of a Receive; the rest is the caller's
-            // promise.
+            // SAFETY: By the type's invariant this is the request of a Receive; the rest is the
+            // caller's promise.
             unsafe {
                 let receive: *mut Receive<O> =
                     next.byte_sub(offset_of!(Receive<O>, request)).cast();
@@ -378,8 +380,8 @@ impl<O: ReceiveOwner> Receives<O> {
 ///
 /// # Invariants
 ///
-/// `first` is null, or the request of a Receive from `KBox::into_raw`, whose `next` leads to another such
-/// one, up to `last`. The object owns them all, with their messages.
+/// `first` is null, or the request of a Receive from `KBox::into_raw`, whose `next` leads to
+/// another such one, up to `last`. The object owns them all, with their messages.
 pub(crate) struct Messages<O: ReceiveOwner> {
     first: *mut bindings::ib_recv_wr,
     last: *mut bindings::ib_recv_wr,

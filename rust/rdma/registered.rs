@@ -155,8 +155,8 @@ impl<O: SlotOwner> RegisteredMrs<O> {
     ///
     /// # Errors
     ///
-    /// As [`Qp::post_send`]; `EBUSY` if the slot is in use, and `EINVAL` for regions of another domain than the
-    /// queue pair's. Then nothing was posted.
+    /// As [`Qp::post_send`]; `EBUSY` if the slot is in use, and `EINVAL` for regions of another
+    /// domain than the queue pair's. Then nothing was posted.
     pub(super) unsafe fn post(
         &self,
         qp: &Qp,
@@ -210,7 +210,8 @@ impl<O: SlotOwner> RegisteredMrs<O> {
     ///
     /// # Safety
     ///
-    /// `qp` is that of this object, and `failed` completes those that are not signalled if they fail.
+    /// `qp` is that of this object, and `failed` completes those that are not signalled if they
+    /// fail.
     pub(super) unsafe fn invalidate(
         &self,
         qp: &Qp,

@@ -65,8 +65,8 @@ impl Ring {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Whether the next Send can have a buffer. `completed` tells the number of the first Send whose
-    /// completion is not known; `add` gives a slot its buffer, if it can.
+    /// Whether the next Send can have a buffer. `completed` tells the number of the first Send
+    /// whose completion is not known; `add` gives a slot its buffer, if it can.
     #[inline(always)]
     pub(super) fn has_room(
         &mut self,

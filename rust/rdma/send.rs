@@ -33,8 +33,9 @@ use kernel::{
 /// have arrived without its completion.
 pub(super) const RESERVED: usize = 4;
 
-/// The most buffers that are made with the ring, so that Sends do not depend on memory. Half as many
-/// Calls at the same time never lack one, as the completions of the other half are still to come.
+/// The most buffers that are made with the ring, so that Sends do not depend on memory. Half as
+/// many Calls at the same time never lack one, as the completions of the other half are still to
+/// come.
 const FIRST_BUFFERS: u32 = 2 * MAX_UNSIGNALED;
 
 /// What has a queue pair with a ring of Sends.
@@ -107,8 +108,8 @@ unsafe impl<O: SendOwner> Send for Reserved<O> {}
 /// # Invariants
 ///
 /// `slots` is not changed after construction. Of the Sends numbered from `completed` up to, not
-/// including, the [`super::Sender`]'s next one all that its ring did not pass over are with the device,
-/// and so are the messages of their slots. All others belong to the `Sender`.
+/// including, the [`super::Sender`]'s next one all that its ring did not pass over are with the
+/// device, and so are the messages of their slots. All others belong to the `Sender`.
 #[pin_data]
 pub(super) struct SendQueue<O: SendOwner> {
     slots: KVVec<Slot<O>>,
@@ -310,8 +311,8 @@ impl Message {
         })
     }
 
-    /// Has `post` put a Send of the first `length` bytes on the queue of `qp`, to complete `wr_cqe`. The
-    /// message is the device's from here on, even if that fails.
+    /// Has `post` put a Send of the first `length` bytes on the queue of `qp`, to complete
+    /// `wr_cqe`. The message is the device's from here on, even if that fails.
     ///
     /// # Safety
     ///
@@ -356,7 +357,8 @@ pub(crate) struct ReservedSend<'a, O: SendOwner> {
 impl<O: SendOwner> ReservedSend<'_, O> {
     /// The bytes of the message, to be filled from the start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: By the type's invariant the message is this object's, which is borrowed for change.
+        // SAFETY: By the type's invariant the message is this object's, which is borrowed for
+        // change.
         unsafe { &mut *self.reserved.message.get() }.buffer.bytes()
     }
 

@@ -148,8 +148,8 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         index: usize,
         publish: impl FnOnce(&mut C::Slot),
     ) -> Result {
-        // SAFETY: The sender owns the send queue. All are parts of the queue pair. The Send's buffer is
-        // the device's from here on.
+        // SAFETY: The sender owns the send queue. All are parts of the queue pair. The Send's
+        // buffer is the device's from here on.
         self.post(length, |qp, send| unsafe {
             let failed = qp.unsignaled();
             qp.registered()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads from and RDMA Writes to the peer's memory, by the RDMA core's means ([`include/rdma/rw.h`]):
-//! it registers what the fabric wants registered.
+//! RDMA Reads from and RDMA Writes to the peer's memory, by the RDMA core's means
+//! ([`include/rdma/rw.h`]): it registers what the fabric wants registered.
 //!
 //! [`include/rdma/rw.h`]: srctree/include/rdma/rw.h
 
@@ -24,8 +24,8 @@ struct Transfer {
 ///
 /// # Invariants
 ///
-/// Each of `transfers` is mapped for the queue pair that it was added with, and posted no more than once.
-/// `vecs` and `transfers` do not move while there are transfers.
+/// Each of `transfers` is mapped for the queue pair that it was added with, and posted no more than
+/// once. `vecs` and `transfers` do not move while there are transfers.
 pub(super) struct Transfers {
     vecs: KVVec<bindings::bio_vec>,
     transfers: KVVec<Transfer>,
@@ -78,17 +78,18 @@ impl Transfers {
         Ok(self.transfers.reserve(transfers, GFP_KERNEL)?)
     }
 
-    /// Adds a transfer between `parts` and the peer's memory at `offset` under `handle`, as long as the
-    /// parts are. May sleep.
+    /// Adds a transfer between `parts` and the peer's memory at `offset` under `handle`, as long as
+    /// the parts are. May sleep.
     ///
     /// # Safety
     ///
-    /// The pages of `parts` stay until [`Self::release`], and `qp` is the one that it is called with.
+    /// The pages of `parts` stay until [`Self::release`], and `qp` is the one that it is called
+    /// with.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL` without
-    /// any bytes.
+    /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL`
+    /// without any bytes.
     pub(super) unsafe fn add(
         &mut self,
         qp: &Qp,
@@ -150,8 +151,8 @@ impl Transfers {
             bi_size: length,
             ..pin_init::zeroed()
         };
-        // SAFETY: The queue pair is valid. The vectors describe `length` bytes of pages that stay, and do
-        // not move themselves.
+        // SAFETY: The queue pair is valid. The vectors describe `length` bytes of pages that stay,
+        // and do not move themselves.
         let status = unsafe {
             bindings::rdma_rw_ctx_init_bvec(
                 &mut transfer.ctx,
@@ -177,12 +178,13 @@ impl Transfers {
         }
     }
 
-    /// Chains the work requests of all transfers in front of `last`, or, if that is null, has the last of
-    /// them complete `cqe`; the first one.
+    /// Chains the work requests of all transfers in front of `last`, or, if that is null, has the
+    /// last of them complete `cqe`; the first one.
     ///
     /// # Safety
     ///
-    /// `qp` is that which the transfers were added with. The chain is posted before this object changes.
+    /// `qp` is that which the transfers were added with. The chain is posted before this object
+    /// changes.
     pub(super) unsafe fn requests_before(
         &mut self,
         qp: &Qp,
@@ -210,8 +212,8 @@ impl Transfers {
         let port = qp.id().port();
         while let Some(mut transfer) = self.transfers.pop() {
             let vecs = self.vecs.get(transfer.first..).unwrap_or(&[]);
-            // SAFETY: The transfer was mapped for this queue pair, with these vectors, of which it has
-            // no more than a device can address.
+            // SAFETY: The transfer was mapped for this queue pair, with these vectors, of which it
+            // has no more than a device can address.
             unsafe {
                 bindings::rdma_rw_ctx_destroy_bvec(
                     &mut transfer.ctx,

@@ -44,15 +44,15 @@ use kernel::{
 /// connection has so many.
 const TRANSFERS: u32 = 64;
 
-/// Segments that one list of a Call has at most. With fabrics that register memory for each there are
-/// regions for as many.
+/// Segments that one list of a Call has at most. With fabrics that register memory for each there
+/// are regions for as many.
 const MAX_SEGMENTS: u32 = TRANSFERS;
 
 /// Work requests of Replies that can be under way beside those of the largest RPC.
 const SEND_REQUESTS: u32 = 64;
 
-/// Parts of memory that one work request of a transfer has at most. Providers keep room for as many in
-/// each entry of the send queue.
+/// Parts of memory that one work request of a transfer has at most. Providers keep room for as many
+/// in each entry of the send queue.
 const MAX_TRANSFER_SGE: u32 = 8;
 
 /// A connection.
@@ -87,8 +87,8 @@ impl Parts {
     }
 }
 
-/// Enters the end of a connection, if it was accepted, into the listener's record when it is dropped. May
-/// sleep then.
+/// Enters the end of a connection, if it was accepted, into the listener's record when it is
+/// dropped. May sleep then.
 struct Farewell {
     events: Arc<Events>,
     peer: SocketAddress,
@@ -201,7 +201,8 @@ const PAGE_SIZE_U32: u32 = PAGE_SIZE as u32;
 
 /// What one Call may ask for, if RPC messages have up to `max_message` bytes.
 fn budget(max_message: u32) -> CallBudget {
-    // Each takes a work request at least, and together with their pages they have to fit the send queue.
+    // Each takes a work request at least, and together with their pages they have to fit the send
+    // queue.
     let segments = max_message
         .div_ceil(PAGE_SIZE_U32)
         .saturating_add(2)

@@ -73,7 +73,10 @@ impl Listener {
                 Ok(new) => *id = Some(new),
                 Err(error) => {
                     let (address, port) = (self.address, self.address.port());
-                    pr_err!("{address} port {port}: cannot listen on the device that the address is now of: {error:?}\n");
+                    pr_err!(
+                        "{address} port {port}: cannot listen on the device that the address \
+                         is now of: {error:?}\n"
+                    );
                 }
             }
         }

@@ -16,9 +16,10 @@
 //! backward.rs    what nfsd calls its clients with
 //! ```
 //!
-//! A Call goes through these threads: the completion of its Receive decodes it, and posts RDMA Reads for
-//! what is not inline; their completion puts it together; a thread of the service executes it, and posts the
-//! Reply; the completion of that gives pages and room back, without waking anybody.
+//! A Call goes through these threads: the completion of its Receive decodes it, and posts RDMA
+//! Reads for what is not inline; their completion puts it together; a thread of the service
+//! executes it, and posts the Reply; the completion of that gives pages and room back, without
+//! waking anybody.
 //!
 //! Lock order: the locks here are leaves, each taken alone.
 

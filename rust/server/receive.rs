@@ -133,10 +133,11 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     })
 }
 
-/// Decodes a message, and posts RDMA Reads for what is not in it. The message, if it is a complete Call.
+/// Decodes a message, and posts RDMA Reads for what is not in it. The message, if it is a complete
+/// Call.
 ///
-/// In a completion handler, which does not wait, what lacks memory or room comes back as it is, for a
-/// thread.
+/// In a completion handler, which does not wait, what lacks memory or room comes back as it is, for
+/// a thread.
 fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
     let (shared, number) = (qp.context(), message.number());
     let (bytes, note) = message.with_note();
@@ -331,8 +332,8 @@ fn complete_stream(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
     })
 }
 
-/// Does with a message what the protocol wants done with one that is refused. If that is an answer, it
-/// counts as a Call that asks for `credits`.
+/// Does with a message what the protocol wants done with one that is refused. If that is an answer,
+/// it counts as a Call that asks for `credits`.
 fn refuse(
     qp: &AcceptedQp<Shared>,
     message: Message,

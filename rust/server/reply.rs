@@ -134,8 +134,8 @@ fn write(
     Ok((count, bytes))
 }
 
-/// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`; without memory or room
-/// the connection ends instead.
+/// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`; without memory
+/// or room the connection ends instead.
 pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait: bool) {
     match error.body {
         ErrorBody::Version(_) => trace::svcrdma_err_vers(error.xid.0),

@@ -28,8 +28,8 @@ use kernel::{
 /// Calls that a new connection is granted. More come with its load.
 const FIRST_GRANT: u32 = 8;
 
-/// Receives beyond what the requester may send: for Calls of requesters that count a Call as done when its
-/// task is killed, and for what lacks until a batch is posted.
+/// Receives beyond what the requester may send: for Calls of requesters that count a Call as done
+/// when its task is killed, and for what lacks until a batch is posted.
 pub(super) const SPARE_RECEIVES: u32 = 4;
 
 /// Backward Calls that can be under way.
@@ -53,7 +53,8 @@ pub(super) struct Events {
     /// Whether the handshake is over. What arrives before waits.
     is_established: Atomic<bool>,
     backward: Arc<Backward>,
-    /// The number of the cause for which the connection ends, the first one of several; or [`NO_CAUSE`].
+    /// The number of the cause for which the connection ends, the first one of several; or
+    /// [`NO_CAUSE`].
     cause: Atomic<i32>,
     /// Tells it from others, in debugfs and in trace events.
     pub(super) number: u32,
@@ -64,8 +65,8 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Those of a connection whose handshake is under way. In their place: the counters are too large for
-    /// the stack.
+    /// Those of a connection whose handshake is under way. In their place: the counters are too
+    /// large for the stack.
     pub(super) fn new(xprt: OwnedSvcXprt, record: SharedRecord) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             xprt,
@@ -94,8 +95,8 @@ impl Events {
         cause.unwrap_or(Cause::Closed)
     }
 
-    /// Has the connection closed for this cause. Threads that wait for the send queue are not to be waited for: they may be
-    /// all that could close it. Does not sleep.
+    /// Has the connection closed for this cause. Threads that wait for the send queue are not to be
+    /// waited for: they may be all that could close it. Does not sleep.
     pub(super) fn close(&self, cause: Cause) {
         self.note(cause);
         self.slots.close();
@@ -216,8 +217,8 @@ impl Shared {
         &self.events.xprt
     }
 
-    /// Takes note of a Call that asks for `requested` credits. A requester that uses half of its grant
-    /// gets twice as much.
+    /// Takes note of a Call that asks for `requested` credits. A requester that uses half of its
+    /// grant gets twice as much.
     pub(super) fn called(&self, requested: Credits) {
         let mut grants = self.credits.lock();
         let _ = grants.credits.call(requested);
@@ -230,7 +231,8 @@ impl Shared {
         }
     }
 
-    /// The credit word of a Reply that is about to be sent. The Receives that it promises are posted.
+    /// The credit word of a Reply that is about to be sent. The Receives that it promises are
+    /// posted.
     ///
     /// # Errors
     ///

@@ -2,13 +2,14 @@
 
 //! Pages for RDMA Reads to fill, at hand before a Call needs them.
 //!
-//! A thread that takes a Call gives as many pages of its own for those with the data, so that for Calls of
-//! some dozen pages nobody allocates any in the long run.
+//! A thread that takes a Call gives as many pages of its own for those with the data, so that for
+//! Calls of some dozen pages nobody allocates any in the long run.
 
 use crate::sunrpc::PageVec;
 use kernel::{alloc::Flags, new_spinlock, prelude::*, sync::SpinLock};
 
-/// The most pages that are kept: a connection that is idle is not to hold what its largest Calls took.
+/// The most pages that are kept: a connection that is idle is not to hold what its largest Calls
+/// took.
 const MAX_PAGES: usize = 32;
 
 /// The pages of one connection.

@@ -2,8 +2,8 @@
 
 //! What is counted of one connection.
 //!
-//! Nearly all of it is counted by completion handlers, which never run two at a time for one connection:
-//! what a Reply counts goes with its Send, and is added when that has completed.
+//! Nearly all of it is counted by completion handlers, which never run two at a time for one
+//! connection: what a Reply counts goes with its Send, and is added when that has completed.
 
 use crate::{
     proto::{
@@ -182,8 +182,8 @@ impl Stats {
         ServerCounter::Receives.add(1);
     }
 
-    /// Counts the RDMA Reads for a Call, which were posted at `start`. How many nanoseconds that is ago.
-    /// In a completion handler.
+    /// Counts the RDMA Reads for a Call, which were posted at `start`. How many nanoseconds that is
+    /// ago. In a completion handler.
     pub(super) fn read(&self, call: &ReceivedCall<'_>, start: Instant<Monotonic>) -> u64 {
         let segments = call.lists.reads.count();
         self.counters.read_segments.add(u64::from(segments));

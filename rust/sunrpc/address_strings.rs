@@ -102,11 +102,11 @@ unsafe fn port_strings(
 /// # Safety
 ///
 /// - `raw` is a transport of this module's, and stays allocated during the call.
-/// - Its address is complete, and no other call changes its port or its strings meanwhile: sunrpc lets
-///   one answer of rpcbind in at a time (`XPRT_BINDING`).
+/// - Its address is complete, and no other call changes its port or its strings meanwhile: sunrpc
+///   lets one answer of rpcbind in at a time (`XPRT_BINDING`).
 pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_ushort) {
-    // SAFETY: The transport is valid, its address complete, and rpcbind's answer is handled by one task
-    // at a time.
+    // SAFETY: The transport is valid, its address complete, and rpcbind's answer is handled by one
+    // task at a time.
     let (decimal, hex) = unsafe {
         bindings::rpcrdma_rpc_set_port((&raw mut (*raw).addr).cast(), port);
         port_strings(&raw const (*raw).addr)

@@ -80,8 +80,8 @@ impl Drop for ReclaimScope {
     }
 }
 
-/// While it exists, the running thread's allocations start no I/O, nor wait for any. A machine that mounts
-/// its own export needs what allocates then to write its pages back.
+/// While it exists, the running thread's allocations start no I/O, nor wait for any. A machine that
+/// mounts its own export needs what allocates then to write its pages back.
 pub(crate) struct NoIoScope {
     flags: u32,
     /// The scope belongs to the thread.

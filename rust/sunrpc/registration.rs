@@ -20,8 +20,8 @@ use kernel::{
 /// The number of the class "rdma" (`XPRT_TRANSPORT_RDMA`).
 pub(crate) const IDENT_RDMA: i32 = bindings::xprt_transports_XPRT_TRANSPORT_RDMA;
 
-/// The number of the class "rdma backchannel" (`XPRT_TRANSPORT_BC_RDMA`): that of "rdma", with the bit of the
-/// backward direction.
+/// The number of the class "rdma backchannel" (`XPRT_TRANSPORT_BC_RDMA`): that of "rdma", with the
+/// bit of the backward direction.
 pub(crate) const IDENT_BACKWARD: i32 = bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA;
 
 /// How many network identifiers a class can have.
@@ -47,8 +47,8 @@ pub(super) type Setup =
 ///
 /// # Invariants
 ///
-/// `raw` is only changed by who has made `was_registered` true, and by sunrpc, from then on. `queue` is
-/// null, or stays valid as long as `users` is not zero.
+/// `raw` is only changed by who has made `was_registered` true, and by sunrpc, from then on.
+/// `queue` is null, or stays valid as long as `users` is not zero.
 pub(crate) struct Class {
     raw: UnsafeCell<RawClass>,
     was_registered: Atomic<bool>,
@@ -63,8 +63,8 @@ pub(crate) struct Class {
 unsafe impl Sync for Class {}
 
 impl Class {
-    /// A class of this name and number, which nobody else has, with these network identifiers. A name
-    /// that is too long, or an identifier too many, is an error at compile time.
+    /// A class of this name and number, which nobody else has, with these network identifiers. A
+    /// name that is too long, or an identifier too many, is an error at compile time.
     pub(crate) const fn new(name: &'static CStr, ident: i32, netids: &[&'static CStr]) -> Self {
         // SAFETY: The C structure is valid as zeroes.
         let mut class: bindings::xprt_class =
@@ -111,7 +111,8 @@ impl Class {
             return Err(EBUSY);
         }
         let raw = self.as_raw();
-        // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know it.
+        // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know
+        // it.
         unsafe {
             (*raw).setup = Some(setup);
             (*raw).owner = module.as_ptr();
@@ -121,8 +122,8 @@ impl Class {
         // SAFETY: The class is complete, and a static.
         to_result(unsafe { bindings::xprt_register_transport(raw) })
             .inspect_err(|_| self.close())?;
-        // Such a kernel cannot wait for who was preempted in the last instructions of a callback, as the end
-        // of the registration does: there the module is not unloaded.
+        // Such a kernel cannot wait for who was preempted in the last instructions of a callback,
+        // as the end of the registration does: there the module is not unloaded.
         #[cfg(all(CONFIG_PREEMPTION, not(CONFIG_TASKS_RCU)))]
         // SAFETY: The module is there, as its code runs.
         unsafe {
@@ -169,8 +170,8 @@ impl Drop for ClassRegistration {
         // SAFETY: `register` has registered the class.
         unsafe { bindings::xprt_unregister_transport(self.class.as_raw()) };
         self.class.close();
-        // Who gave the last reference to a transport back in a callback may not have returned from it
-        // yet, and from there to sunrpc nothing sleeps.
+        // Who gave the last reference to a transport back in a callback may not have returned from
+        // it yet, and from there to sunrpc nothing sleeps.
         // SAFETY: May sleep.
         unsafe { bindings::rpcrdma_synchronize_rcu_tasks() };
     }
@@ -206,8 +207,8 @@ impl ClassUser {
 impl Drop for ClassUser {
     fn drop(&mut self) {
         self.class.users.fetch_sub(1, Release);
-        // SAFETY: By the type's invariant. Who drops the last user is called by sunrpc during `setup`,
-        // which holds a reference too, or runs on the queue, for which unloading waits.
+        // SAFETY: By the type's invariant. Who drops the last user is called by sunrpc during
+        // `setup`, which holds a reference too, or runs on the queue, for which unloading waits.
         unsafe { bindings::module_put((*self.class.as_raw()).owner) };
     }
 }

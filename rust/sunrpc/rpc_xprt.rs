@@ -18,8 +18,8 @@ pub(super) unsafe fn is_connected(xprt: *mut bindings::rpc_xprt) -> bool {
     bits & (1 << bindings::XPRT_CONNECTED) != 0
 }
 
-/// Writes the columns of mountstats that all transports have, the first 10, in the order that `nfsstat` and
-/// its like know.
+/// Writes the columns of mountstats that all transports have, the first 10, in the order that
+/// `nfsstat` and its like know.
 ///
 /// # Safety
 ///

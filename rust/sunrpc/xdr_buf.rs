@@ -10,9 +10,9 @@ use kernel::{error::to_result, prelude::*};
 ///
 /// # Invariants
 ///
-/// `ptr` is a valid `xdr_buf` for all of `'a`. Its head and tail are memory of their lengths, and its array
-/// has a page for all of `page_len` from `page_base` on, none of them null. Only by copies of this object
-/// is that memory used meanwhile, or by devices to which they hand it.
+/// `ptr` is a valid `xdr_buf` for all of `'a`. Its head and tail are memory of their lengths, and
+/// its array has a page for all of `page_len` from `page_base` on, none of them null. Only by
+/// copies of this object is that memory used meanwhile, or by devices to which they hand it.
 #[derive(Clone, Copy)]
 pub(crate) struct XdrBuf<'a> {
     ptr: NonNull<bindings::xdr_buf>,
@@ -117,8 +117,8 @@ impl<'a> XdrBuf<'a> {
     pub(crate) fn copy_out(&self, base: usize, to: &mut [u8]) -> Result {
         let head = &self.raw().head[0];
         if base.saturating_add(to.len()) <= head.iov_len {
-            // SAFETY: By the type's invariant the head is memory of this length, within which the range
-            // lies. Nobody else writes to `to`, so they do not overlap.
+            // SAFETY: By the type's invariant the head is memory of this length, within which the
+            // range lies. Nobody else writes to `to`, so they do not overlap.
             unsafe {
                 let from: *const u8 = head.iov_base.cast();
                 core::ptr::copy_nonoverlapping(from.add(base), to.as_mut_ptr(), to.len());
@@ -127,8 +127,8 @@ impl<'a> XdrBuf<'a> {
         }
         let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
         let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
-        // SAFETY: By the type's invariant the message is valid; `to` has room for `length` bytes, and the
-        // function refuses a range beyond the message.
+        // SAFETY: By the type's invariant the message is valid; `to` has room for `length` bytes,
+        // and the function refuses a range beyond the message.
         to_result(unsafe {
             bindings::read_bytes_from_xdr_buf(
                 self.ptr.as_ptr(),

@@ -163,8 +163,8 @@ events! {
         (qp.queue(), xid, error.to_errno());
 }
 
-/// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads` come with
-/// their Positions.
+/// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads` come
+/// with their Positions.
 #[inline(always)]
 pub(crate) fn svcrdma_segments(
     qp: &impl TraceQp,
@@ -199,7 +199,8 @@ fn write_writes(queue: u32, cid: u32, writes: impl Iterator<Item = Segment>) {
 }
 
 events! {
-    /// An RDMA Write fills the first `length` bytes of a segment, for the Call in the Receive `cid`.
+    /// An RDMA Write fills the first `length` bytes of a segment, for the Call in the Receive
+    /// `cid`.
     fn svcrdma_encode_wseg(qp: &impl TraceQp, cid: u32, number: u32, segment: Segment) =>
         (qp.queue(), cid, number, segment.0, segment.1, segment.2);
 }

@@ -2,9 +2,9 @@
 
 //! The life of one connection at the end that asks for it, as a state machine.
 //!
-//! The transport reports what happens as an [`ConnectionEvent`], carries out the [`ConnectionAction`] that it gets
-//! back, and changes no state in any other way. One [`ConnectionState`] is one attempt: after its end a new
-//! one is made.
+//! The transport reports what happens as an [`ConnectionEvent`], carries out the
+//! [`ConnectionAction`] that it gets back, and changes no state in any other way. One
+//! [`ConnectionState`] is one attempt: after its end a new one is made.
 
 /// Why a connection ended, or was never made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

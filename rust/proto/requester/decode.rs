@@ -152,8 +152,8 @@ pub(crate) fn decode_any(
 }
 
 impl<'a> ReceivedReply<'a> {
-    /// Decodes a Reply by RDMA_MSG, or by RDMA_NOMSG with a Reply chunk, without what other messages
-    /// need: that takes a third of the time. `None` for anything else.
+    /// Decodes a Reply by RDMA_MSG, or by RDMA_NOMSG with a Reply chunk, without what other
+    /// messages need: that takes a third of the time. `None` for anything else.
     pub(crate) fn take(bytes: &'a [u8], versions: Versions) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let fixed = FixedHeader::take(&mut reader).ok()?;

@@ -425,8 +425,8 @@ mod tests {
     fn other_large_calls_go_whole() {
         let whole = |segments: u32| sent(CallForm::PositionZero, 28 + 24 * segments, 0);
         assert_eq!(call(parts(44, 4096, 0), false), whole(2));
-        // A Position must be a multiple of four, and neither that of a whole message nor that of the
-        // message type.
+        // A Position must be a multiple of four, and neither that of a whole message nor that of
+        // the message type.
         assert_eq!(call(parts(46, 4096, 0), true), whole(2));
         assert_eq!(call(parts(0, 4096, 0), true), whole(1));
         assert_eq!(call(parts(4, 4096, 0), true), whole(2));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The chunks of a Reply compared with those that its Call offered (RFC 8166 sections 3.4.6 and 4.3.2).
+//! The chunks of a Reply compared with those that its Call offered (RFC 8166 sections 3.4.6 and
+//! 4.3.2).
 
 use super::decode::ReceivedReply;
 use crate::proto::message::MIN_PAYLOAD_LEN;
@@ -42,13 +43,13 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Whether a result that a Write chunk was offered for came inline: nothing is in the chunk, and
-    /// `inline`, the RPC message in the Send, is longer than the `head` bytes that may precede the
-    /// result. A responder has to place it directly (RFC 8166 section 4.3.2), and a requester takes it
-    /// that it has (section 6.1).
+    /// Whether a result that a Write chunk was offered for came inline: nothing is in the chunk,
+    /// and `inline`, the RPC message in the Send, is longer than the `head` bytes that may precede
+    /// the result. A responder has to place it directly (RFC 8166 section 4.3.2), and a requester
+    /// takes it that it has (section 6.1).
     ///
-    /// `head` counts a verifier as long as that of an earlier Reply was. It may be longer by all that it
-    /// has.
+    /// `head` counts a verifier as long as that of an earlier Reply was. It may be longer by all
+    /// that it has.
     pub(crate) fn is_eligibility_violation(&self, inline: &[u8], head: usize) -> bool {
         self.total == 0
             && inline.len() > head
@@ -142,8 +143,8 @@ impl ReceivedReply<'_> {
     }
 }
 
-/// Length in bytes of the body of an RPC Reply's verifier, with its padding (RFC 5531 section 9), no
-/// more than one may have; 0 if there is none.
+/// Length in bytes of the body of an RPC Reply's verifier, with its padding (RFC 5531 section 9),
+/// no more than one may have; 0 if there is none.
 #[cold]
 fn verifier_len(rpc: &[u8]) -> usize {
     let mut reader = Reader::new(rpc);

@@ -91,7 +91,8 @@ impl ResponderCredits {
     }
 
     /// A Reply is about to be sent. Returns its credit word, at least 1: what was asked for, within
-    /// the limit and the `receives` that are posted for Calls: all but those for answers to own Calls.
+    /// the limit and the `receives` that are posted for Calls: all but those for answers to own
+    /// Calls.
     pub(crate) fn reply(&mut self, receives: u32) -> Credits {
         let limit = Credits::new(self.limit.get().min(receives));
         self.granted = granted(self.requested, limit);

@@ -109,8 +109,8 @@ fn check_requester(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
     }
 }
 
-/// Checks that the decoder of good Replies finds what the one of all messages does, and that both are
-/// the same to what compares them with a Call.
+/// Checks that the decoder of good Replies finds what the one of all messages does, and that both
+/// are the same to what compares them with a Call.
 fn check_decoders(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
     let Some(reply) = ReceivedReply::take(bytes, versions) else {
         return Ok(());

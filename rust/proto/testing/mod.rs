@@ -8,7 +8,7 @@
 //!
 //! | file | subject | text |
 //! |---|---|---|
-//! | [`requester`] | plans with any number of chunks, negotiation | RFC 8166 sections 3.4 and 3.5, V2 section 5 |
+//! | [`requester`] | plans of many chunks, negotiation | RFC 8166 sections 3.4, 3.5, V2 section 5 |
 //! | [`responder`] | decoding without a budget, negotiation | V2 section 5 |
 //! | [`receives`] | Receives to post for both directions | RFC 8167 section 4 |
 //! | [`v2`] | what only Version Two has | V2 |

@@ -31,8 +31,8 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// [`HeaderError::Truncated`] if it is not all there, [`HeaderError::SegmentWrap`] if its last byte lies
-    /// beyond the 64-bit address space.
+    /// [`HeaderError::Truncated`] if it is not all there, [`HeaderError::SegmentWrap`] if its last
+    /// byte lies beyond the 64-bit address space.
     fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let segment = Self::take_unchecked(reader)?;
         let last = u64::from(segment.length.saturating_sub(1));
@@ -142,8 +142,8 @@ impl<'a> ReadList<'a> {
     ///
     /// # Errors
     ///
-    /// [`HeaderError::Flag`], [`HeaderError::PositionOrder`] if more than [`MAX_UNORDERED`] segments are not
-    /// in the order of their Positions, and those of [`ReadSegment::take`].
+    /// [`HeaderError::Flag`], [`HeaderError::PositionOrder`] if more than [`MAX_UNORDERED`]
+    /// segments are not in the order of their Positions, and those of [`ReadSegment::take`].
     fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let mut list = Self::empty(*reader);
         let mut last = 0;
@@ -446,8 +446,8 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// Takes the Write list and the Reply chunk behind an empty Read list, as Replies and most Calls
-    /// have them; `None` for any other lists.
+    /// Takes the Write list and the Reply chunk behind an empty Read list, as Replies and most
+    /// Calls have them; `None` for any other lists.
     #[inline]
     pub(crate) fn take_without_reads(
         reader: &mut Reader<'a>,

@@ -27,8 +27,8 @@ impl ErrorBody {
     ///
     /// # Errors
     ///
-    /// [`HeaderError::ErrorCode`] for a code that Version One does not define, [`HeaderError::Truncated`] if
-    /// the body is not all there.
+    /// [`HeaderError::ErrorCode`] for a code that Version One does not define,
+    /// [`HeaderError::Truncated`] if the body is not all there.
     pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let at = reader.position();
         match reader.take_u32()? {

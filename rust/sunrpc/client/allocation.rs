@@ -35,8 +35,8 @@ pub(super) struct Shares {
     /// Orphaned Calls.
     pub(super) orphaned: u32,
     /// Replies that no request waited for, and for which there was no orphaned Call either. Such a
-    /// Reply comes between the moment that its request leaves the queue of those that wait, and that of
-    /// its release.
+    /// Reply comes between the moment that its request leaves the queue of those that wait, and
+    /// that of its release.
     pub(super) unclaimed: u32,
     /// When the first Call was orphaned, or the last Reply to such a one came, in jiffies.
     pub(super) since: usize,

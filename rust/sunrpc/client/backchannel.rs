@@ -120,8 +120,8 @@ impl BackwardCalls {
     /// `connection` is what [`BackwardReply::connection`](super::BackwardReply::connection) returns
     /// for its Reply. Process context; does not sleep.
     pub(crate) fn receive(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
-        // sunrpc takes a reference for the request, which may come back at once: it is not to be the
-        // last one here, where the transport's end would wait for this completion.
+        // sunrpc takes a reference for the request, which may come back at once: it is not to be
+        // the last one here, where the transport's end would wait for this completion.
         let Some(counted) = CountedXprt::new(xprt) else {
             return false;
         };

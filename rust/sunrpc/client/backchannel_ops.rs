@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The callbacks for backward requests, which a kernel without `CONFIG_SUNRPC_BACKCHANNEL` does not have.
+//! The callbacks for backward requests, which a kernel without `CONFIG_SUNRPC_BACKCHANNEL` does not
+//! have.
 
 use super::{
     backchannel::{BackwardCall, MESSAGE_SIZE},
@@ -55,13 +56,13 @@ pub(super) extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt
 ///
 /// # Safety
 ///
-/// - `raw` is the `rqst` of a [`BackwardCall`] that [`BackwardCalls::receive`] has given away, and that
-///   nobody uses any more.
+/// - `raw` is the `rqst` of a [`BackwardCall`] that [`BackwardCalls::receive`] has given away, and
+///   that nobody uses any more.
 /// - Its transport was made for a `T`, and sunrpc leaves the reference to it that
 ///   `xprt_enqueue_bc_request` took to this function.
 pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc_rqst) {
-    // SAFETY: The request came from `receive`, which gave it away, and its transport is valid: sunrpc
-    // took the reference for it that is given back last.
+    // SAFETY: The request came from `receive`, which gave it away, and its transport is valid:
+    // sunrpc took the reference for it that is given back last.
     unsafe {
         let xprt = (*raw).rq_xprt;
         let call = KBox::from_raw(raw.cast::<BackwardCall>());
@@ -78,8 +79,8 @@ pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call. It is called
-///   before `destroy` for the last time.
+/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call. It
+///   is called before `destroy` for the last time.
 pub(super) unsafe extern "C" fn destroy<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     count: u32,

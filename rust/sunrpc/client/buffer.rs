@@ -87,8 +87,8 @@ const SPARE_BUFFERS: usize = 32;
 /// How large they are at most, in bytes: what NFSv4.2 wants to open a file, with its label.
 const SPARE_SIZE: usize = 16384;
 
-/// Buffers of RPCs that are over, for those to come. Each slot of the transport has one place, which
-/// it shares with others: sunrpc hands the slot that was used last out first.
+/// Buffers of RPCs that are over, for those to come. Each slot of the transport has one place,
+/// which it shares with others: sunrpc hands the slot that was used last out first.
 ///
 /// # Invariants
 ///
@@ -190,8 +190,8 @@ pub(super) fn attach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) -> Res
     Ok(())
 }
 
-/// Gives a request's buffers back, to `spare` if there is room. Rather than memory that the peer can
-/// reach, none is given back.
+/// Gives a request's buffers back, to `spare` if there is room. Rather than memory that the peer
+/// can reach, none is given back.
 ///
 /// # Safety
 ///
@@ -202,8 +202,8 @@ pub(super) unsafe fn detach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers)
     if kernel::warn_on!(is_reached) {
         return;
     }
-    // SAFETY: `attach` made `rq_buffer` point just behind the prefix of a buffer, which is left to this
-    // object; no device can reach it.
+    // SAFETY: `attach` made `rq_buffer` point just behind the prefix of a buffer, which is left to
+    // this object; no device can reach it.
     let buffer = unsafe { Buffer::from_raw(rqst.rq_buffer.cast::<Prefix>().sub(1)) };
     rqst.rq_buffer = core::ptr::null_mut();
     rqst.rq_rbuffer = core::ptr::null_mut();

@@ -78,8 +78,8 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
 ///
 /// # Safety
 ///
-/// `raw` is from `xprt_alloc` and zeroed behind the `xprt`, and nobody else knows it. The address of `args`
-/// has as many bytes as it says, no more than there is room for.
+/// `raw` is from `xprt_alloc` and zeroed behind the `xprt`, and nobody else knows it. The address
+/// of `args` has as many bytes as it says, no more than there is room for.
 unsafe fn initialise<T: ClientTransport>(
     raw: *mut Allocation,
     user: &ClassUser,

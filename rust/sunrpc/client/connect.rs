@@ -24,8 +24,8 @@ const FIRST_DELAY_MS: u32 = 1_000;
 /// # Safety
 ///
 /// - `raw` is a transport of this module's, and stays allocated during the call.
-/// - `task` holds the send lock, and `XPRT_CONNECTING` was set for this call: no other attempt is under
-///   way, and none begins before the worker has cleared it.
+/// - `task` holds the send lock, and `XPRT_CONNECTING` was set for this call: no other attempt is
+///   under way, and none begins before the worker has cleared it.
 pub(super) unsafe extern "C" fn connect(
     raw: *mut bindings::rpc_xprt,
     task: *mut bindings::rpc_task,
@@ -52,8 +52,8 @@ pub(super) unsafe extern "C" fn connect(
 ///
 /// # Safety
 ///
-/// - `work` is the `work` of an [`Allocation`](super::allocation::Allocation) that was made for a `T`, queued
-///   by [`connect`] with a reference and the send lock, which both are the worker's.
+/// - `work` is the `work` of an [`Allocation`](super::allocation::Allocation) that was made for a
+///   `T`, queued by [`connect`] with a reference and the send lock, which both are the worker's.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of an allocation, and `connect` left a reference for this attempt.
     let xprt = unsafe {

@@ -2,15 +2,17 @@
 
 //! Credits (RFC 8166 section 3.3.1), as sunrpc's congestion window counts them.
 //!
-//! A request takes a credit when it is sent, and gives it back when it is released. The window, `cwnd`,
-//! and the part of it that is taken, `cong`, also include what no living request of this connection has:
+//! A request takes a credit when it is sent, and gives it back when it is released. The window,
+//! `cwnd`, and the part of it that is taken, `cong`, also include what no living request of this
+//! connection has:
 //!
-//! - *stale* parts are those of requests that were sent on an earlier connection, and are not in the
-//!   queue of those that wait for a Reply. The window is larger by them.
-//! - *orphaned* parts are those of Calls that were released without their Reply, because they were killed.
-//!   The responder still works on them, so they keep their credits until a Reply comes that no request
-//!   waits for, or until the connection ends. If the responder owes them for too long, the connection is
-//!   closed as for a Call that times out: otherwise those that wait for a credit would wait for ever.
+//! - *stale* parts are those of requests that were sent on an earlier connection, and are not in
+//!   the queue of those that wait for a Reply. The window is larger by them.
+//! - *orphaned* parts are those of Calls that were released without their Reply, because they were
+//!   killed. The responder still works on them, so they keep their credits until a Reply comes that
+//!   no request waits for, or until the connection ends. If the responder owes them for too long,
+//!   the connection is closed as for a Call that times out: otherwise those that wait for a credit
+//!   would wait for ever.
 
 use super::{
     allocation::{Allocation, Shares},
@@ -107,11 +109,11 @@ impl Xprt {
         taken >> bindings::RPC_CWNDSHIFT
     }
 
-    /// Takes note of a Reply on the present connection that no request waits for: if it is that to a Call
-    /// that was killed, the Call's credit comes back.
+    /// Takes note of a Reply on the present connection that no request waits for: if it is that to
+    /// a Call that was killed, the Call's credit comes back.
     ///
-    /// A Reply stands for one credit, whatever its XID is: a responder that makes XIDs up gets no more
-    /// Calls than it sends Replies.
+    /// A Reply stands for one credit, whatever its XID is: a responder that makes XIDs up gets no
+    /// more Calls than it sends Replies.
     pub(crate) fn late_reply(&self) {
         let raw = self.as_raw();
         let guard = self.transport_lock();
@@ -144,13 +146,15 @@ impl Xprt {
     }
 
     fn shares(&self) -> *mut Shares {
-        // SAFETY: By the type's invariant the allocation is valid; only takes the address of a field.
+        // SAFETY: By the type's invariant the allocation is valid; only takes the address of a
+        // field.
         unsafe { &raw mut (*self.allocation()).shares }
     }
 
     /// The window's part for requests of an earlier connection.
     fn stale(&self) -> usize {
-        // SAFETY: The transport is valid; a word that only the send lock's holder makes more than 0.
+        // SAFETY: The transport is valid; a word that only the send lock's holder makes more than
+        // 0.
         unsafe { (&raw const (*self.shares()).stale).read_volatile() }
     }
 
@@ -175,16 +179,16 @@ impl Xprt {
         true
     }
 
-    /// Leaves the request's part in the window, if it was sent on the present connection and its Reply has
-    /// not come.
+    /// Leaves the request's part in the window, if it was sent on the present connection and its
+    /// Reply has not come.
     ///
     /// # Safety
     ///
     /// `rqst` is a forward request of the transport with a credit, and the transport lock is held.
     #[cold]
     unsafe fn orphan(&self, rqst: *mut bindings::rpc_rqst) {
-        // SAFETY: Transport and request are valid, and the lock that guards their credits is held. Setup
-        // has initialised the work.
+        // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
+        // Setup has initialised the work.
         unsafe {
             let shares = &mut *self.shares();
             if (*rqst).rq_connect_cookie != (*self.as_raw()).connect_cookie {
@@ -219,8 +223,8 @@ impl Xprt {
 /// - The request is a backward one, or has its buffer still: sunrpc calls `buf_free` after this.
 /// - Nobody else sends or completes the request meanwhile, or does so later.
 pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-    // SAFETY: The task has a request, which has a transport, whose lock is held. A forward request with
-    // a credit was to be sent, so it has had a buffer, which it has still.
+    // SAFETY: The task has a request, which has a transport, whose lock is held. A forward request
+    // with a credit was to be sent, so it has had a buffer, which it has still.
     unsafe {
         let rqst = (*task).tk_rqstp;
         let xprt = Xprt::from_raw((*rqst).rq_xprt);
@@ -238,14 +242,15 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
     }
 }
 
-/// Has the connection closed if the Replies to Calls that were killed are overdue. On the module's queue.
+/// Has the connection closed if the Replies to Calls that were killed are overdue. On the module's
+/// queue.
 ///
 /// # Safety
 ///
 /// `work` is the `overdue` of an [`Allocation`] whose transport is in use.
 pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings::work_struct) {
-    // SAFETY: The work is that of a transport, whose end waits for it. Setup has succeeded, as there were
-    // requests.
+    // SAFETY: The work is that of a transport, whose end waits for it. Setup has succeeded, as
+    // there were requests.
     let (xprt, transport) = unsafe {
         let delayed = kernel::container_of!(work, bindings::delayed_work, work);
         let shares = kernel::container_of!(delayed, Shares, overdue);

@@ -68,16 +68,16 @@ impl<T: ClientTransport> VTable<T> {
         &Self::OPS
     }
 
-    /// Task context, may sleep within its flags. Returns zero, or `-ENOMEM`, after which sunrpc tries again
-    /// soon.
+    /// Task context, may sleep within its flags. Returns zero, or `-ENOMEM`, after which sunrpc
+    /// tries again soon.
     ///
     /// # Safety
     ///
     /// - `task` has a request, of a transport of this module's, which nobody else uses meanwhile.
     /// - The request has no buffer.
     unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
-        // SAFETY: The task is valid and has a request, which is the callback's own. The request's transport
-        // is one of this module's.
+        // SAFETY: The task is valid and has a request, which is the callback's own. The request's
+        // transport is one of this module's.
         let attached = unsafe {
             let rqst = &mut *(*task).tk_rqstp;
             buffer::attach(rqst, Xprt::from_raw(rqst.rq_xprt).spare_buffers())
@@ -90,12 +90,12 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a transport that was made for a `T`, which nobody else uses meanwhile. It
-    ///   does not wait for a Reply any more.
+    /// - `task` has a request, of a transport that was made for a `T`, which nobody else uses
+    ///   meanwhile. It does not wait for a Reply any more.
     /// - The request has a buffer from [`Self::buf_alloc`], which is not used after the call.
     unsafe extern "C" fn buf_free(task: *mut bindings::rpc_task) {
-        // SAFETY: The task is valid and has a forward request with a buffer, which is the callback's own. So
-        // is its transport, whose setup has succeeded.
+        // SAFETY: The task is valid and has a forward request with a buffer, which is the
+        // callback's own. So is its transport, whose setup has succeeded.
         unsafe {
             let raw = (*task).tk_rqstp;
             let xprt = Xprt::from_raw((*raw).rq_xprt);
@@ -153,12 +153,13 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
-    /// - `task` has a forward request of it with a buffer, as it waits for a Reply, which is not released
-    ///   meanwhile.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    ///   call.
+    /// - `task` has a forward request of it with a buffer, as it waits for a Reply, which is not
+    ///   released meanwhile.
     unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
-        // SAFETY: Transport and task are valid during the callback, the task has a request, and setup
-        // of the transport has succeeded.
+        // SAFETY: Transport and task are valid during the callback, the task has a request, and
+        // setup of the transport has succeeded.
         let (xprt, rqst, transport) = unsafe {
             let xprt = Xprt::from_raw(raw);
             (
@@ -176,7 +177,8 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    ///   call.
     /// - Its send lock is held for this call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback, its setup has succeeded.
@@ -192,7 +194,8 @@ impl<T: ClientTransport> VTable<T> {
         lock.disconnect_done();
     }
 
-    /// The last reference is gone. The send lock is held for ever; a worker of the system, may sleep.
+    /// The last reference is gone. The send lock is held for ever; a worker of the system, may
+    /// sleep.
     ///
     /// The rest is left to the module's own queue: with the transport goes its reference to the
     /// module, whose unloading waits for that queue to be done, but not for the system's.
@@ -200,12 +203,13 @@ impl<T: ClientTransport> VTable<T> {
     /// # Safety
     ///
     /// - `raw` is a transport of this module's, and stays allocated during the call.
-    /// - It was made for a `T`, nobody has a reference to it, and nobody gets one. No work of it is queued.
+    /// - It was made for a `T`, nobody has a reference to it, and nobody gets one. No work of it is
+    ///   queued.
     /// - Its send lock is held, and never given back.
     /// - The caller is the transport's `task_cleanup`, which is not queued again.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid, and nobody else uses it: an attempt to connect would have a
-        // reference.
+        // SAFETY: The transport is valid, and nobody else uses it: an attempt to connect would have
+        // a reference.
         unsafe {
             let xprt = Xprt::from_raw(raw);
             let work = &raw mut (*xprt.allocation()).work;
@@ -228,8 +232,8 @@ impl<T: ClientTransport> VTable<T> {
         };
         // SAFETY: Setup has initialised the work, which nobody queues any more.
         unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).shares.overdue) };
-        // The callback that has queued this may still be about to return. With the last reference to
-        // the module, which may go with the transport, its code could go as well.
+        // The callback that has queued this may still be about to return. With the last reference
+        // to the module, which may go with the transport, its code could go as well.
         // SAFETY: The callback is called by this work of sunrpc's, which nobody queues again.
         unsafe { bindings::cancel_work_sync(&raw mut (*xprt.as_raw()).task_cleanup) };
         // SAFETY: sunrpc has taken the lock, for good. The transport stays as long as `transport`.
@@ -240,7 +244,8 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    ///   call.
     /// - `seq` is valid, and the calling thread's.
     unsafe extern "C" fn print_stats(raw: *mut bindings::rpc_xprt, seq: *mut bindings::seq_file) {
         // SAFETY: Transport and file are valid during the callback.
@@ -276,7 +281,8 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    ///   call.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback, its setup has succeeded.
         let (xprt, transport) = unsafe {
@@ -292,7 +298,8 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    ///   call.
     /// - `buffer` has room for `size` bytes.
     unsafe extern "C" fn source_address(
         raw: *mut bindings::rpc_xprt,
@@ -315,7 +322,8 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    ///   call.
     unsafe extern "C" fn source_port(raw: *mut bindings::rpc_xprt) -> c_ushort {
         // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
         let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();

@@ -29,8 +29,8 @@ impl Xprt {
 ///
 /// # Invariants
 ///
-/// `ptr` is a request of `xprt`, pinned once by this object. It is not completed yet. As it waits for a Reply,
-/// it is a forward one, has a task, and is between `buf_alloc` and `buf_free`.
+/// `ptr` is a request of `xprt`, pinned once by this object. It is not completed yet. As it waits
+/// for a Reply, it is a forward one, has a task, and is between `buf_alloc` and `buf_free`.
 pub(crate) struct PinnedRqst<'a> {
     ptr: NonNull<bindings::rpc_rqst>,
     xprt: &'a Xprt,
@@ -94,8 +94,8 @@ impl<'a> PinnedRqst<'a> {
         }
     }
 
-    /// Ends the RPC with an error, on the same condition. A task that is not asleep yet, because the
-    /// Reply was faster, ends too, and does not send the Call again.
+    /// Ends the RPC with an error, on the same condition. A task that is not asleep yet, because
+    /// the Reply was faster, ends too, and does not send the Call again.
     pub(crate) fn fail(self, error: Error) {
         if self.is_fenced() {
             // SAFETY: A pinned request is valid and has a task.
@@ -129,8 +129,8 @@ impl<'a> PinnedRqst<'a> {
         unsafe { bindings::xprt_unpin_rqst(self.ptr.as_ptr()) };
     }
 
-    /// Keeps the request beyond the borrow of its transport, which counts a reference for it. Nothing if
-    /// the transport has none any more, and so no requests: then this object is dropped.
+    /// Keeps the request beyond the borrow of its transport, which counts a reference for it.
+    /// Nothing if the transport has none any more, and so no requests: then this object is dropped.
     pub(crate) fn store(self) -> Option<StoredRqst> {
         let xprt = CountedXprt::new(self.xprt)?;
         let ptr = ManuallyDrop::new(self).ptr;

@@ -17,8 +17,8 @@ use crate::{
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{prelude::*, types::Opaque};
 
-/// The numbers by which sunrpc's trace events name an RPC: the task's, and that of the RPC client that it
-/// is a task of, or `u32::MAX` without one.
+/// The numbers by which sunrpc's trace events name an RPC: the task's, and that of the RPC client
+/// that it is a task of, or `u32::MAX` without one.
 ///
 /// # Safety
 ///
@@ -91,8 +91,8 @@ pub(super) use trace_rqst;
 ///
 /// # Invariants
 ///
-/// A reference to a `Rqst` points to a forward request that belongs to the running callback. It has a task,
-/// and is between `buf_alloc` and `buf_free`.
+/// A reference to a `Rqst` points to a forward request that belongs to the running callback. It has
+/// a task, and is between `buf_alloc` and `buf_free`.
 #[repr(transparent)]
 pub(crate) struct Rqst(Opaque<bindings::rpc_rqst>);
 
@@ -162,10 +162,11 @@ impl Rqst {
         unsafe { buffer::reply_owed(self.as_raw()) }.set(owed.into());
     }
 
-    /// Whether the request was sent on the connection that is up now. It may end meanwhile, unless the
-    /// caller holds the send lock.
+    /// Whether the request was sent on the connection that is up now. It may end meanwhile, unless
+    /// the caller holds the send lock.
     pub(crate) fn is_of_connection(&self, xprt: &Xprt) -> bool {
-        // SAFETY: Request and transport are valid, and only the request's sender changes its cookie.
+        // SAFETY: Request and transport are valid, and only the request's sender changes its
+        // cookie.
         unsafe {
             let current = (&raw const (*xprt.as_raw()).connect_cookie).read_volatile();
             (*self.as_raw()).rq_connect_cookie == current
@@ -204,8 +205,8 @@ impl<'a> Outgoing<'a> {
     ///
     /// # Safety
     ///
-    /// For all of `'a` `raw` belongs to the running callback, and has a task. It is a backward request of
-    /// this module's, or a forward one between `buf_alloc` and `buf_free`.
+    /// For all of `'a` `raw` belongs to the running callback, and has a task. It is a backward
+    /// request of this module's, or a forward one between `buf_alloc` and `buf_free`.
     pub(super) unsafe fn new(raw: *mut bindings::rpc_rqst) -> Self {
         // SAFETY: The caller's promise.
         unsafe {
@@ -236,15 +237,16 @@ impl<'a> Outgoing<'a> {
 ///
 /// # Invariants
 ///
-/// The request is a backward one of this module's, and belongs to the running callback for all of `'a`.
+/// The request is a backward one of this module's, and belongs to the running callback for all of
+/// `'a`.
 pub(crate) struct BackwardReply<'a> {
     rqst: NonNull<bindings::rpc_rqst>,
     callback: PhantomData<&'a bindings::rpc_rqst>,
 }
 
 impl BackwardReply<'_> {
-    /// The number of the connection that the backward Call came on, as it was told when the Call was
-    /// received.
+    /// The number of the connection that the backward Call came on, as it was told when the Call
+    /// was received.
     pub(crate) fn connection(&self) -> u64 {
         // SAFETY: By the type's invariant.
         unsafe { backchannel::connection_of(self.rqst.as_ptr()) }

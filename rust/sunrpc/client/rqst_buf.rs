@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages of a request (`rq_snd_buf` and `rq_rcv_buf`), whose memory the peer can be given access to.
+//! The messages of a request (`rq_snd_buf` and `rq_rcv_buf`), whose memory the peer can be given
+//! access to.
 
 use super::buffer;
 use crate::{
@@ -14,9 +15,9 @@ use kernel::{page::PAGE_SIZE, prelude::*};
 ///
 /// # Invariants
 ///
-/// `rqst` is a valid forward request between `buf_alloc` and `buf_free` for all of `'a`, and `buf` its
-/// `rq_snd_buf` or `rq_rcv_buf`. The memory of the message stays until the request's exposure is over, but
-/// for what [`Self::is_counted`] says.
+/// `rqst` is a valid forward request between `buf_alloc` and `buf_free` for all of `'a`, and `buf`
+/// its `rq_snd_buf` or `rq_rcv_buf`. The memory of the message stays until the request's exposure
+/// is over, but for what [`Self::is_counted`] says.
 #[derive(Clone, Copy)]
 pub(crate) struct RqstBuf<'a> {
     buf: XdrBuf<'a>,
@@ -28,8 +29,8 @@ impl<'a> RqstBuf<'a> {
     ///
     /// # Safety
     ///
-    /// As the type's invariants say; the caller has the message for itself. Only the room for a Reply can
-    /// lack pages.
+    /// As the type's invariants say; the caller has the message for itself. Only the room for a
+    /// Reply can lack pages.
     pub(super) unsafe fn call(rqst: NonNull<bindings::rpc_rqst>) -> Self {
         // SAFETY: The request is valid, and the message the caller's.
         let buf = unsafe {
@@ -40,7 +41,8 @@ impl<'a> RqstBuf<'a> {
     }
 
     /// Whether pages and tail stay only as long as somebody has a reference to their pages. Privacy
-    /// has the Call in pages of its own, which sunrpc gives back when it encodes the Call once more.
+    /// has the Call in pages of its own, which sunrpc gives back when it encodes the Call once
+    /// more.
     fn is_counted(&self) -> bool {
         let rqst = self.rqst.as_ptr();
         // SAFETY: By the type's invariant the request is valid.
@@ -94,8 +96,8 @@ impl<'a> Deref for RqstBuf<'a> {
     }
 }
 
-/// The room for a Reply, of which pages can be missing: the upper layer leaves them to the transport
-/// (`XDRBUF_SPARSE_PAGES`).
+/// The room for a Reply, of which pages can be missing: the upper layer leaves them to the
+/// transport (`XDRBUF_SPARSE_PAGES`).
 ///
 /// # Invariants
 ///
@@ -175,8 +177,8 @@ impl<'a> ReplyRoom<'a> {
             (raw.pages, raw.page_base as usize, raw.page_len as usize)
         };
         for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
-            // SAFETY: By the type's invariant the array has an element for every page of the part, and
-            // nobody else uses it.
+            // SAFETY: By the type's invariant the array has an element for every page of the part,
+            // and nobody else uses it.
             if !look(unsafe { &mut *pages.add(index) }) {
                 return Err(ENOMEM);
             }

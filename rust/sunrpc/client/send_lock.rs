@@ -13,9 +13,9 @@ use kernel::{
 
 /// The send lock of a transport, held.
 ///
-/// There is one for what sunrpc calls with the lock: `send_request`, the worker of `connect`, `close` and
-/// `destroy`. Nothing else can make one, above all no transport of a server's backward direction, whose
-/// `close` is called by `svc_delete_xprt` without the lock.
+/// There is one for what sunrpc calls with the lock: `send_request`, the worker of `connect`,
+/// `close` and `destroy`. Nothing else can make one, above all no transport of a server's backward
+/// direction, whose `close` is called by `svc_delete_xprt` without the lock.
 ///
 /// # Invariants
 ///
@@ -41,8 +41,8 @@ impl<'a> SendLock<'a> {
     }
 }
 
-/// A shared object that comes and goes under the send lock of one transport, and that others may look
-/// at at any time, under a spinlock.
+/// A shared object that comes and goes under the send lock of one transport, and that others may
+/// see at any time, under a spinlock.
 ///
 /// # Invariants
 ///

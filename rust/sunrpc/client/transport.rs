@@ -16,8 +16,8 @@ use kernel::{prelude::*, seq_file::SeqFile, sync::Arc};
 
 /// A client transport.
 ///
-/// sunrpc's send lock excludes `connect`, `close`, `send` and `send_backward` from one another. All of
-/// them run in process context.
+/// sunrpc's send lock excludes `connect`, `close`, `send` and `send_backward` from one another. All
+/// of them run in process context.
 pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// The class of these transports, and of no others.
     fn class() -> &'static Class;
@@ -53,8 +53,8 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
     fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
 
-    /// Sends a backward Reply (RFC 8167), on the connection that its Call came on only. On another the
-    /// peer has no Receive for it: it is dropped without an error.
+    /// Sends a backward Reply (RFC 8167), on the connection that its Call came on only. On another
+    /// the peer has no Receive for it: it is dropped without an error.
     ///
     /// # Errors
     ///
@@ -77,8 +77,8 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// sleep.
     fn disconnect(&self);
 
-    /// Writes the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must not
-    /// wait for the connection.
+    /// Writes the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must
+    /// not wait for the connection.
     fn print_stats(&self, seq: &SeqFile);
 
     /// The address at this end of the connection, if there is one.

@@ -28,8 +28,8 @@ unsafe impl Send for Xprt {}
 // SAFETY: As above.
 unsafe impl Sync for Xprt {}
 
-/// A transport with a reference of its own. It is no `ARef`: a transport that ends is still borrowed while
-/// its count is 0, and cannot be counted any more.
+/// A transport with a reference of its own. It is no `ARef`: a transport that ends is still
+/// borrowed while its count is 0, and cannot be counted any more.
 ///
 /// # Invariants
 ///
@@ -70,8 +70,8 @@ impl core::ops::Deref for CountedXprt {
     }
 }
 
-/// Does not sleep: if the reference is the last one, the module's workqueue gives it back. With it the
-/// transport ends, which waits for whoever connects or closes.
+/// Does not sleep: if the reference is the last one, the module's workqueue gives it back. With it
+/// the transport ends, which waits for whoever connects or closes.
 impl Drop for CountedXprt {
     fn drop(&mut self) {
         // SAFETY: By the type's invariant the transport is valid, and one count is this object's.
@@ -126,8 +126,8 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// The work is one of this transport's [`Allocation`], and initialised. If it is queued already, it
-    /// stays as it is.
+    /// The work is one of this transport's [`Allocation`], and initialised. If it is queued
+    /// already, it stays as it is.
     pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
         // SAFETY: The allocation is valid, and has the queue since setup; the rest is the caller's
         // promise.
@@ -279,8 +279,8 @@ impl Xprt {
 
     /// Takes note of a sign of life, after which the next connect need not wait.
     pub(crate) fn peer_is_alive(&self) {
-        // SAFETY: The transport is valid. Whoever connects may change the word at the same time, each at
-        // once: if this is lost, the next message says it again.
+        // SAFETY: The transport is valid. Whoever connects may change the word at the same time,
+        // each at once: if this is lost, the next message says it again.
         unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
     }
 

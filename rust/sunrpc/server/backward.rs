@@ -2,9 +2,9 @@
 
 //! The backward direction of a connection (RFC 8167): what the service calls its client with.
 //!
-//! sunrpc sends these Calls through a transport of their own, whose requests are matched here with the
-//! Replies that come on the connection. No thread of the service has a part in that: all of them may be
-//! waiting for what the Call is to bring about.
+//! sunrpc sends these Calls through a transport of their own, whose requests are matched here with
+//! the Replies that come on the connection. No thread of the service has a part in that: all of
+//! them may be waiting for what the Call is to bring about.
 //!
 //! Lock order: the list of transports, then sunrpc's `queue_lock`, then its `transport_lock`.
 
@@ -49,7 +49,8 @@ pub(super) struct Allocation {
 
 /// What sunrpc's window does not tell of the credits that are taken. The transport lock guards it.
 struct Debts {
-    /// Calls that were given up after they were sent. They keep their credits until the client answers.
+    /// Calls that were given up after they were sent. They keep their credits until the client
+    /// answers.
     orphaned: u32,
     /// Replies that came in the moment before the Call was given up.
     unclaimed: u32,
@@ -161,12 +162,13 @@ impl BackwardXprt {
         }
     }
 
-    /// `release_request`: a request that was sent, and has no Reply, leaves its credit taken. Under the
-    /// transport lock.
+    /// `release_request`: a request that was sent, and has no Reply, leaves its credit taken. Under
+    /// the transport lock.
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a backward transport of this module's, whose transport lock is held.
+    /// - `task` has a request, of a backward transport of this module's, whose transport lock is
+    ///   held.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
         // SAFETY: The caller's promise; the lock guards the debts and the request's credit.
         unsafe {
@@ -186,8 +188,9 @@ impl BackwardXprt {
         }
     }
 
-    /// Ends the RPC with this transaction identifier, if it waits for its Reply: `receive` gets the request,
-    /// and says how many bytes the Reply has, or why there is none. `granted` are its credits.
+    /// Ends the RPC with this transaction identifier, if it waits for its Reply: `receive` gets the
+    /// request, and says how many bytes the Reply has, or why there is none. `granted` are its
+    /// credits.
     fn finish(
         &self,
         xid: u32,
@@ -195,8 +198,8 @@ impl BackwardXprt {
         receive: impl FnOnce(*mut bindings::rpc_rqst) -> Result<i32>,
     ) -> bool {
         let raw = self.as_raw();
-        // SAFETY: The transport is valid, and the lock is held that lookup and completion want, under which
-        // the request stays.
+        // SAFETY: The transport is valid, and the lock is held that lookup and completion want,
+        // under which the request stays.
         unsafe {
             let _guard = rpc_xprt::queue_lock(raw);
             let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
@@ -217,10 +220,11 @@ impl BackwardXprt {
         }
     }
 
-    /// Takes a Reply that no request waits for as that to a Call that was given up, if there is one.
+    /// Takes a Reply that no request waits for as that to a Call that was given up, if there is
+    /// one.
     fn late_reply(&self) -> bool {
-        // SAFETY: The transport is valid, and the lock that guards debts and window is held. The credit of an
-        // orphaned Call has no request.
+        // SAFETY: The transport is valid, and the lock that guards debts and window is held. The
+        // credit of an orphaned Call has no request.
         unsafe {
             let guard = rpc_xprt::transport_lock(self.as_raw());
             let debts = &mut *self.debts();
@@ -295,14 +299,15 @@ impl BackwardCall<'_> {
     ///
     /// `EMSGSIZE` if the message is shorter.
     pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
-        // SAFETY: By the type's invariant; sunrpc has encoded the Call. The address of a field is not null.
+        // SAFETY: By the type's invariant; sunrpc has encoded the Call. The address of a field is
+        // not null.
         let message =
             unsafe { XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*self.raw()).rq_snd_buf)) };
         message.copy_out(0, to)
     }
 
-    /// Starts the clock of the round trip, and counts the bytes as sent: before the Call is posted, after
-    /// which the Reply can change the request.
+    /// Starts the clock of the round trip, and counts the bytes as sent: before the Call is posted,
+    /// after which the Reply can change the request.
     pub(super) fn start(&self) {
         let length = self.len();
         // SAFETY: By the type's invariant.
@@ -314,7 +319,8 @@ impl BackwardCall<'_> {
     }
 }
 
-/// The transports through which a connection's service calls the client: one, if sunrpc makes no more.
+/// The transports through which a connection's service calls the client: one, if sunrpc makes no
+/// more.
 #[pin_data]
 pub(crate) struct Backward {
     #[pin]
@@ -337,8 +343,8 @@ unsafe impl Send for Transports {}
 
 impl Transports {
     fn iter(&self) -> impl Iterator<Item = &BackwardXprt> {
-        // SAFETY: By the type's invariant; the list's lock, which guards the links, is held as long as the
-        // borrow.
+        // SAFETY: By the type's invariant; the list's lock, which guards the links, is held as long
+        // as the borrow.
         let at = |xprt: *mut BackwardXprt| unsafe { xprt.as_ref() };
         core::iter::successors(at(self.first), move |xprt| at(xprt.next().get()))
     }
@@ -369,20 +375,20 @@ impl Backward {
         self.is_used.load(Relaxed)
     }
 
-    /// Completes the Call that a Reply is for, and takes note of the credits that it grants; whether there is
-    /// such a Call. Process context; does not sleep.
+    /// Completes the Call that a Reply is for, and takes note of the credits that it grants;
+    /// whether there is such a Call. Process context; does not sleep.
     pub(crate) fn reply(&self, xid: u32, credits: u32, payload: &[u8]) -> bool {
         self.finish(xid, Some(credits), |rqst| {
-            // SAFETY: The request waits for this Reply: it has the room for it, which nobody else uses. The
-            // address of a field is not null.
+            // SAFETY: The request waits for this Reply: it has the room for it, which nobody else
+            // uses. The address of a field is not null.
             let room =
                 unsafe { XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst).rq_rcv_buf)) };
             Ok(i32::try_from(room.copy_in(0, payload)?)?)
         })
     }
 
-    /// Ends the Call that the client has refused; whether there is such a Call. Process context; does not
-    /// sleep.
+    /// Ends the Call that the client has refused; whether there is such a Call. Process context;
+    /// does not sleep.
     pub(crate) fn refused(&self, xid: u32) -> bool {
         self.finish(xid, None, |_| Err(EIO))
     }

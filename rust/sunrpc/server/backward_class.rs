@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transports of the backward direction: to sunrpc those of an RPC client, over a connection that has
-//! come through a listener.
+//! The transports of the backward direction: to sunrpc those of an RPC client, over a connection
+//! that has come through a listener.
 //!
-//! They are made connected, and never connect again: the client does so, and gets others. `nfsd` has a
-//! reference to the connection for as long as it has RPCs on such a transport.
+//! They are made connected, and never connect again: the client does so, and gets others. `nfsd`
+//! has a reference to the connection for as long as it has RPCs on such a transport.
 
 use super::{
     backward::{Allocation, Backward, BackwardCall, BackwardXprt, Credit},
@@ -48,8 +48,8 @@ pub(crate) trait BackwardConnection: SvcConnection {
     /// The longest Call, in bytes of its RPC message.
     fn max_backward_call(&self) -> u32;
 
-    /// Sends a Call. Task context; may sleep, but not wait for memory that file systems or block devices
-    /// would have to free.
+    /// Sends a Call. Task context; may sleep, but not wait for memory that file systems or block
+    /// devices would have to free.
     ///
     /// # Errors
     ///
@@ -57,7 +57,8 @@ pub(crate) trait BackwardConnection: SvcConnection {
     fn call_back(&self, call: &BackwardCall<'_>) -> Result<(), SendError>;
 }
 
-/// Registers the class of the backward transports over connections through an `L`. They end on `queue`.
+/// Registers the class of the backward transports over connections through an `L`. They end on
+/// `queue`.
 ///
 /// # Errors
 ///
@@ -136,8 +137,8 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
 ///
 /// # Safety
 ///
-/// `raw` is from `xprt_alloc` and zeroed behind the `xprt`, and nobody else knows it. The address of `args`
-/// has as many bytes as it says, no more than there is room for.
+/// `raw` is from `xprt_alloc` and zeroed behind the `xprt`, and nobody else knows it. The address
+/// of `args` has as many bytes as it says, no more than there is room for.
 unsafe fn initialise<T: BackwardConnection>(
     raw: *mut Allocation,
     connection: &T,
@@ -199,8 +200,8 @@ impl<T: BackwardConnection> Table<T> {
 
     /// Task context; does not sleep.
     ///
-    /// The first RPC of a connection makes sunrpc find the transport for those to come: once there is one, sunrpc
-    /// has succeeded in making it.
+    /// The first RPC of a connection makes sunrpc find the transport for those to come: once there
+    /// is one, sunrpc has succeeded in making it.
     ///
     /// # Safety
     ///
@@ -223,8 +224,9 @@ impl<T: BackwardConnection> Table<T> {
         }
     }
 
-    /// Task context; may sleep, but not wait for pages that a client on the same machine has to write back
-    /// over this connection. Returns zero, or `-ENOMEM`, after which sunrpc tries again soon.
+    /// Task context; may sleep, but not wait for pages that a client on the same machine has to
+    /// write back over this connection. Returns zero, or `-ENOMEM`, after which sunrpc tries again
+    /// soon.
     ///
     /// # Safety
     ///
@@ -249,7 +251,8 @@ impl<T: BackwardConnection> Table<T> {
     ///
     /// # Safety
     ///
-    /// - `task` has a request with a buffer from [`Self::buf_alloc`], which is not used after the call.
+    /// - `task` has a request with a buffer from [`Self::buf_alloc`], which is not used after the
+    ///   call.
     unsafe extern "C" fn buf_free(task: *mut bindings::rpc_task) {
         // SAFETY: The caller's promise. What was sent is a copy.
         unsafe { bindings::kfree((*(*task).tk_rqstp).rq_buffer) };
@@ -259,8 +262,8 @@ impl<T: BackwardConnection> Table<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` has a task, is pinned, and is an encoded request of a transport of this table's, which stays
-    ///   allocated during the call, and so does its connection.
+    /// - `raw` has a task, is pinned, and is an encoded request of a transport of this table's,
+    ///   which stays allocated during the call, and so does its connection.
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback; transport and connection are valid.
@@ -311,8 +314,8 @@ impl<T: BackwardConnection> Table<T> {
         error.to_errno()
     }
 
-    /// The connection is being closed, by whoever does so, without the send lock; or sunrpc wants an end, on
-    /// a worker of its own, with it. Does not sleep.
+    /// The connection is being closed, by whoever does so, without the send lock; or sunrpc wants
+    /// an end, on a worker of its own, with it. Does not sleep.
     ///
     /// # Safety
     ///
@@ -324,8 +327,8 @@ impl<T: BackwardConnection> Table<T> {
 
     /// The last reference is gone. A worker of the system, may sleep.
     ///
-    /// The rest is left to the module's own queue: with the transport goes its reference to the module,
-    /// whose unloading waits for that queue to be done, but not for the system's.
+    /// The rest is left to the module's own queue: with the transport goes its reference to the
+    /// module, whose unloading waits for that queue to be done, but not for the system's.
     ///
     /// # Safety
     ///
@@ -347,8 +350,9 @@ impl<T: BackwardConnection> Table<T> {
     ///
     /// Called for the work that [`Self::destroy`] has queued.
     unsafe extern "C" fn finish(work: *mut bindings::work_struct) {
-        // SAFETY: The work is that of a transport, which only its connection's list names still. The callback
-        // that has queued the work may be about to return: it has to, before the module can go.
+        // SAFETY: The work is that of a transport, which only its connection's list names still.
+        // The callback that has queued the work may be about to return: it has to, before the
+        // module can go.
         unsafe {
             let delayed = kernel::container_of!(work, bindings::delayed_work, work);
             let allocation = kernel::container_of!(delayed, Allocation, work);
@@ -364,8 +368,8 @@ impl<T: BackwardConnection> Table<T> {
         }
     }
 
-    /// A seq_file's reader holds a reference to the transport. Nothing is registered here, so that the
-    /// columns after the common ones are all 0.
+    /// A seq_file's reader holds a reference to the transport. Nothing is registered here, so that
+    /// the columns after the common ones are all 0.
     ///
     /// # Safety
     ///

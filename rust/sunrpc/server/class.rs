@@ -11,8 +11,8 @@ use kernel::{
     sync::atomic::{Atomic, Relaxed},
 };
 
-/// A class of server transports (`struct svc_xprt_class`). It is a static, because its transports point
-/// to it.
+/// A class of server transports (`struct svc_xprt_class`). It is a static, because its transports
+/// point to it.
 ///
 /// # Invariants
 ///
@@ -27,8 +27,8 @@ pub(crate) struct SvcClass {
 unsafe impl Sync for SvcClass {}
 
 impl SvcClass {
-    /// A class of this name and number, which nobody else has, for RPCs with up to `max_payload` bytes of
-    /// data.
+    /// A class of this name and number, which nobody else has, for RPCs with up to `max_payload`
+    /// bytes of data.
     pub(crate) const fn new(name: &'static CStr, ident: i32, max_payload: u32) -> Self {
         // SAFETY: The C structure is valid as zeroes.
         let mut raw: bindings::svc_xprt_class =
@@ -61,8 +61,8 @@ impl SvcClass {
             return Err(EBUSY);
         }
         let raw = self.as_raw();
-        // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know it. It is
-        // complete then, and a static.
+        // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know
+        // it. It is complete then, and a static.
         unsafe {
             (*raw).xcl_owner = module.as_ptr();
             (*raw).xcl_ops = ops;
@@ -77,8 +77,8 @@ impl SvcClass {
     }
 }
 
-/// A class that sunrpc knows, until this object is dropped. Each of its transports has a reference to
-/// the module.
+/// A class that sunrpc knows, until this object is dropped. Each of its transports has a reference
+/// to the module.
 pub(crate) struct SvcRegistration(&'static SvcClass);
 
 impl Drop for SvcRegistration {

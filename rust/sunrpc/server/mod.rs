@@ -13,11 +13,13 @@
 //! | `xpo_release_ctxt` | [`SvcConnection::release`] |
 //! | `xpo_detach` | [`SvcTransport::detach`] |
 //! | `xpo_free` | [`SvcTransport::end`] |
-//! | `send_request` of the backward direction | [`BackwardConnection::call_back`], with a [`BackwardCall`] |
+//! | `send_request` of the backward direction | [`BackwardConnection::call_back`], with a
+//! [`BackwardCall`] |
 //!
-//! Contexts: `accept`, `receive`, `place`, `reply` and `release` run on threads of the service and may sleep;
-//! several of them for one connection at a time, but for `receive`, until [`Receiving::let_others_in`].
-//! `has_room` runs wherever a transport is enqueued, in a completion handler as well.
+//! Contexts: `accept`, `receive`, `place`, `reply` and `release` run on threads of the service and
+//! may sleep; several of them for one connection at a time, but for `receive`, until
+//! [`Receiving::let_others_in`]. `has_room` runs wherever a transport is enqueued, in a completion
+//! handler as well.
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
 

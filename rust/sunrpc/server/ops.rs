@@ -44,8 +44,8 @@ impl OwnedSvcXprt {
 /// Tells sunrpc of `transport`, by the pointer that is returned.
 fn publish<T: SvcTransport>(transport: Arc<T>) -> *mut bindings::svc_xprt {
     let clone = transport.clone();
-    // SAFETY: The operations of a listener's object are those of the listener that `listen` makes of it,
-    // and the ones of a connection's those of what `accept` returns.
+    // SAFETY: The operations of a listener's object are those of the listener that `listen` makes
+    // of it, and the ones of a connection's those of what `accept` returns.
     unsafe { clone.xprt().publish(transport) }
 }
 
@@ -67,7 +67,8 @@ impl<L: SvcListener> ListenerTable<L> {
     ///
     /// # Safety
     ///
-    /// - `serv` and `net` are valid, and stay so as long as the transport; `address` has `length` bytes.
+    /// - `serv` and `net` are valid, and stay so as long as the transport; `address` has `length`
+    ///   bytes.
     /// - The caller holds a reference to the class's module, which it gives back if this fails.
     unsafe extern "C" fn create(
         serv: *mut bindings::svc_serv,
@@ -137,8 +138,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
     ///
     /// - `raw` is a connection of this table's, and stays allocated during the call.
     unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
-        // SAFETY: A transport is only enqueued with work for it once sunrpc was told of it: until then it
-        // is marked as busy.
+        // SAFETY: A transport is only enqueued with work for it once sunrpc was told of it: until
+        // then it is marked as busy.
         unsafe { SvcXprt::from_raw(raw).transport::<T>() }
             .has_room()
             .into()
@@ -207,8 +208,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
         // SAFETY: The request and its transport are valid during the callback.
         let (xprt, context, is_wrapped) = unsafe {
             let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
-            // Where the encoder has to leave room for it, RPCSEC_GSS changes the message afterwards, with
-            // integrity or privacy (RFC 8166 section 8.2.2).
+            // Where the encoder has to leave room for it, RPCSEC_GSS changes the message
+            // afterwards, with integrity or privacy (RFC 8166 section 8.2.2).
             let is_wrapped = (*rqstp).rq_auth_slack != 0;
             (xprt, NonNull::new((*rqstp).rq_xprt_ctxt), is_wrapped)
         };
@@ -258,8 +259,8 @@ unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
 /// - `raw` is a transport of this module's, made for a `T`, and nobody has a reference to it.
 /// - The caller has a reference to the class's module, which it gives back after this call.
 unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
-    // SAFETY: The memory is the transport's own, if sunrpc was told of it, or that of who failed to make
-    // one.
+    // SAFETY: The memory is the transport's own, if sunrpc was told of it, or that of who failed to
+    // make one.
     if let Some(transport) = unsafe { SvcXprt::from_raw(raw).take_transport::<T>() } {
         T::end(transport);
     }

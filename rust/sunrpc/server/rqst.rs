@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a thread of the service works on (`struct svc_rqst`): a Call that it receives, and its Reply.
+//! What a thread of the service works on (`struct svc_rqst`): a Call that it receives, and its
+//! Reply.
 
 use super::xprt::SvcXprt;
 use crate::{
@@ -26,8 +27,8 @@ pub(crate) struct SvcCall<M: OwnedMessage> {
 ///
 /// # Invariants
 ///
-/// `rqst` is the calling thread's, `xprt` its transport. The transport is marked as busy by this thread,
-/// unless `is_released`.
+/// `rqst` is the calling thread's, `xprt` its transport. The transport is marked as busy by this
+/// thread, unless `is_released`.
 pub(crate) struct Receiving<'a> {
     rqst: NonNull<bindings::svc_rqst>,
     xprt: &'a SvcXprt,
@@ -39,8 +40,8 @@ impl<'a> Receiving<'a> {
     ///
     /// # Safety
     ///
-    /// As the type's invariants say; the thread has marked the transport as busy, and `xpo_recvfrom` was
-    /// called just now.
+    /// As the type's invariants say; the thread has marked the transport as busy, and
+    /// `xpo_recvfrom` was called just now.
     pub(super) unsafe fn new(rqst: *mut bindings::svc_rqst, xprt: &'a SvcXprt) -> Self {
         // SAFETY: The caller's promise. No page of the Reply is in use yet.
         unsafe {
@@ -55,7 +56,8 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// Lets other threads look for Calls on the transport, once this one has the next or there is none.
+    /// Lets other threads look for Calls on the transport, once this one has the next or there is
+    /// none.
     pub(crate) fn let_others_in(&mut self) {
         if !core::mem::replace(&mut self.is_released, true) {
             // SAFETY: By the type's invariant the transport was marked by this thread, until now.
@@ -63,8 +65,8 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// Makes `call` the request's, if there is one. What `recvfrom` returns, and the pages that the thread
-    /// has given for those of the Call.
+    /// Makes `call` the request's, if there is one. What `recvfrom` returns, and the pages that the
+    /// thread has given for those of the Call.
     pub(super) fn finish<M: OwnedMessage>(
         mut self,
         call: Option<SvcCall<M>>,
@@ -148,7 +150,8 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bi
     })
 }
 
-/// Exchanges the thread's first pages for `pages`, one for one, so that neither has to allocate any.
+/// Exchanges the thread's first pages for `pages`, one for one, so that neither has to allocate
+/// any.
 ///
 /// # Errors
 ///
@@ -158,8 +161,8 @@ fn exchange(rqst: &mut bindings::svc_rqst, pages: &mut PageVec) -> Result {
         return Err(EMSGSIZE);
     }
     for index in 0..pages.len() {
-        // SAFETY: The array has `rq_maxpages` pages, all of which are there before a thread looks for work.
-        // Both sides own a reference to theirs.
+        // SAFETY: The array has `rq_maxpages` pages, all of which are there before a thread looks
+        // for work. Both sides own a reference to theirs.
         unsafe {
             let slot = rqst.rq_pages.add(index);
             let page = NonNull::new(*slot).ok_or(EIO)?;
@@ -219,25 +222,25 @@ impl Replying<'_> {
         self.message().copy_out(at, to)
     }
 
-    /// Moves the pages of the Reply to `pages`, and says where in them the bytes of the message are. sunrpc
-    /// finds other pages for the thread's next Reply.
+    /// Moves the pages of the Reply to `pages`, and says where in them the bytes of the message
+    /// are. sunrpc finds other pages for the thread's next Reply.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO` if the message is not in these pages. They are back in their place then, or given
-    /// away with `pages`.
+    /// `ENOMEM`; `EIO` if the message is not in these pages. They are back in their place then, or
+    /// given away with `pages`.
     pub(crate) fn move_pages(&mut self, pages: &mut PageVec) -> Result<ResultLayout> {
         let (layout, count) = self.layout()?;
         // SAFETY: By the type's invariant.
         let rqst = unsafe { self.rqst.as_mut() };
         pages.reserve(count, GFP_KERNEL)?;
-        // RPCSEC_GSS may have gone on behind what the service has encoded, without taking note of it. Up to
-        // here sunrpc is going to find other pages for the thread.
+        // RPCSEC_GSS may have gone on behind what the service has encoded, without taking note of
+        // it. Up to here sunrpc is going to find other pages for the thread.
         // SAFETY: The array has so many elements, and one more.
         rqst.rq_next_page = unsafe { rqst.rq_respages.add(count) };
         for index in 0..count {
-            // SAFETY: By the type's invariant the array has so many elements; a page that is there has a
-            // reference for the thread, which goes to `pages`.
+            // SAFETY: By the type's invariant the array has so many elements; a page that is there
+            // has a reference for the thread, which goes to `pages`.
             unsafe {
                 let slot = rqst.rq_respages.add(index);
                 let page = NonNull::new(*slot).ok_or(EIO)?;
@@ -285,8 +288,8 @@ impl Replying<'_> {
         let rqst = unsafe { self.rqst.as_ref() };
         let offset = vec.iov_base.addr() % PAGE_SIZE;
         for index in 0..rqst.rq_maxpages {
-            // SAFETY: The array has so many elements. Head and tail are in the linear map, as are the
-            // pages of a thread; others are not asked for their address.
+            // SAFETY: The array has so many elements. Head and tail are in the linear map, as are
+            // the pages of a thread; others are not asked for their address.
             let is_it = unsafe {
                 *rqst.rq_respages.add(index) == bindings::rpcrdma_virt_to_page(vec.iov_base)
             };

@@ -15,7 +15,8 @@ pub(crate) trait SvcTransport: Send + Sync + Sized + 'static {
     /// Its object at sunrpc.
     fn xprt(&self) -> &OwnedSvcXprt;
 
-    /// The transport is closed: stops its traffic, and wakes who waits in one of its methods. May sleep.
+    /// The transport is closed: stops its traffic, and wakes who waits in one of its methods. May
+    /// sleep.
     fn detach(&self);
 
     /// sunrpc has given its last reference back. May sleep.

@@ -37,7 +37,8 @@ pub(super) mod flag {
 pub(super) struct Allocation {
     /// First, because sunrpc names the whole by this pointer.
     xprt: bindings::svc_xprt,
-    /// An `Arc<T>` of the [`SvcTransport`](super::SvcTransport), from when sunrpc is told of it to `xpo_free`.
+    /// An `Arc<T>` of the [`SvcTransport`](super::SvcTransport), from when sunrpc is told of it to
+    /// `xpo_free`.
     transport: *const c_void,
 }
 
@@ -126,10 +127,10 @@ impl SvcXprt {
 
     /// Has a thread look at the transport, if there is something to do. Does not sleep.
     pub(crate) fn enqueue(&self) {
-        // What was changed before, as what a Call waits for, is seen by who looks for it now, or this sees
-        // that a Call waits.
-        // SAFETY: The transport is valid. After its last reference is gone it is marked as busy for good,
-        // so that nobody enqueues it.
+        // What was changed before, as what a Call waits for, is seen by who looks for it now, or
+        // this sees that a Call waits.
+        // SAFETY: The transport is valid. After its last reference is gone it is marked as busy for
+        // good, so that nobody enqueues it.
         unsafe {
             bindings::smp_mb();
             bindings::svc_xprt_enqueue(self.as_raw());
@@ -204,8 +205,8 @@ impl OwnedSvcXprt {
     ///
     /// # Safety
     ///
-    /// All pointers are valid. The class is one that this module has registered, and the operations are
-    /// those of the [`SvcTransport`](super::SvcTransport) that will be told of.
+    /// All pointers are valid. The class is one that this module has registered, and the operations
+    /// are those of the [`SvcTransport`](super::SvcTransport) that will be told of.
     ///
     /// # Errors
     ///
@@ -255,8 +256,8 @@ impl OwnedSvcXprt {
 
     /// A connection between these addresses, that came through `listener`, with these operations.
     ///
-    /// The peer's port is of its own choice, and another one after each reconnect: without it nfsd's reply
-    /// cache recognises the client.
+    /// The peer's port is of its own choice, and another one after each reconnect: without it
+    /// nfsd's reply cache recognises the client.
     ///
     /// # Safety
     ///
@@ -279,8 +280,8 @@ impl OwnedSvcXprt {
         };
         this.set_local(local);
         let mut text = [0u8; 64];
-        // SAFETY: The transport is new, and known to nobody. The address is complete, and the buffer has
-        // the size that is passed.
+        // SAFETY: The transport is new, and known to nobody. The address is complete, and the
+        // buffer has the size that is passed.
         unsafe {
             let raw = this.as_raw();
             (*raw).xpt_remote = *peer.storage();
@@ -338,10 +339,10 @@ impl core::ops::Deref for OwnedSvcXprt {
 impl Drop for OwnedSvcXprt {
     fn drop(&mut self) {
         if !self.is_published.load(kernel::sync::atomic::Relaxed) {
-            // sunrpc gives the module's reference back with the transport's, and whoever wanted a new
-            // transport will once more.
-            // SAFETY: The class has an owner, which the caller's code is part of. `xpo_free` finds no
-            // transport, and leaves the memory alone.
+            // sunrpc gives the module's reference back with the transport's, and whoever wanted a
+            // new transport will once more.
+            // SAFETY: The class has an owner, which the caller's code is part of. `xpo_free` finds
+            // no transport, and leaves the memory alone.
             unsafe {
                 bindings::__module_get((*(*self.as_raw()).xpt_class).xcl_owner);
                 bindings::svc_xprt_put(self.as_raw());

@@ -335,7 +335,8 @@ impl<'a, const C: usize> CallPlan<'a, C> {
         })
     }
 
-    /// Whether the Position Zero chunk has bytes, no more than a 32-bit count can say, and a segment.
+    /// Whether the Position Zero chunk has bytes, no more than a 32-bit count can say, and a
+    /// segment.
     fn has_position_zero(&self) -> bool {
         let bytes = self.sum(|form| match form {
             CallPiece::PositionZero { skip } => Some(skip),

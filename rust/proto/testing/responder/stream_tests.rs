@@ -24,8 +24,9 @@ mod tests {
         reply_segments: 0,
     };
 
-    /// A Call with Read segments of these Positions and lengths, and with these inline bytes or else
-    /// a Position Zero chunk. The handle of a segment is its number, its offset ten times as much.
+    /// A Call with Read segments of these Positions and lengths, and with these inline bytes or
+    /// else a Position Zero chunk. The handle of a segment is its number, its offset ten times as
+    /// much.
     struct Sent {
         bytes: [u8; 256],
         length: usize,

@@ -2,9 +2,9 @@
 
 //! Forward Calls whose tasks are killed.
 //!
-//! The responder learns nothing of that. It may go on working on such a Call for as long as it wants,
-//! so that the Call keeps its credit until its answer comes, or the connection ends (RFC 8166 section
-//! 3.3.1). Its memory is taken from the responder at once.
+//! The responder learns nothing of that. It may go on working on such a Call for as long as it
+//! wants, so that the Call keeps its credit until its answer comes, or the connection ends (RFC
+//! 8166 section 3.3.1). Its memory is taken from the responder at once.
 
 use super::requester::{Answer, Requester, State};
 use super::world::World;

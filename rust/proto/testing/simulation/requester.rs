@@ -61,8 +61,8 @@ pub(super) enum State {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentCall {
     pub(super) state: State,
-    /// Whether its task was killed while it was outstanding. It has its credit until its answer comes,
-    /// or the connection ends: the responder may still work on it.
+    /// Whether its task was killed while it was outstanding. It has its credit until its answer
+    /// comes, or the connection ends: the responder may still work on it.
     pub(super) is_owed: bool,
     pub(super) transmissions: u32,
     pub(super) offer: Offer,
@@ -458,8 +458,8 @@ impl<'a> Requester<'a> {
         handle: u32,
         generation: u32,
     ) -> Result<(), Failure> {
-        // After the end of the connection there is nothing left to invalidate. What the answer to a Call
-        // that was killed has invalidated meanwhile is so already.
+        // After the end of the connection there is nothing left to invalidate. What the answer to a
+        // Call that was killed has invalidated meanwhile is so already.
         world.memory.invalidate(generation, handle);
         if generation != self.generation || world.memory.registered(number).is_some() {
             return Ok(());

@@ -160,8 +160,8 @@ pub(crate) fn inline(random: &mut Random<'_>, threshold: u32) -> Layout {
 /// A length of the regions with which no list has more than `most` of them.
 pub(crate) fn region(random: &mut Random<'_>, layout: &Layout, most: u32) -> u32 {
     let total = layout.total().max(1);
-    // The last region of each part may not be full. The kernel's objtool does not know the panic of a
-    // division by zero, so there is none.
+    // The last region of each part may not be full. The kernel's objtool does not know the panic of
+    // a division by zero, so there is none.
     let least = total.div_ceil((most - 5).max(1));
     match random.below(3) {
         0 => least,
