@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The queue pair of a connection that a peer has asked for, with what its work requests use.
+//! The queue pair of a connection that a peer requested, with the contexts of its work requests.
 //!
-//! Any thread posts there. Receives are posted by who promises them to the peer, not by their
-//! completions, which only hand messages on.
+//! Any thread may post on it. Receives are posted by whoever grants credits for them, not by their
+//! completion handlers, which only pass messages on.
 
 use super::{
     cm::{Bound, CmId},
@@ -33,16 +33,16 @@ use kernel::{
     types::Opaque,
 };
 
-/// What an accepted queue pair tells its user.
+/// The events that an accepted queue pair reports to its user.
 ///
-/// All of it runs on the RDMA core's completion workqueue, never two at a time for one queue pair.
-/// An implementation must not wait for another completion, nor for memory that its own clients
-/// could have to write back first.
+/// All methods run on the RDMA core's completion workqueue, never two at a time for one queue pair.
+/// An implementation must not wait for another completion, nor for memory whose reclaim could
+/// depend on write-back by the server's own clients.
 pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
-    /// What is kept with each message.
+    /// State that the user keeps with each message.
     type Note: Default + Send;
 
-    /// What is told of each Send when it has completed.
+    /// The value that is passed to [`Self::sent`] when the Send completes.
     type Sent: Default + Send;
 
     /// A message has arrived.
@@ -54,18 +54,18 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// A Send has completed, so that there is room on the send queue.
     fn sent(&self, sent: Self::Sent);
 
-    /// There is no room on the send queue, for which somebody waits or comes back later. With a
-    /// spinlock held.
+    /// The send queue is full; the caller waits for room or retries later. Called with a spinlock
+    /// held.
     fn queue_is_full(&self);
 
-    /// A work request failed, or was flushed. The connection is of no use any more.
+    /// A work request failed or was flushed. The connection is no longer usable.
     fn failed(&self, status: WcStatus);
 }
 
 /// A message that arrived at an accepted queue pair with this context.
 pub(crate) type AcceptedMessage<C> = Received<AcceptedQp<C>>;
 
-/// How large the queues of an accepted queue pair are.
+/// The sizes of an accepted queue pair's queues.
 #[derive(Clone, Copy)]
 pub(crate) struct AcceptedSizes {
     /// The most Receives that can be posted.
@@ -74,16 +74,16 @@ pub(crate) struct AcceptedSizes {
     pub(crate) receive_size: u32,
     /// Bytes in each Send.
     pub(crate) send_size: u32,
-    /// Work requests on the send queue, but for those that a fabric adds to transfers.
+    /// Work requests on the send queue, not counting those that the RDMA core adds for transfers.
     pub(crate) send_requests: u32,
-    /// RDMA Reads and Writes that can be under way.
+    /// RDMA Reads and Writes that can be outstanding.
     pub(crate) transfers: u32,
-    /// Elements in the list of one of them.
+    /// Elements in the scatter/gather list of each of them.
     pub(crate) transfer_sge: u32,
 }
 
 impl AcceptedSizes {
-    /// What the queue pair has to hold, with one request in each queue for the drain.
+    /// The capacities of the queue pair, including one request in each queue for the drain.
     fn capacities(&self) -> Capacities {
         Capacities {
             send_requests: self.send_requests.saturating_add(1),
@@ -94,12 +94,12 @@ impl AcceptedSizes {
     }
 }
 
-/// An accepted queue pair, what its work requests use, and the user's `context`.
+/// An accepted queue pair, the contexts of its work requests, and the user's `context`.
 ///
 /// # Invariants
 ///
-/// [`AcceptedOwner`] closes the queues and waits for what was posted before this object goes, so
-/// that no handler runs then.
+/// [`AcceptedOwner`] closes the queues and waits for all posted work requests before this object is
+/// dropped, so no handler runs by then.
 #[pin_data]
 pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     #[pin]
@@ -112,7 +112,7 @@ pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     reads: Pool<ReadContext<Self>>,
     #[pin]
     receives: SpinLock<IdleReceives<C>>,
-    /// Receives that the device has.
+    /// Receives that the device holds.
     posted_count: Atomic<u32>,
     posted: PostedReceives<Self>,
     sizes: AcceptedSizes,
@@ -120,35 +120,35 @@ pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     context: C,
 }
 
-/// Receives that the device has not.
+/// Receives that the device does not hold.
 struct IdleReceives<C: AcceptedEvents> {
     idle: Receives<AcceptedQp<C>>,
-    /// How many were made, wherever they are.
+    /// How many have been allocated, whether idle or not.
     made: u32,
 }
 
-// SAFETY: The queue pair and the pools are thread-safe, and of the Receives each has one owner.
+// SAFETY: The queue pair and the pools are thread-safe, and each Receive has one owner.
 unsafe impl<C: AcceptedEvents> Send for AcceptedQp<C> {}
 // SAFETY: As above.
 unsafe impl<C: AcceptedEvents> Sync for AcceptedQp<C> {}
 
 impl<C: AcceptedEvents> AcceptedQp<C> {
-    /// What the user keeps with the queue pair.
+    /// The user's context.
     pub(crate) fn context(&self) -> &C {
         &self.context
     }
 
-    /// The queue pair proper.
+    /// The underlying queue pair.
     pub(crate) fn qp(&self) -> &Qp {
         &self.qp
     }
 
-    /// The number that `rdma resource show cq` has for the completion queue.
+    /// The number by which `rdma resource show cq` lists the completion queue.
     pub(crate) fn completion_queue(&self) -> u32 {
         self.cq.number()
     }
 
-    /// A message to be sent. May sleep for memory.
+    /// Prepares a message to send. May sleep for memory.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         Outgoing::new(self)
     }
 
-    /// RDMA Reads to be posted. May sleep for memory.
+    /// Prepares RDMA Reads. May sleep for memory.
     ///
     /// # Errors
     ///
@@ -166,17 +166,18 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         Reads::new(self)
     }
 
-    /// Whether no thread waits for room on the send queue.
+    /// Whether no thread is waiting for room on the send queue.
     pub(crate) fn has_room(&self) -> bool {
         !self.slots.is_awaited()
     }
 
-    /// Has `count` Receives posted, as far as there can be so many, once `batch` of them or all are
-    /// missing. Those are posted when this is over. Sleeps for memory if `may_wait`.
+    /// Tops up the posted Receives to `count`, or to as many as the queue holds, once at least
+    /// `batch` of them are missing or no more than `batch` are left. They are posted when this
+    /// returns. Sleeps for memory if `may_wait`.
     ///
     /// # Errors
     ///
-    /// `EPIPE` at the end of the connection, `ENOMEM`, or what the provider answers.
+    /// `EPIPE` if the connection is ending, `ENOMEM`, or whatever the provider returns.
     pub(crate) fn post_receives(&self, count: u32, batch: u32, may_wait: bool) -> Result {
         let count = count.min(self.sizes.receives);
         let lacks = |posted: u32| {
@@ -197,7 +198,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         };
         loop {
             let mut receives = self.receives.lock();
-            // Completions only make it less.
+            // Completions only lower the count.
             let missing = lacks(self.posted_count.load(Relaxed));
             let mut chain = Receives::new();
             let mut taken = 0;
@@ -211,8 +212,8 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
             }
             if taken == missing {
                 self.posted_count.fetch_add(taken, Relaxed);
-                // Others find them counted when they are posted.
-                // SAFETY: The Receives are this object's, and so is the queue pair.
+                // Other callers may see them counted before they are posted.
+                // SAFETY: Both the Receives and the queue pair belong to this object.
                 let posted = unsafe { self.qp.post_receives(self, chain) };
                 drop(receives);
                 return posted.inspect_err(|&error| trace::svcrdma_rq_post_err(self, error));
@@ -228,13 +229,13 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         }
     }
 
-    /// Another Receive, of this number.
+    /// Allocates a Receive with this number.
     fn make_receive(&self, index: u32, flags: Flags) -> Result<KBox<Receive<Self>>> {
         let size = usize::try_from(self.sizes.receive_size)?;
         Receive::new(self.qp.pd(), size, index, NonNull::from(self), flags)
     }
 
-    /// Takes a message's buffer back. Does not sleep.
+    /// Takes back a message's buffer. Does not sleep.
     pub(crate) fn recycle(&self, message: AcceptedMessage<C>) {
         if let Some(receive) = message.into_receive(self) {
             receive.give_to_device();
@@ -242,22 +243,22 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         }
     }
 
-    /// Receives that are posted, and those that exist.
+    /// How many Receives are posted, and how many exist.
     pub(crate) fn receives(&self) -> (u32, u32) {
         (self.posted_count.load(Relaxed), self.receives.lock().made)
     }
 
-    /// Work requests on the send queue, the most there ever were, and all there can be.
+    /// Work requests on the send queue now, the most there ever were, and the queue's capacity.
     pub(crate) fn send_queue(&self) -> (u32, u32, u32) {
         self.slots.usage()
     }
 
-    /// Contexts of Sends and of RDMA Reads: in use and made, each.
+    /// For the contexts of Sends, and of RDMA Reads: how many are in use, and how many exist.
     pub(crate) fn contexts(&self) -> [(u32, u32); 2] {
         [self.sends.len(), self.reads.len()]
     }
 
-    /// Asks for the connection's end, and wakes who waits for room on the send queue. May sleep.
+    /// Starts to disconnect, and wakes threads that wait for room on the send queue. May sleep.
     pub(crate) fn disconnect(&self) {
         self.slots.close();
         self.qp.disconnect();
@@ -344,16 +345,16 @@ impl<C: AcceptedEvents> ReadOwner for AcceptedQp<C> {
     }
 }
 
-/// Has an accepted queue pair, and ends it.
+/// The owner of an accepted queue pair, which ends it when dropped.
 pub(crate) struct AcceptedOwner<C: AcceptedEvents>(Arc<AcceptedQp<C>>);
 
 impl<C: AcceptedEvents> AcceptedOwner<C> {
-    /// Makes the queue pair of `id`, with the user's `context`. `slots` are to be its send queue's,
-    /// which others can close as well. May sleep.
+    /// Creates the queue pair of `id`, with the user's `context`. `slots` accounts for its send
+    /// queue; others may share it to close it. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or what the provider answers, such as `EINVAL` for queues that are too large.
+    /// `ENOMEM`, or whatever the provider returns, such as `EINVAL` for queues that are too large.
     pub(crate) fn new(
         id: CmId<Bound>,
         pd: &Arc<Pd>,
@@ -364,7 +365,7 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
         let capacities = sizes.capacities();
         let send_queue = capacities.send_queue(&id, pd);
         let completions = capacities.receive_requests.saturating_add(send_queue);
-        // One is for the drain.
+        // One slot is reserved for the drain.
         slots.open(send_queue.saturating_sub(1));
         let cq = Arc::new(Cq::shared(pd, completions)?, GFP_KERNEL)?;
         let qp = Arc::pin_init(
@@ -392,7 +393,7 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
     ///
     /// # Errors
     ///
-    /// What the connection manager answers, such as `EINVAL` if the peer is gone already.
+    /// Whatever the connection manager returns, such as `EINVAL` if the peer is already gone.
     pub(crate) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         self.0.qp.accept(parameters)
     }
@@ -406,15 +407,17 @@ impl<C: AcceptedEvents> core::ops::Deref for AcceptedOwner<C> {
     }
 }
 
-/// Ends the connection and waits until every work request has completed. May sleep; not to be
-/// dropped in a completion or CM event.
+/// Ends the connection and waits until every work request has completed. May sleep; must not be
+/// dropped in a completion or CM event handler.
 impl<C: AcceptedEvents> Drop for AcceptedOwner<C> {
     fn drop(&mut self) {
         let qp = &*self.0;
         qp.slots.close();
-        // SAFETY: All who post on the send queue go through its gate, which the drain closes.
+        // SAFETY: Everyone who posts on the send queue goes through its gate, which the drain
+        // closes.
         unsafe { qp.qp.drain() };
-        // SAFETY: No work request is left, and this was the last to hand contexts out.
+        // SAFETY: No work request is left, and contexts are only handed out through this object,
+        // which is being dropped.
         unsafe {
             qp.sends.clear(|context| context.end(&qp.qp));
             qp.reads.clear(|context| drop(context.end(&qp.qp)));

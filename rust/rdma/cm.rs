@@ -28,43 +28,44 @@ pub(crate) enum CmEvent<'a> {
     RouteResolved,
     /// No route was found.
     RouteError,
-    /// The connection is up. The octets are the private data of the peer's answer (RFC 8797),
+    /// The connection is up. The octets are the private data of the peer's reply (RFC 8797),
     /// possibly empty or padded.
     Established(&'a [u8]),
-    /// The peer, or its connection manager, said no. The report's status has the fabric's reason.
+    /// The peer, or its connection manager, rejected the connection. The report's status holds the
+    /// fabric's reason.
     Rejected {
-        /// Whether the reason is a stale connection, which a second attempt may cure.
+        /// Whether the reason is a stale connection, for which a second attempt may succeed.
         stale: bool,
     },
     /// The peer did not answer.
     Unreachable,
-    /// The handshake broke off.
+    /// The connection handshake failed.
     ConnectError,
     /// The connection has ended.
     Disconnected,
-    /// The device goes away. Everything on it has to be released soon.
+    /// The device is being removed. Everything on it must be released soon.
     DeviceRemoval,
     /// The local address moved to another device.
     AddressChange,
-    /// An event without consequence for a connection.
+    /// An event that does not concern a connection.
     Other,
 }
 
-/// What the connection manager says of an event, for people.
+/// The connection manager's description of an event, for logs and traces.
 #[derive(Clone, Copy)]
 pub(crate) struct CmReport {
     /// Its name.
     pub(crate) event: &'static CStr,
-    /// Zero, a negative errno, or a reason of the fabric's.
+    /// Zero, a negative errno, or a rejection reason defined by the fabric.
     pub(crate) status: i32,
 }
 
-/// Takes the events of one connection identifier.
+/// Handles the events of one connection identifier.
 ///
 /// Called with the identifier's mutex held, in process context. The implementation may sleep
-/// shortly, and does not destroy the identifier, connect it, or wait for another of its events.
+/// briefly, but must not destroy or connect the identifier, or wait for another of its events.
 pub(crate) trait CmHandler: Send + Sync + 'static {
-    /// One event.
+    /// Handles one event.
     fn event(&self, event: CmEvent<'_>, report: CmReport);
 }
 
@@ -78,7 +79,7 @@ mod sealed {
 
 /// The peer's address is not resolved yet.
 pub(crate) struct Unbound;
-/// The identifier is bound to a device, for good.
+/// The identifier is bound to a device for good.
 pub(crate) struct Bound;
 
 impl sealed::Sealed for Unbound {}
@@ -101,8 +102,8 @@ pub(crate) struct CmId<S: State> {
 ///
 /// # Invariants
 ///
-/// `ptr` is an identifier that this object owns, and whose context is `context`. `context` came
-/// from `Arc::into_raw` and is released by `release`, once.
+/// `ptr` is an identifier that this object owns, and `context` is its context, which came from
+/// `Arc::into_raw` and is released by `release` exactly once.
 pub(super) struct RawCmId {
     ptr: NonNull<bindings::rdma_cm_id>,
     context: *const c_void,
@@ -110,12 +111,12 @@ pub(super) struct RawCmId {
 }
 
 impl RawCmId {
-    /// Creates an identifier for a reliable connection in `net`, whose events go to `handler` with
-    /// `context`.
+    /// Creates an identifier for a reliable connection in `net`. Its events are passed to
+    /// `handler`, which finds `context` in the identifier.
     ///
     /// # Errors
     ///
-    /// What the connection manager answers, `ENOMEM` mostly.
+    /// Whatever the connection manager returns, usually `ENOMEM`.
     pub(super) fn new<T>(net: &Net, handler: RawHandler, context: Arc<T>) -> Result<Self> {
         let context: *const c_void = Arc::into_raw(context).cast();
         // SAFETY: `net` is live; the context stays valid until `drop`; the name is static.
@@ -142,13 +143,13 @@ impl RawCmId {
         })
     }
 
-    /// Takes an identifier over that the connection manager has made, with this context.
+    /// Takes over an identifier that the connection manager created with this context.
     ///
     /// # Safety
     ///
-    /// Nobody else owns the identifier, whose context is the pointer of `context`.
+    /// Nobody else owns the identifier, and its context is the pointer of `context`.
     pub(super) unsafe fn adopt<T>(ptr: NonNull<bindings::rdma_cm_id>, context: Arc<T>) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self {
             ptr,
             context: Arc::into_raw(context).cast(),
@@ -156,11 +157,12 @@ impl RawCmId {
         }
     }
 
-    /// Leaves the identifier to the connection manager, which destroys it.
+    /// Leaves the identifier to the connection manager, which destroys it once the running event
+    /// handler has returned nonzero.
     pub(super) fn leave(self) {
         let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: By the type's invariant. The connection manager lets no handler of the identifier
-        // run between this one and its end.
+        // SAFETY: By the type's invariant. The connection manager runs no further handler of the
+        // identifier after the one that calls this.
         unsafe { (this.release)(this.context) };
     }
 
@@ -169,10 +171,11 @@ impl RawCmId {
         self.ptr.as_ptr()
     }
 
-    /// The address at this end, with the port once it is bound.
+    /// The local address, with its port once the identifier is bound.
     pub(super) fn source_address(&self) -> SocketAddress {
         // SAFETY: By the type's invariant the identifier is valid; the address is plain memory
-        // inside it, as large as that of any family, which does not change once it is bound.
+        // inside it, large enough for any address family, and does not change once the identifier
+        // is bound.
         SocketAddress::new(unsafe {
             let source = &raw const (*self.as_raw()).route.addr.src_addr;
             source.cast::<bindings::__kernel_sockaddr_storage>().read()
@@ -189,30 +192,30 @@ impl RawCmId {
     }
 }
 
-/// A callback for events.
+/// A callback for CM events.
 pub(super) type RawHandler = unsafe extern "C" fn(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int;
 
-// SAFETY: The connection manager locks an identifier by its own means.
+// SAFETY: The connection manager does its own locking of identifiers.
 unsafe impl Send for RawCmId {}
 // SAFETY: As above.
 unsafe impl Sync for RawCmId {}
 
-/// Takes an event from the connection manager. Always returns zero: the owner destroys the
+/// Handles an event from the connection manager. Always returns zero: the owner destroys the
 /// identifier, never the connection manager.
 ///
 /// # Safety
 ///
-/// Called by the connection manager only, for the identifier of a [`RawCmId`].
+/// Called only by the connection manager, for the identifier of a [`RawCmId`].
 unsafe extern "C" fn event_handler<H: CmHandler>(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
-    // SAFETY: The identifier is valid during the call, and its context is a `RawCmId`'s, which
-    // releases it only after `rdma_destroy_id` has waited for this handler, or when the identifier
-    // has another handler.
+    // SAFETY: The identifier is valid during the call, and its context is that of a `RawCmId`,
+    // which releases the context only after `rdma_destroy_id` has waited for this handler, or after
+    // the identifier was given another handler.
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: The event is valid during the call.
     let event = unsafe { &*event };
@@ -220,7 +223,7 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
     0
 }
 
-/// What an event says.
+/// Translates an event.
 fn parse(event: &bindings::rdma_cm_event) -> CmEvent<'_> {
     match event.event {
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
@@ -250,13 +253,13 @@ pub(super) fn private_data(conn: &bindings::rdma_conn_param) -> &[u8] {
         return &[];
     }
     let length = usize::from(conn.private_data_len);
-    // SAFETY: The connection manager gives so many octets with the parameters of an event, valid as
-    // long as these.
+    // SAFETY: The connection manager provides that many octets with the parameters of an event,
+    // valid for as long as the parameters are.
     unsafe { core::slice::from_raw_parts(conn.private_data.cast(), length) }
 }
 
 impl CmReport {
-    /// That of an event.
+    /// The report of an event.
     fn of(event: &bindings::rdma_cm_event) -> Self {
         Self {
             // SAFETY: The function returns a static string for any event.
@@ -270,9 +273,9 @@ impl CmReport {
 ///
 /// # Safety
 ///
-/// `context` came from `Arc::<T>::into_raw`, and this reference was not dropped before.
+/// `context` came from `Arc::<T>::into_raw`, and this reference has not been released before.
 unsafe fn release<T>(context: *const c_void) {
-    // SAFETY: The caller's promise.
+    // SAFETY: Guaranteed by the caller.
     drop(unsafe { Arc::from_raw(context.cast::<T>()) });
 }
 
@@ -281,7 +284,7 @@ impl CmId<Unbound> {
     ///
     /// # Errors
     ///
-    /// What the connection manager answers, `ENOMEM` mostly.
+    /// Whatever the connection manager returns, usually `ENOMEM`.
     pub(crate) fn new<H: CmHandler>(net: &Net, handler: Arc<H>) -> Result<Self> {
         Ok(Self {
             raw: RawCmId::new(net, event_handler::<H>, handler)?,
@@ -293,8 +296,8 @@ impl CmId<Unbound> {
     ///
     /// # Errors
     ///
-    /// What the connection manager answers at once, such as `ENODEV` without any RDMA device or
-    /// `ENETUNREACH` without a network; a later answer comes as an event.
+    /// Whatever the connection manager returns at once, such as `ENODEV` without any RDMA device or
+    /// `ENETUNREACH` without a network; a later failure is reported as an event.
     pub(crate) fn resolve_address(&self, peer: &SocketAddress, timeout_ms: u32) -> Result {
         // SAFETY: The identifier is valid, the address is complete and only read.
         to_result(unsafe {
@@ -307,15 +310,16 @@ impl CmId<Unbound> {
         })
     }
 
-    /// The identifier as one that is bound to a device, which it is once the peer's address is
-    /// resolved; itself until then.
+    /// Converts the identifier to a bound one, once the peer's address is resolved; returns it
+    /// unchanged before that.
     pub(crate) fn into_bound(self) -> Result<CmId<Bound>, Self> {
         // SAFETY: The identifier is valid. The connection manager sets the device once.
         let device = unsafe { (&raw const (*self.as_raw()).device).read_volatile() };
         if device.is_null() {
             return Err(self);
         }
-        // INVARIANT: There is a device. An identifier that is bound to one holds up its removal.
+        // INVARIANT: There is a device. An identifier that is bound to a device delays the device's
+        // removal.
         Ok(CmId {
             raw: self.raw,
             state: PhantomData,
@@ -324,48 +328,47 @@ impl CmId<Unbound> {
 }
 
 impl CmId<Bound> {
-    /// Takes an identifier over that was bound to a device when it was made, and has its events go
-    /// to `handler` from now on. Waits for the handler of an event that is under way. May sleep.
+    /// Takes over an identifier that was created bound to a device, and redirects its events to
+    /// `handler`. Waits for an event handler that is running. May sleep.
     ///
     /// # Safety
     ///
     /// `raw` has a device.
     pub(super) unsafe fn take_over<H: CmHandler>(mut raw: RawCmId, handler: Arc<H>) -> Self {
         let context: *const c_void = Arc::into_raw(handler).cast();
-        // SAFETY: The identifier is valid. With the lock held no handler runs.
+        // SAFETY: The identifier is valid. No handler runs while the lock is held.
         unsafe {
             bindings::rdma_lock_handler(raw.as_raw());
             (*raw.as_raw()).context = context.cast_mut();
             (*raw.as_raw()).event_handler = Some(event_handler::<H>);
             bindings::rdma_unlock_handler(raw.as_raw());
         }
-        // INVARIANT: The identifier has just got this context.
+        // INVARIANT: The identifier was just given this context.
         let old = core::mem::replace(&mut raw.context, context);
         let release_old = core::mem::replace(&mut raw.release, release::<H>);
-        // SAFETY: By the type's invariant; the identifier does not refer to the old context any
-        // more.
+        // SAFETY: By the type's invariant; the identifier no longer refers to the old context.
         unsafe { release_old(old) };
-        // INVARIANT: The caller's promise. An identifier that is bound to a device holds up its
-        // removal.
+        // INVARIANT: Guaranteed by the caller. An identifier that is bound to a device delays the
+        // device's removal.
         Self {
             raw,
             state: PhantomData,
         }
     }
 
-    /// Starts to resolve the route, for at most `timeout_ms` milliseconds.
+    /// Starts to resolve the route, giving up after `timeout_ms` milliseconds.
     ///
     /// # Errors
     ///
-    /// What the connection manager answers at once.
+    /// Whatever the connection manager returns at once.
     pub(crate) fn resolve_route(&self, timeout_ms: u32) -> Result {
         let timeout = c_ulong::try_from(timeout_ms)?;
         // SAFETY: The identifier is valid; in a wrong state the call returns an error.
         to_result(unsafe { bindings::rdma_resolve_route(self.as_raw(), timeout) })
     }
 
-    /// The device, unless it is being removed, or was not added to this module's devices yet. May
-    /// sleep.
+    /// The device, unless it is being removed or has not been added to this module's devices yet.
+    /// May sleep.
     pub(crate) fn device(&self) -> Option<Arc<Device>> {
         ib_client::find(self.raw_device().as_ptr())
     }
@@ -377,25 +380,25 @@ impl CmId<Bound> {
     }
 
     fn raw_device(&self) -> NonNull<bindings::ib_device> {
-        // SAFETY: By the type's invariant there is a device, which does not change.
+        // SAFETY: By the type's invariant there is a device, and it does not change.
         unsafe { NonNull::new_unchecked((*self.as_raw()).device) }
     }
 
-    /// The address at this end.
+    /// The local address.
     pub(crate) fn source_address(&self) -> SocketAddress {
         self.raw.source_address()
     }
 
-    /// The port of the device, from 1 on.
+    /// The port of the device, counted from 1.
     pub(crate) fn port(&self) -> u32 {
-        // SAFETY: The identifier is valid. Once set the port does not change.
+        // SAFETY: The identifier is valid. The port does not change once it is set.
         unsafe { (*self.as_raw()).port_num }
     }
 
-    /// Says in words why the peer rejected the connection; `status` is the event's.
+    /// Describes why the peer rejected the connection; `status` is that of the event.
     pub(crate) fn reject_message(&self, status: i32) -> &'static CStr {
-        // SAFETY: The identifier is valid and has a device, by which the call tells the fabric; it
-        // returns a static string for any status.
+        // SAFETY: The identifier is valid and has a device, from which the function learns the type
+        // of fabric; the function returns a static string for any status.
         unsafe { CStr::from_char_ptr(bindings::rdma_reject_msg(self.as_raw(), status)) }
     }
 }
@@ -409,11 +412,11 @@ impl<S: State> CmId<S> {
 
 impl Drop for RawCmId {
     fn drop(&mut self) {
-        // SAFETY: This object owns the identifier. A queue pair owns its identifier, and is
+        // SAFETY: This object owns the identifier. A queue pair owns its identifier and is
         // destroyed before it. The call waits for a running event handler; the handlers hold no
         // reference to a `RawCmId`, so none of them runs this.
         unsafe { bindings::rdma_destroy_id(self.ptr.as_ptr()) };
-        // SAFETY: By the type's invariant; no handler runs any more.
+        // SAFETY: By the type's invariant; no handler can run any longer.
         unsafe { (self.release)(self.context) };
     }
 }

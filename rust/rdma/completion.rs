@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a completion tells.
+//! The results of work requests.
 
 use crate::bindings;
 use core::marker::PhantomData;
 use kernel::types::Opaque;
 
-/// The handle that the peer's Send With Invalidate has made invalid, as long as its completion is
-/// handled.
+/// The handle that the peer's Send With Invalidate has invalidated; it exists only while that
+/// completion is handled.
 ///
 /// # Invariants
 ///
-/// A successful Receive completion of the queue pair `qp` reported the handle, so it is invalid
-/// there.
+/// A successful Receive completion of the queue pair `qp` reported the handle, so the handle is
+/// invalid there.
 pub(crate) struct RemoteInvalidation<'a> {
     handle: u32,
     qp: *const Opaque<bindings::ib_qp>,
     completion: PhantomData<&'a ()>,
 }
 
-// CAST: A bit of a small number, in a signed word.
+// CAST: A small bit mask, in a signed word.
 const WITH_INVALIDATE: i32 = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32;
 
 impl RemoteInvalidation<'_> {
@@ -27,7 +27,8 @@ impl RemoteInvalidation<'_> {
     ///
     /// # Safety
     ///
-    /// `wc` is a successful Receive completion of `qp`, which is handled for all of the lifetime.
+    /// `wc` is a successful Receive completion of `qp`, and is being handled for all of the
+    /// lifetime.
     pub(super) unsafe fn from_completion(
         qp: &Opaque<bindings::ib_qp>,
         wc: &bindings::ib_wc,
@@ -45,23 +46,23 @@ impl RemoteInvalidation<'_> {
         })
     }
 
-    /// The handle, if it was one of `qp`.
+    /// The handle, if it was reported by `qp`.
     pub(super) fn into_handle(self, qp: &Opaque<bindings::ib_qp>) -> Option<u32> {
         core::ptr::eq(self.qp, qp).then_some(self.handle)
     }
 }
 
-/// Why a work request did not succeed.
+/// Why a work request failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WcStatus(bindings::ib_wc_status);
 
 impl WcStatus {
-    /// The status of a completion, if it failed.
+    /// The status of a completion, if the request failed.
     pub(super) fn failure(wc: &bindings::ib_wc) -> Option<Self> {
         (wc.status != bindings::ib_wc_status_IB_WC_SUCCESS).then_some(Self(wc.status))
     }
 
-    /// Whether the request was only discarded, after the connection had ended.
+    /// Whether the request was merely flushed after the connection had ended.
     pub(crate) fn is_flush(self) -> bool {
         self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }

@@ -7,13 +7,14 @@ use crate::bindings;
 use core::ptr::NonNull;
 use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
 
-/// A completion queue that the RDMA core polls from its workqueue. Who is told of a completion
-/// follows from the work request ([`super::cqe::Cqe`]), so that queue pairs can share the queue.
+/// A completion queue that the RDMA core polls from its workqueue. The completion handler is chosen
+/// by the work request ([`super::cqe::Cqe`]), so queue pairs can share a completion queue.
 ///
 /// # Invariants
 ///
 /// `ptr` is a completion queue on the device of `_pd`. If `share` is 0, this object owns it;
-/// otherwise it is one of the RDMA core's pool, in which so many completions are this object's.
+/// otherwise it belongs to the RDMA core's pool, and `share` of its entries are reserved for this
+/// object.
 pub(super) struct Cq {
     ptr: NonNull<bindings::ib_cq>,
     share: u32,
@@ -25,11 +26,11 @@ impl Cq {
     ///
     /// # Errors
     ///
-    /// What the provider answers, such as `EINVAL` for more entries than the device has.
+    /// Whatever the provider returns, such as `EINVAL` for more entries than the device supports.
     pub(super) fn new(pd: &Arc<Pd>, entries: u32) -> Result<Self> {
         let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
-        // SAFETY: The device is registered as long as the domain exists; the caller's name is
-        // static.
+        // SAFETY: The device is registered as long as the protection domain exists; the caller's
+        // name is static.
         let ptr = from_err_ptr(unsafe {
             bindings::__ib_alloc_cq_any(
                 pd.device().as_raw(),
@@ -47,8 +48,8 @@ impl Cq {
         })
     }
 
-    /// Room for `entries` completions, more than none, in a queue of the RDMA core's pool, which
-    /// others use as well. May sleep.
+    /// Reserves `entries` entries, at least one, in a queue of the RDMA core's pool, which others
+    /// may use as well. May sleep.
     ///
     /// # Errors
     ///
@@ -57,8 +58,8 @@ impl Cq {
         if entries == 0 {
             return Err(EINVAL);
         }
-        // SAFETY: The device is registered as long as the domain exists. The core chooses the
-        // vector.
+        // SAFETY: The device is registered as long as the protection domain exists. The core
+        // chooses the completion vector.
         let ptr = from_err_ptr(unsafe {
             bindings::ib_cq_pool_get(
                 pd.device().as_raw(),
@@ -67,7 +68,7 @@ impl Cq {
                 bindings::ib_poll_context_IB_POLL_WORKQUEUE,
             )
         })?;
-        // INVARIANT: So many completions of the queue were just set aside.
+        // INVARIANT: That many entries of the queue were just reserved.
         Ok(Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
             share: entries,
@@ -75,7 +76,7 @@ impl Cq {
         })
     }
 
-    /// The number of the queue among the resources of the RDMA core.
+    /// The number of the queue among the RDMA core's resources.
     pub(super) fn number(&self) -> u32 {
         // SAFETY: By the type's invariant; the number does not change.
         unsafe { (*self.as_raw()).res.id }
@@ -89,9 +90,9 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: Queue pairs have a counted reference, so none of this object's users is left. Of
-        // a queue that this object owns the call waits until no completion handler runs; in a
-        // shared one those of our queue pairs ended with their drain.
+        // SAFETY: Queue pairs hold a counted reference, so no user of this object is left. For a
+        // queue that this object owns the call waits until no completion handler runs; in a shared
+        // one, the handlers of our queue pairs finished with their drain.
         unsafe {
             match self.share {
                 0 => bindings::ib_free_cq(self.ptr.as_ptr()),

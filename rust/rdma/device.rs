@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An RDMA device, who uses it, and what it can do.
+//! An RDMA device: its users and its capabilities.
 
 use crate::bindings;
 use core::ptr::NonNull;
@@ -11,21 +11,21 @@ use kernel::{
     sync::{Arc, Completion, Mutex},
 };
 
-/// A registered device. Its removal waits for the last reference.
+/// A registered device. Its removal waits until the last reference is dropped.
 ///
 /// # Invariants
 ///
-/// `raw` is a registered device, which stays so until `gone` is complete.
+/// `raw` is a registered device, and stays registered until `gone` is complete.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Device {
     raw: NonNull<bindings::ib_device>,
     #[pin]
     users: Mutex<Users>,
-    /// Completed when nobody uses the device any more.
+    /// Completed when the last reference to the device is dropped.
     gone: Arc<Gone>,
 }
 
-/// Who wants to know of the removal.
+/// Those to be notified of the removal.
 struct Users {
     is_removed: bool,
     notified: KVec<Arc<dyn Removal>>,
@@ -42,29 +42,29 @@ unsafe impl Send for Device {}
 // SAFETY: As above; the users are locked.
 unsafe impl Sync for Device {}
 
-/// Learns that a device is to be removed.
+/// Is notified that a device is being removed.
 pub(crate) trait Removal: Send + Sync {
-    /// The removal has begun, and waits for what uses the device. Process context; must not wait
-    /// for that itself.
+    /// The removal has begun, and waits for all users of the device. Process context; must not wait
+    /// for the removal itself.
     fn removed(&self);
 }
 
-/// The wish to be told of a device's removal, until it is dropped.
+/// A request to be notified of a device's removal, in force until it is dropped.
 ///
 /// # Invariants
 ///
-/// The users of `device` have `whom`, once for this object, until they are told.
+/// `device.users` contains `whom`, once for this object, until the notification was delivered.
 pub(crate) struct RemovalNotice {
     device: Arc<Device>,
     whom: Arc<dyn Removal>,
 }
 
 impl RemovalNotice {
-    /// Has `whom` told when `device` is to be removed. May sleep.
+    /// Has `whom` notified when `device` is removed. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENODEV` if it is being removed already, or `ENOMEM`.
+    /// `ENODEV` if it is already being removed, or `ENOMEM`.
     pub(crate) fn new(device: &Arc<Device>, whom: Arc<dyn Removal>) -> Result<Self> {
         let mut users = device.users.lock();
         if users.is_removed {
@@ -86,24 +86,24 @@ impl Drop for RemovalNotice {
         let index =
             notified.position(|whom| core::ptr::addr_eq(&raw const **whom, &raw const *self.whom));
         let whom = index.and_then(|index| users.notified.remove(index).ok());
-        // It may be the last reference.
+        // This may be the last reference.
         drop(users);
         drop(whom);
     }
 }
 
 impl Device {
-    /// A device that the RDMA core has added.
+    /// Wraps a device that the RDMA core has added.
     ///
     /// # Safety
     ///
-    /// `raw` is a registered device, and stays so until [`Self::remove`] has returned.
+    /// `raw` is a registered device, and stays registered until [`Self::remove`] has returned.
     pub(super) unsafe fn new(raw: NonNull<bindings::ib_device>) -> Result<Arc<Self>> {
         let gone = Arc::pin_init(
             pin_init!(Gone { completion <- Completion::new() }),
             GFP_KERNEL,
         )?;
-        // INVARIANT: The caller's promise; `remove` waits for `gone`.
+        // INVARIANT: Guaranteed by the caller; `remove` waits for `gone`.
         let device = pin_init!(Self {
             raw,
             users <- new_mutex!(Users {
@@ -115,13 +115,13 @@ impl Device {
         Arc::pin_init(device, GFP_KERNEL)
     }
 
-    /// Tells all who want to know, and waits until nobody uses the device. May sleep.
+    /// Notifies everybody who asked, and waits until the device has no users. May sleep.
     pub(super) fn remove(this: Arc<Self>) {
         let mut users = this.users.lock();
         users.is_removed = true;
         let notified = core::mem::replace(&mut users.notified, KVec::new());
         drop(users);
-        // What they do may end their notices, which takes the lock.
+        // The callbacks may drop their notices, which takes the lock.
         for user in notified {
             user.removed();
         }
@@ -160,21 +160,21 @@ impl PinnedDrop for Device {
     }
 }
 
-// CAST: Bits of small numbers, in wider words.
+// CAST: Small bit masks, in wider words.
 const MEMORY_MANAGEMENT: u64 = bindings::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
 const SG_GAPS: u64 = bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG as u64;
 
-/// A limit, which is an `int` in kernel 7.2 and a `u32` later. One below 0 allows nothing.
+/// A limit, which is an `int` in kernel 7.2 and a `u32` from 7.3 on. A negative one counts as 0.
 fn limit(limit: impl Into<i64>) -> u32 {
     u32::try_from(limit.into().max(0)).unwrap_or(u32::MAX)
 }
 
-/// The attributes that decide whether and how a connection can be made.
+/// The attributes that decide whether and how a connection can be set up.
 #[derive(Clone, Copy)]
 pub(crate) struct Attributes {
     /// Whether work requests can register memory (FRWR).
     pub(crate) memory_management: bool,
-    /// Whether there are memory regions that need not be contiguous ([`super::MrType::SgGaps`]).
+    /// Whether memory regions can map discontiguous memory ([`super::MrType::SgGaps`]).
     pub(crate) gaps: bool,
     /// Pages that one memory region can hold.
     pub(crate) max_fast_reg_pages: u32,
@@ -188,22 +188,22 @@ pub(crate) struct Attributes {
     pub(crate) max_responder_resources: u8,
     /// RDMA Reads that this end may have outstanding.
     pub(crate) max_initiator_depth: u8,
-    /// Elements in the list of an RDMA Read or Write.
+    /// Elements in the scatter/gather list of an RDMA Read or Write.
     pub(crate) max_transfer_sge: u32,
 }
 
-/// A copy of a device's name, with at least one 0 behind it.
+/// A copy of a device's name, followed by at least one 0 byte.
 pub(crate) struct DeviceName([u8; 64]);
 
 impl DeviceName {
-    /// Copies the name that `rdma link` shows, at this moment: devices can be renamed.
+    /// Copies the name that `rdma link` shows at this moment: devices can be renamed.
     ///
     /// # Safety
     ///
     /// `device` is registered.
     pub(super) unsafe fn of(device: NonNull<bindings::ib_device>) -> Self {
-        // SAFETY: The caller's promise. A change that is under way is copied as far as it is; the
-        // last byte is always 0.
+        // SAFETY: Guaranteed by the caller. A rename that is in progress may be copied half done;
+        // the last byte is always 0.
         Self(unsafe { (&raw const (*device.as_ptr()).name).read_volatile() })
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that stays mapped for DMA.
+//! Buffers that stay mapped for DMA.
 
 use super::Pd;
 use crate::bindings;
 use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
 
-/// A buffer of a fixed size, mapped for DMA as long as it exists.
+/// A buffer of fixed size that is mapped for DMA for as long as it exists.
 ///
 /// # Invariants
 ///
@@ -19,11 +19,11 @@ pub(super) struct DmaBuffer {
 }
 
 impl DmaBuffer {
-    /// Allocates and maps `length` bytes, zeroed. May sleep if the flags allow it.
+    /// Allocates and maps `length` zeroed bytes. May sleep if the flags allow it.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if the memory or the mapping cannot be had.
+    /// `ENOMEM` if memory cannot be allocated or mapped.
     pub(super) fn new(
         pd: &Arc<Pd>,
         length: usize,
@@ -31,8 +31,8 @@ impl DmaBuffer {
         flags: Flags,
     ) -> Result<Self> {
         let mut data = KVec::from_elem(0u8, length, flags)?;
-        // SAFETY: The device is registered as long as `pd` exists, and `data` is `length` bytes
-        // of kmalloc memory that is not moved before it is unmapped in `drop`.
+        // SAFETY: The device is registered as long as `pd` exists, and `data` is `length` bytes of
+        // kmalloc memory that does not move before it is unmapped in `drop`.
         let address = unsafe {
             bindings::rpcrdma_ib_dma_map_single(
                 pd.device().as_raw(),
@@ -41,7 +41,7 @@ impl DmaBuffer {
                 direction.into(),
             )
         };
-        // SAFETY: The device is registered, the address came from it.
+        // SAFETY: The device is registered, and the address came from it.
         if unsafe { bindings::rpcrdma_ib_dma_mapping_error(pd.device().as_raw(), address) } != 0 {
             return Err(ENOMEM);
         }
@@ -54,7 +54,7 @@ impl DmaBuffer {
         })
     }
 
-    /// The domain in which it is mapped.
+    /// The protection domain of the buffer.
     pub(super) fn pd(&self) -> &Arc<Pd> {
         &self.pd
     }
@@ -64,7 +64,7 @@ impl DmaBuffer {
         self.data.len()
     }
 
-    /// The scatter/gather element for `length` bytes from `start`, both within the buffer.
+    /// The scatter/gather element for `length` bytes from `start`, if they are within the buffer.
     pub(super) fn sge(&self, start: usize, length: usize) -> Option<bindings::ib_sge> {
         let end = start.checked_add(length)?;
         if end > self.data.len() {
@@ -77,18 +77,18 @@ impl DmaBuffer {
         })
     }
 
-    /// The bytes, which the device does not have.
+    /// The bytes, which must belong to the CPU at present.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         &mut self.data
     }
 
-    /// The first `length` bytes, or all if there are fewer; the device does not have them.
+    /// The first `length` bytes, or all if there are fewer; they must belong to the CPU at present.
     #[inline(always)]
     pub(super) fn first(&self, length: usize) -> &[u8] {
         self.data.get(..length).unwrap_or(&self.data)
     }
 
-    /// Hands the first `length` bytes from the device to the CPU.
+    /// Passes the first `length` bytes from the device to the CPU.
     pub(super) fn sync_for_cpu(&self, length: usize) {
         // SAFETY: By the type's invariant the range is mapped on the device.
         unsafe {
@@ -101,7 +101,7 @@ impl DmaBuffer {
         };
     }
 
-    /// Hands the first `length` bytes from the CPU to the device.
+    /// Passes the first `length` bytes from the CPU to the device.
     pub(super) fn sync_for_device(&self, length: usize) {
         // SAFETY: By the type's invariant the range is mapped on the device.
         unsafe {
@@ -117,9 +117,9 @@ impl DmaBuffer {
 
 impl Drop for DmaBuffer {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant exactly this range is mapped. No work request names
-        // the buffer any more: a Receive has completed, or its queue pair is gone, as that of a
-        // Send.
+        // SAFETY: By the type's invariant exactly this range is mapped. No work request refers to
+        // the buffer any longer: if it is that of a Receive, the Receive has completed or its queue
+        // pair has been destroyed; if it is that of a Send, its queue pair has been destroyed.
         unsafe {
             bindings::rpcrdma_ib_dma_unmap_single(
                 self.pd.device().as_raw(),

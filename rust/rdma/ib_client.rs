@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This module among the clients of the RDMA core (`struct ib_client`), which learn of devices that
-//! come and go.
+//! This module as a client of the RDMA core (`struct ib_client`), which is told of devices that are
+//! added and removed.
 
 use super::device::Device;
 use crate::bindings;
@@ -24,7 +24,7 @@ kernel::sync::global_lock! {
     unsafe(uninit) static DEVICES: Mutex<KVec<Arc<Device>>> = KVec::new();
 }
 
-/// How long to wait for memory.
+/// How long to wait before memory is requested again.
 const PAUSE: Delta = Delta::from_millis(100);
 
 /// Whether [`IbClient::register`] was called.
@@ -33,30 +33,29 @@ static IS_CLAIMED: Atomic<bool> = Atomic::new(false);
 /// Whether [`DEVICES`] is initialised.
 static IS_READY: Atomic<bool> = Atomic::new(false);
 
-/// The registration, which lasts as long as the object.
+/// The registration, in force for as long as the object exists.
 #[pin_data(PinnedDrop)]
 pub(crate) struct IbClient {
     #[pin]
     raw: Opaque<bindings::ib_client>,
 }
 
-// SAFETY: Nothing but the drop uses the registration, from any thread.
+// SAFETY: Only the drop uses the registration, and may do so from any thread.
 unsafe impl Send for IbClient {}
 // SAFETY: As above.
 unsafe impl Sync for IbClient {}
 
 impl IbClient {
-    /// Registers the module. All devices that are there have been added when this is over. May
-    /// sleep.
+    /// Registers the module. When this returns, all present devices have been added. May sleep.
     ///
     /// # Errors
     ///
-    /// `EBUSY` the second time; otherwise what the RDMA core answers, `ENOMEM` mostly.
+    /// `EBUSY` the second time; otherwise whatever the RDMA core returns, usually `ENOMEM`.
     pub(crate) fn register() -> Result<Pin<KBox<Self>>> {
         if IS_CLAIMED.xchg(true, Full) {
             return Err(EBUSY);
         }
-        // SAFETY: Nobody comes here twice.
+        // SAFETY: Only the first caller gets here.
         unsafe { DEVICES.init() };
         IS_READY.store(true, Release);
         KBox::try_pin_init(
@@ -84,14 +83,14 @@ impl IbClient {
 impl PinnedDrop for IbClient {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: The client was registered. The call removes all of its devices, and so waits for
-        // what uses one.
+        // their users.
         unsafe { bindings::ib_unregister_client(self.raw.get()) };
-        // Nobody drops a static.
+        // A static is never dropped.
         *DEVICES.lock() = KVec::new();
     }
 }
 
-/// The device of this pointer, unless it is being removed, or was not added yet. May sleep.
+/// The device for this pointer, unless it is being removed or has not been added yet. May sleep.
 pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
     if !IS_READY.load(Acquire) {
         return None;
@@ -103,25 +102,26 @@ pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
         .cloned()
 }
 
-/// `add`: a device is there. Process context, may sleep.
+/// `add`: a device was registered. Process context, may sleep.
 ///
 /// # Safety
 ///
-/// `raw` is a registered device, which stays so until `remove` has returned.
+/// `raw` is a registered device, and stays registered until `remove` has returned.
 unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
     kernel::error::from_result(|| {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
-        // The RDMA core adds a device once, and calls `remove` only if that went well. So a
-        // shortage, which passes, must not be an error.
+        // The RDMA core adds a device only once, and calls `remove` only if that succeeded. A
+        // shortage of memory, which is temporary, must therefore not be reported as an error.
         let device = loop {
-            // SAFETY: The device stays registered until `remove` has waited for the end of the
-            // object.
+            // SAFETY: The device stays registered until `remove` has waited for the object to be
+            // dropped.
             match unsafe { Device::new(raw) } {
                 Err(ENOMEM) => fsleep(PAUSE),
                 made => break made?,
             }
         };
-        // Who connects takes the lock, and memory may wait for that: none is allocated under it.
+        // Connecting takes the lock, and memory reclaim may wait for a connection: nothing is
+        // allocated under the lock.
         let mut list = KVec::new();
         loop {
             let mut devices = DEVICES.lock();
@@ -145,12 +145,12 @@ unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
     })
 }
 
-/// `remove`: a device goes away. Process context without locks; may sleep, and waits until nobody
-/// uses the device.
+/// `remove`: a device is being unregistered. Process context without locks; may sleep, and waits
+/// until the device has no users.
 ///
 /// # Safety
 ///
-/// `add` has taken the device.
+/// `add` has accepted the device.
 unsafe extern "C" fn remove(raw: *mut bindings::ib_device, _data: *mut c_void) {
     let mut devices = DEVICES.lock();
     let index = devices.iter().position(|device| device.as_raw() == raw);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listening for connections (`rdma_listen()`), and the connects that were asked for.
+//! Listening for connections (`rdma_listen()`), and the connect requests that arrive.
 
 use super::cm::{private_data, Bound, CmHandler, CmId, RawCmId};
 use crate::bindings::{self, Net, SocketAddress};
@@ -13,45 +13,45 @@ use kernel::{
     sync::{Arc, ArcBorrow, SpinLock},
 };
 
-/// Connects that may wait for their acceptance. One more is rejected, and tried again by its
-/// requester.
+/// How many connect requests may wait to be accepted. Further ones are rejected, and their
+/// requesters try again.
 const MAX_WAITING: usize = 256;
 
-/// What providers keep of connects that the connection manager has not reported yet.
+/// How many connect requests the provider may queue before the connection manager reports them.
 const BACKLOG: c_int = 64;
 
-/// Octets of private data that are kept of a connect. RFC 8797 has 8; a fabric may put some before
-/// them.
+/// Octets of private data kept of a connect request. RFC 8797 defines 8; a fabric may put some
+/// before them.
 const PRIVATE_DATA: usize = 64;
 
-/// Learns what happens to a [`Listener`].
+/// Is notified of the events of a [`Listener`].
 ///
-/// Called with an identifier's mutex held, in process context. The implementation does not sleep
-/// long, nor use the listener.
+/// Called with an identifier's mutex held, in process context. The implementation must not sleep
+/// for long or use the listener.
 pub(crate) trait ListenHandler: Send + Sync + 'static {
-    /// Somebody asks for a connection: [`Listener::next`] has it.
+    /// A connect request arrived: [`Listener::next`] returns it.
     fn requested(&self);
 
-    /// Somebody was rejected, as too many wait already.
+    /// A connect request was rejected because too many are waiting.
     fn rejected(&self);
 
-    /// The listener's address has moved to another device, or its device goes away. It hears no
-    /// more of connects.
+    /// The listener's address has moved to another device, or its device is being removed. No
+    /// further connect requests arrive.
     fn address_changed(&self);
 }
 
-/// An address at which this end waits for connections, until it is dropped, which rejects those
-/// that were not accepted. May sleep then, and is not to be dropped by the handler of an event.
+/// An address at which connections are accepted, until it is dropped, which rejects connect
+/// requests that were not accepted. Dropping may sleep, and must not happen in an event handler.
 pub(crate) struct Listener<H: ListenHandler> {
-    // The identifier goes first: no connect comes after it.
+    // The identifier is dropped first: no connect request arrives afterwards.
     id: RawCmId,
     waiting: Waiting<H>,
 }
 
-/// Rejects the connects that nobody has accepted, when it is dropped.
+/// Rejects the connect requests that nobody has accepted when it is dropped.
 struct Waiting<H: ListenHandler>(Arc<Shared<H>>);
 
-/// What the identifier of a listener refers to, and those of the connects that came through it.
+/// The context of a listener's identifier, and of the connect requests that came through it.
 #[pin_data]
 struct Shared<H: ListenHandler> {
     handler: Arc<H>,
@@ -60,12 +60,13 @@ struct Shared<H: ListenHandler> {
 }
 
 impl<H: ListenHandler> Listener<H> {
-    /// Listens in `net` at `address`, for its family alone, so that IPv4 and IPv6 can share a port.
-    /// Port 0 is one of the connection manager's choice. May sleep.
+    /// Listens in `net` at `address`, for its address family alone, so that IPv4 and IPv6 can share
+    /// a port. For port 0 the connection manager chooses one. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or what the connection manager answers, such as `EADDRINUSE` or `EADDRNOTAVAIL`.
+    /// `ENOMEM`, or whatever the connection manager returns, such as `EADDRINUSE` or
+    /// `EADDRNOTAVAIL`.
     pub(crate) fn new(net: &Net, address: &SocketAddress, handler: Arc<H>) -> Result<Self> {
         let waiting = KVVec::with_capacity(MAX_WAITING, GFP_KERNEL)?;
         let shared = Arc::pin_init(
@@ -94,7 +95,7 @@ impl<H: ListenHandler> Listener<H> {
         self.id.source_address()
     }
 
-    /// The connect that waits longest, and whether others wait behind it.
+    /// The oldest connect request, and whether others are waiting behind it.
     pub(crate) fn next(&self) -> Option<(ConnectRequest, bool)> {
         self.waiting.0.next()
     }
@@ -102,13 +103,13 @@ impl<H: ListenHandler> Listener<H> {
 
 impl<H: ListenHandler> Drop for Waiting<H> {
     fn drop(&mut self) {
-        // Each refers to what has the list.
+        // Each connect request refers to the object that holds the list.
         while self.0.next().is_some() {}
     }
 }
 
-/// A connect that a peer asks for. Dropping it rejects it; may sleep then, and is not to be dropped
-/// by the handler of an event.
+/// A connect request from a peer. Dropping it rejects the request; this may sleep, and must not
+/// happen in an event handler.
 ///
 /// # Invariants
 ///
@@ -121,7 +122,7 @@ pub(crate) struct ConnectRequest {
 }
 
 impl ConnectRequest {
-    /// The peer's private data, possibly empty, padded or cut.
+    /// The peer's private data, possibly empty, padded or truncated.
     pub(crate) fn private_data(&self) -> &[u8] {
         self.private_data.get(..self.length).unwrap_or(&[])
     }
@@ -131,34 +132,36 @@ impl ConnectRequest {
         self.id.peer_address()
     }
 
-    /// The address at this end.
+    /// The local address.
     pub(crate) fn local_address(&self) -> SocketAddress {
         self.id.source_address()
     }
 
-    /// How many RDMA Reads from its memory the peer takes at a time.
+    /// How many RDMA Reads from its memory the peer allows at a time.
     pub(crate) fn read_depth(&self) -> u8 {
         self.initiator_depth
     }
 
-    /// The identifier of the connection, whose events go to `handler`. May sleep.
+    /// Turns the request into the identifier of the connection, whose events go to `handler`. May
+    /// sleep.
     pub(crate) fn into_id<HC: CmHandler>(self, handler: Arc<HC>) -> CmId<Bound> {
         // SAFETY: By the type's invariant.
         unsafe { CmId::take_over(self.id, handler) }
     }
 }
 
-/// Takes an event of a listener's identifier, or of one of a connect that nobody has accepted yet.
+/// Handles an event of a listener's identifier, or of a connect request that nobody has accepted
+/// yet.
 ///
 /// # Safety
 ///
-/// Called by the connection manager only; the context of `id` is that of a listener.
+/// Called only by the connection manager; the context of `id` is that of a listener.
 unsafe extern "C" fn listen_handler<H: ListenHandler>(
     id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
 ) -> c_int {
     // SAFETY: Identifier and event are valid during the call; the context is that of a `RawCmId`,
-    // or of the listener's while its handler runs, and stays as long.
+    // or of the listener's while its handler runs, and stays valid that long.
     let (event, shared) = unsafe {
         let shared = ArcBorrow::from_raw((*id).context.cast::<Shared<H>>().cast_const());
         (&*event, shared)
@@ -168,8 +171,8 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
             let Some(id) = NonNull::new(id) else {
                 return 0;
             };
-            // SAFETY: The identifier is a new one, whose context is the listener's, and ours from
-            // here on unless we return an error.
+            // SAFETY: The identifier is new; its context is that of the listener, and it belongs to
+            // us unless we return an error.
             let id = unsafe { RawCmId::adopt(id, shared.into()) };
             // SAFETY: For this event the union holds connection parameters.
             let conn = unsafe { &event.param.conn };
@@ -187,7 +190,7 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
         }
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
         | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => match shared.withdraw(id) {
-            // Nobody has accepted it, and nobody is going to.
+            // Nobody has accepted the request, and nobody will.
             Some(request) => {
                 request.id.leave();
                 1
@@ -197,20 +200,20 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
                 0
             }
         },
-        // Those of a connect that waits come back when it is accepted, as an error.
+        // Other events of a waiting connect request surface as an error when it is accepted.
         _ => 0,
     }
 }
 
 impl<H: ListenHandler> Shared<H> {
-    /// The connect that waits longest, and whether others wait behind it.
+    /// The oldest connect request, and whether others are waiting behind it.
     fn next(&self) -> Option<(ConnectRequest, bool)> {
         let mut waiting = self.waiting.lock();
         let first = waiting.remove(0).ok()?;
         Some((first, !waiting.is_empty()))
     }
 
-    /// Takes the connect with this identifier out, if it waits.
+    /// Removes the connect request with this identifier, if it is waiting.
     fn withdraw(&self, id: *mut bindings::rdma_cm_id) -> Option<ConnectRequest> {
         let mut waiting = self.waiting.lock();
         let mut requests = waiting.iter();
@@ -218,11 +221,12 @@ impl<H: ListenHandler> Shared<H> {
         waiting.remove(index).ok()
     }
 
-    /// Has a connect wait for its acceptance.
+    /// Queues a connect request until it is accepted.
     fn enqueue(&self, id: RawCmId, conn: &bindings::rdma_conn_param) -> Result<(), RawCmId> {
         let from = private_data(conn);
         let mut request = ConnectRequest {
-            // INVARIANT: The identifier of a connect is bound to the device that it came from.
+            // INVARIANT: The identifier of a connect request is bound to the device on which the
+            // request arrived.
             id,
             private_data: [0; PRIVATE_DATA],
             length: from.len().min(PRIVATE_DATA),

@@ -3,7 +3,7 @@
 //! Safe access to the RDMA core: connection identifiers, queue pairs, memory
 //! regions and work requests.
 //!
-//! Ownership follows what the hardware needs:
+//! Ownership follows from what the hardware needs:
 //!
 //! ```text
 //! Device ◄── Pd ◄── Mr, DmaBuffer     a counted reference each: a device's removal
@@ -13,20 +13,19 @@
 //!            └── QueuePair┴──► SendQueue, RegisteredMrs, the user's context
 //! ```
 //!
-//! A Receive is owned by who posts it, by the device until it completes, and by
-//! the handler of its completion then. What Sends use belongs to the queue pair
-//! until a drain. A memory region changes its type with its state: [`mr::Idle`]
-//! while nobody uses it, [`mr::Mapped`] with pages, [`mr::Registered`] once the
-//! peer can reach it. Only an invalidation, or the region's destruction, lets the
-//! pages go.
+//! A Receive is owned by its poster, then by the device until it completes, and then by the handler
+//! of its completion. The buffers of Sends belong to the queue pair until it is drained. A memory
+//! region changes its type with its state: [`mr::Idle`] while it is unused, [`mr::Mapped`] once
+//! pages are mapped, [`mr::Registered`] once the peer can reach it. Only an invalidation, or
+//! destroying the region, releases the pages.
 //!
-//! Contexts: everything that creates or destroys may sleep. Completions run
-//! on the RDMA core's workqueue, one at a time for each queue pair. CM events
-//! run on the CM's workqueues with the identifier's mutex held.
+//! Contexts: everything that creates or destroys objects may sleep. Completion handlers run on the
+//! RDMA core's workqueue, one at a time for each queue pair. CM event handlers run on the CM's
+//! workqueues with the identifier's mutex held.
 //!
-//! Lock order: a slot of the `RegisteredMrs`, then the send gate of the `Qp`. Its receive gate
-//! and the list of devices are leaves. The users of a device come before the locks of those who are
-//! told of its removal.
+//! Lock order: a slot of the `RegisteredMrs`, then the send gate of the `Qp`. Its receive gate and
+//! the list of devices are leaf locks. A device's list of users is locked before any lock taken by
+//! those that are notified of its removal.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory regions that work requests register (FRWR), and their states.
+//! Memory regions that are registered by work requests (FRWR), and their states.
 //!
-//! 1. [`Idle`]: no pages. The peer has no handle, or one that is invalid.
-//! 2. [`Mapped`]: pages are mapped for DMA, and the region has a new handle
-//!    that was not sent yet.
+//! 1. [`Idle`]: no pages are mapped. The peer has no handle, or an invalid one.
+//! 2. [`Mapped`]: pages are mapped for DMA, and the region has a new handle that was not sent yet.
 //! 3. [`Registered`]: the registration was posted; the peer may use the handle.
 //!
-//! A region goes from 3 to 1 by an invalidation, remote or local, and in no
-//! other way but its destruction, which invalidates too. Pages are unmapped on
-//! the way into state 1, never earlier.
+//! A region returns from 3 to 1 only by an invalidation, remote or local, or by its destruction,
+//! which also invalidates it. Pages are unmapped on the way into state 1, never earlier.
 
 use super::{access::Access, Pd};
 use crate::{
@@ -27,11 +25,11 @@ mod state {
 /// A state of a memory region.
 pub(crate) trait State: state::Sealed {}
 
-/// Without pages.
+/// No pages are mapped.
 pub(crate) struct Idle;
-/// With pages, not posted.
+/// Pages are mapped, but the registration was not posted.
 pub(crate) struct Mapped;
-/// In the peer's reach.
+/// The peer can reach it.
 pub(crate) struct Registered;
 
 impl state::Sealed for Idle {}
@@ -41,12 +39,12 @@ impl State for Idle {}
 impl State for Mapped {}
 impl State for Registered {}
 
-/// What memory a region can hold (`enum ib_mr_type`).
+/// The kind of memory that a region can map (`enum ib_mr_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MrType {
     /// Pages of which all but the first and the last are used whole.
     MemReg,
-    /// Pieces of any address and length. Adapters take longer to reach them.
+    /// Pieces of any address and length. Adapters reach them more slowly.
     SgGaps,
 }
 
@@ -59,14 +57,14 @@ impl MrType {
     }
 }
 
-/// What a region is in any state.
+/// The parts of a region that all states share.
 ///
 /// # Invariants
 ///
-/// `ptr` is a memory region that this object owns, of type `mr_type` and for as many pages as `sg`
-/// has elements.
-/// The first `elements` of `sg` are mapped for DMA, in the direction of `access`; `exposed` keeps
-/// their memory, together with a reference to each page of the first `counted`.
+/// `ptr` is a memory region that this object owns, of type `mr_type`, and large enough for as many
+/// pages as `sg` has elements. The first `elements` of `sg` are mapped for DMA, in the direction of
+/// `access`; `exposed` keeps their memory, together with a reference to each page of the first
+/// `counted` elements.
 pub(crate) struct Core {
     next: Option<KBox<Core>>,
     ptr: NonNull<bindings::ib_mr>,
@@ -74,7 +72,7 @@ pub(crate) struct Core {
     sg: KVVec<bindings::scatterlist>,
     elements: i32,
     counted: i32,
-    /// Bytes of the mapped memory.
+    /// Length of the mapped memory in bytes.
     length: u32,
     exposed: Option<Exposed>,
     access: Access,
@@ -87,13 +85,13 @@ pub(crate) struct Core {
 unsafe impl Send for Core {}
 
 impl Core {
-    /// The region as the RDMA core knows it.
+    /// The C object.
     fn mr(&self) -> &bindings::ib_mr {
         // SAFETY: The region is valid, and only its owner changes it.
         unsafe { self.ptr.as_ref() }
     }
 
-    /// Unmaps the pages, which can then go.
+    /// Unmaps the pages, which can then be released.
     fn unmap(&mut self) {
         if self.elements != 0 {
             trace::xprtrdma_mr_unmap(self);
@@ -101,10 +99,10 @@ impl Core {
         self.unmap_pages();
     }
 
-    /// [`Self::unmap`] of a region that may be gone.
+    /// As [`Self::unmap`], for a region that may already be destroyed.
     fn unmap_pages(&mut self) {
         if self.elements != 0 {
-            // SAFETY: By the type's invariant so many elements are mapped on the domain's device.
+            // SAFETY: By the type's invariant that many elements are mapped on the domain's device.
             unsafe {
                 bindings::rpcrdma_ib_dma_unmap_sg(
                     self.pd.device().as_raw(),
@@ -116,14 +114,14 @@ impl Core {
             self.elements = 0;
         }
         if self.counted != 0 {
-            // SAFETY: By the type's invariant these pages are referenced, once.
+            // SAFETY: By the type's invariant each of these pages is referenced once.
             unsafe { bindings::rpcrdma_put_pages(self.sg.as_mut_ptr(), self.counted) };
             self.counted = 0;
         }
         self.exposed = None;
     }
 
-    /// The handle that the peer names the region by.
+    /// The handle by which the peer addresses the region (its rkey).
     fn handle(&self) -> u32 {
         self.mr().rkey
     }
@@ -144,7 +142,7 @@ impl trace::TraceMr for Core {
     }
 
     fn direction(&self) -> u32 {
-        // CAST: The number of a small enumeration.
+        // CAST: A small enumerator.
         self.access.direction() as u32
     }
 }
@@ -155,8 +153,8 @@ impl Drop for Core {
         if self.elements != 0 {
             trace::xprtrdma_mr_unmap(self);
         }
-        // SAFETY: This object owns the region. Destroying it makes the device forget the handle,
-        // so that the pages can be unmapped afterwards, whatever the state was.
+        // SAFETY: This object owns the region. Destroying it makes the device forget the handle, so
+        // the pages can be unmapped afterwards whatever the state was.
         let rc = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
         trace::xprtrdma_frwr_dereg(number, rc);
         self.unmap_pages();
@@ -179,11 +177,11 @@ impl<S: State> Mr<S> {
 }
 
 impl Mr<Idle> {
-    /// Makes a region of type `mr_type` for at most `pages` pages. May sleep.
+    /// Creates a region of type `mr_type` for at most `pages` pages. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or what the provider answers when its regions are exhausted.
+    /// `ENOMEM`, or whatever the provider returns when it runs out of regions.
     pub(crate) fn new(pd: &Arc<Pd>, mr_type: MrType, pages: u32) -> Result<Self> {
         let count = usize::try_from(pages).map_err(|_| EINVAL)?;
         let sg = KVVec::from_elem(bindings::scatterlist::default(), count, GFP_KERNEL)?;
@@ -193,12 +191,12 @@ impl Mr<Idle> {
         let ptr = from_err_ptr(ptr)
             .inspect_err(|&error| trace::xprtrdma_frwr_alloc(0, error.to_errno()))?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
-        // What of the requests is the same each time.
+        // The constant part of the requests.
         let request = |opcode| bindings::ib_send_wr {
             opcode,
             ..Default::default()
         };
-        // INVARIANT: The region was just made, and nothing is mapped.
+        // INVARIANT: The region was just created, and nothing is mapped.
         let core = core.write(Core {
             next: None,
             ptr,
@@ -221,15 +219,15 @@ impl Mr<Idle> {
         Ok(Self::from_core(core))
     }
 
-    /// What memory the region can hold.
+    /// The kind of memory that the region can map.
     pub(crate) fn mr_type(&self) -> MrType {
         self.core.mr_type
     }
 
     /// Maps the memory of `part` for `access` and gives the region a new handle.
     ///
-    /// The peer sees offsets that start at `tag << 32` plus the offset within the first page,
-    /// and so no kernel address.
+    /// The peer sees offsets that start at `tag << 32` plus the offset within the first page, so no
+    /// kernel address is exposed.
     ///
     /// # Errors
     ///
@@ -245,8 +243,8 @@ impl Mr<Idle> {
         })
     }
 
-    /// As [`Self::map`], for parts of one RPC, one after the other, none of which is counted. The
-    /// region has to be of type [`MrType::SgGaps`].
+    /// As [`Self::map`], for several parts of one RPC in order, none of which is counted. The
+    /// region must be of type [`MrType::SgGaps`].
     pub(crate) fn map_all(
         self,
         parts: &[Option<MessagePart<'_>>],
@@ -294,8 +292,8 @@ impl Mr<Idle> {
         core.exposed = Some(exposed);
         let device = core.pd.device().as_raw();
         let direction = core.access.direction().into();
-        // SAFETY: `describe`, which is one of the two above, initialised so many elements with
-        // memory that stays as long as it is exposed, which ends with the mapping.
+        // SAFETY: `describe`, which is one of the two closures above, initialised that many
+        // elements with memory that stays as long as it is exposed, which ends with the mapping.
         let mapped = unsafe {
             bindings::rpcrdma_ib_dma_map_sg(device, core.sg.as_mut_ptr(), elements, direction)
         };
@@ -303,7 +301,7 @@ impl Mr<Idle> {
             trace::xprtrdma_frwr_sgerr(core, elements, mapped);
             return Err(ENOMEM);
         }
-        // INVARIANT: Unmapping wants the count that was given, not the one that came of it.
+        // INVARIANT: Unmapping takes the count that was passed in, not the one that was returned.
         core.elements = elements;
         let page_size = u32::try_from(PAGE_SIZE).map_err(|_| EINVAL)?;
         // SAFETY: The elements are mapped; the region is idle.
@@ -324,7 +322,8 @@ impl Mr<Idle> {
         let mr = unsafe { &mut *core.ptr.as_ptr() };
         core.length = u32::try_from(mr.length).map_err(|_| EIO)?;
         mr.iova = (u64::from(tag) << 32) | (mr.iova & u64::from(page_size.wrapping_sub(1)));
-        // A new low byte makes every earlier handle of the region stale: ib_update_fast_reg_key().
+        // A new low byte invalidates every earlier handle of the region, as in
+        // ib_update_fast_reg_key().
         let key = mr.rkey.wrapping_add(1) & 0xff;
         mr.lkey = mr.lkey & !0xff | key;
         mr.rkey = mr.rkey & !0xff | key;
@@ -333,8 +332,8 @@ impl Mr<Idle> {
     }
 }
 
-/// Describes `parts`, one after the other, in scatterlist elements; how many were needed, if they
-/// sufficed.
+/// Describes `parts`, in order, in scatterlist elements; returns how many were needed, if there
+/// were enough.
 fn describe_all(
     sg: &mut [bindings::scatterlist],
     parts: &[Option<MessagePart<'_>>],
@@ -354,7 +353,7 @@ fn describe_all(
     i32::try_from(used).ok()
 }
 
-/// Describes `part` in scatterlist elements; how many were needed, if they sufficed.
+/// Describes `part` in scatterlist elements; returns how many were needed, if there were enough.
 #[inline(always)]
 fn describe(sg: &mut [bindings::scatterlist], part: &MessagePart<'_>) -> Option<i32> {
     let elements = part.element_count();
@@ -374,10 +373,10 @@ fn describe(sg: &mut [bindings::scatterlist], part: &MessagePart<'_>) -> Option<
             for element in sg.iter_mut() {
                 let here = left.min(PAGE_SIZE.saturating_sub(offset));
                 // SAFETY: By the part's invariant the array has a page for every byte from `base`
-                // on, and `index` names one of them.
+                // on, and `index` is that of one of them.
                 let page = unsafe { *pages.as_ptr().add(index) };
-                // What sg_set_page() does, without a call for each page. The two low bits of a
-                // page's address are the element's flags.
+                // This is sg_set_page(), without a function call for each page. The two low bits of
+                // a page's address hold the element's flags.
                 *element = bindings::scatterlist {
                     page_link: page.expose_provenance(),
                     offset: u32::try_from(offset).ok()?,
@@ -394,7 +393,7 @@ fn describe(sg: &mut [bindings::scatterlist], part: &MessagePart<'_>) -> Option<
     i32::try_from(elements).ok()
 }
 
-/// What the peer is told about a region: one RDMA segment (RFC 8166 section 3.4.2).
+/// How the peer is told of a region: one RDMA segment (RFC 8166 section 3.4.2).
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     /// The handle.
@@ -432,20 +431,20 @@ impl<S: State> MrList<S> {
             .fold(0, |count: usize, _| count.saturating_add(1))
     }
 
-    /// Puts a region first.
+    /// Inserts a region at the front.
     pub(crate) fn push_front(&mut self, mut mr: Mr<S>) {
         core::mem::swap(&mut mr.core.next, &mut *self.first);
-        // What it takes the place of is nothing, which need not be dropped.
+        // The value that is replaced is `None`, which need not be dropped.
         core::mem::forget(self.first.replace(mr.core));
     }
 
-    /// Puts a region last, after walking the list, which is as long as a chunk has segments.
+    /// Appends a region after walking the list, which is only as long as a chunk has segments.
     pub(crate) fn push_back(&mut self, mr: Mr<S>) {
         let mut link = &mut *self.first;
         while let Some(core) = link {
             link = &mut core.next;
         }
-        // What it takes the place of is nothing, which need not be dropped.
+        // The value that is replaced is `None`, which need not be dropped.
         core::mem::forget(link.replace(mr.core));
     }
 
@@ -456,7 +455,7 @@ impl<S: State> MrList<S> {
         Some(Mr::from_core(core))
     }
 
-    /// The same regions under another state's name.
+    /// The same regions in another state.
     fn into_state<T: State>(mut self) -> MrList<T> {
         MrList {
             first: ManuallyDrop::new(self.first.take()),
@@ -471,16 +470,17 @@ impl<S: State> MrList<S> {
 
 impl<S: State> Drop for MrList<S> {
     fn drop(&mut self) {
-        // One after the other: the recursion of nested boxes would be as deep as the list.
+        // One at a time: dropping nested boxes would recurse as deeply as the list is long.
         while self.pop().is_some() {}
     }
 }
 
 impl<S: State> MrList<S> {
-    /// The segments that describe the regions, in order. Idle regions have stale ones.
+    /// The segments that describe the regions, in order. Those of idle regions are stale.
     pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> + Clone + '_ {
         self.cores().map(|core| {
-            // SAFETY: The region is valid, and mapped regions are not changed by the device.
+            // SAFETY: The region is valid, and the device does not change the description of a
+            // mapped region.
             let mr = unsafe { &*core.ptr.as_ptr() };
             Extent {
                 handle: core.handle(),
@@ -492,7 +492,7 @@ impl<S: State> MrList<S> {
 }
 
 impl MrList<Mapped> {
-    /// Unmaps the regions without ever having posted them.
+    /// Unmaps regions that were never posted.
     pub(crate) fn unmap(mut self) -> MrList<Idle> {
         let mut link = &mut *self.first;
         while let Some(core) = link {
@@ -502,14 +502,14 @@ impl MrList<Mapped> {
         self.into_state()
     }
 
-    /// Builds a registration for each region in front of `last`, and returns the first request
-    /// of the chain. The regions count as registered from here on. They come back if one
-    /// of them is not of `pd`.
+    /// Builds a registration for each region in front of `last`, and returns the first request of
+    /// the chain. The regions count as registered from here on. They are returned unchanged if one
+    /// of them does not belong to `pd`.
     ///
     /// # Safety
     ///
-    /// The chain is posted, or forgotten, while the returned list still exists. `cqe` completes
-    /// the registrations if they fail.
+    /// The chain is posted, or discarded, while the returned list still exists. `cqe` handles the
+    /// completion of registrations that fail.
     pub(super) unsafe fn chain(
         mut self,
         pd: &Arc<Pd>,
@@ -536,11 +536,11 @@ impl MrList<Mapped> {
 }
 
 impl MrList<Registered> {
-    /// Takes the region with this handle out, if it is in the list.
+    /// Removes the region with this handle, if it is in the list.
     ///
     /// # Safety
     ///
-    /// The peer has invalidated the handle, in the domain of these regions.
+    /// The peer has invalidated the handle, in the protection domain of these regions.
     pub(super) unsafe fn take_invalidated(&mut self, handle: u32) -> Option<Mr<Idle>> {
         let mut link = &mut *self.first;
         while link.as_ref().is_some_and(|core| core.handle() != handle) {
@@ -553,8 +553,8 @@ impl MrList<Registered> {
         Some(Mr::from_core(core))
     }
 
-    /// Builds a chain of local invalidations, of which only the last is signalled, for `last`
-    /// to complete, and the others for `cqe` if they are flushed.
+    /// Builds a chain of local invalidations, of which only the last is signalled. Its completion
+    /// goes to `last`; those of the others go to `cqe` if they fail or are flushed.
     pub(super) fn invalidations(
         &mut self,
         cqe: *mut bindings::ib_cqe,
@@ -578,11 +578,11 @@ impl MrList<Registered> {
         first
     }
 
-    /// Unmaps the regions after all of them were invalidated locally.
+    /// Unmaps the regions, all of which were invalidated locally.
     ///
     /// # Safety
     ///
-    /// A local invalidation of every region in the list has completed with success.
+    /// A local invalidation of every region in the list has completed successfully.
     pub(super) unsafe fn invalidated(self) -> MrList<Idle> {
         self.into_state::<Mapped>().unmap()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sends of an accepted queue pair, with the RDMA Writes that go before them.
+//! Sends of an accepted queue pair, with the RDMA Writes that precede them.
 
 use super::{
     completion::WcStatus,
@@ -21,22 +21,22 @@ use core::{
 };
 use kernel::{dma::DataDirection, prelude::*, types::Opaque};
 
-// CAST: A bit of a small number, in a signed word.
+// CAST: A small bit mask, in a signed word.
 #[allow(clippy::unnecessary_cast)]
 const SIGNALED: i32 = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
 
-/// What has a queue pair on which any thread sends.
+/// An object that owns a queue pair on which any thread may send.
 pub(crate) trait OutgoingOwner: trace::TraceQp + Sized + 'static {
-    /// What is told of each Send when it has completed.
+    /// The value that is passed to [`Self::sent`] when the Send completes.
     type Sent: Default + Send;
 
     /// The queue pair.
     fn qp(&self) -> &Qp;
 
-    /// The room on its send queue.
+    /// Accounting for its send queue.
     fn slots(&self) -> &SendSlots;
 
-    /// Contexts for Sends.
+    /// The contexts of Sends.
     fn sends(&self) -> &Pool<SendContext<Self>>;
 
     /// Bytes in each Send.
@@ -45,15 +45,15 @@ pub(crate) trait OutgoingOwner: trace::TraceQp + Sized + 'static {
     /// A Send has completed.
     fn sent(&self, sent: Self::Sent);
 
-    /// There is no room on the send queue, for which somebody waits or comes back later. With a
-    /// spinlock held.
+    /// The send queue is full; the caller waits for room or retries later. Called with a spinlock
+    /// held.
     fn queue_is_full(&self);
 
-    /// A work request has failed, or was flushed.
+    /// A work request failed or was flushed.
     fn failed(&self, status: WcStatus);
 }
 
-/// Takes room on the send queue, as [`SendSlots::take`].
+/// Takes slots of the send queue; see [`SendSlots::take`].
 pub(super) fn take_slots<O: OutgoingOwner>(
     owner: &O,
     count: u32,
@@ -66,25 +66,26 @@ pub(super) fn take_slots<O: OutgoingOwner>(
     owner.slots().take(count, may_wait, told)
 }
 
-/// What one Send uses, from the moment it is built until it has completed.
+/// The resources of one Send, from the time it is built until it completes.
 ///
 /// # Invariants
 ///
-/// `owner` has the context. Of one that is posted, `slots` work requests are with the device.
+/// `owner` holds the context in its pool. If the context is posted, `slots` of its work requests
+/// are outstanding.
 pub(crate) struct SendContext<O: OutgoingOwner> {
     cqe: Cqe<Self>,
     links: Links<Self>,
     owner: NonNull<O>,
-    /// Tells it from others of the owner, in trace events.
+    /// Distinguishes the owner's contexts in trace events.
     number: u32,
     buffer: DmaBuffer,
     request: bindings::ib_send_wr,
     sge: bindings::ib_sge,
     writes: Transfers,
-    /// What the RDMA Writes read.
+    /// The source of the RDMA Writes.
     pages: PageVec,
     slots: u32,
-    /// What the owner is told of the Send.
+    /// The value that the owner is passed when the Send completes.
     sent: O::Sent,
 }
 
@@ -99,7 +100,7 @@ impl<O: OutgoingOwner> Pooled for SendContext<O> {
 }
 
 impl<O: OutgoingOwner> SendContext<O> {
-    /// A context of `owner`.
+    /// Allocates a context of `owner`.
     fn new(owner: &O) -> Result<KBox<Self>> {
         let size = usize::try_from(owner.send_size())?;
         let buffer = DmaBuffer::new(owner.qp().pd(), size, DataDirection::ToDevice, GFP_KERNEL)?;
@@ -122,10 +123,10 @@ impl<O: OutgoingOwner> SendContext<O> {
         )?)
     }
 
-    /// Lets go of what the context holds. None of its work requests is with the device.
+    /// Releases what the context holds. None of its work requests is outstanding.
     pub(super) fn end(&mut self, qp: &Qp) {
-        // SAFETY: The Writes were added with the owner's queue pair, and have completed, or were
-        // not posted.
+        // SAFETY: The Writes were added with the owner's queue pair, and have completed or were
+        // never posted.
         unsafe { self.writes.release(qp) };
         self.pages.clear();
     }
@@ -133,8 +134,8 @@ impl<O: OutgoingOwner> SendContext<O> {
 
 impl<O: OutgoingOwner> Complete for SendContext<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The owner, which has the context, waits for the request that has just completed,
-        // and with it all before, as they complete in order.
+        // SAFETY: The owner, whose pool holds the context, waits for the request that has just
+        // completed, and for all requests before it, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
         trace::svcrdma_wc_send(cq, context.number, wc);
         let slots = core::mem::replace(&mut context.slots, 0);
@@ -150,24 +151,24 @@ impl<O: OutgoingOwner> Complete for SendContext<O> {
     }
 }
 
-/// A message to be sent, which goes back to its queue pair if it is not.
+/// A message to be sent. Its context is returned to the owner if it is not sent.
 ///
 /// # Invariants
 ///
-/// `context` is one of `owner`, lent to this object.
+/// `context` is one of `owner`'s, and lent to this object.
 pub(crate) struct Outgoing<'a, O: OutgoingOwner> {
     owner: &'a O,
     context: NonNull<SendContext<O>>,
 }
 
 impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
-    /// One of `owner`.
+    /// Borrows a context from `owner`, or allocates one.
     pub(super) fn new(owner: &'a O) -> Result<Self> {
         let context = match owner.sends().take() {
             Some(context) => context,
             None => owner.sends().add(SendContext::new(owner)?),
         };
-        // INVARIANT: Just lent.
+        // INVARIANT: Just borrowed.
         Ok(Self { owner, context })
     }
 
@@ -176,18 +177,18 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         unsafe { self.context.as_mut() }
     }
 
-    /// The bytes of the message, to be filled from the start.
+    /// The buffer for the message, which begins at its start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         self.context().buffer.bytes()
     }
 
-    /// Has `add` add the pages that [`Self::write`] is to read, which are kept until the Send has
-    /// completed, and makes room for so many Writes, with as many parts in all as `add` says. May
-    /// sleep.
+    /// Calls `add` to add the pages that [`Self::write`] takes its data from; they are kept until
+    /// the Send has completed. Reserves memory for `writes` Writes with as many parts in all as
+    /// `add` returns. May sleep.
     ///
     /// # Errors
     ///
-    /// That of `add`, `ENOMEM`, or `EBUSY` the second time.
+    /// That of `add`, `ENOMEM`, or `EBUSY` if Writes were added already.
     pub(crate) fn keep<T>(
         &mut self,
         writes: usize,
@@ -204,12 +205,13 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         Ok(result)
     }
 
-    /// Has `ranges` of the pages that are kept written to the peer's memory at `offset` under
-    /// `handle`, before the message. May sleep for memory, and for a memory region.
+    /// Adds an RDMA Write of `ranges` of the kept pages to the peer's memory at `offset` under
+    /// `handle`, to be done before the message is sent. May sleep for memory, and for a memory
+    /// region.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if a range is not of these pages; `ENOMEM`, or `EAGAIN` if there is no memory
+    /// `EINVAL` if a range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
     /// region.
     pub(crate) fn write(
         &mut self,
@@ -224,7 +226,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         }
         loop {
             let parts = ranges.clone().filter_map(|range| pages.part(range));
-            // SAFETY: The pages stay with the context until `end`, which has the same queue pair.
+            // SAFETY: The pages stay with the context until `end`, which is called with the same
+            // queue pair.
             match unsafe { writes.add(qp, parts, handle, offset) } {
                 Err(EAGAIN) if slots.wait().is_ok() => {}
                 added => return added,
@@ -232,12 +235,12 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         }
     }
 
-    /// Sends the first `length` bytes, behind the Writes; has the peer invalidate `handle`. Waits
-    /// for room on the send queue, if `may_wait`. [`OutgoingOwner::sent`] is told `sent`.
+    /// Sends the first `length` bytes after the Writes, and asks the peer to invalidate `handle`.
+    /// Waits for room on the send queue if `may_wait`. `sent` is passed to [`OutgoingOwner::sent`].
     ///
     /// # Errors
     ///
-    /// Why there is no room; after [`NoRoom::Closed`] the connection is of no use.
+    /// Why there is no room; after [`NoRoom::Closed`] the connection is unusable.
     pub(crate) fn send(
         self,
         length: usize,
@@ -280,8 +283,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         }
         trace::svcrdma_post_send(owner, context.number, invalidate);
         let last = &raw mut context.request;
-        // SAFETY: The Writes were added with this queue pair. The context, with all that the chain
-        // names, stays until the Send has completed.
+        // SAFETY: The Writes were added with this queue pair. The context, with everything that the
+        // chain refers to, stays until the Send has completed.
         let posted = unsafe {
             let first = context
                 .writes
@@ -296,7 +299,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
                 drop(ManuallyDrop::into_inner(this));
                 Err(NoRoom::Closed)
             }
-            // Some of the chain may be with the device: the context goes with the queue pair.
+            // Part of the chain may be posted: the context is freed with the queue pair.
             Err(error) => {
                 trace::svcrdma_sq_post_err(owner, error);
                 Err(NoRoom::Closed)
@@ -309,7 +312,7 @@ impl<O: OutgoingOwner> Drop for Outgoing<'_, O> {
     fn drop(&mut self) {
         let owner = self.owner;
         self.context().end(owner.qp());
-        // SAFETY: By the type's invariant; the object ends here.
+        // SAFETY: By the type's invariant; this object does not use the context any longer.
         unsafe { owner.sends().put(self.context) };
     }
 }

@@ -27,7 +27,7 @@ impl Pd {
     ///
     /// # Errors
     ///
-    /// What the provider answers, `ENOMEM` mostly.
+    /// Whatever the provider returns, usually `ENOMEM`.
     pub(crate) fn new(device: Arc<Device>) -> Result<Self> {
         // SAFETY: The device is registered; the caller's name is static.
         let ptr = from_err_ptr(unsafe {
@@ -43,7 +43,7 @@ impl Pd {
         &self.device
     }
 
-    /// The key that lets local work requests use any DMA-mapped memory.
+    /// The key for local access to any DMA-mapped memory.
     pub(super) fn local_key(&self) -> u32 {
         // SAFETY: The domain is valid, and the key never changes.
         unsafe { (*self.ptr.as_ptr()).local_dma_lkey }

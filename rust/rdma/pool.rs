@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Contexts of work requests, made when they are needed and used again.
+//! Contexts of work requests, allocated on demand and reused.
 
 use core::{cell::Cell, ptr::NonNull};
 use kernel::{new_spinlock, prelude::*, sync::SpinLock};
 
-/// How a context hangs in its [`Pool`].
+/// The links by which a context is kept in its [`Pool`].
 ///
 /// # Invariants
 ///
-/// Both are only used by the pool, with its lock held.
+/// Only the pool uses them, with its lock held.
 pub(crate) struct Links<T> {
-    /// The next of all.
+    /// The next context of all.
     all: Cell<*mut T>,
-    /// The next idle one.
+    /// The next idle context.
     idle: Cell<*mut T>,
 }
 
 impl<T> Links<T> {
-    /// In no pool.
+    /// Links of a context that is in no pool.
     pub(super) const fn new() -> Self {
         Self {
             all: Cell::new(core::ptr::null_mut()),
@@ -27,14 +27,14 @@ impl<T> Links<T> {
     }
 }
 
-/// What can be in a pool.
+/// An object that can be kept in a pool.
 pub(crate) trait Pooled: Sized {
     /// Its links, which nobody else uses.
     fn links(&self) -> &Links<Self>;
 }
 
-/// Contexts of one kind. All of them end with the pool, lent out or not: who lends one out sees to
-/// it that the pool stays.
+/// Contexts of one kind. All of them are freed with the pool, whether lent out or not: the borrower
+/// of a context has to keep the pool alive.
 ///
 /// # Invariants
 ///
@@ -53,11 +53,11 @@ struct Lists<T> {
     idle_count: u32,
 }
 
-// SAFETY: The contexts are owned by the pool, or by one user each.
+// SAFETY: Each context is owned by the pool, or by one borrower.
 unsafe impl<T> Send for Lists<T> {}
 
 impl<T: Pooled> Pool<T> {
-    /// No contexts.
+    /// An empty pool.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             lists <- new_spinlock!(Lists {
@@ -69,7 +69,7 @@ impl<T: Pooled> Pool<T> {
         })
     }
 
-    /// An idle context, which is the caller's until [`Self::put`].
+    /// Lends out an idle context, which belongs to the caller until [`Self::put`].
     pub(super) fn take(&self) -> Option<NonNull<T>> {
         let mut lists = self.lists.lock();
         let context = NonNull::new(lists.idle)?;
@@ -79,25 +79,25 @@ impl<T: Pooled> Pool<T> {
         Some(context)
     }
 
-    /// Adds a context, which is the caller's until [`Self::put`].
+    /// Adds a context, which belongs to the caller until [`Self::put`].
     pub(super) fn add(&self, context: KBox<T>) -> NonNull<T> {
         let context = NonNull::from(KBox::leak(context));
         let mut lists = self.lists.lock();
-        // SAFETY: The context is a new one, of which nobody else knows.
+        // SAFETY: The context is new, and nobody else knows of it.
         unsafe { context.as_ref() }.links().all.set(lists.all);
         lists.all = context.as_ptr();
         lists.count = lists.count.saturating_add(1);
         context
     }
 
-    /// Takes a context back.
+    /// Takes back a context.
     ///
     /// # Safety
     ///
-    /// It came from this pool, and the caller does not use it any more.
+    /// It came from this pool, and the caller no longer uses it.
     pub(super) unsafe fn put(&self, context: NonNull<T>) {
         let mut lists = self.lists.lock();
-        // SAFETY: By the type's invariant; the context is nobody's.
+        // SAFETY: By the type's invariant; nobody uses the context.
         unsafe { context.as_ref() }.links().idle.set(lists.idle);
         lists.idle = context.as_ptr();
         lists.idle_count = lists.idle_count.saturating_add(1);
@@ -109,11 +109,11 @@ impl<T: Pooled> Pool<T> {
         (lists.count.saturating_sub(lists.idle_count), lists.count)
     }
 
-    /// Frees all contexts, after `end` has had each.
+    /// Frees all contexts after passing each to `end`.
     ///
     /// # Safety
     ///
-    /// Nobody uses a context any more.
+    /// Nobody uses a context any longer.
     pub(super) unsafe fn clear(&self, mut end: impl FnMut(&mut T)) {
         let mut lists = self.lists.lock();
         lists.idle = core::ptr::null_mut();
@@ -122,7 +122,7 @@ impl<T: Pooled> Pool<T> {
         let mut next = core::mem::replace(&mut lists.all, core::ptr::null_mut());
         drop(lists);
         while !next.is_null() {
-            // SAFETY: By the type's invariant, and the caller's promise.
+            // SAFETY: By the type's invariantand the caller's guarantee.
             let mut context = unsafe { KBox::from_raw(next) };
             next = context.links().all.get();
             end(&mut context);
@@ -133,7 +133,8 @@ impl<T: Pooled> Pool<T> {
 #[pinned_drop]
 impl<T: Pooled> PinnedDrop for Pool<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: The pool ends, and with it, as its users know, every context.
+        // SAFETY: The pool is dropped, and its borrowers have kept it alive for as long as they
+        // used a context.
         unsafe { self.clear(|_| {}) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue pair: its capacities, what is posted on it, and its end.
+//! A queue pair: its capacities, posting on it, and draining it.
 
 use super::{
     cm::{Bound, CmId},
@@ -18,25 +18,25 @@ use kernel::{
     types::Opaque,
 };
 
-/// What a queue pair can hold.
+/// The capacities of a queue pair.
 #[derive(Clone, Copy)]
 pub(super) struct Capacities {
-    /// Work requests in the send queue, one for the drain among them.
+    /// Work requests in the send queue, including one for the drain.
     pub(super) send_requests: u32,
-    /// Work requests in the receive queue, one for the drain among them.
+    /// Work requests in the receive queue, including one for the drain.
     pub(super) receive_requests: u32,
-    /// RDMA Reads and Writes of this end that may be under way, for which the RDMA core adds work
+    /// RDMA Reads and Writes that this end may have outstanding. For these the RDMA core adds work
     /// requests to the send queue, and memory regions where the fabric needs them.
     pub(super) transfers: u32,
-    /// Elements in the list of one work request of the send queue.
+    /// Elements in the scatter/gather list of one work request of the send queue.
     pub(super) send_sge: u32,
 }
 
 impl Capacities {
-    /// Work requests that the send queue of a connection by `id` really holds, with those that the
-    /// RDMA core adds for transfers (`rdma_rw_init_qp()`).
+    /// The actual capacity of the send queue of a connection with `id`, including the work requests
+    /// that the RDMA core adds for transfers (`rdma_rw_init_qp()`).
     pub(super) fn send_queue(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
-        // SAFETY: The device is registered as long as the domain exists.
+        // SAFETY: The device is registered as long as the protection domain exists.
         let added = unsafe {
             bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), self.transfers, 0)
         };
@@ -49,14 +49,14 @@ impl Capacities {
 pub(crate) struct ConnectParameters<'a> {
     /// Octets for the peer (RFC 8797).
     pub(crate) private_data: &'a [u8],
-    /// RDMA Reads by the peer that this end takes at a time.
+    /// RDMA Reads by the peer that this end accepts at a time.
     pub(crate) responder_resources: u8,
-    /// RDMA Reads that this end has under way at a time.
+    /// RDMA Reads that this end may have outstanding.
     pub(crate) initiator_depth: u8,
 }
 
 impl ConnectParameters<'_> {
-    /// The C structure, which refers to the private data.
+    /// The C structure, which points to the private data.
     fn to_raw(&self) -> Result<bindings::rdma_conn_param> {
         Ok(bindings::rdma_conn_param {
             private_data: self.private_data.as_ptr().cast(),
@@ -70,51 +70,51 @@ impl ConnectParameters<'_> {
     }
 }
 
-/// How long the peer is asked to wait before it repeats a Send that found no Receive (the encoding
-/// of the InfiniBand specification, volume 1, table 45): 1.28 ms.
+/// How long the peer is asked to wait before it repeats a Send that found no Receive: 1.28 ms
+/// (encoded as in the InfiniBand specification, volume 1, table 45).
 const RNR_TIMER: u8 = 14;
 
-/// How often it is asked to repeat one. Credits keep Receives posted for Replies; a burst of
-/// backward Calls or of late Replies may find none for a moment, which is to cost a pause, not the
-/// connection.
+/// How often the peer is asked to repeat such a Send. Credits keep Receives posted for Replies; a
+/// burst of backward Calls or late Replies may find none for a moment, which should cost a pause,
+/// not the connection.
 const RNR_RETRIES: u8 = 6;
 
-/// How often this end repeats what is lost (the fabric's field holds up to 7): a lost packet is not
-/// a lost connection.
+/// How often this end repeats lost packets (a field of the fabric with a maximum of 7): a lost
+/// packet is not a lost connection.
 const RETRIES: u8 = 6;
 
 /// A reliable connected queue pair.
 ///
 /// # Invariants
 ///
-/// `ptr` is a queue pair that this object owns, the one of `id`, in the domain `pd`, whose
-/// completions go to `_cq`.
+/// `ptr` is a queue pair that this object owns. It is the queue pair of `id`, in the protection
+/// domain `pd`, and its completions go to `_cq`.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Qp {
     ptr: NonNull<bindings::ib_qp>,
-    /// Whether Receives can be posted.
+    /// Whether Receives may be posted.
     #[pin]
     receive_gate: SpinLock<bool>,
-    /// Whether anybody but the owner of the send queue can post there.
+    /// Whether anybody but the owner of the send queue may post there.
     #[pin]
     send_gate: SpinLock<bool>,
-    // The queue pair goes first, in `drop`.
+    // The queue pair is destroyed before these, in `drop`.
     id: CmId<Bound>,
     _cq: Arc<Cq>,
     pd: Arc<Pd>,
 }
 
-// SAFETY: The RDMA core locks its objects; the gates are locked.
+// SAFETY: The RDMA core does its own locking; the gates are locks.
 unsafe impl Send for Qp {}
 // SAFETY: As above.
 unsafe impl Sync for Qp {}
 
 impl Qp {
-    /// Makes the queue pair of `id`. Completions of both of its queues go to `cq`. May sleep.
+    /// Creates the queue pair of `id`. Completions of both of its queues go to `cq`. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or what the provider answers, such as `EINVAL` for queues that are too large.
+    /// `ENOMEM`, or whatever the provider returns, such as `EINVAL` for queues that are too large.
     pub(super) fn new<'a>(
         id: CmId<Bound>,
         pd: &'a Arc<Pd>,
@@ -141,10 +141,10 @@ impl Qp {
         &self.pd
     }
 
-    /// Whether the RDMA core may register memory for transfers.
+    /// Whether the RDMA core may have to register memory for transfers.
     pub(super) fn registers_transfers(&self) -> bool {
-        // SAFETY: The device is registered as long as the domain exists. A transfer that may be
-        // registered takes work requests for it.
+        // SAFETY: The device is registered as long as the protection domain exists. A transfer that
+        // may need a registration takes additional work requests for it.
         unsafe {
             bindings::rdma_rw_max_send_wr(self.pd.device().as_raw(), self.id.port(), 1, 0) > 1
         }
@@ -160,7 +160,7 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// What the connection manager answers at once; a later answer comes as an event.
+    /// Whatever the connection manager returns at once; a later failure is reported as an event.
     pub(crate) fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut raw = parameters.to_raw()?;
         // SAFETY: The identifier is valid.
@@ -169,11 +169,11 @@ impl Qp {
         to_result(unsafe { bindings::rdma_connect(self.id.as_raw(), &mut raw) })
     }
 
-    /// Accepts the connection that the peer has asked for. May sleep.
+    /// Accepts the connection that the peer requested. May sleep.
     ///
     /// # Errors
     ///
-    /// What the connection manager answers, such as `EINVAL` if the peer is gone already.
+    /// Whatever the connection manager returns, such as `EINVAL` if the peer is already gone.
     pub(super) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut raw = parameters.to_raw()?;
         let id = self.id.as_raw();
@@ -189,7 +189,7 @@ impl Qp {
 
     /// Ends the connection. The queue pair goes to the error state. May sleep.
     pub(crate) fn disconnect(&self) {
-        // SAFETY: The identifier is valid. An error says that there is no connection to end.
+        // SAFETY: The identifier is valid. An error means that there is no connection to end.
         let _ = unsafe { bindings::rdma_disconnect(self.id.as_raw()) };
     }
 
@@ -197,12 +197,12 @@ impl Qp {
     ///
     /// # Safety
     ///
-    /// As [`Receives::post`]; this is the owner's queue pair.
+    /// As for [`Receives::post`]; this is the owner's queue pair.
     ///
     /// # Errors
     ///
-    /// `EPIPE` during the drain, or what the provider answers; those that were not posted are
-    /// freed.
+    /// `EPIPE` during or after the drain, or whatever the provider returns; Receives that were not
+    /// posted are freed.
     pub(super) unsafe fn post_receives<O: ReceiveOwner>(
         &self,
         owner: &O,
@@ -213,28 +213,29 @@ impl Qp {
             drop(gate);
             return Err(EPIPE);
         }
-        // SAFETY: The caller's promise. The drain has not begun, and waits for what is posted now.
+        // SAFETY: Guaranteed by the caller. The drain has not begun, and will wait for what is
+        // posted now.
         let posted = unsafe { receives.post(owner, self.as_raw()) };
         drop(gate);
         posted.map_err(|(error, _rest)| error)
     }
 
-    /// Posts a chain on the send queue, beside the queue's owner, unless the queue pair is being
-    /// drained. Does not sleep.
+    /// Posts a chain on the send queue on behalf of somebody other than the queue's owner, unless
+    /// the queue pair is being drained. Does not sleep.
     ///
     /// # Safety
     ///
-    /// As [`Self::post_send`], but for the owner.
+    /// As for [`Self::post_send`], except that the caller need not own the send queue.
     ///
     /// # Errors
     ///
-    /// `EPIPE` during the drain; otherwise as [`Self::post_send`].
+    /// `EPIPE` during or after the drain; otherwise as for [`Self::post_send`].
     pub(super) unsafe fn post_send_beside(&self, first: *const bindings::ib_send_wr) -> Result {
         let gate = self.send_gate.lock();
         if !*gate {
             return Err(EPIPE);
         }
-        // SAFETY: The caller's promise. The drain begins when nobody holds the gate.
+        // SAFETY: Guaranteed by the caller. The drain does not begin while the gate is held.
         unsafe { self.post_send(first) }
     }
 
@@ -242,42 +243,43 @@ impl Qp {
     ///
     /// # Safety
     ///
-    /// The caller owns the send queue, so that [`Self::drain`] does not run, nor has run. `first`
-    /// is a chain whose requests and what they name stay valid: the requests during the call, their
-    /// memory until they complete.
+    /// The caller owns the send queue, so [`Self::drain`] is not running and has not run. `first`
+    /// is a chain whose requests stay valid during the call; the memory that they refer to stays
+    /// valid until they complete.
     ///
     /// # Errors
     ///
-    /// What the provider answers, after which some of the chain may be posted, so that the
-    /// connection has to end.
+    /// Whatever the provider returns. Part of the chain may have been posted, so the connection has
+    /// to end.
     #[inline(always)]
     pub(super) unsafe fn post_send(&self, first: *const bindings::ib_send_wr) -> Result {
-        // SAFETY: By the type's invariant, and the caller's promise.
+        // SAFETY: By the type's invariant and the caller's guarantee.
         match unsafe { bindings::rpcrdma_ib_post_send(self.as_raw(), first) } {
             0 => Ok(()),
             errno => to_result(errno),
         }
     }
 
-    /// Ends the connection, closes both queues and waits until every work request has completed,
-    /// and its handler has returned. May sleep; not to be called from a completion or CM event.
+    /// Ends the connection, closes both queues and waits until every work request has completed and
+    /// its handler has returned. May sleep; must not be called from a completion or CM event
+    /// handler.
     ///
     /// # Safety
     ///
-    /// The caller owns the send queue, and posts nothing there after this.
+    /// The caller owns the send queue, and posts nothing there afterwards.
     pub(super) unsafe fn drain(&self) {
         self.disconnect();
         *self.receive_gate.lock() = false;
         *self.send_gate.lock() = false;
-        // SAFETY: By the type's invariant; the queues have room for the drain's requests, behind
-        // which nothing is posted any more.
+        // SAFETY: By the type's invariant; the queues have room for the drain's requests, and
+        // nothing is posted behind these.
         unsafe {
             bindings::ib_drain_rq(self.as_raw());
             bindings::ib_drain_sq(self.as_raw());
         }
     }
 
-    /// The queue pair as C knows it.
+    /// The C object.
     pub(super) fn as_opaque(&self) -> &Opaque<bindings::ib_qp> {
         // SAFETY: By the type's invariant; `Opaque` is transparent.
         unsafe { self.ptr.cast().as_ref() }
@@ -292,12 +294,12 @@ impl Qp {
 #[pinned_drop]
 impl PinnedDrop for Qp {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type's invariant the identifier has this queue pair.
+        // SAFETY: By the type's invariant this is the identifier's queue pair.
         unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
     }
 }
 
-/// Gives the identifier a queue pair, its only one: nobody else has the identifier.
+/// Creates the identifier's only queue pair: nobody else has access to the identifier.
 fn create(
     id: &CmId<Bound>,
     pd: &Pd,
@@ -320,8 +322,8 @@ fn create(
         port_num: id.port(),
         ..Default::default()
     };
-    // SAFETY: Identifier, domain and queue are valid; the call refuses a domain of another device.
-    // The attributes are only used during the call.
+    // SAFETY: Identifier, domain and completion queue are valid; the call rejects a domain of
+    // another device. The attributes are only used during the call.
     to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
     // SAFETY: The call has given the identifier a queue pair.
     NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENODEV)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue pair with what its work requests use: Receives, a ring of Sends, registered regions.
+//! A queue pair with the resources of its work requests: Receives, a ring of Sends, registered
+//! regions.
 
 use super::{
     cm::{Bound, CmId},
@@ -22,57 +23,57 @@ use crate::{
 use core::{cell::UnsafeCell, ptr::NonNull};
 use kernel::{prelude::*, sync::Arc, types::Opaque};
 
-/// What a queue pair tells its user.
+/// The events that a queue pair reports to its user.
 ///
-/// All of it runs on the RDMA core's completion workqueue, never two at a time for one queue
-/// pair. An implementation must not wait for another completion, nor allocate memory in a way
-/// that could wait for NFS.
+/// All methods run on the RDMA core's completion workqueue, never two at a time for one queue pair.
+/// An implementation must not wait for another completion, nor allocate memory in a way that could
+/// wait for NFS.
 pub(crate) trait Completions: Send + Sync + Sized + 'static {
-    /// What each slot of registered regions keeps beside them, under the slot's lock.
+    /// What each slot of registered regions keeps for the user, under the slot's lock.
     type Slot: Default + Send + Unpin;
 
-    /// A message arrived. Its buffer has to go back by [`Completion::recycle`], sooner or later.
+    /// A message arrived. Its buffer must be returned by [`Completion::recycle`] sooner or later.
     fn received(
         completion: &mut Completion<'_, Self>,
         message: ReceivedMessage<Self>,
         invalidated: Option<RemoteInvalidation<'_>>,
     );
 
-    /// A Send completed, so that there is room for another.
+    /// A Send completed, so there is room for another.
     fn send_space(&self);
 
-    /// The local invalidation of slot `index` has succeeded, with these regions.
+    /// The local invalidation of slot `index` succeeded; these were its regions.
     fn invalidated(completion: &mut Completion<'_, Self>, index: usize, regions: MrList<Idle>);
 
-    /// The local invalidation of slot `index` has failed; [`Self::failed`] was called before. The
-    /// regions stay until the connection's end.
+    /// The local invalidation of slot `index` failed; [`Self::failed`] was called before. The
+    /// regions stay registered until the connection ends.
     fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize);
 
-    /// A work request failed, or was flushed. The connection is of no use any more.
+    /// A work request failed or was flushed. The connection is no longer usable.
     fn failed(&self, status: WcStatus);
 
-    /// The provider has refused Receives. The connection is of no use any more.
+    /// The provider has refused to post Receives. The connection is no longer usable.
     fn refused(&self);
 }
 
-/// A completion that is being handled. There is one at a time for each queue pair, and what is only
-/// for completions to do is done by it.
+/// A completion that is being handled. There is only one at a time for each queue pair, so it gives
+/// access to what only completion handlers may do.
 ///
 /// # Invariants
 ///
-/// A completion of `qp` is being handled in this thread, and this is the only such object for it.
+/// A completion of `qp` is being handled in this thread, and this is the only such object for `qp`.
 pub(crate) struct Completion<'a, C: Completions> {
     qp: &'a QueuePair<C>,
 }
 
 impl<'a, C: Completions> Completion<'a, C> {
-    /// The completion of a request of `qp`.
+    /// Represents the completion of one of `qp`'s requests.
     ///
     /// # Safety
     ///
-    /// As the type's invariant says.
+    /// The type's invariants hold.
     pub(super) unsafe fn new(qp: &'a QueuePair<C>) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self { qp }
     }
 
@@ -81,16 +82,16 @@ impl<'a, C: Completions> Completion<'a, C> {
         self.qp
     }
 
-    /// A buffer beside the sender's, for what cannot wait, unless all are in use.
+    /// A send buffer outside the ring, for messages that cannot wait, unless all are in use.
     pub(crate) fn reserved_send(&mut self) -> Option<ReservedSend<'_, QueuePair<C>>> {
         self.qp.sends.reserved(&self.qp.qp)
     }
 
-    /// Gives a message's buffer back to the device. Does not sleep.
+    /// Returns a message's buffer to the device. Does not sleep.
     #[inline(always)]
     pub(crate) fn recycle(&mut self, message: ReceivedMessage<C>) {
-        // SAFETY: By the type's invariant a completion of the queue pair is being handled, in which
-        // nobody else recycles.
+        // SAFETY: By the type's invariant a completion of the queue pair is being handled, and
+        // nobody else recycles at the same time.
         unsafe { self.qp.recycle(message) };
     }
 }
@@ -98,32 +99,33 @@ impl<'a, C: Completions> Completion<'a, C> {
 /// A message that arrived at a queue pair with this context.
 pub(crate) type ReceivedMessage<C> = Received<QueuePair<C>>;
 
-/// A queue pair, what its work requests use, and the user's `context`.
+/// A queue pair, the resources of its work requests, and the user's `context`.
 ///
 /// # Invariants
 ///
-/// The [`super::Sender`] posts Sends of the ring without a lock, and has a reference. All others
-/// post through a gate of `qp`. The end of the `Sender` closes the gates and waits for what was
-/// posted, so that no handler runs when this object goes.
+/// The [`super::Sender`] posts Sends of the ring without a lock, and holds a reference to this
+/// object. Everyone else posts through a gate of `qp`. Dropping the `Sender` closes the gates and
+/// waits for all posted work requests, so no handler runs when this object is dropped.
 ///
-/// `recycled` belongs to who makes the object, and from then on to its completions, of which one at
-/// a time is handled: both queues have one completion queue, which is no other queue pair's.
+/// `recycled` belongs to whoever creates the object, and from then on to its completion handlers,
+/// of which only one runs at a time: both queues share one completion queue, which no other queue
+/// pair uses.
 #[pin_data]
 pub(crate) struct QueuePair<C: Completions> {
     #[pin]
     qp: Qp,
     cq: Arc<Cq>,
-    /// Completes what is not signalled, in case it fails.
+    /// Completes unsignalled requests that fail.
     unsignaled: Cqe<Self>,
     #[pin]
     sends: SendQueue<Self>,
     registered: RegisteredMrs<Self>,
-    /// Receives that wait for a batch to be complete.
+    /// Receives collected until a batch is complete.
     recycled: UnsafeCell<Receives<Self>>,
     posted: PostedReceives<Self>,
-    /// How many are in `recycled`, for people.
+    /// How many Receives are in `recycled`, for diagnostics.
     recycled_count: RelaxedCell<u32>,
-    /// How many are posted together.
+    /// How many Receives are posted together.
     batch: u32,
     sizes: QpSizes,
     #[pin]
@@ -134,17 +136,18 @@ impl_has_cqe! {
     impl{C: Completions} HasCqe<0> for QueuePair<C> { self.unsignaled }
 }
 
-// SAFETY: The queue pair is thread-safe, and so are the queues; the Receives are the completions'.
+// SAFETY: The queue pair and its queues are thread-safe; the recycled Receives belong to the
+// completion handlers.
 unsafe impl<C: Completions> Send for QueuePair<C> {}
 // SAFETY: As above.
 unsafe impl<C: Completions> Sync for QueuePair<C> {}
 
 impl<C: Completions> QueuePair<C> {
-    /// Makes the queue pair of `id`. May sleep.
+    /// Creates the queue pair of `id`. May sleep.
     ///
     /// # Errors
     ///
-    /// As [`super::Sender::create`].
+    /// As for [`super::Sender::create`].
     pub(super) fn new(
         id: CmId<Bound>,
         pd: &Arc<Pd>,
@@ -171,15 +174,15 @@ impl<C: Completions> QueuePair<C> {
         )
     }
 
-    /// Makes all Receives, and posts those that fill batches.
+    /// Allocates all Receives, and posts those that fill whole batches.
     ///
     /// # Safety
     ///
-    /// Called once, before the connection is asked for.
+    /// Called once, before connecting.
     ///
     /// # Errors
     ///
-    /// As [`super::Sender::create`].
+    /// As for [`super::Sender::create`].
     pub(super) unsafe fn post_first(&self, pd: &Arc<Pd>) -> Result {
         let size = usize::try_from(self.sizes.receive_size)?;
         let count = self.sizes.receive_buffers();
@@ -189,7 +192,7 @@ impl<C: Completions> QueuePair<C> {
             let receive = Receive::new(pd, size, index, NonNull::from(self), GFP_KERNEL)?;
             trace::xprtrdma_post_recv(self.qp.as_opaque(), index);
             if index < rest {
-                // SAFETY: Nothing was posted, so that no completion can be handled.
+                // SAFETY: Nothing was posted, so no completion can be handled.
                 unsafe { (*self.recycled.get()).push(receive) };
                 self.recycled_count.set(index.saturating_add(1));
             } else {
@@ -208,33 +211,33 @@ impl<C: Completions> QueuePair<C> {
     unsafe fn post_receives(&self, receives: Receives<Self>) -> Result {
         let qp = self.qp.as_opaque();
         trace::xprtrdma_post_recvs(qp, receives.len());
-        // SAFETY: The queue pair is this object's, and the Receives were made for it.
+        // SAFETY: The queue pair is this object's, and the Receives were allocated for it.
         unsafe { self.qp.post_receives(self, receives) }
             .inspect_err(|&error| trace::xprtrdma_post_recvs_err(qp, error))
     }
 
-    /// What the user of the queue pair keeps with it.
+    /// The user's context.
     pub(crate) fn context(&self) -> &C {
         &self.context
     }
 
-    /// The queue pair proper.
+    /// The underlying queue pair.
     pub(crate) fn qp(&self) -> &Qp {
         &self.qp
     }
 
-    /// The number that `rdma resource show cq` has for the completion queue.
+    /// The number by which `rdma resource show cq` lists the completion queue.
     pub(crate) fn completion_queue(&self) -> u32 {
         self.cq.number()
     }
 
-    /// How many Receives are posted, or hold a message, and how many there are.
+    /// How many Receives are posted or hold a message, and how many exist.
     pub(crate) fn receives(&self) -> (u32, u32) {
         let count = self.sizes.receive_buffers();
         (count.saturating_sub(self.recycled_count.get()), count)
     }
 
-    /// How many Sends may be with the device, and how many buffers there are for them.
+    /// How many Sends may be outstanding, and how many send buffers exist.
     pub(crate) fn sends(&self) -> (usize, usize) {
         self.sends.posted()
     }
@@ -249,7 +252,7 @@ impl<C: Completions> QueuePair<C> {
         &self.registered
     }
 
-    /// What completes a request that is not signalled, in case it fails.
+    /// The handle that completes unsignalled requests that fail.
     pub(super) fn unsignaled(&self) -> *mut bindings::ib_cqe {
         Self::wr_cqe(self)
     }
@@ -264,9 +267,9 @@ impl<C: Completions> QueuePair<C> {
         self.registered.len()
     }
 
-    /// Has all regions in slot `index` invalidated. Does not sleep.
+    /// Posts the local invalidation of all regions in slot `index`. Does not sleep.
     pub(crate) fn invalidate(&self, index: usize) -> Invalidation {
-        // SAFETY: All of them are parts of this object.
+        // SAFETY: All of these are parts of this object.
         unsafe {
             self.registered
                 .invalidate(&self.qp, self.unsignaled(), index)
@@ -274,30 +277,32 @@ impl<C: Completions> QueuePair<C> {
     }
 
     /// Ends the connection, waits until every work request has completed, and destroys all regions
-    /// that the peer could reach. May sleep; not to be called from a completion or CM event.
+    /// that the peer could reach. May sleep; must not be called from a completion or CM event
+    /// handler.
     ///
     /// # Safety
     ///
-    /// The caller is the [`super::Sender`], at its end.
+    /// The caller is the [`super::Sender`], which is being dropped.
     pub(super) unsafe fn drain(&self) {
-        // SAFETY: The sender owns the send queue, and ends here.
+        // SAFETY: The sender owns the send queue, and posts nothing after this.
         unsafe { self.qp.drain() };
-        // Nothing posts registrations any more, and the peer's requests find no queue pair.
+        // Nobody posts registrations any longer, and requests of the peer find no working queue
+        // pair.
         self.registered.destroy();
     }
 
-    /// Has a message's buffer posted with the next batch. Does not sleep.
+    /// Collects a message's buffer for the next batch of Receives. Does not sleep.
     ///
     /// # Safety
     ///
-    /// Called while a completion of the queue pair is handled.
+    /// Called while a completion of the queue pair is being handled.
     #[inline(always)]
     pub(super) unsafe fn recycle(&self, message: ReceivedMessage<C>) {
-        // That of another queue pair is freed.
+        // A Receive of another queue pair is freed.
         let Some(receive) = message.into_receive(self) else {
             return;
         };
-        // SAFETY: By the type's invariant the Receives are the completion's.
+        // SAFETY: By the type's invariant the recycled Receives belong to the completion handler.
         let recycled = unsafe { &mut *self.recycled.get() };
         trace::xprtrdma_post_recv(self.qp.as_opaque(), receive.index());
         recycled.push(receive);
@@ -309,14 +314,14 @@ impl<C: Completions> QueuePair<C> {
         let batch = core::mem::replace(recycled, Receives::new());
         // SAFETY: A completion is being handled.
         match unsafe { self.post_receives(batch) } {
-            // The connection is at its end.
+            // The connection is ending.
             Ok(()) | Err(EPIPE) => {}
             Err(_) => self.context.refused(),
         }
     }
 }
 
-/// A request that asks for no completion has failed, or was signalled by mistake.
+/// An unsignalled request has failed, or was signalled by mistake.
 impl<C: Completions> Complete for QueuePair<C> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {
@@ -335,10 +340,11 @@ impl<C: Completions> ReceiveOwner for QueuePair<C> {
         if let Some(status) = WcStatus::failure(wc) {
             return self.context.failed(status);
         }
-        // SAFETY: This is a successful Receive completion, which is handled until the end of this
-        // call.
+        // SAFETY: This is a successful Receive completion, which is being handled until the end of
+        // this call.
         let invalidated = unsafe { RemoteInvalidation::from_completion(self.qp.as_opaque(), wc) };
-        // SAFETY: The handlers of a queue run one after the other, and this is one of them.
+        // SAFETY: The handlers of a completion queue run one after the other, and this is one of
+        // them.
         C::received(&mut unsafe { Completion::new(self) }, message, invalidated);
     }
 
@@ -364,16 +370,17 @@ impl<C: Completions> SlotOwner for QueuePair<C> {
             self.context.failed(status);
             return self.context.not_invalidated(self, index);
         }
-        // SAFETY: The completion is that of the chain's last request, with success.
+        // SAFETY: This is the successful completion of the chain's last request.
         let regions = unsafe { self.registered.invalidated(index) };
-        // SAFETY: The handlers of a queue run one after the other, and this is one of them.
+        // SAFETY: The handlers of a completion queue run one after the other, and this is one of
+        // them.
         C::invalidated(&mut unsafe { Completion::new(self) }, index, regions);
     }
 }
 
 impl<C: Completions> SendOwner for QueuePair<C> {
     unsafe fn sent(&self, number: u32) {
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { self.sends.complete(number) };
         self.context.send_space();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads that an accepted queue pair posts for a message.
+//! RDMA Reads that an accepted queue pair posts on behalf of a message.
 
 use super::{
     completion::WcStatus,
@@ -22,30 +22,30 @@ use core::{
 };
 use kernel::{prelude::*, types::Opaque};
 
-/// What has a queue pair on which RDMA Reads are posted for messages.
+/// An object that owns a queue pair on which RDMA Reads are posted for messages.
 pub(crate) trait ReadOwner: ReceiveOwner + OutgoingOwner {
-    /// Contexts for RDMA Reads.
+    /// The contexts of RDMA Reads.
     fn reads(&self) -> &Pool<ReadContext<Self>>;
 
     /// The RDMA Reads that were posted for `message` have filled `pages`.
     fn read(&self, message: Received<Self>, pages: PageVec);
 
-    /// The RDMA Reads for `message` have failed; [`OutgoingOwner::failed`] is called next.
+    /// The RDMA Reads for `message` failed; [`OutgoingOwner::failed`] is called next.
     fn not_read(&self, message: Received<Self>);
 }
 
-/// What the Reads for one message use.
+/// The resources of the RDMA Reads for one message.
 ///
 /// # Invariants
 ///
-/// `owner` has the context. Of one that is posted, `slots` work requests are with the device, and
-/// `message` is what they were posted for.
+/// `owner` holds the context in its pool. If the context is posted, `slots` of its work requests
+/// are outstanding, and `message` is the one that they were posted for.
 pub(crate) struct ReadContext<O: ReadOwner> {
     cqe: Cqe<Self>,
     links: Links<Self>,
     owner: NonNull<O>,
     reads: Transfers,
-    /// Where the bytes go.
+    /// The destination of the Reads.
     pages: PageVec,
     message: Option<Received<O>>,
     slots: u32,
@@ -62,7 +62,7 @@ impl<O: ReadOwner> Pooled for ReadContext<O> {
 }
 
 impl<O: ReadOwner> ReadContext<O> {
-    /// A context of `owner`.
+    /// Allocates a context of `owner`.
     fn new(owner: &O) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {
@@ -78,10 +78,10 @@ impl<O: ReadOwner> ReadContext<O> {
         )?)
     }
 
-    /// Lets go of what the context holds. None of its work requests is with the device.
+    /// Releases what the context holds. None of its work requests is outstanding.
     pub(super) fn end(&mut self, qp: &Qp) -> (Option<Received<O>>, PageVec) {
-        // SAFETY: The Reads were added with the owner's queue pair, and have completed, or were not
-        // posted.
+        // SAFETY: The Reads were added with the owner's queue pair, and have completed or were
+        // never posted.
         unsafe { self.reads.release(qp) };
         (self.message.take(), core::mem::take(&mut self.pages))
     }
@@ -89,8 +89,8 @@ impl<O: ReadOwner> ReadContext<O> {
 
 impl<O: ReadOwner> Complete for ReadContext<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The owner, which has the context, waits for the request that has just completed,
-        // and with it all before, as they complete in order.
+        // SAFETY: The owner, whose pool holds the context, waits for the request that has just
+        // completed, and for all requests before it, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
         let slots = core::mem::replace(&mut context.slots, 0);
         let (message, pages) = context.end(owner.qp());
@@ -111,27 +111,28 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
     }
 }
 
-/// Why Reads were not posted, with the message and the pages, unless they go with the connection.
+/// Why Reads were not posted, with the message and the pages, unless those are freed with the
+/// connection.
 pub(crate) type NotPosted<O> = (NoRoom, Option<(Received<O>, PageVec)>);
 
-/// RDMA Reads to be posted, which go back to their queue pair if they are not.
+/// RDMA Reads to be posted. Their context is returned to the owner if they are not.
 ///
 /// # Invariants
 ///
-/// `context` is one of `owner`, lent to this object.
+/// `context` is one of `owner`'s, and lent to this object.
 pub(crate) struct Reads<'a, O: ReadOwner> {
     owner: &'a O,
     context: NonNull<ReadContext<O>>,
 }
 
 impl<'a, O: ReadOwner> Reads<'a, O> {
-    /// Some of `owner`.
+    /// Borrows a context from `owner`, or allocates one.
     pub(super) fn new(owner: &'a O) -> Result<Self> {
         let context = match owner.reads().take() {
             Some(context) => context,
             None => owner.reads().add(ReadContext::new(owner)?),
         };
-        // INVARIANT: Just lent.
+        // INVARIANT: Just borrowed.
         Ok(Self { owner, context })
     }
 
@@ -140,21 +141,21 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         unsafe { self.context.as_mut() }
     }
 
-    /// The pages that the Reads are to fill, and makes room for so many Reads. May sleep.
+    /// Sets the pages that the Reads are to fill, and reserves memory for `reads` Reads. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn fill(&mut self, pages: PageVec, reads: usize) -> Result {
         let context = self.context();
-        // A Read that begins within a page shares it with the one before.
+        // A Read that begins within a page shares that page with the Read before it.
         let parts = pages.len().saturating_add(reads);
         context.pages = pages;
         context.reads.reserve(reads, parts)
     }
 
-    /// Has `length` bytes of the peer's memory, at `offset` under `handle`, read to the pages' byte
-    /// `start` and those behind. May sleep for memory, and for a memory region if `may_wait`.
+    /// Adds an RDMA Read of `length` bytes of the peer's memory, at `offset` under `handle`, to the
+    /// pages from byte `start` on. May sleep for memory, and for a memory region if `may_wait`.
     ///
     /// # Errors
     ///
@@ -175,7 +176,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
             return Err(EINVAL);
         }
         loop {
-            // SAFETY: The pages stay with the context until `end`, which has the same queue pair.
+            // SAFETY: The pages stay with the context until `end`, which is called with the same
+            // queue pair.
             match unsafe { reads.add(qp, pages.parts(start, bytes), handle, offset) } {
                 Err(EAGAIN) if may_wait && slots.wait().is_ok() => {}
                 added => return added,
@@ -183,12 +185,13 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         }
     }
 
-    /// Posts the Reads for `message`, which comes back with the pages by [`ReadOwner::read`]. Waits
-    /// for room on the send queue, if `may_wait`.
+    /// Posts the Reads for `message`, which is passed to [`ReadOwner::read`] with the pages when
+    /// they complete. Waits for room on the send queue if `may_wait`.
     ///
     /// # Errors
     ///
-    /// Why there is no room, with what was to be read for, unless the connection is at its end.
+    /// Why there is no room, with the message and its pages, unless those are freed with the
+    /// connection.
     pub(crate) fn post(self, message: Received<O>, may_wait: bool) -> Result<(), NotPosted<O>> {
         let mut this = ManuallyDrop::new(self);
         let (owner, pointer) = (this.owner, this.context);
@@ -203,8 +206,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         context.slots = slots;
         context.message = Some(message);
         let cqe = ReadContext::wr_cqe(pointer.as_ptr());
-        // SAFETY: The Reads were added with this queue pair. The context, with all that the chain
-        // names, stays until the last Read has completed.
+        // SAFETY: The Reads were added with this queue pair. The context, with everything that the
+        // chain refers to, stays until the last Read has completed.
         let posted = unsafe {
             let first = context
                 .reads
@@ -220,7 +223,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
                 drop(ManuallyDrop::into_inner(this));
                 Err((NoRoom::Closed, message.map(|message| (message, pages))))
             }
-            // Some of the chain may be with the device: the context goes with the queue pair.
+            // Part of the chain may be posted: the context is freed with the queue pair.
             Err(error) => {
                 trace::svcrdma_sq_post_err(owner, error);
                 Err((NoRoom::Closed, None))
@@ -233,7 +236,7 @@ impl<O: ReadOwner> Drop for Reads<'_, O> {
     fn drop(&mut self) {
         let owner = self.owner;
         drop(self.context().end(owner.qp()));
-        // SAFETY: By the type's invariant; the object ends here.
+        // SAFETY: By the type's invariant; this object does not use the context any longer.
         unsafe { owner.reads().put(self.context) };
     }
 }

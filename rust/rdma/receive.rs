@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receives: buffers that belong to the device until a message fills one.
+//! Receives: buffers that belong to the device until a message arrives in them.
 
 use super::{
     cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
@@ -16,39 +16,40 @@ use kernel::{
     alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc, types::Opaque,
 };
 
-/// What has a queue pair, and gets the messages that arrive there.
+/// An object that owns a queue pair, and is passed the messages that arrive there.
 pub(crate) trait ReceiveOwner: Sized {
-    /// What the owner's user keeps with each message.
+    /// State that the owner's user keeps with each message.
     type Note: Default + Send;
 
-    /// A Receive has completed, with `message` in it if that was a success.
+    /// A Receive has completed. If it succeeded, `message` holds what arrived.
     ///
     /// # Safety
     ///
     /// Called by the handler of that completion, `wc`.
     unsafe fn received(&self, message: Received<Self>, wc: &bindings::ib_wc);
 
-    /// Writes the trace event of a completion, `wc`, of the Receive with this number.
+    /// Emits the trace event for a completion, `wc`, of the Receive with this number.
     fn trace(cq: &Opaque<bindings::ib_cq>, index: u32, wc: &bindings::ib_wc);
 
-    /// The Receives that the device has.
+    /// The Receives that the device holds.
     fn posted(&self) -> &PostedReceives<Self>;
 
     /// The protection domain.
     fn pd(&self) -> &Arc<Pd>;
 }
 
-/// The Receives of one owner that the device has, by their number. Those that it never completes,
-/// as its provider may lose them with a device that fails, are freed with this object.
+/// The Receives of one owner that the device holds, by their number. A provider may lose Receives
+/// with a device that fails; those that never complete are freed with this object.
 ///
 /// # Invariants
 ///
-/// A pointer is null, or from `KBox::into_raw` of a Receive that was posted and has not completed.
-/// Each belongs to who owns the Receive with its number, of which the owner has one.
+/// A pointer is null, or came from `KBox::into_raw` of a Receive that was posted and has not
+/// completed. Each element belongs to the owner of the Receive with its number, of which there is
+/// only one.
 pub(crate) struct PostedReceives<O: ReceiveOwner>(KVVec<UnsafeCell<*mut Receive<O>>>);
 
 impl<O: ReceiveOwner> PostedReceives<O> {
-    /// For `count` Receives, none of which is posted.
+    /// A table for `count` Receives, none of which is posted.
     ///
     /// # Errors
     ///
@@ -61,49 +62,49 @@ impl<O: ReceiveOwner> PostedReceives<O> {
         Ok(Self(posted))
     }
 
-    /// Takes note of who has the Receive with this number: the device, or nobody that is to be
-    /// named.
+    /// Sets whether the device holds the Receive with this number: `receive` is its pointer, or
+    /// null.
     ///
     /// # Safety
     ///
-    /// The caller owns the Receive with this number. `receive` is as the type's invariant says.
+    /// The caller owns the Receive with this number. `receive` satisfies the type's invariant.
     #[inline(always)]
     unsafe fn set(&self, index: u32, receive: *mut Receive<O>) {
         // CAST: A u32 always fits the kernel's usize.
         if let Some(posted) = self.0.get(index as usize) {
-            // SAFETY: By the type's invariant the pointer is the caller's.
+            // SAFETY: By the type's invariant the pointer belongs to the caller.
             unsafe { *posted.get() = receive };
         }
     }
 }
 
-/// The owner's queue pair is gone, and with it what the device had.
+/// The owner's queue pair has been destroyed, and no longer refers to the Receives that it held.
 impl<O: ReceiveOwner> Drop for PostedReceives<O> {
     fn drop(&mut self) {
         for posted in &mut self.0 {
             let receive = *posted.get_mut();
             if !receive.is_null() {
-                // SAFETY: By the type's invariant; no completion gives it back any more.
+                // SAFETY: By the type's invariant; no completion returns it any longer.
                 drop(unsafe { KBox::from_raw(receive) });
             }
         }
     }
 }
 
-/// A buffer for one message to `owner`, with the work request that posts it. Who posts it gives it
-/// away; its completion gives it back.
+/// A buffer for one message to `owner`, with the work request that posts it. Posting it transfers
+/// its ownership to the device; its completion transfers it back.
 ///
 /// # Invariants
 ///
-/// The first `length` bytes of `buffer` are a message, which the device has handed to the CPU. Of a
-/// Receive that is posted, `owner` is valid: it waits for its Receives before it goes.
+/// The first `length` bytes of `buffer` are a message, and belong to the CPU. While the Receive is
+/// posted, `owner` is valid: the owner waits for its Receives before it is freed.
 pub(super) struct Receive<O: ReceiveOwner> {
     cqe: Cqe<Self>,
     request: bindings::ib_recv_wr,
     sge: bindings::ib_sge,
     buffer: DmaBuffer,
     length: usize,
-    /// Tells it from others of the owner, in trace events.
+    /// Distinguishes the owner's Receives in trace events.
     index: u32,
     owner: NonNull<O>,
     note: O::Note,
@@ -142,7 +143,7 @@ impl<O: ReceiveOwner> Receive<O> {
             },
             flags,
         )?;
-        // From here on it stays where it is.
+        // From here on the Receive does not move.
         let this: *mut Self = &mut *receive;
         receive.request = bindings::ib_recv_wr {
             next: core::ptr::null_mut(),
@@ -156,12 +157,12 @@ impl<O: ReceiveOwner> Receive<O> {
         Ok(receive)
     }
 
-    /// Has the device see the buffer as the CPU has left it, if somebody may have written there.
+    /// Passes the buffer to the device as the CPU has left it, in case the CPU has written to it.
     pub(super) fn give_to_device(&self) {
         self.buffer.sync_for_device(self.length);
     }
 
-    /// What tells it from others of the owner.
+    /// The number that distinguishes the owner's Receives.
     pub(super) fn index(&self) -> u32 {
         self.index
     }
@@ -169,7 +170,8 @@ impl<O: ReceiveOwner> Receive<O> {
 
 impl<O: ReceiveOwner> Complete for Receive<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: `Receives::post` gave the Receive away, which has come back by its completion.
+        // SAFETY: `Receives::post` gave up the ownership of the Receive, and its completion returns
+        // it.
         let mut receive = unsafe { KBox::from_raw(this.as_ptr()) };
         O::trace(cq, receive.index, wc);
         // SAFETY: By the type's invariant the owner is valid, as the Receive was posted until now.
@@ -180,12 +182,12 @@ impl<O: ReceiveOwner> Complete for Receive<O> {
             owner
         };
         let length = usize::try_from(wc.byte_len).ok();
-        // A failed completion says nothing of the length.
+        // The length is undefined if the completion failed.
         receive.length = match length.filter(|_| wc.status == bindings::ib_wc_status_IB_WC_SUCCESS)
         {
             Some(length) if length <= receive.buffer.len() => {
                 receive.buffer.sync_for_cpu(length);
-                // INVARIANT: The device has written so many bytes.
+                // INVARIANT: The device has written that many bytes.
                 length
             }
             _ => 0,
@@ -198,8 +200,8 @@ impl<O: ReceiveOwner> Complete for Receive<O> {
 /// A message that arrived, in its buffer.
 pub(crate) struct Received<O: ReceiveOwner>(KBox<Receive<O>>);
 
-// SAFETY: The message may be read from any thread, and the buffer freed; the owner is only used by
-// completions.
+// SAFETY: The message may be read, and its buffer freed, from any thread; only completion handlers
+// use the owner.
 unsafe impl<O: ReceiveOwner> Send for Received<O> {}
 
 impl<O: ReceiveOwner> Received<O> {
@@ -209,7 +211,7 @@ impl<O: ReceiveOwner> Received<O> {
         self.0.buffer.first(self.0.length)
     }
 
-    /// The number of the Receive, which tells it from others of the owner.
+    /// The number that distinguishes the owner's Receives.
     pub(crate) fn number(&self) -> u32 {
         self.0.index
     }
@@ -225,16 +227,17 @@ impl<O: ReceiveOwner> Received<O> {
         (receive.buffer.first(receive.length), &mut receive.note)
     }
 
-    /// The Receive, to be posted again, if it is one of `owner`.
+    /// The Receive, to be posted again, if it belongs to `owner`.
     pub(super) fn into_receive(self, owner: &O) -> Option<KBox<Receive<O>>> {
-        // An earlier owner may have had the same address, but the domain is this Receive's as well.
+        // An earlier owner may have had the same address, but then it had another protection
+        // domain, which this Receive keeps alive.
         let is_owner = core::ptr::eq(self.0.owner.as_ptr(), owner)
             && Arc::ptr_eq(self.0.buffer.pd(), owner.pd());
         is_owner.then_some(self.0)
     }
 }
 
-// SAFETY: The bytes are those of a buffer of its own, as many as the message has.
+// SAFETY: The bytes are in a buffer that the message owns, which has at least that many.
 unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for Received<O> {
     fn memory(&mut self) -> (NonNull<u8>, usize) {
         let receive = &mut *self.0;
@@ -248,7 +251,7 @@ unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for Received<O> {
     }
 
     unsafe fn from_raw(raw: NonNull<c_void>) -> Self {
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         Self(unsafe { KBox::from_raw(raw.as_ptr().cast()) })
     }
 }
@@ -258,7 +261,7 @@ unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for Received<O> {
 /// # Invariants
 ///
 /// `first` is null or the request of a Receive from `KBox::into_raw`, whose `next` leads to another
-/// such one; there are `count` of them, and the object owns them all.
+/// such request; there are `count` of them, and the object owns them all.
 pub(super) struct Receives<O: ReceiveOwner> {
     first: *mut bindings::ib_recv_wr,
     count: usize,
@@ -269,7 +272,7 @@ pub(super) struct Receives<O: ReceiveOwner> {
 unsafe impl<O: ReceiveOwner> Send for Receives<O> {}
 
 impl<O: ReceiveOwner> Receives<O> {
-    /// None.
+    /// An empty chain.
     pub(super) const fn new() -> Self {
         Self {
             first: core::ptr::null_mut(),
@@ -278,12 +281,12 @@ impl<O: ReceiveOwner> Receives<O> {
         }
     }
 
-    /// How many there are.
+    /// How many Receives there are.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Adds one.
+    /// Adds a Receive.
     #[inline(always)]
     pub(super) fn push(&mut self, mut receive: KBox<Receive<O>>) {
         receive.request.next = self.first;
@@ -295,12 +298,12 @@ impl<O: ReceiveOwner> Receives<O> {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// Takes one out.
+    /// Removes a Receive.
     pub(super) fn pop(&mut self) -> Option<KBox<Receive<O>>> {
         if self.first.is_null() {
             return None;
         }
-        // SAFETY: By the type's invariant this is the request of a Receive, which this object owns.
+        // SAFETY: By the type's invariant this is the request of a Receive that this object owns.
         unsafe {
             let receive = self.first.byte_sub(offset_of!(Receive<O>, request)).cast();
             self.first = (*self.first).next;
@@ -309,16 +312,16 @@ impl<O: ReceiveOwner> Receives<O> {
         }
     }
 
-    /// Gives all of them to the device.
+    /// Posts all Receives.
     ///
     /// # Safety
     ///
-    /// They are `owner`'s, whose queue pair is `qp`, and which waits for what is posted there
-    /// before it goes.
+    /// They belong to `owner`, whose queue pair is `qp`. The owner waits for everything posted
+    /// there before it is freed.
     ///
     /// # Errors
     ///
-    /// What the provider answers, and those that it has not taken.
+    /// Whatever the provider returns, and the Receives that it did not accept.
     pub(super) unsafe fn post(
         self,
         owner: &O,
@@ -331,15 +334,15 @@ impl<O: ReceiveOwner> Receives<O> {
         // SAFETY: The requests are this object's, and are posted below.
         unsafe { Self::note(owner, this.first, true) };
         let mut rest: *const bindings::ib_recv_wr = core::ptr::null();
-        // SAFETY: The requests and their buffers are owned by nobody else until they complete.
-        // Where the CPU may have written to a buffer, its owner has given it to the device.
+        // SAFETY: Nobody else owns the requests or their buffers until they complete. Where the CPU
+        // may have written to a buffer, its owner has synchronised it for the device.
         let status = unsafe { bindings::rpcrdma_ib_post_recv(qp, this.first, &mut rest) };
         to_result(status).map_err(|error| {
-            // SAFETY: The provider has not taken these.
+            // SAFETY: The provider has not accepted these.
             unsafe { Self::note(owner, rest.cast_mut(), false) };
-            // INVARIANT: The provider has taken those before the one that it names; if it names
-            // none, they are freed with the owner. Of the others only the drop is used, which
-            // counts nothing.
+            // INVARIANT: The provider has accepted those before the one that it reports; if it
+            // reports none, they are freed with the owner. Only the drop uses the others, which
+            // ignores the count.
             let rest = Self {
                 first: rest.cast_mut(),
                 count: 0,
@@ -351,16 +354,17 @@ impl<O: ReceiveOwner> Receives<O> {
 }
 
 impl<O: ReceiveOwner> Receives<O> {
-    /// Takes note that the device has the Receives of a chain, or has not.
+    /// Records whether the device holds the Receives of a chain.
     ///
     /// # Safety
     ///
-    /// As [`PostedReceives::set`], for each Receive of the chain from the request `first` on.
+    /// As for [`PostedReceives::set`], for each Receive of the chain that starts at the request
+    /// `first`.
     unsafe fn note(owner: &O, first: *mut bindings::ib_recv_wr, is_posted: bool) {
         let mut next = first;
         while !next.is_null() {
-            // SAFETY: By the type's invariant this is the request of a Receive; the rest is the
-            // caller's promise.
+            // SAFETY: By the type's invariant this is the request of a Receive; the caller
+            // guarantees the rest.
             unsafe {
                 let receive: *mut Receive<O> =
                     next.byte_sub(offset_of!(Receive<O>, request)).cast();
@@ -376,12 +380,12 @@ impl<O: ReceiveOwner> Receives<O> {
     }
 }
 
-/// Messages in the order in which they arrived.
+/// Messages in the order of their arrival.
 ///
 /// # Invariants
 ///
 /// `first` is null, or the request of a Receive from `KBox::into_raw`, whose `next` leads to
-/// another such one, up to `last`. The object owns them all, with their messages.
+/// another such request, up to `last`. The object owns them all, with their messages.
 pub(crate) struct Messages<O: ReceiveOwner> {
     first: *mut bindings::ib_recv_wr,
     last: *mut bindings::ib_recv_wr,
@@ -392,7 +396,7 @@ pub(crate) struct Messages<O: ReceiveOwner> {
 unsafe impl<O: ReceiveOwner> Send for Messages<O> {}
 
 impl<O: ReceiveOwner> Messages<O> {
-    /// None.
+    /// No messages.
     pub(crate) const fn new() -> Self {
         Self {
             first: core::ptr::null_mut(),
@@ -401,7 +405,7 @@ impl<O: ReceiveOwner> Messages<O> {
         }
     }
 
-    /// Adds a message behind all others.
+    /// Appends a message.
     pub(crate) fn push(&mut self, message: Received<O>) {
         let mut receive = message.0;
         receive.request.next = core::ptr::null_mut();
@@ -411,19 +415,20 @@ impl<O: ReceiveOwner> Messages<O> {
         if self.last.is_null() {
             self.first = request;
         } else {
-            // SAFETY: By the type's invariant this is the request of a Receive of this object's.
+            // SAFETY: By the type's invariant this is the request of a Receive that this object
+            // owns.
             unsafe { (*self.last).next = request };
         }
         // INVARIANT: The object owns what it has just taken over.
         self.last = request;
     }
 
-    /// Takes the first message out.
+    /// Removes the first message.
     pub(crate) fn pop(&mut self) -> Option<Received<O>> {
         if self.first.is_null() {
             return None;
         }
-        // SAFETY: By the type's invariant this is the request of a Receive, which this object owns.
+        // SAFETY: By the type's invariant this is the request of a Receive that this object owns.
         unsafe {
             let receive = self.first.byte_sub(offset_of!(Receive<O>, request)).cast();
             self.first = (*self.first).next;

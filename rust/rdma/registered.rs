@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The regions that the peer can reach, one list for each Call that has some.
+//! The regions that the peer can reach, in one list for each Call that has any.
 //!
-//! A list is put into its slot together with the post of its registrations, and leaves only as
-//! idle regions, after an invalidation, or by the regions' destruction after the drain. The user
-//! of the queue pair keeps what belongs to the Call in the slot, under the same lock.
+//! A list is put into its slot when its registrations are posted, and leaves it only as idle
+//! regions after an invalidation, or by destroying the regions after the drain. The user of the
+//! queue pair keeps its state of the Call in the slot as well, under the same lock.
 
 use super::{
     completion::RemoteInvalidation,
@@ -22,12 +22,12 @@ use kernel::{
     types::Opaque,
 };
 
-/// What has a queue pair, and slots for the regions that its peer can reach.
+/// An object that owns a queue pair, and the slots for the regions that its peer can reach.
 pub(super) trait SlotOwner: Sized {
     /// What the user keeps in a slot.
     type User: Default + Send + Unpin;
 
-    /// The last request of a chain of invalidations has completed, that of slot `index`.
+    /// The last request of a chain of invalidations, that of slot `index`, has completed.
     ///
     /// # Safety
     ///
@@ -35,21 +35,22 @@ pub(super) trait SlotOwner: Sized {
     unsafe fn invalidated(&self, index: usize, wc: &bindings::ib_wc);
 }
 
-/// What became of a request to invalidate.
+/// The outcome of a request to invalidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Invalidation {
     /// There is nothing to invalidate.
     Empty,
-    /// It is under way; [`super::Completions::invalidated`] tells of its end.
+    /// It is in progress; [`super::Completions::invalidated`] reports success.
     Posted,
-    /// It could not be posted. The regions stay until the connection's end, which has to come.
+    /// It could not be posted. The regions stay registered until the connection ends, which must
+    /// follow.
     Failed,
 }
 
 /// The regions of one Call, and what the user keeps with them.
 struct Contents<U> {
     regions: MrList<Registered>,
-    /// Whether the invalidation of all of them was asked for.
+    /// Whether the invalidation of all of them was requested.
     is_invalidating: bool,
     user: U,
 }
@@ -58,7 +59,7 @@ struct Contents<U> {
 ///
 /// # Invariants
 ///
-/// `owner` has the slot.
+/// `owner` contains the slot.
 #[pin_data]
 struct Slot<O: SlotOwner> {
     cqe: Cqe<Self>,
@@ -74,7 +75,8 @@ impl_has_cqe! {
 
 impl<O: SlotOwner> Complete for Slot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The owner, which has the slot, waits for the request that has just completed.
+        // SAFETY: The owner, which contains the slot, waits for the request that has just
+        // completed.
         let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         trace::xprtrdma_wc_li_done(cq, slot.index, wc);
         // SAFETY: This is the handler of that completion.
@@ -82,7 +84,7 @@ impl<O: SlotOwner> Complete for Slot<O> {
     }
 }
 
-/// A slot, locked. Nobody can register nor invalidate regions of its Call meanwhile.
+/// A locked slot. Nobody else can register or invalidate regions of its Call until it is unlocked.
 pub(crate) struct LockedSlot<'a, U> {
     qp: &'a Opaque<bindings::ib_qp>,
     contents: Guard<'a, Contents<U>, SpinLockBackend>,
@@ -99,7 +101,7 @@ impl<U: Unpin> LockedSlot<'_, U> {
         &mut self.contents.user
     }
 
-    /// Takes the region out that the peer has invalidated, if it is one of them.
+    /// Removes the region that the peer has invalidated, if it is one of these.
     pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_>) -> Option<Mr<Idle>> {
         let handle = proof.into_handle(self.qp)?;
         // SAFETY: The queue pair of these regions has reported their handle as invalid.
@@ -126,7 +128,7 @@ impl<O: SlotOwner> RegisteredMrs<O> {
     pub(super) unsafe fn new(count: u32, owner: NonNull<O>) -> Result<Self> {
         let slots = KVBox::pin_slice(
             |index| {
-                // INVARIANT: The caller's promise.
+                // INVARIANT: Guaranteed by the caller.
                 try_pin_init!(Slot {
                     cqe: Cqe::new(),
                     index,
@@ -145,18 +147,18 @@ impl<O: SlotOwner> RegisteredMrs<O> {
     }
 
     /// Posts a registration of each of `regions` and then `last`, as one chain. The regions are in
-    /// slot `index` from then on, until they are invalidated; `publish` changes what the user keeps
-    /// there before the post, and nobody can invalidate before that is over.
+    /// slot `index` from then on, until they are invalidated. `publish` changes what the user keeps
+    /// there before anything is posted; nobody can invalidate the regions until this returns.
     ///
     /// # Safety
     ///
-    /// As [`Qp::post_send`], for `last`. `qp` is that of this object, and `failed` completes the
-    /// registrations if they fail.
+    /// As for [`Qp::post_send`], with regard to `last`. `qp` is the queue pair of this object, and
+    /// `failed` handles the completion of registrations that fail.
     ///
     /// # Errors
     ///
-    /// As [`Qp::post_send`]; `EBUSY` if the slot is in use, and `EINVAL` for regions of another
-    /// domain than the queue pair's. Then nothing was posted.
+    /// As for [`Qp::post_send`]; `EBUSY` if the slot is in use, and `EINVAL` for regions of another
+    /// protection domain than the queue pair's. In these two cases nothing was posted.
     pub(super) unsafe fn post(
         &self,
         qp: &Qp,
@@ -172,12 +174,12 @@ impl<O: SlotOwner> RegisteredMrs<O> {
             drop(contents);
             return Err(EBUSY);
         }
-        // SAFETY: The chain is posted below, under the lock without which the list cannot leave
-        // the slot.
+        // SAFETY: The chain is posted below, under the lock without which the list cannot leave the
+        // slot.
         let chain = unsafe { regions.chain(qp.pd(), failed, last) };
         let (first, registered) = match chain {
             Ok(chain) => chain,
-            // Of another device a provider may take a region for one of its own.
+            // A provider may mistake a region of another device for one of its own.
             Err(regions) => {
                 drop(contents);
                 drop(regions);
@@ -187,8 +189,8 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         contents.regions = registered;
         contents.is_invalidating = false;
         publish(&mut contents.user);
-        // SAFETY: The registrations live in the regions, which the lock keeps in the slot during
-        // the call. `last` is the caller's promise.
+        // SAFETY: The registrations are part of the regions, which the lock keeps in the slot
+        // during the call. `last` is guaranteed by the caller.
         unsafe { qp.post_send(first) }
     }
 
@@ -206,12 +208,12 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         self.slots.len()
     }
 
-    /// Posts a local invalidation of every region in slot `index`, once.
+    /// Posts a local invalidation of every region in slot `index`, unless that was done already.
     ///
     /// # Safety
     ///
-    /// `qp` is that of this object, and `failed` completes those that are not signalled if they
-    /// fail.
+    /// `qp` is the queue pair of this object, and `failed` handles the completion of unsignalled
+    /// invalidations that fail.
     pub(super) unsafe fn invalidate(
         &self,
         qp: &Qp,
@@ -229,8 +231,8 @@ impl<O: SlotOwner> RegisteredMrs<O> {
             return Invalidation::Posted;
         }
         let first = contents.regions.invalidations(failed, Slot::wr_cqe(slot));
-        // SAFETY: The requests live in the regions, which the lock keeps in the slot during the
-        // call. They name no memory.
+        // SAFETY: The requests are part of the regions, which the lock keeps in the slot during the
+        // call. They refer to no memory.
         match unsafe { qp.post_send_beside(first) } {
             Ok(()) => Invalidation::Posted,
             Err(error) => {
@@ -240,18 +242,18 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         }
     }
 
-    /// Takes the regions of slot `index` out after their local invalidation.
+    /// Removes the regions of slot `index` after their local invalidation.
     ///
     /// # Safety
     ///
-    /// The last request of a chain posted by [`Self::invalidate`] for this slot has completed with
-    /// success.
+    /// The last request of a chain posted by [`Self::invalidate`] for this slot has completed
+    /// successfully.
     pub(super) unsafe fn invalidated(&self, index: usize) -> MrList<Idle> {
         let Some(slot) = self.slots.get(index) else {
             return MrList::new();
         };
         let regions = core::mem::replace(&mut slot.contents.lock().regions, MrList::new());
-        // SAFETY: Requests on one queue complete in order, and the last one succeeded.
+        // SAFETY: The requests of one queue complete in order, and the last one succeeded.
         unsafe { regions.invalidated() }
     }
 

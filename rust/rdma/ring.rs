@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which slot of the send queue's ring the next Send takes.
+//! Which slot of the send ring the next Send takes.
 
-/// The most Sends that have completed without telling so: one in as many asks for its completion.
+/// The interval of signalled Sends: one Send in this many requests a completion.
 pub(crate) const MAX_UNSIGNALED: u32 = 16;
 
-/// After how many numbers a ring of so many slots comes back to the same one.
+/// The number of Sends after which a ring with this many slots reaches the same slot again.
 pub(super) fn span(slots: u32) -> u32 {
     slots.checked_next_power_of_two().unwrap_or(1 << 31)
 }
@@ -13,20 +13,20 @@ pub(super) fn span(slots: u32) -> u32 {
 /// The order in which Sends take the slots of a ring.
 ///
 /// Sends are numbered, and Send `number` takes slot `number % span`. The first slots have a buffer
-/// from the start, others get one when few of those before them are free. Where the buffers end the
-/// numbers of the slots without one are passed over.
+/// from the start; others are given one when few of those before them are free. Numbers whose slot
+/// has no buffer are skipped.
 ///
 /// # Invariants
 ///
 /// `span` is a power of two, and no smaller than `max`. The slots of the numbers from `next` up to,
-/// not including, `limit` have a buffer, and no Send that may not have completed.
+/// but not including, `limit` have a buffer, and every earlier Send from them has completed.
 pub(super) struct Ring {
     span: u32,
     /// How many slots can have a buffer.
     max: u32,
-    /// How many have one, from the first slot; never none.
+    /// How many slots have a buffer, counted from the first; at least one.
     buffers: u32,
-    /// How many should have one.
+    /// How many slots should have a buffer.
     wanted: u32,
     next: u32,
     limit: u32,
@@ -35,7 +35,7 @@ pub(super) struct Ring {
 impl Ring {
     /// A ring of `max` slots from which nothing was sent. The first `buffers` have a buffer.
     pub(super) fn new(max: u32, buffers: u32) -> Self {
-        // INVARIANT: The limit says nothing of any slot yet.
+        // INVARIANT: The range from `next` to `limit` is empty.
         Self {
             span: span(max),
             max,
@@ -52,21 +52,21 @@ impl Ring {
         self.next
     }
 
-    /// The slot of the next Send, which has room.
+    /// The slot of the next Send. There must be room for it.
     #[inline(always)]
     pub(super) fn slot(&self) -> u32 {
         self.next & self.span.wrapping_sub(1)
     }
 
-    /// Goes on to the Send after the next one, which has room.
+    /// Advances to the next number. There must be room for the present one.
     #[inline(always)]
     pub(super) fn advance(&mut self) {
-        // INVARIANT: There are fewer numbers up to the limit.
+        // INVARIANT: `next` is below `limit`, so fewer numbers are left.
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Whether the next Send can have a buffer. `completed` tells the number of the first Send
-    /// whose completion is not known; `add` gives a slot its buffer, if it can.
+    /// Whether there is a buffer for the next Send. `completed` returns the number of the first
+    /// Send that is not known to have completed; `add` allocates a buffer for a slot, if it can.
     #[inline(always)]
     pub(super) fn has_room(
         &mut self,
@@ -79,13 +79,14 @@ impl Ring {
         self.next != self.limit
     }
 
-    /// Takes note of what has completed, and adds a buffer if that is the next thing to do.
+    /// Takes account of the Sends that have completed, and adds a buffer if the next slot needs
+    /// one.
     fn look(&mut self, completed: u32, add: impl FnOnce(u32) -> bool) {
         let mut index = self.slot();
         if index == self.buffers {
             let first = self.next.wrapping_add(self.span.wrapping_sub(index));
             let free = self.span.saturating_sub(first.wrapping_sub(completed));
-            // A burst of Calls need not wait for completions.
+            // A burst of Calls should not have to wait for completions.
             let is_short = free < MAX_UNSIGNALED || self.buffers < self.wanted;
             if is_short && self.buffers < self.max && add(index) {
                 self.buffers = self.buffers.saturating_add(1);
@@ -96,10 +97,11 @@ impl Ring {
         }
         let free = completed.wrapping_add(self.span).wrapping_sub(self.next);
         let with_buffer = self.buffers.saturating_sub(index);
-        // INVARIANT: Of the numbers below `completed + span` the slot's Send before has completed.
+        // INVARIANT: For the numbers below `completed + span`, the previous Send from the slot has
+        // completed.
         self.limit = self.next.wrapping_add(free.min(with_buffer));
         if self.limit == self.next {
-            // Sends wait, so there is to be twice as many when the last one is reached.
+            // Sends are waiting, so twice as many buffers are wanted once the last one is reached.
             self.wanted = self.buffers.saturating_mul(2);
         }
     }
@@ -110,15 +112,15 @@ impl Ring {
 mod tests {
     use super::*;
 
-    /// The most slots of a test.
+    /// The largest number of slots in a test.
     const SLOTS: usize = 64;
 
-    /// A ring at work.
+    /// A ring in use.
     struct Work {
         ring: Ring,
-        /// The Send for which each slot's buffer is with the device.
+        /// The Send for which the device holds each slot's buffer.
         slots: [Option<u32>; SLOTS],
-        /// The Sends on their way, the oldest first.
+        /// The outstanding Sends, the oldest first.
         posted: [u32; SLOTS],
         count: usize,
         completed: u32,
@@ -171,7 +173,7 @@ mod tests {
             has_room
         }
 
-        /// The `count` oldest Sends complete.
+        /// Completes the `count` oldest Sends.
         fn complete(&mut self, count: usize) {
             let count = count.min(self.count);
             for index in 0..count {
@@ -183,7 +185,7 @@ mod tests {
             self.count -= count;
         }
 
-        /// Sends as long as there is room; how many are on their way then.
+        /// Sends as long as there is room; returns how many Sends are then outstanding.
         fn fill(&mut self) -> usize {
             while self.send() {}
             self.count
@@ -209,7 +211,7 @@ mod tests {
             for _ in 0..8 {
                 assert!(work.send());
             }
-            // Nothing is known of the others yet.
+            // The completion of the others is not known yet.
             work.complete(work.count.saturating_sub(8));
         }
         assert_eq!(work.buffers, 32);
@@ -237,7 +239,7 @@ mod tests {
             assert_eq!(work.fill(), 32);
             work.complete(3);
         }
-        // Then there is some, and each completion makes room for one Send.
+        // Once there is memory, each completion makes room for one Send.
         work.memory = true;
         for _ in 0..200 {
             work.fill();

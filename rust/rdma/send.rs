@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue: a ring of buffers in which messages leave.
+//! The send queue: a ring of buffers from which messages are sent.
 //!
-//! Sends complete in the order in which they were posted, so one counter tells
-//! which buffers are free. Only every few Sends asks for a completion. Most buffers
-//! are made when they are first needed. A few are reserved for what cannot wait for
-//! the ring, nor for its owner.
+//! Sends complete in the order in which they were posted, so one counter tells which buffers are
+//! free. Only one Send in several requests a completion. Most buffers are allocated when they are
+//! first needed. A few are reserved for messages that can wait neither for the ring nor for its
+//! owner.
 
 use super::{
     completion::WcStatus,
@@ -29,47 +29,47 @@ use kernel::{
     types::Opaque,
 };
 
-/// How many Sends are reserved. Who answers one message at a time needs two: the answer before may
-/// have arrived without its completion.
+/// How many Sends are reserved. Whoever answers one message at a time needs two: the previous
+/// answer may have arrived before its completion.
 pub(super) const RESERVED: usize = 4;
 
-/// The most buffers that are made with the ring, so that Sends do not depend on memory. Half as
-/// many Calls at the same time never lack one, as the completions of the other half are still to
-/// come.
+/// The most buffers that are allocated with the ring, so that Sends do not depend on memory. With
+/// half as many Calls outstanding a buffer is always free, even while the completions of the other
+/// half are still to come.
 const FIRST_BUFFERS: u32 = 2 * MAX_UNSIGNALED;
 
-/// What has a queue pair with a ring of Sends.
+/// An object that owns a queue pair with a ring of Sends.
 pub(crate) trait SendOwner: Sized {
-    /// The signalled Send of this number has completed, and with it all before.
+    /// The signalled Send with this number has completed, and with it all Sends before it.
     ///
     /// # Safety
     ///
     /// Called by the handler of that completion.
     unsafe fn sent(&self, number: u32);
 
-    /// A Send has failed, or was flushed.
+    /// A Send failed or was flushed.
     fn failed(&self, status: WcStatus);
 }
 
-/// A buffer for a message, and what of the Send from it is the same each time.
+/// A buffer for a message, and the constant part of the Send that posts it.
 pub(super) struct Message {
     buffer: DmaBuffer,
     request: bindings::ib_send_wr,
     sge: bindings::ib_sge,
 }
 
-/// A place in the ring.
+/// A slot of the ring.
 ///
 /// # Invariants
 ///
-/// `owner` has the ring.
+/// `owner` contains the ring.
 pub(super) struct Slot<O: SendOwner> {
     cqe: Cqe<Self>,
     owner: NonNull<O>,
-    /// The number of the Send that was last posted from here. Before the first round, that of the
-    /// round before.
+    /// The number of the Send that was last posted from here. Before the first round, the number
+    /// that it would have had in the round before.
     pub(super) number: RelaxedCell<u32>,
-    /// Nothing until it is needed.
+    /// `None` until it is needed.
     message: UnsafeCell<Option<Message>>,
 }
 
@@ -78,27 +78,28 @@ impl_has_cqe! {
     impl{O: SendOwner} HasCqe<0> for Reserved<O> { self.cqe }
 }
 
-// SAFETY: The message is its owner's, the number a `RelaxedCell`, and the rest is only read.
+// SAFETY: The message belongs to its owner, the number is a `RelaxedCell`, and the rest is only
+// read.
 unsafe impl<O: SendOwner> Sync for Slot<O> {}
 // SAFETY: Nothing in a slot is tied to a thread.
 unsafe impl<O: SendOwner> Send for Slot<O> {}
 
-/// A buffer beside the ring.
+/// A buffer outside the ring.
 ///
 /// # Invariants
 ///
-/// `owner` has the buffer. While it `is_busy` the message belongs to the device or to
-/// a [`ReservedSend`].
+/// `owner` contains the buffer. While it `is_busy` the message belongs to the device or to a
+/// [`ReservedSend`].
 struct Reserved<O: SendOwner> {
     cqe: Cqe<Self>,
     owner: NonNull<O>,
-    /// What trace events have for the number of its Send.
+    /// The number of its Send in trace events.
     number: u32,
     is_busy: Atomic<bool>,
     message: UnsafeCell<Message>,
 }
 
-// SAFETY: The message is its owner's, and the rest is only read, or atomic.
+// SAFETY: The message belongs to its owner, and the rest is only read, or atomic.
 unsafe impl<O: SendOwner> Sync for Reserved<O> {}
 // SAFETY: Nothing in it is tied to a thread.
 unsafe impl<O: SendOwner> Send for Reserved<O> {}
@@ -107,27 +108,28 @@ unsafe impl<O: SendOwner> Send for Reserved<O> {}
 ///
 /// # Invariants
 ///
-/// `slots` is not changed after construction. Of the Sends numbered from `completed` up to, not
-/// including, the [`super::Sender`]'s next one all that its ring did not pass over are with the
-/// device, and so are the messages of their slots. All others belong to the `Sender`.
+/// `slots` does not change after construction. Of the Sends numbered from `completed` up to, but
+/// not including, the [`super::Sender`]'s next one, all whose slot the ring did not skip may be
+/// outstanding, and the messages of their slots belong to the device. All other messages belong to
+/// the `Sender`.
 #[pin_data]
 pub(super) struct SendQueue<O: SendOwner> {
     slots: KVVec<Slot<O>>,
-    /// How many there are.
+    /// How many slots there are.
     count: u32,
-    /// How many of them have a buffer, from the first one; the `Sender` adds to it.
+    /// How many of them have a buffer, counted from the first; the `Sender` adds to them.
     buffers: RelaxedCell<u32>,
     /// Bytes in each buffer.
     size: usize,
-    /// The number of the first Send whose completion is not known.
+    /// The number of the first Send that is not known to have completed.
     completed: Atomic<u32>,
     reserved: [Reserved<O>; RESERVED],
-    /// A Send is signalled if its number has none of these bits.
+    /// A Send is signalled if none of these bits is set in its number.
     unsignaled_mask: u32,
 }
 
 impl<O: SendOwner + 'static> SendQueue<O> {
-    /// Makes a ring for `count` buffers of `size` bytes, as part of `owner`.
+    /// Creates a ring for `count` buffers of `size` bytes, as part of `owner`.
     pub(super) fn new<'a>(
         pd: &'a Arc<Pd>,
         count: u32,
@@ -175,7 +177,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
                     reserved(u32::MAX - 3)?,
                 ]
             },
-            // At least once a round: the ring cannot fill up without a completion on its way.
+            // At least once a round: the ring cannot fill up without an outstanding signalled Send.
             unsignaled_mask: (span(first) / 2).saturating_sub(1),
         }? Error)
     }
@@ -184,16 +186,16 @@ impl<O: SendOwner + 'static> SendQueue<O> {
     pub(super) fn reserved<'a>(&'a self, qp: &'a Qp) -> Option<ReservedSend<'a, O>> {
         let mut reserved = self.reserved.iter();
         let reserved = reserved.find(|reserved| !reserved.is_busy.xchg(true, Acquire))?;
-        // INVARIANT: It was free, so it is this object's until it is free again.
+        // INVARIANT: It was free, so it belongs to this object until it is free again.
         Some(ReservedSend { reserved, qp })
     }
 
-    /// Gives the slot at `index` a buffer, the first one that has none; whether there was memory.
-    /// Does not sleep.
+    /// Allocates a buffer for the slot at `index`, the first slot that has none; returns whether
+    /// there was memory. Does not sleep.
     ///
     /// # Safety
     ///
-    /// The caller is the [`super::Sender`], and no Send from that slot was posted.
+    /// The caller is the [`super::Sender`], and no Send was posted from that slot.
     pub(super) unsafe fn add_buffer(&self, pd: &Arc<Pd>, index: u32) -> bool {
         let slot = usize::try_from(index)
             .ok()
@@ -201,7 +203,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
         let (Some(slot), Ok(message)) = (slot, Message::new(pd, self.size, GFP_NOWAIT)) else {
             return false;
         };
-        // SAFETY: The slot is the caller's.
+        // SAFETY: The slot belongs to the caller.
         unsafe { *slot.message.get() = Some(message) };
         self.buffers.set(index.saturating_add(1));
         true
@@ -219,26 +221,26 @@ impl<O: SendOwner + 'static> SendQueue<O> {
         (self.count, self.buffers.get())
     }
 
-    /// The number of the first Send whose completion is not known.
+    /// The number of the first Send that is not known to have completed.
     pub(super) fn completed(&self) -> u32 {
         self.completed.load(Acquire)
     }
 
-    /// The Send of this number has completed, and with it all before.
+    /// Records that the Send with this number has completed, and with it all Sends before it.
     ///
     /// # Safety
     ///
-    /// It has, just now.
+    /// It has just completed.
     pub(super) unsafe fn complete(&self, number: u32) {
         self.completed.store(number.wrapping_add(1), Release);
     }
 
-    /// Whether the Send of this number asks for its completion.
+    /// Whether the Send with this number requests a completion.
     pub(super) fn is_signaled(&self, number: u32) -> bool {
         number & self.unsignaled_mask == 0
     }
 
-    /// How many buffers are with the device as far as is known, and how many there are.
+    /// How many buffers may be held by the device, and how many there are.
     pub(super) fn posted(&self) -> (usize, usize) {
         // CAST: A u32 always fits the kernel's usize.
         let buffers = self.buffers.get() as usize;
@@ -250,10 +252,11 @@ impl<O: SendOwner + 'static> SendQueue<O> {
     }
 }
 
-/// A signalled Send of the ring has completed, and with it all before.
+/// A signalled Send of the ring has completed, and with it all Sends before it.
 impl<O: SendOwner> Complete for Slot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The owner, which has the slot, waits for the request that has just completed.
+        // SAFETY: The owner, which contains the slot, waits for the request that has just
+        // completed.
         let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         let number = slot.number.get();
         trace::xprtrdma_wc_send(cq, number, wc);
@@ -283,16 +286,16 @@ impl<O: SendOwner> Slot<O> {
     ///
     /// # Safety
     ///
-    /// It is the caller's, who has no other reference to it.
+    /// It belongs to the caller, who has no other reference to it.
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn message(&self) -> Option<&mut Message> {
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { &mut *self.message.get() }.as_mut()
     }
 }
 
 impl Message {
-    /// The bytes of the message, to be filled from the start.
+    /// The buffer for the message, which begins at its start.
     pub(super) fn bytes(&mut self) -> &mut [u8] {
         self.buffer.bytes()
     }
@@ -311,12 +314,12 @@ impl Message {
         })
     }
 
-    /// Has `post` put a Send of the first `length` bytes on the queue of `qp`, to complete
-    /// `wr_cqe`. The message is the device's from here on, even if that fails.
+    /// Calls `post` to put a Send of the first `length` bytes on the queue of `qp`, which completes
+    /// to `wr_cqe`. The message belongs to the device from here on, even if posting fails.
     ///
     /// # Safety
     ///
-    /// Nobody else gets the message before the device has given it back.
+    /// Nobody else accesses the message before the device has returned it.
     pub(super) unsafe fn send(
         &mut self,
         qp: &Qp,
@@ -344,21 +347,21 @@ impl Message {
     }
 }
 
-/// A reserved Send, to build a message in.
+/// A reserved Send, in which a message is built.
 ///
 /// # Invariants
 ///
-/// `reserved` is busy for this object, and of the queue pair `qp`.
+/// `reserved` is busy on behalf of this object, and belongs to the queue pair `qp`.
 pub(crate) struct ReservedSend<'a, O: SendOwner> {
     reserved: &'a Reserved<O>,
     qp: &'a Qp,
 }
 
 impl<O: SendOwner> ReservedSend<'_, O> {
-    /// The bytes of the message, to be filled from the start.
+    /// The buffer for the message, which begins at its start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: By the type's invariant the message is this object's, which is borrowed for
-        // change.
+        // SAFETY: By the type's invariant the message belongs to this object, which is borrowed
+        // mutably.
         unsafe { &mut *self.reserved.message.get() }.buffer.bytes()
     }
 
@@ -366,14 +369,15 @@ impl<O: SendOwner> ReservedSend<'_, O> {
     ///
     /// # Errors
     ///
-    /// As [`Qp::post_send_beside`]. The connection is of no use after one.
+    /// As for [`Qp::post_send_beside`]. The connection is unusable after an error.
     pub(crate) fn send(self, length: usize) -> Result {
         // It stays in use until the completion.
         let this = ManuallyDrop::new(self);
         let wr_cqe = Reserved::wr_cqe(this.reserved);
-        // SAFETY: By the type's invariant the message is this object's, which ends here.
+        // SAFETY: By the type's invariant the message belongs to this object, which ends here.
         let message = unsafe { &mut *this.reserved.message.get() };
-        // SAFETY: The message is the device's until the completion, and stays in use until then.
+        // SAFETY: The message belongs to the device until the completion, and stays in use until
+        // then.
         unsafe {
             let post = |send: &mut bindings::ib_send_wr| this.qp.post_send_beside(send);
             message.send(this.qp, wr_cqe, length, (this.reserved.number, true), post)

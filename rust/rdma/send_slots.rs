@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The room of a send queue that several threads post on.
+//! Accounting for a send queue on which several threads post.
 
 use kernel::{
     new_condvar, new_spinlock,
@@ -14,36 +14,36 @@ use kernel::{
 /// Why there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// The queue has never so much.
+    /// The queue is smaller than that.
     TooMany,
-    /// There is none at the moment.
+    /// There is no room at present.
     Full,
-    /// The connection is at its end.
+    /// The connection is ending.
     Closed,
 }
 
-/// The room, in work requests.
+/// The free and used slots of a send queue, one for each work request.
 #[pin_data]
 pub(crate) struct SendSlots {
     #[pin]
     state: SpinLock<State>,
     #[pin]
     changed: CondVar,
-    /// Threads that wait for room.
+    /// Threads that are waiting for room.
     waiting: Atomic<u32>,
 }
 
 struct State {
-    /// All there is.
+    /// The capacity of the queue.
     total: u32,
     free: u32,
-    /// The least that was ever free.
+    /// The lowest number of slots that were ever free.
     least: u32,
     is_closed: bool,
 }
 
 impl SendSlots {
-    /// No room, until there is a queue.
+    /// Without room, until there is a queue.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             state <- new_spinlock!(State {
@@ -57,14 +57,15 @@ impl SendSlots {
         })
     }
 
-    /// There is a queue, with room for `total` work requests.
+    /// Sets the capacity to `total` work requests, now that there is a queue.
     pub(super) fn open(&self, total: u32) {
         let mut state = self.state.lock();
         (state.total, state.free, state.least) = (total, total, total);
     }
 
-    /// Takes room for `count` work requests; waits for it if `may_wait`, and sleeps then. If there
-    /// is none at first `is_full` is told, under the lock, what is in use and what there is.
+    /// Takes slots for `count` work requests; sleeps until they are free if `may_wait`. If they are
+    /// not free at first, `is_full` is called, under the lock, with the number of slots in use and
+    /// the capacity.
     ///
     /// # Errors
     ///
@@ -80,7 +81,7 @@ impl SendSlots {
         if count > state.total {
             return Err(NoRoom::TooMany);
         }
-        // Who cannot wait does not overtake those who do.
+        // Callers that cannot wait do not overtake those that do.
         if !may_wait && self.is_awaited() {
             if let Some(is_full) = is_full.take() {
                 is_full(state.total.saturating_sub(state.free), state.total);
@@ -106,11 +107,11 @@ impl SendSlots {
         Err(NoRoom::Closed)
     }
 
-    /// Waits until others give room back, and with it what else they use. Sleeps.
+    /// Waits until others return slots, and with them the other resources that they used. Sleeps.
     ///
     /// # Errors
     ///
-    /// [`NoRoom::TooMany`] if nobody has any, [`NoRoom::Closed`].
+    /// [`NoRoom::TooMany`] if no slot is in use, [`NoRoom::Closed`].
     pub(super) fn wait(&self) -> Result<(), NoRoom> {
         let mut state = self.state.lock();
         let free = state.free;
@@ -128,7 +129,7 @@ impl SendSlots {
         Err(NoRoom::Closed)
     }
 
-    /// Gives room back. Does not sleep.
+    /// Returns slots. Does not sleep.
     pub(super) fn give_back(&self, count: u32) {
         let mut state = self.state.lock();
         state.free = state.free.saturating_add(count);
@@ -138,18 +139,18 @@ impl SendSlots {
         }
     }
 
-    /// Lets nobody in any more, and wakes who waits.
+    /// Refuses further slots, and wakes all waiting threads.
     pub(crate) fn close(&self) {
         self.state.lock().is_closed = true;
         self.changed.notify_all();
     }
 
-    /// Whether a thread waits for room.
+    /// Whether a thread is waiting for room.
     pub(super) fn is_awaited(&self) -> bool {
         self.waiting.load(Relaxed) != 0
     }
 
-    /// Work requests in use, the most there ever were, and all there can be.
+    /// Slots in use, the most that ever were, and the capacity.
     pub(super) fn usage(&self) -> (u32, u32, u32) {
         let state = self.state.lock();
         let used = |free| state.total.saturating_sub(free);

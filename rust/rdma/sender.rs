@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who sends from the ring of a queue pair, and ends it.
+//! The sending side of a queue pair: it owns the ring of Sends, and ends the connection.
 
 use super::{
     cm::{Bound, CmId},
@@ -15,29 +15,30 @@ use super::{
 use crate::bindings;
 use kernel::{prelude::*, sync::Arc};
 
-/// Who sends from the ring of a queue pair: there is one for each.
+/// The owner of a queue pair's send ring. Each queue pair has exactly one.
 ///
 /// # Invariants
 ///
-/// `ring` has the number of the next Send of `qp`, and nobody else knows the next one.
+/// `ring` holds the number of the next Send of `qp`; nobody else posts Sends of the ring.
 pub(crate) struct Sender<C: Completions> {
     qp: Arc<QueuePair<C>>,
     ring: Ring,
 }
 
 impl<C: Completions> Sender<C> {
-    /// Makes the queue pair of `id`, with the user's `context`, and posts all Receives. May sleep.
+    /// Creates the queue pair of `id`, with the user's `context`, and posts its Receives. May
+    /// sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or what the provider answers, such as `EINVAL` for queues that are too large.
+    /// `ENOMEM`, or whatever the provider returns, such as `EINVAL` for queues that are too large.
     pub(crate) fn create(
         id: CmId<Bound>,
         pd: &Arc<Pd>,
         sizes: &QpSizes,
         context: impl PinInit<C, Error>,
     ) -> Result<Self> {
-        // Its end waits for what is posted.
+        // From here on, dropping the sender waits for everything that is posted.
         let sender = Self::new(QueuePair::new(id, pd, sizes, context)?);
         // SAFETY: The queue pair is new, and nobody else has it.
         unsafe { sender.qp().post_first(pd)? };
@@ -57,18 +58,18 @@ impl<C: Completions> Sender<C> {
         &self.qp
     }
 
-    /// Whether a buffer is not with the device; if not, the next [`Completions::send_space`] says
-    /// when to ask again.
+    /// Whether a send buffer is free; if not, the next [`Completions::send_space`] says when to ask
+    /// again.
     pub(crate) fn has_room(&mut self) -> bool {
         let queue = self.qp.send_queue();
         self.ring.has_room(
             || queue.completed(),
-            // SAFETY: This is the sender, and Sends leave only from slots with a buffer.
+            // SAFETY: This is the sender, and Sends are posted only from slots with a buffer.
             |index| unsafe { queue.add_buffer(self.qp.qp().pd(), index) },
         )
     }
 
-    /// The buffer for the next Send. If there is none, `full` is called before another look.
+    /// The buffer for the next Send. If there is none, `full` is called before looking once more.
     #[inline(always)]
     pub(crate) fn buffer(&mut self, full: impl FnOnce(&mut Self)) -> Option<SendBuffer<'_, C>> {
         if !self.has_room() {
@@ -79,8 +80,8 @@ impl<C: Completions> Sender<C> {
         }
         let queue = self.qp.send_queue();
         let slot = queue.slot(self.ring.slot())?;
-        // SAFETY: The next Send's message is not with the device, as just checked, and it is lent
-        // out no more than once at a time, as is this object.
+        // SAFETY: The next Send's message does not belong to the device, as just checked, and it is
+        // lent out only once at a time, as this object is borrowed mutably.
         let message = unsafe { slot.message() }?;
         // INVARIANT: As above.
         Some(SendBuffer {
@@ -93,19 +94,19 @@ impl<C: Completions> Sender<C> {
 }
 
 /// Ends the connection, waits until every work request has completed, and destroys all regions that
-/// the peer could reach. May sleep; not to be dropped in a completion or CM event.
+/// the peer could reach. May sleep; must not be dropped in a completion or CM event handler.
 impl<C: Completions> Drop for Sender<C> {
     fn drop(&mut self) {
-        // SAFETY: Nobody else sends from the ring, and this object ends here.
+        // SAFETY: Nobody else sends from the ring, and this object is being dropped.
         unsafe { self.qp.drain() };
     }
 }
 
-/// A buffer of the ring to build a message in.
+/// A buffer of the ring, in which a message is built.
 ///
 /// # Invariants
 ///
-/// `slot` is that of the next Send in `ring`, which is that of the queue pair's sender.
+/// `slot` is that of the next Send in `ring`, which is the ring of the queue pair's sender.
 /// `message` is the slot's.
 pub(crate) struct SendBuffer<'a, C: Completions> {
     qp: &'a QueuePair<C>,
@@ -120,7 +121,7 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         self.qp
     }
 
-    /// The bytes of the message, to be filled from the start.
+    /// The buffer for the message, which begins at its start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         self.message.bytes()
     }
@@ -129,18 +130,19 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
     ///
     /// # Errors
     ///
-    /// As [`Qp::post_send`]. The connection is of no use after one.
+    /// As for [`Qp::post_send`]. The connection is unusable after an error.
     pub(crate) fn send(self, length: usize) -> Result {
-        // SAFETY: The sender owns the send queue. The Send's buffer is the device's from here on.
+        // SAFETY: The sender owns the send queue. The Send's buffer belongs to the device from here
+        // on.
         self.post(length, |qp, send| unsafe { qp.qp().post_send(send) })
     }
 
-    /// Registers `regions`, in slot `index`, and sends the first `length` bytes, in one chain.
-    /// `publish` changes what the slot keeps beside them, before they can be invalidated.
+    /// Registers `regions` in slot `index` and sends the first `length` bytes, in one chain.
+    /// `publish` changes what the slot keeps for the user, before the regions can be invalidated.
     ///
     /// # Errors
     ///
-    /// As [`Qp::post_send`]. The connection is of no use after one.
+    /// As for [`Qp::post_send`]. The connection is unusable after an error.
     pub(crate) fn register_and_send(
         self,
         length: usize,
@@ -148,8 +150,8 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         index: usize,
         publish: impl FnOnce(&mut C::Slot),
     ) -> Result {
-        // SAFETY: The sender owns the send queue. All are parts of the queue pair. The Send's
-        // buffer is the device's from here on.
+        // SAFETY: The sender owns the send queue. All of these are parts of the queue pair. The
+        // Send's buffer belongs to the device from here on.
         self.post(length, |qp, send| unsafe {
             let failed = qp.unsignaled();
             qp.registered()
@@ -171,13 +173,13 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
             ring,
         } = self;
         let number = ring.next();
-        // If the post fails, the message may be with the device all the same, and the number is
+        // If posting fails, the message may belong to the device all the same, and the number is
         // used up.
         ring.advance();
         slot.number.set(number);
         let signaled = qp.send_queue().is_signaled(number);
         let wr_cqe = Slot::wr_cqe(slot);
-        // SAFETY: The ring does not come back to the slot before the message is given back.
+        // SAFETY: The ring does not return to the slot before the device has returned the message.
         unsafe {
             message.send(qp.qp(), wr_cqe, length, (number, signaled), |send| {
                 post(qp, send)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Reads from and RDMA Writes to the peer's memory, by the RDMA core's means
-//! ([`include/rdma/rw.h`]): it registers what the fabric wants registered.
+//! RDMA Reads from and RDMA Writes to the peer's memory, by means of the RDMA core
+//! ([`include/rdma/rw.h`]), which registers local memory where the fabric requires it.
 //!
 //! [`include/rdma/rw.h`]: srctree/include/rdma/rw.h
 
@@ -9,43 +9,43 @@ use super::qp::Qp;
 use crate::bindings::{self, PagePart};
 use kernel::{dma::DataDirection, prelude::*};
 
-/// The parts for which a context that is not in use keeps room.
+/// The number of parts for which an idle context keeps memory.
 const KEPT_PARTS: usize = 32;
 
-/// One segment of the peer's memory, and where its bytes are at this end.
+/// One segment of the peer's memory, and the local memory that its bytes are copied to or from.
 struct Transfer {
     ctx: bindings::rdma_rw_ctx,
-    /// Which of the [`Transfers::vecs`] are its own.
+    /// Its part of [`Transfers::vecs`].
     first: usize,
     count: usize,
 }
 
-/// Transfers in one direction that are posted in one chain.
+/// Transfers in one direction that are posted as one chain.
 ///
 /// # Invariants
 ///
-/// Each of `transfers` is mapped for the queue pair that it was added with, and posted no more than
+/// Each of `transfers` is mapped for the queue pair that it was added with, and posted at most
 /// once. `vecs` and `transfers` do not move while there are transfers.
 pub(super) struct Transfers {
     vecs: KVVec<bindings::bio_vec>,
     transfers: KVVec<Transfer>,
     direction: DataDirection,
-    /// Work requests that the chain has.
+    /// The number of work requests in the chain.
     requests: u32,
 }
 
-// SAFETY: What the pointers lead to is the user's, which may be any thread.
+// SAFETY: The memory that the pointers lead to belongs to the user, which may be any thread.
 unsafe impl Send for Transfers {}
 // SAFETY: Nothing changes through `&self`.
 unsafe impl Sync for Transfers {}
 
 impl Transfers {
-    /// None, of RDMA Reads from the peer.
+    /// No transfers; for RDMA Reads from the peer.
     pub(super) const fn reads() -> Self {
         Self::new(DataDirection::FromDevice)
     }
 
-    /// None, of RDMA Writes to the peer.
+    /// No transfers; for RDMA Writes to the peer.
     pub(super) const fn writes() -> Self {
         Self::new(DataDirection::ToDevice)
     }
@@ -59,16 +59,17 @@ impl Transfers {
         }
     }
 
-    /// Work requests that the chain has.
+    /// The number of work requests in the chain.
     pub(super) fn requests(&self) -> u32 {
         self.requests
     }
 
-    /// Makes room for so many transfers, with so many parts in all, if there are none. May sleep.
+    /// Reserves memory for `transfers` transfers with `parts` parts in all, if there are no
+    /// transfers yet. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or `EBUSY` if there are some.
+    /// `ENOMEM`, or `EBUSY` if there are transfers.
     pub(super) fn reserve(&mut self, transfers: usize, parts: usize) -> Result {
         if !self.transfers.is_empty() {
             return Err(EBUSY);
@@ -78,13 +79,13 @@ impl Transfers {
         Ok(self.transfers.reserve(transfers, GFP_KERNEL)?)
     }
 
-    /// Adds a transfer between `parts` and the peer's memory at `offset` under `handle`, as long as
-    /// the parts are. May sleep.
+    /// Adds a transfer between `parts` and the peer's memory at `offset` under `handle`, of the
+    /// length of the parts. May sleep.
     ///
     /// # Safety
     ///
-    /// The pages of `parts` stay until [`Self::release`], and `qp` is the one that it is called
-    /// with.
+    /// The pages of `parts` stay until [`Self::release`], and `qp` is the queue pair that it is
+    /// called with.
     ///
     /// # Errors
     ///
@@ -99,7 +100,7 @@ impl Transfers {
     ) -> Result {
         let (first, mut length) = (self.vecs.len(), 0u32);
         let mut last: Option<PagePart> = None;
-        // The RDMA core fills a region by the number of parts, whatever their length.
+        // The RDMA core sizes a region by the number of parts, whatever their length.
         let may_merge = !qp.registers_transfers();
         for part in parts {
             let part_length = u32::try_from(part.length)?;
@@ -127,7 +128,7 @@ impl Transfers {
             count,
         };
         let added = match self.transfers.push_within_capacity(transfer) {
-            // SAFETY: The caller's promise.
+            // SAFETY: Guaranteed by the caller.
             Ok(()) => unsafe { self.map_last(qp, length, handle, offset) },
             Err(_) => Err(ENOMEM),
         };
@@ -137,7 +138,7 @@ impl Transfers {
         added
     }
 
-    /// Maps the transfer that was added last; takes it away again if that fails.
+    /// Maps the transfer that was added last; removes it again if that fails.
     ///
     /// # Safety
     ///
@@ -178,13 +179,13 @@ impl Transfers {
         }
     }
 
-    /// Chains the work requests of all transfers in front of `last`, or, if that is null, has the
-    /// last of them complete `cqe`; the first one.
+    /// Chains the work requests of all transfers in front of `last`, or, if that is null, lets the
+    /// last of them complete to `cqe`; returns the first request.
     ///
     /// # Safety
     ///
-    /// `qp` is that which the transfers were added with. The chain is posted before this object
-    /// changes.
+    /// `qp` is the queue pair that the transfers were added with. The chain is posted before this
+    /// object changes.
     pub(super) unsafe fn requests_before(
         &mut self,
         qp: &Qp,
@@ -203,17 +204,18 @@ impl Transfers {
             })
     }
 
-    /// Unmaps all transfers, and forgets them. Memory that only large messages need goes back.
+    /// Unmaps all transfers, and forgets them. Memory that only large messages need is freed.
     ///
     /// # Safety
     ///
-    /// `qp` is that which the transfers were added with. They have completed, or were never posted.
+    /// `qp` is the queue pair that the transfers were added with. They have completed, or were
+    /// never posted.
     pub(super) unsafe fn release(&mut self, qp: &Qp) {
         let port = qp.id().port();
         while let Some(mut transfer) = self.transfers.pop() {
             let vecs = self.vecs.get(transfer.first..).unwrap_or(&[]);
-            // SAFETY: The transfer was mapped for this queue pair, with these vectors, of which it
-            // has no more than a device can address.
+            // SAFETY: The transfer was mapped for this queue pair, with these vectors, of which
+            // there are no more than a device can address.
             unsafe {
                 bindings::rdma_rw_ctx_destroy_bvec(
                     &mut transfer.ctx,
