@@ -23,7 +23,7 @@ impl SocketAddress {
     }
 }
 
-/// The error for an address of an unknown family.
+/// The error for an address of an unsupported family.
 pub(super) fn unsupported() -> Error {
     // CAST: Error numbers are below 4096.
     Error::from_errno(-(bindings::EAFNOSUPPORT as i32))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A transport's address in the forms that people and rpcbind read (`address_strings`).
+//! A transport's address in the forms that users and rpcbind read (`address_strings`).
 
 use crate::{bindings, sunrpc::address};
 use kernel::{
@@ -11,11 +11,11 @@ use kernel::{
     sync::atomic::{Atomic, Full},
 };
 
-/// Where `sockaddr_in` and `sockaddr_in6` keep the address.
+/// The offsets of the address within `sockaddr_in` and `sockaddr_in6`.
 const IN_ADDRESS: core::ops::Range<usize> = 4..8;
 const IN6_ADDRESS: core::ops::Range<usize> = 8..24;
 
-/// Allocates a copy that `kfree` frees, or nothing if memory is short.
+/// Allocates a copy for `kfree` to free; null if memory is short.
 fn duplicate(text: Option<&CStr>) -> *const c_char {
     match text {
         // SAFETY: The string is terminated.
@@ -33,14 +33,14 @@ fn slot(index: bindings::rpc_display_format_t) -> usize {
     index as usize
 }
 
-/// Fills the strings of a new transport from its address.
+/// Formats the strings of a new transport from its address.
 ///
 /// # Errors
 ///
 /// `EAFNOSUPPORT` if the address is neither IPv4 nor IPv6.
 pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
     let address = &raw const xprt.addr;
-    // SAFETY: The address is plain initialised memory, larger than any range read here.
+    // SAFETY: The address is plain initialised memory, larger than any range that is read here.
     let bytes = unsafe {
         core::slice::from_raw_parts(
             address.cast::<u8>(),
@@ -66,7 +66,7 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
         }
     }
     let mut text = [0u8; 128];
-    // SAFETY: The address is complete, and the buffer has the size that is passed.
+    // SAFETY: The address is complete, and the size is that of the buffer.
     unsafe { bindings::rpc_ntop(address.cast(), text.as_mut_ptr().cast(), text.len()) };
 
     let strings = &mut xprt.address_strings;
@@ -92,21 +92,21 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
 unsafe fn port_strings(
     address: *const bindings::__kernel_sockaddr_storage,
 ) -> (*const c_char, *const c_char) {
-    // SAFETY: The caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let port = unsafe { bindings::rpcrdma_rpc_get_port(address.cast()) };
     (format(fmt!("{port}")), format(fmt!("{port:4x}")))
 }
 
-/// `set_port`: takes the port that rpcbind has told. On rpciod, may sleep.
+/// `set_port`: sets the port that rpcbind reported. On rpciod, may sleep.
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, and stays allocated during the call.
-/// - Its address is complete, and no other call changes its port or its strings meanwhile: sunrpc
-///   lets one answer of rpcbind in at a time (`XPRT_BINDING`).
+/// - `raw` is one of this module's transports, and stays allocated during the call.
+/// - Its address is complete, and no other call changes its port or its strings concurrently:
+///   sunrpc handles one answer of rpcbind at a time (`XPRT_BINDING`).
 pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_ushort) {
-    // SAFETY: The transport is valid, its address complete, and rpcbind's answer is handled by one
-    // task at a time.
+    // SAFETY: The transport is valid, its address is complete, and one task at a time handles
+    // rpcbind's answer.
     let (decimal, hex) = unsafe {
         bindings::rpcrdma_rpc_set_port((&raw mut (*raw).addr).cast(), port);
         port_strings(&raw const (*raw).addr)
@@ -119,12 +119,13 @@ pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_u
     .into_iter()
     .zip(&mut old)
     {
-        // SAFETY: The transport is valid; only RCU readers look at the string meanwhile.
+        // SAFETY: The transport is valid; only RCU readers look at the string concurrently.
         let string = unsafe { Atomic::from_ptr(&raw mut (*raw).address_strings[slot(index)]) };
-        // What `rcu_assign_pointer` does: who finds the string finds its text, too.
+        // As `rcu_assign_pointer` does, this makes the text visible to whoever finds the string.
         *old = string.xchg(new, Full);
     }
-    // SAFETY: May sleep. Readers of the strings are RCU readers, and cannot find the old ones.
+    // SAFETY: May sleep. Readers of the strings are RCU readers, and can no longer find the old
+    // ones.
     unsafe { bindings::synchronize_rcu() };
     for old in old {
         // SAFETY: The string came from `kstrdup`, or is null.
@@ -132,11 +133,11 @@ pub(super) unsafe extern "C" fn set_port(raw: *mut bindings::rpc_xprt, port: c_u
     }
 }
 
-/// Frees the strings, after their last reader is gone.
+/// Frees the strings after their last reader is gone.
 ///
 /// # Safety
 ///
-/// `xprt` is not found by new readers any more.
+/// New readers can no longer find `xprt`.
 pub(super) unsafe fn free_strings(xprt: &mut bindings::rpc_xprt) {
     // SAFETY: May sleep.
     unsafe { bindings::synchronize_rcu() };
@@ -158,7 +159,7 @@ mod tests {
 
     fn xprt_with(bytes: &[u8]) -> KBox<bindings::rpc_xprt> {
         let mut xprt = KBox::new(bindings::rpc_xprt::default(), GFP_KERNEL).unwrap();
-        // SAFETY: The address is plain memory, larger than any of these tests' addresses.
+        // SAFETY: The address is plain memory, larger than the address of any of these tests.
         unsafe {
             core::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut xprt.addr).cast(), bytes.len())
         };
@@ -166,7 +167,7 @@ mod tests {
     }
 
     fn text(xprt: &bindings::rpc_xprt, index: bindings::rpc_display_format_t) -> &CStr {
-        // SAFETY: The strings are set by then.
+        // SAFETY: The strings have been set by the time this is called.
         unsafe { CStr::from_char_ptr(xprt.address_strings[slot(index)]) }
     }
 
@@ -199,7 +200,7 @@ mod tests {
         for (index, wanted) in expected {
             assert!(text(&xprt, index) == wanted);
         }
-        // SAFETY: Nobody else knows the transport.
+        // SAFETY: Nobody else knows of the transport.
         unsafe { free_strings(&mut xprt) };
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe access to sunrpc, for transports to implement: [`client`], and what it shares with other
-//! roles.
+//! Safe access to sunrpc for transport implementations: [`client`], [`server`], and what both roles
+//! share.
 //!
 //! C headers: [`include/linux/sunrpc/xprt.h`](srctree/include/linux/sunrpc/xprt.h),
 //! [`include/linux/sunrpc/xdr.h`](srctree/include/linux/sunrpc/xdr.h)

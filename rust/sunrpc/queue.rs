@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A workqueue of one's own, and the allocation rules for what runs on it.
+//! A private workqueue, and allocation scopes for the work that runs on it.
 
 use crate::bindings;
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{prelude::*, str::CStr, str::CStrExt};
 
-/// A workqueue that ends with its owner.
+/// A workqueue that is destroyed with its owner.
 ///
-/// It makes progress under memory pressure (`WQ_MEM_RECLAIM`), since write-back can wait for a
+/// It makes progress under memory pressure (`WQ_MEM_RECLAIM`), as write-back can wait for a
 /// connection, and is not bound to a CPU.
 ///
 /// # Invariants
@@ -18,7 +18,7 @@ pub(crate) struct OwnedQueue {
     ptr: NonNull<bindings::workqueue_struct>,
 }
 
-// SAFETY: Workqueues are used from any thread.
+// SAFETY: Workqueues may be used from any thread.
 unsafe impl Send for OwnedQueue {}
 // SAFETY: As above.
 unsafe impl Sync for OwnedQueue {}
@@ -31,7 +31,7 @@ impl OwnedQueue {
     /// `ENOMEM`.
     pub(crate) fn new(name: &'static CStr) -> Result<Self> {
         let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
-        // SAFETY: The format has one directive, for the name, which lives for ever.
+        // SAFETY: The format has one directive, for the name, which is static.
         let ptr = unsafe {
             bindings::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, 0, name.as_char_ptr())
         };
@@ -54,11 +54,11 @@ impl Drop for OwnedQueue {
     }
 }
 
-/// While it exists, the running thread's allocations do not wait for file systems, and may use
-/// reserves if the transport carries swap.
+/// While this object exists, the running thread's allocations do not wait for file systems, and may
+/// use reserves if the transport carries swap.
 pub(crate) struct ReclaimScope {
     flags: u32,
-    /// The scope belongs to the thread.
+    /// The scope is tied to the thread.
     thread: PhantomData<*mut ()>,
 }
 
@@ -66,7 +66,7 @@ impl ReclaimScope {
     /// Enters the scope.
     pub(crate) fn enter(swapper: bool) -> Self {
         Self {
-            // SAFETY: Changes only the running thread's flags.
+            // SAFETY: Only changes the running thread's flags.
             flags: unsafe { bindings::rpcrdma_memalloc_begin(swapper) },
             thread: PhantomData,
         }
@@ -80,11 +80,11 @@ impl Drop for ReclaimScope {
     }
 }
 
-/// While it exists, the running thread's allocations start no I/O, nor wait for any. A machine that
-/// mounts its own export needs what allocates then to write its pages back.
+/// While this object exists, the running thread's allocations neither start I/O nor wait for it. A
+/// machine that mounts its own export needs what is allocated under it to write its pages back.
 pub(crate) struct NoIoScope {
     flags: u32,
-    /// The scope belongs to the thread.
+    /// The scope is tied to the thread.
     thread: PhantomData<*mut ()>,
 }
 
@@ -92,7 +92,7 @@ impl NoIoScope {
     /// Enters the scope.
     pub(crate) fn enter() -> Self {
         Self {
-            // SAFETY: Changes only the running thread's flags.
+            // SAFETY: Only changes the running thread's flags.
             flags: unsafe { bindings::rpcrdma_memalloc_noio_begin() },
             thread: PhantomData,
         }

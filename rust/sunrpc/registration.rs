@@ -21,13 +21,13 @@ use kernel::{
 pub(crate) const IDENT_RDMA: i32 = bindings::xprt_transports_XPRT_TRANSPORT_RDMA;
 
 /// The number of the class "rdma backchannel" (`XPRT_TRANSPORT_BC_RDMA`): that of "rdma", with the
-/// bit of the backward direction.
+/// backchannel bit set.
 pub(crate) const IDENT_BACKWARD: i32 = bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA;
 
-/// How many network identifiers a class can have.
+/// How many netids a class can have.
 const MAX_NETIDS: usize = 2;
 
-/// `struct xprt_class` with its network identifiers. sunrpc reads them up to an empty one.
+/// `struct xprt_class` with its netids. sunrpc reads them up to the first empty one.
 #[repr(C)]
 struct RawClass {
     class: bindings::xprt_class,
@@ -39,34 +39,34 @@ const _: () = assert!(
     "sunrpc looks for the network identifiers elsewhere"
 );
 
-/// The callback by which sunrpc makes a transport.
+/// The callback through which sunrpc creates a transport.
 pub(super) type Setup =
     unsafe extern "C" fn(args: *mut bindings::xprt_create) -> *mut bindings::rpc_xprt;
 
-/// A transport class (`struct xprt_class`). It is a static, because its transports point to it.
+/// A transport class (`struct xprt_class`). It is a static because its transports point to it.
 ///
 /// # Invariants
 ///
-/// `raw` is only changed by who has made `was_registered` true, and by sunrpc, from then on.
-/// `queue` is null, or stays valid as long as `users` is not zero.
+/// `raw` is only changed by whoever has set `was_registered`, and from then on by sunrpc. `queue`
+/// is null, or stays valid as long as `users` is not zero.
 pub(crate) struct Class {
     raw: UnsafeCell<RawClass>,
     was_registered: Atomic<bool>,
-    /// Where the transports connect, and end; null while there can be none.
+    /// Where the class's transports connect and end; null while there can be none.
     queue: Atomic<*mut bindings::workqueue_struct>,
-    /// Transports, and calls of `setup` under way.
+    /// Transports, and calls of `setup` in progress.
     users: Atomic<usize>,
 }
 
-// SAFETY: By the type's invariant one thread at a time changes what is not atomic, and sunrpc locks
-// what it changes.
+// SAFETY: By the type's invariant only one thread at a time changes what is not atomic, and sunrpc
+// locks what it changes.
 unsafe impl Sync for Class {}
 
 impl Class {
-    /// A class of this name and number, which nobody else has, with these network identifiers. A
-    /// name that is too long, or an identifier too many, is an error at compile time.
+    /// A class with this name, these netids, and this number, which nobody else uses. A name that
+    /// is too long, or too many netids, are errors at compile time.
     pub(crate) const fn new(name: &'static CStr, ident: i32, netids: &[&'static CStr]) -> Self {
-        // SAFETY: The C structure is valid as zeroes.
+        // SAFETY: The C structure is valid when zeroed.
         let mut class: bindings::xprt_class =
             unsafe { core::mem::MaybeUninit::zeroed().assume_init() };
         class.ident = ident;
@@ -96,11 +96,11 @@ impl Class {
         self.raw.get().cast()
     }
 
-    /// Registers the class, whose transports `setup` makes.
+    /// Registers the class; `setup` creates its transports.
     ///
     /// # Errors
     ///
-    /// `EBUSY` for a second time, `EEXIST` if another module has registered its number.
+    /// `EBUSY` the second time, `EEXIST` if another module has registered the class's number.
     pub(super) fn register(
         &'static self,
         setup: Setup,
@@ -112,20 +112,20 @@ impl Class {
         }
         let raw = self.as_raw();
         // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know
-        // it.
+        // of it yet.
         unsafe {
             (*raw).setup = Some(setup);
             (*raw).owner = module.as_ptr();
             bindings::INIT_LIST_HEAD(&raw mut (*raw).list);
         }
         self.queue.store(queue.as_raw(), Release);
-        // SAFETY: The class is complete, and a static.
+        // SAFETY: The class is complete, and is a static.
         to_result(unsafe { bindings::xprt_register_transport(raw) })
             .inspect_err(|_| self.close())?;
-        // Such a kernel cannot wait for who was preempted in the last instructions of a callback,
-        // as the end of the registration does: there the module is not unloaded.
+        // Without tasks RCU, dropping the registration cannot wait for a thread that was preempted
+        // in the last instructions of a callback: on such a kernel the module cannot be unloaded.
         #[cfg(all(CONFIG_PREEMPTION, not(CONFIG_TASKS_RCU)))]
-        // SAFETY: The module is there, as its code runs.
+        // SAFETY: The module's code is running, so the module exists.
         unsafe {
             bindings::__module_get(module.as_ptr())
         };
@@ -135,31 +135,32 @@ impl Class {
         })
     }
 
-    /// Counts a user of the class and its module, if there can be any. Process context.
+    /// Counts a user of the class and of its module, unless the class has been closed. Process
+    /// context.
     pub(super) fn enter(&'static self) -> Option<ClassUser> {
-        // Pairs with `close`, which then sees the user, or this the queue no longer.
+        // Pairs with `close`: either that sees this user, or this no longer sees the queue.
         self.users.fetch_add(1, Full);
         let queue = NonNull::new(self.queue.load(Acquire));
-        // SAFETY: A class with a queue has a module, whose code runs here.
+        // SAFETY: A class with a queue has a module, whose code is running here.
         let queue = queue.filter(|_| unsafe { bindings::try_module_get((*self.as_raw()).owner) });
         if queue.is_none() {
             self.users.fetch_sub(1, Release);
         }
-        // INVARIANT: Both were counted just now.
+        // INVARIANT: Both were just counted.
         queue.map(|queue| ClassUser { class: self, queue })
     }
 
-    /// Lets no more users in and waits until there are none. May sleep.
+    /// Admits no more users, and waits until there are none. May sleep.
     fn close(&self) {
         self.queue.xchg(core::ptr::null_mut(), Full);
-        // Each has a reference to the module, so that none is left when this is unloaded.
+        // Each user holds a reference to the module, so none is left when the module is unloaded.
         while self.users.load(Acquire) != 0 {
             fsleep(Delta::from_millis(10));
         }
     }
 }
 
-/// A class that sunrpc knows, until this object is dropped, which waits for the class's transports.
+/// A class known to sunrpc until this object is dropped, which waits for the class's transports.
 pub(crate) struct ClassRegistration {
     class: &'static Class,
     _queue: Arc<OwnedQueue>,
@@ -170,24 +171,24 @@ impl Drop for ClassRegistration {
         // SAFETY: `register` has registered the class.
         unsafe { bindings::xprt_unregister_transport(self.class.as_raw()) };
         self.class.close();
-        // Who gave the last reference to a transport back in a callback may not have returned from
-        // it yet, and from there to sunrpc nothing sleeps.
+        // A thread that dropped the last reference to a transport in a callback may not have
+        // returned from it yet. Nothing sleeps between there and sunrpc.
         // SAFETY: May sleep.
         unsafe { bindings::rpcrdma_synchronize_rcu_tasks() };
     }
 }
 
-/// A user of a class: it keeps the queue, and the module.
+/// A user of a class, which keeps the queue and the module.
 ///
 /// # Invariants
 ///
-/// `class` counts this object as a user, and its module is referenced once for it.
+/// `class` counts this object as a user, and its module is referenced once on behalf of it.
 pub(super) struct ClassUser {
     class: &'static Class,
     queue: NonNull<bindings::workqueue_struct>,
 }
 
-// SAFETY: The counts are atomic, and workqueues are used from any thread.
+// SAFETY: The counts are atomic, and workqueues may be used from any thread.
 unsafe impl Send for ClassUser {}
 // SAFETY: As above.
 unsafe impl Sync for ClassUser {}
@@ -198,7 +199,7 @@ impl ClassUser {
         self.class
     }
 
-    /// Where the transports of the class work, as long as `self` exists.
+    /// The workqueue of the class's transports, valid as long as `self` exists.
     pub(super) fn queue(&self) -> *mut bindings::workqueue_struct {
         self.queue.as_ptr()
     }
@@ -207,8 +208,8 @@ impl ClassUser {
 impl Drop for ClassUser {
     fn drop(&mut self) {
         self.class.users.fetch_sub(1, Release);
-        // SAFETY: By the type's invariant. Who drops the last user is called by sunrpc during
-        // `setup`, which holds a reference too, or runs on the queue, for which unloading waits.
+        // SAFETY: By the type's invariant. The last user is dropped either during `setup`, whose
+        // caller in sunrpc also holds a reference, or on the queue, for which unloading waits.
         unsafe { bindings::module_put((*self.class.as_raw()).owner) };
     }
 }

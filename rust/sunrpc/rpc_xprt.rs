@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the transports of both directions have in common: to sunrpc both are those of an RPC client
-//! (`struct rpc_xprt`).
+//! What the transports of both directions have in common: to sunrpc, both are transports of an RPC
+//! client (`struct rpc_xprt`).
 
 use crate::bindings;
 use core::{marker::PhantomData, num::NonZeroUsize};
@@ -13,20 +13,20 @@ use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 ///
 /// `xprt` is valid.
 pub(super) unsafe fn is_connected(xprt: *mut bindings::rpc_xprt) -> bool {
-    // SAFETY: The caller's promise; the bits are read at once, as test_bit() does.
+    // SAFETY: Guaranteed by the caller; the bits are read at once, as test_bit() does.
     let bits = unsafe { core::ptr::read_volatile(&raw const (*xprt).state) };
     bits & (1 << bindings::XPRT_CONNECTED) != 0
 }
 
-/// Writes the columns of mountstats that all transports have, the first 10, in the order that
-/// `nfsstat` and its like know.
+/// Prints the columns of mountstats that all transports have, the first 10, in the order that
+/// `nfsstat` and similar tools expect.
 ///
 /// # Safety
 ///
 /// `xprt` is valid.
 pub(super) unsafe fn print_stats(xprt: *mut bindings::rpc_xprt, seq: &SeqFile) {
     let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
-    // SAFETY: The caller's promise. The counters are for people, and may be a little behind.
+    // SAFETY: Guaranteed by the caller. The counters are informational and may be slightly stale.
     let (stat, last_used, is_connected) = unsafe {
         (
             core::ptr::read(&raw const (*xprt).stat),
@@ -55,19 +55,20 @@ pub(super) unsafe fn print_stats(xprt: *mut bindings::rpc_xprt, seq: &SeqFile) {
     );
 }
 
-/// Has a workqueue do `work`, so many jiffies from now. If it is queued already, it stays as it is.
+/// Queues `work` on a workqueue, to run after `delay` jiffies. If it is queued already, nothing
+/// changes.
 ///
 /// # Safety
 ///
-/// The queue is valid, and stays so until the work is done, which is initialised.
+/// The work is initialised, and the queue is valid and stays so until the work is done.
 pub(super) unsafe fn enqueue(
     queue: *mut bindings::workqueue_struct,
     work: *mut bindings::delayed_work,
     delay: usize,
 ) {
-    // CAST: As many as there can be CPUs.
+    // CAST: As many as there can be CPUs, which fits an int.
     const ANY_CPU: i32 = bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32;
-    // SAFETY: The caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe { bindings::queue_delayed_work_on(ANY_CPU, queue, work, delay) };
 }
 
@@ -77,11 +78,11 @@ pub(super) unsafe fn enqueue(
 ///
 /// `xprt` is valid for all of `'a`.
 pub(super) unsafe fn queue_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGuard<'a> {
-    // SAFETY: The caller's promise; the lock is taken in process context only.
+    // SAFETY: Guaranteed by the caller; the lock is only taken in process context.
     unsafe { SpinGuard::new(&raw mut (*xprt).queue_lock) }
 }
 
-/// Takes the lock of a transport's state and window.
+/// Takes the lock of a transport's state and congestion window.
 ///
 /// # Safety
 ///
@@ -91,26 +92,28 @@ pub(super) unsafe fn transport_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGu
     unsafe { SpinGuard::new(&raw mut (*xprt).transport_lock) }
 }
 
-/// Credits as sunrpc counts them.
+/// Credits in the unit of sunrpc's congestion window.
 pub(super) fn window(credits: u32) -> usize {
     // CAST: A u32 always fits the kernel's usize.
     (credits as usize) << bindings::RPC_CWNDSHIFT
 }
 
-/// Gives the credit of a request back that is gone, and wakes who waits for one.
+/// Returns the credit of a request that no longer exists, and wakes a task that waits for one.
 ///
 /// # Safety
 ///
-/// `xprt` is valid, its transport lock is held, and one credit that is taken has no request.
+/// `xprt` is valid, its transport lock is held, and one of the credits in use belongs to no
+/// request.
 #[cold]
 pub(super) unsafe fn release_credit(xprt: *mut bindings::rpc_xprt, _lock: &SpinGuard<'_>) {
-    // sunrpc does so by a request and its task. These stand for those that are gone.
+    // sunrpc returns a credit on behalf of a request and its task. These stand in for those that
+    // are gone.
     let mut rqst = bindings::rpc_rqst::default();
     let mut task = bindings::rpc_task::default();
     rqst.rq_xprt = xprt;
     rqst.rq_cong = 1;
     task.tk_rqstp = &raw mut rqst;
-    // SAFETY: The caller's promise. The call does not keep the task.
+    // SAFETY: Guaranteed by the caller. The call does not keep the task.
     unsafe { bindings::xprt_release_rqst_cong(&raw mut task) };
 }
 
@@ -125,9 +128,10 @@ impl SpinGuard<'_> {
     ///
     /// # Safety
     ///
-    /// `lock` is an initialised spinlock that outlives the guard, and never taken from interrupts.
+    /// `lock` is an initialised spinlock that outlives the guard, and is never taken from
+    /// interrupts.
     unsafe fn new(lock: *mut bindings::spinlock_t) -> Self {
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { bindings::spin_lock(lock) };
         Self {
             lock,

@@ -8,22 +8,22 @@ use kernel::sync::atomic::{Atomic, Relaxed};
 /// Why a request was not sent, in the terms that sunrpc acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendError {
-    /// No credit: the sender waits for one.
+    /// There is no credit: the sender waits for one.
     NoCredit,
     /// A resource is in use: the sender waits, if `xprt_wait_for_buffer_space` was called.
     Busy,
-    /// Memory is short: again after a quarter of a second.
+    /// Memory is short: sunrpc retries after a quarter of a second.
     NoMemory,
-    /// No connection any more: again after a new one.
+    /// The connection is gone: sunrpc retries after reconnecting.
     NotConnected,
-    /// The RPC does not fit this transport; it ends with an error.
+    /// The RPC does not fit this transport, and fails.
     TooLarge,
-    /// The RPC cannot be sent; it ends with an error.
+    /// The RPC cannot be sent, and fails.
     Failed,
 }
 
 impl SendError {
-    /// What `send_request` returns for it.
+    /// The error number that `send_request` returns.
     pub(crate) fn to_errno(self) -> i32 {
         let errno = match self {
             Self::NoCredit => bindings::EBADSLT,
@@ -38,14 +38,15 @@ impl SendError {
     }
 }
 
-/// Has the task of a request end with this error number when it runs next.
+/// Makes the task of a request fail with this error number when it next runs.
 ///
 /// # Safety
 ///
 /// `rqst` is valid and has a task.
 pub(super) unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
-    // SAFETY: The caller's promise; the error is only changed atomically, and from 0, as here.
+    // SAFETY: Guaranteed by the caller; the error is only changed atomically, and only from 0, as
+    // here.
     let status = unsafe { Atomic::from_ptr(&raw mut (*(*rqst).rq_task).tk_rpc_status) };
-    // An earlier error counts.
+    // An earlier error takes precedence.
     let _ = status.cmpxchg(0, errno, Relaxed);
 }

@@ -6,13 +6,13 @@ use crate::bindings::{self, Memory};
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{error::to_result, prelude::*};
 
-/// An RPC message, or the room for one.
+/// An RPC message, or the buffer for one.
 ///
 /// # Invariants
 ///
 /// `ptr` is a valid `xdr_buf` for all of `'a`. Its head and tail are memory of their lengths, and
-/// its array has a page for all of `page_len` from `page_base` on, none of them null. Only by
-/// copies of this object is that memory used meanwhile, or by devices to which they hand it.
+/// its array has a non-null page for all of `page_len` from `page_base` on. That memory is used
+/// only through copies of this object, or by devices to which they give access.
 #[derive(Clone, Copy)]
 pub(crate) struct XdrBuf<'a> {
     ptr: NonNull<bindings::xdr_buf>,
@@ -24,9 +24,9 @@ impl<'a> XdrBuf<'a> {
     ///
     /// # Safety
     ///
-    /// As the type's invariants say.
+    /// The type's invariants hold.
     pub(super) unsafe fn from_raw(ptr: NonNull<bindings::xdr_buf>) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self {
             ptr,
             message: PhantomData,
@@ -43,36 +43,36 @@ impl<'a> XdrBuf<'a> {
         unsafe { self.ptr.as_ref() }
     }
 
-    /// Length of the first part in bytes.
+    /// Length of the head in bytes.
     pub(crate) fn head_len(&self) -> usize {
         self.raw().head[0].iov_len
     }
 
-    /// Length of the pages' part in bytes.
+    /// Length of the page data in bytes.
     pub(crate) fn page_len(&self) -> usize {
         // CAST: An unsigned int always fits the kernel's usize.
         self.raw().page_len as usize
     }
 
-    /// Length of the last part in bytes.
+    /// Length of the tail in bytes.
     pub(crate) fn tail_len(&self) -> usize {
         self.raw().tail[0].iov_len
     }
 
-    /// Length of all parts in bytes.
+    /// Length of the whole message in bytes.
     pub(crate) fn len(&self) -> usize {
         self.head_len()
             .saturating_add(self.page_len())
             .saturating_add(self.tail_len())
     }
 
-    /// Where the first part is, and its length in bytes.
+    /// Location of the head, and its length in bytes.
     #[inline(always)]
     pub(super) fn head(&self) -> Option<(Memory, usize)> {
         Self::linear(&self.raw().head[0])
     }
 
-    /// Where the pages' part is, and its length in bytes, if there is one.
+    /// Location of the page data, and its length in bytes, if there is any.
     #[inline(always)]
     pub(super) fn pages(&self) -> Option<(Memory, usize)> {
         let raw = self.raw();
@@ -87,7 +87,7 @@ impl<'a> XdrBuf<'a> {
         ))
     }
 
-    /// Where the last part is, and its length in bytes.
+    /// Location of the tail, and its length in bytes.
     #[inline(always)]
     pub(super) fn tail(&self) -> Option<(Memory, usize)> {
         Self::linear(&self.raw().tail[0])
@@ -99,7 +99,7 @@ impl<'a> XdrBuf<'a> {
         Some((Memory::Linear(start), vec.iov_len))
     }
 
-    /// Whether the pages take the data of a file read.
+    /// Whether the pages receive the data of a file read.
     pub(crate) fn is_read(&self) -> bool {
         self.raw().flags & bindings::XDRBUF_READ != 0
     }
@@ -109,16 +109,16 @@ impl<'a> XdrBuf<'a> {
         self.raw().flags & bindings::XDRBUF_WRITE != 0
     }
 
-    /// Copies the bytes from `base` on into `to`.
+    /// Copies the bytes from `base` on to `to`.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if the message has fewer bytes than that.
+    /// `EMSGSIZE` if the message does not have that many bytes.
     pub(crate) fn copy_out(&self, base: usize, to: &mut [u8]) -> Result {
         let head = &self.raw().head[0];
         if base.saturating_add(to.len()) <= head.iov_len {
-            // SAFETY: By the type's invariant the head is memory of this length, within which the
-            // range lies. Nobody else writes to `to`, so they do not overlap.
+            // SAFETY: By the type's invariant the head is memory of this length, and contains the
+            // range. `to` is borrowed mutably, so they do not overlap.
             unsafe {
                 let from: *const u8 = head.iov_base.cast();
                 core::ptr::copy_nonoverlapping(from.add(base), to.as_mut_ptr(), to.len());
@@ -128,7 +128,7 @@ impl<'a> XdrBuf<'a> {
         let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
         let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
         // SAFETY: By the type's invariant the message is valid; `to` has room for `length` bytes,
-        // and the function refuses a range beyond the message.
+        // and the function rejects a range beyond the message.
         to_result(unsafe {
             bindings::read_bytes_from_xdr_buf(
                 self.ptr.as_ptr(),
@@ -140,11 +140,12 @@ impl<'a> XdrBuf<'a> {
         .map_err(|_| EMSGSIZE)
     }
 
-    /// Copies `from` to the bytes from `base` on, as far as there is room; how many were copied.
+    /// Copies `from` to the bytes from `base` on, as far as there is room; returns how many bytes
+    /// were copied.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if these are beyond 4 GiB.
+    /// `EMSGSIZE` if they are beyond 4 GiB.
     pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> Result<usize> {
         let length = from.len().min(self.len().saturating_sub(base));
         if length == 0 {
@@ -152,7 +153,7 @@ impl<'a> XdrBuf<'a> {
         }
         if base.saturating_add(length) <= self.head_len() {
             // SAFETY: By the type's invariant the head is memory of this length, which nobody else
-            // uses, `from` least of all. The range lies within it.
+            // uses, so `from` does not overlap it. The range lies within it.
             unsafe {
                 let head: *mut u8 = self.raw().head[0].iov_base.cast();
                 core::ptr::copy_nonoverlapping(from.as_ptr(), head.add(base), length);
@@ -161,7 +162,7 @@ impl<'a> XdrBuf<'a> {
         }
         let start = u32::try_from(base).map_err(|_| EMSGSIZE)?;
         let count = u32::try_from(length).map_err(|_| EMSGSIZE)?;
-        // SAFETY: The message is valid and has room, as checked. The callee only reads `from`.
+        // SAFETY: The message is valid and has room, as just checked. The callee only reads `from`.
         to_result(unsafe {
             bindings::write_bytes_to_xdr_buf(
                 self.ptr.as_ptr(),

@@ -2,8 +2,8 @@
 
 //! Backward Calls (RFC 8167): requests that the peer sends and this end answers.
 //!
-//! A Call is copied out of its receive buffer, which can go back to the device at once; a burst
-//! of Calls therefore never uses up the posted Receives.
+//! A Call is copied out of its receive buffer, which returns to the device at once, so a burst of
+//! Calls never uses up the posted Receives.
 
 use super::xprt::{CountedXprt, Xprt};
 use crate::{bindings, trace};
@@ -11,21 +11,22 @@ use kernel::{
     alloc::flags::__GFP_NOWARN, new_spinlock, page::PAGE_SIZE, prelude::*, sync::SpinLock,
 };
 
-/// The largest backward message in bytes. The service encodes up to a page, whatever it is told.
+/// The largest backward message in bytes. The service encodes up to a page regardless of the limit
+/// it is given.
 pub(super) const MESSAGE_SIZE: usize = PAGE_SIZE;
 
 /// One backward request.
 #[repr(C)]
 pub(super) struct BackwardCall {
-    /// First, because sunrpc gives the request back by this pointer.
+    /// First, because sunrpc returns the request by this pointer.
     rqst: bindings::rpc_rqst,
-    /// The connection that the Call came on, by the transport's number for it.
+    /// The connection on which the Call arrived, by the transport's number for it.
     connection: u64,
     call: KVec<u8>,
     reply: KVec<u8>,
 }
 
-// SAFETY: A request is handed between threads whole.
+// SAFETY: A request is only handed between threads as a whole.
 unsafe impl Send for BackwardCall {}
 
 /// The backward requests of a transport.
@@ -37,14 +38,14 @@ pub(crate) struct BackwardCalls {
 
 struct Pool {
     idle: KVec<KBox<BackwardCall>>,
-    /// Requests that exist, idle or not.
+    /// Requests that exist, whether idle or not.
     allocated: usize,
     /// Requests that may exist; zero without a back channel.
     limit: usize,
 }
 
 impl BackwardCalls {
-    /// No back channel yet.
+    /// Without a back channel at first.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             pool <- new_spinlock!(Pool {
@@ -55,7 +56,7 @@ impl BackwardCalls {
         })
     }
 
-    /// Lets `limit` requests exist, and makes those that do not.
+    /// Raises the number of requests to `limit`, and allocates those that are missing.
     pub(super) fn provision(&self, limit: usize) -> Result {
         let mut idle = KVec::with_capacity(limit, GFP_KERNEL)?;
         let mut pool = self.pool.lock();
@@ -90,7 +91,7 @@ impl BackwardCalls {
             if pool.allocated == 0 {
                 pool.limit = 0;
             }
-            // Freed outside the lock.
+            // Freed outside the lock, at the end of this block.
             drop(pool);
             if call.is_none() {
                 break;
@@ -116,12 +117,13 @@ impl BackwardCalls {
         drop(pool);
     }
 
-    /// Hands a backward Call to the callback service; false if there is none, or no request left.
-    /// `connection` is what [`BackwardReply::connection`](super::BackwardReply::connection) returns
-    /// for its Reply. Process context; does not sleep.
+    /// Passes a backward Call to the callback service; returns false if there is no service, or no
+    /// request is left. `connection` is what
+    /// [`BackwardReply::connection`](super::BackwardReply::connection) returns for the Reply.
+    /// Process context; does not sleep.
     pub(crate) fn receive(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
-        // sunrpc takes a reference for the request, which may come back at once: it is not to be
-        // the last one here, where the transport's end would wait for this completion.
+        // sunrpc takes a reference for the request, which may be dropped at once: it must not be
+        // the last one here, where ending the transport would wait for this very completion.
         let Some(counted) = CountedXprt::new(xprt) else {
             return false;
         };
@@ -129,7 +131,8 @@ impl BackwardCalls {
     }
 
     fn enqueue(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
-        // SAFETY: The transport is valid. The pointer is only compared; sunrpc looks again.
+        // SAFETY: The transport is valid. The pointer is only compared with null; sunrpc checks it
+        // again.
         if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
             return false;
         }
@@ -142,8 +145,8 @@ impl BackwardCalls {
         }
         trace::xprtrdma_cb_call(xprt, xid);
         let call = KBox::into_raw(call);
-        // SAFETY: The request is complete, and comes back through `bc_free_rqst`, before which
-        // sunrpc keeps a reference to the transport: it gets one, as the caller has one.
+        // SAFETY: The request is complete, and is returned by `bc_free_rqst`. Until then sunrpc
+        // holds a reference to the transport, which it can take as the caller holds one.
         unsafe { bindings::xprt_enqueue_bc_request(&raw mut (*call).rqst) };
         true
     }
@@ -162,7 +165,7 @@ impl BackwardCall {
         )?)
     }
 
-    /// Makes the request that of one Call.
+    /// Sets up the request for one Call.
     fn prepare(&mut self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> Result {
         if message.len() > self.call.capacity() {
             return Err(EMSGSIZE);
@@ -175,8 +178,8 @@ impl BackwardCall {
         *rqst = bindings::rpc_rqst::default();
         rqst.rq_xprt = xprt.as_raw();
         rqst.rq_xid = xid.to_be();
-        // The credits are the forward Calls' (RFC 8167 section 4). As if it had one, the Reply is
-        // not kept waiting behind those that have none.
+        // Only forward Calls take credits (RFC 8167 section 4). A Reply that seems to have one does
+        // not wait behind those that have none.
         rqst.rq_cong = 1;
         rqst.rq_bc_pa_state = usize::try_from(bindings::RPC_BC_PA_IN_USE).map(|bit| 1 << bit)?;
         rqst.rq_private_buf.len = length;
@@ -195,18 +198,18 @@ impl BackwardCall {
 ///
 /// # Safety
 ///
-/// `rqst` is a request of this module's.
+/// `rqst` belongs to this module.
 pub(super) unsafe fn is_backward(rqst: *const bindings::rpc_rqst) -> bool {
     // SAFETY: The request is valid; the bit is set before sunrpc sees a backward request, and does
     // not change.
     unsafe { (*rqst).rq_bc_pa_state >> bindings::RPC_BC_PA_IN_USE & 1 != 0 }
 }
 
-/// The connection that the Call of a backward request came on.
+/// The connection on which the Call of a backward request arrived.
 ///
 /// # Safety
 ///
-/// `rqst` is a backward request of this module's.
+/// `rqst` is a backward request of this module.
 pub(super) unsafe fn connection_of(rqst: *const bindings::rpc_rqst) -> u64 {
     // SAFETY: The request is the first member of a `BackwardCall`, which only `prepare` changes.
     unsafe { (*rqst.cast::<BackwardCall>()).connection }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The callbacks for backward requests, which a kernel without `CONFIG_SUNRPC_BACKCHANNEL` does not
-//! have.
+//! The callbacks for backward requests, which do not exist in a kernel without
+//! `CONFIG_SUNRPC_BACKCHANNEL`.
 
 use super::{
     backchannel::{BackwardCall, MESSAGE_SIZE},
@@ -11,16 +11,16 @@ use super::{
 use crate::{bindings, trace};
 use kernel::{ffi::c_int, prelude::*};
 
-/// `bc_setup`: process context, may sleep; at session creation.
+/// `bc_setup`: prepares the back channel when a session is created. Process context, may sleep.
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+/// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the call.
 pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     requests: u32,
 ) -> c_int {
-    // SAFETY: The transport is valid during the callback, its setup has succeeded.
+    // SAFETY: The transport is valid during the callback, and its setup has succeeded.
     let (xprt, transport) = unsafe {
         let xprt = Xprt::from_raw(raw);
         (xprt, xprt.transport::<T>())
@@ -37,11 +37,11 @@ pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+/// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the call.
 pub(super) unsafe extern "C" fn max_payload<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
 ) -> usize {
-    // SAFETY: The transport is valid during the callback.
+    // SAFETY: The transport is valid during the callback, and its setup has succeeded.
     unsafe { Xprt::from_raw(raw).transport::<T>() }
         .backward_payload()
         .min(MESSAGE_SIZE)
@@ -52,17 +52,17 @@ pub(super) extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt
     T::backward_slots()
 }
 
-/// `bc_free_rqst`: the service is done with a request. Process context.
+/// `bc_free_rqst`: the service no longer needs a request. Process context.
 ///
 /// # Safety
 ///
-/// - `raw` is the `rqst` of a [`BackwardCall`] that [`BackwardCalls::receive`] has given away, and
-///   that nobody uses any more.
-/// - Its transport was made for a `T`, and sunrpc leaves the reference to it that
-///   `xprt_enqueue_bc_request` took to this function.
+/// - `raw` is the `rqst` of a [`BackwardCall`] that [`BackwardCalls::receive`] gave away, and
+///   nobody uses it any longer.
+/// - Its transport was created for a `T`, and sunrpc passes on to this function the reference to it
+///   that `xprt_enqueue_bc_request` took.
 pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc_rqst) {
-    // SAFETY: The request came from `receive`, which gave it away, and its transport is valid:
-    // sunrpc took the reference for it that is given back last.
+    // SAFETY: The request came from `receive`, which gave it away. Its transport is valid: sunrpc
+    // took the reference that is dropped last here.
     unsafe {
         let xprt = (*raw).rq_xprt;
         let call = KBox::from_raw(raw.cast::<BackwardCall>());
@@ -74,18 +74,18 @@ pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc
     }
 }
 
-/// `bc_destroy`: process context; at the end of a session, for `count` requests, and at the end of
-/// the transport, for all.
+/// `bc_destroy`: process context; called for `count` requests when a session ends, and for all of
+/// them when the transport ends.
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call. It
-///   is called before `destroy` for the last time.
+/// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the call.
+///   The last call precedes that of `destroy`.
 pub(super) unsafe extern "C" fn destroy<T: ClientTransport>(
     raw: *mut bindings::rpc_xprt,
     count: u32,
 ) {
-    // SAFETY: The transport is valid during the callback.
+    // SAFETY: The transport is valid during the callback, and its setup has succeeded.
     let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
     // CAST: A u32 always fits the kernel's usize.
     transport.backward().retire(count as usize);

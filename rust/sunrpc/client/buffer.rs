@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of one RPC: what the transport keeps with it, the Call, and the
-//! first and last part of the Reply, in one allocation.
+//! The memory of one RPC: the transport's own state, the Call, and the head and tail of the Reply,
+//! in one allocation.
 
 use crate::bindings::{self, Exposure, RelaxedCell};
 use core::ptr::NonNull;
@@ -10,31 +10,33 @@ use kernel::{
     sync::atomic::{Acquire, Atomic, Full},
 };
 
-/// What precedes the Call's bytes. Its size keeps them aligned like kmalloc memory.
+/// The transport's state, in front of the Call's bytes. Its size keeps them aligned like kmalloc
+/// memory.
 #[repr(C, align(16))]
 struct Prefix {
     cookie: RelaxedCell<u64>,
-    /// Whether the Call was sent and its Reply has not come, as 0 or 1.
+    /// Whether the Call was sent and its Reply has not arrived, as 0 or 1.
     reply_owed: RelaxedCell<u32>,
     exposure: Exposure,
     /// The size of the allocation in bytes.
     size: usize,
 }
 
-/// Memory of RPCs, from `kmalloc`.
+/// The memory of an RPC, from `kmalloc`.
 ///
 /// # Invariants
 ///
-/// `ptr` is an allocation that begins with an initialised [`Prefix`] and has its `size`; it
-/// belongs to this object, and no device can reach it.
+/// `ptr` is an allocation that begins with an initialised [`Prefix`] and is as large as its `size`;
+/// it belongs to this object, and no device can reach it.
 struct Buffer {
     ptr: NonNull<Prefix>,
 }
 
 impl Buffer {
-    /// Allocates at least `size` bytes. Task context, may sleep within its flags.
+    /// Allocates at least `size` bytes, which include the prefix. Task context, may sleep if the
+    /// task's flags allow it.
     fn new(size: usize) -> Option<Self> {
-        // So much the allocator would take anyway.
+        // The allocator would round up to this size anyway.
         let size = size.checked_next_power_of_two()?;
         // SAFETY: Always safe to call in task context.
         let ptr = NonNull::new(unsafe { bindings::rpcrdma_rpc_buf_alloc(size) })?.cast();
@@ -44,7 +46,7 @@ impl Buffer {
             exposure: Exposure::new(),
             size,
         };
-        // SAFETY: The memory is large enough for a prefix, as every caller's size includes one.
+        // SAFETY: The memory is large enough for a prefix, which every caller's size includes.
         unsafe { ptr.write(prefix) };
         // INVARIANT: Just allocated and written.
         Some(Self { ptr })
@@ -56,20 +58,21 @@ impl Buffer {
         unsafe { (*self.ptr.as_ptr()).size }
     }
 
-    /// Leaves the memory to the pointer that is returned.
+    /// Transfers the ownership of the memory to the returned pointer.
     fn into_raw(self) -> *mut Prefix {
         let ptr = self.ptr.as_ptr();
         core::mem::forget(self);
         ptr
     }
 
-    /// Undoes [`Self::into_raw`]; nothing for a null pointer.
+    /// Undoes [`Self::into_raw`]; returns `None` for a null pointer.
     ///
     /// # Safety
     ///
-    /// `ptr` is null, or came from `into_raw`, once, and no device can reach the memory.
+    /// `ptr` is null, or came from `into_raw` and was not passed here before; no device can reach
+    /// the memory.
     unsafe fn from_raw(ptr: *mut Prefix) -> Option<Self> {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         NonNull::new(ptr).map(|ptr| Self { ptr })
     }
 }
@@ -84,60 +87,62 @@ impl Drop for Buffer {
 /// How many buffers a transport keeps for later RPCs.
 const SPARE_BUFFERS: usize = 32;
 
-/// How large they are at most, in bytes: what NFSv4.2 wants to open a file, with its label.
+/// The largest buffer that is kept, in bytes: what NFSv4.2 needs to open a file, including its
+/// security label.
 const SPARE_SIZE: usize = 16384;
 
-/// Buffers of RPCs that are over, for those to come. Each slot of the transport has one place,
-/// which it shares with others: sunrpc hands the slot that was used last out first.
+/// Buffers of finished RPCs, kept for later ones. Each slot of the transport maps to one place,
+/// which it shares with others: sunrpc hands out the most recently used slot first.
 ///
 /// # Invariants
 ///
-/// Each pointer is null, or from [`Buffer::into_raw`] with no device that reaches the memory.
+/// Each pointer is null, or came from [`Buffer::into_raw`], and no device can reach the memory.
 pub(super) struct SpareBuffers([Atomic<*mut Prefix>; SPARE_BUFFERS]);
 
 impl SpareBuffers {
-    /// The place of a request's slot.
+    /// The place for a request's slot.
     fn place(&self, rqst: &bindings::rpc_rqst) -> Option<&Atomic<*mut Prefix>> {
         self.0
             .get(core::ptr::from_ref(rqst).addr() / size_of::<bindings::rpc_rqst>() % SPARE_BUFFERS)
     }
 
-    /// Takes a buffer of at least `size` bytes, if there is one; a smaller one will not be wanted
-    /// again soon.
+    /// Takes a buffer of at least `size` bytes, if there is one. A smaller one is freed, as it will
+    /// not be wanted again soon.
     fn take(&self, rqst: &bindings::rpc_rqst, size: usize) -> Option<Buffer> {
         let ptr = self.place(rqst)?.xchg(core::ptr::null_mut(), Acquire);
-        // SAFETY: By the type's invariant; the place is left without it.
+        // SAFETY: By the type's invariant; the pointer is no longer in its place.
         unsafe { Buffer::from_raw(ptr) }.filter(|buffer| buffer.size() >= size)
     }
 
-    /// Keeps a buffer, unless it is large. A memory checker wants to see the end of each.
+    /// Keeps a buffer, unless it is large. With a memory checker every buffer is freed, so that
+    /// later accesses are found.
     fn put(&self, rqst: &bindings::rpc_rqst, buffer: Buffer) {
         if cfg!(CONFIG_KASAN) || buffer.size() > SPARE_SIZE {
             return;
         }
         if let Some(place) = self.place(rqst) {
-            // INVARIANT: No device can reach a `Buffer`.
+            // INVARIANT: No device can reach the memory of a `Buffer`.
             let old = place.xchg(buffer.into_raw(), Full);
-            // SAFETY: By the type's invariant; the place has another now.
+            // SAFETY: By the type's invariant; another pointer has taken its place.
             drop(unsafe { Buffer::from_raw(old) });
         }
     }
 
-    /// Gives all of them back.
+    /// Frees all buffers.
     pub(super) fn clear(&self) {
         for place in &self.0 {
             let old = place.xchg(core::ptr::null_mut(), Acquire);
-            // SAFETY: By the type's invariant; the place is left without it.
+            // SAFETY: By the type's invariant; the pointer is no longer in its place.
             drop(unsafe { Buffer::from_raw(old) });
         }
     }
 }
 
-/// How the Reply's part is aligned: the device may write there, so that it shares no cache line
-/// with what the CPU writes on machines whose DMA bypasses the caches.
+/// The alignment of the Reply's part: the device may write there, so on machines whose DMA is not
+/// cache-coherent it must not share a cache line with what the CPU writes.
 const REPLY_ALIGN: usize = bindings::RPCRDMA_DMA_MINALIGN;
 
-/// The transport's number of a request.
+/// The cookie that the transport keeps with a request.
 ///
 /// # Safety
 ///
@@ -147,7 +152,7 @@ pub(super) unsafe fn cookie<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCel
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).cookie }
 }
 
-/// Whether the Call was sent and its Reply has not come, as 0 or 1.
+/// Whether the Call was sent and its Reply has not arrived, as 0 or 1.
 ///
 /// # Safety
 ///
@@ -157,7 +162,7 @@ pub(super) unsafe fn reply_owed<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Relaxe
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).reply_owed }
 }
 
-/// What counts the regions over the request's memory.
+/// The counter of the regions over the request's memory.
 ///
 /// # Safety
 ///
@@ -167,7 +172,7 @@ pub(super) unsafe fn exposure<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Exposure
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).exposure }
 }
 
-/// Sets the buffers for a request's Call and Reply: one of `spare`, or a new one.
+/// Attaches the buffers for a request's Call and Reply: one of `spare`, or a new one.
 ///
 /// # Errors
 ///
@@ -180,7 +185,7 @@ pub(super) fn attach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) -> Res
     let size = reply.saturating_add(rqst.rq_rcvsize);
     let buffer = spare.take(rqst, size).or_else(|| Buffer::new(size));
     let prefix = buffer.ok_or(ENOMEM)?.into_raw();
-    // SAFETY: The memory is large enough for the prefix and what follows.
+    // SAFETY: The memory is large enough for the prefix and for what follows it.
     unsafe {
         (*prefix).cookie = RelaxedCell::new(0);
         (*prefix).reply_owed = RelaxedCell::new(0);
@@ -190,20 +195,20 @@ pub(super) fn attach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) -> Res
     Ok(())
 }
 
-/// Gives a request's buffers back, to `spare` if there is room. Rather than memory that the peer
-/// can reach, none is given back.
+/// Detaches a request's buffers, and returns them to `spare` if there is room. Memory that the peer
+/// can still reach is leaked instead.
 ///
 /// # Safety
 ///
-/// The request has buffers from [`attach`], which nobody uses any more.
+/// The request has buffers from [`attach`], which nobody uses any longer.
 pub(super) unsafe fn detach(rqst: &mut bindings::rpc_rqst, spare: &SpareBuffers) {
-    // SAFETY: The caller's promise.
+    // SAFETY: Guaranteed by the caller.
     let is_reached = !unsafe { exposure(rqst) }.is_over();
     if kernel::warn_on!(is_reached) {
         return;
     }
-    // SAFETY: `attach` made `rq_buffer` point just behind the prefix of a buffer, which is left to
-    // this object; no device can reach it.
+    // SAFETY: `attach` made `rq_buffer` point just behind the prefix of a buffer, whose ownership
+    // passes to this object; no device can reach it.
     let buffer = unsafe { Buffer::from_raw(rqst.rq_buffer.cast::<Prefix>().sub(1)) };
     rqst.rq_buffer = core::ptr::null_mut();
     rqst.rq_rbuffer = core::ptr::null_mut();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How client transports are made.
+//! How client transports are created.
 
 use super::{
     allocation::Allocation,
@@ -24,7 +24,7 @@ use kernel::{prelude::*, sync::Arc};
 ///
 /// # Errors
 ///
-/// `EBUSY` for a second time, `EEXIST` if another module has registered the class.
+/// `EBUSY` the second time, `EEXIST` if another module has registered the class.
 pub(crate) fn register<T: ClientTransport>(
     module: &'static ThisModule,
     queue: Arc<OwnedQueue>,
@@ -32,7 +32,7 @@ pub(crate) fn register<T: ClientTransport>(
     T::class().register(setup::<T>, module, queue)
 }
 
-/// `setup`: makes a transport for a mount. Process context, may sleep.
+/// `setup`: creates a transport for a mount. Process context, may sleep.
 ///
 /// # Safety
 ///
@@ -63,29 +63,29 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
         )
     };
     let allocation = NonNull::new(raw.cast::<Allocation>()).ok_or(ENOMEM)?;
-    // SAFETY: Allocated just now. The length of the address was checked.
+    // SAFETY: It was just allocated. The length of the address was checked.
     let initialised = unsafe { initialise::<T>(allocation.as_ptr(), &user, args) };
-    // SAFETY: Zeroes are valid for what was not initialised.
+    // SAFETY: What was not initialised is zeroed, which is valid.
     let owned = unsafe { OwnedXprt::new(allocation, user) };
     initialised?;
     let transport = Arc::into_raw(T::setup(owned)?);
-    // SAFETY: The transport keeps the allocation, of which nobody else uses this field yet.
+    // SAFETY: The transport keeps the allocation, and nobody else uses this field yet.
     unsafe { (*allocation.as_ptr()).transport = transport.cast() };
     Ok(raw)
 }
 
-/// Fills in what sunrpc wants to know of a transport.
+/// Initialises the fields of a transport that sunrpc reads.
 ///
 /// # Safety
 ///
-/// `raw` is from `xprt_alloc` and zeroed behind the `xprt`, and nobody else knows it. The address
-/// of `args` has as many bytes as it says, no more than there is room for.
+/// `raw` is from `xprt_alloc`, zeroed beyond the `xprt`, and known to nobody else. The address of
+/// `args` has as many bytes as it says, which fit the transport's.
 unsafe fn initialise<T: ClientTransport>(
     raw: *mut Allocation,
     user: &ClassUser,
     args: &bindings::xprt_create,
 ) -> Result {
-    // SAFETY: The caller's promise. What is pointed to lies within the same allocation.
+    // SAFETY: Guaranteed by the caller. What is pointed to lies within the same allocation.
     unsafe {
         let timeout = &raw mut (*raw).timeout;
         (*timeout).to_initval = seconds(60);
@@ -98,13 +98,14 @@ unsafe fn initialise<T: ClientTransport>(
         let xprt = &raw mut (*raw).xprt;
         (*xprt).timeout = timeout;
         (*xprt).connect_timeout = seconds(60);
-        // So long may a server be back before its clients notice, beside the RPC layer's own 3 s.
+        // A server may be back for this long before its clients notice, in addition to the RPC
+        // layer's own 3 s.
         (*xprt).max_reconnect_timeout = seconds(15);
         (*xprt).bind_timeout = seconds(60);
         (*xprt).idle_timeout = seconds(300);
         (*xprt).set_resvport(0);
         (*xprt).ops = ops::VTable::<T>::ops();
-        // Side protocols that look at the transport want to use TCP.
+        // Side protocols that look at the transport should use TCP.
         (*xprt).prot = i32::try_from(bindings::IPPROTO_TCP)?;
         (*xprt).xprt_class = user.class().as_raw();
         (*xprt).max_payload = T::MAX_PAYLOAD;
@@ -121,7 +122,7 @@ unsafe fn initialise<T: ClientTransport>(
     }
 }
 
-/// Requests that a transport has from the start; the others are allocated when they are needed.
+/// Requests that a transport has from the start; others are allocated when they are needed.
 const PREALLOCATED_SLOTS: u32 = 16;
 
 #[cfg(rpcrdma_kunit)]
@@ -144,20 +145,20 @@ mod tests {
     };
     use kernel::{seq_file::SeqFile, str::CStr};
 
-    /// What NFS does with the netid of a pNFS data server, and with the word of a mount option.
+    /// What NFS does with the netid of a pNFS data server, and with the value of a mount option.
     fn ident(netid: &CStr) -> i32 {
         // SAFETY: The text is terminated.
         unsafe { bindings::xprt_find_transport_ident(netid.as_char_ptr()) }
     }
 
-    /// A transport that is never made.
+    /// A transport that is never created.
     struct Unmade;
 
     extern "C" {
         static __this_module: u8;
     }
 
-    // SAFETY: That is the address of this module's object.
+    // SAFETY: This is the address of this module's object.
     static MODULE: ThisModule =
         unsafe { ThisModule::from_ptr((&raw const __this_module).cast_mut().cast()) };
 
@@ -226,7 +227,7 @@ mod tests {
         register::<Unmade>(&MODULE, queue)
     }
 
-    /// Has the class make a transport for an address that begins with `family`.
+    /// Makes the class create a transport for an address of this family and length.
     fn make(family: u32, addrlen: usize) -> Error {
         let mut args = bindings::xprt_create::default();
         let mut address = bindings::__kernel_sockaddr_storage::default();
@@ -252,7 +253,7 @@ mod tests {
         let refused = -i32::try_from(bindings::EAFNOSUPPORT).unwrap();
         assert_eq!(make(bindings::AF_UNIX, 16).to_errno(), refused);
 
-        // Waits for what is left of these.
+        // Waits for the users of the class that are left.
         drop(registration);
         assert_eq!(in_family(), EIO);
         assert!(matches!(register_unmade(), Err(EBUSY)));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connecting: `connect` hands the send lock to a worker, which gives it back when it is done.
+//! Connecting: `connect` passes the send lock to a worker, which releases it when it is done.
 
 use super::{
     send_lock::SendLock,
@@ -15,17 +15,17 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{prelude::*, time::msecs_to_jiffies};
 
-/// The least time between two attempts, in milliseconds, after one that brought no message. It
-/// doubles with each attempt, up to the mount's limit.
+/// The least time between two attempts, in milliseconds, after an attempt or a connection that
+/// brought no message. It doubles with each attempt, up to the mount's limit.
 const FIRST_DELAY_MS: u32 = 1_000;
 
 /// `connect`: starts an attempt. Task context with the send lock held; does not wait.
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, and stays allocated during the call.
+/// - `raw` is one of this module's transports, and stays allocated during the call.
 /// - `task` holds the send lock, and `XPRT_CONNECTING` was set for this call: no other attempt is
-///   under way, and none begins before the worker has cleared it.
+///   in progress, and none begins before the worker has cleared it.
 pub(super) unsafe extern "C" fn connect(
     raw: *mut bindings::rpc_xprt,
     task: *mut bindings::rpc_task,
@@ -36,8 +36,8 @@ pub(super) unsafe extern "C" fn connect(
     let Some(counted) = CountedXprt::new(xprt) else {
         return;
     };
-    // SAFETY: The task holds the send lock, which goes to the worker. `connecting` is set, so no
-    // other attempt is queued, and the work is this transport's.
+    // SAFETY: The task holds the send lock, which is passed to the worker. `XPRT_CONNECTING` is
+    // set, so no other attempt is queued, and the work belongs to this transport.
     unsafe {
         bindings::xprt_lock_connect(raw, task, raw.cast());
         let delay = bindings::xprt_reconnect_delay(raw);
@@ -48,24 +48,25 @@ pub(super) unsafe extern "C" fn connect(
     }
 }
 
-/// The worker: one attempt, on the module's workqueue.
+/// The worker: makes one attempt, on the module's workqueue.
 ///
 /// # Safety
 ///
 /// - `work` is the `work` of an [`Allocation`](super::allocation::Allocation) that was made for a
-///   `T`, queued by [`connect`] with a reference and the send lock, which both are the worker's.
+///   `T`. It was queued by [`connect`] with a reference and the send lock, both of which now belong
+///   to the worker.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
-    // SAFETY: The work is that of an allocation, and `connect` left a reference for this attempt.
+    // SAFETY: The work is that of an allocation, and `connect` took a reference for this attempt.
     let xprt = unsafe {
         let allocation = Xprt::of_work(work);
         CountedXprt::from_raw(NonNull::new_unchecked(allocation.cast()))
     };
     let _scope = ReclaimScope::enter(xprt.is_swapper());
-    // SAFETY: Setup of the transport has succeeded, or nobody would connect it. The worker has the
-    // send lock until it gives it back.
+    // SAFETY: The transport's setup has succeeded, or nobody would connect it. The worker has the
+    // send lock until it releases it.
     let outcome = unsafe { xprt.transport::<T>().connect(&mut SendLock::new(&xprt)) };
     let raw = xprt.as_raw();
-    // SAFETY: The transport is valid, and the worker has the send lock until it gives it back.
+    // SAFETY: The transport is valid, and the worker has the send lock until it releases it.
     unsafe {
         bindings::rpcrdma_xprt_clear_connecting(raw);
         let status = match outcome {
@@ -75,28 +76,31 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 (*raw).stat.connect_count = (*raw).stat.connect_count.wrapping_add(1);
                 (*raw).stat.connect_time = (*raw).stat.connect_time.wrapping_add(elapsed);
                 bindings::rpcrdma_xprt_set_connected(raw);
-                // The tasks look again.
+                // The tasks check the connection again.
                 EAGAIN.to_errno()
             }
             Err(error) => {
                 let errno = error.to_errno();
-                // The attempt is over as a connection would be: whom it is told may not close the
-                // next one for it (`xprt_conditional_disconnect`).
+                // The attempt counts as a connection that has ended: a task that is told of its
+                // failure must not close the next connection on account of it
+                // (`xprt_conditional_disconnect`).
                 (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1);
-                // The peer was not asked, so it need not be spared: sunrpc's own pause is enough.
+                // The peer was not contacted, so there is no need to spare it: sunrpc's own pause
+                // is enough.
                 if errno == SendError::NoMemory.to_errno() {
                     (*raw).reestablish_timeout = 0;
                 }
                 errno
             }
         };
-        // First, or they would wake one that has got the lock, has sent, and waits for its Reply.
+        // Before unlocking, or this would wake a task that has obtained the lock, has sent its
+        // Call, and waits for the Reply.
         bindings::xprt_wake_pending_tasks(raw, status);
         bindings::xprt_unlock_connect(raw, raw.cast());
     }
 }
 
-/// So many seconds in jiffies.
+/// Converts seconds to jiffies.
 pub(super) fn seconds(seconds: u32) -> usize {
     msecs_to_jiffies(seconds.saturating_mul(1000))
 }
@@ -105,7 +109,7 @@ pub(super) fn seconds(seconds: u32) -> usize {
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, and stays allocated during the call.
+/// - `raw` is one of this module's transports, and stays allocated during the call.
 pub(super) unsafe extern "C" fn set_connect_timeout(
     raw: *mut bindings::rpc_xprt,
     connect: usize,
@@ -119,7 +123,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
     unsafe {
         if connect < (*raw).connect_timeout {
             let timeout = &mut (*xprt.allocation()).timeout;
-            // An attempt that is given up sooner would not outlive the pause before it.
+            // An attempt that gives up sooner would be shorter than the pause before it.
             timeout.to_initval = connect.max(seconds(10));
             timeout.to_maxval = timeout.to_initval;
             (*raw).connect_timeout = connect;

@@ -2,17 +2,17 @@
 
 //! Credits (RFC 8166 section 3.3.1), as sunrpc's congestion window counts them.
 //!
-//! A request takes a credit when it is sent, and gives it back when it is released. The window,
-//! `cwnd`, and the part of it that is taken, `cong`, also include what no living request of this
-//! connection has:
+//! A request takes a credit when it is sent, and returns it when it is released. The window,
+//! `cwnd`, and the part of it that is in use, `cong`, also include credits that do not belong to a
+//! living request of this connection:
 //!
-//! - *stale* parts are those of requests that were sent on an earlier connection, and are not in
-//!   the queue of those that wait for a Reply. The window is larger by them.
-//! - *orphaned* parts are those of Calls that were released without their Reply, because they were
-//!   killed. The responder still works on them, so they keep their credits until a Reply comes that
-//!   no request waits for, or until the connection ends. If the responder owes them for too long,
-//!   the connection is closed as for a Call that times out: otherwise those that wait for a credit
-//!   would wait for ever.
+//! - *stale* credits belong to requests that were sent on an earlier connection and are not in the
+//!   queue of those that wait for a Reply. The window is larger by these.
+//! - *orphaned* credits belong to Calls that were released without their Reply, because they were
+//!   killed. The responder still works on them, so they keep their credits until a Reply arrives
+//!   that no request waits for, or until the connection ends. If the responder owes these Replies
+//!   for too long, the connection is closed, as it is when a Call times out: otherwise requests
+//!   that wait for a credit would wait for ever.
 
 use super::{
     allocation::{Allocation, Shares},
@@ -28,8 +28,9 @@ use crate::{
 };
 
 impl SendLock<'_> {
-    /// Takes a credit for the request, which it then has until it is released; false if there is
-    /// none, and the sender waits in sunrpc's queue, or if the lock is another transport's.
+    /// Takes a credit for the request, which keeps it until the request is released; returns false
+    /// if there is none, and the sender waits in sunrpc's queue, or if the lock is that of another
+    /// transport.
     pub(crate) fn take_credit(&mut self, rqst: &Rqst) -> bool {
         let (xprt, rqst) = (self.xprt(), rqst.as_raw());
         // SAFETY: The request is valid.
@@ -51,8 +52,8 @@ impl SendLock<'_> {
         unsafe { bindings::xprt_request_get_cong(xprt.as_raw(), rqst) }
     }
 
-    /// Starts a connection's credits: requests that were sent before have to ask again. Those that
-    /// are not even encoded again yet do not count.
+    /// Initialises the credits of a new connection: requests that were sent on an earlier one must
+    /// take a credit again. Those that are not even encoded again yet do not count.
     pub(crate) fn reset_credits(&mut self, credits: u32) {
         let xprt = self.xprt();
         let raw = xprt.as_raw();
@@ -60,7 +61,7 @@ impl SendLock<'_> {
         let guard = xprt.transport_lock();
         xprt.forget_orphans(&guard);
         // SAFETY: The transport is valid. All requests that wait for a Reply are in the tree, which
-        // the queue lock guards; their credits are guarded by the transport lock.
+        // the queue lock guards; the transport lock guards their credits.
         unsafe {
             let mut node = bindings::rb_first(&raw const (*raw).recv_queue);
             while !node.is_null() {
@@ -80,7 +81,7 @@ impl SendLock<'_> {
         }
     }
 
-    /// Marks the transport as disconnected and wakes who waits for it, with `ENOTCONN`.
+    /// Marks the transport as disconnected, and wakes the tasks that wait for it with `ENOTCONN`.
     pub(super) fn disconnect_done(&mut self) {
         let xprt = self.xprt();
         let raw = xprt.as_raw();
@@ -102,26 +103,27 @@ impl Xprt {
         unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale()) };
     }
 
-    /// How many credits are taken.
+    /// How many credits are in use.
     pub(crate) fn credits_in_use(&self) -> usize {
-        // SAFETY: The transport is valid; the number is for people, and may be a little behind.
+        // SAFETY: The transport is valid; the number is informational and may be slightly stale.
         let taken = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).cong) };
         taken >> bindings::RPC_CWNDSHIFT
     }
 
-    /// Takes note of a Reply on the present connection that no request waits for: if it is that to
-    /// a Call that was killed, the Call's credit comes back.
+    /// Records a Reply on the present connection that no request waits for: if it answers a Call
+    /// that was killed, the Call's credit is returned.
     ///
-    /// A Reply stands for one credit, whatever its XID is: a responder that makes XIDs up gets no
-    /// more Calls than it sends Replies.
+    /// A Reply counts for one credit, whatever its XID: a responder that makes up XIDs gets no more
+    /// Calls than it sends Replies.
     pub(crate) fn late_reply(&self) {
         let raw = self.as_raw();
         let guard = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards shares and window is held.
+        // SAFETY: The transport is valid, and the lock that guards the shares and the window is
+        // held.
         unsafe {
             let shares = &mut *self.shares();
             if shares.orphaned == 0 {
-                // No more than there are requests that it could be for.
+                // There cannot be more of these than requests that they could answer.
                 if window(shares.unclaimed) < (*raw).cong {
                     shares.unclaimed = shares.unclaimed.saturating_add(1);
                 }
@@ -133,10 +135,11 @@ impl Xprt {
         }
     }
 
-    /// Gives the credits of all orphaned Calls back, at the end of their connection.
+    /// Returns the credits of all orphaned Calls when their connection ends.
     fn forget_orphans(&self, _transport_lock: &SpinGuard<'_>) {
         let raw = self.as_raw();
-        // SAFETY: The transport is valid, and the lock that guards shares and window is held.
+        // SAFETY: The transport is valid, and the lock that guards the shares and the window is
+        // held.
         unsafe {
             let shares = &mut *self.shares();
             (*raw).cong = (*raw).cong.saturating_sub(window(shares.orphaned));
@@ -151,19 +154,18 @@ impl Xprt {
         unsafe { &raw mut (*self.allocation()).shares }
     }
 
-    /// The window's part for requests of an earlier connection.
+    /// The stale credits, in the unit of the congestion window.
     fn stale(&self) -> usize {
-        // SAFETY: The transport is valid; a word that only the send lock's holder makes more than
-        // 0.
+        // SAFETY: The transport is valid; only the holder of the send lock makes this word nonzero.
         unsafe { (&raw const (*self.shares()).stale).read_volatile() }
     }
 
-    /// Takes the request's part, if it has one, out of that for requests of an earlier connection,
-    /// and out of the window.
+    /// Removes the request's stale credit, if it has one, from the stale credits and from the
+    /// window.
     ///
     /// # Safety
     ///
-    /// `rqst` is a request of the transport, and the transport lock is held.
+    /// `rqst` is a request of this transport, and the transport lock is held.
     unsafe fn forget_stale(&self, rqst: *mut bindings::rpc_rqst) -> bool {
         let (raw, part) = (self.as_raw(), window(1));
         // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
@@ -179,12 +181,12 @@ impl Xprt {
         true
     }
 
-    /// Leaves the request's part in the window, if it was sent on the present connection and its
-    /// Reply has not come.
+    /// Leaves the request's credit in use if it was sent on the present connection and its Reply
+    /// has not arrived.
     ///
     /// # Safety
     ///
-    /// `rqst` is a forward request of the transport with a credit, and the transport lock is held.
+    /// `rqst` is a forward request of this transport with a credit, and the transport lock is held.
     #[cold]
     unsafe fn orphan(&self, rqst: *mut bindings::rpc_rqst) {
         // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
@@ -209,22 +211,22 @@ impl Xprt {
 
     /// How long the responder may owe Replies, in jiffies.
     fn patience(&self) -> usize {
-        // SAFETY: The allocation is valid; a word that another mount may lower meanwhile.
+        // SAFETY: The allocation is valid; another mount may lower this word concurrently.
         unsafe { (&raw const (*self.allocation()).timeout.to_initval).read_volatile() }
     }
 }
 
-/// `release_request`: gives the request's credit back. Under the transport lock.
+/// `release_request`: returns the request's credit. Called under the transport lock.
 ///
 /// # Safety
 ///
-/// - `task` has a request, of a transport of this module's, whose setup has succeeded and whose
+/// - `task` has a request, of one of this module's transports, whose setup has succeeded and whose
 ///   transport lock is held.
-/// - The request is a backward one, or has its buffer still: sunrpc calls `buf_free` after this.
-/// - Nobody else sends or completes the request meanwhile, or does so later.
+/// - The request is a backward one, or still has its buffer: sunrpc calls `buf_free` after this.
+/// - Nobody else sends or completes the request, now or later.
 pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-    // SAFETY: The task has a request, which has a transport, whose lock is held. A forward request
-    // with a credit was to be sent, so it has had a buffer, which it has still.
+    // SAFETY: The task has a request, whose transport is valid and locked. A forward request with a
+    // credit was about to be sent, so it was given a buffer, which it still has.
     unsafe {
         let rqst = (*task).tk_rqstp;
         let xprt = Xprt::from_raw((*rqst).rq_xprt);
@@ -242,15 +244,14 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
     }
 }
 
-/// Has the connection closed if the Replies to Calls that were killed are overdue. On the module's
-/// queue.
+/// Closes the connection if the Replies to killed Calls are overdue. On the module's queue.
 ///
 /// # Safety
 ///
 /// `work` is the `overdue` of an [`Allocation`] whose transport is in use.
 pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings::work_struct) {
-    // SAFETY: The work is that of a transport, whose end waits for it. Setup has succeeded, as
-    // there were requests.
+    // SAFETY: The work is that of a transport, whose end waits for it. Its setup has succeeded, as
+    // there have been requests.
     let (xprt, transport) = unsafe {
         let delayed = kernel::container_of!(work, bindings::delayed_work, work);
         let shares = kernel::container_of!(delayed, Shares, overdue);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client transport implements, and what it may ask of sunrpc.
+//! What a client transport implements, and what it can request from sunrpc.
 //!
-//! | C callback | who answers |
+//! | C callback | implemented by |
 //! | --- | --- |
 //! | `setup` | [`ClientTransport::setup`], around [`OwnedXprt`] |
 //! | `connect` | [`connect`], which runs [`ClientTransport::connect`] on a worker |

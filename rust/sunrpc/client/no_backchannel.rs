@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What stands for `backchannel.rs` in a kernel without `CONFIG_SUNRPC_BACKCHANNEL`: there are no
-//! backward requests, and nobody serves backward Calls.
+//! Replaces `backchannel.rs` in a kernel without `CONFIG_SUNRPC_BACKCHANNEL`: there are no backward
+//! requests, and backward Calls are not served.
 
 use super::xprt::Xprt;
 use crate::bindings;
@@ -12,7 +12,7 @@ use kernel::prelude::*;
 pub(crate) struct BackwardCalls {}
 
 impl BackwardCalls {
-    /// Nothing.
+    /// Does nothing.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {})
     }
@@ -28,7 +28,7 @@ impl BackwardCalls {
         false
     }
 
-    /// Says that there is no service.
+    /// Always false: there is no service.
     pub(crate) fn is_served(&self) -> bool {
         false
     }
@@ -38,16 +38,16 @@ impl BackwardCalls {
 ///
 /// # Safety
 ///
-/// None is.
+/// Always safe to call: no request is.
 pub(super) unsafe fn is_backward(_rqst: *const bindings::rpc_rqst) -> bool {
     false
 }
 
-/// The connection that the Call of a backward request came on.
+/// The connection on which the Call of a backward request arrived.
 ///
 /// # Safety
 ///
-/// Not to be called: there is no backward request.
+/// Must not be called: there is no backward request.
 pub(super) unsafe fn connection_of(_rqst: *const bindings::rpc_rqst) -> u64 {
     0
 }

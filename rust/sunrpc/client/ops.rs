@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The operations table: from C pointers to one call of [`ClientTransport`].
+//! The operations table: translates each callback from C pointers to a call of [`ClientTransport`].
 
 #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 use super::backchannel_ops;
@@ -63,21 +63,22 @@ impl<T: ClientTransport> VTable<T> {
         ..pin_init::zeroed()
     };
 
-    /// The table, which lives as long as the module.
+    /// The table, which is as long-lived as the module.
     pub(super) fn ops() -> &'static bindings::rpc_xprt_ops {
         &Self::OPS
     }
 
-    /// Task context, may sleep within its flags. Returns zero, or `-ENOMEM`, after which sunrpc
-    /// tries again soon.
+    /// Task context, may sleep if the task's flags allow it. Returns zero, or `-ENOMEM`, after
+    /// which sunrpc soon tries again.
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a transport of this module's, which nobody else uses meanwhile.
+    /// - `task` has a request, of one of this module's transports, which nobody else uses during
+    ///   the call.
     /// - The request has no buffer.
     unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
-        // SAFETY: The task is valid and has a request, which is the callback's own. The request's
-        // transport is one of this module's.
+        // SAFETY: The task is valid and has a request, which nobody else uses during the callback.
+        // The request's transport is one of this module's.
         let attached = unsafe {
             let rqst = &mut *(*task).tk_rqstp;
             buffer::attach(rqst, Xprt::from_raw(rqst.rq_xprt).spare_buffers())
@@ -85,17 +86,17 @@ impl<T: ClientTransport> VTable<T> {
         attached.map_or_else(|error| error.to_errno(), |()| 0)
     }
 
-    /// Gives the memory back, after the peer has lost its access to the RPC's memory. Task context
-    /// without locks; may sleep.
+    /// Frees the memory after the peer has lost its access to it. Task context without locks; may
+    /// sleep.
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a transport that was made for a `T`, which nobody else uses
-    ///   meanwhile. It does not wait for a Reply any more.
+    /// - `task` has a request, of a transport that was made for a `T`. Nobody else uses the request
+    ///   during the call, and it no longer waits for a Reply.
     /// - The request has a buffer from [`Self::buf_alloc`], which is not used after the call.
     unsafe extern "C" fn buf_free(task: *mut bindings::rpc_task) {
-        // SAFETY: The task is valid and has a forward request with a buffer, which is the
-        // callback's own. So is its transport, whose setup has succeeded.
+        // SAFETY: The task is valid and has a forward request with a buffer, which nobody else uses
+        // during the callback. Its transport is valid, and its setup has succeeded.
         unsafe {
             let raw = (*task).tk_rqstp;
             let xprt = Xprt::from_raw((*raw).rq_xprt);
@@ -104,7 +105,7 @@ impl<T: ClientTransport> VTable<T> {
         }
     }
 
-    /// Process context; the send lock is held, maybe by another task than the request's.
+    /// Process context; the send lock is held, possibly by another task than the request's.
     ///
     /// # Safety
     ///
@@ -114,12 +115,12 @@ impl<T: ClientTransport> VTable<T> {
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback, and so is its transport.
         let (outgoing, xprt) = unsafe { (Outgoing::new(raw), Xprt::from_raw((*raw).rq_xprt)) };
-        // SAFETY: Setup of the transport has succeeded.
+        // SAFETY: The transport's setup has succeeded.
         let transport = unsafe { xprt.transport::<T>() };
         if !xprt.is_connected() {
             return SendError::NotConnected.to_errno();
         }
-        // SAFETY: sunrpc has taken the lock for this call.
+        // SAFETY: sunrpc holds the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
         let sent = match &outgoing {
             Outgoing::Reply(reply) => transport.send_backward(&mut lock, reply),
@@ -138,28 +139,28 @@ impl<T: ClientTransport> VTable<T> {
         }
     }
 
-    /// What `send_request` returns for an error.
+    /// The value that `send_request` returns for an error.
     #[cold]
     fn not_sent(outgoing: &Outgoing<'_>, error: SendError) -> c_int {
         if matches!(error, SendError::TooLarge | SendError::Failed) {
-            // sunrpc would end the RPC whose task sends, which may be another one.
+            // sunrpc would fail the RPC of the task that is sending, which may be another one.
             outgoing.end_rpc(error);
             return 0;
         }
         error.to_errno()
     }
 
-    /// A request has timed out. Task context. The connection that it was sent on may be gone.
+    /// A request has timed out. Task context. The connection on which it was sent may be gone.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
     ///   call.
-    /// - `task` has a forward request of it with a buffer, as it waits for a Reply, which is not
-    ///   released meanwhile.
+    /// - `task` has a forward request of this transport with a buffer, as it waits for a Reply. The
+    ///   request is not released during the call.
     unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
-        // SAFETY: Transport and task are valid during the callback, the task has a request, and
-        // setup of the transport has succeeded.
+        // SAFETY: Transport and task are valid during the callback, the task has a request, and the
+        // transport's setup has succeeded.
         let (xprt, rqst, transport) = unsafe {
             let xprt = Xprt::from_raw(raw);
             (
@@ -173,42 +174,43 @@ impl<T: ClientTransport> VTable<T> {
         }
     }
 
-    /// The send lock is held; a worker of sunrpc's, or a sender. Also called when closed already.
+    /// The send lock is held, by a worker of sunrpc or by a sender. Also called when the transport
+    /// is already closed.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
     ///   call.
     /// - Its send lock is held for this call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid during the callback, its setup has succeeded.
+        // SAFETY: The transport is valid during the callback, and its setup has succeeded.
         let (xprt, transport) = unsafe {
             let xprt = Xprt::from_raw(raw);
             (xprt, xprt.transport::<T>())
         };
-        // SAFETY: sunrpc has taken the lock for this call.
+        // SAFETY: sunrpc holds the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
         transport.close(&mut lock);
-        // A connection that nobody needs takes them along.
+        // A transport whose connection nobody needs does not need the buffers either.
         xprt.spare_buffers().clear();
         lock.disconnect_done();
     }
 
-    /// The last reference is gone. The send lock is held for ever; a worker of the system, may
+    /// The last reference is gone. The send lock is held for good; runs on a system worker, may
     /// sleep.
     ///
-    /// The rest is left to the module's own queue: with the transport goes its reference to the
-    /// module, whose unloading waits for that queue to be done, but not for the system's.
+    /// The rest is left to the module's own queue: the transport holds a reference to the module,
+    /// and unloading the module waits for work on that queue, but not for system workers.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, and stays allocated during the call.
-    /// - It was made for a `T`, nobody has a reference to it, and nobody gets one. No work of it is
-    ///   queued.
-    /// - Its send lock is held, and never given back.
+    /// - `raw` is one of this module's transports, and stays allocated during the call.
+    /// - It was made for a `T`, nobody has a reference to it, and nobody can take one. None of its
+    ///   work is queued.
+    /// - Its send lock is held, and never released.
     /// - The caller is the transport's `task_cleanup`, which is not queued again.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid, and nobody else uses it: an attempt to connect would have
+        // SAFETY: The transport is valid, and nobody else uses it: an attempt to connect would hold
         // a reference.
         unsafe {
             let xprt = Xprt::from_raw(raw);
@@ -218,48 +220,49 @@ impl<T: ClientTransport> VTable<T> {
         }
     }
 
-    /// The end of a transport, on the module's queue. May sleep.
+    /// Ends a transport, on the module's queue. May sleep.
     ///
     /// # Safety
     ///
-    /// Called for the work that [`Self::destroy`] has queued.
+    /// Called for the work that [`Self::destroy`] queued.
     unsafe extern "C" fn finish(work: *mut bindings::work_struct) {
-        // SAFETY: The work is that of a transport, which nobody else uses. Setup left one count.
+        // SAFETY: The work is that of a transport that nobody else uses. Setup left one count of
+        // the `Arc`.
         let (xprt, transport) = unsafe {
             let allocation = Xprt::of_work(work);
             let transport = (*allocation).transport.cast::<T>();
             (Xprt::from_raw(allocation.cast()), Arc::from_raw(transport))
         };
-        // SAFETY: Setup has initialised the work, which nobody queues any more.
+        // SAFETY: Setup has initialised the work, which nobody queues any longer.
         unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).shares.overdue) };
-        // The callback that has queued this may still be about to return. With the last reference
-        // to the module, which may go with the transport, its code could go as well.
-        // SAFETY: The callback is called by this work of sunrpc's, which nobody queues again.
+        // The callback that queued this work may still be about to return. The last reference to
+        // the module may go with the transport, and the callback's code with it.
+        // SAFETY: The callback is called by this work of sunrpc, which nobody queues again.
         unsafe { bindings::cancel_work_sync(&raw mut (*xprt.as_raw()).task_cleanup) };
-        // SAFETY: sunrpc has taken the lock, for good. The transport stays as long as `transport`.
+        // SAFETY: sunrpc holds the lock for good. The transport stays as long as `transport`.
         transport.close(&mut unsafe { SendLock::new(xprt) });
     }
 
-    /// A seq_file's reader holds a reference to the transport.
+    /// The reader of the seq_file holds a reference to the transport.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
     ///   call.
-    /// - `seq` is valid, and the calling thread's.
+    /// - `seq` is valid, and belongs to the calling thread.
     unsafe extern "C" fn print_stats(raw: *mut bindings::rpc_xprt, seq: *mut bindings::seq_file) {
         // SAFETY: Transport and file are valid during the callback.
         let (xprt, seq) = unsafe { (Xprt::from_raw(raw), SeqFile::from_raw(seq)) };
         xprt.print_stats(seq);
-        // SAFETY: Setup of the transport has succeeded.
+        // SAFETY: The transport's setup has succeeded.
         unsafe { xprt.transport::<T>() }.print_stats(seq);
     }
 
-    /// Process context. Counts users of swap, for the allocations that swap waits for.
+    /// Process context. Counts the users of swap, whose allocations may use reserves.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, and stays allocated during the call.
+    /// - `raw` is one of this module's transports, and stays allocated during the call.
     unsafe extern "C" fn enable_swap(raw: *mut bindings::rpc_xprt) -> c_int {
         // SAFETY: The transport is valid during the callback.
         unsafe { bindings::atomic_inc(&raw mut (*raw).swapper) };
@@ -270,21 +273,21 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, and stays allocated during the call.
+    /// - `raw` is one of this module's transports, and stays allocated during the call.
     unsafe extern "C" fn disable_swap(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback.
         unsafe { bindings::atomic_dec(&raw mut (*raw).swapper) };
     }
 
-    /// Fault injection: task context, when a task is done with sending. The send lock need not be
-    /// held, as another task may have sent its request.
+    /// Fault injection: task context, after a task has finished sending. The send lock need not be
+    /// held, as another task may have sent the request.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
     ///   call.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid during the callback, its setup has succeeded.
+        // SAFETY: The transport is valid during the callback, and its setup has succeeded.
         let (xprt, transport) = unsafe {
             let xprt = Xprt::from_raw(raw);
             (xprt, xprt.transport::<T>())
@@ -293,12 +296,12 @@ impl<T: ClientTransport> VTable<T> {
         transport.disconnect();
     }
 
-    /// `get_srcaddr`: writes the address at this end into `buffer`, terminated; its length, or
+    /// `get_srcaddr`: prints the local address into `buffer`, terminated; returns its length, or
     /// `-ENOTCONN`. Process context, may sleep.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
     ///   call.
     /// - `buffer` has room for `size` bytes.
     unsafe extern "C" fn source_address(
@@ -318,11 +321,11 @@ impl<T: ClientTransport> VTable<T> {
         }
     }
 
-    /// `get_srcport`: the port at this end, 0 without a connection. Process context, may sleep.
+    /// `get_srcport`: the local port, 0 without a connection. Process context, may sleep.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
     ///   call.
     unsafe extern "C" fn source_port(raw: *mut bindings::rpc_xprt) -> c_ushort {
         // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests that wait for their Reply, as completions find them.
+//! Requests that wait for their Reply, as completion handlers find them.
 
 use super::{
     buffer,
@@ -18,30 +18,30 @@ use kernel::prelude::*;
 trace_rqst!(PinnedRqst<'_>, |rqst| rqst.ptr.as_ptr());
 
 impl Xprt {
-    /// Finds the request with this transaction identifier and pins it, if it waits for a Reply.
-    /// sunrpc counts those that it does not find.
+    /// Finds and pins the request with this XID, if it waits for a Reply. sunrpc counts the lookups
+    /// that fail.
     pub(crate) fn pin(&self, xid: u32) -> Option<PinnedRqst<'_>> {
         PinnedRqst::lookup(self, xid)
     }
 }
 
-/// A request that waits for its Reply and was pinned, so that it stays until it is unpinned.
+/// A request that waits for its Reply and was pinned, so it stays until it is unpinned.
 ///
 /// # Invariants
 ///
-/// `ptr` is a request of `xprt`, pinned once by this object. It is not completed yet. As it waits
-/// for a Reply, it is a forward one, has a task, and is between `buf_alloc` and `buf_free`.
+/// `ptr` is a request of `xprt`, pinned once by this object. It has not been completed. As it waits
+/// for a Reply, it is a forward request, has a task, and is between `buf_alloc` and `buf_free`.
 pub(crate) struct PinnedRqst<'a> {
     ptr: NonNull<bindings::rpc_rqst>,
     xprt: &'a Xprt,
 }
 
 impl<'a> PinnedRqst<'a> {
-    /// Looks a request up by its transaction identifier and pins it.
+    /// Looks up a request by its XID, and pins it.
     pub(super) fn lookup(xprt: &'a Xprt, xid: u32) -> Option<Self> {
         let raw = xprt.as_raw();
         let _guard = xprt.queue_lock();
-        // SAFETY: The transport is valid, and the lock that the lookup wants is held.
+        // SAFETY: The transport is valid, and the lock that the lookup requires is held.
         let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(raw, xid.to_be()) })?;
         // SAFETY: The request was just found, under the same lock.
         unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
@@ -56,23 +56,23 @@ impl<'a> PinnedRqst<'a> {
         time.max(0).unsigned_abs()
     }
 
-    /// The room for the Reply. The request's task does not look at it before the completion.
+    /// The buffer for the Reply. The request's task does not access it before the completion.
     pub(crate) fn reply(&self) -> ReplyRoom<'_> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
         unsafe { ReplyRoom::new(self.ptr) }
     }
 
-    /// The number that the transport keeps with the request.
+    /// The cookie that the transport keeps with the request.
     pub(crate) fn cookie(&self) -> &RelaxedCell<u64> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
         unsafe { buffer::cookie(self.ptr.as_ptr()) }
     }
 
-    /// Ends the first part of the Reply's room after `length` bytes, where the peer placed the
-    /// pages' data behind a shorter first part than was expected.
+    /// Truncates the head of the Reply's buffer to `length` bytes, for a Reply whose page data the
+    /// peer placed behind a shorter head than expected.
     pub(crate) fn trim_reply_head(&mut self, length: usize) {
         let raw = self.ptr.as_ptr();
-        // SAFETY: A pinned request is valid, and nobody else uses the Reply's room before the
+        // SAFETY: A pinned request is valid, and nobody else uses the Reply's buffer before the
         // completion.
         unsafe {
             if length < (*raw).rq_rcv_buf.head[0].iov_len {
@@ -82,20 +82,20 @@ impl<'a> PinnedRqst<'a> {
         }
     }
 
-    /// Wakes the task: the Reply has `length` bytes.
+    /// Completes the request with a Reply of `length` bytes, and wakes its task.
     ///
     /// A request whose memory the peer can still reach is not completed (the fence, RFC 8166
-    /// section 8.1): it goes on waiting, and is sent again on the next connection.
+    /// section 8.1): it continues to wait, and is sent again on the next connection.
     pub(crate) fn complete(self, length: usize) {
         match i32::try_from(length) {
             Ok(length) => self.finish(length),
-            // No room is so large.
+            // No buffer is that large.
             Err(_) => self.fail(EIO),
         }
     }
 
-    /// Ends the RPC with an error, on the same condition. A task that is not asleep yet, because
-    /// the Reply was faster, ends too, and does not send the Call again.
+    /// Fails the RPC, on the same condition. A task that is not asleep yet, because the Reply was
+    /// faster, fails too, and does not send the Call again.
     pub(crate) fn fail(self, error: Error) {
         if self.is_fenced() {
             // SAFETY: A pinned request is valid and has a task.
@@ -111,7 +111,7 @@ impl<'a> PinnedRqst<'a> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
         unsafe { buffer::reply_owed(self.ptr.as_ptr()) }.set(0);
         let _guard = self.xprt.queue_lock();
-        // SAFETY: A pinned request is valid; the lock that the call wants is held.
+        // SAFETY: A pinned request is valid, and the lock that the call requires is held.
         unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };
         self.unpin();
         core::mem::forget(self);
@@ -123,23 +123,24 @@ impl<'a> PinnedRqst<'a> {
         unsafe { buffer::exposure(self.ptr.as_ptr()) }.is_over()
     }
 
-    /// Gives the pin back, with the queue lock held.
+    /// Unpins the request; the queue lock is held.
     fn unpin(&self) {
-        // SAFETY: By the type's invariant this object pinned the request, and gives it up now.
+        // SAFETY: By the type's invariant this object pinned the request, and no longer uses it.
         unsafe { bindings::xprt_unpin_rqst(self.ptr.as_ptr()) };
     }
 
-    /// Keeps the request beyond the borrow of its transport, which counts a reference for it.
-    /// Nothing if the transport has none any more, and so no requests: then this object is dropped.
+    /// Keeps the request beyond the borrow of its transport, with a counted reference to the
+    /// transport. If the transport has no references left, and so no requests, the request is
+    /// unpinned instead.
     pub(crate) fn store(self) -> Option<StoredRqst> {
         let xprt = CountedXprt::new(self.xprt)?;
         let ptr = ManuallyDrop::new(self).ptr;
-        // INVARIANT: Those of `self`, whose pin this is now.
+        // INVARIANT: Those of `self`, whose pin this object takes over.
         Some(StoredRqst { ptr, xprt })
     }
 }
 
-/// Without a completion the request waits on, to be sent again on the next connection.
+/// A request that is not completed continues to wait, and is sent again on the next connection.
 impl Drop for PinnedRqst<'_> {
     fn drop(&mut self) {
         let _guard = self.xprt.queue_lock();
@@ -157,16 +158,16 @@ pub(crate) struct StoredRqst {
     xprt: CountedXprt,
 }
 
-// SAFETY: A pinned request may be completed from any thread.
+// SAFETY: Any thread may complete a pinned request.
 unsafe impl Send for StoredRqst {}
 
 impl StoredRqst {
-    /// Has `complete` go on with the request.
+    /// Passes the request on to `complete`.
     pub(crate) fn resume<R>(self, complete: impl FnOnce(PinnedRqst<'_>) -> R) -> R {
         let this = ManuallyDrop::new(self);
-        // SAFETY: The field is not used any more, nor dropped.
+        // SAFETY: The field is neither used nor dropped after this.
         let xprt = unsafe { core::ptr::read(&this.xprt) };
-        // INVARIANT: Those of `self`, whose pin this is now.
+        // INVARIANT: Those of `self`, whose pin this object takes over.
         complete(PinnedRqst {
             ptr: this.ptr,
             xprt: &xprt,
@@ -176,7 +177,7 @@ impl StoredRqst {
 
 impl Drop for StoredRqst {
     fn drop(&mut self) {
-        // INVARIANT: Those of `self`, which is not used any more.
+        // INVARIANT: Those of `self`, which is not used any longer.
         drop(PinnedRqst {
             ptr: self.ptr,
             xprt: &self.xprt,

@@ -17,14 +17,14 @@ use crate::{
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{prelude::*, types::Opaque};
 
-/// The numbers by which sunrpc's trace events name an RPC: the task's, and that of the RPC client
-/// that it is a task of, or `u32::MAX` without one.
+/// The numbers by which sunrpc's trace events identify an RPC: that of its task, and that of the
+/// task's RPC client, or `u32::MAX` without one.
 ///
 /// # Safety
 ///
 /// `rqst` is valid and has a task.
 pub(super) unsafe fn task_of(rqst: *const bindings::rpc_rqst) -> (u32, u32) {
-    // SAFETY: The caller's promise. A task's number and client do not change.
+    // SAFETY: Guaranteed by the caller. A task's number and client do not change.
     unsafe {
         let task = (*rqst).rq_task;
         let client = (*task).tk_client;
@@ -43,7 +43,7 @@ pub(super) unsafe fn task_of(rqst: *const bindings::rpc_rqst) -> (u32, u32) {
 ///
 /// `message` is valid.
 pub(super) unsafe fn lens_of(message: *const bindings::xdr_buf) -> [usize; 3] {
-    // SAFETY: The caller's promise.
+    // SAFETY: Guaranteed by the caller.
     unsafe {
         [
             (*message).head[0].iov_len,
@@ -101,9 +101,9 @@ impl Rqst {
     ///
     /// # Safety
     ///
-    /// As the type's invariants say, for all of `'a`.
+    /// The type's invariants hold for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_rqst) -> &'a Self {
-        // SAFETY: `Rqst` is transparent over `rpc_rqst`; the rest is the caller's promise.
+        // SAFETY: `Rqst` is transparent over `rpc_rqst`; the caller guarantees the rest.
         unsafe { &*ptr.cast() }
     }
 
@@ -124,18 +124,18 @@ impl Rqst {
         unsafe { RqstBuf::call(NonNull::new_unchecked(self.as_raw())) }
     }
 
-    /// The room for the Reply.
+    /// The buffer for the Reply.
     pub(crate) fn reply(&self) -> ReplyRoom<'_> {
         // SAFETY: As above.
         unsafe { ReplyRoom::new(NonNull::new_unchecked(self.as_raw())) }
     }
 
-    /// Whether the pages' bytes are what the upper layer sees. With RPCSEC_GSS integrity or
-    /// privacy they are not, and cannot be placed directly.
+    /// Whether direct placement of the page data is allowed. With RPCSEC_GSS integrity or privacy
+    /// the upper layer does not see the bytes of the pages, so they cannot be placed directly.
     pub(crate) fn placement_allowed(&self) -> bool {
         let datatouch = 1usize << bindings::RPCAUTH_AUTH_DATATOUCH;
-        // SAFETY: The request is valid and has a credential while it is sent, which keeps the
-        // authenticator. Others may change the flags' other bits.
+        // SAFETY: The request is valid. While it is sent it has a credential, which keeps the
+        // authenticator. Other bits of the flags may change concurrently.
         let flags = unsafe {
             let auth = (*(*self.as_raw()).rq_cred).cr_auth;
             (&raw const (*auth).au_flags).read_volatile()
@@ -143,47 +143,48 @@ impl Rqst {
         flags & datatouch == 0
     }
 
-    /// Whether the peer will answer.
+    /// Whether a Reply is expected.
     pub(crate) fn reply_expected(&self) -> bool {
         // SAFETY: The request is valid and has a task, whose procedure is null or constant.
         let procedure = unsafe { (*(*self.as_raw()).rq_task).tk_msg.rpc_proc.as_ref() };
         procedure.is_some_and(|procedure| procedure.p_decode.is_some())
     }
 
-    /// A number that the transport keeps with the request, 0 for a new one.
+    /// A cookie that the transport keeps with the request, 0 for a new one.
     pub(crate) fn cookie(&self) -> &RelaxedCell<u64> {
         // SAFETY: By the type's invariant.
         unsafe { buffer::cookie(self.as_raw()) }
     }
 
-    /// Says whether the peer owes the Reply: before the Call is posted, or if it was not.
+    /// Sets whether the peer owes the Reply: true before the Call is posted, false if it was not
+    /// posted.
     pub(super) fn set_reply_owed(&self, owed: bool) {
         // SAFETY: By the type's invariant.
         unsafe { buffer::reply_owed(self.as_raw()) }.set(owed.into());
     }
 
-    /// Whether the request was sent on the connection that is up now. It may end meanwhile, unless
-    /// the caller holds the send lock.
+    /// Whether the request was sent on the present connection, which may end at any time unless the
+    /// caller holds the send lock.
     pub(crate) fn is_of_connection(&self, xprt: &Xprt) -> bool {
         // SAFETY: Request and transport are valid, and only the request's sender changes its
-        // cookie.
+        // connect cookie.
         unsafe {
             let current = (&raw const (*xprt.as_raw()).connect_cookie).read_volatile();
             (*self.as_raw()).rq_connect_cookie == current
         }
     }
 
-    /// Starts the clock of the round trip.
+    /// Starts to measure the round-trip time.
     pub(crate) fn start_clock(&self) {
-        // SAFETY: The request is valid and the callback's own.
+        // SAFETY: The request is valid, and belongs to the callback.
         unsafe { (*self.as_raw()).rq_xtime = bindings::ktime_get() };
     }
 
-    /// Counts the Call's bytes as sent. To be called before the post, after which the Reply can
+    /// Counts the Call's bytes as sent. Must be called before the post, after which the Reply can
     /// change the request.
     pub(crate) fn count_sent(&self) {
         let raw = self.as_raw();
-        // SAFETY: The request is valid, and its sender alone counts.
+        // SAFETY: The request is valid, and only its sender counts.
         unsafe {
             // CAST: An unsigned int always fits the kernel's usize.
             let length = (*raw).rq_snd_buf.len as usize;
@@ -192,7 +193,7 @@ impl Rqst {
     }
 }
 
-/// What sunrpc wants to be sent.
+/// A message that sunrpc asks to send.
 pub(super) enum Outgoing<'a> {
     /// The Call of a forward request.
     Call(&'a Rqst),
@@ -201,17 +202,17 @@ pub(super) enum Outgoing<'a> {
 }
 
 impl<'a> Outgoing<'a> {
-    /// What there is to send of a request.
+    /// Determines what is to be sent for a request.
     ///
     /// # Safety
     ///
-    /// For all of `'a` `raw` belongs to the running callback, and has a task. It is a backward
-    /// request of this module's, or a forward one between `buf_alloc` and `buf_free`.
+    /// For all of `'a`, `raw` belongs to the running callback and has a task. It is a backward
+    /// request of this module, or a forward one between `buf_alloc` and `buf_free`.
     pub(super) unsafe fn new(raw: *mut bindings::rpc_rqst) -> Self {
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe {
             if backchannel::is_backward(raw) {
-                // INVARIANT: Just looked at.
+                // INVARIANT: Just checked.
                 Self::Reply(BackwardReply {
                     rqst: NonNull::new_unchecked(raw),
                     callback: PhantomData,
@@ -222,7 +223,7 @@ impl<'a> Outgoing<'a> {
         }
     }
 
-    /// Ends the RPC with an error, whoever sends it: its task finds the error when it runs next.
+    /// Fails the RPC, whichever task sends it: its own task finds the error when it next runs.
     pub(super) fn end_rpc(&self, error: SendError) {
         let raw = match self {
             Self::Call(rqst) => rqst.as_raw(),
@@ -233,11 +234,11 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// A backward Reply, to be sent.
+/// A backward Reply that is to be sent.
 ///
 /// # Invariants
 ///
-/// The request is a backward one of this module's, and belongs to the running callback for all of
+/// The request is a backward one of this module, and belongs to the running callback for all of
 /// `'a`.
 pub(crate) struct BackwardReply<'a> {
     rqst: NonNull<bindings::rpc_rqst>,
@@ -245,8 +246,8 @@ pub(crate) struct BackwardReply<'a> {
 }
 
 impl BackwardReply<'_> {
-    /// The number of the connection that the backward Call came on, as it was told when the Call
-    /// was received.
+    /// The number of the connection on which the backward Call arrived, as it was passed in when
+    /// the Call was received.
     pub(crate) fn connection(&self) -> u64 {
         // SAFETY: By the type's invariant.
         unsafe { backchannel::connection_of(self.rqst.as_ptr()) }
@@ -259,24 +260,24 @@ impl BackwardReply<'_> {
     }
 
     fn message(&self) -> NonNull<bindings::xdr_buf> {
-        // SAFETY: The request is valid and the callback's own.
+        // SAFETY: The request is valid, and belongs to the callback.
         unsafe { NonNull::new_unchecked(&raw mut (*self.rqst.as_ptr()).rq_snd_buf) }
     }
 
     /// Length of the RPC message in bytes.
     pub(crate) fn len(&self) -> usize {
-        // SAFETY: The request is valid and the callback's own.
+        // SAFETY: The request is valid, and belongs to the callback.
         // CAST: An unsigned int always fits the kernel's usize.
         unsafe { (*self.message().as_ptr()).len as usize }
     }
 
-    /// Copies the start of the RPC message into `to`.
+    /// Copies the beginning of the RPC message to `to`.
     ///
     /// # Errors
     ///
     /// `EMSGSIZE` if the message is shorter.
     pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
-        // SAFETY: The service has built the message in the memory of the request.
+        // SAFETY: The service has built the message in the request's memory.
         unsafe { XdrBuf::from_raw(self.message()) }.copy_out(0, to)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages of a request (`rq_snd_buf` and `rq_rcv_buf`), whose memory the peer can be given
-//! access to.
+//! The messages of a request (`rq_snd_buf` and `rq_rcv_buf`), whose memory can be exposed to the
+//! peer.
 
 use super::buffer;
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 use core::{marker::PhantomData, ops::Deref, ptr::NonNull};
 use kernel::{page::PAGE_SIZE, prelude::*};
 
-/// A request's Call, or the room for its Reply, of which no page is missing.
+/// A request's Call, or the buffer for its Reply, with no page missing.
 ///
 /// # Invariants
 ///
 /// `rqst` is a valid forward request between `buf_alloc` and `buf_free` for all of `'a`, and `buf`
-/// its `rq_snd_buf` or `rq_rcv_buf`. The memory of the message stays until the request's exposure
-/// is over, but for what [`Self::is_counted`] says.
+/// is its `rq_snd_buf` or `rq_rcv_buf`. The memory of the message stays until the request's
+/// exposure is over, except as described for [`Self::is_counted`].
 #[derive(Clone, Copy)]
 pub(crate) struct RqstBuf<'a> {
     buf: XdrBuf<'a>,
@@ -29,20 +29,20 @@ impl<'a> RqstBuf<'a> {
     ///
     /// # Safety
     ///
-    /// As the type's invariants say; the caller has the message for itself. Only the room for a
-    /// Reply can lack pages.
+    /// The type's invariants hold, and the caller has exclusive access to the message. Only the
+    /// buffer for a Reply can lack pages.
     pub(super) unsafe fn call(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // SAFETY: The request is valid, and the message the caller's.
+        // SAFETY: The request is valid, and the message belongs to the caller.
         let buf = unsafe {
             XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_snd_buf))
         };
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self { buf, rqst }
     }
 
-    /// Whether pages and tail stay only as long as somebody has a reference to their pages. Privacy
-    /// has the Call in pages of its own, which sunrpc gives back when it encodes the Call once
-    /// more.
+    /// Whether pages and tail only stay allocated as long as their pages are referenced. With
+    /// RPCSEC_GSS privacy the Call is in pages of its own, which sunrpc releases when it encodes
+    /// the Call again.
     fn is_counted(&self) -> bool {
         let rqst = self.rqst.as_ptr();
         // SAFETY: By the type's invariant the request is valid.
@@ -52,19 +52,19 @@ impl<'a> RqstBuf<'a> {
         }
     }
 
-    /// The first part.
+    /// The head.
     #[inline(always)]
     pub(crate) fn head(&self) -> Option<MessagePart<'a>> {
         self.part(self.buf.head()?, false)
     }
 
-    /// The pages, if there are any.
+    /// The page data, if there is any.
     #[inline(always)]
     pub(crate) fn pages(&self) -> Option<MessagePart<'a>> {
         self.part(self.buf.pages()?, self.is_counted())
     }
 
-    /// The last part, if there is one.
+    /// The tail, if there is one.
     #[inline(always)]
     pub(crate) fn tail(&self) -> Option<MessagePart<'a>> {
         self.part(self.buf.tail()?, self.is_counted())
@@ -77,11 +77,11 @@ impl<'a> RqstBuf<'a> {
 
     #[inline(always)]
     fn part(&self, (memory, length): (Memory, usize), counted: bool) -> Option<MessagePart<'a>> {
-        // SAFETY: By the invariants of both types the memory has that length, and stays.
+        // SAFETY: By the invariants of both types the memory has that length, and stays allocated.
         unsafe { MessagePart::new(memory, length, self.exposure(), counted) }
     }
 
-    /// What counts the regions over the message's memory.
+    /// The counter of the regions over the message's memory.
     fn exposure(&self) -> &'a Exposure {
         // SAFETY: By the type's invariant.
         unsafe { buffer::exposure(self.rqst.as_ptr()) }
@@ -96,12 +96,12 @@ impl<'a> Deref for RqstBuf<'a> {
     }
 }
 
-/// The room for a Reply, of which pages can be missing: the upper layer leaves them to the
-/// transport (`XDRBUF_SPARSE_PAGES`).
+/// The buffer for a Reply, in which pages can be missing: the upper layer leaves it to the
+/// transport to allocate them (`XDRBUF_SPARSE_PAGES`).
 ///
 /// # Invariants
 ///
-/// Those of [`RqstBuf`] for `rq_rcv_buf`, but for the missing pages, which are null.
+/// Those of [`RqstBuf`] for `rq_rcv_buf`, except that missing pages are null.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplyRoom<'a> {
     rqst: NonNull<bindings::rpc_rqst>,
@@ -109,24 +109,24 @@ pub(crate) struct ReplyRoom<'a> {
 }
 
 impl<'a> ReplyRoom<'a> {
-    /// The room for the Reply of a request.
+    /// The buffer for the Reply to a request.
     ///
     /// # Safety
     ///
-    /// As the type's invariants say; the caller has the message for itself.
+    /// The type's invariants hold, and the caller has exclusive access to the message.
     pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self {
             rqst,
             exposure: PhantomData,
         }
     }
 
-    /// Allocates the pages that are missing, without waiting.
+    /// Allocates the missing pages, without waiting.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, which a second try may not meet.
+    /// `ENOMEM`, though another try may succeed.
     #[inline(always)]
     pub(crate) fn fill(self) -> Result<RqstBuf<'a>> {
         if self.is_sparse() {
@@ -142,7 +142,7 @@ impl<'a> ReplyRoom<'a> {
         Ok(unsafe { self.assume_filled() })
     }
 
-    /// The room, if no page is missing.
+    /// The buffer, if no page is missing.
     #[inline(always)]
     pub(crate) fn filled(self) -> Option<RqstBuf<'a>> {
         if self.is_sparse() {
@@ -163,7 +163,7 @@ impl<'a> ReplyRoom<'a> {
         unsafe { (*self.raw()).flags & bindings::XDRBUF_SPARSE_PAGES != 0 }
     }
 
-    /// Looks at each element of the pages' array.
+    /// Calls `look` on each element of the page array.
     ///
     /// # Errors
     ///
@@ -177,7 +177,7 @@ impl<'a> ReplyRoom<'a> {
             (raw.pages, raw.page_base as usize, raw.page_len as usize)
         };
         for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
-            // SAFETY: By the type's invariant the array has an element for every page of the part,
+            // SAFETY: By the type's invariant the array has an element for every page of the data,
             // and nobody else uses it.
             if !look(unsafe { &mut *pages.add(index) }) {
                 return Err(ENOMEM);
@@ -186,13 +186,14 @@ impl<'a> ReplyRoom<'a> {
         Ok(())
     }
 
-    /// The room as it is.
+    /// The buffer as it is.
     ///
     /// # Safety
     ///
     /// No page is missing.
     unsafe fn assume_filled(self) -> RqstBuf<'a> {
-        // INVARIANT: Those of both types are the same, but for the caller's promise.
+        // INVARIANT: The invariants of both types are the same, apart from what the caller
+        // guarantees.
         RqstBuf {
             // SAFETY: As above. The address of a field is not null.
             buf: unsafe { XdrBuf::from_raw(NonNull::new_unchecked(self.raw())) },
@@ -211,13 +212,13 @@ mod tests {
         let mut rqst = KBox::new(bindings::rpc_rqst::default(), GFP_KERNEL).unwrap();
         let mut pages = [core::ptr::null_mut(); 4];
         let message = &mut rqst.rq_rcv_buf;
-        // From the second page to the third.
+        // The data begins in the second page and ends in the third.
         message.pages = pages.as_mut_ptr();
         message.page_base = u32::try_from(PAGE_SIZE + 8).unwrap();
         message.page_len = u32::try_from(PAGE_SIZE).unwrap();
         message.buflen = message.page_len;
         message.flags = bindings::XDRBUF_SPARSE_PAGES;
-        // SAFETY: The request lives as long as its only room, of which nothing is exposed.
+        // SAFETY: The request lives as long as its only `ReplyRoom`, of which nothing is exposed.
         let room = unsafe { ReplyRoom::new(NonNull::from(&mut *rqst)) };
 
         assert!(room.filled().is_none());
@@ -231,7 +232,7 @@ mod tests {
 
         assert_eq!(pages.map(|page| page.is_null()), [true, false, false, true]);
         for page in &pages[1..3] {
-            // SAFETY: `fill` has allocated the page, and nobody uses it any more.
+            // SAFETY: `fill` has allocated the page, and nobody uses it any longer.
             unsafe { bindings::__free_pages(*page, 0) };
         }
     }

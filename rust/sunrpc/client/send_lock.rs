@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the send lock guards: sunrpc's `XPRT_LOCKED` bit, under which a transport connects, sends
-//! and closes.
+//! The send lock and the objects it guards: sunrpc's `XPRT_LOCKED` bit, under which a transport
+//! connects, sends and closes.
 
 use super::xprt::Xprt;
 use core::cell::UnsafeCell;
@@ -13,40 +13,42 @@ use kernel::{
 
 /// The send lock of a transport, held.
 ///
-/// There is one for what sunrpc calls with the lock: `send_request`, the worker of `connect`,
-/// `close` and `destroy`. Nothing else can make one, above all no transport of a server's backward
-/// direction, whose `close` is called by `svc_delete_xprt` without the lock.
+/// One is created for each callback that sunrpc makes with the lock held: `send_request`, the
+/// worker of `connect`, `close` and `destroy`. Nothing else can create one, in particular not the
+/// transport of a server's backward direction, whose `close` is called by `svc_delete_xprt` without
+/// the lock.
 ///
 /// # Invariants
 ///
-/// Nobody else has the send lock of `xprt`, and this is the only object that says so.
+/// The send lock of `xprt` is held on behalf of this object, and there is no other such object for
+/// `xprt`.
 pub(crate) struct SendLock<'a> {
     xprt: &'a Xprt,
 }
 
 impl<'a> SendLock<'a> {
-    /// Says that the send lock of `xprt` is held.
+    /// Declares that the send lock of `xprt` is held.
     ///
     /// # Safety
     ///
-    /// As the type's invariants say, for all of `'a`.
+    /// The type's invariants hold for all of `'a`.
     pub(super) unsafe fn new(xprt: &'a Xprt) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self { xprt }
     }
 
-    /// The transport whose lock it is.
+    /// The transport whose lock this is.
     pub(super) fn xprt(&self) -> &'a Xprt {
         self.xprt
     }
 }
 
-/// A shared object that comes and goes under the send lock of one transport, and that others may
-/// see at any time, under a spinlock.
+/// A shared object that is set and removed under the send lock of one transport. Others may access
+/// it at any time, under a spinlock.
 ///
 /// # Invariants
 ///
-/// `object` is changed only with both locks held, and looked at with the spinlock.
+/// `object` is changed only with both locks held, and accessed only with the spinlock held.
 #[pin_data]
 pub(crate) struct SendLocked<T> {
     /// The address of the transport, for comparison.
@@ -56,13 +58,13 @@ pub(crate) struct SendLocked<T> {
     object: UnsafeCell<Option<Arc<T>>>,
 }
 
-// SAFETY: The locks give out shared references and counts only.
+// SAFETY: With the locks held only shared references and counted ones are given out.
 unsafe impl<T: Send + Sync> Send for SendLocked<T> {}
-// SAFETY: As above; by the type's invariant nothing changes under a reader.
+// SAFETY: As above; by the type's invariant nothing changes while it is being read.
 unsafe impl<T: Send + Sync> Sync for SendLocked<T> {}
 
 impl<T> SendLocked<T> {
-    /// No object, under the send lock of `xprt`.
+    /// Without an object at first; the send lock is that of `xprt`.
     pub(crate) fn new(xprt: &Xprt) -> impl PinInit<Self> {
         let xprt = xprt.as_raw().addr();
         pin_init!(Self {
@@ -72,8 +74,8 @@ impl<T> SendLocked<T> {
         })
     }
 
-    /// Puts another object, or none, in place of the one that is there; that one, or, under another
-    /// transport's lock, the new one.
+    /// Replaces the object, and returns the old one. Under another transport's lock nothing is
+    /// replaced, and `new` is returned.
     pub(crate) fn replace(&self, lock: &mut SendLock<'_>, new: Option<Arc<T>>) -> Option<Arc<T>> {
         if self.xprt != lock.xprt.as_raw().addr() {
             return new;
@@ -83,12 +85,13 @@ impl<T> SendLocked<T> {
         core::mem::replace(unsafe { &mut *self.object.get() }, new)
     }
 
-    /// The object, to keep. Does not sleep.
+    /// A counted reference to the object. Does not sleep.
     pub(crate) fn get(&self) -> Option<Arc<T>> {
         self.inspect(|object| object.cloned())
     }
 
-    /// Looks at the object under the spinlock: `look` must not sleep, nor drop a count of it.
+    /// Calls `look` on the object under the spinlock: it must not sleep, nor drop a counted
+    /// reference to the object.
     pub(crate) fn inspect<R>(&self, look: impl FnOnce(Option<&Arc<T>>) -> R) -> R {
         let _guard = self.changes.lock();
         // SAFETY: By the type's invariant nobody changes the object while the spinlock is held.
@@ -96,22 +99,22 @@ impl<T> SendLocked<T> {
     }
 }
 
-/// An object of who holds the send lock of one transport.
+/// An object that only the holder of one transport's send lock may access.
 ///
 /// # Invariants
 ///
-/// `object` is looked at only with the send lock held.
+/// `object` is accessed only with the send lock held.
 pub(crate) struct SendOwned<T> {
     /// The address of the transport, for comparison.
     xprt: usize,
     object: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: The send lock lets one thread at a time see the object.
+// SAFETY: The send lock allows only one thread at a time to access the object.
 unsafe impl<T: Send> Sync for SendOwned<T> {}
 
 impl<T> SendOwned<T> {
-    /// No object, under the send lock of `xprt`.
+    /// Without an object at first; the send lock is that of `xprt`.
     pub(crate) fn new(xprt: &Xprt) -> Self {
         Self {
             xprt: xprt.as_raw().addr(),
@@ -119,18 +122,18 @@ impl<T> SendOwned<T> {
         }
     }
 
-    /// The object, for as long as the send lock is held. Nothing under another transport's lock.
+    /// The object, for as long as the send lock is held. `None` under another transport's lock.
     pub(crate) fn get<'a>(&'a self, lock: &'a mut SendLock<'_>) -> Option<&'a mut T> {
         if self.xprt != lock.xprt.as_raw().addr() {
             return None;
         }
-        // SAFETY: By the invariant of `SendLock` there is no other for this transport, and this one
-        // is borrowed for change as long as the object.
+        // SAFETY: By the invariant of `SendLock` there is no other one for this transport, and this
+        // one is mutably borrowed for as long as the object is.
         unsafe { &mut *self.object.get() }.as_mut()
     }
 
-    /// Puts another object, or none, in place of the one that is there; that one, or, under another
-    /// transport's lock, the new one.
+    /// Replaces the object, and returns the old one. Under another transport's lock nothing is
+    /// replaced, and `new` is returned.
     pub(crate) fn replace(&self, lock: &mut SendLock<'_>, new: Option<T>) -> Option<T> {
         if self.xprt != lock.xprt.as_raw().addr() {
             return new;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client transport is for sunrpc.
+//! The interface of a client transport.
 
 use super::{
     backchannel::BackwardCalls,
@@ -16,34 +16,34 @@ use kernel::{prelude::*, seq_file::SeqFile, sync::Arc};
 
 /// A client transport.
 ///
-/// sunrpc's send lock excludes `connect`, `close`, `send` and `send_backward` from one another. All
-/// of them run in process context.
+/// sunrpc's send lock serialises `connect`, `close`, `send` and `send_backward`. All of them run in
+/// process context.
 pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// The class of these transports, and of no others.
     fn class() -> &'static Class;
 
-    /// The most bytes of an RPC's data.
+    /// The most bytes of data that one RPC can carry.
     const MAX_PAYLOAD: usize;
 
     /// How many requests a new transport can have outstanding.
     fn max_requests() -> u32;
 
-    /// Makes a transport, which owns `xprt`. May sleep.
+    /// Creates a transport, which owns `xprt`. May sleep.
     ///
     /// # Errors
     ///
-    /// The mount's error.
+    /// The error of the mount.
     fn setup(xprt: OwnedXprt) -> Result<Arc<Self>>;
 
-    /// Makes a connection. On a worker of the module's queue, in a scope that lets allocations
-    /// not wait for file systems; may sleep.
+    /// Establishes a connection. Runs on a worker of the module's queue, in a scope in which
+    /// allocations do not wait for file systems; may sleep.
     ///
     /// # Errors
     ///
-    /// One of those that sunrpc's `call_connect_status` knows. What was made is undone.
+    /// One of those that sunrpc's `call_connect_status` knows. Nothing is left of the attempt.
     fn connect(&self, lock: &mut SendLock<'_>) -> Result;
 
-    /// Tears the connection down, if there is one, and waits until all of it is gone.
+    /// Closes the connection, if there is one, and waits until all its resources are released.
     fn close(&self, lock: &mut SendLock<'_>);
 
     /// Sends a Call.
@@ -53,8 +53,8 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
     fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
 
-    /// Sends a backward Reply (RFC 8167), on the connection that its Call came on only. On another
-    /// the peer has no Receive for it: it is dropped without an error.
+    /// Sends a backward Reply (RFC 8167), but only on the connection on which its Call arrived. On
+    /// another one the peer has no Receive for it: it is dropped without an error.
     ///
     /// # Errors
     ///
@@ -65,30 +65,30 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
         reply: &BackwardReply<'_>,
     ) -> Result<(), SendError>;
 
-    /// Waits until the peer cannot reach the memory of the request any more. Task context without
-    /// the send lock; may sleep.
+    /// Waits until the peer can no longer reach the memory of the request. Task context without the
+    /// send lock; may sleep.
     fn fence(&self, rqst: &Rqst);
 
-    /// A request has timed out. There is no keepalive on a reliable connection, so the path and
-    /// the peer are to be probed with a new connection. Does not sleep.
+    /// A request has timed out. A reliable connection has no keepalive, so a new connection is to
+    /// show whether the peer can be reached. Does not sleep.
     fn timed_out(&self);
 
-    /// Breaks the connection, for fault injection. Task context, maybe without the send lock; may
-    /// sleep.
+    /// Breaks the connection, for fault injection. Task context, possibly without the send lock;
+    /// may sleep.
     fn disconnect(&self);
 
-    /// Writes the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must
+    /// Prints the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must
     /// not wait for the connection.
     fn print_stats(&self, seq: &SeqFile);
 
-    /// The address at this end of the connection, if there is one.
+    /// The local address of the connection, if there is one.
     fn source(&self) -> Option<SocketAddress>;
 
     /// The largest backward message in bytes. Called under RCU: does not sleep.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backward_payload(&self) -> usize;
 
-    /// How many backward Calls can be under way.
+    /// How many backward Calls can be in progress.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backward_slots() -> u32;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Transports (`struct rpc_xprt`): the object itself, and what a transport asks of sunrpc.
+//! Transports (`struct rpc_xprt`): the object itself, and the services of sunrpc that a transport
+//! uses.
 
 use super::{allocation::Allocation, buffer::SpareBuffers};
 use crate::{
@@ -23,29 +24,29 @@ use kernel::{fmt, prelude::*, seq_file::SeqFile, types::Opaque, workqueue::Queue
 #[repr(transparent)]
 pub(crate) struct Xprt(Opaque<bindings::rpc_xprt>);
 
-// SAFETY: sunrpc locks its transports by its own means.
+// SAFETY: sunrpc does its own locking of transports.
 unsafe impl Send for Xprt {}
 // SAFETY: As above.
 unsafe impl Sync for Xprt {}
 
-/// A transport with a reference of its own. It is no `ARef`: a transport that ends is still
-/// borrowed while its count is 0, and cannot be counted any more.
+/// A counted reference to a transport. It is not an `ARef`: a transport that is being destroyed is
+/// still borrowed while its count is 0, when it can no longer be counted.
 ///
 /// # Invariants
 ///
-/// The transport is one of this module's, and is referenced once for this object.
+/// The transport is one of this module's, and is referenced once on behalf of this object.
 pub(super) struct CountedXprt(NonNull<bindings::rpc_xprt>);
 
 impl CountedXprt {
-    /// Takes a reference, as long as there is another one.
+    /// Takes a reference, unless the count is already 0.
     pub(super) fn new(xprt: &Xprt) -> Option<Self> {
-        // SAFETY: The transport is valid; the call does not count from 0.
+        // SAFETY: The transport is valid; the call takes no reference if the count is 0.
         let raw = unsafe { bindings::xprt_get(xprt.as_raw()) };
-        // INVARIANT: Counted just now.
+        // INVARIANT: Just counted.
         NonNull::new(raw).map(Self)
     }
 
-    /// Leaves the reference to the pointer.
+    /// Transfers the reference to the returned pointer.
     pub(super) fn into_raw(self) -> *mut bindings::rpc_xprt {
         core::mem::ManuallyDrop::new(self).0.as_ptr()
     }
@@ -54,9 +55,9 @@ impl CountedXprt {
     ///
     /// # Safety
     ///
-    /// `raw` came from `into_raw`, once.
+    /// `raw` came from `into_raw`, and was not passed here before.
     pub(super) unsafe fn from_raw(raw: NonNull<bindings::rpc_xprt>) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self(raw)
     }
 }
@@ -70,30 +71,31 @@ impl core::ops::Deref for CountedXprt {
     }
 }
 
-/// Does not sleep: if the reference is the last one, the module's workqueue gives it back. With it
-/// the transport ends, which waits for whoever connects or closes.
+/// Does not sleep: the last reference is dropped on the module's workqueue, as the transport is
+/// then destroyed, which waits for whoever connects or closes it.
 impl Drop for CountedXprt {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant the transport is valid, and one count is this object's.
+        // SAFETY: By the type's invariant the transport is valid, and one reference is this
+        // object's.
         unsafe {
             if bindings::rpcrdma_xprt_put_unless_last(self.as_raw()) {
                 return;
             }
             let allocation = self.allocation();
             bindings::rpcrdma_init_delayed_work(&raw mut (*allocation).put, Some(put));
-            // The one reference that is left is that of the work.
+            // The only reference that is left now belongs to the work.
             self.enqueue(&raw mut (*allocation).put, 0);
         }
     }
 }
 
-/// Gives the last reference to a transport back, on the module's workqueue.
+/// Drops the last reference to a transport, on the module's workqueue.
 ///
 /// # Safety
 ///
 /// `work` is the `put` of an [`Allocation`], queued by the drop of a [`CountedXprt`].
 unsafe extern "C" fn put(work: *mut bindings::work_struct) {
-    // SAFETY: The work is that of a transport, which has one reference left, for this.
+    // SAFETY: The work is that of a transport, and its last reference belongs to the work.
     unsafe {
         let delayed = kernel::container_of!(work, bindings::delayed_work, work);
         let allocation = kernel::container_of!(delayed, Allocation, put);
@@ -106,9 +108,9 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// `ptr` is one of this module's transports and stays so for all of `'a`.
+    /// `ptr` is one of this module's transports, and stays valid for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
-        // SAFETY: `Xprt` is transparent over `rpc_xprt`; the rest is the caller's promise.
+        // SAFETY: `Xprt` is transparent over `rpc_xprt`; the caller guarantees the rest.
         unsafe { &*ptr.cast() }
     }
 
@@ -117,39 +119,39 @@ impl Xprt {
         self.0.get()
     }
 
-    /// What surrounds the C object.
+    /// The allocation that contains the C object.
     pub(super) fn allocation(&self) -> *mut Allocation {
         self.as_raw().cast()
     }
 
-    /// Has the module's workqueue do `work`, so many jiffies from now.
+    /// Queues `work` on the module's workqueue, to run after `delay` jiffies. If it is queued
+    /// already, nothing changes.
     ///
     /// # Safety
     ///
-    /// The work is one of this transport's [`Allocation`], and initialised. If it is queued
-    /// already, it stays as it is.
+    /// The work is initialised, and belongs to this transport's [`Allocation`].
     pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
-        // SAFETY: The allocation is valid, and has the queue since setup; the rest is the caller's
-        // promise.
+        // SAFETY: The allocation is valid, and has had the queue since its setup; the caller
+        // guarantees the rest.
         unsafe { rpc_xprt::enqueue((*self.allocation()).queue, work, delay) };
     }
 
-    /// The allocation whose work it is.
+    /// The allocation to which the work belongs.
     ///
     /// # Safety
     ///
-    /// `work` is that of an [`Allocation`].
+    /// `work` is the `work` of an [`Allocation`].
     pub(super) unsafe fn of_work(work: *mut bindings::work_struct) -> *mut Allocation {
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe {
             let delayed = kernel::container_of!(work, bindings::delayed_work, work);
             kernel::container_of!(delayed, Allocation, work)
         }
     }
 
-    /// Buffers for RPCs to come.
+    /// Buffers kept for later RPCs.
     pub(super) fn spare_buffers(&self) -> &SpareBuffers {
-        // SAFETY: By the type's invariant the allocation is valid; zeroes are no buffers.
+        // SAFETY: By the type's invariant the allocation is valid; zeroes stand for no buffers.
         unsafe { &(*self.allocation()).spare_buffers }
     }
 
@@ -157,19 +159,20 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// `T` is the type of all of this module's transports, and setup has succeeded.
+    /// The transport was made for a `T`, and its setup has succeeded.
     pub(super) unsafe fn transport<T>(&self) -> &T {
-        // SAFETY: Setup stored an `Arc<T>`, which `destroy` takes back when nobody else calls.
+        // SAFETY: Setup stored an `Arc<T>`, which `destroy` takes back only when there are no other
+        // callers.
         unsafe { &*(*self.allocation()).transport.cast::<T>() }
     }
 
-    /// Writes the columns of mountstats that all transports have.
+    /// Prints the columns of mountstats that all transports have.
     pub(super) fn print_stats(&self, seq: &SeqFile) {
         // SAFETY: The transport is valid.
         unsafe { rpc_xprt::print_stats(self.as_raw(), seq) };
     }
 
-    /// Writes one line of warning with the peer's address and port.
+    /// Logs a warning with the peer's address and port.
     pub(crate) fn log_warning(&self, text: fmt::Arguments<'_>) {
         let peer = self.address();
         pr_warn!("server {peer} port {}: {text}\n", peer.port());
@@ -181,7 +184,7 @@ impl Xprt {
         SocketAddress::new(unsafe { (*self.as_raw()).addr })
     }
 
-    /// The number by which sysfs and debugfs name the transport.
+    /// The number by which sysfs and debugfs identify the transport.
     pub(crate) fn id(&self) -> u32 {
         // SAFETY: The transport is valid, and the number never changes.
         unsafe { (*self.as_raw()).id }
@@ -205,13 +208,13 @@ impl Xprt {
         unsafe { rpc_xprt::is_connected(self.as_raw()) }
     }
 
-    /// The state bits, which change at any time.
+    /// The state bits, which may change at any time.
     fn bits(&self) -> usize {
         // SAFETY: The transport is valid; the bits are read at once, as test_bit() does.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).state) }
     }
 
-    /// What sunrpc knows of the connection, in one word.
+    /// sunrpc's state of the connection, in one word.
     pub(crate) fn state(&self) -> &'static str {
         let state = self.bits();
         let is = |bit: u32| state >> bit & 1 != 0;
@@ -228,24 +231,24 @@ impl Xprt {
 
     /// Whether swap space is reached over the transport.
     pub(crate) fn is_swapper(&self) -> bool {
-        // SAFETY: The transport is valid; the counter is read without tearing, being an int.
+        // SAFETY: The transport is valid; the counter is an int, so it is read without tearing.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).swapper.counter) != 0 }
     }
 
-    /// Asks for the connection to be closed, by whoever holds the send lock or by a worker. Does
+    /// Requests that the connection be closed, by whoever holds the send lock or by a worker. Does
     /// not sleep.
     pub(crate) fn force_disconnect(&self) {
         // SAFETY: The transport is valid.
         unsafe { bindings::xprt_force_disconnect(self.as_raw()) };
     }
 
-    /// Makes the sender wait for [`Self::write_space`]. The caller looks once more, afterwards,
-    /// whether what it lacked came back.
+    /// Makes the sender wait for [`Self::write_space`]. The caller must check once more afterwards
+    /// whether what it lacked has become available.
     pub(crate) fn wait_for_space(&self) {
         // SAFETY: The transport is valid.
         unsafe { bindings::xprt_wait_for_buffer_space(self.as_raw()) };
-        // Pairs with the barrier in `write_space`: either the waker sees the wish, or the sender's
-        // second look sees what came back.
+        // Pairs with the barrier in `write_space`: either the waker sees that the sender waits, or
+        // the sender's second check sees what has become available.
         full_barrier();
     }
 
@@ -259,28 +262,29 @@ impl Xprt {
         }
     }
 
-    /// How long a connect may take, in jiffies.
+    /// How long an attempt to connect may take, in jiffies.
     pub(crate) fn connect_timeout(&self) -> usize {
-        // SAFETY: The transport is valid; a word that another mount may lower meanwhile.
+        // SAFETY: The transport is valid; another mount may lower this word concurrently.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).connect_timeout) }
     }
 
     /// The longest pause before an attempt to connect, in jiffies.
     pub(crate) fn max_reconnect_timeout(&self) -> usize {
-        // SAFETY: The transport is valid; a word that another mount may lower meanwhile.
+        // SAFETY: The transport is valid; another mount may lower this word concurrently.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).max_reconnect_timeout) }
     }
 
     /// How many connections the transport has had.
     pub(crate) fn connect_count(&self) -> usize {
-        // SAFETY: The transport is valid; only a connect changes the count.
+        // SAFETY: The transport is valid; only connecting changes the count.
         unsafe { (*self.as_raw()).stat.connect_count }
     }
 
-    /// Takes note of a sign of life, after which the next connect need not wait.
+    /// Records a sign of life from the peer, after which the next attempt to connect need not be
+    /// delayed.
     pub(crate) fn peer_is_alive(&self) {
-        // SAFETY: The transport is valid. Whoever connects may change the word at the same time,
-        // each at once: if this is lost, the next message says it again.
+        // SAFETY: The transport is valid. Whoever connects may change this word concurrently, each
+        // of them by one access: if this one is lost, the next message repeats it.
         unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
     }
 
@@ -295,7 +299,7 @@ impl Xprt {
     }
 }
 
-/// A full memory barrier between CPUs. The kernel crate's own takes an argument from 7.3 on.
+/// A full memory barrier. The kernel crate's own takes an argument from 7.3 on.
 fn full_barrier() {
     // SAFETY: Always safe to call.
     unsafe { bindings::smp_mb() };
@@ -313,7 +317,7 @@ impl trace::TraceXprt for OwnedXprt {
     }
 }
 
-/// A transport's memory. It keeps the class, and the module, last of all.
+/// A transport's memory. It keeps the class, and thus the module, until it is freed.
 ///
 /// # Invariants
 ///
@@ -330,19 +334,19 @@ unsafe impl Send for OwnedXprt {}
 unsafe impl Sync for OwnedXprt {}
 
 impl OwnedXprt {
-    /// Takes over what `setup` has allocated.
+    /// Takes over the allocation that `setup` made.
     ///
     /// # Safety
     ///
-    /// As the type's invariants say.
+    /// The type's invariants hold.
     pub(super) unsafe fn new(ptr: NonNull<Allocation>, user: ClassUser) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self { ptr, user }
     }
 
-    /// The workqueue of all transports.
+    /// The workqueue of all transports of the class.
     pub(crate) fn queue(&self) -> &Queue {
-        // SAFETY: The queue is valid as long as `user`.
+        // SAFETY: The queue is valid as long as `user` exists.
         unsafe { Queue::from_raw(self.user.queue()) }
     }
 }
@@ -359,7 +363,7 @@ impl core::ops::Deref for OwnedXprt {
 impl Drop for OwnedXprt {
     fn drop(&mut self) {
         // SAFETY: This object owns the allocation. Either sunrpc never saw it, or `destroy` was
-        // called, and the strings' last readers are waited for.
+        // called, and `free_strings` waits for the strings' last readers.
         unsafe {
             let raw = self.ptr.as_ptr();
             (*raw).spare_buffers.clear();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The backward direction of a connection (RFC 8167): what the service calls its client with.
+//! The backward direction of a connection (RFC 8167): the Calls that the service sends to its
+//! client.
 //!
 //! sunrpc sends these Calls through a transport of their own, whose requests are matched here with
-//! the Replies that come on the connection. No thread of the service has a part in that: all of
-//! them may be waiting for what the Call is to bring about.
+//! the Replies that arrive on the connection. No thread of the service takes part in that: all of
+//! them may be waiting for the result of the Call.
 //!
 //! Lock order: the list of transports, then sunrpc's `queue_lock`, then its `transport_lock`.
 
@@ -29,12 +30,12 @@ use kernel::{
     types::Opaque,
 };
 
-/// What one backward transport is allocated as.
+/// The allocation of one backward transport.
 #[repr(C)]
 pub(super) struct Allocation {
-    /// First, because sunrpc frees the whole by this pointer.
+    /// First, because sunrpc frees the allocation by this pointer.
     pub(super) xprt: bindings::rpc_xprt,
-    /// An `Arc` of what the connection has, from setup to the end.
+    /// An `Arc` of the connection's [`Backward`], from setup to the end.
     pub(super) backward: *const Backward,
     /// The next transport of the connection.
     next: Cell<*mut BackwardXprt>,
@@ -43,22 +44,23 @@ pub(super) struct Allocation {
     pub(super) timeout: bindings::rpc_timeout,
     /// The transport's end.
     pub(super) work: bindings::delayed_work,
-    /// The class, and with it the module.
+    /// The class, and thus the module.
     pub(super) user: ManuallyDrop<ClassUser>,
 }
 
-/// What sunrpc's window does not tell of the credits that are taken. The transport lock guards it.
+/// Credits in use that sunrpc's window does not tell apart. Guarded by the transport lock.
 struct Debts {
     /// Calls that were given up after they were sent. They keep their credits until the client
     /// answers.
     orphaned: u32,
-    /// Replies that came in the moment before the Call was given up.
+    /// Replies that arrived just before their Call was given up.
     unclaimed: u32,
-    /// When a Call was orphaned, or the Reply to one came, in jiffies.
+    /// When a Call was orphaned, or the Reply to an orphaned Call arrived, in jiffies.
     since: usize,
 }
 
-/// How long a client may leave Calls unanswered whose credits others wait for, in milliseconds.
+/// How long a client may leave Calls unanswered while others wait for their credits, in
+/// milliseconds.
 const PATIENCE_MS: u32 = 10_000;
 
 /// A backward transport.
@@ -69,14 +71,14 @@ const PATIENCE_MS: u32 = 10_000;
 #[repr(transparent)]
 pub(super) struct BackwardXprt(Opaque<bindings::rpc_xprt>);
 
-/// Whether a Call has a credit.
+/// Whether a Call has been given a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Credit {
-    /// It has.
+    /// It has one.
     Taken,
-    /// It waits for one.
+    /// It has to wait for one.
     None,
-    /// The client owes Replies for so long that there is no use in waiting.
+    /// The client has owed Replies for so long that waiting is pointless.
     Overdue,
 }
 
@@ -85,9 +87,9 @@ impl BackwardXprt {
     ///
     /// # Safety
     ///
-    /// `ptr` is a backward transport of this module's and stays so for all of `'a`.
+    /// `ptr` is one of this module's backward transports, and stays valid for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
-        // SAFETY: `BackwardXprt` is transparent over `rpc_xprt`; the rest is the caller's promise.
+        // SAFETY: `BackwardXprt` is transparent over `rpc_xprt`; the caller guarantees the rest.
         unsafe { &*ptr.cast() }
     }
 
@@ -96,12 +98,12 @@ impl BackwardXprt {
         self.0.get()
     }
 
-    /// What surrounds the C object.
+    /// The allocation that contains the C object.
     pub(super) fn allocation(&self) -> *mut Allocation {
         self.as_raw().cast()
     }
 
-    /// The next transport of the connection, guarded by the list's lock.
+    /// The next transport of the connection; the list's lock guards it.
     fn next(&self) -> &Cell<*mut Self> {
         // SAFETY: By the type's invariant the allocation is valid.
         unsafe { &(*self.allocation()).next }
@@ -118,7 +120,7 @@ impl BackwardXprt {
         unsafe { rpc_xprt::is_connected(self.as_raw()) }
     }
 
-    /// Ends all Calls, and lets no other begin. Process context; does not sleep.
+    /// Ends all Calls, and allows no others. Process context; does not sleep.
     pub(super) fn disconnect(&self) {
         if self.is_connected() {
             // SAFETY: The transport is valid.
@@ -126,17 +128,18 @@ impl BackwardXprt {
         }
     }
 
-    /// Takes a credit for a request, which it then has until its Reply comes.
+    /// Takes a credit for a request, which keeps it until its Reply arrives.
     ///
     /// # Safety
     ///
     /// `rqst` is a request of this transport, and the send lock is held.
     pub(super) unsafe fn take_credit(&self, rqst: *mut bindings::rpc_rqst) -> Credit {
-        // SAFETY: The transport is valid; the rest is the caller's promise.
+        // SAFETY: The transport is valid; the caller guarantees the rest.
         if unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst) } {
             return Credit::Taken;
         }
-        // SAFETY: The transport is valid, and the lock that guards window and debts is held.
+        // SAFETY: The transport is valid, and the lock that guards the window and the debts is
+        // held.
         unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
             let debts = &*self.debts();
@@ -149,28 +152,29 @@ impl BackwardXprt {
         Credit::None
     }
 
-    /// Gives a request's credit back, if it has one: it was not sent, or has its Reply.
+    /// Returns a request's credit, if it has one: the request was not sent, or its Reply has
+    /// arrived.
     ///
     /// # Safety
     ///
-    /// `rqst` is a request of this transport, has a task, and is not released meanwhile.
+    /// `rqst` is a request of this transport, has a task, and is not released during the call.
     pub(super) unsafe fn give_credit_back(&self, rqst: *mut bindings::rpc_rqst) {
-        // SAFETY: The caller's promise; the lock that the call wants is held.
+        // SAFETY: Guaranteed by the caller; the lock that the call requires is held.
         unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
             bindings::xprt_release_rqst_cong((*rqst).rq_task);
         }
     }
 
-    /// `release_request`: a request that was sent, and has no Reply, leaves its credit taken. Under
-    /// the transport lock.
+    /// `release_request`: a request that was sent and has no Reply leaves its credit in use. Called
+    /// under the transport lock.
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a backward transport of this module's, whose transport lock is
+    /// - `task` has a request, of one of this module's backward transports, whose transport lock is
     ///   held.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: The caller's promise; the lock guards the debts and the request's credit.
+        // SAFETY: Guaranteed by the caller; the lock guards the debts and the request's credit.
         unsafe {
             let rqst = (*task).tk_rqstp;
             let was_sent = u32::from((*task).tk_flags) & bindings::RPC_TASK_SENT != 0;
@@ -188,9 +192,9 @@ impl BackwardXprt {
         }
     }
 
-    /// Ends the RPC with this transaction identifier, if it waits for its Reply: `receive` gets the
-    /// request, and says how many bytes the Reply has, or why there is none. `granted` are its
-    /// credits.
+    /// Completes the RPC with this XID, if it waits for its Reply. `receive` is passed the request,
+    /// and returns the length of the Reply, or why there is none. `granted` is the number of
+    /// credits that the Reply grants.
     fn finish(
         &self,
         xid: u32,
@@ -198,7 +202,7 @@ impl BackwardXprt {
         receive: impl FnOnce(*mut bindings::rpc_rqst) -> Result<i32>,
     ) -> bool {
         let raw = self.as_raw();
-        // SAFETY: The transport is valid, and the lock is held that lookup and completion want,
+        // SAFETY: The transport is valid, and the lock that lookup and completion require is held,
         // under which the request stays.
         unsafe {
             let _guard = rpc_xprt::queue_lock(raw);
@@ -220,11 +224,10 @@ impl BackwardXprt {
         }
     }
 
-    /// Takes a Reply that no request waits for as that to a Call that was given up, if there is
-    /// one.
+    /// Attributes a Reply that no request waits for to a Call that was given up, if there is one.
     fn late_reply(&self) -> bool {
-        // SAFETY: The transport is valid, and the lock that guards debts and window is held. The
-        // credit of an orphaned Call has no request.
+        // SAFETY: The transport is valid, and the lock that guards the debts and the window is
+        // held. The credit of an orphaned Call has no request.
         unsafe {
             let guard = rpc_xprt::transport_lock(self.as_raw());
             let debts = &mut *self.debts();
@@ -238,13 +241,14 @@ impl BackwardXprt {
         true
     }
 
-    /// Takes note of a Reply to a Call that may be about to be given up.
+    /// Records a Reply to a Call that may be about to be given up.
     fn early_reply(&self) {
-        // SAFETY: The transport is valid, and the lock that guards debts and window is held.
+        // SAFETY: The transport is valid, and the lock that guards the debts and the window is
+        // held.
         unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
             let debts = &mut *self.debts();
-            // No more than there are requests that it could be for.
+            // There cannot be more of these than requests that they could answer.
             if window(debts.unclaimed) < (*self.as_raw()).cong {
                 debts.unclaimed = debts.unclaimed.saturating_add(1);
             }
@@ -252,11 +256,12 @@ impl BackwardXprt {
     }
 }
 
-/// A backward Call, to be sent.
+/// A backward Call that is to be sent.
 ///
 /// # Invariants
 ///
-/// `rqst` is a request of a [`BackwardXprt`], with its Call, which belongs to the running callback.
+/// `rqst` is a request of a [`BackwardXprt`], has an encoded Call, and belongs to the running
+/// callback.
 pub(crate) struct BackwardCall<'a> {
     rqst: NonNull<bindings::rpc_rqst>,
     callback: PhantomData<&'a bindings::rpc_rqst>,
@@ -267,9 +272,9 @@ impl BackwardCall<'_> {
     ///
     /// # Safety
     ///
-    /// As the type's invariants say.
+    /// The type's invariants hold.
     pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         Self {
             rqst,
             callback: PhantomData,
@@ -293,7 +298,7 @@ impl BackwardCall<'_> {
         unsafe { (*self.raw()).rq_snd_buf.len as usize }
     }
 
-    /// Copies the start of the RPC message into `to`.
+    /// Copies the beginning of the RPC message to `to`.
     ///
     /// # Errors
     ///
@@ -306,8 +311,8 @@ impl BackwardCall<'_> {
         message.copy_out(0, to)
     }
 
-    /// Starts the clock of the round trip, and counts the bytes as sent: before the Call is posted,
-    /// after which the Reply can change the request.
+    /// Starts to measure the round-trip time, and counts the bytes as sent. Must be called before
+    /// the Call is posted, after which the Reply can change the request.
     pub(super) fn start(&self) {
         let length = self.len();
         // SAFETY: By the type's invariant.
@@ -319,13 +324,13 @@ impl BackwardCall<'_> {
     }
 }
 
-/// The transports through which a connection's service calls the client: one, if sunrpc makes no
-/// more.
+/// The transports through which a connection's service calls the client. There is one, unless
+/// sunrpc creates more.
 #[pin_data]
 pub(crate) struct Backward {
     #[pin]
     transports: SpinLock<Transports>,
-    /// Whether there is one, or was.
+    /// Whether there is a transport, or was.
     is_used: Atomic<bool>,
 }
 
@@ -333,23 +338,23 @@ pub(crate) struct Backward {
 ///
 /// # Invariants
 ///
-/// All that are linked from `first` are valid: the end of a transport takes it out first.
+/// All transports linked from `first` are valid: a transport is removed before it is freed.
 struct Transports {
     first: *mut BackwardXprt,
 }
 
-// SAFETY: The transports are used from any thread.
+// SAFETY: The transports may be used from any thread.
 unsafe impl Send for Transports {}
 
 impl Transports {
     fn iter(&self) -> impl Iterator<Item = &BackwardXprt> {
-        // SAFETY: By the type's invariant; the list's lock, which guards the links, is held as long
-        // as the borrow.
+        // SAFETY: By the type's invariant; the list's lock, which guards the links, is held for as
+        // long as the borrow.
         let at = |xprt: *mut BackwardXprt| unsafe { xprt.as_ref() };
         core::iter::successors(at(self.first), move |xprt| at(xprt.next().get()))
     }
 
-    /// Takes note of a Reply that no Call waits for. It may be to one that was given up.
+    /// Records a Reply that no Call waits for. It may answer a Call that was given up.
     fn unexpected_reply(&self) {
         if !self.iter().any(BackwardXprt::late_reply) {
             if let Some(xprt) = self.iter().next() {
@@ -370,16 +375,16 @@ impl Backward {
         })
     }
 
-    /// Whether the service may call.
+    /// Whether the service may call the client.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used.load(Relaxed)
     }
 
-    /// Completes the Call that a Reply is for, and takes note of the credits that it grants;
+    /// Completes the Call that a Reply answers, and applies the credits that it grants; returns
     /// whether there is such a Call. Process context; does not sleep.
     pub(crate) fn reply(&self, xid: u32, credits: u32, payload: &[u8]) -> bool {
         self.finish(xid, Some(credits), |rqst| {
-            // SAFETY: The request waits for this Reply: it has the room for it, which nobody else
+            // SAFETY: The request waits for this Reply, and has a buffer for it that nobody else
             // uses. The address of a field is not null.
             let room =
                 unsafe { XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst).rq_rcv_buf)) };
@@ -387,8 +392,8 @@ impl Backward {
         })
     }
 
-    /// Ends the Call that the client has refused; whether there is such a Call. Process context;
-    /// does not sleep.
+    /// Fails the Call that the client has refused; returns whether there is such a Call. Process
+    /// context; does not sleep.
     pub(crate) fn refused(&self, xid: u32) -> bool {
         self.finish(xid, None, |_| Err(EIO))
     }
@@ -408,7 +413,7 @@ impl Backward {
         found
     }
 
-    /// The connection is at its end, and with it all Calls. Process context; does not sleep.
+    /// The connection is ending, and all Calls with it. Process context; does not sleep.
     pub(crate) fn disconnected(&self) {
         for xprt in self.transports.lock().iter() {
             xprt.disconnect();
@@ -423,12 +428,12 @@ impl Backward {
     pub(super) unsafe fn add(&self, xprt: &BackwardXprt) {
         let mut transports = self.transports.lock();
         xprt.next().set(transports.first);
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         transports.first = core::ptr::from_ref(xprt).cast_mut();
         self.is_used.store(true, Relaxed);
     }
 
-    /// Takes a transport out, if it is here.
+    /// Removes a transport, if it is in the list.
     pub(super) fn remove(&self, xprt: &BackwardXprt) {
         let mut transports = self.transports.lock();
         let next = xprt.next().get();

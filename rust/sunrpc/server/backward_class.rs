@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transports of the backward direction: to sunrpc those of an RPC client, over a connection
-//! that has come through a listener.
+//! The transports of the backward direction. To sunrpc they are transports of an RPC client, over a
+//! connection that was accepted by a listener.
 //!
-//! They are made connected, and never connect again: the client does so, and gets others. `nfsd`
-//! has a reference to the connection for as long as it has RPCs on such a transport.
+//! They are created connected, and never reconnect: the client does so, and new ones are created
+//! then. `nfsd` holds a reference to the connection for as long as it has RPCs on such a transport.
 
 use super::{
     backward::{Allocation, Backward, BackwardCall, BackwardXprt, Credit},
@@ -36,20 +36,20 @@ use kernel::{
 
 /// A connection whose service may call the client.
 pub(crate) trait BackwardConnection: SvcConnection {
-    /// Calls that can be under way, if the client grants as many.
+    /// Calls that can be outstanding, if the client grants as many.
     const CREDITS: u32;
 
     /// The class of the transports for these Calls, and of no others.
     fn backward_class() -> &'static Class;
 
-    /// What matches Replies with the Calls.
+    /// Matches Replies with the Calls.
     fn backward(&self) -> &Arc<Backward>;
 
     /// The longest Call, in bytes of its RPC message.
     fn max_backward_call(&self) -> u32;
 
-    /// Sends a Call. Task context; may sleep, but not wait for memory that file systems or block
-    /// devices would have to free.
+    /// Sends a Call. Task context; may sleep, but must not wait for memory whose reclaim needs file
+    /// systems or block devices.
     ///
     /// # Errors
     ///
@@ -57,12 +57,12 @@ pub(crate) trait BackwardConnection: SvcConnection {
     fn call_back(&self, call: &BackwardCall<'_>) -> Result<(), SendError>;
 }
 
-/// Registers the class of the backward transports over connections through an `L`. They end on
+/// Registers the class of the backward transports over connections accepted by an `L`. They end on
 /// `queue`.
 ///
 /// # Errors
 ///
-/// `EBUSY` for a second time, `EEXIST` if another module has registered the class.
+/// `EBUSY` the second time, `EEXIST` if another module has registered the class.
 pub(crate) fn register_backward<L: SvcListener<Connection: BackwardConnection>>(
     module: &'static ThisModule,
     queue: Arc<OwnedQueue>,
@@ -70,13 +70,13 @@ pub(crate) fn register_backward<L: SvcListener<Connection: BackwardConnection>>(
     L::Connection::backward_class().register(setup::<L>, module, queue)
 }
 
-/// `setup`: makes a transport for a connection. Process context, may sleep.
+/// `setup`: creates a transport for a connection. Process context, may sleep.
 ///
 /// # Safety
 ///
 /// - `args` is valid, its namespace is referenced, and its address has as many bytes as it says.
-/// - The server transport in it is null, or is valid, and stays so as long as there are RPCs on the
-///   transport that is made.
+/// - The server transport in it is null, or is valid and stays valid for as long as there are RPCs
+///   on the transport that is created.
 unsafe extern "C" fn setup<L: SvcListener<Connection: BackwardConnection>>(
     args: *mut bindings::xprt_create,
 ) -> *mut bindings::rpc_xprt {
@@ -97,7 +97,7 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
         return Err(EBADF);
     }
     let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?;
-    // SAFETY: The server transport is valid. Of the class are transports of this module's only.
+    // SAFETY: The server transport is valid. Only transports of this module have the class.
     let connection = unsafe {
         if (*svc.as_ptr()).xpt_class != L::class().as_raw() {
             return Err(EINVAL);
@@ -106,7 +106,8 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
         if svc.flags() >> flag::LISTENER & 1 != 0 {
             return Err(EINVAL);
         }
-        // A connection through an `L`. sunrpc was told of it, or nobody would call its client.
+        // This is a connection accepted by an `L`. It has been published, or nobody would call its
+        // client.
         svc.transport::<L::Connection>()
     };
     let user = L::Connection::backward_class().enter().ok_or(EIO)?;
@@ -115,9 +116,9 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
     let raw = unsafe { bindings::xprt_alloc(args.net, size_of::<Allocation>(), credits, credits) };
     let allocation = NonNull::new(raw.cast::<Allocation>()).ok_or(ENOMEM)?;
     let allocation = allocation.as_ptr();
-    // SAFETY: Allocated just now, by a caller that has checked the length of the address.
+    // SAFETY: It was just allocated, and the length of the address was checked.
     let initialised = unsafe { initialise::<L::Connection>(allocation, &connection, args) };
-    // SAFETY: Nobody else knows the transport, whose strings are set or null.
+    // SAFETY: Nobody else knows of the transport, whose strings are set or null.
     unsafe {
         if let Err(error) = initialised {
             address_strings::free_strings(&mut *raw);
@@ -128,23 +129,23 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
         (&raw mut (*allocation).user).write(ManuallyDrop::new(user));
         (*allocation).backward = Arc::into_raw(connection.backward().clone());
     }
-    // SAFETY: The transport is complete; its end takes it out of the list.
+    // SAFETY: The transport is complete; it is removed from the list when it ends.
     unsafe { connection.backward().add(BackwardXprt::from_raw(raw)) };
     Ok(raw)
 }
 
-/// Fills in what sunrpc wants to know of a transport.
+/// Initialises the fields of a transport that sunrpc reads.
 ///
 /// # Safety
 ///
-/// `raw` is from `xprt_alloc` and zeroed behind the `xprt`, and nobody else knows it. The address
-/// of `args` has as many bytes as it says, no more than there is room for.
+/// `raw` is from `xprt_alloc`, zeroed beyond the `xprt`, and known to nobody else. The address of
+/// `args` has as many bytes as it says, which fit the transport's.
 unsafe fn initialise<T: BackwardConnection>(
     raw: *mut Allocation,
     connection: &T,
     args: &bindings::xprt_create,
 ) -> Result {
-    // SAFETY: The caller's promise. What is pointed to lies within the same allocation.
+    // SAFETY: Guaranteed by the caller. What is pointed to lies within the same allocation.
     unsafe {
         let timeout = &raw mut (*raw).timeout;
         (*timeout).to_initval = msecs_to_jiffies(60_000);
@@ -193,25 +194,25 @@ impl<T: BackwardConnection> Table<T> {
         ..pin_init::zeroed()
     };
 
-    /// The table, which lives as long as the module.
+    /// The table, which is as long-lived as the module.
     fn ops() -> &'static bindings::rpc_xprt_ops {
         &Self::OPS
     }
 
     /// Task context; does not sleep.
     ///
-    /// The first RPC of a connection makes sunrpc find the transport for those to come: once there
-    /// is one, sunrpc has succeeded in making it.
+    /// The first RPC of a connection makes sunrpc find this transport for later RPCs: once there is
+    /// an RPC, sunrpc has finished creating the transport.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this table's, and stays allocated during the call, and so does its
-    ///   connection.
+    /// - `raw` is a transport with this table. It and its connection stay allocated during the
+    ///   call.
     /// - `task` has no request.
     unsafe extern "C" fn alloc_slot(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
-        // SAFETY: The connection is valid. All who change the pointer do so here.
+        // SAFETY: The connection is valid. Everybody who changes the pointer does so here.
         let found = unsafe { Atomic::from_ptr(&raw mut (*(*raw).bc_xprt).xpt_bc_xprt) };
-        // SAFETY: The transport is valid. The connection's end gives the reference back.
+        // SAFETY: The transport is valid. The reference is dropped when the connection ends.
         unsafe {
             if found.load(Relaxed).is_null()
                 && found
@@ -225,16 +226,17 @@ impl<T: BackwardConnection> Table<T> {
     }
 
     /// Task context; may sleep, but not wait for pages that a client on the same machine has to
-    /// write back over this connection. Returns zero, or `-ENOMEM`, after which sunrpc tries again
-    /// soon.
+    /// write back over this connection. Returns zero, or `-ENOMEM`, after which sunrpc soon tries
+    /// again.
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a transport of this table's, which nobody else uses meanwhile.
+    /// - `task` has a request, of a transport with this table, which nobody else uses during the
+    ///   call.
     /// - The request has no buffer.
     unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
         let _scope = NoIoScope::enter();
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let rqst = unsafe { &mut *(*task).tk_rqstp };
         let size = rqst.rq_callsize.saturating_add(rqst.rq_rcvsize);
         // SAFETY: Always safe to call in task context.
@@ -254,16 +256,17 @@ impl<T: BackwardConnection> Table<T> {
     /// - `task` has a request with a buffer from [`Self::buf_alloc`], which is not used after the
     ///   call.
     unsafe extern "C" fn buf_free(task: *mut bindings::rpc_task) {
-        // SAFETY: The caller's promise. What was sent is a copy.
+        // SAFETY: Guaranteed by the caller. What was sent is a copy.
         unsafe { bindings::kfree((*(*task).tk_rqstp).rq_buffer) };
     }
 
-    /// Process context; the send lock is held, maybe by another task than the request's. May sleep.
+    /// Process context; the send lock is held, possibly by another task than the request's. May
+    /// sleep.
     ///
     /// # Safety
     ///
-    /// - `raw` has a task, is pinned, and is an encoded request of a transport of this table's,
-    ///   which stays allocated during the call, and so does its connection.
+    /// - `raw` has a task, is pinned, and is an encoded request of a transport with this table. The
+    ///   transport and its connection stay allocated during the call.
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback; transport and connection are valid.
@@ -275,13 +278,13 @@ impl<T: BackwardConnection> Table<T> {
             if svc.is_closing() || !xprt.is_connected() {
                 return Err(SendError::NotConnected);
             }
-            // SAFETY: The request is one of the transport's, whose send lock is held.
+            // SAFETY: The request belongs to the transport, whose send lock is held.
             match unsafe { xprt.take_credit(raw) } {
                 Credit::Taken => {}
                 Credit::None => return Err(SendError::NoCredit),
                 Credit::Overdue => return Err(SendError::NotConnected),
             }
-            // SAFETY: The request is pinned, and encoded. Setup has checked the connection's type.
+            // SAFETY: The request is pinned and encoded. Setup has checked the connection's type.
             let (call, connection) = unsafe {
                 (
                     BackwardCall::new(NonNull::new_unchecked(raw)),
@@ -296,7 +299,7 @@ impl<T: BackwardConnection> Table<T> {
         };
         match error {
             SendError::TooLarge | SendError::Failed => {
-                // sunrpc would end the RPC whose task sends, which may be another one.
+                // sunrpc would fail the RPC of the task that is sending, which may be another one.
                 // SAFETY: The request is pinned, and has a task.
                 unsafe {
                     xprt.give_credit_back(raw);
@@ -304,7 +307,7 @@ impl<T: BackwardConnection> Table<T> {
                 }
                 return 0;
             }
-            // Otherwise the tasks would try again and again, until a thread closes the connection.
+            // Otherwise the tasks would try again and again until a thread closes the connection.
             SendError::NotConnected => {
                 xprt.disconnect();
                 svc.close();
@@ -314,28 +317,28 @@ impl<T: BackwardConnection> Table<T> {
         error.to_errno()
     }
 
-    /// The connection is being closed, by whoever does so, without the send lock; or sunrpc wants
-    /// an end, on a worker of its own, with it. Does not sleep.
+    /// The connection is being closed, by whoever does so, without the send lock; or sunrpc ends
+    /// the transport, on a worker of its own, with the lock. Does not sleep.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this table's, and stays allocated during the call.
+    /// - `raw` is a transport with this table, and stays allocated during the call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback.
         unsafe { BackwardXprt::from_raw(raw) }.disconnect();
     }
 
-    /// The last reference is gone. A worker of the system, may sleep.
+    /// The last reference is gone. Runs on a system worker, may sleep.
     ///
-    /// The rest is left to the module's own queue: with the transport goes its reference to the
-    /// module, whose unloading waits for that queue to be done, but not for the system's.
+    /// The rest is left to the module's own queue: the transport holds a reference to the module,
+    /// and unloading the module waits for work on that queue, but not for system workers.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this table's, to which sunrpc's users have no reference.
+    /// - `raw` is a transport with this table, to which no user of sunrpc has a reference.
     /// - The caller is the transport's `task_cleanup`, which is not queued again.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid, and nobody queues its work but this.
+        // SAFETY: The transport is valid, and its work is queued only here.
         unsafe {
             let allocation = raw.cast::<Allocation>();
             let work = &raw mut (*allocation).work;
@@ -344,21 +347,21 @@ impl<T: BackwardConnection> Table<T> {
         }
     }
 
-    /// The end of a transport, on the module's queue. May sleep.
+    /// Ends a transport, on the module's queue. May sleep.
     ///
     /// # Safety
     ///
-    /// Called for the work that [`Self::destroy`] has queued.
+    /// Called for the work that [`Self::destroy`] queued.
     unsafe extern "C" fn finish(work: *mut bindings::work_struct) {
-        // SAFETY: The work is that of a transport, which only its connection's list names still.
-        // The callback that has queued the work may be about to return: it has to, before the
-        // module can go.
+        // SAFETY: The work is that of a transport to which only its connection's list still refers.
+        // The callback that queued the work may be about to return: it must do so before the module
+        // can go.
         unsafe {
             let delayed = kernel::container_of!(work, bindings::delayed_work, work);
             let allocation = kernel::container_of!(delayed, Allocation, work);
             let xprt = &raw mut (*allocation).xprt;
             bindings::cancel_work_sync(&raw mut (*xprt).task_cleanup);
-            // Setup left one count.
+            // Setup left one count of the `Arc`.
             let backward = Arc::from_raw((*allocation).backward);
             backward.remove(BackwardXprt::from_raw(xprt));
             let user = ManuallyDrop::take(&mut (*allocation).user);
@@ -368,13 +371,13 @@ impl<T: BackwardConnection> Table<T> {
         }
     }
 
-    /// A seq_file's reader holds a reference to the transport. Nothing is registered here, so that
-    /// the columns after the common ones are all 0.
+    /// The reader of the seq_file holds a reference to the transport. Nothing is registered here,
+    /// so the columns after the common ones are all 0.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this table's, and stays allocated during the call.
-    /// - `seq` is valid, and the calling thread's.
+    /// - `raw` is a transport with this table, and stays allocated during the call.
+    /// - `seq` is valid, and belongs to the calling thread.
     unsafe extern "C" fn print_stats(raw: *mut bindings::rpc_xprt, seq: *mut bindings::seq_file) {
         // SAFETY: Transport and file are valid during the callback.
         let seq = unsafe {
@@ -385,22 +388,22 @@ impl<T: BackwardConnection> Table<T> {
         seq_print!(seq, "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n");
     }
 
-    /// Nobody swaps over a backward transport.
+    /// Swapping over a backward transport is not supported.
     extern "C" fn enable_swap(_raw: *mut bindings::rpc_xprt) -> c_int {
         EINVAL.to_errno()
     }
 
-    /// As above.
+    /// Does nothing: nobody swaps over a backward transport.
     extern "C" fn disable_swap(_raw: *mut bindings::rpc_xprt) {}
 
-    /// Fault injection: task context, when a task is done with sending.
+    /// Fault injection: task context, after a task has finished sending.
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport of this table's, and stays allocated during the call, and so does its
-    ///   connection.
+    /// - `raw` is a transport with this table. It and its connection stay allocated during the
+    ///   call.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe { SvcXprt::from_raw((*raw).bc_xprt) }.close();
     }
 }

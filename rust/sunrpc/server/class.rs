@@ -11,26 +11,26 @@ use kernel::{
     sync::atomic::{Atomic, Relaxed},
 };
 
-/// A class of server transports (`struct svc_xprt_class`). It is a static, because its transports
+/// A class of server transports (`struct svc_xprt_class`). It is a static because its transports
 /// point to it.
 ///
 /// # Invariants
 ///
-/// `raw` is only changed by who has made `was_registered` true, and by sunrpc, from then on.
+/// `raw` is only changed by whoever has set `was_registered`, and from then on by sunrpc.
 pub(crate) struct SvcClass {
     raw: UnsafeCell<bindings::svc_xprt_class>,
     was_registered: Atomic<bool>,
 }
 
-// SAFETY: By the type's invariant one thread at a time changes the class, and sunrpc locks what it
-// changes.
+// SAFETY: By the type's invariant only one thread at a time changes the class, and sunrpc locks
+// what it changes.
 unsafe impl Sync for SvcClass {}
 
 impl SvcClass {
-    /// A class of this name and number, which nobody else has, for RPCs with up to `max_payload`
-    /// bytes of data.
+    /// A class with this name and this number, which nobody else uses, for RPCs with up to
+    /// `max_payload` bytes of data.
     pub(crate) const fn new(name: &'static CStr, ident: i32, max_payload: u32) -> Self {
-        // SAFETY: The C structure is valid as zeroes.
+        // SAFETY: The C structure is valid when zeroed.
         let mut raw: bindings::svc_xprt_class =
             unsafe { core::mem::MaybeUninit::zeroed().assume_init() };
         raw.xcl_name = name.to_bytes_with_nul().as_ptr();
@@ -51,7 +51,7 @@ impl SvcClass {
     ///
     /// # Errors
     ///
-    /// `EBUSY` for a second time, `EEXIST` if another module has a class of this name.
+    /// `EBUSY` the second time, `EEXIST` if another module has registered a class of this name.
     pub(super) fn register(
         &'static self,
         module: &'static ThisModule,
@@ -62,7 +62,7 @@ impl SvcClass {
         }
         let raw = self.as_raw();
         // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know
-        // it. It is complete then, and a static.
+        // of it yet. When it is registered it is complete, and it is a static.
         unsafe {
             (*raw).xcl_owner = module.as_ptr();
             (*raw).xcl_ops = ops;
@@ -77,7 +77,7 @@ impl SvcClass {
     }
 }
 
-/// A class that sunrpc knows, until this object is dropped. Each of its transports has a reference
+/// A class known to sunrpc until this object is dropped. Each of its transports holds a reference
 /// to the module.
 pub(crate) struct SvcRegistration(&'static SvcClass);
 

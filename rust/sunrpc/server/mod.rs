@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe access to sunrpc's server side, for a transport to implement.
+//! Safe access to sunrpc's server side, for transport implementations.
 //!
-//! | C callback | who answers |
+//! | C callback | implemented by |
 //! | --- | --- |
 //! | `xpo_create` | [`SvcListener::listen`], around an [`OwnedSvcXprt`] |
 //! | `xpo_accept` | [`SvcListener::accept`] |
@@ -17,9 +17,9 @@
 //! [`BackwardCall`] |
 //!
 //! Contexts: `accept`, `receive`, `place`, `reply` and `release` run on threads of the service and
-//! may sleep; several of them for one connection at a time, but for `receive`, until
-//! [`Receiving::let_others_in`]. `has_room` runs wherever a transport is enqueued, in a completion
-//! handler as well.
+//! may sleep. Several of them may run for one connection at a time, except that `receive` runs
+//! alone until [`Receiving::let_others_in`]. `has_room` runs wherever a transport is enqueued,
+//! including in completion handlers.
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The operations tables: from C pointers to one call of a [`SvcListener`] or [`SvcConnection`].
+//! The operations tables: translate each callback from C pointers to a call of a [`SvcListener`] or
+//! [`SvcConnection`].
 
 use super::{
     class::SvcRegistration,
@@ -20,13 +21,13 @@ use kernel::{
 ///
 /// # Errors
 ///
-/// `EBUSY` for a second time, `EEXIST` if another module has a class of this name.
+/// `EBUSY` the second time, `EEXIST` if another module has registered a class of this name.
 pub(crate) fn register<L: SvcListener>(module: &'static ThisModule) -> Result<SvcRegistration> {
     L::class().register(module, &ListenerTable::<L>::OPS)
 }
 
 impl OwnedSvcXprt {
-    /// A connection between these addresses, that came through `listener`, for a `T`.
+    /// A connection between these addresses that was accepted by `listener`, for a `T`.
     ///
     /// # Errors
     ///
@@ -36,16 +37,17 @@ impl OwnedSvcXprt {
         local: &SocketAddress,
         peer: &SocketAddress,
     ) -> Result<Self> {
-        // SAFETY: Only `publish` tells sunrpc of it, which is called for what `T` accepts.
+        // SAFETY: Only `publish` makes it known to sunrpc, and is called for the `T` that was
+        // accepted.
         unsafe { Self::with_ops(listener, local, peer, &ConnectionTable::<T>::OPS) }
     }
 }
 
-/// Tells sunrpc of `transport`, by the pointer that is returned.
+/// Publishes `transport`; returns the pointer to give to sunrpc.
 fn publish<T: SvcTransport>(transport: Arc<T>) -> *mut bindings::svc_xprt {
     let clone = transport.clone();
-    // SAFETY: The operations of a listener's object are those of the listener that `listen` makes
-    // of it, and the ones of a connection's those of what `accept` returns.
+    // SAFETY: The operations in a listener's object are those of the type that `listen` returns for
+    // it, and those in a connection's object are those of the type that `accept` returns.
     unsafe { clone.xprt().publish(transport) }
 }
 
@@ -58,7 +60,7 @@ impl<L: SvcListener> ListenerTable<L> {
         xpo_detach: Some(detach::<L>),
         xpo_free: Some(free::<L>),
         xpo_kill_temp_xprt: Some(kill_temp_xprt),
-        // sunrpc gives a context back for each look at a transport.
+        // sunrpc releases a context each time that it has looked at a transport.
         xpo_release_ctxt: Some(Self::release_nothing),
         ..pin_init::zeroed()
     };
@@ -67,9 +69,9 @@ impl<L: SvcListener> ListenerTable<L> {
     ///
     /// # Safety
     ///
-    /// - `serv` and `net` are valid, and stay so as long as the transport; `address` has `length`
-    ///   bytes.
-    /// - The caller holds a reference to the class's module, which it gives back if this fails.
+    /// - `serv` and `net` are valid, and stay so as long as the transport exists; `address` has
+    ///   `length` bytes.
+    /// - The caller holds a reference to the class's module, which it drops if this fails.
     unsafe extern "C" fn create(
         serv: *mut bindings::svc_serv,
         net: *mut bindings::net,
@@ -78,12 +80,12 @@ impl<L: SvcListener> ListenerTable<L> {
         _flags: c_int,
     ) -> *mut bindings::svc_xprt {
         let create = || -> Result<*mut bindings::svc_xprt> {
-            // SAFETY: The caller's promise.
+            // SAFETY: Guaranteed by the caller.
             let address = unsafe { SocketAddress::copy_from(address, usize::try_from(length)?) };
             let address = address.filter(|address| address.len() != 0);
             let address = address.ok_or_else(super::super::address::unsupported)?;
             let class = L::class().as_raw();
-            // SAFETY: The caller's promise; the class was registered with this function.
+            // SAFETY: Guaranteed by the caller; the class was registered with this function.
             let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv, &Self::OPS)? };
             let listener = L::listen(xprt, &address)?;
             listener.xprt().set_local(&listener.address());
@@ -99,9 +101,9 @@ impl<L: SvcListener> ListenerTable<L> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a listener of this table's, and stays allocated during the call.
+    /// - `raw` is a listener with this table, and stays allocated during the call.
     unsafe extern "C" fn accept(raw: *mut bindings::svc_xprt) -> *mut bindings::svc_xprt {
-        // SAFETY: The listener is valid during the callback, and sunrpc was told of it.
+        // SAFETY: The listener is valid during the callback, and was published.
         let (xprt, listener) = unsafe {
             let xprt = SvcXprt::from_raw(raw);
             (xprt, xprt.transport::<L>())
@@ -132,14 +134,14 @@ impl<T: SvcConnection> ConnectionTable<T> {
         ..pin_init::zeroed()
     };
 
-    /// Whoever enqueues the transport; does not sleep.
+    /// Called by whoever enqueues the transport; does not sleep.
     ///
     /// # Safety
     ///
-    /// - `raw` is a connection of this table's, and stays allocated during the call.
+    /// - `raw` is a connection with this table, and stays allocated during the call.
     unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
-        // SAFETY: A transport is only enqueued with work for it once sunrpc was told of it: until
-        // then it is marked as busy.
+        // SAFETY: A transport is only checked for work after it was published: until then it is
+        // marked as busy.
         unsafe { SvcXprt::from_raw(raw).transport::<T>() }
             .has_room()
             .into()
@@ -149,7 +151,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
     ///
     /// # Safety
     ///
-    /// - `rqstp` is the calling thread's, with a connection of this table's, which stays allocated.
+    /// - `rqstp` belongs to the calling thread, and its transport is a connection with this table,
+    ///   which stays allocated.
     unsafe extern "C" fn recvfrom(rqstp: *mut bindings::svc_rqst) -> c_int {
         // SAFETY: The request and its transport are valid during the callback.
         unsafe {
@@ -169,8 +172,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
     ///
     /// # Safety
     ///
-    /// - `rqstp` is the calling thread's, with a connection of this table's, and the context that
-    ///   `recvfrom` left.
+    /// - `rqstp` belongs to the calling thread, its transport is a connection with this table, and
+    ///   its context is the one that `recvfrom` left.
     unsafe extern "C" fn sendto(rqstp: *mut bindings::svc_rqst) -> c_int {
         // SAFETY: The request and its transport are valid during the callback.
         let (xprt, context) = unsafe {
@@ -180,11 +183,12 @@ impl<T: SvcConnection> ConnectionTable<T> {
         let Some(context) = context else {
             return EIO.to_errno();
         };
-        // SAFETY: The context is that of a Call of this connection's, and the calling thread's.
+        // SAFETY: The context is that of a Call of this connection, and belongs to the calling
+        // thread.
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
-        // SAFETY: The request is the calling thread's, and has a Reply.
+        // SAFETY: The request belongs to the calling thread, and has a Reply.
         let sent = connection.reply(&mut unsafe { Replying::new(rqstp) }, &mut call);
-        // SAFETY: The request is the calling thread's.
+        // SAFETY: The request belongs to the calling thread.
         unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
         match sent {
             Ok(()) => 0,
@@ -208,8 +212,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
         // SAFETY: The request and its transport are valid during the callback.
         let (xprt, context, is_wrapped) = unsafe {
             let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
-            // Where the encoder has to leave room for it, RPCSEC_GSS changes the message
-            // afterwards, with integrity or privacy (RFC 8166 section 8.2.2).
+            // If the encoder has to leave room for it, RPCSEC_GSS changes the message afterwards,
+            // for integrity or privacy (RFC 8166 section 8.2.2).
             let is_wrapped = (*rqstp).rq_auth_slack != 0;
             (xprt, NonNull::new((*rqstp).rq_xprt_ctxt), is_wrapped)
         };
@@ -219,7 +223,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
         // SAFETY: As in `sendto`.
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
         let placed = connection.place(&mut call, offset, length);
-        // SAFETY: The request is the calling thread's.
+        // SAFETY: The request belongs to the calling thread.
         unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
         placed.map_or_else(Error::to_errno, |()| 0)
     }
@@ -228,13 +232,13 @@ impl<T: SvcConnection> ConnectionTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a connection of this table's, and stays allocated during the call.
-    /// - `context` is null, or was left by `recvfrom`, and is not used any more.
+    /// - `raw` is a connection with this table, and stays allocated during the call.
+    /// - `context` is null, or was left by `recvfrom` and is not used any longer.
     unsafe extern "C" fn release_ctxt(raw: *mut bindings::svc_xprt, context: *mut c_void) {
         let Some(context) = NonNull::new(context) else {
             return;
         };
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         unsafe {
             let call = T::Call::from_raw(context);
             SvcXprt::from_raw(raw).transport::<T>().release(call);
@@ -242,13 +246,14 @@ impl<T: SvcConnection> ConnectionTable<T> {
     }
 }
 
-/// Whoever closes the transport, which is marked as busy for good; may sleep. Once.
+/// Called by whoever closes the transport, which stays marked as busy for good; may sleep. Called
+/// once.
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, made for a `T`, and stays allocated during the call.
+/// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the call.
 unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
-    // SAFETY: The transport is valid during the callback, and sunrpc was told of it.
+    // SAFETY: The transport is valid during the callback, and was published.
     unsafe { SvcXprt::from_raw(raw).transport::<T>() }.detach();
 }
 
@@ -256,15 +261,15 @@ unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
 ///
 /// # Safety
 ///
-/// - `raw` is a transport of this module's, made for a `T`, and nobody has a reference to it.
-/// - The caller has a reference to the class's module, which it gives back after this call.
+/// - `raw` is one of this module's transports, made for a `T`, and nobody has a reference to it.
+/// - The caller has a reference to the class's module, which it drops after this call.
 unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
-    // SAFETY: The memory is the transport's own, if sunrpc was told of it, or that of who failed to
-    // make one.
+    // SAFETY: The memory belongs to the transport if it was published; otherwise it belongs to
+    // whoever failed to create one.
     if let Some(transport) = unsafe { SvcXprt::from_raw(raw).take_transport::<T>() } {
         T::end(transport);
     }
 }
 
-/// A local address is gone. What closes the transport is enough.
+/// A local address was removed. Nothing to do: closing the transport is enough.
 extern "C" fn kill_temp_xprt(_raw: *mut bindings::svc_xprt) {}

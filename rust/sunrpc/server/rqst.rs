@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a thread of the service works on (`struct svc_rqst`): a Call that it receives, and its
-//! Reply.
+//! The requests of service threads (`struct svc_rqst`): a Call that is received, and its Reply.
 
 use super::xprt::SvcXprt;
 use crate::{
@@ -11,15 +10,16 @@ use crate::{
 use core::{marker::PhantomData, ops::Range, ptr::NonNull};
 use kernel::{ffi::c_int, page::PAGE_SIZE, prelude::*};
 
-/// A Call that is complete.
+/// A complete Call.
 pub(crate) struct SvcCall<M: OwnedMessage> {
-    /// The message, which is kept until the Reply was sent, or there is to be none.
+    /// The message, which is kept until the Reply was sent, or until it is clear that there will be
+    /// none.
     pub(crate) message: M,
-    /// Bytes of the message with the start of the RPC message. Empty if that is in the pages.
+    /// The bytes of the message that begin the RPC message. Empty if it begins in the pages.
     pub(crate) head: Range<usize>,
-    /// Pages with what follows, and the bytes in them.
+    /// Pages with what follows, and the number of bytes in them.
     pub(crate) pages: Option<(PageVec, usize)>,
-    /// Bytes of the message with the rest.
+    /// The bytes of the message with the rest.
     pub(crate) tail: Range<usize>,
 }
 
@@ -27,8 +27,8 @@ pub(crate) struct SvcCall<M: OwnedMessage> {
 ///
 /// # Invariants
 ///
-/// `rqst` is the calling thread's, `xprt` its transport. The transport is marked as busy by this
-/// thread, unless `is_released`.
+/// `rqst` belongs to the calling thread, and `xprt` is its transport. The transport is marked as
+/// busy by this thread, unless `is_released`.
 pub(crate) struct Receiving<'a> {
     rqst: NonNull<bindings::svc_rqst>,
     xprt: &'a SvcXprt,
@@ -36,37 +36,38 @@ pub(crate) struct Receiving<'a> {
 }
 
 impl<'a> Receiving<'a> {
-    /// Says that this thread looks for a Call.
+    /// Declares that this thread looks for a Call.
     ///
     /// # Safety
     ///
-    /// As the type's invariants say; the thread has marked the transport as busy, and
-    /// `xpo_recvfrom` was called just now.
+    /// The type's invariants hold; the thread has marked the transport as busy, and `xpo_recvfrom`
+    /// was just called.
     pub(super) unsafe fn new(rqst: *mut bindings::svc_rqst, xprt: &'a SvcXprt) -> Self {
-        // SAFETY: The caller's promise. No page of the Reply is in use yet.
+        // SAFETY: Guaranteed by the caller. No page of the Reply is in use yet.
         unsafe {
             (*rqst).rq_next_page = (*rqst).rq_respages;
             (*rqst).rq_xprt_ctxt = core::ptr::null_mut();
         }
         Self {
-            // SAFETY: The caller's promise.
+            // SAFETY: Guaranteed by the caller.
             rqst: unsafe { NonNull::new_unchecked(rqst) },
             xprt,
             is_released: false,
         }
     }
 
-    /// Lets other threads look for Calls on the transport, once this one has the next or there is
-    /// none.
+    /// Lets other threads look for Calls on the transport, once this one has taken the next Call or
+    /// there is none.
     pub(crate) fn let_others_in(&mut self) {
         if !core::mem::replace(&mut self.is_released, true) {
-            // SAFETY: By the type's invariant the transport was marked by this thread, until now.
+            // SAFETY: By the type's invariant this thread has marked the transport as busy until
+            // now.
             unsafe { bindings::svc_xprt_received(self.xprt.as_raw()) };
         }
     }
 
-    /// Makes `call` the request's, if there is one. What `recvfrom` returns, and the pages that the
-    /// thread has given for those of the Call.
+    /// Passes `call`, if there is one, to sunrpc as that of the request. Returns what `recvfrom` is
+    /// to return, and the pages that the thread has given in exchange for those of the Call.
     pub(super) fn finish<M: OwnedMessage>(
         mut self,
         call: Option<SvcCall<M>>,
@@ -84,7 +85,7 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// Makes `call` the request's.
+    /// Passes `call` to sunrpc as that of the request.
     fn accept<M: OwnedMessage>(&mut self, call: SvcCall<M>) -> Result<(c_int, Option<PageVec>)> {
         let SvcCall {
             mut message,
@@ -105,7 +106,7 @@ impl<'a> Receiving<'a> {
             exchange(rqst, &mut pages)?;
             page_len = length;
             if head_vec.iov_len == 0 {
-                // An RPC message has to begin in the head.
+                // An RPC message must begin in the head.
                 // SAFETY: The first page was just put there.
                 head_vec.iov_base = unsafe { bindings::rpcrdma_page_address(*rqst.rq_pages) };
                 head_vec.iov_len = length.min(PAGE_SIZE);
@@ -133,7 +134,7 @@ impl<'a> Receiving<'a> {
             bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw());
             bindings::rpcrdma_set_bit(bindings::RQ_SECURE, &raw mut rqst.rq_flags);
         }
-        // What nfsd takes for a transport that is neither UDP nor TCP.
+        // What nfsd expects of a transport that is neither UDP nor TCP.
         rqst.rq_prot = bindings::IPPROTO_MAX;
         // The bytes stay where they are until the context is released.
         rqst.rq_xprt_ctxt = message.into_raw().as_ptr();
@@ -141,7 +142,7 @@ impl<'a> Receiving<'a> {
     }
 }
 
-/// The vector of these bytes of a message, if it has them.
+/// The vector of these bytes of a message, if the message has them.
 fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bindings::kvec> {
     let iov_len = bytes.end.checked_sub(bytes.start)?;
     (bytes.end <= length).then(|| bindings::kvec {
@@ -150,8 +151,8 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bi
     })
 }
 
-/// Exchanges the thread's first pages for `pages`, one for one, so that neither has to allocate
-/// any.
+/// Exchanges the thread's first pages for `pages`, one for one, so that neither side has to
+/// allocate any.
 ///
 /// # Errors
 ///
@@ -161,8 +162,8 @@ fn exchange(rqst: &mut bindings::svc_rqst, pages: &mut PageVec) -> Result {
         return Err(EMSGSIZE);
     }
     for index in 0..pages.len() {
-        // SAFETY: The array has `rq_maxpages` pages, all of which are there before a thread looks
-        // for work. Both sides own a reference to theirs.
+        // SAFETY: The array has `rq_maxpages` pages, all of which are present before a thread looks
+        // for work. Each side owns a reference to its pages.
         unsafe {
             let slot = rqst.rq_pages.add(index);
             let page = NonNull::new(*slot).ok_or(EIO)?;
@@ -177,22 +178,22 @@ fn exchange(rqst: &mut bindings::svc_rqst, pages: &mut PageVec) -> Result {
 ///
 /// # Invariants
 ///
-/// `rqst` is the calling thread's, and its `rq_res` a complete RPC message, in the pages from
-/// `rq_respages` on. Of these there are `rq_maxpages`, none of them null.
+/// `rqst` belongs to the calling thread, and its `rq_res` is a complete RPC message, in the pages
+/// from `rq_respages` on. There are `rq_maxpages` of these, none of them null.
 pub(crate) struct Replying<'a> {
     rqst: NonNull<bindings::svc_rqst>,
     thread: PhantomData<&'a mut bindings::svc_rqst>,
 }
 
 impl Replying<'_> {
-    /// Says that this thread has encoded a Reply.
+    /// Declares that this thread has encoded a Reply.
     ///
     /// # Safety
     ///
-    /// As the type's invariants say.
+    /// The type's invariants hold.
     pub(super) unsafe fn new(rqst: *mut bindings::svc_rqst) -> Self {
         Self {
-            // SAFETY: The caller's promise.
+            // SAFETY: Guaranteed by the caller.
             rqst: unsafe { NonNull::new_unchecked(rqst) },
             thread: PhantomData,
         }
@@ -200,7 +201,7 @@ impl Replying<'_> {
 
     /// The RPC message.
     fn message(&self) -> XdrBuf<'_> {
-        // SAFETY: By the type's invariant the message is complete, and this thread's.
+        // SAFETY: By the type's invariant the message is complete, and belongs to this thread.
         unsafe {
             XdrBuf::from_raw(NonNull::new_unchecked(
                 &raw mut (*self.rqst.as_ptr()).rq_res,
@@ -213,34 +214,34 @@ impl Replying<'_> {
         self.message().len()
     }
 
-    /// Copies the bytes from `at` on into `to`.
+    /// Copies the bytes from `at` on to `to`.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` if the message has fewer bytes than that.
+    /// `EMSGSIZE` if the message does not have that many bytes.
     pub(crate) fn copy_out(&self, at: usize, to: &mut [u8]) -> Result {
         self.message().copy_out(at, to)
     }
 
-    /// Moves the pages of the Reply to `pages`, and says where in them the bytes of the message
-    /// are. sunrpc finds other pages for the thread's next Reply.
+    /// Moves the pages of the Reply to `pages`, and returns where in them the bytes of the message
+    /// are. sunrpc supplies other pages for the thread's next Reply.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO` if the message is not in these pages. They are back in their place then, or
-    /// given away with `pages`.
+    /// `ENOMEM`; `EIO` if the message is not in these pages. The pages are then still in place, or
+    /// in `pages`.
     pub(crate) fn move_pages(&mut self, pages: &mut PageVec) -> Result<ResultLayout> {
         let (layout, count) = self.layout()?;
         // SAFETY: By the type's invariant.
         let rqst = unsafe { self.rqst.as_mut() };
         pages.reserve(count, GFP_KERNEL)?;
-        // RPCSEC_GSS may have gone on behind what the service has encoded, without taking note of
-        // it. Up to here sunrpc is going to find other pages for the thread.
-        // SAFETY: The array has so many elements, and one more.
+        // RPCSEC_GSS may have continued beyond what the service has encoded, without recording it.
+        // sunrpc replaces the thread's pages up to here.
+        // SAFETY: The array has that many elements, and one more.
         rqst.rq_next_page = unsafe { rqst.rq_respages.add(count) };
         for index in 0..count {
-            // SAFETY: By the type's invariant the array has so many elements; a page that is there
-            // has a reference for the thread, which goes to `pages`.
+            // SAFETY: By the type's invariant the array has that many elements; a page that is
+            // present has a reference for the thread, which passes to `pages`.
             unsafe {
                 let slot = rqst.rq_respages.add(index);
                 let page = NonNull::new(*slot).ok_or(EIO)?;
@@ -251,7 +252,8 @@ impl Replying<'_> {
         Ok(layout)
     }
 
-    /// Where the parts of the message are, among the pages of the Reply, and how many these are.
+    /// Where the parts of the message are among the pages of the Reply, and how many pages there
+    /// are.
     fn layout(&self) -> Result<(ResultLayout, usize)> {
         // SAFETY: By the type's invariant.
         let rqst = unsafe { self.rqst.as_ref() };
@@ -288,8 +290,8 @@ impl Replying<'_> {
         let rqst = unsafe { self.rqst.as_ref() };
         let offset = vec.iov_base.addr() % PAGE_SIZE;
         for index in 0..rqst.rq_maxpages {
-            // SAFETY: The array has so many elements. Head and tail are in the linear map, as are
-            // the pages of a thread; others are not asked for their address.
+            // SAFETY: The array has that many elements. Head and tail are in the linear map, as are
+            // the pages of a thread; no other addresses are converted.
             let is_it = unsafe {
                 *rqst.rq_respages.add(index) == bindings::rpcrdma_virt_to_page(vec.iov_base)
             };
@@ -301,7 +303,7 @@ impl Replying<'_> {
     }
 }
 
-/// How many pages of the thread the service has used for the Reply.
+/// How many of the thread's pages the service has used for the Reply.
 fn used_pages(rqst: &bindings::svc_rqst) -> usize {
     let used = rqst
         .rq_next_page
@@ -310,19 +312,19 @@ fn used_pages(rqst: &bindings::svc_rqst) -> usize {
     (used / size_of::<*mut bindings::page>()).min(rqst.rq_maxpages)
 }
 
-/// Where the bytes of a Reply are, among its pages.
+/// Where the bytes of a Reply are among its pages.
 #[derive(Clone, Copy)]
 pub(crate) struct ResultLayout {
     /// Page, offset and length.
     head: (usize, usize, usize),
-    /// The first page, the offset from its start, and the length, over as many pages as it takes.
+    /// The first page, the offset from its start, and the length, across as many pages as needed.
     pages: (usize, usize, usize),
     /// As for the head.
     tail: (usize, usize, usize),
 }
 
 impl ResultLayout {
-    /// Parts in which a stretch can lie at most, beside its pages.
+    /// The most parts that a range can have in addition to its pages.
     pub(crate) const EXTRA_PARTS: usize = 3;
 
     /// The `length` bytes from `at` on, page by page.
@@ -354,7 +356,7 @@ impl ResultLayout {
         })
     }
 
-    /// How many pages the Reply has at least, for an estimate of the parts.
+    /// The number of parts that the Reply has at most, for an estimate.
     pub(crate) fn part_count(&self) -> usize {
         let (_, base, length) = self.pages;
         base.saturating_add(length)

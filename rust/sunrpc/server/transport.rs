@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a server transport is for sunrpc.
+//! The interface of a server transport.
 
 use super::{
     class::SvcClass,
@@ -12,69 +12,69 @@ use kernel::{prelude::*, sync::Arc};
 
 /// A listener or a connection.
 pub(crate) trait SvcTransport: Send + Sync + Sized + 'static {
-    /// Its object at sunrpc.
+    /// Its object in sunrpc.
     fn xprt(&self) -> &OwnedSvcXprt;
 
-    /// The transport is closed: stops its traffic, and wakes who waits in one of its methods. May
+    /// The transport is closed: stops its traffic, and wakes threads that wait in its methods. May
     /// sleep.
     fn detach(&self);
 
-    /// sunrpc has given its last reference back. May sleep.
+    /// sunrpc has dropped its last reference. May sleep.
     fn end(this: Arc<Self>);
 }
 
-/// What waits for connections.
+/// A transport that accepts connections.
 pub(crate) trait SvcListener: SvcTransport {
-    /// What it accepts.
+    /// The connections that it accepts.
     type Connection: SvcConnection;
 
-    /// The class that it is registered with.
+    /// The class with which it is registered.
     fn class() -> &'static SvcClass;
 
     /// Listens at `address`. May sleep.
     ///
     /// # Errors
     ///
-    /// What the administrator is told.
+    /// The error reported to the administrator.
     fn listen(xprt: OwnedSvcXprt, address: &SocketAddress) -> Result<Arc<Self>>;
 
     /// The address, with the port that was chosen. May sleep.
     fn address(&self) -> SocketAddress;
 
-    /// Accepts a connection that a peer has asked for, if there is one. If another one waits,
-    /// [`SvcXprt::connection_waits`] says so. May sleep.
+    /// Accepts a connection that a peer requested, if there is one. If another one is waiting,
+    /// calls [`SvcXprt::connection_waits`]. May sleep.
     fn accept(&self) -> Option<Arc<Self::Connection>>;
 }
 
 /// A connection.
 pub(crate) trait SvcConnection: SvcTransport {
-    /// What a Call leaves behind for its Reply.
+    /// The state of a Call that is kept for its Reply.
     type Call: OwnedMessage;
 
-    /// Whether a Call can be started. Does not sleep, nor take a lock.
+    /// Whether a Call can be started. Neither sleeps nor takes a lock.
     fn has_room(&self) -> bool;
 
-    /// The next Call that is complete. May sleep after [`Receiving::let_others_in`].
+    /// The next complete Call. May sleep after [`Receiving::let_others_in`].
     fn receive(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>>;
 
-    /// Takes pages that are not needed any more, in exchange for those of a Call.
+    /// Takes pages that are no longer needed, in exchange for those of a Call.
     fn take_pages(&self, pages: PageVec);
 
-    /// Takes note that `length` bytes from `at` on of the Reply are one result that may be placed
-    /// directly. Results come in their order.
+    /// Records that the `length` bytes of the Reply from `at` on are one result that may be placed
+    /// directly. Results are passed in order.
     ///
     /// # Errors
     ///
-    /// `E2BIG` if the requester has not made enough room for it.
+    /// `E2BIG` if the requester has not provided enough room for it.
     fn place(&self, call: &mut Self::Call, at: u32, length: u32) -> Result;
 
     /// Sends a Reply. May sleep.
     ///
     /// # Errors
     ///
-    /// Anything, after which the connection is closed.
+    /// Any error, after which the connection is closed.
     fn reply(&self, rqst: &mut Replying<'_>, call: &mut Self::Call) -> Result;
 
-    /// Takes a Call back, which was answered, or is not going to be.
+    /// Takes back the state of a Call that was answered, or that will not be.
     fn release(&self, call: Self::Call);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Server transports (`struct svc_xprt`): the object itself, and what a transport asks of sunrpc.
+//! Server transports (`struct svc_xprt`): the object itself, and the services of sunrpc that a
+//! transport uses.
 
 use crate::bindings::{self, Net, SocketAddress};
 use core::{
@@ -18,7 +19,7 @@ use kernel::{
 pub(super) mod flag {
     use crate::bindings;
 
-    /// A connection waits for its acceptance.
+    /// A connection waits to be accepted.
     pub(in super::super) const CONN: u32 = bindings::XPT_CONN;
     /// A Call waits for a thread.
     pub(in super::super) const DATA: u32 = bindings::XPT_DATA;
@@ -28,16 +29,16 @@ pub(super) mod flag {
     pub(in super::super) const DEAD: u32 = bindings::XPT_DEAD;
     /// The transport is a listener.
     pub(in super::super) const LISTENER: u32 = bindings::XPT_LISTENER;
-    /// The transport avoids congestion, as NFSv4 demands.
+    /// The transport has congestion control, as NFSv4 requires.
     pub(in super::super) const CONG_CTRL: u32 = bindings::XPT_CONG_CTRL;
 }
 
-/// What one transport is allocated as.
+/// The allocation of one transport.
 #[repr(C)]
 pub(super) struct Allocation {
-    /// First, because sunrpc names the whole by this pointer.
+    /// First, because sunrpc identifies the allocation by this pointer.
     xprt: bindings::svc_xprt,
-    /// An `Arc<T>` of the [`SvcTransport`](super::SvcTransport), from when sunrpc is told of it to
+    /// An `Arc<T>` of the [`SvcTransport`](super::SvcTransport), from when it is published until
     /// `xpo_free`.
     transport: *const c_void,
 }
@@ -50,7 +51,7 @@ pub(super) struct Allocation {
 #[repr(transparent)]
 pub(crate) struct SvcXprt(Opaque<bindings::svc_xprt>);
 
-// SAFETY: sunrpc locks its transports by its own means.
+// SAFETY: sunrpc does its own locking of transports.
 unsafe impl Send for SvcXprt {}
 // SAFETY: As above.
 unsafe impl Sync for SvcXprt {}
@@ -60,9 +61,9 @@ impl SvcXprt {
     ///
     /// # Safety
     ///
-    /// `ptr` is one of this module's transports and stays so for all of `'a`.
+    /// `ptr` is one of this module's transports, and stays valid for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::svc_xprt) -> &'a Self {
-        // SAFETY: `SvcXprt` is transparent over `svc_xprt`; the rest is the caller's promise.
+        // SAFETY: `SvcXprt` is transparent over `svc_xprt`; the caller guarantees the rest.
         unsafe { &*ptr.cast() }
     }
 
@@ -71,7 +72,7 @@ impl SvcXprt {
         self.0.get()
     }
 
-    /// What surrounds the C object.
+    /// The allocation that contains the C object.
     fn allocation(&self) -> *mut Allocation {
         self.as_raw().cast()
     }
@@ -80,17 +81,17 @@ impl SvcXprt {
     ///
     /// # Safety
     ///
-    /// The transport is a `T`, and sunrpc was told of it.
+    /// The transport is a `T`, and was published.
     pub(super) unsafe fn transport<T>(&self) -> ArcBorrow<'_, T> {
         // SAFETY: `publish` stored the pointer of an `Arc<T>`, which stays until `xpo_free`.
         unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
     }
 
-    /// Takes the implementation from sunrpc, if it was told of the transport.
+    /// Takes the implementation back from sunrpc, if the transport was published.
     ///
     /// # Safety
     ///
-    /// The transport is a `T`, and sunrpc has no reference to it any more.
+    /// The transport is a `T`, and sunrpc no longer has a reference to it.
     pub(super) unsafe fn take_transport<T>(&self) -> Option<Arc<T>> {
         // SAFETY: Nobody else uses the allocation.
         let transport = unsafe { &mut (*self.allocation()).transport };
@@ -99,20 +100,20 @@ impl SvcXprt {
         (!transport.is_null()).then(|| unsafe { Arc::from_raw(transport.cast::<T>()) })
     }
 
-    /// Whether the transport is closed, or to be.
+    /// Whether the transport is closed, or about to be.
     pub(crate) fn is_closing(&self) -> bool {
         let flags = self.flags();
         flags >> flag::CLOSE & 1 != 0 || flags >> flag::DEAD & 1 != 0
     }
 
-    /// The flags, which change at any time.
+    /// The flags, which may change at any time.
     pub(super) fn flags(&self) -> usize {
         // SAFETY: The transport is valid; the flags are read at once, as test_bit() does.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).xpt_flags) }
     }
 
     pub(super) fn set(&self, number: u32) {
-        // SAFETY: The transport is valid, and its flags are changed by atomic operations only.
+        // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
         unsafe {
             bindings::rpcrdma_set_bit(number, &raw mut (*self.as_raw()).xpt_flags);
         }
@@ -125,40 +126,40 @@ impl SvcXprt {
         }
     }
 
-    /// Has a thread look at the transport, if there is something to do. Does not sleep.
+    /// Wakes a thread to look at the transport, if there is something to do. Does not sleep.
     pub(crate) fn enqueue(&self) {
-        // What was changed before, as what a Call waits for, is seen by who looks for it now, or
-        // this sees that a Call waits.
+        // A change made before this call, such as what a Call has been waiting for, is seen by a
+        // thread that checks for it now; otherwise this call sees that a Call waits.
         // SAFETY: The transport is valid. After its last reference is gone it is marked as busy for
-        // good, so that nobody enqueues it.
+        // good, so nobody enqueues it.
         unsafe {
             bindings::smp_mb();
             bindings::svc_xprt_enqueue(self.as_raw());
         }
     }
 
-    /// Says that a Call waits, before [`Self::enqueue`].
+    /// Records that a Call waits; to be followed by [`Self::enqueue`].
     pub(crate) fn call_waits(&self) {
         self.set(flag::DATA);
     }
 
-    /// Says that no Call waits. The caller sees to it that none came meanwhile.
+    /// Records that no Call waits. The caller ensures that none has arrived in the meantime.
     pub(crate) fn no_call_waits(&self) {
         self.clear(flag::DATA);
     }
 
-    /// Says that a connection waits for its acceptance, before [`Self::enqueue`].
+    /// Records that a connection waits to be accepted; to be followed by [`Self::enqueue`].
     pub(crate) fn connection_waits(&self) {
         self.set(flag::CONN);
     }
 
-    /// Has a thread close the transport. Does not sleep.
+    /// Makes a thread close the transport. Does not sleep.
     pub(crate) fn close(&self) {
         // SAFETY: As for `enqueue`.
         unsafe { bindings::svc_xprt_deferred_close(self.as_raw()) };
     }
 
-    /// Closes the transport, in this thread unless another one works with it. May sleep.
+    /// Closes the transport, in this thread unless another one is using it. May sleep.
     pub(crate) fn close_now(&self) {
         // SAFETY: As for `enqueue`.
         unsafe { bindings::svc_xprt_close(self.as_raw()) };
@@ -178,7 +179,7 @@ impl SvcXprt {
 
     /// The peer's address.
     pub(crate) fn peer_address(&self) -> SocketAddress {
-        // SAFETY: The transport is valid; the address does not change once sunrpc was told of it.
+        // SAFETY: The transport is valid; the address does not change once it is published.
         SocketAddress::new(unsafe { (*self.as_raw()).xpt_remote })
     }
 }
@@ -188,10 +189,10 @@ impl SvcXprt {
 /// # Invariants
 ///
 /// `ptr` came from a `KBox`, is initialised, and belongs to this object. While `transport` of the
-/// allocation is null, sunrpc does not know the transport, or has forgotten it.
+/// allocation is null, sunrpc does not know of the transport, or has forgotten it.
 pub(crate) struct OwnedSvcXprt {
     ptr: NonNull<Allocation>,
-    /// Whether sunrpc has the reference that it counts from the start.
+    /// Whether sunrpc has the reference with which the count starts.
     is_published: kernel::sync::atomic::Atomic<bool>,
 }
 
@@ -206,7 +207,7 @@ impl OwnedSvcXprt {
     /// # Safety
     ///
     /// All pointers are valid. The class is one that this module has registered, and the operations
-    /// are those of the [`SvcTransport`](super::SvcTransport) that will be told of.
+    /// are those of the [`SvcTransport`](super::SvcTransport) that will be published.
     ///
     /// # Errors
     ///
@@ -219,19 +220,19 @@ impl OwnedSvcXprt {
     ) -> Result<Self> {
         let memory = KBox::<MaybeUninit<Allocation>>::new_uninit(GFP_KERNEL)?;
         let ptr: NonNull<Allocation> = NonNull::from(KBox::leak(memory)).cast();
-        // SAFETY: The memory is the caller's; the call initialises all of the C object.
+        // SAFETY: The memory belongs to the caller; the call initialises all of the C object.
         unsafe {
             let raw = ptr.as_ptr();
             bindings::svc_xprt_init(net, class, raw.cast(), serv);
             (*raw).transport = core::ptr::null();
             (*raw).xprt.xpt_ops = ops;
         }
-        // INVARIANT: sunrpc was not told of it.
+        // INVARIANT: It has not been published.
         let this = Self {
             ptr,
             is_published: kernel::sync::atomic::Atomic::new(false),
         };
-        // All fabrics of RDMA have means against congestion (RFC 8881 section 2.9.1).
+        // All RDMA fabrics have some congestion control (RFC 8881 section 2.9.1).
         this.set(flag::CONG_CTRL);
         Ok(this)
     }
@@ -247,21 +248,21 @@ impl OwnedSvcXprt {
         serv: *mut bindings::svc_serv,
         ops: &'static bindings::svc_xprt_ops,
     ) -> Result<Self> {
-        // SAFETY: The caller's promise.
+        // SAFETY: Guaranteed by the caller.
         let this = unsafe { Self::new(net, class, serv, ops)? };
         this.set(flag::LISTENER);
         this.name(b"listener");
         Ok(this)
     }
 
-    /// A connection between these addresses, that came through `listener`, with these operations.
+    /// A connection between these addresses that was accepted by `listener`, with these operations.
     ///
-    /// The peer's port is of its own choice, and another one after each reconnect: without it
+    /// The peer chooses its port freely, and another one after each reconnect: without the port,
     /// nfsd's reply cache recognises the client.
     ///
     /// # Safety
     ///
-    /// The operations are those of the transport that will be told of.
+    /// The operations are those of the transport that will be published.
     ///
     /// # Errors
     ///
@@ -273,15 +274,16 @@ impl OwnedSvcXprt {
         ops: &'static bindings::svc_xprt_ops,
     ) -> Result<Self> {
         let parent = listener.as_raw();
-        // SAFETY: The listener is valid, and a transport of this module's, whose service it keeps.
+        // SAFETY: The listener is valid, and is one of this module's transports; it keeps its
+        // service.
         let this = unsafe {
             let raw = &*parent;
             Self::new(raw.xpt_net, raw.xpt_class, raw.xpt_server, ops)?
         };
         this.set_local(local);
         let mut text = [0u8; 64];
-        // SAFETY: The transport is new, and known to nobody. The address is complete, and the
-        // buffer has the size that is passed.
+        // SAFETY: The transport is new, and nobody else knows of it. The address is complete, and
+        // the size is that of the buffer.
         unsafe {
             let raw = this.as_raw();
             (*raw).xpt_remote = *peer.storage();
@@ -293,9 +295,9 @@ impl OwnedSvcXprt {
         Ok(this)
     }
 
-    /// Sets what people are told of the peer.
+    /// Sets the peer's name in messages for users.
     fn name(&self, text: &[u8]) {
-        // SAFETY: The transport is new, and known to nobody.
+        // SAFETY: The transport is new, and nobody else knows of it.
         let buffer = unsafe { &mut (*self.as_raw()).xpt_remotebuf };
         let room = buffer.len().saturating_sub(1);
         buffer.fill(0);
@@ -304,24 +306,25 @@ impl OwnedSvcXprt {
         }
     }
 
-    /// Sets the address at this end, before sunrpc is told of the transport.
+    /// Sets the local address, before the transport is published.
     pub(super) fn set_local(&self, local: &SocketAddress) {
-        // SAFETY: The transport is new, and known to nobody.
+        // SAFETY: The transport is new, and nobody else knows of it.
         unsafe {
             (*self.as_raw()).xpt_local = *local.storage();
             (*self.as_raw()).xpt_locallen = local.len();
         }
     }
 
-    /// Tells sunrpc of `transport`, by the pointer that is returned.
+    /// Publishes `transport`; returns the pointer to give to sunrpc.
     ///
     /// # Safety
     ///
-    /// `T` is what the operations were made for, and has this object.
+    /// `T` is the type that the operations were made for, and it owns this object.
     pub(super) unsafe fn publish<T>(&self, transport: Arc<T>) -> *mut bindings::svc_xprt {
         let raw = self.as_raw();
         self.is_published.store(true, kernel::sync::atomic::Relaxed);
-        // SAFETY: The transport is new, and only its own events, which do not look here, know it.
+        // SAFETY: The transport is new, and only its own events, which do not read this field, know
+        // of it.
         unsafe { (*raw.cast::<Allocation>()).transport = Arc::into_raw(transport).cast() };
         raw
     }
@@ -339,16 +342,16 @@ impl core::ops::Deref for OwnedSvcXprt {
 impl Drop for OwnedSvcXprt {
     fn drop(&mut self) {
         if !self.is_published.load(kernel::sync::atomic::Relaxed) {
-            // sunrpc gives the module's reference back with the transport's, and whoever wanted a
-            // new transport will once more.
-            // SAFETY: The class has an owner, which the caller's code is part of. `xpo_free` finds
+            // sunrpc drops the module's reference with the transport's, and whoever asked for a new
+            // transport will do so too.
+            // SAFETY: The class has an owner, to which the caller's code belongs. `xpo_free` finds
             // no transport, and leaves the memory alone.
             unsafe {
                 bindings::__module_get((*(*self.as_raw()).xpt_class).xcl_owner);
                 bindings::svc_xprt_put(self.as_raw());
             }
         }
-        // SAFETY: By the type's invariant; sunrpc has given its last reference back.
+        // SAFETY: By the type's invariant; sunrpc has dropped its last reference.
         drop(unsafe { KBox::from_raw(self.ptr.as_ptr().cast::<ManuallyDrop<Allocation>>()) });
     }
 }
