@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The headers whose types and functions bindings/mod.rs shows to rdma/ and
- * sunrpc/. What the kernel crate's own bindings hold already is left out by
- * bindgen_parameters.
+ * The headers whose types and functions bindings/mod.rs offers to rdma/ and
+ * sunrpc/. bindgen_parameters leaves out what the kernel crate's own bindings
+ * already contain.
  */
 #include <linux/in.h>
 #include <linux/sunrpc/addr.h>

@@ -2,9 +2,9 @@
 
 //! The C types and functions of the RDMA and sunrpc headers.
 //!
-//! Only `rdma/`, `sunrpc/` and the few files beside the root that face C use
-//! this module. Types that the kernel crate's own bindings hold come from
-//! there, so that a `page` or a `list_head` is one type in both.
+//! Only `rdma/`, `sunrpc/` and the few files in the top directory that face C use this module.
+//! Types that the kernel crate has bindings for are taken from there, so that a `page` or a
+//! `list_head` is the same type in both.
 
 #![allow(
     clippy::all,

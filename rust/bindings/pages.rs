@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages that travel between sunrpc and a device, with what refers to them.
+//! Pages that are passed between sunrpc and a device, and descriptions of the bytes in them.
 
 use super::page;
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::{alloc::Flags, page::Page, page::PAGE_SIZE, prelude::*};
 
-/// Pages, each with a counted reference of this object's.
+/// Pages, each with a counted reference that this object owns.
 ///
 /// # Invariants
 ///
-/// Each pointer is that of a page, with a reference that this object owns.
+/// Each pointer is that of a page, and this object owns one reference to it.
 #[derive(Default)]
 pub(crate) struct PageVec(KVVec<NonNull<page>>);
 
-// SAFETY: References to pages may be owned, and given back, by any thread.
+// SAFETY: Any thread may own and drop references to pages.
 unsafe impl Send for PageVec {}
 // SAFETY: No method changes a page through `&self`.
 unsafe impl Sync for PageVec {}
 
 impl PageVec {
-    /// None.
+    /// An empty vector.
     pub(crate) const fn new() -> Self {
         Self(KVVec::new())
     }
 
-    /// How many there are.
+    /// How many pages there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -35,15 +35,15 @@ impl PageVec {
         self.len().saturating_mul(PAGE_SIZE)
     }
 
-    /// Gives all of them back.
+    /// Drops the references to all pages.
     pub(crate) fn clear(&mut self) {
         while let Some(page) = self.0.pop() {
-            // SAFETY: By the type's invariant one reference is this object's.
+            // SAFETY: By the type's invariant one reference belongs to this object.
             unsafe { super::rpcrdma_put_page(page.as_ptr()) };
         }
     }
 
-    /// Makes room for so many more, which [`Self::push`] then takes.
+    /// Makes room for `count` more pages, which [`Self::push`] can then add.
     ///
     /// # Errors
     ///
@@ -56,12 +56,12 @@ impl PageVec {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; those that were there, and those that were allocated, stay.
+    /// `ENOMEM`; pages that were present or have been allocated stay.
     pub(crate) fn fill(&mut self, count: usize, flags: Flags) -> Result {
         self.reserve(count.saturating_sub(self.len()), flags)?;
         while self.len() < count {
             let page = ManuallyDrop::new(Page::alloc_page(flags)?);
-            // INVARIANT: The page was just allocated, with one reference, which is not dropped.
+            // INVARIANT: The page was just allocated, and its one reference is not dropped.
             self.0
                 .push_within_capacity(NonNull::new(page.as_ptr()).ok_or(ENOMEM)?)
                 .map_err(|_| ENOMEM)?;
@@ -69,18 +69,18 @@ impl PageVec {
         Ok(())
     }
 
-    /// Takes a reference over; gives it back if there is no room for it.
+    /// Adds a page with the caller's reference, which is returned if there is no room for it.
     ///
     /// # Safety
     ///
-    /// The caller owns a reference to the page, and leaves it to this object.
+    /// The caller owns a reference to the page, and passes it to this object.
     pub(crate) unsafe fn push(&mut self, page: NonNull<page>) -> Result<(), NonNull<page>> {
-        // INVARIANT: The caller's promise.
+        // INVARIANT: Guaranteed by the caller.
         self.0.push_within_capacity(page).map_err(|_| page)
     }
 
-    /// Moves pages from the end of `other` here until there are `count`, as far as there are any
-    /// and room for them.
+    /// Moves pages from the end of `other` here until there are `count`, as far as `other` has
+    /// pages and there is room.
     pub(crate) fn take_from(&mut self, other: &mut Self, count: usize) {
         while self.len() < count && self.0.len() < self.0.capacity() {
             let Some(page) = other.0.pop() else { return };
@@ -89,7 +89,8 @@ impl PageVec {
         }
     }
 
-    /// Exchanges the page at `index` for another one, with their references.
+    /// Replaces the page at `index`, and returns the old one with its reference, or `page` if there
+    /// is no such index.
     ///
     /// # Safety
     ///
@@ -100,13 +101,13 @@ impl PageVec {
         page: NonNull<page>,
     ) -> Result<NonNull<page>, NonNull<page>> {
         match self.0.get_mut(index) {
-            // INVARIANT: The caller's promise.
+            // INVARIANT: Guaranteed by the caller.
             Some(old) => Ok(core::mem::replace(old, page)),
             None => Err(page),
         }
     }
 
-    /// The bytes of a range, if there are such.
+    /// The bytes of a range, if they are within these pages.
     pub(crate) fn part(&self, range: PageRange) -> Option<PagePart> {
         let end = range.offset.checked_add(range.length)?;
         let page = *self.0.get(range.index)?;
@@ -117,8 +118,7 @@ impl PageVec {
         })
     }
 
-    /// The stretch of `length` bytes from `offset` on, if the pages were one behind the other, page
-    /// by page.
+    /// The `length` bytes from `offset` on, as if the pages were contiguous, page by page.
     pub(crate) fn parts(
         &self,
         offset: usize,
@@ -140,13 +140,15 @@ impl PageVec {
         })
     }
 
-    /// Copies `from` to the stretch that begins at `offset`; whether it lies within the pages.
+    /// Copies `from` to the bytes that begin at `offset`; returns whether these are within the
+    /// pages.
     pub(crate) fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
         let mut from = from;
         for part in self.parts(offset, from.len()) {
             let (now, later) = from.split_at(part.length.min(from.len()));
-            // SAFETY: By the type's invariant the page is valid, and within the linear map, as
-            // pages of the kernel are that no flag puts elsewhere; the part lies within it.
+            // SAFETY: By the type's invariant the page is valid. It is in the linear map, as are
+            // all pages of the kernel that were not requested from elsewhere; the part lies within
+            // it.
             unsafe {
                 let to: *mut u8 = super::rpcrdma_page_address(part.page.as_ptr()).cast();
                 core::ptr::copy_nonoverlapping(now.as_ptr(), to.add(part.offset), now.len());
@@ -156,7 +158,7 @@ impl PageVec {
         from.is_empty()
     }
 
-    /// Copies from the stretch that begins at `offset` into `to`; whether it lies within the pages.
+    /// Copies the bytes that begin at `offset` to `to`; returns whether they are within the pages.
     pub(crate) fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
         let mut copied = 0usize;
         for part in self.parts(offset, to.len()) {
@@ -180,30 +182,30 @@ impl Drop for PageVec {
     }
 }
 
-/// Bytes in one page of a [`PageVec`].
+/// Bytes within one page of a [`PageVec`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageRange {
-    /// Which page.
+    /// The index of the page.
     pub(crate) index: usize,
-    /// Where the bytes begin in it.
+    /// The offset of the bytes within the page.
     pub(crate) offset: usize,
-    /// How many there are.
+    /// The number of bytes.
     pub(crate) length: usize,
 }
 
-/// Bytes in one page, or in pages that follow each other in memory.
+/// Bytes within one page, or within physically contiguous pages.
 #[derive(Clone, Copy)]
 pub(crate) struct PagePart {
     /// The first page.
     pub(crate) page: NonNull<page>,
-    /// Where the bytes begin in it.
+    /// The offset of the bytes within the first page.
     pub(crate) offset: usize,
-    /// How many there are.
+    /// The number of bytes.
     pub(crate) length: usize,
 }
 
 impl PagePart {
-    /// Whether `next` follows on this part in memory.
+    /// Whether `next` follows this part in physical memory.
     pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
         // SAFETY: Only computes with the addresses of the page structures.
         let (mine, its) = unsafe {

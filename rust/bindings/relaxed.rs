@@ -5,10 +5,11 @@
 use core::cell::UnsafeCell;
 use kernel::sync::atomic::{Atomic, Relaxed};
 
-/// A word of which each access is a relaxed one. No access both reads and writes, so that who adds
-/// to a word has to be its only writer.
+/// A word whose accesses are all relaxed. No access both reads and writes, so whoever increments a
+/// word must be its only writer.
 ///
-/// An [`Atomic`] does the same by a call, in a kernel that inlines no helpers into Rust.
+/// An [`Atomic`] does the same, but by a function call on kernels that do not inline helpers into
+/// Rust.
 #[repr(transparent)]
 pub(crate) struct RelaxedCell<T>(UnsafeCell<T>);
 
@@ -16,13 +17,13 @@ pub(crate) struct RelaxedCell<T>(UnsafeCell<T>);
 unsafe impl<T: Send> Sync for RelaxedCell<T> {}
 
 impl<T> RelaxedCell<T> {
-    /// A word with this value.
+    /// A word with this initial value.
     pub(crate) const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
 }
 
-/// Whether the machine reads and writes a `T` at once.
+/// Whether the CPU reads and writes a `T` by one access.
 const fn is_native<T>() -> bool {
     size_of::<T>() <= size_of::<usize>()
 }
@@ -34,9 +35,9 @@ macro_rules! relaxed_cells {
             #[inline(always)]
             pub(crate) fn get(&self) -> $word {
                 let ptr = self.0.get();
-                // SAFETY: The pointer is valid, and all accesses to the word are these and those of
-                // `set`. In the kernel's memory model volatile ones of native words are marked
-                // accesses, so that others at the same time are no data race.
+                // SAFETY: The pointer is valid, and the word is accessed only here and in `set`. In
+                // the kernel's memory model volatile accesses to native words are marked accesses,
+                // so concurrent ones are not a data race.
                 unsafe {
                     if is_native::<$word>() {
                         ptr.read_volatile()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! C objects that `rdma/` and `sunrpc/` hand to each other through `client/`.
+//! C objects that `rdma/` and `sunrpc/` pass to each other through `client/`.
 
 use super::{__kernel_sockaddr_storage as sockaddr_storage, net, page, sockaddr};
 use core::{ffi::c_void, num::NonZeroUsize, ptr::NonNull};
@@ -23,27 +23,27 @@ impl Net {
     ///
     /// # Safety
     ///
-    /// `ptr` is valid, and the namespace is referenced for all of `'a`.
+    /// `ptr` is valid, and a reference to the namespace is held for all of `'a`.
     pub(crate) unsafe fn from_raw<'a>(ptr: *mut net) -> &'a Self {
-        // SAFETY: `Net` is transparent over `net`; the rest is the caller's promise.
+        // SAFETY: `Net` is transparent over `net`; the caller guarantees the rest.
         unsafe { &*ptr.cast() }
     }
 
-    /// The C pointer, for calls into the RDMA CM.
+    /// The C pointer, for calls of the connection manager.
     pub(crate) fn as_raw(&self) -> *mut net {
         self.0.get()
     }
 }
 
-// SAFETY: A `struct net` is reference counted and locked by its own means.
+// SAFETY: A `struct net` is reference counted and does its own locking.
 unsafe impl Sync for Net {}
 
-/// A copy of an endpoint's socket address, of any family.
+/// A copy of a socket address of any family.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct SocketAddress(sockaddr_storage);
 
-// SAFETY: The address is plain bytes. The pointer in the union only aligns it.
+// SAFETY: The address is plain bytes. The union contains a pointer for alignment only.
 unsafe impl Send for SocketAddress {}
 // SAFETY: As above.
 unsafe impl Sync for SocketAddress {}
@@ -54,12 +54,12 @@ impl SocketAddress {
         Self(storage)
     }
 
-    /// The address itself.
+    /// The C structure.
     pub(crate) fn storage(&self) -> &sockaddr_storage {
         &self.0
     }
 
-    /// How many of its bytes count: those of its family's structure.
+    /// The length of the structure for its address family.
     pub(crate) fn len(&self) -> usize {
         // SAFETY: Every arm of the union starts with the family.
         let family = unsafe { (*(&raw const self.0).cast::<sockaddr>()).sa_family };
@@ -71,17 +71,17 @@ impl SocketAddress {
         }
     }
 
-    /// Copies an address of which `length` bytes count; nothing if it is longer than any can be.
+    /// Copies an address of `length` bytes; returns `None` if no address can be that long.
     ///
     /// # Safety
     ///
-    /// So many bytes at `from` are valid.
+    /// `length` bytes at `from` are valid.
     pub(crate) unsafe fn copy_from(from: *const sockaddr, length: usize) -> Option<Self> {
         if length > size_of::<sockaddr_storage>() {
             return None;
         }
         let mut storage = sockaddr_storage::default();
-        // SAFETY: The caller's promise, and there is room, as just checked.
+        // SAFETY: Guaranteed by the caller, and there is room, as just checked.
         unsafe {
             core::ptr::copy_nonoverlapping(
                 from.cast::<u8>(),
@@ -92,58 +92,58 @@ impl SocketAddress {
         Some(Self(storage))
     }
 
-    /// The C pointer, valid as long as `self` is borrowed. No callee writes to it.
+    /// The C pointer, valid as long as `self` is borrowed. No callee writes through it.
     pub(crate) fn as_raw(&self) -> *mut sockaddr {
         core::ptr::from_ref(self).cast_mut().cast()
     }
 }
 
-/// A message that belongs to who has the object.
+/// A message that is owned by this object.
 ///
 /// # Safety
 ///
-/// [`Self::memory`] gives the same memory each time, until the object is dropped, wherever it is
-/// moved, and nobody else uses it meanwhile.
+/// [`Self::memory`] returns the same memory each time until the object is dropped, even if the
+/// object is moved, and nobody else uses that memory meanwhile.
 pub(crate) unsafe trait OwnedMessage: Send + Sized + 'static {
-    /// Where the message is, and how many bytes it has. They may be written to.
+    /// The location of the message, and its length in bytes. Its bytes may be written to.
     fn memory(&mut self) -> (NonNull<u8>, usize);
 
-    /// Leaves the object to a pointer.
+    /// Converts the object to a pointer.
     fn into_raw(self) -> NonNull<c_void>;
 
     /// Undoes [`Self::into_raw`].
     ///
     /// # Safety
     ///
-    /// `raw` came from `into_raw` of this type, and is not used any more.
+    /// `raw` came from `into_raw` of this type, and is not used again.
     unsafe fn from_raw(raw: NonNull<c_void>) -> Self;
 }
 
-/// Counts the regions through which devices, and with them peers, can reach the memory of one RPC.
+/// Counts the regions through which devices, and thus peers, can reach the memory of one RPC.
 ///
-/// This is what the fence stands on: `sunrpc/` neither completes an RPC nor frees its memory
-/// before the count is zero, whatever the transport does.
+/// The fence is built on this: `sunrpc/` neither completes an RPC nor frees its memory before the
+/// count is zero, whatever the transport does.
 pub(crate) struct Exposure(Atomic<u32>);
 
 impl Exposure {
-    /// Of memory that no device can reach.
+    /// For memory that no device can reach.
     pub(crate) fn new() -> Self {
         Self(Atomic::new(0))
     }
 
-    /// Whether no device can reach the memory any more.
+    /// Whether no device can reach the memory any longer.
     pub(crate) fn is_over(&self) -> bool {
-        // Pairs with the release in `Exposed::drop`: what the device wrote is seen.
+        // Pairs with the release in `Exposed::drop`: what the device wrote is visible.
         self.0.load(Acquire) == 0
     }
 }
 
-/// One region's part in an [`Exposure`], until it is dropped.
+/// One region's contribution to an [`Exposure`], until it is dropped.
 ///
 /// # Invariants
 ///
-/// The pointer is valid: its owner keeps the memory until the count is zero, and this object is
-/// counted.
+/// The pointer is valid: the owner of the memory keeps it until the count is zero, and this object
+/// is counted.
 pub(crate) struct Exposed(NonNull<Exposure>);
 
 // SAFETY: The count is atomic.
@@ -151,16 +151,17 @@ unsafe impl Send for Exposed {}
 
 impl Drop for Exposed {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant; nothing uses the memory after the count is given up.
+        // SAFETY: By the type's invariant; nothing uses the memory after the count has been
+        // dropped.
         unsafe { self.0.as_ref() }.0.fetch_sub(1, Release);
     }
 }
 
-/// Where the bytes of a [`MessagePart`] are.
+/// The location of the bytes of a [`MessagePart`].
 #[derive(Clone, Copy)]
 pub(crate) enum Memory {
-    /// Pages: the array, and the offset of the first byte from the start of the first page, which
-    /// can exceed a page.
+    /// An array of pages, and the offset of the first byte from the start of the first page, which
+    /// can exceed the page size.
     Pages(NonNull<*mut page>, usize),
     /// Physically contiguous memory.
     Linear(NonNull<u8>),
@@ -170,9 +171,9 @@ pub(crate) enum Memory {
 ///
 /// # Invariants
 ///
-/// `memory` has `length` bytes, more than none. They stay allocated for all of `'a`, and after it
-/// until `exposure`, which is the RPC's, is over; if they are `counted`, only as long as their
-/// pages are referenced, all of which can be.
+/// `memory` has `length` bytes, at least one. They stay allocated for all of `'a`, and afterwards
+/// until `exposure`, which is that of the RPC, is over; if they are `counted`, only as long as
+/// their pages are referenced, and all of these can be referenced.
 #[derive(Clone, Copy)]
 pub(crate) struct MessagePart<'a> {
     memory: Memory,
@@ -182,18 +183,18 @@ pub(crate) struct MessagePart<'a> {
 }
 
 impl<'a> MessagePart<'a> {
-    /// Describes a part; nothing if it is empty.
+    /// Describes a part; returns `None` if it is empty.
     ///
     /// # Safety
     ///
-    /// As the type's invariant says.
+    /// The type's invariants hold.
     pub(crate) unsafe fn new(
         memory: Memory,
         length: usize,
         exposure: &'a Exposure,
         counted: bool,
     ) -> Option<Self> {
-        // INVARIANT: The caller's promise, and the length is checked.
+        // INVARIANT: Guaranteed by the caller, and the length is checked.
         (length != 0).then_some(Self {
             memory,
             length,
@@ -202,19 +203,20 @@ impl<'a> MessagePart<'a> {
         })
     }
 
-    /// Whether who maps the bytes has to reference their pages.
+    /// Whether whoever maps the bytes must take references to their pages.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted
     }
 
-    /// Keeps the bytes allocated, and the RPC waiting, until the result is dropped.
+    /// Keeps the bytes allocated, and the RPC waiting, until the returned object is dropped.
     pub(crate) fn expose(&self) -> Exposed {
         self.exposure.0.fetch_add(1, Relaxed);
-        // INVARIANT: Counted just now, while the borrow keeps the memory.
+        // INVARIANT: Just counted, while the borrow keeps the memory.
         Exposed(NonNull::from(self.exposure))
     }
 
-    /// The same for all of `parts`. Nothing if there is no part, or if they are not all of one RPC.
+    /// As [`Self::expose`], for all of `parts`. Returns `None` if there are no parts, or if they do
+    /// not all belong to one RPC.
     pub(crate) fn expose_all(parts: &[Option<Self>]) -> Option<Exposed> {
         let mut parts = parts.iter().flatten();
         let first = parts.next()?;
@@ -223,7 +225,7 @@ impl<'a> MessagePart<'a> {
             .then(|| first.expose())
     }
 
-    /// Where the bytes are.
+    /// The location of the bytes.
     pub(crate) fn memory(&self) -> Memory {
         self.memory
     }
@@ -241,7 +243,7 @@ impl<'a> MessagePart<'a> {
         }
     }
 
-    /// How many elements of a scatterlist describe the bytes.
+    /// How many scatterlist elements are needed to describe the bytes.
     pub(crate) fn element_count(&self) -> usize {
         match self.memory {
             Memory::Linear(_) => 1,
@@ -252,10 +254,10 @@ impl<'a> MessagePart<'a> {
         }
     }
 
-    /// How many regions the bytes take, each of so many bytes of whole pages.
+    /// How many regions are needed for the bytes, if each holds `bytes` bytes in whole pages.
     pub(crate) fn region_count(&self, bytes: NonZeroUsize) -> usize {
         let touched = self.offset().saturating_add(self.length);
-        // Most take one, and a division takes long.
+        // Most parts need one, and a division is slow.
         if touched <= bytes.get() {
             return 1;
         }
@@ -263,7 +265,8 @@ impl<'a> MessagePart<'a> {
         (touched / bytes).saturating_add(rest)
     }
 
-    /// Splits off what lies beyond the first pages, which are `bytes` long, if there is anything.
+    /// Splits off what lies beyond the first pages, which are `bytes` long; returns `None` if
+    /// nothing does.
     pub(crate) fn split_off(&mut self, bytes: usize) -> Option<Self> {
         let first = bytes.saturating_sub(self.offset());
         if first == 0 || self.length <= first {
@@ -274,7 +277,7 @@ impl<'a> MessagePart<'a> {
             // SAFETY: `first` is less than the length, so the result is within the same memory.
             Memory::Linear(start) => Memory::Linear(unsafe { start.add(first) }),
         };
-        // INVARIANT: Both parts lie within what `self` was, and neither is empty.
+        // INVARIANT: Both parts lie within the original one, and neither is empty.
         let length = self.length.saturating_sub(first);
         self.length = first;
         Some(Self {
