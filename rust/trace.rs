@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trace events of the group `rpcrdma`, one function each, named as the event.
+//! Trace events of the group `rpcrdma`: one function for each event, of the same name.
 //!
-//! A disabled event costs the branch of its static key: what the event takes is read from the
-//! arguments behind that branch. Without `CONFIG_TRACEPOINTS` nothing is left of it.
+//! A disabled event costs the branch of its static key: its values are read from the arguments
+//! behind that branch. Without `CONFIG_TRACEPOINTS` nothing of it remains.
 //!
-//! The client's events are here and defined in `trace/rpcrdma.h`; for the server's see
+//! The client's events are here, and defined in `trace/rpcrdma.h`; for those of the server see
 //! [`server`].
 
 use crate::bindings::{ib_cq, ib_qp, ib_wc};
@@ -13,38 +13,37 @@ use kernel::{prelude::*, types::Opaque};
 
 /// What events show of a transport.
 pub(crate) trait TraceXprt {
-    /// The number by which sysfs and debugfs name it.
+    /// The number by which sysfs and debugfs identify it.
     fn id(&self) -> u32;
 }
 
 /// What events show of an RPC.
 pub(crate) trait TraceRqst {
-    /// The numbers by which sunrpc's events name its task, and the RPC client that this is a task
-    /// of.
+    /// The numbers by which sunrpc's events identify its task, and the RPC client of that task.
     fn task(&self) -> (u32, u32);
 
-    /// The transaction identifier.
+    /// The XID.
     fn xid(&self) -> u32;
 
     /// Bytes of the Call: head, pages and tail.
     fn call_lens(&self) -> [usize; 3];
 
-    /// Bytes of the room for the Reply: head, pages and tail.
+    /// Bytes of the buffer for the Reply: head, pages and tail.
     fn reply_lens(&self) -> [usize; 3];
 }
 
 /// What events show of a memory region.
 pub(crate) trait TraceMr {
-    /// The number that `rdma resource show mr` has for it.
+    /// The number by which `rdma resource show mr` lists it.
     fn number(&self) -> u32;
 
-    /// Pages that are mapped.
+    /// The number of mapped pages.
     fn elements(&self) -> i32;
 
-    /// Handle, length in bytes and offset of the segment that the peer is told.
+    /// The segment that the peer is given: handle, length in bytes, and offset.
     fn segment(&self) -> (u32, u64, u64);
 
-    /// The number of the direction in which its pages are mapped (`enum dma_data_direction`).
+    /// The direction in which its pages are mapped (`enum dma_data_direction`).
     fn direction(&self) -> u32;
 }
 
@@ -75,7 +74,7 @@ macro_rules! enabled {
     };
 }
 
-/// Writes an event, if it is enabled.
+/// Emits an event, if it is enabled.
 #[cfg(CONFIG_TRACEPOINTS)]
 macro_rules! emit {
     ($name:ident($($value:expr),* $(,)?)) => {
@@ -88,7 +87,7 @@ macro_rules! emit {
     };
 }
 
-/// Takes note that the arguments are used.
+/// Uses the arguments.
 #[cfg(not(CONFIG_TRACEPOINTS))]
 macro_rules! emit {
     ($name:ident($($value:expr),* $(,)?)) => {
@@ -98,7 +97,7 @@ macro_rules! emit {
     };
 }
 
-/// Makes the function of each event.
+/// Defines the function of each event.
 macro_rules! events {
     ($(
         $(#[$doc:meta])*
@@ -119,19 +118,19 @@ fn clip(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-// What happens to a connection.
+// Connections.
 events! {
     /// An attempt to connect was queued, to start after `delay` jiffies.
     fn xprtrdma_op_connect(xprt: &impl TraceXprt, delay: usize) => (xprt.id(), delay);
 
-    /// The mount has asked for other timeouts, in jiffies.
+    /// The mount requested different timeouts, in jiffies.
     fn xprtrdma_op_set_cto(xprt: &impl TraceXprt, connect: usize, reconnect: usize) =>
         (xprt.id(), connect, reconnect);
 
     /// Fault injection breaks the connection.
     fn xprtrdma_op_inject_dsc(xprt: &impl TraceXprt) => (xprt.id());
 
-    /// The connection manager has told that the device goes away.
+    /// The connection manager reports that the device is being removed.
     fn xprtrdma_device_removal(xprt: &impl TraceXprt) => (xprt.id());
 
     /// Both ends have agreed on the inline thresholds.
@@ -147,25 +146,25 @@ events! {
     /// rpcrdma_cause`. Both are 0 if there is a connection.
     fn xprtrdma_connect(xprt: &impl TraceXprt, errno: i32, cause: i32) => (xprt.id(), errno, cause);
 
-    /// A connection is torn down for a cause of `enum rpcrdma_cause`.
+    /// A connection is torn down, for a cause of `enum rpcrdma_cause`.
     fn xprtrdma_disconnect(xprt: &impl TraceXprt, cause: i32) => (xprt.id(), cause);
 }
 
-// What becomes of a Call until it is posted.
+// Calls, until they are posted.
 events! {
-    /// Memory regions were made.
+    /// Memory regions were allocated.
     fn xprtrdma_createmrs(xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
 
-    /// A Call found no memory region, and waits for one.
+    /// No memory region was free for a Call, which waits for one.
     fn xprtrdma_nomrs_err(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
         (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
-    /// A Call whose task is gone has its memory regions invalidated.
+    /// The memory regions of a Call whose task is gone are being invalidated.
     fn xprtrdma_mrs_zap(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
         (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
-    /// A Call is encoded, with `header` bytes of transport header, and travels by these forms of
-    /// Call and Reply.
+    /// A Call was encoded, with `header` bytes of transport header. `call` and `reply` are the
+    /// forms of the Call and of its Reply.
     fn xprtrdma_marshal(rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
         rqst.task().0,
         rqst.task().1,
@@ -183,14 +182,14 @@ events! {
         (rqst.task().0, rqst.task().1, rqst.xid(), errno);
 }
 
-/// The length of a part of a message.
+/// The length of one part of a message.
 fn part(lens: [usize; 3], index: usize) -> u32 {
     lens.get(index).map_or(0, |&length| clip(length))
 }
 
 /// The segments of a Call's chunks: `xprtrdma_chunk_read`, `xprtrdma_chunk_write` and
-/// `xprtrdma_chunk_reply`. The first `reads` of `segments` are the Read list's, for data at
-/// `position`; the others are the Reply chunk's, or the Write chunk's.
+/// `xprtrdma_chunk_reply`. The first `reads` of `segments` belong to the Read list, for data at
+/// `position`; the others to the Reply chunk or the Write chunk.
 #[inline(always)]
 pub(crate) fn xprtrdma_chunks(
     rqst: &impl TraceRqst,
@@ -240,39 +239,39 @@ fn write_chunks(
 
 // Work requests.
 events! {
-    /// `message` goes to the device, in the Send of this number.
+    /// `message` is posted in the Send with this number.
     fn xprtrdma_post_send(qp: &Opaque<ib_qp>, number: u32, message: &[u8], signaled: bool) =>
         (queue_of(qp), number, word(message, 0), clip(message.len()), signaled);
 
-    /// The device has refused a chain that ends with a Send.
+    /// The device has rejected a chain that ends with a Send.
     fn xprtrdma_post_send_err(qp: &Opaque<ib_qp>, error: Error) => (queue_of(qp), error.to_errno());
 
-    /// The Receive of this number is posted, or about to be with others.
+    /// The Receive with this number was posted, or will be with its batch.
     fn xprtrdma_post_recv(qp: &Opaque<ib_qp>, index: u32) => (queue_of(qp), index);
 
-    /// So many Receives are posted together.
+    /// `count` Receives are posted together.
     fn xprtrdma_post_recvs(qp: &Opaque<ib_qp>, count: usize) => (queue_of(qp), clip(count));
 
-    /// The device has refused a Receive.
+    /// The device has rejected a Receive.
     fn xprtrdma_post_recvs_err(qp: &Opaque<ib_qp>, error: Error) =>
         (queue_of(qp), error.to_errno());
 
-    /// The device has refused a chain of invalidations.
+    /// The device has rejected a chain of invalidations.
     fn xprtrdma_post_linv_err(qp: &Opaque<ib_qp>, error: Error) => (queue_of(qp), error.to_errno());
 
-    /// The Receive of this number is complete.
+    /// The Receive with this number has completed.
     fn xprtrdma_wc_receive(cq: &Opaque<ib_cq>, index: u32, wc: &ib_wc) =>
         (number_of(cq), index, wc.status, wc.vendor_err, wc.byte_len);
 
-    /// The Send of this number, which asked for it, is complete.
+    /// The signalled Send with this number has completed.
     fn xprtrdma_wc_send(cq: &Opaque<ib_cq>, number: u32, wc: &ib_wc) =>
         (number_of(cq), number, wc.status, wc.vendor_err);
 
-    /// The last invalidation of the slot at `index` is complete.
+    /// The last invalidation of the slot at `index` has completed.
     fn xprtrdma_wc_li_done(cq: &Opaque<ib_cq>, index: usize, wc: &ib_wc) =>
         (number_of(cq), clip(index), wc.status, wc.vendor_err);
 
-    /// A work request that asked for no completion has failed.
+    /// An unsignalled work request has failed.
     fn xprtrdma_wc_unsignaled(cq: &Opaque<ib_cq>, wc: &ib_wc) =>
         (number_of(cq), wc.status, wc.vendor_err);
 }
@@ -283,13 +282,13 @@ fn number_of(cq: &Opaque<ib_cq>) -> u32 {
     unsafe { (*cq.get()).res.id }
 }
 
-/// The number of the completion queue that both queues of a queue pair have.
+/// The number of the completion queue that both queues of a queue pair use.
 fn queue_of(qp: &Opaque<ib_qp>) -> u32 {
     // SAFETY: The queue pair is valid, and its completion queue outlives it.
     unsafe { (*(*qp.get()).recv_cq).res.id }
 }
 
-/// Makes the functions of events that show a region with `elements` mapped pages.
+/// Defines the functions of events that show a region with `elements` mapped pages.
 macro_rules! region_events {
     ($($(#[$doc:meta])* fn $name:ident;)*) => {
         events! {
@@ -312,9 +311,9 @@ macro_rules! region_events {
 region_events! {
     /// A region's pages are mapped for DMA.
     fn xprtrdma_mr_map;
-    /// A region's registration is put into a chain.
+    /// A region's registration is added to a chain.
     fn xprtrdma_mr_fastreg;
-    /// A region's invalidation is put into a chain.
+    /// A region's invalidation is added to a chain.
     fn xprtrdma_mr_localinv;
     /// The peer has invalidated a region.
     fn xprtrdma_mr_reminv;
@@ -323,13 +322,13 @@ region_events! {
 }
 
 events! {
-    /// The region with the number `mr` was made, or none was, for this reason.
+    /// The region with the number `mr` was allocated, or `errno` says why none was.
     fn xprtrdma_frwr_alloc(mr: u32, errno: i32) => (mr, errno);
 
-    /// The region with the number `mr` was given back, with this result.
+    /// The region with the number `mr` was freed, with this result.
     fn xprtrdma_frwr_dereg(mr: u32, rc: i32) => (mr, rc);
 
-    /// Of `elements` pages none could be mapped for DMA.
+    /// None of `elements` pages could be mapped for DMA.
     fn xprtrdma_frwr_sgerr(region: &impl TraceMr, elements: i32, mapped: i32) =>
         (region.number(), elements, mapped);
 
@@ -338,7 +337,7 @@ events! {
         (region.number(), elements, mapped);
 }
 
-/// Makes the functions of events that show the fixed words of a `message`.
+/// Defines the functions of events that show the fixed header fields of a `message`.
 macro_rules! message_events {
     ($($(#[$doc:meta])* fn $name:ident;)*) => {
         events! {
@@ -358,13 +357,13 @@ fn word(message: &[u8], index: usize) -> u32 {
         .map_or(0, |word| u32::from_be_bytes(*word))
 }
 
-// What the peer sends.
+// Messages from the peer.
 message_events! {
     /// No Call waits for a message.
     fn xprtrdma_reply_rqst_err;
-    /// A message has less than the fixed words.
+    /// A message is shorter than the fixed header fields.
     fn xprtrdma_reply_short_err;
-    /// A message is of another version.
+    /// A message has another version.
     fn xprtrdma_reply_vers_err;
     /// A message's header is malformed.
     fn xprtrdma_reply_hdr_err;
@@ -375,19 +374,19 @@ events! {
     fn xprtrdma_reply(rqst: &impl TraceRqst, credits: u32) =>
         (rqst.task().0, rqst.task().1, rqst.xid(), credits);
 
-    /// The peer has refused the version of a Call.
+    /// The peer has rejected the version of a Call.
     fn xprtrdma_err_vers(rqst: &impl TraceRqst, low: u32, high: u32) =>
         (rqst.task().0, rqst.task().1, rqst.xid(), low, high);
 
-    /// The peer has refused the header of a Call.
+    /// The peer has rejected the chunks of a Call.
     fn xprtrdma_err_chunk(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
         (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
-    /// The peer has refused a Call for a reason that is not known.
+    /// The peer has rejected a Call for an unknown reason.
     fn xprtrdma_err_unrecognized(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
         (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
 
-    /// `bytes` of a Reply were copied to where the pages' data belongs.
+    /// `bytes` of a Reply were copied to the pages for its data.
     fn xprtrdma_fixup(rqst: &impl TraceRqst, bytes: usize) => (
         rqst.task().0,
         rqst.task().1,
@@ -401,7 +400,7 @@ events! {
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn xprtrdma_cb_setup(xprt: &impl TraceXprt, requests: u32) => (xprt.id(), requests);
 
-    /// A backward Call goes to the callback service.
+    /// A backward Call is passed to the callback service.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn xprtrdma_cb_call(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files under debugfs, here because their operations have to name this module
- * as their owner.
+ * Files under debugfs. They are in C because their file_operations must name
+ * this module as owner.
  */
 #include <linux/debugfs.h>
 #include <linux/mutex.h>
@@ -9,7 +9,7 @@
 
 #include "helpers.h"
 
-/* The module, if it has its folder, and all that have one there. */
+/* Counts the users of the module's directory, which the first one creates. */
 static DEFINE_MUTEX(root_lock);
 static unsigned int root_users;
 static struct dentry *root;
@@ -39,7 +39,7 @@ void rpcrdma_debugfs_put(void)
 	mutex_unlock(&root_lock);
 }
 
-/* A folder of this name, which ends with a number. */
+/* Creates a directory whose name is the prefix and a number. */
 struct dentry *rpcrdma_debugfs_add(const char *prefix, unsigned int id)
 {
 	char name[32];

@@ -130,8 +130,8 @@ unsigned long rpcrdma_jiffies(void)
 }
 
 /*
- * What a worker needs around allocations that memory reclaim may wait for:
- * no file system recursion, and reserves if the transport carries swap.
+ * A worker sets these flags around allocations that memory reclaim may wait
+ * for: no file system recursion, and reserves if the transport carries swap.
  */
 unsigned int rpcrdma_memalloc_begin(bool swapper)
 {
@@ -147,7 +147,7 @@ void rpcrdma_memalloc_end(unsigned int flags)
 	current->flags |= flags;
 }
 
-/* Memory for one RPC, with the flags that its task may use. */
+/* Allocates memory for one RPC, with the flags that its task may use. */
 void *rpcrdma_rpc_buf_alloc(size_t size)
 {
 	return kmalloc(size, rpc_task_gfp_mask());

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Inline functions and macros of the RDMA and sunrpc headers, given a symbol
- * so that Rust can call them. A helper is named after what it wraps.
+ * Wrappers that give inline functions and macros of the RDMA and sunrpc
+ * headers a symbol for Rust to call. Each is named after what it wraps.
  */
 #ifndef RPCRDMA_HELPERS_H
 #define RPCRDMA_HELPERS_H
@@ -51,7 +51,7 @@ void rpcrdma_memalloc_end(unsigned int flags);
 struct dentry;
 struct seq_file;
 
-/* A file under debugfs: the one of this index among those that show data. */
+/* A file under debugfs: number index of the files that show data. */
 struct rpcrdma_debugfs_file {
 	void (*show)(struct seq_file *seq, const void *data,
 		     unsigned int index);
@@ -74,7 +74,7 @@ unsigned int rpcrdma_slot_table_entries(void);
 unsigned int rpcrdma_max_inline_read(void);
 unsigned int rpcrdma_max_inline_write(void);
 
-/* What the server's side counts for all connections. */
+/* The server's counters for all connections. */
 enum rpcrdma_svc_counter {
 	RPCRDMA_SVC_READ,
 	RPCRDMA_SVC_RECV,

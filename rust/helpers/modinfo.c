@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the module! macro cannot say about the module. The version is that of debian/changelog.
+ * Module information that the module! macro does not support. The version is
+ * that of debian/changelog.
  */
 #include <linux/module.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The administrator's settings and the counters of the server's side, under
- * the names that scripts know.
+ * The administrator's settings and the counters of the server, under the
+ * names that existing scripts use.
  */
 #include <linux/err.h>
 #include <linux/percpu.h>
@@ -24,7 +24,7 @@ unsigned int rpcrdma_svc_max_req_size(void)
 
 static DEFINE_PER_CPU(unsigned long [RPCRDMA_SVC_COUNTERS], counts);
 
-/* Can be called in any context. */
+/* May be called in any context. */
 void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count)
 {
 	this_cpu_add(counts[counter], count);
@@ -38,7 +38,7 @@ static unsigned int read_requests = 16, min_read_requests = 1;
 static unsigned int max_read_requests = 255;
 static unsigned int unused;
 
-/* What a counter had when it was last set to zero. */
+/* The value of each counter when it was last reset. */
 static unsigned long zero_points[RPCRDMA_SVC_COUNTERS];
 
 static int show_counter(const struct ctl_table *table, int write, void *buffer,
@@ -57,7 +57,7 @@ static int show_counter(const struct ctl_table *table, int write, void *buffer,
 	for_each_possible_cpu(cpu)
 		sum += READ_ONCE(per_cpu(counts, cpu)[zero_point - zero_points]);
 	if (write) {
-		/* Whatever was written. */
+		/* Any write resets the counter. */
 		WRITE_ONCE(*zero_point, sum);
 		return 0;
 	}
@@ -88,7 +88,7 @@ static int show_counter(const struct ctl_table *table, int write, void *buffer,
 #define RPCRDMA_SVC_ZERO(name)	\
 	RPCRDMA_SVC_SETTING(name, unused, SYSCTL_ZERO, SYSCTL_ZERO)
 
-/* max_outbound_read_requests and those that are always 0 are without effect. */
+/* max_outbound_read_requests and the ones that are always 0 have no effect. */
 static const struct ctl_table svc_settings[] = {
 	RPCRDMA_SVC_SETTING("max_requests", max_requests, &min_requests,
 			    &max_max_requests),
@@ -107,7 +107,7 @@ static const struct ctl_table svc_settings[] = {
 	RPCRDMA_SVC_ZERO("rdma_stat_sq_prod"),
 };
 
-/* Registering them while they are registered fails like a lack of memory. */
+/* Registering them twice fails with the same error as lack of memory. */
 struct ctl_table_header *rpcrdma_svc_sysctl_register(void)
 {
 	struct ctl_table_header *header;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The administrator's settings of the client's side, under the names that
- * scripts know. Like those of sunrpc's other transports they exist with
- * CONFIG_SUNRPC_DEBUG only; without it the defaults stand.
+ * The administrator's settings of the client, under the names that existing
+ * scripts use. Like those of sunrpc's other transports they exist with
+ * CONFIG_SUNRPC_DEBUG only; without it the defaults apply.
  */
 #include <linux/err.h>
 #include <linux/mm.h>
@@ -34,7 +34,7 @@ unsigned int rpcrdma_max_inline_write(void)
 static unsigned int min_slots = 4, max_slots = 16384;
 static unsigned int min_inline = 1024, max_inline = 65536;
 static unsigned int max_padding = PAGE_SIZE;
-/* FRWR is 5 in a list of strategies of which no other is left. */
+/* 5 is FRWR, the only strategy that is left. */
 static unsigned int memreg_strategy = 5, max_memreg_strategy = 6;
 static unsigned int inline_write_padding;
 static int pad_optimize;
@@ -50,7 +50,7 @@ static int pad_optimize;
 		.extra2 = max,				\
 	}
 
-/* The last three are accepted and without effect. */
+/* The last three are accepted but have no effect. */
 static const struct ctl_table settings[] = {
 	RPCRDMA_SETTING("rdma_slot_table_entries", slot_table_entries,
 			&min_slots, &max_slots),
@@ -71,7 +71,7 @@ static const struct ctl_table settings[] = {
 	},
 };
 
-/* Registering them while they are registered fails like a lack of memory. */
+/* Registering them twice fails with the same error as lack of memory. */
 struct ctl_table_header *rpcrdma_sysctl_register(void)
 {
 	struct ctl_table_header *header = register_sysctl("sunrpc", settings);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Why a connection ended, or was never made: what enum Cause of error.rs
- * explains. Trace events show the names that it has there.
+ * Why a connection ended, or was never established. The causes are explained
+ * at enum Cause in error.rs; trace events show the names given there.
  */
 #ifndef RPCRDMA_CAUSE_H
 #define RPCRDMA_CAUSE_H

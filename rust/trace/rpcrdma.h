@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Trace events of the client. An event that the kernel's C transport has too
- * goes by the same name. Arguments are numbers only:
+ * Trace events of the client. Events that the kernel's C transport also has
+ * go by the same names. Arguments are numbers only:
  *
- * xprt		the transport, as sysfs and debugfs number it
- * cq.id, mr.id	as "rdma resource show" numbers them
- * cid		the buffer in the ring of Receives, or the count of a Send
- * task		the RPC task, as the sunrpc events write it
+ * xprt		the number of the transport in sysfs and debugfs
+ * cq.id, mr.id	the number that "rdma resource show" lists
+ * cid		the number of a Receive or of a Send
+ * task		the RPC task, as in the sunrpc events
  *
- * The offset of a memory region starts with the XID of its Call.
+ * The upper half of a memory region's offset is the XID of its Call.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM rpcrdma
@@ -348,7 +348,7 @@ TRACE_EVENT(xprtrdma_wc_receive,
 	    TP_fast_assign(__entry->cq_id = cq_id;
 			   __entry->cid = cid;
 			   __entry->status = status;
-			   /* A completion with success has no more of these. */
+			   /* Only valid if the completion failed. */
 			   __entry->vendor_err = status ? vendor_err : 0;
 			   __entry->received = status ? 0 : received;),
 	    TP_printk("cq.id=%u cid=%u status=%s (%u/0x%x) received=%u",
@@ -381,7 +381,7 @@ DECLARE_EVENT_CLASS(xprtrdma_completion_class,
 DEFINE_COMPLETION_EVENT(xprtrdma_wc_send);
 DEFINE_COMPLETION_EVENT(xprtrdma_wc_li_done);
 
-/* Work requests without a completion of their own complete only to fail. */
+/* Unsignalled work requests only complete if they fail. */
 TRACE_EVENT(xprtrdma_wc_unsignaled,
 	    TP_PROTO(u32 cq_id, u32 status, u32 vendor_err),
 	    TP_ARGS(cq_id, status, vendor_err),
@@ -450,7 +450,7 @@ DECLARE_EVENT_CLASS(xprtrdma_frwr_class,
 				   __entry->rc = rc;),
 		    TP_printk("mr.id=%u rc=%d", __entry->mr_id, __entry->rc));
 
-/* Without a region mr.id means nothing. */
+/* If no region was allocated, mr.id is meaningless. */
 DEFINE_EVENT(xprtrdma_frwr_class, xprtrdma_frwr_alloc,
 	     TP_PROTO(u32 mr_id, int rc),
 	     TP_ARGS(mr_id, rc));

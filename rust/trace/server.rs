@@ -8,52 +8,52 @@ use kernel::{prelude::*, types::Opaque};
 
 /// What events show of a queue pair.
 pub(crate) trait TraceQp {
-    /// The number that `rdma resource show cq` has for its completion queue.
+    /// The number by which `rdma resource show cq` lists its completion queue.
     fn queue(&self) -> u32;
 }
 
-// What happens to a connection.
+// Connections.
 events! {
-    /// A connection that somebody asked for could not be accepted.
+    /// A connection that a peer requested could not be accepted.
     fn svcrdma_accept_err(listener: u32, error: Error) => (listener, error.to_errno());
 
-    /// The device goes away, and with it the connection.
+    /// The device is being removed, and the connection closed.
     fn svcrdma_device_removal(connection: u32) => (connection);
 }
 
 // Work requests.
 events! {
-    /// The Receive of this number is about to be posted.
+    /// The Receive with this number is about to be posted.
     fn svcrdma_post_recv(qp: &impl TraceQp, cid: u32) => (qp.queue(), cid);
 
-    /// The device has refused Receives.
+    /// The device has rejected Receives.
     fn svcrdma_rq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
 
-    /// A Send goes to the device.
+    /// A Send is posted.
     fn svcrdma_post_send(qp: &impl TraceQp, cid: u32, invalidate: Option<u32>) =>
         (qp.queue(), cid, 1, invalidate.unwrap_or(0));
 
-    /// RDMA Writes go before the Send of this number.
+    /// RDMA Writes are posted before the Send with this number.
     fn svcrdma_post_write_chunk(qp: &impl TraceQp, cid: u32, requests: u32) =>
         (qp.queue(), cid, requests);
 
-    /// RDMA Reads go to the device for the message in the Receive of this number.
+    /// RDMA Reads are posted for the message in the Receive with this number.
     fn svcrdma_post_read_chunk(qp: &impl TraceQp, cid: u32, requests: u32) =>
         (qp.queue(), cid, requests);
 
-    /// The device has refused a chain of Writes and a Send, or of Reads.
+    /// The device has rejected a chain of Writes and a Send, or of Reads.
     fn svcrdma_sq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
 
-    /// There is no room for so many work requests.
+    /// The send queue has no room for `needed` work requests.
     fn svcrdma_sq_full(qp: &impl TraceQp, needed: u32, used: u32, depth: u32) =>
         (qp.queue(), needed, used, depth);
 
-    /// The RDMA Reads for the message in the Receive of this number are done.
+    /// The RDMA Reads for the message in the Receive with this number have completed.
     fn svcrdma_wc_read(qp: &impl TraceQp, cid: u32, bytes: u64, nanoseconds: u64) =>
         (qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), nanoseconds);
 }
 
-/// The events of a completion: one for success, one for a flush and one for an error.
+/// The events of a completion: one each for success, a flush and an error.
 macro_rules! completions {
     ($($(#[$doc:meta])* fn $name:ident => $flush:ident, $error:ident, ($($value:expr),*);)*) => {$(
         $(#[$doc])*
@@ -77,9 +77,9 @@ fn length(wc: &ib_wc) -> u32 {
 }
 
 completions! {
-    /// The Receive of this number has completed.
+    /// The Receive with this number has completed.
     fn svcrdma_wc_recv => svcrdma_wc_recv_flush, svcrdma_wc_recv_err, (length);
-    /// The Send of this number has completed.
+    /// The Send with this number has completed.
     fn svcrdma_wc_send => svcrdma_wc_send_flush, svcrdma_wc_send_err, ();
 }
 
@@ -103,9 +103,9 @@ pub(crate) fn svcrdma_wc_read_failed(cq: &Opaque<ib_cq>, cid: u32, wc: &ib_wc) {
     }
 }
 
-// What requesters send.
+// Messages from requesters.
 events! {
-    /// `message` is a Call, with so many bytes of transport header.
+    /// `message` is a Call, with this many bytes of transport header.
     fn svcrdma_decode_rqst(qp: &impl TraceQp, cid: u32, message: &[u8], header: usize) => (
         qp.queue(),
         cid,
@@ -116,12 +116,12 @@ events! {
         clip(header),
     );
 
-    /// A message has less than the fixed words.
+    /// A message is shorter than the fixed header fields.
     fn svcrdma_decode_short_err(qp: &impl TraceQp, cid: u32, message: &[u8]) =>
         (qp.queue(), cid, clip(message.len()));
 }
 
-/// Makes the functions of events that show the fixed words of a refused `message`.
+/// Defines the functions of events that show the fixed header fields of a rejected `message`.
 macro_rules! refusals {
     ($($(#[$doc:meta])* fn $name:ident;)*) => {
         events! {
@@ -141,13 +141,13 @@ macro_rules! refusals {
 }
 
 refusals! {
-    /// A message is of another version.
+    /// A message has another version.
     fn svcrdma_decode_badvers_err;
-    /// A message is none that has an answer.
+    /// A message is not one that is answered.
     fn svcrdma_decode_drop_err;
-    /// A message's procedure is not known.
+    /// A message's procedure is unknown.
     fn svcrdma_decode_badproc_err;
-    /// A message's header is malformed, or asks for too much.
+    /// A message's header is malformed, or requests too much.
     fn svcrdma_decode_parse_err;
 }
 
@@ -163,8 +163,8 @@ events! {
         (qp.queue(), xid, error.to_errno());
 }
 
-/// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads` come
-/// with their Positions.
+/// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads`
+/// include their Positions.
 #[inline(always)]
 pub(crate) fn svcrdma_segments(
     qp: &impl TraceQp,

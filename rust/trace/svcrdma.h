@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Trace events of the server. An event that the kernel's C transport has too
- * goes by the same name. Arguments are numbers only:
+ * Trace events of the server. Events that the kernel's C transport also has
+ * go by the same names. Arguments are numbers only:
  *
- * cq.id	as "rdma resource show" numbers it
- * cid		the buffer of a Receive, the context of a Send or of RDMA Reads
- * connection,	as debugfs numbers them
+ * cq.id	the number that "rdma resource show" lists
+ * cid		the number of a Receive, or of a Send's context
+ * connection,	the number in debugfs
  * listener
  */
 #undef TRACE_SYSTEM
@@ -102,7 +102,7 @@ TRACE_EVENT(svcrdma_wc_recv,
 	    TP_printk("cq.id=%u cid=%u received=%u", __entry->cq_id,
 		      __entry->cid, __entry->received));
 
-/* The cid is that of the Receive that brought the Call. */
+/* The cid is that of the Receive in which the Call arrived. */
 TRACE_EVENT(svcrdma_wc_read,
 	    TP_PROTO(u32 cq_id, u32 cid, u32 totalbytes, u64 nanoseconds),
 	    TP_ARGS(cq_id, cid, totalbytes, nanoseconds),
@@ -154,7 +154,7 @@ DECLARE_EVENT_CLASS(svcrdma_post_chunk_class,
 		    TP_printk("cq.id=%u cid=%u sqecount=%u", __entry->cq_id,
 			      __entry->cid, __entry->sqecount));
 
-/* Those of a Reply chunk count as well as those of Write chunks. */
+/* Counts RDMA Writes to Write chunks and to the Reply chunk. */
 DEFINE_EVENT(svcrdma_post_chunk_class, svcrdma_post_write_chunk,
 	     TP_PROTO(u32 cq_id, u32 cid, u32 sqecount),
 	     TP_ARGS(cq_id, cid, sqecount));
@@ -309,7 +309,7 @@ DECLARE_EVENT_CLASS(svcrdma_wseg_class,
 			      (unsigned long long)__entry->offset,
 			      __entry->handle));
 
-/* A segment that is offered, and one that is written to, as far as it is. */
+/* A segment that was offered, and the part of one that was written. */
 DEFINE_EVENT(svcrdma_wseg_class, svcrdma_decode_wseg,
 	     TP_PROTO(u32 cq_id, u32 cid, u32 segno, u32 handle, u32 length,
 		      u64 offset),
