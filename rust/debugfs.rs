@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one can look into: the files in the folders below `/sys/kernel/debug/rpcrdma`.
+//! The files below `/sys/kernel/debug/rpcrdma`.
 
 use crate::bindings;
 use core::ffi::c_void;
@@ -11,11 +11,12 @@ use kernel::{
     str::{CStr, CStrExt},
 };
 
-/// The folder of this module. It stays as long as one of these exists, or another folder in it.
+/// The module's directory. It exists as long as one of these objects does, or another directory in
+/// it.
 pub(crate) struct Folder(());
 
 impl Folder {
-    /// Makes the folder. There is none without debugfs, which is no error.
+    /// Creates the directory. Without debugfs there is none, which is not an error.
     pub(crate) fn new() -> Self {
         // SAFETY: May sleep.
         unsafe { bindings::rpcrdma_debugfs_get() };
@@ -30,12 +31,12 @@ impl Drop for Folder {
     }
 }
 
-/// A file: its name, and what writes its text for a reader.
+/// A file: its name, and the function that writes its text.
 pub(crate) type File<T> = (&'static CStr, fn(&T, &SeqFile));
 
-/// What can be shown in files. Process context, may sleep.
+/// Data that can be shown in files. Process context, may sleep.
 pub(crate) trait Show: Sync + 'static {
-    /// What the name of each folder begins with, before its number.
+    /// The prefix of each directory's name, before its number.
     const PREFIX: &'static CStr = c"";
 
     /// The files.
@@ -46,14 +47,14 @@ pub(crate) trait Show: Sync + 'static {
 ///
 /// # Safety
 ///
-/// Called for a reader of a file of a `WithFiles<T>` only.
+/// Called only for a reader of a file of a `WithFiles<T>`.
 unsafe extern "C" fn show<T: Show>(
     seq: *mut bindings::seq_file,
     data: *const c_void,
     index: c_uint,
 ) {
-    // SAFETY: `data` is that of a `WithFiles<T>`, which removes the file before it goes; the
-    // seq_file is this reader's.
+    // SAFETY: `data` is that of a `WithFiles<T>`, which removes the file before the data is
+    // dropped; the seq_file belongs to this reader.
     let (data, seq) = unsafe { (&*data.cast::<T>(), SeqFile::from_raw(seq)) };
     // CAST: An unsigned int always fits the kernel's usize.
     if let Some((_, show)) = T::FILES.get(index as usize) {
@@ -61,7 +62,7 @@ unsafe extern "C" fn show<T: Show>(
     }
 }
 
-/// A folder with files, until it is removed.
+/// A directory with files, until it is removed.
 ///
 /// # Invariants
 ///
@@ -71,17 +72,17 @@ struct Files {
     _hooks: KVec<bindings::rpcrdma_debugfs_file>,
 }
 
-// SAFETY: Files may be removed from any thread.
+// SAFETY: Any thread may remove files.
 unsafe impl Send for Files {}
 // SAFETY: No method takes `&self`.
 unsafe impl Sync for Files {}
 
 impl Files {
-    /// Makes the files of `data`, number `id` of its kind.
+    /// Creates the files of `data`, which is number `id` of its kind.
     ///
     /// # Safety
     ///
-    /// `data` is valid and initialised until the result is dropped.
+    /// `data` is valid and initialised until the returned object is dropped.
     unsafe fn new<T: Show>(id: u32, data: *const T) -> Result<Self> {
         let mut hooks = KVec::with_capacity(T::FILES.len(), GFP_KERNEL)?;
         for index in 0..T::FILES.len() {
@@ -94,16 +95,16 @@ impl Files {
                 GFP_KERNEL,
             )?;
         }
-        // SAFETY: The name is copied. The callee keeps the folder of the module for this one.
+        // SAFETY: The name is copied. The callee keeps the module's directory for this one.
         let folder = unsafe { bindings::rpcrdma_debugfs_add(T::PREFIX.as_char_ptr(), id) };
-        // INVARIANT: Just made, and the hooks are not moved any more.
+        // INVARIANT: Just created, and the hooks do not move any longer.
         let mut files = Self {
             folder,
             _hooks: hooks,
         };
         for ((name, _), hook) in T::FILES.iter().zip(&mut *files._hooks) {
-            // SAFETY: The folder was just made, the name is copied. The hook lives in its vector
-            // until the file is removed.
+            // SAFETY: The directory was just created, and the name is copied. The hook stays in its
+            // vector until the file is removed.
             unsafe { bindings::rpcrdma_debugfs_add_file(folder, name.as_char_ptr(), hook) };
         }
         Ok(files)
@@ -117,11 +118,11 @@ impl Drop for Files {
     }
 }
 
-/// Data with files that show it.
+/// Data, and the files that show it.
 ///
 /// # Invariants
 ///
-/// The files go before the data: the order of the fields is the order of teardown.
+/// The files are dropped before the data: fields are dropped in order.
 #[pin_data]
 pub(crate) struct WithFiles<T: Show> {
     _files: Files,
@@ -130,19 +131,19 @@ pub(crate) struct WithFiles<T: Show> {
 }
 
 impl<T: Show> WithFiles<T> {
-    /// Shows `data`, number `id` of its kind, in a folder of its own.
+    /// Shows `data`, which is number `id` of its kind, in a directory of its own.
     ///
     /// # Errors
     ///
-    /// That of `data`, and `ENOMEM`.
+    /// The error of `data`, or `ENOMEM`.
     pub(crate) fn new(id: u32, data: impl PinInit<T, Error>) -> impl PinInit<Self, Error> {
         try_pin_init!(&this in Self {
             data <- data,
             _files: {
                 // SAFETY: Only takes the address of a field.
                 let data = unsafe { &raw const (*this.as_ptr()).data };
-                // SAFETY: The data, initialised above, lives in this pinned object, and is dropped
-                // after the files.
+                // SAFETY: The data, initialised above, is part of this pinned object, and is
+                // dropped after the files.
                 unsafe { Files::new(id, data)? }
             },
         }? Error)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why connections end, in words and as the errno that sunrpc's state machine understands.
+//! Why connections end, as text and as the errno that sunrpc's state machine understands.
 //!
-//! `call_connect_status` ends an RPC, even on a hard mount, for any errno that it does not know.
-//! So a shortage that may pass must not leave this module as `ENOMEM`.
+//! `call_connect_status` fails an RPC, even on a hard mount, for any errno that it does not know.
+//! So a shortage, which may be temporary, must not leave this module as `ENOMEM`.
 
 use crate::{bindings, proto::requester::connection::Reason};
 use kernel::prelude::*;
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $value:ident, $text:literal;)*) => {
-        /// Why a connection ended, or was never made.
+        /// Why a connection ended, or was never established.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Cause {
             // CAST: Small enumerators.
@@ -18,16 +18,16 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// All of them.
+            /// All causes.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The number of it in `enum rpcrdma_cause`.
+            /// The number of the cause in `enum rpcrdma_cause`.
             pub(crate) fn number(self) -> i32 {
                 // CAST: A small enumerator.
                 self as i32
             }
 
-            /// The word for it in trace events and in debugfs.
+            /// The name of the cause in trace events and in debugfs.
             pub(crate) fn name(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -62,19 +62,20 @@ causes! {
     Incapable = rpcrdma_cause_RPCRDMA_CAUSE_INCAPABLE, "incapable";
     /// [`Reason::LocalResources`].
     LocalResources = rpcrdma_cause_RPCRDMA_CAUSE_LOCAL_RESOURCES, "local_resources";
-    /// sunrpc has closed it: it was idle, or an administrator or the unmount wanted it.
+    /// sunrpc closed it: it was idle, or the administrator or an unmount requested it.
     Closed = rpcrdma_cause_RPCRDMA_CAUSE_CLOSED, "closed";
-    /// An RPC has timed out, and a new connection is to show whether there is a path.
+    /// An RPC has timed out, and a new connection is to show whether the peer can be reached.
     RpcTimeout = rpcrdma_cause_RPCRDMA_CAUSE_RPC_TIMEOUT, "rpc_timeout";
-    /// A work request failed, or was flushed before the connection manager told why.
+    /// A work request failed, or was flushed before the connection manager reported why.
     WorkRequest = rpcrdma_cause_RPCRDMA_CAUSE_WORK_REQUEST, "work_request";
-    /// The device has refused a work request.
+    /// The device has rejected a work request.
     PostFailed = rpcrdma_cause_RPCRDMA_CAUSE_POST_FAILED, "post_failed";
     /// A Call would have been sent twice.
     Retransmission = rpcrdma_cause_RPCRDMA_CAUSE_RETRANSMISSION, "retransmission";
-    /// A Call went out that has no Reply, and with it a credit.
+    /// A Call that has no Reply was sent; its credit can only be recovered by reconnecting.
     OneWayCall = rpcrdma_cause_RPCRDMA_CAUSE_ONE_WAY_CALL, "one_way_call";
-    /// A Reply could not be made or sent. Its requester sends the Call again on another connection.
+    /// A Reply could not be built or sent. The requester sends its Call again on another
+    /// connection.
     ReplyFailed = rpcrdma_cause_RPCRDMA_CAUSE_REPLY_FAILED, "reply_failed";
     /// Fault injection.
     Injected = rpcrdma_cause_RPCRDMA_CAUSE_INJECTED, "injected";
@@ -99,10 +100,10 @@ impl From<Reason> for Cause {
     }
 }
 
-/// The error for a network that this end does not have, if `errno` is such a one. A mount in a
-/// network namespace of its own ends its RPCs by it, as the namespace may be gone
-/// (`NFS_MOUNT_NETUNREACH_FATAL`); a peer that does not answer, or a device that comes back, is no
-/// reason for that.
+/// The error for a missing network at this end, if `errno` is one. A mount in a network namespace
+/// of its own fails its RPCs for these, as the namespace may be gone
+/// (`NFS_MOUNT_NETUNREACH_FATAL`); a peer that does not answer, or a device that may come back, is
+/// no reason for that.
 fn no_network(errno: i32) -> Option<Error> {
     [bindings::ENETUNREACH, bindings::ENETDOWN]
         .into_iter()
@@ -110,8 +111,8 @@ fn no_network(errno: i32) -> Option<Error> {
         .then(|| Error::from_errno(errno))
 }
 
-/// The errno of a failed connect; `first` says that the mount was never connected before, `status`
-/// is the errno of the step that failed, or 0.
+/// The errno of a failed attempt to connect; `first` says that the mount has never been connected,
+/// and `status` is the errno of the step that failed, or 0.
 pub(crate) fn connect_error(reason: Reason, first: bool, status: i32) -> Error {
     if let Some(error) = no_network(status) {
         return error;
@@ -125,15 +126,16 @@ pub(crate) fn connect_error(reason: Reason, first: bool, status: i32) -> Error {
         }
         Reason::TimedOut => bindings::ETIMEDOUT,
         Reason::LocalResources => bindings::ENOBUFS,
-        // Waiting does not help: the one case that a mount should hear of at once. Later on the
-        // connection may be on another device, which an application is not to suffer from.
+        // Waiting does not help: this is the one case that a mount should report at once. Later,
+        // the connection may have moved to another device, from which an application should not
+        // suffer.
         Reason::Incapable if first => bindings::EOPNOTSUPP,
         Reason::Incapable => bindings::EHOSTUNREACH,
     };
     i32::try_from(errno).map_or(EIO, |errno| Error::from_errno(-errno))
 }
 
-/// The reason in words, for the log.
+/// The reason as text, for the log.
 pub(crate) fn describe(reason: Reason) -> &'static str {
     match reason {
         Reason::AddressError => "no RDMA device reaches this address",
@@ -187,7 +189,7 @@ mod tests {
         assert_eq!(shortage, negative(bindings::ENOBUFS));
     }
 
-    /// The reason of a fabric for a rejection, which is positive, is none of these.
+    /// A fabric's reason for a rejection is positive, and not mistaken for one of these.
     #[test]
     fn a_rejection_is_a_refusal() {
         for reason in [0, 8, i32::MAX, i32::MIN] {

@@ -26,7 +26,7 @@ module! {
     license: "GPL",
 }
 
-/// What exists while the module is loaded. The order of the fields is the order of teardown.
+/// What exists while the module is loaded. Fields are dropped in order.
 struct RpcRdma {
     _server: sunrpc::server::SvcRegistration,
     _backward: sunrpc::ClassRegistration,
@@ -43,7 +43,7 @@ impl kernel::Module for RpcRdma {
         let devices = rdma::IbClient::register()?;
         let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
         let settings = sysctl::Settings::new()?;
-        // Last, because mounts may come at once.
+        // Last, because mounts may begin at once.
         let client = sunrpc::client::register::<client::Client>(module, queue.clone())?;
         let backward =
             sunrpc::server::register_backward::<server::Listener>(module, queue.clone())?;

@@ -19,7 +19,7 @@ mod tests {
 
     const SEEDS: u64 = 300;
 
-    /// Runs one seed. The log has the last steps of one that fails.
+    /// Runs one seed. If it fails, its last steps are logged.
     fn run(seed: u64, storage: Storage<'_>) -> Result<Tally, Failure> {
         let mut simulation = Simulation::new(Random::new(seed), storage)?;
         let result = simulation.run();

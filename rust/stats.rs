@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters of one transport, from its setup to its end, and what those of both roles are made of.
+//! The counters of one transport, from its setup to its end, and the types that the counters of
+//! both roles consist of.
 //!
-//! They are relaxed and for people: a reader sees each of them exactly, but not all at one moment.
+//! They are relaxed, and meant for people: a reader sees each counter exactly, but not all of them
+//! at one moment.
 
 use crate::{
     proto::requester::plan::{CallForm, Plan, ReplyForm},
@@ -16,11 +18,11 @@ use kernel::{
     sync::atomic::{Atomic, Relaxed},
 };
 
-/// A counter that only grows.
+/// A counter that is only incremented.
 pub(crate) struct Counter(Atomic<u64>);
 
 impl Counter {
-    /// At zero.
+    /// A counter at zero.
     pub(crate) const fn new() -> Self {
         Self(Atomic::new(0))
     }
@@ -35,23 +37,23 @@ impl Counter {
         self.0.add(count, Relaxed);
     }
 
-    /// Adds a number of things in memory.
+    /// Adds a number of objects in memory.
     pub(crate) fn add_len(&self, len: usize) {
         self.add(u64::try_from(len).unwrap_or(0));
     }
 
-    /// The count so far.
+    /// The present count.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// A counter to which one thread at a time adds: who sends, or who handles completions. Two at once
-/// would lose a count.
+/// A counter that only one thread at a time increments: the sender, or the completion handler.
+/// Concurrent increments would be lost.
 pub(crate) struct SoleCounter(RelaxedCell<u64>);
 
 impl SoleCounter {
-    /// At zero.
+    /// A counter at zero.
     pub(crate) const fn new() -> Self {
         Self(RelaxedCell::new(0))
     }
@@ -71,13 +73,13 @@ impl SoleCounter {
         self.add(u64::try_from(len).unwrap_or(0));
     }
 
-    /// The count so far.
+    /// The present count.
     pub(crate) fn get(&self) -> u64 {
         self.0.get()
     }
 }
 
-/// Makes a structure of counters.
+/// Defines a structure of counters.
 macro_rules! counters {
     (
         $(#[$struct_doc:meta])*
@@ -90,12 +92,12 @@ macro_rules! counters {
         }
 
         impl $struct {
-            /// All at zero.
+            /// All counters at zero.
             pub(crate) const fn new() -> Self {
                 Self { $($name: $type::new(),)* }
             }
 
-            /// Writes them, one `name value` a line.
+            /// Prints them, one `name value` a line.
             pub(crate) fn show(&self, seq: &kernel::seq_file::SeqFile) {
                 $(kernel::seq_print!(seq, "{} {}\n", stringify!($name), self.$name.get());)*
             }
@@ -107,7 +109,7 @@ pub(crate) use counters;
 counters! {
     /// The counters of a transport.
     struct Stats;
-    /// Replies that came in the Reply chunk.
+    /// Replies that arrived in the Reply chunk.
     reply_chunk_replies: SoleCounter,
     /// Read segments sent.
     read_segments: SoleCounter,
@@ -117,7 +119,7 @@ counters! {
     reply_segments: SoleCounter,
     /// Bytes offered in Write and Reply chunks.
     offered_bytes: SoleCounter,
-    /// Bytes that the peer reported to have written to them.
+    /// Bytes that the peer reported having written to them.
     delivered_bytes: SoleCounter,
     /// Bytes of Calls copied into send buffers.
     pullup_bytes: SoleCounter,
@@ -127,7 +129,7 @@ counters! {
     failed_marshals: Counter,
     /// Replies that were malformed or an RDMA_ERROR.
     bad_replies: Counter,
-    /// Messages that were dropped: undecodable, or no Call waits for them.
+    /// Messages that were dropped: undecodable, or not awaited by a Call.
     dropped_messages: Counter,
     /// RDMA_ERROR messages sent with ERR_VERS.
     vers_errors_sent: Counter,
@@ -139,32 +141,32 @@ counters! {
     chunk_errors_received: Counter,
     /// RDMA_ERROR messages for a Call that waits, with an error code that is not defined.
     unknown_errors_received: Counter,
-    /// Memory regions made.
+    /// Memory regions allocated.
     regions_allocated: Counter,
     /// Regions that a Reply invalidated.
     remote_invalidations: SoleCounter,
-    /// Regions invalidated by a work request of our own.
+    /// Regions invalidated by a local work request.
     local_invalidations: Counter,
-    /// Sends that found no send buffer.
+    /// Sends for which no send buffer was free.
     send_queue_full: Counter,
-    /// Sends that found no memory region.
+    /// Sends for which no memory region was free.
     regions_exhausted: Counter,
-    /// Backward Calls handed to the callback service.
+    /// Backward Calls passed to the callback service.
     backward_calls: Counter,
-    /// Backward Calls that found no service or no room.
+    /// Backward Calls for which there was no service or no request.
     backward_overflows: Counter,
     /// Backward Replies whose connection had ended.
     backward_replies_dropped: Counter,
-    /// Work requests that failed, other than by the connection's end.
+    /// Work requests that failed other than by being flushed.
     failed_requests: Counter,
 }
 
-/// How an RPC travels: the forms of its Call and of its Reply.
+/// How an RPC is conveyed: the forms of its Call and of its Reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Form {
-    /// 0 inline, 1 with a Read chunk, 2 as a Position Zero chunk.
+    /// 0: inline; 1: with a Read chunk; 2: as a Position Zero chunk.
     pub(crate) call: u8,
-    /// 0 inline, 1 with a Write chunk offered, 2 with a Reply chunk offered.
+    /// 0: inline; 1: with a Write chunk offered; 2: with a Reply chunk offered.
     pub(crate) reply: u8,
 }
 
@@ -197,7 +199,7 @@ impl From<&Plan> for Form {
 pub(crate) struct Calls([[SoleCounter; Form::REPLIES.len()]; Form::CALLS.len()]);
 
 impl Calls {
-    /// None so far.
+    /// No Calls so far.
     pub(crate) const fn new() -> Self {
         Self([const { [const { SoleCounter::new() }; 3] }; 3])
     }
@@ -210,7 +212,7 @@ impl Calls {
         }
     }
 
-    /// Calls whose own form is this one.
+    /// Calls with this form.
     fn with_call(&self, call: u8) -> u64 {
         self.sum(|form| form.call == call)
     }
@@ -232,12 +234,12 @@ impl Calls {
             .fold(0, |sum, (_, count)| u64::saturating_add(sum, count.get()))
     }
 
-    /// Calls that are a Position Zero Read chunk as a whole.
+    /// Calls that were sent as a Position Zero Read chunk.
     pub(crate) fn position_zero(&self) -> u64 {
         self.with_call(2)
     }
 
-    /// Writes them, one `name value` a line.
+    /// Prints them, one `name value` a line.
     pub(crate) fn show(&self, seq: &SeqFile) {
         for (name, value) in [
             ("inline_calls", self.with_call(0)),
@@ -252,35 +254,36 @@ impl Calls {
     }
 }
 
-/// Classes of latency: below 1024 ns, then one for each doubling. The last one, from 34 s on, has
-/// no end.
+/// The number of latency classes: one below 1024 ns, then one for each doubling. The last one, from
+/// 34 s on, is open-ended.
 const CLASSES: usize = 26;
 
-/// How long something took, in classes.
+/// A histogram of durations.
 pub(crate) struct Histogram([SoleCounter; CLASSES]);
 
 impl Histogram {
-    /// Nothing so far.
+    /// An empty histogram.
     pub(crate) const fn new() -> Self {
         Self([const { SoleCounter::new() }; CLASSES])
     }
 
-    /// The class of so many nanoseconds.
+    /// The class of this many nanoseconds.
     fn class(nanoseconds: u64) -> usize {
         let doublings = u64::BITS.saturating_sub((nanoseconds >> 10).leading_zeros());
-        // CAST: No more than 64.
+        // CAST: At most 64.
         (doublings as usize).min(CLASSES - 1)
     }
 
-    /// Counts something that took this long.
+    /// Counts a duration.
     pub(crate) fn record(&self, nanoseconds: u64) {
         if let Some(count) = self.0.get(Self::class(nanoseconds)) {
             count.increment();
         }
     }
 
-    /// Writes what is not zero, one `what limit count` a line. The limit is in nanoseconds; it took
-    /// less than that, and no less than the limit before.
+    /// Prints the classes that are not empty, one `what limit count` a line. The limit is in
+    /// nanoseconds: durations in a class are shorter than it, and not shorter than the limit
+    /// before.
     pub(crate) fn show(&self, seq: &SeqFile, what: fmt::Arguments<'_>) {
         let mut limit = 1u64 << 10;
         for count in self.0.iter().map(SoleCounter::get) {
@@ -294,9 +297,9 @@ impl Histogram {
     }
 }
 
-/// The latency of RPCs, from the Send to the arrival of the Reply, for each form.
+/// The latency of RPCs by form, from the Send to the arrival of the Reply.
 ///
-/// Replies of one connection are handled one after the other, and connections follow each other.
+/// Replies of one connection are handled one after the other, and so are connections.
 pub(crate) struct Latency([[Histogram; Form::REPLIES.len()]; Form::CALLS.len()]);
 
 impl Latency {
@@ -313,7 +316,7 @@ impl Latency {
         }
     }
 
-    /// Writes what is not zero, one `call reply limit count` a line.
+    /// Prints the classes that are not empty, one `call reply limit count` a line.
     pub(crate) fn show(&self, seq: &SeqFile) {
         for (call, replies) in Form::CALLS.iter().zip(&self.0) {
             for (reply, counts) in Form::REPLIES.iter().zip(replies) {

@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The administrator's settings in `/proc/sys/sunrpc`, which later mounts and connections use, and
-//! the counters of the server's side that are there.
+//! The administrator's settings in `/proc/sys/sunrpc`, which take effect for later mounts and
+//! connections, and the server's counters there.
 
 use crate::bindings;
 use kernel::{error::from_err_ptr, prelude::*};
 
-/// A table of settings, as long as they can be changed.
+/// A registered table of settings.
 ///
 /// # Invariants
 ///
 /// The pointer came from one of the functions that register a table.
 struct Table(*mut bindings::ctl_table_header);
 
-// SAFETY: Settings may be taken back from any thread.
+// SAFETY: Any thread may unregister the settings.
 unsafe impl Send for Table {}
 // SAFETY: No method takes `&self`.
 unsafe impl Sync for Table {}
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant. Nothing happens for a null pointer.
+        // SAFETY: By the type's invariant. Nothing is done for a null pointer.
         unsafe { bindings::rpcrdma_sysctl_unregister(self.0) };
     }
 }
 
-/// The settings, as long as they can be changed, and the counters beside them.
+/// The settings and counters, registered until this object is dropped.
 pub(crate) struct Settings {
     _client: Table,
     _server: Table,
 }
 
 impl Settings {
-    /// Shows the settings. Those of the client's side exist with `CONFIG_SUNRPC_DEBUG` only; that
-    /// there are none is no error.
+    /// Registers the settings. Those of the client exist with `CONFIG_SUNRPC_DEBUG` only; without
+    /// it there are none, which is not an error.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, also while there is another object of this type.
+    /// `ENOMEM`, also if another object of this type exists.
     pub(crate) fn new() -> Result<Self> {
         // INVARIANT: Each was just registered.
         // SAFETY: May sleep.
@@ -50,7 +50,8 @@ impl Settings {
     }
 }
 
-/// Calls that a new mount can have outstanding, and the credits it asks for, 4 to 16384.
+/// The number of Calls that a new mount can have outstanding, and of credits that it requests, 4 to
+/// 16384.
 pub(crate) fn slot_table_entries() -> u32 {
     // SAFETY: Reads one word.
     unsafe { bindings::rpcrdma_slot_table_entries() }
@@ -68,20 +69,20 @@ pub(crate) fn max_inline_write() -> u32 {
     unsafe { bindings::rpcrdma_max_inline_write() }
 }
 
-/// Calls that a client of this machine's service can have outstanding, 4 to 16384.
+/// The number of Calls that a client of the local service can have outstanding, 4 to 16384.
 pub(crate) fn max_requests() -> u32 {
     // SAFETY: Reads one word.
     unsafe { bindings::rpcrdma_svc_max_requests() }
 }
 
-/// The largest message of a client of this machine's service, and of the Replies, 4096 to 65536
-/// bytes.
+/// The largest message that a client of the local service can send, and of the Replies to it, 4096
+/// to 65536 bytes.
 pub(crate) fn max_request_size() -> u32 {
     // SAFETY: Reads one word.
     unsafe { bindings::rpcrdma_svc_max_req_size() }
 }
 
-/// What is counted for all connections of this machine's service, in `/proc/sys/sunrpc/svc_rdma`.
+/// Counters for all connections of the local service, in `/proc/sys/sunrpc/svc_rdma`.
 #[derive(Clone, Copy)]
 pub(crate) enum ServerCounter {
     /// Segments read from requesters.
