@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From a Reply that was taken to the end of its RPC.
+//! From the moment a Reply was accepted to the completion of its RPC.
 
 use super::connection::Connection;
 use crate::{
@@ -11,13 +11,13 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What a Reply says, beyond its bytes.
+/// The result of a Reply.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
-    /// The RPC message follows `header` bytes of the Reply; `placed` bytes of it went by a Write
+    /// The RPC message follows `header` bytes of the Reply; `placed` bytes of it arrived in a Write
     /// chunk.
     Inline { header: usize, placed: u64 },
-    /// The RPC message is the first so many bytes of the Reply chunk.
+    /// The RPC message is this many bytes at the start of the Reply chunk.
     Chunk(u64),
     /// The RPC failed.
     Failed,
@@ -30,13 +30,13 @@ pub(super) struct Answer {
     pub(super) form: Form,
 }
 
-/// A Call with its Reply, to be completed when local invalidations are through.
+/// A Call with its Reply, to be completed after local invalidations.
 pub(super) struct AnsweredCall {
     pub(super) rqst: StoredRqst,
     pub(super) answer: Answer,
 }
 
-/// Completes an RPC behind its fence, and gives the Reply's buffer back.
+/// Completes an RPC behind its fence, and recycles the Reply's buffer.
 pub(super) fn complete(
     completion: &mut Completion<'_, Connection>,
     mut rqst: PinnedRqst<'_>,
@@ -50,7 +50,7 @@ pub(super) fn complete(
         form,
     } = answer;
     let stats = &connection.transport.stats;
-    // Nothing is left for the fence to do when the RPC's memory is freed.
+    // No fence is needed when the RPC's memory is freed.
     if form != Form::INLINE {
         rqst.cookie().set(0);
     }
@@ -79,11 +79,12 @@ pub(super) fn complete(
     completion.recycle(message);
 }
 
-/// Puts the inline bytes where the RPC layer expects them; the length of the whole message. Nothing
-/// if the room for it lacks pages, which it does not once its Call was sent, or if a length is none
-/// of memory.
+/// Copies the inline bytes to where the RPC layer expects them; returns the length of the whole
+/// message, or `None` if pages of the buffer are missing, which is not the case after its Call was
+/// sent, or if a length does not fit memory.
 ///
-/// The stream is the first part, then what was placed directly with its round-up, then the rest.
+/// The stream consists of the head, the data that was placed directly with its round-up, and the
+/// rest.
 fn deliver(
     connection: &Connection,
     rqst: &mut PinnedRqst<'_>,
@@ -103,15 +104,15 @@ fn deliver(
         return Some(copied);
     }
     stats.delivered_bytes.add(placed);
-    // No more than was offered, so that it has a round-up.
+    // At most what was offered, so the round-up does not overflow.
     let placed = usize::try_from(placed).ok()?;
     let rounded = placed.checked_next_multiple_of(4)?;
     let (head, rest) = payload.split_at(payload.len().min(head_len));
     rqst.trim_reply_head(head.len());
     let reply = rqst.reply().filled()?;
     let first = reply.copy_in(0, head).ok()?;
-    // The peer writes no round-up (RFC 8166 section 3.4.6). Should the RPC message count it as
-    // data, then nobody sees what the memory held before.
+    // The peer does not write the round-up (RFC 8166 section 3.4.6). If the RPC message counts it
+    // as data, nobody must see what the memory held before.
     if let Some(round_up) = [0; 3].get(..rounded.saturating_sub(placed)) {
         reply.copy_in(first.saturating_add(placed), round_up).ok()?;
     }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The chunks of Calls that wait for a Reply, until the fence. An entry is kept in the slot of the
-//! queue pair that has the Call's registered regions, under the slot's lock.
+//! The chunks of Calls, from the Send until the fence. An entry is kept in the slot of the queue
+//! pair that has the Call's registered regions, under the slot's lock.
 //!
 //! An entry is in one of these states:
 //!
 //! 1. Free: no regions.
 //! 2. Offered: the peer may use the regions. From the Send to the Reply.
-//! 3. Replied: local invalidations are under way; their completion completes the RPC.
-//! 4. Abandoned: the task is gone, or the Reply is being handled; somebody sees to the regions.
-//! 5. Stuck: the regions could not be invalidated. They wait for the connection's end, which is
-//!    on its way.
+//! 3. Replied: local invalidations are in progress; their completion completes the RPC.
+//! 4. Abandoned: the task is gone, or the Reply is being handled; in either case the regions are
+//!    being taken care of.
+//! 5. Stuck: the regions could not be invalidated. They wait for the connection to end, which is
+//!    imminent.
 //!
-//! A Reply that invalidates all regions leads from 2 to 1, a completion from 3 and 4 to 1 or 5.
-//! The connection's end leads from any state to 1.
+//! A Reply that invalidates all regions leads from 2 to 1, and a completion from 3 or 4 to 1 or 5.
+//! The end of the connection leads from any state to 1.
 
 use super::{answered::AnsweredCall, connection::Connection};
 use crate::{
@@ -24,15 +25,15 @@ use crate::{
 /// What a Call has offered.
 #[derive(Clone, Copy)]
 pub(super) struct Offer {
-    /// How many of the regions, the first ones, are the Read list's.
+    /// The number of regions, from the first on, that belong to the Read list.
     pub(super) reads: usize,
-    /// Whether the others are the Reply chunk, not the Write chunk.
+    /// Whether the others belong to the Reply chunk rather than the Write chunk.
     pub(super) is_reply_chunk: bool,
-    /// How the RPC travels.
+    /// The form of the RPC.
     pub(super) form: Form,
 }
 
-/// Regions by the state of their entry.
+/// Numbers of regions, by the state of their entry.
 #[derive(Default)]
 pub(super) struct Counts {
     /// State 2.
@@ -54,7 +55,7 @@ enum State {
 }
 
 impl State {
-    /// The Call that the entry belongs to.
+    /// The Call to which the entry belongs.
     fn xid(&self) -> Option<u32> {
         match *self {
             Self::Free => None,
@@ -70,7 +71,7 @@ impl State {
 #[derive(Default)]
 pub(super) struct Entry {
     state: State,
-    /// Whether somebody waits for the entry to become free.
+    /// Whether a thread waits for the entry to become free.
     awaited: bool,
 }
 
@@ -80,8 +81,8 @@ impl Entry {
         self.state = State::Offered(xid, offer);
     }
 
-    /// State 2 to 4: takes what the Call `xid` has offered, once; nothing if the entry is another
-    /// Call's by now.
+    /// State 2 to 4: takes what the Call `xid` has offered; returns `None` if that was done before,
+    /// or if the entry now belongs to another Call.
     fn take(&mut self, xid: u32) -> Option<Offer> {
         match self.state {
             State::Offered(owner, offer) if owner == xid => {
@@ -96,15 +97,15 @@ impl Entry {
 /// A slot of the queue pair with its entry.
 type Slot<'a> = LockedSlot<'a, Entry>;
 
-/// What a Reply has found, and taken, of its Call's chunks.
+/// What a Reply has found and taken of its Call's chunks.
 pub(super) struct Taken<R> {
     /// What the Call has offered.
     pub(super) offer: Offer,
-    /// What `look` has seen.
+    /// The result of `look`.
     pub(super) seen: R,
     /// The region that the Reply has invalidated.
     pub(super) region: Option<Mr<Idle>>,
-    /// Whether that was the last one, so that the entry is free.
+    /// Whether that was the last region, so the entry is free.
     pub(super) is_free: bool,
 }
 
@@ -115,13 +116,13 @@ pub(super) struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    /// Those of this connection.
+    /// The entries of this connection.
     pub(super) fn of(qp: &'a QueuePair<Connection>) -> Self {
         Self { qp }
     }
 
-    /// Goes to another state, if the entry is that of the Call `xid`, or of any if none is named;
-    /// the old state, which must not be dropped under the lock.
+    /// Changes the state if the entry belongs to the Call `xid`, or to any Call if `xid` is `None`;
+    /// returns the old state, which must not be dropped under the lock.
     fn change(
         &self,
         mut slot: Slot<'_>,
@@ -131,7 +132,7 @@ impl<'a> Chunks<'a> {
         let entry = slot.user();
         let owner = entry.state.xid();
         let Some(owner) = owner.filter(|&owner| xid.is_none_or(|xid| xid == owner)) else {
-            // What `new` holds must not be dropped under the lock either.
+            // Whatever `new` holds must not be dropped under the lock either.
             drop(slot);
             return None;
         };
@@ -148,7 +149,7 @@ impl<'a> Chunks<'a> {
     /// State 4 to 1.
     fn free(&self, mut slot: Slot<'_>) {
         let entry = slot.user();
-        // What state 4 keeps need not be dropped, nor looked at for that.
+        // State 4 holds nothing that needs to be dropped.
         core::mem::forget(core::mem::replace(&mut entry.state, State::Free));
         let wake = core::mem::replace(&mut entry.awaited, false);
         drop(slot);
@@ -157,9 +158,9 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// State 2 to 4, or to 1 if the Reply has invalidated all regions: has `look` compare the
-    /// regions with the Reply to the Call `xid`, and takes the one back that `proof` is for.
-    /// Nothing if the Call has had a Reply, or is gone.
+    /// State 2 to 4, or to 1 if the Reply has invalidated all regions: `look` compares the regions
+    /// with the Reply to the Call `xid`, and the region that `proof` is for is taken out. Returns
+    /// `None` if the Call already had a Reply, or is gone.
     pub(super) fn take<R>(
         &self,
         index: usize,
@@ -183,7 +184,7 @@ impl<'a> Chunks<'a> {
         })
     }
 
-    /// State 2 to 4, for a Call whose task is gone; whether there was such a Call.
+    /// State 2 to 4, for a Call whose task is gone; returns whether there was such a Call.
     pub(super) fn abandon(&self, index: usize, xid: u32) -> bool {
         self.qp
             .slot(index)
@@ -218,7 +219,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Out of state 3 or 4 to 1, after the invalidations: the Call to be completed then, if there
+    /// State 3 or 4 to 1, after the invalidations; returns the Call to be completed now, if there
     /// is one.
     pub(super) fn invalidated(&self, index: usize) -> Option<AnsweredCall> {
         let old = self.change(self.qp.slot(index)?, None, |_| State::Free)?;
@@ -245,7 +246,7 @@ impl<'a> Chunks<'a> {
         counts
     }
 
-    /// Waits until the entry is not that of the Call `xid` any more. May sleep.
+    /// Waits until the entry no longer belongs to the Call `xid`. May sleep.
     pub(super) fn wait(&self, index: usize, xid: u32) {
         if let Some(mut slot) = self.qp.slot(index) {
             while slot.user().state.xid() == Some(xid) {
@@ -255,8 +256,8 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// Frees all entries, whose regions are destroyed. What waits for a Reply goes on waiting, for
-    /// the next connection.
+    /// Frees all entries, whose regions have been destroyed. Calls that wait for a Reply continue
+    /// to wait, for the next connection.
     pub(super) fn revoke(&self) {
         for slot in (0..self.qp.slots()).filter_map(|index| self.qp.slot(index)) {
             self.change(slot, None, |_| State::Free);

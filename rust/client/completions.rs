@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the completions of a connection do.
+//! The completion handlers of a connection.
 
 use super::{
     answered::{complete, AnsweredCall},
@@ -24,7 +24,7 @@ impl Completions for Connection {
         message: ReceivedMessage<Self>,
         invalidated: Option<RemoteInvalidation<'_>>,
     ) {
-        // Any message shows that the next connect need not be delayed.
+        // Any message shows that the next attempt to connect need not be delayed.
         completion.qp().context().transport.xprt.peer_is_alive();
         reply::received(completion, message, invalidated);
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making a connection: carries out what
+//! Establishes a connection: carries out what
 //! [`proto::requester::connection`](crate::proto::requester::connection) decides.
 //!
-//! The worker waits for the connection manager's events, one step after the other. It is woken by
-//! the device's removal as well, so that the removal need not wait for the CM's retries.
+//! The worker waits for the connection manager's events, one step after the other. The removal of
+//! the device also wakes it, so that the removal need not wait for the CM's retries.
 
 use super::{
     connection::Connection,
@@ -36,9 +36,9 @@ use kernel::{
 /// How long the connection manager may take for the address, and for the route, in milliseconds.
 const RESOLVE_TIMEOUT_MS: u32 = 5_000;
 
-/// What an attempt has made so far.
+/// What an attempt has created so far.
 enum Progressed {
-    /// Nothing, or what was made is gone.
+    /// Nothing, or everything was released.
     Nothing,
     /// An identifier.
     Unbound(CmId<Unbound>),
@@ -104,7 +104,7 @@ pub(super) fn connect(
     }
 }
 
-/// What this end says about itself (RFC 8797).
+/// What this end announces (RFC 8797).
 fn own_private_data() -> PrivateData {
     PrivateData {
         send: InlineSize::from_bytes(sysctl::max_inline_write()).unwrap_or(InlineSize::DEFAULT),
@@ -148,7 +148,7 @@ impl ConnectAttempt {
         }
     }
 
-    /// Carries one action out; who sends, once the connection is open.
+    /// Carries out one action; returns the sender once the connection is open.
     fn act(
         &mut self,
         transport: &Arc<Transport>,
@@ -188,7 +188,7 @@ impl ConnectAttempt {
         Ok(None)
     }
 
-    /// Takes note of a step that failed for `reason`.
+    /// Records a step that failed for `reason`.
     fn check<T>(&mut self, step: Result<T>, reason: Reason) -> Result<T, Reason> {
         step.map_err(|error| {
             self.failed = Some(Detail::Local(error));
@@ -233,14 +233,14 @@ impl ConnectAttempt {
             reason
         })?;
         let notice = RemovalNotice::new(&device, self.monitor.clone());
-        // It has gone meanwhile, or memory is short.
+        // The device has been removed in the meantime, or memory is short.
         let reason = match notice {
             Err(ENODEV) => Reason::DeviceRemoved,
             _ => Reason::LocalResources,
         };
         let notice = self.check(notice, reason)?;
         let made = self.make(transport, lock, device, notice, &limits);
-        // What its end flushes is no news.
+        // Flushes during teardown are expected.
         let made = made.inspect_err(|_| self.monitor.expect_end());
         self.check(made, Reason::LocalResources)
     }
@@ -279,7 +279,7 @@ impl ConnectAttempt {
             // This end never issues RDMA Reads.
             initiator_depth: 0,
         })?;
-        // While the peer thinks about it.
+        // While the peer is working on it.
         let in_use = transport.regions_in_use.load(Relaxed);
         qp.context().regions.prepare(in_use);
         Ok(())

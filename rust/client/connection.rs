@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection, and all that ends with it.
+//! One connection, and everything that ends with it.
 
 use super::{limits::Limits, monitor::Monitor, regions::Regions, transport::Transport};
 use crate::{
@@ -23,7 +23,7 @@ use kernel::{
     time::{BootTime, Instant},
 };
 
-/// What both ends said when the connection was made.
+/// What both ends announced when the connection was established.
 #[derive(Clone, Copy)]
 pub(super) struct Agreement {
     /// This end.
@@ -43,7 +43,8 @@ pub(super) struct Connection {
     #[pin]
     pub(super) chunks_freed: CondVar,
     pub(super) regions: Arc<Regions>,
-    /// Tells the connection from those that the transport had before, in the upper 32 bits; not 0.
+    /// Distinguishes the connection from earlier ones of the transport; in the upper 32 bits, not
+    /// 0.
     number: u64,
     /// The credits before the first Reply.
     first_window: CreditWindow,
@@ -113,7 +114,8 @@ impl Connection {
         self.window.get()
     }
 
-    /// Takes a grant in. Completions come one after the other, so nobody else does meanwhile.
+    /// Records a grant. Completions are handled one after the other, so nobody else does so
+    /// concurrently.
     pub(super) fn grant(&self, granted: Credits) {
         let mut credits = self.first_window;
         let window = credits.grant(granted);
@@ -123,7 +125,7 @@ impl Connection {
         }
     }
 
-    /// Says that the connection is closed, so that what its drain flushes is no news.
+    /// Expects the connection to be closed, so that flushed work requests are not reported.
     pub(super) fn expect_end(&self) {
         self.monitor.expect_end();
     }
@@ -133,13 +135,13 @@ impl Connection {
         self.monitor.end(cause);
     }
 
-    /// What tells the connection from others of the transport.
+    /// The number that distinguishes the connection from others of the transport.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The number that a request keeps of its Send: the connection's, then that of the chunk entry,
-    /// counted from 1. Nothing if there can be no such entry.
+    /// The cookie that a request keeps of its Send: the connection's number, plus that of the chunk
+    /// entry, counted from 1. `None` if there can be no such entry.
     pub(super) fn cookie(&self, sent: Sent) -> Option<u64> {
         let entry = match sent {
             Sent::Inline => 0,
@@ -148,7 +150,7 @@ impl Connection {
         Some(self.number | u64::from(entry))
     }
 
-    /// How the request that keeps this number was sent; nothing if that was not on this connection.
+    /// How the request with this cookie was sent; `None` if that was not on this connection.
     #[inline(always)]
     pub(super) fn sent(&self, cookie: u64) -> Option<Sent> {
         let entry = cookie.wrapping_sub(self.number);

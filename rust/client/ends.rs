@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why the connections of a transport ended, and its attempts to make one failed.
+//! Why the connections of a transport ended, and why its attempts to connect failed.
 
 use crate::error::Cause;
 use kernel::{
@@ -12,7 +12,7 @@ use kernel::{
     time::{BootTime, Instant},
 };
 
-/// How often each cause was one.
+/// How often each cause occurred, and the last one.
 #[derive(Clone, Copy)]
 struct Tally {
     counts: [u64; Cause::ALL.len()],
@@ -38,11 +38,11 @@ impl Tally {
 struct State {
     ended: Tally,
     failed: Tally,
-    /// Why the connection that is up will be closed. The first cause stays.
+    /// Why the present connection will be closed: the first cause that was noted.
     pending: Option<Cause>,
 }
 
-/// What is known of the ends.
+/// The recorded causes.
 #[pin_data]
 pub(super) struct Ends {
     #[pin]
@@ -69,12 +69,12 @@ impl Ends {
         self.state.lock().pending = None;
     }
 
-    /// The connection is to be closed for this cause, unless there is one already.
+    /// The connection will be closed for this cause, unless another one was noted before.
     pub(super) fn note(&self, cause: Cause) {
         self.state.lock().pending.get_or_insert(cause);
     }
 
-    /// The connection is closed. Without a cause before, sunrpc wanted it so.
+    /// The connection is closed. Without an earlier cause, sunrpc closed it.
     pub(super) fn end(&self) -> Cause {
         let mut state = self.state.lock();
         let cause = state.pending.take().unwrap_or(Cause::Closed);
@@ -87,7 +87,7 @@ impl Ends {
         self.state.lock().failed.add(cause);
     }
 
-    /// Writes the counts that are not zero, one `name value` a line.
+    /// Prints the counts that are not zero, one `name value` a line.
     pub(super) fn show_counts(&self, seq: &SeqFile) {
         let state = *self.state.lock();
         for (what, tally) in [("ended", &state.ended), ("connect_failed", &state.failed)] {
@@ -99,7 +99,8 @@ impl Ends {
         }
     }
 
-    /// Writes the last of each kind, if there was one, and how many milliseconds ago.
+    /// Prints the last cause of each kind, if there was one, and how many milliseconds ago it
+    /// occurred.
     pub(super) fn show_last(&self, seq: &SeqFile) {
         let state = *self.state.lock();
         for (what, tally) in [("end", state.ended), ("failure", state.failed)] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of a failed attempt to connect, for the log.
+//! Details of a failed attempt to connect, for the log.
 
 use crate::rdma::CmReport;
 use kernel::{fmt, prelude::*, str::CStr};
@@ -10,11 +10,11 @@ use kernel::{fmt, prelude::*, str::CStr};
 pub(super) enum Detail {
     /// A requirement that the device does not meet.
     Device(&'static str),
-    /// A step at this end failed.
+    /// A local step failed.
     Local(Error),
-    /// The connection manager has reported it; for a rejection, with its reason in words.
+    /// The connection manager has reported it; for a rejection, with the reason as text.
     Reported(CmReport, Option<&'static CStr>),
-    /// Nothing was heard.
+    /// No event was reported.
     Silence,
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The fence, where no Reply does it: for Calls whose task is gone, and at the end of a connection.
+//! The fence where no Reply provides it: for Calls whose task is gone, and at the end of a
+//! connection.
 
 use super::{
     chunks::Chunks,
@@ -35,7 +36,8 @@ pub(super) fn fence(qp: &QueuePair<Connection>, cookie: u64, rqst: &Rqst) {
     chunks.wait(index, xid);
 }
 
-/// Ends a connection and waits until the peer has lost all access to this host's memory. May sleep.
+/// Ends a connection, and waits until the peer has lost all access to this host's memory. May
+/// sleep.
 pub(super) fn shut_down(sender: Sender<Connection>) {
     let qp = sender.qp().clone();
     let connection = qp.context();

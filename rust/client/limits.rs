@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a device and the settings allow a connection.
+//! The limits of a connection, from the device and the settings.
 
 use crate::{
     proto::{
@@ -11,7 +11,7 @@ use crate::{
 };
 use kernel::page::PAGE_SIZE;
 
-/// The largest data of one RPC: a mebibyte that need not start at a page boundary.
+/// The most data of one RPC: a mebibyte that need not start at a page boundary.
 // CAST: A u32 always fits the kernel's usize.
 pub(super) const MAX_PAYLOAD: usize = (DATA_PAGES as usize) * PAGE_SIZE;
 
@@ -19,22 +19,24 @@ pub(super) const MAX_PAYLOAD: usize = (DATA_PAGES as usize) * PAGE_SIZE;
 // CAST: A page is smaller than 4 GiB.
 const DATA_PAGES: u32 = 1024 * 1024 / (PAGE_SIZE as u32) + 1;
 
-/// The most segments of one list, which keeps a header of every form below the smallest threshold.
+/// The most segments of one list, which keeps headers of every form below the smallest threshold.
 pub(super) const MAX_SEGMENTS: u32 = 16;
 
-/// The inline threshold of a peer that says nothing (RFC 8166 section 3.3.2), in bytes.
+/// The inline threshold for a peer that announces none (RFC 8166 section 3.3.2), in bytes.
 pub(super) const DEFAULT_THRESHOLD: u32 = 1024;
 
-/// Backward Calls that the peer may have under way.
+/// Backward Calls that the peer may have outstanding.
 pub(super) const BACKWARD_SLOTS: u32 = 16;
 
-/// The most Sends on their way. With more requests than this they hardly ever are at the same time.
+/// The most Sends in progress. Even with more requests than this, that many are rarely in progress
+/// at once.
 const MAX_SENDS: u32 = 128;
 
-/// Calls that may be fenced after their task is gone, beyond those that wait for a Reply.
+/// Calls whose task is gone that may be waiting for the fence, in addition to those that wait for a
+/// Reply.
 const SPARE_CHUNK_ENTRIES: u32 = 4;
 
-/// The fewest requests with which a connection is of use.
+/// The fewest requests with which a connection is useful.
 const MIN_REQUESTS: u32 = 4;
 
 /// The sizes of a connection.
@@ -58,8 +60,8 @@ pub(super) fn backward_payload(threshold: u32) -> u32 {
 }
 
 impl Limits {
-    /// Fits a connection for at most `requests` Calls, with the thresholds that the peer is told,
-    /// to a device.
+    /// Fits a connection for at most `requests` Calls to a device, with the thresholds that are
+    /// announced to the peer.
     ///
     /// # Errors
     ///
@@ -84,7 +86,7 @@ impl Limits {
         } else {
             0
         };
-        // Without gaps head and tail of a message are one region each.
+        // Without gaps, head and tail of a message take one region each.
         let segments = DATA_PAGES.div_ceil(pages_per_region).saturating_add(2);
         if segments > MAX_SEGMENTS {
             return Err((Reason::Incapable, "its memory regions hold too few pages"));
@@ -154,7 +156,7 @@ mod tests {
     fn a_large_device_has_what_is_asked_for() {
         assert!(fit(&LARGE).is_ok_and(|limits| limits.requests == 128
             && limits.pages_per_region == DATA_PAGES
-            // The data, head and tail, in both directions.
+            // One each for the data, head and tail, in both directions.
             && limits.initial_regions == 6));
     }
 
@@ -180,7 +182,7 @@ mod tests {
             ("FRWR", |device| device.memory_management = false),
             ("FRWR", |device| device.max_fast_reg_pages = 0),
             ("gather", |device| device.max_send_sge = 0),
-            // A mebibyte, head and tail do not go into 16 regions of 18 pages.
+            // A mebibyte, head and tail do not fit 16 regions of 18 pages.
             ("pages", |device| device.max_fast_reg_pages = 18),
             ("queues", |device| device.max_qp_wr = 64),
             ("queues", |device| device.max_cqe = 64),
@@ -211,7 +213,7 @@ mod tests {
                 assert!(limits.sizes.receive_requests() <= max_qp_wr);
                 limits.requests
             });
-            // A larger device is never worth less.
+            // A larger device never supports less.
             assert!(requests >= last);
             last = requests;
         }

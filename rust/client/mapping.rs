@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which memory regions a message takes, and their mapping. A chunk's part has a region of its own,
-//! which adapters reach faster than one with gaps; only a message of several parts that travels
-//! whole goes into one with gaps, if the device has such regions, so that one invalidation,
-//! perhaps a remote one, is enough.
+//! Selects the memory regions for a message, and maps them. The data of a chunk has a region
+//! without gaps, which adapters reach faster than one with gaps. Only a message of several parts
+//! that is sent as a whole is mapped into one region with gaps, if the device has such regions, so
+//! that one invalidation, possibly a remote one, is enough.
 
 use super::{
     connection::Connection,
@@ -20,7 +20,7 @@ use crate::{
 use core::num::NonZeroUsize;
 use kernel::prelude::*;
 
-/// The regions of this capacity that a message takes, one for each segment.
+/// Counts the regions of this capacity that a message needs, one for each segment.
 pub(super) struct MessageRegions<'a> {
     pub(super) message: RqstBuf<'a>,
     pub(super) capacity: &'a Capacity,
@@ -42,7 +42,7 @@ fn region_count(part: Option<MessagePart<'_>>, bytes: NonZeroUsize) -> u32 {
     })
 }
 
-/// By value, so that what the plan is made from need not be in memory.
+/// The message is passed by value, so that the inputs of the plan need not be in memory.
 #[inline(never)]
 fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
     if capacity.has_gaps() && capacity.holds_whole(&message.parts()) {
@@ -54,7 +54,7 @@ fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
         .saturating_add(count(message.tail()))
 }
 
-/// Which of the regions that `plan` takes have gaps: the Call's come first, the Reply's last.
+/// Which of the regions in `plan` have gaps: those of the Call come first, those of the Reply last.
 pub(super) fn with_gaps(
     call: RqstBuf<'_>,
     room: RqstBuf<'_>,
@@ -71,8 +71,8 @@ pub(super) fn with_gaps(
     }
 }
 
-/// Maps what the plan wants of the Call and of the room for its Reply, in the order of the lists,
-/// into regions taken from `idle`.
+/// Maps the parts of the Call and of the buffer for its Reply that the plan names, in the order of
+/// the lists, into regions taken from `idle`.
 pub(super) fn map(
     connection: &Connection,
     rqst: &Rqst,
@@ -115,7 +115,7 @@ pub(super) fn map(
     }
 }
 
-/// Maps a message into one region, if it can have gaps, or into those that its parts take.
+/// Maps a message into one region, if it can have gaps, or part by part.
 #[inline(never)]
 fn map_whole(
     message: RqstBuf<'_>,
@@ -132,7 +132,7 @@ fn map_whole(
             return keep(region.map_all(&parts, access, xid), idle, regions);
         }
     }
-    // Mostly there is but one of them.
+    // Usually there is only one.
     let mut map = |part: Option<_>| {
         part.map_or(Ok(()), |part| {
             map_part(Some(part), access, xid, capacity, idle, regions)
@@ -143,7 +143,7 @@ fn map_whole(
     map(message.tail())
 }
 
-/// Maps a part, if there is one, into as many regions as it takes.
+/// Maps a part, if there is one, into as many regions as it needs.
 fn map_part(
     part: Option<MessagePart<'_>>,
     access: Access,
@@ -155,14 +155,14 @@ fn map_part(
     let mut next = part;
     while let Some(mut part) = next {
         next = part.split_off(capacity.bytes.get());
-        // The count was made from the same parts.
+        // The regions were counted from the same parts.
         let region = idle.pop().ok_or(SendError::Failed)?;
         keep(region.map(&part, access, xid), idle, regions)?;
     }
     Ok(())
 }
 
-/// Puts a region where it belongs after the attempt to map it.
+/// Moves a region to the list where it belongs after the attempt to map it.
 #[inline(always)]
 fn keep(
     region: Result<Mr<Mapped>, (Mr<Idle>, Error)>,

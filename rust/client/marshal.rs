@@ -32,7 +32,7 @@ use crate::{
 use core::iter::empty;
 use kernel::{prelude::*, sync::Arc};
 
-/// Who sends on a connection, and what limits the messages.
+/// The sender of a connection, and the limits of its messages.
 pub(super) struct LimitedSender {
     pub(super) sender: Sender<Connection>,
     limits: PlanLimits,
@@ -114,8 +114,8 @@ fn send_inline(
     buffer.send(length).map_err(|_| SendError::NotConnected)
 }
 
-/// Sends a Call with Read chunk, Write chunk or Reply chunk. `reply` are the lengths of the room
-/// for the Reply.
+/// Sends a Call with a Read chunk, Write chunk or Reply chunk. `reply` has the lengths of the
+/// buffer for the Reply.
 fn send_with_chunks(
     transport: &Transport,
     sender: &mut Sender<Connection>,
@@ -155,7 +155,8 @@ fn send_buffer<'a>(
     })
 }
 
-/// Takes a chunk entry and so many regions. Without them the sender was told to wait for space.
+/// Takes a chunk entry and `count` regions. If there are none, the sender was told to wait for
+/// space.
 #[inline(always)]
 fn take(
     transport: &Transport,
@@ -169,7 +170,7 @@ fn take(
         .or_else(|| look_again(transport, &mut || regions.take(rqst, count, which)))
 }
 
-/// The same where there are regions with gaps, of which the plan may want some.
+/// As [`take`], on a device with regions with gaps, of which the plan may need some.
 #[inline(never)]
 fn take_some_with_gaps(
     transport: &Transport,
@@ -183,13 +184,14 @@ fn take_some_with_gaps(
     take(transport, regions, rqst, count, which)
 }
 
-/// Has the sender wait for what comes back with a completion, unless it has come back meanwhile.
+/// Makes the sender wait for a resource that a completion returns, unless it has become available
+/// in the meantime.
 #[cold]
 fn look_again<T>(transport: &Transport, acquire: &mut dyn FnMut() -> Option<T>) -> Option<T> {
-    // Look again after asking to be woken, or a completion in between would be missed.
+    // Try again after asking to be woken, or a completion in between would be missed.
     transport.xprt.wait_for_space();
     let found = acquire()?;
-    // Nobody may be left waiting for a wake-up that is not needed.
+    // Cancels the request to be woken, which is no longer needed.
     transport.xprt.write_space();
     Some(found)
 }
@@ -282,8 +284,8 @@ fn transmit(
         .map_err(|_| SendError::NotConnected)
 }
 
-/// Writes the message into `buffer`; its length. The first `reads` of `segments` are the Read
-/// list's.
+/// Writes the message into `buffer`; returns its length. The first `reads` of `segments` belong to
+/// the Read list.
 fn build(
     transport: &Transport,
     connection: &Connection,
@@ -325,7 +327,7 @@ fn build(
     header.checked_add(copied).ok_or(SendError::TooLarge)
 }
 
-/// Copies what of the Call goes inline; how many bytes.
+/// Copies the inline part of the Call; returns its length in bytes.
 fn copy_inline(call: &RqstBuf<'_>, plan: &Plan, to: &mut [u8]) -> Result<usize, SendError> {
     let too_large = |_| SendError::TooLarge;
     let length = usize::try_from(plan.inline_len).map_err(|_| SendError::TooLarge)?;

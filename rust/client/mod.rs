@@ -2,11 +2,11 @@
 
 //! The requester: an RPC client transport over one reliable connection.
 //!
-//! [`Client`] is the transport, as long as the mount, and [`transport::Transport`] what of it
-//! connections use. [`connection::Connection`] is what exists only while a connection does, and
-//! owns all that is bound to a device. Locks: those of a connection are taken one at a time, within
-//! `Endpoint::current` by a reader in debugfs, who must not hold a reference to the connection: it
-//! might be the last.
+//! [`Client`] is the transport, which exists as long as the mount, and [`transport::Transport`] the
+//! part of it that connections use. [`connection::Connection`] exists only while a connection does,
+//! and owns everything that is bound to a device. Locks: those of a connection are taken one at a
+//! time; a reader in debugfs takes them within `Endpoint::current`, as it must not hold a reference
+//! to the connection, which might be the last.
 
 mod answered;
 mod chunks;
@@ -48,7 +48,7 @@ use kernel::{
 use marshal::LimitedSender;
 use transport::Transport;
 
-/// What mounts name.
+/// The class that mounts name.
 static CLASS: Class = Class::new(c"rdma", IDENT_RDMA, &[c"rdma", c"rdma6"]);
 
 /// A client transport, with its files under debugfs.
@@ -66,15 +66,15 @@ impl core::ops::Deref for Client {
     }
 }
 
-/// A transport with the connection that it has at the moment.
+/// A transport with its present connection.
 #[pin_data]
 pub(crate) struct Endpoint {
-    /// The connection, from the end of a connect until a close is through.
+    /// The connection, from the end of `connect` to the end of `close`.
     #[pin]
     current: SendLocked<QueuePair<Connection>>,
-    /// Who sends on it.
+    /// The sender of the connection.
     sending: SendOwned<LimitedSender>,
-    /// Last: it may be the last reference to the transport, and to the module.
+    /// Last: this may be the last reference to the transport, and to the module.
     transport: Arc<Transport>,
 }
 
@@ -84,7 +84,8 @@ impl Endpoint {
         self.current.get()
     }
 
-    /// Waits until the peer has lost access to the memory of a Call with chunks, by their number.
+    /// Waits until the peer has lost access to the memory of a Call with chunks, which its cookie
+    /// names.
     #[cold]
     fn fence_regions(&self, rqst: &Rqst, cookie: u64) {
         if let Some(qp) = self.connection() {
@@ -133,7 +134,7 @@ impl ClientTransport for Client {
             transport.regions_in_use.store(in_use, Relaxed);
             fence::shut_down(sending.sender);
         }
-        // It stays visible until then, because `fence` waits for just that.
+        // The connection stays visible until here, because `fence` waits for exactly this.
         drop(self.current.replace(lock, None));
     }
 
@@ -160,7 +161,7 @@ impl ClientTransport for Client {
     }
 
     fn fence(&self, rqst: &Rqst) {
-        // Otherwise the Call had no chunks, or its Reply has fenced them.
+        // Otherwise the Call had no chunks, or its Reply has already fenced them.
         let cookie = rqst.cookie().get();
         if Sent::has_chunks(cookie) {
             self.fence_regions(rqst, cookie);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the connection manager, and the device's removal, say of a connection.
+//! Handles what the connection manager, and the removal of the device, report about a connection.
 
 use super::transport::Transport;
 use crate::{
@@ -22,7 +22,7 @@ use kernel::{
     time::msecs_to_jiffies,
 };
 
-/// How long one step of an attempt may take at most, in milliseconds. The mount can set less.
+/// The longest that one step of an attempt may take, in milliseconds. The mount can set less.
 const STEP_TIMEOUT_MS: u32 = 30_000;
 
 /// Follows one connection identifier.
@@ -32,24 +32,24 @@ pub(super) struct Monitor {
     progress: SpinLock<Progress>,
     #[pin]
     changed: CondVar,
-    /// Whether the end of the connection was asked for already.
+    /// Whether the connection was already asked to end.
     ending: Atomic<bool>,
-    /// Last: it may be the last reference to the transport, and to the module.
+    /// Last: this may be the last reference to the transport, and to the module.
     transport: Arc<Transport>,
 }
 
 struct Progress {
     conn: ConnectionState,
-    /// What the worker has to do next.
+    /// The next action of the worker.
     next: Option<ConnectionAction>,
-    /// What the peer said about itself.
+    /// What the peer announced.
     peer: Option<PrivateData>,
-    /// What the connection manager has said of the failure.
+    /// The connection manager's report of the failure.
     report: Option<CmReport>,
 }
 
 impl Monitor {
-    /// A connection that is not asked for yet.
+    /// For a connection that has not been requested yet.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Monitor {
         )
     }
 
-    /// Reports an event to the state machine, and what follows to the worker.
+    /// Passes an event to the state machine, and the resulting action to the worker.
     pub(super) fn report(&self, event: ConnectionEvent) {
         let mut progress = self.progress.lock();
         let action = progress.conn.handle(event);
@@ -85,29 +85,29 @@ impl Monitor {
         self.changed.notify_all();
     }
 
-    /// Has the connection closed, unless that was asked for already.
+    /// Closes the connection, unless that was already requested.
     pub(super) fn end(&self, cause: Cause) {
         if !self.ending.xchg(true, Relaxed) {
             self.transport.end(cause);
         }
     }
 
-    /// Says that this end closes the connection, so that nobody need ask for it.
+    /// Records that this end closes the connection, so nobody needs to request it.
     pub(super) fn expect_end(&self) {
         self.ending.store(true, Relaxed);
     }
 
-    /// What the peer has said about itself, once the connection is established.
+    /// What the peer announced, once the connection is established.
     pub(super) fn peer(&self) -> Option<PrivateData> {
         self.progress.lock().peer
     }
 
-    /// What the connection manager has said of the failure, if that was it.
+    /// The connection manager's report of the failure, if it reported one.
     pub(super) fn failure(&self) -> Option<CmReport> {
         self.progress.lock().report
     }
 
-    /// Waits for the next thing to do.
+    /// Waits for the next action.
     pub(super) fn next(&self) -> ConnectionAction {
         let mut left = msecs_to_jiffies(STEP_TIMEOUT_MS).min(self.transport.xprt.connect_timeout());
         let mut progress = self.progress.lock();
@@ -158,7 +158,7 @@ impl CmHandler for Monitor {
     }
 }
 
-/// The queue pair's device goes away.
+/// The queue pair's device is being removed.
 impl Removal for Monitor {
     fn removed(&self) {
         trace::xprtrdma_device_removal(&self.transport.xprt);

@@ -18,19 +18,19 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-/// The fewest regions that one run of the worker makes, and with fewer idle ones it is to make
-/// more.
+/// The fewest regions that one run of the worker allocates. With fewer idle regions than this, it
+/// is asked for more.
 const BATCH: usize = 8;
 
-/// The most regions that one run of the worker makes, as Calls wait meanwhile.
+/// The most regions that one run of the worker allocates, as Calls are waiting for it.
 const MAX_BATCH: usize = 32;
 
 /// How long the worker waits after a failure.
 const PAUSE: Delta = Delta::from_millis(100);
 
-/// How much memory one region holds.
+/// How much memory one region can map.
 pub(super) struct Capacity {
-    /// Bytes of whole pages, without gaps.
+    /// Bytes in whole pages, without gaps.
     pub(super) bytes: NonZeroUsize,
     /// Pages and other pieces, with gaps; 0 if there are no such regions.
     pieces: u32,
@@ -42,8 +42,8 @@ impl Capacity {
         self.pieces != 0
     }
 
-    /// Whether a region with gaps takes what would need several regions without. Parts that have to
-    /// be kept differently cannot share one.
+    /// Whether one region with gaps can map what would need several without. Parts whose memory is
+    /// kept allocated in different ways cannot share a region.
     pub(super) fn holds_whole(&self, parts: &[Option<MessagePart<'_>>]) -> bool {
         if !self.has_gaps() || parts.iter().flatten().any(MessagePart::is_counted) {
             return false;
@@ -69,7 +69,7 @@ pub(super) enum WithGaps {
     Both,
 }
 
-/// Idle regions, and the worker that makes more.
+/// Idle regions, and the worker that allocates more.
 #[pin_data]
 pub(super) struct Regions {
     pd: Arc<Pd>,
@@ -79,7 +79,7 @@ pub(super) struct Regions {
     idle: SpinLock<IdleMrs>,
     #[pin]
     work: Work<Regions>,
-    /// Last: it may be the last reference to the transport, and to the module.
+    /// Last: this may be the last reference to the transport, and to the module.
     transport: Arc<Transport>,
 }
 
@@ -87,11 +87,11 @@ pub(super) struct Regions {
 struct Stock {
     idle: MrList<Idle>,
     count: usize,
-    /// How many there are with those in use.
+    /// How many exist, including those in use.
     made: usize,
-    /// How many there are to be in any case.
+    /// How many should exist in any case.
     wanted: usize,
-    /// Whether the worker is to make more.
+    /// Whether the worker should allocate more.
     is_low: bool,
 }
 
@@ -107,7 +107,7 @@ impl Stock {
         }
     }
 
-    /// How many the worker is to make in any case.
+    /// How many the worker has to allocate in any case.
     fn missing(&self) -> usize {
         self.wanted.saturating_sub(self.made)
     }
@@ -117,13 +117,13 @@ impl Stock {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Puts a region there that was just made.
+    /// Adds a region that was just allocated.
     fn add(&mut self, region: Mr<Idle>) {
         self.made = self.made.saturating_add(1);
         self.put(region);
     }
 
-    /// Takes so many regions, if they are there, and asks for more before there are none.
+    /// Takes `count` regions, if there are as many, and asks for more before none is left.
     #[inline(always)]
     fn take(&mut self, count: usize) -> Option<MrList<Idle>> {
         if self.count < count {
@@ -145,9 +145,9 @@ impl Stock {
 struct IdleMrs {
     contiguous: Stock,
     with_gaps: Stock,
-    /// The numbers of free entries.
+    /// The numbers of the free chunk entries.
     entries: KVVec<usize>,
-    /// No more regions after the connection has ended.
+    /// Whether the connection has ended, so that regions are no longer kept.
     closed: bool,
 }
 
@@ -159,7 +159,7 @@ impl IdleMrs {
         }
     }
 
-    /// Puts a region there; it comes back when the list is closed.
+    /// Puts a region into the list; returns it if the list is closed.
     #[inline(always)]
     fn put(&mut self, region: Mr<Idle>) -> Option<Mr<Idle>> {
         if self.closed {
@@ -200,14 +200,14 @@ impl IdleMrs {
         Some(taken)
     }
 
-    /// Whether the worker is to make more.
+    /// Whether the worker should allocate more.
     fn is_low(&self) -> bool {
         self.contiguous.is_low || self.with_gaps.is_low
     }
 
     fn put_entry(&mut self, entry: Option<usize>) {
         if let Some(entry) = entry {
-            // There is room: the list held all of them once.
+            // There is room: the list once held all entries.
             let _ = self.entries.push_within_capacity(entry);
         }
     }
@@ -218,12 +218,12 @@ impl_has_work! {
 }
 
 impl Regions {
-    /// Makes as many chunk entries as the queue pair has slots, and the regions to begin with, none
-    /// of them with gaps. May sleep.
+    /// Creates as many chunk entries as the queue pair has slots, and the initial regions, none of
+    /// them with gaps. May sleep.
     ///
     /// # Errors
     ///
-    /// What [`Mr::new`] answers.
+    /// Those of [`Mr::new`].
     pub(super) fn new(
         transport: &Arc<Transport>,
         pd: &Arc<Pd>,
@@ -271,24 +271,24 @@ impl Regions {
         self.pages
     }
 
-    /// How much memory one region holds.
+    /// How much memory one region can map.
     pub(super) fn capacity(&self) -> &Capacity {
         &self.capacity
     }
 
-    /// How many no Call uses.
+    /// How many regions no Call uses.
     pub(super) fn idle(&self) -> usize {
         let idle = self.idle.lock();
         idle.contiguous.count.saturating_add(idle.with_gaps.count)
     }
 
-    /// How many regions without gaps Calls use.
+    /// How many regions without gaps are used by Calls.
     pub(super) fn in_use(&self) -> usize {
         let idle = self.idle.lock();
         idle.contiguous.made.saturating_sub(idle.contiguous.count)
     }
 
-    /// Has the worker make enough regions without gaps for Calls that use so many.
+    /// Asks the worker for enough regions without gaps for Calls that use `count` of them.
     pub(super) fn prepare(self: &Arc<Self>, count: usize) {
         if count != 0 {
             self.idle.lock().contiguous.wanted = count.saturating_add(BATCH);
@@ -296,8 +296,8 @@ impl Regions {
         }
     }
 
-    /// Takes a chunk entry and `count` regions for the Call `rqst`, or nothing if there are not
-    /// enough. The worker makes more regions before none is idle.
+    /// Takes a chunk entry and `count` regions for the Call `rqst`; returns `None` if there are not
+    /// enough. The worker is asked for more regions before none is idle.
     #[inline(always)]
     pub(super) fn take(
         self: &Arc<Self>,
@@ -306,7 +306,8 @@ impl Regions {
         which: WithGaps,
     ) -> Option<(usize, MrList<Idle>)> {
         let mut idle = self.idle.lock();
-        // First, as a region that is taken must not be dropped under the lock, which destroys it.
+        // The entry first: a region that was taken must not be dropped under the lock, as that
+        // destroys it.
         let entry = idle.entries.pop()?;
         let Some(taken) = idle.take(count, which) else {
             idle.put_entry(Some(entry));
@@ -324,7 +325,7 @@ impl Regions {
         Some((entry, taken))
     }
 
-    /// Gives a region and a chunk entry back, whichever there is.
+    /// Returns a region and a chunk entry, if given.
     #[inline(always)]
     pub(super) fn put(&self, region: Option<Mr<Idle>>, entry: Option<usize>) {
         let mut idle = self.idle.lock();
@@ -335,7 +336,7 @@ impl Regions {
         drop(rest);
     }
 
-    /// Gives regions and a chunk entry back, whichever there are.
+    /// Returns regions and a chunk entry, if given.
     pub(super) fn put_all(&self, mut regions: MrList<Idle>, entry: Option<usize>) {
         let mut idle = self.idle.lock();
         idle.put_entry(entry);
@@ -346,18 +347,18 @@ impl Regions {
             };
             rest = idle.put(region);
         }
-        // What is left is destroyed outside the lock.
+        // The rest is destroyed outside the lock.
         drop(idle);
         drop(rest);
     }
 
-    /// Has the worker make more regions, and wake the sender.
+    /// Asks the worker to allocate more regions, and to wake the sender.
     fn refill(self: &Arc<Self>) {
-        // An error says that the worker is on its way already.
+        // An error means that the worker is already queued.
         let _ = self.transport.xprt.queue().enqueue::<_, 0>(self.clone());
     }
 
-    /// Destroys all regions, for good. May sleep.
+    /// Destroys all regions for good. May sleep.
     pub(super) fn close(&self) {
         let mut idle = self.idle.lock();
         idle.closed = true;
@@ -367,8 +368,8 @@ impl Regions {
         drop(stocks);
     }
 
-    /// Makes a batch of regions if there are too few, as many as there are or are missing, so that
-    /// many Calls soon have theirs; how many were made. May sleep.
+    /// Allocates a batch of regions if there are too few, as many as exist or are missing, so that
+    /// many Calls soon find theirs; returns how many were allocated. May sleep.
     fn make(&self, mr_type: MrType, pages: u32) -> u32 {
         let mut made = 0u32;
         let mut idle = self.idle.lock();
@@ -380,7 +381,7 @@ impl Regions {
         let batch = stock.made.max(missing).clamp(BATCH, MAX_BATCH);
         drop(idle);
         for _ in 0..batch {
-            // The next sender in need asks again, but not at once.
+            // The next sender that needs regions asks again, though not at once.
             let Ok(region) = Mr::new(&self.pd, mr_type, pages) else {
                 self.idle.lock().stock(mr_type).wanted = 0;
                 fsleep(PAUSE);

@@ -86,7 +86,7 @@ pub(super) fn received(
     }
 }
 
-/// What a Call with a Reply has left.
+/// What is left of a Call that has a Reply.
 #[derive(Clone, Copy)]
 enum Rest {
     /// It had no chunks.
@@ -97,18 +97,19 @@ enum Rest {
     Regions(usize),
 }
 
-/// A Call, claimed for its Reply.
+/// A Call that is claimed for its Reply.
 struct Claim<R> {
-    /// How the Call went.
+    /// The form of the RPC.
     form: Form,
-    /// What the comparison of its regions with the Reply has shown.
+    /// The result of comparing its regions with the Reply.
     seen: R,
     rest: Rest,
 }
 
-/// Claims a Call for its Reply: has `look` compare what was offered, if anything, with the Reply,
-/// and takes back what the Reply has invalidated. Nothing if another Reply has done so before, or
-/// if the Call was not sent on this connection: the peer can guess what number it will have.
+/// Claims a Call for its Reply: `look` compares what was offered, if anything, with the Reply, and
+/// a region that the Reply has invalidated is taken back. Returns `None` if another Reply has done
+/// so before, or if the Call was not sent on this connection: the peer can guess the XID of a Call
+/// that is yet to be sent.
 fn claim<R>(
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst<'_>,
@@ -143,7 +144,7 @@ fn claim<R>(
     })
 }
 
-/// Ends the Call that an error or a malformed Reply is for.
+/// Fails the Call to which an error or a malformed Reply belongs.
 fn fail(
     completion: &mut Completion<'_, Connection>,
     rqst: PinnedRqst<'_>,
@@ -162,8 +163,8 @@ fn fail(
     fence(completion, xid, claim.rest, rqst, answer);
 }
 
-/// Does what is due for a message that cannot be used: answers it, ends the Call that it is the
-/// Reply to, or forgets it.
+/// Handles a message that cannot be used: answers it, fails the Call that it is the Reply to, or
+/// discards it.
 fn refuse(
     completion: &mut Completion<'_, Connection>,
     refused: &Refused<ReplyError>,
@@ -201,8 +202,8 @@ fn refuse(
     drop_message(completion, message);
 }
 
-/// Sends an RDMA_ERROR from a buffer that Calls leave free. While all of these are on their way,
-/// the peer learns nothing, as it may.
+/// Sends an RDMA_ERROR from a buffer that is reserved for these. While all of them are in use, the
+/// peer is not told, which is allowed.
 fn answer(completion: &mut Completion<'_, Connection>, error: &ErrorMessage) {
     let connection = completion.qp().context();
     let Some(mut buffer) = completion.reserved_send() else {
@@ -220,13 +221,13 @@ fn answer(completion: &mut Completion<'_, Connection>, error: &ErrorMessage) {
     }
 }
 
-/// Forgets a Reply or error to a Call that is gone, if there was one.
+/// Discards a Reply or error for a Call that is gone, if there was one.
 fn drop_late(completion: &mut Completion<'_, Connection>, message: ReceivedMessage<Connection>) {
     completion.qp().context().transport.xprt.late_reply();
     drop_unexpected(completion, message);
 }
 
-/// Forgets a Reply or error that no Call waits for.
+/// Discards a Reply or error that no Call waits for.
 fn drop_unexpected(
     completion: &mut Completion<'_, Connection>,
     message: ReceivedMessage<Connection>,
@@ -237,14 +238,15 @@ fn drop_unexpected(
     drop_message(completion, message);
 }
 
-/// Forgets a message.
+/// Discards a message.
 fn drop_message(completion: &mut Completion<'_, Connection>, message: ReceivedMessage<Connection>) {
     let connection = completion.qp().context();
     connection.transport.stats.dropped_messages.increment();
     completion.recycle(message);
 }
 
-/// Hands a backward Call to the callback service. One that finds no room has broken its credits.
+/// Passes a backward Call to the callback service. If there is no room for it, the peer has
+/// exceeded its credits.
 fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     let transport = &connection.transport;
     if transport.backward.receive(
@@ -259,7 +261,7 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     }
 }
 
-/// Claims the Call, and compares the Reply's chunks with what it offered.
+/// Claims the Call, and compares the Reply's chunks with those that it offered.
 fn reconcile(
     qp: &QueuePair<Connection>,
     rqst: &PinnedRqst<'_>,
@@ -285,7 +287,7 @@ fn reconcile(
     })
 }
 
-/// Whether data came inline that the Call has offered a Write chunk for.
+/// Whether data arrived inline for which the Call has offered a Write chunk.
 fn is_unreduced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Delivery; 1]) -> bool {
     let (Some(inline), Some(room)) = (reply.payload, rqst.reply().filled()) else {
         return false;
@@ -293,7 +295,8 @@ fn is_unreduced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Del
     write.is_eligibility_violation(inline, room.head_len())
 }
 
-/// What a Reply says, with what it has delivered by RDMA Write, if that is what was offered.
+/// The result of a Reply, with what it has delivered by RDMA Write, if that matches what was
+/// offered.
 fn outcome(reply: &ReceivedReply<'_>, delivered: Option<Delivered<1>>) -> Outcome {
     let Some(delivered) = delivered else {
         return Outcome::Failed;
@@ -310,7 +313,7 @@ fn outcome(reply: &ReceivedReply<'_>, delivered: Option<Delivered<1>>) -> Outcom
     }
 }
 
-/// Completes the RPC, once every region of it is invalidated.
+/// Completes the RPC once all its regions are invalidated.
 #[inline]
 fn fence(
     completion: &mut Completion<'_, Connection>,
@@ -328,7 +331,7 @@ fn fence(
     }
 }
 
-/// Has the regions invalidated that the Reply has not; that completion ends the RPC.
+/// Invalidates the regions that the Reply has not; the completion of that completes the RPC.
 #[inline(never)]
 fn invalidate(
     qp: &QueuePair<Connection>,
@@ -338,7 +341,7 @@ fn invalidate(
     answer: Answer,
 ) {
     let connection = qp.context();
-    // A transport at its end has no requests.
+    // A transport that is being destroyed has no requests.
     if let Some(rqst) = rqst.store() {
         let answered = AnsweredCall { rqst, answer };
         Chunks::of(qp).replied(index, xid.0, answered);

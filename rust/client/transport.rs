@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a transport has beside its connection, and keeps beyond it.
+//! What a transport has besides its connection, and keeps beyond it.
 
 use super::{
     ends::Ends,
@@ -19,7 +19,7 @@ use kernel::{
     },
 };
 
-/// What all connections of a transport use, one after the other.
+/// What the successive connections of a transport share.
 #[pin_data]
 pub(super) struct Transport {
     pub(super) stats: Stats,
@@ -31,18 +31,18 @@ pub(super) struct Transport {
     pub(super) backward: BackwardCalls,
     /// The largest backward message on the last connection.
     pub(super) backward_payload: Atomic<u32>,
-    /// The number of the next connection, an odd one.
+    /// The number of the next connection, which is odd.
     next_connection: Atomic<u32>,
-    /// Regions that Calls had when the last connection ended, and will want on the next one.
+    /// Regions that Calls used when the last connection ended, and that the next one will need.
     pub(super) regions_in_use: Atomic<usize>,
     /// Whether the present series of failed attempts was logged.
     pub(super) failure_logged: Atomic<bool>,
-    /// Last: with it goes the reference to the module.
+    /// Last: the reference to the module goes with it.
     pub(super) xprt: OwnedXprt,
 }
 
 impl Transport {
-    /// A transport that has not had a connection.
+    /// A transport that has not been connected yet.
     ///
     /// # Errors
     ///
@@ -63,12 +63,12 @@ impl Transport {
         Arc::pin_init(transport, GFP_KERNEL)
     }
 
-    /// The number of a new connection, not 0, nor that of one before it.
+    /// The number of a new connection: not 0, and not that of an earlier one.
     pub(super) fn next_connection(&self) -> u32 {
         self.next_connection.fetch_add(2, Relaxed)
     }
 
-    /// Has the connection closed for this cause. Does not sleep.
+    /// Closes the connection for this cause. Does not sleep.
     pub(super) fn end(&self, cause: Cause) {
         self.ends.note(cause);
         self.xprt.force_disconnect();
