@@ -12,14 +12,14 @@ use super::wire::xdr::NoSpace;
 /// A backward Call as a requester received it (RFC 8167 section 5).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackwardCall<'a> {
-    /// The fixed words. The XID is one of the backward direction, the version is to be repeated in
-    /// the Reply, and the credits are those that are requested.
+    /// The fixed words. The XID belongs to the backward direction, the version must be repeated in
+    /// the Reply, and the credits are those that the Call requests.
     pub(crate) fixed: FixedHeader,
     /// The RPC message.
     pub(crate) payload: &'a [u8],
 }
 
-/// Writes the header of a backward message into `buffer` and returns its length, 28 bytes.
+/// Writes the header of a backward message to `buffer` and returns its length, 28 bytes.
 ///
 /// Backward Calls and Replies are RDMA_MSG with three empty lists in every version; the RPC message
 /// follows in the same Send (RFC 8167 section 5). `version` is the one that the forward direction

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One received message as it is, for either role (RFC 8166 sections 4.2 to 4.6).
+//! Decoding of one received message, for either role (RFC 8166 sections 4.2 to 4.6).
 //!
-//! The checks here are those that need nothing but the message. What a role expects comes on top,
-//! in [`requester::decode`](super::requester::decode) for one of the two.
+//! The checks here need nothing but the message. What a role expects is checked in addition, by
+//! [`requester::decode`](super::requester::decode) for the requester.
 
 use super::wire::chunk::Lists;
 use super::wire::error::{ErrorBody, ErrorMessage};
@@ -29,7 +29,7 @@ pub(crate) enum MessageType {
     Reply,
 }
 
-/// What the procedure word announced.
+/// What the procedure word announces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body<'a> {
     /// RDMA_MSG.
@@ -38,7 +38,7 @@ pub(crate) enum Body<'a> {
         lists: Lists<'a>,
         /// The RPC message without what the chunks hold; it starts with the XID.
         payload: &'a [u8],
-        /// The direction, which decides whose XID space the XID belongs to.
+        /// The direction, which determines whose XID the message has.
         message_type: MessageType,
     },
     /// RDMA_NOMSG.
@@ -57,7 +57,7 @@ pub(crate) struct Message<'a> {
     pub(crate) fixed: FixedHeader,
     /// Bytes of the transport header, fixed words included.
     pub(crate) header_len: usize,
-    /// What follows them.
+    /// What follows the header's fixed words.
     pub(crate) body: Body<'a>,
 }
 
@@ -73,7 +73,8 @@ pub(crate) struct Refused<E = HeaderError> {
 }
 
 impl<E> Refused<E> {
-    /// The same refusal as a role knows it, which has errors of its own beside those of any header.
+    /// The same refusal in the terms of a role, which has errors of its own besides those of every
+    /// header.
     pub(crate) fn map<F>(self, error: impl FnOnce(E) -> F) -> Refused<F> {
         Refused {
             why: Malformed::new(error(self.why.error), self.why.at),
@@ -83,7 +84,7 @@ impl<E> Refused<E> {
     }
 
     /// The RDMA_ERROR with `body` that repeats XID and version of the message (RFC 8166 section
-    /// 4.5). Nothing for a message without a whole fixed header, nor for an RDMA_ERROR: one that
+    /// 4.5). `None` for a message without a complete fixed header, and for an RDMA_ERROR: one that
     /// cannot be decoded is discarded silently.
     pub(crate) fn answer(&self, body: ErrorBody) -> Option<ErrorMessage> {
         let fixed = self.fixed.filter(|_| !self.is_error())?;
@@ -94,7 +95,7 @@ impl<E> Refused<E> {
         })
     }
 
-    /// Whether the message is an RDMA_ERROR, in whatever version.
+    /// Whether the message is an RDMA_ERROR, in any version.
     pub(crate) fn is_error(&self) -> bool {
         let procedure = self.fixed.map(|fixed| fixed.procedure);
         procedure == Some(Procedure::Error)

@@ -14,16 +14,18 @@
 //! | [`backward`] | messages of the backward direction |
 //! | `testing` | what no transport calls yet, simulation, vectors |
 //!
-//! What the core promises:
+//! What the core guarantees:
 //!
-//! - Every decoder is total: any byte string gives a value, or an error that knows what to answer.
-//! - A borrowed list was checked whole before anybody sees it, and points into the message only.
-//! - A length from the wire is never trusted before it was compared with what was offered, and
-//!   sums of lengths have 64 bits.
-//! - A protocol version is a value: Versions One and Two share all code for what they share.
+//! - Every decoder is total: any byte string gives a value, or an error that determines the answer.
+//! - A borrowed list was checked completely before anybody sees it, and points only into the
+//!   message.
+//! - A length from the wire is never trusted before it was compared with what was offered, and sums
+//!   of lengths have 64 bits.
+//! - A protocol version is a value: Versions One and Two share the code for what they have in
+//!   common.
 //!
-//! The module ships all but `testing`, which has `cfg(rpcrdma_selftest)`. Nothing else depends on
-//! a cfg, so what tests see is what ships.
+//! The module contains everything but `testing`, which has `cfg(rpcrdma_selftest)`. Nothing else
+//! depends on a cfg, so what is tested is what is shipped.
 
 pub(crate) mod backward;
 pub(crate) mod message;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of one connection at the end that asks for it, as a state machine.
+//! The life of one connection at the end that initiates it, as a state machine.
 //!
 //! The transport reports what happens as an [`ConnectionEvent`], carries out the
 //! [`ConnectionAction`] that it gets back, and changes no state in any other way. One
@@ -19,11 +19,11 @@ pub(crate) enum Reason {
     StaleConnection,
     /// The peer does not answer, or its path has changed.
     Unreachable,
-    /// The handshake broke off.
+    /// The connection handshake failed.
     ConnectError,
     /// The peer, or the fabric, ended the connection.
     Disconnected,
-    /// The device goes away.
+    /// The device is being removed.
     DeviceRemoved,
     /// The local address moved to another device.
     AddressChanged,
@@ -83,7 +83,7 @@ enum State {
     Ended(Reason),
 }
 
-/// One attempt, and the connection that comes of it.
+/// One attempt, and the connection that results from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectionState {
     state: State,
@@ -95,7 +95,7 @@ impl ConnectionState {
         Self { state: State::Idle }
     }
 
-    /// Takes an event in, and says what to do next, if anything.
+    /// Handles an event, and returns what to do next, if anything.
     ///
     /// Late events of a step that is over have no effect, nor has anything after the end. An
     /// open connection ends by any failure: a path that is reported as unreachable after a

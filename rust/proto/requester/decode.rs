@@ -55,7 +55,7 @@ pub(crate) enum ReplyError {
 /// What a requester does with a message that it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequesterRefusal {
-    /// Forgets it. The Call that waits for this XID, if there is one, goes on waiting.
+    /// Discards it. If a Call waits for this XID, it continues to wait.
     Discard,
     /// Ends the Call that waits for this XID, and sends nothing.
     EndCall,
@@ -152,8 +152,8 @@ pub(crate) fn decode_any(
 }
 
 impl<'a> ReceivedReply<'a> {
-    /// Decodes a Reply by RDMA_MSG, or by RDMA_NOMSG with a Reply chunk, without what other
-    /// messages need: that takes a third of the time. `None` for anything else.
+    /// Decodes a Reply in an RDMA_MSG, or in an RDMA_NOMSG with a Reply chunk, without the checks
+    /// that other messages need, which takes a third of the time. `None` for anything else.
     pub(crate) fn take(bytes: &'a [u8], versions: Versions) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let fixed = FixedHeader::take(&mut reader).ok()?;

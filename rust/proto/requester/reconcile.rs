@@ -43,13 +43,13 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
-    /// Whether a result that a Write chunk was offered for came inline: nothing is in the chunk,
-    /// and `inline`, the RPC message in the Send, is longer than the `head` bytes that may precede
-    /// the result. A responder has to place it directly (RFC 8166 section 4.3.2), and a requester
-    /// takes it that it has (section 6.1).
+    /// Whether a result for which a Write chunk was offered arrived inline: the chunk is empty, and
+    /// `inline`, the RPC message in the Send, is longer than the `head` bytes that may precede the
+    /// result. A responder must place such a result directly (RFC 8166 section 4.3.2), and a
+    /// requester may assume that it has (section 6.1).
     ///
-    /// `head` counts a verifier as long as that of an earlier Reply was. It may be longer by all
-    /// that it has.
+    /// `head` assumes a verifier as long as that of an earlier Reply. The actual verifier may be
+    /// longer by its whole length.
     pub(crate) fn is_eligibility_violation(&self, inline: &[u8], head: usize) -> bool {
         self.total == 0
             && inline.len() > head

@@ -31,7 +31,7 @@ pub(crate) struct CallBudget {
     pub(crate) reply_segments: u32,
 }
 
-/// Of what a Call has more than its budget.
+/// Which limit of the budget a Call exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excess {
     /// [`CallBudget::read_segments`].

@@ -59,8 +59,8 @@ impl ReceivedCall<'_> {
         Some(segment.handle)
     }
 
-    /// What of the Call a responder keeps beside its Receive buffer. `message_len` is the length
-    /// of the whole message in bytes.
+    /// What a responder keeps of the Call in addition to its Receive buffer. `message_len` is the
+    /// length of the whole message in bytes.
     pub(crate) fn index(&self, message_len: usize) -> CallIndex {
         CallIndex {
             xid: self.xid,

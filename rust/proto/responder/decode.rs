@@ -112,8 +112,8 @@ fn judge(
 }
 
 impl<'a> ReceivedCall<'a> {
-    /// Decodes a Call by RDMA_MSG without Read chunks, without what other messages need: that
-    /// takes a fraction of the time. `None` for anything else.
+    /// Decodes a Call in an RDMA_MSG without Read chunks, without the checks that other messages
+    /// need, which takes a fraction of the time. `None` for anything else.
     #[inline]
     fn take(bytes: &'a [u8], versions: Versions, budget: &CallBudget) -> Option<Self> {
         let mut reader = Reader::new(bytes);

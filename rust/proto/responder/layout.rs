@@ -16,7 +16,7 @@ pub(super) const fn padded(length: u64) -> u64 {
     length.saturating_add(round_up(length))
 }
 
-/// What a message is refused for whose length is not in the range of 32 bits.
+/// The error for a message whose length does not fit 32 bits.
 const TOO_LONG: CallError = CallError::Budget(Excess::ReadBytes);
 
 /// Which bytes of the RPC message stay in the Receive buffer, and which are in pages.

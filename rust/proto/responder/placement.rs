@@ -58,7 +58,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// That of a Reply which has no results yet.
+    /// The placement of a Reply that has no results yet.
     pub(crate) const fn new() -> Self {
         Self {
             results: [Range { at: 0, length: 0 }; RESULTS],
@@ -196,8 +196,8 @@ impl ReplyPlan {
         self.placement.results()
     }
 
-    /// What of the RPC message is in no Write chunk, nor the padding of what is in one: the bytes
-    /// that come inline, or go into the Reply chunk.
+    /// The parts of the RPC message that are in no Write chunk, without the padding of what is in
+    /// one: the bytes that are sent inline, or that go into the Reply chunk.
     pub(crate) fn rest(&self) -> impl Iterator<Item = Range> + Clone + '_ {
         let results = self.placement.results().filter(|result| result.length > 0);
         let starts = results.clone().map(|result| result.at);
@@ -385,7 +385,7 @@ mod tests {
         Some(placement.finish(call, at, THRESHOLD))
     }
 
-    /// What is to be seen of a plan: its procedure, the bytes in the Send behind the header and in
+    /// The visible part of a plan: its procedure, the bytes in the Send behind the header and in
     /// the Reply chunk.
     fn form(plan: Option<Result<ReplyPlan, ReplyTooLarge>>) -> Option<(Procedure, u32, u32)> {
         let plan = plan?.ok()?;

@@ -6,7 +6,7 @@ use super::call::ReceivedCall;
 use super::layout::{padded, round_up};
 use crate::proto::wire::chunk::{ReadChunk, ReadChunkSegments, ReadChunks, Segment};
 
-/// Where a stretch of the RPC message comes from.
+/// Where a piece of the RPC message comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The inline part, from this byte of it on.
@@ -34,7 +34,7 @@ pub(crate) struct StreamPiece {
     pub(crate) source: Source,
 }
 
-/// What is in no Read chunk of its own.
+/// The part of the message that is in no Read chunk of its own.
 #[derive(Clone, Debug)]
 enum Base<'a> {
     /// The inline part, of which so many bytes were taken.

@@ -2,8 +2,8 @@
 
 //! Segments, the Read list, the Write list and the Reply chunk (RFC 8166 sections 3.4 and 4.3).
 //!
-//! A decoded list borrows the bytes of the message. They were checked whole when the list was
-//! made, so that walking it cannot fail, any number of times.
+//! A decoded list borrows the bytes of the message. They were checked completely when the list was
+//! created, so walking it cannot fail, and may be repeated.
 
 use crate::proto::wire::malformed::{HeaderError, Malformed};
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
@@ -11,8 +11,8 @@ use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 /// Bytes of a plain segment on the wire.
 const SEGMENT_LEN: usize = 16;
 
-/// The lowest Position of a chunk that is not the whole message. Below are the XID and the message
-/// type, which say what the message is and are never in a chunk.
+/// The lowest Position of a chunk that is not the whole message. Below it are the XID and the
+/// message type, which identify the message and are never in a chunk.
 pub(crate) const MIN_POSITION: u32 = 8;
 
 /// Registered memory that the responder may reach (RFC 8166 section 3.4.3).
@@ -43,7 +43,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// [`Self::take`] of a segment that was checked before.
+    /// As [`Self::take`], for a segment that was checked before.
     fn take_unchecked(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
         let [handle, length, high, low] = reader.take_four()?;
         Ok(Self {
@@ -93,8 +93,8 @@ impl ReadSegment {
         })
     }
 
-    /// Takes the flag word and the Read segment behind it, of a list that was checked before;
-    /// `None` at its end.
+    /// Takes the flag word and the Read segment after it, of a list that was checked before; `None`
+    /// at its end.
     fn take_next(reader: &mut Reader<'_>) -> Option<Self> {
         if !reader.take_flag().ok()? {
             return None;
@@ -117,18 +117,18 @@ fn total_length(segments: impl Iterator<Item = Segment>) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadList<'a> {
     entries: Reader<'a>,
-    /// Whether no Position is lower than the one before.
+    /// Whether no Position is lower than the previous one.
     is_ordered: bool,
     count: u32,
     length: u64,
 }
 
-/// The most segments of a Read list whose Positions are out of order, as no known requester sends
-/// them: to sort them takes time that grows with the square of their number.
+/// The most segments of a Read list whose Positions are out of order; no known requester sends such
+/// lists. The time to sort them grows with the square of their number.
 pub(crate) const MAX_UNORDERED: u32 = 256;
 
 impl<'a> ReadList<'a> {
-    /// The list without segments whose terminating word is next in `entries`.
+    /// The empty list whose terminating word is next in `entries`.
     pub(crate) const fn empty(entries: Reader<'a>) -> Self {
         Self {
             entries,
@@ -184,8 +184,8 @@ impl<'a> ReadList<'a> {
 
     /// The chunks by ascending Position.
     ///
-    /// Segments of one Position need not be adjacent in the list. A list in order is walked once,
-    /// another one, which is short, for each chunk.
+    /// Segments of one Position need not be adjacent in the list. An ordered list is walked once;
+    /// any other list, which is short, is walked for each chunk.
     pub(crate) const fn chunks(&self) -> ReadChunks<'a> {
         ReadChunks {
             list: *self,
@@ -200,10 +200,10 @@ impl<'a> ReadList<'a> {
         total_length(chunk.map(|entry| entry.segment))
     }
 
-    /// Whether some chunk is longer than the 32-bit count that XDR has for it.
+    /// Whether a chunk is longer than the 32-bit count that XDR has for it.
     fn has_oversized_chunk(&self) -> bool {
         let limit = u64::from(u32::MAX);
-        // The sum of all honest lists is in range.
+        // The sum of any legitimate list is in range.
         self.length > limit && self.chunks().any(|chunk| chunk.length > limit)
     }
 }
@@ -215,7 +215,7 @@ pub(crate) struct ReadChunk<'a> {
     pub(crate) position: u32,
     /// The sum of the lengths of its segments, in bytes.
     pub(crate) length: u64,
-    /// The list from the first of them on.
+    /// The list from its first segment on.
     entries: Reader<'a>,
     is_ordered: bool,
 }
@@ -259,9 +259,9 @@ impl Iterator for ReadChunkSegments<'_> {
 #[derive(Clone, Debug)]
 pub(crate) struct ReadChunks<'a> {
     list: ReadList<'a>,
-    /// Of a list in order, what was not looked at.
+    /// For an ordered list, the part that was not visited yet.
     ahead: Reader<'a>,
-    /// Of another one, the Position of the last chunk.
+    /// For any other list, the Position of the last chunk.
     last: Option<u32>,
 }
 
@@ -328,7 +328,7 @@ impl<'a> Chunk<'a> {
         Ok(chunk)
     }
 
-    /// [`Self::take`] of an array whose segments were checked before, or are going to be.
+    /// As [`Self::take`], for an array whose segments were checked before, or will be.
     fn take_unchecked(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let start = *reader;
         let segments = usize::try_from(reader.take_u32()?)
@@ -341,7 +341,7 @@ impl<'a> Chunk<'a> {
 
     /// The number of segments.
     pub(crate) fn count(&self) -> u32 {
-        // It was a word of the message.
+        // The count was a word of the message.
         u32::try_from(self.segments.rest().len() / SEGMENT_LEN).unwrap_or(u32::MAX)
     }
 
@@ -408,14 +408,14 @@ pub(crate) struct Lists<'a> {
 }
 
 impl<'a> Lists<'a> {
-    /// Takes the lists and checks them whole.
+    /// Takes the lists and checks them completely.
     ///
     /// # Errors
     ///
     /// [`HeaderError::ReadChunkLength`] at the end of the header, and those of the lists.
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let start = *reader;
-        // Most messages have no chunks: three flags that are 0, each of them an empty list.
+        // Most messages have no chunks: three flags that are 0, one for each empty list.
         if reader.take_zeroes::<12>() {
             return Ok(Self {
                 reads: ReadList::empty(start),
@@ -426,7 +426,7 @@ impl<'a> Lists<'a> {
         Self::take_some(reader)
     }
 
-    /// [`Self::take`] of lists that are not all empty.
+    /// As [`Self::take`], for lists that are not all empty.
     fn take_some(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let reads = ReadList::take(reader)?;
         let writes = WriteList::take(reader)?;
@@ -446,8 +446,8 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// Takes the Write list and the Reply chunk behind an empty Read list, as Replies and most
-    /// Calls have them; `None` for any other lists.
+    /// Takes the Write list and the Reply chunk after an empty Read list, as in Replies and most
+    /// Calls; `None` for any other lists.
     #[inline]
     pub(crate) fn take_without_reads(
         reader: &mut Reader<'a>,
@@ -472,7 +472,7 @@ impl<'a> Lists<'a> {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
     }
 
-    /// Where the lists are, for somebody who keeps the message.
+    /// Where the lists are, for a caller that keeps the message.
     pub(crate) fn index(&self) -> ListIndex {
         let segments = self.reply.map(|chunk| chunk.segments.position());
         ListIndex {
@@ -486,7 +486,7 @@ impl<'a> Lists<'a> {
     }
 }
 
-/// Where in a message its three lists are. They are not checked a second time.
+/// The offsets of a message's three lists, which are not checked a second time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListIndex {
     reads_at: usize,
@@ -499,7 +499,7 @@ pub(crate) struct ListIndex {
 
 impl ListIndex {
     /// The lists of `message`, which is the message that this was made from; `None` if it is
-    /// shorter. Of another message the lists end where they can no longer be decoded.
+    /// shorter. In another message the lists end where they can no longer be decoded.
     pub(crate) fn lists<'a>(&self, message: &'a [u8]) -> Option<Lists<'a>> {
         let reply = match self.reply_at {
             None => None,

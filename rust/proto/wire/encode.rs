@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Headers with chunk lists: how they are written, and how long they are (RFC 8166 section 4.3).
+//! Headers with chunk lists: encoding them, and computing their length (RFC 8166 section 4.3).
 
 use super::chunk::{ReadSegment, Segment};
 use super::header::{FixedHeader, MIN_HEADER_LEN};
@@ -11,9 +11,9 @@ const READ_ENTRY_LEN: u64 = 24;
 
 /// Writes the header of an RDMA_MSG or RDMA_NOMSG into `buffer` and returns its length in bytes.
 ///
-/// `reads` are the Read segments, those of one chunk adjacent and the chunks by ascending Position.
-/// Each item of `writes` is one Write chunk and `reply` is the Reply chunk, both as they are, also
-/// without segments.
+/// `reads` are the Read segments, with those of one chunk adjacent and the chunks by ascending
+/// Position. Each item of `writes` is one Write chunk and `reply` is the Reply chunk; both are
+/// written even if they have no segments.
 ///
 /// # Errors
 ///
@@ -55,7 +55,7 @@ pub(crate) fn put_read_list(
     writer.put_u32(0)
 }
 
-/// Appends a Write list; a chunk without segments is written as it is.
+/// Appends a Write list; a chunk without segments is also written.
 ///
 /// # Errors
 ///
@@ -74,7 +74,7 @@ where
     writer.put_u32(0)
 }
 
-/// Appends a Reply chunk, or the word that says there is none.
+/// Appends a Reply chunk, or the word for its absence.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ fn put_chunk(
     let mut count = 0u32;
     for segment in segments {
         segment.put(writer)?;
-        // What is saturated fits no buffer.
+        // A saturated count fits no buffer.
         count = count.saturating_add(1);
     }
     *room = count.to_be_bytes();

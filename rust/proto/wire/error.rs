@@ -15,7 +15,8 @@ const ERR_CHUNK: u32 = 2;
 /// The body of an RDMA_ERROR message (RFC 8166 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorBody {
-    /// ERR_VERS: the version is not supported; these are. The range of a peer may be empty.
+    /// ERR_VERS: the version is not supported; these versions are. The range of a peer may be
+    /// empty.
     Version(Versions),
     /// ERR_CHUNK, also known as RDMA_ERR_BADHEADER and RDMA_ERR_BAD_HEADER: the header cannot be
     /// decoded or used.
@@ -59,7 +60,7 @@ impl ErrorBody {
 pub(crate) struct ErrorMessage {
     /// The transaction that failed.
     pub(crate) xid: Xid,
-    /// The version word of the refused message, even of an unsupported one.
+    /// The version word of the refused message, even if the version is unsupported.
     pub(crate) version: u32,
     /// What was wrong.
     pub(crate) body: ErrorBody,
@@ -68,7 +69,7 @@ pub(crate) struct ErrorMessage {
 impl ErrorMessage {
     /// Writes the message into `buffer` and returns its length, 20 or 28 bytes.
     ///
-    /// No text says what the credit word of an error means; `credits` is the value in effect.
+    /// No RFC says what the credit word of an error means; `credits` is the value in effect.
     ///
     /// # Errors
     ///

@@ -20,8 +20,8 @@ pub(crate) struct Xid(pub(crate) u32);
 
 /// A credit value, requested or granted, never 0 (RFC 8166 sections 3.3.1 and 4.2.3).
 ///
-/// The credit word may not be 0 on the wire. A received 0 counts as 1, as otherwise the
-/// connection could not make progress any more.
+/// The credit word must not be 0 on the wire. A received 0 counts as 1, as otherwise the connection
+/// could make no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Credits(u32);
 
@@ -37,7 +37,7 @@ impl Credits {
     }
 }
 
-/// The versions that an endpoint supports, both ends included.
+/// The range of versions that an endpoint supports, both bounds included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Versions {
     /// Lowest version.
@@ -77,7 +77,7 @@ pub(crate) enum Procedure {
 }
 
 impl Procedure {
-    /// Names the value of the fourth word in a message of `version`.
+    /// Interprets the fourth word of a message of `version`.
     const fn from_wire(word: u32) -> Self {
         match word {
             0 => Self::Msg,
@@ -107,7 +107,7 @@ impl Procedure {
 pub(crate) struct FixedHeader {
     /// The transaction.
     pub(crate) xid: Xid,
-    /// The version word, whatever it was.
+    /// The version word, whatever its value.
     pub(crate) version: u32,
     /// Credits requested by a Call, granted by a Reply.
     pub(crate) credits: Credits,
@@ -116,7 +116,7 @@ pub(crate) struct FixedHeader {
 }
 
 impl FixedHeader {
-    /// Takes the fixed words; their values are not checked.
+    /// Takes the fixed words without checking their values.
     ///
     /// # Errors
     ///

@@ -2,10 +2,10 @@
 
 //! Why a received message is refused.
 
-/// Why a received message is refused. The words in brackets are those of the test vectors.
+/// Why a received message is refused. The words in parentheses are those of the test vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    /// Fewer bytes than the four fixed words have (`short`).
+    /// Fewer bytes than the four fixed words (`short`).
     Short,
     /// The version word is outside the supported range (`vers`).
     Version,
@@ -23,9 +23,9 @@ pub(crate) enum HeaderError {
     PositionAlignment,
     /// Read segments are out of order, and too many to sort.
     PositionOrder,
-    /// A Read chunk is longer than a 32-bit count can say (`sum`).
+    /// A Read chunk is longer than a 32-bit count can express (`sum`).
     ReadChunkLength,
-    /// RDMA_MSG without a Payload, or with less of one than an XID and a message type
+    /// RDMA_MSG without a Payload, or with one that is shorter than an XID and a message type
     /// (`nopayload`, `shortpayload`).
     ShortPayload,
     /// The XIDs of the transport header and of the RPC header differ (`xid`).
@@ -34,7 +34,7 @@ pub(crate) enum HeaderError {
     MessageType,
     /// RDMA_MSG with a Position Zero Read chunk: two different Payloads (`pz_in_msg`).
     PositionZeroInMsg,
-    /// A Read chunk in place of the XID or the message type, by which messages are told apart.
+    /// A Read chunk in place of the XID or the message type, by which messages are identified.
     PositionInRpcHeader,
     /// RDMA_NOMSG with three empty lists (`nochunks`).
     NoChunks,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is on the wire, word by word.
+//! The wire format, word by word.
 //!
 //! | file | subject | text |
 //! |---|---|---|

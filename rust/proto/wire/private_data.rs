@@ -17,14 +17,14 @@ const REMOTE_INVALIDATION: u8 = 1;
 /// The unit of the size codes, in bytes.
 const UNIT: u32 = 1024;
 
-/// The size of the largest message that goes in one Send: 1024 to 262144 bytes in steps of 1024.
+/// The size of the largest message in one Send: 1024 to 262144 bytes in steps of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct InlineSize {
     code: u8,
 }
 
 impl InlineSize {
-    /// What applies to a peer that sent no private message: 1024 bytes (RFC 8166 section 3.3.3).
+    /// The size for a peer that sent no private message: 1024 bytes (RFC 8166 section 3.3.3).
     pub(crate) const DEFAULT: Self = Self { code: 0 };
 
     /// The largest expressible size that is not above `bytes`; `None` below 1024 bytes, which no
@@ -42,20 +42,20 @@ impl InlineSize {
     }
 }
 
-/// What one endpoint says about itself when a connection is made.
+/// What one endpoint announces when a connection is established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PrivateData {
     /// The largest message that it sends.
     pub(crate) send: InlineSize,
     /// The largest message that it can receive.
     pub(crate) receive: InlineSize,
-    /// The R flag: all its handles may be invalidated by Send With Invalidate, or it can send
-    /// that.
+    /// The R flag: all handles of this endpoint may be invalidated by Send With Invalidate, or it
+    /// can send that itself.
     pub(crate) remote_invalidation: bool,
 }
 
 impl PrivateData {
-    /// What holds for a peer that says nothing (RFC 8797 section 5.1).
+    /// What applies to a peer that announces nothing (RFC 8797 section 5.1).
     pub(crate) const DEFAULT: Self = Self {
         send: InlineSize::DEFAULT,
         receive: InlineSize::DEFAULT,
@@ -76,8 +76,8 @@ impl PrivateData {
     /// Finds the peer's message in `received`, the private data of a CM message.
     ///
     /// Lower layers may put their own data in front and providers pad behind, so the message is
-    /// searched at every offset. The first place with the identifier, the known format version and
-    /// all eight octets wins (RFC 8797 section 5.2); the offset is returned with it.
+    /// searched for at every offset. The first place with the identifier, the known format version
+    /// and all eight octets wins (RFC 8797 section 5.2); its offset is returned too.
     pub(crate) fn find(received: &[u8]) -> Option<(usize, Self)> {
         let mut rest = received;
         let mut offset = 0usize;
@@ -97,15 +97,15 @@ impl PrivateData {
     }
 }
 
-/// What holds for the life of one connection, seen from one of its ends.
+/// What applies for the life of one connection, as seen from one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thresholds {
     /// The largest message to send, in bytes.
     pub(crate) send: u32,
     /// The largest message to expect, in bytes.
     ///
-    /// This bounds what is planned for. A peer that did not see our message may still send more,
-    /// up to the size we told it, so Receives keep their own size.
+    /// This is the limit for planning. A peer that did not see our message may still send more, up
+    /// to the size we announced, so Receives keep their own size.
     pub(crate) receive: u32,
     /// Whether Send With Invalidate may be used: both ends set R.
     pub(crate) remote_invalidation: bool,

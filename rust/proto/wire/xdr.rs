@@ -2,14 +2,14 @@
 
 //! XDR words over byte slices (RFC 4506).
 //!
-//! All words are 32 bits, big-endian. Neither cursor can index: a reader gives out what is there
-//! or says where the message ended, a writer refuses what does not fit.
+//! All words are 32 bits, big-endian. Neither cursor can index: a reader returns what is there or
+//! says where the message ended, and a writer refuses what does not fit.
 
 use super::malformed::{HeaderError, Malformed};
 
 /// A cursor over received bytes.
 ///
-/// Positions count from the start of the message, in sub-readers too.
+/// Positions count from the start of the message, even in sub-readers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         ])
     }
 
-    /// Takes `N` zero bytes if they come next, and nothing otherwise.
+    /// Takes `N` zero bytes if they come next, otherwise nothing.
     pub(crate) fn take_zeroes<const N: usize>(&mut self) -> bool {
         match self.rest.split_first_chunk() {
             Some((bytes, rest)) if *bytes == [0u8; N] => {
@@ -149,7 +149,8 @@ impl<'a> Reader<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoSpace;
 
-/// A cursor over a buffer to be filled. After the first refusal it refuses everything.
+/// A cursor over a buffer that is to be filled. After it has refused something, it refuses
+/// everything.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     rest: &'a mut [u8],
