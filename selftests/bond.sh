@@ -1,15 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The client's address moves to another interface, as it does when a bond fails over, and back: the
+# The address of either machine moves to another interface, as it does when a bond fails over, and back: the
 # connection is made anew, and the program sees only a pause.
 
 . "$(dirname "$0")/lib/test.sh"
 
 bond='
+	[ "$(hostname)" = server ] && own=$SERVER own6=$SERVER6 || own=$CLIENT own6=$CLIENT6
 	addresses() {
-		ip address replace $CLIENT/24 dev $1
-		ip address replace $CLIENT6/64 dev $1 nodad
+		ip address replace $own/24 dev $1
+		ip address replace $own6/64 dev $1 nodad
 	}
 	bond_begins() {
 		modprobe -q bonding max_bonds=0 || true
@@ -37,6 +38,7 @@ bond='
 	active() { [ "$(cat /sys/class/net/bond7/bonding/active_slave)" = $1 ]; }
 '
 bond_client() { client "$bond$1"; }
+bond_server() { server "$bond$1"; }
 
 # The spare interface leads nowhere: for the connection manager the address has moved all the same.
 bond_fails_over() {
@@ -65,7 +67,41 @@ bond_fails_over() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# A listener hears of it if it has this address alone, and listens anew.
+server_fails_over() {
+	need_link_down
+	server '[ -f /lab/payload/server/rpcrdma.ko ] && command -v nfsdctl >/dev/null' || skip "the server's transport is the kernel's own, or it has no nfsdctl"
+	server_dir /export
+	defer "server '/lab/guest/server stop && /lab/guest/server resume'"
+	defer 'bond_server bond_ends'
+	bond_server '
+		/lab/guest/server stop
+		bond_begins
+		wait_for 20 active $NETDEV
+		wait_for 20 eval "ping -q -c 1 -W 1 $CLIENT >/dev/null"
+		nfsdctl listener "+rdma:$SERVER:20049"
+		nfsdctl threads 4'
+	mount_nfs_timeo "$1"
+	work_begins
+	bond_server '
+		moves() { awk "\$1 == \"moves\" { print \$2 }" "$(grep -lx "address $SERVER" /sys/kernel/debug/rpcrdma/listener-*/listener)"; }
+		moved() { [ "$(moves)" -gt 0 ]; }
+		[ "$(moves)" = 0 ]
+		mark=$(log_mark)
+		ip link set bond7 type bond active_slave spare0
+		active spare0
+		log_has $mark "RDMA CM addr change for ndev bond7" || fail "the connection manager has not noticed"
+		wait_for 20 moved
+		ip link set bond7 type bond active_slave $NETDEV'
+	client 'work_goes_on 60'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+	mount_nfs "$1"
+	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
+}
+
 for vers in 3 4.2; do
+	test_case "v$vers: the server's address moves within a bond" server_fails_over $vers
 	test_case "v$vers: the address moves within a bond" bond_fails_over $vers
 done
 run_cases

@@ -35,9 +35,9 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
     /// A connect request was rejected because too many are waiting.
     fn rejected(&self);
 
-    /// The listener's address has moved to another device, or its device is being removed. No
-    /// further connect requests arrive.
-    fn address_changed(&self);
+    /// The listener's address has moved to another device, or its device is being removed, which
+    /// waits until the listener is dropped. No further connect requests arrive.
+    fn address_changed(this: &Arc<Self>);
 }
 
 /// An address at which connections are accepted, until it is dropped, which rejects connect
@@ -196,7 +196,7 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
                 1
             }
             None => {
-                shared.handler.address_changed();
+                H::address_changed(&shared.handler);
                 0
             }
         },

@@ -9,44 +9,65 @@ use super::{
 use crate::{
     rdma::{self, ConnectRequest, ListenHandler},
     sunrpc::{
-        server::{OwnedSvcXprt, SvcClass, SvcListener, SvcTransport},
-        SocketAddress, IDENT_RDMA,
+        server::{BackwardConnection, OwnedSvcXprt, SvcClass, SvcListener, SvcTransport},
+        ClassUser, NoIoScope, SocketAddress, IDENT_RDMA,
     },
 };
 use kernel::{
-    new_mutex,
+    new_condvar, new_mutex, new_work,
     prelude::*,
-    sync::{
-        atomic::{Atomic, Relaxed},
-        Arc, Mutex,
-    },
+    sync::{Arc, CondVar, Mutex},
+    time::msecs_to_jiffies,
+    workqueue::{impl_has_work, Work, WorkItem},
 };
 
 /// The most bytes of data in one RPC, which sunrpc allows any transport (`RPCSVC_MAXPAYLOAD`).
 const MAX_PAYLOAD: u32 = 4 << 20;
+
+/// Milliseconds until an address that no device has is tried once more.
+const PAUSE_MS: u32 = 1000;
 
 static CLASS: SvcClass = SvcClass::new(c"rdma", IDENT_RDMA, MAX_PAYLOAD);
 
 /// One address at which connections are accepted.
 #[pin_data]
 pub(crate) struct Listener {
-    /// Nothing once it is closed.
     #[pin]
-    id: Mutex<Option<rdma::Listener<Events>>>,
-    address: SocketAddress,
-    // Last: it has sunrpc's object.
-    events: Arc<Events>,
-}
-
-/// What happens to a listener's identifier.
-pub(super) struct Events {
-    xprt: OwnedSvcXprt,
-    /// Whether the address has moved to another device, so that another identifier has to listen.
-    has_moved: Atomic<bool>,
+    state: Mutex<State>,
+    /// The listener is closed.
+    #[pin]
+    closed: CondVar,
+    /// Listens anew.
+    #[pin]
+    work: Work<Self>,
     record: SharedRecord,
+    /// Where the work is done.
+    user: ClassUser,
+    // Last: it is sunrpc's object.
+    xprt: OwnedSvcXprt,
 }
 
-impl ListenHandler for Events {
+struct State {
+    /// Nothing while no device has the address. It refers to the listener, until that is closed.
+    id: Option<rdma::Listener<Listener>>,
+    address: SocketAddress,
+    is_closed: bool,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Listener { self.work }
+}
+
+impl WorkItem for Listener {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let _scope = NoIoScope::enter();
+        Self::listen_anew(&this);
+    }
+}
+
+impl ListenHandler for Listener {
     fn requested(&self) {
         self.xprt.connection_waits();
         self.xprt.enqueue();
@@ -56,33 +77,50 @@ impl ListenHandler for Events {
         self.record.rejected();
     }
 
-    fn address_changed(&self) {
-        self.has_moved.store(true, Relaxed);
-        self.requested();
+    fn address_changed(this: &Arc<Self>) {
+        // An event that comes while the work waits to run is the work's as well.
+        let _ = this.user.enqueue(this.clone());
     }
 }
 
 impl Listener {
-    /// The connect that waits longest. May sleep.
-    fn next(&self) -> Option<ConnectRequest> {
-        let mut id = self.id.lock();
-        if self.events.has_moved.xchg(false, Relaxed) && id.is_some() {
-            // The port has to be free before it can be listened at again.
-            *id = None;
-            match rdma::Listener::new(self.events.xprt.net(), &self.address, self.events.clone()) {
-                Ok(new) => *id = Some(new),
-                Err(error) => {
-                    let (address, port) = (self.address, self.address.port());
-                    pr_err!(
-                        "{address} port {port}: cannot listen on the device that the address \
-                         is now of: {error:?}\n"
-                    );
+    /// Listens where the address is now, once it is on a device. May sleep.
+    fn listen_anew(this: &Arc<Self>) {
+        let mut state = this.state.lock();
+        // The port has to be free before it can be listened at again. The end of the identifier
+        // waits for handlers, which do not take the lock.
+        state.id = None;
+        let mut is_told = false;
+        while !state.is_closed {
+            let address = state.address;
+            match rdma::Listener::new(this.xprt.net(), &address, this.clone()) {
+                Ok(id) => {
+                    state.id = Some(id);
+                    this.record.listened_anew();
+                    return;
                 }
+                Err(error) if !is_told => {
+                    let port = address.port();
+                    pr_warn!(
+                        "{address} port {port}: cannot listen for clients, and goes on trying: \
+                         {error:?}\n"
+                    );
+                    is_told = true;
+                }
+                Err(_) => {}
             }
+            // Which of them ends it does not matter.
+            let _ = this
+                .closed
+                .wait_interruptible_timeout(&mut state, msecs_to_jiffies(PAUSE_MS));
         }
-        let (request, is_followed) = id.as_ref()?.next()?;
+    }
+
+    /// The connect that waits longest.
+    fn next(&self) -> Option<ConnectRequest> {
+        let (request, is_followed) = self.state.lock().id.as_ref()?.next()?;
         if is_followed {
-            self.events.xprt.connection_waits();
+            self.xprt.connection_waits();
         }
         Some(request)
     }
@@ -90,12 +128,15 @@ impl Listener {
 
 impl SvcTransport for Listener {
     fn xprt(&self) -> &OwnedSvcXprt {
-        &self.events.xprt
+        &self.xprt
     }
 
     fn detach(&self) {
-        let id = self.id.lock().take();
-        // Its end waits for handlers, which do not take the lock.
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        let id = state.id.take();
+        drop(state);
+        self.closed.notify_all();
         drop(id);
     }
 
@@ -112,37 +153,42 @@ impl SvcListener for Listener {
     }
 
     fn listen(xprt: OwnedSvcXprt, address: &SocketAddress) -> Result<Arc<Self>> {
-        let events = Arc::new(
-            Events {
-                xprt,
-                has_moved: Atomic::new(false),
-                record: Record::new()?,
-            },
-            GFP_KERNEL,
-        )?;
-        let id = rdma::Listener::new(events.xprt.net(), address, events.clone())?;
-        let address = id.address();
-        events.record.listens(address);
-        Arc::pin_init(
+        let user = Connection::backward_class().enter().ok_or(ENODEV)?;
+        let record = Record::new()?;
+        let state = State {
+            id: None,
+            address: *address,
+            is_closed: false,
+        };
+        let this = Arc::pin_init(
             pin_init!(Self {
-                id <- new_mutex!(Some(id), "rpcrdma_listener"),
-                address,
-                events,
+                state <- new_mutex!(state, "rpcrdma_listener"),
+                closed <- new_condvar!("rpcrdma_listener"),
+                work <- new_work!("rpcrdma_listener"),
+                record,
+                user,
+                xprt,
             }),
             GFP_KERNEL,
-        )
+        )?;
+        let mut state = this.state.lock();
+        let id = rdma::Listener::new(this.xprt.net(), address, this.clone())?;
+        state.address = id.address();
+        state.id = Some(id);
+        this.record.listens(state.address);
+        drop(state);
+        Ok(this)
     }
 
     fn address(&self) -> SocketAddress {
-        self.address
+        self.state.lock().address
     }
 
     fn accept(&self) -> Option<Arc<Connection>> {
         let request = self.next()?;
         let peer = request.peer_address();
-        let record = &self.events.record;
-        Connection::accept(request, &self.events.xprt, record)
-            .inspect_err(|&error| record.accept_failed(&peer, error))
+        Connection::accept(request, &self.xprt, &self.record)
+            .inspect_err(|&error| self.record.accept_failed(&peer, error))
             .ok()
     }
 }

@@ -53,6 +53,7 @@ pub(super) struct Record {
     accepted: Counter,
     accept_failures: Counter,
     rejected: Counter,
+    moves: Counter,
     starved_grants: Counter,
     #[pin]
     counts: SpinLock<[u64; Cause::ALL.len()]>,
@@ -87,6 +88,7 @@ impl Record {
             accepted: Counter::new(),
             accept_failures: Counter::new(),
             rejected: Counter::new(),
+            moves: Counter::new(),
             starved_grants: Counter::new(),
             counts <- new_spinlock!([0; Cause::ALL.len()], "rpcrdma_end_counts"),
             ends <- new_mutex!(ends, "rpcrdma_ends"),
@@ -128,6 +130,11 @@ impl Record {
         if self.may_log() {
             pr_warn!("a client's connect was rejected: too many wait to be accepted\n");
         }
+    }
+
+    /// The address was on another device, or on none for a while, and is listened at again.
+    pub(super) fn listened_anew(&self) {
+        self.moves.increment();
     }
 
     /// Memory lacks for the Receives that a client is granted.
@@ -198,6 +205,7 @@ fn listener(record: &Record, seq: &SeqFile) {
     seq_print!(seq, "accepted {accepted}\n");
     seq_print!(seq, "accept_failures {}\n", record.accept_failures.get());
     seq_print!(seq, "rejected {}\n", record.rejected.get());
+    seq_print!(seq, "moves {}\n", record.moves.get());
     seq_print!(seq, "starved_grants {}\n", record.starved_grants.get());
     for (cause, count) in Cause::ALL.iter().zip(counts) {
         if count != 0 {

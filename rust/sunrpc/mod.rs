@@ -18,6 +18,6 @@ mod xdr_buf;
 
 pub(crate) use crate::bindings::{MessagePart, PageVec, RelaxedCell, SocketAddress};
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
-pub(crate) use registration::{Class, ClassRegistration, IDENT_BACKWARD, IDENT_RDMA};
+pub(crate) use registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
 pub(crate) use send_error::SendError;
 pub(crate) use xdr_buf::XdrBuf;

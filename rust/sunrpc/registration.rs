@@ -15,6 +15,7 @@ use kernel::{
         Arc,
     },
     time::{delay::fsleep, Delta},
+    workqueue::{Queue, RawWorkItem},
 };
 
 /// The number of the class "rdma" (`XPRT_TRANSPORT_RDMA`).
@@ -137,7 +138,7 @@ impl Class {
 
     /// Counts a user of the class and of its module, unless the class has been closed. Process
     /// context.
-    pub(super) fn enter(&'static self) -> Option<ClassUser> {
+    pub(crate) fn enter(&'static self) -> Option<ClassUser> {
         // Pairs with `close`: either that sees this user, or this no longer sees the queue.
         self.users.fetch_add(1, Full);
         let queue = NonNull::new(self.queue.load(Acquire));
@@ -183,7 +184,7 @@ impl Drop for ClassRegistration {
 /// # Invariants
 ///
 /// `class` counts this object as a user, and its module is referenced once on behalf of it.
-pub(super) struct ClassUser {
+pub(crate) struct ClassUser {
     class: &'static Class,
     queue: NonNull<bindings::workqueue_struct>,
 }
@@ -202,6 +203,12 @@ impl ClassUser {
     /// The workqueue of the class's transports, valid as long as `self` exists.
     pub(super) fn queue(&self) -> *mut bindings::workqueue_struct {
         self.queue.as_ptr()
+    }
+
+    /// Queues a work item, unless it is queued already. Does not sleep.
+    pub(crate) fn enqueue<W: RawWorkItem<0> + Send + 'static>(&self, work: W) -> W::EnqueueOutput {
+        // SAFETY: By the type's invariant the queue is valid. Its destruction waits for the work.
+        unsafe { Queue::from_raw(self.queue.as_ptr().cast()) }.enqueue(work)
     }
 }
 

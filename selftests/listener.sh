@@ -1,0 +1,164 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Listeners of the server: at one address or all, of either family, at a port of the kernel's choice, and
+# what becomes of them when the address moves or goes away.
+
+. "$(dirname "$0")/lib/test.sh"
+
+server 'command -v nfsdctl >/dev/null' || skip "the server has no nfsdctl"
+
+guest+='
+debug=/sys/kernel/debug/rpcrdma
+# Only by netlink are there listeners at one address, which begin before the threads do: listen ADDRESS...
+listen() {
+	local address words=()
+	for address; do words+=("+rdma:$address"); done
+	nfsdctl listener "${words[@]}"
+}
+listeners() { rdma -d resource show cm_id | grep "state LISTEN " | grep -F "comm [rpcrdma]" || true; }
+# Whether one of this module listens at an address, be it in brackets: is_listening ADDRESS:PORT.
+is_listening() { listeners | grep -qF "src-addr ${1//[][]/} "; }
+no_longer() { ! "$@"; }
+# A value of the listener at an address.
+listener_stat() {
+	local file
+	file=$(grep -lx "address $1" $debug/listener-*/listener | sort -V | tail -n 1)
+	awk -v name="$2" "\$1 == name { print \$2 }" "$file"
+}
+moved() { [ "$(listener_stat "$1" moves)" -ge "$2" ]; }
+'
+
+ours() { server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"; }
+
+# For the rest of the case the server listens nowhere but where the case says.
+elsewhere() {
+	defer "server '/lab/guest/server stop && /lab/guest/server resume'"
+	server '/lab/guest/server stop'
+}
+
+# Mounts by that address and port for a moment: mount_at ADDRESS PORT [PROTO].
+mount_at() {
+	defer unmount_nfs
+	client "
+		mount -t nfs -o proto=${3:-rdma},port=$2,vers=4.2,sec=sys '$1:/export' \$MNT
+		ls \$MNT >/dev/null
+		head -c 100000 /dev/urandom >\$MNT/$TEST.data && sync \$MNT/$TEST.data && rm \$MNT/$TEST.data
+		umount \$MNT
+		wait_for 10 module_unused"
+}
+
+by_netlink() {
+	elsewhere
+	server '
+		listen "$SERVER:20049" "[$SERVER6]:20049" "$SERVER:20050"
+		nfsdctl threads 4
+		nfsdctl listener
+		is_listening "$SERVER:20049" && is_listening "[$SERVER6]:20049" && is_listening "$SERVER:20050" || fail "$(listeners)"'
+	mount_at "$(server 'echo $SERVER')" 20049
+	mount_at "$(server 'echo $SERVER')" 20050
+	mount_at "[$(server 'echo $SERVER6')]" 20049 rdma6
+}
+
+any_port() {
+	local port
+	elsewhere
+	server '
+		listen "$SERVER:0"
+		nfsdctl threads 4
+		nfsdctl listener'
+	port=$(server 'sed -n "s/^rdma //p" /proc/fs/nfsd/portlist')
+	printf 'the port is %s\n' "$port"
+	[ "$port" -gt 0 ] || fail "that is no port"
+	server "is_listening \"\$SERVER:$port\" || fail \"\$(listeners)\""
+	mount_at "$(server 'echo $SERVER')" "$port"
+}
+
+# Nobody else can listen there, and what fails leaves nothing.
+no_such_address() {
+	elsewhere
+	server '
+		uses=$(module_uses)
+		! listen "192.0.2.99:20049" || fail "it listens at an address of nobody"
+		/lab/guest/server stop
+		wait_for 10 eval "[ \$(module_uses) = $uses ]" || fail "the module had $uses users, and has $(module_uses)"
+		[ -z "$(listeners)" ] || fail "$(listeners)"'
+}
+
+# The device goes away, and with it the address as far as RDMA is concerned; no thread of the service is
+# needed for either. What is at all addresses follows by itself.
+device_returns() {
+	local threads=$1
+	ours
+	elsewhere
+	defer "server rdma_link_add"
+	server "
+		listen \"\$SERVER:20049\" \"[\$SERVER6]:20049\"
+		[ $threads = 0 ] || nfsdctl threads $threads
+		mark=\$(log_mark)
+		timeout 20 rdma link delete \$RDMA_LINK || fail 'the removal waits'
+		wait_for 10 no_longer is_listening \"\$SERVER:20049\"
+		wait_for 10 log_has \$mark \"rpcrdma: \$SERVER port 20049: cannot listen for clients\"
+		# It goes on trying, and does not say so again.
+		[ \"\$(listener_stat \$SERVER moves)\" = 0 ]
+		rdma_link_add
+		wait_for 20 is_listening \"\$SERVER:20049\"
+		wait_for 20 is_listening \"[\$SERVER6]:20049\"
+		wait_for 10 moved \$SERVER 1
+		[ \$(log_since \$mark | grep -c '\$SERVER port 20049: cannot listen') -le 1 ]
+		[ $threads != 0 ] || nfsdctl threads 4"
+	mount_at "$(server 'echo $SERVER')" 20049
+	mount_at "[$(server 'echo $SERVER6')]" 20049 rdma6
+}
+
+# One that waits for its address can be closed, and the module can go.
+closed_without_device() {
+	ours
+	elsewhere
+	defer "server 'rdma_link_add; module_loaded || insmod /lab/payload/server/rpcrdma.ko'"
+	server '
+		listen "$SERVER:20049"
+		nfsdctl threads 1
+		mark=$(log_mark)
+		rdma link delete $RDMA_LINK
+		wait_for 10 log_has $mark "cannot listen for clients"
+		/lab/guest/server stop
+		wait_for 10 module_unused
+		rmmod rpcrdma
+		insmod /lab/payload/server/rpcrdma.ko
+		rdma_link_add'
+}
+
+# The address is taken away from the interface, which closes the connections at it, and comes back. The
+# software device answers nobody until it is made anew.
+address_returns() {
+	ours
+	server_dir /export
+	mount_nfs_timeo "$1"
+	work_begins
+	defer "server 'ip address replace \$SERVER/24 dev \$NETDEV; rdma_link_delete; rdma_link_add'"
+	server '
+		# Be it that nfsd has heard of the address first, or the device.
+		closed() { [ "$(listener_stat 0.0.0.0 connections)" = 0 ]; }
+		no_longer closed
+		ip address delete $SERVER/24 dev $NETDEV
+		wait_for 20 closed
+		ip address replace $SERVER/24 dev $NETDEV
+		rdma_link_delete
+		rdma_link_add'
+	client 'work_goes_on 50'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+test_case "by netlink, at addresses of both families and two ports" by_netlink
+test_case "a port of the kernel's choice" any_port
+test_case "addresses that cannot be had" no_such_address
+for threads in 4 0; do
+	test_case "the device goes and comes, with $threads threads" device_returns $threads
+done
+test_case "closed while the device is away" closed_without_device
+for vers in 3 4.2; do
+	test_case "v$vers: the address goes and comes under I/O" address_returns $vers
+done
+run_cases
