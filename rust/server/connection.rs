@@ -135,7 +135,7 @@ impl Connection {
             0 => return Err(EINVAL),
             depth => depth,
         };
-        let xprt = OwnedSvcXprt::connection::<Self>(listener, &local, &peer)?;
+        let xprt = OwnedSvcXprt::connection(listener, &local, &peer)?;
         let events = Arc::pin_init(Events::new(xprt, record.clone()), GFP_KERNEL)?;
         let id = request.into_id(events.clone());
         let device = id.device().ok_or(ENODEV)?;

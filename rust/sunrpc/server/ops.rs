@@ -26,29 +26,18 @@ pub(crate) fn register<L: SvcListener>(module: &'static ThisModule) -> Result<Sv
     L::class().register(module, &ListenerTable::<L>::OPS)
 }
 
-impl OwnedSvcXprt {
-    /// A connection between these addresses that was accepted by `listener`, for a `T`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn connection<T: SvcConnection>(
-        listener: &SvcXprt,
-        local: &SocketAddress,
-        peer: &SocketAddress,
-    ) -> Result<Self> {
-        // SAFETY: Only `publish` makes it known to sunrpc, and is called for the `T` that was
-        // accepted.
-        unsafe { Self::with_ops(listener, local, peer, &ConnectionTable::<T>::OPS) }
-    }
-}
-
-/// Publishes `transport`; returns the pointer to give to sunrpc.
-fn publish<T: SvcTransport>(transport: Arc<T>) -> *mut bindings::svc_xprt {
+/// Publishes `transport` with these operations; returns the pointer to give to sunrpc.
+///
+/// # Safety
+///
+/// The operations are those for a `T`.
+unsafe fn publish<T: SvcTransport>(
+    transport: Arc<T>,
+    ops: &'static bindings::svc_xprt_ops,
+) -> *mut bindings::svc_xprt {
     let clone = transport.clone();
-    // SAFETY: The operations in a listener's object are those of the type that `listen` returns for
-    // it, and those in a connection's object are those of the type that `accept` returns.
-    unsafe { clone.xprt().publish(transport) }
+    // SAFETY: Guaranteed by the caller; it is the transport's own object.
+    unsafe { clone.xprt().publish(transport, ops) }
 }
 
 struct ListenerTable<L>(PhantomData<L>);
@@ -79,20 +68,21 @@ impl<L: SvcListener> ListenerTable<L> {
         length: c_int,
         _flags: c_int,
     ) -> *mut bindings::svc_xprt {
-        let create = || -> Result<*mut bindings::svc_xprt> {
+        let create = || -> Result<NonNull<bindings::svc_xprt>> {
             // SAFETY: Guaranteed by the caller.
             let address = unsafe { SocketAddress::copy_from(address, usize::try_from(length)?) };
             let address = address.filter(|address| address.len() != 0);
             let address = address.ok_or_else(super::super::address::unsupported)?;
             let class = L::class().as_raw();
             // SAFETY: Guaranteed by the caller; the class was registered with this function.
-            let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv, &Self::OPS)? };
+            let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv)? };
             let listener = L::listen(xprt, &address)?;
             listener.xprt().set_local(&listener.address());
-            Ok(publish(listener))
+            // SAFETY: These are the operations for an `L`.
+            NonNull::new(unsafe { publish(listener, &Self::OPS) }).ok_or(EINVAL)
         };
         match create() {
-            Ok(raw) => raw,
+            Ok(raw) => raw.as_ptr(),
             Err(error) => error.to_ptr(),
         }
     }
@@ -110,7 +100,10 @@ impl<L: SvcListener> ListenerTable<L> {
         };
         xprt.clear(flag::CONN);
         match listener.accept() {
-            Some(connection) => publish(connection),
+            // SAFETY: These are the operations for what `accept` returns.
+            Some(connection) => unsafe {
+                publish(connection, &ConnectionTable::<L::Connection>::OPS)
+            },
             None => core::ptr::null_mut(),
         }
     }

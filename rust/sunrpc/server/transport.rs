@@ -12,7 +12,7 @@ use kernel::{prelude::*, sync::Arc};
 
 /// A listener or a connection.
 pub(crate) trait SvcTransport: Send + Sync + Sized + 'static {
-    /// Its object in sunrpc.
+    /// Its object in sunrpc: always the same one, and no other transport's.
     fn xprt(&self) -> &OwnedSvcXprt;
 
     /// The transport is closed: stops its traffic, and wakes threads that wait in its methods. May

@@ -202,12 +202,11 @@ unsafe impl Send for OwnedSvcXprt {}
 unsafe impl Sync for OwnedSvcXprt {}
 
 impl OwnedSvcXprt {
-    /// A transport of `serv` in `net`, with these operations.
+    /// A transport of `serv` in `net`, with the operations of the class until [`Self::publish`].
     ///
     /// # Safety
     ///
-    /// All pointers are valid. The class is one that this module has registered, and the operations
-    /// are those of the [`SvcTransport`](super::SvcTransport) that will be published.
+    /// All pointers are valid. The class is one that this module has registered.
     ///
     /// # Errors
     ///
@@ -216,7 +215,6 @@ impl OwnedSvcXprt {
         net: *mut bindings::net,
         class: *mut bindings::svc_xprt_class,
         serv: *mut bindings::svc_serv,
-        ops: &'static bindings::svc_xprt_ops,
     ) -> Result<Self> {
         let memory = KBox::<MaybeUninit<Allocation>>::new_uninit(GFP_KERNEL)?;
         let ptr: NonNull<Allocation> = NonNull::from(KBox::leak(memory)).cast();
@@ -225,7 +223,6 @@ impl OwnedSvcXprt {
             let raw = ptr.as_ptr();
             bindings::svc_xprt_init(net, class, raw.cast(), serv);
             (*raw).transport = core::ptr::null();
-            (*raw).xprt.xpt_ops = ops;
         }
         // INVARIANT: It has not been published.
         let this = Self {
@@ -246,39 +243,33 @@ impl OwnedSvcXprt {
         net: *mut bindings::net,
         class: *mut bindings::svc_xprt_class,
         serv: *mut bindings::svc_serv,
-        ops: &'static bindings::svc_xprt_ops,
     ) -> Result<Self> {
         // SAFETY: Guaranteed by the caller.
-        let this = unsafe { Self::new(net, class, serv, ops)? };
+        let this = unsafe { Self::new(net, class, serv)? };
         this.set(flag::LISTENER);
         this.name(b"listener");
         Ok(this)
     }
 
-    /// A connection between these addresses that was accepted by `listener`, with these operations.
+    /// A connection between these addresses that was accepted by `listener`.
     ///
     /// The peer chooses its port freely, and another one after each reconnect: without the port,
     /// nfsd's reply cache recognises the client.
     ///
-    /// # Safety
-    ///
-    /// The operations are those of the transport that will be published.
-    ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) unsafe fn with_ops(
+    pub(crate) fn connection(
         listener: &SvcXprt,
         local: &SocketAddress,
         peer: &SocketAddress,
-        ops: &'static bindings::svc_xprt_ops,
     ) -> Result<Self> {
         let parent = listener.as_raw();
         // SAFETY: The listener is valid, and is one of this module's transports; it keeps its
         // service.
         let this = unsafe {
             let raw = &*parent;
-            Self::new(raw.xpt_net, raw.xpt_class, raw.xpt_server, ops)?
+            Self::new(raw.xpt_net, raw.xpt_class, raw.xpt_server)?
         };
         this.set_local(local);
         let mut text = [0u8; 64];
@@ -315,17 +306,27 @@ impl OwnedSvcXprt {
         }
     }
 
-    /// Publishes `transport`; returns the pointer to give to sunrpc.
+    /// Publishes `transport` with its operations; returns the pointer to give to sunrpc, or null if
+    /// a transport was published before.
     ///
     /// # Safety
     ///
-    /// `T` is the type that the operations were made for, and it owns this object.
-    pub(super) unsafe fn publish<T>(&self, transport: Arc<T>) -> *mut bindings::svc_xprt {
+    /// The operations are those for a `T`, and `transport` owns this object.
+    pub(super) unsafe fn publish<T>(
+        &self,
+        transport: Arc<T>,
+        ops: &'static bindings::svc_xprt_ops,
+    ) -> *mut bindings::svc_xprt {
+        if self.is_published.xchg(true, kernel::sync::atomic::Relaxed) {
+            return core::ptr::null_mut();
+        }
         let raw = self.as_raw();
-        self.is_published.store(true, kernel::sync::atomic::Relaxed);
         // SAFETY: The transport is new, and only its own events, which do not read this field, know
-        // of it.
-        unsafe { (*raw.cast::<Allocation>()).transport = Arc::into_raw(transport).cast() };
+        // of it. It is marked as busy, so that its operations are not called.
+        unsafe {
+            (*raw).xpt_ops = ops;
+            (*raw.cast::<Allocation>()).transport = Arc::into_raw(transport).cast();
+        }
         raw
     }
 }
@@ -344,8 +345,8 @@ impl Drop for OwnedSvcXprt {
         if !self.is_published.load(kernel::sync::atomic::Relaxed) {
             // sunrpc drops the module's reference with the transport's, and whoever asked for a new
             // transport will do so too.
-            // SAFETY: The class has an owner, to which the caller's code belongs. `xpo_free` finds
-            // no transport, and leaves the memory alone.
+            // SAFETY: The class has an owner, to which the caller's code belongs. Its `xpo_free`
+            // finds no transport, and leaves the memory alone.
             unsafe {
                 bindings::__module_get((*(*self.as_raw()).xpt_class).xcl_owner);
                 bindings::svc_xprt_put(self.as_raw());
