@@ -119,6 +119,11 @@ void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port)
 	rpc_set_port(address, port);
 }
 
+bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *other)
+{
+	return rpc_cmp_addr(one, other);
+}
+
 struct page *rpcrdma_alloc_page_nowait(void)
 {
 	return alloc_page(GFP_NOWAIT | __GFP_NOWARN);

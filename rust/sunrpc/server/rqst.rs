@@ -133,6 +133,13 @@ impl<'a> Receiving<'a> {
         unsafe {
             bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw());
             bindings::rpcrdma_set_bit(bindings::RQ_SECURE, &raw mut rqst.rq_flags);
+            // For such a Call nfsd does not wait for pages that the client has dirtied: those wait
+            // for nfsd.
+            let flags = &raw mut rqst.rq_flags;
+            match self.xprt.is_local() {
+                true => bindings::rpcrdma_set_bit(bindings::RQ_LOCAL, flags),
+                false => bindings::rpcrdma_clear_bit(bindings::RQ_LOCAL, flags),
+            }
         }
         // What nfsd expects of a transport that is neither UDP nor TCP.
         rqst.rq_prot = bindings::IPPROTO_MAX;

@@ -29,6 +29,8 @@ pub(super) mod flag {
     pub(in super::super) const DEAD: u32 = bindings::XPT_DEAD;
     /// The transport is a listener.
     pub(in super::super) const LISTENER: u32 = bindings::XPT_LISTENER;
+    /// Client and service are on one machine.
+    pub(in super::super) const LOCAL: u32 = bindings::XPT_LOCAL;
     /// The transport has congestion control, as NFSv4 requires.
     pub(in super::super) const CONG_CTRL: u32 = bindings::XPT_CONG_CTRL;
 }
@@ -124,6 +126,11 @@ impl SvcXprt {
         unsafe {
             bindings::rpcrdma_clear_bit(number, &raw mut (*self.as_raw()).xpt_flags);
         }
+    }
+
+    /// Whether client and service are on one machine.
+    pub(super) fn is_local(&self) -> bool {
+        self.flags() >> flag::LOCAL & 1 != 0
     }
 
     /// Wakes a thread to look at the transport, if there is something to do. Does not sleep.
@@ -272,6 +279,10 @@ impl OwnedSvcXprt {
             Self::new(raw.xpt_net, raw.xpt_class, raw.xpt_server)?
         };
         this.set_local(local);
+        // SAFETY: Both addresses are complete.
+        if unsafe { bindings::rpcrdma_rpc_cmp_addr(local.as_raw(), peer.as_raw()) } {
+            this.set(flag::LOCAL);
+        }
         let mut text = [0u8; 64];
         // SAFETY: The transport is new, and nobody else knows of it. The address is complete, and
         // the size is that of the buffer.
