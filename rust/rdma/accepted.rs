@@ -24,11 +24,11 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{
     alloc::{flags::__GFP_NOWARN, Flags},
-    new_spinlock,
+    new_mutex, new_spinlock,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, SpinLock,
+        Arc, Mutex, SpinLock,
     },
     types::Opaque,
 };
@@ -107,6 +107,8 @@ pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     cq: Arc<Cq>,
     slots: Arc<SendSlots>,
     #[pin]
+    mapping: Mutex<()>,
+    #[pin]
     sends: Pool<SendContext<Self>>,
     #[pin]
     reads: Pool<ReadContext<Self>>,
@@ -157,13 +159,14 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         Outgoing::new(self)
     }
 
-    /// Prepares RDMA Reads. May sleep for memory.
+    /// Prepares RDMA Reads. May sleep for memory; waits until no other thread maps transfers, if
+    /// `may_wait`.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(crate) fn reading(&self) -> Result<Reads<'_, Self>> {
-        Reads::new(self)
+    /// `ENOMEM`, or `EAGAIN` if it would have to wait.
+    pub(crate) fn reading(&self, may_wait: bool) -> Result<Reads<'_, Self>> {
+        Reads::new(self, may_wait)
     }
 
     /// Whether no thread is waiting for room on the send queue.
@@ -310,6 +313,10 @@ impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
         &self.slots
     }
 
+    fn mapping(&self) -> &Mutex<()> {
+        &self.mapping
+    }
+
     fn sends(&self) -> &Pool<SendContext<Self>> {
         &self.sends
     }
@@ -380,6 +387,7 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
                 }, "rpcrdma_idle_receives"),
                 reads <- Pool::new(),
                 sends <- Pool::new(),
+                mapping <- new_mutex!((), "rpcrdma_mapping"),
                 slots,
                 qp <- Qp::new(id, pd, &cq, capacities),
                 cq,

@@ -19,7 +19,12 @@ use core::{
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
-use kernel::{dma::DataDirection, prelude::*, types::Opaque};
+use kernel::{
+    dma::DataDirection,
+    prelude::*,
+    sync::{Mutex, MutexGuard},
+    types::Opaque,
+};
 
 // CAST: A small bit mask, in a signed word.
 #[allow(clippy::unnecessary_cast)]
@@ -35,6 +40,25 @@ pub(crate) trait OutgoingOwner: trace::TraceQp + Sized + 'static {
 
     /// Accounting for its send queue.
     fn slots(&self) -> &SendSlots;
+
+    /// Held while transfers are mapped, where these take memory regions: two threads that wait for
+    /// more of them would wait for each other.
+    fn mapping(&self) -> &Mutex<()>;
+
+    /// Locks [`Self::mapping`], where that is necessary. Sleeps if `may_wait`.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if it would have to wait.
+    fn turn(&self, may_wait: bool) -> Result<Option<MutexGuard<'_, ()>>> {
+        if !self.qp().registers_transfers() {
+            return Ok(None);
+        }
+        if may_wait {
+            return Ok(Some(self.mapping().lock()));
+        }
+        Ok(Some(self.mapping().try_lock().ok_or(EAGAIN)?))
+    }
 
     /// The contexts of Sends.
     fn sends(&self) -> &Pool<SendContext<Self>>;
@@ -159,6 +183,7 @@ impl<O: OutgoingOwner> Complete for SendContext<O> {
 pub(crate) struct Outgoing<'a, O: OutgoingOwner> {
     owner: &'a O,
     context: NonNull<SendContext<O>>,
+    turn: Option<MutexGuard<'a, ()>>,
 }
 
 impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
@@ -169,7 +194,11 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             None => owner.sends().add(SendContext::new(owner)?),
         };
         // INVARIANT: Just borrowed.
-        Ok(Self { owner, context })
+        Ok(Self {
+            owner,
+            context,
+            turn: None,
+        })
     }
 
     fn context(&mut self) -> &mut SendContext<O> {
@@ -184,7 +213,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
 
     /// Calls `add` to add the pages that [`Self::write`] takes its data from; they are kept until
     /// the Send has completed. Reserves memory for `writes` Writes with as many parts in all as
-    /// `add` returns. May sleep.
+    /// `add` returns. May sleep, also until no other thread maps transfers.
     ///
     /// # Errors
     ///
@@ -194,6 +223,9 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         writes: usize,
         add: impl FnOnce(&mut PageVec) -> Result<(T, usize)>,
     ) -> Result<T> {
+        if self.turn.is_none() {
+            self.turn = self.owner.turn(true)?;
+        }
         let SendContext {
             writes: transfers,
             pages,
@@ -249,6 +281,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         sent: O::Sent,
     ) -> Result<(), NoRoom> {
         let mut this = ManuallyDrop::new(self);
+        // Other threads may map transfers when this returns.
+        let _turn = this.turn.take();
         let (owner, pointer) = (this.owner, this.context);
         let context = this.context();
         let slots = context.writes.requests().saturating_add(1);

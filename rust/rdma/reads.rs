@@ -20,7 +20,7 @@ use core::{
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
-use kernel::{prelude::*, types::Opaque};
+use kernel::{prelude::*, sync::MutexGuard, types::Opaque};
 
 /// An object that owns a queue pair on which RDMA Reads are posted for messages.
 pub(crate) trait ReadOwner: ReceiveOwner + OutgoingOwner {
@@ -123,17 +123,28 @@ pub(crate) type NotPosted<O> = (NoRoom, Option<(Received<O>, PageVec)>);
 pub(crate) struct Reads<'a, O: ReadOwner> {
     owner: &'a O,
     context: NonNull<ReadContext<O>>,
+    turn: Option<MutexGuard<'a, ()>>,
 }
 
 impl<'a, O: ReadOwner> Reads<'a, O> {
-    /// Borrows a context from `owner`, or allocates one.
-    pub(super) fn new(owner: &'a O) -> Result<Self> {
+    /// Borrows a context from `owner`, or allocates one. Waits until no other thread maps
+    /// transfers, if `may_wait`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or `EAGAIN` if it would have to wait.
+    pub(super) fn new(owner: &'a O, may_wait: bool) -> Result<Self> {
+        let turn = owner.turn(may_wait)?;
         let context = match owner.reads().take() {
             Some(context) => context,
             None => owner.reads().add(ReadContext::new(owner)?),
         };
         // INVARIANT: Just borrowed.
-        Ok(Self { owner, context })
+        Ok(Self {
+            owner,
+            context,
+            turn,
+        })
     }
 
     fn context(&mut self) -> &mut ReadContext<O> {
@@ -194,6 +205,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     /// connection.
     pub(crate) fn post(self, message: Received<O>, may_wait: bool) -> Result<(), NotPosted<O>> {
         let mut this = ManuallyDrop::new(self);
+        // Other threads may map transfers when this returns.
+        let _turn = this.turn.take();
         let (owner, pointer) = (this.owner, this.context);
         let context = this.context();
         let slots = context.reads.requests();

@@ -265,7 +265,7 @@ fn post_reads(
         let pages = shared
             .sinks
             .take(usize::try_from(call.layout.pages)?, flags)?;
-        let mut reads = qp.reading()?;
+        let mut reads = qp.reading(may_wait)?;
         reads.fill(pages, read_pieces(&call).count())?;
         for (at, length, handle, offset) in read_pieces(&call) {
             let place = (usize::try_from(at)?, length);

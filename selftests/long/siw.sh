@@ -81,7 +81,51 @@ chunks() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# Each segment that the server reads takes one of the memory regions that a connection has there, so that
+# some Calls can get none at first, and some not all that they need.
+few_regions() {
+	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+	other_device
+	limit_devices max_fast_reg_pages=19
+	server_dir /export
+	mount_nfs "$1"
+	LIMIT=300 client '
+		fio --name=data --directory=$MNT/$TEST --size=2M --bs=1M --numjobs=16 --rw=write --direct=1 --ioengine=psync --thread \
+			--loops=3 --verify=crc32c --do_verify=0 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
+		drop_caches
+		fio --name=data --directory=$MNT/$TEST --size=2M --bs=1M --numjobs=16 --rw=read --direct=1 --ioengine=psync --thread \
+			--verify=crc32c --verify_fatal=1 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
+		rm /run/$TEST.fio'
+	server '
+		deferred=$(awk "\$1 == \"deferred_reads\" { print \$2 }" /sys/kernel/debug/rpcrdma/connection-*/stats)
+		printf "%d Calls had to wait for regions\n" $deferred
+		[ $deferred -gt 0 ]'
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end
+}
+
+# One of the server's regions of so many takes no pages: what could not be read when the Call came a thread reads.
+reads_fail() {
+	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+	other_device
+	MACHINE=server limit_devices failing_maps=10
+	server_dir /export
+	mount_nfs "$1"
+	WORK_SIZE=100K work_begins
+	server '
+		deferred() { awk "\$1 == \"deferred_reads\" { print \$2 }" /sys/kernel/debug/rpcrdma/connection-*/stats; }
+		some() { [ "$(deferred)" -ge 5 ]; }
+		wait_for 60 some'
+	work_ends
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
 test_case "v4.2: chunks" chunks 4.2
+test_case "v3: more segments than the server has regions" few_regions 3
+test_case "v3: a region takes no pages, now and then" reads_fail 3
 test_case "v4.2: Reply chunks with gaps" gaps '' -eq
 test_case "v4.2: Reply chunks too long for it" gaps max_fast_reg_pages=19 -gt
 test_case "mount.sh" other mount
