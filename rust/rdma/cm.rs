@@ -67,6 +67,12 @@ pub(crate) struct CmReport {
 pub(crate) trait CmHandler: Send + Sync + 'static {
     /// Handles one event.
     fn event(&self, event: CmEvent<'_>, report: CmReport);
+
+    /// The queue pair of the connection has failed, as the event with this number says (`enum
+    /// ib_event_type`). Called in any context, with or without the identifier's mutex; must not
+    /// sleep, nor take a lock that is taken elsewhere with interrupts enabled. May be ignored if
+    /// flushed work requests end the connection anyway.
+    fn queue_pair_failed(&self, _event: u32) {}
 }
 
 /// A state of an identifier.
@@ -108,7 +114,13 @@ pub(super) struct RawCmId {
     ptr: NonNull<bindings::rdma_cm_id>,
     context: *const c_void,
     release: unsafe fn(*const c_void),
+    /// Handles the events of the queue pair, if the identifier can have one.
+    qp_event: Option<QpEventHandler>,
 }
+
+/// A callback for events of a queue pair, whose context is the identifier.
+pub(super) type QpEventHandler =
+    unsafe extern "C" fn(event: *mut bindings::ib_event, id: *mut c_void);
 
 impl RawCmId {
     /// Creates an identifier for a reliable connection in `net`. Its events are passed to
@@ -140,6 +152,7 @@ impl RawCmId {
             ptr,
             context,
             release: release::<T>,
+            qp_event: None,
         })
     }
 
@@ -154,6 +167,7 @@ impl RawCmId {
             ptr,
             context: Arc::into_raw(context).cast(),
             release: release::<T>,
+            qp_event: None,
         }
     }
 
@@ -223,6 +237,32 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
     0
 }
 
+/// Handles an event of a queue pair, in any context.
+///
+/// # Safety
+///
+/// Called by the provider only, for the queue pair of `id`, the identifier of a [`CmId`] that is
+/// destroyed after the queue pair.
+unsafe extern "C" fn qp_event_handler<H: CmHandler>(
+    event: *mut bindings::ib_event,
+    id: *mut c_void,
+) {
+    // SAFETY: The event is valid during the call, and so is the identifier, whose context is a
+    // `CmId`'s.
+    let (event, handler) = unsafe {
+        let id = id.cast::<bindings::rdma_cm_id>();
+        ((*event).event, &*(*id).context.cast::<H>())
+    };
+    match event {
+        // No failure.
+        bindings::ib_event_type_IB_EVENT_PATH_MIG
+        | bindings::ib_event_type_IB_EVENT_COMM_EST
+        | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
+        | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED => {}
+        event => handler.queue_pair_failed(event),
+    }
+}
+
 /// Translates an event.
 fn parse(event: &bindings::rdma_cm_event) -> CmEvent<'_> {
     match event.event {
@@ -286,8 +326,10 @@ impl CmId<Unbound> {
     ///
     /// Whatever the connection manager returns, usually `ENOMEM`.
     pub(crate) fn new<H: CmHandler>(net: &Net, handler: Arc<H>) -> Result<Self> {
+        let mut raw = RawCmId::new(net, event_handler::<H>, handler)?;
+        raw.qp_event = Some(qp_event_handler::<H>);
         Ok(Self {
-            raw: RawCmId::new(net, event_handler::<H>, handler)?,
+            raw,
             state: PhantomData,
         })
     }
@@ -346,6 +388,7 @@ impl CmId<Bound> {
         // INVARIANT: The identifier was just given this context.
         let old = core::mem::replace(&mut raw.context, context);
         let release_old = core::mem::replace(&mut raw.release, release::<H>);
+        raw.qp_event = Some(qp_event_handler::<H>);
         // SAFETY: By the type's invariant; the identifier no longer refers to the old context.
         unsafe { release_old(old) };
         // INVARIANT: Guaranteed by the caller. An identifier that is bound to a device delays the
@@ -387,6 +430,11 @@ impl CmId<Bound> {
     /// The local address.
     pub(crate) fn source_address(&self) -> SocketAddress {
         self.raw.source_address()
+    }
+
+    /// The handler of the queue pair's events, whose context is the identifier.
+    pub(super) fn qp_event_handler(&self) -> Option<QpEventHandler> {
+        self.raw.qp_event
     }
 
     /// The port of the device, counted from 1.

@@ -319,11 +319,14 @@ fn create(
         },
         sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
         qp_type: bindings::ib_qp_type_IB_QPT_RC,
+        event_handler: id.qp_event_handler(),
+        qp_context: id.as_raw().cast(),
         port_num: id.port(),
         ..Default::default()
     };
     // SAFETY: Identifier, domain and completion queue are valid; the call rejects a domain of
-    // another device. The attributes are only used during the call.
+    // another device. The attributes are only used during the call; the identifier, which is the
+    // context of events, is destroyed after the queue pair.
     to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
     // SAFETY: The call has given the identifier a queue pair.
     NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENODEV)

@@ -78,6 +78,8 @@ pub(super) struct Parts {
     pub(super) own: PrivateData,
     /// What the requester has said.
     pub(super) peer: Option<PrivateData>,
+    /// RDMA Reads that can be under way.
+    pub(super) read_depth: u8,
 }
 
 impl Parts {
@@ -130,16 +132,17 @@ impl Connection {
     ) -> Result<Arc<Self>> {
         let (local, peer) = (request.local_address(), request.peer_address());
         let found = PrivateData::find(request.private_data()).map(|(_, found)| found);
-        // RDMA Reads would never begin, and what is behind them would wait for ever.
-        let read_depth = match request.read_depth() {
-            0 => return Err(EINVAL),
-            depth => depth,
-        };
+        let peer_depth = request.read_depth();
         let xprt = OwnedSvcXprt::connection(listener, &local, &peer)?;
         let events = Arc::pin_init(Events::new(xprt, record.clone()), GFP_KERNEL)?;
         let id = request.into_id(events.clone());
         let device = id.device().ok_or(ENODEV)?;
         let attributes = device.attributes();
+        // RDMA Reads would never begin, and what is behind them would wait for ever.
+        let read_depth = match peer_depth.min(attributes.max_initiator_depth) {
+            0 => return Err(EINVAL),
+            depth => depth,
+        };
         let own = own_private_data(&device);
         let thresholds = negotiate(own, found);
         let budget = budget(events.xprt.max_message());
@@ -167,6 +170,7 @@ impl Connection {
             address: peer,
             own,
             peer: found,
+            read_depth,
         };
         let farewell = Farewell {
             events: events.clone(),
@@ -188,7 +192,7 @@ impl Connection {
             private_data: &own.encode(),
             // The requester reads nothing from here.
             responder_resources: 0,
-            initiator_depth: read_depth.min(attributes.max_initiator_depth),
+            initiator_depth: read_depth,
         })?;
         record.accepted();
         connection.farewell.is_accepted.store(true, Relaxed);

@@ -126,6 +126,12 @@ impl CmHandler for Events {
             _ => {}
         }
     }
+
+    fn queue_pair_failed(&self, event: u32) {
+        trace::svcrdma_qp_error(self.number, event);
+        self.note(Cause::WorkRequest);
+        self.xprt.close();
+    }
 }
 
 impl Removal for Events {

@@ -42,6 +42,7 @@ fn connection(parts: &Parts, seq: &SeqFile) {
     if let Some(peer) = &parts.peer {
         show_private_data(seq, "peer", peer);
     }
+    seq_print!(seq, "read_depth {}\n", parts.read_depth);
     let shared = qp.context();
     seq_print!(seq, "inline_send {}\n", shared.thresholds.send);
     seq_print!(seq, "inline_receive {}\n", shared.thresholds.receive);

@@ -19,6 +19,9 @@ events! {
 
     /// The device is being removed, and the connection closed.
     fn svcrdma_device_removal(connection: u32) => (connection);
+
+    /// The queue pair is of no use any more, by an event of this number (`enum ib_event_type`).
+    fn svcrdma_qp_error(connection: u32, event: u32) => (connection, event);
 }
 
 // Work requests.

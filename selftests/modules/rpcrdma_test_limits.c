@@ -27,6 +27,10 @@ static int max_fast_reg_pages = -1;
 module_param(max_fast_reg_pages, int, 0444);
 MODULE_PARM_DESC(max_fast_reg_pages, "pages that a memory region holds");
 
+static int max_qp_rd_atom = -1;
+module_param(max_qp_rd_atom, int, 0444);
+MODULE_PARM_DESC(max_qp_rd_atom, "RDMA Reads of a peer that a queue pair takes at a time");
+
 static bool no_invalidation;
 module_param(no_invalidation, bool, 0444);
 MODULE_PARM_DESC(no_invalidation, "every other local invalidation cannot be posted");
@@ -34,6 +38,10 @@ MODULE_PARM_DESC(no_invalidation, "every other local invalidation cannot be post
 static uint failing_sends;
 module_param(failing_sends, uint, 0444);
 MODULE_PARM_DESC(failing_sends, "one Send of so many cannot be posted, what precedes it in its chain can");
+
+static uint fatal_events;
+module_param(fatal_events, uint, 0444);
+MODULE_PARM_DESC(fatal_events, "at one Send of so many the queue pair is said to have failed");
 
 static uint slow_sends;
 module_param(slow_sends, uint, 0444);
@@ -112,6 +120,16 @@ static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	}
 	if (failing_sends)
 		return limits_post_without_send(saved, qp, wr, bad_wr);
+	if (fatal_events && qp->qp_type == IB_QPT_RC && qp->event_handler &&
+	    atomic_inc_return(&sends) % fatal_events == 0) {
+		struct ib_event event = {
+			.device	= qp->device,
+			.element.qp = qp,
+			.event	= IB_EVENT_QP_FATAL,
+		};
+
+		qp->event_handler(&event, qp->qp_context);
+	}
 	ret = saved->post_send(qp, wr, bad_wr);
 	/* The caller may hold a spinlock. */
 	if (qp->qp_type == IB_QPT_RC)
@@ -168,7 +186,9 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_qp_wr = max_qp_wr;
 	if (max_fast_reg_pages >= 0)
 		device->attrs.max_fast_reg_page_list_len = max_fast_reg_pages;
-	if (no_invalidation || failing_sends || slow_sends)
+	if (max_qp_rd_atom >= 0)
+		device->attrs.max_qp_rd_atom = max_qp_rd_atom;
+	if (no_invalidation || failing_sends || fatal_events || slow_sends)
 		device->ops.post_send = limits_post_send;
 	if (failing_maps)
 		device->ops.map_mr_sg = limits_map_mr_sg;
@@ -192,6 +212,7 @@ static void limits_remove(struct ib_device *device, void *data)
 	device->attrs.max_send_sge = saved->attrs.max_send_sge;
 	device->attrs.max_qp_wr = saved->attrs.max_qp_wr;
 	device->attrs.max_fast_reg_page_list_len = saved->attrs.max_fast_reg_page_list_len;
+	device->attrs.max_qp_rd_atom = saved->attrs.max_qp_rd_atom;
 	kfree(saved);
 }
 
