@@ -182,21 +182,23 @@ ends_agree() {
 		[ $((ends + 1)) = $(xprt_stat 3) ] || fail "$(xprt_stat 3) connections have $ends ends"'
 }
 
-# Changes what RDMA devices can do for the rest of the case, or until limits_end, by parameters of
-# modules/rpcrdma_test_limits.c: limit_devices PARAMETER...
+# Changes what the RDMA devices of the client, or MACHINE=server, can do for the rest of the case, or until
+# limits_end, by parameters of modules/rpcrdma_test_limits.c: limit_devices PARAMETER...
 limit_devices() {
-	client '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
-	client "insmod /lab/payload/rpcrdma_test_limits.ko $*"
-	defer limits_end
+	local machine=${MACHINE:-client}
+	$machine '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
+	$machine "insmod /lab/payload/rpcrdma_test_limits.ko $*"
+	defer "limits_end $machine"
 }
-limits_end() { client '! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
+limits_end() { "${1:-client}" '! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
 
-# Has who passes certain trace events sleep there for the rest of the case, see
-# modules/rpcrdma_test_delay.c: delay_events PARAMETER...
+# Has who passes certain trace events in the client, or MACHINE=server, sleep there for the rest of the case,
+# see modules/rpcrdma_test_delay.c: delay_events PARAMETER...
 delay_events() {
-	client '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
-	client "insmod /lab/payload/rpcrdma_test_delay.ko $*"
-	defer "client 'rmmod rpcrdma_test_delay'"
+	local machine=${MACHINE:-client}
+	$machine '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
+	$machine "insmod /lab/payload/rpcrdma_test_delay.ko $*"
+	defer "$machine 'rmmod rpcrdma_test_delay'"
 }
 
 # Has netem mistreat all that these machines send, for the rest of the case: netem_begins MACHINE...

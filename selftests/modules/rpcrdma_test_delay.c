@@ -10,6 +10,7 @@
 #include <linux/string.h>
 #include <linux/sunrpc/sched.h>
 #include <linux/tracepoint.h>
+#include <rdma/rdma_cm.h>
 
 static uint failed_connect;
 module_param(failed_connect, uint, 0444);
@@ -18,6 +19,10 @@ MODULE_PARM_DESC(failed_connect, "milliseconds that an RPC sleeps before it acts
 static uint backward_call;
 module_param(backward_call, uint, 0444);
 MODULE_PARM_DESC(backward_call, "milliseconds that the transport sleeps with a backward Call in its hands");
+
+static uint established;
+module_param(established, uint, 0444);
+MODULE_PARM_DESC(established, "milliseconds by which the end of a handshake is told too late");
 
 static atomic_t hits = ATOMIC_INIT(0);
 
@@ -54,6 +59,15 @@ static void delay_backward_call(void *data)
 	msleep(backward_call);
 }
 
+/* The first argument is private to the connection manager. */
+static void delay_established(void *data, const void *id, const struct rdma_cm_event *event)
+{
+	if (event->event != RDMA_CM_EVENT_ESTABLISHED)
+		return;
+	atomic_inc(&hits);
+	msleep(established);
+}
+
 static struct delay {
 	const char *event;
 	void *probe;
@@ -62,6 +76,7 @@ static struct delay {
 } delays[] = {
 	{ "rpc_connect_status", delay_failed_connect, &failed_connect },
 	{ "xprtrdma_cb_call", delay_backward_call, &backward_call },
+	{ "cm_event_handler", delay_established, &established },
 };
 
 static void delay_begin(struct tracepoint *point, void *unused)

@@ -1,0 +1,168 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The server has a modest device: few elements for each work request, small queues, no means to register
+# memory, work requests that cannot be posted, a handshake that takes long.
+
+. "$(dirname "$0")/lib/test.sh"
+
+server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+
+guest+='
+# A value of the connection that is there.
+stat_of() { awk -v name="$1" "\$1 == name { print \$2 }" /sys/kernel/debug/rpcrdma/connection-*/{stats,connection}; }
+listener_of() {
+	local file
+	file=$(grep -l "^address 0.0.0.0$" /sys/kernel/debug/rpcrdma/listener-*/listener | sort -V | tail -n 1)
+	awk -v name="$1" "\$1 == name { print \$2 }" "$file"
+}
+# Data by large and small RPCs, many at a time.
+verified_data() {
+	data_file 8M 1M
+	drop_caches
+	read_at_once 8 1M 1M
+	data_file 1M 4K
+	drop_caches
+	read_at_once 8 128K 4K
+	head -c 1000001 /dev/urandom >/run/$TEST.data
+	dd if=/run/$TEST.data of=$MNT/$TEST/odd bs=300001 oflag=direct status=none
+	drop_caches
+	cmp /run/$TEST.data $MNT/$TEST/odd
+	rm /run/$TEST.data
+}
+'
+
+# The limits of the server's device are those that a connection finds when it is accepted.
+limit_server() { MACHINE=server limit_devices "$@"; }
+
+few_elements() {
+	server_dir /export
+	limit_server "max_send_sge=$2"
+	mount_nfs "$1"
+	LIMIT=200 client verified_data
+	server 'printf "%d entries of the send queue, %d used\n" $(stat_of send_queue_size) $(stat_of send_queue_most)'
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
+# The send queue is too small for all that the client may ask for at once: threads wait for room, and no Call
+# is begun meanwhile.
+small_queue() {
+	server_dir /export
+	limit_server "max_qp_wr=$2 max_send_sge=1"
+	mount_nfs "$1"
+	trace_begins server sunrpc/svc_xprt_no_write_space
+	LIMIT=200 client verified_data
+	client 'data_file 8M 512K && drop_caches && read_at_once 16 512K 512K'
+	server '
+		printf "%d entries of the send queue, all used %d times\n" $(stat_of send_queue_size) $(stat_of send_queue_full)
+		[ $(stat_of send_queue_full) -gt 0 ] || fail "there was always room"
+		grep -q svc_xprt_no_write_space: $TRACING/trace || fail "Calls were begun all the same"'
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
+# Who could not be told of an invalidation must not be asked for one, and says so itself.
+no_registration() {
+	is_rust || skip "the kernel's own client does not count invalidations"
+	server_dir /export
+	limit_server no_frwr=1
+	mount_nfs "$1"
+	LIMIT=200 client verified_data
+	server '[ "$(stat_of own_remote_invalidation)" = 0 ]'
+	client '
+		[ $(our_stat remote_invalidations) = 0 ] || fail "$(our_stat remote_invalidations) handles were invalidated by a server that cannot"
+		[ $(our_stat local_invalidations) -gt 0 ]
+		umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
+# One Send of so many cannot be posted, and what precedes it in its chain may be. The connection ends, and
+# the client sends its Calls on another one.
+sends_fail() {
+	local connects
+	server_dir /export
+	limit_server failing_sends=40
+	mount_nfs_timeo "$1"
+	work_begins
+	connects=$(client 'xprt_stat 3')
+	client "
+		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
+		wait_for 55 calling more
+		work_goes_on 55"
+	server '[ "$(listener_of ended_reply_failed)" -ge 3 ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
+# The device tells that a queue pair has failed, which nothing else shows.
+queue_pairs_fail() {
+	local connects
+	server_dir /export
+	limit_server fatal_events=40
+	mount_nfs_timeo "$1"
+	trace_begins server rpcrdma/svcrdma_qp_error
+	work_begins
+	connects=$(client 'xprt_stat 3')
+	client "
+		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
+		wait_for 55 calling more
+		work_goes_on 55"
+	server 'grep svcrdma_qp_error: $TRACING/trace | head -n 3; [ $(grep -c "svcrdma_qp_error:.*event=QP_FATAL" $TRACING/trace) -ge 3 ]'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
+# A client from whose memory nothing can be read.
+no_reads() {
+	local failures
+	is_rust || skip "the kernel's own client takes no notice of this limit"
+	failures=$(server 'wait_for 20 sh -c "! rdma resource show cm_id | grep -q CONNECT"
+		rdma_resources >/run/$TEST.resources
+		listener_of accept_failures')
+	limit_devices max_qp_rd_atom=0
+	client "
+		! mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,soft,retry=0,timeo=50,retrans=1 \$SERVER:/export \$MNT || fail 'it mounts'
+		wait_for 40 module_unused"
+	limits_end
+	server "
+		[ \$(listener_of accept_failures) -gt $failures ] || fail 'nothing was refused'
+		wait_for 20 rdma_resources_are \"\$(cat /run/\$TEST.resources)\" || fail \"the device had \$(cat /run/\$TEST.resources) and has \$(rdma_resources)\"
+		rm /run/\$TEST.resources"
+	mount_nfs 3
+	client 'ls $MNT >/dev/null'
+	server '
+		printf "RDMA Reads under way at most: %d\n" $(stat_of read_depth)
+		[ "$(stat_of read_depth)" -gt 0 ]'
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# What the client sends before this end knows that the handshake is over has to wait, and must not be lost.
+slow_handshake() {
+	server_dir /export
+	MACHINE=server delay_events established=1500
+	mount_nfs "$1"
+	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the first connection was lost"
+	server '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" -gt 0 ] || fail "nothing was delayed"'
+	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
+}
+
+for sge in 1 2; do
+	test_case "v4.2: $sge element(s) in the list of a work request" few_elements 4.2 $sge
+done
+for vers in 3 4.2; do
+	test_case "v$vers: a send queue that is soon full" small_queue $vers 400
+done
+test_case "v4.2: memory cannot be registered" no_registration 4.2
+for vers in 3 4.2; do
+	test_case "v$vers: a Send cannot be posted, now and then" sends_fail $vers
+done
+test_case "v3: queue pairs fail, now and then" queue_pairs_fail 3
+test_case "v3: a client that lets nobody read" no_reads
+for vers in 3 4.2; do
+	test_case "v$vers: Calls come before the end of the handshake is known" slow_handshake $vers
+done
+run_cases
