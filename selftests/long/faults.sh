@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# EVENTS faults of all kinds, one after the other, in an order that SEED decides, while programs write,
-# read and compare. After each the work has to go on. A table tells how often each kind was tried,
+# EVENTS faults of all kinds at either end, one after the other, in an order that SEED decides, while programs
+# write, read and compare. After each the work has to go on. A table tells how often each kind was tried,
 # and the longest time from the fault until two more files were through; then nothing is left.
 # limit: 5400
 # expect: WARNING: drivers/infiniband/sw/rxe/rxe_comp\.c
@@ -15,6 +15,13 @@ inject=$(<"$lib/inject-guest.sh")$'\n' shortage=$(<"$lib/shortage-guest.sh")$'\n
 # Kinds of faults, and how many of a hundred are of each.
 kinds=(address disconnect shortage loss reorder duplicate blackhole device restart kill)
 shares=(25 23 15 6 6 6 4 5 2 8)
+# With this module in the server there are those as well: sunrpc breaks a connection there, allocations of
+# the module's fail, its device or the module goes and comes, the client vanishes without a word.
+served_kinds=(address disconnect shortage loss reorder duplicate blackhole device restart kill
+	served_disconnect served_shortage served_device reload vanish)
+served_shares=(8 8 8 5 5 5 4 4 3 8 18 10 6 3 5)
+is_served() { server '[ -f /lab/payload/server/rpcrdma.ko ]'; }
+! is_served || kinds=("${served_kinds[@]}") shares=("${served_shares[@]}")
 declare -A tried=() recovered=() longest=()
 data_errors='not known'
 machines=(client server)
@@ -32,18 +39,25 @@ fault_client() { client "$fault$1"; }
 # Each of these gets a number to choose with, and ends with the fault over or on its way out.
 
 do_address() { client break_connections; }
-do_disconnect() {
-	client "$inject
+# disconnect MACHINE
+disconnect() {
+	"$1" "$inject
+		INJECT=$1
 		inject_begins 100 1
 		wait_for 30 inject_is_over
 		inject_ends"
 }
-do_shortage() {
-	client "$shortage
-		shortage_begins $((2 + $1 % 9))
+do_disconnect() { disconnect client; }
+do_served_disconnect() { disconnect server; }
+# shortage MACHINE NUMBER
+shortage() {
+	"$1" "$shortage
+		shortage_begins $((2 + $2 % 9))
 		wait_for 30 has_failed 3
 		shortage_ends"
 }
+do_shortage() { shortage client "$1"; }
+do_served_shortage() { shortage server "$1"; }
 burst() {
 	netem "$1" "$2"
 	client 'work_goes_on 60'
@@ -61,9 +75,27 @@ do_blackhole() {
 do_device() {
 	client 'rdma link delete $RDMA_LINK && rdma_link_add'
 }
+do_served_device() {
+	server 'rdma link delete $RDMA_LINK && rdma_link_add'
+}
+# The client's device goes while nothing reaches the server, which hears nothing of it, and has RDMA Reads
+# under way, or Replies.
+do_vanish() {
+	netem client 'loss 100%'
+	client 'rdma link delete $RDMA_LINK && rdma_link_add'
+	netem client
+}
 do_restart() {
 	server '/lab/guest/server stop'
 	server '/lab/guest/server resume'
+}
+do_reload() {
+	server '
+		/lab/guest/server stop
+		wait_for 20 module_unused
+		rmmod rpcrdma
+		insmod /lab/payload/server/rpcrdma.ko
+		/lab/guest/server resume'
 }
 do_kill() {
 	local flags=(if=source iflag=direct of=/dev/null)
@@ -96,13 +128,13 @@ event() {
 # A row for each kind, and their sums.
 table() {
 	local kind all=0 over=0 most=0
-	printf '%-10s %8s %9s %16s\n' event injected recovered 'longest stall/ms'
+	printf '%-17s %8s %9s %16s\n' event injected recovered 'longest stall/ms'
 	for kind in "${kinds[@]}"; do
-		printf '%-10s %8d %9d %16d\n' "$kind" "${tried[$kind]:-0}" "${recovered[$kind]:-0}" "${longest[$kind]:-0}"
+		printf '%-17s %8d %9d %16d\n' "$kind" "${tried[$kind]:-0}" "${recovered[$kind]:-0}" "${longest[$kind]:-0}"
 		all=$((all + ${tried[$kind]:-0})) over=$((over + ${recovered[$kind]:-0}))
 		[ "${longest[$kind]:-0}" -le "$most" ] || most=${longest[$kind]}
 	done
-	printf '%-10s %8d %9d %16d\n' all $all $over "$most"
+	printf '%-17s %8d %9d %16d\n' all $all $over "$most"
 	printf 'data errors: %s\n' "$data_errors"
 }
 
@@ -155,17 +187,23 @@ faults() {
 	# Those of others may not fail: the software RDMA devices then answer no more.
 	if client '[ -f /sys/kernel/debug/failslab/require-start ]'; then
 		defer 'client "$shortage shortage_ends"'
+		defer 'server "$shortage shortage_ends"'
 	else
 		printf 'without shortage: the kernel cannot choose which allocations to fail\n'
-		shares[1]=$((shares[1] + shares[2])) shares[2]=0
+		for item in "${!kinds[@]}"; do
+			[[ ${kinds[item]} != *shortage ]] || shares[0]=$((shares[0] + shares[item])) shares[item]=0
+		done
 	fi
 	draw
 	server_dir /export
 	defer 'client "rm -f /run/faults.*"'
 	defer "server '[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
+	! is_served || defer "server 'module_loaded || insmod /lab/payload/server/rpcrdma.ko'"
 	defer 'client "$inject inject_ends"'
+	defer 'server "$inject inject_ends"'
 	netem_begins "${machines[@]}"
 	defer 'client rdma_link_add'
+	defer 'server rdma_link_add'
 	# What the first of each kind takes is not counted.
 	io_begins "$1"
 	for item in "${!kinds[@]}"; do

@@ -1,0 +1,97 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What sunrpc and nfsd do with a transport of the server's: Calls that wait for a cache, Calls that come once
+# more, a limit of Calls at a time.
+
+. "$(dirname "$0")/lib/test.sh"
+
+inject=$(<"$lib/inject-guest.sh")$'\n'
+
+need_injection() {
+	"$1" '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the $1's kernel injects no faults into sunrpc"
+}
+
+# nfsd has forgotten who may use what, and is not to wait for who knows: it puts such a Call aside, and
+# takes it up again when it has been told. What the Call has brought along has to be there by then.
+deferred() {
+	local connects
+	need_injection server
+	server_dir /export
+	mount_nfs 3
+	connects=$(client 'xprt_stat 3')
+	# Only what is sent inline can be put aside, so this has no data.
+	client "cd \$MNT/$TEST && for n in {1..20}; do : >\"a file with a name that is checked, number \$n\"; done"
+	trace_begins server sunrpc/svc_defer_drop sunrpc/svc_defer_queue sunrpc/svc_defer_recv
+	defer "server 'cd /sys/kernel/debug/fail_sunrpc && echo 0 >probability && echo Y >ignore-cache-wait'"
+	server '
+		cd /sys/kernel/debug/fail_sunrpc
+		echo Y >ignore-client-disconnect
+		echo Y >ignore-server-disconnect
+		echo N >ignore-cache-wait
+		echo 0 >verbose
+		echo -1 >times
+		echo 100 >probability'
+	for _ in {1..5}; do
+		server 'exportfs -f'
+		client '
+			drop_caches
+			names=$(ls $MNT/$TEST | wc -l)
+			[ $names = 20 ] || fail "there are $names names"
+			mkdir "$MNT/$TEST/a folder" && rmdir "$MNT/$TEST/a folder"'
+	done
+	server '
+		echo 0 >/sys/kernel/debug/fail_sunrpc/probability
+		cat $TRACING/trace | grep -c svc_defer_recv: | sed "s/$/ Calls were taken up again/"
+		[ $(grep -c svc_defer_recv: $TRACING/trace) -ge 5 ] || fail "$(cat $TRACING/trace)"
+		! grep svc_defer_drop: $TRACING/trace'
+	[ "$(client 'xprt_stat 3')" = "$connects" ] || fail "the connection did not outlast it"
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# The connection breaks when a Call is on its way, and the client sends it once more on the next one, from
+# another port. nfsd has to recognise it: what it did must not be done twice.
+sent_again() {
+	local hits
+	need_injection client
+	server_dir /export
+	mount_nfs_timeo 3
+	hits=$(server "awk '/^rc / { print \$2 }' /proc/net/rpc/nfsd")
+	defer 'client "$inject inject_ends"'
+	LIMIT=150 client "$inject
+		inject_begins 15
+		for n in {1..40}; do
+			mkdir \$MNT/$TEST/\$n || fail 'a folder was made twice'
+			mv \$MNT/$TEST/\$n \$MNT/$TEST/moved || fail 'a folder was moved twice'
+			rmdir \$MNT/$TEST/moved || fail 'a folder was removed twice'
+		done
+		inject_ends
+		printf '%d connections were broken\n' \$(injected)"
+	server "
+		now=\$(awk '/^rc / { print \$2 }' /proc/net/rpc/nfsd)
+		printf 'nfsd has answered %d Calls from its cache\n' \$((now - $hits))
+		[ \$now -gt $hits ] || fail 'no Call came twice'"
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Only one Call of a connection at a time: whoever finishes one has to look for the next.
+one_at_a_time() {
+	defer 'server "echo 0 >/sys/module/sunrpc/parameters/svc_rpc_per_connection_limit"'
+	server_dir /export
+	mount_nfs "$1"
+	client 'data_file 4M 16K'
+	trace_begins server sunrpc/svc_xprt_no_write_space
+	server 'echo 1 >/sys/module/sunrpc/parameters/svc_rpc_per_connection_limit'
+	client 'drop_caches && read_at_once 16 256K 16K'
+	server 'grep -q svc_xprt_no_write_space: $TRACING/trace || fail "no Call had to wait"'
+	work_begins
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+test_case "v3: Calls wait for what nfsd has forgotten" deferred
+test_case "v3: a Call comes twice, on two connections" sent_again
+for vers in 3 4.2; do
+	test_case "v$vers: one Call at a time" one_at_a_time $vers
+done
+run_cases

@@ -1,0 +1,109 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# The server's module: it cannot go while there are listeners or connections, and can once the service has
+# ended, whatever its clients were about. They come back to the next one.
+
+. "$(dirname "$0")/lib/test.sh"
+
+server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+
+ROUNDS=${ROUNDS:-4}
+guest+='
+server_load() { insmod /lab/payload/server/rpcrdma.ko; }
+refused() { ! rmmod rpcrdma 2>/run/$TEST.err && grep -q "in use" /run/$TEST.err; }
+# Nothing of the module is left, be it on the device, in debugfs or among the settings.
+server_unload() {
+	local kind
+	wait_for 20 module_unused
+	rmmod rpcrdma
+	for kind in qp cq pd mr cm_id; do
+		! rdma resource show $kind | grep -F "[rpcrdma]" || fail "the module has gone, and has left a $kind"
+	done
+	! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/svc_rdma 2>/dev/null || fail "the module has gone, and has left files"
+	! grep -q "^rdma " /proc/fs/nfsd/portlist 2>/dev/null || fail "the module has gone, and has left a listener"
+}
+'
+
+# Puts a server right that is without its module, or its threads.
+server_again() {
+	server '
+		module_loaded || server_load
+		[ "$(cat /proc/fs/nfsd/threads)" != 0 ] || /lab/guest/server resume'
+}
+
+refuse_unload() {
+	defer server_again
+	server 'refused || fail "a listener does not keep the module"'
+	mount_nfs 3
+	server 'refused || fail "neither a listener nor a connection keeps the module"'
+	client 'ls $MNT >/dev/null && umount $MNT'
+	server '
+		before=$(module_uses)
+		# Each has the port to itself.
+		! echo "rdma 20049" 2>/dev/null >/proc/fs/nfsd/portlist || fail "there are two listeners at one port"
+		[ $(module_uses) = $before ] || fail "the module had $before users, and has $(module_uses) after a listener that failed"
+		/lab/guest/server stop
+		server_unload
+		server_load
+		/lab/guest/server resume'
+	mount_nfs 3
+	client 'ls $MNT >/dev/null && umount $MNT'
+}
+
+# ROUNDS times the service ends in the middle of I/O, the module goes, and comes back.
+under_load() {
+	local round connects
+	defer server_again
+	server_dir /export
+	mount_nfs_timeo "$1"
+	work_begins
+	connects=$(client 'xprt_stat 3')
+	for ((round = 0; round < $2; round++)); do
+		server '
+			/lab/guest/server stop
+			server_unload
+			server_load
+			/lab/guest/server resume'
+		client 'work_goes_on 60'
+	done
+	printf 'connects: %d before, %d after\n' "$connects" "$(client 'xprt_stat 3')"
+	[ "$(client 'xprt_stat 3')" -ge $((connects + $2)) ] || fail "there are fewer new connections than modules"
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Mounts are tried all the while, also in the moment in which the module goes.
+while_connecting() {
+	local round
+	defer server_again
+	client "rm -f /run/$TEST.*"
+	client_background mounts "
+		while [ ! -f /run/$TEST.stop ]; do
+			! mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,soft,timeo=10,retrans=1,retry=0 \$SERVER:/export \$MNT 2>/dev/null ||
+				umount \$MNT
+			echo >>/run/$TEST.tries
+		done"
+	defer "client 'touch /run/$TEST.stop && wait_for 50 test -f /run/job.mounts.status; rm -f /run/$TEST.*'"
+	for ((round = 0; round < $1; round++)); do
+		client "
+			tries() { cat /run/$TEST.tries 2>/dev/null | wc -l; }
+			more() { [ \$(tries) -ge \$1 ]; }
+			wait_for 60 more \$((\$(tries) + 3))"
+		server '
+			/lab/guest/server stop
+			server_unload
+			server_load
+			/lab/guest/server resume'
+	done
+	client "touch /run/$TEST.stop"
+	client_wait mounts
+	mount_nfs 3
+	client 'ls $MNT >/dev/null && umount $MNT'
+}
+
+test_case "unload is refused as long as there is a listener" refuse_unload
+test_case "v4.2: the module goes and comes under I/O" under_load 4.2 1
+test_case "v3: the same $ROUNDS times" under_load 3 "$ROUNDS"
+test_case "others try to mount meanwhile, $ROUNDS times" while_connecting "$ROUNDS"
+run_cases

@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# One of the server's RDMA devices goes away under load, and comes back: its removal is not held up, its
+# clients see a pause, and those of another device see nothing.
+
+. "$(dirname "$0")/lib/test.sh"
+
+# The second device is on one end of a pair of interfaces; the other end, with a device of its own, is in a
+# network namespace of the server's machine, from which this mounts its own export.
+guest+='
+OUTER=198.51.100.1 INNER=198.51.100.2
+inside() { nsenter --net=/run/netns/inner "$@"; }
+second_begins() {
+	ip netns add inner
+	ip link add outer type veth peer name inner netns inner
+	inside ip link set lo up
+	inside ip link set inner up
+	inside ip address add $INNER/24 dev inner
+	ip link set outer up
+	ip address add $OUTER/24 dev outer
+	rdma link add outer type $TRANSPORT netdev outer
+	inside rdma link add inner type $TRANSPORT netdev inner
+	reachable() { inside ping -q -c 1 -W 1 $OUTER >/dev/null; }
+	wait_for 20 reachable
+}
+second_ends() {
+	! mountpoint -q $MNT || umount $MNT
+	! inside rdma link show inner/1 >/dev/null 2>&1 || inside rdma link delete inner
+	! rdma link show outer/1 >/dev/null 2>&1 || rdma link delete outer
+	ip netns delete inner
+	gone() { ! ip link show outer >/dev/null 2>&1; }
+	wait_for 20 gone
+}
+second_works() {
+	local n
+	for n in {1..10}; do
+		head -c 300001 /dev/urandom >/run/$TEST.data
+		dd if=/run/$TEST.data of=$MNT/$TEST.second/$n bs=1M conv=fsync status=none
+		drop_caches
+		dd if=$MNT/$TEST.second/$n bs=1M iflag=direct status=none | cmp - /run/$TEST.data
+	done
+	rm /run/$TEST.data
+}
+'
+
+removed() {
+	local round
+	server_dir /export
+	server 'mkdir -p /export/$TEST.second'
+	defer "server 'rm -rf /export/\$TEST.second'"
+	defer 'server "[ ! -e /run/netns/inner ] || second_ends"'
+	server 'second_begins
+		inside mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys $OUTER:/export $MNT
+		grep "$MNT .*proto=rdma" /proc/mounts
+		second_works'
+	mount_nfs_timeo "$1"
+	work_begins
+	defer "server rdma_link_add"
+	for round in {1..3}; do
+		server '
+			timeout 30 rdma link delete $RDMA_LINK || fail "the removal waits"
+			! rdma link show | grep -q $RDMA_LINK
+			second_works
+			rdma_link_add'
+		client 'work_goes_on 60'
+	done
+	server '
+		second_works
+		[ "$(xprt_stat 3)" = 1 ] || fail "the other connection has ended, $(xprt_stat 3) were made"
+		[ ! -d /sys/kernel/debug/rpcrdma ] || grep -h ended_ /sys/kernel/debug/rpcrdma/listener-*/listener
+		umount $MNT'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+for vers in 3 4.2; do
+	test_case "v$vers: a device goes and comes, another one stays" removed $vers
+done
+run_cases
