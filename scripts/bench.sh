@@ -66,7 +66,7 @@ BIND=$out${BIND:+:$BIND}
 export BIND
 for ((boot = 0; boot < BENCH_BOOTS; boot++)); do
 	say "[bench] machines $((boot + 1)) of $BENCH_BOOTS"
-	CLIENT=c SMP=1 PAYLOAD=$payload "$here/vm.sh" "$here/bench-client.sh" "$out/samples" $boot >&2
+	CLIENT=c PEER=${PEER:-c} SMP=1 PAYLOAD=$payload "$here/vm.sh" "$here/bench-client.sh" "$out/samples" $boot >&2
 done
 in_root() { "$here/in-buildroot.sh" "$@"; }
 documents=()

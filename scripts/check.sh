@@ -10,10 +10,10 @@
 . "$here/series.sh"
 
 cd "$PROJECT"
-steps=(layers conformance format host panics clippy kunit run selftests server)
+steps=(layers conformance format host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal fuzz headers um um-debug um-leaks custom debug stock dma series install cost)
+	steps=(minimal fuzz headers um um-debug um-leaks custom debug stock dma matrix release series install cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -58,7 +58,7 @@ step_kunit() {
 step_run() { "$here/run.sh"; }
 
 # Kselftests for which there is no time in the hour that all may take with an empty cache.
-later=(selftests/{badpeer,bond,device,frozen,inject,krb5,link,look,mountstats,multipath,netns,recalls,removal,rpcbind,settings,swap}.sh)
+later=(selftests/{badpeer,bond,device,frozen,inject,jail,krb5,link,listener,look,loopback,modest,mountstats,multipath,netns,recalls,removal,rpcbind,service,settings,swap,unplug}.sh)
 
 step_selftests() {
 	local file now=()
@@ -68,8 +68,37 @@ step_selftests() {
 	selftests_on custom "${now[@]}"
 }
 
-# This module at both ends.
-step_server() { PEER=rust selftests_on custom selftests/{mount,io,forms,backchannel,callbacks,cycles}.sh; }
+# With the kernel's own module at one end.
+step_pairs() {
+	local rc=0
+	PEER=c "$here/check.sh" main || rc=1
+	CLIENT=c "$here/check.sh" main || rc=1
+	return $rc
+}
+
+# What pairs of transports and kernels have to carry at least.
+step_main() { selftests_on "${KERNEL:-custom}" selftests/{mount,io,forms,backchannel}.sh; }
+
+# The same with all that is not about one of the transports, and with the kernel's own at both ends, which
+# tells a bug of ours from one of a test.
+step_matrix() {
+	local rc=0
+	PEER=c "$here/check.sh" carried || rc=1
+	CLIENT=c "$here/check.sh" carried || rc=1
+	CLIENT=c PEER=c "$here/check.sh" carried || rc=1
+	return $rc
+}
+step_carried() {
+	selftests_on um selftests/{mount,io,forms,backchannel,callbacks,krb5,cycles,restart,killed,removal,listener,loopback,service,unload,unplug}.sh
+}
+
+# With Debian 13's own kernel at one end.
+step_release() {
+	local rc=0
+	CLIENT_KERNEL=release "$here/check.sh" run main || rc=1
+	SERVER_KERNEL=release "$here/check.sh" run main || rc=1
+	return $rc
+}
 
 # A tree without what the module can do without; its modules have no kernel to go into.
 step_minimal() { VARIANT=minimal "$here/module.sh" minimal KBUILD_MODPOST_WARN=1; }

@@ -34,7 +34,7 @@ version=$(qemu-system-x86_64 --version | sed -n 's/^QEMU emulator version \([0-9
 
 # Mitigations cost differently on each processor, and nothing here needs them.
 for client in c rust; do
-	CLIENT=$client KERNEL=$kernel PAYLOAD=$out/payload APPEND=mitigations=off SMP=1 \
+	CLIENT=$client PEER=${PEER:-c} KERNEL=$kernel PAYLOAD=$out/payload APPEND=mitigations=off SMP=1 \
 		PLUGIN=$out/libcount.so,out=$out/$client "$here/vm.sh" "$here/cost-client.sh" "$out/$client" >&2
 done
 "$here/in-buildroot.sh" python3 "$source/report.py" "$out" "$@"

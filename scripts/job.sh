@@ -19,7 +19,13 @@ timed() {
 	times+=("$(printf '%-44s %7d.%02d s' "$what" $((us / 1000000)) $((us % 1000000 / 10000)))")
 }
 
-printf 'client: %s transport on %s, NFS v%s\n' "${CLIENT:-rust}" "$(client_run 'uname -r')" "$vers"
+# Only ours has this folder.
+transport='[ -d /sys/kernel/debug/rpcrdma ] && echo rust || echo c; uname -r'
+for machine in client server; do
+	{ read -r what; read -r release; } < <("${machine}_run" "$transport")
+	printf '%s: %s transport on %s\n' "$machine" "$what" "$release"
+done
+printf 'NFS v%s\n' "$vers"
 timed mount "mount -t nfs -o rdma,port=20049,vers=$vers,sec=sys server:/export /mnt/nfs && grep -q 'proto=rdma' /proc/mounts"
 LIMIT=300 timed "unpack $(wc -l <"$PAYLOAD/tree.sha256") files" "mkdir /mnt/nfs/tree && tar -xf /lab/payload/tree.tar -C /mnt/nfs/tree && sync"
 LIMIT=300 timed "check every checksum, caches dropped" "echo 3 >/proc/sys/vm/drop_caches && cd /mnt/nfs/tree && sha256sum --quiet -c /lab/payload/tree.sha256"

@@ -11,7 +11,7 @@
 #   um-debug  User-Mode Linux with the slow checkers, which is the faster place for them
 #   um-leaks  User-Mode Linux with kmemleak, which is too slow together with the others
 #   minimal kernel/minimal.config, only prepared, to build the module against
-#   release Debian's own kernel of the release, older than 7.2, which a server may have
+#   release Debian's own kernel of the release, older than 7.2, which one of the machines may have
 # KERNEL_SERIES chooses the series of all but the last (see series.sh). KSRC=DIR builds all but the first from another unpacked kernel source of 7.2 or later.
 
 . "$(dirname "$0")/lib.sh"

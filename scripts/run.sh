@@ -14,7 +14,12 @@ kernel=${KERNEL:-stock}
 
 "$here/host-packages.sh" vm "$kernel"
 "$here/kernel.sh" "$kernel" >/dev/null
-[ "${CLIENT:-rust}" = c ] || [ -n "${MODULE:-}" ] || "$here/module.sh" "$kernel"
+client_kernel=${CLIENT_KERNEL:-$kernel} server_kernel=${SERVER_KERNEL:-$kernel}
+# ours TRANSPORT KERNEL: whether a machine has this transport, where there is one for its kernel.
+ours() { [ "${1:-rust}" = rust ] && [ "$2" != release ]; }
+[ -n "${MODULE:-}" ] || ! ours "${CLIENT:-}" "$client_kernel" || "$here/module.sh" "$client_kernel"
+[ -n "${SERVER_MODULE:-${MODULE:-}}" ] || ! ours "${PEER:-}" "$server_kernel" ||
+	KERNEL_SERIES=${SERVER_SERIES:-${KERNEL_SERIES:-}} "$here/module.sh" "$server_kernel"
 
 # Where no CPU is emulated there is time for more files.
 size=small

@@ -9,12 +9,14 @@
 #
 #   KERNEL=stock|custom|debug   what both run in QEMU
 #   SERVER_KERNEL=release|...   what the server runs; release is Debian's own, older than 7.2
+#   CLIENT_KERNEL=release|...   the same for the client
 #   KERNEL_SERIES=7.2|...       of which series of kernels (see series.sh); SERVER_SERIES for the server's
 #   KERNEL=um|um-debug|um-leaks both are User-Mode Linux, which runs at the speed of the host
 #   CLIENT=rust|c|none          the client's transport: ours, the kernel's own, or what it finds
-#   PEER=rust|c                 the server's transport: ours, or the kernel's own (default: c)
-#   MODULE=FILE                 our module (default: where make puts it for KERNEL)
-#   SERVER_MODULE=FILE          the same for the server (default: as above, for SERVER_KERNEL)
+#   PEER=rust|c                 the server's transport: ours, or the kernel's own
+#                               (default of both: rust, or c on a kernel that ours is not for)
+#   MODULE=FILE                 our module (default: where make puts it for the client's kernel)
+#   SERVER_MODULE=FILE          the same for the server (default: the same, or where make puts it for SERVER_KERNEL)
 #   PAYLOAD=DIR                 a folder to have as /lab/payload in both
 #   OVERLAY=DIR                 files that the client has instead of its own below /lab
 #   TRANSPORT=rxe|siw MTU=N SMP=N MEM=MIB
@@ -30,8 +32,11 @@
 
 kernel=${KERNEL:-stock}
 server_kernel=${SERVER_KERNEL:-$kernel}
-client=${CLIENT:-rust}
-peer=${PEER:-c}
+client_kernel=${CLIENT_KERNEL:-$kernel}
+# Ours is for kernels of 7.2 and later.
+transport_of() { [ "$1" = release ] && printf 'c\n' || printf 'rust\n'; }
+client=${CLIENT:-$(transport_of "$client_kernel")}
+peer=${PEER:-$(transport_of "$server_kernel")}
 [ $# -gt 0 ] || die "usage: vm.sh COMMAND..."
 terminal=
 [ -z "${VM_SHELL:-}" ] || terminal=$(stty -g 2>/dev/null </dev/tty) || die "there is no terminal to give a prompt on"
@@ -46,17 +51,19 @@ case $kernel in um | um-*) machines=um ;; *) machines=qemu ;; esac
 "$here/host-packages.sh" vm "$kernel"
 # Makes what a machine boots from, and prints the folder with its kernel: boots_from KERNEL SERIES.
 boots_from() {
-	[[ " ${kernels[*]} " = *" $1 "* ]] || die "KERNEL is stock, custom, debug, for the server also release, or um, um-debug or um-leaks for both machines, not $1"
+	[[ " ${kernels[*]} " = *" $1 "* ]] || die "KERNEL is stock, custom, debug, for one of them also release, or um, um-debug or um-leaks for both machines, not $1"
 	KERNEL_SERIES=$2 "$here/kernel.sh" "$1"
 	KERNEL_SERIES=$2 "$here/guest.sh" "$1"
 }
 server_tree=$(boots_from "$server_kernel" "${SERVER_SERIES:-$SERIES}")
-tree=$(boots_from "$kernel" "$SERIES")
+tree=$(boots_from "$client_kernel" "$SERIES")
 # Under all the checkers everything takes several times as long, and so may each step.
 case $kernel in *debug | *leaks) export SLOW=4 ;; esac
-module=${MODULE:-$KERNELS/build/$kernel/rust/rpcrdma.ko}
-[ "$client" != rust ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $kernel"
-server_module=${SERVER_MODULE:-$(dirname "$server_tree")/build/$server_kernel/rust/rpcrdma.ko}
+module=${MODULE:-$KERNELS/build/$client_kernel/rust/rpcrdma.ko}
+[ "$client" != rust ] || [ -f "$module" ] || die "$module is missing: build it with scripts/module.sh $client_kernel"
+[ "$server_tree" = "$tree" ] && server_module=$module ||
+	server_module=$(dirname "$server_tree")/build/$server_kernel/rust/rpcrdma.ko
+server_module=${SERVER_MODULE:-$server_module}
 [ "$peer" != rust ] || [ -f "$server_module" ] || die "$server_module is missing: build it with KERNEL_SERIES=${SERVER_SERIES:-$SERIES} scripts/module.sh $server_kernel"
 
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
