@@ -9,18 +9,25 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-# For the rest of the case the client has that device, and nothing mapped is left at its end.
+machines=(client)
+! server '[ -f /lab/payload/server/rpcrdma.ko ]' || machines+=(server)
+
+# For the rest of the case the machines with our module have that device, and nothing mapped is left at its
+# end.
 dma_device() {
+	local machine
 	client '[ -f /lab/payload/rdma_rxe.ko ]' || skip "the payload has no rdma_rxe.ko, see scripts/dma-device.sh"
 	client 'grep -qw swiotlb=force /proc/cmdline' || skip "the machines were not booted with APPEND=swiotlb=force"
-	defer "client 'rdma_link_delete; rmmod rdma_rxe; modprobe rdma_rxe; rdma_link_add'"
-	client '
-		rdma_link_delete
-		rmmod rdma_rxe
-		insmod /lab/payload/rdma_rxe.ko
-		rdma_link_add
-		bounced >/run/$TEST.bounced'
-	defer "client 'wait_for 20 nothing_mapped'"
+	for machine in "${machines[@]}"; do
+		defer "$machine 'rdma_link_delete; rmmod rdma_rxe; modprobe rdma_rxe; rdma_link_add'"
+		$machine '
+			rdma_link_delete
+			rmmod rdma_rxe
+			insmod /lab/payload/rdma_rxe.ko
+			rdma_link_add
+			bounced >/run/$TEST.bounced'
+		defer "$machine 'wait_for 20 nothing_mapped'"
+	done
 }
 guest+='
 bounced() { cat /sys/kernel/debug/swiotlb/io_tlb_used; }
@@ -36,6 +43,7 @@ other() {
 
 # What is mapped for a mount is mapped in bounce buffers; readers and writers at the same time.
 load() {
+	local machine
 	dma_device
 	server_dir /export
 	mount_nfs "$1"
@@ -44,8 +52,12 @@ load() {
 		drop_caches
 		read_at_once 4 4M 64K
 		read_ahead 16 16M 64K
-		printf "%d slots before the mount, %d with it\n" $(cat /run/$TEST.bounced) $(bounced)
 		[ $(bounced) -ge $(($(cat /run/$TEST.bounced) + 64)) ] || fail "nothing of the mount is in bounce buffers"'
+	for machine in "${machines[@]}"; do
+		$machine '
+			printf "%s: %d slots before the mount, %d with it\n" $(hostname) $(cat /run/$TEST.bounced) $(bounced)
+			[ $(bounced) -gt $(cat /run/$TEST.bounced) ] || fail "nothing of the connection is in bounce buffers"'
+	done
 	work_begins
 	client 'work_goes_on 30'
 	work_ends
