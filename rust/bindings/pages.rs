@@ -6,6 +6,12 @@ use super::page;
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::{alloc::Flags, page::Page, page::PAGE_SIZE, prelude::*};
 
+/// Pages of memory that the machine has.
+pub(crate) fn total_pages() -> u32 {
+    // SAFETY: Always safe to call.
+    unsafe { super::rpcrdma_total_pages() }
+}
+
 /// Pages, each with a counted reference that this object owns.
 ///
 /// # Invariants

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/sched/mm.h>
@@ -186,6 +187,11 @@ u64 rpcrdma_page_to_phys(struct page *page)
 struct page *rpcrdma_virt_to_page(const void *address)
 {
 	return virt_to_page(address);
+}
+
+u32 rpcrdma_total_pages(void)
+{
+	return min_t(unsigned long, totalram_pages(), U32_MAX);
 }
 
 unsigned int rpcrdma_memalloc_noio_begin(void)

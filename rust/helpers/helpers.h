@@ -95,6 +95,7 @@ void rpcrdma_put_page(struct page *page);
 void *rpcrdma_page_address(const struct page *page);
 u64 rpcrdma_page_to_phys(struct page *page);
 struct page *rpcrdma_virt_to_page(const void *address);
+u32 rpcrdma_total_pages(void);
 unsigned int rpcrdma_memalloc_noio_begin(void);
 void rpcrdma_memalloc_noio_end(unsigned int flags);
 

@@ -423,6 +423,19 @@ impl<O: ReceiveOwner> Messages<O> {
         self.last = request;
     }
 
+    /// What the owner's user keeps with the first message.
+    pub(crate) fn first_note(&self) -> Option<&O::Note> {
+        if self.first.is_null() {
+            return None;
+        }
+        // SAFETY: By the type's invariant this is the request of a Receive that this object owns.
+        unsafe {
+            let receive: *mut Receive<O> =
+                self.first.byte_sub(offset_of!(Receive<O>, request)).cast();
+            Some(&(*receive).note)
+        }
+    }
+
     /// Removes the first message.
     pub(crate) fn pop(&mut self) -> Option<Received<O>> {
         if self.first.is_null() {

@@ -2,6 +2,7 @@
 
 //! What is kept with each message until it is answered.
 
+use super::shared::Reserved;
 use crate::{
     proto::responder::{call::CallIndex, placement::Placement},
     sunrpc::PageVec,
@@ -16,6 +17,12 @@ pub(crate) struct Call {
     pub(super) placement: Placement,
     /// What was read from the requester, for [`CallIndex::layout`].
     pub(super) pages: PageVec,
+    /// The room for these pages, until a thread takes them.
+    pub(super) reserved: Option<Reserved>,
+    /// How many pages the Call waits for.
+    pub(super) wanted: u32,
+    /// Whether it is one of those that the requester has outstanding.
+    pub(super) is_outstanding: bool,
     /// When the last completion was that the Call waited for, and when a thread took it.
     pub(super) times: Option<(Instant<Monotonic>, Instant<Monotonic>)>,
 }
@@ -26,6 +33,9 @@ impl Default for Call {
             index: None,
             placement: Placement::new(),
             pages: PageVec::new(),
+            reserved: None,
+            wanted: 0,
+            is_outstanding: false,
             times: None,
         }
     }

@@ -55,6 +55,10 @@ const SEND_REQUESTS: u32 = 64;
 /// in each entry of the send queue.
 const MAX_TRANSFER_SGE: u32 = 8;
 
+/// Bytes of data that the Calls of one connection may have fetched at once, unless two of the
+/// largest have more. No fabric has as many under way.
+const MAX_READ_BYTES: u32 = 8 << 20;
+
 /// A connection.
 #[pin_data]
 pub(crate) struct Connection {
@@ -89,8 +93,8 @@ impl Parts {
     }
 }
 
-/// Enters the end of a connection, if it was accepted, into the listener's record when it is
-/// dropped. May sleep then.
+/// Leaves the listener's room, and enters the end of a connection, if it was accepted, into the
+/// listener's record, when it is dropped. May sleep then.
 struct Farewell {
     events: Arc<Events>,
     peer: SocketAddress,
@@ -100,6 +104,7 @@ struct Farewell {
 impl Drop for Farewell {
     fn drop(&mut self) {
         let events = &self.events;
+        events.leave();
         if !self.is_accepted.load(Relaxed) {
             return;
         }
@@ -134,7 +139,9 @@ impl Connection {
         let found = PrivateData::find(request.private_data()).map(|(_, found)| found);
         let peer_depth = request.read_depth();
         let xprt = OwnedSvcXprt::connection(listener, &local, &peer)?;
-        let events = Arc::pin_init(Events::new(xprt, record.clone()), GFP_KERNEL)?;
+        let max_pages = max_read_pages(xprt.max_message());
+        let events = Events::new(xprt, record.clone(), max_pages);
+        let events = Arc::pin_init(events, GFP_KERNEL)?;
         let id = request.into_id(events.clone());
         let device = id.device().ok_or(ENODEV)?;
         let attributes = device.attributes();
@@ -172,6 +179,7 @@ impl Connection {
             peer: found,
             read_depth,
         };
+        events.enter()?;
         let farewell = Farewell {
             events: events.clone(),
             peer,
@@ -202,6 +210,15 @@ impl Connection {
 
 // CAST: A page is far smaller.
 const PAGE_SIZE_U32: u32 = PAGE_SIZE as u32;
+
+/// Pages that the Calls of one connection may have while they are fetched and wait for a thread, if
+/// RPC messages have up to `max_message` bytes: of several of the largest.
+fn max_read_pages(max_message: u32) -> u32 {
+    max_message
+        .saturating_mul(2)
+        .max(MAX_READ_BYTES)
+        .div_ceil(PAGE_SIZE_U32)
+}
 
 /// What one Call may ask for, if RPC messages have up to `max_message` bytes.
 fn budget(max_message: u32) -> CallBudget {
@@ -260,10 +277,8 @@ impl SvcConnection for Connection {
             .inspect_err(|_| self.events.note(Cause::ReplyFailed))
     }
 
-    fn release(&self, mut call: Self::Call) {
-        let (_, note) = call.with_note();
-        *note = Call::default();
-        self.parts.qp.recycle(call);
+    fn release(&self, call: Self::Call) {
+        receive::release(&self.parts.qp, call);
     }
 }
 

@@ -10,6 +10,7 @@
 //! receive.rs     from a message to a Call that nfsd executes
 //! reply.rs       from nfsd's Reply to what the requester gets
 //! sinks.rs       pages for RDMA Reads
+//! room.rs        how many pages all connections may have for them
 //! record.rs      what is known of a listener and of the connections that came through it
 //! stats.rs       what is counted of one connection
 //! show.rs        its files under debugfs
@@ -21,7 +22,9 @@
 //! executes it, and posts the Reply; the completion of that gives pages and room back, without
 //! waking anybody.
 //!
-//! Lock order: the locks here are leaves, each taken alone.
+//! Lock order: the locks here are leaves, each taken alone, but for that of the Calls that wait for
+//! room (`Shared::waiting`), within which those of the connection's and the listener's budgets are
+//! taken.
 
 mod backward;
 mod call;
@@ -30,6 +33,7 @@ mod listener;
 mod receive;
 mod record;
 mod reply;
+mod room;
 mod shared;
 mod show;
 mod sinks;

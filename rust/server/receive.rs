@@ -2,7 +2,7 @@
 
 //! From a message to a Call that nfsd executes.
 
-use super::{call::Call, reply, shared::Shared};
+use super::{reply, shared::Shared};
 use crate::{
     error::Cause,
     proto::{
@@ -27,6 +27,9 @@ use crate::{
     trace::server as trace,
 };
 use kernel::{alloc::flags::__GFP_NOWARN, prelude::*, time::Instant};
+
+// CAST: A page is far smaller.
+const PAGE_SIZE: u32 = kernel::page::PAGE_SIZE as u32;
 
 type Message = AcceptedMessage<Shared>;
 
@@ -95,12 +98,16 @@ fn enqueue(shared: &Shared, message: Message) {
 /// The next Call for a thread of the service, if there is one that is complete.
 pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<SvcCall<Message>> {
     let shared = qp.context();
-    let mut ready = shared.ready.lock();
-    let message = ready.pop();
-    if message.is_none() {
-        shared.xprt().no_call_waits();
-    }
-    drop(ready);
+    let message = shared.admitted().or_else(|| {
+        let mut ready = shared.ready.lock();
+        let message = ready.pop();
+        if message.is_none() {
+            shared.xprt().no_call_waits();
+        }
+        drop(ready);
+        // There may be room since the first look.
+        message.or_else(|| shared.admitted())
+    });
     rqst.let_others_in();
     let mut message = message?;
     if message.note().index.is_none() {
@@ -117,6 +124,7 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
         *delivered = Instant::now();
     }
     let size = |length: u32| usize::try_from(length).ok();
+    note.reserved = None;
     let layout = call.layout;
     let start = call.header_len;
     let split = start.checked_add(size(layout.head)?)?;
@@ -175,23 +183,25 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
     };
     if call.layout.pages == 0 {
         shared.called(call.credits);
+        note.is_outstanding = true;
         note.index = Some(call.index(bytes.len()));
         note.placement = Placement::new();
         return Some(message);
     }
-    let credits = call.credits;
+    let (credits, index) = (call.credits, call.index(bytes.len()));
+    let pages = call.layout.pages.div_ceil(PAGE_SIZE);
     if !call.has_counts() {
         trace::svcrdma_decode_parse_err(qp, number, bytes);
         refuse(qp, message, Some(credits), ResponderRefusal::GarbageArgs);
         return None;
     }
+    if !core::mem::replace(&mut note.is_outstanding, true) {
+        shared.called(credits);
+    }
+    let message = shared.admit(message, pages)?;
     let _scope = NoIoScope::enter();
-    let index = call.index(bytes.len());
     match post_reads(qp, message, index, may_wait) {
-        Ok(()) => {
-            shared.called(credits);
-            None
-        }
+        Ok(()) => None,
         Err(Some(message)) if !may_wait => {
             shared.stats().counters.deferred_reads.increment();
             Some(message)
@@ -336,14 +346,17 @@ fn complete_stream(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
 /// it counts as a Call that asks for `credits`.
 fn refuse(
     qp: &AcceptedQp<Shared>,
-    message: Message,
+    mut message: Message,
     credits: Option<Credits>,
     refusal: ResponderRefusal,
 ) {
     let _scope = NoIoScope::enter();
-    if let (Some(credits), false) = (credits, refusal == ResponderRefusal::Discard) {
+    let is_answered = refusal != ResponderRefusal::Discard;
+    let is_counted = message.note().is_outstanding;
+    if let (Some(credits), true, false) = (credits, is_answered, is_counted) {
         qp.context().called(credits);
     }
+    message.with_note().1.is_outstanding = is_counted && !is_answered;
     qp.context().stats().counters.refused_messages.increment();
     match refusal {
         ResponderRefusal::Discard => {}
@@ -354,8 +367,24 @@ fn refuse(
 }
 
 /// Lets go of a message that is no Call to be executed.
-fn discard(qp: &AcceptedQp<Shared>, mut message: Message) {
-    *message.with_note().1 = Call::default();
-    qp.recycle(message);
+fn discard(qp: &AcceptedQp<Shared>, message: Message) {
+    forget(qp, message);
     qp.context().replace_receive(qp);
+}
+
+/// Lets go of a message that the service was given, and may have answered.
+pub(super) fn release(qp: &AcceptedQp<Shared>, message: Message) {
+    if forget(qp, message) {
+        qp.context().replace_receive(qp);
+    }
+}
+
+/// Lets go of a message; whether it was a Call that has no answer.
+fn forget(qp: &AcceptedQp<Shared>, mut message: Message) -> bool {
+    let note = core::mem::take(message.with_note().1);
+    qp.recycle(message);
+    if note.is_outstanding {
+        qp.context().dropped();
+    }
+    note.is_outstanding
 }

@@ -2,6 +2,7 @@
 
 //! What is known of a listener and of the connections that came through it.
 
+use super::room::Room;
 use crate::{
     debugfs::{File, Show, WithFiles},
     error::Cause,
@@ -55,6 +56,7 @@ pub(super) struct Record {
     rejected: Counter,
     moves: Counter,
     starved_grants: Counter,
+    room: Arc<Room>,
     #[pin]
     counts: SpinLock<[u64; Cause::ALL.len()]>,
     /// The last ends, the oldest one first.
@@ -82,6 +84,7 @@ impl Record {
     pub(super) fn new() -> Result<SharedRecord> {
         let number = NEXT.fetch_add(1, Relaxed);
         let ends = KVVec::with_capacity(ENDS, GFP_KERNEL)?;
+        let room = Room::new()?;
         let record = try_pin_init!(Self {
             number,
             address: SetOnce::new(),
@@ -90,6 +93,7 @@ impl Record {
             rejected: Counter::new(),
             moves: Counter::new(),
             starved_grants: Counter::new(),
+            room,
             counts <- new_spinlock!([0; Cause::ALL.len()], "rpcrdma_end_counts"),
             ends <- new_mutex!(ends, "rpcrdma_ends"),
             lines <- new_spinlock!(Lines {
@@ -103,6 +107,11 @@ impl Record {
     /// The listener's number.
     pub(super) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Room for the data of all connections' Calls.
+    pub(super) fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     /// The address at which it listens.
@@ -207,6 +216,11 @@ fn listener(record: &Record, seq: &SeqFile) {
     seq_print!(seq, "rejected {}\n", record.rejected.get());
     seq_print!(seq, "moves {}\n", record.moves.get());
     seq_print!(seq, "starved_grants {}\n", record.starved_grants.get());
+    let (pages, waiting) = record.room.usage();
+    seq_print!(seq, "read_pages {}\n", pages.used());
+    seq_print!(seq, "read_pages_most {}\n", pages.most());
+    seq_print!(seq, "read_pages_limit {}\n", pages.limit());
+    seq_print!(seq, "waiting_connections {waiting}\n");
     for (cause, count) in Cause::ALL.iter().zip(counts) {
         if count != 0 {
             seq_print!(seq, "ended_{} {count}\n", cause.name());

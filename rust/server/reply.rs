@@ -44,7 +44,9 @@ pub(super) fn reply(
     rqst: &mut Replying<'_>,
     message: &mut Message,
 ) -> Result {
-    make_and_send(qp, rqst, message).inspect_err(|&error| {
+    let sent = make_and_send(qp, rqst, message);
+    message.with_note().1.is_outstanding = false;
+    sent.inspect_err(|&error| {
         let xid = message.note().index.map_or(0, |index| index.xid.0);
         trace::svcrdma_send_err(qp, xid, error);
     })

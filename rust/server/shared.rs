@@ -2,14 +2,24 @@
 
 //! What the threads and completions of one connection share.
 
-use super::{record::SharedRecord, sinks::Sinks, stats::Stats};
+use super::{
+    record::SharedRecord,
+    room::{Room, Waiter},
+    sinks::Sinks,
+    stats::Stats,
+};
 use crate::{
     error::Cause,
     proto::{
-        responder::{budget::CallBudget, credits::ResponderCredits},
+        responder::{
+            budget::{CallBudget, PageBudget},
+            credits::{Conduct, ResponderCredits},
+        },
         wire::{header::Credits, private_data::Thresholds},
     },
-    rdma::{AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots},
+    rdma::{
+        AcceptedMessage, AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots,
+    },
     sunrpc::server::{Backward, OwnedSvcXprt, SvcXprt},
     trace::server as trace,
 };
@@ -19,7 +29,7 @@ use kernel::{
     seq_file::SeqFile,
     seq_print,
     sync::{
-        atomic::{Acquire, Atomic, Relaxed, Release},
+        atomic::{Acquire, Atomic, Full, Relaxed, Release},
         Arc, SpinLock,
     },
     time::{BootTime, Instant},
@@ -62,12 +72,37 @@ pub(super) struct Events {
     pub(super) stats: Stats,
     /// That of the listener.
     pub(super) record: SharedRecord,
+    /// That of the listener, of which the connection has a part.
+    room: Arc<Room>,
+    #[pin]
+    pages: SpinLock<Pages>,
+    /// Pages that were waited for in the room's line.
+    admitted: Atomic<u32>,
+}
+
+/// Pages of a connection's Calls.
+struct Pages {
+    budget: PageBudget,
+    /// Whether a Call waits until some are given back.
+    is_awaited: bool,
+}
+
+/// Why a Call waits.
+enum Shortage {
+    /// For pages of the connection's other Calls.
+    Connection,
+    /// In the line for the room of all connections.
+    Room,
 }
 
 impl Events {
-    /// Those of a connection whose handshake is under way. In their place: the counters are too
-    /// large for the stack.
-    pub(super) fn new(xprt: OwnedSvcXprt, record: SharedRecord) -> impl PinInit<Self, Error> {
+    /// Those of a connection whose handshake is under way, with up to `max_pages` pages for its
+    /// Calls. In their place: the counters are too large for the stack.
+    pub(super) fn new(
+        xprt: OwnedSvcXprt,
+        record: SharedRecord,
+        max_pages: u32,
+    ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             xprt,
             slots: Arc::pin_init(SendSlots::new(), GFP_KERNEL)?,
@@ -77,8 +112,50 @@ impl Events {
             number: NEXT.fetch_add(1, Relaxed),
             since: Instant::now(),
             stats: Stats::new(),
+            room: record.room().clone(),
+            pages <- new_spinlock!(Pages {
+                budget: PageBudget::new(max_pages),
+                is_awaited: false,
+            }, "rpcrdma_pages"),
+            admitted: Atomic::new(0),
             record,
         }? Error)
+    }
+
+    /// Has the room count the connection among those that may wait. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn enter(&self) -> Result {
+        self.room.enter()
+    }
+
+    /// Undoes [`Self::enter`], when no Call is left.
+    pub(super) fn leave(&self) {
+        self.room.leave(self.number);
+        self.room.give_back(self.admitted.xchg(0, Full));
+    }
+
+    /// The pages of the connection's Calls.
+    pub(super) fn page_budget(&self) -> PageBudget {
+        self.pages.lock().budget
+    }
+
+    /// Takes room for so many pages.
+    fn reserve(this: &Arc<Self>, pages: u32) -> Result<Reserved, Shortage> {
+        let mut own = this.pages.lock();
+        if !own.budget.take(pages) {
+            own.is_awaited = true;
+            return Err(Shortage::Connection);
+        }
+        drop(own);
+        let waiter = || -> Arc<dyn Waiter> { this.clone() };
+        if this.room.take(pages, waiter) {
+            Ok(Reserved::new(this, pages))
+        } else {
+            Err(Shortage::Room)
+        }
     }
 
     /// Takes note of the cause for which the connection is going to be closed.
@@ -145,6 +222,58 @@ impl Removal for Events {
     }
 }
 
+impl Waiter for Events {
+    fn admit(&self, pages: u32) {
+        self.admitted.xchg(pages, Full);
+    }
+
+    fn wake(&self) {
+        self.xprt.call_waits();
+        self.xprt.enqueue();
+    }
+
+    fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+/// Room for the pages of a Call, which goes back with this object.
+pub(super) struct Reserved {
+    events: Arc<Events>,
+    pages: u32,
+}
+
+impl Reserved {
+    /// That which `events` has taken.
+    fn new(events: &Arc<Events>, pages: u32) -> Self {
+        Self {
+            events: events.clone(),
+            pages,
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let events = &self.events;
+        let mut own = events.pages.lock();
+        own.budget.give_back(self.pages);
+        let is_awaited = core::mem::replace(&mut own.is_awaited, false);
+        drop(own);
+        if is_awaited {
+            events.wake();
+        }
+        events.room.give_back(self.pages);
+    }
+}
+
+/// Calls that wait for room, in their order.
+struct Waiting {
+    messages: Messages<AcceptedQp<Shared>>,
+    /// Whether the first one is in the room's line. The connection's own budget has its pages then.
+    is_in_line: bool,
+}
+
 /// What a connection's completions work on.
 #[pin_data]
 pub(crate) struct Shared {
@@ -154,6 +283,10 @@ pub(crate) struct Shared {
     /// Messages for threads of the service.
     #[pin]
     pub(super) ready: SpinLock<Messages<AcceptedQp<Self>>>,
+    #[pin]
+    waiting: SpinLock<Waiting>,
+    /// How many [`Self::waiting`] has.
+    waiting_count: Atomic<u32>,
     #[pin]
     credits: SpinLock<Grants>,
     #[pin]
@@ -181,6 +314,11 @@ impl Shared {
             thresholds,
             budget,
             ready <- new_spinlock!(Messages::new(), "rpcrdma_ready"),
+            waiting <- new_spinlock!(Waiting {
+                messages: Messages::new(),
+                is_in_line: false,
+            }, "rpcrdma_waiting"),
+            waiting_count: Atomic::new(0),
             credits <- new_spinlock!(Grants {
                 credits: ResponderCredits::new(Credits::new(limit)),
                 max: max_credits,
@@ -209,6 +347,11 @@ impl Shared {
         seq_print!(seq, "credits_limit {}\n", credits.limit().get());
         seq_print!(seq, "credits_max {max}\n");
         seq_print!(seq, "calls_outstanding {}\n", credits.outstanding());
+        seq_print!(seq, "calls_waiting {}\n", self.waiting_count.load(Relaxed));
+        let pages = self.events.page_budget();
+        seq_print!(seq, "read_pages {}\n", pages.used());
+        seq_print!(seq, "read_pages_most {}\n", pages.most());
+        seq_print!(seq, "read_pages_limit {}\n", pages.limit());
     }
 
     /// The Receives of a grant could not be made.
@@ -224,17 +367,96 @@ impl Shared {
     }
 
     /// Takes note of a Call that asks for `requested` credits. A requester that uses half of its
-    /// grant gets twice as much.
+    /// grant gets twice as much, unless its Calls wait for room.
     pub(super) fn called(&self, requested: Credits) {
         let mut grants = self.credits.lock();
-        let _ = grants.credits.call(requested);
+        if grants.credits.call(requested) == Conduct::Excess {
+            self.stats().counters.excess_calls.increment();
+        }
         let used = grants.credits.outstanding();
         let limit = grants.credits.limit().get();
         let max = grants.max.min(requested.get());
-        if used.saturating_mul(2) > u64::from(limit) && limit < max {
+        let has_room = self.waiting_count.load(Relaxed) == 0;
+        if used.saturating_mul(2) > u64::from(limit) && limit < max && has_room {
             let limit = limit.saturating_mul(2).min(max);
             grants.credits.set_limit(Credits::new(limit));
         }
+    }
+
+    /// Takes note that a Call which [`Self::called`] knows of gets no answer.
+    pub(super) fn dropped(&self) {
+        self.credits.lock().credits.dropped();
+    }
+
+    /// Has a Call, whose data takes so many pages, wait until there is room. The Call, if there is
+    /// room already.
+    ///
+    /// Its Receive is not posted again meanwhile, and the grant falls.
+    pub(super) fn admit(
+        &self,
+        mut message: AcceptedMessage<Self>,
+        pages: u32,
+    ) -> Option<AcceptedMessage<Self>> {
+        let note = message.with_note().1;
+        if note.reserved.is_some() {
+            return Some(message);
+        }
+        note.wanted = pages;
+        let mut waiting = self.waiting.lock();
+        // Before somebody is to give pages back for it.
+        self.waiting_count.fetch_add(1, Full);
+        if waiting.messages.first_note().is_none() {
+            match Events::reserve(&self.events, pages) {
+                Ok(reserved) => {
+                    self.waiting_count.fetch_sub(1, Relaxed);
+                    note.reserved = Some(reserved);
+                    return Some(message);
+                }
+                Err(shortage) => waiting.is_in_line = matches!(shortage, Shortage::Room),
+            }
+        }
+        waiting.messages.push(message);
+        drop(waiting);
+        self.stats().counters.delayed_reads.increment();
+        let mut grants = self.credits.lock();
+        let limit = grants.credits.limit().get();
+        let lower = (limit / 2).max(FIRST_GRANT).min(limit);
+        grants.credits.set_limit(Credits::new(lower));
+        None
+    }
+
+    /// The first Call that waits, if there is room for it.
+    pub(super) fn admitted(&self) -> Option<AcceptedMessage<Self>> {
+        if self.waiting_count.load(Relaxed) == 0 {
+            return None;
+        }
+        let events = &self.events;
+        let mut waiting = self.waiting.lock();
+        let pages = waiting.messages.first_note()?.wanted;
+        let reserved = if waiting.is_in_line {
+            if events.admitted.xchg(0, Full) == 0 {
+                return None;
+            }
+            Reserved::new(events, pages)
+        } else {
+            match Events::reserve(events, pages) {
+                Ok(reserved) => reserved,
+                Err(shortage) => {
+                    waiting.is_in_line = matches!(shortage, Shortage::Room);
+                    return None;
+                }
+            }
+        };
+        waiting.is_in_line = false;
+        let mut message = waiting.messages.pop()?;
+        self.waiting_count.fetch_sub(1, Relaxed);
+        // Others may have room as well, of which nobody is told again.
+        if waiting.messages.first_note().is_some() {
+            self.xprt().call_waits();
+        }
+        drop(waiting);
+        message.with_note().1.reserved = Some(reserved);
+        Some(message)
     }
 
     /// The credit word of a Reply that is about to be sent. The Receives that it promises are
@@ -247,22 +469,20 @@ impl Shared {
         let mut grants = self.credits.lock();
         let limit = grants.credits.limit().get();
         let credits = grants.credits.reply(limit);
-        let expected = grants.credits.expected();
+        let receives = grants.credits.receives(SPARE_RECEIVES);
         drop(grants);
-        qp.post_receives(self.wanted_receives(expected), RECEIVE_BATCH, true)
+        qp.post_receives(self.wanted_receives(receives), RECEIVE_BATCH, true)
             .inspect_err(|&error| self.starved(error))?;
         Ok(credits)
     }
 
-    /// Receives to be posted, if the requester may send so many Calls.
-    fn wanted_receives(&self, expected: u32) -> u32 {
+    /// Receives to be posted: so many for Calls, and those for Replies.
+    fn wanted_receives(&self, calls: u32) -> u32 {
         let replies = match self.events.backward.is_used() {
             true => BACKWARD_CREDITS,
             false => 0,
         };
-        expected
-            .saturating_add(SPARE_RECEIVES)
-            .saturating_add(replies)
+        calls.saturating_add(replies)
     }
 
     /// Has every Receive posted that what may arrive needs. May sleep.
@@ -271,14 +491,14 @@ impl Shared {
     ///
     /// As [`AcceptedQp::post_receives`].
     pub(super) fn post_all_receives(&self, qp: &AcceptedQp<Self>) -> Result {
-        let expected = self.credits.lock().credits.expected();
-        qp.post_receives(self.wanted_receives(expected), 1, true)
+        let receives = self.credits.lock().credits.receives(SPARE_RECEIVES);
+        qp.post_receives(self.wanted_receives(receives), 1, true)
     }
 
     /// Has a Receive posted in place of one that was used up without a Reply.
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
-        let expected = self.credits.lock().credits.expected();
-        let wanted = self.wanted_receives(expected);
+        let receives = self.credits.lock().credits.receives(SPARE_RECEIVES);
+        let wanted = self.wanted_receives(receives);
         if let Err(error) = qp.post_receives(wanted, RECEIVE_BATCH, false) {
             self.starved(error);
             self.events.close(Cause::LocalResources);

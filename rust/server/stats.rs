@@ -31,6 +31,10 @@ counters! {
     read_bytes: SoleCounter,
     /// Calls whose RDMA Reads a thread has posted, as memory or room were short when they arrived.
     deferred_reads: Counter,
+    /// Calls that have waited for room for their data.
+    delayed_reads: Counter,
+    /// Calls beyond what the requester was granted.
+    excess_calls: Counter,
     /// Segments that RDMA Writes have filled, wholly or in part.
     write_segments: SoleCounter,
     /// Bytes of them.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What one Call may ask of a responder (RFC 8166 section 4.5.2).
+//! What Calls may ask of a responder (RFC 8166 section 4.5.2).
 //!
 //! The text bounds nothing but the Send. A responder that takes every Call lets its peer choose how
 //! much memory, how many work requests and how much time one message costs.
@@ -76,5 +76,61 @@ impl CallBudget {
             Some(chunk) if chunk.count() > self.reply_segments => Err(Excess::ReplySegments),
             _ => Ok(()),
         }
+    }
+}
+
+/// Pages that Calls have while their data is fetched and until they are executed: those of one
+/// connection, or those of several.
+///
+/// A Call that finds nobody with pages gets its own beyond the limit, so that none waits for ever:
+/// it is within its [`CallBudget`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageBudget {
+    limit: u32,
+    used: u32,
+    most: u32,
+}
+
+impl PageBudget {
+    /// `limit` pages, all of them left.
+    pub(crate) const fn new(limit: u32) -> Self {
+        Self {
+            limit,
+            used: 0,
+            most: 0,
+        }
+    }
+
+    /// Takes so many pages, or none if there are not as many left.
+    #[must_use]
+    pub(crate) fn take(&mut self, pages: u32) -> bool {
+        match self.used.checked_add(pages) {
+            Some(used) if used <= self.limit || self.used == 0 => {
+                self.used = used;
+                self.most = self.most.max(used);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Gives back what [`Self::take`] took.
+    pub(crate) fn give_back(&mut self, pages: u32) {
+        self.used = self.used.saturating_sub(pages);
+    }
+
+    /// Pages that Calls have.
+    pub(crate) const fn used(&self) -> u32 {
+        self.used
+    }
+
+    /// The most that they ever had.
+    pub(crate) const fn most(&self) -> u32 {
+        self.most
+    }
+
+    /// Pages that there are.
+    pub(crate) const fn limit(&self) -> u32 {
+        self.limit
     }
 }

@@ -101,16 +101,35 @@ impl ResponderCredits {
 
     /// An RDMA_ERROR is about to be sent. Returns its credit word, which grants nothing new.
     pub(crate) fn error(&mut self) -> Credits {
+        self.end();
+        self.granted
+    }
+
+    /// A Call gets no answer. Its requester may send another one in its place when it gives it up.
+    pub(crate) fn dropped(&mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
         self.answered = self.answered.saturating_add(1);
         let allowed = self.answered.saturating_add(u64::from(self.granted.get()));
         self.allowed = self.allowed.max(allowed);
-        self.granted
     }
 
     /// Calls that the requester may send now.
     pub(crate) fn expected(&self) -> u32 {
         let expected = self.allowed.saturating_sub(self.received);
         u32::try_from(expected).unwrap_or(u32::MAX)
+    }
+
+    /// Receives to be posted for Calls, `spare` of them for those beyond the grant: a requester may
+    /// count a Call as done when it gives it up. One that sends all of its grant once more finds no
+    /// Receive until there are answers, so that it never has more than that outstanding.
+    pub(crate) fn receives(&self, spare: u32) -> u32 {
+        let excess = u64::from(self.granted.get()).saturating_add(u64::from(spare));
+        let end = self.allowed.saturating_add(excess);
+        let left = u32::try_from(end.saturating_sub(self.received)).unwrap_or(u32::MAX);
+        self.expected().saturating_add(spare).min(left)
     }
 
     /// The most Calls to serve at once.

@@ -4,7 +4,7 @@
 //!
 //! | file | subject | text |
 //! |---|---|---|
-//! | [`budget`] | what one Call may ask for | RFC 8166 section 4.5.2 |
+//! | [`budget`] | what Calls may ask for | RFC 8166 section 4.5.2 |
 //! | [`decode`] | what it receives | RFC 8166 sections 3.5 and 4.5 |
 //! | [`refusal`] | what it refuses | RFC 8166 section 4.5 |
 //! | [`call`] | a Call, and where its parts are | RFC 8166 sections 3.4 and 3.5 |

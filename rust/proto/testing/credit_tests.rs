@@ -104,6 +104,49 @@ mod tests {
 
     /// Proves: V1-017, V1-019.
     #[test]
+    fn a_requester_that_overruns_its_grant_has_a_bound() {
+        const SPARE: u32 = 4;
+        let mut server = ResponderCredits::new(Credits::new(8));
+        let asked = Credits::new(64);
+        let _ = server.call(asked);
+        assert_eq!(server.reply(8).get(), 8);
+        // It sends whenever there is a Receive, and gets an answer now and then.
+        let mut posted = server.receives(SPARE);
+        assert_eq!(posted, 8 + SPARE);
+        for round in 0..100 {
+            for _ in 0..posted {
+                let _ = server.call(asked);
+            }
+            if round % 2 == 0 {
+                assert_eq!(server.reply(8).get(), 8);
+            }
+            posted = server.receives(SPARE);
+            assert!(posted <= 8 + SPARE);
+            assert!(server.outstanding() <= u64::from(2 * 8 + SPARE));
+        }
+        while server.outstanding() > 0 {
+            let _ = server.reply(8);
+        }
+        assert_eq!(server.receives(SPARE), 8 + SPARE);
+    }
+
+    /// Proves: V1-017, V1-021.
+    #[test]
+    fn a_call_without_an_answer_costs_no_credit_for_ever() {
+        let mut server = ResponderCredits::new(Credits::new(4));
+        let asked = Credits::new(4);
+        let _ = server.call(asked);
+        assert_eq!(server.reply(4).get(), 4);
+        for _ in 0..20 {
+            assert_eq!((server.expected(), server.outstanding()), (4, 0));
+            assert_eq!(server.call(asked), Conduct::Within);
+            server.dropped();
+        }
+        assert_eq!(server.granted().get(), 4);
+    }
+
+    /// Proves: V1-017, V1-019.
+    #[test]
     fn a_lower_grant_does_not_take_back_an_earlier_one() {
         let mut server = ResponderCredits::new(Credits::new(4));
         let asked = Credits::new(8);

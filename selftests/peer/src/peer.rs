@@ -25,8 +25,8 @@ pub(crate) const ETIMEDOUT: i32 = -110;
 /// `-ERESTARTSYS`, with which a task that is killed ends.
 pub(crate) const ERESTARTSYS: i32 = -512;
 
-/// `IBV_WC_WR_FLUSH_ERR` and `IBV_WC_RETRY_EXC_ERR`: what a request comes to when the connection has
-/// ended before it, and when the other end has gone meanwhile.
+/// `IBV_WC_WR_FLUSH_ERR` and `IBV_WC_RETRY_EXC_ERR`: what a request comes to when the connection
+/// has ended before it, and when the other end has gone meanwhile.
 const FLUSHED: u32 = 5;
 const UNANSWERED: u32 = 12;
 
