@@ -94,6 +94,7 @@ counters_agree() {
 			read_segments $read_segments
 			remote_invalidations $invalidations
 			deferred_reads 0
+			delayed_reads 0
 			refused_messages 0
 			vers_errors_sent 0
 			chunk_errors_sent 0
@@ -121,7 +122,9 @@ counters_agree() {
 		[ \$(stat_of receive_buffers) -ge \$(stat_of receives_posted) ]
 		[ \$(stat_of credits_limit) -le \$(stat_of credits_max) ] && [ \$(stat_of credits_max) -le \$(cat \$sysctls/max_requests) ]
 		[ \$(stat_of send_queue_most) -gt 0 ] && [ \$(stat_of send_queue_most) -le \$(stat_of send_queue_size) ]
-		[ \$(stat_of send_contexts) -gt 0 ] && [ \$(stat_of read_contexts) -gt 0 ] && [ \$(stat_of sink_pages) -gt 0 ]
+		[ \$(stat_of send_contexts) -gt 0 ] && [ \$(stat_of read_contexts) -gt 0 ] && [ \$(listener_of sink_pages) -gt 0 ]
+		[ \$(stat_of read_pages) = 0 ] && [ \$(stat_of read_pages_most) -gt 0 ] && [ \$(stat_of read_pages_limit) -ge \$(stat_of read_pages_most) ]
+		[ \$(listener_of read_pages_most) -ge \$(stat_of read_pages_most) ] && [ \$(listener_of read_pages) = 0 ]
 		of() { awk -v step=\$1 '\$1 == step { sum += \$3 } END { print sum + 0 }' \$(newest)/latency; }
 		for step in waiting executing sending; do [ \$(of \$step) = $calls ] || fail \"\$(of \$step) times of \$step for $calls RPCs\"; done
 		[ \$(of reading) = $((reads + zero)) ]

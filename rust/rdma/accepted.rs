@@ -11,7 +11,7 @@ use super::{
     cq::Cq,
     outgoing::{Outgoing, OutgoingOwner, SendContext},
     pool::Pool,
-    qp::{Capacities, ConnectParameters, Qp},
+    qp::{registers_transfers, Capacities, ConnectParameters, Qp},
     reads::{ReadContext, ReadOwner, Reads},
     receive::{PostedReceives, Receive, ReceiveOwner, Received, Receives},
     send_slots::SendSlots,
@@ -76,19 +76,24 @@ pub(crate) struct AcceptedSizes {
     pub(crate) send_size: u32,
     /// Work requests on the send queue, not counting those that the RDMA core adds for transfers.
     pub(crate) send_requests: u32,
-    /// RDMA Reads and Writes that can be outstanding.
+    /// RDMA Reads and Writes that can be outstanding where memory has to be registered for each.
     pub(crate) transfers: u32,
     /// Elements in the scatter/gather list of each of them.
     pub(crate) transfer_sge: u32,
 }
 
 impl AcceptedSizes {
-    /// The capacities of the queue pair, including one request in each queue for the drain.
-    fn capacities(&self) -> Capacities {
+    /// The capacities of the queue pair of `id`, including one request in each queue for the drain.
+    fn capacities(&self, id: &CmId<Bound>, pd: &Pd) -> Capacities {
+        // Elsewhere each is among the other work requests.
+        let transfers = match registers_transfers(id, pd) {
+            true => self.transfers,
+            false => 0,
+        };
         Capacities {
             send_requests: self.send_requests.saturating_add(1),
             receive_requests: self.receives.saturating_add(1),
-            transfers: self.transfers,
+            transfers,
             send_sge: self.transfer_sge,
         }
     }
@@ -127,6 +132,21 @@ struct IdleReceives<C: AcceptedEvents> {
     idle: Receives<AcceptedQp<C>>,
     /// How many have been allocated, whether idle or not.
     made: u32,
+    /// Numbers below [`Self::next`] that none of them has; there is space for all.
+    unused: KVVec<u32>,
+    next: u32,
+}
+
+/// Receives that are kept for what is posted next; what was made for a burst goes.
+const KEPT_RECEIVES: usize = 8;
+
+impl<C: AcceptedEvents> IdleReceives<C> {
+    /// There is no Receive of this number any more.
+    fn forget(&mut self, index: u32) {
+        self.made = self.made.saturating_sub(1);
+        // Without space, which there is, the number would not be used again.
+        let _ = self.unused.push_within_capacity(index);
+    }
 }
 
 // SAFETY: The queue pair and the pools are thread-safe, and each Receive has one owner.
@@ -224,11 +244,19 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
             while let Some(receive) = chain.pop() {
                 receives.idle.push(receive);
             }
-            let index = receives.made;
-            receives.made = index.saturating_add(1);
+            let index = receives.unused.pop().unwrap_or(receives.next);
+            receives.next = receives.next.max(index.saturating_add(1));
+            receives.made = receives.made.saturating_add(1);
             drop(receives);
-            let receive = self.make_receive(index, flags)?;
-            self.receives.lock().idle.push(receive);
+            let made = self.make_receive(index, flags);
+            let mut receives = self.receives.lock();
+            match made {
+                Ok(receive) => receives.idle.push(receive),
+                Err(error) => {
+                    receives.forget(index);
+                    return Err(error);
+                }
+            }
         }
     }
 
@@ -240,10 +268,18 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
 
     /// Takes back a message's buffer. Does not sleep.
     pub(crate) fn recycle(&self, message: AcceptedMessage<C>) {
-        if let Some(receive) = message.into_receive(self) {
-            receive.give_to_device();
-            self.receives.lock().idle.push(receive);
+        let Some(receive) = message.into_receive(self) else {
+            return;
+        };
+        receive.give_to_device();
+        let mut receives = self.receives.lock();
+        if receives.idle.len() < KEPT_RECEIVES {
+            receives.idle.push(receive);
+            return;
         }
+        receives.forget(receive.index());
+        drop(receives);
+        drop(receive);
     }
 
     /// How many Receives are posted, and how many exist.
@@ -369,21 +405,26 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
         slots: Arc<SendSlots>,
         context: impl PinInit<C, Error>,
     ) -> Result<Self> {
-        let capacities = sizes.capacities();
+        let capacities = sizes.capacities(&id, pd);
         let send_queue = capacities.send_queue(&id, pd);
         let completions = capacities.receive_requests.saturating_add(send_queue);
         // One slot is reserved for the drain.
         slots.open(send_queue.saturating_sub(1));
         let cq = Arc::new(Cq::shared(pd, completions)?, GFP_KERNEL)?;
+        // One number for each, posted or with a message.
+        let numbers = sizes.receives.saturating_mul(2);
+        let unused = KVVec::with_capacity(usize::try_from(numbers)?, GFP_KERNEL)?;
         let qp = Arc::pin_init(
             try_pin_init!(AcceptedQp {
                 context <- context,
                 sizes: *sizes,
-                posted: PostedReceives::new(sizes.receives.saturating_mul(2))?,
+                posted: PostedReceives::new(numbers)?,
                 posted_count: Atomic::new(0),
                 receives <- new_spinlock!(IdleReceives {
                     idle: Receives::new(),
                     made: 0,
+                    unused,
+                    next: 0,
                 }, "rpcrdma_idle_receives"),
                 reads <- Pool::new(),
                 sends <- Pool::new(),

@@ -51,7 +51,12 @@ struct Lists<T> {
     /// How many there are, and how many of them are idle.
     count: u32,
     idle_count: u32,
+    /// The most that were lent out lately.
+    most: u32,
 }
+
+/// Contexts that are kept in any case.
+const KEPT: u32 = 4;
 
 // SAFETY: Each context is owned by the pool, or by one borrower.
 unsafe impl<T> Send for Lists<T> {}
@@ -65,6 +70,7 @@ impl<T: Pooled> Pool<T> {
                 idle: core::ptr::null_mut(),
                 count: 0,
                 idle_count: 0,
+                most: 0,
             }, "rpcrdma_contexts"),
         })
     }
@@ -76,6 +82,7 @@ impl<T: Pooled> Pool<T> {
         // SAFETY: By the type's invariant.
         lists.idle = unsafe { context.as_ref() }.links().idle.get();
         lists.idle_count = lists.idle_count.saturating_sub(1);
+        lists.lent();
         Some(context)
     }
 
@@ -87,10 +94,12 @@ impl<T: Pooled> Pool<T> {
         unsafe { context.as_ref() }.links().all.set(lists.all);
         lists.all = context.as_ptr();
         lists.count = lists.count.saturating_add(1);
+        lists.lent();
         context
     }
 
-    /// Takes back a context.
+    /// Takes back a context. Each time that none is lent out, half of those go that were not used
+    /// since.
     ///
     /// # Safety
     ///
@@ -101,6 +110,17 @@ impl<T: Pooled> Pool<T> {
         unsafe { context.as_ref() }.links().idle.set(lists.idle);
         lists.idle = context.as_ptr();
         lists.idle_count = lists.idle_count.saturating_add(1);
+        if lists.idle_count != lists.count {
+            return;
+        }
+        lists.most = lists.most.div_ceil(2);
+        if lists.count <= lists.most.max(KEPT) {
+            return;
+        }
+        let surplus = lists.cut();
+        drop(lists);
+        // SAFETY: Nobody else knows of these, which came from `KBox::into_raw`.
+        unsafe { free(surplus, |_| {}) };
     }
 
     /// How many contexts are lent out, and how many there are.
@@ -119,14 +139,51 @@ impl<T: Pooled> Pool<T> {
         lists.idle = core::ptr::null_mut();
         lists.idle_count = 0;
         lists.count = 0;
-        let mut next = core::mem::replace(&mut lists.all, core::ptr::null_mut());
+        let all = core::mem::replace(&mut lists.all, core::ptr::null_mut());
         drop(lists);
-        while !next.is_null() {
-            // SAFETY: By the type's invariantand the caller's guarantee.
-            let mut context = unsafe { KBox::from_raw(next) };
-            next = context.links().all.get();
-            end(&mut context);
+        // SAFETY: By the type's invariant, and the caller's promise.
+        unsafe { free(all, &mut end) };
+    }
+}
+
+impl<T: Pooled> Lists<T> {
+    /// One more is lent out.
+    fn lent(&mut self) {
+        self.most = self.most.max(self.count.saturating_sub(self.idle_count));
+    }
+
+    /// Cuts the list of all contexts, which are idle, behind those that are kept. The others.
+    fn cut(&mut self) -> *mut T {
+        let kept = self.most.max(KEPT);
+        (self.count, self.idle_count) = (kept, kept);
+        self.idle = self.all;
+        let mut last = self.all;
+        for _ in 1..kept {
+            // SAFETY: By the pool's invariant there are more than these, none of which anybody
+            // uses.
+            let links = unsafe { (*last).links() };
+            last = links.all.get();
+            links.idle.set(last);
         }
+        // SAFETY: As above.
+        let links = unsafe { (*last).links() };
+        links.idle.set(core::ptr::null_mut());
+        links.all.replace(core::ptr::null_mut())
+    }
+}
+
+/// Frees the contexts of a list of all, after `end` has had each.
+///
+/// # Safety
+///
+/// They came from `KBox::into_raw`, and nobody uses them.
+unsafe fn free<T: Pooled>(first: *mut T, mut end: impl FnMut(&mut T)) {
+    let mut next = first;
+    while !next.is_null() {
+        // SAFETY: The caller's promise.
+        let mut context = unsafe { KBox::from_raw(next) };
+        next = context.links().all.get();
+        end(&mut context);
     }
 }
 

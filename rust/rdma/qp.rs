@@ -79,6 +79,10 @@ const RNR_TIMER: u8 = 14;
 /// not the connection.
 const RNR_RETRIES: u8 = 6;
 
+/// The value for no end of it. A requester that sends more than it was granted, or finds memory for
+/// Receives short, waits.
+const RNR_FOR_EVER: u8 = 7;
+
 /// How often this end repeats lost packets (a field of the fabric with a maximum of 7): a lost
 /// packet is not a lost connection.
 const RETRIES: u8 = 6;
@@ -141,13 +145,9 @@ impl Qp {
         &self.pd
     }
 
-    /// Whether the RDMA core may have to register memory for transfers.
+    /// As [`registers_transfers`].
     pub(super) fn registers_transfers(&self) -> bool {
-        // SAFETY: The device is registered as long as the protection domain exists. A transfer that
-        // may need a registration takes additional work requests for it.
-        unsafe {
-            bindings::rdma_rw_max_send_wr(self.pd.device().as_raw(), self.id.port(), 1, 0) > 1
-        }
+        registers_transfers(&self.id, &self.pd)
     }
 
     /// The number of the queue pair.
@@ -176,6 +176,7 @@ impl Qp {
     /// Whatever the connection manager returns, such as `EINVAL` if the peer is already gone.
     pub(super) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
         let mut raw = parameters.to_raw()?;
+        raw.rnr_retry_count = RNR_FOR_EVER;
         let id = self.id.as_raw();
         // SAFETY: The identifier is valid; the parameters are copied during the call.
         unsafe {
@@ -299,7 +300,14 @@ impl PinnedDrop for Qp {
     }
 }
 
-/// Creates the identifier's only queue pair: nobody else has access to the identifier.
+/// Whether the RDMA core may register memory for transfers on the port of `id`.
+pub(super) fn registers_transfers(id: &CmId<Bound>, pd: &Pd) -> bool {
+    // SAFETY: The device is registered as long as the domain exists. A transfer that may be
+    // registered takes work requests for it.
+    unsafe { bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), 1, 0) > 1 }
+}
+
+/// Gives the identifier a queue pair, its only one: nobody else has the identifier.
 fn create(
     id: &CmId<Bound>,
     pd: &Pd,

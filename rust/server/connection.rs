@@ -265,7 +265,7 @@ impl SvcConnection for Connection {
     }
 
     fn take_pages(&self, pages: PageVec) {
-        self.parts.qp.context().sinks.give_back(pages);
+        self.events.record.sinks().give_back(pages);
     }
 
     fn place(&self, call: &mut Self::Call, at: u32, length: u32) -> Result {

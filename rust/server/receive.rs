@@ -272,9 +272,8 @@ fn post_reads(
     let built = || -> Result<_> {
         let (bytes, note) = message.with_note();
         let call = index.call(bytes).ok_or(EINVAL)?;
-        let pages = shared
-            .sinks
-            .take(usize::try_from(call.layout.pages)?, flags)?;
+        let sinks = shared.events.record.sinks();
+        let pages = sinks.take(usize::try_from(call.layout.pages)?, flags)?;
         let mut reads = qp.reading(may_wait)?;
         reads.fill(pages, read_pieces(&call).count())?;
         for (at, length, handle, offset) in read_pieces(&call) {
@@ -292,7 +291,7 @@ fn post_reads(
     match reads.post(message, may_wait) {
         Ok(()) => Ok(()),
         Err((NoRoom::Full, Some((mut message, pages)))) => {
-            shared.sinks.give_back(pages);
+            shared.events.record.sinks().give_back(pages);
             message.with_note().1.index = None;
             Err(Some(message))
         }

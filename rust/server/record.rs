@@ -2,7 +2,7 @@
 
 //! What is known of a listener and of the connections that came through it.
 
-use super::room::Room;
+use super::{room::Room, sinks::Sinks};
 use crate::{
     debugfs::{File, Show, WithFiles},
     error::Cause,
@@ -58,6 +58,8 @@ pub(super) struct Record {
     starved_grants: Counter,
     room: Arc<Room>,
     #[pin]
+    sinks: Sinks,
+    #[pin]
     counts: SpinLock<[u64; Cause::ALL.len()]>,
     /// The last ends, the oldest one first.
     #[pin]
@@ -84,7 +86,7 @@ impl Record {
     pub(super) fn new() -> Result<SharedRecord> {
         let number = NEXT.fetch_add(1, Relaxed);
         let ends = KVVec::with_capacity(ENDS, GFP_KERNEL)?;
-        let room = Room::new()?;
+        let (room, sinks) = (Room::new()?, Sinks::new()?);
         let record = try_pin_init!(Self {
             number,
             address: SetOnce::new(),
@@ -94,6 +96,7 @@ impl Record {
             moves: Counter::new(),
             starved_grants: Counter::new(),
             room,
+            sinks <- sinks,
             counts <- new_spinlock!([0; Cause::ALL.len()], "rpcrdma_end_counts"),
             ends <- new_mutex!(ends, "rpcrdma_ends"),
             lines <- new_spinlock!(Lines {
@@ -112,6 +115,11 @@ impl Record {
     /// Room for the data of all connections' Calls.
     pub(super) fn room(&self) -> &Arc<Room> {
         &self.room
+    }
+
+    /// Pages at hand for that data.
+    pub(super) fn sinks(&self) -> &Sinks {
+        &self.sinks
     }
 
     /// The address at which it listens.
@@ -220,6 +228,7 @@ fn listener(record: &Record, seq: &SeqFile) {
     seq_print!(seq, "read_pages {}\n", pages.used());
     seq_print!(seq, "read_pages_most {}\n", pages.most());
     seq_print!(seq, "read_pages_limit {}\n", pages.limit());
+    seq_print!(seq, "sink_pages {}\n", record.sinks.len());
     seq_print!(seq, "waiting_connections {waiting}\n");
     for (cause, count) in Cause::ALL.iter().zip(counts) {
         if count != 0 {

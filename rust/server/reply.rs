@@ -73,7 +73,7 @@ fn make_and_send(
         return Ok(());
     };
     let mut outgoing = qp.outgoing()?;
-    let credits = shared.grant(qp)?;
+    let credits = shared.grant(qp, replied)?;
     let header = plan
         .encode(outgoing.bytes(), &call, credits)
         .map_err(|_| EMSGSIZE)?;
@@ -144,7 +144,7 @@ pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait
         ErrorBody::Chunk => trace::svcrdma_err_chunk(error.xid.0),
     }
     send_short(qp, may_wait, Sent::Error(error.body), |buffer, shared| {
-        let credits = shared.grant(qp)?;
+        let credits = shared.grant(qp, Instant::now())?;
         error.encode(buffer, credits).map_err(|_| EMSGSIZE)
     });
 }
@@ -153,7 +153,7 @@ pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait
 pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &Message) {
     let bytes = message.bytes();
     send_short(qp, false, Sent::GarbageArgs, |buffer, shared| {
-        let credits = shared.grant(qp)?;
+        let credits = shared.grant(qp, Instant::now())?;
         encode_garbage_args(buffer, bytes, credits).map_err(|_| EMSGSIZE)
     });
 }

@@ -5,7 +5,6 @@
 use super::{
     record::SharedRecord,
     room::{Room, Waiter},
-    sinks::Sinks,
     stats::Stats,
 };
 use crate::{
@@ -13,7 +12,7 @@ use crate::{
     proto::{
         responder::{
             budget::{CallBudget, PageBudget},
-            credits::{Conduct, ResponderCredits},
+            credits::{Conduct, Load, ResponderCredits},
         },
         wire::{header::Credits, private_data::Thresholds},
     },
@@ -32,11 +31,14 @@ use kernel::{
         atomic::{Acquire, Atomic, Full, Relaxed, Release},
         Arc, SpinLock,
     },
-    time::{BootTime, Instant},
+    time::{BootTime, Instant, Monotonic},
 };
 
 /// Calls that a new connection is granted. More come with its load.
 const FIRST_GRANT: u32 = 8;
+
+/// Nanoseconds in which a requester that does not use its grant keeps it.
+const QUIET_TIME: u64 = 5_000_000_000;
 
 /// Receives beyond what the requester may send: for Calls of requesters that count a Call as done
 /// when its task is killed, and for what lacks until a batch is posted.
@@ -289,15 +291,14 @@ pub(crate) struct Shared {
     waiting_count: Atomic<u32>,
     #[pin]
     credits: SpinLock<Grants>,
-    #[pin]
-    pub(super) sinks: Sinks,
 }
 
 /// What a requester may send.
 struct Grants {
     credits: ResponderCredits,
-    /// The most Calls that are ever served at once.
-    max: u32,
+    load: Load,
+    /// When the connection began, from which on the load counts nanoseconds.
+    since: Instant<Monotonic>,
 }
 
 impl Shared {
@@ -321,9 +322,9 @@ impl Shared {
             waiting_count: Atomic::new(0),
             credits <- new_spinlock!(Grants {
                 credits: ResponderCredits::new(Credits::new(limit)),
-                max: max_credits,
+                load: Load::new(limit, max_credits, QUIET_TIME),
+                since: Instant::now(),
             }, "rpcrdma_grants"),
-            sinks <- Sinks::new(),
         }? Error)
     }
 
@@ -340,7 +341,7 @@ impl Shared {
     /// Writes what the requester may send, one `name value` a line.
     pub(super) fn show_grants(&self, seq: &SeqFile) {
         let grants = self.credits.lock();
-        let (credits, max) = (grants.credits, grants.max);
+        let (credits, max) = (grants.credits, grants.load.max());
         drop(grants);
         seq_print!(seq, "credits_requested {}\n", credits.requested().get());
         seq_print!(seq, "credits_granted {}\n", credits.granted().get());
@@ -366,21 +367,16 @@ impl Shared {
         &self.events.xprt
     }
 
-    /// Takes note of a Call that asks for `requested` credits. A requester that uses half of its
+    /// Takes note of a Call that asks for `requested` credits. A requester that uses all of its
     /// grant gets twice as much, unless its Calls wait for room.
     pub(super) fn called(&self, requested: Credits) {
         let mut grants = self.credits.lock();
         if grants.credits.call(requested) == Conduct::Excess {
             self.stats().counters.excess_calls.increment();
         }
-        let used = grants.credits.outstanding();
-        let limit = grants.credits.limit().get();
-        let max = grants.max.min(requested.get());
         let has_room = self.waiting_count.load(Relaxed) == 0;
-        if used.saturating_mul(2) > u64::from(limit) && limit < max && has_room {
-            let limit = limit.saturating_mul(2).min(max);
-            grants.credits.set_limit(Credits::new(limit));
-        }
+        let Grants { credits, load, .. } = &mut *grants;
+        load.called(credits, has_room);
     }
 
     /// Takes note that a Call which [`Self::called`] knows of gets no answer.
@@ -419,9 +415,8 @@ impl Shared {
         drop(waiting);
         self.stats().counters.delayed_reads.increment();
         let mut grants = self.credits.lock();
-        let limit = grants.credits.limit().get();
-        let lower = (limit / 2).max(FIRST_GRANT).min(limit);
-        grants.credits.set_limit(Credits::new(lower));
+        let Grants { credits, load, .. } = &mut *grants;
+        load.lower(credits);
         None
     }
 
@@ -459,14 +454,20 @@ impl Shared {
         Some(message)
     }
 
-    /// The credit word of a Reply that is about to be sent. The Receives that it promises are
-    /// posted.
+    /// The credit word of a Reply that is about to be sent, `now`. The Receives that it promises
+    /// are posted.
     ///
     /// # Errors
     ///
     /// As [`AcceptedQp::post_receives`].
-    pub(super) fn grant(&self, qp: &AcceptedQp<Self>) -> Result<Credits> {
+    pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Instant<Monotonic>) -> Result<Credits> {
         let mut grants = self.credits.lock();
+        let Grants {
+            credits,
+            load,
+            since,
+        } = &mut *grants;
+        load.replies(credits, (now - *since).as_nanos().unsigned_abs());
         let limit = grants.credits.limit().get();
         let credits = grants.credits.reply(limit);
         let receives = grants.credits.receives(SPARE_RECEIVES);

@@ -55,7 +55,6 @@ fn connection(parts: &Parts, seq: &SeqFile) {
     for (name, (used, made)) in ["send", "read"].into_iter().zip(qp.contexts()) {
         seq_print!(seq, "{name}_contexts_used {used}\n{name}_contexts {made}\n");
     }
-    seq_print!(seq, "sink_pages {}\n", shared.sinks.len());
 }
 
 /// What one end has said about itself (RFC 8797).

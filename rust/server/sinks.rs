@@ -2,17 +2,20 @@
 
 //! Pages for RDMA Reads to fill, at hand before a Call needs them.
 //!
-//! A thread that takes a Call gives as many pages of its own for those with the data, so that for
-//! Calls of some dozen pages nobody allocates any in the long run.
+//! A thread that takes a Call gives as many pages of its own for those with the data, so that in
+//! the long run nobody allocates any. All connections of a listener share them: one that is idle
+//! has none.
 
 use crate::sunrpc::PageVec;
 use kernel::{alloc::Flags, new_spinlock, prelude::*, sync::SpinLock};
 
-/// The most pages that are kept: a connection that is idle is not to hold what its largest Calls
-/// took.
-const MAX_PAGES: usize = 32;
+/// The most pages that are kept.
+const MAX_PAGES: usize = 512;
 
-/// The pages of one connection.
+/// The most arrays for pages that are kept.
+const MAX_EMPTY: usize = 16;
+
+/// The pages of all connections that came through one listener.
 #[pin_data]
 pub(super) struct Sinks {
     #[pin]
@@ -20,9 +23,10 @@ pub(super) struct Sinks {
 }
 
 struct Idle {
+    /// There is room for [`MAX_PAGES`].
     pages: PageVec,
-    /// Room for pages, without any.
-    empty: Option<PageVec>,
+    /// Arrays without any pages; there is room for [`MAX_EMPTY`].
+    empty: KVVec<PageVec>,
 }
 
 impl Sinks {
@@ -31,14 +35,13 @@ impl Sinks {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new() -> impl PinInit<Self, Error> {
-        pin_init::pin_init_scope(move || {
-            let mut pages = PageVec::new();
-            pages.reserve(MAX_PAGES, GFP_KERNEL)?;
-            Ok(try_pin_init!(Self {
-                idle <- new_spinlock!(Idle { pages, empty: None }, "rpcrdma_sinks"),
-            }))
-        })
+    pub(super) fn new() -> Result<impl PinInit<Self>> {
+        let mut pages = PageVec::new();
+        pages.reserve(MAX_PAGES, GFP_KERNEL)?;
+        let empty = KVVec::with_capacity(MAX_EMPTY, GFP_KERNEL)?;
+        Ok(pin_init!(Self {
+            idle <- new_spinlock!(Idle { pages, empty }, "rpcrdma_sinks"),
+        }))
     }
 
     /// Pages for `length` bytes, those that lack allocated.
@@ -48,7 +51,7 @@ impl Sinks {
     /// `ENOMEM`.
     pub(super) fn take(&self, length: usize, flags: Flags) -> Result<PageVec> {
         let count = length.div_ceil(kernel::page::PAGE_SIZE);
-        let empty = self.idle.lock().empty.take();
+        let empty = self.idle.lock().empty.pop();
         let mut pages = empty.unwrap_or_default();
         pages.reserve(count, flags)?;
         let mut idle = self.idle.lock();
@@ -63,15 +66,16 @@ impl Sinks {
         self.idle.lock().pages.len()
     }
 
-    /// Keeps pages for later, as many as there is room for.
+    /// Keeps pages for later. Does not sleep.
     pub(super) fn give_back(&self, mut pages: PageVec) {
         let mut idle = self.idle.lock();
         idle.pages.take_from(&mut pages, MAX_PAGES);
         drop(idle);
         pages.clear();
         let mut idle = self.idle.lock();
-        if idle.empty.is_none() {
-            idle.empty = Some(pages);
+        if idle.empty.len() < MAX_EMPTY {
+            // There is room.
+            let _ = idle.empty.push_within_capacity(pages);
         }
     }
 }

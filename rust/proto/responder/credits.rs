@@ -137,3 +137,69 @@ impl ResponderCredits {
         self.limit
     }
 }
+
+/// How many Calls a requester has outstanding, and the limit of its grants that follows.
+///
+/// Receives are posted for all that is granted, so that what a requester does not use costs memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Load {
+    /// The least and the most that the limit becomes.
+    first: u32,
+    max: u32,
+    /// The most Calls that were outstanding since `since`.
+    most: u64,
+    since: u64,
+    /// How long a limit stays that is not used.
+    quiet: u64,
+}
+
+impl Load {
+    /// The limit, which `first` is, becomes up to `max`, and no less than `first` again. `quiet` is
+    /// how long it stays when it is not used, in the unit of the clock that [`Self::replies`] is
+    /// given, which begins at 0.
+    pub(crate) const fn new(first: u32, max: u32, quiet: u64) -> Self {
+        Self {
+            first,
+            max,
+            most: 0,
+            since: 0,
+            quiet,
+        }
+    }
+
+    /// The most that the limit becomes.
+    pub(crate) const fn max(&self) -> u32 {
+        self.max
+    }
+
+    /// A Call has arrived, of which `credits` knows. A requester that uses all that it may gets
+    /// twice as much, if there is room.
+    pub(crate) fn called(&mut self, credits: &mut ResponderCredits, has_room: bool) {
+        let used = credits.outstanding();
+        self.most = self.most.max(used);
+        let limit = credits.limit.get();
+        let max = self.max.min(credits.requested.get());
+        if used >= u64::from(limit) && limit < max && has_room {
+            credits.set_limit(Credits::new(limit.saturating_mul(2).min(max)));
+        }
+    }
+
+    /// A Reply is about to be sent, `now`. A requester that has not used half of what it may for
+    /// some time gets half as much.
+    pub(crate) fn replies(&mut self, credits: &mut ResponderCredits, now: u64) {
+        if now.saturating_sub(self.since) < self.quiet {
+            return;
+        }
+        if self.most.saturating_mul(2) < u64::from(credits.limit.get()) {
+            self.lower(credits);
+        }
+        self.most = credits.outstanding();
+        self.since = now;
+    }
+
+    /// There is less room than the requester could use: it gets half as much.
+    pub(crate) fn lower(&self, credits: &mut ResponderCredits) {
+        let limit = credits.limit.get();
+        credits.set_limit(Credits::new((limit / 2).max(self.first).min(limit)));
+    }
+}

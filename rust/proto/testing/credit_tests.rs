@@ -5,7 +5,7 @@
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_credit))]
 mod tests {
     use crate::proto::requester::credits::CreditWindow;
-    use crate::proto::responder::credits::{granted, Conduct, ResponderCredits};
+    use crate::proto::responder::credits::{granted, Conduct, Load, ResponderCredits};
     use crate::proto::testing::receives::{wanted, Receives};
     use crate::proto::testing::requester::credits::RequesterCredits;
     use crate::proto::wire::header::Credits;
@@ -128,6 +128,69 @@ mod tests {
             let _ = server.reply(8);
         }
         assert_eq!(server.receives(SPARE), 8 + SPARE);
+    }
+
+    /// Calls come and are answered, with so many of them outstanding, until `now`.
+    fn use_credits(server: &mut ResponderCredits, load: &mut Load, count: u32, now: u64) {
+        for _ in 0..count {
+            let _ = server.call(Credits::new(64));
+            load.called(server, true);
+        }
+        for _ in 0..count {
+            load.replies(server, now);
+            let _ = server.reply(u32::MAX);
+        }
+    }
+
+    #[test]
+    fn grants_follow_the_load() {
+        let mut server = ResponderCredits::new(Credits::new(8));
+        let mut load = Load::new(8, 128, 1000);
+        use_credits(&mut server, &mut load, 7, 10);
+        assert_eq!(server.limit().get(), 8);
+        use_credits(&mut server, &mut load, 8, 20);
+        assert_eq!(server.limit().get(), 16);
+        use_credits(&mut server, &mut load, 40, 30);
+        // The requester wants no more.
+        assert_eq!(server.limit().get(), 64);
+        // What is used stays, each time for a while.
+        use_credits(&mut server, &mut load, 32, 1000);
+        use_credits(&mut server, &mut load, 32, 2000);
+        use_credits(&mut server, &mut load, 32, 3000);
+        assert_eq!(server.limit().get(), 64);
+        use_credits(&mut server, &mut load, 31, 3999);
+        assert_eq!(server.limit().get(), 64);
+        use_credits(&mut server, &mut load, 1, 4000);
+        use_credits(&mut server, &mut load, 1, 5000);
+        assert_eq!(server.limit().get(), 32);
+        for now in [6000, 7000, 8000, 9000] {
+            use_credits(&mut server, &mut load, 1, now);
+        }
+        assert_eq!((server.limit().get(), server.granted().get()), (8, 8));
+        // What was granted before is used up, Call by Call.
+        for _ in 0..56 {
+            use_credits(&mut server, &mut load, 1, 9000);
+        }
+        assert_eq!(server.receives(4), 8 + 4);
+    }
+
+    #[test]
+    fn a_shortage_lowers_grants_and_keeps_them_low() {
+        let mut server = ResponderCredits::new(Credits::new(8));
+        let mut load = Load::new(8, 128, 1000);
+        use_credits(&mut server, &mut load, 40, 10);
+        assert_eq!(server.limit().get(), 64);
+        load.lower(&mut server);
+        assert_eq!(server.limit().get(), 32);
+        for _ in 0..40 {
+            let _ = server.call(Credits::new(64));
+            load.called(&mut server, false);
+        }
+        assert_eq!(server.limit().get(), 32);
+        for _ in 0..9 {
+            load.lower(&mut server);
+        }
+        assert_eq!(server.limit().get(), 8);
     }
 
     /// Proves: V1-017, V1-021.

@@ -1,0 +1,57 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the server holds for connections that were used and then fall idle: 64 of them, by four mounts to four
+# of its addresses. The kernel's own server takes some MiB for each, so the machines want MEM=3000 for PEER=c.
+# limit: 900
+
+. "$(dirname "$0")/../lib/test.sh"
+
+CONNECTIONS=64
+# KiB for one, when reads and writes have a mebibyte.
+MOST=${MOST:-330}
+
+available() {
+	server '
+		give_reserves_back
+		awk "/^MemAvailable:/ { print \$2 }" /proc/meminfo'
+}
+
+idle_connections() {
+	local before after each
+	server_dir /export
+	server '
+		for n in 11 12 13 14; do ip address add 192.0.2.$n/24 dev $NETDEV; done'
+	defer "server 'for n in 11 12 13 14; do ip address del 192.0.2.\$n/24 dev \$NETDEV; done'"
+	defer "client 'for n in 11 12 13 14; do ! mountpoint -q \$MNT.\$n || umount \$MNT.\$n; rm -rf \$MNT.\$n; done'"
+	# What is only made once is there afterwards.
+	mount_nfs 3
+	client 'head -c 4M /dev/urandom >$MNT/$TEST/first && rm $MNT/$TEST/first && umount $MNT && wait_for 10 module_unused'
+	before=$(available)
+	LIMIT=500 client '
+		for n in 11 12 13 14; do
+			mkdir -p $MNT.$n
+			mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,nconnect=16 192.0.2.$n:/export $MNT.$n
+		done
+		for n in 11 12 13 14; do
+			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=6M \
+				--bs=1M --rw=write --direct=1 --ioengine=libaio --iodepth=6 --output=/run/$TEST.fio
+			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=6M \
+				--bs=1M --rw=read --direct=1 --ioengine=libaio --iodepth=6 --output=/run/$TEST.fio
+			for i in {1..64}; do : >$MNT.$n/$TEST/$i; done
+			rm $MNT.$n/$TEST/*
+		done'
+	server '
+		[ ! -d /sys/kernel/debug/rpcrdma ] || awk "
+			\$1 == \"peer\" { connections++ }
+			\$1 ~ /^(credits_granted|receives_posted|receive_buffers|send_queue_size|send_contexts|read_contexts)\$/ { sum[\$1] += \$2 }
+			END { for (name in sum) print name, sum[name] / connections, \"for each of\", connections }" /sys/kernel/debug/rpcrdma/connection-*/connection'
+	after=$(available)
+	each=$(((before - after) / CONNECTIONS))
+	printf '%d KiB for each of %d connections that are idle\n' $each $CONNECTIONS
+	server '[ -f /lab/payload/server/rpcrdma.ko ]' || return 0
+	[ $each -le "$MOST" ] || fail "that is more than $MOST KiB"
+}
+
+test_case "connections that were used and are idle" idle_connections
+run_cases
