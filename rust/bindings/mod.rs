@@ -40,6 +40,8 @@ mod relaxed;
 mod shared;
 pub(crate) use pages::{total_pages, PagePart, PageRange, PageVec};
 pub(crate) use relaxed::RelaxedCell;
-pub(crate) use shared::{Exposed, Exposure, Memory, MessagePart, Net, OwnedMessage, SocketAddress};
+pub(crate) use shared::{
+    Exposed, Exposure, Host, Memory, MessagePart, Net, OwnedMessage, SocketAddress,
+};
 
 include!(env!("RPCRDMA_BINDINGS"));

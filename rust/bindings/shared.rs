@@ -71,6 +71,26 @@ impl SocketAddress {
         }
     }
 
+    /// The host, whatever the port.
+    pub(crate) fn host(&self) -> Host {
+        let mut bytes = [0; 28];
+        let length = self.len().min(bytes.len());
+        // SAFETY: The storage is longer than this, and all of its bytes are initialised: sunrpc and
+        // the connection manager fill addresses into zeroes.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                (&raw const self.0).cast::<u8>(),
+                bytes.as_mut_ptr(),
+                length,
+            );
+        }
+        // The port, behind the family.
+        if let Some(port) = bytes.get_mut(2..4) {
+            port.fill(0);
+        }
+        Host(bytes)
+    }
+
     /// Copies an address of `length` bytes; returns `None` if no address can be that long.
     ///
     /// # Safety
@@ -97,6 +117,10 @@ impl SocketAddress {
         core::ptr::from_ref(self).cast_mut().cast()
     }
 }
+
+/// An endpoint's address without its port.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Host([u8; 28]);
 
 /// A message that is owned by this object.
 ///

@@ -51,6 +51,13 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// The RDMA Reads that were posted for `message` have filled `pages`.
     fn read(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>, pages: PageVec);
 
+    /// An RDMA Read for a message, with which this is kept, has failed, or was flushed.
+    /// [`Self::failed`] is called next.
+    fn not_read(&self, note: &Self::Note, status: WcStatus);
+
+    /// The same for an RDMA Write before the Send of which this was to be told.
+    fn not_written(&self, sent: &Self::Sent, status: WcStatus);
+
     /// A Send has completed, so that there is room on the send queue.
     fn sent(&self, sent: Self::Sent);
 
@@ -361,6 +368,10 @@ impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
         self.sizes.send_size
     }
 
+    fn not_written(&self, sent: &C::Sent, status: WcStatus) {
+        self.context.not_written(sent, status);
+    }
+
     fn sent(&self, sent: C::Sent) {
         self.context.sent(sent);
     }
@@ -383,7 +394,8 @@ impl<C: AcceptedEvents> ReadOwner for AcceptedQp<C> {
         C::read(self, message, pages);
     }
 
-    fn not_read(&self, message: AcceptedMessage<C>) {
+    fn not_read(&self, message: AcceptedMessage<C>, status: WcStatus) {
+        self.context.not_read(message.note(), status);
         self.recycle(message);
     }
 }

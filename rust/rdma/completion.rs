@@ -66,4 +66,15 @@ impl WcStatus {
     pub(crate) fn is_flush(self) -> bool {
         self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
+
+    /// Whether the peer has refused the request, as one for memory that it has not registered. A
+    /// peer that does not answer has not.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(
+            self.0,
+            bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR
+                | bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR
+                | bindings::ib_wc_status_IB_WC_REM_OP_ERR
+        )
+    }
 }

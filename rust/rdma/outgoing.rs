@@ -66,6 +66,9 @@ pub(crate) trait OutgoingOwner: trace::TraceQp + Sized + 'static {
     /// Bytes in each Send.
     fn send_size(&self) -> u32;
 
+    /// An RDMA Write before a Send has failed; [`Self::failed`] is called next.
+    fn not_written(&self, sent: &Self::Sent, status: WcStatus);
+
     /// A Send has completed.
     fn sent(&self, sent: Self::Sent);
 
@@ -98,6 +101,8 @@ pub(super) fn take_slots<O: OutgoingOwner>(
 /// are outstanding.
 pub(crate) struct SendContext<O: OutgoingOwner> {
     cqe: Cqe<Self>,
+    /// For the Writes, which complete only if they fail.
+    write_cqe: Cqe<Self, 1>,
     links: Links<Self>,
     owner: NonNull<O>,
     /// Distinguishes the owner's contexts in trace events.
@@ -115,6 +120,7 @@ pub(crate) struct SendContext<O: OutgoingOwner> {
 
 impl_has_cqe! {
     impl{O: OutgoingOwner} HasCqe<0> for SendContext<O> { self.cqe }
+    impl{O: OutgoingOwner} HasCqe<1> for SendContext<O> { self.write_cqe }
 }
 
 impl<O: OutgoingOwner> Pooled for SendContext<O> {
@@ -132,6 +138,7 @@ impl<O: OutgoingOwner> SendContext<O> {
         Ok(KBox::new(
             Self {
                 cqe: Cqe::new(),
+                write_cqe: Cqe::new(),
                 links: Links::new(),
                 owner: NonNull::from(owner),
                 number: owner.sends().len().1,
@@ -171,6 +178,17 @@ impl<O: OutgoingOwner> Complete for SendContext<O> {
         match WcStatus::failure(wc) {
             None => owner.sent(sent),
             Some(status) => owner.failed(status),
+        }
+    }
+}
+
+impl<O: OutgoingOwner> Complete<1> for SendContext<O> {
+    unsafe fn complete(this: NonNull<Self>, _cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+        if let Some(status) = WcStatus::failure(wc) {
+            // SAFETY: The owner has the context, and waits for its Send, which completes later.
+            let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), this.as_ref()) };
+            owner.not_written(&context.sent, status);
+            owner.failed(status);
         }
     }
 }
@@ -300,7 +318,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         context.sge.length = bytes;
         context.request = bindings::ib_send_wr {
             __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                wr_cqe: ManuallyDrop::new(SendContext::wr_cqe(pointer.as_ptr())),
+                wr_cqe: ManuallyDrop::new(HasCqe::<0>::wr_cqe(pointer.as_ptr())),
             },
             sg_list: &raw mut context.sge,
             num_sge: 1,
@@ -323,6 +341,12 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             let first = context
                 .writes
                 .requests_before(owner.qp(), ptr::null_mut(), last);
+            let mut write = first;
+            while write != last {
+                let cqe = HasCqe::<1>::wr_cqe(pointer.as_ptr());
+                (*write).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe);
+                write = (*write).next;
+            }
             owner.qp().post_send_beside(first)
         };
         match posted {

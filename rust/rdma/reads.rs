@@ -31,7 +31,7 @@ pub(crate) trait ReadOwner: ReceiveOwner + OutgoingOwner {
     fn read(&self, message: Received<Self>, pages: PageVec);
 
     /// The RDMA Reads for `message` failed; [`OutgoingOwner::failed`] is called next.
-    fn not_read(&self, message: Received<Self>);
+    fn not_read(&self, message: Received<Self>, status: WcStatus);
 }
 
 /// The resources of the RDMA Reads for one message.
@@ -103,7 +103,7 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
             (Some(status), message) => {
                 if let Some(message) = message {
                     trace::svcrdma_wc_read_failed(cq, message.number(), wc);
-                    owner.not_read(message);
+                    owner.not_read(message, status);
                 }
                 owner.failed(status);
             }

@@ -294,6 +294,18 @@ impl AcceptedEvents for Shared {
         receive::read(qp, message, pages);
     }
 
+    fn not_read(&self, note: &Call, status: WcStatus) {
+        if let (Some(index), true) = (&note.index, status.is_refusal()) {
+            self.events.cannot_answer(index.xid);
+        }
+    }
+
+    fn not_written(&self, sent: &Sent, status: WcStatus) {
+        if let (Sent::Reply(answered), true) = (sent, status.is_refusal()) {
+            self.events.cannot_answer(answered.xid);
+        }
+    }
+
     fn sent(&self, sent: Sent) {
         self.stats().sent(sent);
     }

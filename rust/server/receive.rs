@@ -15,6 +15,7 @@ use crate::{
             stream::Source,
         },
         wire::{
+            error::ErrorBody,
             header::{Credits, Versions, VERSION_ONE},
             malformed::HeaderError,
         },
@@ -181,6 +182,11 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
             return None;
         }
     };
+    if shared.events.is_unanswerable(call.xid) {
+        let (credits, error) = (call.credits, call.error(ErrorBody::Chunk));
+        refuse(qp, message, Some(credits), ResponderRefusal::Answer(error));
+        return None;
+    }
     if call.layout.pages == 0 {
         shared.called(call.credits);
         note.is_outstanding = true;

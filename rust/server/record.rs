@@ -6,8 +6,9 @@ use super::{room::Room, sinks::Sinks};
 use crate::{
     debugfs::{File, Show, WithFiles},
     error::Cause,
+    proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::Counter,
-    sunrpc::SocketAddress,
+    sunrpc::{Host, SocketAddress},
     trace::server as trace,
 };
 use kernel::{
@@ -31,6 +32,12 @@ const LINES: u32 = 10;
 
 /// The period.
 const PERIOD: Delta = Delta::from_secs(60);
+
+/// Calls that could not be answered which are remembered.
+const UNANSWERABLE: usize = 16;
+
+/// How long, in nanoseconds: until a requester has connected again, and sent them once more.
+const REMEMBERED: u64 = 60_000_000_000;
 
 /// The number of the next listener.
 static NEXT: Atomic<u32> = Atomic::new(1);
@@ -59,6 +66,10 @@ pub(super) struct Record {
     room: Arc<Room>,
     #[pin]
     sinks: Sinks,
+    began: Instant<BootTime>,
+    #[pin]
+    unanswerable: SpinLock<UnanswerableCalls<Host, UNANSWERABLE>>,
+    has_unanswerable: Atomic<bool>,
     #[pin]
     counts: SpinLock<[u64; Cause::ALL.len()]>,
     /// The last ends, the oldest one first.
@@ -97,6 +108,12 @@ impl Record {
             starved_grants: Counter::new(),
             room,
             sinks <- sinks,
+            began: Instant::now(),
+            unanswerable <- new_spinlock!(
+                UnanswerableCalls::new(REMEMBERED),
+                "rpcrdma_unanswerable"
+            ),
+            has_unanswerable: Atomic::new(false),
             counts <- new_spinlock!([0; Cause::ALL.len()], "rpcrdma_end_counts"),
             ends <- new_mutex!(ends, "rpcrdma_ends"),
             lines <- new_spinlock!(Lines {
@@ -120,6 +137,31 @@ impl Record {
     /// Pages at hand for that data.
     pub(super) fn sinks(&self) -> &Sinks {
         &self.sinks
+    }
+
+    /// An RDMA Read or Write for a Call of `peer` has failed, which costs its connection.
+    pub(super) fn cannot_answer(&self, peer: &SocketAddress, xid: Xid) {
+        let mut calls = self.unanswerable.lock();
+        calls.record(peer.host(), xid, self.now());
+        self.has_unanswerable.store(true, Relaxed);
+    }
+
+    /// Whether [`Self::is_unanswerable`] need be asked.
+    pub(super) fn has_unanswerable(&self) -> bool {
+        self.has_unanswerable.load(Relaxed)
+    }
+
+    /// Whether a Call of `peer` is such a one, which is forgotten then.
+    pub(super) fn is_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
+        let mut calls = self.unanswerable.lock();
+        let found = calls.take(peer.host(), xid, self.now());
+        self.has_unanswerable.store(!calls.is_empty(), Relaxed);
+        found
+    }
+
+    /// Nanoseconds since the listener began.
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_nanos().unsigned_abs()
     }
 
     /// The address at which it listens.

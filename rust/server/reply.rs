@@ -93,6 +93,7 @@ fn make_and_send(
     let invalidate = call.handle_to_invalidate(&shared.thresholds);
     let (complete, delivered) = note.times.unwrap_or((replied, replied));
     let sent = Sent::Reply(Answered {
+        xid: call.xid,
         form: Form::new(&call, &plan),
         segments,
         bytes,

@@ -14,7 +14,10 @@ use crate::{
             budget::{CallBudget, PageBudget},
             credits::{Conduct, Load, ResponderCredits},
         },
-        wire::{header::Credits, private_data::Thresholds},
+        wire::{
+            header::{Credits, Xid},
+            private_data::Thresholds,
+        },
     },
     rdma::{
         AcceptedMessage, AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots,
@@ -181,6 +184,17 @@ impl Events {
         self.slots.close();
         self.xprt.close();
         self.backward.disconnected();
+    }
+
+    /// A Call's chunks are of no use, which costs the connection.
+    pub(super) fn cannot_answer(&self, xid: Xid) {
+        self.record.cannot_answer(&self.xprt.peer_address(), xid);
+    }
+
+    /// Whether a Call like this one has cost an earlier connection.
+    pub(super) fn is_unanswerable(&self, xid: Xid) -> bool {
+        let record = &self.record;
+        record.has_unanswerable() && record.is_unanswerable(&self.xprt.peer_address(), xid)
     }
 
     /// Whether messages can be answered.

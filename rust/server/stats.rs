@@ -8,7 +8,7 @@
 use crate::{
     proto::{
         responder::{call::ReceivedCall, placement::ReplyPlan},
-        wire::error::ErrorBody,
+        wire::{error::ErrorBody, header::Xid},
     },
     stats::{counters, Counter, Histogram, SoleCounter},
     sysctl::ServerCounter,
@@ -114,6 +114,7 @@ impl Forms {
 
 /// What is counted of a Reply when its Send has completed.
 pub(crate) struct Answered {
+    pub(super) xid: Xid,
     pub(super) form: Form,
     /// Segments that were written to.
     pub(super) segments: u32,

@@ -16,7 +16,9 @@ mod send_error;
 pub(crate) mod server;
 mod xdr_buf;
 
-pub(crate) use crate::bindings::{total_pages, MessagePart, PageVec, RelaxedCell, SocketAddress};
+pub(crate) use crate::bindings::{
+    total_pages, Host, MessagePart, PageVec, RelaxedCell, SocketAddress,
+};
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
 pub(crate) use registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
 pub(crate) use send_error::SendError;

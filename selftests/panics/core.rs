@@ -10,8 +10,8 @@ use proto::requester::plan::{plan, Plan, PlanError, PlanLimits, RpcShape};
 use proto::requester::reconcile::{Delivered, Mismatch};
 use proto::responder::call::ReceivedCall;
 use proto::responder::placement::{Placement, ReplyTooLarge};
+use proto::responder::unanswerable::UnanswerableCalls;
 use proto::testing::requester::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
-use proto::testing::responder::unanswerable::UnanswerableCalls;
 use proto::wire::header::{Credits, Xid};
 
 /// Instantiates the generic functions that the core does not call itself.

@@ -13,6 +13,7 @@
 //! | [`placement`] | where the results go | RFC 8166 sections 3.4.6 and 3.5 |
 //! | [`encode`] | the Reply | RFC 8166 section 3.5 |
 //! | [`credits`] | flow control | RFC 8166 section 3.3.1 |
+//! | [`unanswerable`] | Calls whose Replies cost a connection | RFC 8166 section 4.5.3 |
 //!
 //! The thresholds and the use of remote invalidation follow from the private data of both ends:
 //! see [`negotiate`](super::wire::private_data::negotiate).
@@ -26,3 +27,4 @@ pub(crate) mod layout;
 pub(crate) mod placement;
 pub(crate) mod refusal;
 pub(crate) mod stream;
+pub(crate) mod unanswerable;

@@ -4,7 +4,6 @@
 
 pub(crate) mod decode;
 pub(crate) mod negotiation;
-pub(crate) mod unanswerable;
 
 #[cfg(any(test, rpcrdma_kunit))]
 mod budget_tests;

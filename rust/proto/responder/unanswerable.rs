@@ -8,12 +8,18 @@
 
 use crate::proto::wire::header::Xid;
 
+/// Connections that a Call may cost before it is refused: a requester may have let go of its memory
+/// for a reason that is over when it sends the Call again.
+const PATIENCE: u32 = 2;
+
 /// A Call that could not be answered.
 #[derive(Clone, Copy, Debug)]
 struct Entry<P> {
     peer: P,
     xid: Xid,
+    /// When it last cost a connection, and how many it has cost.
     since: u64,
+    connections: u32,
 }
 
 /// The last `N` Calls that could not be answered, of all requesters.
@@ -35,11 +41,12 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
         }
     }
 
-    /// An RDMA Read or Write for the Call `xid` of `peer` has failed with a remote error, so that
-    /// it is `now` and the connection ends. The oldest Call makes room. Operations that are only
-    /// flushed with their connection do not count: their Calls are as good as any.
+    /// An RDMA Read or Write for the Call `xid` of `peer` was refused by the requester's end, so
+    /// that it is `now` and the connection ends. The oldest Call makes room. Operations that are
+    /// only flushed with their connection do not count, nor do those that get no answer: their
+    /// Calls are as good as any.
     pub(crate) fn record(&mut self, peer: P, xid: Xid, now: u64) {
-        self.take(peer, xid, now);
+        let before = self.remove(peer, xid, now);
         let age = |entry: &Option<Entry<P>>| {
             // What is not used goes first.
             entry.map_or(u64::MAX, |entry| now.saturating_sub(entry.since))
@@ -50,24 +57,46 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
                 peer,
                 xid,
                 since: now,
+                connections: before.saturating_add(1),
             });
         }
     }
 
     /// A Call has arrived: whether it is to be answered with an RDMA_ERROR of
-    /// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), because it is one of
-    /// these. It is forgotten then: the RDMA_ERROR is final for the requester, which may use the
-    /// XID again.
+    /// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), because it has cost some
+    /// connections already. It is forgotten then: the RDMA_ERROR is final for the requester, which
+    /// may use the XID again.
     pub(crate) fn take(&mut self, peer: P, xid: Xid, now: u64) -> bool {
-        let lifetime = self.lifetime;
-        let mut entries = self.entries.iter_mut();
-        let same = |entry: &&mut Option<Entry<P>>| {
-            entry.is_some_and(|entry| entry.peer == peer && entry.xid == xid)
-        };
-        let Some(entry) = entries.find(same).and_then(Option::take) else {
-            return false;
-        };
-        now.saturating_sub(entry.since) < lifetime
+        let connections = self.remove(peer, xid, now);
+        if connections == 0 || connections >= PATIENCE {
+            return connections != 0;
+        }
+        // It has another try.
+        let unused = self.entries.iter_mut().find(|entry| entry.is_none());
+        if let Some(entry) = unused {
+            *entry = Some(Entry {
+                peer,
+                xid,
+                since: now,
+                connections,
+            });
+        }
+        false
+    }
+
+    /// Forgets a Call, and those whose time is over: how many connections it has cost.
+    fn remove(&mut self, peer: P, xid: Xid, now: u64) -> u32 {
+        let mut connections = 0;
+        for entry in &mut self.entries {
+            let Some(found) = *entry else { continue };
+            if now.saturating_sub(found.since) >= self.lifetime {
+                *entry = None;
+            } else if found.peer == peer && found.xid == xid {
+                connections = found.connections;
+                *entry = None;
+            }
+        }
+        connections
     }
 
     /// Whether no Call is remembered, so that [`Self::take`] need not be asked.
@@ -90,37 +119,49 @@ mod tests {
         assert!(calls.is_empty());
         calls.record(1, XID, 1000);
         assert!(!calls.is_empty());
+        // It may have been bad luck.
+        assert!(!calls.take(1, XID, 1001));
+        calls.record(1, XID, 1002);
         // Neither another requester nor another Call has to do with it.
-        assert!(!calls.take(2, XID, 1001));
-        assert!(!calls.take(1, Xid(XID.0.wrapping_add(1)), 1001));
-        assert!(calls.take(1, XID, 1001));
+        assert!(!calls.take(2, XID, 1003));
+        assert!(!calls.take(1, Xid(XID.0.wrapping_add(1)), 1003));
+        assert!(calls.take(1, XID, 1003));
         assert!(calls.is_empty());
-        assert!(!calls.take(1, XID, 1002));
+        assert!(!calls.take(1, XID, 1004));
+    }
+
+    fn record_twice<const N: usize>(calls: &mut UnanswerableCalls<u32, N>, peer: u32, now: u64) {
+        calls.record(peer, XID, now);
+        calls.record(peer, XID, now);
     }
 
     #[test]
     fn a_call_is_forgotten_in_time() {
         let mut calls = UnanswerableCalls::<u32, 2>::new(100);
-        calls.record(1, XID, 1000);
-        calls.record(2, XID, 1000);
+        record_twice(&mut calls, 1, 1000);
+        record_twice(&mut calls, 2, 1000);
         assert!(calls.take(1, XID, 1099));
         assert!(!calls.take(2, XID, 1100));
         assert!(calls.is_empty());
         // A clock that goes back makes nothing old.
-        calls.record(1, XID, 1000);
+        record_twice(&mut calls, 1, 1000);
         assert!(calls.take(1, XID, 999));
+        // Others than the one that is looked for go as well.
+        calls.record(1, XID, 1000);
+        assert!(!calls.take(2, XID, 1100));
+        assert!(calls.is_empty());
     }
 
     #[test]
     fn the_oldest_call_makes_room() {
         let mut calls = UnanswerableCalls::<u32, 2>::new(100);
-        calls.record(1, XID, 10);
-        calls.record(2, XID, 11);
+        record_twice(&mut calls, 1, 10);
+        record_twice(&mut calls, 2, 11);
         // The same again needs no room.
         calls.record(2, XID, 12);
         assert!(calls.take(1, XID, 13));
-        calls.record(1, XID, 13);
-        calls.record(3, XID, 14);
+        record_twice(&mut calls, 1, 13);
+        record_twice(&mut calls, 3, 14);
         assert!(!calls.take(2, XID, 15));
         assert!(calls.take(1, XID, 15));
         assert!(calls.take(3, XID, 15));
