@@ -33,11 +33,16 @@ idle_connections() {
 			mkdir -p $MNT.$n
 			mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,nconnect=16 192.0.2.$n:/export $MNT.$n
 		done
+		# use WAY BLOCK DEPTH: as many Calls of each mount, at once, as it has slots.
+		use() {
+			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=6M \
+				--direct=1 --ioengine=libaio --rw=$1 --bs=$2 --iodepth=$3 --output=/run/$TEST.fio
+		}
 		for n in 11 12 13 14; do
-			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=6M \
-				--bs=1M --rw=write --direct=1 --ioengine=libaio --iodepth=6 --output=/run/$TEST.fio
-			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=6M \
-				--bs=1M --rw=read --direct=1 --ioengine=libaio --iodepth=6 --output=/run/$TEST.fio
+			for way in write read; do
+				use $way 1M 6
+				use $way 64K 64
+			done
 			for i in {1..64}; do : >$MNT.$n/$TEST/$i; done
 			rm $MNT.$n/$TEST/*
 		done'

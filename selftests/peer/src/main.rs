@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An RPC-over-RDMA responder that breaks the rules: `peer SCENARIO...`.
+//! An RPC-over-RDMA responder that breaks the rules, `peer SCENARIO...`, or a requester that does,
+//! `peer --requester ADDRESS SCENARIO...`.
 //!
-//! It listens on port 20050 and runs one scenario after the other, each with a client of its own.
-//! A scenario ends when the client's last Call is answered, and prints a line: its name, and how
-//! each Call ends at the client. What the client must not do, or what should
-//! fail and does not, is a message instead, and the exit status is 1 in the end.
+//! The responder listens on port 20050 and runs one scenario after the other, each with a client of
+//! its own. A scenario ends when the client's last Call is answered, and prints a line: its name,
+//! and how each Call ends at the client. What the client must not do, or what should fail and does
+//! not, is a message instead, and the exit status is 1 in the end.
+//!
+//! The requester connects to an NFS server at port 20049. For each scenario it prints a line, its
+//! name and what came of each message; then it waits for a line on standard input before it goes
+//! on.
 //!
 //! The protocol core is the module's, included by path.
 
@@ -14,6 +19,7 @@
 mod proto;
 
 mod peer;
+mod requester;
 mod scenarios;
 mod verbs;
 
@@ -28,7 +34,12 @@ type Result<T = ()> = std::result::Result<T, String>;
 const PORT: u16 = 20050;
 
 fn main() -> ExitCode {
-    let names: Vec<String> = std::env::args().skip(1).collect();
+    let mut names: Vec<String> = std::env::args().skip(1).collect();
+    if names.first().is_some_and(|name| name == "--requester") {
+        let scenarios = names.split_off(names.len().min(2));
+        let address = names.pop().unwrap_or_default();
+        return requester::main(&address, &scenarios);
+    }
     let mut chosen = Vec::new();
     for name in &names {
         match scenarios::find(name) {

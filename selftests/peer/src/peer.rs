@@ -218,6 +218,7 @@ impl Peer {
             private_data: own.encode().to_vec(),
             receives: CREDITS,
             receive_size: THRESHOLD,
+            send_size: 128 * 1024,
             // A Send too many ends the connection.
             rnr_retries: 0,
         }

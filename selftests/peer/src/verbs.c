@@ -10,15 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <rdma/rdma_cma.h>
 
 /* Requests for a connection that may wait; another one is refused by the backlog. */
 #define REQUESTS	16
 
-/* Send buffers, which are used in turn, and the bytes in each of them. */
+/* Send buffers, which are used in turn. */
 #define SENDS		64
-#define SEND_SIZE	(128 * 1024)
 
 /* Bytes that one RDMA Read or Write moves at most. */
 #define DATA_SIZE	(2 * 1024 * 1024)
@@ -29,6 +29,9 @@
 /* What a work request is, in the upper half of its wr_id. */
 enum { WR_RECEIVE, WR_SEND, WR_DATA };
 #define WR_ID(kind, index)	((uint64_t)(kind) << 32 | (index))
+
+/* How far a connection is that this end has asked for. */
+enum { STEP_NONE, STEP_ADDRESS, STEP_ROUTE, STEP_ANSWERED, STEP_ESTABLISHED };
 
 struct request {
 	struct rdma_cm_id *id;
@@ -50,6 +53,7 @@ struct peer {
 
 	/* The connection, if there is one. */
 	struct rdma_cm_id *id;
+	unsigned int step;
 	bool ended;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *completions;
@@ -58,6 +62,7 @@ struct peer {
 	uint8_t *memory;
 	size_t memory_size;
 
+	uint32_t send_size;
 	uint32_t receives;
 	uint32_t receive_size;
 	/* A ring: what has arrived, and slots that the caller has emptied. */
@@ -74,7 +79,7 @@ struct peer {
 
 static uint8_t *send_buffer(struct peer *peer, uint32_t index)
 {
-	return peer->memory + (size_t)index * SEND_SIZE;
+	return peer->memory + (size_t)index * peer->send_size;
 }
 
 static uint8_t *data_buffer(struct peer *peer)
@@ -103,13 +108,8 @@ static void must(bool good, const char *what)
 	}
 }
 
-struct peer *peer_listen(uint16_t port)
+struct peer *peer_make(void)
 {
-	struct sockaddr_in6 address = {
-		.sin6_family	= AF_INET6,
-		.sin6_port	= htobe16(port),
-		.sin6_addr	= in6addr_any,
-	};
 	struct peer *peer = calloc(1, sizeof(*peer));
 	/* This call is also what links the providers in. */
 	struct ibv_device **devices = ibv_get_device_list(NULL);
@@ -119,6 +119,18 @@ struct peer *peer_listen(uint16_t port)
 	peer->events = rdma_create_event_channel();
 	must(peer->events, "rdma_create_event_channel");
 	must(!fcntl(peer->events->fd, F_SETFL, O_NONBLOCK), "fcntl");
+	return peer;
+}
+
+struct peer *peer_listen(uint16_t port)
+{
+	struct sockaddr_in6 address = {
+		.sin6_family	= AF_INET6,
+		.sin6_port	= htobe16(port),
+		.sin6_addr	= in6addr_any,
+	};
+	struct peer *peer = peer_make();
+
 	must(!rdma_create_id(peer->events, &peer->listener, peer, RDMA_PS_TCP), "rdma_create_id");
 	must(!rdma_bind_addr(peer->listener, (struct sockaddr *)&address), "rdma_bind_addr");
 	must(!rdma_listen(peer->listener, REQUESTS), "rdma_listen");
@@ -155,12 +167,27 @@ static bool take_events(struct peer *peer)
 			else
 				refused = event->id;
 			break;
+		case RDMA_CM_EVENT_ADDR_RESOLVED:
+			peer->step = STEP_ADDRESS;
+			break;
+		case RDMA_CM_EVENT_ROUTE_RESOLVED:
+			peer->step = STEP_ROUTE;
+			break;
+		case RDMA_CM_EVENT_CONNECT_RESPONSE:
+			peer->step = STEP_ANSWERED;
+			break;
 		case RDMA_CM_EVENT_ESTABLISHED:
+			peer->step = STEP_ESTABLISHED;
+			break;
 		case RDMA_CM_EVENT_TIMEWAIT_EXIT:
 			break;
 		default:
-			if (event->id == peer->id)
+			if (event->id == peer->id) {
 				peer->ended = true;
+				if (peer->step && peer->step < STEP_ANSWERED)
+					fprintf(stderr, "%s, status %d\n", rdma_event_str(event->event),
+						event->status);
+			}
 		}
 		rdma_ack_cm_event(event);
 		if (refused)
@@ -203,7 +230,7 @@ static bool take_completions(struct peer *peer)
 	bool any = false;
 	int count, i;
 
-	if (!peer->id)
+	if (!peer->id || !peer->cq)
 		return false;
 	while ((count = ibv_poll_cq(peer->cq, 16, wc)) > 0) {
 		any = true;
@@ -223,7 +250,7 @@ static int progress(struct peer *peer, int64_t end)
 
 	if (take_events(peer) | take_completions(peer))
 		return 0;
-	if (peer->id) {
+	if (peer->id && peer->cq) {
 		fds[1] = (struct pollfd){ .fd = peer->completions->fd, .events = POLLIN };
 		ibv_req_notify_cq(peer->cq, 0);
 		/* What came before the request gives no event. */
@@ -233,9 +260,9 @@ static int progress(struct peer *peer, int64_t end)
 	left = end - now_ms();
 	if (left <= 0)
 		return -ETIMEDOUT;
-	if (poll(fds, peer->id ? 2 : 1, (int)left) < 0 && errno != EINTR)
+	if (poll(fds, peer->id && peer->cq ? 2 : 1, (int)left) < 0 && errno != EINTR)
 		return -errno;
-	if (peer->id && fds[1].revents && !ibv_get_cq_event(peer->completions, &cq, &context))
+	if (peer->id && peer->cq && fds[1].revents && !ibv_get_cq_event(peer->completions, &cq, &context))
 		ibv_ack_cq_events(cq, 1);
 	return 0;
 }
@@ -279,7 +306,7 @@ static int post_receive(struct peer *peer, uint32_t slot)
 	return -ibv_post_recv(peer->id->qp, &wr, &bad);
 }
 
-static int make_queues(struct peer *peer, uint32_t receives)
+static int make_queues(struct peer *peer, uint32_t receives, int access)
 {
 	struct ibv_qp_init_attr attr = {
 		.cap = {
@@ -307,8 +334,29 @@ static int make_queues(struct peer *peer, uint32_t receives)
 	peer->memory = aligned_alloc(4096, peer->memory_size);
 	if (!peer->memory)
 		return -ENOMEM;
-	peer->mr = ibv_reg_mr(peer->pd, peer->memory, peer->memory_size, IBV_ACCESS_LOCAL_WRITE);
+	peer->mr = ibv_reg_mr(peer->pd, peer->memory, peer->memory_size,
+			      IBV_ACCESS_LOCAL_WRITE | access);
 	return peer->mr ? 0 : -errno;
+}
+
+static int make_resources(struct peer *peer, const struct peer_accept *parameters, int access)
+{
+	size_t memory;
+	uint32_t slot;
+	int status;
+
+	peer->send_size = parameters->send_size;
+	peer->receives = parameters->receives;
+	peer->receive_size = parameters->receive_size;
+	memory = (size_t)SENDS * peer->send_size + DATA_SIZE +
+		 (size_t)peer->receives * peer->receive_size;
+	peer->memory_size = (memory + 4095) & ~(size_t)4095;
+	peer->arrived = calloc(peer->receives + 1, sizeof(*peer->arrived));
+	peer->emptied = calloc(peer->receives + 1, sizeof(*peer->emptied));
+	status = peer->arrived && peer->emptied ? make_queues(peer, peer->receives, access) : -ENOMEM;
+	for (slot = 0; !status && slot < peer->receives; slot++)
+		status = post_receive(peer, slot);
+	return status;
 }
 
 int peer_accept(struct peer *peer, const struct peer_accept *parameters)
@@ -318,8 +366,6 @@ int peer_accept(struct peer *peer, const struct peer_accept *parameters)
 		.private_data_len	= parameters->private_len,
 		.rnr_retry_count	= parameters->rnr_retries,
 	};
-	size_t memory;
-	uint32_t slot;
 	int status;
 
 	peer_disconnect(peer);
@@ -328,20 +374,86 @@ int peer_accept(struct peer *peer, const struct peer_accept *parameters)
 	peer->id = peer->requests[0].id;
 	conn.initiator_depth = peer->requests[0].reads;
 	forget_request(peer);
-	peer->receives = parameters->receives;
-	peer->receive_size = parameters->receive_size;
-	memory = (size_t)SENDS * SEND_SIZE + DATA_SIZE + (size_t)peer->receives * peer->receive_size;
-	peer->memory_size = (memory + 4095) & ~(size_t)4095;
-	peer->arrived = calloc(peer->receives + 1, sizeof(*peer->arrived));
-	peer->emptied = calloc(peer->receives + 1, sizeof(*peer->emptied));
-	status = peer->arrived && peer->emptied ? make_queues(peer, peer->receives) : -ENOMEM;
-	for (slot = 0; !status && slot < peer->receives; slot++)
-		status = post_receive(peer, slot);
+	status = make_resources(peer, parameters, 0);
 	if (!status && rdma_accept(peer->id, &conn))
 		status = -errno;
 	if (status)
 		peer_disconnect(peer);
 	return status;
+}
+
+/* Waits for the connection manager's answer to the step before. */
+static int wait_for_step(struct peer *peer, unsigned int step, int64_t end)
+{
+	int status;
+
+	while (!peer->ended && peer->step < step) {
+		status = progress(peer, end);
+		if (status)
+			return status;
+	}
+	return peer->ended ? -ENOTCONN : 0;
+}
+
+int peer_connect(struct peer *peer, const char *address, uint16_t port,
+		 const struct peer_accept *parameters, bool establish)
+{
+	struct rdma_conn_param conn = {
+		.private_data		= parameters->private_data,
+		.private_data_len	= parameters->private_len,
+		.rnr_retry_count	= parameters->rnr_retries,
+		.responder_resources	= 16,
+		.retry_count		= 6,
+	};
+	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *found;
+	int64_t end = now_ms() + COMPLETION_MS;
+	static uint32_t connections;
+	char service[8];
+	int status;
+
+	peer_disconnect(peer);
+	snprintf(service, sizeof(service), "%u", port);
+	if (rdma_getaddrinfo(address, service, &hints, &found))
+		return -errno;
+	status = rdma_create_id(peer->events, &peer->id, peer, RDMA_PS_TCP) ? -errno : 0;
+	if (!status && rdma_resolve_addr(peer->id, NULL, found->ai_dst_addr, COMPLETION_MS))
+		status = -errno;
+	rdma_freeaddrinfo(found);
+	if (!status)
+		status = wait_for_step(peer, STEP_ADDRESS, end);
+	if (!status && rdma_resolve_route(peer->id, COMPLETION_MS))
+		status = -errno;
+	if (!status)
+		status = wait_for_step(peer, STEP_ROUTE, end);
+	/* Without a queue pair the library leaves the end of the handshake to its user. */
+	if (!status && establish)
+		status = make_resources(peer, parameters,
+					IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+	else if (!status)
+		/* No other connection has the same, of which the connection manager keeps account. */
+		conn.qp_num = 0x200000 + ((getpid() & 0xfff) << 8) + (++connections & 0xff);
+	if (!status && rdma_connect(peer->id, &conn))
+		status = -errno;
+	if (!status)
+		status = wait_for_step(peer, establish ? STEP_ESTABLISHED : STEP_ANSWERED, end);
+	if (status)
+		peer_disconnect(peer);
+	return status;
+}
+
+uint64_t peer_memory(struct peer *peer, uint32_t *key)
+{
+	*key = peer->mr ? peer->mr->rkey : 0;
+	return peer->mr ? (uintptr_t)data_buffer(peer) : 0;
+}
+
+int peer_vanish(struct peer *peer)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	if (!peer->id)
+		return -ENOTCONN;
+	return -ibv_modify_qp(peer->id->qp, &attr, IBV_QP_STATE);
 }
 
 int peer_reject(struct peer *peer, const uint8_t *private_data, uint8_t length)
@@ -427,7 +539,7 @@ int peer_send(struct peer *peer, const uint8_t *message, size_t length, const ui
 
 	if (!peer->id)
 		return -ENOTCONN;
-	if (length > SEND_SIZE)
+	if (length > peer->send_size)
 		return -EMSGSIZE;
 	status = wait_for_sends(peer, SENDS - 1);
 	if (status)
@@ -495,9 +607,10 @@ void peer_disconnect(struct peer *peer)
 {
 	if (!peer->id)
 		return;
-	rdma_disconnect(peer->id);
-	if (peer->id->qp)
+	if (peer->id->qp) {
+		rdma_disconnect(peer->id);
 		rdma_destroy_qp(peer->id);
+	}
 	if (peer->mr)
 		ibv_dereg_mr(peer->mr);
 	if (peer->cq)

@@ -1,34 +1,50 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One listener and its present connection, over librdmacm and libibverbs: what Rust cannot call,
- * because much of it is inline. Functions return a negative errno when they fail.
+ * One end: a listener and its present connection, or a connection that it has asked for, over
+ * librdmacm and libibverbs: what Rust cannot call, because much of it is inline. Functions return
+ * a negative errno when they fail.
  */
 #ifndef RPCRDMA_PEER_VERBS_H
 #define RPCRDMA_PEER_VERBS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct peer;
 
-/* What a connection is accepted with. */
+/* What a connection is accepted or asked for with. */
 struct peer_accept {
 	const uint8_t *private_data;
 	uint8_t private_len;
 	/* Receives to post, and the bytes that each of them takes. */
 	uint32_t receives;
 	uint32_t receive_size;
-	/* Times that the client repeats a Send for which there is no Receive; 7 is for ever. */
+	/* Bytes that a Send has at most. */
+	uint32_t send_size;
+	/* Times that the other end repeats a Send for which there is no Receive; 7 is for ever. */
 	uint8_t rnr_retries;
 };
 
-/* Exits the process if it cannot listen. */
+/* They exit the process if they cannot. */
+struct peer *peer_make(void);
 struct peer *peer_listen(uint16_t port);
 
 /* Waits for the next request for a connection; the length of its private data. */
 int peer_wait_request(struct peer *peer, int timeout_ms, uint8_t *private_data, size_t size);
 int peer_accept(struct peer *peer, const struct peer_accept *parameters);
 int peer_reject(struct peer *peer, const uint8_t *private_data, uint8_t length);
+
+/*
+ * Asks for a connection, whose memory for data the other end may read and write. Without @establish
+ * the handshake is left as it is when the answer has come, and there is no queue pair.
+ */
+int peer_connect(struct peer *peer, const char *address, uint16_t port,
+		 const struct peer_accept *parameters, bool establish);
+/* Where that memory is, and its handle. It has 2 MiB. */
+uint64_t peer_memory(struct peer *peer, uint32_t *key);
+/* Resets the queue pair, so that nothing is answered any more and nobody is told. */
+int peer_vanish(struct peer *peer);
 
 /*
  * Waits for the next message; its length. -ETIMEDOUT if none comes, -ENOTCONN if the connection

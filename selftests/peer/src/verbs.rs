@@ -2,6 +2,7 @@
 
 //! The functions of `verbs.h`, safe.
 
+use std::ffi::CStr;
 use std::io;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ const PRIVATE_SIZE: usize = 256;
     reason = "these are the names in the header file"
 )]
 mod c {
+    use std::ffi::c_char;
+
     #[repr(C)]
     pub(super) struct peer {
         _opaque: [u8; 0],
@@ -29,11 +32,22 @@ mod c {
         pub(super) private_len: u8,
         pub(super) receives: u32,
         pub(super) receive_size: u32,
+        pub(super) send_size: u32,
         pub(super) rnr_retries: u8,
     }
 
     extern "C" {
+        pub(super) fn peer_make() -> *mut peer;
         pub(super) fn peer_listen(port: u16) -> *mut peer;
+        pub(super) fn peer_connect(
+            peer: *mut peer,
+            address: *const c_char,
+            port: u16,
+            parameters: *const peer_accept,
+            establish: bool,
+        ) -> i32;
+        pub(super) fn peer_memory(peer: *mut peer, key: *mut u32) -> u64;
+        pub(super) fn peer_vanish(peer: *mut peer) -> i32;
         pub(super) fn peer_wait_request(
             peer: *mut peer,
             timeout_ms: i32,
@@ -74,7 +88,7 @@ mod c {
     }
 }
 
-/// What a connection is accepted with.
+/// What a connection is accepted or asked for with.
 pub(crate) struct Acceptance {
     /// The private data of the answer.
     pub(crate) private_data: Vec<u8>,
@@ -82,8 +96,24 @@ pub(crate) struct Acceptance {
     pub(crate) receives: u32,
     /// Bytes that each of them takes.
     pub(crate) receive_size: u32,
-    /// Times that the client repeats a Send for which there is no Receive; 7 is for ever.
+    /// Bytes that a Send has at most.
+    pub(crate) send_size: u32,
+    /// Times that the other end repeats a Send for which there is no Receive; 7 is for ever.
     pub(crate) rnr_retries: u8,
+}
+
+impl Acceptance {
+    /// The same for C, which points to `self`.
+    fn to_c(&self) -> Result<c::peer_accept> {
+        Ok(c::peer_accept {
+            private_data: self.private_data.as_ptr(),
+            private_len: u8::try_from(self.private_data.len()).map_err(|e| e.to_string())?,
+            receives: self.receives,
+            receive_size: self.receive_size,
+            send_size: self.send_size,
+            rnr_retries: self.rnr_retries,
+        })
+    }
 }
 
 /// What came of waiting.
@@ -96,7 +126,8 @@ pub(crate) enum Waited<T> {
     Ended,
 }
 
-/// A listener, and the connection that it accepted last.
+/// A listener, and the connection that it accepted last; or a connection that this end has asked
+/// for.
 pub(crate) struct Verbs {
     peer: *mut c::peer,
     /// Where messages are copied to.
@@ -125,6 +156,46 @@ impl Verbs {
         }
     }
 
+    /// An end without a listener; the process ends if there can be none.
+    pub(crate) fn new() -> Self {
+        Self {
+            // SAFETY: Always safe to call.
+            peer: unsafe { c::peer_make() },
+            buffer: vec![0; MESSAGE_SIZE],
+        }
+    }
+
+    /// Asks for a connection, and ends the one before. The handshake is only begun unless
+    /// `establish`.
+    pub(crate) fn connect(
+        &mut self,
+        address: &CStr,
+        port: u16,
+        offer: &Acceptance,
+        establish: bool,
+    ) -> Result {
+        let parameters = offer.to_c()?;
+        // SAFETY: The end, the address and the parameters are valid during the call.
+        check("connect", unsafe {
+            c::peer_connect(self.peer, address.as_ptr(), port, &parameters, establish)
+        })
+        .map(drop)
+    }
+
+    /// The memory that the other end may use: where it is, and its handle. It has 2 MiB.
+    pub(crate) fn memory(&mut self) -> (u64, u32) {
+        let mut key = 0;
+        // SAFETY: The end is valid, and so is the place for the handle.
+        let address = unsafe { c::peer_memory(self.peer, &mut key) };
+        (address, key)
+    }
+
+    /// Answers nothing from here on, and tells nobody.
+    pub(crate) fn vanish(&mut self) -> Result {
+        // SAFETY: The end is valid.
+        check("reset", unsafe { c::peer_vanish(self.peer) }).map(drop)
+    }
+
     /// Waits for a request for a connection; its private data, or nothing.
     pub(crate) fn request(&mut self, limit: Duration) -> Result<Option<Vec<u8>>> {
         let mut private_data = vec![0; PRIVATE_SIZE];
@@ -146,13 +217,7 @@ impl Verbs {
 
     /// Accepts the request that came first, and ends the connection before.
     pub(crate) fn accept(&mut self, acceptance: &Acceptance) -> Result {
-        let parameters = c::peer_accept {
-            private_data: acceptance.private_data.as_ptr(),
-            private_len: u8::try_from(acceptance.private_data.len()).map_err(|e| e.to_string())?,
-            receives: acceptance.receives,
-            receive_size: acceptance.receive_size,
-            rnr_retries: acceptance.rnr_retries,
-        };
+        let parameters = acceptance.to_c()?;
         // SAFETY: Listener and parameters are valid during the call.
         check("accept", unsafe { c::peer_accept(self.peer, &parameters) }).map(drop)
     }

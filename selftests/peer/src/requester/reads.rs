@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that cannot be read, or is gone when it is, and much of it at once.
+
+use super::{outcome_of, Call, Requester, Scenarios};
+use crate::peer::LIMIT;
+use crate::proto::wire::chunk::Segment;
+use crate::Result;
+
+pub(super) const SCENARIOS: &Scenarios = &[
+    ("bad-handle", bad_handle),
+    ("beyond-the-memory", beyond_the_memory),
+    ("bad-write-handle", bad_write_handle),
+    ("sends-it-again", sends_it_again),
+    ("vanishes", vanishes),
+    ("hangs-up", hangs_up),
+    ("crowd", crowd),
+];
+
+/// A handle that there is not, several times, each on a connection of its own.
+fn bad_handle(requester: &mut Requester) -> Result<Vec<String>> {
+    (0..5)
+        .map(|_| {
+            requester.connect()?;
+            let segment = requester.segment(1 << 20);
+            let bad = Segment {
+                handle: !segment.handle,
+                ..segment
+            };
+            requester.call(&Call::reading(&[bad]))
+        })
+        .collect()
+}
+
+fn beyond_the_memory(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect()?;
+    let segment = requester.segment(1 << 20);
+    let beyond = Segment {
+        offset: segment.offset + (1 << 40),
+        ..segment
+    };
+    Ok(vec![
+        requester.call(&Call::reading(&[segment, beyond][1..]))?
+    ])
+}
+
+/// A whole Reply into a chunk that cannot be written to.
+fn bad_write_handle(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect()?;
+    let segment = requester.segment(1 << 16);
+    let bad = Segment {
+        handle: !segment.handle,
+        ..segment
+    };
+    let read = super::results::read(&[], Some(vec![bad]), 20_000)?;
+    Ok(vec![requester.call(&read)?])
+}
+
+/// A Call that cannot be answered comes again on the next connections, and once more when it was
+/// refused.
+fn sends_it_again(requester: &mut Requester) -> Result<Vec<String>> {
+    let mut outcomes = Vec::new();
+    for is_write in [false, true] {
+        requester.connect()?;
+        let segment = requester.segment(1 << 16);
+        let bad = Segment {
+            handle: !segment.handle,
+            ..segment
+        };
+        let (bad, good) = match is_write {
+            false => (Call::reading(&[bad]), Call::reading(&[segment])),
+            true => (
+                super::results::read(&[], Some(vec![bad]), 20_000)?,
+                super::results::read(&[], Some(vec![segment]), 20_000)?,
+            ),
+        };
+        let xid = requester.next_xid();
+        for is_refused in [false, false, true] {
+            outcomes.push(requester.bytes(&bad.encode(xid), LIMIT)?);
+            if !is_refused {
+                requester.connect()?;
+                outcomes.push(requester.call(&Call::null())?);
+            }
+        }
+        let (offset, handle) = requester.verbs.memory();
+        let mut good = good;
+        for segment in good.reads.iter_mut().map(|entry| &mut entry.segment) {
+            (segment.offset, segment.handle) = (offset, handle);
+        }
+        for segment in good.reply.iter_mut().flatten() {
+            (segment.offset, segment.handle) = (offset, handle);
+        }
+        outcomes.push(requester.bytes(&good.encode(xid), LIMIT)?);
+    }
+    Ok(outcomes)
+}
+
+/// The queue pair is gone when the server reads, and nobody tells it.
+fn vanishes(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect()?;
+    let segment = requester.segment(1 << 20);
+    for _ in 0..6 {
+        requester.send(&Call::reading(&[segment]))?;
+    }
+    // They have arrived, and the first Reads may have begun.
+    requester.verbs.flush()?;
+    requester.verbs.vanish()?;
+    Ok(vec!["gone".to_owned()])
+}
+
+/// The connection ends with Reads under way, time and again.
+fn hangs_up(requester: &mut Requester) -> Result<Vec<String>> {
+    for _ in 0..20 {
+        requester.connect()?;
+        let segment = requester.segment(1 << 20);
+        for _ in 0..6 {
+            requester.send(&Call::reading(&[segment]))?;
+        }
+        requester.verbs.flush()?;
+        requester.verbs.disconnect();
+    }
+    Ok(vec!["gone".to_owned()])
+}
+
+/// Many connections, each of which asks for as much as it may, and is gone when the server reads.
+fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
+    const CONNECTIONS: usize = 10;
+    const CALLS: usize = 8;
+    for _ in 0..CONNECTIONS {
+        let xid = requester.next_xid();
+        let verbs = requester.connect_another(true)?;
+        verbs.send(&Call::null().encode(xid), None)?;
+        match outcome_of(verbs, LIMIT)?.as_str() {
+            "answered" => {}
+            other => return Ok(vec![other.to_owned()]),
+        }
+    }
+    let mut xid = requester.xid;
+    for verbs in &mut requester.others {
+        let (offset, handle) = verbs.memory();
+        let segment = Segment {
+            handle,
+            length: 1 << 20,
+            offset,
+        };
+        for _ in 0..CALLS {
+            xid += 1;
+            verbs.send(&Call::reading(&[segment]).encode(xid), None)?;
+        }
+        verbs.flush()?;
+        verbs.vanish()?;
+    }
+    Ok(vec!["gone".to_owned()])
+}
