@@ -5,6 +5,7 @@
 #
 # Makes the build root: a Debian tree with the very compilers that built the stock kernel. With
 # "tools" it also has what only some of the checks run there, with "packaging" what make deb does.
+# ROOT=testing makes another one, with the newest compilers that Debian has, and herd7.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -20,7 +21,22 @@ packages=(
 # These are added to a tree that is there, so that a change of them makes nothing be built anew.
 tools=(tshark jq valgrind perftest python3-matplotlib)
 packaging=(build-essential debhelper dh-dkms lintian)
-want="$RELEASE ${packages[*]}"
+release=$RELEASE options=()
+case ${ROOT:-} in
+'') ;;
+testing)
+	release=forky
+	packages=(
+		rustc rust-src rust-clippy bindgen make gcc g++ libc6-dev clang lld llvm libclang-dev
+		bc bison flex libelf-dev libssl-dev pahole kmod cpio python3 rsync xz-utils ca-certificates
+		herdtools7
+	)
+	# A mirror may be older than testing's lists are good for.
+	options=(--aptopt='Acquire::Check-Valid-Until "false"')
+	;;
+*) die "ROOT is empty or testing, not $ROOT" ;;
+esac
+want="$release ${packages[*]}"
 advice="check the network and the mirror in this machine's apt sources, then start again"
 
 # add GROUP: one of the lists above, by its name.
@@ -44,7 +60,7 @@ tools | packaging)
 esac
 stamped "$BUILDROOT.stamp" "$want" && exit 0
 "$here/host-packages.sh" build
-lock buildroot
+lock "$(basename "$BUILDROOT")"
 stamped "$BUILDROOT.stamp" "$want" && exit 0
 
 site=$(mirror)
@@ -53,7 +69,7 @@ include=$(IFS=,; printf '%s' "${packages[*]}")
 # nothing leads into a home folder that is closed to others, so that the tree comes as an archive. A
 # user can make no device files, and in-buildroot.sh brings them along.
 tree() {
-	local common=(--variant=minbase --include="$include" "$RELEASE")
+	local common=(--variant=minbase --include="$include" "${options[@]}" "$release")
 	if [ "$(id -u)" -eq 0 ]; then
 		mmdebstrap --mode=root "${common[@]}" "$BUILDROOT.tmp" "$site"
 		return
@@ -70,6 +86,6 @@ remove "$BUILDROOT.tmp"
 remove "$BUILDROOT"
 rm -f "$BUILDROOT.stamp" "$BUILDROOT.tools" "$BUILDROOT.packaging"
 trap 'rc=$?; [ $rc -eq 0 ] || remove "$BUILDROOT.tmp"' EXIT
-logged buildroot "$advice" tree
+logged "$(basename "$BUILDROOT")" "$advice" tree
 mv "$BUILDROOT.tmp" "$BUILDROOT"
 stamp "$BUILDROOT.stamp" "$want"

@@ -8,7 +8,8 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PROJECT=$(dirname "$here")
 CACHE=${RPCRDMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/rpcrdma}
-BUILDROOT=$CACHE/buildroot
+# ROOT=testing takes the build root with the compilers of Debian testing, and its tools.
+BUILDROOT=$CACHE/buildroot${ROOT:+-$ROOT}
 # The Debian release whose compiler built the stock kernel: package versions carry its number.
 RELEASE=trixie
 RELEASE_TAG=+deb13
