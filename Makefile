@@ -35,7 +35,7 @@ help:
 	  'make shell        the same, but leaves you at a prompt in the client' \
 	  'make check        the main tests, in under an hour; the last line is the sum' \
 	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \
-	  'make cost         count what an RPC costs, beside the C client' \
+	  'make cost         count what an RPC costs, beside the C module (ROLE=client|server)' \
 	  'make bench        measure speed, latency, CPU and memory, beside the C client' \
 	  '                  (BENCH_PAIRS=7 BENCH_SECONDS=2; under 20 minutes)' \
 	  'make bench-scale  the same for more connections, mounts, calls at once and slots' \
@@ -81,7 +81,7 @@ check check-long:
 	+@$(S)/check.sh $(if $(filter check-long,$@),long)
 
 cost:
-	+@$(S)/cost.sh --functions 12
+	+@for role in $(or $(ROLE),client server); do $(S)/cost.sh $$role --functions 12 || exit; done
 
 bench bench-scale:
 	+@$(S)/bench.sh $(if $(filter bench-scale,$@),--scale)

@@ -145,7 +145,13 @@ step_litmus() { "$here/litmus.sh"; }
 step_headers() { "$here/bench-headers.sh"; }
 
 # Fails when an RPC costs more of what C needs for it than it did.
-step_cost() { "$here/cost.sh" --ratios selftests/cost/ratios.txt; }
+step_cost() {
+	local role rc=0
+	for role in client server; do
+		"$here/cost.sh" $role --ratios selftests/cost/$role.txt || rc=1
+	done
+	return $rc
+}
 
 # Runs kselftests, but those that have to be booted in another way than APPEND says; the file that the
 # caller's "more" names, if there is one, goes into the payload.

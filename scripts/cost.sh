@@ -1,27 +1,31 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: cost.sh [ARGUMENT...]
+# Usage: cost.sh client|server [ARGUMENT...]
 #
-# Counts what RPCs cost, in the C and in the Rust client, and prints both side by side. The
-# arguments are those of selftests/cost/report.py after the folder. KERNEL=stock|custom.
+# Counts what RPCs cost in the machine of that role, with the C and with the Rust module there, and
+# prints both side by side. The peer is C. The arguments are those of selftests/cost/report.py after
+# the folder. KERNEL=stock|custom.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/series.sh"
 
+role=${1:-}
+case $role in client | server) shift ;; *) die "usage: cost.sh client|server [ARGUMENT...]" ;; esac
 kernel=${KERNEL:-stock}
 case $kernel in stock | custom) ;; *) die "KERNEL is stock or custom, not $kernel" ;; esac
 "$here/host-packages.sh" vm "$kernel"
 "$here/kernel.sh" "$kernel" >/dev/null
 source=$PROJECT/selftests/cost
-out=$KERNELS/build/${VARIANT:-$kernel}-cost
+out=$KERNELS/build/${VARIANT:-$kernel}-cost-$role
 rm -rf "$out"
 mkdir -p "$out"/{c,rust,payload}
 
 if [ -z "${MODULE:-}" ]; then
 	"$here/module.sh" "$kernel" >&2
-	export MODULE=$KERNELS/build/${VARIANT:-$kernel}/rust/rpcrdma.ko
+	MODULE=$KERNELS/build/${VARIANT:-$kernel}/rust/rpcrdma.ko
 fi
+export MODULE SERVER_MODULE=$MODULE
 SOURCE=$PROJECT/selftests/modules VARIANT=${VARIANT:-$kernel}-tests "$here/module.sh" "$kernel" >&2
 cp "$KERNELS/build/${VARIANT:-$kernel}-tests/rpcrdma_test_cost.ko" "$out/payload/"
 
@@ -33,8 +37,11 @@ version=$(qemu-system-x86_64 --version | sed -n 's/^QEMU emulator version \([0-9
 	--check-cfg 'cfg(first_interface)' "${interface[@]}" -o "$out/libcount.so" "$source/count.rs"
 
 # Mitigations cost differently on each processor, and nothing here needs them.
-for client in c rust; do
-	CLIENT=$client PEER=${PEER:-c} KERNEL=$kernel PAYLOAD=$out/payload APPEND=mitigations=off SMP=1 \
-		PLUGIN=$out/libcount.so,out=$out/$client "$here/vm.sh" "$here/cost-client.sh" "$out/$client" >&2
+for transport in c rust; do
+	client=c peer=c
+	[ $role = client ] && client=$transport || peer=$transport
+	CLIENT=$client PEER=$peer KERNEL=$kernel PAYLOAD=$out/payload APPEND=mitigations=off SMP=1 \
+		PLUGIN=$out/libcount.so,out=$out/$transport PLUGIN_IN=$role \
+		"$here/vm.sh" "$here/cost-rpcs.sh" $role "$out/$transport" >&2
 done
-"$here/in-buildroot.sh" python3 "$source/report.py" "$out" "$@"
+"$here/in-buildroot.sh" python3 "$source/report.py" "$role" "$out" "$@"

@@ -14,7 +14,7 @@ qemu_start() {
 	[[ $tree != */debug ]] || words+=" acpi=off"
 	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || shell=(-chardev 'stdio,id=shell,signal=off' -serial chardev:shell)
 	# Only an emulated machine has plugins.
-	if [ "$name" = client ] && [ -n "${PLUGIN:-}" ]; then
+	if [ "$name" = "${PLUGIN_IN:-client}" ] && [ -n "${PLUGIN:-}" ]; then
 		accel=(-accel tcg -cpu max)
 		plugin=(-plugin "$PLUGIN")
 	fi

@@ -20,7 +20,7 @@
 #   PAYLOAD=DIR                 a folder to have as /lab/payload in both
 #   OVERLAY=DIR                 files that the client has instead of its own below /lab
 #   TRANSPORT=rxe|siw MTU=N SMP=N MEM=MIB
-#   PLUGIN=FILE[,NAME=VALUE]    a plugin for the QEMU of the client
+#   PLUGIN=FILE[,NAME=VALUE]    a plugin for the QEMU of PLUGIN_IN=client|server (default: client)
 #   APPEND=WORDS                more for the kernels' command lines
 #   EXPECT=REGEX                kernel complaints that are part of the test
 #   KEEP=1                      keeps the logs of a run that went well

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Tables of what RPCs cost in the C and in the Rust client, from what count.rs has written.
+"""Tables of what RPCs cost a client or a server, C and Rust, from what count.rs has written.
 
-Usage: report.py FOLDER [--functions N] [--ratios FILE [--keep]] [--document FILE]
+Usage: report.py client|server FOLDER [--functions N] [--ratios FILE [--keep]] [--document FILE]
 
 FOLDER has c/ and rust/, with the files "names" (one counted stretch a line), "symbols"
-(/proc/kallsyms) and those of the plugin. --functions adds the N functions of each client that
+(/proc/kallsyms) and those of the plugin. --functions adds the N functions of each module that
 run most instructions of the transport. --ratios compares the ratios of Rust to C with those in
 FILE, and fails when one has grown by more than 3 %; --keep writes them there. --document puts
 tables in their places in FILE.
@@ -33,6 +33,9 @@ KEPT = (
     "registrations",
     "packets sent",
 )
+
+# Runs of these functions are RPCs.
+RPCS = {"client": "xprt_complete_rqst", "server": "svc_process"}
 
 # Functions that the documentation shows of each RPC.
 SHOWN = 12
@@ -157,9 +160,9 @@ def load(folder):
     return {name: Stretch(folder / str(n), symbols) for n, name in enumerate(names)}
 
 
-def rows_of(stretch):
+def rows_of(role, stretch):
     """Each figure of a stretch for one RPC."""
-    rpcs = stretch.runs_of(["xprt_complete_rqst"])
+    rpcs = stretch.runs_of([RPCS[role]])
     figures = {
         "instructions, kernel": stretch.kernel(),
         "instructions, transport": sum(stretch.transport().values()),
@@ -200,11 +203,11 @@ def short(name):
     return kept.replace("::::", "::").replace(":: ", " ")
 
 
-def document(path, clients):
+def document(role, path, modules):
     """Puts the tables of operations and of functions into the documentation."""
     operations, most = [], []
-    for name in clients["c"]:
-        (c_rpcs, c), (rust_rpcs, rust) = (rows_of(clients[k][name]) for k in ("c", "rust"))
+    for name in modules["c"]:
+        (c_rpcs, c), (rust_rpcs, rust) = (rows_of(role, modules[k][name]) for k in ("c", "rust"))
         title = name
         for what in c:
             if max(c[what], rust[what]) < 0.005:
@@ -216,26 +219,29 @@ def document(path, clients):
             # It runs as NULL does.
             continue
         title = name
-        rows = (functions(clients["c"][name], c_rpcs, SHOWN), functions(clients["rust"][name], rust_rpcs, SHOWN))
+        rows = (functions(modules["c"][name], c_rpcs, SHOWN), functions(modules["rust"][name], rust_rpcs, SHOWN))
         for (c_name, c_count), (rust_name, rust_count) in zip(*rows):
             most.append([title, short(c_name), f"{c_count:,.0f}", short(rust_name), f"{rust_count:,.0f}"])
             title = ""
-    rst.put(path, "operations", rst.simple_table(["RPC", "for one RPC", "C", "Rust", "Rust/C"], operations))
-    rst.put(path, "functions", rst.simple_table(["RPC", "C", "", "Rust", ""], most, (0, 1, 3)))
+    prefix = "" if role == "client" else "server-"
+    rst.put(path, f"{prefix}operations", rst.simple_table(["RPC", "for one RPC", "C", "Rust", "Rust/C"], operations))
+    rst.put(path, f"{prefix}functions", rst.simple_table(["RPC", "C", "", "Rust", ""], most, (0, 1, 3)))
 
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("role", choices=RPCS)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--functions", type=int, default=0)
     parser.add_argument("--ratios", type=pathlib.Path)
     parser.add_argument("--keep", action="store_true")
     parser.add_argument("--document", type=pathlib.Path)
     options = parser.parse_args()
-    clients = {client: load(options.folder / client) for client in ("c", "rust")}
+    role = options.role
+    modules = {module: load(options.folder / module) for module in ("c", "rust")}
     ratios = {}
-    for name in clients["c"]:
-        (c_rpcs, c), (rust_rpcs, rust) = (rows_of(clients[k][name]) for k in ("c", "rust"))
+    for name in modules["c"]:
+        (c_rpcs, c), (rust_rpcs, rust) = (rows_of(role, modules[k][name]) for k in ("c", "rust"))
         print(f"{name} ({c_rpcs} and {rust_rpcs} RPCs)")
         print(f"    {'for one RPC':28} {'C':>10} {'Rust':>10} {'ratio':>7}")
         for what in c:
@@ -243,12 +249,12 @@ def main():
             print(f"    {what:28} {c[what]:10.2f} {rust[what]:10.2f} {ratio}")
         ratios |= {f"{name}, {what}": rust[what] / c[what] for what in KEPT if c[what]}
         if options.functions:
-            for client, rpcs in (("c", c_rpcs), ("rust", rust_rpcs)):
-                print(f"  {client}")
-                for function, instructions in functions(clients[client][name], rpcs, options.functions):
+            for module, rpcs in (("c", c_rpcs), ("rust", rust_rpcs)):
+                print(f"  {module}")
+                for function, instructions in functions(modules[module][name], rpcs, options.functions):
                     print(f"    {instructions:9.1f}  {function}")
     if options.document:
-        document(options.document, clients)
+        document(role, options.document, modules)
     if not options.ratios:
         return 0
     if options.keep:
@@ -263,7 +269,7 @@ def main():
         allowed = float(kept[name]) * TOLERANCE
         result = "ok" if ratio <= allowed else "not ok"
         status |= result != "ok"
-        print(f"{result} - cost: {name}: {ratio:.3f} of C, {allowed:.3f} allowed")
+        print(f"{result} - cost: {role}: {name}: {ratio:.3f} of C, {allowed:.3f} allowed")
     return status
 
 

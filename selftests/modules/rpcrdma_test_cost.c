@@ -11,7 +11,9 @@
  *	getattr		the attributes of the file at path=, from the server
  *	read		size= bytes of the file, past the page cache
  *	write		the same, written
+ *	readdir		all entries of the directory at path=, past the page cache
  *	create		one file more, of the name at path= with a number behind it
+ *	begin, end	nothing but the instructions, to count what another machine asks for
  *
  * With timed=1 each call is timed instead, and the parameter "result" has what came out, in
  * nanoseconds: the sum, the median, and what 99 and 99.9 percent of the calls did not exceed.
@@ -25,6 +27,7 @@
 #include <linux/module.h>
 #include <linux/nfs.h>
 #include <linux/nfs3.h>
+#include <linux/pagemap.h>
 #include <linux/slab.h>
 #include <linux/sort.h>
 #include <linux/stat.h>
@@ -187,6 +190,31 @@ static int cost_write(void)
 	return cost_transfer(true);
 }
 
+static bool cost_entry(struct dir_context *ctx, const char *name, int length, loff_t offset,
+		       u64 inode, unsigned int type)
+{
+	return true;
+}
+
+static int cost_readdir(void)
+{
+	struct dir_context ctx = { .actor = cost_entry };
+	struct file *file;
+	loff_t before;
+	int status;
+
+	file = filp_open(path, O_RDONLY | O_DIRECTORY, 0);
+	if (IS_ERR(file))
+		return PTR_ERR(file);
+	status = invalidate_inode_pages2(file->f_mapping);
+	do {
+		before = ctx.pos;
+		status = status ?: iterate_dir(file, &ctx);
+	} while (!status && ctx.pos != before);
+	filp_close(file, NULL);
+	return status;
+}
+
 /* With NFSv4 an OPEN and a CLOSE. */
 static int cost_create(void)
 {
@@ -218,6 +246,7 @@ static const struct cost_op {
 	{ "getattr", cost_open, cost_getattr },
 	{ "read", cost_open, cost_read },
 	{ "write", cost_open, cost_write },
+	{ "readdir", cost_nothing, cost_readdir },
 	{ "create", cost_nothing, cost_create },
 };
 
@@ -274,6 +303,14 @@ static int cost_run(const char *value, const struct kernel_param *unused)
 	unsigned int i;
 	int status;
 
+	if (sysfs_streq(value, "begin")) {
+		cost_begin();
+		return 0;
+	}
+	if (sysfs_streq(value, "end")) {
+		cost_end();
+		return 0;
+	}
 	for (i = 0; i < ARRAY_SIZE(cost_ops); i++)
 		if (sysfs_streq(cost_ops[i].name, value))
 			op = &cost_ops[i];
@@ -299,7 +336,7 @@ static const struct kernel_param_ops cost_run_ops = {
 	.set		= cost_run,
 };
 module_param_cb(run, &cost_run_ops, NULL, 0200);
-MODULE_PARM_DESC(run, "null, getattr, read, write or create");
+MODULE_PARM_DESC(run, "null, getattr, read, write, readdir or create; begin or end");
 
 static int cost_result(char *buffer, const struct kernel_param *unused)
 {
