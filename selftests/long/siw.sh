@@ -87,6 +87,9 @@ few_regions() {
 	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
 	other_device
 	limit_devices max_fast_reg_pages=19
+	# So many that they could have all regions among them, none as many as it needs.
+	defer "server 'echo 4 >/proc/fs/nfsd/threads'"
+	server 'echo 16 >/proc/fs/nfsd/threads'
 	server_dir /export
 	mount_nfs "$1"
 	LIMIT=300 client '
