@@ -38,7 +38,7 @@ unsafe impl<Storage> pin_init::Zeroable for __BindgenBitfieldUnit<Storage> where
 mod pages;
 mod relaxed;
 mod shared;
-pub(crate) use pages::{total_pages, PagePart, PageRange, PageVec};
+pub(crate) use pages::{total_pages, PageRange, PageVec};
 pub(crate) use relaxed::RelaxedCell;
 pub(crate) use shared::{
     Exposed, Exposure, Host, Memory, MessagePart, Net, OwnedMessage, SocketAddress,

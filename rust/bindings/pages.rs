@@ -2,9 +2,13 @@
 
 //! Pages that are passed between sunrpc and a device, and descriptions of the bytes in them.
 
-use super::page;
+use super::{bio_vec, page};
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::{alloc::Flags, page::Page, page::PAGE_SIZE, prelude::*};
+
+/// Bytes in a page.
+// CAST: No page has as many as a u32 can count.
+const PAGE_BYTES: u32 = PAGE_SIZE as u32;
 
 /// Pages of memory that the machine has.
 pub(crate) fn total_pages() -> u32 {
@@ -43,10 +47,10 @@ impl PageVec {
 
     /// Drops the references to all pages.
     pub(crate) fn clear(&mut self) {
-        while let Some(page) = self.0.pop() {
-            // SAFETY: By the type's invariant one reference belongs to this object.
-            unsafe { super::rpcrdma_put_page(page.as_ptr()) };
-        }
+        let pages = self.0.as_mut_ptr().cast();
+        // SAFETY: By the type's invariant one reference to each page belongs to this object.
+        unsafe { super::rpcrdma_put_page_array(pages, self.0.len()) };
+        self.0.clear();
     }
 
     /// Makes room for `count` more pages, which [`Self::push`] can then add.
@@ -75,14 +79,55 @@ impl PageVec {
         Ok(())
     }
 
-    /// Adds a page with the caller's reference, which is returned if there is no room for it.
+    /// Moves the pages of `array` here, which is null afterwards.
     ///
     /// # Safety
     ///
-    /// The caller owns a reference to the page, and passes it to this object.
-    pub(crate) unsafe fn push(&mut self, page: NonNull<page>) -> Result<(), NonNull<page>> {
-        // INVARIANT: Guaranteed by the caller.
-        self.0.push_within_capacity(page).map_err(|_| page)
+    /// Each element of `array` that is not null is a page with a reference that the caller owns.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if an element is null, `ENOMEM` without room for all; the pages stay where they are.
+    pub(crate) unsafe fn take_array(&mut self, array: &mut [*mut page]) -> Result {
+        if array.iter().any(|page| page.is_null()) {
+            return Err(EIO);
+        }
+        let room = self.0.spare_capacity_mut();
+        let room = room.get_mut(..array.len()).ok_or(ENOMEM)?;
+        // SAFETY: The room is as long as the array, and elsewhere. None of the pointers is null, and
+        // as many elements have a value then.
+        // INVARIANT: The caller's references go to this object.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                array.as_ptr(),
+                room.as_mut_ptr().cast(),
+                array.len(),
+            );
+            self.0.inc_len(array.len());
+        }
+        array.fill(core::ptr::null_mut());
+        Ok(())
+    }
+
+    /// Exchanges the pages of `array` for these, one for one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::take_array`].
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if an element is null, or if there are not as many pages; they stay where they are.
+    pub(crate) unsafe fn exchange(&mut self, array: &mut [*mut page]) -> Result {
+        if array.len() != self.len() || array.iter().any(|page| page.is_null()) {
+            return Err(EIO);
+        }
+        let pages = self.0.as_mut_ptr().cast::<*mut page>();
+        // SAFETY: Both have that many elements, and are in different places. None of the pointers
+        // is null.
+        // INVARIANT: The caller's references are exchanged for those of this object.
+        unsafe { core::ptr::swap_nonoverlapping(pages, array.as_mut_ptr(), array.len()) };
+        Ok(())
     }
 
     /// Moves pages from the end of `other` here until there are `count`, as far as `other` has
@@ -95,69 +140,72 @@ impl PageVec {
         }
     }
 
-    /// Replaces the page at `index`, and returns the old one with its reference, or `page` if there
-    /// is no such index.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::push`].
-    pub(crate) unsafe fn replace(
-        &mut self,
-        index: usize,
-        page: NonNull<page>,
-    ) -> Result<NonNull<page>, NonNull<page>> {
-        match self.0.get_mut(index) {
-            // INVARIANT: Guaranteed by the caller.
-            Some(old) => Ok(core::mem::replace(old, page)),
-            None => Err(page),
-        }
-    }
-
-    /// The bytes of a range, if they are within these pages.
-    pub(crate) fn part(&self, range: PageRange) -> Option<PagePart> {
-        let end = range.offset.checked_add(range.length)?;
-        let page = *self.0.get(range.index)?;
-        (end <= PAGE_SIZE).then_some(PagePart {
-            page,
-            offset: range.offset,
-            length: range.length,
-        })
-    }
-
-    /// The `length` bytes from `offset` on, as if the pages were contiguous, page by page.
-    pub(crate) fn parts(
-        &self,
-        offset: usize,
-        length: usize,
-    ) -> impl Iterator<Item = PagePart> + '_ {
-        let first = offset / PAGE_SIZE;
-        let mut start = offset % PAGE_SIZE;
-        let mut left = length;
-        self.0.iter().skip(first).map_while(move |&page| {
-            let length = left.min(PAGE_SIZE.saturating_sub(start));
-            let part = PagePart {
-                page,
-                offset: start,
-                length,
-            };
-            start = 0;
+    /// The part of each page that has bytes of `range`, as far as there are such pages.
+    fn parts(&self, range: PageRange) -> impl Iterator<Item = (NonNull<page>, usize, usize)> + '_ {
+        let PageRange {
+            index,
+            mut offset,
+            length: mut left,
+        } = range;
+        self.0.iter().skip(index).map_while(move |&page| {
+            let (start, length) = (offset, left.min(PAGE_SIZE.saturating_sub(offset)));
+            offset = 0;
             left = left.saturating_sub(length);
-            (length != 0).then_some(part)
+            (length != 0).then_some((page, start, length))
         })
+    }
+
+    /// Appends the bytes of `range` to `vecs`, for a device. There is an element for each page, or
+    /// if `may_merge` for pages that follow one another in memory.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room.
+    pub(crate) fn append_to(
+        &self,
+        vecs: &mut KVVec<bio_vec>,
+        range: PageRange,
+        may_merge: bool,
+    ) -> Result {
+        let count = range.offset.saturating_add(range.length).div_ceil(PAGE_SIZE);
+        let end = range.index.saturating_add(count);
+        let pages = self.0.get(range.index..end).ok_or(EINVAL)?;
+        let mut start = u32::try_from(range.offset)?;
+        let mut left = u32::try_from(range.length)?;
+        let mut last: *mut page = core::ptr::null_mut();
+        for page in pages {
+            let page = page.as_ptr();
+            let bv_len = left.min(PAGE_BYTES.saturating_sub(start));
+            left = left.saturating_sub(bv_len);
+            let follows = may_merge && is_behind(last, page);
+            last = page;
+            if follows {
+                let vec = vecs.last_mut().ok_or(EINVAL)?;
+                vec.bv_len = vec.bv_len.checked_add(bv_len).ok_or(EINVAL)?;
+            } else {
+                let vec = bio_vec {
+                    bv_page: page,
+                    bv_len,
+                    bv_offset: start,
+                };
+                vecs.push_within_capacity(vec).map_err(|_| ENOMEM)?;
+                start = 0;
+            }
+        }
+        Ok(())
     }
 
     /// Copies `from` to the bytes that begin at `offset`; returns whether these are within the
     /// pages.
     pub(crate) fn copy_in(&mut self, offset: usize, from: &[u8]) -> bool {
         let mut from = from;
-        for part in self.parts(offset, from.len()) {
-            let (now, later) = from.split_at(part.length.min(from.len()));
-            // SAFETY: By the type's invariant the page is valid. It is in the linear map, as are
-            // all pages of the kernel that were not requested from elsewhere; the part lies within
-            // it.
+        for (page, start, length) in self.parts(PageRange::at(offset, from.len())) {
+            let (now, later) = from.split_at(length.min(from.len()));
+            // SAFETY: By the type's invariant the page is valid, and within the linear map, as
+            // pages of the kernel are that no flag puts elsewhere; the part lies within it.
             unsafe {
-                let to: *mut u8 = super::rpcrdma_page_address(part.page.as_ptr()).cast();
-                core::ptr::copy_nonoverlapping(now.as_ptr(), to.add(part.offset), now.len());
+                let to: *mut u8 = super::rpcrdma_page_address(page.as_ptr()).cast();
+                core::ptr::copy_nonoverlapping(now.as_ptr(), to.add(start), now.len());
             }
             from = later;
         }
@@ -167,14 +215,14 @@ impl PageVec {
     /// Copies the bytes that begin at `offset` to `to`; returns whether they are within the pages.
     pub(crate) fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
         let mut copied = 0usize;
-        for part in self.parts(offset, to.len()) {
-            let Some(to) = to.get_mut(copied..copied.saturating_add(part.length)) else {
+        for (page, start, length) in self.parts(PageRange::at(offset, to.len())) {
+            let Some(to) = to.get_mut(copied..copied.saturating_add(length)) else {
                 return false;
             };
             // SAFETY: As in `copy_in`.
             unsafe {
-                let from: *const u8 = super::rpcrdma_page_address(part.page.as_ptr()).cast();
-                core::ptr::copy_nonoverlapping(from.add(part.offset), to.as_mut_ptr(), to.len());
+                let from: *const u8 = super::rpcrdma_page_address(page.as_ptr()).cast();
+                core::ptr::copy_nonoverlapping(from.add(start), to.as_mut_ptr(), to.len());
             }
             copied = copied.saturating_add(to.len());
         }
@@ -188,43 +236,51 @@ impl Drop for PageVec {
     }
 }
 
-/// Bytes within one page of a [`PageVec`].
+/// Bytes in pages of a [`PageVec`] that stand one behind the other there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageRange {
-    /// The index of the page.
-    pub(crate) index: usize,
-    /// The offset of the bytes within the page.
-    pub(crate) offset: usize,
-    /// The number of bytes.
-    pub(crate) length: usize,
-}
-
-/// Bytes within one page, or within physically contiguous pages.
-#[derive(Clone, Copy)]
-pub(crate) struct PagePart {
     /// The first page.
-    pub(crate) page: NonNull<page>,
-    /// The offset of the bytes within the first page.
+    pub(crate) index: usize,
+    /// Where the bytes begin in it, less than the size of a page.
     pub(crate) offset: usize,
-    /// The number of bytes.
+    /// How many there are, in as many pages as it takes.
     pub(crate) length: usize,
 }
 
-impl PagePart {
-    /// Whether `next` follows this part in physical memory.
-    pub(crate) fn is_followed_by(&self, next: &Self) -> bool {
-        // SAFETY: Only computes with the addresses of the page structures.
-        let (mine, its) = unsafe {
-            (
-                super::rpcrdma_page_to_phys(self.page.as_ptr()),
-                super::rpcrdma_page_to_phys(next.page.as_ptr()),
-            )
-        };
-        let end = u64::try_from(self.offset.saturating_add(self.length)).ok();
-        let start = u64::try_from(next.offset).ok();
-        match (end, start) {
-            (Some(end), Some(start)) => mine.checked_add(end) == its.checked_add(start),
-            _ => false,
+impl PageRange {
+    /// The `length` bytes from byte `offset` of all pages on.
+    pub(crate) const fn at(offset: usize, length: usize) -> Self {
+        Self {
+            index: offset / PAGE_SIZE,
+            offset: offset % PAGE_SIZE,
+            length,
         }
     }
+}
+
+/// Whether `next` is directly behind `page` in physical memory. If so, the structures are directly
+/// behind each other as well, unless they are in different arrays, which is missed here.
+#[inline]
+fn is_behind(page: *mut page, next: *mut page) -> bool {
+    page.wrapping_add(1) == next && is_one_array(page, next)
+}
+
+/// Whether two structures that are directly behind each other are in one array.
+#[cfg(any(not(CONFIG_SPARSEMEM), CONFIG_SPARSEMEM_VMEMMAP))]
+fn is_one_array(_page: *mut page, _next: *mut page) -> bool {
+    true
+}
+
+/// Whether two structures that are directly behind each other are in one array: each section of
+/// memory has its own.
+#[cfg(all(CONFIG_SPARSEMEM, not(CONFIG_SPARSEMEM_VMEMMAP)))]
+fn is_one_array(page: *mut page, next: *mut page) -> bool {
+    // SAFETY: Only called for pages of a `PageVec`, which are valid.
+    let (page, next) = unsafe {
+        (
+            super::rpcrdma_page_to_phys(page),
+            super::rpcrdma_page_to_phys(next),
+        )
+    };
+    page.checked_add(u64::from(PAGE_BYTES)) == Some(next)
 }

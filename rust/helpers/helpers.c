@@ -169,9 +169,12 @@ void rpcrdma_clear_bit(unsigned int bit, unsigned long *word)
 	clear_bit(bit, word);
 }
 
-void rpcrdma_put_page(struct page *page)
+void rpcrdma_put_page_array(struct page **pages, size_t count)
 {
-	put_page(page);
+	size_t i;
+
+	for (i = 0; i < count; i++)
+		put_page(pages[i]);
 }
 
 void *rpcrdma_page_address(const struct page *page)

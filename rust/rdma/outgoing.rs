@@ -230,7 +230,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Calls `add` to add the pages that [`Self::write`] takes its data from; they are kept until
-    /// the Send has completed. Reserves memory for `writes` Writes with as many parts in all as
+    /// the Send has completed. Reserves memory for `writes` Writes with as many elements in all as
     /// `add` returns. May sleep, also until no other thread maps transfers.
     ///
     /// # Errors
@@ -250,8 +250,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             ..
         } = self.context();
         transfers.reserve(0, 0)?;
-        let (result, parts) = add(pages)?;
-        transfers.reserve(writes, parts)?;
+        let (result, elements) = add(pages)?;
+        transfers.reserve(writes, elements)?;
         Ok(result)
     }
 
@@ -271,14 +271,10 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     ) -> Result {
         let (qp, slots) = (self.owner.qp(), self.owner.slots());
         let SendContext { writes, pages, .. } = self.context();
-        if ranges.clone().any(|range| pages.part(range).is_none()) {
-            return Err(EINVAL);
-        }
         loop {
-            let parts = ranges.clone().filter_map(|range| pages.part(range));
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
-            match unsafe { writes.add(qp, parts, handle, offset) } {
+            match unsafe { writes.add(qp, pages, ranges.clone(), handle, offset) } {
                 Err(EAGAIN) if slots.wait().is_ok() => {}
                 added => return added,
             }

@@ -13,10 +13,11 @@ use super::{
     transfer::Transfers,
 };
 use crate::{
-    bindings::{self, PageVec},
+    bindings::{self, PageRange, PageVec},
     trace::server as trace,
 };
 use core::{
+    iter::once,
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
@@ -160,9 +161,9 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     pub(crate) fn fill(&mut self, pages: PageVec, reads: usize) -> Result {
         let context = self.context();
         // A Read that begins within a page shares that page with the Read before it.
-        let parts = pages.len().saturating_add(reads);
+        let elements = pages.len().saturating_add(reads);
         context.pages = pages;
-        context.reads.reserve(reads, parts)
+        context.reads.reserve(reads, elements)
     }
 
     /// Adds an RDMA Read of `length` bytes of the peer's memory, at `offset` under `handle`, to the
@@ -181,15 +182,11 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         let (qp, slots) = (self.owner.qp(), self.owner.slots());
         let context = self.context();
         let ReadContext { reads, pages, .. } = context;
-        // CAST: A u32 always fits the kernel's usize.
-        let bytes = length as usize;
-        if start.saturating_add(bytes) > pages.byte_len() {
-            return Err(EINVAL);
-        }
+        let range = PageRange::at(start, usize::try_from(length)?);
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
-            match unsafe { reads.add(qp, pages.parts(start, bytes), handle, offset) } {
+            match unsafe { reads.add(qp, pages, once(range), handle, offset) } {
                 Err(EAGAIN) if may_wait && slots.wait().is_ok() => {}
                 added => return added,
             }

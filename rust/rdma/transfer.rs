@@ -6,11 +6,11 @@
 //! [`include/rdma/rw.h`]: srctree/include/rdma/rw.h
 
 use super::qp::Qp;
-use crate::bindings::{self, PagePart};
+use crate::bindings::{self, PageRange, PageVec};
 use kernel::{dma::DataDirection, prelude::*};
 
-/// The number of parts for which an idle context keeps memory.
-const KEPT_PARTS: usize = 32;
+/// The number of elements for which an idle context keeps memory.
+const KEPT_ELEMENTS: usize = 32;
 
 /// One segment of the peer's memory, and the local memory that its bytes are copied to or from.
 struct Transfer {
@@ -64,78 +64,85 @@ impl Transfers {
         self.requests
     }
 
-    /// Reserves memory for `transfers` transfers with `parts` parts in all, if there are no
+    /// Reserves memory for `transfers` transfers with `elements` elements in all, if there are no
     /// transfers yet. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or `EBUSY` if there are transfers.
-    pub(super) fn reserve(&mut self, transfers: usize, parts: usize) -> Result {
+    pub(super) fn reserve(&mut self, transfers: usize, elements: usize) -> Result {
         if !self.transfers.is_empty() {
             return Err(EBUSY);
         }
         self.vecs.clear();
-        self.vecs.reserve(parts, GFP_KERNEL)?;
+        self.vecs.reserve(elements, GFP_KERNEL)?;
         Ok(self.transfers.reserve(transfers, GFP_KERNEL)?)
     }
 
-    /// Adds a transfer between `parts` and the peer's memory at `offset` under `handle`, of the
-    /// length of the parts. May sleep.
+    /// Adds a transfer between `ranges` of `pages` and the peer's memory at `offset` under
+    /// `handle`, of the length of the ranges. May sleep.
     ///
     /// # Safety
     ///
-    /// The pages of `parts` stay until [`Self::release`], and `qp` is the queue pair that it is
-    /// called with.
+    /// The pages stay until [`Self::release`], and `qp` is the queue pair that it is called with.
     ///
     /// # Errors
     ///
     /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL`
-    /// without any bytes.
+    /// without any bytes, or if a range is not of these pages.
     pub(super) unsafe fn add(
         &mut self,
         qp: &Qp,
-        parts: impl Iterator<Item = PagePart>,
+        pages: &PageVec,
+        ranges: impl Iterator<Item = PageRange>,
         handle: u32,
         offset: u64,
     ) -> Result {
-        let (first, mut length) = (self.vecs.len(), 0u32);
-        let mut last: Option<PagePart> = None;
-        // The RDMA core sizes a region by the number of parts, whatever their length.
+        let first = self.vecs.len();
+        // The RDMA core sizes a region by the number of elements, whatever their length.
         let may_merge = !qp.registers_transfers();
-        for part in parts {
-            let part_length = u32::try_from(part.length)?;
-            length = length.checked_add(part_length).ok_or(EINVAL)?;
-            match (&mut last, self.vecs.last_mut()) {
-                (Some(last), Some(vec)) if may_merge && last.is_followed_by(&part) => {
-                    vec.bv_len = vec.bv_len.checked_add(part_length).ok_or(EINVAL)?;
-                    last.length = last.length.saturating_add(part.length);
-                }
-                _ => {
-                    let vec = bindings::bio_vec {
-                        bv_page: part.page.as_ptr(),
-                        bv_len: part_length,
-                        bv_offset: u32::try_from(part.offset)?,
-                    };
-                    self.vecs.push_within_capacity(vec).map_err(|_| ENOMEM)?;
-                    last = Some(part);
-                }
-            }
+        let mut length = 0u32;
+        let appended = { ranges }.try_for_each(|range| {
+            length = u32::try_from(range.length)
+                .ok()
+                .and_then(|more| length.checked_add(more))
+                .ok_or(EINVAL)?;
+            pages.append_to(&mut self.vecs, range, may_merge)
+        });
+        let added = appended.and_then(|()| {
+            // SAFETY: Guaranteed by the caller.
+            unsafe { self.add_mapped(qp, first, length, handle, offset) }
+        });
+        if added.is_err() {
+            self.vecs.truncate(first);
         }
+        added
+    }
+
+    /// Adds a transfer of the `length` bytes that the elements from `first` on are.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::add`].
+    unsafe fn add_mapped(
+        &mut self,
+        qp: &Qp,
+        first: usize,
+        length: u32,
+        handle: u32,
+        offset: u64,
+    ) -> Result {
         let count = self.vecs.len().saturating_sub(first);
         let transfer = Transfer {
             ctx: bindings::rdma_rw_ctx::default(),
             first,
             count,
         };
-        let added = match self.transfers.push_within_capacity(transfer) {
+        match self.transfers.push_within_capacity(transfer) {
             // SAFETY: Guaranteed by the caller.
             Ok(()) => unsafe { self.map_last(qp, length, handle, offset) },
             Err(_) => Err(ENOMEM),
-        };
-        if added.is_err() {
-            self.vecs.truncate(first);
         }
-        added
     }
 
     /// Maps the transfer that was added last; removes it again if that fails.
@@ -230,7 +237,7 @@ impl Transfers {
         }
         self.vecs.clear();
         self.requests = 0;
-        if self.vecs.capacity() > KEPT_PARTS {
+        if self.vecs.capacity() > KEPT_ELEMENTS {
             self.vecs = KVVec::new();
             self.transfers = KVVec::new();
         }

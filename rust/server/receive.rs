@@ -62,7 +62,7 @@ pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: Pag
     let now = Instant::now();
     note.times = Some((now, now));
     let complete = call.ok_or(ResponderRefusal::Discard).and_then(|call| {
-        if !complete_stream(&call, &mut pages) {
+        if call.layout.is_mixed && !complete_stream(&call, &mut pages) {
             return Err(ResponderRefusal::Discard);
         }
         match call.payload {
@@ -281,7 +281,10 @@ fn post_reads(
         let sinks = shared.events.record.sinks();
         let pages = sinks.take(usize::try_from(call.layout.pages)?, flags)?;
         let mut reads = qp.reading(may_wait)?;
-        reads.fill(pages, read_pieces(&call).count())?;
+        // A Position Zero chunk is read in pieces, between the other ones.
+        let segments = call.lists.reads.count();
+        let most = segments.saturating_add(call.layout.read_chunks);
+        reads.fill(pages, usize::try_from(most)?)?;
         for (at, length, handle, offset) in read_pieces(&call) {
             let place = (usize::try_from(at)?, length);
             reads.read(place, (handle, offset), may_wait)?;

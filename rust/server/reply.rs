@@ -87,7 +87,7 @@ fn make_and_send(
         }
     }
     let (mut segments, mut bytes) = (0, 0);
-    if plan.rdma_writes(&call).next().is_some() {
+    if plan.has_rdma_writes() {
         (segments, bytes) = write(qp, number, &mut outgoing, rqst, &plan, &call)?;
     }
     let invalidate = call.handle_to_invalidate(&shared.thresholds);
@@ -122,8 +122,8 @@ fn write(
     let layout = outgoing.keep(writes, |pages| {
         let layout = rqst.move_pages(pages)?;
         // Each Write can begin and end within a page.
-        let parts = layout.part_count().saturating_add(writes.saturating_mul(2));
-        Ok((layout, parts))
+        let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
+        Ok((layout, elements))
     })?;
     for write in plan.rdma_writes(call) {
         let target = write.target;

@@ -80,7 +80,8 @@ impl Room {
                 continue;
             }
             drop(state);
-            line = KVVec::with_capacity(connections.next_power_of_two(), GFP_KERNEL)?;
+            // Space for some more, so that not every one needs a larger list.
+            line = KVVec::with_capacity(connections.saturating_mul(2), GFP_KERNEL)?;
         }
     }
 

@@ -74,14 +74,13 @@ impl Form {
 
     /// That of a Call, and of the Reply that is sent.
     pub(super) fn new(call: &ReceivedCall<'_>, plan: &ReplyPlan) -> Self {
-        let reads = &call.lists.reads;
         let is_placed = plan.results().any(|result| result.length != 0);
         Self {
-            call: match (reads.is_empty(), call.payload) {
-                (true, _) => 0,
-                _ if reads.chunks().nth(1).is_some() => 2,
-                (_, Some(_)) => 1,
-                (_, None) => 3,
+            call: match (call.layout.read_chunks, call.payload) {
+                (0, _) => 0,
+                (1, Some(_)) => 1,
+                (1, None) => 3,
+                _ => 2,
             },
             reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,
         }

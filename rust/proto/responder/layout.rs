@@ -33,6 +33,11 @@ pub(crate) struct StreamLayout {
     pub(crate) pages: u32,
     /// Bytes behind the pages, which follow the head in the inline part.
     pub(crate) tail: u32,
+    /// Read chunks, the one at Position Zero included.
+    pub(crate) read_chunks: u32,
+    /// Whether bytes of the pages come from elsewhere than a Read chunk: round-up that one goes
+    /// without, or what is inline.
+    pub(crate) is_mixed: bool,
 }
 
 impl StreamLayout {
@@ -66,7 +71,7 @@ impl StreamLayout {
         let (mut offset, mut count) = (0u64, 0u32);
         // Of the last chunk that has bytes: where it is, and how long with its round-up.
         let (mut position, mut length) = (0, 0);
-        let mut with_bytes = 0u32;
+        let (mut with_bytes, mut is_rounded) = (0u32, false);
         for chunk in reads.chunks() {
             count = count.saturating_add(1);
             if count > most {
@@ -76,6 +81,7 @@ impl StreamLayout {
                 with_bytes = with_bytes.saturating_add(1);
                 position = chunk.position;
                 length = padded(chunk.length);
+                is_rounded |= length != chunk.length;
             }
             if chunk.position == 0 {
                 base = chunk.length;
@@ -90,15 +96,20 @@ impl StreamLayout {
         Ok(match (payload, with_bytes) {
             (Some(_), 0) => Self {
                 head: total,
+                read_chunks: count,
                 ..Self::default()
             },
             (Some(_), 1) => Self {
                 head: position,
                 pages: in_range(length)?,
                 tail: inline.saturating_sub(position),
+                read_chunks: count,
+                is_mixed: is_rounded,
             },
             _ => Self {
                 pages: total,
+                read_chunks: count,
+                is_mixed: is_rounded || payload.is_some(),
                 ..Self::default()
             },
         })

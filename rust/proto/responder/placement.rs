@@ -8,7 +8,7 @@
 //! decides about the rest.
 
 use super::call::ReceivedCall;
-use crate::proto::wire::chunk::{Chunk, Segment};
+use crate::proto::wire::chunk::{Chunk, Segment, Segments, WriteChunks};
 use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::{Procedure, MIN_HEADER_LEN};
 
@@ -67,8 +67,13 @@ impl Placement {
     }
 
     /// What is in each Write chunk that had its turn.
+    fn used(&self) -> &[Range] {
+        self.results.get(..self.count).unwrap_or(&self.results)
+    }
+
+    /// The same, one by one.
     fn results(&self) -> impl Iterator<Item = Range> + Clone + '_ {
-        self.results.iter().take(self.count).copied()
+        self.used().iter().copied()
     }
 
     /// Places the result of `length` bytes that starts at byte `at` of the RPC message. Gives the
@@ -198,35 +203,63 @@ impl ReplyPlan {
 
     /// The parts of the RPC message that are in no Write chunk, without the padding of what is in
     /// one: the bytes that are sent inline, or that go into the Reply chunk.
-    pub(crate) fn rest(&self) -> impl Iterator<Item = Range> + Clone + '_ {
-        let results = self.placement.results().filter(|result| result.length > 0);
-        let starts = results.clone().map(|result| result.at);
-        let ends = results.map(|result| result.padded_end());
-        let from = core::iter::once(0).chain(ends);
-        let to = starts.chain(core::iter::once(self.length));
-        let ranges = from.zip(to).map(|(at, end)| Range {
-            at,
-            // The message may end without the padding of its last item.
-            length: end.saturating_sub(at),
-        });
-        ranges.filter(|range| range.length > 0)
+    pub(crate) fn rest(&self) -> Rest<'_> {
+        Rest {
+            results: self.placement.used().iter(),
+            at: 0,
+            length: self.length,
+        }
+    }
+
+    /// Whether the Reply has RDMA Writes.
+    pub(crate) fn has_rdma_writes(&self) -> bool {
+        self.reply_chunk_len > 0 || self.placement.results().any(|result| result.length > 0)
     }
 
     /// The RDMA Writes of the Reply to `call`, in an order in which each chunk is filled from its
     /// start.
-    pub(crate) fn rdma_writes<'a>(
-        &'a self,
-        call: &ReceivedCall<'a>,
-    ) -> impl Iterator<Item = RdmaWrite> + 'a {
-        let results = self.placement.results().zip(call.lists.writes.chunks());
-        let results =
-            results.flat_map(|(range, chunk)| Writes::new(core::iter::once(range), chunk));
-        let chunk = call.lists.reply.filter(|_| self.reply_chunk_len > 0);
-        results.chain(
-            chunk
-                .into_iter()
-                .flat_map(|chunk| Writes::new(self.rest(), chunk)),
-        )
+    pub(crate) fn rdma_writes<'a>(&'a self, call: &ReceivedCall<'a>) -> RdmaWrites<'a> {
+        RdmaWrites {
+            results: self.placement.used().iter(),
+            chunks: call.lists.writes.chunks(),
+            reply: call.lists.reply.filter(|_| self.reply_chunk_len > 0),
+            rest: None,
+            plan: self,
+            range: Range { at: 0, length: 0 },
+            segments: Segments::none(),
+            segment: NO_SEGMENT,
+        }
+    }
+}
+
+/// See [`ReplyPlan::rest`].
+#[derive(Clone, Debug)]
+pub(crate) struct Rest<'a> {
+    results: core::slice::Iter<'a, Range>,
+    /// The first byte that was not looked at.
+    at: u32,
+    /// That of the RPC message.
+    length: u32,
+}
+
+impl Iterator for Rest<'_> {
+    type Item = Range;
+
+    fn next(&mut self) -> Option<Range> {
+        loop {
+            let (end, next) = match self.results.next() {
+                Some(result) if result.length == 0 => continue,
+                Some(result) => (result.at, result.padded_end()),
+                // The message may end without the padding of its last item.
+                None if self.at < self.length => (self.length, self.length),
+                None => return None,
+            };
+            let at = core::mem::replace(&mut self.at, next);
+            let length = end.saturating_sub(at);
+            if length > 0 {
+                return Some(Range { at, length });
+            }
+        }
     }
 }
 
@@ -239,45 +272,81 @@ pub(crate) struct RdmaWrite {
     pub(crate) target: Segment,
 }
 
-/// The RDMA Writes that bring bytes of the RPC message into a chunk.
-struct Writes<R, S> {
-    ranges: R,
-    range: Option<Range>,
-    segments: S,
-    segment: Option<Segment>,
+/// A segment that is used up.
+const NO_SEGMENT: Segment = Segment {
+    handle: 0,
+    length: 0,
+    offset: 0,
+};
+
+/// See [`ReplyPlan::rdma_writes`].
+#[derive(Clone, Debug)]
+pub(crate) struct RdmaWrites<'a> {
+    /// Results that come later, and their Write chunks.
+    results: core::slice::Iter<'a, Range>,
+    chunks: WriteChunks<'a>,
+    /// The Reply chunk, until it has its turn.
+    reply: Option<Chunk<'a>>,
+    /// What comes later in the Reply chunk, once that has its turn.
+    rest: Option<Rest<'a>>,
+    plan: &'a ReplyPlan,
+    /// The bytes whose turn it is, and what is left of their chunk.
+    range: Range,
+    segments: Segments<'a>,
+    segment: Segment,
 }
 
-impl<R: Iterator<Item = Range>> Writes<R, core::iter::Empty<Segment>> {
-    /// Those that bring `ranges`, one after the other, into `chunk`.
-    fn new<'a>(ranges: R, chunk: Chunk<'a>) -> Writes<R, impl Iterator<Item = Segment> + 'a> {
-        Writes {
-            ranges,
-            range: None,
-            segments: chunk.segments(),
-            segment: None,
+impl<'a> RdmaWrites<'a> {
+    /// Goes on to the next bytes, of the same chunk or of another one; whether there are any.
+    fn advance(&mut self) -> bool {
+        if let Some(rest) = &mut self.rest {
+            let range = rest.next();
+            self.range = range.unwrap_or(self.range);
+            return range.is_some();
         }
+        let chunk = match (self.results.next(), self.chunks.next()) {
+            (Some(result), Some(chunk)) => {
+                self.range = *result;
+                chunk
+            }
+            _ => match self.reply.take() {
+                Some(chunk) => {
+                    self.rest = Some(self.plan.rest());
+                    chunk
+                }
+                None => return false,
+            },
+        };
+        self.segments = chunk.segments();
+        self.segment = NO_SEGMENT;
+        true
     }
 }
 
-impl<R: Iterator<Item = Range>, S: Iterator<Item = Segment>> Iterator for Writes<R, S> {
+impl Iterator for RdmaWrites<'_> {
     type Item = RdmaWrite;
 
     fn next(&mut self) -> Option<RdmaWrite> {
-        let begun = self.range.take().filter(|range| range.length > 0);
-        let range = begun.or_else(|| self.ranges.find(|range| range.length > 0))?;
-        let begun = self.segment.take().filter(|segment| segment.length > 0);
-        let segment = begun.or_else(|| self.segments.find(|segment| segment.length > 0))?;
+        while self.range.length == 0 {
+            if !self.advance() {
+                return None;
+            }
+        }
+        while self.segment.length == 0 {
+            self.segment = self.segments.next()?;
+        }
+        let (range, segment) = (self.range, self.segment);
         let length = range.length.min(segment.length);
-        self.range = Some(Range {
+        self.range = Range {
             at: range.at.saturating_add(length),
             length: range.length.saturating_sub(length),
-        });
-        self.segment = Some(Segment {
+        };
+        self.segment = Segment {
             length: segment.length.saturating_sub(length),
             // What is left has no byte if the address space ends here.
             offset: segment.offset.wrapping_add(u64::from(length)),
             ..segment
-        });
+        };
         Some(RdmaWrite {
             at: range.at,
             target: Segment { length, ..segment },

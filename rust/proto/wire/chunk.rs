@@ -351,9 +351,28 @@ impl<'a> Chunk<'a> {
     }
 
     /// The segments, in array order.
-    pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> + Clone + 'a {
-        let mut segments = self.segments;
-        core::iter::from_fn(move || Segment::take_unchecked(&mut segments).ok())
+    pub(crate) const fn segments(&self) -> Segments<'a> {
+        Segments(self.segments)
+    }
+}
+
+/// The segments of a [`Chunk`].
+#[derive(Clone, Debug)]
+pub(crate) struct Segments<'a>(Reader<'a>);
+
+impl Segments<'_> {
+    /// None.
+    pub(crate) const fn none() -> Self {
+        Self(Reader::new(&[]))
+    }
+}
+
+impl Iterator for Segments<'_> {
+    type Item = Segment;
+
+    #[inline]
+    fn next(&mut self) -> Option<Segment> {
+        Segment::take_unchecked(&mut self.0).ok()
     }
 }
 
@@ -384,15 +403,25 @@ impl<'a> WriteList<'a> {
     }
 
     /// The chunks, in the order of the list.
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = Chunk<'a>> + Clone + 'a {
-        let mut entries = self.entries;
-        core::iter::from_fn(move || {
-            if entries.take_flag().ok()? {
-                Chunk::take_unchecked(&mut entries).ok()
-            } else {
-                None
-            }
-        })
+    pub(crate) const fn chunks(&self) -> WriteChunks<'a> {
+        WriteChunks(self.entries)
+    }
+}
+
+/// The chunks of a [`WriteList`].
+#[derive(Clone, Debug)]
+pub(crate) struct WriteChunks<'a>(Reader<'a>);
+
+impl<'a> Iterator for WriteChunks<'a> {
+    type Item = Chunk<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Chunk<'a>> {
+        if self.0.take_flag().ok()? {
+            Chunk::take_unchecked(&mut self.0).ok()
+        } else {
+            None
+        }
     }
 }
 

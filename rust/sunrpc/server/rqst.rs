@@ -163,22 +163,17 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bi
 ///
 /// # Errors
 ///
-/// `EMSGSIZE` if the thread has fewer.
+/// `EMSGSIZE` if the thread has fewer, `EIO` if one is missing.
 fn exchange(rqst: &mut bindings::svc_rqst, pages: &mut PageVec) -> Result {
     if pages.len() > rqst.rq_maxpages {
         return Err(EMSGSIZE);
     }
-    for index in 0..pages.len() {
-        // SAFETY: The array has `rq_maxpages` pages, all of which are present before a thread looks
-        // for work. Each side owns a reference to its pages.
-        unsafe {
-            let slot = rqst.rq_pages.add(index);
-            let page = NonNull::new(*slot).ok_or(EIO)?;
-            let theirs = pages.replace(index, page).map_err(|_| EIO)?;
-            *slot = theirs.as_ptr();
-        }
+    // SAFETY: The array has `rq_maxpages` pages, all of which are present before a thread looks for
+    // work, and to which the thread owns references.
+    unsafe {
+        let array = core::slice::from_raw_parts_mut(rqst.rq_pages, pages.len());
+        pages.exchange(array)
     }
-    Ok(())
 }
 
 /// A thread that has encoded a Reply.
@@ -235,8 +230,7 @@ impl Replying<'_> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO` if the message is not in these pages. The pages are then still in place, or
-    /// in `pages`.
+    /// `ENOMEM`; `EIO` if the message is not in these pages. The pages are then still in place.
     pub(crate) fn move_pages(&mut self, pages: &mut PageVec) -> Result<ResultLayout> {
         let (layout, count) = self.layout()?;
         // SAFETY: By the type's invariant.
@@ -246,15 +240,11 @@ impl Replying<'_> {
         // sunrpc replaces the thread's pages up to here.
         // SAFETY: The array has that many elements, and one more.
         rqst.rq_next_page = unsafe { rqst.rq_respages.add(count) };
-        for index in 0..count {
-            // SAFETY: By the type's invariant the array has that many elements; a page that is
-            // present has a reference for the thread, which passes to `pages`.
-            unsafe {
-                let slot = rqst.rq_respages.add(index);
-                let page = NonNull::new(*slot).ok_or(EIO)?;
-                pages.push(page).map_err(|_| ENOMEM)?;
-                *slot = core::ptr::null_mut();
-            }
+        // SAFETY: By the type's invariant the array has that many elements; a page that is present
+        // has a reference for the thread, which passes to `pages`.
+        unsafe {
+            let array = core::slice::from_raw_parts_mut(rqst.rq_respages, count);
+            pages.take_array(array)?;
         }
         Ok(layout)
     }
@@ -296,12 +286,11 @@ impl Replying<'_> {
         // SAFETY: By the type's invariant.
         let rqst = unsafe { self.rqst.as_ref() };
         let offset = vec.iov_base.addr() % PAGE_SIZE;
+        // SAFETY: Head and tail are in the linear map.
+        let page = unsafe { bindings::rpcrdma_virt_to_page(vec.iov_base) };
         for index in 0..rqst.rq_maxpages {
-            // SAFETY: The array has that many elements. Head and tail are in the linear map, as are
-            // the pages of a thread; no other addresses are converted.
-            let is_it = unsafe {
-                *rqst.rq_respages.add(index) == bindings::rpcrdma_virt_to_page(vec.iov_base)
-            };
+            // SAFETY: The array has so many elements.
+            let is_it = unsafe { *rqst.rq_respages.add(index) == page };
             if is_it && offset.saturating_add(vec.iov_len) <= PAGE_SIZE {
                 return Ok((index, offset, vec.iov_len));
             }
@@ -334,32 +323,24 @@ impl ResultLayout {
     /// The most parts that a range can have in addition to its pages.
     pub(crate) const EXTRA_PARTS: usize = 3;
 
-    /// The `length` bytes from `at` on, page by page.
+    /// The `length` bytes from `at` on.
     pub(crate) fn ranges(
         self,
         at: usize,
         length: usize,
     ) -> impl Iterator<Item = PageRange> + Clone {
-        let mut parts = [self.head, self.pages, self.tail].into_iter();
-        let mut part = parts.next();
         let (mut skip, mut left) = (at, length);
-        core::iter::from_fn(move || loop {
-            let (index, offset, available) = part.filter(|_| left != 0)?;
-            if skip >= available {
-                skip = skip.saturating_sub(available);
-                part = parts.next();
-                continue;
-            }
-            let start = offset.saturating_add(skip);
-            let room = PAGE_SIZE.saturating_sub(start % PAGE_SIZE);
-            let now = room.min(left).min(available.saturating_sub(skip));
-            skip = skip.saturating_add(now);
-            left = left.saturating_sub(now);
-            return Some(PageRange {
-                index: index.saturating_add(start / PAGE_SIZE),
-                offset: start % PAGE_SIZE,
-                length: now,
-            });
+        let parts = [self.head, self.pages, self.tail].into_iter();
+        parts.filter_map(move |(index, offset, available)| {
+            let from = skip.min(available);
+            skip = skip.saturating_sub(from);
+            let length = left.min(available.saturating_sub(from));
+            left = left.saturating_sub(length);
+            let range = PageRange::at(offset.saturating_add(from), length);
+            (length != 0).then_some(PageRange {
+                index: index.saturating_add(range.index),
+                ..range
+            })
         })
     }
 
@@ -395,16 +376,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_is_found_page_by_page() {
+    fn a_stretch_is_found() {
         assert!(ranges(0, 40)[..] == [(0, 100, 40)]);
         assert!(ranges(40, 6)[..] == [(1, 10, 6)]);
-        let all = [
-            (0, 130, 10),
-            (1, 10, PAGE_SIZE - 10),
-            (2, 0, PAGE_SIZE),
-            (3, 0, 10),
-            (0, 140, 8),
-        ];
+        let all = [(0, 130, 10), (1, 10, 2 * PAGE_SIZE), (0, 140, 8)];
         assert!(ranges(30, 2 * PAGE_SIZE + 18)[..] == all);
         assert!(ranges(40 + PAGE_SIZE, 4)[..] == [(2, 10, 4)]);
         assert!(ranges(0, 0).is_empty());

@@ -9,7 +9,6 @@ mod tests {
     use crate::proto::responder::budget::Excess;
     use crate::proto::responder::call::ReceivedCall;
     use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
-    use crate::proto::responder::layout::StreamLayout;
     use crate::proto::responder::refusal::CallError;
     use crate::proto::responder::stream::*;
     use crate::proto::wire::chunk::{ReadSegment, Segment};
@@ -91,21 +90,36 @@ mod tests {
         StreamPiece { at, length, source }
     }
 
-    const fn layout(head: u32, pages: u32, tail: u32) -> StreamLayout {
-        StreamLayout { head, pages, tail }
+    /// Bytes before the pages, in them and behind them.
+    const fn layout(head: u32, pages: u32, tail: u32) -> [u32; 3] {
+        [head, pages, tail]
     }
 
     /// Checks the layout and the pieces of a Call with so many inline bytes.
     fn check(
         reads: &[(u32, u32)],
         inline: Option<usize>,
-        layout: StreamLayout,
+        layout: [u32; 3],
         pieces: &[StreamPiece],
     ) {
         let zeroes = [0; 64];
         let sent = Sent::new(reads, inline.and_then(|length| zeroes.get(..length)));
         let call = sent.as_ref().and_then(Sent::call).and_then(Result::ok);
-        assert_eq!(call.map(|call| call.layout), Some(layout));
+        let found = call.map(|call| call.layout);
+        let sizes = found.map(|found| [found.head, found.pages, found.tail]);
+        assert_eq!(sizes, Some(layout));
+        // Pages are completed only if the layout says that something is to be put there.
+        let is_whole = layout[0] == 0 && layout[2] == 0;
+        let is_added = |piece: &StreamPiece| match piece.source {
+            Source::Inline(_) => is_whole,
+            Source::RoundUp => true,
+            Source::Read { .. } => false,
+        };
+        let is_mixed = found.is_some_and(|found| found.is_mixed);
+        assert!(is_mixed || !pieces.iter().any(is_added));
+        let chunks = call.map(|call| call.lists.reads.chunks().count());
+        let counted = found.and_then(|found| usize::try_from(found.read_chunks).ok());
+        assert_eq!(counted, chunks);
         assert_eq!(
             call.map(|call| call.stream().eq(pieces.iter().copied())),
             Some(true)
