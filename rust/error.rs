@@ -77,6 +77,8 @@ causes! {
     /// A Reply could not be built or sent. The requester sends its Call again on another
     /// connection.
     ReplyFailed = rpcrdma_cause_RPCRDMA_CAUSE_REPLY_FAILED, "reply_failed";
+    /// The peer speaks no version of the protocol that this end is set to.
+    NoCommonVersion = rpcrdma_cause_RPCRDMA_CAUSE_NO_COMMON_VERSION, "no_common_version";
     /// Fault injection.
     Injected = rpcrdma_cause_RPCRDMA_CAUSE_INJECTED, "injected";
 }

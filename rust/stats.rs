@@ -135,10 +135,16 @@ counters! {
     vers_errors_sent: Counter,
     /// RDMA_ERROR messages sent with ERR_CHUNK.
     chunk_errors_sent: Counter,
+    /// RDMA_ERROR messages sent with RDMA_ERR_INVAL_OPTION.
+    option_errors_sent: Counter,
     /// RDMA_ERROR messages for a Call that waits, with ERR_VERS.
     vers_errors_received: Counter,
     /// RDMA_ERROR messages for a Call that waits, with ERR_CHUNK.
     chunk_errors_received: Counter,
+    /// RDMA_ERROR messages for a Call that waits, with RDMA_ERR_INVAL_OPTION.
+    option_errors_received: Counter,
+    /// Calls that were sent again in another version, as the peer had refused theirs.
+    version_fallbacks: Counter,
     /// RDMA_ERROR messages for a Call that waits, with an error code that is not defined.
     unknown_errors_received: Counter,
     /// Memory regions allocated.

@@ -69,6 +69,35 @@ pub(crate) fn max_inline_write() -> u32 {
     unsafe { bindings::rpcrdma_max_inline_write() }
 }
 
+/// Whether a new connection speaks Version Two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum VersionTwo {
+    /// It does not.
+    Off,
+    /// It does if the server does.
+    Offered,
+    /// It speaks nothing else.
+    Required,
+}
+
+/// Whether a new connection speaks Version Two, and a number that is another one after each write
+/// of the setting.
+pub(crate) fn version_two() -> (VersionTwo, u32) {
+    // SAFETY: Each reads one word.
+    let (setting, writes) = unsafe {
+        (
+            bindings::rpcrdma_version_two(),
+            bindings::rpcrdma_version_two_writes(),
+        )
+    };
+    let setting = match setting {
+        bindings::rpcrdma_version_two_RPCRDMA_VERSION_TWO_OFFERED => VersionTwo::Offered,
+        bindings::rpcrdma_version_two_RPCRDMA_VERSION_TWO_REQUIRED => VersionTwo::Required,
+        _ => VersionTwo::Off,
+    };
+    (setting, writes)
+}
+
 /// The number of Calls that a client of the local service can have outstanding, 4 to 16384.
 pub(crate) fn max_requests() -> u32 {
     // SAFETY: Reads one word.
@@ -80,6 +109,14 @@ pub(crate) fn max_requests() -> u32 {
 pub(crate) fn max_request_size() -> u32 {
     // SAFETY: Reads one word.
     unsafe { bindings::rpcrdma_svc_max_req_size() }
+}
+
+/// Whether clients of this machine's service are answered in Version Two as well.
+pub(crate) fn offers_version_two() -> bool {
+    // SAFETY: Reads one word.
+    unsafe {
+        bindings::rpcrdma_svc_version_two() != bindings::rpcrdma_version_two_RPCRDMA_VERSION_TWO_OFF
+    }
 }
 
 /// Counters for all connections of the local service, in `/proc/sys/sunrpc/svc_rdma`.

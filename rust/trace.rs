@@ -133,6 +133,9 @@ events! {
     /// The connection manager reports that the device is being removed.
     fn xprtrdma_device_removal(xprt: &impl TraceXprt) => (xprt.id());
 
+    /// Version Two was tried, and this version is spoken.
+    fn xprtrdma_version(xprt: &impl TraceXprt, version: u32) => (xprt.id(), version);
+
     /// Both ends have agreed on the inline thresholds.
     fn xprtrdma_inline_thresh(
         xprt: &impl TraceXprt,

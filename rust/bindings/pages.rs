@@ -98,11 +98,7 @@ impl PageVec {
         // as many elements have a value then.
         // INVARIANT: The caller's references go to this object.
         unsafe {
-            core::ptr::copy_nonoverlapping(
-                array.as_ptr(),
-                room.as_mut_ptr().cast(),
-                array.len(),
-            );
+            core::ptr::copy_nonoverlapping(array.as_ptr(), room.as_mut_ptr().cast(), array.len());
             self.0.inc_len(array.len());
         }
         array.fill(core::ptr::null_mut());
@@ -167,7 +163,10 @@ impl PageVec {
         range: PageRange,
         may_merge: bool,
     ) -> Result {
-        let count = range.offset.saturating_add(range.length).div_ceil(PAGE_SIZE);
+        let count = range
+            .offset
+            .saturating_add(range.length)
+            .div_ceil(PAGE_SIZE);
         let end = range.index.saturating_add(count);
         let pages = self.0.get(range.index..end).ok_or(EINVAL)?;
         let mut start = u32::try_from(range.offset)?;

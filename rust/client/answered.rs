@@ -4,6 +4,7 @@
 
 use super::connection::Connection;
 use crate::{
+    error::Cause,
     rdma::{Completion, ReceivedMessage},
     stats::Form,
     sunrpc::client::{PinnedRqst, StoredRqst},
@@ -74,9 +75,18 @@ pub(super) fn complete(
         None => {
             stats.bad_replies.increment();
             rqst.fail(EIO);
+            end_if_hopeless(connection);
         }
     }
     completion.recycle(message);
+}
+
+/// Ends a connection without a common version. Not before its Call has ended, whose regions could
+/// not be invalidated any more.
+pub(super) fn end_if_hopeless(connection: &Connection) {
+    if connection.version.is_hopeless() {
+        connection.end(Cause::NoCommonVersion);
+    }
 }
 
 /// Copies the inline bytes to where the RPC layer expects them; returns the length of the whole

@@ -7,20 +7,15 @@
 //! the device also wakes it, so that the removal need not wait for the CM's retries.
 
 use super::{
-    connection::Connection,
-    failure::Detail,
-    fence::shut_down,
-    limits::{self, Limits},
-    marshal::LimitedSender,
-    monitor::Monitor,
-    regions::Regions,
-    transport::Transport,
+    connection::Connection, failure::Detail, fence::shut_down, limits::Limits,
+    marshal::LimitedSender, monitor::Monitor, regions::Regions, transport::Transport,
+    version::Choice,
 };
 use crate::{
     error::{connect_error, describe, Cause},
     proto::{
         requester::connection::{ConnectionAction, ConnectionEvent, Reason},
-        wire::private_data::{InlineSize, PrivateData},
+        wire::private_data::{InlineSize, PrivateData, Thresholds},
     },
     rdma::{
         Bound, CmId, ConnectParameters, Device, DeviceName, Pd, RemovalNotice, Sender, Unbound,
@@ -66,6 +61,7 @@ struct ConnectAttempt {
     /// The device, once there is one, for the log.
     device: Option<DeviceName>,
     own: PrivateData,
+    choice: Choice,
     /// What failed at this end.
     failed: Option<Detail>,
 }
@@ -123,6 +119,7 @@ impl ConnectAttempt {
             made: Progressed::Unbound(id),
             device: None,
             own: own_private_data(),
+            choice: transport.choose_version(),
             failed: None,
         })
     }
@@ -177,7 +174,7 @@ impl ConnectAttempt {
                 self.check(asked, Reason::ConnectError)
             }
             ConnectionAction::Open => {
-                let sending = self.open(transport).ok_or(Reason::LocalResources)?;
+                let sending = self.open().ok_or(Reason::LocalResources)?;
                 return Ok(Some(sending));
             }
             ConnectionAction::Fail(reason) | ConnectionAction::Close(reason) => return Err(reason),
@@ -223,10 +220,13 @@ impl ConnectAttempt {
     ) -> Result<(), Reason> {
         let device = self.made.id().and_then(CmId::device);
         let device = device.ok_or(Reason::DeviceRemoved)?;
+        // For whatever is agreed on, as the Receives are posted before.
+        let least = Thresholds::DEFAULT.at_version(self.choice.first).receive;
         let limits = Limits::new(
             &device.attributes(),
             transport.xprt.max_requests(),
             &self.own,
+            least,
         )
         .map_err(|(reason, requirement)| {
             self.failed = Some(Detail::Device(requirement));
@@ -255,7 +255,8 @@ impl ConnectAttempt {
     ) -> Result {
         let pd = Arc::new(Pd::new(device)?, GFP_KERNEL)?;
         let regions = Regions::new(transport, &pd, limits)?;
-        let context = Connection::new(transport, &regions, &self.monitor, notice, limits);
+        let fitted = (limits, self.choice);
+        let context = Connection::new(transport, &regions, &self.monitor, notice, fitted);
         // Before the first Reply can come.
         lock.reset_credits(1);
         let Progressed::Bound(id) = core::mem::replace(&mut self.made, Progressed::Nothing) else {
@@ -286,17 +287,13 @@ impl ConnectAttempt {
     }
 
     /// Takes over what both ends have agreed on. Nothing without a queue pair.
-    fn open(&mut self, transport: &Transport) -> Option<LimitedSender> {
+    fn open(&mut self) -> Option<LimitedSender> {
         let Progressed::QueuePair(sender) = core::mem::replace(&mut self.made, Progressed::Nothing)
         else {
             return None;
         };
-        let thresholds = (sender.qp().context()).agree(self.own, self.monitor.peer());
-        let backward = thresholds.send.min(thresholds.receive);
-        transport
-            .backward_payload
-            .store(limits::backward_payload(backward), Relaxed);
-        Some(LimitedSender::new(sender, &thresholds))
+        let terms = (sender.qp().context()).agree(self.own, self.monitor.peer())?;
+        Some(LimitedSender::new(sender, &terms))
     }
 
     /// Undoes what was made.

@@ -2,13 +2,19 @@
 
 //! One connection, and everything that ends with it.
 
-use super::{limits::Limits, monitor::Monitor, regions::Regions, transport::Transport};
+use super::{
+    limits::{backward_payload, Limits},
+    monitor::Monitor,
+    regions::Regions,
+    transport::Transport,
+    version::{Choice, Terms, Version},
+};
 use crate::{
     error::Cause,
     proto::{
         requester::credits::CreditWindow,
         wire::{
-            header::Credits,
+            header::{Credits, Xid},
             private_data::{negotiate, PrivateData, Thresholds},
         },
     },
@@ -19,7 +25,7 @@ use crate::{
 use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
-    sync::{Arc, CondVar, SpinLock},
+    sync::{atomic::Relaxed, Arc, CondVar, SpinLock},
     time::{BootTime, Instant},
 };
 
@@ -30,8 +36,6 @@ pub(super) struct Agreement {
     pub(super) own: PrivateData,
     /// The peer, if it said anything.
     pub(super) peer: Option<PrivateData>,
-    /// What follows from that.
-    pub(super) thresholds: Thresholds,
     /// When that was.
     pub(super) since: Instant<BootTime>,
 }
@@ -52,6 +56,8 @@ pub(super) struct Connection {
     window: RelaxedCell<u32>,
     #[pin]
     agreement: SpinLock<Option<Agreement>>,
+    #[pin]
+    pub(super) version: Version,
     monitor: Arc<Monitor>,
     _notice: RemovalNotice,
     /// Last: it may be the last reference to the transport, and to the module.
@@ -65,7 +71,7 @@ impl Connection {
         regions: &'a Arc<Regions>,
         monitor: &'a Arc<Monitor>,
         notice: RemovalNotice,
-        limits: &'a Limits,
+        (limits, choice): (&'a Limits, Choice),
     ) -> impl PinInit<Self, Error> + 'a {
         try_pin_init!(Self {
             chunks_freed <- new_condvar!("rpcrdma_chunks_freed"),
@@ -74,14 +80,15 @@ impl Connection {
             first_window: CreditWindow::new(Credits::new(limits.requests)),
             window: RelaxedCell::new(1),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
+            version <- Version::new(choice),
             monitor: monitor.clone(),
             _notice: notice,
             transport: transport.clone(),
         }? Error)
     }
 
-    /// Takes over what both ends have said, before the first Call; what they agree on.
-    pub(super) fn agree(&self, own: PrivateData, peer: Option<PrivateData>) -> Thresholds {
+    /// Takes over what both ends have said, before the first Call; what that is sent by.
+    pub(super) fn agree(&self, own: PrivateData, peer: Option<PrivateData>) -> Option<Terms> {
         let thresholds = negotiate(own, peer);
         trace::xprtrdma_inline_thresh(
             &self.transport.xprt,
@@ -93,10 +100,27 @@ impl Connection {
         *self.agreement.lock() = Some(Agreement {
             own,
             peer,
-            thresholds,
             since: Instant::now(),
         });
-        thresholds
+        let terms = self.version.connected(thresholds)?;
+        self.limit_backward(&terms.thresholds);
+        Some(terms)
+    }
+
+    /// Backward messages are as long as these thresholds let them be.
+    pub(super) fn limit_backward(&self, thresholds: &Thresholds) {
+        let threshold = thresholds.send.min(thresholds.receive);
+        self.transport
+            .backward_payload
+            .store(backward_payload(threshold), Relaxed);
+    }
+
+    /// Takes note of a Reply in another version than One, which may be what both ends agree by.
+    pub(super) fn replied(&self, xid: Xid, version: u32) {
+        if let Some((version, thresholds)) = self.version.replied(xid, version) {
+            self.limit_backward(&thresholds);
+            trace::xprtrdma_version(&self.transport.xprt, version);
+        }
     }
 
     /// What both ends have said, once the connection is made.
@@ -135,11 +159,6 @@ impl Connection {
         self.monitor.end(cause);
     }
 
-    /// The number that distinguishes the connection from others of the transport.
-    pub(super) fn number(&self) -> u64 {
-        self.number
-    }
-
     /// The cookie that a request keeps of its Send: the connection's number, plus that of the chunk
     /// entry, counted from 1. `None` if there can be no such entry.
     pub(super) fn cookie(&self, sent: Sent) -> Option<u64> {
@@ -148,6 +167,18 @@ impl Connection {
             Sent::WithChunks(index) => u32::try_from(index).ok()?.checked_add(1)?,
         };
         Some(self.number | u64::from(entry))
+    }
+
+    /// What a backward Call of `version` keeps for its Reply: the connection's number, then the
+    /// version.
+    pub(super) fn backward_mark(&self, version: u32) -> u64 {
+        self.number | u64::from(version)
+    }
+
+    /// The version of the backward Call that keeps this; nothing if that did not come on this
+    /// connection.
+    pub(super) fn backward_version(&self, mark: u64) -> Option<u32> {
+        u32::try_from(mark.wrapping_sub(self.number)).ok()
     }
 
     /// How the request with this cookie was sent; `None` if that was not on this connection.

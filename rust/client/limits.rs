@@ -22,9 +22,6 @@ const DATA_PAGES: u32 = 1024 * 1024 / (PAGE_SIZE as u32) + 1;
 /// The most segments of one list, which keeps headers of every form below the smallest threshold.
 pub(super) const MAX_SEGMENTS: u32 = 16;
 
-/// The inline threshold for a peer that announces none (RFC 8166 section 3.3.2), in bytes.
-pub(super) const DEFAULT_THRESHOLD: u32 = 1024;
-
 /// Backward Calls that the peer may have outstanding.
 pub(super) const BACKWARD_SLOTS: u32 = 16;
 
@@ -61,7 +58,7 @@ pub(super) fn backward_payload(threshold: u32) -> u32 {
 
 impl Limits {
     /// Fits a connection for at most `requests` Calls to a device, with the thresholds that are
-    /// announced to the peer.
+    /// announced to the peer, and room for messages of `least` bytes.
     ///
     /// # Errors
     ///
@@ -70,6 +67,7 @@ impl Limits {
         attributes: &Attributes,
         requests: u32,
         own: &PrivateData,
+        least: u32,
     ) -> Result<Self, (Reason, &'static str)> {
         if !attributes.memory_management || attributes.max_fast_reg_pages == 0 {
             return Err((
@@ -96,9 +94,9 @@ impl Limits {
             let sends = requests.min(MAX_SENDS);
             let sizes = QpSizes {
                 sends: sends.saturating_add(sends.min(MAX_UNSIGNALED)),
-                send_size: own.send.bytes(),
+                send_size: own.send.bytes().max(least),
                 receives: requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2)),
-                receive_size: own.receive.bytes(),
+                receive_size: own.receive.bytes().max(least),
                 slots: requests.saturating_add(SPARE_CHUNK_ENTRIES),
                 regions: segments.saturating_mul(2),
             };
@@ -146,7 +144,7 @@ mod tests {
     };
 
     fn fit(attributes: &Attributes) -> Result<Limits, &'static str> {
-        Limits::new(attributes, 128, &OWN).map_err(|(reason, requirement)| {
+        Limits::new(attributes, 128, &OWN, 0).map_err(|(reason, requirement)| {
             assert_eq!(reason, Reason::Incapable);
             requirement
         })

@@ -9,6 +9,7 @@ use super::{
     mapping::{self, MessageRegions},
     regions::{Capacity, Regions, WithGaps},
     transport::Transport,
+    version::Terms,
 };
 use crate::{
     error::Cause,
@@ -21,7 +22,6 @@ use crate::{
         wire::{
             chunk::{ReadSegment, Segment},
             header::{Credits, FixedHeader, Xid, VERSION_ONE},
-            private_data::Thresholds,
         },
     },
     rdma::{Idle, MrList, SendBuffer, Sender},
@@ -36,17 +36,48 @@ use kernel::{prelude::*, sync::Arc};
 pub(super) struct LimitedSender {
     pub(super) sender: Sender<Connection>,
     limits: PlanLimits,
+    /// The version of the next Call.
+    version: u32,
+    /// Whether version and limits may change.
+    is_open: bool,
 }
 
 impl LimitedSender {
-    /// On a connection with these thresholds.
-    pub(super) fn new(sender: Sender<Connection>, thresholds: &Thresholds) -> Self {
-        let limits = PlanLimits {
-            inline_send: thresholds.send,
-            inline_receive: thresholds.receive,
-            max_segments: MAX_SEGMENTS,
-        };
-        Self { sender, limits }
+    /// On a connection that begins with these terms.
+    pub(super) fn new(sender: Sender<Connection>, terms: &Terms) -> Self {
+        Self {
+            sender,
+            limits: limits(terms),
+            version: terms.version,
+            is_open: !terms.is_final,
+        }
+    }
+
+    /// Follows what both ends have agreed on meanwhile. `has_credit` says that a Call with a credit
+    /// is to be sent.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NotConnected`] if no version is common to both ends.
+    #[cold]
+    fn follow(&mut self, has_credit: bool) -> Result<(), SendError> {
+        if self.is_open {
+            let terms = self.sender.qp().context().version.terms(has_credit);
+            let terms = terms.ok_or(SendError::NotConnected)?;
+            self.limits = limits(&terms);
+            self.version = terms.version;
+            self.is_open = !terms.is_final;
+        }
+        Ok(())
+    }
+}
+
+/// What limits the messages that are sent by these terms.
+fn limits(terms: &Terms) -> PlanLimits {
+    PlanLimits {
+        inline_send: terms.thresholds.send,
+        inline_receive: terms.thresholds.receive,
+        max_segments: MAX_SEGMENTS,
     }
 }
 
@@ -57,14 +88,20 @@ impl LimitedSender {
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
 pub(super) fn send(
     transport: &Transport,
-    LimitedSender { sender, limits }: &mut LimitedSender,
+    sending: &mut LimitedSender,
     rqst: &Rqst,
 ) -> Result<(), SendError> {
-    let connection = sender.qp().context();
     // Sending twice on one connection would spend two credits on one Reply.
     if rqst.is_of_connection(&transport.xprt) {
         return Err(disconnect(transport, Cause::Retransmission));
     }
+    if sending.version != VERSION_ONE {
+        let followed = sending.follow(true);
+        followed.map_err(|_| disconnect(transport, Cause::NoCommonVersion))?;
+    }
+    let version = sending.version;
+    let LimitedSender { sender, limits, .. } = sending;
+    let connection = sender.qp().context();
     let room = rqst.reply().fill().map_err(|_| SendError::NoMemory)?;
     let shape = shape(rqst, room, connection.regions.capacity());
     let Ok(plan) = plan(&shape, limits) else {
@@ -73,9 +110,9 @@ pub(super) fn send(
     let reply = shape.reply.len;
 
     let sent = if plan.is_inline() {
-        send_inline(transport, sender, rqst, &plan)
+        send_inline(transport, sender, rqst, (&plan, version))
     } else {
-        send_with_chunks(transport, sender, rqst, room, &plan, &reply)
+        send_with_chunks(transport, sender, rqst, room, (&plan, version), &reply)
     };
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(transport, Cause::PostFailed));
@@ -94,7 +131,7 @@ fn send_inline(
     transport: &Transport,
     sender: &mut Sender<Connection>,
     rqst: &Rqst,
-    plan: &Plan,
+    (plan, version): (&Plan, u32),
 ) -> Result<(), SendError> {
     let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
     let connection = buffer.qp().context();
@@ -102,7 +139,7 @@ fn send_inline(
         transport,
         connection,
         rqst,
-        plan,
+        (plan, version),
         empty(),
         0,
         buffer.bytes(),
@@ -121,7 +158,7 @@ fn send_with_chunks(
     sender: &mut Sender<Connection>,
     rqst: &Rqst,
     room: RqstBuf<'_>,
-    plan: &Plan,
+    (plan, version): (&Plan, u32),
     reply: &Parts,
 ) -> Result<(), SendError> {
     let needed = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
@@ -133,7 +170,7 @@ fn send_with_chunks(
         take(transport, regions, rqst, needed, WithGaps::Neither)
     }
     .ok_or(SendError::Busy)?;
-    transmit(transport, buffer, rqst, room, plan, entry, idle)?;
+    transmit(transport, buffer, rqst, room, (plan, version), entry, idle)?;
     count_segments(transport, plan, reply);
     Ok(())
 }
@@ -241,7 +278,7 @@ fn transmit(
     mut buffer: SendBuffer<'_, Connection>,
     rqst: &Rqst,
     room: RqstBuf<'_>,
-    plan: &Plan,
+    (plan, version): (&Plan, u32),
     entry: usize,
     mut idle: MrList<Idle>,
 ) -> Result<(), SendError> {
@@ -256,6 +293,7 @@ fn transmit(
             offset: extent.offset,
         });
         let bytes = buffer.bytes();
+        let plan = (plan, version);
         let length = build(transport, connection, rqst, plan, segments, reads, bytes)?;
         let cookie = connection.cookie(Sent::WithChunks(entry));
         Ok((length, reads, cookie.ok_or(SendError::Failed)?))
@@ -290,14 +328,14 @@ fn build(
     transport: &Transport,
     connection: &Connection,
     rqst: &Rqst,
-    plan: &Plan,
+    (plan, version): (&Plan, u32),
     segments: impl Iterator<Item = Segment> + Clone,
     reads: usize,
     buffer: &mut [u8],
 ) -> Result<usize, SendError> {
     let fixed = FixedHeader {
         xid: Xid(rqst.xid()),
-        version: VERSION_ONE,
+        version,
         credits: connection.requested_credits(),
         procedure: plan.procedure(),
     };
@@ -324,7 +362,13 @@ fn build(
     let rest = buffer.get_mut(header..).ok_or(SendError::TooLarge)?;
     let copied = copy_inline(&rqst.call(), plan, rest)?;
     transport.stats.pullup_bytes.add_len(copied);
-    header.checked_add(copied).ok_or(SendError::TooLarge)
+    let length = header.checked_add(copied).ok_or(SendError::TooLarge)?;
+    if version != VERSION_ONE {
+        let message = buffer.get(..length).ok_or(SendError::TooLarge)?;
+        let noted = connection.version.sends(Xid(rqst.xid()), message);
+        noted.map_err(|_| SendError::TooLarge)?;
+    }
+    Ok(length)
 }
 
 /// Copies the inline part of the Call; returns its length in bytes.
@@ -380,20 +424,26 @@ fn count_segments(transport: &Transport, plan: &Plan, reply: &Parts) {
 /// As [`send`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
 pub(super) fn send_backward(
     transport: &Transport,
-    LimitedSender { sender, limits }: &mut LimitedSender,
+    sending: &mut LimitedSender,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
-    if reply.connection() != sender.qp().context().number() {
+    if sending.version != VERSION_ONE {
+        let followed = sending.follow(false);
+        followed.map_err(|_| disconnect(transport, Cause::NoCommonVersion))?;
+    }
+    let LimitedSender { sender, limits, .. } = sending;
+    let connection = sender.qp().context();
+    let Some(version) = connection.backward_version(reply.connection()) else {
         transport.stats.backward_replies_dropped.increment();
         return Ok(());
-    }
+    };
     let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
     // CAST: A u32 always fits the kernel's usize.
     let limit = limits.inline_send as usize;
     let bytes = buffer.bytes();
     let header = encode_backward(
         bytes,
-        VERSION_ONE,
+        version,
         Xid(reply.xid()),
         Credits::new(BACKWARD_SLOTS),
     )

@@ -24,6 +24,7 @@ mod regions;
 mod reply;
 mod show;
 mod transport;
+mod version;
 
 use crate::{
     debugfs::WithFiles,
@@ -129,8 +130,13 @@ impl ClientTransport for Client {
     fn close(&self, lock: &mut SendLock<'_>) {
         if let Some(sending) = self.sending.replace(lock, None) {
             let transport = &self.transport;
-            trace::xprtrdma_disconnect(&transport.xprt, transport.ends.end().number());
-            let in_use = sending.sender.qp().context().regions.in_use();
+            let cause = transport.ends.end();
+            trace::xprtrdma_disconnect(&transport.xprt, cause.number());
+            let connection = sending.sender.qp().context();
+            if let Some(lesson) = connection.version.lesson() {
+                transport.learn(lesson, cause);
+            }
+            let in_use = connection.regions.in_use();
             transport.regions_in_use.store(in_use, Relaxed);
             fence::shut_down(sending.sender);
         }

@@ -6,9 +6,10 @@
 //! or by work requests whose completion then completes the RPC.
 
 use super::{
-    answered::{complete, Answer, AnsweredCall, Outcome},
+    answered::{complete, end_if_hopeless, Answer, AnsweredCall, Outcome},
     chunks::{Chunks, Offer},
     connection::{Connection, Sent},
+    version::Refusal,
 };
 use crate::{
     error::Cause,
@@ -21,7 +22,7 @@ use crate::{
         },
         wire::{
             error::{ErrorBody, ErrorMessage},
-            header::{Versions, Xid},
+            header::{Versions, Xid, VERSION_ONE},
             malformed::HeaderError,
         },
     },
@@ -34,6 +35,7 @@ use crate::{
     trace,
 };
 use core::iter::empty;
+use kernel::{prelude::*, sync::atomic::Relaxed};
 
 /// Takes a message from the peer.
 pub(super) fn received(
@@ -43,7 +45,7 @@ pub(super) fn received(
 ) {
     let qp = completion.qp();
     let connection = qp.context();
-    match decode_received(message.bytes(), Versions::ONE) {
+    match decode(connection, message.bytes()) {
         Ok(Received::Reply(reply)) => {
             let xid = reply.fixed.xid;
             match connection.transport.xprt.pin(xid.0) {
@@ -67,16 +69,33 @@ pub(super) fn received(
         Ok(Received::Error(error)) => match connection.transport.xprt.pin(error.xid.0) {
             Some(rqst) => {
                 let (transport, stats) = (&connection.transport, &connection.transport.stats);
-                if let ErrorBody::Version(versions) = error.body {
-                    stats.vers_errors_received.increment();
-                    trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
-                } else {
-                    stats.chunk_errors_received.increment();
-                    trace::xprtrdma_err_chunk(&transport.xprt, &rqst);
+                match error.body {
+                    ErrorBody::Version(versions) => {
+                        stats.vers_errors_received.increment();
+                        trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
+                        if fall_back(connection, error.xid, versions) && invalidated.is_none() {
+                            return resend(completion, rqst, message);
+                        }
+                    }
+                    ErrorBody::Chunk => {
+                        stats.chunk_errors_received.increment();
+                        trace::xprtrdma_err_chunk(&transport.xprt, &rqst);
+                        connection.version.failed(error.xid);
+                    }
+                    ErrorBody::InvalidOption => {
+                        stats.option_errors_received.increment();
+                        connection.version.failed(error.xid);
+                    }
                 }
                 fail(completion, rqst, error.xid, message, invalidated);
             }
-            None => drop_late(completion, message),
+            None => {
+                if let ErrorBody::Version(versions) = error.body {
+                    let _ = fall_back(connection, error.xid, versions);
+                }
+                end_if_hopeless(connection);
+                drop_late(completion, message);
+            }
         },
         Ok(Received::BackwardCall(call)) => {
             backward(connection, &call);
@@ -84,6 +103,82 @@ pub(super) fn received(
         }
         Err(refused) => refuse(completion, &refused, message, invalidated),
     }
+}
+
+/// Decodes a message.
+#[inline(always)]
+fn decode<'a>(
+    connection: &Connection,
+    bytes: &'a [u8],
+) -> Result<Received<'a>, Refused<ReplyError>> {
+    match ReceivedReply::take(bytes, Versions::ONE) {
+        Some(reply) => Ok(Received::Reply(reply)),
+        None => decode_other(connection, bytes),
+    }
+}
+
+/// Decodes what is no Reply of Version One, or has something else than most.
+#[inline(never)]
+fn decode_other<'a>(
+    connection: &Connection,
+    bytes: &'a [u8],
+) -> Result<Received<'a>, Refused<ReplyError>> {
+    let received = decode_received(bytes, connection.version.taken())?;
+    if let Received::Reply(reply) = &received {
+        if reply.fixed.version != VERSION_ONE {
+            connection.replied(reply.fixed.xid, reply.fixed.version);
+        }
+    }
+    Ok(received)
+}
+
+/// The peer has refused the version of a Call; whether it is to be sent again in another one.
+fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> bool {
+    let transport = &connection.transport;
+    match connection.version.refused(xid, range) {
+        Refusal::Final => false,
+        Refusal::Resend(version) => {
+            if let Some(terms) = connection.version.spoken() {
+                connection.limit_backward(&terms.thresholds);
+            }
+            if let Some(lesson) = connection.version.lesson() {
+                transport.learn(lesson, Cause::Closed);
+            }
+            trace::xprtrdma_version(&transport.xprt, version);
+            true
+        }
+        Refusal::NoCommonVersion => {
+            if !transport.refusal_logged.xchg(true, Relaxed) {
+                transport.xprt.log_warning(fmt!(
+                    "it speaks Versions {} to {} of RPC-over-RDMA, and this end is set to others",
+                    range.low,
+                    range.high
+                ));
+            }
+            false
+        }
+    }
+}
+
+/// Sends the first Call again, in the version that is tried now. It goes on waiting.
+fn resend(
+    completion: &mut Completion<'_, Connection>,
+    rqst: PinnedRqst<'_>,
+    message: ReceivedMessage<Connection>,
+) {
+    let connection = completion.qp().context();
+    let sent = completion.reserved_send().is_some_and(|mut buffer| {
+        let length = connection.version.copy_first(buffer.bytes());
+        length.is_some_and(|length| buffer.send(length).is_ok())
+    });
+    if sent {
+        (connection.transport.stats.version_fallbacks).increment();
+    } else {
+        connection.end(Cause::PostFailed);
+    }
+    // Until here its memory could not go.
+    drop(rqst);
+    completion.recycle(message);
 }
 
 /// What is left of a Call that has a Reply.
@@ -153,6 +248,7 @@ fn fail(
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
     let Some(claim) = claim(completion.qp(), &rqst, xid, invalidated, |_| ()) else {
+        end_if_hopeless(completion.qp().context());
         return drop_unexpected(completion, message);
     };
     let answer = Answer {
@@ -213,10 +309,14 @@ fn answer(completion: &mut Completion<'_, Connection>, error: &ErrorMessage) {
         return;
     };
     match buffer.send(length) {
-        Ok(()) if matches!(error.body, ErrorBody::Version(_)) => {
-            connection.transport.stats.vers_errors_sent.increment();
+        Ok(()) => {
+            let stats = &connection.transport.stats;
+            match error.body {
+                ErrorBody::Version(_) => stats.vers_errors_sent.increment(),
+                ErrorBody::Chunk => stats.chunk_errors_sent.increment(),
+                ErrorBody::InvalidOption => stats.option_errors_sent.increment(),
+            }
         }
-        Ok(()) => connection.transport.stats.chunk_errors_sent.increment(),
         Err(_) => connection.end(Cause::PostFailed),
     }
 }
@@ -251,7 +351,7 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     let transport = &connection.transport;
     if transport.backward.receive(
         &transport.xprt,
-        connection.number(),
+        connection.backward_mark(call.fixed.version),
         call.fixed.xid.0,
         call.payload,
     ) {

@@ -5,7 +5,7 @@
 use super::{chunks::Chunks, connection::Connection, transport::Transport, Endpoint};
 use crate::{
     debugfs::{File, Show},
-    proto::wire::private_data::PrivateData,
+    proto::{v2::dialect, wire::private_data::PrivateData},
     rdma::QueuePair,
 };
 use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
@@ -61,14 +61,19 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
     seq_print!(seq, "queue_pair {}\n", qp.qp().number());
     seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
     if let Some(agreement) = connection.agreement() {
-        let thresholds = agreement.thresholds;
         seq_print!(seq, "age_ms {}\n", agreement.since.elapsed().as_millis());
         show_private_data(seq, "own", &agreement.own);
         if let Some(peer) = agreement.peer {
             show_private_data(seq, "peer", &peer);
         }
-        seq_print!(seq, "inline_send {}\n", thresholds.send);
-        seq_print!(seq, "inline_receive {}\n", thresholds.receive);
+    }
+    if let Some(terms) = connection.version.spoken() {
+        if terms.is_final {
+            let version = terms.version;
+            seq_print!(seq, "version {version}\ndialect {}\n", dialect(version));
+        }
+        seq_print!(seq, "inline_send {}\n", terms.thresholds.send);
+        seq_print!(seq, "inline_receive {}\n", terms.thresholds.receive);
     }
     let counts = Chunks::of(qp).count();
     let regions = &connection.regions;

@@ -2,21 +2,28 @@
 
 //! What a transport has besides its connection, and keeps beyond it.
 
-use super::{
-    ends::Ends,
-    limits::{backward_payload, DEFAULT_THRESHOLD},
-};
+use super::{ends::Ends, limits::backward_payload, version::Choice};
 use crate::{
     error::Cause,
+    proto::{
+        requester::known_versions::{KnownVersions, Lesson},
+        wire::{
+            header::{Versions, VERSION_TWO},
+            private_data::Thresholds,
+        },
+    },
     stats::{Calls, Latency, Stats},
     sunrpc::client::{BackwardCalls, OwnedXprt},
+    sysctl::{self, VersionTwo},
 };
 use kernel::{
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc,
+        Arc, SpinLock,
     },
+    time::{BootTime, Instant},
 };
 
 /// What the successive connections of a transport share.
@@ -37,8 +44,33 @@ pub(super) struct Transport {
     pub(super) regions_in_use: Atomic<usize>,
     /// Whether the present series of failed attempts was logged.
     pub(super) failure_logged: Atomic<bool>,
+    /// Whether the present series of refused versions was logged.
+    pub(super) refusal_logged: Atomic<bool>,
+    #[pin]
+    server: SpinLock<Server>,
+    /// When the transport was made.
+    since: Instant<BootTime>,
     /// Last: the reference to the module goes with it.
     pub(super) xprt: OwnedXprt,
+}
+
+/// What is known of the server.
+struct Server {
+    versions: KnownVersions,
+    /// Which write of the setting that was learned after.
+    writes: u32,
+}
+
+/// The versions that a setting stands for.
+fn supported(setting: VersionTwo) -> Versions {
+    match setting {
+        VersionTwo::Off => Versions::ONE,
+        VersionTwo::Offered => Versions::ONE_AND_TWO,
+        VersionTwo::Required => Versions {
+            low: VERSION_TWO,
+            high: VERSION_TWO,
+        },
+    }
 }
 
 impl Transport {
@@ -54,10 +86,16 @@ impl Transport {
             latency: Latency::new(),
             ends <- Ends::new(),
             backward <- BackwardCalls::new(),
-            backward_payload: Atomic::new(backward_payload(DEFAULT_THRESHOLD)),
+            backward_payload: Atomic::new(backward_payload(Thresholds::DEFAULT.receive)),
             next_connection: Atomic::new(1),
             regions_in_use: Atomic::new(0),
             failure_logged: Atomic::new(false),
+            refusal_logged: Atomic::new(false),
+            server <- new_spinlock!(Server {
+                versions: KnownVersions::default(),
+                writes: 0,
+            }, "rpcrdma_server"),
+            since: Instant::now(),
             xprt,
         }? Error);
         Arc::pin_init(transport, GFP_KERNEL)
@@ -66,6 +104,44 @@ impl Transport {
     /// The number of a new connection: not 0, and not that of an earlier one.
     pub(super) fn next_connection(&self) -> u32 {
         self.next_connection.fetch_add(2, Relaxed)
+    }
+
+    /// Seconds since the transport was made.
+    fn seconds(&self) -> u64 {
+        self.since.elapsed().as_millis().unsigned_abs() / 1000
+    }
+
+    /// What a new connection is to speak. Who writes the setting wants what was learned to be
+    /// forgotten.
+    pub(super) fn choose_version(&self) -> Choice {
+        let (setting, writes) = sysctl::version_two();
+        let supported = supported(setting);
+        let mut server = self.server.lock();
+        if server.writes != writes {
+            server.writes = writes;
+            server.versions = KnownVersions::default();
+        }
+        let first = server.versions.first(supported, self.seconds());
+        Choice { supported, first }
+    }
+
+    /// Takes in what a connection has shown that ends for `cause`. If this end gave it up, then the
+    /// peer has lost no message.
+    pub(super) fn learn(&self, lesson: Lesson, cause: Cause) {
+        let is_of_this_end = matches!(
+            cause,
+            Cause::Closed
+                | Cause::Injected
+                | Cause::DeviceRemoved
+                | Cause::AddressChanged
+                | Cause::LocalResources
+                | Cause::PostFailed
+                | Cause::Retransmission
+                | Cause::OneWayCall
+        );
+        if !is_of_this_end || !matches!(lesson, Lesson::Lost(_)) {
+            self.server.lock().versions.learn(lesson, self.seconds());
+        }
     }
 
     /// Closes the connection for this cause. Does not sleep.

@@ -67,13 +67,28 @@ void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
 			      struct rpcrdma_debugfs_file *file);
 void rpcrdma_debugfs_remove(struct dentry *folder);
 
+struct ctl_table;
 struct ctl_table_header;
+
+/* Whether one end speaks Version Two of the protocol. */
+enum rpcrdma_version_two {
+	RPCRDMA_VERSION_TWO_OFF,
+	/* If the other one does. */
+	RPCRDMA_VERSION_TWO_OFFERED,
+	/* And nothing else. */
+	RPCRDMA_VERSION_TWO_REQUIRED,
+};
+
+int rpcrdma_proc_version_two(const struct ctl_table *table, int write,
+			     void *buffer, size_t *lenp, loff_t *ppos);
 
 struct ctl_table_header *rpcrdma_sysctl_register(void);
 void rpcrdma_sysctl_unregister(struct ctl_table_header *header);
 unsigned int rpcrdma_slot_table_entries(void);
 unsigned int rpcrdma_max_inline_read(void);
 unsigned int rpcrdma_max_inline_write(void);
+enum rpcrdma_version_two rpcrdma_version_two(void);
+unsigned int rpcrdma_version_two_writes(void);
 
 /* The server's counters for all connections. */
 enum rpcrdma_svc_counter {
@@ -87,6 +102,7 @@ enum rpcrdma_svc_counter {
 struct ctl_table_header *rpcrdma_svc_sysctl_register(void);
 unsigned int rpcrdma_svc_max_requests(void);
 unsigned int rpcrdma_svc_max_req_size(void);
+enum rpcrdma_version_two rpcrdma_svc_version_two(void);
 void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count);
 
 void rpcrdma_set_bit(unsigned int bit, unsigned long *word);

@@ -11,6 +11,7 @@
 
 static unsigned int max_requests = 128;
 static unsigned int max_req_size = 4096;
+static enum rpcrdma_version_two version_two = RPCRDMA_VERSION_TWO_OFF;
 
 unsigned int rpcrdma_svc_max_requests(void)
 {
@@ -20,6 +21,11 @@ unsigned int rpcrdma_svc_max_requests(void)
 unsigned int rpcrdma_svc_max_req_size(void)
 {
 	return READ_ONCE(max_req_size);
+}
+
+enum rpcrdma_version_two rpcrdma_svc_version_two(void)
+{
+	return READ_ONCE(version_two);
 }
 
 static DEFINE_PER_CPU(unsigned long [RPCRDMA_SVC_COUNTERS], counts);
@@ -34,6 +40,7 @@ void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count)
 
 static unsigned int min_requests = 4, max_max_requests = 16384;
 static unsigned int min_req_size = 4096, max_max_req_size = 65536;
+static enum rpcrdma_version_two last_version_two = RPCRDMA_VERSION_TWO_OFFERED;
 static unsigned int read_requests = 16, min_read_requests = 1;
 static unsigned int max_read_requests = 255;
 static unsigned int unused;
@@ -96,6 +103,14 @@ static const struct ctl_table svc_settings[] = {
 			    &max_max_req_size),
 	RPCRDMA_SVC_SETTING("max_outbound_read_requests", read_requests,
 			    &min_read_requests, &max_read_requests),
+	{
+		.procname = "version_two",
+		.data = &version_two,
+		.maxlen = sizeof(version_two),
+		.mode = 0644,
+		.proc_handler = rpcrdma_proc_version_two,
+		.extra2 = &last_version_two,
+	},
 	RPCRDMA_SVC_STAT("rdma_stat_read", READ),
 	RPCRDMA_SVC_STAT("rdma_stat_recv", RECV),
 	RPCRDMA_SVC_STAT("rdma_stat_write", WRITE),

@@ -13,6 +13,8 @@
 static unsigned int slot_table_entries = 128;
 static unsigned int max_inline_read = 4096;
 static unsigned int max_inline_write = 4096;
+static enum rpcrdma_version_two version_two = RPCRDMA_VERSION_TWO_OFF;
+static unsigned int version_two_writes;
 
 unsigned int rpcrdma_slot_table_entries(void)
 {
@@ -29,6 +31,17 @@ unsigned int rpcrdma_max_inline_write(void)
 	return READ_ONCE(max_inline_write);
 }
 
+enum rpcrdma_version_two rpcrdma_version_two(void)
+{
+	return READ_ONCE(version_two);
+}
+
+/* How often the setting was written, even if that did not change it. */
+unsigned int rpcrdma_version_two_writes(void)
+{
+	return READ_ONCE(version_two_writes);
+}
+
 #if IS_ENABLED(CONFIG_SUNRPC_DEBUG)
 
 static unsigned int min_slots = 4, max_slots = 16384;
@@ -38,6 +51,17 @@ static unsigned int max_padding = PAGE_SIZE;
 static unsigned int memreg_strategy = 5, max_memreg_strategy = 6;
 static unsigned int inline_write_padding;
 static int pad_optimize;
+static enum rpcrdma_version_two last_version_two = RPCRDMA_VERSION_TWO_REQUIRED;
+
+static int proc_version_two(const struct ctl_table *table, int write,
+			    void *buffer, size_t *lenp, loff_t *ppos)
+{
+	int status = rpcrdma_proc_version_two(table, write, buffer, lenp, ppos);
+
+	if (!status && write)
+		WRITE_ONCE(version_two_writes, version_two_writes + 1);
+	return status;
+}
 
 #define RPCRDMA_SETTING(name, variable, min, max)	\
 	{						\
@@ -50,7 +74,7 @@ static int pad_optimize;
 		.extra2 = max,				\
 	}
 
-/* The last three are accepted but have no effect. */
+/* The three before the last are accepted but have no effect. */
 static const struct ctl_table settings[] = {
 	RPCRDMA_SETTING("rdma_slot_table_entries", slot_table_entries,
 			&min_slots, &max_slots),
@@ -68,6 +92,14 @@ static const struct ctl_table settings[] = {
 		.maxlen = sizeof(pad_optimize),
 		.mode = 0644,
 		.proc_handler = proc_dointvec,
+	},
+	{
+		.procname = "rdma_version_two",
+		.data = &version_two,
+		.maxlen = sizeof(version_two),
+		.mode = 0644,
+		.proc_handler = proc_version_two,
+		.extra2 = &last_version_two,
 	},
 };
 

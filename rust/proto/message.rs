@@ -5,9 +5,10 @@
 //! The checks here need nothing but the message. What a role expects is checked in addition, by
 //! [`requester::decode`](super::requester::decode) for the requester.
 
+use super::v2::optional::{KnownOption, Optional, OPTIONAL};
 use super::wire::chunk::Lists;
 use super::wire::error::{ErrorBody, ErrorMessage};
-use super::wire::header::{FixedHeader, Procedure, Versions, FIXED_LEN};
+use super::wire::header::{FixedHeader, Procedure, Versions, FIXED_LEN, VERSION_TWO};
 use super::wire::malformed::{HeaderError, Malformed};
 use super::wire::xdr::Reader;
 
@@ -48,6 +49,8 @@ pub(crate) enum Body<'a> {
     },
     /// RDMA_ERROR. Bytes after the body are ignored.
     Error(ErrorBody),
+    /// RDMA_OPTIONAL with an option that this endpoint supports. An RPC message may follow.
+    Optional(KnownOption),
 }
 
 /// A received message that decodes.
@@ -93,6 +96,13 @@ impl<E> Refused<E> {
             version: fixed.version,
             body,
         })
+    }
+
+    /// Whether the message is an RDMA_OPTIONAL of a version that is supported.
+    pub(crate) fn is_optional(&self) -> bool {
+        let is_optional =
+            |fixed: FixedHeader| fixed.version == VERSION_TWO && fixed.procedure == OPTIONAL;
+        self.versions.contains(VERSION_TWO) && self.fixed.is_some_and(is_optional)
     }
 
     /// Whether the message is an RDMA_ERROR, in any version.
@@ -170,7 +180,13 @@ impl<'a> Message<'a> {
                 reader.finish()?;
                 Ok(Body::Nomsg { lists })
             }
-            Procedure::Error => Ok(Body::Error(ErrorBody::take(reader)?)),
+            Procedure::Error => Ok(Body::Error(ErrorBody::take(reader, fixed.version)?)),
+            OPTIONAL if fixed.version == VERSION_TWO => {
+                // What does not decode is a bad header, whatever the option.
+                let option = Optional::take(reader)?.known();
+                let unknown = Malformed::new(HeaderError::UnknownOption, FIXED_LEN);
+                Ok(Body::Optional(option.ok_or(unknown)?))
+            }
             Procedure::Msgp | Procedure::Done | Procedure::Undefined(_) => {
                 Err(Malformed::new(HeaderError::Procedure, PROCEDURE_AT))
             }

@@ -12,6 +12,7 @@
 //! | [`requester`] | the end that connects |
 //! | [`responder`] | the end that listens |
 //! | [`backward`] | messages of the backward direction |
+//! | [`v2`] | what only Version Two has |
 //! | `testing` | what no transport calls yet, simulation, vectors |
 //!
 //! What the core guarantees:
@@ -33,4 +34,5 @@ pub(crate) mod requester;
 pub(crate) mod responder;
 #[cfg(rpcrdma_selftest)]
 pub(crate) mod testing;
+pub(crate) mod v2;
 pub(crate) mod wire;

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     proto::{
         backward::encode_backward,
-        wire::header::{Credits, Xid, MIN_HEADER_LEN, VERSION_ONE},
+        wire::header::{Credits, Xid, MIN_HEADER_LEN},
     },
     rdma::{AcceptedQp, NoRoom},
     sunrpc::{
@@ -34,7 +34,8 @@ impl BackwardConnection for Connection {
     }
 
     fn max_backward_call(&self) -> u32 {
-        let threshold = self.parts.qp.context().thresholds.send;
+        let (_, thresholds) = self.parts.qp.context().agreed();
+        let threshold = thresholds.send;
         threshold.saturating_sub(MIN_HEADER_LEN)
     }
 
@@ -54,15 +55,18 @@ impl BackwardConnection for Connection {
 /// Sends a Call, once there is a Receive for its Reply.
 fn send(qp: &AcceptedQp<Shared>, call: &BackwardCall<'_>) -> Result<(), SendError> {
     let shared = qp.context();
+    let (version, thresholds) = shared.agreed();
+    // The client has had no Reply that tells the version. sunrpc tries again soon.
+    let version = version.ok_or(SendError::NoMemory)?;
     let mut outgoing = qp.outgoing().map_err(|_| SendError::NoMemory)?;
-    let room = usize::try_from(shared.thresholds.send).map_err(|_| SendError::TooLarge)?;
+    let room = usize::try_from(thresholds.send).map_err(|_| SendError::TooLarge)?;
     let room = room.min(outgoing.bytes().len());
     let buffer = outgoing
         .bytes()
         .get_mut(..room)
         .ok_or(SendError::TooLarge)?;
     let credits = Credits::new(BACKWARD_CREDITS);
-    let header = encode_backward(buffer, VERSION_ONE, Xid(call.xid()), credits)
+    let header = encode_backward(buffer, version, Xid(call.xid()), credits)
         .map_err(|_| SendError::TooLarge)?;
     let end = header.saturating_add(call.len());
     let to = buffer.get_mut(header..end).ok_or(SendError::TooLarge)?;

@@ -16,7 +16,7 @@ use crate::{
         },
         wire::{
             error::ErrorBody,
-            header::{Credits, Versions, VERSION_ONE},
+            header::{Credits, VERSION_ONE},
             malformed::HeaderError,
         },
     },
@@ -150,7 +150,7 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
 fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
     let (shared, number) = (qp.context(), message.number());
     let (bytes, note) = message.with_note();
-    let call = match decode_call(bytes, Versions::ONE, &shared.budget) {
+    let call = match decode_call(bytes, shared.versions(), &shared.budget) {
         Ok(ReceivedByResponder::Call(call)) => {
             trace_call(qp, number, bytes, &call);
             call
@@ -162,7 +162,7 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
             payload,
         }) => {
             // Its Call was in this version.
-            if version == VERSION_ONE {
+            if shared.agreed().0 == Some(version) {
                 shared.backward().reply(xid.0, credits.get(), payload);
             }
             let _scope = NoIoScope::enter();
@@ -186,6 +186,9 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
         let (credits, error) = (call.credits, call.error(ErrorBody::Chunk));
         refuse(qp, message, Some(credits), ResponderRefusal::Answer(error));
         return None;
+    }
+    if call.version != VERSION_ONE {
+        shared.called_in_version_two();
     }
     if call.layout.pages == 0 {
         shared.called(call.credits);
@@ -362,7 +365,7 @@ fn refuse(
     let is_answered = refusal != ResponderRefusal::Discard;
     let is_counted = message.note().is_outstanding;
     if let (Some(credits), true, false) = (credits, is_answered, is_counted) {
-        qp.context().called(credits);
+        qp.context().refused(credits);
     }
     message.with_note().1.is_outstanding = is_counted && !is_answered;
     qp.context().stats().counters.refused_messages.increment();

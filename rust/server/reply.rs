@@ -10,7 +10,11 @@ use crate::{
     error::Cause,
     proto::{
         responder::{call::ReceivedCall, encode::encode_garbage_args, placement::ReplyPlan},
-        wire::error::{ErrorBody, ErrorMessage},
+        wire::{
+            error::{ErrorBody, ErrorMessage},
+            header::{FixedHeader, VERSION_ONE},
+            xdr::Reader,
+        },
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
     sunrpc::server::Replying,
@@ -68,11 +72,15 @@ fn make_and_send(
         .and_then(|index| index.call(bytes))
         .ok_or(EINVAL)?;
     let length = u32::try_from(rqst.len())?;
-    let Ok(plan) = note.placement.finish(&call, length, shared.thresholds.send) else {
+    let threshold = threshold(shared, call.version);
+    let Ok(plan) = note.placement.finish(&call, length, threshold) else {
         send_error(qp, &call.error(ErrorBody::Chunk), true);
         return Ok(());
     };
     let mut outgoing = qp.outgoing()?;
+    if call.version != VERSION_ONE {
+        shared.replies_in_version_two();
+    }
     let credits = shared.grant(qp, replied)?;
     let header = plan
         .encode(outgoing.bytes(), &call, credits)
@@ -106,6 +114,15 @@ fn make_and_send(
         },
     });
     outgoing.send(end, invalidate, true, sent).map_err(to_error)
+}
+
+/// The largest message to send in answer to one of `version`, in bytes.
+fn threshold(shared: &Shared, version: u32) -> u32 {
+    if version == VERSION_ONE {
+        shared.thresholds.send
+    } else {
+        shared.version_two_threshold()
+    }
 }
 
 /// Adds the RDMA Writes of a Reply: how many there are, and of how many bytes.
@@ -143,8 +160,10 @@ pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait
     match error.body {
         ErrorBody::Version(_) => trace::svcrdma_err_vers(error.xid.0),
         ErrorBody::Chunk => trace::svcrdma_err_chunk(error.xid.0),
+        ErrorBody::InvalidOption => trace::svcrdma_err_option(error.xid.0),
     }
-    send_short(qp, may_wait, Sent::Error(error.body), |buffer, shared| {
+    let sent = Sent::Error(error.body);
+    send_short(qp, error.version, may_wait, sent, |buffer, shared| {
         let credits = shared.grant(qp, Instant::now())?;
         error.encode(buffer, credits).map_err(|_| EMSGSIZE)
     });
@@ -153,15 +172,18 @@ pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait
 /// Ends a Call whose Read chunks do not fit its message.
 pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &Message) {
     let bytes = message.bytes();
-    send_short(qp, false, Sent::GarbageArgs, |buffer, shared| {
+    let fixed = FixedHeader::take(&mut Reader::new(bytes));
+    let version = fixed.map_or(VERSION_ONE, |fixed| fixed.version);
+    send_short(qp, version, false, Sent::GarbageArgs, |buffer, shared| {
         let credits = shared.grant(qp, Instant::now())?;
         encode_garbage_args(buffer, bytes, credits).map_err(|_| EMSGSIZE)
     });
 }
 
-/// Sends what `encode` writes, which counts as `sent`.
+/// Sends what `encode` writes in answer to a message of `version`, which counts as `sent`.
 fn send_short(
     qp: &AcceptedQp<Shared>,
+    version: u32,
     may_wait: bool,
     sent: Sent,
     encode: impl FnOnce(&mut [u8], &Shared) -> Result<usize>,
@@ -169,7 +191,7 @@ fn send_short(
     let shared = qp.context();
     let send = || -> Result {
         let mut outgoing = qp.outgoing()?;
-        let room = usize::try_from(shared.thresholds.send)?.min(outgoing.bytes().len());
+        let room = usize::try_from(threshold(shared, version))?.min(outgoing.bytes().len());
         let buffer = outgoing.bytes().get_mut(..room).ok_or(EMSGSIZE)?;
         let length = encode(buffer, shared)?;
         outgoing

@@ -13,9 +13,10 @@ use crate::{
         responder::{
             budget::{CallBudget, PageBudget},
             credits::{Conduct, Load, ResponderCredits},
+            negotiation::ResponderNegotiation,
         },
         wire::{
-            header::{Credits, Xid},
+            header::{Credits, Versions, Xid, VERSION_TWO},
             private_data::Thresholds,
         },
     },
@@ -294,7 +295,10 @@ struct Waiting {
 #[pin_data]
 pub(crate) struct Shared {
     pub(super) events: Arc<Events>,
+    /// What private data says, and so those of Version One.
     pub(super) thresholds: Thresholds,
+    /// Whether the requester may speak Version Two.
+    offers_version_two: bool,
     pub(super) budget: CallBudget,
     /// Messages for threads of the service.
     #[pin]
@@ -313,6 +317,9 @@ struct Grants {
     load: Load,
     /// When the connection began, from which on the load counts nanoseconds.
     since: Instant<Monotonic>,
+    /// Messages that were refused with an answer, which the credits count as Calls.
+    refused: u64,
+    negotiation: ResponderNegotiation,
 }
 
 impl Shared {
@@ -320,6 +327,7 @@ impl Shared {
     pub(super) fn new<'a>(
         events: Arc<Events>,
         thresholds: Thresholds,
+        offers_version_two: bool,
         budget: CallBudget,
         max_credits: u32,
     ) -> impl PinInit<Self, Error> + 'a {
@@ -327,6 +335,7 @@ impl Shared {
         try_pin_init!(Self {
             events,
             thresholds,
+            offers_version_two,
             budget,
             ready <- new_spinlock!(Messages::new(), "rpcrdma_ready"),
             waiting <- new_spinlock!(Waiting {
@@ -338,6 +347,8 @@ impl Shared {
                 credits: ResponderCredits::new(Credits::new(limit)),
                 load: Load::new(limit, max_credits, QUIET_TIME),
                 since: Instant::now(),
+                refused: 0,
+                negotiation: ResponderNegotiation::new(*thresholds),
             }, "rpcrdma_grants"),
         }? Error)
     }
@@ -379,6 +390,60 @@ impl Shared {
     /// sunrpc's object.
     pub(super) fn xprt(&self) -> &SvcXprt {
         &self.events.xprt
+    }
+
+    /// The versions that the requester may speak.
+    pub(super) fn versions(&self) -> Versions {
+        if self.offers_version_two {
+            Versions::ONE_AND_TWO
+        } else {
+            Versions::ONE
+        }
+    }
+
+    /// Takes note of a Call of Version Two, before [`Self::called`]: the first one decides what is
+    /// spoken.
+    #[cold]
+    pub(super) fn called_in_version_two(&self) {
+        let mut grants = self.credits.lock();
+        let is_first = grants.credits.received() == grants.refused;
+        grants.negotiation.called(VERSION_TWO, is_first);
+    }
+
+    /// Takes note of a Reply in Version Two, which is about to be sent.
+    #[cold]
+    pub(super) fn replies_in_version_two(&self) {
+        if self.credits.lock().negotiation.replied(VERSION_TWO) {
+            trace::svcrdma_version(self.events.number, VERSION_TWO);
+        }
+    }
+
+    /// The largest message to send in answer to one of Version Two, in bytes.
+    #[cold]
+    pub(super) fn version_two_threshold(&self) -> u32 {
+        self.credits.lock().negotiation.thresholds(VERSION_TWO).send
+    }
+
+    /// The version that both ends speak, once that is known, and its thresholds. Until then they
+    /// are those of Version One.
+    pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
+        let grants = self.credits.lock();
+        let has_replied = !self.offers_version_two || grants.credits.answered() > grants.refused;
+        let version = grants.negotiation.agreed(has_replied);
+        let thresholds = match version {
+            Some(version) => grants.negotiation.thresholds(version),
+            None => self.thresholds,
+        };
+        (version, thresholds)
+    }
+
+    /// Takes note of a message that is answered although it is no Call, as one that asks for
+    /// `requested` credits.
+    pub(super) fn refused(&self, requested: Credits) {
+        let mut grants = self.credits.lock();
+        grants.refused = grants.refused.saturating_add(1);
+        drop(grants);
+        self.called(requested);
     }
 
     /// Takes note of a Call that asks for `requested` credits. A requester that uses all of its
@@ -480,6 +545,7 @@ impl Shared {
             credits,
             load,
             since,
+            ..
         } = &mut *grants;
         load.replies(credits, (now - *since).as_nanos().unsigned_abs());
         let limit = grants.credits.limit().get();

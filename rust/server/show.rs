@@ -5,7 +5,7 @@
 use super::connection::Parts;
 use crate::{
     debugfs::{File, Show},
-    proto::wire::private_data::PrivateData,
+    proto::{v2::dialect, wire::private_data::PrivateData},
 };
 use kernel::{seq_file::SeqFile, seq_print, str::CStr};
 
@@ -44,8 +44,12 @@ fn connection(parts: &Parts, seq: &SeqFile) {
     }
     seq_print!(seq, "read_depth {}\n", parts.read_depth);
     let shared = qp.context();
-    seq_print!(seq, "inline_send {}\n", shared.thresholds.send);
-    seq_print!(seq, "inline_receive {}\n", shared.thresholds.receive);
+    let (version, thresholds) = shared.agreed();
+    if let Some(version) = version {
+        seq_print!(seq, "version {version}\ndialect {}\n", dialect(version));
+    }
+    seq_print!(seq, "inline_send {}\n", thresholds.send);
+    seq_print!(seq, "inline_receive {}\n", thresholds.receive);
     shared.show_grants(seq);
     let (posted, buffers) = qp.receives();
     seq_print!(seq, "receives_posted {posted}\nreceive_buffers {buffers}\n");

@@ -51,6 +51,8 @@ counters! {
     vers_errors_sent: SoleCounter,
     /// RDMA_ERROR messages sent with ERR_CHUNK.
     chunk_errors_sent: SoleCounter,
+    /// RDMA_ERROR messages sent with RDMA_ERR_INVAL_OPTION.
+    option_errors_sent: SoleCounter,
     /// Calls answered with GARBAGE_ARGS.
     garbage_args_sent: SoleCounter,
     /// Backward Calls that were sent.
@@ -206,6 +208,7 @@ impl Stats {
             Sent::Reply(answered) => self.answered(&answered),
             Sent::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
             Sent::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
+            Sent::Error(ErrorBody::InvalidOption) => counters.option_errors_sent.increment(),
             Sent::GarbageArgs => counters.garbage_args_sent.increment(),
             Sent::BackwardCall => counters.backward_calls.increment(),
         }

@@ -50,6 +50,7 @@ TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_POST_FAILED);
 TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_RETRANSMISSION);
 TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_ONE_WAY_CALL);
 TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_REPLY_FAILED);
+TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_NO_COMMON_VERSION);
 TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_INJECTED);
 
 #define rpcrdma_show_cause(cause)					\
@@ -73,6 +74,7 @@ TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_INJECTED);
 		{ RPCRDMA_CAUSE_RETRANSMISSION, "retransmission" },	\
 		{ RPCRDMA_CAUSE_ONE_WAY_CALL, "one_way_call" },		\
 		{ RPCRDMA_CAUSE_REPLY_FAILED, "reply_failed" },		\
+		{ RPCRDMA_CAUSE_NO_COMMON_VERSION, "no_common_version" }, \
 		{ RPCRDMA_CAUSE_INJECTED, "injected" })
 
 DECLARE_EVENT_CLASS(xprtrdma_xprt_class,
@@ -109,6 +111,16 @@ TRACE_EVENT(xprtrdma_op_set_cto,
 			   __entry->reconnect = reconnect;),
 	    TP_printk("xprt=%u connect=%lu reconnect=%lu", __entry->xprt,
 		      __entry->connect / HZ, __entry->reconnect / HZ));
+
+TRACE_EVENT(xprtrdma_version,
+	    TP_PROTO(u32 xprt, u32 version),
+	    TP_ARGS(xprt, version),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(u32, version)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->version = version;),
+	    TP_printk("xprt=%u version=%u", __entry->xprt,
+		      __entry->version));
 
 TRACE_EVENT(xprtrdma_inline_thresh,
 	    TP_PROTO(u32 xprt, u32 inline_send, u32 inline_recv, u32 own_send,

@@ -17,6 +17,9 @@ events! {
     /// A connection that a peer requested could not be accepted.
     fn svcrdma_accept_err(listener: u32, error: Error) => (listener, error.to_errno());
 
+    /// Both ends have agreed on another version than One.
+    fn svcrdma_version(connection: u32, version: u32) => (connection, version);
+
     /// The device is being removed, and the connection closed.
     fn svcrdma_device_removal(connection: u32) => (connection);
 
@@ -160,6 +163,9 @@ events! {
 
     /// An RDMA_ERROR with ERR_CHUNK ends the transaction.
     fn svcrdma_err_chunk(xid: u32) => (xid);
+
+    /// An RDMA_ERROR with RDMA_ERR_INVAL_OPTION answers an option.
+    fn svcrdma_err_option(xid: u32) => (xid);
 
     /// A Reply could not be sent.
     fn svcrdma_send_err(qp: &impl TraceQp, xid: u32, error: Error) =>

@@ -56,6 +56,16 @@ TRACE_EVENT(svcrdma_qp_error,
 		  rdma_show_ib_event(__entry->event))
 );
 
+TRACE_EVENT(svcrdma_version,
+	    TP_PROTO(u32 connection, u32 version),
+	    TP_ARGS(connection, version),
+	    TP_STRUCT__entry(__field(u32, connection)
+			     __field(u32, version)),
+	    TP_fast_assign(__entry->connection = connection;
+			   __entry->version = version;),
+	    TP_printk("connection=%u version=%u", __entry->connection,
+		      __entry->version));
+
 /*
  * Completions and posts
  */
@@ -345,6 +355,9 @@ DEFINE_EVENT(svcrdma_error_event, svcrdma_err_vers,
 	     TP_PROTO(u32 xid),
 	     TP_ARGS(xid));
 DEFINE_EVENT(svcrdma_error_event, svcrdma_err_chunk,
+	     TP_PROTO(u32 xid),
+	     TP_ARGS(xid));
+DEFINE_EVENT(svcrdma_error_event, svcrdma_err_option,
 	     TP_PROTO(u32 xid),
 	     TP_ARGS(xid));
 

@@ -75,6 +75,9 @@ impl Refused<ReplyError> {
             // Its XID is the peer's: a forward Call with the same one has nothing to do with it.
             ReplyError::ChunksInBackwardCall if backward => ErrorBody::Chunk,
             ReplyError::ChunksInBackwardCall => return RequesterRefusal::Discard,
+            // Not a Reply, whatever its XID is.
+            ReplyError::Header(HeaderError::UnknownOption) => ErrorBody::InvalidOption,
+            _ if self.is_optional() => ErrorBody::Chunk,
             // No Call ends by an RDMA_ERROR that cannot be decoded (RFC 8166 section 4.5).
             _ if self.fixed.is_none() || self.is_error() => return RequesterRefusal::Discard,
             _ if awaited => return RequesterRefusal::EndCall,
@@ -138,6 +141,7 @@ pub(crate) fn decode_any(
         }
         Body::Msg { lists, payload, .. } => (lists, Some(payload)),
         Body::Nomsg { lists } => (lists, None),
+        Body::Optional(option) => match option {},
     };
     if !lists.reads.is_empty() {
         return refuse(ReplyError::ReadList);

@@ -73,6 +73,16 @@ impl ResponderCredits {
         self.granted
     }
 
+    /// Calls that arrived.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Calls that were answered.
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered
+    }
+
     /// Calls that arrived and have no answer.
     pub(crate) fn outstanding(&self) -> u64 {
         self.received.saturating_sub(self.answered)

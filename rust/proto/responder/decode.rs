@@ -9,7 +9,9 @@ use super::refusal::CallError;
 use crate::proto::message::{check_payload, Body, Message, MessageType, Refused};
 use crate::proto::wire::chunk::{Lists, ReadList};
 use crate::proto::wire::error::ErrorMessage;
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN};
+use crate::proto::wire::header::{
+    Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_ONE,
+};
 use crate::proto::wire::xdr::Reader;
 
 /// A message as a responder received it.
@@ -40,6 +42,20 @@ pub(crate) enum ReceivedByResponder<'a> {
 /// with a whole fixed header.
 #[inline]
 pub(crate) fn decode_call<'a>(
+    bytes: &'a [u8],
+    versions: Versions,
+    budget: &CallBudget,
+) -> Result<ReceivedByResponder<'a>, Refused<CallError>> {
+    // Nearly all are of Version One, and there is nothing to look up for an endpoint that has it.
+    match ReceivedCall::take(bytes, Versions::ONE, budget) {
+        Some(call) if versions.contains(VERSION_ONE) => Ok(ReceivedByResponder::Call(call)),
+        _ => decode_other(bytes, versions, budget),
+    }
+}
+
+/// [`decode_call`] of what need not be a Call by RDMA_MSG of Version One.
+#[inline(never)]
+fn decode_other<'a>(
     bytes: &'a [u8],
     versions: Versions,
     budget: &CallBudget,
@@ -85,6 +101,7 @@ fn decode_any<'a>(
         }
         Body::Msg { lists, payload, .. } => (lists, Some(payload)),
         Body::Nomsg { lists } => (lists, None),
+        Body::Optional(option) => match option {},
     };
     let layout = judge(&lists, payload, budget).map_err(refuse)?;
     Ok(ReceivedByResponder::Call(ReceivedCall {

@@ -44,6 +44,7 @@ impl Refused<CallError> {
                 return ResponderRefusal::Discard;
             }
             CallError::Header(HeaderError::Version) => ErrorBody::Version(self.versions),
+            CallError::Header(HeaderError::UnknownOption) => ErrorBody::InvalidOption,
             CallError::Header(_) | CallError::NoPositionZero | CallError::Budget(_) => {
                 ErrorBody::Chunk
             }

@@ -13,8 +13,8 @@ use crate::proto::requester::encode::encode_call;
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::encode::encode_reply;
 use crate::proto::responder::refusal::ResponderRefusal;
+use crate::proto::testing::options::{encode_option, OptionMessage};
 use crate::proto::testing::responder::decode::decode_call;
-use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
 use crate::proto::wire::chunk::{Chunk, Lists};
 use crate::proto::wire::encode::header_len;
 use crate::proto::wire::error::ErrorMessage;
@@ -41,8 +41,8 @@ pub(crate) fn check(bytes: &[u8], scratch: &mut [u8]) -> Result<(), Violation> {
         if let Ok(message) = Message::decode(bytes, versions) {
             check_encoding(bytes, &message, scratch)?;
         }
-        if let Some(Ok((fixed, message))) = VersionTwo::decode(bytes, versions) {
-            check_version_two(bytes, &fixed, &message, scratch)?;
+        if let Some(Ok(message)) = OptionMessage::decode(bytes, versions) {
+            check_option(bytes, &message, scratch)?;
         }
     }
     check_private_data(bytes)
@@ -98,7 +98,9 @@ fn check_requester(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
             {
                 if let RequesterRefusal::Answer(answer) = refused.at_requester(awaited, backward) {
                     hold(
-                        !awaited || refused.why.error == ReplyError::ChunksInBackwardCall,
+                        !awaited
+                            || refused.is_optional()
+                            || refused.why.error == ReplyError::ChunksInBackwardCall,
                         "what may be a Reply is answered",
                     )?;
                     check_answer(bytes, &answer)?;
@@ -205,6 +207,7 @@ fn check_encoding(
             };
             (error.encode(scratch, fixed.credits), header.len())
         }
+        Body::Optional(option) => match option {},
     };
     hold(length == Ok(header.len()), "the header has another length")?;
     check_bytes(header, scratch, compared)
@@ -222,32 +225,24 @@ fn check_bytes(header: &[u8], scratch: &[u8], compared: usize) -> Result<(), Vio
     )
 }
 
-/// The same for a message that only Version Two has.
-fn check_version_two(
+/// The same for an RDMA_OPTIONAL.
+fn check_option(
     bytes: &[u8],
-    fixed: &FixedHeader,
-    message: &VersionTwo<'_>,
+    message: &OptionMessage<'_>,
     scratch: &mut [u8],
 ) -> Result<(), Violation> {
-    let (length, header_len, compared) = match message {
-        VersionTwo::Optional {
-            header_len, option, ..
-        } => {
-            // Pad bytes may have any value.
-            let data = option.optinfo.len().saturating_add(24);
-            let encoded = option.encode(scratch, fixed.xid, fixed.credits);
-            (encoded, *header_len, data)
-        }
-        VersionTwo::InvalidOption { header_len } => {
-            let encoded = encode_invalid_option(scratch, fixed.xid, fixed.credits);
-            (encoded, *header_len, *header_len)
-        }
-    };
+    let OptionMessage { fixed, option, .. } = message;
+    // Pad bytes may have any value.
+    let data = option.optinfo.len().saturating_add(24);
+    let length = encode_option(option, scratch, fixed.xid, fixed.credits);
     let header = bytes
-        .get(..header_len)
+        .get(..message.header_len)
         .ok_or("the header is longer than the message")?;
-    hold(length == Ok(header_len), "the header has another length")?;
-    check_bytes(header, scratch, compared)
+    hold(
+        length == Ok(message.header_len),
+        "the header has another length",
+    )?;
+    check_bytes(header, scratch, data)
 }
 
 /// Encodes the header of a message with chunk lists; nothing if no encoder makes such a one.

@@ -3,15 +3,15 @@
 //! What the module does not ship: compiled with `cfg(rpcrdma_selftest)`, which KUnit builds, the
 //! host crate and the tools set.
 //!
-//! [`requester`], [`responder`] and [`v2`] wait for the transport that calls them, and use nothing
-//! else of this folder but [`receives`]. The others are for tests.
+//! [`requester`] and [`responder`] wait for the transport that calls them, and use nothing else of
+//! this folder but [`receives`]. The others are for tests.
 //!
 //! | file | subject | text |
 //! |---|---|---|
-//! | [`requester`] | plans of many chunks, negotiation | RFC 8166 sections 3.4, 3.5, V2 section 5 |
-//! | [`responder`] | decoding without a budget, negotiation | V2 section 5 |
+//! | [`requester`] | plans with any number of chunks | RFC 8166 sections 3.4 and 3.5 |
+//! | [`responder`] | decoding without a budget | |
 //! | [`receives`] | Receives to post for both directions | RFC 8167 section 4 |
-//! | [`v2`] | what only Version Two has | V2 |
+//! | [`options`] | RDMA_OPTIONAL messages | V2 sections 3.1 and 4.2 |
 //! | [`hostile`] | what holds for any received bytes | |
 //! | [`simulation`] | two endpoints on virtual time | |
 //! | [`vectors`] | runs received messages from a file | |
@@ -19,12 +19,12 @@
 //! V2 is draft-cel-nfsv4-rpcrdma-version-two-00.
 
 pub(crate) mod hostile;
+pub(crate) mod options;
 pub(crate) mod receives;
 pub(crate) mod requester;
 pub(crate) mod responder;
 #[cfg(any(test, rpcrdma_kunit, rpcrdma_host))]
 pub(crate) mod simulation;
-pub(crate) mod v2;
 #[cfg(any(test, rpcrdma_kunit, rpcrdma_host))]
 pub(crate) mod vectors;
 

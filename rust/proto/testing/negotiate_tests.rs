@@ -7,18 +7,20 @@ mod tests {
     use crate::proto::requester::credits::CreditWindow;
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
-    use crate::proto::responder::decode::ReceivedByResponder;
-    use crate::proto::responder::encode::encode_reply;
-    use crate::proto::responder::refusal::ResponderRefusal;
-    use crate::proto::testing::requester::negotiation::{
+    use crate::proto::requester::known_versions::{KnownVersions, Lesson};
+    use crate::proto::requester::negotiation::{
         NegotiationAction, RequesterEvent, RequesterNegotiation,
     };
+    use crate::proto::responder::decode::ReceivedByResponder;
+    use crate::proto::responder::encode::encode_reply;
+    use crate::proto::responder::negotiation::ResponderNegotiation;
+    use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::testing::responder::decode::decode_call;
-    use crate::proto::testing::responder::negotiation::{ResponderEvent, ResponderNegotiation};
-    use crate::proto::testing::v2::VERSION_TWO;
     use crate::proto::wire::chunk::Segment;
     use crate::proto::wire::error::ErrorBody;
-    use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+    use crate::proto::wire::header::{
+        Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,
+    };
     use crate::proto::wire::private_data::Thresholds;
 
     const XID: Xid = Xid(0x2a);
@@ -38,11 +40,11 @@ mod tests {
     }
 
     /// Without private data.
-    const DEFAULT: Thresholds = thresholds(1024, 1024);
+    const DEFAULT: Thresholds = Thresholds::DEFAULT;
 
     /// A requester with a connection on which nothing was sent.
     fn connected(supported: Versions, thresholds: Thresholds) -> RequesterNegotiation {
-        let mut requester = RequesterNegotiation::new(supported);
+        let mut requester = RequesterNegotiation::new(supported, supported.high);
         let _ = requester.handle(RequesterEvent::Connected(thresholds));
         requester
     }
@@ -54,11 +56,14 @@ mod tests {
         requester
     }
 
-    /// The version of the first Call on the connection that follows.
-    fn next_version(requester: &mut RequesterNegotiation) -> Option<u32> {
-        let _ = requester.handle(RequesterEvent::Disconnected);
-        let _ = requester.handle(RequesterEvent::Connected(DEFAULT));
-        requester.version()
+    /// The version of the first Call on the connection that follows, `seconds` later, at a
+    /// requester that supports both versions.
+    fn next_version(requester: &RequesterNegotiation, seconds: u64) -> u32 {
+        let mut known = KnownVersions::default();
+        if let Some(lesson) = requester.lesson() {
+            known.learn(lesson, 0);
+        }
+        known.first(BOTH, seconds)
     }
 
     /// A responder that supports `versions` takes in a message and sends what is due; the length
@@ -71,7 +76,7 @@ mod tests {
     ) -> Option<usize> {
         match decode_call(received, versions) {
             Ok(ReceivedByResponder::Call(call)) => {
-                let _ = state.handle(ResponderEvent::Called(call.version));
+                state.called(call.version, true);
                 let fixed = FixedHeader {
                     xid: call.xid,
                     version: call.version,
@@ -83,7 +88,7 @@ mod tests {
                 let header = encode_reply(to, &fixed, empty, none).ok()?;
                 let end = header.checked_add(RPC_REPLY.len())?;
                 to.get_mut(header..end)?.copy_from_slice(&RPC_REPLY);
-                let _ = state.handle(ResponderEvent::Replied(call.version));
+                let _ = state.replied(call.version);
                 Some(end)
             }
             Ok(_) => None,
@@ -141,9 +146,9 @@ mod tests {
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_TWO)));
         assert_eq!(window.window(), 32);
         assert_eq!(requester.thresholds(), Some(thresholds(4096, 4096)));
-        assert_eq!(responder.agreed(), Some(VERSION_TWO));
+        assert_eq!(responder.agreed(true), Some(VERSION_TWO));
         assert_eq!(responder.thresholds(VERSION_TWO), thresholds(4096, 4096));
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        assert_eq!(next_version(&requester, 0), VERSION_TWO);
     }
 
     /// Proves: V1-029, V2-027, V2-031, V2-032, V2-035.
@@ -165,9 +170,10 @@ mod tests {
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
         assert_eq!((window.window(), requester.is_agreed()), (32, true));
         assert_eq!(requester.thresholds(), Some(DEFAULT));
-        assert_eq!(responder.agreed(), Some(VERSION_ONE));
+        assert_eq!(responder.agreed(true), Some(VERSION_ONE));
         // The responder may be another one by the next time.
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        assert_eq!(next_version(&requester, 599), VERSION_ONE);
+        assert_eq!(next_version(&requester, 600), VERSION_TWO);
     }
 
     /// Proves: V1-025, V2-037, PD-008.
@@ -192,15 +198,15 @@ mod tests {
         let mut requester = connected(BOTH, private);
         assert_eq!(requester.thresholds(), Some(DEFAULT));
         let mut responder = ResponderNegotiation::new(private);
-        assert_eq!(responder.thresholds(VERSION_TWO), DEFAULT);
         let _ = requester.handle(RequesterEvent::Sent(XID));
         assert_eq!(requester.thresholds(), Some(DEFAULT));
-        let _ = responder.handle(ResponderEvent::Called(VERSION_TWO));
+        responder.called(VERSION_TWO, true);
         assert_eq!(responder.thresholds(VERSION_TWO), DEFAULT);
-        assert_eq!(responder.agreed(), None);
+        assert_eq!(responder.agreed(false), None);
 
-        let action = responder.handle(ResponderEvent::Replied(VERSION_TWO));
-        assert_eq!(action, Some(VERSION_TWO));
+        assert!(responder.replied(VERSION_TWO));
+        assert!(!responder.replied(VERSION_TWO));
+        assert_eq!(responder.agreed(true), Some(VERSION_TWO));
         assert_eq!(responder.thresholds(VERSION_TWO), private);
         let action = requester.handle(RequesterEvent::Replied(XID, VERSION_TWO));
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_TWO)));
@@ -221,59 +227,37 @@ mod tests {
     fn a_loss_after_the_refusal_is_taken_for_an_answer() {
         let mut requester = waiting(BOTH, DEFAULT);
         let _ = requester.handle(RequesterEvent::Refused(XID, Versions::ONE));
-        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
-        // It stays that way, and does not go lower.
+        assert_eq!(requester.lesson(), Some(Lesson::Refused(VERSION_ONE)));
+        assert_eq!(next_version(&requester, 0), VERSION_ONE);
+        // Nothing is below Version One, whatever becomes of the next connection.
+        let mut requester = RequesterNegotiation::new(BOTH, VERSION_ONE);
+        let _ = requester.handle(RequesterEvent::Connected(DEFAULT));
         let _ = requester.handle(RequesterEvent::Sent(XID));
-        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
-        let _ = requester.handle(RequesterEvent::Sent(XID));
+        assert_eq!(requester.lesson(), None);
         let action = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
-        // The responder may know more by the next time.
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        // Nor does it tell anything of Version Two.
+        assert_eq!(requester.lesson(), None);
     }
 
     /// Proves: V2-034.
     #[test]
     fn lost_first_messages_are_taken_for_an_answer() {
-        // One loss may be that of a responder that restarts.
-        let mut requester = waiting(BOTH, DEFAULT);
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
-        // It stays that way until the two ends have agreed.
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        let _ = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
-
-        // An answer in between makes two losses one.
-        let mut requester = waiting(BOTH, DEFAULT);
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        let _ = requester.handle(RequesterEvent::Replied(XID, VERSION_TWO));
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
-
-        let mut requester = waiting(BOTH, DEFAULT);
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        let action = requester.handle(RequesterEvent::TimedOut);
-        assert_eq!(action, Some(NegotiationAction::Reconnect));
-        assert_eq!(requester.handle(RequesterEvent::TimedOut), None);
-        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
-        // There is nothing below Version One that a missing answer could speak for.
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        assert_eq!(requester.handle(RequesterEvent::TimedOut), None);
-
+        let requester = waiting(BOTH, DEFAULT);
+        assert_eq!(requester.awaited(), Some(XID));
+        assert_eq!(requester.lesson(), Some(Lesson::Lost(VERSION_ONE)));
+        // It may be the loss of a responder that restarts.
+        assert_eq!(next_version(&requester, 59), VERSION_ONE);
+        assert_eq!(next_version(&requester, 60), VERSION_TWO);
+        // A requester that has to speak Version Two goes on asking.
+        let two = Versions { low: 2, high: 2 };
+        assert_eq!(waiting(two, DEFAULT).lesson(), None);
         // A connection that is lost before anything was sent says nothing.
-        let mut requester = connected(BOTH, DEFAULT);
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        assert_eq!(connected(BOTH, DEFAULT).lesson(), None);
         // Nor does the loss of one on which both ends agreed.
         let mut requester = waiting(BOTH, DEFAULT);
         let _ = requester.handle(RequesterEvent::Replied(XID, VERSION_TWO));
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
+        assert_eq!(requester.lesson(), Some(Lesson::Agreed));
     }
 
     /// Proves: V2-039.
@@ -301,17 +285,6 @@ mod tests {
         assert_eq!(refused(Versions::ONE, 2, 2), (None, Some(VERSION_ONE)));
         assert_eq!(refused(Versions::ONE, 1, 1), (None, Some(VERSION_ONE)));
         assert_eq!(refused(Versions { low: 2, high: 2 }, 1, 1), failed);
-
-        // What losses seemed to tell is forgotten then.
-        let mut requester = waiting(BOTH, DEFAULT);
-        let _ = next_version(&mut requester);
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        assert_eq!(next_version(&mut requester), Some(VERSION_ONE));
-        let _ = requester.handle(RequesterEvent::Sent(XID));
-        let two = Versions { low: 2, high: 2 };
-        let action = requester.handle(RequesterEvent::Refused(XID, two));
-        assert_eq!(action, Some(NegotiationAction::Fail));
-        assert_eq!(next_version(&mut requester), Some(VERSION_TWO));
     }
 
     /// Proves: V2-027.
@@ -341,7 +314,7 @@ mod tests {
             RequesterEvent::Sent(XID),
             RequesterEvent::Replied(OTHER, VERSION_ONE),
             RequesterEvent::Refused(OTHER, Versions::ONE),
-            RequesterEvent::TimedOut,
+            RequesterEvent::Connected(DEFAULT),
         ] {
             assert_eq!(requester.handle(event), None);
             assert_eq!(requester, before);
@@ -352,18 +325,22 @@ mod tests {
     #[test]
     fn a_stray_version_does_not_change_what_was_agreed() {
         let mut responder = ResponderNegotiation::new(DEFAULT);
-        let _ = responder.handle(ResponderEvent::Called(VERSION_TWO));
-        let _ = responder.handle(ResponderEvent::Replied(VERSION_TWO));
+        responder.called(VERSION_TWO, true);
+        assert!(responder.replied(VERSION_TWO));
         let agreed = responder;
-        assert_eq!(responder.handle(ResponderEvent::Called(VERSION_ONE)), None);
-        assert_eq!(responder.handle(ResponderEvent::Replied(VERSION_ONE)), None);
+        responder.called(VERSION_ONE, false);
+        assert!(!responder.replied(VERSION_ONE));
         assert_eq!(responder, agreed);
         assert_eq!(responder.thresholds(VERSION_ONE), DEFAULT);
         assert_eq!(responder.thresholds(VERSION_TWO), thresholds(4096, 4096));
 
         let mut responder = ResponderNegotiation::new(DEFAULT);
-        let _ = responder.handle(ResponderEvent::Called(VERSION_ONE));
-        let _ = responder.handle(ResponderEvent::Replied(VERSION_ONE));
+        assert_eq!(responder.agreed(false), None);
+        responder.called(VERSION_ONE, true);
+        assert!(!responder.replied(VERSION_ONE));
+        responder.called(VERSION_TWO, false);
+        assert!(!responder.replied(VERSION_TWO));
+        assert_eq!(responder.agreed(true), Some(VERSION_ONE));
         assert_eq!(responder.thresholds(VERSION_TWO), DEFAULT);
 
         // A Reply in a lower version than the Call's: the lower one is safe.
@@ -371,14 +348,17 @@ mod tests {
         let action = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
         assert_eq!(requester.thresholds(), Some(DEFAULT));
+        assert_eq!(requester.taken(), Versions::ONE);
+        assert_eq!(requester.lesson(), Some(Lesson::Refused(VERSION_ONE)));
     }
 
     #[test]
     fn nothing_is_sent_without_a_connection() {
-        let mut requester = RequesterNegotiation::new(BOTH);
+        let unconnected = RequesterNegotiation::new(BOTH, VERSION_TWO);
+        let mut requester = unconnected;
         assert_eq!(requester.version(), None);
         assert_eq!(requester.thresholds(), None);
         assert_eq!(requester.handle(RequesterEvent::Sent(XID)), None);
-        assert_eq!(requester, RequesterNegotiation::new(BOTH));
+        assert_eq!(requester, unconnected);
     }
 }

@@ -4,15 +4,17 @@
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_optional))]
 mod tests {
-    use crate::proto::message::Refused;
-    use crate::proto::requester::decode::{decode_received, ReplyError};
+    use crate::proto::message::{Message, Refused};
+    use crate::proto::requester::decode::{
+        decode_received, Received, ReplyError, RequesterRefusal,
+    };
+    use crate::proto::responder::decode::ReceivedByResponder;
     use crate::proto::responder::refusal::{CallError, ResponderRefusal};
+    use crate::proto::testing::options::{encode_option, OptionMessage};
     use crate::proto::testing::responder::decode::decode_call;
-    use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
-    use crate::proto::testing::v2::optional::Optional;
-    use crate::proto::testing::v2::VERSION_TWO;
+    use crate::proto::v2::optional::Optional;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-    use crate::proto::wire::header::{Credits, Versions, Xid, VERSION_ONE};
+    use crate::proto::wire::header::{Credits, Versions, Xid, VERSION_ONE, VERSION_TWO};
     use crate::proto::wire::malformed::HeaderError;
     use crate::proto::wire::xdr::NoSpace;
 
@@ -30,7 +32,7 @@ mod tests {
 
     /// What is refused of an option, and how.
     fn refused(bytes: &[u8]) -> Option<Refused> {
-        VersionTwo::decode(bytes, BOTH)?.err()
+        Message::decode(bytes, BOTH).err()
     }
 
     /// The answer to a message of `version` with the XID of `HELLO`.
@@ -46,7 +48,7 @@ mod tests {
     #[test]
     fn options_have_the_exact_words() {
         let mut buffer = [0xffu8; 32];
-        let length = OPTION.encode(&mut buffer, Xid(0x2a), Credits::new(32));
+        let length = encode_option(&OPTION, &mut buffer, Xid(0x2a), Credits::new(32));
         assert_eq!(length, Ok(32));
         assert_eq!(buffer, HELLO);
 
@@ -54,14 +56,14 @@ mod tests {
             optinfo: &[],
             ..OPTION
         };
-        let length = empty.encode(&mut buffer, Xid(0x2a), Credits::new(32));
+        let length = encode_option(&empty, &mut buffer, Xid(0x2a), Credits::new(32));
         assert_eq!(length, Ok(24));
         assert_eq!(
             buffer.get(16..24),
             Some([0, 0, 0, 7, 0, 0, 0, 0].as_slice())
         );
         let short = buffer.get_mut(..23).unwrap_or_default();
-        let length = empty.encode(short, Xid(0x2a), Credits::new(32));
+        let length = encode_option(&empty, short, Xid(0x2a), Credits::new(32));
         assert_eq!(length, Err(NoSpace));
     }
 
@@ -73,19 +75,10 @@ mod tests {
             *slot = byte;
         }
         for (end, rest) in [(32, [].as_slice()), (40, &[9; 8])] {
-            let found = VersionTwo::decode(bytes.get(..end).unwrap_or_default(), BOTH);
-            let found = match found {
-                Some(Ok((
-                    fixed,
-                    VersionTwo::Optional {
-                        header_len: 32,
-                        option,
-                        payload,
-                    },
-                ))) => Some((fixed.xid, option, payload)),
-                _ => None,
-            };
-            assert_eq!(found, Some((Xid(0x2a), OPTION, rest)));
+            let bytes = bytes.get(..end).unwrap_or_default();
+            let found = OptionMessage::decode(bytes, BOTH).and_then(Result::ok);
+            let found = found.map(|found| (found.header_len, found.option, found.payload));
+            assert_eq!(found, Some((32, OPTION, rest)));
         }
     }
 
@@ -95,23 +88,27 @@ mod tests {
         for opttype in [0, 7, 0x0700_0000, u32::MAX] {
             let option = Optional { opttype, ..OPTION };
             let mut bytes = [0; 40];
-            let length = option.encode(&mut bytes, Xid(0x2a), Credits::new(32));
+            let length = encode_option(&option, &mut bytes, Xid(0x2a), Credits::new(32));
             assert_eq!(length, Ok(32));
             // Whatever follows: here it could be the start of an RPC message.
             for end in [32, 40] {
-                let found = VersionTwo::decode(bytes.get(..end).unwrap_or_default(), BOTH);
-                let found = match found {
-                    Some(Ok((fixed, VersionTwo::Optional { option, .. }))) => {
-                        Some((fixed.xid, option.opttype))
-                    }
-                    _ => None,
-                };
-                assert_eq!(found, Some((Xid(0x2a), opttype)));
+                let bytes = bytes.get(..end).unwrap_or_default();
+                let answer = error(VERSION_TWO, ErrorBody::InvalidOption);
+                let refused = decode_call(bytes, BOTH).err();
+                let at_responder = refused.map(|refused| refused.at_responder());
+                assert_eq!(at_responder, answer.map(ResponderRefusal::Answer));
+                // It is no Reply, even if a Call has its XID.
+                for awaited in [false, true] {
+                    let refused = decode_received(bytes, BOTH).err();
+                    let at_requester = refused.map(|refused| refused.at_requester(awaited, false));
+                    assert_eq!(at_requester, answer.map(RequesterRefusal::Answer));
+                }
             }
         }
         let mut answer = [0; 20];
-        let length = encode_invalid_option(&mut answer, Xid(0x2a), Credits::new(32));
-        assert_eq!(length, Ok(20));
+        let length = error(VERSION_TWO, ErrorBody::InvalidOption)
+            .map(|error| error.encode(&mut answer, Credits::new(32)));
+        assert_eq!(length, Some(Ok(20)));
         let words = [
             0, 0, 0, 0x2a, 0, 0, 0, 2, 0, 0, 0, 32, 0, 0, 0, 4, 0, 0, 0, 3,
         ];
@@ -129,6 +126,9 @@ mod tests {
             assert_eq!(why, Some((HeaderError::Truncated, at)));
             let answer = refused.and_then(|refused| refused.answer(ErrorBody::Chunk));
             assert_eq!(answer, error(VERSION_TWO, ErrorBody::Chunk));
+            let refused = decode_received(bytes, BOTH).err();
+            let at_requester = refused.map(|refused| refused.at_requester(true, false));
+            assert_eq!(at_requester, answer.map(RequesterRefusal::Answer));
         }
     }
 
@@ -147,22 +147,23 @@ mod tests {
             if let Some(slot) = bytes.get_mut(at) {
                 *slot = value;
             }
-            assert!(VersionTwo::decode(&bytes, BOTH).is_none());
+            assert!(OptionMessage::decode(&bytes, BOTH).is_none());
             let refused = decode_call(&bytes, BOTH).err();
             let answered = refused.map(|refused| refused.at_responder());
             let expected = error(version, body).map(ResponderRefusal::Answer);
             assert_eq!(answered, expected);
         }
-        assert!(VersionTwo::decode(&HELLO, BOTH).is_some());
-        assert!(VersionTwo::decode(&HELLO, Versions::ONE).is_none());
+        assert!(OptionMessage::decode(&HELLO, BOTH).is_some());
+        assert!(OptionMessage::decode(&HELLO, Versions::ONE).is_none());
     }
 
     /// Proves: V2-016, V2-020.
     #[test]
     fn the_third_error_code_belongs_to_version_two() {
         let mut bytes = [0xffu8; 20];
-        let length = encode_invalid_option(&mut bytes, Xid(0x2a), Credits::new(32));
-        assert_eq!(length, Ok(20));
+        let length = error(VERSION_TWO, ErrorBody::InvalidOption)
+            .map(|error| error.encode(&mut bytes, Credits::new(32)));
+        assert_eq!(length, Some(Ok(20)));
         assert_eq!(bytes.get(16..), Some([0, 0, 0, 3].as_slice()));
         for (version, code, good) in [(2, 3, true), (2, 4, false), (2, 0, false), (1, 3, false)] {
             if let Some(slot) = bytes.get_mut(7) {
@@ -171,16 +172,27 @@ mod tests {
             if let Some(slot) = bytes.get_mut(19) {
                 *slot = code;
             }
-            let found = VersionTwo::decode(&bytes, BOTH);
-            let found = matches!(found, Some(Ok((_, VersionTwo::InvalidOption { .. }))));
-            assert_eq!(found, good);
-            // The decoders of the roles, which are asked about the rest, do not know it.
-            let refused = decode_call(&bytes, BOTH).err();
-            let refusal = refused.map(|refused| (refused.why.error, refused.at_responder()));
+            let at_responder = decode_call(&bytes, BOTH);
+            let at_requester = decode_received(&bytes, BOTH);
+            if good {
+                let expected = error(VERSION_TWO, ErrorBody::InvalidOption);
+                let found = match at_responder {
+                    Ok(ReceivedByResponder::Error(error)) => Some(error),
+                    _ => None,
+                };
+                assert_eq!(found, expected);
+                let found = match at_requester {
+                    Ok(Received::Error(error)) => Some(error),
+                    _ => None,
+                };
+                assert_eq!(found, expected);
+                continue;
+            }
+            let refusal = at_responder.err();
+            let refusal = refusal.map(|refused| (refused.why.error, refused.at_responder()));
             let code = CallError::Header(HeaderError::ErrorCode);
             assert_eq!(refusal, Some((code, ResponderRefusal::Discard)));
-            let refused = decode_received(&bytes, BOTH).err();
-            let why = refused.map(|refused| refused.why.error);
+            let why = at_requester.err().map(|refused| refused.why.error);
             assert_eq!(why, Some(ReplyError::Header(HeaderError::ErrorCode)));
         }
     }

@@ -9,9 +9,9 @@ mod tests {
     use crate::proto::requester::decode::{decode_received, Received, RequesterRefusal};
     use crate::proto::requester::reconcile::{Delivered, Delivery, Mismatch};
     use crate::proto::responder::encode::encode_reply;
-    use crate::proto::testing::v2::VERSION_TWO;
     use crate::proto::wire::chunk::Segment;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
+    use crate::proto::wire::header::VERSION_TWO;
     use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 
     const XID: u32 = 0xa1b2_c3d4;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA_ERROR and its bodies (RFC 8166 section 4.5).
+//! RDMA_ERROR and its bodies (RFC 8166 section 4.5, Version Two sections 3.1 and 4.2).
 
-use super::header::{Credits, FixedHeader, Procedure, Versions, Xid};
+use super::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_TWO};
 use super::malformed::{HeaderError, Malformed};
 use super::xdr::{NoSpace, Reader, Writer};
 
@@ -11,6 +11,9 @@ const ERR_VERS: u32 = 1;
 
 /// `rdma_err` of a header that cannot be decoded or used (RFC 8166 section 4.5.2).
 const ERR_CHUNK: u32 = 2;
+
+/// `rdma_err` of an option that the receiver does not support (Version Two section 3.1).
+const ERR_INVAL_OPTION: u32 = 3;
 
 /// The body of an RDMA_ERROR message (RFC 8166 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,16 +24,18 @@ pub(crate) enum ErrorBody {
     /// ERR_CHUNK, also known as RDMA_ERR_BADHEADER and RDMA_ERR_BAD_HEADER: the header cannot be
     /// decoded or used.
     Chunk,
+    /// RDMA_ERR_INVAL_OPTION, of Version Two only: the option is not supported.
+    InvalidOption,
 }
 
 impl ErrorBody {
-    /// Takes the body of a received RDMA_ERROR.
+    /// Takes the body of a received RDMA_ERROR of `version`.
     ///
     /// # Errors
     ///
-    /// [`HeaderError::ErrorCode`] for a code that Version One does not define,
+    /// [`HeaderError::ErrorCode`] for a code that the version does not define,
     /// [`HeaderError::Truncated`] if the body is not all there.
-    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn take(reader: &mut Reader<'_>, version: u32) -> Result<Self, Malformed> {
         let at = reader.position();
         match reader.take_u32()? {
             ERR_VERS => Ok(Self::Version(Versions {
@@ -38,6 +43,7 @@ impl ErrorBody {
                 high: reader.take_u32()?,
             })),
             ERR_CHUNK => Ok(Self::Chunk),
+            ERR_INVAL_OPTION if version == VERSION_TWO => Ok(Self::InvalidOption),
             _ => Err(Malformed::new(HeaderError::ErrorCode, at)),
         }
     }
@@ -51,6 +57,7 @@ impl ErrorBody {
                 writer.put_u32(high)
             }
             Self::Chunk => writer.put_u32(ERR_CHUNK),
+            Self::InvalidOption => writer.put_u32(ERR_INVAL_OPTION),
         }
     }
 }
@@ -138,7 +145,7 @@ mod tests {
             let mut reader = Reader::new(bytes);
             assert!(FixedHeader::take(&mut reader).is_ok());
             assert_eq!(reader.position(), FIXED_LEN);
-            assert_eq!(ErrorBody::take(&mut reader), Ok(body));
+            assert_eq!(ErrorBody::take(&mut reader, VERSION_ONE), Ok(body));
         }
     }
 }

@@ -8,6 +8,9 @@ use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 /// Version word of RPC-over-RDMA Version One (RFC 8166 section 4.2.2).
 pub(crate) const VERSION_ONE: u32 = 1;
 
+/// Version word of RPC-over-RDMA Version Two (draft-cel-nfsv4-rpcrdma-version-two-00 section 4.2).
+pub(crate) const VERSION_TWO: u32 = 2;
+
 /// Bytes of the four fixed words, the same in every version (RFC 8166 section 4.2).
 pub(crate) const FIXED_LEN: usize = 16;
 
@@ -53,6 +56,12 @@ impl Versions {
         high: VERSION_ONE,
     };
 
+    /// An endpoint that speaks Versions One and Two.
+    pub(crate) const ONE_AND_TWO: Self = Self {
+        low: VERSION_ONE,
+        high: VERSION_TWO,
+    };
+
     /// Whether `version` is supported.
     pub(crate) const fn contains(self, version: u32) -> bool {
         self.low <= version && version <= self.high
@@ -72,7 +81,7 @@ pub(crate) enum Procedure {
     Done,
     /// RDMA_ERROR: an [`ErrorBody`].
     Error,
-    /// A value that Version One does not define.
+    /// A value that Version One does not define. In Version Two 5 is RDMA_OPTIONAL.
     Undefined(u32),
 }
 

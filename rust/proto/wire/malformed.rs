@@ -42,6 +42,8 @@ pub(crate) enum HeaderError {
     Trailing,
     /// An RDMA_ERROR with an undefined error code (`errcode`).
     ErrorCode,
+    /// An RDMA_OPTIONAL whose option this endpoint does not support (`option`).
+    UnknownOption,
 }
 
 /// What is wrong with a message, and where in the message it was found.

@@ -17,6 +17,9 @@ const REMOTE_INVALIDATION: u8 = 1;
 /// The unit of the size codes, in bytes.
 const UNIT: u32 = 1024;
 
+/// The inline threshold of a peer that says nothing, in bytes (RFC 8166 section 3.3.3).
+const DEFAULT_THRESHOLD: u32 = 1024;
+
 /// The size of the largest message in one Send: 1024 to 262144 bytes in steps of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct InlineSize {
@@ -109,6 +112,15 @@ pub(crate) struct Thresholds {
     pub(crate) receive: u32,
     /// Whether Send With Invalidate may be used: both ends set R.
     pub(crate) remote_invalidation: bool,
+}
+
+impl Thresholds {
+    /// What holds if neither end says anything.
+    pub(crate) const DEFAULT: Self = Self {
+        send: DEFAULT_THRESHOLD,
+        receive: DEFAULT_THRESHOLD,
+        remote_invalidation: false,
+    };
 }
 
 /// Combines our own message with the peer's; `None` means that it sent none that is valid.

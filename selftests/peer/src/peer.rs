@@ -8,7 +8,7 @@ use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::encode::encode_header;
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid};
 use crate::proto::wire::private_data::{InlineSize, PrivateData};
 use crate::verbs::{Acceptance, Verbs, Waited};
 use crate::Result;
@@ -73,6 +73,7 @@ impl Form {
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) xid: u32,
+    pub(crate) version: u32,
     pub(crate) credits: u32,
     /// Bytes of the message, and of the part of the RPC message that came in it.
     pub(crate) message_len: usize,
@@ -94,6 +95,7 @@ pub(crate) struct Call {
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) xid: u32,
+    pub(crate) version: u32,
     pub(crate) credits: u32,
     pub(crate) procedure: Procedure,
     pub(crate) reads: Vec<ReadSegment>,
@@ -108,7 +110,7 @@ impl Message {
         let mut buffer = vec![0; 64 * 1024];
         let fixed = FixedHeader {
             xid: Xid(self.xid),
-            version: VERSION_ONE,
+            version: self.version,
             credits: Credits::new(self.credits),
             procedure: self.procedure,
         };
@@ -179,8 +181,12 @@ pub(crate) struct Peer {
     pub(crate) expected: Vec<String>,
     /// Backward Replies so far.
     pub(crate) backward_replies: Vec<Vec<u8>>,
+    /// The version of the last one.
+    pub(crate) backward_version: u32,
     /// Whether Receives are posted again at once.
     pub(crate) reposts: bool,
+    /// The versions that the client may speak.
+    pub(crate) versions: Versions,
     /// Whether the client's last Call was answered.
     pub(crate) finished: bool,
 }
@@ -192,7 +198,9 @@ impl Peer {
             verbs: Verbs::listen(port),
             expected: Vec::new(),
             backward_replies: Vec::new(),
+            backward_version: 0,
             reposts: true,
+            versions: Versions::ONE,
             finished: false,
         }
     }
@@ -203,6 +211,7 @@ impl Peer {
         self.expected.clear();
         self.backward_replies.clear();
         self.reposts = true;
+        self.versions = Versions::ONE;
         self.finished = false;
     }
 
@@ -281,11 +290,14 @@ impl Peer {
         if word_at(bytes, 12) == 4 {
             return Ok(Some(Received::Error(bytes.to_vec())));
         }
-        let decoded = decode_call(bytes, Versions::ONE)
+        let decoded = decode_call(bytes, self.versions)
             .map_err(|refused| format!("the client sent {refused:?}: {bytes:02x?}"))?;
         let call = match decoded {
             ReceivedByResponder::Call(call) => call,
-            ReceivedByResponder::BackwardReply { payload, .. } => {
+            ReceivedByResponder::BackwardReply {
+                payload, version, ..
+            } => {
+                self.backward_version = version;
                 return Ok(Some(Received::BackwardReply(payload.to_vec())));
             }
             ReceivedByResponder::Error(_) => return Err("an RDMA_ERROR of another kind".to_owned()),
@@ -294,6 +306,7 @@ impl Peer {
         let writes = call.lists.writes.chunks();
         let mut call = Call {
             xid: call.xid.0,
+            version: call.version,
             credits: word_at(bytes, 8),
             message_len: bytes.len(),
             inline_len: call.payload.map_or(0, <[u8]>::len),
@@ -421,6 +434,7 @@ impl Peer {
     pub(crate) fn reply(&mut self, call: &Call) -> Result<Message> {
         let mut message = Message {
             xid: call.xid,
+            version: call.version,
             credits: CREDITS,
             procedure: Procedure::Msg,
             reads: Vec::new(),

@@ -8,10 +8,12 @@ use std::io::{self, Write};
 use serde_json::{json, Map, Value};
 
 use crate::proto::message::{Body, Message, MessageType, Refused};
-use crate::proto::testing::v2::decode::VersionTwo;
+use crate::proto::v2::dialect;
+use crate::proto::v2::optional::{Optional, OPTIONAL};
 use crate::proto::wire::chunk::{Chunk, Lists, Segment};
 use crate::proto::wire::error::ErrorBody;
-use crate::proto::wire::header::{FixedHeader, Versions};
+use crate::proto::wire::header::{FixedHeader, Versions, VERSION_TWO};
+use crate::proto::wire::xdr::Reader;
 use crate::roce::{Content, Item};
 
 /// How to print.
@@ -37,37 +39,60 @@ pub(crate) fn print(item: &Item, format: Format, out: &mut impl Write) -> io::Re
 
 /// A message of either version.
 enum Decoded<'a> {
-    /// One that both versions have.
-    Common(Message<'a>),
-    /// One that only Version Two has.
-    VersionTwo(FixedHeader, VersionTwo<'a>),
+    /// One that the transports take.
+    Message(Message<'a>),
+    /// An RDMA_OPTIONAL, whose option none of them has.
+    Option(OptionMessage<'a>),
+}
+
+/// An RDMA_OPTIONAL message.
+struct OptionMessage<'a> {
+    fixed: FixedHeader,
+    /// Bytes of the transport header.
+    header_len: usize,
+    option: Optional<'a>,
+    /// Bytes that follow it.
+    payload: usize,
 }
 
 fn decode(bytes: &[u8]) -> Result<Decoded<'_>, Refused> {
-    let versions = Versions::ONE_AND_TWO;
-    match VersionTwo::decode(bytes, versions) {
-        Some(decoded) => decoded.map(|(fixed, message)| Decoded::VersionTwo(fixed, message)),
-        None => Message::decode(bytes, versions).map(Decoded::Common),
+    Message::decode(bytes, Versions::ONE_AND_TWO)
+        .map(Decoded::Message)
+        .or_else(|refused| option(bytes).map(Decoded::Option).ok_or(refused))
+}
+
+fn option(bytes: &[u8]) -> Option<OptionMessage<'_>> {
+    let mut reader = Reader::new(bytes);
+    let fixed = FixedHeader::take(&mut reader).ok()?;
+    if fixed.version != VERSION_TWO || fixed.procedure != OPTIONAL {
+        return None;
     }
+    let option = Optional::take(&mut reader).ok()?;
+    Some(OptionMessage {
+        fixed,
+        header_len: reader.position(),
+        option,
+        payload: reader.rest().len(),
+    })
 }
 
 impl Decoded<'_> {
     fn fixed(&self) -> FixedHeader {
         match self {
-            Self::Common(message) => message.fixed,
-            Self::VersionTwo(fixed, _) => *fixed,
+            Self::Message(message) => message.fixed,
+            Self::Option(message) => message.fixed,
         }
     }
 
     fn procedure(&self) -> &'static str {
         match self {
-            Self::Common(message) => match message.body {
+            Self::Message(message) => match message.body {
                 Body::Msg { .. } => "RDMA_MSG",
                 Body::Nomsg { .. } => "RDMA_NOMSG",
                 Body::Error(_) => "RDMA_ERROR",
+                Body::Optional(option) => match option {},
             },
-            Self::VersionTwo(_, VersionTwo::Optional { .. }) => "RDMA_OPTIONAL",
-            Self::VersionTwo(_, VersionTwo::InvalidOption { .. }) => "RDMA_ERROR",
+            Self::Option(_) => "RDMA_OPTIONAL",
         }
     }
 }
@@ -79,6 +104,7 @@ fn direction(body: &Body<'_>) -> &'static str {
         Body::Msg { message_type, .. } => *message_type == MessageType::Call,
         Body::Nomsg { lists } => lists.reads.length_at(0) > 0,
         Body::Error(_) => false,
+        Body::Optional(option) => match *option {},
     };
     if is_call {
         "call"
@@ -128,29 +154,28 @@ fn message_text(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     let fixed = decoded.fixed();
     let (xid, version, credits) = (fixed.xid.0, fixed.version, fixed.credits.get());
     let procedure = decoded.procedure();
-    write!(
-        f,
-        "xid {xid:#010x} v{version} credits {credits} {procedure}"
-    )?;
+    write!(f, "xid {xid:#010x} v{version}")?;
+    if version == VERSION_TWO {
+        // Later drafts give the same word to another protocol.
+        write!(f, " ({})", dialect(version))?;
+    }
+    write!(f, " credits {credits} {procedure}")?;
     let message = match decoded {
-        Decoded::Common(message) => message,
-        Decoded::VersionTwo(_, VersionTwo::InvalidOption { .. }) => {
-            return write!(f, " ERR_INVAL_OPTION");
-        }
-        Decoded::VersionTwo(
-            _,
-            VersionTwo::Optional {
-                header_len,
-                option,
-                payload,
-            },
-        ) => {
-            let (opttype, payload) = (option.opttype, payload.len());
+        Decoded::Message(message) => message,
+        Decoded::Option(OptionMessage {
+            header_len,
+            option,
+            payload,
+            ..
+        }) => {
+            let opttype = option.opttype;
             return write!(f, " type {opttype}, {header_len} + {payload} bytes");
         }
     };
     match message.body {
         Body::Error(ErrorBody::Chunk) => write!(f, " ERR_CHUNK"),
+        Body::Error(ErrorBody::InvalidOption) => write!(f, " ERR_INVAL_OPTION"),
+        Body::Optional(option) => match option {},
         Body::Error(ErrorBody::Version(Versions { low, high })) => {
             write!(f, " ERR_VERS {low} to {high}")
         }
@@ -241,6 +266,7 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
     if let Some(fixed) = fixed {
         object.insert("xid".into(), word(fixed.xid.0));
         object.insert("version".into(), fixed.version.into());
+        object.insert("dialect".into(), dialect(fixed.version).into());
         object.insert("credits".into(), fixed.credits.get().into());
     }
     let decoded = match decoded {
@@ -253,14 +279,24 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
     };
     object.insert("procedure".into(), decoded.procedure().into());
     let message = match decoded {
-        Decoded::Common(message) => message,
-        Decoded::VersionTwo(_, message) => return version_two_object(object, &message),
+        Decoded::Message(message) => message,
+        Decoded::Option(message) => {
+            object.insert("header".into(), message.header_len.into());
+            object.insert("option".into(), message.option.opttype.into());
+            object.insert("info".into(), message.option.optinfo.len().into());
+            object.insert("payload".into(), message.payload.into());
+            return;
+        }
     };
     object.insert("header".into(), message.header_len.into());
     match message.body {
         Body::Error(ErrorBody::Chunk) => {
             object.insert("error".into(), "ERR_CHUNK".into());
         }
+        Body::Error(ErrorBody::InvalidOption) => {
+            object.insert("error".into(), "ERR_INVAL_OPTION".into());
+        }
+        Body::Optional(option) => match option {},
         Body::Error(ErrorBody::Version(Versions { low, high })) => {
             object.insert("error".into(), "ERR_VERS".into());
             object.insert("versions".into(), json!([low, high]));
@@ -273,25 +309,6 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
         Body::Nomsg { lists } => {
             object.insert("direction".into(), direction(&message.body).into());
             list_objects(object, &lists);
-        }
-    }
-}
-
-fn version_two_object(object: &mut Map<String, Value>, message: &VersionTwo<'_>) {
-    match message {
-        VersionTwo::Optional {
-            header_len,
-            option,
-            payload,
-        } => {
-            object.insert("header".into(), (*header_len).into());
-            object.insert("option".into(), option.opttype.into());
-            object.insert("info".into(), option.optinfo.len().into());
-            object.insert("payload".into(), payload.len().into());
-        }
-        VersionTwo::InvalidOption { header_len } => {
-            object.insert("header".into(), (*header_len).into());
-            object.insert("error".into(), "ERR_INVAL_OPTION".into());
         }
     }
 }

@@ -3,5 +3,4 @@
 //! What a requester needs that no transport calls yet.
 
 pub(crate) mod credits;
-pub(crate) mod negotiation;
 pub(crate) mod plan_general;

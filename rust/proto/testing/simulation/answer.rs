@@ -14,7 +14,6 @@ use super::world::World;
 use super::{Direction, End, Failure};
 use crate::proto::responder::call::ReceivedCall;
 use crate::proto::responder::placement::{Placement, ReplyPlan};
-use crate::proto::testing::responder::negotiation::ResponderEvent;
 use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::Credits;
 use crate::proto::wire::private_data::Thresholds;
@@ -57,11 +56,11 @@ impl Responder<'_> {
             return self.refuse(world, number, version, ErrorBody::Chunk);
         };
         self.send_reply(world, &rpc, buffer, &prepared)?;
-        match self.negotiation.handle(ResponderEvent::Replied(version)) {
-            None => Ok(()),
-            Some(agreed) if agreed == version => Ok(()),
-            Some(_) => Err(Failure::Negotiation),
+        self.calls_and_replies.1 += 1;
+        if self.negotiation.replied(version) && self.agreed() != Some(version) {
+            return Err(Failure::Negotiation);
         }
+        Ok(())
     }
 
     /// Writes a Reply into its buffer, and posts its RDMA Writes; `None` if it fits nowhere.

@@ -22,6 +22,11 @@ use crate::proto::wire::header::{FixedHeader, Procedure, Xid};
 const BACKWARD_TIMEOUT: u32 = 400_000;
 
 impl Responder<'_> {
+    /// The version of backward Calls, if there is one.
+    pub(super) fn agreed(&self) -> Option<u32> {
+        self.negotiation.agreed(self.calls_and_replies.1 != 0)
+    }
+
     fn backward_call(&mut self, number: usize) -> Result<&mut BackwardState, Failure> {
         self.calls.get_mut(number).ok_or(Failure::Storage)
     }
@@ -78,7 +83,7 @@ impl Responder<'_> {
     ///
     /// What is wrong with the Calls that are sent.
     pub(super) fn pump(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
-        while let Some(version) = self.negotiation.agreed() {
+        while let Some(version) = self.agreed() {
             let queued = self
                 .calls
                 .iter()

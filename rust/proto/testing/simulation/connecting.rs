@@ -10,9 +10,9 @@ use super::{End, Failure, RPCS};
 use crate::proto::requester::connection::{
     ConnectionAction, ConnectionEvent, ConnectionState, Reason,
 };
+use crate::proto::requester::negotiation::{RequesterEvent, RequesterNegotiation};
 use crate::proto::responder::credits::ResponderCredits;
 use crate::proto::testing::receives::Receives;
-use crate::proto::testing::requester::negotiation::RequesterEvent;
 use crate::proto::wire::header::Credits;
 use crate::proto::wire::private_data::{negotiate, PrivateData};
 
@@ -21,6 +21,11 @@ const ATTEMPT_TIMEOUT: u32 = 30_000;
 
 /// The longest wait before the next attempt.
 const BACKOFF: u32 = 5_000;
+
+/// The present, in seconds of a thousand units.
+fn seconds(world: &World<'_>) -> u64 {
+    world.fabric.now / 1000
+}
 
 impl Requester<'_> {
     /// Begins an attempt to connect.
@@ -168,6 +173,9 @@ impl Requester<'_> {
         let own = world.fabric.scenario.requester.private_data;
         let peer = own.and(world.fabric.link.answer.find());
         let thresholds = negotiate(own.unwrap_or(PrivateData::DEFAULT), peer);
+        let supported = world.fabric.scenario.requester.versions;
+        let first = self.known.first(supported, seconds(world));
+        self.negotiation = RequesterNegotiation::new(supported, first);
         let connected = RequesterEvent::Connected(thresholds);
         if self.negotiation.handle(connected).is_some() {
             return Err(Failure::Negotiation);
@@ -183,12 +191,8 @@ impl Requester<'_> {
         self.is_closed = true;
         world.fabric.hang_up(End::Requester)?;
         world.memory.invalidate_all(self.generation);
-        if self
-            .negotiation
-            .handle(RequesterEvent::Disconnected)
-            .is_some()
-        {
-            return Err(Failure::Negotiation);
+        if let Some(lesson) = self.negotiation.lesson() {
+            self.known.learn(lesson, seconds(world));
         }
         self.serving = [None; RPCS];
         for number in 0..self.calls.len() {

@@ -14,8 +14,7 @@ use super::queue::{Access, Queue, SimulationEvent};
 use super::random::Random;
 use super::scenario::Scenario;
 use super::{Direction, End, Failure};
-use crate::proto::testing::v2::VERSION_TWO;
-use crate::proto::wire::header::VERSION_ONE;
+use crate::proto::wire::header::{VERSION_ONE, VERSION_TWO};
 
 /// As many messages as a misbehaving peer may send at once without a credit for them.
 const SPARE_RECEIVES: u32 = 8;

@@ -9,7 +9,7 @@
 use super::requester::{Answer, Requester, State};
 use super::world::World;
 use super::{Failure, Outcome};
-use crate::proto::testing::requester::negotiation::{NegotiationAction, RequesterEvent};
+use crate::proto::requester::negotiation::{NegotiationAction, RequesterEvent};
 use crate::proto::wire::error::ErrorBody;
 
 impl Requester<'_> {
@@ -58,7 +58,7 @@ impl Requester<'_> {
                 self.credits.error();
                 match error.body {
                     ErrorBody::Version(versions) => RequesterEvent::Refused(error.xid, versions),
-                    ErrorBody::Chunk => RequesterEvent::Failed(error.xid),
+                    _ => RequesterEvent::Failed(error.xid),
                 }
             }
             Answer::Refused(xid) => {
@@ -77,7 +77,6 @@ impl Requester<'_> {
             }
             Some(NegotiationAction::Fail) => self.fail_all(world),
             Some(NegotiationAction::Agree(_)) | None => Ok(()),
-            Some(NegotiationAction::Reconnect) => Err(Failure::Negotiation),
         }
     }
 }

@@ -20,14 +20,15 @@ use crate::proto::requester::connection::ConnectionState;
 use crate::proto::requester::decode::{
     decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal,
 };
+use crate::proto::requester::known_versions::KnownVersions;
+use crate::proto::requester::negotiation::{
+    NegotiationAction, RequesterEvent, RequesterNegotiation,
+};
 use crate::proto::responder::credits::ResponderCredits;
 use crate::proto::testing::receives::{wanted, Receives};
 use crate::proto::testing::requester::credits::RequesterCredits;
-use crate::proto::testing::requester::negotiation::{
-    NegotiationAction, RequesterEvent, RequesterNegotiation,
-};
-use crate::proto::testing::v2::VERSION_TWO;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
+use crate::proto::wire::header::VERSION_TWO;
 use crate::proto::wire::header::{Credits, Xid};
 
 /// What is to be done with a Call once none of its regions can be reached.
@@ -98,6 +99,8 @@ pub(crate) struct Requester<'a> {
     pub(super) is_closed: bool,
     pub(super) is_finished: bool,
     pub(super) negotiation: RequesterNegotiation,
+    /// What is known of the responder, beyond its connections.
+    pub(super) known: KnownVersions,
     /// For forward Calls.
     pub(super) credits: RequesterCredits,
     /// For backward Calls.
@@ -129,7 +132,8 @@ impl<'a> Requester<'a> {
             is_open: false,
             is_closed: true,
             is_finished: false,
-            negotiation: RequesterNegotiation::new(peer.versions),
+            negotiation: RequesterNegotiation::new(peer.versions, peer.versions.high),
+            known: KnownVersions::default(),
             credits: RequesterCredits::new(Credits::new(peer.requests)),
             grants: ResponderCredits::new(Credits::new(peer.grants)),
             receives: Receives::new(0),
@@ -384,9 +388,7 @@ impl<'a> Requester<'a> {
                 world.messages.free(slot);
                 self.fail_all(world)
             }
-            Some(NegotiationAction::Agree(_) | NegotiationAction::Reconnect) => {
-                Err(Failure::Negotiation)
-            }
+            Some(NegotiationAction::Agree(_)) => Err(Failure::Negotiation),
             None => {
                 self.credits.error();
                 self.fence(world, number, slot, Verdict::Failed)
@@ -548,10 +550,7 @@ impl<'a> Requester<'a> {
             return Ok(());
         }
         world.fabric.tally.timeouts += 1;
-        match self.negotiation.handle(RequesterEvent::TimedOut) {
-            Some(NegotiationAction::Reconnect) | None => self.end_connection(world),
-            Some(_) => Err(Failure::Negotiation),
-        }
+        self.end_connection(world)
     }
 }
 

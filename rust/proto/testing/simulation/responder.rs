@@ -13,14 +13,14 @@ use super::{Direction, End, Failure, Outcome, RPCS};
 use crate::proto::requester::connection::{ConnectionEvent, Reason};
 use crate::proto::responder::credits::{Conduct, ResponderCredits};
 use crate::proto::responder::decode::ReceivedByResponder;
+use crate::proto::responder::negotiation::ResponderNegotiation;
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::testing::receives::{wanted, Receives};
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::testing::responder::decode::decode_call;
-use crate::proto::testing::responder::negotiation::ResponderNegotiation;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, Xid};
-use crate::proto::wire::private_data::{negotiate, PrivateData};
+use crate::proto::wire::private_data::{negotiate, PrivateData, Thresholds};
 
 /// The longest time that a restart takes.
 const RESTART: u32 = 50_000;
@@ -41,6 +41,8 @@ pub(crate) struct Responder<'a> {
     is_up: bool,
     pub(super) generation: u32,
     pub(super) negotiation: ResponderNegotiation,
+    /// Calls on this connection that were not refused, and Replies.
+    pub(super) calls_and_replies: (u32, u32),
     /// For forward Calls.
     pub(super) grants: ResponderCredits,
     /// For backward Calls.
@@ -59,7 +61,8 @@ impl<'a> Responder<'a> {
             incarnation: 0,
             is_up: true,
             generation: 0,
-            negotiation: ResponderNegotiation::new(negotiate(PrivateData::DEFAULT, None)),
+            negotiation: ResponderNegotiation::new(Thresholds::DEFAULT),
+            calls_and_replies: (0, 0),
             grants: ResponderCredits::new(Credits::new(peer.grants)),
             credits: RequesterCredits::new(Credits::new(peer.requests)),
             receives: Receives::new(0),
@@ -102,6 +105,7 @@ impl<'a> Responder<'a> {
         let peer = own.and(fabric.link.request.find());
         let thresholds = negotiate(own.unwrap_or(PrivateData::DEFAULT), peer);
         self.negotiation = ResponderNegotiation::new(thresholds);
+        self.calls_and_replies = (0, 0);
         self.generation = generation;
         let limit = fabric.grant(End::Responder);
         self.grants = ResponderCredits::new(Credits::new(limit));
@@ -124,7 +128,8 @@ impl<'a> Responder<'a> {
 
     /// Forgets the connection. Calls that are being served go on.
     pub(super) fn disconnect(&mut self, world: &mut World<'_>) {
-        self.negotiation = ResponderNegotiation::new(negotiate(PrivateData::DEFAULT, None));
+        self.negotiation = ResponderNegotiation::new(Thresholds::DEFAULT);
+        self.calls_and_replies = (0, 0);
         self.credits.reset();
         for state in &mut self.calls {
             state.disconnect();
@@ -228,7 +233,7 @@ impl<'a> Responder<'a> {
             }) => {
                 let number = self.awaited(world, xid);
                 if let Some(number) = number {
-                    if self.negotiation.agreed() != Some(version) {
+                    if self.agreed() != Some(version) {
                         return Err(Failure::Negotiation);
                     }
                     if !world.rpc(number)?.reply_payload().is(payload) {

@@ -5,8 +5,8 @@
 use super::payload::{index, short};
 use super::random::Random;
 use crate::proto::testing::requester::plan_general::Reduction;
-use crate::proto::testing::v2::VERSION_TWO;
 use crate::proto::wire::header::Versions;
+use crate::proto::wire::header::VERSION_TWO;
 use crate::proto::wire::private_data::{InlineSize, PrivateData};
 
 /// What one end is like.

@@ -14,7 +14,6 @@ use crate::proto::responder::call::ReceivedCall;
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::stream::{Source, StreamPiece};
 use crate::proto::testing::responder::decode::decode_call;
-use crate::proto::testing::responder::negotiation::ResponderEvent;
 use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::Versions;
 
@@ -63,13 +62,9 @@ impl Responder<'_> {
             world.messages.free(slot);
             return self.refuse(world, number, version, body);
         }
-        if self
-            .negotiation
-            .handle(ResponderEvent::Called(version))
-            .is_some()
-        {
-            return Err(Failure::Negotiation);
-        }
+        self.negotiation
+            .called(version, self.calls_and_replies.0 == 0);
+        self.calls_and_replies.0 += 1;
         let job = self.job(number)?;
         if job.xid != xid {
             *job = Job { xid, ..Job::NONE };

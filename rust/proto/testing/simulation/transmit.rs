@@ -13,8 +13,8 @@ use super::rpc::Rpc;
 use super::world::World;
 use super::{Direction, End, Failure};
 use crate::proto::requester::encode::encode_call;
+use crate::proto::requester::negotiation::RequesterEvent;
 use crate::proto::requester::plan::PlanLimits;
-use crate::proto::testing::requester::negotiation::RequesterEvent;
 use crate::proto::testing::requester::plan_general::CallPiece;
 use crate::proto::wire::header::{FixedHeader, Xid};
 

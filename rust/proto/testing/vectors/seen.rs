@@ -7,13 +7,12 @@ use crate::proto::message::{Body, Message};
 use crate::proto::requester::decode::{decode_received, Received, RequesterRefusal};
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::refusal::ResponderRefusal;
+use crate::proto::testing::options::OptionMessage;
 use crate::proto::testing::responder::decode::decode_call;
-use crate::proto::testing::v2::decode::{encode_invalid_option, VersionTwo};
 use crate::proto::wire::chunk::{Chunk, Lists};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-use crate::proto::wire::header::{Credits, Versions, Xid, FIXED_LEN};
+use crate::proto::wire::header::{Credits, Versions};
 use crate::proto::wire::private_data::PrivateData;
-use crate::proto::wire::xdr::NoSpace;
 
 /// What the core made of the bytes of a row.
 #[derive(Debug)]
@@ -24,34 +23,15 @@ pub(super) struct Seen<'a> {
     /// Where the message was found to be bad.
     refused_at: Option<usize>,
     /// The RDMA_ERROR to send.
-    answer: Option<Answer>,
+    answer: Option<ErrorMessage>,
     /// Whether the Call with the XID of the message ends, if a requester waits for one.
     call_ends: Option<bool>,
     /// The message, if it decodes.
     message: Option<Message<'a>>,
-    /// The message, if only Version Two has it.
-    version_two: Option<VersionTwo<'a>>,
+    /// The message, if it is an RDMA_OPTIONAL.
+    option: Option<OptionMessage<'a>>,
     /// The CM private message and its offset.
     private: Option<(usize, PrivateData)>,
-}
-
-/// What is sent in answer.
-#[derive(Clone, Copy, Debug)]
-enum Answer {
-    /// By either version.
-    Error(ErrorMessage),
-    /// To an RDMA_OPTIONAL.
-    InvalidOption(Xid),
-}
-
-impl Answer {
-    fn encode(self, buffer: &mut [u8]) -> Result<usize, NoSpace> {
-        let credits = Credits::new(32);
-        match self {
-            Self::Error(error) => error.encode(buffer, credits),
-            Self::InvalidOption(xid) => encode_invalid_option(buffer, xid, credits),
-        }
-    }
 }
 
 impl<'a> Seen<'a> {
@@ -62,7 +42,7 @@ impl<'a> Seen<'a> {
             refused_at: None,
             answer: None,
             message: Message::decode(bytes, versions).ok(),
-            version_two: None,
+            option: OptionMessage::decode(bytes, versions).and_then(Result::ok),
             call_ends: None,
             private: None,
         }
@@ -86,9 +66,6 @@ impl<'a> Seen<'a> {
         let mut seen = Self::new(bytes, context.versions);
         if bytes.len() > context.threshold {
             seen.outcome = "close";
-            return seen;
-        }
-        if seen.is_of_version_two(context.versions, |xid| context.call(xid).is_some()) {
             return seen;
         }
         let good = match decode_received(bytes, context.versions) {
@@ -117,37 +94,11 @@ impl<'a> Seen<'a> {
         seen
     }
 
-    /// Whether it is a message that only Version Two has, with which either role does the same.
-    fn is_of_version_two(&mut self, versions: Versions, awaited: impl Fn(u32) -> bool) -> bool {
-        match VersionTwo::decode(self.bytes, versions) {
-            None => return false,
-            Some(Err(refused)) => {
-                self.refuse(refused.why.at, refused.answer(ErrorBody::Chunk));
-            }
-            Some(Ok((fixed, message))) => {
-                self.version_two = Some(message);
-                self.outcome = match message {
-                    VersionTwo::Optional { .. } => {
-                        self.refused_at = Some(FIXED_LEN);
-                        self.answer = Some(Answer::InvalidOption(fixed.xid));
-                        "ERR_INVAL_OPTION"
-                    }
-                    VersionTwo::InvalidOption { .. } if awaited(fixed.xid.0) => "accept",
-                    VersionTwo::InvalidOption { .. } => "discard",
-                };
-            }
-        }
-        true
-    }
-
     /// What a responder in the state `context` does with `bytes`.
     pub(super) fn at_responder(bytes: &'a [u8], context: &Context<'_>) -> Self {
         let mut seen = Self::new(bytes, context.versions);
         if bytes.len() > context.threshold {
             seen.outcome = "close";
-            return seen;
-        }
-        if seen.is_of_version_two(context.versions, |xid| context.backward_call(xid)) {
             return seen;
         }
         let good = match decode_call(bytes, context.versions) {
@@ -176,11 +127,12 @@ impl<'a> Seen<'a> {
     /// Notes where the message was found to be bad, and what is sent because of it.
     fn refuse(&mut self, at: usize, answer: Option<ErrorMessage>) {
         self.refused_at = Some(at);
-        self.answer = answer.map(Answer::Error);
+        self.answer = answer;
         self.outcome = match answer.map(|answer| answer.body) {
             None => "discard",
             Some(ErrorBody::Version(_)) => "ERR_VERS",
             Some(ErrorBody::Chunk) => "ERR_BADHEADER",
+            Some(ErrorBody::InvalidOption) => "ERR_INVAL_OPTION",
         };
     }
 
@@ -215,17 +167,10 @@ impl<'a> Seen<'a> {
     fn has_value(&self, key: &str, value: &str) -> Option<bool> {
         let same = |found: usize| value.parse() == Ok(found);
         let same_word = |found: u32| value.parse() == Ok(found);
-        match (key, self.version_two) {
-            ("pay", Some(VersionTwo::Optional { payload, .. })) => {
-                return Some(same(payload.len()))
-            }
-            ("opttype", Some(VersionTwo::Optional { option, .. })) => {
-                return Some(same_word(option.opttype));
-            }
-            ("optlen", Some(VersionTwo::Optional { option, .. })) => {
-                return Some(same(option.optinfo.len()));
-            }
-            ("err", Some(VersionTwo::InvalidOption { .. })) => return Some(same(3)),
+        match (key, self.option) {
+            ("pay", Some(message)) => return Some(same(message.payload.len())),
+            ("opttype", Some(message)) => return Some(same_word(message.option.opttype)),
+            ("optlen", Some(message)) => return Some(same(message.option.optinfo.len())),
             _ => {}
         }
         let message = self.message?;
@@ -235,6 +180,7 @@ impl<'a> Seen<'a> {
             ("pay", Body::Nomsg { .. }) => same(0),
             ("err", Body::Error(ErrorBody::Version(_))) => same(1),
             ("err", Body::Error(ErrorBody::Chunk)) => same(2),
+            ("err", Body::Error(ErrorBody::InvalidOption)) => same(3),
             ("low", Body::Error(ErrorBody::Version(range))) => same_word(range.low),
             ("high", Body::Error(ErrorBody::Version(range))) => same_word(range.high),
             ("extra", Body::Error(_)) => same(self.bytes.len().checked_sub(message.header_len)?),
@@ -286,7 +232,7 @@ impl<'a> Seen<'a> {
         let mut buffer = [0; 28];
         let length = self
             .answer
-            .and_then(|answer| answer.encode(&mut buffer).ok());
+            .and_then(|answer| answer.encode(&mut buffer, Credits::new(32)).ok());
         let Some(sent) = length.and_then(|length| buffer.get(..length)) else {
             return false;
         };

@@ -6,7 +6,7 @@ use super::garbage::Random;
 use super::Scenarios;
 use crate::peer::{word_at, words, Message, Peer, Received, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
-use crate::proto::wire::header::Procedure;
+use crate::proto::wire::header::{Procedure, VERSION_ONE};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -28,6 +28,7 @@ const PROGRAM: u32 = 0x2004_9000;
 pub(super) fn null(xid: u32) -> Message {
     Message {
         xid,
+        version: VERSION_ONE,
         credits: 1,
         procedure: Procedure::Msg,
         reads: Vec::new(),

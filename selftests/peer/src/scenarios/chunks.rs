@@ -5,7 +5,7 @@
 use super::Scenarios;
 use crate::peer::{data, filled, rpc_reply, words, Call, Form, Message, Peer, EIO};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
-use crate::proto::wire::header::Procedure;
+use crate::proto::wire::header::{Procedure, VERSION_ONE};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -186,6 +186,7 @@ fn inline(call: &Call, count: u32) -> Message {
     payload.extend(words(&[count]));
     Message {
         xid: call.xid,
+        version: VERSION_ONE,
         credits: crate::peer::CREDITS,
         procedure: Procedure::Msg,
         reads: Vec::new(),

@@ -4,7 +4,7 @@
 
 use super::Scenarios;
 use crate::peer::{rpc_reply, words, Call, Form, Message, Peer, CREDITS};
-use crate::proto::wire::header::Procedure;
+use crate::proto::wire::header::{Procedure, VERSION_ONE};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -62,6 +62,7 @@ fn invalidates_for_nobody(peer: &mut Peer) -> Result {
         let call = peer.call()?;
         let nobody = Message {
             xid: !call.xid,
+            version: VERSION_ONE,
             credits: CREDITS,
             procedure: Procedure::Msg,
             reads: Vec::new(),

@@ -16,6 +16,7 @@ mod late;
 mod replies;
 mod shapes;
 mod vectors;
+mod versions;
 
 use crate::peer::Peer;
 use crate::Result;
@@ -28,7 +29,7 @@ type Scenarios = [(&'static str, Run)];
 
 /// The scenario of this name.
 pub(crate) fn find(name: &str) -> Option<Run> {
-    let files: [&Scenarios; 12] = [
+    let files: [&Scenarios; 13] = [
         &[("honest", |peer| peer.accept())],
         backward::SCENARIOS,
         chunks::SCENARIOS,
@@ -41,6 +42,7 @@ pub(crate) fn find(name: &str) -> Option<Run> {
         replies::SCENARIOS,
         shapes::SCENARIOS,
         vectors::SCENARIOS,
+        versions::SCENARIOS,
     ];
     let mut all = files.into_iter().flatten();
     all.find(|(known, _)| *known == name).map(|&(_, run)| run)

@@ -5,7 +5,7 @@
 
 use super::Scenarios;
 use crate::peer::{rpc_reply, Message, Peer, CREDITS, EIO, REPLY_LEN};
-use crate::proto::wire::header::Procedure;
+use crate::proto::wire::header::{Procedure, VERSION_ONE};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -25,6 +25,7 @@ fn reply_of(xid: u32, length: usize) -> Message {
     payload.resize(length, 0);
     Message {
         xid,
+        version: VERSION_ONE,
         credits: CREDITS,
         procedure: Procedure::Msg,
         reads: Vec::new(),

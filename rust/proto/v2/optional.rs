@@ -3,17 +3,32 @@
 //! RDMA_OPTIONAL, by which Version Two is extended
 //! (draft-cel-nfsv4-rpcrdma-version-two-00 sections 3.1 and 4.2).
 //!
-//! The base protocol defines no option, so that a receiver answers each of them with
-//! RDMA_ERR_INVAL_OPTION.
+//! A receiver answers an option that it does not support with RDMA_ERR_INVAL_OPTION, and uses
+//! nothing of the message. The base protocol defines no option. To support one, [`KnownOption`]
+//! gets a variant and [`KnownOption::ALL`] an entry; the compiler names the places that have to
+//! handle it.
 
-use super::opaque::{put_opaque, take_opaque};
-use crate::proto::testing::v2::VERSION_TWO;
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid};
+use super::opaque::take_opaque;
+use crate::proto::wire::header::Procedure;
 use crate::proto::wire::malformed::Malformed;
-use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
+use crate::proto::wire::xdr::Reader;
 
 /// The procedure of an RDMA_OPTIONAL message (`RDMA_OPTIONAL`).
 pub(crate) const OPTIONAL: Procedure = Procedure::Undefined(5);
+
+/// An option that this implementation supports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KnownOption {}
+
+impl KnownOption {
+    /// All of them.
+    const ALL: [Self; 0] = [];
+
+    /// The number of the option (`rdma_opttype`).
+    const fn opttype(self) -> u32 {
+        match self {}
+    }
+}
 
 /// The body of an RDMA_OPTIONAL message. An RPC message may follow it in the same Send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,27 +52,9 @@ impl<'a> Optional<'a> {
         })
     }
 
-    /// Writes the message into `buffer` and returns its length in bytes, a multiple of four.
-    ///
-    /// # Errors
-    ///
-    /// [`NoSpace`] if it does not fit.
-    pub(crate) fn encode(
-        &self,
-        buffer: &mut [u8],
-        xid: Xid,
-        credits: Credits,
-    ) -> Result<usize, NoSpace> {
-        let mut writer = Writer::new(buffer);
-        let fixed = FixedHeader {
-            xid,
-            version: VERSION_TWO,
-            credits,
-            procedure: OPTIONAL,
-        };
-        fixed.put(&mut writer)?;
-        writer.put_u32(self.opttype)?;
-        put_opaque(&mut writer, self.optinfo)?;
-        Ok(writer.position())
+    /// The option, if it is supported.
+    pub(crate) fn known(&self) -> Option<KnownOption> {
+        let mut known = KnownOption::ALL.into_iter();
+        known.find(|known| known.opttype() == self.opttype)
     }
 }

@@ -2,7 +2,7 @@
 
 //! Inline thresholds of Version Two (Version Two sections 2.3 and 5).
 
-use super::VERSION_TWO;
+use crate::proto::wire::header::VERSION_TWO;
 use crate::proto::wire::private_data::{InlineSize, Thresholds};
 
 /// The inline threshold that every receiver of Version Two has at least, in bytes (Version Two

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which version of the protocol a connection speaks (Version Two section 5).
+//!
+//! A connection on which Version Two is tried has one credit until the first Reply, so that one
+//! Call is outstanding. Its bytes are kept: if the peer refuses the version, they are sent once
+//! more with another one, while the Call's regions stay registered.
+//!
+//! Who sends asks before each Call until all is agreed, under the send lock; completions take in
+//! what the peer says. Where Version One is spoken from the start none of this has a part.
+
+use crate::{
+    proto::{
+        requester::{
+            known_versions::Lesson,
+            negotiation::{NegotiationAction, RequesterEvent, RequesterNegotiation},
+        },
+        wire::{
+            header::{Versions, Xid, VERSION_ONE},
+            private_data::Thresholds,
+        },
+    },
+    sunrpc::RelaxedCell,
+};
+use kernel::{new_spinlock, prelude::*, sync::SpinLock};
+
+/// The most bytes of the first message (Version Two section 5).
+const FIRST_MESSAGE: usize = 1024;
+
+/// What a connection may speak.
+#[derive(Clone, Copy)]
+pub(super) struct Choice {
+    pub(super) supported: Versions,
+    /// What is tried first.
+    pub(super) first: u32,
+}
+
+/// What the next message is sent by.
+#[derive(Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) version: u32,
+    pub(super) thresholds: Thresholds,
+    /// Whether they hold for the rest of the connection.
+    pub(super) is_final: bool,
+}
+
+/// What becomes of a Call whose version was refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It ends.
+    Final,
+    /// It is sent again, in this version.
+    Resend(u32),
+    /// It ends, and then the connection.
+    NoCommonVersion,
+}
+
+/// Which version a connection speaks.
+#[pin_data]
+pub(super) struct Version {
+    #[pin]
+    state: SpinLock<State>,
+    /// The highest version of messages that are taken. Completions lower it, one after the other.
+    highest: RelaxedCell<u32>,
+    /// Whether the version is agreed on; 0 or 1. Completions and the sender set it.
+    is_agreed: RelaxedCell<u32>,
+    /// Whether no version is common to both ends; 0 or 1. Completions set it.
+    is_hopeless: RelaxedCell<u32>,
+}
+
+struct State {
+    negotiation: RequesterNegotiation,
+    /// The first message, if it was sent.
+    first: KVec<u8>,
+}
+
+impl Version {
+    /// That of a connection that is not made yet.
+    pub(super) fn new(choice: Choice) -> impl PinInit<Self, Error> {
+        let Choice { supported, first } = choice;
+        try_pin_init!(Self {
+            state <- new_spinlock!(State {
+                negotiation: RequesterNegotiation::new(supported, first),
+                first: match first {
+                    VERSION_ONE => KVec::new(),
+                    _ => KVec::with_capacity(FIRST_MESSAGE, GFP_KERNEL)?,
+                },
+            }, "rpcrdma_version"),
+            highest: RelaxedCell::new(first),
+            is_agreed: RelaxedCell::new(u32::from(first == VERSION_ONE)),
+            is_hopeless: RelaxedCell::new(0),
+        }? Error)
+    }
+
+    /// The connection is made, and private data says this of it.
+    pub(super) fn connected(&self, thresholds: Thresholds) -> Option<Terms> {
+        let mut state = self.state.lock();
+        let _ = (state.negotiation).handle(RequesterEvent::Connected(thresholds));
+        self.terms_of(&state.negotiation)
+    }
+
+    fn terms_of(&self, negotiation: &RequesterNegotiation) -> Option<Terms> {
+        let version = negotiation.version()?;
+        Some(Terms {
+            version,
+            thresholds: negotiation.thresholds()?,
+            is_final: version == VERSION_ONE || negotiation.is_agreed(),
+        })
+    }
+
+    /// What the next message is sent by; nothing if no version is common to both ends. `has_credit`
+    /// says that it is a Call with a credit.
+    pub(super) fn terms(&self, has_credit: bool) -> Option<Terms> {
+        let mut state = self.state.lock();
+        if let (true, Some(xid)) = (has_credit, state.negotiation.awaited()) {
+            // A Reply has given the credit, which completions do not tell of if it is of Version
+            // One.
+            let replied = RequesterEvent::Replied(xid, VERSION_ONE);
+            if state.negotiation.handle(replied).is_some() {
+                self.is_agreed.set(1);
+            }
+        }
+        self.terms_of(&state.negotiation)
+    }
+
+    /// A Call is about to be sent in `message`, which is kept if it is the first one.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` for a first one that is too long.
+    #[cold]
+    pub(super) fn sends(&self, xid: Xid, message: &[u8]) -> Result {
+        if self.is_agreed.get() != 0 {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        let room = state.first.capacity();
+        if message.len() > room {
+            return Err(EMSGSIZE);
+        }
+        state.first.clear();
+        // There is room.
+        state.first.extend_from_slice(message, GFP_ATOMIC)?;
+        let _ = state.negotiation.handle(RequesterEvent::Sent(xid));
+        Ok(())
+    }
+
+    /// The versions of messages that are taken. In a completion.
+    pub(super) fn taken(&self) -> Versions {
+        Versions {
+            low: VERSION_ONE,
+            high: self.highest.get(),
+        }
+    }
+
+    /// A Reply has come in another version than One; what is spoken and its thresholds, if that is
+    /// new. In a completion.
+    pub(super) fn replied(&self, xid: Xid, version: u32) -> Option<(u32, Thresholds)> {
+        if self.is_agreed.get() != 0 {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let action = (state.negotiation).handle(RequesterEvent::Replied(xid, version));
+        let Some(NegotiationAction::Agree(version)) = action else {
+            return None;
+        };
+        self.is_agreed.set(1);
+        Some((version, state.negotiation.thresholds()?))
+    }
+
+    /// The peer has refused the version of a Call; what becomes of it. In a completion.
+    pub(super) fn refused(&self, xid: Xid, range: Versions) -> Refusal {
+        let mut state = self.state.lock();
+        match (state.negotiation).handle(RequesterEvent::Refused(xid, range)) {
+            Some(NegotiationAction::Resend(_, version)) => {
+                self.highest.set(state.negotiation.taken().high);
+                Refusal::Resend(version)
+            }
+            Some(NegotiationAction::Fail) => {
+                self.is_hopeless.set(1);
+                Refusal::NoCommonVersion
+            }
+            Some(NegotiationAction::Agree(_)) | None => Refusal::Final,
+        }
+    }
+
+    /// Whether no version is common to both ends, so that the connection is of no use.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.is_hopeless.get() != 0
+    }
+
+    /// Another error has ended a Call. In a completion.
+    pub(super) fn failed(&self, xid: Xid) {
+        let _ = (self.state.lock().negotiation).handle(RequesterEvent::Failed(xid));
+    }
+
+    /// Writes the first message into `buffer`, in the version that is tried now; its length.
+    /// Nothing if there is none.
+    pub(super) fn copy_first(&self, buffer: &mut [u8]) -> Option<usize> {
+        let state = self.state.lock();
+        let version = state.negotiation.version()?;
+        let length = state.first.len();
+        buffer.get_mut(..length)?.copy_from_slice(&state.first);
+        let word = buffer.get_mut(4..)?.first_chunk_mut()?;
+        *word = version.to_be_bytes();
+        Some(length)
+    }
+
+    /// What is spoken, or tried, if there is something.
+    pub(super) fn spoken(&self) -> Option<Terms> {
+        self.terms_of(&self.state.lock().negotiation)
+    }
+
+    /// What the next connection is to know.
+    pub(super) fn lesson(&self) -> Option<Lesson> {
+        self.state.lock().negotiation.lesson()
+    }
+}

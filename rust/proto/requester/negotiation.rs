@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which version a connection speaks, at the end that asks for it (Version Two section 5).
+//!
+//! A requester starts with the highest version that the responder may know. Until the first Reply
+//! one message is outstanding, and as long as it is of Version Two, it and its Reply have no more
+//! than 1024 bytes: the responder might have smaller Receives than Version Two asks for. Both ends
+//! post theirs for the highest version that they support, so that a change of the inline
+//! thresholds never costs the connection.
+//!
+//! The transport reports what happens as an event and carries out the action that it gets back.
+
+use super::known_versions::Lesson;
+use crate::proto::wire::header::{Versions, Xid, VERSION_ONE};
+use crate::proto::wire::private_data::Thresholds;
+
+/// What happened at a requester.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RequesterEvent {
+    /// The connection was made, with what private data says of it.
+    Connected(Thresholds),
+    /// A Call is about to be sent, in the version that [`RequesterNegotiation::version`] tells.
+    Sent(Xid),
+    /// A Reply arrived, of this version.
+    Replied(Xid, u32),
+    /// An RDMA_ERROR arrived that says which versions the responder supports. Unless there is an
+    /// action, it ends its Call like any other.
+    Refused(Xid, Versions),
+    /// Another RDMA_ERROR arrived.
+    Failed(Xid),
+}
+
+/// What an end has to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NegotiationAction {
+    /// The connection speaks this version from now on, with its thresholds and as many Calls as
+    /// are granted.
+    Agree(u32),
+    /// Send the Call with this XID again, with this version in its header. The responder has not
+    /// executed it, and the application learns nothing of it.
+    Resend(Xid, u32),
+    /// Fail the Calls that wait and close the connection: none of several versions is common to
+    /// both ends.
+    Fail,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It is not made yet, or must not be used.
+    Closed,
+    /// The next message is the first one.
+    Silent,
+    /// The first message is out, and nothing else.
+    Waiting(Xid),
+    /// A Reply has arrived.
+    Agreed,
+}
+
+/// Which version a requester speaks on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RequesterNegotiation {
+    supported: Versions,
+    /// What is tried, or spoken.
+    version: u32,
+    /// Whether a higher version was refused.
+    refused: bool,
+    /// What private data says.
+    thresholds: Thresholds,
+    state: State,
+}
+
+impl RequesterNegotiation {
+    /// A connection that is not made yet, on which `first` is to be tried, one of those that the
+    /// requester supports.
+    pub(crate) const fn new(supported: Versions, first: u32) -> Self {
+        Self {
+            supported,
+            version: first,
+            refused: false,
+            thresholds: Thresholds::DEFAULT,
+            state: State::Closed,
+        }
+    }
+
+    /// The version word of the next Call, if there is a connection.
+    pub(crate) fn version(&self) -> Option<u32> {
+        (self.state != State::Closed).then_some(self.version)
+    }
+
+    /// The thresholds for the next Call and its Reply, if there is a connection.
+    pub(crate) fn thresholds(&self) -> Option<Thresholds> {
+        let version = self.version()?;
+        Some(if version > VERSION_ONE && !self.is_agreed() {
+            self.thresholds.first()
+        } else {
+            self.thresholds.at_version(version)
+        })
+    }
+
+    /// Whether more than one Call may be outstanding. Before, the credit window has one as well.
+    pub(crate) fn is_agreed(&self) -> bool {
+        self.state == State::Agreed
+    }
+
+    /// The versions of messages that are taken: what is spoken, or may still be, and Version One,
+    /// in which some responders refuse all others.
+    pub(crate) const fn taken(&self) -> Versions {
+        Versions {
+            low: VERSION_ONE,
+            high: self.version,
+        }
+    }
+
+    /// The first message, while its answer is awaited.
+    pub(crate) fn awaited(&self) -> Option<Xid> {
+        match self.state {
+            State::Waiting(xid) => Some(xid),
+            State::Closed | State::Silent | State::Agreed => None,
+        }
+    }
+
+    /// Takes an event in, and says what to do next, if anything.
+    ///
+    /// An event that names another XID than that of the first message has no effect, nor has one
+    /// that comes too late.
+    pub(crate) fn handle(&mut self, event: RequesterEvent) -> Option<NegotiationAction> {
+        match (self.state, event) {
+            (State::Closed, RequesterEvent::Connected(thresholds)) => {
+                self.thresholds = thresholds;
+                self.state = State::Silent;
+                None
+            }
+            (State::Silent, RequesterEvent::Sent(xid)) => {
+                self.state = State::Waiting(xid);
+                None
+            }
+            (State::Waiting(sent), RequesterEvent::Replied(xid, version)) if xid == sent => {
+                // A responder that answers in a lower version is taken at its word.
+                self.refused |= version < self.version;
+                self.version = version.min(self.version);
+                self.state = State::Agreed;
+                Some(NegotiationAction::Agree(self.version))
+            }
+            (State::Waiting(sent), RequesterEvent::Refused(xid, range)) if xid == sent => {
+                self.fall_back(xid, range)
+            }
+            // Nothing is known of the version, and no credit was granted.
+            (State::Waiting(sent), RequesterEvent::Failed(xid)) if xid == sent => {
+                self.state = State::Silent;
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// Chooses the highest version below the refused one that both ends support. A range that
+    /// includes the refused version must not lead back to it.
+    fn fall_back(&mut self, xid: Xid, range: Versions) -> Option<NegotiationAction> {
+        if self.supported.high == VERSION_ONE {
+            // Nothing is negotiated: it is the error of one Call (RFC 8166 section 4.5).
+            self.state = State::Silent;
+            return None;
+        }
+        let version = self.version.saturating_sub(1).min(range.high);
+        if range.contains(version) && self.supported.contains(version) {
+            self.version = version;
+            self.refused = true;
+            return Some(NegotiationAction::Resend(xid, version));
+        }
+        self.state = State::Closed;
+        Some(NegotiationAction::Fail)
+    }
+
+    /// What the next connection is to know, if this one is lost now.
+    ///
+    /// A first message without an answer counts as a responder that does not know the version:
+    /// otherwise the two ends might negotiate for ever.
+    pub(crate) fn lesson(&self) -> Option<Lesson> {
+        let highest = self.supported.high;
+        match self.state {
+            _ if highest == self.supported.low => None,
+            _ if self.refused => Some(Lesson::Refused(self.version)),
+            State::Waiting(_) if self.version > self.supported.low => {
+                Some(Lesson::Lost(self.version.saturating_sub(1)))
+            }
+            State::Agreed if self.version == highest => Some(Lesson::Agreed),
+            _ => None,
+        }
+    }
+}

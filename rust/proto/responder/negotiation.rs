@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which version a connection speaks, at the end that listens (Version Two section 5).
+//!
+//! Each Reply has the version of its Call. What the first Call has decides about the version of
+//! backward messages, and about the thresholds. Until something of Version Two arrives there is
+//! nothing to decide, so that Calls of Version One need not be told.
+
+use crate::proto::wire::header::{VERSION_ONE, VERSION_TWO};
+use crate::proto::wire::private_data::Thresholds;
+
+/// How far a connection has come with Version Two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No first Call of Version Two has arrived.
+    One,
+    /// One has arrived.
+    Called,
+    /// It has its Reply.
+    Two,
+}
+
+/// Which version a responder speaks on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResponderNegotiation {
+    thresholds: Thresholds,
+    state: State,
+}
+
+impl ResponderNegotiation {
+    /// A connection of which private data says this, and on which nothing was received.
+    pub(crate) const fn new(thresholds: Thresholds) -> Self {
+        Self {
+            thresholds,
+            state: State::One,
+        }
+    }
+
+    /// A Call of `version` was decoded; `is_first` if there was none before. A message that is
+    /// answered with an RDMA_ERROR is no Call.
+    pub(crate) fn called(&mut self, version: u32, is_first: bool) {
+        if version == VERSION_TWO && is_first {
+            self.state = State::Called;
+        }
+    }
+
+    /// A Reply of `version` is about to be sent. Whether both ends have agreed on Version Two by
+    /// it.
+    pub(crate) fn replied(&mut self, version: u32) -> bool {
+        let agrees = version == VERSION_TWO && self.state == State::Called;
+        if agrees {
+            self.state = State::Two;
+        }
+        agrees
+    }
+
+    /// The version of backward Calls; none may be sent before there is one. `has_replied` says
+    /// whether a Reply of any version was sent.
+    pub(crate) fn agreed(&self, has_replied: bool) -> Option<u32> {
+        match self.state {
+            State::One => has_replied.then_some(VERSION_ONE),
+            State::Called => None,
+            State::Two => Some(VERSION_TWO),
+        }
+    }
+
+    /// The thresholds for a message of `version`.
+    pub(crate) fn thresholds(&self, version: u32) -> Thresholds {
+        match self.state {
+            State::Called if version > VERSION_ONE => self.thresholds.first(),
+            State::Two => self.thresholds.at_version(version),
+            // A stray message of a higher version does not tell how large the Receives are.
+            State::One | State::Called => self.thresholds.at_version(VERSION_ONE),
+        }
+    }
+}

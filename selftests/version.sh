@@ -1,0 +1,266 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Which version of the protocol is spoken: for each setting of either end, and each kind of it; what is
+# remembered of a server; and what a responder may do to a client that offers Version Two.
+
+. "$(dirname "$0")/lib/peer.sh"
+
+TIMEOUT=$((2000 * ${SLOW:-1}))
+
+guest+='
+client_setting=/proc/sys/sunrpc/rdma_version_two
+server_setting=/proc/sys/sunrpc/svc_rdma/version_two
+# A value of the connection that the server has accepted last.
+accepted_stat() {
+	local dir
+	dir=$(find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name "connection-*" | sort -V | tail -n 1)
+	awk -v name="$1" "\$1 == name { print \$2 }" "$dir"/{stats,connection}
+}
+are() {
+	local name value found
+	while read -r name value; do
+		found=$(our_stat $name)
+		[ "$found" = "$value" ] || fail "$name is $found, not $value"
+	done
+}
+accepted_are() {
+	local name value found
+	while read -r name value; do
+		found=$(accepted_stat $name)
+		[ "$found" = "$value" ] || fail "$name of the server is $found, not $value"
+	done
+}
+'
+
+offers() { "$1" "[ -f \$$1_setting ]"; }
+
+# Sets both ends, as far as they can be set, for the rest of the case: settings CLIENT SERVER.
+settings() {
+	local machine
+	for machine in client server; do
+		if offers $machine; then
+			defer "$machine 'echo off >\$${machine}_setting'"
+			$machine "echo $1 >\$${machine}_setting"
+		fi
+		shift
+	done
+}
+
+need_client() { offers client || skip "the client speaks Version One only"; }
+need_server() { offers server || skip "the server speaks Version One only"; }
+
+ranges() {
+	local machine last
+	for machine in client server; do
+		offers $machine || continue
+		last=offered
+		[ $machine = server ] || last=required
+		defer "$machine 'echo off >\$${machine}_setting'"
+		$machine "
+			setting=\$${machine}_setting
+			[ \$(cat \$setting) = off ]
+			for word in offered $last off; do
+				echo \$word >\$setting
+				[ \$(cat \$setting) = \$word ] || fail \"it is \$(cat \$setting) after \$word was written\"
+			done
+			for word in on 1 offer requiredd '' -; do
+				! echo \$word 2>/dev/null >\$setting || fail \"it accepts \$word\"
+				[ \$(cat \$setting) = off ]
+			done"
+	done
+	! offers server || server '! echo required 2>/dev/null >$server_setting'
+}
+
+# Data and names both ways, checked; a directory larger than any threshold.
+work() {
+	client '
+		cd $MNT/$TEST
+		for size in 0 500 1500 3000 5000 70001; do head -c $size /dev/urandom >data.$size; done
+		for i in {1..60}; do : >"an entry whose name has some length, number $i"; done
+		sha256sum data.* >/run/$TEST.sums
+		sync -f .
+		drop_caches
+		sha256sum --quiet -c /run/$TEST.sums
+		[ $(ls | wc -l) = 66 ]
+		rm /run/$TEST.sums
+		rm -r ./*'
+}
+
+# mounts VERS CLIENT SERVER VERSION: with these settings both ends speak this version.
+# Proves: V2-029, V2-030, V2-031, V2-035, V2-037.
+mounts() {
+	local refused=0
+	[ "$2" = off ] || need_client
+	[ "$3" = off ] || need_server
+	[ "$2 $4" != 'offered 1' ] || refused=1
+	settings "$2" "$3"
+	server_dir /export
+	mount_nfs "$1"
+	work
+	! offers client || client "are <<-END
+		version $4
+		version_fallbacks $refused
+		vers_errors_received $refused
+		vers_errors_sent 0
+		bad_replies 0
+		inline_send 4096
+		inline_receive 4096
+	END"
+	! offers server || server "accepted_are <<-END
+		version $4
+		vers_errors_sent $refused
+		chunk_errors_sent 0
+		refused_messages $refused
+		inline_send 4096
+	END"
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# Larger messages, by what both ends say of themselves when they connect.
+# Proves: V2-004.
+larger() {
+	local old
+	need_client
+	need_server
+	settings offered offered
+	old=$(server 'cat /proc/sys/sunrpc/svc_rdma/max_req_size')
+	defer "server 'echo $old >/proc/sys/sunrpc/svc_rdma/max_req_size'"
+	server 'echo 16384 >/proc/sys/sunrpc/svc_rdma/max_req_size'
+	for name in read write; do
+		old=$(client "cat /proc/sys/sunrpc/rdma_max_inline_$name")
+		defer "client 'echo $old >/proc/sys/sunrpc/rdma_max_inline_$name'"
+		client "echo 8192 >/proc/sys/sunrpc/rdma_max_inline_$name"
+	done
+	server_dir /export
+	mount_nfs 4.2
+	work
+	client 'are <<-END
+		version 2
+		inline_send 8192
+		inline_receive 8192
+	END'
+	server 'accepted_are <<-END
+		version 2
+		inline_send 8192
+	END'
+}
+
+# A mount that requires what the server has not.
+refused_mount() {
+	need_client
+	settings required off
+	client '
+		rc=0
+		timeout 50 mount -t nfs -o rdma,port=20049,vers='$1',sec=sys,retry=0,soft,timeo=20,retrans=1 $SERVER:/export $MNT 2>/run/$TEST.err || rc=$?
+		cat /run/$TEST.err
+		rm /run/$TEST.err
+		[ $rc != 0 ] && [ $rc != 124 ] || fail "the mount ended with $rc"
+		wait_for 40 module_unused'
+}
+
+# What was learned of a server holds for the connections that follow, until the setting is written.
+remembered() {
+	need_client
+	settings offered off
+	server_dir /export
+	mount_nfs 4.2
+	client '
+		again() {
+			break_connections
+			wait_for 50 calling xprt_connected
+		}
+		are <<<"version_fallbacks 1"
+		again
+		are <<<"version_fallbacks 1"
+		are <<<"version 1"
+		echo offered >$client_setting
+		again
+		are <<<"version_fallbacks 2"
+		are <<<"version 1"'
+	work
+}
+
+# Connections that follow have what is set by then, whatever was spoken before.
+changed() {
+	need_client
+	need_server
+	settings offered off
+	server_dir /export
+	mount_nfs 4.2
+	work
+	client 'are <<<"version 1"'
+	server 'echo offered >$server_setting'
+	client 'echo offered >$client_setting; break_connections; wait_for 50 calling xprt_connected'
+	work
+	client 'are <<<"version 2"'
+	server 'echo off >$server_setting'
+	client 'break_connections; wait_for 50 calling xprt_connected'
+	work
+	client 'are <<<"version 1"; echo off >$client_setting; break_connections; wait_for 50 calling xprt_connected'
+	work
+	client 'are <<<"version 1"'
+}
+
+# Offers Version Two to a peer, and ends Calls as that expects.
+peer_ends() {
+	need_client
+	client 'echo offered >$client_setting'
+	defer "client 'echo off >\$client_setting'"
+	calls_end "$@"
+}
+
+# Proves: V2-001, V2-002, V2-003, V2-005, V2-026, V2-027, V2-028, V2-030, V2-036.
+agreed() {
+	peer_ends 'two-agrees | calls=null,long,list,exchange,read,write size=2000 | version_fallbacks=0 vers_errors_received=0' \
+		'two-agrees | calls=long+,list+,read+,write+,exchange+ size=5000 | version_fallbacks=0'
+}
+
+# The first Call is one of each form.
+# Proves: V2-027, V2-028, V2-032, V2-035, V2-036.
+refused() {
+	local form items=()
+	for form in null read write list long exchange; do
+		items+=("two-refused | calls=$form,null,list,long size=2000 | version_fallbacks=1 vers_errors_received=1")
+	done
+	peer_ends "${items[@]}" 'two-refused-in-one | calls=exchange,null | version_fallbacks=1' \
+		'two-refused-without-end | calls=read,null,null | version_fallbacks=1 ended_no_common_version=1'
+}
+
+# Proves: V2-033, V2-034.
+lost() {
+	peer_ends 'two-lost | calls=read,null | version_fallbacks=0' \
+		'two-refused-and-lost | calls=write,null | version_fallbacks=1' \
+		"two-unanswered | calls=null,null timeout_ms=$TIMEOUT | version_fallbacks=0"
+}
+
+# Proves: V2-007, V2-008, V2-009, V2-010, V2-011, V2-012, V2-014, V2-016, V2-022, V2-038, V2-039.
+hostile() {
+	peer_ends 'two-answered-in-one | calls=list,null,read size=2000 | version_fallbacks=0' \
+		'two-without-common-version | calls=null,read,list,exchange,null | ended_no_common_version=4' \
+		'two-and-another-error | calls=read,write,list,null | chunk_errors_received=1 option_errors_received=1' \
+		'two-then-others | calls=null,null,read,list,null | vers_errors_received=1' \
+		'two-with-options | calls=null,read,list,null | option_errors_sent=8 chunk_errors_sent=8'
+}
+
+# Proves: V2-024.
+backward() { peer_ends 'two-backward | calls=null,null,null backward=1 | backward_calls=3'; }
+
+test_case "what the settings accept" ranges
+for vers in 3 4.2; do
+	test_case "v$vers: neither end offers Version Two" mounts $vers off off 1
+	test_case "v$vers: the server alone offers it" mounts $vers off offered 1
+	test_case "v$vers: the client alone offers it" mounts $vers offered off 1
+	test_case "v$vers: both ends offer it" mounts $vers offered offered 2
+	test_case "v$vers: the client requires it" mounts $vers required offered 2
+	test_case "v$vers: the client requires it of a server without" refused_mount $vers
+done
+test_case "what is known of a server" remembered
+test_case "settings that change" changed
+test_case "larger messages than the default" larger
+test_case "a responder of both versions" agreed
+test_case "a responder of Version One" refused
+test_case "lost first messages" lost
+test_case "responders that break the rules" hostile
+test_case "backward Calls" backward
+run_cases
