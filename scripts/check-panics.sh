@@ -116,7 +116,8 @@ module_panics() {
 			print symbol, location ? location : "0x0", caller
 		}' "$dir/disassembly" |
 		while read -r symbol location caller; do
-			name=$(awk -v at="$(printf '%016x' "$location")" '$1 == at { sub(/^\.rodata\+?/, "", $3); print $3 }' "$dir/relocations")
+			# As strings: to awk 0e78 and 0e50 are the same number.
+			name=$(awk -v at="$(printf '%016x' "$location")" '$1 "" == at { sub(/^\.rodata\+?/, "", $3); print $3 }' "$dir/relocations")
 			length=$(od -A n -t u8 -j $((location + 8)) -N 8 "$dir/rodata")
 			name=$(head -c $((${name:-0} + length)) "$dir/rodata" | tail -c "$length")
 			printf '%s %s %s\n' "$(sed -E 's/.*\/(library|rust)\///' <<<"$name")" "$symbol" "$caller"
