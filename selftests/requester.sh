@@ -137,7 +137,7 @@ reads() {
 	attack bad-handle 'ended*5' "$failed+5"
 	attack beyond-the-memory ended "$failed+1"
 	attack bad-write-handle ended "$failed+1"
-	attack sends-it-again 'ended answered ended answered err_chunk answered ended answered ended answered err_chunk short' 'ended_.*+6'
+	attack sends-it-again 'ended err_chunk answered ended err_chunk short'
 	attack hangs-up gone 'ended_.*+20'
 	attack vanishes gone 'ended_.*+1'
 	# As much as there is room for is held until the fabric gives up.
