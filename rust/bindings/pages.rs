@@ -46,7 +46,11 @@ impl PageVec {
     }
 
     /// Drops the references to all pages.
+    #[inline]
     pub(crate) fn clear(&mut self) {
+        if self.0.is_empty() {
+            return;
+        }
         let pages = self.0.as_mut_ptr().cast();
         // SAFETY: By the type's invariant one reference to each page belongs to this object.
         unsafe { super::rpcrdma_put_page_array(pages, self.0.len()) };

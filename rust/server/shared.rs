@@ -500,10 +500,17 @@ impl Shared {
     }
 
     /// The first Call that waits, if there is room for it.
+    #[inline(always)]
     pub(super) fn admitted(&self) -> Option<AcceptedMessage<Self>> {
         if self.waiting_count.load(Relaxed) == 0 {
             return None;
         }
+        self.admit_first()
+    }
+
+    /// [`Self::admitted`] if Calls wait, which is rare.
+    #[cold]
+    fn admit_first(&self) -> Option<AcceptedMessage<Self>> {
         let events = &self.events;
         let mut waiting = self.waiting.lock();
         let pages = waiting.messages.first_note()?.wanted;
