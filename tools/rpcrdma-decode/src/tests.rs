@@ -152,13 +152,16 @@ fn both_versions_and_all_procedures_have_a_line() {
     for (words, expected) in [
         (
             &[7, 2, 4, 4, 1, 1, 2][..],
-            "v2 credits 4 RDMA_ERROR ERR_VERS 1 to 2",
+            "v2 (version-two-00) credits 4 RDMA_ERROR ERR_VERS 1 to 2",
         ),
         (&[7, 1, 4, 4, 2], "v1 credits 4 RDMA_ERROR ERR_CHUNK"),
-        (&[7, 2, 4, 4, 3], "v2 credits 4 RDMA_ERROR ERR_INVAL_OPTION"),
+        (
+            &[7, 2, 4, 4, 3],
+            "v2 (version-two-00) credits 4 RDMA_ERROR ERR_INVAL_OPTION",
+        ),
         (
             &[7, 2, 4, 5, 6, 3, 0x0102_0300, 7, 0],
-            "v2 credits 4 RDMA_OPTIONAL type 6, 28 + 8 bytes",
+            "v2 (version-two-00) credits 4 RDMA_OPTIONAL type 6, 28 + 8 bytes",
         ),
     ] {
         assert_eq!(of(words), format!("xid 0x00000007 {expected}"));
