@@ -19,7 +19,7 @@ packages=(
 	e2fsprogs libarchive13t64
 )
 # These are added to a tree that is there, so that a change of them makes nothing be built anew.
-tools=(tshark jq valgrind perftest python3-matplotlib)
+tools=(sparse python3-ply python3-git tshark jq valgrind perftest python3-matplotlib)
 packaging=(build-essential debhelper dh-dkms lintian)
 release=$RELEASE options=()
 case ${ROOT:-} in

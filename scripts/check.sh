@@ -13,7 +13,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal fuzz headers litmus um um-debug um-leaks custom debug stock dma matrix release series install cost)
+	steps=(minimal fuzz headers litmus in-tree um um-debug um-leaks custom debug stock dma matrix release series install cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -139,6 +139,8 @@ step_series() {
 step_install() { "$here/check-install.sh"; }
 
 step_fuzz() { "$here/fuzz.sh"; }
+
+step_in-tree() { "$here/check-in-tree.sh"; }
 
 step_litmus() { "$here/litmus.sh"; }
 

@@ -1,0 +1,104 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Usage: check-in-tree.sh
+#
+# Lays the module out on a copy of the kernel source by in-tree.sh, builds each patch in a copy of the
+# custom kernel's objects, and has the tree's own tools look at the whole. Prints KTAP. KERNEL_SERIES chooses
+# the kernel.
+
+. "$(dirname "$0")/lib.sh"
+. "$here/series.sh"
+
+work=$KERNELS/in-tree
+folder=net/sunrpc/xprtrdma_rust
+
+# Make with the copies at the places of the originals, whose paths the objects have: nothing is built
+# anew that is not touched.
+kbuild() {
+	# shellcheck disable=SC2016
+	BIND=$KERNELS/src:$KERNELS/custom "$here/as-root.sh" sh -ec '
+		mount --bind "$1/src" "$2/src"
+		mount --bind "$1/obj" "$2/custom"
+		here=$3
+		shift 3
+		exec "$here/in-buildroot.sh" "$@"' sh "$work" "$KERNELS" "$here" \
+		make -C "$KERNELS/src" O="$KERNELS/custom" ARCH=x86 LLVM=-19 KCFLAGS= CFLAGS_MODULE= -j"$JOBS" "$@"
+}
+
+# in-tree.sh calls this after each patch.
+if [ "${1:-}" = build ]; then
+	log=$work/logs/${2//\//-}
+	config=$work/obj/.config
+	changed=
+	for option in SUNRPC_XPRT_RDMA_RUST SUNRPC_XPRT_RDMA_RUST_KUNIT_TEST; do
+		if grep -qx "config $option" "$work/src/$folder/Kconfig" && ! grep -qx "CONFIG_$option=y" "$config"; then
+			printf 'CONFIG_%s=y\n' "$option" >>"$config"
+			changed=olddefconfig
+		fi
+	done
+	: >"$log"
+	for goal in $changed "$folder/"; do
+		kbuild "$goal" >>"$log" 2>&1 || {
+			tail -n 15 "$log" >&2
+			die "patch $2 does not build (log: $log)"
+		}
+	done
+	exit
+fi
+
+. "$here/ktap.sh"
+"$here/buildroot.sh" tools
+"$here/kernel.sh" custom >/dev/null
+rm -rf "$work"
+mkdir -p "$work/logs"
+copy() {
+	cp -a --reflink=auto "$KERNELS/src" "$work/src"
+	cp -a --reflink=auto "$KERNELS/custom" "$work/obj"
+}
+logged in-tree-copy "see the log" copy
+
+# The patches are nobody's here.
+export GIT_AUTHOR_NAME='The rpcrdma developers' GIT_AUTHOR_EMAIL=rpcrdma@example.org
+export GIT_COMMITTER_NAME=$GIT_AUTHOR_NAME GIT_COMMITTER_EMAIL=$GIT_AUTHOR_EMAIL
+start=$SECONDS
+result patches_build "$("$here/in-tree.sh" "$work/src" "$here/check-in-tree.sh" build 2>&1 >/dev/null | grep -v ' patches in ' || true)"
+[ "$failed" -eq 0 ] || exit 1
+say "[in-tree] built in $((SECONDS - start))s"
+for log in "$work"/logs/*; do
+	result "$(basename "$log")_has_no_warning" "$(grep -A5 -i 'warning' "$log" || true)"
+done
+
+cd "$work/src"
+for patch in "$work"/patches/*/*.patch; do
+	[[ $patch != */0000-* ]] || continue
+	result "checkpatch_$(basename "$(dirname "$patch")")_$(basename "$patch" | cut -c1-4)" \
+		"$("$here/in-buildroot.sh" perl scripts/checkpatch.pl --strict --terse --show-types "$patch" | grep -v '^total: 0 errors, 0 warnings, 0 checks' || true)"
+done
+
+# Lines of a build about the module's own files.
+complaints() { grep -A5 -E "$folder.*(warning|error)|^(warning|error)|No such file" "$1" || true; }
+
+result sparse "$(kbuild C=2 CHECK=sparse "$folder/" >"$work/logs/sparse" 2>&1 || echo failed; complaints "$work/logs/sparse")"
+mapfile -t c < <(find "$folder" -name '*.[ch]')
+result kernel-doc "$("$here/in-buildroot.sh" scripts/kernel-doc -none -Wall "${c[@]}" 2>&1 || echo failed)"
+result rustfmt "$(find "$folder" -name '*.rs' -print0 | xargs -0 "$here/in-buildroot.sh" rustfmt --edition 2021 --check --config-path .rustfmt.toml 2>&1 || true)"
+# It asks git which files there are.
+result maintainers "$(perl scripts/get_maintainer.pl --self-test=patterns 2>&1 | grep xprtrdma || true)"
+
+# The whole folder above: the C transport is not built beside, and the module links.
+result one_of_the_two "$(kbuild net/sunrpc/ >"$work/logs/sunrpc" 2>&1 || echo failed
+	grep rpcrdma "$work/obj/net/sunrpc/modules.order" | grep -vx "$folder/rpcrdma.o" || true)"
+# What the module needs of others, each with who exports it, if anybody does.
+needed=$("$here/in-buildroot.sh" llvm-nm-19 --undefined-only --just-symbol-name "$work/obj/$folder/rpcrdma.o" |
+	awk 'FNR == NR { exporter[$2] = $3; next } { print $1, exporter[$1] }' "$KERNELS/custom/Module.symvers" -)
+result finds_all_symbols "$(awk 'NF < 2 && $1 != "__this_module"' <<<"$needed")"
+
+# Why the abstractions are not part of the kernel crate, which is in vmlinux.
+modules=$(awk 'NF > 1 && $2 != "vmlinux" { print $2 }' <<<"$needed" | sort | uniq -c)
+printf '%s\n' "$modules" | sed 's/^ */# functions of modules that this one calls: /'
+result abstractions_need_modules "$([ -n "$modules" ] || echo 'they could be in rust/kernel')"
+# Last, because other flags have much of the tree built anew.
+result W=1 "$(kbuild W=1 "$folder/" >"$work/logs/W1" 2>&1 || echo failed; complaints "$work/logs/W1")"
+printf '1..%d\n' "$number"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Lays the module out on a kernel source, as it is after one of the patches.
+
+Usage: layout.py SOURCE-OF-MODULE KERNEL PATCH
+       layout.py list
+
+What is not there yet is not declared either: of the files that name others, the root of the crate
+and the mod.rs above all, the lines that need files of later patches are left out.
+"""
+
+import os
+import re
+import shutil
+import sys
+
+FOLDER = "net/sunrpc/xprtrdma_rust"
+DOCS = "Documentation/filesystems/nfs/xprtrdma-rust"
+
+# The files of the server's series that lie between those of the client's.
+SERVER = """
+    helpers/svc_events.c trace/server.rs trace/svcrdma.h
+    rdma/accepted.rs rdma/listener.rs rdma/outgoing.rs rdma/pool.rs rdma/reads.rs
+    rdma/send_slots.rs rdma/transfer.rs
+""".split()
+
+# Each patch: series, name, and what it brings, as beginnings of paths below rust/. What no other
+# beginning is longer for belongs to the patch.
+PATCHES = [
+    ("client", "bindings", ["bindings/", "helpers/", "trace/", "rpcrdma_main.rs"]),
+    ("client", "proto", ["proto/"]),
+    ("client", "surfaces", [""]),
+    ("client", "rdma", ["rdma/"]),
+    ("client", "sunrpc", ["sunrpc/"]),
+    ("client", "client", ["client/", "stats.rs"]),
+    ("client", "documentation", []),
+    ("server", "proto", ["proto/responder/"]),
+    ("server", "rdma", SERVER),
+    ("server", "sunrpc", ["sunrpc/server/"]),
+    ("server", "server", ["server/"]),
+    ("server", "tests", ["proto/testing/", "sim_tests.rs"]),
+    ("server", "documentation", []),
+]
+
+# What each patch adds to its series' entry in MAINTAINERS.
+ENTRIES = {
+    "client": ("RPC-OVER-RDMA TRANSPORT IN RUST", "RPMSG TTY DRIVER"),
+    "server": ("RPC-OVER-RDMA TRANSPORT IN RUST, SERVER", "RPMSG TTY DRIVER"),
+}
+FILES = {
+    ("client", "bindings"): [f"{FOLDER}/*", f"{FOLDER}/bindings/", f"{FOLDER}/helpers/"],
+    ("client", "surfaces"): [f"{FOLDER}/trace/"],
+    ("client", "proto"): [f"{FOLDER}/proto/"],
+    ("client", "rdma"): [f"{FOLDER}/rdma/"],
+    ("client", "sunrpc"): [f"{FOLDER}/sunrpc/"],
+    ("client", "client"): [f"{FOLDER}/client/"],
+    ("client", "documentation"): [f"{DOCS}/"],
+    ("server", "proto"): [f"{FOLDER}/proto/responder/"],
+    ("server", "rdma"): [f"{FOLDER}/trace/s*"],
+    ("server", "sunrpc"): [f"{FOLDER}/sunrpc/server/"],
+    ("server", "server"): [f"{FOLDER}/server/"],
+    ("server", "tests"): [f"{FOLDER}/proto/testing/"],
+    ("server", "documentation"): [f"{DOCS}/architecture.rst"],
+}
+# Each patch that brings files adds some, as checkpatch.pl wants.
+LISTS = ["linux-nfs@vger.kernel.org", "linux-rdma@vger.kernel.org", "rust-for-linux@vger.kernel.org"]
+
+ALLOWED = """
+// What nothing uses yet is for the patches that follow.
+#![allow(dead_code, unused_imports, unused_macros)]
+"""
+
+
+def patch_of(path):
+    """The index of the patch that brings a file of rust/."""
+    best = max(
+        ((len(start), index) for index, (_, _, starts) in enumerate(PATCHES) for start in starts if path.startswith(start)),
+    )
+    return best[1]
+
+
+def sources(rust):
+    """The files of rust/, as paths below it."""
+    found = []
+    for folder, folders, files in os.walk(rust):
+        folders.sort()
+        for name in sorted(files):
+            path = os.path.relpath(os.path.join(folder, name), rust)
+            if name.endswith((".rs", ".c", ".h", ".sh")) or name == "bindgen_parameters":
+                found.append(path)
+    return [path for path in found if not path.endswith("_generated.rs")]
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def write(path, text):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    # What stays the same is not built anew.
+    if os.path.exists(path) and read(path) == text:
+        return
+    # A new file: the old one may be a link to somebody else's.
+    if os.path.lexists(path):
+        os.unlink(path)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def items(text):
+    """The text in pieces of a line, or of as many as a declaration has with what stands above it."""
+    piece, depth = [], 0
+    for line in text.splitlines(keepends=True):
+        piece.append(line)
+        code = re.sub(r'"(?:[^"\\]|\\.)*"|//.*', "", line)
+        depth += sum(code.count(c) for c in "([{") - sum(code.count(c) for c in ")]}")
+        above = re.match(r"\s*(///|#\[)", line)
+        if depth == 0 and not above:
+            yield "".join(piece)
+            piece = []
+    yield "".join(piece)
+
+
+def without_modules(path, text, there):
+    """Leaves the mod declarations of a file out whose files are not there, and uses of them."""
+    folder = os.path.dirname(path) if path.endswith(("mod.rs", "_main.rs")) else path[: -len(".rs")]
+    gone = set()
+    for match in re.finditer(r"^(?:pub\(\w+\) )?mod (\w+);", text, re.M):
+        base = os.path.join(folder, match[1])
+        if f"{base}.rs" not in there and f"{base}/mod.rs" not in there:
+            gone.add(match[1])
+    if not gone:
+        return text
+    names = "|".join(gone)
+    dropped = re.compile(rf"^(?:\s*(?:///|#\[).*\n)*(?:pub\(\w+\) )?(?:mod (?:{names});|use (?:self::)?(?:{names})\b)")
+    return "".join(piece for piece in items(text) if not dropped.match(piece))
+
+
+def reduced_root(text, there):
+    """The root of the crate without what uses modules that are not there."""
+    modules = re.findall(r"^mod (\w+);", text, re.M)
+    gone = [name for name in modules if f"{name}.rs" not in there and f"{name}/mod.rs" not in there]
+    if "sunrpc/server/mod.rs" not in there:
+        gone.append("sunrpc::server")
+    text = without_modules("rpcrdma_main.rs", text, there)
+    if not gone:
+        return text
+    start = text.index("struct RpcRdma {")
+    head, body = text[:start], text[start:]
+    names = re.compile(r"\b(?:%s)::" % "|".join(gone))
+    # A statement may go over several lines.
+    statement = re.compile(r"^( +)let (\w+) =(?:.*\n)(?:\1 +.*\n)*", re.M)
+    lost = [match[2] for match in statement.finditer(body) if names.search(match[0])]
+    body = statement.sub(lambda match: "" if match[2] in lost else match[0], body)
+    field = re.compile(r"^ +(_\w+): (\w+),\n", re.M)
+    fields = [match[1] for match in field.finditer(body) if match[2] in lost]
+    fields += [match[1] for match in re.finditer(r"^ +(_\w+): .*,\n", body, re.M) if names.search(match[0])]
+    for name in fields:
+        body = re.sub(rf"^ +{name}: .*,\n", "", body, flags=re.M)
+    if "let " not in body:
+        body = body.replace("        // Last, because mounts may come at once.\n", "")
+    if not re.search(r"\(module,", body):
+        body = body.replace("fn init(module:", "fn init(_module:")
+    body = body.replace("{\n}\n", "{}\n", 1) if "struct RpcRdma {\n}\n" in body else body
+    body = body.replace("Ok(Self {\n        })", "Ok(Self {})")
+    return head + body
+
+
+def lay_rust(rust, kernel, index):
+    """Lays the crate out as it is after the patch."""
+    there = [path for path in sources(rust) if patch_of(path) <= index]
+    names = set(there)
+    for path in there:
+        text = read(os.path.join(rust, path))
+        if path == "rpcrdma_main.rs":
+            text = reduced_root(text, names)
+            if "server/mod.rs" not in names:
+                text = text.replace("(RFC 8166).\n", "(RFC 8166).\n" + ALLOWED, 1)
+        elif path.endswith(".rs"):
+            text = without_modules(path, text, names)
+        elif "trace/svcrdma.h" not in names and path.startswith("bindings/"):
+            text = "".join(line for line in text.splitlines(keepends=True) if "svcrdma" not in line)
+        for vectors in re.findall(r'include_str!\("((?:\.\./)+selftests/[^"]+)"\)', text):
+            name = os.path.basename(vectors)
+            file = os.path.join(rust, os.path.dirname(path), vectors)
+            write(os.path.join(kernel, FOLDER, os.path.dirname(path), "vectors", name), read(file))
+            text = text.replace(vectors, f"vectors/{name}")
+            # As rustfmt has it for the shorter path.
+            text = re.sub(r"\(\n +(include_str!\(.*\)),\n +(\d+),\n +\)", r"(\1, \2)", text)
+        target = os.path.join(kernel, FOLDER, path)
+        write(target, text)
+        shutil.copymode(os.path.join(rust, path), target)
+    return names
+
+
+def lay_build(here, kernel, names):
+    """Kconfig and makefiles."""
+    helpers = sorted(name for name in names if name.startswith("helpers/") and name.endswith(".c"))
+    objects = "".join(f"rpcrdma-y += {name[:-2]}.o\n" for name in helpers)
+    makefile = read(os.path.join(here, "Makefile")).replace("# HELPERS\n", objects)
+    kconfig = read(os.path.join(here, "Kconfig"))
+    if "sim_tests.rs" in names:
+        write(os.path.join(kernel, FOLDER, ".kunitconfig"), read(os.path.join(here, "kunitconfig")))
+    else:
+        kconfig = kconfig[: kconfig.index("\nconfig SUNRPC_XPRT_RDMA_RUST_KUNIT_TEST")]
+        makefile = re.sub(r"rustflags-\$\(CONFIG_SUNRPC_XPRT_RDMA_RUST_KUNIT_TEST\).*\n.*\n", "", makefile)
+    write(os.path.join(kernel, FOLDER, "Makefile"), makefile)
+    write(os.path.join(kernel, FOLDER, "Kconfig"), kconfig)
+
+    path = os.path.join(kernel, "net/sunrpc/Kconfig")
+    text = read(path)
+    line = f'source "{FOLDER}/Kconfig"\n'
+    if line not in text:
+        write(path, text.rstrip("\n") + "\n\n" + line)
+    path = os.path.join(kernel, "net/sunrpc/Makefile")
+    text = read(path)
+    if "xprtrdma_rust" not in text:
+        old = "obj-$(CONFIG_SUNRPC_XPRT_RDMA) += xprtrdma/\n"
+        if old not in text:
+            sys.exit(f"layout.py: {path} does not build the C transport where it is looked for")
+        new = (
+            "ifdef CONFIG_SUNRPC_XPRT_RDMA_RUST\n"
+            "obj-$(CONFIG_SUNRPC_XPRT_RDMA) += xprtrdma_rust/\n"
+            "else\n" + old + "endif\n"
+        )
+        write(path, text.replace(old, new))
+
+
+def lay_maintainers(kernel, index):
+    """The entry in MAINTAINERS, as long as it is after the patch."""
+    path = os.path.join(kernel, "MAINTAINERS")
+    text = read(path)
+    for series, (title, before) in ENTRIES.items():
+        files = [
+            name
+            for at, (owner, patch, _) in enumerate(PATCHES)
+            if at <= index and owner == series
+            for name in FILES.get((owner, patch), [])
+        ]
+        text = re.sub(rf"^{re.escape(title)}\n(?:.+\n)*\n", "", text, flags=re.M)
+        if not files:
+            continue
+        entry = title + "\n" + "".join(f"L:\t{name}\n" for name in LISTS) + "S:\tMaintained\n"
+        entry += "".join(f"F:\t{name}\n" for name in sorted(files)) + "\n"
+        at = text.index(before + "\n")
+        text = text[:at] + entry + text[at:]
+    write(path, text)
+
+
+def lay_documentation(project, kernel, index):
+    """The documents of the series whose last patch this is."""
+    there = [series for at, (series, name, _) in enumerate(PATCHES) if at <= index and name == "documentation"]
+    if not there:
+        return
+    names = {"client": ["lifetimes"], "server": ["architecture"]}
+    shown = sorted(name for series in there for name in names[series])
+    for name in shown:
+        text = read(os.path.join(project, "Documentation", f"{name}.rst"))
+        write(os.path.join(kernel, DOCS, f"{name}.rst"), for_the_tree(text))
+    title = "RPC-over-RDMA transport in Rust"
+    index_text = ".. SPDX-License-Identifier: GPL-2.0\n\n" + "=" * len(title) + f"\n{title}\n" + "=" * len(title)
+    index_text += "\n\n.. toctree::\n   :maxdepth: 1\n\n" + "".join(f"   {name}\n" for name in shown)
+    write(os.path.join(kernel, DOCS, "index.rst"), index_text)
+    path = os.path.join(kernel, "Documentation/filesystems/nfs/index.rst")
+    text = read(path)
+    if "xprtrdma-rust" not in text:
+        write(path, text.rstrip("\n") + "\n   xprtrdma-rust/index\n")
+
+
+def for_the_tree(text):
+    """A document without the sentences about what the kernel's tree does not have."""
+    paragraphs = []
+    for paragraph in text.split("\n\n"):
+        if re.search(r"``(?:scripts|selftests)/", paragraph):
+            sentences = re.split(r"(?<=\.)\s+", paragraph)
+            paragraph = " ".join(s for s in sentences if not re.search(r"``(?:scripts|selftests)/", s))
+        paragraphs.append(paragraph)
+    return "\n\n".join(paragraphs).rstrip("\n") + "\n"
+
+
+def main():
+    if sys.argv[1:] == ["list"]:
+        for series, name, _ in PATCHES:
+            print(series, name)
+        return
+    rust, kernel, wanted = sys.argv[1:]
+    here = os.path.dirname(os.path.abspath(__file__))
+    index = [f"{series}/{name}" for series, name, _ in PATCHES].index(wanted)
+    names = lay_rust(rust, kernel, index)
+    lay_build(here, kernel, names)
+    lay_maintainers(kernel, index)
+    lay_documentation(os.path.dirname(os.path.abspath(rust)), kernel, index)
+
+
+if __name__ == "__main__":
+    main()
