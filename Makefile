@@ -7,6 +7,10 @@ BINDGEN ?= bindgen
 INSTALL_MOD_DIR ?= updates
 VECTORS ?= selftests/vectors/vectors.tsv
 S := $(CURDIR)/scripts
+# The first and the last versions that this was built with (scripts/check-kernels.sh).
+TRIED_LINUX = 7.2 7.3
+TRIED_RUSTC = 1.85 1.97
+space := $() $()
 
 # A module must be built by the compiler that built its kernel, which the tree names.
 conf = $(KDIR)/include/config/auto.conf
@@ -19,6 +23,9 @@ tool = LLVM=$(or $(LLVM),$(addprefix -,$(shell expr $(call setting,CONFIG_CLANG_
 endif
 ifneq ($(call setting,CONFIG_UML),)
 tool += ARCH=um
+endif
+ifneq ($(call setting,CONFIG_ARM64),)
+tool += ARCH=arm64
 endif
 endif
 
@@ -47,6 +54,7 @@ help:
 	  'make custom       build the kernel of .config.fragment (also: debug, um, um-debug, um-leaks)' \
 	  'make modules      build the module against KDIR=TREE' \
 	  '                  [ARCH=um] [LLVM=] [RUSTC=] [BINDGEN=] [MO=OUTPUT] [CLIPPY=1]' \
+	  '                  (tried: Linux $(subst $(space), to ,$(TRIED_LINUX)), rustc $(subst $(space), to ,$(TRIED_RUSTC)))' \
 	  'make install      KDIR=TREE [INSTALL_MOD_PATH=] put it where modprobe prefers it' \
 	  'make uninstall    KDIR=TREE [INSTALL_MOD_PATH=] and away again: modprobe finds the C module' \
 	  'make fmt          format the Rust sources' \

@@ -13,7 +13,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal fuzz headers litmus in-tree um um-debug um-leaks custom debug stock dma matrix release series install cost)
+	steps=(minimal fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks custom debug stock dma matrix release series install cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -141,6 +141,11 @@ step_install() { "$here/check-install.sh"; }
 step_fuzz() { "$here/fuzz.sh"; }
 
 step_in-tree() { "$here/check-in-tree.sh"; }
+
+step_kernels() { "$here/check-kernels.sh"; }
+
+# Compiled only; its kernel's symbols have no list, as that is not built.
+step_arm64() { "$here/module.sh" arm64 KBUILD_MODPOST_WARN=1; }
 
 step_litmus() { "$here/litmus.sh"; }
 

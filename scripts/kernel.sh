@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|release
+# Usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|newest-gcc|newest-clang|arm64|release
 #
 # Prepares or builds one kernel in the cache, and prints its build tree, to be used as KDIR:
 #   stock   Debian's own kernel, with the Rust metadata that its header package lacks made again
@@ -11,6 +11,9 @@
 #   um-debug  User-Mode Linux with the slow checkers, which is the faster place for them
 #   um-leaks  User-Mode Linux with kmemleak, which is too slow together with the others
 #   minimal kernel/minimal.config, only prepared, to build the module against
+#   newest-gcc, newest-clang  the configuration of custom, only prepared, with the compilers that Debian
+#           testing has (ROOT=testing, see buildroot.sh)
+#   arm64   the configuration of custom for arm64 with pages of 64 KiB, only prepared
 #   release Debian's own kernel of the release, older than 7.2, which one of the machines may have
 # KERNEL_SERIES chooses the series of all but the last (see series.sh). KSRC=DIR builds all but the first from another unpacked kernel source of 7.2 or later.
 
@@ -60,7 +63,7 @@ release() {
 # The packages unpacked from Debian carry only a signed image and its modules; these are built.
 built() {
 	local src=${KSRC:-$KERNELS/src} arch=x86 image=arch/x86/boot/bzImage goals=(bzImage modules) want series
-	local fragments=("$PROJECT/.config.fragment") flags= module_flags= mended=()
+	local fragments=("$PROJECT/.config.fragment") flags= module_flags= mended=() compiler=(LLVM=-19)
 	case $kind in
 	custom) fragments+=("$here/kernel/x86.config") ;;
 	debug) fragments+=("$here/kernel/x86.config" "$here/kernel/debug.config") ;;
@@ -86,6 +89,16 @@ built() {
 		goals=(linux modules)
 		;;
 	minimal) fragments=("$here/kernel/minimal.config") ;;
+	arm64)
+		fragments+=("$here/kernel/arm64.config")
+		arch=arm64
+		;;
+	newest-gcc | newest-clang)
+		[ "${ROOT:-}" = testing ] || die "$kind is for the compilers of ROOT=testing"
+		fragments+=("$here/kernel/x86.config")
+		compiler=(LLVM=1)
+		[ "$kind" = newest-clang ] || compiler=()
+		;;
 	esac
 	[ -f "$src/Makefile" ] || die "$src is no kernel source: set KSRC to one, or unset it"
 	series=$(sed -n 's/^\(VERSION\|PATCHLEVEL\) = //p' "$src/Makefile" | paste -sd .)
@@ -99,12 +112,12 @@ built() {
 	mkdir -p "$tree"
 	cat "${fragments[@]}" >"$tree/fragment"
 	build() {
-		local make=("$here/in-buildroot.sh" make -C "$src" O="$tree" ARCH="$arch" LLVM=-19 KCFLAGS="$flags"
+		local make=("$here/in-buildroot.sh" make -C "$src" O="$tree" ARCH="$arch" "${compiler[@]}" KCFLAGS="$flags"
 			CFLAGS_MODULE="$module_flags" -j"$JOBS")
 		[ -n "${KSRC:-}" ] || mend "${mended[@]}"
 		"${make[@]}" allnoconfig KCONFIG_ALLCONFIG="$tree/fragment"
 		check_config
-		if [ "$kind" = minimal ]; then
+		if [[ $kind = minimal || $kind = newest-* || $kind = arm64 ]]; then
 			"${make[@]}" prepare
 			"${make[@]}" modules_prepare
 			return
@@ -160,11 +173,11 @@ release)
 	"$here/host-packages.sh" build
 	release
 	;;
-custom | debug | um | um-debug | um-leaks | minimal)
+custom | debug | um | um-debug | um-leaks | minimal | newest-gcc | newest-clang | arm64)
 	"$here/buildroot.sh"
 	[ -n "${KSRC:-}" ] || "$here/kernel-source.sh"
 	built
 	;;
-*) die "usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|release" ;;
+*) die "usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|newest-gcc|newest-clang|arm64|release" ;;
 esac
 printf '%s\n' "$tree"
