@@ -98,8 +98,8 @@ impl PageVec {
         }
         let room = self.0.spare_capacity_mut();
         let room = room.get_mut(..array.len()).ok_or(ENOMEM)?;
-        // SAFETY: The room is as long as the array, and elsewhere. None of the pointers is null, and
-        // as many elements have a value then.
+        // SAFETY: The room is as long as the array, and elsewhere. None of the pointers is null,
+        // and as many elements have a value then.
         // INVARIANT: The caller's references go to this object.
         unsafe {
             core::ptr::copy_nonoverlapping(array.as_ptr(), room.as_mut_ptr().cast(), array.len());

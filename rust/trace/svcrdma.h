@@ -42,19 +42,14 @@ TRACE_EVENT(svcrdma_device_removal,
 	    TP_printk("connection=%u", __entry->connection));
 
 TRACE_EVENT(svcrdma_qp_error,
-	TP_PROTO(u32 connection, u32 event),
-	TP_ARGS(connection, event),
-	TP_STRUCT__entry(
-		__field(u32, connection)
-		__field(u32, event)
-	),
-	TP_fast_assign(
-		__entry->connection = connection;
-		__entry->event = event;
-	),
-	TP_printk("connection=%u event=%s", __entry->connection,
-		  rdma_show_ib_event(__entry->event))
-);
+	    TP_PROTO(u32 connection, u32 event),
+	    TP_ARGS(connection, event),
+	    TP_STRUCT__entry(__field(u32, connection)
+			     __field(u32, event)),
+	    TP_fast_assign(__entry->connection = connection;
+			   __entry->event = event;),
+	    TP_printk("connection=%u event=%s", __entry->connection,
+		      rdma_show_ib_event(__entry->event)));
 
 TRACE_EVENT(svcrdma_version,
 	    TP_PROTO(u32 connection, u32 version),

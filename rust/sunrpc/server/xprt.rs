@@ -150,8 +150,8 @@ impl SvcXprt {
         self.set(flag::DATA);
     }
 
-    /// Records that no Call waits. The caller ensures that none has arrived in the meantime: what was
-    /// changed before [`Self::call_waits`] is visible to who looks for it after this.
+    /// Records that no Call waits. The caller ensures that none has arrived in the meantime: what
+    /// was changed before [`Self::call_waits`] is visible to who looks for it after this.
     pub(crate) fn no_call_waits(&self) {
         self.clear(flag::DATA);
         // SAFETY: A barrier, which is always safe to call.
