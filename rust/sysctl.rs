@@ -3,7 +3,7 @@
 //! The administrator's settings in `/proc/sys/sunrpc`, which take effect for later mounts and
 //! connections, and the server's counters there.
 
-use crate::bindings;
+use crate::{bindings, proto::wire::header::Versions};
 use kernel::{error::from_err_ptr, prelude::*};
 
 /// A registered table of settings.
@@ -74,10 +74,31 @@ pub(crate) fn max_inline_write() -> u32 {
 pub(crate) enum VersionTwo {
     /// It does not.
     Off,
-    /// It does if the server does.
+    /// It does if the other end does.
     Offered,
     /// It speaks nothing else.
     Required,
+}
+
+impl VersionTwo {
+    /// The versions that a connection may speak then.
+    pub(crate) const fn versions(self) -> Versions {
+        match self {
+            Self::Off => Versions::ONE,
+            Self::Offered => Versions::ONE_AND_TWO,
+            Self::Required => Versions::TWO,
+        }
+    }
+}
+
+impl From<bindings::rpcrdma_version_two> for VersionTwo {
+    fn from(setting: bindings::rpcrdma_version_two) -> Self {
+        match setting {
+            bindings::rpcrdma_version_two_RPCRDMA_VERSION_TWO_OFFERED => Self::Offered,
+            bindings::rpcrdma_version_two_RPCRDMA_VERSION_TWO_REQUIRED => Self::Required,
+            _ => Self::Off,
+        }
+    }
 }
 
 /// Whether a new connection speaks Version Two, and a number that is another one after each write
@@ -90,12 +111,7 @@ pub(crate) fn version_two() -> (VersionTwo, u32) {
             bindings::rpcrdma_version_two_writes(),
         )
     };
-    let setting = match setting {
-        bindings::rpcrdma_version_two_RPCRDMA_VERSION_TWO_OFFERED => VersionTwo::Offered,
-        bindings::rpcrdma_version_two_RPCRDMA_VERSION_TWO_REQUIRED => VersionTwo::Required,
-        _ => VersionTwo::Off,
-    };
-    (setting, writes)
+    (setting.into(), writes)
 }
 
 /// The number of Calls that a client of the local service can have outstanding, 4 to 16384.
@@ -111,12 +127,10 @@ pub(crate) fn max_request_size() -> u32 {
     unsafe { bindings::rpcrdma_svc_max_req_size() }
 }
 
-/// Whether clients of this machine's service are answered in Version Two as well.
-pub(crate) fn offers_version_two() -> bool {
+/// Whether a new connection of a client of this machine's service speaks Version Two.
+pub(crate) fn service_version_two() -> VersionTwo {
     // SAFETY: Reads one word.
-    unsafe {
-        bindings::rpcrdma_svc_version_two() != bindings::rpcrdma_version_two_RPCRDMA_VERSION_TWO_OFF
-    }
+    unsafe { bindings::rpcrdma_svc_version_two() }.into()
 }
 
 /// Counters for all connections of the local service, in `/proc/sys/sunrpc/svc_rdma`.

@@ -5,12 +5,11 @@
 # remembered of a server; and what a responder may do to a client that offers Version Two.
 
 . "$(dirname "$0")/lib/peer.sh"
+. "$(dirname "$0")/lib/version.sh"
 
 TIMEOUT=$((2000 * ${SLOW:-1}))
 
 guest+='
-client_setting=/proc/sys/sunrpc/rdma_version_two
-server_setting=/proc/sys/sunrpc/svc_rdma/version_two
 # A value of the connection that the server has accepted last.
 accepted_stat() {
 	local dir
@@ -33,34 +32,15 @@ accepted_are() {
 }
 '
 
-offers() { "$1" "[ -f \$$1_setting ]"; }
-
-# Sets both ends, as far as they can be set, for the rest of the case: settings CLIENT SERVER.
-settings() {
+ranges() {
 	local machine
 	for machine in client server; do
-		if offers $machine; then
-			defer "$machine 'echo off >\$${machine}_setting'"
-			$machine "echo $1 >\$${machine}_setting"
-		fi
-		shift
-	done
-}
-
-need_client() { offers client || skip "the client speaks Version One only"; }
-need_server() { offers server || skip "the server speaks Version One only"; }
-
-ranges() {
-	local machine last
-	for machine in client server; do
 		offers $machine || continue
-		last=offered
-		[ $machine = server ] || last=required
 		defer "$machine 'echo off >\$${machine}_setting'"
 		$machine "
 			setting=\$${machine}_setting
 			[ \$(cat \$setting) = off ]
-			for word in offered $last off; do
+			for word in offered required off; do
 				echo \$word >\$setting
 				[ \$(cat \$setting) = \$word ] || fail \"it is \$(cat \$setting) after \$word was written\"
 			done
@@ -69,7 +49,6 @@ ranges() {
 				[ \$(cat \$setting) = off ]
 			done"
 	done
-	! offers server || server '! echo required 2>/dev/null >$server_setting'
 }
 
 # Data and names both ways, checked; a directory larger than any threshold.
@@ -146,10 +125,11 @@ larger() {
 	END'
 }
 
-# A mount that requires what the server has not.
+# A mount of which one end requires what the other has not: refused_mount VERS CLIENT SERVER
 refused_mount() {
-	need_client
-	settings required off
+	[ "$2" = off ] || need_client
+	[ "$3" = off ] || need_server
+	settings "$2" "$3"
 	client '
 		rc=0
 		timeout 50 mount -t nfs -o rdma,port=20049,vers='$1',sec=sys,retry=0,soft,timeo=20,retrans=1 $SERVER:/export $MNT 2>/run/$TEST.err || rc=$?
@@ -253,7 +233,10 @@ for vers in 3 4.2; do
 	test_case "v$vers: the client alone offers it" mounts $vers offered off 1
 	test_case "v$vers: both ends offer it" mounts $vers offered offered 2
 	test_case "v$vers: the client requires it" mounts $vers required offered 2
-	test_case "v$vers: the client requires it of a server without" refused_mount $vers
+	test_case "v$vers: the server requires it" mounts $vers offered required 2
+	test_case "v$vers: both ends require it" mounts $vers required required 2
+	test_case "v$vers: the client requires it of a server without" refused_mount $vers required off
+	test_case "v$vers: the server requires it of a client without" refused_mount $vers off required
 done
 test_case "what is known of a server" remembered
 test_case "settings that change" changed

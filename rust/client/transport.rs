@@ -7,14 +7,11 @@ use crate::{
     error::Cause,
     proto::{
         requester::known_versions::{KnownVersions, Lesson},
-        wire::{
-            header::{Versions, VERSION_TWO},
-            private_data::Thresholds,
-        },
+        wire::private_data::Thresholds,
     },
     stats::{Calls, Latency, Stats},
     sunrpc::client::{BackwardCalls, OwnedXprt},
-    sysctl::{self, VersionTwo},
+    sysctl,
 };
 use kernel::{
     new_spinlock,
@@ -61,18 +58,6 @@ struct Server {
     writes: u32,
 }
 
-/// The versions that a setting stands for.
-fn supported(setting: VersionTwo) -> Versions {
-    match setting {
-        VersionTwo::Off => Versions::ONE,
-        VersionTwo::Offered => Versions::ONE_AND_TWO,
-        VersionTwo::Required => Versions {
-            low: VERSION_TWO,
-            high: VERSION_TWO,
-        },
-    }
-}
-
 impl Transport {
     /// A transport that has not been connected yet.
     ///
@@ -115,7 +100,7 @@ impl Transport {
     /// forgotten.
     pub(super) fn choose_version(&self) -> Choice {
         let (setting, writes) = sysctl::version_two();
-        let supported = supported(setting);
+        let supported = setting.versions();
         let mut server = self.server.lock();
         if server.writes != writes {
             server.writes = writes;

@@ -40,7 +40,6 @@ void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count)
 
 static unsigned int min_requests = 4, max_max_requests = 16384;
 static unsigned int min_req_size = 4096, max_max_req_size = 65536;
-static enum rpcrdma_version_two last_version_two = RPCRDMA_VERSION_TWO_OFFERED;
 static unsigned int read_requests = 16, min_read_requests = 1;
 static unsigned int max_read_requests = 255;
 static unsigned int unused;
@@ -109,7 +108,6 @@ static const struct ctl_table svc_settings[] = {
 		.maxlen = sizeof(version_two),
 		.mode = 0644,
 		.proc_handler = rpcrdma_proc_version_two,
-		.extra2 = &last_version_two,
 	},
 	RPCRDMA_SVC_STAT("rdma_stat_read", READ),
 	RPCRDMA_SVC_STAT("rdma_stat_recv", RECV),

@@ -51,7 +51,6 @@ static unsigned int max_padding = PAGE_SIZE;
 static unsigned int memreg_strategy = 5, max_memreg_strategy = 6;
 static unsigned int inline_write_padding;
 static int pad_optimize;
-static enum rpcrdma_version_two last_version_two = RPCRDMA_VERSION_TWO_REQUIRED;
 
 static int proc_version_two(const struct ctl_table *table, int write,
 			    void *buffer, size_t *lenp, loff_t *ppos)
@@ -99,7 +98,6 @@ static const struct ctl_table settings[] = {
 		.maxlen = sizeof(version_two),
 		.mode = 0644,
 		.proc_handler = proc_version_two,
-		.extra2 = &last_version_two,
 	},
 };
 

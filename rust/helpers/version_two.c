@@ -17,11 +17,10 @@ static const char *const words[] = {
 	[RPCRDMA_VERSION_TWO_REQUIRED] = "required",
 };
 
-/* The table's data is an enum rpcrdma_version_two, extra2 the last one of use. */
+/* The table's data is an enum rpcrdma_version_two. */
 int rpcrdma_proc_version_two(const struct ctl_table *table, int write,
 			     void *buffer, size_t *lenp, loff_t *ppos)
 {
-	const enum rpcrdma_version_two *last = table->extra2;
 	enum rpcrdma_version_two *setting = table->data, value;
 	char word[16] = "";
 	const struct ctl_table shown = {
@@ -37,7 +36,7 @@ int rpcrdma_proc_version_two(const struct ctl_table *table, int write,
 	status = proc_dostring(&shown, write, buffer, lenp, ppos);
 	if (status || !write)
 		return status;
-	for (value = RPCRDMA_VERSION_TWO_OFF; value <= *last; value++) {
+	for (value = RPCRDMA_VERSION_TWO_OFF; value < ARRAY_SIZE(words); value++) {
 		if (sysfs_streq(word, words[value])) {
 			WRITE_ONCE(*setting, value);
 			return 0;

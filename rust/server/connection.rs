@@ -169,8 +169,8 @@ impl Connection {
             transfer_sge: sge.get(),
         };
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
-        let version_two = sysctl::offers_version_two();
-        let shared = Shared::new(events.clone(), thresholds, version_two, budget, max_credits);
+        let versions = sysctl::service_version_two().versions();
+        let shared = Shared::new(events.clone(), thresholds, versions, budget, max_credits);
         let qp = AcceptedOwner::new(id, &pd, &sizes, events.slots.clone(), shared)?;
         let removal = RemovalNotice::new(&device, events.clone())?;
         let parts = Parts {

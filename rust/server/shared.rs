@@ -297,8 +297,8 @@ pub(crate) struct Shared {
     pub(super) events: Arc<Events>,
     /// What private data says, and so those of Version One.
     pub(super) thresholds: Thresholds,
-    /// Whether the requester may speak Version Two.
-    offers_version_two: bool,
+    /// The versions that the requester may speak.
+    versions: Versions,
     pub(super) budget: CallBudget,
     /// Messages for threads of the service.
     #[pin]
@@ -327,7 +327,7 @@ impl Shared {
     pub(super) fn new<'a>(
         events: Arc<Events>,
         thresholds: Thresholds,
-        offers_version_two: bool,
+        versions: Versions,
         budget: CallBudget,
         max_credits: u32,
     ) -> impl PinInit<Self, Error> + 'a {
@@ -335,7 +335,7 @@ impl Shared {
         try_pin_init!(Self {
             events,
             thresholds,
-            offers_version_two,
+            versions,
             budget,
             ready <- new_spinlock!(Messages::new(), "rpcrdma_ready"),
             waiting <- new_spinlock!(Waiting {
@@ -394,11 +394,7 @@ impl Shared {
 
     /// The versions that the requester may speak.
     pub(super) fn versions(&self) -> Versions {
-        if self.offers_version_two {
-            Versions::ONE_AND_TWO
-        } else {
-            Versions::ONE
-        }
+        self.versions
     }
 
     /// Takes note of a Call of Version Two, before [`Self::called`]: the first one decides what is
@@ -428,7 +424,8 @@ impl Shared {
     /// are those of Version One.
     pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
         let grants = self.credits.lock();
-        let has_replied = !self.offers_version_two || grants.credits.answered() > grants.refused;
+        let has_replied =
+            self.versions == Versions::ONE || grants.credits.answered() > grants.refused;
         let version = grants.negotiation.agreed(has_replied);
         let thresholds = match version {
             Some(version) => grants.negotiation.thresholds(version),

@@ -360,6 +360,24 @@ mod tests {
         assert_eq!(garbage, Some(ResponderRefusal::GarbageArgs));
     }
 
+    /// A responder that requires Version Two says so in the version that it was asked in.
+    /// Proves: V1-124, V1-130.
+    #[test]
+    fn a_responder_may_speak_version_two_alone() {
+        let refused = |version| {
+            let bytes = changed(4, version)?;
+            decode_call(&bytes, Versions::TWO).err()
+        };
+        let answer = ErrorMessage {
+            xid: Xid(XID),
+            version: VERSION_ONE,
+            body: ErrorBody::Version(Versions::TWO),
+        };
+        let outcome = refused(VERSION_ONE).map(|refused| refused.at_responder());
+        assert_eq!(outcome, Some(ResponderRefusal::Answer(answer)));
+        assert_eq!(refused(VERSION_TWO), None);
+    }
+
     /// Proves: V2-014, V2-017.
     #[test]
     fn version_two_has_the_same_lists() {

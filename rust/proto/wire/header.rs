@@ -62,6 +62,12 @@ impl Versions {
         high: VERSION_TWO,
     };
 
+    /// An endpoint that speaks Version Two only.
+    pub(crate) const TWO: Self = Self {
+        low: VERSION_TWO,
+        high: VERSION_TWO,
+    };
+
     /// Whether `version` is supported.
     pub(crate) const fn contains(self, version: u32) -> bool {
         self.low <= version && version <= self.high
