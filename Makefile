@@ -43,8 +43,8 @@ help:
 	  'make check        the main tests, in under an hour; the last line is the sum' \
 	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \
 	  'make cost         count what an RPC costs, beside the C module (ROLE=client|server)' \
-	  'make bench        measure speed, latency, CPU and memory, beside the C client' \
-	  '                  (BENCH_PAIRS=7 BENCH_SECONDS=2; under 20 minutes)' \
+	  'make bench        measure speed, latency, CPU and memory, beside the C module' \
+	  '                  (ROLE=client|server BENCH_PAIRS=2 BENCH_SECONDS=2; half an hour for each role)' \
 	  'make bench-scale  the same for more connections, mounts, calls at once and slots' \
 	  'make vectors      run the rows of VECTORS=FILE against the protocol code' \
 	  'make fuzz         fuzz the protocol code (FUZZ_SECONDS=30 for each target)' \
@@ -92,7 +92,7 @@ cost:
 	+@for role in $(or $(ROLE),client server); do $(S)/cost.sh $$role --functions 12 || exit; done
 
 bench bench-scale:
-	+@$(S)/bench.sh $(if $(filter bench-scale,$@),--scale)
+	+@for role in $(or $(ROLE),client server); do $(S)/bench.sh $$role $(if $(filter bench-scale,$@),--scale) || exit; done
 
 vectors:
 	@$(S)/vectors.sh '$(VECTORS)'

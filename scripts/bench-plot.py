@@ -70,7 +70,7 @@ def rows_of(result, *metrics):
 
 def ratios(result, path):
     """Ratios of Rust to C: median and quartiles, on the noise of C against itself."""
-    panels = [("rate", "rate (more is better)"), ("p99_us", "p99 latency (less is better)"), ("cpu_s", "client CPU per RPC (less is better)")]
+    panels = [("rate", "rate (more is better)"), ("p99_us", "p99 latency (less is better)"), ("cpu_s", f"{result['role']} CPU per RPC (less is better)")]
     names = [n for n in TITLES if any(r["workload"] == n for r in rows_of(result, *(m for m, _ in panels)))]
     figure, axes = plt.subplots(1, len(panels), figsize=(10, 0.32 * len(names) + 1.2), sharey=True)
     for axis, (metric, title) in zip(axes, panels):
@@ -91,8 +91,8 @@ def ratios(result, path):
 
 def pairs(axis, rows, labels, unit):
     """Two bars for each row, C's and Rust's."""
-    for offset, client, colour, name in ((-0.2, "c", C, "C"), (0.2, "rust", RUST, "Rust")):
-        axis.bar([i + offset for i in range(len(rows))], [row[client] for row in rows], 0.4, color=colour, label=name)
+    for offset, module, colour, name in ((-0.2, "c", C, "C"), (0.2, "rust", RUST, "Rust")):
+        axis.bar([i + offset for i in range(len(rows))], [row[module] for row in rows], 0.4, color=colour, label=name)
     axis.set_xticks(range(len(rows)), labels, rotation=35, ha="right", rotation_mode="anchor")
     axis.set_ylabel(unit)
 
@@ -103,9 +103,9 @@ def latency(result, path):
     figure, axes = plt.subplots(1, 3, figsize=(10, 0.32 * len(names) + 1.2), sharex=True, sharey=True)
     for axis, (metric, title) in zip(axes, metrics.items()):
         rows = rows_of(result, metric)
-        for client, colour, label in (("c", C, "C"), ("rust", RUST, "Rust")):
+        for module, colour, label in (("c", C, "C"), ("rust", RUST, "Rust")):
             places = [names.index(row["workload"]) for row in rows]
-            axis.plot([row[client] for row in rows], places, "o", color=colour, markersize=5, alpha=0.7, label=label)
+            axis.plot([row[module] for row in rows], places, "o", color=colour, markersize=5, alpha=0.7, label=label)
         axis.set_xscale("log")
         axis.set_title(title, fontsize=9)
         axis.grid(axis="x", color=NOISE)
@@ -122,8 +122,8 @@ def throughput(result, path):
     for axis, (workload, (link, unit)) in zip(axes, beside.items()):
         rows = [row for row in rows_of(result, "rate") if row["workload"] == workload]
         pairs(axis, rows, [TITLES[workload]] * len(rows), unit)
-        for offset, client in ((-0.2, "c"), (0.2, "rust")):
-            samples = [s["rate"] for s in result["samples"] if s["workload"] == workload and s["client"] == client]
+        for offset, module in ((-0.2, "c"), (0.2, "rust")):
+            samples = [s["rate"] for s in result["samples"] if s["workload"] == workload and s["module"] == module]
             axis.plot([offset] * len(samples), samples, "o", color="black", markersize=2)
         values = sorted(result["links"].get(link, []))
         if values:
@@ -139,15 +139,16 @@ def rest(result, path):
         (rows_of(result, "time_ms"), [TITLES[row["workload"]] for row in rows_of(result, "time_ms")], "ms"),
         (rows_of(result, "idle_kib", "busy_kib"), ["idle", "after I/O"], "KiB for a mount"),
     ]
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.2))
-    for axis, (rows, labels, unit) in zip(axes, panels):
+    panels = [panel for panel in panels if panel[0]]
+    figure, axes = plt.subplots(1, len(panels), figsize=(4 * len(panels), 3.2), squeeze=False)
+    for axis, (rows, labels, unit) in zip(axes[0], panels):
         pairs(axis, rows, labels[: len(rows)], unit)
-    axes[1].legend(frameon=False)
+    axes[0][-1].legend(frameon=False)
     save(figure, path)
 
 
 def scale(result, path):
-    """Figures of both clients against the number that changes."""
+    """Figures of both modules against the number that changes."""
     panels = {
         "mounts": ("rate", "IOPS, 4 KiB, depth 64", "mounts"),
         "nconnect": ("rate", "IOPS, 4 KiB, depth 64", "connections"),
@@ -155,12 +156,15 @@ def scale(result, path):
         "slots": ("rate", "IOPS, 4 KiB, depth 256", "slots"),
         "memory": ("idle_kib", "KiB for an idle mount", "mounts"),
     }
-    figure, axes = plt.subplots(1, len(panels), figsize=(13, 3))
+    rows_by_name = {name: [row for row in rows_of(result, panels[name][0]) if row["workload"].startswith(name + "-")] for name in panels}
+    panels = {name: panel for name, panel in panels.items() if rows_by_name[name]}
+    figure, axes = plt.subplots(1, len(panels), figsize=(2.6 * len(panels), 3), squeeze=False)
+    axes = axes[0]
     for axis, (name, (metric, unit, number)) in zip(axes, panels.items()):
-        rows = [row for row in rows_of(result, metric) if row["workload"].startswith(name + "-")]
-        for client, colour, label in (("c", C, "C"), ("rust", RUST, "Rust")):
+        rows = rows_by_name[name]
+        for module, colour, label in (("c", C, "C"), ("rust", RUST, "Rust")):
             numbers = [int(row["workload"].partition("-")[2]) for row in rows]
-            axis.plot(numbers, [row[client] for row in rows], "o-", color=colour, markersize=3, label=label)
+            axis.plot(numbers, [row[module] for row in rows], "o-", color=colour, markersize=3, label=label)
         axis.set_xscale("log", base=2)
         axis.set_xlabel(number)
         axis.set_ylabel(unit)

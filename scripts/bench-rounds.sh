@@ -1,19 +1,23 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: bench-client.sh FOLDER BOOT
+# Usage: bench-rounds.sh client|server FOLDER BOOT
 #
-# Runs under vm.sh: has the client do each workload, with the C and the Rust module in turn, and
-# leaves what came out in FOLDER, for selftests/bench/report.py. The first and the last round are C's.
+# Runs under vm.sh: has the client do each workload, with the C and the Rust module in turn in the
+# machine of that role, and leaves what came out in FOLDER, for selftests/bench/report.py. The first
+# and the last round are C's.
 # BOOT counts the machines before these, so that no rounds of theirs have numbers that follow another.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/vm-lib.sh"
 
-folder=$1 boot=$2
+role=$1 folder=$2 boot=$3
 rounds=$((2 * BENCH_PAIRS + 1))
 first=$((boot * (rounds + 3)))
-read -ra workloads <<<"${BENCH_WORKLOADS:-nothing null getattr create stat unlink randread_1 randread_16 randwrite_1 randwrite_16 mixed seqread seqwrite krb5p_read krb5p_write readdir tree mount reconnect reconnect_busy memory}"
+# The memory of a mount is the client's; long/memory.sh has that of the server's connections.
+own=memory
+[ "$role" = client ] || own=
+read -ra workloads <<<"${BENCH_WORKLOADS:-nothing null getattr create stat unlink randread_1 randread_16 randwrite_1 randwrite_16 mixed seqread seqwrite krb5p_read krb5p_write readdir tree mount reconnect reconnect_busy $own}"
 
 guest="
 . /lab/payload/bench/guest.sh
@@ -23,23 +27,38 @@ BENCH_VERS=$VERS BENCH_SECONDS=${BENCH_SECONDS:-2}
 client() { client_run "$guest$1"; }
 server() { server_run "$guest$1"; }
 
-# The process that is the kernel of the client machine. In User-Mode Linux programs have others.
-client_pid() { cat "$RUN/um/client/pid" 2>/dev/null || cat "$RUN/client.pid"; }
-cpu_nanoseconds() { cat "/proc/$(client_pid)/task"/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
+# The process that is the kernel of the machine that is measured. In User-Mode Linux programs have others.
+kernel_pid() { cat "$RUN/um/$role/pid" 2>/dev/null || cat "$RUN/$role.pid"; }
+cpu_nanoseconds() { cat "/proc/$(kernel_pid)/task"/*/schedstat | awk '{ sum += $1 } END { printf "%.0f\n", sum }'; }
 
-# workload ROUND CLIENT NAME
+# Takes the module that is loaded away, and loads this one: exchange rust|c
+exchange() {
+	LIMIT=120 client bench_end &&
+		case $role in
+		client) LIMIT=120 client "bench_load $1" ;;
+		server)
+			LIMIT=120 server "
+				/lab/guest/server stop
+				bench_load $1
+				/lab/guest/server resume"
+			;;
+		esac &&
+		LIMIT=120 client bench_begin
+}
+
+# workload ROUND KIND NAME
 workload() {
 	local out=$folder/$1.$2.$3 before after
 	before=$(cpu_nanoseconds)
 	# A number belongs to the workload: tasks-16.
 	LIMIT=120 client "bench_${3/-/ }" >"$out.tmp" || {
 		cat "$out.tmp" >&2
-		die "the workload $3 failed in round $1, with the $2 client; what it said is above"
+		die "the workload $3 failed in round $1, with the $2 $role; what it said is above"
 	}
 	after=$(cpu_nanoseconds)
 	printf 'cpu_nanoseconds %d\n' $((after - before)) | cat - "$out.tmp" >"$out"
 	rm "$out.tmp"
-	# The server does it, so that the client is not charged for it.
+	# The server does it, behind what is measured.
 	[ "$3" != tree ] || server 'rm -r /export/bench/tree/*'
 }
 
@@ -95,7 +114,7 @@ start=$SECONDS
 for ((round = 0; round < rounds; round++)); do
 	kind=c
 	[ $((round % 2)) = 0 ] || kind=rust
-	LIMIT=120 client "bench_client $kind" || die "the $kind client did not load and mount before round $round; what it said is above"
+	exchange $kind || die "the $kind $role did not load and carry a mount before round $round; what it said is above"
 	read -r load _ </proc/loadavg
 	printf '%d %s %s\n' $((first + round)) $kind "$load" >>"$folder/rounds"
 	for name in "${workloads[@]}"; do
@@ -103,4 +122,4 @@ for ((round = 0; round < rounds; round++)); do
 	done
 	say "[bench] round $((round + 1)) of $rounds, $kind: $((SECONDS - start)) s so far, about $(((SECONDS - start) * (rounds - round - 1) / (round + 1))) s to go"
 done
-LIMIT=120 client 'umount $MNT && wait_for 10 module_unused && rmmod rpcrdma'
+LIMIT=120 client 'bench_end && rmmod rpcrdma'

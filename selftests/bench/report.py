@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Sums up what scripts/bench-client.sh has measured: one JSON file, and a table.
+"""Sums up what scripts/bench-rounds.sh has measured: one JSON file, and a table.
 
-Usage: report.py FOLDER JSON [--document FILE --table NAME]
+Usage: report.py client|server FOLDER JSON [--document FILE --table NAME]
 
 FOLDER has the samples. --document puts the table into FILE, between the comments that name it.
 
-A round of the Rust client stands between two of C, and its ratio is to their mean, so that a
+A round of the Rust module stands between two of C, and its ratio is to their mean, so that a
 steady change of the machine's speed cancels out. The ratio of each round of C to the one before
 shows what the machine alone does to such a figure.
 """
@@ -146,16 +146,16 @@ def load(folder):
     """Every sample, one for each round and workload."""
     texts = {}
     for path in folder.glob("*.*.*"):
-        number, client, workload = path.name.split(".")
-        texts[int(number), client, workload] = path.read_text()
+        number, kind, workload = path.name.split(".")
+        texts[int(number), kind, workload] = path.read_text()
     # What it costs to have a command run in the machine is no part of the workload.
     nothing = [parse(t)[0]["cpu_nanoseconds"][0] for (_, _, w), t in texts.items() if w == "nothing"]
     idle_cpu = statistics.median(nothing) if nothing else 0
     samples = []
-    for (number, client, workload), text in sorted(texts.items()):
+    for (number, kind, workload), text in sorted(texts.items()):
         if workload != "nothing":
             figures = figures_of(workload, text, idle_cpu)
-            samples.append({"round": number, "client": client, "workload": workload, **figures})
+            samples.append({"round": number, "module": kind, "workload": workload, **figures})
     return samples
 
 
@@ -290,6 +290,7 @@ def machine(folder):
 
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("role", choices=("client", "server"))
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("json", type=pathlib.Path)
     parser.add_argument("--document", type=pathlib.Path)
@@ -299,13 +300,14 @@ def main():
     result = {
         # JSON has no comments.
         "licence": "SPDX-License-Identifier: GPL-2.0",
+        "role": options.role,
         "machine": machine(options.folder),
         "links": links_of(options.folder),
         "summary": summarize(samples),
         "samples": samples,
     }
     if not result["summary"]:
-        raise SystemExit(f"report.py: {options.folder} has no samples of both clients")
+        raise SystemExit(f"report.py: {options.folder} has no samples of both modules")
     options.json.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     lines = tables(result)
     print("\n".join(lines))

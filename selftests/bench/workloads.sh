@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What scripts/bench-client.sh has the client do: one function for each workload. It comes behind
+# What scripts/bench-rounds.sh has the client do: one function for each workload. It comes behind
 # lib/guest.sh. Each prints lines "NAME NUMBER...", and, where fio did the work, a line "fio" and
 # what fio has to say.
 
@@ -266,15 +266,22 @@ bench_slots() {
 	mount_bench
 }
 
-# bench_client rust|c: takes the one that is loaded away, and loads this one.
-bench_client() {
-	! mountpoint -q "$MNT" || umount "$MNT"
+# bench_load rust|c: takes the module that is loaded away, and loads this one. Either role does it.
+bench_load() {
 	wait_for 10 module_unused
 	rmmod rpcrdma
 	case $1 in
 	rust) insmod /lab/payload/bench/rpcrdma.ko ;;
 	c) modprobe rpcrdma ;;
 	esac
+}
+
+# What the client does before and behind the workloads of a round.
+bench_end() {
+	! mountpoint -q "$MNT" || umount "$MNT"
+	wait_for 10 module_unused
+}
+bench_begin() {
 	mount_bench
 	# The first call that opens a file sets up a session, and waits for the grace period of the server.
 	: >"$DIR/opened"
