@@ -5,62 +5,7 @@
 # dissector, which must find nothing malformed, and the same in every header as rpcrdma-decode, which
 # is our decoder.
 
-. "$(dirname "$0")/lib/test.sh"
-
-# The commands of the host's build root.
-in_root() { BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" "$@"; }
-
-# Two passes, as Wireshark itself makes: in a first one its NFS dissector calls replies malformed
-# whose data was placed directly.
-wireshark() {
-	in_root tshark -2 -r "$RUN/wire.pcap" --enable-heuristic rpcrdma_infiniband "$@" 2>"$RUN/wire.tshark" || {
-		cat "$RUN/wire.tshark"
-		fail "tshark cannot read the capture"
-	}
-}
-
-# Prints these fields of all frames that a filter lets through: fields FILTER FIELD...
-fields() {
-	local filter=$1 field arguments=()
-	shift
-	for field; do
-		arguments+=(-e "$field")
-	done
-	wireshark -Y "$filter" -T fields "${arguments[@]}"
-}
-
-# A Send that rxe repeats, because its acknowledgement took so long, is no second message.
-drop_repeated() {
-	local frames
-	fields 'infiniband.bth.opcode in {0..5, 22, 23}' \
-		frame.number ip.src infiniband.bth.destqp infiniband.bth.psn infiniband.bth.opcode |
-		awk '{ frame = $1; $1 = "" } seen[$0]++ { print frame }' >"$RUN/wire.repeated"
-	mapfile -t frames <"$RUN/wire.repeated"
-	[ ${#frames[@]} -gt 0 ] || return 0
-	printf '%6d packets of Sends, repeated by rxe\n' ${#frames[@]}
-	in_root editcap -F pcap "$RUN/wire.pcap" "$RUN/wire.once" "${frames[@]}"
-	mv "$RUN/wire.once" "$RUN/wire.pcap"
-}
-
-capture_begins() {
-	client_background capture 'exec tcpdump -i $NETDEV -Z root -s 0 -B 16384 -U -w /run/wire.pcap udp port 4791 2>/run/wire.log'
-	defer 'client "rm -f /run/wire.*"'
-	defer 'client "! pkill -INT -x tcpdump || wait_for 30 test -f /run/job.capture.status"'
-	client 'wait_for 30 grep -qs "listening on" /run/wire.log'
-}
-
-# The connection's end, a DREP of the connection manager, is the last that there is to wait for.
-capture_ends() {
-	client '
-		ended() { tcpdump -r /run/wire.pcap "udp[8] = 0x64 and udp[44:2] = 0x16" 2>/dev/null | grep -q .; }
-		wait_for 30 ended
-		pkill -INT -x tcpdump'
-	client_wait capture
-	client 'cat /run/wire.log; grep -q "^0 packets dropped" /run/wire.log'
-	client 'gzip -c /run/wire.pcap | base64' | base64 -d | gzip -d >"$RUN/wire.pcap"
-	drop_repeated
-	in_root "$DECODE" --json "$RUN/wire.pcap" >"$RUN/wire.json"
-}
+. "$(dirname "$0")/lib/capture.sh"
 
 # A list of names, of ACL entries or attributes, and data of every size go over the wire both ways.
 work() {
@@ -96,14 +41,6 @@ work() {
 	esac
 }
 
-# Each form must have been there, or the comparison says nothing about it: seen NAME JQ-CONDITION.
-seen() {
-	local count
-	count=$(in_root jq -s "map(select(has(\"xid\") and ($2))) | length" "$RUN/wire.json")
-	printf '%6d %s\n' "$count" "$1"
-	[ "$count" -gt 0 ] || fail "there is no message with this: $1"
-}
-
 all_forms_seen() {
 	seen 'Calls inline' '.direction == "call" and .procedure == "RDMA_MSG" and .reads == []'
 	seen 'Replies inline' '.direction == "reply" and .procedure == "RDMA_MSG" and .writes == []'
@@ -115,42 +52,16 @@ all_forms_seen() {
 	seen 'Replies in a Reply chunk' '.procedure == "RDMA_NOMSG" and .direction == "reply"'
 }
 
-nothing_malformed() {
-	# RDMA Writes and answers to RDMA Reads carry file data alone, in whose first bytes tshark looks
-	# for an Ethernet type.
-	wireshark -Y '_ws.malformed && !(infiniband.bth.opcode >= 6 && infiniband.bth.opcode <= 16)' >"$RUN/wire.malformed"
-	[ ! -s "$RUN/wire.malformed" ] || {
-		head -n 20 "$RUN/wire.malformed"
-		fail "tshark calls these malformed"
-	}
-	in_root jq -c 'select(has("refused"))' "$RUN/wire.json" >"$RUN/wire.refused"
-	[ ! -s "$RUN/wire.refused" ] || {
-		head -n 20 "$RUN/wire.refused"
-		fail "rpcrdma-decode refuses these"
-	}
-	printf '%6d messages, none of them malformed\n' "$(fields rpcordma frame.number | wc -l)"
-}
-
-# same WHAT: wire.theirs and wire.ours are.
-same() {
-	[ -s "$RUN/wire.theirs" ] || fail "there are no $1 to compare"
-	diff -u "$RUN/wire.theirs" "$RUN/wire.ours" >"$RUN/wire.diff" || {
-		head -n 40 "$RUN/wire.diff"
-		fail "tshark (-) and rpcrdma-decode (+) do not see the same $1"
-	}
-	printf '%6d %s are the same\n' "$(wc -l <"$RUN/wire.theirs")" "$1"
-}
-
 same_headers() {
 	fields rpcordma frame.number rpcordma.xid rpcordma.version rpcordma.flow_control rpcordma.msg_type rpcordma.errcode \
 		rpcordma.reads_count rpcordma.writes_count rpcordma.reply_count rpcordma.segment_count rpcordma.position \
-		rpcordma.rdma_handle rpcordma.rdma_length rpcordma.rdma_offset >"$RUN/wire.theirs"
-	in_root jq -r -f "$lib/wire.jq" "$RUN/wire.json" >"$RUN/wire.ours"
+		rpcordma.rdma_handle rpcordma.rdma_length rpcordma.rdma_offset >"$files.theirs"
+	in_root jq -r -f "$lib/wire.jq" "$files.json" >"$files.ours"
 	same headers
 	# Only or last packet of a Send, with or without a key to invalidate.
-	fields 'infiniband.bth.opcode in {2, 4, 22, 23}' frame.number >"$RUN/wire.theirs"
-	cut -f 1 "$RUN/wire.ours" >"$RUN/wire.frames"
-	mv "$RUN/wire.frames" "$RUN/wire.ours"
+	fields 'infiniband.bth.opcode in {2, 4, 22, 23}' frame.number >"$files.theirs"
+	cut -f 1 "$files.ours" >"$files.frames"
+	mv "$files.frames" "$files.ours"
 	same Sends
 }
 
@@ -161,23 +72,14 @@ same_private_data() {
 		while IFS=$'\t' read -r frame attribute data; do
 			data=${data//$'\t'/}
 			printf '%d %d %s\n' "$frame" "$attribute" "${data:0:16}"
-		done >"$RUN/wire.theirs"
+		done >"$files.theirs"
 	in_root jq -r 'select(.private_data) | [.frame, {REQ: 16, REP: 19}[.cm],
-		(.private_data | .send, .receive, if .remote_invalidation then 1 else 0 end)] | join(" ")' "$RUN/wire.json" |
+		(.private_data | .send, .receive, if .remote_invalidation then 1 else 0 end)] | join(" ")' "$files.json" |
 		while read -r frame attribute send receive invalidation; do
 			printf '%d %d f6ab0e1801%02x%02x%02x\n' "$frame" "$attribute" "$invalidation" \
 				$((send / 1024 - 1)) $((receive / 1024 - 1))
-		done >"$RUN/wire.ours"
+		done >"$files.ours"
 	same "messages with private data"
-}
-
-# Whether these fields of all frames are the same: always WHAT VALUES <FIELDS.
-always() {
-	tr '\t' ' ' | sort -u >"$RUN/wire.values"
-	[ "$(<"$RUN/wire.values")" = "$2" ] || {
-		cat "$RUN/wire.values"
-		fail "$1 should be $2"
-	}
 }
 
 # What the REQ asks for: the service identifier of TCP port 20049 (IBA annex A11), a reliable connection,
@@ -196,13 +98,6 @@ back_channel() {
 		always 'size and number of backward Calls' '4068 16'
 }
 
-needed() {
-	[ "${TRANSPORT:-rxe}" = rxe ] || skip "only rxe sends RoCEv2"
-	[ -x "$DECODE" ] || skip "rpcrdma-decode is not built, see README.rst"
-	in_root sh -c 'command -v tshark && command -v editcap && command -v jq' >/dev/null ||
-		skip "tshark, editcap and jq could not be added to the build root"
-}
-
 # Proves: V1-119, V1-148, BD-020.
 judge() {
 	needed
@@ -213,7 +108,7 @@ judge() {
 	unmount_nfs
 	capture_ends
 	all_forms_seen
-	nothing_malformed
+	nothing_malformed rpcordma
 	same_headers
 	same_private_data
 	parameters
@@ -238,12 +133,12 @@ never_twice() {
 	unmount_nfs
 	capture_ends
 	fields 'rpcordma.msg_type in {0, 1} && udp.dstport == 4791 && ip.src == '"$(client 'echo $CLIENT')" \
-		rpcordma.xid infiniband.bth.destqp | sort >"$RUN/wire.calls"
-	uniq -d "$RUN/wire.calls" >"$RUN/wire.twice"
-	[ ! -s "$RUN/wire.twice" ] || fail "sent twice on one connection: $(<"$RUN/wire.twice")"
-	cut -f 1 "$RUN/wire.calls" | uniq -c | sort -n | tail -n 1 >"$RUN/wire.most"
-	printf '%d Calls, one of them on %d connections\n' "$(wc -l <"$RUN/wire.calls")" "$(awk '{ print $1 }' "$RUN/wire.most")"
-	awk '$1 < 3 { exit 1 }' "$RUN/wire.most" || fail "no Call was sent on three connections"
+		rpcordma.xid infiniband.bth.destqp | sort >"$files.calls"
+	uniq -d "$files.calls" >"$files.twice"
+	[ ! -s "$files.twice" ] || fail "sent twice on one connection: $(<"$files.twice")"
+	cut -f 1 "$files.calls" | uniq -c | sort -n | tail -n 1 >"$files.most"
+	printf '%d Calls, one of them on %d connections\n' "$(wc -l <"$files.calls")" "$(awk '{ print $1 }' "$files.most")"
+	awk '$1 < 3 { exit 1 }' "$files.most" || fail "no Call was sent on three connections"
 }
 
 test_case "v3: another decoder sees the same" judge 3
