@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What the server holds for connections that were used and then fall idle: 64 of them, by four mounts to four
-# of its addresses. The kernel's own server takes some MiB for each, so the machines want MEM=3000 for PEER=c.
-# limit: 900
+# of its addresses. The kernel's own server takes some MiB for each, so the machines want MEM=4000 for PEER=c.
+# limit: 1800
 
 . "$(dirname "$0")/../lib/test.sh"
 
 CONNECTIONS=64
-# KiB for one, when reads and writes have a mebibyte.
-MOST=${MOST:-330}
 
 available() {
 	server '
@@ -17,8 +15,21 @@ available() {
 		awk "/^MemAvailable:/ { print \$2 }" /proc/meminfo'
 }
 
+# Only a server without threads takes another limit of reads and writes: limit_io BYTES
+limit_io() {
+	server "
+		/lab/guest/server stop
+		echo $1 >/proc/fs/nfsd/max_block_size
+		/lab/guest/server resume"
+}
+
+# idle_connections BYTES MOST: reads and writes have that many bytes, and a connection takes at most so many KiB.
 idle_connections() {
-	local before after each
+	local size=$1 most=$2 before after each
+	if [ "$(server 'cat /proc/fs/nfsd/max_block_size')" != "$size" ]; then
+		defer "limit_io $(server 'cat /proc/fs/nfsd/max_block_size')"
+		limit_io "$size"
+	fi
 	server_dir /export
 	server '
 		for n in 11 12 13 14; do ip address add 192.0.2.$n/24 dev $NETDEV; done'
@@ -35,12 +46,12 @@ idle_connections() {
 		done
 		# use WAY BLOCK DEPTH: as many Calls of each mount, at once, as it has slots.
 		use() {
-			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=6M \
+			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=8M \
 				--direct=1 --ioengine=libaio --rw=$1 --bs=$2 --iodepth=$3 --output=/run/$TEST.fio
 		}
 		for n in 11 12 13 14; do
 			for way in write read; do
-				use $way 1M 6
+				use $way '$((size / 1048576))'M 6
 				use $way 64K 64
 			done
 			for i in {1..64}; do : >$MNT.$n/$TEST/$i; done
@@ -55,8 +66,9 @@ idle_connections() {
 	each=$(((before - after) / CONNECTIONS))
 	printf '%d KiB for each of %d connections that are idle\n' $each $CONNECTIONS
 	server '[ -f /lab/payload/server/rpcrdma.ko ]' || return 0
-	[ $each -le "$MOST" ] || fail "that is more than $MOST KiB"
+	[ $each -le "$most" ] || fail "that is more than $most KiB"
 }
 
-test_case "connections that were used and are idle" idle_connections
+test_case "connections that were used and are idle, 1 MiB" idle_connections 1048576 330
+test_case "connections that were used and are idle, 4 MiB" idle_connections 4194304 330
 run_cases
