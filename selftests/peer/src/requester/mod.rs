@@ -15,10 +15,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::peer::{word_at, words, LIMIT, THRESHOLD};
+use crate::peer::{word_at, words, Message, LIMIT, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
-use crate::proto::wire::encode::encode_header;
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, VERSION_ONE};
+use crate::proto::wire::header::{Procedure, VERSION_ONE};
 use crate::verbs::{Acceptance, Verbs, Waited};
 use crate::Result;
 
@@ -75,7 +74,7 @@ struct Requester {
     xid: u32,
 }
 
-/// A Call of the NFS procedure NULL, with what its header has beside.
+/// A Call of the NFS procedure NULL unless `body` says otherwise, with what its header has beside.
 #[derive(Clone, Debug)]
 struct Call {
     credits: u32,
@@ -85,7 +84,7 @@ struct Call {
     reply: Option<Vec<Segment>>,
     /// What follows the header of the RPC Call.
     argument: Vec<u8>,
-    /// The RPC message's own header, or another RPC Call behind the XID.
+    /// The header of the RPC Call behind the XID, or all of another RPC Call there.
     body: Vec<u8>,
 }
 
@@ -126,25 +125,23 @@ impl Call {
     }
 
     fn encode(&self, xid: u32) -> Vec<u8> {
-        let mut buffer = vec![0; 16 * 1024];
-        let fixed = FixedHeader {
-            xid: Xid(xid),
-            version: VERSION_ONE,
-            credits: Credits::new(self.credits),
-            procedure: self.procedure,
-        };
-        let writes = self.writes.iter().map(|chunk| chunk.iter().copied());
-        let reply = self.reply.as_ref().map(|chunk| chunk.iter().copied());
-        let reads = self.reads.iter().copied();
-        let length = encode_header(&mut buffer, &fixed, reads, writes, reply)
-            .expect("16 KiB hold any header");
-        buffer.truncate(length);
+        let mut payload = Vec::new();
         if self.procedure == Procedure::Msg {
-            buffer.extend(words(&[xid]));
-            buffer.extend_from_slice(&self.body);
-            buffer.extend_from_slice(&self.argument);
+            payload.extend(words(&[xid]));
+            payload.extend_from_slice(&self.body);
+            payload.extend_from_slice(&self.argument);
         }
-        buffer
+        let message = Message {
+            xid,
+            version: VERSION_ONE,
+            credits: self.credits,
+            procedure: self.procedure,
+            reads: self.reads.clone(),
+            writes: self.writes.clone(),
+            reply: self.reply.clone(),
+            payload,
+        };
+        message.encode()
     }
 }
 
@@ -218,8 +215,7 @@ impl Requester {
         self.outcome(LIMIT)
     }
 
-    /// Sends the bytes as they are: what comes of them, and whether an honest Call is answered
-    /// then.
+    /// Sends the bytes as they are: what comes of them.
     fn bytes(&mut self, bytes: &[u8], limit: Duration) -> Result<String> {
         self.verbs.send(bytes, None)?;
         self.outcome(limit)

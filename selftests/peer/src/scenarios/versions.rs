@@ -4,7 +4,7 @@
 
 use super::backward;
 use super::Scenarios;
-use crate::peer::{word_at, words, Call, Peer, Received, EIO, ETIMEDOUT};
+use crate::peer::{word_at, words, Call, Form, Peer, Received, EIO, ETIMEDOUT};
 use crate::proto::wire::header::{Versions, VERSION_ONE, VERSION_TWO};
 use crate::Result;
 
@@ -38,10 +38,16 @@ fn accept(peer: &mut Peer) -> Result {
     peer.accept_with(&acceptance)
 }
 
-/// The first Call of a connection.
-fn first(peer: &mut Peer) -> Result<Call> {
+/// The next Call, which is of Version Two.
+fn next(peer: &mut Peer) -> Result<Call> {
     let call = peer.call()?;
     is_of(&call, VERSION_TWO)?;
+    Ok(call)
+}
+
+/// The first Call of a connection.
+fn first(peer: &mut Peer) -> Result<Call> {
+    let call = next(peer)?;
     if call.message_len > FIRST_LEN {
         return Err(format!("the first message has {} bytes", call.message_len));
     }
@@ -65,6 +71,13 @@ fn nothing_else(peer: &mut Peer) -> Result {
     }
 }
 
+/// Sends the right Reply to a Call, but for its version.
+fn answer_in(peer: &mut Peer, call: &Call, version: u32) -> Result {
+    let mut reply = peer.reply(call)?;
+    reply.version = version;
+    peer.send(&reply.encode())
+}
+
 /// Refuses a Call with these words behind the credit word.
 fn refuse(peer: &mut Peer, call: &Call, version: u32, error: &[u32]) -> Result {
     let mut message = words(&[call.xid, version, 32]);
@@ -86,7 +99,6 @@ fn again(peer: &mut Peer, call: &Call) -> Result<Call> {
 
 /// All Calls that follow have this version, and bring inline what fits `threshold`.
 fn goes_on(peer: &mut Peer, version: u32, threshold: usize) -> Result {
-    use crate::peer::Form;
     while !peer.finished {
         let call = peer.call()?;
         is_of(&call, version)?;
@@ -138,30 +150,30 @@ fn refused_without_end(peer: &mut Peer) -> Result {
     goes_on(peer, VERSION_ONE, 1024)
 }
 
+/// Ends the connection before a Call is answered: the next one begins with the Call in Version One.
+fn lose(peer: &mut Peer, call: &Call) -> Result {
+    peer.verbs.disconnect();
+    accept(peer)?;
+    let call = peer.call_again(call)?;
+    is_of(&call, VERSION_ONE)?;
+    peer.answer(&call)?;
+    goes_on(peer, VERSION_ONE, 1024)
+}
+
 /// The connection is lost with the refusal.
 fn refused_and_lost(peer: &mut Peer) -> Result {
     accept(peer)?;
     let call = first(peer)?;
     refuse(peer, &call, VERSION_TWO, &ONLY_ONE)?;
     let call = again(peer, &call)?;
-    peer.verbs.disconnect();
-    accept(peer)?;
-    let call = peer.call_again(&call)?;
-    is_of(&call, VERSION_ONE)?;
-    peer.answer(&call)?;
-    goes_on(peer, VERSION_ONE, 1024)
+    lose(peer, &call)
 }
 
 /// The connection is lost with the first message.
 fn lost(peer: &mut Peer) -> Result {
     accept(peer)?;
     let call = first(peer)?;
-    peer.verbs.disconnect();
-    accept(peer)?;
-    let call = peer.call_again(&call)?;
-    is_of(&call, VERSION_ONE)?;
-    peer.answer(&call)?;
-    goes_on(peer, VERSION_ONE, 1024)
+    lose(peer, &call)
 }
 
 /// The first message has no answer: its Call times out, and Version One is tried next.
@@ -178,9 +190,7 @@ fn unanswered(peer: &mut Peer) -> Result {
 fn answered_in_one(peer: &mut Peer) -> Result {
     accept(peer)?;
     let call = first(peer)?;
-    let mut reply = peer.reply(&call)?;
-    reply.version = VERSION_ONE;
-    peer.send(&reply.encode())?;
+    answer_in(peer, &call, VERSION_ONE)?;
     peer.succeeds(&call);
     goes_on(peer, VERSION_ONE, 1024)
 }
@@ -216,21 +226,14 @@ fn then_others(peer: &mut Peer) -> Result {
     accept(peer)?;
     let call = first(peer)?;
     peer.answer(&call)?;
-    let call = peer.call()?;
-    is_of(&call, VERSION_TWO)?;
-    let mut reply = peer.reply(&call)?;
-    reply.version = VERSION_ONE;
-    peer.send(&reply.encode())?;
+    let call = next(peer)?;
+    answer_in(peer, &call, VERSION_ONE)?;
     peer.succeeds(&call);
-    let call = peer.call()?;
-    is_of(&call, VERSION_TWO)?;
+    let call = next(peer)?;
     refuse(peer, &call, VERSION_TWO, &ONLY_ONE)?;
     peer.ends(EIO);
-    let call = peer.call()?;
-    is_of(&call, VERSION_TWO)?;
-    let mut reply = peer.reply(&call)?;
-    reply.version = 3;
-    peer.send(&reply.encode())?;
+    let call = next(peer)?;
+    answer_in(peer, &call, 3)?;
     peer.ends(EIO);
     goes_on(peer, VERSION_TWO, 4096)
 }
