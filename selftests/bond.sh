@@ -84,9 +84,8 @@ server_fails_over() {
 	mount_nfs_timeo "$1"
 	work_begins
 	bond_server '
-		moves() { awk "\$1 == \"moves\" { print \$2 }" "$(grep -lx "address $SERVER" /sys/kernel/debug/rpcrdma/listener-*/listener)"; }
-		moved() { [ "$(moves)" -gt 0 ]; }
-		[ "$(moves)" = 0 ]
+		moved() { [ "$(listener_of moves $SERVER)" -gt 0 ]; }
+		! moved
 		mark=$(log_mark)
 		ip link set bond7 type bond active_slave spare0
 		active spare0

@@ -9,7 +9,6 @@
 server 'command -v nfsdctl >/dev/null' || skip "the server has no nfsdctl"
 
 guest+='
-debug=/sys/kernel/debug/rpcrdma
 # Only by netlink are there listeners at one address, which begin before the threads do: listen ADDRESS...
 listen() {
 	local address words=()
@@ -20,13 +19,7 @@ listeners() { rdma -d resource show cm_id | grep "state LISTEN " | grep -F "comm
 # Whether one of this module listens at an address, be it in brackets: is_listening ADDRESS:PORT.
 is_listening() { listeners | grep -qF "src-addr ${1//[][]/} "; }
 no_longer() { ! "$@"; }
-# A value of the listener at an address.
-listener_stat() {
-	local file
-	file=$(grep -lx "address $1" $debug/listener-*/listener | sort -V | tail -n 1)
-	awk -v name="$2" "\$1 == name { print \$2 }" "$file"
-}
-moved() { [ "$(listener_stat "$1" moves)" -ge "$2" ]; }
+moved() { [ "$(listener_of moves "$1")" -ge "$2" ]; }
 '
 
 ours() { server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"; }
@@ -100,7 +93,7 @@ device_returns() {
 		wait_for 10 no_longer is_listening \"\$SERVER:20049\"
 		wait_for 10 log_has \$mark \"rpcrdma: \$SERVER port 20049: cannot listen for clients\"
 		# It goes on trying, and does not say so again.
-		[ \"\$(listener_stat \$SERVER moves)\" = 0 ]
+		[ \"\$(listener_of moves \$SERVER)\" = 0 ]
 		rdma_link_add
 		wait_for 20 is_listening \"\$SERVER:20049\"
 		wait_for 20 is_listening \"[\$SERVER6]:20049\"
@@ -139,7 +132,7 @@ address_returns() {
 	defer "server 'ip address replace \$SERVER/24 dev \$NETDEV; rdma_link_delete; rdma_link_add'"
 	server '
 		# Be it that nfsd has heard of the address first, or the device.
-		closed() { [ "$(listener_stat 0.0.0.0 connections)" = 0 ]; }
+		closed() { [ "$(listener_of connections)" = 0 ]; }
 		no_longer closed
 		ip address delete $SERVER/24 dev $NETDEV
 		wait_for 20 closed

@@ -12,16 +12,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 guest+='
 debug=/sys/kernel/debug/rpcrdma
 sysctls=/proc/sys/sunrpc/svc_rdma
-# The folder of the newest, and that of the listener for IPv4.
-newest() { find $debug -mindepth 1 -maxdepth 1 -name "connection-*" 2>/dev/null | sort -V | tail -n 1; }
-listener() { dirname "$(grep -l "^address 0.0.0.0$" $debug/listener-*/listener | sort -V | tail -n 1)"; }
-# A value of each.
-stat_of() { awk -v name="$1" "\$1 == name { print \$2 }" "$(newest)"/{stats,connection}; }
-listener_of() { awk -v name="$1" "\$1 == name { print \$2 }" "$(listener)"/listener; }
 # RPCs whose Call and Reply had these forms.
 rpcs() {
 	local call=$1 reply=$2
-	awk -v form="^${call/any/.*}_call_${reply/any/.*}_reply\$" "\$1 ~ form { sum += \$2 } END { print sum + 0 }" "$(newest)"/stats
+	awk -v form="^${call/any/.*}_call_${reply/any/.*}_reply\$" "\$1 ~ form { sum += \$2 } END { print sum + 0 }" "$(newest_connection)"/stats
 }
 is() { [ "$(stat_of $1)" = "$2" ]; }
 values_are() {
@@ -71,7 +65,7 @@ counters_agree() {
 	# The last completion may be still to come.
 	server "
 		wait_for 10 is answered_calls $calls
-		cat \$(newest)/*
+		cat \$(newest_connection)/*
 		[ \$(rpcs inline any) = $inline ] || fail \"\$(rpcs inline any) inline Calls, and the client has sent $inline\"
 		[ \$(rpcs read any) = $reads ] || fail \"\$(rpcs read any) Calls with a Read chunk, and the client has sent $reads\"
 		[ \$(rpcs position_zero any) = $zero ]
@@ -125,10 +119,10 @@ counters_agree() {
 		[ \$(stat_of send_contexts) -gt 0 ] && [ \$(stat_of read_contexts) -gt 0 ] && [ \$(listener_of sink_pages) -gt 0 ]
 		[ \$(stat_of read_pages) = 0 ] && [ \$(stat_of read_pages_most) -gt 0 ] && [ \$(stat_of read_pages_limit) -ge \$(stat_of read_pages_most) ]
 		[ \$(listener_of read_pages_most) -ge \$(stat_of read_pages_most) ] && [ \$(listener_of read_pages) = 0 ]
-		of() { awk -v step=\$1 '\$1 == step { sum += \$3 } END { print sum + 0 }' \$(newest)/latency; }
+		of() { awk -v step=\$1 '\$1 == step { sum += \$3 } END { print sum + 0 }' \$(newest_connection)/latency; }
 		for step in waiting executing sending; do [ \$(of \$step) = $calls ] || fail \"\$(of \$step) times of \$step for $calls RPCs\"; done
 		[ \$(of reading) = $((reads + zero)) ]
-		for limit in \$(awk '\$2 != \"inf\" { print \$2 }' \$(newest)/latency); do
+		for limit in \$(awk '\$2 != \"inf\" { print \$2 }' \$(newest_connection)/latency); do
 			[ \$limit -ge 1024 ] && [ \$((limit & (limit - 1))) = 0 ] || fail \"\$limit ns is no limit of a class\"
 		done
 		[ \$(cat \$sysctls/rdma_stat_recv) = $calls ] || fail \"rdma_stat_recv is \$(cat \$sysctls/rdma_stat_recv) and not $calls\"
@@ -193,9 +187,9 @@ ends_have_causes() {
 	server "
 		gone() { [ \$(listener_of connections) = 0 ]; }
 		wait_for 10 gone
-		[ -z \"\$(newest)\" ] || fail 'a connection still has its files'
-		tail -n 1 \$(listener)/ends
-		read -r peer cause age lifetime answers <<<\$(tail -n 1 \$(listener)/ends)
+		[ -z \"\$(newest_connection)\" ] || fail 'a connection still has its files'
+		tail -n 1 \$(listener_folder)/ends
+		read -r peer cause age lifetime answers <<<\$(tail -n 1 \$(listener_folder)/ends)
 		[ \$peer = \$CLIENT ] && [ \$cause = disconnected ] && [ \$age -lt 60000 ] && [ \$lifetime -gt 0 ] && [ \$answers -gt 3 ]
 		[ \$(listener_of ended_disconnected) -ge 1 ]"
 	mount_nfs 3
@@ -223,8 +217,8 @@ last_hundred() {
 		done
 		: >$MNT/$TEST/file'
 	server "mark=$mark"'
-		[ $(wc -l <$(listener)/ends) = 100 ] || fail "$(wc -l <$(listener)/ends) ends are remembered"
-		ages=$(awk "{ print \$3 }" $(listener)/ends)
+		[ $(wc -l <$(listener_folder)/ends) = 100 ] || fail "$(wc -l <$(listener_folder)/ends) ends are remembered"
+		ages=$(awk "{ print \$3 }" $(listener_folder)/ends)
 		[ "$ages" = "$(sort -nr <<<"$ages")" ] || fail "they are not in their order"
 		[ $(listener_of connections) -ge 1 ] && [ $(listener_of ended_disconnected) -gt 100 ]
 		if log_has $mark "rpcrdma: client"; then fail "a connection that the client gives up is no failure"; fi'

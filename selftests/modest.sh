@@ -9,13 +9,6 @@
 server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
 
 guest+='
-# A value of the connection that is there.
-stat_of() { awk -v name="$1" "\$1 == name { print \$2 }" /sys/kernel/debug/rpcrdma/connection-*/{stats,connection}; }
-listener_of() {
-	local file
-	file=$(grep -l "^address 0.0.0.0$" /sys/kernel/debug/rpcrdma/listener-*/listener | sort -V | tail -n 1)
-	awk -v name="$1" "\$1 == name { print \$2 }" "$file"
-}
 # Data by large and small RPCs, many at a time.
 verified_data() {
 	data_file 8M 1M

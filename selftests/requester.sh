@@ -10,11 +10,6 @@
 
 # Also run before each command in the server.
 guest+='
-debug=/sys/kernel/debug/rpcrdma
-newest() { find $debug -mindepth 1 -maxdepth 1 -name "connection-*" 2>/dev/null | sort -V | tail -n 1; }
-listener() { dirname "$(grep -l "^address 0.0.0.0$" $debug/listener-*/listener | sort -V | tail -n 1)"; }
-stat_of() { awk -v name="$1" "\$1 == name { print \$2 }" "$(newest)"/{stats,connection}; }
-listener_of() { awk -v name="^$1\$" "\$1 ~ name { sum += \$2 } END { print sum + 0 }" "$(listener)"/listener; }
 # Values of the newest connection, or of the listener: NAME=N, NAME<N, NAME>N.
 compare() {
 	local found name=${2%%[=<>]*}

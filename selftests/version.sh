@@ -10,26 +10,16 @@
 TIMEOUT=$((2000 * ${SLOW:-1}))
 
 guest+='
-# A value of the connection that the server has accepted last.
-accepted_stat() {
-	local dir
-	dir=$(find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name "connection-*" | sort -V | tail -n 1)
-	awk -v name="$1" "\$1 == name { print \$2 }" "$dir"/{stats,connection}
-}
-are() {
+# Lines "NAME VALUE" that what "our_stat" or "stat_of" tells has to have.
+are_by() {
 	local name value found
 	while read -r name value; do
-		found=$(our_stat $name)
+		found=$($1 $name)
 		[ "$found" = "$value" ] || fail "$name is $found, not $value"
 	done
 }
-accepted_are() {
-	local name value found
-	while read -r name value; do
-		found=$(accepted_stat $name)
-		[ "$found" = "$value" ] || fail "$name of the server is $found, not $value"
-	done
-}
+are() { are_by our_stat; }
+accepted_are() { are_by stat_of; }
 '
 
 ranges() {

@@ -81,6 +81,19 @@ our_stat() {
 	[ -n "$dir" ] && awk -v name="$1" '$1 == name { print $2 }' "$dir/stats" "$dir/connection"
 }
 
+# The same of our server: of the connection that was accepted last, and of the listener at an address, or at
+# all of IPv4. Of values whose names match the second sums up: stat_of NAME, listener_of REGEX [ADDRESS].
+newest_connection() {
+	find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name 'connection-*' 2>/dev/null | sort -V | tail -n 1
+}
+stat_of() { awk -v name="$1" '$1 == name { print $2 }' "$(newest_connection)"/{stats,connection}; }
+listener_folder() {
+	dirname "$(grep -lx "address ${1:-0.0.0.0}" /sys/kernel/debug/rpcrdma/listener-*/listener | sort -V | tail -n 1)"
+}
+listener_of() {
+	awk -v name="^$1\$" '$1 ~ name { sum += $2 } END { print sum + 0 }' "$(listener_folder "${2:-}")/listener"
+}
+
 module_file() {
 	if [ -f /lab/payload/rpcrdma.ko ]; then
 		printf '/lab/payload/rpcrdma.ko\n'

@@ -100,9 +100,8 @@ few_regions() {
 			--verify=crc32c --verify_fatal=1 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
 		rm /run/$TEST.fio'
 	server '
-		deferred=$(awk "\$1 == \"deferred_reads\" { print \$2 }" /sys/kernel/debug/rpcrdma/connection-*/stats)
-		printf "%d Calls had to wait for regions\n" $deferred
-		[ $deferred -gt 0 ]'
+		printf "%d Calls had to wait for regions\n" $(stat_of deferred_reads)
+		[ $(stat_of deferred_reads) -gt 0 ]'
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end
@@ -117,8 +116,7 @@ reads_fail() {
 	mount_nfs "$1"
 	WORK_SIZE=100K work_begins
 	server '
-		deferred() { awk "\$1 == \"deferred_reads\" { print \$2 }" /sys/kernel/debug/rpcrdma/connection-*/stats; }
-		some() { [ "$(deferred)" -ge 5 ]; }
+		some() { [ "$(stat_of deferred_reads)" -ge 5 ]; }
 		wait_for 60 some'
 	work_ends
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
