@@ -85,7 +85,7 @@ server_fails_over() {
 	work_begins
 	bond_server '
 		moved() { [ "$(listener_of moves $SERVER)" -gt 0 ]; }
-		! moved
+		! moved || fail "it has moved already"
 		mark=$(log_mark)
 		ip link set bond7 type bond active_slave spare0
 		active spare0

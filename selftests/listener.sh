@@ -36,7 +36,9 @@ mount_at() {
 	client "
 		mount -t nfs -o proto=${3:-rdma},port=$2,vers=4.2,sec=sys '$1:/export' \$MNT
 		ls \$MNT >/dev/null
-		head -c 100000 /dev/urandom >\$MNT/$TEST.data && sync \$MNT/$TEST.data && rm \$MNT/$TEST.data
+		head -c 100000 /dev/urandom >\$MNT/$TEST.data
+		sync \$MNT/$TEST.data
+		rm \$MNT/$TEST.data
 		umount \$MNT
 		wait_for 10 module_unused"
 }

@@ -19,9 +19,9 @@ reload() {
 		module_unused || fail "the module is in use before the test: $(module_uses)"
 		mark=$(log_mark)
 		rmmod rpcrdma
-		! module_loaded
+		! module_loaded || fail "the module is loaded"
 		log_has $mark "RPC: Unregistered rdma transport module\." || fail "no word of the unload in the log"
-		! log_has $mark "RPC: Registered"
+		! log_has $mark "RPC: Registered" || fail "the log has a registration"
 		module_load
 		log_has $mark "RPC: Registered rdma transport module\." || fail "no word of the load in the log"
 		module_unused || fail "the module is in use after the load: $(module_uses)"
@@ -53,11 +53,11 @@ second_class() {
 		! insmod "$(module_file)" 2>/run/$TEST.err || fail "a second class was registered"
 		# The loader keeps EEXIST for modules of the same name and makes EBUSY of it otherwise.
 		grep -qE "File exists|Device or resource busy" /run/$TEST.err || fail "the wrong error: $(cat /run/$TEST.err)"
-		! module_loaded
-		! log_has $mark "RPC: (Unr|R)egistered rdma transport"
+		! module_loaded || fail "the module is loaded"
+		! log_has $mark "RPC: (Unr|R)egistered rdma transport" || fail "the log has a registration"
 		# Neither threads nor files nor anything on the device stays.
-		! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/rdma_slot_table_entries 2>/dev/null
-		! grep -l rpcrdma /proc/[0-9]*/comm 2>/dev/null
+		! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/rdma_slot_table_entries 2>/dev/null || fail "files are left"
+		! grep rpcrdma /proc/[0-9]*/comm 2>/dev/null || fail "a thread is left"
 		rdma_resources_are "$before" || fail "the device had $before and has $(rdma_resources)"
 		rmmod rpcrdma_test_class
 		module_load

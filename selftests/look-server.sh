@@ -70,8 +70,11 @@ counters_agree() {
 		[ \$(rpcs read any) = $reads ] || fail \"\$(rpcs read any) Calls with a Read chunk, and the client has sent $reads\"
 		[ \$(rpcs position_zero any) = $zero ]
 		[ \$(rpcs several_reads any) = 0 ]
-		[ $reads -gt 0 ] && [ $writes -gt 0 ] && [ $replies -gt 0 ]
-		[ \$(rpcs any write) -gt 0 ] && [ \$(rpcs any write) -le $writes ]
+		[ $reads -gt 0 ]
+		[ $writes -gt 0 ]
+		[ $replies -gt 0 ]
+		[ \$(rpcs any write) -gt 0 ]
+		[ \$(rpcs any write) -le $writes ]
 		[ \$(rpcs any reply) = $replies ] || fail \"\$(rpcs any reply) Replies in the Reply chunk, and the client has seen $replies\"
 		[ \$(rpcs any write_and_reply) = 0 ]
 		[ \$(stat_of write_bytes) = $delivered ] || fail \"\$(stat_of write_bytes) bytes were written, and the client has seen $delivered\"
@@ -114,11 +117,18 @@ counters_agree() {
 		listed cq cqn completion_queue
 		[ \$(stat_of receives_posted) -ge \$(stat_of credits_granted) ] || fail 'more is granted than Receives are posted'
 		[ \$(stat_of receive_buffers) -ge \$(stat_of receives_posted) ]
-		[ \$(stat_of credits_limit) -le \$(stat_of credits_max) ] && [ \$(stat_of credits_max) -le \$(cat \$sysctls/max_requests) ]
-		[ \$(stat_of send_queue_most) -gt 0 ] && [ \$(stat_of send_queue_most) -le \$(stat_of send_queue_size) ]
-		[ \$(stat_of send_contexts) -gt 0 ] && [ \$(stat_of read_contexts) -gt 0 ] && [ \$(listener_of sink_pages) -gt 0 ]
-		[ \$(stat_of read_pages) = 0 ] && [ \$(stat_of read_pages_most) -gt 0 ] && [ \$(stat_of read_pages_limit) -ge \$(stat_of read_pages_most) ]
-		[ \$(listener_of read_pages_most) -ge \$(stat_of read_pages_most) ] && [ \$(listener_of read_pages) = 0 ]
+		[ \$(stat_of credits_limit) -le \$(stat_of credits_max) ]
+		[ \$(stat_of credits_max) -le \$(cat \$sysctls/max_requests) ]
+		[ \$(stat_of send_queue_most) -gt 0 ]
+		[ \$(stat_of send_queue_most) -le \$(stat_of send_queue_size) ]
+		[ \$(stat_of send_contexts) -gt 0 ]
+		[ \$(stat_of read_contexts) -gt 0 ]
+		[ \$(listener_of sink_pages) -gt 0 ]
+		[ \$(stat_of read_pages) = 0 ]
+		[ \$(stat_of read_pages_most) -gt 0 ]
+		[ \$(stat_of read_pages_limit) -ge \$(stat_of read_pages_most) ]
+		[ \$(listener_of read_pages_most) -ge \$(stat_of read_pages_most) ]
+		[ \$(listener_of read_pages) = 0 ]
 		of() { awk -v step=\$1 '\$1 == step { sum += \$3 } END { print sum + 0 }' \$(newest_connection)/latency; }
 		for step in waiting executing sending; do [ \$(of \$step) = $calls ] || fail \"\$(of \$step) times of \$step for $calls RPCs\"; done
 		[ \$(of reading) = $((reads + zero)) ]
@@ -190,7 +200,11 @@ ends_have_causes() {
 		[ -z \"\$(newest_connection)\" ] || fail 'a connection still has its files'
 		tail -n 1 \$(listener_folder)/ends
 		read -r peer cause age lifetime answers <<<\$(tail -n 1 \$(listener_folder)/ends)
-		[ \$peer = \$CLIENT ] && [ \$cause = disconnected ] && [ \$age -lt 60000 ] && [ \$lifetime -gt 0 ] && [ \$answers -gt 3 ]
+		[ \$peer = \$CLIENT ]
+		[ \$cause = disconnected ]
+		[ \$age -lt 60000 ]
+		[ \$lifetime -gt 0 ]
+		[ \$answers -gt 3 ]
 		[ \$(listener_of ended_disconnected) -ge 1 ]"
 	mount_nfs 3
 	defer "server 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
@@ -220,7 +234,8 @@ last_hundred() {
 		[ $(wc -l <$(listener_folder)/ends) = 100 ] || fail "$(wc -l <$(listener_folder)/ends) ends are remembered"
 		ages=$(awk "{ print \$3 }" $(listener_folder)/ends)
 		[ "$ages" = "$(sort -nr <<<"$ages")" ] || fail "they are not in their order"
-		[ $(listener_of connections) -ge 1 ] && [ $(listener_of ended_disconnected) -gt 100 ]
+		[ $(listener_of connections) -ge 1 ]
+		[ $(listener_of ended_disconnected) -gt 100 ]
 		if log_has $mark "rpcrdma: client"; then fail "a connection that the client gives up is no failure"; fi'
 }
 

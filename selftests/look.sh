@@ -245,7 +245,9 @@ events_tell() {
 		[ $(count marshal) = $(count post_send) ] || fail "$(count marshal) Calls, $(count post_send) Sends"
 		[ $(count marshal) = $(xprt_stat 6) ] || fail "$(count marshal) Calls, $(xprt_stat 6) in mountstats"
 		[ $(count reply) = $(xprt_stat 7) ] || fail "$(count reply) Replies, $(xprt_stat 7) in mountstats"
-		[ $(count chunk_read) = $(xprt_stat 11) ] && [ $(count chunk_write) = $(xprt_stat 12) ] && [ $(count chunk_reply) = $(xprt_stat 13) ]
+		[ $(count chunk_read) = $(xprt_stat 11) ]
+		[ $(count chunk_write) = $(xprt_stat 12) ]
+		[ $(count chunk_reply) = $(xprt_stat 13) ]
 		[ $(count mr_reminv) = $(our_stat remote_invalidations) ]
 		[ $(count mr_localinv) = $(our_stat local_invalidations) ]
 		signaled=$(grep -c " xprtrdma_post_send: .* signaled$" $trace)
@@ -255,7 +257,8 @@ events_tell() {
 		xids() { sed -n "s/.* xprtrdma_$1: .*$2\([0-9a-f]\{8\}\).*/\1/p" $trace | sort -u; }
 		[ "$(xids marshal xid=0x)" = "$(xids reply xid=0x)" ] || fail "not every Call has its Reply"
 		# The XID is in the offset of each region, which is why it names no kernel address.
-		[ -n "$(xids mr_map @0x)" ] && [ "$(xids mr_map @0x)" = "$(xids "chunk_[a-z]*" @0x)" ]
+		[ -n "$(xids mr_map @0x)" ]
+		[ "$(xids mr_map @0x)" = "$(xids "chunk_[a-z]*" @0x)" ]
 		if grep -E "(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|$)" $trace; then fail "a kernel address is in the trace"; fi'
 	backward_call
 	seen cb_call cb_reply

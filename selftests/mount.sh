@@ -25,7 +25,9 @@ check_mount() {
 		source=\$(rdma -d resource show cm_id | sed -n \"s/.* src-addr \$CLIENT:\([0-9]*\) dst-addr \$SERVER:20049 .*/\1/p\")
 		printf 'the connection comes from port %s\n' \"\$source\"
 		[ \"\$source\" -ge 1024 ]
-		[ \"\$(xprt_stat 3)\" -ge 1 ] && [ \"\$(xprt_stat 6)\" -ge 1 ] && [ \"\$(xprt_stat 7)\" -ge 1 ]
+		[ \"\$(xprt_stat 3)\" -ge 1 ]
+		[ \"\$(xprt_stat 6)\" -ge 1 ]
+		[ \"\$(xprt_stat 7)\" -ge 1 ]
 		[ \"\$(module_uses)\" -gt 0 ]"
 	server "printf 'from the server to v$vers\n' >/export/$TEST/down"
 	client "
@@ -34,7 +36,7 @@ check_mount() {
 	server "[ \"\$(cat /export/$TEST/up)\" = 'from the client by v$vers' ] || fail 'the client wrote something else'"
 	client '
 		umount $MNT
-		! grep -q "$MNT" /proc/mounts
+		! grep "$MNT" /proc/mounts || fail "it is still mounted"
 		wait_for 10 module_unused'
 }
 

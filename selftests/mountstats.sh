@@ -128,7 +128,8 @@ operations_tell() {
 	column_client "
 		# A field of the operation's line: ops, sent, timeouts, bytes sent, received, three times.
 		of() { awk -v op=\$1: -v n=\$2 '/^device .* mounted on / { here = \$5 == \"/mnt/nfs\" } here && \$1 == op { print \$(n + 1) }' /proc/self/mountstats; }
-		[ \$(of WRITE 1) = 0 ] && [ \$(of READ 1) = 0 ]
+		[ \$(of WRITE 1) = 0 ]
+		[ \$(of READ 1) = 0 ]
 		head -c $LARGE /dev/urandom >/run/$TEST.large
 		dd if=/run/$TEST.large of=\$MNT/$TEST/large bs=1M oflag=direct status=none
 		dd if=\$MNT/$TEST/large bs=1M iflag=direct status=none | cmp - /run/$TEST.large

@@ -175,7 +175,7 @@ one_goes() {
 
 		echo online >\$name/xprt_state
 		wait_for 10 grep -q 'CONNECTED' \$name/xprt_state
-		! grep -q OFFLINE \$name/xprt_state
+		! grep OFFLINE \$name/xprt_state || fail 'it is still off line'
 		note_sends
 		wait_for 30 all_have_shares
 

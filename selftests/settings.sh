@@ -97,7 +97,9 @@ wait_for_slots() {
 		read_at_once 16 64k 4k
 		sends=\$((\$(xprt_stat 6) - sends)) under_way=\$((\$(xprt_stat 9) - under_way)) waiting=\$((\$(xprt_stat 10) - waiting))
 		printf '%d Calls, %d under way and %d waiting while they were sent\n' \$sends \$under_way \$waiting
-		[ \$sends -ge 256 ] && [ \$under_way -gt \$sends ] && [ \$under_way -le \$((sends * $1)) ]
+		[ \$sends -ge 256 ]
+		[ \$under_way -gt \$sends ]
+		[ \$under_way -le \$((sends * $1)) ]
 		if [ $1 = 4 ]; then [ \$waiting -gt 0 ]; else [ \$waiting = 0 ]; fi"
 }
 

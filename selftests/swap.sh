@@ -99,7 +99,8 @@ content() {
 		[ $swapped -ge $((8 << 20)) ] || fail "that is less than the limit makes it"
 		same
 		printf "segments of Read chunks: %d, of Write chunks: %d\n" $(($(xprt_stat 11) - reads)) $(($(xprt_stat 12) - writes))
-		[ $(xprt_stat 11) -gt $reads ] && [ $(xprt_stat 12) -gt $writes ]
+		[ $(xprt_stat 11) -gt $reads ]
+		[ $(xprt_stat 12) -gt $writes ]
 		echo max >$group/memory.max
 		swapoff $MNT/$TEST/space
 		same'

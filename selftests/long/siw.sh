@@ -50,7 +50,8 @@ gaps() {
 	client '
 		replies=$(our_stat reply_chunk_replies) calls=$(our_stat reply_chunk_calls) segments=$(our_stat reply_segments)
 		echo "$segments segments of $calls Reply chunks, $replies of them used, by $(our_stat region_type)"
-		[ $replies -ge 3 ] && [ $segments '"$2"' $calls ]
+		[ $replies -ge 3 ]
+		[ $segments '"$2"' $calls ]
 		umount $MNT && wait_for 10 module_unused'
 }
 
@@ -70,7 +71,8 @@ chunks() {
 		dd if=/run/$TEST.data of=$MNT/$TEST/file bs=1M oflag=direct status=none
 		drop_caches
 		dd if=$MNT/$TEST/file bs=1M iflag=direct status=none | cmp - /run/$TEST.data
-		[ $(xprt_stat 11) -ge 3 ] && [ $(xprt_stat 12) -ge 3 ]
+		[ $(xprt_stat 11) -ge 3 ]
+		[ $(xprt_stat 12) -ge 3 ]
 		if [ -f /lab/payload/rpcrdma.ko ]; then
 			echo "remote invalidations: $(our_stat remote_invalidations), local: $(our_stat local_invalidations)"
 			[ $(our_stat remote_invalidations) -ge 6 ]
