@@ -6,15 +6,12 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-guest+='
+guest+=$(<"$lib/netns-guest.sh")'
 INNER=192.0.2.3
 # In the namespace, where the files that daemons share are its own as well.
 inside() { nsenter --net=/run/netns/inner --mount=/run/$TEST.mounts/ns "$@"; }
 jail_begins() {
-	ip netns add inner
-	ip link add outer type veth peer name inner netns inner
-	nsenter --net=/run/netns/inner sh -c "ip link set lo up && ip link set inner up && ip address add $INNER/24 dev inner"
-	ip link set outer up
+	inner_begins $INNER/24
 	ip route add $INNER dev outer
 	# Each side of this machine takes it for the other.
 	sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.$NETDEV.proxy_arp=1 net.ipv4.conf.outer.proxy_arp=1
@@ -23,10 +20,10 @@ jail_begins() {
 	mount -t tmpfs --make-private none /run/$TEST.mounts
 	: >/run/$TEST.mounts/ns
 	nsenter --net=/run/netns/inner unshare --mount=/run/$TEST.mounts/ns --propagation private true
-	inside sh -c "
+	inside sh -ec "
 		mount -t tmpfs none /var/lib/nfs
 		mkdir -p /var/lib/nfs/sm /var/lib/nfs/sm.bak /var/lib/nfs/nfsdcld /var/lib/nfs/v4recovery
-		: >/var/lib/nfs/etab && : >/var/lib/nfs/rmtab
+		touch /var/lib/nfs/etab /var/lib/nfs/rmtab
 		# The port mapper is that of the first namespace.
 		mount --bind /dev/null /run/rpcbind.sock
 		mount -t tmpfs none /export
@@ -35,13 +32,13 @@ jail_begins() {
 		mount -t nfsd nfsd /proc/fs/nfsd"
 	inside rdma link add inner type $TRANSPORT netdev inner
 	# It needs no port mapper: its clients are told the port, and use NFSv4.
-	inside sh -c "
+	inside sh -ec "
 		echo 10 >/proc/fs/nfsd/nfsv4gracetime
 		exportfs -o rw,insecure,no_root_squash,no_subtree_check,fsid=7 *:/export
 		rpc.mountd --no-nfs-version 3 --no-udp"
 	jail_threads
 }
-jail_threads() { inside sh -c "rpc.nfsd --no-nfs-version 3 --tcp --no-udp 2 && echo rdma 20049 >/proc/fs/nfsd/portlist"; }
+jail_threads() { inside sh -ec "rpc.nfsd --no-nfs-version 3 --tcp --no-udp 2 && echo rdma 20049 >/proc/fs/nfsd/portlist"; }
 jail_stop() { inside rpc.nfsd 0; }
 jail_ends() {
 	local pid
@@ -53,11 +50,9 @@ jail_ends() {
 		umount /run/$TEST.mounts/ns
 		umount /run/$TEST.mounts
 		rmdir /run/$TEST.mounts
-		ip netns delete inner
+		inner_ends
 	}
 	sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.$NETDEV.proxy_arp=0
-	gone() { ! ip link show outer >/dev/null 2>&1; }
-	wait_for 20 gone
 }
 mount_jail() { mount -t nfs -o rdma,port=20049,vers=$1,sec=sys $INNER:/export $MNT; }
 '
@@ -96,7 +91,7 @@ own_server() {
 	client 'work_goes_on 60
 		work_end'
 	client_wait work || fail "the program that worked on the mount saw an error"
-	server 'inside sh -c "cd /export/$TEST && sha256sum --quiet -c sums"'
+	server 'inside sh -ec "cd /export/$TEST && sha256sum --quiet -c sums"'
 	client 'work_forget; umount $MNT && wait_for 10 module_unused'
 	server jail_ends
 }

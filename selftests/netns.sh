@@ -6,18 +6,12 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-netns='
+netns=$(<"$lib/netns-guest.sh")'
 	INNER=192.0.2.3
-	inside() { nsenter --net=/run/netns/inner "$@"; }
 	# Namespaces either share all RDMA devices or have each its own: namespace_begins shared|exclusive.
 	namespace_begins() {
 		rdma system set netns $1
-		ip netns add inner
-		ip link add outer type veth peer name inner netns inner
-		inside ip link set lo up
-		inside ip link set inner up
-		inside ip address add $INNER/24 dev inner
-		ip link set outer up
+		inner_begins $INNER/24
 		ip route add $INNER dev outer
 		# Each side of this machine takes it for the other.
 		sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.$NETDEV.proxy_arp=1 net.ipv4.conf.outer.proxy_arp=1
@@ -28,11 +22,9 @@ netns='
 		! inside rdma link show inner/1 >/dev/null 2>&1 || inside rdma link delete inner
 		! rdma link show inner/1 >/dev/null 2>&1 || rdma link delete inner
 		sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.$NETDEV.proxy_arp=0
-		ip netns delete inner
-		# A namespace lives on for a moment, and as long as there is one the mode stays.
+		inner_ends
+		# As long as there is a namespace the mode stays.
 		wait_for 20 rdma system set netns shared
-		gone() { ! ip link show outer >/dev/null 2>&1; }
-		wait_for 20 gone
 	}
 	mount_inside() { inside mount -t nfs -o rdma,port=20049,vers=$1,sec=sys,nolock,retry=0 $SERVER:/export $MNT; }
 '

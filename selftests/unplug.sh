@@ -8,16 +8,10 @@
 
 # The second device is on one end of a pair of interfaces; the other end, with a device of its own, is in a
 # network namespace of the server's machine, from which this mounts its own export.
-guest+='
+guest+=$(<"$lib/netns-guest.sh")'
 OUTER=198.51.100.1 INNER=198.51.100.2
-inside() { nsenter --net=/run/netns/inner "$@"; }
 second_begins() {
-	ip netns add inner
-	ip link add outer type veth peer name inner netns inner
-	inside ip link set lo up
-	inside ip link set inner up
-	inside ip address add $INNER/24 dev inner
-	ip link set outer up
+	inner_begins $INNER/24
 	ip address add $OUTER/24 dev outer
 	rdma link add outer type $TRANSPORT netdev outer
 	inside rdma link add inner type $TRANSPORT netdev inner
@@ -28,9 +22,7 @@ second_ends() {
 	! mountpoint -q $MNT || umount $MNT
 	! inside rdma link show inner/1 >/dev/null 2>&1 || inside rdma link delete inner
 	! rdma link show outer/1 >/dev/null 2>&1 || rdma link delete outer
-	ip netns delete inner
-	gone() { ! ip link show outer >/dev/null 2>&1; }
-	wait_for 20 gone
+	inner_ends
 }
 second_works() {
 	local n
