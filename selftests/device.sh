@@ -8,16 +8,11 @@
 # One Send of twenty-five cannot be posted, while the registrations before it are with the device: the
 # connection has to end, and the program sees only a pause.
 sends_fail() {
-	local connects
 	server_dir /export
 	limit_devices failing_sends=25
 	mount_nfs "$1"
 	work_begins
-	connects=$(client 'xprt_stat 3')
-	client "
-		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
-		wait_for 55 calling more
-		work_goes_on 55"
+	work_outlasts_three
 	ended_by post_failed
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'

@@ -74,16 +74,11 @@ no_registration() {
 # One Send of so many cannot be posted, and what precedes it in its chain may be. The connection ends, and
 # the client sends its Calls on another one.
 sends_fail() {
-	local connects
 	server_dir /export
 	limit_server failing_sends=40
 	mount_nfs_timeo "$1"
 	work_begins
-	connects=$(client 'xprt_stat 3')
-	client "
-		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
-		wait_for 55 calling more
-		work_goes_on 55"
+	work_outlasts_three
 	server '[ "$(listener_of ended_reply_failed)" -ge 3 ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -92,18 +87,13 @@ sends_fail() {
 
 # The device tells that a queue pair has failed, which nothing else shows.
 queue_pairs_fail() {
-	local connects
 	server_dir /export
 	limit_server fatal_events=40
 	mount_nfs_timeo "$1"
 	trace_begins server rpcrdma/svcrdma_qp_error
 	work_begins
-	connects=$(client 'xprt_stat 3')
-	client "
-		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
-		wait_for 55 calling more
-		work_goes_on 55"
-	server 'grep svcrdma_qp_error: $TRACING/trace | head -n 3; [ $(grep -c "svcrdma_qp_error:.*event=QP_FATAL" $TRACING/trace) -ge 3 ]'
+	work_outlasts_three
+	server 'grep -m 3 svcrdma_qp_error: $TRACING/trace; [ $(grep -c "svcrdma_qp_error:.*event=QP_FATAL" $TRACING/trace) -ge 3 ]'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server

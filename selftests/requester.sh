@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A requester that breaks the rules, beside a mount that keeps to them: each message has its answer on the
-# wire, or its connection an end with a cause; memory comes back; and the mount goes on. With PEER=rust.
-
+# wire, or its connection an end with a cause; memory comes back; and the mount goes on.
 # limit: 1800
 
 . "$(dirname "$0")/lib/test.sh"
@@ -22,18 +21,6 @@ compare() {
 }
 connections_are() { [ "$(listener_of connections)" = "$1" ]; }
 '
-
-# Writes words that repeat as WORD*TIMES.
-squeeze() {
-	awk '{
-		line = $1
-		for (i = 2; i <= NF; i += n) {
-			for (n = 1; $(i + n) == $i; n++);
-			line = line " " $i (n > 1 ? "*" n : "")
-		}
-		print line
-	}'
-}
 
 need_server() {
 	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"

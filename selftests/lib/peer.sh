@@ -79,15 +79,3 @@ calls_end_so() {
 	calls_compare "$1: $3"
 	peer_stop
 }
-
-# Writes words that repeat as WORD*TIMES.
-squeeze() {
-	awk '{
-		line = $1
-		for (i = 2; i <= NF; i += n) {
-			for (n = 1; $(i + n) == $i; n++);
-			line = line " " $i (n > 1 ? "*" n : "")
-		}
-		print line
-	}'
-}

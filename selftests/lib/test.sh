@@ -143,6 +143,18 @@ top_copies() {
 # rpcrdma-top, run here on that copy.
 top_of() { BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 "$lib/../../tools/rpcrdma-top" --root "$copy" "$@"; }
 
+# Writes words that repeat as WORD*TIMES.
+squeeze() {
+	awk '{
+		line = $1
+		for (i = 2; i <= NF; i += n) {
+			for (n = 1; $(i + n) == $i; n++);
+			line = line " " $i (n > 1 ? "*" n : "")
+		}
+		print line
+	}'
+}
+
 # Keeps the client busy with files on its mount until work_ends, which collects and checks them;
 # WORK_SIZE=SIZE before it says how large they are.
 work_begins() {
@@ -158,6 +170,16 @@ work_ends() {
 	printf '%s files written, read and compared\n' "$(client work_done)"
 	server 'cd /export/$TEST && [ $(wc -l <sums) -ge 4 ] && sha256sum --quiet -c sums'
 	client work_forget
+}
+
+# Waits for three connections more under that work, and that it goes on then.
+work_outlasts_three() {
+	local connects
+	connects=$(client 'xprt_stat 3')
+	client "
+		more() { [ \$((\$(xprt_stat 3) - $connects)) -ge 3 ]; }
+		wait_for 55 calling more
+		work_goes_on 55"
 }
 
 # Traces these events in a machine for the rest of the case: trace_begins MACHINE SYSTEM/EVENT...
