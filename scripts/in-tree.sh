@@ -4,11 +4,11 @@
 # Usage: in-tree.sh DIR [COMMAND...]
 #
 # Lays the module out on the unpacked kernel source DIR of 7.3 or later, as net/sunrpc/xprtrdma_rust and
-# with all that belongs to it there, patch by patch. If DIR is a git repository, the patches are
-# commits on its branch; otherwise it becomes one that has only the files that they change, and the licenses. The patches, in
-# two series with a cover letter each, go to DIR/../patches. COMMAND is run after each, with its name,
-# such as client/proto, as last argument, and ends everything if it fails. Patches are signed off by who
-# runs this, as git knows him.
+# with all that belongs to it there, patch by patch. If DIR is a git repository, the patches are commits
+# on its branch; otherwise it becomes one that has only the files that they change, and the licenses. The
+# patches, in two series with a cover letter each, go to DIR/../patches. COMMAND is run after each, with
+# its name, such as client/proto, as last argument, and ends everything if it fails. Patches are signed
+# off by who runs this, as git knows them.
 
 . "$(dirname "$0")/lib.sh"
 

@@ -42,11 +42,12 @@ PATCHES = [
     ("server", "documentation", []),
 ]
 
-# What each patch adds to its series' entry in MAINTAINERS.
+# The entry of each series in MAINTAINERS, and the one that it stands before.
 ENTRIES = {
     "client": ("RPC-OVER-RDMA TRANSPORT IN RUST", "RPMSG TTY DRIVER"),
     "server": ("RPC-OVER-RDMA TRANSPORT IN RUST, SERVER", "RPMSG TTY DRIVER"),
 }
+# Each patch that brings files adds some, as checkpatch.pl wants.
 FILES = {
     ("client", "bindings"): [f"{FOLDER}/*", f"{FOLDER}/bindings/", f"{FOLDER}/helpers/"],
     ("client", "surfaces"): [f"{FOLDER}/trace/"],
@@ -62,7 +63,6 @@ FILES = {
     ("server", "tests"): [f"{FOLDER}/proto/testing/"],
     ("server", "documentation"): [f"{DOCS}/architecture.rst"],
 }
-# Each patch that brings files adds some, as checkpatch.pl wants.
 LISTS = ["linux-nfs@vger.kernel.org", "linux-rdma@vger.kernel.org", "rust-for-linux@vger.kernel.org"]
 
 ALLOWED = """
