@@ -62,7 +62,8 @@ logged in-tree-copy "see the log" copy
 export GIT_AUTHOR_NAME='The rpcrdma developers' GIT_AUTHOR_EMAIL=rpcrdma@example.org
 export GIT_COMMITTER_NAME=$GIT_AUTHOR_NAME GIT_COMMITTER_EMAIL=$GIT_AUTHOR_EMAIL
 start=$SECONDS
-result patches_build "$("$here/in-tree.sh" "$work/src" "$here/check-in-tree.sh" build 2>&1 >/dev/null | grep -v ' patches in ' || true)"
+result patches_build "$({ "$here/in-tree.sh" "$work/src" "$here/check-in-tree.sh" build 2>&1 >/dev/null || echo failed; } |
+	grep -v ' patches in ' || true)"
 [ "$failed" -eq 0 ] || exit 1
 say "[in-tree] built in $((SECONDS - start))s"
 for log in "$work"/logs/*; do
