@@ -14,33 +14,41 @@ import re
 import shutil
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from imports import Crate  # noqa: E402
+
 FOLDER = "net/sunrpc/xprtrdma_rust"
 DOCS = "Documentation/filesystems/nfs/xprtrdma-rust"
 
-# The files of the server's series that lie between those of the client's.
-SERVER = """
-    helpers/svc_events.c trace/server.rs trace/svcrdma.h
-    rdma/accepted.rs rdma/listener.rs rdma/outgoing.rs rdma/pool.rs rdma/reads.rs
-    rdma/send_slots.rs rdma/transfer.rs
-""".split()
-
-# Each patch: series, name, and what it brings, as beginnings of paths below rust/. What no other
-# beginning is longer for belongs to the patch.
+# Each patch: series, name, and what it brings, as paths below rust/. A folder stands for all files in
+# it that no longer path is for.
 PATCHES = [
-    ("client", "bindings", ["bindings/", "helpers/", "trace/", "rpcrdma_main.rs"]),
-    ("client", "proto", ["proto/"]),
-    ("client", "surfaces", [""]),
-    ("client", "rdma", ["rdma/"]),
-    ("client", "sunrpc", ["sunrpc/"]),
-    ("client", "client", ["client/", "stats.rs"]),
-    ("client", "documentation", []),
-    ("server", "proto", ["proto/responder/"]),
-    ("server", "rdma", SERVER),
-    ("server", "sunrpc", ["sunrpc/server/"]),
-    ("server", "server", ["server/"]),
-    ("server", "tests", ["proto/testing/", "sim_tests.rs"]),
-    ("server", "documentation", []),
+    (
+        "client",
+        "bindings",
+        """
+        bindings/ helpers/debugfs.c helpers/events.c helpers/helpers.c helpers/helpers.h helpers/modinfo.c
+        helpers/svc_sysctl.c helpers/sysctl.c helpers/version_two.c trace/cause.h trace/rpcrdma.h
+        rpcrdma_main.rs
+        """,
+    ),
+    ("client", "proto", "proto/"),
+    ("client", "surfaces", "debugfs.rs error.rs sysctl.rs trace.rs"),
+    ("client", "rdma", "rdma/"),
+    ("client", "sunrpc", "sunrpc/"),
+    ("client", "client", "client/ stats.rs"),
+    ("client", "documentation", ""),
+    ("server", "proto", "proto/responder/"),
+    ("server", "rdma", "helpers/svc_events.c trace/server.rs trace/svcrdma.h"),
+    ("server", "sunrpc", "sunrpc/server/"),
+    ("server", "server", "server/"),
+    ("server", "tests", "proto/testing/ sim_tests.rs"),
+    ("server", "documentation", ""),
 ]
+
+NAMES = [f"{series}/{name}" for series, name, _ in PATCHES]
 
 # The entry of each series in MAINTAINERS, and the one that it stands before.
 ENTRIES = {
@@ -71,14 +79,6 @@ ALLOWED = """
 """
 
 
-def patch_of(path):
-    """The index of the patch that brings a file of rust/."""
-    best = max(
-        ((len(start), index) for index, (_, _, starts) in enumerate(PATCHES) for start in starts if path.startswith(start)),
-    )
-    return best[1]
-
-
 def sources(rust):
     """The files of rust/, as paths below it."""
     found = []
@@ -89,6 +89,41 @@ def sources(rust):
             if name.endswith((".rs", ".c", ".h", ".sh")) or name == "bindgen_parameters":
                 found.append(path)
     return [path for path in found if not path.endswith("_generated.rs")]
+
+
+def used_by(crate, *folders):
+    """The files of these folders, and all that they use, as paths below rust/."""
+    found = [path for path in crate.files if path.startswith(tuple(f"rust/{folder}" for folder in folders))]
+    for path in found:
+        found += [other for other in crate.files[path].uses if other not in found]
+    return {path.removeprefix("rust/") for path in found}
+
+
+def patches(rust):
+    """The files of rust/, each with the index of the patch that brings it."""
+    owners = {}
+    for index, (_, _, paths) in enumerate(PATCHES):
+        owners.update((path, index) for path in paths.split())
+    found = {}
+    for path in sources(rust):
+        known = [owner for owner in owners if owner == path or owner.endswith("/") and path.startswith(owner)]
+        if not known:
+            sys.exit(f"layout.py: no patch brings rust/{path}: add it to one of PATCHES")
+        found[path] = owners[max(known, key=len)]
+    gone = [owner for owner in owners if not os.path.exists(os.path.join(rust, owner))]
+    if gone:
+        sys.exit(f"layout.py: there is no rust/{gone[0]}: take it out of PATCHES")
+
+    # What only the server uses of the verbs comes with it.
+    crate = Crate(os.path.dirname(os.path.abspath(rust)))
+    of_client, of_server = used_by(crate, "client/", "sunrpc/client/"), used_by(crate, "server/", "sunrpc/server/")
+    for path in found:
+        if not path.startswith("rdma/") or path == "rdma/mod.rs" or path in of_client:
+            continue
+        if path not in of_server:
+            sys.exit(f"layout.py: neither client nor server uses rust/{path}, so that no patch brings it")
+        found[path] = NAMES.index("server/rdma")
+    return found
 
 
 def read(path):
@@ -159,7 +194,7 @@ def reduced_root(text, there):
     for name in fields:
         body = re.sub(rf"^ +{name}: .*,\n", "", body, flags=re.M)
     if "let " not in body:
-        body = body.replace("        // Last, because mounts may come at once.\n", "")
+        body = re.sub(r"^ +//.*\n", "", body, flags=re.M)
     if not re.search(r"\(module,", body):
         body = body.replace("fn init(module:", "fn init(_module:")
     body = body.replace("{\n}\n", "{}\n", 1) if "struct RpcRdma {\n}\n" in body else body
@@ -169,7 +204,7 @@ def reduced_root(text, there):
 
 def lay_rust(rust, kernel, index):
     """Lays the crate out as it is after the patch."""
-    there = [path for path in sources(rust) if patch_of(path) <= index]
+    there = [path for path, patch in patches(rust).items() if patch <= index]
     names = set(there)
     for path in there:
         text = read(os.path.join(rust, path))
@@ -281,12 +316,11 @@ def for_the_tree(text):
 
 def main():
     if sys.argv[1:] == ["list"]:
-        for series, name, _ in PATCHES:
-            print(series, name)
+        print("\n".join(name.replace("/", " ") for name in NAMES))
         return
     rust, kernel, wanted = sys.argv[1:]
     here = os.path.dirname(os.path.abspath(__file__))
-    index = [f"{series}/{name}" for series, name, _ in PATCHES].index(wanted)
+    index = NAMES.index(wanted)
     names = lay_rust(rust, kernel, index)
     lay_build(here, kernel, names)
     lay_maintainers(kernel, index)
