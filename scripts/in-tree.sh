@@ -4,11 +4,11 @@
 # Usage: in-tree.sh DIR [COMMAND...]
 #
 # Lays the module out on the unpacked kernel source DIR of 7.3 or later, as net/sunrpc/xprtrdma_rust and
-# with all that belongs to it there, patch by patch. If DIR is a git repository, the patches are commits
-# on its branch; otherwise it becomes one that has only the files that they change, and the licenses. The
-# patches, in two series with a cover letter each, go to DIR/../patches. COMMAND is run after each, with
-# its name, such as client/proto, as last argument, and ends everything if it fails. Patches are signed
-# off by who runs this, as git knows them.
+# with all that belongs to it there, patch by patch. If DIR is a git repository, the patches are
+# commits on its branch; otherwise it becomes one that has only the files that they change, and the
+# licenses. The patches, in two series with a cover letter each, go to DIR/../patches, which must not be
+# there yet. COMMAND is run after each, with its name, such as client/proto, as last argument, and ends
+# everything if it fails. Patches are signed off by who runs this, as git knows them.
 
 . "$(dirname "$0")/lib.sh"
 
@@ -19,6 +19,7 @@ out=$(dirname "$dir")/patches
 layout=$here/in-tree/layout.py
 
 [ ! -e "$dir/net/sunrpc/xprtrdma_rust" ] || die "$dir has an xprtrdma_rust already"
+[ ! -e "$out" ] || die "$out is there already, and may be somebody's: remove it"
 git_in() { git -C "$dir" -c core.autocrlf=false -c core.fileMode=true "$@"; }
 touched=(MAINTAINERS net/sunrpc/Kconfig net/sunrpc/Makefile Documentation/filesystems/nfs/index.rst)
 if [ ! -e "$dir/.git" ]; then
@@ -26,9 +27,9 @@ if [ ! -e "$dir/.git" ]; then
 	git_in add --force "${touched[@]}" LICENSES
 	git_in commit --quiet --message "the files of the kernel that the patches change"
 fi
+git_in diff --quiet HEAD -- || die "$dir has changes that are not committed, which would go into the patches"
 
-rm -rf "$out"
-mkdir -p "$out"
+mkdir "$out"
 base=$(git_in rev-parse HEAD)
 declare -A first last
 while read -r series name; do
