@@ -92,7 +92,7 @@ chunks() {
 	attack too-many-segments 'err_chunk*3 answered' chunk_errors_sent=3 refused_messages=3
 	attack too-many-chunks 'err_chunk*2 answered' chunk_errors_sent=2 refused_messages=2
 	attack too-many-bytes 'err_chunk*4 answered' chunk_errors_sent=4 read_pages_most=0
-	attack misfits 'garbage_args*5 answered' garbage_args_sent=5 read_pages_most=0
+	attack misfits 'garbage_args*5 err_chunk answered' garbage_args_sent=5 chunk_errors_sent=1 read_pages_most=0
 	attack without-bytes 'answered*5' refused_messages=0
 	attack same-memory 'answered*3' refused_messages=0
 	attack position-zero 'err_chunk*5 answered' chunk_errors_sent=5 read_pages=0

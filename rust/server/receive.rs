@@ -201,7 +201,8 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
     let pages = call.layout.pages.div_ceil(PAGE_SIZE);
     if !call.has_counts() {
         trace::svcrdma_decode_parse_err(qp, number, bytes);
-        refuse(qp, message, Some(credits), ResponderRefusal::GarbageArgs);
+        let refusal = ResponderRefusal::GarbageArgs(call.error(ErrorBody::Chunk));
+        refuse(qp, message, Some(credits), refusal);
         return None;
     }
     if !core::mem::replace(&mut note.is_outstanding, true) {
@@ -372,7 +373,9 @@ fn refuse(
     match refusal {
         ResponderRefusal::Discard => {}
         ResponderRefusal::Answer(error) => reply::send_error(qp, &error, false),
-        ResponderRefusal::GarbageArgs => reply::send_garbage_args(qp, &message),
+        ResponderRefusal::GarbageArgs(error) => {
+            reply::send_garbage_args(qp, message.bytes(), &error);
+        }
     }
     discard(qp, message);
 }

@@ -12,8 +12,7 @@ use crate::{
         responder::{call::ReceivedCall, encode::encode_garbage_args, placement::ReplyPlan},
         wire::{
             error::{ErrorBody, ErrorMessage},
-            header::{FixedHeader, VERSION_ONE},
-            xdr::Reader,
+            header::{Credits, VERSION_ONE},
         },
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
@@ -157,49 +156,54 @@ fn write(
 /// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`; without memory
 /// or room the connection ends instead.
 pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait: bool) {
-    match error.body {
-        ErrorBody::Version(_) => trace::svcrdma_err_vers(error.xid.0),
-        ErrorBody::Chunk => trace::svcrdma_err_chunk(error.xid.0),
-        ErrorBody::InvalidOption => trace::svcrdma_err_option(error.xid.0),
-    }
-    let sent = Sent::Error(error.body);
-    send_short(qp, error.version, may_wait, sent, |buffer, shared| {
-        let credits = shared.grant(qp, Instant::now())?;
-        error.encode(buffer, credits).map_err(|_| EMSGSIZE)
+    send_short(qp, error, may_wait, |_, _| None);
+}
+
+/// Ends a Call, `message`, whose Read chunks do not fit it, with a Reply, or with `error` if that
+/// leaves no room for one. Does not wait.
+pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &[u8], error: &ErrorMessage) {
+    send_short(qp, error, false, |buffer, credits| {
+        let length = encode_garbage_args(buffer, message, credits).ok()?;
+        Some((length, Sent::GarbageArgs))
     });
 }
 
-/// Ends a Call whose Read chunks do not fit its message.
-pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &Message) {
-    let bytes = message.bytes();
-    let fixed = FixedHeader::take(&mut Reader::new(bytes));
-    let version = fixed.map_or(VERSION_ONE, |fixed| fixed.version);
-    send_short(qp, version, false, Sent::GarbageArgs, |buffer, shared| {
-        let credits = shared.grant(qp, Instant::now())?;
-        encode_garbage_args(buffer, bytes, credits).map_err(|_| EMSGSIZE)
-    });
-}
-
-/// Sends what `encode` writes in answer to a message of `version`, which counts as `sent`.
+/// Sends what `encode` writes, or `error` if that is nothing.
 fn send_short(
     qp: &AcceptedQp<Shared>,
-    version: u32,
+    error: &ErrorMessage,
     may_wait: bool,
-    sent: Sent,
-    encode: impl FnOnce(&mut [u8], &Shared) -> Result<usize>,
+    encode: impl FnOnce(&mut [u8], Credits) -> Option<(usize, Sent)>,
 ) {
     let shared = qp.context();
     let send = || -> Result {
         let mut outgoing = qp.outgoing()?;
-        let room = usize::try_from(threshold(shared, version))?.min(outgoing.bytes().len());
+        let room = usize::try_from(threshold(shared, error.version))?.min(outgoing.bytes().len());
         let buffer = outgoing.bytes().get_mut(..room).ok_or(EMSGSIZE)?;
-        let length = encode(buffer, shared)?;
+        let credits = shared.grant(qp, Instant::now())?;
+        let (length, sent) = match encode(buffer, credits) {
+            Some(encoded) => encoded,
+            None => {
+                trace_error(error);
+                let length = error.encode(buffer, credits).map_err(|_| EMSGSIZE)?;
+                (length, Sent::Error(error.body))
+            }
+        };
         outgoing
             .send(length, None, may_wait, sent)
             .map_err(to_error)
     };
     if send().is_err() {
         shared.events.close(Cause::ReplyFailed);
+    }
+}
+
+/// Writes the trace event of an RDMA_ERROR.
+fn trace_error(error: &ErrorMessage) {
+    match error.body {
+        ErrorBody::Version(_) => trace::svcrdma_err_vers(error.xid.0),
+        ErrorBody::Chunk => trace::svcrdma_err_chunk(error.xid.0),
+        ErrorBody::InvalidOption => trace::svcrdma_err_option(error.xid.0),
     }
 }
 

@@ -31,26 +31,31 @@ pub(crate) enum ResponderRefusal {
     Answer(ErrorMessage),
     /// Sends an RPC Reply with `accept_stat` GARBAGE_ARGS: the header is good, its chunks do not
     /// fit the RPC message (RFC 8166 section 4.5.2). See
-    /// [`encode_garbage_args`](super::encode::encode_garbage_args).
-    GarbageArgs,
+    /// [`encode_garbage_args`](super::encode::encode_garbage_args). If that Reply has no room, the
+    /// answer is this RDMA_ERROR.
+    GarbageArgs(ErrorMessage),
 }
 
 impl Refused<CallError> {
     /// What a responder does.
     pub(crate) fn at_responder(&self) -> ResponderRefusal {
-        let body = match self.why.error {
-            CallError::PositionRange => return ResponderRefusal::GarbageArgs,
+        let error = self.why.error;
+        let body = match error {
             CallError::ChunksInBackwardReply | CallError::Header(HeaderError::MessageType) => {
                 return ResponderRefusal::Discard;
             }
             CallError::Header(HeaderError::Version) => ErrorBody::Version(self.versions),
             CallError::Header(HeaderError::UnknownOption) => ErrorBody::InvalidOption,
-            CallError::Header(_) | CallError::NoPositionZero | CallError::Budget(_) => {
-                ErrorBody::Chunk
-            }
+            CallError::Header(_)
+            | CallError::NoPositionZero
+            | CallError::Budget(_)
+            | CallError::PositionRange => ErrorBody::Chunk,
         };
         match self.answer(body) {
-            Some(error) => ResponderRefusal::Answer(error),
+            Some(answer) if error == CallError::PositionRange => {
+                ResponderRefusal::GarbageArgs(answer)
+            }
+            Some(answer) => ResponderRefusal::Answer(answer),
             None => ResponderRefusal::Discard,
         }
     }

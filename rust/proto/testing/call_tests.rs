@@ -357,7 +357,12 @@ mod tests {
         assert_eq!(answer(100, 9), None);
         let garbage = changed(20, 12).and_then(|bytes| refused(&bytes));
         let garbage = garbage.map(|refused| refused.at_responder());
-        assert_eq!(garbage, Some(ResponderRefusal::GarbageArgs));
+        let error = ErrorMessage {
+            xid: Xid(XID),
+            version: 1,
+            body: ErrorBody::Chunk,
+        };
+        assert_eq!(garbage, Some(ResponderRefusal::GarbageArgs(error)));
     }
 
     /// A responder that requires Version Two says so in the version that it was asked in.

@@ -94,7 +94,7 @@ mod tests {
             Ok(_) => None,
             Err(refused) => match refused.at_responder() {
                 ResponderRefusal::Answer(error) => error.encode(to, Credits::new(32)).ok(),
-                ResponderRefusal::Discard | ResponderRefusal::GarbageArgs => None,
+                ResponderRefusal::Discard | ResponderRefusal::GarbageArgs(_) => None,
             },
         }
     }

@@ -106,7 +106,7 @@ impl<'a> Seen<'a> {
                 let (answer, garbage) = match refused.at_responder() {
                     ResponderRefusal::Discard => (None, false),
                     ResponderRefusal::Answer(error) => (Some(error), false),
-                    ResponderRefusal::GarbageArgs => (None, true),
+                    ResponderRefusal::GarbageArgs(_) => (None, true),
                 };
                 seen.refuse(refused.why.at, answer);
                 if garbage {

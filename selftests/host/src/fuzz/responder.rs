@@ -161,7 +161,7 @@ impl Connection {
                 assert_eq!(buffer[..4], bytes[..4]);
                 assert!(length <= 28);
             }
-            ResponderRefusal::GarbageArgs => {
+            ResponderRefusal::GarbageArgs(_) => {
                 let _ = self.credits.call(credits.unwrap().credits);
                 let credits = self.credits.reply(u32::MAX);
                 let mut buffer = [0; 4096];

@@ -111,13 +111,18 @@ fn too_many_bytes(requester: &mut Requester) -> Result<Vec<String>> {
     )
 }
 
-/// Read chunks that overlap, lie beyond the message, or are not as long as XDR says.
+/// Read chunks that overlap, lie beyond the message, or are not as long as XDR says. The last Call
+/// has so many Write segments that they leave no room for a Reply.
 fn misfits(requester: &mut Requester) -> Result<Vec<String>> {
     requester.connect()?;
     let segment = requester.segment(100);
     let at = |position| ReadSegment { position, segment };
     let mut wrong_count = Call::reading(&[segment]);
     wrong_count.argument = vec![0, 0, 0, 77];
+    let without_room = Call {
+        writes: vec![vec![segment; 8]; 8],
+        ..wrong_count.clone()
+    };
     each(
         requester,
         &[
@@ -138,6 +143,7 @@ fn misfits(requester: &mut Requester) -> Result<Vec<String>> {
                 ..Call::reading(&[segment])
             },
             wrong_count,
+            without_room,
         ],
     )
 }
