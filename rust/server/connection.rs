@@ -245,6 +245,8 @@ impl SvcTransport for Connection {
     }
 
     fn detach(&self) {
+        // If nobody had another reason: what is flushed from now on is none.
+        self.events.note(Cause::Closed);
         self.parts.qp.disconnect();
     }
 
@@ -274,8 +276,12 @@ impl SvcConnection for Connection {
     }
 
     fn reply(&self, rqst: &mut Replying<'_>, call: &mut Self::Call) -> Result {
-        reply::reply(&self.parts.qp, rqst, call)
-            .inspect_err(|_| self.events.note(Cause::ReplyFailed))
+        reply::reply(&self.parts.qp, rqst, call).inspect_err(|_| {
+            // A Reply that comes too late is no reason for the end.
+            if !self.events.xprt.is_closing() {
+                self.events.note(Cause::ReplyFailed);
+            }
+        })
     }
 
     fn release(&self, call: Self::Call) {
