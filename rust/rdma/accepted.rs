@@ -13,7 +13,7 @@ use super::{
     pool::Pool,
     qp::{registers_transfers, Capacities, ConnectParameters, Qp},
     reads::{ReadContext, ReadOwner, Reads},
-    receive::{PostedReceives, Receive, ReceiveOwner, Received, Receives},
+    receive::{Note, PostedReceives, Receive, ReceiveOwner, Received, Receives},
     send_slots::SendSlots,
     Pd,
 };
@@ -40,7 +40,7 @@ use kernel::{
 /// depend on write-back by the server's own clients.
 pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// State that the user keeps with each message.
-    type Note: Default + Send;
+    type Note: Note;
 
     /// The value that is passed to [`Self::sent`] when the Send completes.
     type Sent: Default + Send;
@@ -273,7 +273,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         Receive::new(self.qp.pd(), size, index, NonNull::from(self), flags)
     }
 
-    /// Takes back a message's buffer. Does not sleep.
+    /// Takes back a message's buffer, and drops what was kept with the message. Does not sleep.
     pub(crate) fn recycle(&self, message: AcceptedMessage<C>) {
         let Some(receive) = message.into_receive(self) else {
             return;

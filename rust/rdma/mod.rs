@@ -71,7 +71,7 @@ pub(crate) use outgoing::Outgoing;
 pub(crate) use pd::Pd;
 pub(crate) use qp::ConnectParameters;
 pub(crate) use queue_pair::{Completion, Completions, QueuePair, ReceivedMessage};
-pub(crate) use receive::Messages;
+pub(crate) use receive::{Messages, Note};
 pub(crate) use registered::{Invalidation, LockedSlot};
 pub(crate) use ring::MAX_UNSIGNALED;
 pub(crate) use send_slots::{NoRoom, SendSlots};

@@ -16,10 +16,20 @@ use kernel::{
     alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc, types::Opaque,
 };
 
+/// State that the user of a queue pair keeps with each message.
+pub(crate) trait Note: Default + Send {
+    /// Drops what belongs to the message: its buffer is used for another one. Does not sleep.
+    fn clear(&mut self);
+}
+
+impl Note for () {
+    fn clear(&mut self) {}
+}
+
 /// An object that owns a queue pair, and is passed the messages that arrive there.
 pub(crate) trait ReceiveOwner: Sized {
     /// State that the owner's user keeps with each message.
-    type Note: Default + Send;
+    type Note: Note;
 
     /// A Receive has completed. If it succeeded, `message` holds what arrived.
     ///
@@ -227,8 +237,10 @@ impl<O: ReceiveOwner> Received<O> {
         (receive.buffer.first(receive.length), &mut receive.note)
     }
 
-    /// The Receive, to be posted again, if it belongs to `owner`.
-    pub(super) fn into_receive(self, owner: &O) -> Option<KBox<Receive<O>>> {
+    /// The Receive, to be posted again, if it belongs to `owner`. What was kept with the message is
+    /// dropped.
+    pub(super) fn into_receive(mut self, owner: &O) -> Option<KBox<Receive<O>>> {
+        self.0.note.clear();
         // An earlier owner may have had the same address, but then it had another protection
         // domain, which this Receive keeps alive.
         let is_owner = core::ptr::eq(self.0.owner.as_ptr(), owner)

@@ -5,6 +5,7 @@
 use super::shared::Reserved;
 use crate::{
     proto::responder::{call::CallIndex, placement::Placement},
+    rdma::Note,
     sunrpc::PageVec,
 };
 use kernel::time::{Instant, Monotonic};
@@ -38,5 +39,16 @@ impl Default for Call {
             is_outstanding: false,
             times: None,
         }
+    }
+}
+
+impl Note for Call {
+    fn clear(&mut self) {
+        self.index = None;
+        self.placement.clear();
+        self.pages.clear();
+        self.reserved = None;
+        self.is_outstanding = false;
+        self.times = None;
     }
 }

@@ -10,7 +10,6 @@ use crate::{
         responder::{
             call::{CallIndex, ReceivedCall},
             decode::{decode_call, ReceivedByResponder},
-            placement::Placement,
             refusal::{CallError, ResponderRefusal},
             stream::Source,
         },
@@ -194,7 +193,6 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
         shared.called(call.credits);
         note.is_outstanding = true;
         note.index = Some(call.index(bytes.len()));
-        note.placement = Placement::new();
         return Some(message);
     }
     let (credits, index) = (call.credits, call.index(bytes.len()));
@@ -294,7 +292,6 @@ fn post_reads(
             reads.read(place, (handle, offset), may_wait)?;
         }
         note.index = Some(index);
-        note.placement = Placement::new();
         Ok(reads)
     };
     let reads = match { built }() {
@@ -394,11 +391,11 @@ pub(super) fn release(qp: &AcceptedQp<Shared>, message: Message) {
 }
 
 /// Lets go of a message; whether it was a Call that has no answer.
-fn forget(qp: &AcceptedQp<Shared>, mut message: Message) -> bool {
-    let note = core::mem::take(message.with_note().1);
+fn forget(qp: &AcceptedQp<Shared>, message: Message) -> bool {
+    let was_outstanding = message.note().is_outstanding;
     qp.recycle(message);
-    if note.is_outstanding {
+    if was_outstanding {
         qp.context().dropped();
     }
-    note.is_outstanding
+    was_outstanding
 }

@@ -66,6 +66,11 @@ impl Placement {
         }
     }
 
+    /// Forgets all results, for another Reply.
+    pub(crate) fn clear(&mut self) {
+        self.count = 0;
+    }
+
     /// What is in each Write chunk that had its turn.
     fn used(&self) -> &[Range] {
         self.results.get(..self.count).unwrap_or(&self.results)
