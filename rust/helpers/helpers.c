@@ -169,6 +169,13 @@ void rpcrdma_clear_bit(unsigned int bit, unsigned long *word)
 	clear_bit(bit, word);
 }
 
+/* As above, ordered before whatever follows. */
+void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
+{
+	clear_bit(bit, word);
+	smp_mb__after_atomic();
+}
+
 void rpcrdma_put_page_array(struct page **pages, size_t count)
 {
 	size_t i;

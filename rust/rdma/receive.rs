@@ -417,6 +417,11 @@ impl<O: ReceiveOwner> Messages<O> {
         }
     }
 
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+
     /// Appends a message.
     pub(crate) fn push(&mut self, message: Received<O>) {
         let mut receive = message.0;

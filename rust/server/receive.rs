@@ -101,11 +101,16 @@ pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<
     let message = shared.admitted().or_else(|| {
         let mut ready = shared.ready.lock();
         let message = ready.pop();
-        if message.is_none() {
-            shared.xprt().no_call_waits();
+        if !ready.is_empty() {
+            return message;
         }
+        // No thread need look for more.
+        shared.xprt().no_call_waits();
         drop(ready);
-        // There may be room since the first look.
+        // There may be room since the first look, of which nobody is told any more.
+        if message.is_some() && shared.has_waiting() {
+            shared.xprt().call_waits();
+        }
         message.or_else(|| shared.admitted())
     });
     rqst.let_others_in();

@@ -450,7 +450,7 @@ impl Shared {
         if grants.credits.call(requested) == Conduct::Excess {
             self.stats().counters.excess_calls.increment();
         }
-        let has_room = self.waiting_count.load(Relaxed) == 0;
+        let has_room = !self.has_waiting();
         let Grants { credits, load, .. } = &mut *grants;
         load.called(credits, has_room);
     }
@@ -496,10 +496,16 @@ impl Shared {
         None
     }
 
+    /// Whether Calls wait for room.
+    #[inline(always)]
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting_count.load(Relaxed) != 0
+    }
+
     /// The first Call that waits, if there is room for it.
     #[inline(always)]
     pub(super) fn admitted(&self) -> Option<AcceptedMessage<Self>> {
-        if self.waiting_count.load(Relaxed) == 0 {
+        if !self.has_waiting() {
             return None;
         }
         self.admit_first()

@@ -153,9 +153,10 @@ impl SvcXprt {
     /// Records that no Call waits. The caller ensures that none has arrived in the meantime: what
     /// was changed before [`Self::call_waits`] is visible to who looks for it after this.
     pub(crate) fn no_call_waits(&self) {
-        self.clear(flag::DATA);
-        // SAFETY: A barrier, which is always safe to call.
-        unsafe { bindings::smp_mb() };
+        // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
+        unsafe {
+            bindings::rpcrdma_clear_bit_mb(flag::DATA, &raw mut (*self.as_raw()).xpt_flags);
+        }
     }
 
     /// Records that a connection waits to be accepted; to be followed by [`Self::enqueue`].
