@@ -119,6 +119,10 @@ impl ClientTransport for Client {
         Arc::pin_init(client, GFP_KERNEL)
     }
 
+    fn xprt(&self) -> &OwnedXprt {
+        &self.transport.xprt
+    }
+
     fn connect(&self, lock: &mut SendLock<'_>) -> Result {
         let sending = connect::connect(&self.transport, lock)?;
         let qp = sending.sender.qp().clone();

@@ -48,6 +48,23 @@ unsafe extern "C" fn setup<T: ClientTransport>(
 }
 
 fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindings::rpc_xprt> {
+    let owned = allocate::<T>(args)?;
+    let raw = owned.as_raw();
+    let transport = T::setup(owned)?;
+    // The transport lends out its allocation for as long as it exists itself, but that need not be
+    // the one that it was given.
+    if transport.xprt().as_raw() != raw {
+        return Err(EINVAL);
+    }
+    let transport = Arc::into_raw(transport);
+    // SAFETY: The transport keeps the allocation, as just checked, and nobody else uses this field
+    // yet.
+    unsafe { (*raw.cast::<Allocation>()).transport = transport.cast() };
+    Ok(raw)
+}
+
+/// Allocates a transport, and initialises what sunrpc reads of it.
+fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXprt> {
     if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
@@ -68,10 +85,7 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     // SAFETY: What was not initialised is zeroed, which is valid.
     let owned = unsafe { OwnedXprt::new(allocation, user) };
     initialised?;
-    let transport = Arc::into_raw(T::setup(owned)?);
-    // SAFETY: The transport keeps the allocation, and nobody else uses this field yet.
-    unsafe { (*allocation.as_ptr()).transport = transport.cast() };
-    Ok(raw)
+    Ok(owned)
 }
 
 /// Initialises the fields of a transport that sunrpc reads.
@@ -152,7 +166,7 @@ mod tests {
     }
 
     /// A transport that is never created.
-    struct Unmade;
+    struct Unmade(OwnedXprt);
 
     extern "C" {
         static __this_module: u8;
@@ -175,8 +189,20 @@ mod tests {
             1
         }
 
-        fn setup(_xprt: OwnedXprt) -> Result<Arc<Self>> {
-            Err(ENODEV)
+        fn setup(xprt: OwnedXprt) -> Result<Arc<Self>> {
+            if xprt.address().port() != CARELESS {
+                return Err(ENODEV);
+            }
+            let (mut args, address) = arguments(bindings::AF_INET, 16, CARELESS);
+            args.dstaddr = address.as_raw();
+            let other = allocate::<Self>(&args)?;
+            // Only now, or both could have the same place.
+            drop(xprt);
+            Ok(Arc::new(Self(other), GFP_KERNEL)?)
+        }
+
+        fn xprt(&self) -> &OwnedXprt {
+            &self.0
         }
 
         fn connect(&self, _lock: &mut SendLock<'_>) -> Result {
@@ -227,31 +253,43 @@ mod tests {
         register::<Unmade>(&MODULE, queue)
     }
 
-    /// Makes the class create a transport for an address of this family and length.
-    fn make(family: u32, addrlen: usize) -> Error {
+    /// The port of a server whose transport drops its allocation, and has another one.
+    const CARELESS: u16 = 9;
+
+    /// What a transport is created from, and its address, to which the caller sets the pointer.
+    fn arguments(family: u32, addrlen: usize, port: u16) -> (bindings::xprt_create, SocketAddress) {
         let mut args = bindings::xprt_create::default();
         let mut address = bindings::__kernel_sockaddr_storage::default();
         let family = u16::try_from(family).unwrap();
         // SAFETY: An address begins with its family.
         unsafe { (&raw mut address).cast::<u16>().write(family) };
+        // SAFETY: The address has a family, and room for a port.
+        unsafe { bindings::rpcrdma_rpc_set_port((&raw mut address).cast(), port) };
         args.net = &raw mut bindings::init_net;
-        args.dstaddr = (&raw mut address).cast();
         args.addrlen = addrlen;
+        (args, SocketAddress::new(address))
+    }
+
+    /// Makes the class create a transport for an address of this family and length.
+    fn make(family: u32, addrlen: usize, port: u16) -> Error {
+        let (mut args, address) = arguments(family, addrlen, port);
+        args.dstaddr = address.as_raw();
         create::<Unmade>(&args).unwrap_err()
     }
 
     #[test]
     fn a_class_is_registered_once_and_makes_transports_meanwhile() {
-        let in_family = || make(bindings::AF_INET, 16);
+        let in_family = || make(bindings::AF_INET, 16, 0);
         assert_eq!(in_family(), EIO);
         let registration = register_unmade().unwrap();
         assert!(matches!(register_unmade(), Err(EBUSY)));
 
         assert_eq!(in_family(), ENODEV);
+        assert_eq!(make(bindings::AF_INET, 16, CARELESS), EINVAL);
         let len = size_of::<bindings::__kernel_sockaddr_storage>() + 1;
-        assert_eq!(make(bindings::AF_INET, len), EBADF);
+        assert_eq!(make(bindings::AF_INET, len, 0), EBADF);
         let refused = -i32::try_from(bindings::EAFNOSUPPORT).unwrap();
-        assert_eq!(make(bindings::AF_UNIX, 16).to_errno(), refused);
+        assert_eq!(make(bindings::AF_UNIX, 16, 0).to_errno(), refused);
 
         // Waits for the users of the class that are left.
         drop(registration);

@@ -35,6 +35,9 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// The error of the mount.
     fn setup(xprt: OwnedXprt) -> Result<Arc<Self>>;
 
+    /// The object that [`Self::setup`] was given.
+    fn xprt(&self) -> &OwnedXprt;
+
     /// Establishes a connection. Runs on a worker of the module's queue, in a scope in which
     /// allocations do not wait for file systems; may sleep.
     ///
