@@ -35,8 +35,7 @@ recall() {
 		client 'ls $MNT/$TEST >/dev/null'
 	fi
 	# Until the server has tried the connection's other direction it hands out nothing.
-	server 'callback_works() { grep -qs "callback state: UP" /proc/fs/nfsd/clients/*/info; }
-		wait_for 10 callback_works'
+	server 'wait_for 10 callback_works'
 	# It holds the file open, and with it the delegation, until it is told.
 	client "rm -f /run/$TEST.*"
 	client_background holder "

@@ -10,15 +10,14 @@ server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport i
 
 inject=$(<"$lib/inject-guest.sh")$'\n'
 callbacks='
-	callback_works() { grep -qs "callback state: UP" /proc/fs/nfsd/clients/*/info; }
 	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -cE "type: deleg.*/file[0-9]+\"" || true; }
-	# They are told by the address of the client.
-	backward() { grep -ls "$CLIENT" /sys/kernel/debug/sunrpc/rpc_xprt/*/info | wc -l; }
+	# They are told by the address of the client, and from that of a client of NFSv4.0, which goes by TCP.
+	backward() { cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info | grep -A1 "^netid: rdma" | grep -c "^addr: *$CLIENT\$" || true; }
 	no_backward() { [ "$(backward)" = 0 ]; }
 	# Their files of this name in sysfs.
 	backward_files() {
 		local found
-		found=$(grep -ls "$CLIENT" /sys/kernel/sunrpc/xprt-switches/*/xprt-*/dstaddr) || fail "sysfs has no backward transport"
+		found=$(grep -ls "$CLIENT" /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr) || fail "sysfs has no backward transport"
 		sed "s/dstaddr\$/$1/" <<<"$found"
 	}
 '

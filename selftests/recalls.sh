@@ -12,7 +12,6 @@ COUNT=${COUNT:-64}
 delegations='
 	# Those of the numbered files.
 	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -cE "type: deleg.*/[0-9]+\"" || true; }
-	callback_works() { grep -qs "callback state: UP" /proc/fs/nfsd/clients/*/info; }
 '
 delegating_server() { server "$delegations$1"; }
 

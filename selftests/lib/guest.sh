@@ -15,12 +15,16 @@ fail() {
 # What people want to see of a machine in which something failed.
 show_state() {
 	local file text
-	for file in /sys/kernel/debug/rpcrdma/*/{connection,stats} /sys/kernel/debug/sunrpc/rpc_clnt/*/tasks \
-		/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_{info,state}; do
+	for file in /sys/kernel/debug/rpcrdma/*/{connection,stats} /sys/kernel/debug/sunrpc/{rpc_clnt/*/tasks,rpc_xprt/*/info} \
+		/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_{info,state} /proc/fs/nfsd/clients/*/info; do
 		text=$(cat "$file" 2>/dev/null) || true
 		[ -z "$text" ] || printf '%s:\n%s\n' "$file" "$text"
 	done
 	awk '/xprt:.rdma/' /proc/self/mountstats
+	# Who waits in the kernel, and where.
+	for file in $(grep -ls '^State:.D' /proc/[0-9]*/status); do
+		cat "${file%/*}"/{comm,stack} || true
+	done
 	rdma -d resource show cm_id || true
 	# A software device that sends something again (completer_retry_err) registers what comes behind it
 	# once more, which fails and ends the connection.
@@ -93,6 +97,10 @@ listener_folder() {
 listener_of() {
 	awk -v name="^$1\$" '$1 ~ name { sum += $2 } END { print sum + 0 }' "$(listener_folder "${2:-}")/listener"
 }
+
+# Whether nfsd can call back a client of NFSv4.1 or later. One of NFSv4.0 stays for as long as its lease, and is
+# called by TCP.
+callback_works() { grep -ls '^minor version: [12]' /proc/fs/nfsd/clients/*/info | xargs grep -qs 'callback state: UP'; }
 
 module_file() {
 	if [ -f /lab/payload/rpcrdma.ko ]; then
