@@ -452,7 +452,7 @@ impl Shared {
         }
         let has_room = !self.has_waiting();
         let Grants { credits, load, .. } = &mut *grants;
-        load.called(credits, has_room);
+        load.called(credits, self.stats().delivered(), has_room);
     }
 
     /// Takes note that a Call which [`Self::called`] knows of gets no answer.

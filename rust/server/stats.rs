@@ -157,6 +157,8 @@ pub(crate) enum Sent {
 /// All that is counted.
 pub(super) struct Stats {
     pub(super) counters: Counters,
+    /// Answers that the requester has acknowledged.
+    delivered: SoleCounter,
     forms: Forms,
     waiting: Histogram,
     reading: Histogram,
@@ -174,6 +176,7 @@ impl Stats {
     pub(super) const fn new() -> Self {
         Self {
             counters: Counters::new(),
+            delivered: SoleCounter::new(),
             forms: Forms::new(),
             waiting: Histogram::new(),
             reading: Histogram::new(),
@@ -203,6 +206,9 @@ impl Stats {
     /// Counts what was sent. In a completion handler.
     pub(super) fn sent(&self, sent: Sent) {
         let counters = &self.counters;
+        if !matches!(sent, Sent::Nothing | Sent::BackwardCall) {
+            self.delivered.increment();
+        }
         match sent {
             Sent::Nothing => {}
             Sent::Reply(answered) => self.answered(&answered),
@@ -238,6 +244,11 @@ impl Stats {
     pub(super) fn queue_is_full(&self) {
         self.counters.send_queue_full.increment();
         ServerCounter::SendQueueFull.add(1);
+    }
+
+    /// Answers of any kind, also those of the transport's, that the requester is known to have.
+    pub(super) fn delivered(&self) -> u64 {
+        self.delivered.get()
     }
 
     /// RPCs that were answered.

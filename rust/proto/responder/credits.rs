@@ -40,6 +40,8 @@ pub(crate) struct ResponderCredits {
     received: u64,
     /// The number of Calls that were answered.
     answered: u64,
+    /// How many of these were dropped, without a message.
+    dropped: u64,
     /// The highest number that a Call may have.
     allowed: u64,
 }
@@ -54,6 +56,7 @@ impl ResponderCredits {
             granted: Credits::new(1),
             received: 0,
             answered: 0,
+            dropped: 0,
             allowed: 1,
         }
     }
@@ -88,6 +91,12 @@ impl ResponderCredits {
         self.received.saturating_sub(self.answered)
     }
 
+    /// Calls that the requester counts as outstanding, at the most: those without an answer, and
+    /// those whose answer it may not have. It is known to have `delivered` answers.
+    pub(crate) fn used(&self, delivered: u64) -> u64 {
+        (self.received.saturating_sub(self.dropped)).saturating_sub(delivered)
+    }
+
     /// A Call arrived that asks for `requested` credits, or a message that is answered with an
     /// RDMA_ERROR.
     pub(crate) fn call(&mut self, requested: Credits) -> Conduct {
@@ -117,6 +126,7 @@ impl ResponderCredits {
 
     /// A Call gets no answer. Its requester may send another one in its place when it gives it up.
     pub(crate) fn dropped(&mut self) {
+        self.dropped = self.dropped.saturating_add(1);
         self.end();
     }
 
@@ -156,7 +166,7 @@ pub(crate) struct Load {
     /// The least and the most that the limit becomes.
     first: u32,
     max: u32,
-    /// The most Calls that were outstanding since `since`.
+    /// The most Calls that the requester had outstanding since `since`.
     most: u64,
     since: u64,
     /// How long a limit stays that is not used.
@@ -182,10 +192,18 @@ impl Load {
         self.max
     }
 
-    /// A Call has arrived, of which `credits` knows. A requester that uses all that it may gets
-    /// twice as much, if there is room.
-    pub(crate) fn called(&mut self, credits: &mut ResponderCredits, has_room: bool) {
-        let used = credits.outstanding();
+    /// A Call has arrived, of which `credits` knows, and the requester has `delivered` answers. One
+    /// that uses all that it may gets twice as much, if there is room.
+    ///
+    /// On a long way most of its Calls are under way, or answers to them: only that these were not
+    /// delivered when it sends the next Call tells that it waits for them.
+    pub(crate) fn called(
+        &mut self,
+        credits: &mut ResponderCredits,
+        delivered: u64,
+        has_room: bool,
+    ) {
+        let used = credits.used(delivered);
         self.most = self.most.max(used);
         let limit = credits.limit.get();
         let max = self.max.min(credits.requested.get());

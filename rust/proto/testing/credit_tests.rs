@@ -134,7 +134,7 @@ mod tests {
     fn use_credits(server: &mut ResponderCredits, load: &mut Load, count: u32, now: u64) {
         for _ in 0..count {
             let _ = server.call(Credits::new(64));
-            load.called(server, true);
+            load.called(server, server.answered(), true);
         }
         for _ in 0..count {
             load.replies(server, now);
@@ -174,6 +174,33 @@ mod tests {
         assert_eq!(server.receives(4), 8 + 4);
     }
 
+    /// Each Call is answered before the next one arrives, but all of them were sent at once.
+    #[test]
+    fn a_long_way_is_no_reason_for_low_grants() {
+        let mut server = ResponderCredits::new(Credits::new(8));
+        let mut load = Load::new(8, 128, 1000);
+        let mut window = 1;
+        for round in 0..8 {
+            let delivered = server.answered();
+            for _ in 0..window {
+                let _ = server.call(Credits::new(64));
+                load.called(&mut server, delivered, true);
+                load.replies(&mut server, round * 1000);
+                assert_eq!(server.outstanding(), 1);
+                window = server.reply(u32::MAX).get();
+            }
+        }
+        assert_eq!(server.limit().get(), 64);
+        // A Call that is dropped has no answer that could be delivered.
+        let delivered = server.answered();
+        for _ in 0..8 {
+            let _ = server.call(Credits::new(64));
+            load.called(&mut server, delivered, true);
+            server.dropped();
+            assert_eq!(server.used(delivered), 0);
+        }
+    }
+
     #[test]
     fn a_shortage_lowers_grants_and_keeps_them_low() {
         let mut server = ResponderCredits::new(Credits::new(8));
@@ -184,7 +211,7 @@ mod tests {
         assert_eq!(server.limit().get(), 32);
         for _ in 0..40 {
             let _ = server.call(Credits::new(64));
-            load.called(&mut server, false);
+            load.called(&mut server, 0, false);
         }
         assert_eq!(server.limit().get(), 32);
         for _ in 0..9 {
