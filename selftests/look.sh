@@ -120,8 +120,8 @@ sends_run_out() {
 	client "
 		read_ahead 48 1M 4k
 		[ \$(our_stat send_buffers) -gt $first ] || fail 'no more buffers for more Calls'
-		[ \$(our_stat credits_granted) = 256 ] || fail \"only \$(our_stat credits_granted) Calls can be outstanding\"
 		read_ahead 240 4M 4k
+		[ \$(our_stat credits_granted) = 256 ] || fail \"only \$(our_stat credits_granted) Calls can be outstanding\"
 		[ \$(our_stat send_queue_full) -gt 0 ] || fail 'all had a send buffer'
 		[ \$(our_stat send_buffers) -lt 240 ]
 		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] || fail \"mountstats says \$(xprt_stat 26)\"
@@ -301,8 +301,7 @@ backward_call() {
 		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
 			grep -q Y $end || echo Y >$end
 		done
-		works() { grep -qs "callback state: UP" /proc/fs/nfsd/clients/*/info; }
-		wait_for 10 works
+		wait_for 10 callback_works
 		echo here >/export/$TEST/delegated'
 	client "rm -f /run/$TEST.*"
 	client_background holder "
