@@ -126,12 +126,18 @@ impl RawCmId {
     /// Creates an identifier for a reliable connection in `net`. Its events are passed to
     /// `handler`, which finds `context` in the identifier.
     ///
+    /// # Safety
+    ///
+    /// `handler` may be called with any event, for an identifier with a context that points to a
+    /// `T`. It destroys no identifier, and returns nonzero only after [`Self::leave`].
+    ///
     /// # Errors
     ///
     /// Whatever the connection manager returns, usually `ENOMEM`.
-    pub(super) fn new<T>(net: &Net, handler: RawHandler, context: Arc<T>) -> Result<Self> {
+    pub(super) unsafe fn new<T>(net: &Net, handler: RawHandler, context: Arc<T>) -> Result<Self> {
         let context: *const c_void = Arc::into_raw(context).cast();
-        // SAFETY: `net` is live; the context stays valid until `drop`; the name is static.
+        // SAFETY: `net` is live; the context stays valid until `drop`; the name is static. The
+        // caller guarantees the rest.
         let ptr = from_err_ptr(unsafe {
             bindings::__rdma_create_kernel_id(
                 net.as_raw(),
@@ -173,7 +179,12 @@ impl RawCmId {
 
     /// Leaves the identifier to the connection manager, which destroys it once the running event
     /// handler has returned nonzero.
-    pub(super) fn leave(self) {
+    ///
+    /// # Safety
+    ///
+    /// The caller is the handler of an event of this identifier, and returns nonzero. It has
+    /// another reference to the context if it still uses that.
+    pub(super) unsafe fn leave(self) {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: By the type's invariant. The connection manager runs no further handler of the
         // identifier after the one that calls this.
@@ -326,7 +337,8 @@ impl CmId<Unbound> {
     ///
     /// Whatever the connection manager returns, usually `ENOMEM`.
     pub(crate) fn new<H: CmHandler>(net: &Net, handler: Arc<H>) -> Result<Self> {
-        let mut raw = RawCmId::new(net, event_handler::<H>, handler)?;
+        // SAFETY: This is the handler for an `H`, and always returns zero.
+        let mut raw = unsafe { RawCmId::new(net, event_handler::<H>, handler)? };
         raw.qp_event = Some(qp_event_handler::<H>);
         Ok(Self {
             raw,

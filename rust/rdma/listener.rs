@@ -76,7 +76,8 @@ impl<H: ListenHandler> Listener<H> {
             }),
             GFP_KERNEL,
         )?;
-        let id = RawCmId::new(net, listen_handler::<H>, shared.clone())?;
+        // SAFETY: This is the handler for a `Shared<H>`.
+        let id = unsafe { RawCmId::new(net, listen_handler::<H>, shared.clone())? };
         // SAFETY: The identifier is valid, the address is complete and only read.
         unsafe {
             #[cfg(CONFIG_IPV6)]
@@ -150,8 +151,7 @@ impl ConnectRequest {
     }
 }
 
-/// Handles an event of a listener's identifier, or of a connect request that nobody has accepted
-/// yet.
+/// Handles an event of a listener's identifier, or the first one of a connect request.
 ///
 /// # Safety
 ///
@@ -174,6 +174,10 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
             // SAFETY: The identifier is new; its context is that of the listener, and it belongs to
             // us unless we return an error.
             let id = unsafe { RawCmId::adopt(id, shared.into()) };
+            // Its later events are not the listener's.
+            // SAFETY: The identifier is valid, and this is its event handler. The other one expects
+            // the same context.
+            unsafe { (*id.as_raw()).event_handler = Some(request_handler::<H>) };
             // SAFETY: For this event the union holds connection parameters.
             let conn = unsafe { &event.param.conn };
             match shared.enqueue(id, conn) {
@@ -182,23 +186,50 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
                     0
                 }
                 Err(id) => {
-                    id.leave();
+                    // SAFETY: This is the handler of the identifier's first event. The listener
+                    // holds a reference to the context.
+                    unsafe { id.leave() };
                     shared.handler.rejected();
                     1
                 }
             }
         }
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
+        | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => {
+            H::address_changed(&shared.handler);
+            0
+        }
+        _ => 0,
+    }
+}
+
+/// Handles a later event of a connect request that nobody has accepted yet.
+///
+/// # Safety
+///
+/// Called only by the connection manager; `id` belongs to a [`ConnectRequest`] of an `H`.
+unsafe extern "C" fn request_handler<H: ListenHandler>(
+    id: *mut bindings::rdma_cm_id,
+    event: *mut bindings::rdma_cm_event,
+) -> c_int {
+    // SAFETY: Identifier and event are valid during the call; the context is that of a `RawCmId`,
+    // which stays valid until the identifier is left, or given another handler.
+    let (event, shared) = unsafe {
+        let shared = ArcBorrow::from_raw((*id).context.cast::<Shared<H>>().cast_const());
+        ((*event).event, shared)
+    };
+    match event {
+        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
         | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => match shared.withdraw(id) {
             // Nobody has accepted the request, and nobody will.
             Some(request) => {
-                request.id.leave();
+                // SAFETY: This is the handler of an event of the identifier. The context is not used
+                // any longer.
+                unsafe { request.id.leave() };
                 1
             }
-            None => {
-                H::address_changed(&shared.handler);
-                0
-            }
+            // It is being accepted, by somebody who is also told of the device's removal.
+            None => 0,
         },
         // Other events of a waiting connect request surface as an error when it is accepted.
         _ => 0,
