@@ -317,7 +317,9 @@ impl<C: AcceptedEvents> trace::TraceQp for AcceptedQp<C> {
     }
 }
 
-impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
+// SAFETY: The table is always the same, and is dropped after the queue pair. By the type's invariant
+// the object waits for everything that is posted, and is pinned.
+unsafe impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
     type Note = C::Note;
 
     unsafe fn received(&self, message: AcceptedMessage<C>, wc: &bindings::ib_wc) {
@@ -345,7 +347,8 @@ impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
     }
 }
 
-impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
+// SAFETY: As above; queue pair and pool are fields.
+unsafe impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
     type Sent = C::Sent;
 
     fn qp(&self) -> &Qp {
@@ -385,7 +388,8 @@ impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
     }
 }
 
-impl<C: AcceptedEvents> ReadOwner for AcceptedQp<C> {
+// SAFETY: As above; the pool is a field.
+unsafe impl<C: AcceptedEvents> ReadOwner for AcceptedQp<C> {
     fn reads(&self) -> &Pool<ReadContext<Self>> {
         &self.reads
     }

@@ -31,7 +31,12 @@ use kernel::{
 const SIGNALED: i32 = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
 
 /// An object that owns a queue pair on which any thread may send.
-pub(crate) trait OutgoingOwner: trace::TraceQp + Sized + 'static {
+///
+/// # Safety
+///
+/// [`Self::qp`] and [`Self::sends`] always return the same objects, which are parts of this one. It
+/// is pinned, and is not dropped before the Sends of its contexts have completed.
+pub(crate) unsafe trait OutgoingOwner: trace::TraceQp + Sized + 'static {
     /// The value that is passed to [`Self::sent`] when the Send completes.
     type Sent: Default + Send;
 
@@ -123,7 +128,11 @@ impl_has_cqe! {
     impl{O: OutgoingOwner} HasCqe<1> for SendContext<O> { self.write_cqe }
 }
 
-impl<O: OutgoingOwner> Pooled for SendContext<O> {
+// SAFETY: The context belongs to the pool, or to one borrower. Nothing in it is tied to a thread.
+unsafe impl<O: OutgoingOwner> Send for SendContext<O> {}
+
+// SAFETY: Nobody else uses the links.
+unsafe impl<O: OutgoingOwner> Pooled for SendContext<O> {
     fn links(&self) -> &Links<Self> {
         &self.links
     }

@@ -28,8 +28,12 @@ impl<T> Links<T> {
 }
 
 /// An object that can be kept in a pool.
-pub(crate) trait Pooled: Sized {
-    /// Its links, which nobody else uses.
+///
+/// # Safety
+///
+/// [`Self::links`] always returns the same object, which nobody but the pool uses.
+pub(crate) unsafe trait Pooled: Send + Sized {
+    /// Its links.
     fn links(&self) -> &Links<Self>;
 }
 
@@ -59,7 +63,7 @@ struct Lists<T> {
 const KEPT: u32 = 4;
 
 // SAFETY: Each context is owned by the pool, or by one borrower.
-unsafe impl<T> Send for Lists<T> {}
+unsafe impl<T: Send> Send for Lists<T> {}
 
 impl<T: Pooled> Pool<T> {
     /// An empty pool.

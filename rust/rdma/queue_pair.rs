@@ -165,7 +165,8 @@ impl<C: Completions> QueuePair<C> {
                 posted: PostedReceives::new(sizes.receive_buffers())?,
                 // SAFETY: The slots are part of this object.
                 registered: unsafe { RegisteredMrs::new(sizes.slots, this)? },
-                sends <- SendQueue::new(pd, sizes.sends, sizes.send_size, this),
+                // SAFETY: The ring is part of this object.
+                sends <- unsafe { SendQueue::new(pd, sizes.sends, sizes.send_size, this) },
                 unsignaled: Cqe::new(),
                 qp <- Qp::new(id, pd, &cq, sizes.capacities()),
                 cq,
@@ -259,7 +260,8 @@ impl<C: Completions> QueuePair<C> {
 
     /// Locks slot `index` of the registered regions.
     pub(crate) fn slot(&self, index: usize) -> Option<LockedSlot<'_, C::Slot>> {
-        self.registered.slot(&self.qp, index)
+        // SAFETY: Both are parts of this object.
+        unsafe { self.registered.slot(&self.qp, index) }
     }
 
     /// How many slots there are.
@@ -332,7 +334,9 @@ impl<C: Completions> Complete for QueuePair<C> {
     }
 }
 
-impl<C: Completions> ReceiveOwner for QueuePair<C> {
+// SAFETY: The table is always the same. By the type's invariant the object waits for everything that
+// is posted, and is pinned.
+unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
     type Note = ();
 
     #[inline(always)]
@@ -362,7 +366,8 @@ impl<C: Completions> ReceiveOwner for QueuePair<C> {
     }
 }
 
-impl<C: Completions> SlotOwner for QueuePair<C> {
+// SAFETY: As above.
+unsafe impl<C: Completions> SlotOwner for QueuePair<C> {
     type User = C::Slot;
 
     unsafe fn invalidated(&self, index: usize, wc: &bindings::ib_wc) {
@@ -378,7 +383,8 @@ impl<C: Completions> SlotOwner for QueuePair<C> {
     }
 }
 
-impl<C: Completions> SendOwner for QueuePair<C> {
+// SAFETY: As above.
+unsafe impl<C: Completions> SendOwner for QueuePair<C> {
     unsafe fn sent(&self, number: u32) {
         // SAFETY: Guaranteed by the caller.
         unsafe { self.sends.complete(number) };

@@ -24,7 +24,11 @@ use core::{
 use kernel::{prelude::*, sync::MutexGuard, types::Opaque};
 
 /// An object that owns a queue pair on which RDMA Reads are posted for messages.
-pub(crate) trait ReadOwner: ReceiveOwner + OutgoingOwner {
+///
+/// # Safety
+///
+/// As for [`OutgoingOwner`], with [`Self::reads`] and RDMA Reads.
+pub(crate) unsafe trait ReadOwner: ReceiveOwner + OutgoingOwner {
     /// The contexts of RDMA Reads.
     fn reads(&self) -> &Pool<ReadContext<Self>>;
 
@@ -56,7 +60,11 @@ impl_has_cqe! {
     impl{O: ReadOwner} HasCqe<0> for ReadContext<O> { self.cqe }
 }
 
-impl<O: ReadOwner> Pooled for ReadContext<O> {
+// SAFETY: The context belongs to the pool, or to one borrower. Nothing in it is tied to a thread.
+unsafe impl<O: ReadOwner> Send for ReadContext<O> {}
+
+// SAFETY: Nobody else uses the links.
+unsafe impl<O: ReadOwner> Pooled for ReadContext<O> {
     fn links(&self) -> &Links<Self> {
         &self.links
     }

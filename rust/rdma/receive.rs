@@ -27,7 +27,13 @@ impl Note for () {
 }
 
 /// An object that owns a queue pair, and is passed the messages that arrive there.
-pub(crate) trait ReceiveOwner: Sized {
+///
+/// # Safety
+///
+/// [`Self::posted`] always returns the same table, which is part of the object, and dropped after
+/// its queue pair. The object is pinned, and is not dropped before its Receives have completed,
+/// except those that a provider has lost.
+pub(crate) unsafe trait ReceiveOwner: Sized {
     /// State that the owner's user keeps with each message.
     type Note: Note;
 

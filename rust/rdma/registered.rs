@@ -23,7 +23,11 @@ use kernel::{
 };
 
 /// An object that owns a queue pair, and the slots for the regions that its peer can reach.
-pub(super) trait SlotOwner: Sized {
+///
+/// # Safety
+///
+/// The object is pinned, and is not dropped before all work requests of its slots have completed.
+pub(super) unsafe trait SlotOwner: Sized {
     /// What the user keeps in a slot.
     type User: Default + Send + Unpin;
 
@@ -75,8 +79,8 @@ impl_has_cqe! {
 
 impl<O: SlotOwner> Complete for Slot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The owner, which contains the slot, waits for the request that has just
-        // completed.
+        // SAFETY: By the type's invariant, and that of the owner, which waits for the request that
+        // has just completed.
         let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         trace::xprtrdma_wc_li_done(cq, slot.index, wc);
         // SAFETY: This is the handler of that completion.
@@ -85,6 +89,10 @@ impl<O: SlotOwner> Complete for Slot<O> {
 }
 
 /// A locked slot. Nobody else can register or invalidate regions of its Call until it is unlocked.
+///
+/// # Invariants
+///
+/// `qp` is the queue pair with which the regions were registered.
 pub(crate) struct LockedSlot<'a, U> {
     qp: &'a Opaque<bindings::ib_qp>,
     contents: Guard<'a, Contents<U>, SpinLockBackend>,
@@ -104,7 +112,8 @@ impl<U: Unpin> LockedSlot<'_, U> {
     /// Removes the region that the peer has invalidated, if it is one of these.
     pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_>) -> Option<Mr<Idle>> {
         let handle = proof.into_handle(self.qp)?;
-        // SAFETY: The queue pair of these regions has reported their handle as invalid.
+        // SAFETY: By the type's invariant the queue pair of these regions has reported their handle
+        // as invalid.
         unsafe { self.contents.regions.take_invalidated(handle) }
     }
 
@@ -195,8 +204,17 @@ impl<O: SlotOwner> RegisteredMrs<O> {
     }
 
     /// Locks slot `index`.
-    pub(super) fn slot<'a>(&'a self, qp: &'a Qp, index: usize) -> Option<LockedSlot<'a, O::User>> {
+    ///
+    /// # Safety
+    ///
+    /// `qp` is the queue pair of this object.
+    pub(super) unsafe fn slot<'a>(
+        &'a self,
+        qp: &'a Qp,
+        index: usize,
+    ) -> Option<LockedSlot<'a, O::User>> {
         let contents = self.slots.get(index)?.contents.lock();
+        // INVARIANT: Guaranteed by the caller.
         Some(LockedSlot {
             qp: qp.as_opaque(),
             contents,

@@ -39,7 +39,11 @@ pub(super) const RESERVED: usize = 4;
 const FIRST_BUFFERS: u32 = 2 * MAX_UNSIGNALED;
 
 /// An object that owns a queue pair with a ring of Sends.
-pub(crate) trait SendOwner: Sized {
+///
+/// # Safety
+///
+/// The object is pinned, and is not dropped before all Sends of its ring have completed.
+pub(crate) unsafe trait SendOwner: Sized {
     /// The signalled Send with this number has completed, and with it all Sends before it.
     ///
     /// # Safety
@@ -129,8 +133,12 @@ pub(super) struct SendQueue<O: SendOwner> {
 }
 
 impl<O: SendOwner + 'static> SendQueue<O> {
-    /// Creates a ring for `count` buffers of `size` bytes, as part of `owner`.
-    pub(super) fn new<'a>(
+    /// Creates a ring for `count` buffers of `size` bytes.
+    ///
+    /// # Safety
+    ///
+    /// The result is part of `owner`.
+    pub(super) unsafe fn new<'a>(
         pd: &'a Arc<Pd>,
         count: u32,
         size: u32,
@@ -147,6 +155,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
                     } else {
                         None
                     };
+                    // INVARIANT: Guaranteed by the caller.
                     let slot = Slot {
                         cqe: Cqe::new(),
                         owner,
@@ -162,6 +171,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
             completed: Atomic::new(0),
             reserved: {
                 let reserved = |number| -> Result<Reserved<O>> {
+                    // INVARIANT: As above; it is free.
                     Ok(Reserved {
                         cqe: Cqe::new(),
                         owner,
@@ -255,8 +265,8 @@ impl<O: SendOwner + 'static> SendQueue<O> {
 /// A signalled Send of the ring has completed, and with it all Sends before it.
 impl<O: SendOwner> Complete for Slot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
-        // SAFETY: The owner, which contains the slot, waits for the request that has just
-        // completed.
+        // SAFETY: By the type's invariant, and that of the owner, which waits for the request that
+        // has just completed.
         let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         let number = slot.number.get();
         trace::xprtrdma_wc_send(cq, number, wc);
