@@ -7,7 +7,8 @@
 //! 3. [`Registered`]: the registration was posted; the peer may use the handle.
 //!
 //! A region returns from 3 to 1 only by an invalidation, remote or local, or by its destruction,
-//! which also invalidates it. Pages are unmapped on the way into state 1, never earlier.
+//! which also invalidates it. Pages are unmapped on the way into state 1, never earlier. A provider
+//! that fails to destroy a region keeps its pages.
 
 use super::{access::Access, Pd};
 use crate::{
@@ -157,6 +158,12 @@ impl Drop for Core {
         // the pages can be unmapped afterwards whatever the state was.
         let rc = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
         trace::xprtrdma_frwr_dereg(number, rc);
+        if kernel::warn_on!(rc != 0) {
+            // The device may go on writing: the pages are neither unmapped nor released, and the
+            // RPC does not get its memory back.
+            core::mem::forget(self.exposed.take());
+            return;
+        }
         self.unmap_pages();
     }
 }

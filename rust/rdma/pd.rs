@@ -58,7 +58,9 @@ impl Pd {
 impl Drop for Pd {
     fn drop(&mut self) {
         // SAFETY: This object owns the domain. Memory regions and queue pairs hold a counted
-        // reference to it, so none is left.
-        unsafe { bindings::ib_dealloc_pd_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
+        // reference to it, so none is left, unless the provider has failed to destroy it.
+        let rc = unsafe { bindings::ib_dealloc_pd_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
+        // As ib_dealloc_pd() does: providers must not refuse this to a kernel user.
+        kernel::warn_on!(rc != 0);
     }
 }
