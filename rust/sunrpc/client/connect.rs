@@ -36,10 +36,17 @@ pub(super) unsafe extern "C" fn connect(
     let Some(counted) = CountedXprt::new(xprt) else {
         return;
     };
-    // SAFETY: The task holds the send lock, which is passed to the worker. `XPRT_CONNECTING` is
-    // set, so no other attempt is queued, and the work belongs to this transport.
+    // SAFETY: The transport is valid; the call checks that the task holds the send lock.
+    let is_locked = unsafe { bindings::xprt_lock_connect(raw, task, raw.cast()) };
+    if kernel::warn_on!(!is_locked) {
+        // SAFETY: The transport is valid, and `XPRT_CONNECTING` was set for this attempt, which is
+        // over.
+        unsafe { bindings::rpcrdma_xprt_clear_connecting(raw) };
+        return;
+    }
+    // SAFETY: The send lock now belongs to the worker. `XPRT_CONNECTING` is set, so no other attempt
+    // is queued, and the work belongs to this transport.
     unsafe {
-        bindings::xprt_lock_connect(raw, task, raw.cast());
         let delay = bindings::xprt_reconnect_delay(raw);
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
         trace::xprtrdma_op_connect(xprt, delay);
