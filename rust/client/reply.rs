@@ -31,7 +31,7 @@ use crate::{
         RemoteInvalidation,
     },
     stats::Form,
-    sunrpc::client::PinnedRqst,
+    sunrpc::client::{NotPinned, PinnedRqst},
     trace,
 };
 use core::iter::empty;
@@ -49,7 +49,7 @@ pub(super) fn received(
         Ok(Received::Reply(reply)) => {
             let xid = reply.fixed.xid;
             match connection.transport.xprt.pin(xid.0) {
-                Some(rqst) => {
+                Ok(rqst) => {
                     trace::xprtrdma_reply(&rqst, reply.fixed.credits.get());
                     let Some(claim) = reconcile(qp, &rqst, &reply, invalidated) else {
                         return drop_unexpected(completion, message);
@@ -63,11 +63,12 @@ pub(super) fn received(
                     };
                     fence(completion, xid, claim.rest, rqst, answer);
                 }
-                None => drop_late(completion, message),
+                Err(NotPinned::Taken) => drop_unexpected(completion, message),
+                Err(NotPinned::Unknown) => drop_late(completion, message),
             }
         }
         Ok(Received::Error(error)) => match connection.transport.xprt.pin(error.xid.0) {
-            Some(rqst) => {
+            Ok(rqst) => {
                 let (transport, stats) = (&connection.transport, &connection.transport.stats);
                 match error.body {
                     ErrorBody::Version(versions) => {
@@ -89,7 +90,11 @@ pub(super) fn received(
                 }
                 fail(completion, rqst, error.xid, message, invalidated);
             }
-            None => {
+            Err(NotPinned::Taken) => {
+                end_if_hopeless(connection);
+                drop_unexpected(completion, message);
+            }
+            Err(NotPinned::Unknown) => {
                 if let ErrorBody::Version(versions) = error.body {
                     let _ = fall_back(connection, error.xid, versions);
                 }
@@ -279,8 +284,12 @@ fn refuse(
         _ => trace::xprtrdma_reply_hdr_err(&transport.xprt, message.bytes()),
     }
     let xid = refused.fixed.map(|fixed| fixed.xid);
-    let awaited = xid.and_then(|xid| Some((xid, transport.xprt.pin(xid.0)?)));
-    let refusal = refused.at_requester(awaited.is_some(), transport.backward.is_served());
+    let pinned = xid.map_or(Err(NotPinned::Unknown), |xid| {
+        Ok((xid, transport.xprt.pin(xid.0)?))
+    });
+    let is_awaited = !matches!(pinned, Err(NotPinned::Unknown));
+    let awaited = pinned.ok();
+    let refusal = refused.at_requester(is_awaited, transport.backward.is_served());
     match (refusal, awaited) {
         (RequesterRefusal::EndCall, Some((xid, rqst))) => {
             return fail(completion, rqst, xid, message, invalidated);

@@ -17,6 +17,9 @@ struct Prefix {
     cookie: RelaxedCell<u64>,
     /// Whether the Call was sent and its Reply has not arrived, as 0 or 1.
     reply_owed: RelaxedCell<u32>,
+    /// Whether somebody is handling a Reply, as 0 or 1. The lock of the requests that wait for a
+    /// Reply guards it.
+    is_taken: RelaxedCell<u32>,
     exposure: Exposure,
     /// The size of the allocation in bytes.
     size: usize,
@@ -43,6 +46,7 @@ impl Buffer {
         let prefix = Prefix {
             cookie: RelaxedCell::new(0),
             reply_owed: RelaxedCell::new(0),
+            is_taken: RelaxedCell::new(0),
             exposure: Exposure::new(),
             size,
         };
@@ -160,6 +164,16 @@ pub(super) unsafe fn cookie<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCel
 pub(super) unsafe fn reply_owed<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u32> {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).reply_owed }
+}
+
+/// Whether somebody is handling a Reply to the request, as 0 or 1.
+///
+/// # Safety
+///
+/// As for [`cookie`].
+pub(super) unsafe fn is_taken<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u32> {
+    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
+    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).is_taken }
 }
 
 /// The counter of the regions over the request's memory.

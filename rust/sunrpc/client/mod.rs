@@ -38,7 +38,7 @@ mod xprt;
 pub(crate) use super::send_error::SendError;
 pub(crate) use backchannel::BackwardCalls;
 pub(crate) use class::register;
-pub(crate) use pinned::{PinnedRqst, StoredRqst};
+pub(crate) use pinned::{NotPinned, PinnedRqst, StoredRqst};
 pub(crate) use rqst::{BackwardReply, Rqst};
 pub(crate) use rqst_buf::RqstBuf;
 pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};

@@ -18,19 +18,29 @@ use kernel::prelude::*;
 trace_rqst!(PinnedRqst<'_>, |rqst| rqst.ptr.as_ptr());
 
 impl Xprt {
-    /// Finds and pins the request with this XID, if it waits for a Reply. sunrpc counts the lookups
-    /// that fail.
-    pub(crate) fn pin(&self, xid: u32) -> Option<PinnedRqst<'_>> {
+    /// Finds and pins the request with this XID, if it waits for a Reply and no other Reply to it is
+    /// being handled. sunrpc counts the lookups that find nothing.
+    pub(crate) fn pin(&self, xid: u32) -> Result<PinnedRqst<'_>, NotPinned> {
         PinnedRqst::lookup(self, xid)
     }
+}
+
+/// Why no request was pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotPinned {
+    /// None with this XID waits for a Reply.
+    Unknown,
+    /// It has a Reply, which is being handled.
+    Taken,
 }
 
 /// A request that waits for its Reply and was pinned, so it stays until it is unpinned.
 ///
 /// # Invariants
 ///
-/// `ptr` is a request of `xprt`, pinned once by this object. It has not been completed. As it waits
-/// for a Reply, it is a forward request, has a task, and is between `buf_alloc` and `buf_free`.
+/// `ptr` is a request of `xprt`, pinned once by this object, and marked as taken on behalf of it, so
+/// there is no other such object for the request. It has not been completed. As it waits for a
+/// Reply, it is a forward request, has a task, and is between `buf_alloc` and `buf_free`.
 pub(crate) struct PinnedRqst<'a> {
     ptr: NonNull<bindings::rpc_rqst>,
     xprt: &'a Xprt,
@@ -38,15 +48,22 @@ pub(crate) struct PinnedRqst<'a> {
 
 impl<'a> PinnedRqst<'a> {
     /// Looks up a request by its XID, and pins it.
-    pub(super) fn lookup(xprt: &'a Xprt, xid: u32) -> Option<Self> {
+    fn lookup(xprt: &'a Xprt, xid: u32) -> Result<Self, NotPinned> {
         let raw = xprt.as_raw();
         let _guard = xprt.queue_lock();
         // SAFETY: The transport is valid, and the lock that the lookup requires is held.
-        let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(raw, xid.to_be()) })?;
-        // SAFETY: The request was just found, under the same lock.
+        let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(raw, xid.to_be()) });
+        let ptr = ptr.ok_or(NotPinned::Unknown)?;
+        // SAFETY: The request was just found, under the same lock: it waits for a Reply.
+        let is_taken = unsafe { buffer::is_taken(ptr.as_ptr()) };
+        if is_taken.get() != 0 {
+            return Err(NotPinned::Taken);
+        }
+        is_taken.set(1);
+        // SAFETY: As above.
         unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
-        // INVARIANT: Found and pinned under the lock.
-        Some(Self { ptr, xprt })
+        // INVARIANT: Found, marked and pinned under the lock.
+        Ok(Self { ptr, xprt })
     }
 
     /// The time from the Send to the arrival of the Reply, in nanoseconds.
@@ -125,8 +142,12 @@ impl<'a> PinnedRqst<'a> {
 
     /// Unpins the request; the queue lock is held.
     fn unpin(&self) {
-        // SAFETY: By the type's invariant this object pinned the request, and no longer uses it.
-        unsafe { bindings::xprt_unpin_rqst(self.ptr.as_ptr()) };
+        // SAFETY: By the type's invariant this object marked and pinned the request, and no longer
+        // uses it.
+        unsafe {
+            buffer::is_taken(self.ptr.as_ptr()).set(0);
+            bindings::xprt_unpin_rqst(self.ptr.as_ptr());
+        }
     }
 
     /// Keeps the request beyond the borrow of its transport, with a counted reference to the
