@@ -20,11 +20,11 @@ use super::{
     rqst::Rqst,
     send_lock::SendLock,
     transport::ClientTransport,
-    xprt::Xprt,
+    xprt::{TransportLock, Xprt},
 };
 use crate::{
     bindings,
-    sunrpc::rpc_xprt::{self, window, SpinGuard},
+    sunrpc::rpc_xprt::{self, window},
 };
 
 impl SendLock<'_> {
@@ -58,8 +58,8 @@ impl SendLock<'_> {
         let xprt = self.xprt();
         let raw = xprt.as_raw();
         let _queue = xprt.queue_lock();
-        let guard = xprt.transport_lock();
-        xprt.forget_orphans(&guard);
+        let lock = xprt.transport_lock();
+        lock.forget_orphans();
         // SAFETY: The transport is valid. All requests that wait for a Reply are in the tree, which
         // the queue lock guards; the transport lock guards their credits.
         unsafe {
@@ -85,13 +85,28 @@ impl SendLock<'_> {
     pub(super) fn disconnect_done(&mut self) {
         let xprt = self.xprt();
         let raw = xprt.as_raw();
-        let guard = xprt.transport_lock();
+        let lock = xprt.transport_lock();
         // SAFETY: The transport is valid, and the send lock guards the cookie.
         unsafe { (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1) };
-        xprt.forget_orphans(&guard);
-        drop(guard);
+        lock.forget_orphans();
+        drop(lock);
         // SAFETY: The transport is valid.
         unsafe { bindings::xprt_disconnect_done(raw) };
+    }
+}
+
+impl TransportLock<'_> {
+    /// Returns the credits of all orphaned Calls when their connection ends.
+    fn forget_orphans(&self) {
+        let raw = self.xprt.as_raw();
+        // SAFETY: The transport is valid, and by the type's invariant the lock that guards the
+        // shares and the window is held.
+        unsafe {
+            let shares = &mut *self.xprt.shares();
+            (*raw).cong = (*raw).cong.saturating_sub(window(shares.orphaned));
+            shares.orphaned = 0;
+            shares.unclaimed = 0;
+        }
     }
 }
 
@@ -117,7 +132,7 @@ impl Xprt {
     /// Calls than it sends Replies.
     pub(crate) fn late_reply(&self) {
         let raw = self.as_raw();
-        let guard = self.transport_lock();
+        let _lock = self.transport_lock();
         // SAFETY: The transport is valid, and the lock that guards the shares and the window is
         // held.
         unsafe {
@@ -131,20 +146,7 @@ impl Xprt {
             }
             shares.orphaned = shares.orphaned.saturating_sub(1);
             shares.since = bindings::rpcrdma_jiffies();
-            rpc_xprt::release_credit(raw, &guard);
-        }
-    }
-
-    /// Returns the credits of all orphaned Calls when their connection ends.
-    fn forget_orphans(&self, _transport_lock: &SpinGuard<'_>) {
-        let raw = self.as_raw();
-        // SAFETY: The transport is valid, and the lock that guards the shares and the window is
-        // held.
-        unsafe {
-            let shares = &mut *self.shares();
-            (*raw).cong = (*raw).cong.saturating_sub(window(shares.orphaned));
-            shares.orphaned = 0;
-            shares.unclaimed = 0;
+            rpc_xprt::release_credit(raw);
         }
     }
 

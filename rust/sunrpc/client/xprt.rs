@@ -293,10 +293,25 @@ impl Xprt {
         unsafe { rpc_xprt::queue_lock(self.as_raw()) }
     }
 
-    pub(super) fn transport_lock(&self) -> SpinGuard<'_> {
+    pub(super) fn transport_lock(&self) -> TransportLock<'_> {
         // SAFETY: As above.
-        unsafe { rpc_xprt::transport_lock(self.as_raw()) }
+        let guard = unsafe { rpc_xprt::transport_lock(self.as_raw()) };
+        // INVARIANT: Just taken.
+        TransportLock {
+            xprt: self,
+            _guard: guard,
+        }
     }
+}
+
+/// The lock of a transport's state and congestion window, held.
+///
+/// # Invariants
+///
+/// `_guard` is that of `xprt`'s lock.
+pub(super) struct TransportLock<'a> {
+    pub(super) xprt: &'a Xprt,
+    _guard: SpinGuard<'a>,
 }
 
 /// A full memory barrier. The kernel crate's own takes an argument from 7.3 on.

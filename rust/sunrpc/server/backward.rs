@@ -229,14 +229,14 @@ impl BackwardXprt {
         // SAFETY: The transport is valid, and the lock that guards the debts and the window is
         // held. The credit of an orphaned Call has no request.
         unsafe {
-            let guard = rpc_xprt::transport_lock(self.as_raw());
+            let _guard = rpc_xprt::transport_lock(self.as_raw());
             let debts = &mut *self.debts();
             let Some(orphaned) = debts.orphaned.checked_sub(1) else {
                 return false;
             };
             debts.orphaned = orphaned;
             debts.since = bindings::rpcrdma_jiffies();
-            rpc_xprt::release_credit(self.as_raw(), &guard);
+            rpc_xprt::release_credit(self.as_raw());
         }
         true
     }
