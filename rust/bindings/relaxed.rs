@@ -64,4 +64,4 @@ macro_rules! relaxed_cells {
     )*};
 }
 
-relaxed_cells! { u32 u64 }
+relaxed_cells! { u32 u64 usize }

@@ -26,11 +26,17 @@ pub(super) unsafe fn is_connected(xprt: *mut bindings::rpc_xprt) -> bool {
 /// `xprt` is valid.
 pub(super) unsafe fn print_stats(xprt: *mut bindings::rpc_xprt, seq: &SeqFile) {
     let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
-    // SAFETY: Guaranteed by the caller. The counters are informational and may be slightly stale.
-    let (stat, last_used, is_connected) = unsafe {
+    // The counters are informational, and may change at any time.
+    macro_rules! stat {
+        ($field:ident) => {
+            // SAFETY: Guaranteed by the caller.
+            unsafe { (&raw const (*xprt).stat.$field).read_volatile() }
+        };
+    }
+    // SAFETY: Guaranteed by the caller; as above.
+    let (last_used, is_connected) = unsafe {
         (
-            core::ptr::read(&raw const (*xprt).stat),
-            (*xprt).last_used,
+            (&raw const (*xprt).last_used).read_volatile(),
             is_connected(xprt),
         )
     };
@@ -43,15 +49,15 @@ pub(super) unsafe fn print_stats(xprt: *mut bindings::rpc_xprt, seq: &SeqFile) {
     seq_print!(
         seq,
         "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
-        stat.bind_count,
-        stat.connect_count,
-        stat.connect_time / hz,
+        stat!(bind_count),
+        stat!(connect_count),
+        stat!(connect_time) / hz,
         idle / hz,
-        stat.sends,
-        stat.recvs,
-        stat.bad_xids,
-        stat.req_u,
-        stat.bklog_u,
+        stat!(sends),
+        stat!(recvs),
+        stat!(bad_xids),
+        stat!(req_u),
+        stat!(bklog_u),
     );
 }
 

@@ -3,7 +3,7 @@
 //! The allocation that contains the C object of a transport.
 
 use super::buffer::SpareBuffers;
-use crate::bindings;
+use crate::bindings::{self, RelaxedCell};
 use core::ffi::c_void;
 
 /// The allocation of one transport.
@@ -22,15 +22,16 @@ pub(super) struct Allocation {
     /// The timeouts that `xprt.timeout` points to.
     pub(super) timeout: bindings::rpc_timeout,
     pub(super) spare_buffers: SpareBuffers,
-    /// Credits that do not belong to a living request of this connection.
+    /// The credits of stale requests, in the unit of the congestion window; see `credits.rs`.
+    /// Changed under the transport lock.
+    pub(super) stale: RelaxedCell<usize>,
+    /// Credits that do not belong to a living request.
     pub(super) shares: Shares,
 }
 
-/// What sunrpc's congestion window, and the part of it that is in use, include besides the requests
-/// of this connection; see `credits.rs`. Guarded by the transport lock.
+/// What the part of sunrpc's congestion window that is in use includes besides living requests; see
+/// `credits.rs`. Guarded by the transport lock.
 pub(super) struct Shares {
-    /// The credits of stale requests, in the unit of the congestion window.
-    pub(super) stale: usize,
     /// Orphaned Calls.
     pub(super) orphaned: u32,
     /// Replies for which there was neither a waiting request nor an orphaned Call. Such a Reply

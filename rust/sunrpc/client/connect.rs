@@ -71,7 +71,8 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
     let _scope = ReclaimScope::enter(xprt.is_swapper());
     // SAFETY: The transport's setup has succeeded, or nobody would connect it. The worker has the
     // send lock until it releases it.
-    let outcome = unsafe { xprt.transport::<T>().connect(&mut SendLock::new(&xprt)) };
+    let (transport, mut lock) = unsafe { (xprt.transport::<T>(), SendLock::new(&xprt)) };
+    let outcome = transport.connect(&mut lock);
     let raw = xprt.as_raw();
     // SAFETY: The transport is valid, and the worker has the send lock until it releases it.
     unsafe {
@@ -79,9 +80,11 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
         let status = match outcome {
             Ok(()) => {
                 let elapsed = bindings::rpcrdma_jiffies().wrapping_sub((*raw).stat.connect_start);
-                (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1);
-                (*raw).stat.connect_count = (*raw).stat.connect_count.wrapping_add(1);
-                (*raw).stat.connect_time = (*raw).stat.connect_time.wrapping_add(elapsed);
+                let (count, time) = ((*raw).stat.connect_count, (*raw).stat.connect_time);
+                // Others read these without a lock.
+                (&raw mut (*raw).stat.connect_count).write_volatile(count.wrapping_add(1));
+                (&raw mut (*raw).stat.connect_time).write_volatile(time.wrapping_add(elapsed));
+                lock.next_cookie();
                 bindings::rpcrdma_xprt_set_connected(raw);
                 // The tasks check the connection again.
                 EAGAIN.to_errno()
@@ -91,11 +94,11 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 // The attempt counts as a connection that has ended: a task that is told of its
                 // failure must not close the next connection on account of it
                 // (`xprt_conditional_disconnect`).
-                (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1);
+                lock.next_cookie();
                 // The peer was not contacted, so there is no need to spare it: sunrpc's own pause
                 // is enough.
                 if errno == SendError::NoMemory.to_errno() {
-                    (*raw).reestablish_timeout = 0;
+                    (&raw mut (*raw).reestablish_timeout).write_volatile(0);
                 }
                 errno
             }
@@ -129,14 +132,16 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
     // SAFETY: The lock that guards the timeouts is held.
     unsafe {
         if connect < (*raw).connect_timeout {
-            let timeout = &mut (*xprt.allocation()).timeout;
+            let timeout = &raw mut (*xprt.allocation()).timeout;
             // An attempt that gives up sooner would be shorter than the pause before it.
-            timeout.to_initval = connect.max(seconds(10));
-            timeout.to_maxval = timeout.to_initval;
-            (*raw).connect_timeout = connect;
+            let least = connect.max(seconds(10));
+            // Others read these without the lock.
+            (&raw mut (*timeout).to_initval).write_volatile(least);
+            (&raw mut (*timeout).to_maxval).write_volatile(least);
+            (&raw mut (*raw).connect_timeout).write_volatile(connect);
         }
         if reconnect < (*raw).max_reconnect_timeout {
-            (*raw).max_reconnect_timeout = reconnect;
+            (&raw mut (*raw).max_reconnect_timeout).write_volatile(reconnect);
         }
     }
 }

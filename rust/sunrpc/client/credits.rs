@@ -23,7 +23,7 @@ use super::{
     xprt::{TransportLock, Xprt},
 };
 use crate::{
-    bindings,
+    bindings::{self, RelaxedCell},
     sunrpc::rpc_xprt::{self, window},
 };
 
@@ -37,14 +37,13 @@ impl SendLock<'_> {
         if xprt.as_raw() != unsafe { (*rqst).rq_xprt } {
             return false;
         }
-        if xprt.stale() != 0 {
-            let _guard = xprt.transport_lock();
+        if xprt.stale().get() != 0 {
+            let lock = xprt.transport_lock();
             // SAFETY: Transport and request are valid, and the lock is held.
             unsafe {
                 if xprt.forget_stale(rqst) {
                     (*rqst).rq_cong = 0;
-                    let raw = xprt.as_raw();
-                    (*raw).cong = (*raw).cong.saturating_sub(window(1));
+                    lock.lower_use(window(1));
                 }
             }
         }
@@ -72,11 +71,11 @@ impl SendLock<'_> {
                 );
                 if (*rqst).rq_cong != 0 {
                     (*rqst).rq_cong = 0;
-                    (*raw).cong = (*raw).cong.saturating_sub(window(1));
+                    lock.lower_use(window(1));
                 }
                 node = bindings::rb_next(node);
             }
-            (*xprt.shares()).stale = (*raw).cong;
+            xprt.stale().set((*raw).cong);
             (*raw).cwnd = window(credits).saturating_add((*raw).cong);
         }
     }
@@ -86,8 +85,7 @@ impl SendLock<'_> {
         let xprt = self.xprt();
         let raw = xprt.as_raw();
         let lock = xprt.transport_lock();
-        // SAFETY: The transport is valid, and the send lock guards the cookie.
-        unsafe { (*raw).connect_cookie = (*raw).connect_cookie.wrapping_add(1) };
+        self.next_cookie();
         lock.forget_orphans();
         drop(lock);
         // SAFETY: The transport is valid.
@@ -98,14 +96,22 @@ impl SendLock<'_> {
 impl TransportLock<'_> {
     /// Returns the credits of all orphaned Calls when their connection ends.
     fn forget_orphans(&self) {
+        // SAFETY: The transport is valid, and by the type's invariant the lock that guards the
+        // shares is held.
+        let shares = unsafe { &mut *self.xprt.shares() };
+        self.lower_use(window(shares.orphaned));
+        shares.orphaned = 0;
+        shares.unclaimed = 0;
+    }
+
+    /// Lowers the part of the window that is in use. Others read it without the lock.
+    fn lower_use(&self, part: usize) {
         let raw = self.xprt.as_raw();
         // SAFETY: The transport is valid, and by the type's invariant the lock that guards the
-        // shares and the window is held.
+        // window is held.
         unsafe {
-            let shares = &mut *self.xprt.shares();
-            (*raw).cong = (*raw).cong.saturating_sub(window(shares.orphaned));
-            shares.orphaned = 0;
-            shares.unclaimed = 0;
+            let rest = (*raw).cong.saturating_sub(part);
+            (&raw mut (*raw).cong).write_volatile(rest);
         }
     }
 }
@@ -115,7 +121,7 @@ impl Xprt {
     pub(crate) fn set_credits(&self, credits: u32) {
         let _guard = self.transport_lock();
         // SAFETY: The transport is valid, and the lock that guards the window is held.
-        unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale()) };
+        unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale().get()) };
     }
 
     /// How many credits are in use.
@@ -156,10 +162,10 @@ impl Xprt {
         unsafe { &raw mut (*self.allocation()).shares }
     }
 
-    /// The stale credits, in the unit of the congestion window.
-    fn stale(&self) -> usize {
-        // SAFETY: The transport is valid; only the holder of the send lock makes this word nonzero.
-        unsafe { (&raw const (*self.shares()).stale).read_volatile() }
+    /// The stale credits. Only the holder of the send lock makes this word nonzero.
+    fn stale(&self) -> &RelaxedCell<usize> {
+        // SAFETY: By the type's invariant the allocation is valid; zeroes stand for a 0.
+        unsafe { &(*self.allocation()).stale }
     }
 
     /// Removes the request's stale credit, if it has one, from the stale credits and from the
@@ -174,10 +180,10 @@ impl Xprt {
         unsafe {
             let is_stale =
                 (*rqst).rq_cong != 0 && (*rqst).rq_connect_cookie != (*raw).connect_cookie;
-            if !is_stale || self.stale() < part {
+            let Some(rest) = self.stale().get().checked_sub(part).filter(|_| is_stale) else {
                 return false;
-            }
-            (*self.shares()).stale = self.stale().wrapping_sub(part);
+            };
+            self.stale().set(rest);
             (*raw).cwnd = (*raw).cwnd.saturating_sub(part);
         }
         true
@@ -238,7 +244,7 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
             if buffer::reply_owed(rqst).get() != 0 {
                 xprt.orphan(rqst);
             }
-            if xprt.stale() != 0 {
+            if xprt.stale().get() != 0 {
                 xprt.forget_stale(rqst);
             }
         }

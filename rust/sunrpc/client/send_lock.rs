@@ -37,6 +37,17 @@ impl<'a> SendLock<'a> {
         Self { xprt }
     }
 
+    /// Lets what was sent before count as sent on an earlier connection.
+    pub(super) fn next_cookie(&mut self) {
+        let raw = self.xprt.as_raw();
+        // SAFETY: The transport is valid, and by the type's invariant the lock that guards the
+        // cookie is held. Others read it without the lock.
+        unsafe {
+            let cookie = (*raw).connect_cookie.wrapping_add(1);
+            (&raw mut (*raw).connect_cookie).write_volatile(cookie);
+        }
+    }
+
     /// The transport whose lock this is.
     pub(super) fn xprt(&self) -> &'a Xprt {
         self.xprt

@@ -180,8 +180,9 @@ impl Xprt {
 
     /// The peer's address.
     pub(crate) fn address(&self) -> SocketAddress {
-        // SAFETY: The transport is valid; the address is plain memory inside it.
-        SocketAddress::new(unsafe { (*self.as_raw()).addr })
+        // SAFETY: The transport is valid; the address is plain memory inside it, of which only the
+        // port can change.
+        SocketAddress::new(unsafe { (&raw const (*self.as_raw()).addr).read_volatile() })
     }
 
     /// The number by which sysfs and debugfs identify the transport.
@@ -276,8 +277,8 @@ impl Xprt {
 
     /// How many connections the transport has had.
     pub(crate) fn connect_count(&self) -> usize {
-        // SAFETY: The transport is valid; only connecting changes the count.
-        unsafe { (*self.as_raw()).stat.connect_count }
+        // SAFETY: The transport is valid; whoever connects may change the count concurrently.
+        unsafe { (&raw const (*self.as_raw()).stat.connect_count).read_volatile() }
     }
 
     /// Records a sign of life from the peer, after which the next attempt to connect need not be
