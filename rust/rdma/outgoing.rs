@@ -280,11 +280,12 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     ) -> Result {
         let (qp, slots) = (self.owner.qp(), self.owner.slots());
         let SendContext { writes, pages, .. } = self.context();
+        let mut seen = None;
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
             match unsafe { writes.add(qp, pages, ranges.clone(), handle, offset) } {
-                Err(EAGAIN) if slots.wait().is_ok() => {}
+                Err(EAGAIN) if slots.wait(&mut seen).is_ok() => {}
                 added => return added,
             }
         }

@@ -191,11 +191,12 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         let context = self.context();
         let ReadContext { reads, pages, .. } = context;
         let range = PageRange::at(start, usize::try_from(length)?);
+        let mut seen = None;
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
             match unsafe { reads.add(qp, pages, once(range), handle, offset) } {
-                Err(EAGAIN) if may_wait && slots.wait().is_ok() => {}
+                Err(EAGAIN) if may_wait && slots.wait(&mut seen).is_ok() => {}
                 added => return added,
             }
         }

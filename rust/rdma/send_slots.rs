@@ -39,6 +39,8 @@ struct State {
     free: u32,
     /// The lowest number of slots that were ever free.
     least: u32,
+    /// Counts the times that slots were returned.
+    returns: u32,
     is_closed: bool,
 }
 
@@ -50,6 +52,7 @@ impl SendSlots {
                 total: 0,
                 free: 0,
                 least: 0,
+                returns: 0,
                 is_closed: false,
             }, "rpcrdma_send_slots"),
             changed <- new_condvar!("rpcrdma_send_slots"),
@@ -107,20 +110,22 @@ impl SendSlots {
         Err(NoRoom::Closed)
     }
 
-    /// Waits until others return slots, and with them the other resources that they used. Sleeps.
+    /// Waits until others have returned slots, and with them the other resources that they used,
+    /// since the last call with the same `seen`. The first call does not wait: what is lacking may
+    /// have been returned since the caller looked. Sleeps.
     ///
     /// # Errors
     ///
-    /// [`NoRoom::TooMany`] if no slot is in use, [`NoRoom::Closed`].
-    pub(super) fn wait(&self) -> Result<(), NoRoom> {
+    /// [`NoRoom::TooMany`] if nobody will return any, as no slot is in use; [`NoRoom::Closed`].
+    pub(super) fn wait(&self, seen: &mut Option<u32>) -> Result<(), NoRoom> {
         let mut state = self.state.lock();
-        let free = state.free;
-        if free == state.total {
-            return Err(NoRoom::TooMany);
-        }
         while !state.is_closed {
-            if state.free > free {
+            if *seen != Some(state.returns) {
+                *seen = Some(state.returns);
                 return Ok(());
+            }
+            if state.free == state.total {
+                return Err(NoRoom::TooMany);
             }
             self.waiting.fetch_add(1, Relaxed);
             self.changed.wait(&mut state);
@@ -133,6 +138,7 @@ impl SendSlots {
     pub(super) fn give_back(&self, count: u32) {
         let mut state = self.state.lock();
         state.free = state.free.saturating_add(count);
+        state.returns = state.returns.wrapping_add(1);
         drop(state);
         if self.is_awaited() {
             self.changed.notify_all();
@@ -155,5 +161,31 @@ impl SendSlots {
         let state = self.state.lock();
         let used = |free| state.total.saturating_sub(free);
         (used(state.free), used(state.least), state.total)
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_send_slots)]
+mod tests {
+    use super::*;
+    use kernel::sync::Arc;
+
+    #[test]
+    fn what_was_returned_while_nobody_waited_is_seen() {
+        let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
+        slots.open(4);
+        assert_eq!(slots.take(3, false, |_, _| {}), Ok(()));
+        let mut seen = None;
+        assert_eq!(slots.wait(&mut seen), Ok(()));
+        // Another takes as many as come back.
+        slots.give_back(1);
+        assert_eq!(slots.take(1, false, |_, _| {}), Ok(()));
+        assert_eq!(slots.wait(&mut seen), Ok(()));
+        // The last ones come back before the next look.
+        slots.give_back(3);
+        assert_eq!(slots.wait(&mut seen), Ok(()));
+        assert_eq!(slots.wait(&mut seen), Err(NoRoom::TooMany));
+        slots.close();
+        assert_eq!(slots.wait(&mut seen), Err(NoRoom::Closed));
     }
 }
