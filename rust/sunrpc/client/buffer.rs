@@ -40,7 +40,7 @@ impl Buffer {
     /// task's flags allow it.
     fn new(size: usize) -> Option<Self> {
         // The allocator would round up to this size anyway.
-        let size = size.checked_next_power_of_two()?;
+        let size = size.max(size_of::<Prefix>()).checked_next_power_of_two()?;
         // SAFETY: Always safe to call in task context.
         let ptr = NonNull::new(unsafe { bindings::rpcrdma_rpc_buf_alloc(size) })?.cast();
         let prefix = Prefix {
@@ -50,7 +50,7 @@ impl Buffer {
             exposure: Exposure::new(),
             size,
         };
-        // SAFETY: The memory is large enough for a prefix, which every caller's size includes.
+        // SAFETY: The memory is new, and large enough for a prefix.
         unsafe { ptr.write(prefix) };
         // INVARIANT: Just allocated and written.
         Some(Self { ptr })
