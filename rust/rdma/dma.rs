@@ -118,8 +118,8 @@ impl DmaBuffer {
 impl Drop for DmaBuffer {
     fn drop(&mut self) {
         // SAFETY: By the type's invariant exactly this range is mapped. No work request refers to
-        // the buffer any longer: if it is that of a Receive, the Receive has completed or its queue
-        // pair has been destroyed; if it is that of a Send, its queue pair has been destroyed.
+        // it any longer: whoever posts one keeps the buffer until that has completed, or until its
+        // queue pair was drained or destroyed.
         unsafe {
             bindings::rpcrdma_ib_dma_unmap_single(
                 self.pd.device().as_raw(),
