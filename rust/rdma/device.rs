@@ -146,8 +146,8 @@ impl Device {
             max_send_sge: limit(attrs.max_send_sge),
             max_qp_wr: limit(attrs.max_qp_wr),
             max_cqe: limit(attrs.max_cqe),
-            max_responder_resources: u8::try_from(limit(attrs.max_qp_rd_atom)).unwrap_or(u8::MAX),
-            max_initiator_depth: u8::try_from(limit(attrs.max_qp_init_rd_atom)).unwrap_or(u8::MAX),
+            max_responder_resources: depth(attrs.max_qp_rd_atom),
+            max_initiator_depth: depth(attrs.max_qp_init_rd_atom),
             max_transfer_sge: limit(attrs.max_sge_rd).min(limit(attrs.max_send_sge)),
         }
     }
@@ -166,7 +166,12 @@ const SG_GAPS: u64 = bindings::ib_kernel_cap_flags_IBK_SG_GAPS_REG as u64;
 
 /// A limit, which is an `int` in kernel 7.2 and a `u32` from 7.3 on. A negative one counts as 0.
 fn limit(limit: impl Into<i64>) -> u32 {
-    u32::try_from(limit.into().max(0)).unwrap_or(u32::MAX)
+    u32::try_from(limit.into()).unwrap_or(0)
+}
+
+/// A limit of which connections can use no more than the CM's messages have room for.
+fn depth(reported: impl Into<i64>) -> u8 {
+    u8::try_from(limit(reported)).unwrap_or(u8::MAX)
 }
 
 /// The attributes that decide whether and how a connection can be set up.
