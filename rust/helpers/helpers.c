@@ -3,6 +3,7 @@
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/sched/mm.h>
+#include <linux/wait_bit.h>
 #include <linux/workqueue.h>
 
 #include "helpers.h"
@@ -212,6 +213,12 @@ unsigned int rpcrdma_memalloc_noio_begin(void)
 void rpcrdma_memalloc_noio_end(unsigned int flags)
 {
 	memalloc_noio_restore(flags);
+}
+
+/* Whoever lowers the count calls wake_up_var() for it, behind a full barrier. */
+void rpcrdma_wait_until_zero(unsigned long *count)
+{
+	wait_var_event(count, !smp_load_acquire(count));
 }
 
 void rpcrdma_init_delayed_work(struct delayed_work *work, work_func_t func)

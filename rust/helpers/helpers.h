@@ -117,6 +117,7 @@ unsigned int rpcrdma_memalloc_noio_begin(void);
 void rpcrdma_memalloc_noio_end(unsigned int flags);
 
 void *rpcrdma_rpc_buf_alloc(size_t size);
+void rpcrdma_wait_until_zero(unsigned long *count);
 void rpcrdma_init_delayed_work(struct delayed_work *work, work_func_t func);
 
 #endif

@@ -14,7 +14,6 @@ use kernel::{
         atomic::{Acquire, Atomic, Full, Relaxed, Release},
         Arc,
     },
-    time::{delay::fsleep, Delta},
     workqueue::{Queue, RawWorkItem},
 };
 
@@ -145,7 +144,7 @@ impl Class {
         // SAFETY: A class with a queue has a module, whose code is running here.
         let queue = queue.filter(|_| unsafe { bindings::try_module_get((*self.as_raw()).owner) });
         if queue.is_none() {
-            self.users.fetch_sub(1, Release);
+            self.leave();
         }
         // INVARIANT: Both were just counted.
         queue.map(|queue| ClassUser { class: self, queue })
@@ -154,10 +153,17 @@ impl Class {
     /// Admits no more users, and waits until there are none. May sleep.
     fn close(&self) {
         self.queue.xchg(core::ptr::null_mut(), Full);
-        // Each user holds a reference to the module, so none is left when the module is unloaded.
-        while self.users.load(Acquire) != 0 {
-            fsleep(Delta::from_millis(10));
-        }
+        // Each user holds a reference to the module, so when the module is unloaded none is left but
+        // those that are just refused.
+        // SAFETY: May sleep. The count is a static's, and whoever lowers it wakes this thread.
+        unsafe { bindings::rpcrdma_wait_until_zero(self.users.as_ptr()) };
+    }
+
+    /// Counts a user less.
+    fn leave(&self) {
+        self.users.fetch_sub(1, Full);
+        // SAFETY: Only uses the address, to find who waits for it.
+        unsafe { bindings::wake_up_var(self.users.as_ptr().cast()) };
     }
 }
 
@@ -214,9 +220,10 @@ impl ClassUser {
 
 impl Drop for ClassUser {
     fn drop(&mut self) {
-        self.class.users.fetch_sub(1, Release);
-        // SAFETY: By the type's invariant. The last user is dropped either during `setup`, whose
-        // caller in sunrpc also holds a reference, or on the queue, for which unloading waits.
+        self.class.leave();
+        // SAFETY: By the type's invariant. If this is the module's last reference, its code stays
+        // until this thread has left it: unloading waits for the queue and for the callbacks of
+        // devices and connections, and at last for threads that do not sleep on their way out.
         unsafe { bindings::module_put((*self.class.as_raw()).owner) };
     }
 }
