@@ -9,12 +9,13 @@ use super::{
     reply,
     shared::{Events, Shared, BACKWARD_CREDITS, SPARE_RECEIVES},
     stats::Sent,
+    PAGE_SIZE,
 };
 use crate::{
     debugfs::WithFiles,
     error::Cause,
     proto::{
-        responder::budget::CallBudget,
+        responder::budget::{CallBudget, MAX_RESULTS},
         wire::private_data::{negotiate, InlineSize, PrivateData},
     },
     rdma::{
@@ -31,7 +32,6 @@ use crate::{
 };
 use core::num::NonZeroU32;
 use kernel::{
-    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
@@ -155,7 +155,7 @@ impl Connection {
         let budget = budget(events.xprt.max_message());
         let max_credits = sysctl::max_requests().min(attributes.max_qp_wr / 4).max(1);
         // All pages of the largest RPC, one by one.
-        let pages = events.xprt.max_message().div_ceil(PAGE_SIZE_U32);
+        let pages = events.xprt.max_message().div_ceil(PAGE_SIZE);
         let sge = attributes.max_transfer_sge.min(MAX_TRANSFER_SGE);
         let sge = NonZeroU32::new(sge).unwrap_or(NonZeroU32::MIN);
         let sizes = AcceptedSizes {
@@ -209,16 +209,13 @@ impl Connection {
     }
 }
 
-// CAST: A page is far smaller.
-const PAGE_SIZE_U32: u32 = PAGE_SIZE as u32;
-
 /// Pages that the Calls of one connection may have while they are fetched and wait for a thread, if
 /// RPC messages have up to `max_message` bytes: of several of the largest.
 fn max_read_pages(max_message: u32) -> u32 {
     max_message
         .saturating_mul(2)
         .max(MAX_READ_BYTES)
-        .div_ceil(PAGE_SIZE_U32)
+        .div_ceil(PAGE_SIZE)
 }
 
 /// What one Call may ask for, if RPC messages have up to `max_message` bytes.
@@ -226,14 +223,14 @@ fn budget(max_message: u32) -> CallBudget {
     // Each takes a work request at least, and together with their pages they have to fit the send
     // queue.
     let segments = max_message
-        .div_ceil(PAGE_SIZE_U32)
+        .div_ceil(PAGE_SIZE)
         .saturating_add(2)
         .min(MAX_SEGMENTS);
     CallBudget {
         read_segments: segments,
         read_chunks: 16,
         read_bytes: max_message,
-        write_chunks: 8,
+        write_chunks: MAX_RESULTS,
         write_segments: segments,
         reply_segments: segments,
     }

@@ -40,3 +40,7 @@ mod sinks;
 mod stats;
 
 pub(crate) use listener::Listener;
+
+/// Bytes in a page.
+// CAST: A page is far smaller.
+const PAGE_SIZE: u32 = kernel::page::PAGE_SIZE as u32;

@@ -2,7 +2,7 @@
 
 //! From a message to a Call that nfsd executes.
 
-use super::{reply, shared::Shared};
+use super::{reply, shared::Shared, PAGE_SIZE};
 use crate::{
     error::Cause,
     proto::{
@@ -27,9 +27,6 @@ use crate::{
     trace::server as trace,
 };
 use kernel::{alloc::flags::__GFP_NOWARN, prelude::*, time::Instant};
-
-// CAST: A page is far smaller.
-const PAGE_SIZE: u32 = kernel::page::PAGE_SIZE as u32;
 
 type Message = AcceptedMessage<Shared>;
 
@@ -186,7 +183,7 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
             return None;
         }
     };
-    if shared.events.is_unanswerable(call.xid) {
+    if shared.events.take_unanswerable(call.xid) {
         let (credits, error) = (call.credits, call.error(ErrorBody::Chunk));
         refuse(qp, message, Some(credits), ResponderRefusal::Answer(error));
         return None;

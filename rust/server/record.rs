@@ -146,13 +146,13 @@ impl Record {
         self.has_unanswerable.store(true, Relaxed);
     }
 
-    /// Whether [`Self::is_unanswerable`] need be asked.
+    /// Whether [`Self::take_unanswerable`] need be asked.
     pub(super) fn has_unanswerable(&self) -> bool {
         self.has_unanswerable.load(Relaxed)
     }
 
     /// Whether a Call of `peer` is such a one, which is forgotten then.
-    pub(super) fn is_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
+    pub(super) fn take_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
         let mut calls = self.unanswerable.lock();
         let found = calls.take(peer.host(), xid, self.now());
         self.has_unanswerable.store(!calls.is_empty(), Relaxed);

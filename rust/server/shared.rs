@@ -192,10 +192,11 @@ impl Events {
         self.record.cannot_answer(&self.xprt.peer_address(), xid);
     }
 
-    /// Whether a Call like this one has cost an earlier connection.
-    pub(super) fn is_unanswerable(&self, xid: Xid) -> bool {
+    /// Whether a Call like this one has cost earlier connections, so that it is to be refused. That
+    /// is forgotten then.
+    pub(super) fn take_unanswerable(&self, xid: Xid) -> bool {
         let record = &self.record;
-        record.has_unanswerable() && record.is_unanswerable(&self.xprt.peer_address(), xid)
+        record.has_unanswerable() && record.take_unanswerable(&self.xprt.peer_address(), xid)
     }
 
     /// Whether messages can be answered.

@@ -41,8 +41,8 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
         }
     }
 
-    /// An RDMA Read or Write for the Call `xid` of `peer` was refused by the requester's end, so
-    /// that it is `now` and the connection ends. The oldest Call makes room. Operations that are
+    /// An RDMA Read or Write for the Call `xid` of `peer` was refused by the requester's end,
+    /// `now`, which ends the connection. The oldest Call makes room. Operations that are
     /// only flushed with their connection do not count, nor do those that get no answer: their
     /// Calls are as good as any.
     pub(crate) fn record(&mut self, peer: P, xid: Xid, now: u64) {
