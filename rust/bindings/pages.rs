@@ -45,6 +45,11 @@ impl PageVec {
         self.len().saturating_mul(PAGE_SIZE)
     }
 
+    /// Whether there is space for `count` pages in all.
+    pub(crate) fn has_space(&self, count: usize) -> bool {
+        self.0.capacity() >= count
+    }
+
     /// Drops the references to all pages.
     #[inline]
     pub(crate) fn clear(&mut self) {
@@ -133,11 +138,20 @@ impl PageVec {
     /// Moves pages from the end of `other` here until there are `count`, as far as `other` has
     /// pages and there is room.
     pub(crate) fn take_from(&mut self, other: &mut Self, count: usize) {
-        while self.len() < count && self.0.len() < self.0.capacity() {
-            let Some(page) = other.0.pop() else { return };
-            // There is room, as just checked.
-            let _ = self.0.push_within_capacity(page);
+        let wanted = count.saturating_sub(self.len());
+        let room = self.0.spare_capacity_mut();
+        let moved = wanted.min(room.len()).min(other.len());
+        let kept = other.len().saturating_sub(moved);
+        let Some(pages) = other.0.get(kept..) else {
+            return;
+        };
+        for (to, from) in room.iter_mut().zip(pages) {
+            to.write(*from);
         }
+        // INVARIANT: The references go from the one object to the other.
+        other.0.truncate(kept);
+        // SAFETY: So many elements behind the last one have a value.
+        unsafe { self.0.inc_len(moved) };
     }
 
     /// The part of each page that has bytes of `range`, as far as there are such pages.
@@ -172,29 +186,46 @@ impl PageVec {
             .saturating_add(range.length)
             .div_ceil(PAGE_SIZE);
         let end = range.index.saturating_add(count);
-        let pages = self.0.get(range.index..end).ok_or(EINVAL)?;
-        let mut start = u32::try_from(range.offset)?;
-        let mut left = u32::try_from(range.length)?;
-        let mut last: *mut page = core::ptr::null_mut();
-        for page in pages {
+        let Some((first, others)) = self.0.get(range.index..end).ok_or(EINVAL)?.split_first()
+        else {
+            return Ok(());
+        };
+        let (start, length) = (u32::try_from(range.offset)?, u32::try_from(range.length)?);
+        // What the last page has behind the bytes. All pages together fit a u32.
+        let all = u32::try_from(count.saturating_mul(PAGE_SIZE))?;
+        let behind = all.saturating_sub(start).saturating_sub(length);
+        let mut room = vecs.spare_capacity_mut().iter_mut();
+        let mut added = 0usize;
+        let mut add = |vec| -> Result {
+            room.next().ok_or(ENOMEM)?.write(vec);
+            added = added.wrapping_add(1);
+            Ok(())
+        };
+        // Each page as far as it goes, one or several to an element.
+        let mut last = first.as_ptr();
+        let mut vec = bio_vec {
+            bv_page: last,
+            bv_len: PAGE_BYTES.saturating_sub(start),
+            bv_offset: start,
+        };
+        for page in others {
             let page = page.as_ptr();
-            let bv_len = left.min(PAGE_BYTES.saturating_sub(start));
-            left = left.saturating_sub(bv_len);
-            let follows = may_merge && is_behind(last, page);
-            last = page;
-            if follows {
-                let vec = vecs.last_mut().ok_or(EINVAL)?;
-                vec.bv_len = vec.bv_len.checked_add(bv_len).ok_or(EINVAL)?;
+            if may_merge && is_behind(last, page) {
+                vec.bv_len = vec.bv_len.wrapping_add(PAGE_BYTES);
             } else {
-                let vec = bio_vec {
+                add(vec)?;
+                vec = bio_vec {
                     bv_page: page,
-                    bv_len,
-                    bv_offset: start,
+                    bv_len: PAGE_BYTES,
+                    bv_offset: 0,
                 };
-                vecs.push_within_capacity(vec).map_err(|_| ENOMEM)?;
-                start = 0;
             }
+            last = page;
         }
+        vec.bv_len = vec.bv_len.saturating_sub(behind);
+        add(vec)?;
+        // SAFETY: So many elements behind the last one have a value.
+        unsafe { vecs.inc_len(added) };
         Ok(())
     }
 

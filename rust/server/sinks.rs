@@ -51,10 +51,13 @@ impl Sinks {
     /// `ENOMEM`.
     pub(super) fn take(&self, length: usize, flags: Flags) -> Result<PageVec> {
         let count = length.div_ceil(kernel::page::PAGE_SIZE);
-        let empty = self.idle.lock().empty.pop();
-        let mut pages = empty.unwrap_or_default();
-        pages.reserve(count, flags)?;
         let mut idle = self.idle.lock();
+        let mut pages = idle.empty.pop().unwrap_or_else(PageVec::new);
+        if !pages.has_space(count) {
+            drop(idle);
+            pages.reserve(count, flags)?;
+            idle = self.idle.lock();
+        }
         pages.take_from(&mut idle.pages, count);
         drop(idle);
         pages.fill(count, flags)?;
@@ -70,9 +73,11 @@ impl Sinks {
     pub(super) fn give_back(&self, mut pages: PageVec) {
         let mut idle = self.idle.lock();
         idle.pages.take_from(&mut pages, MAX_PAGES);
-        drop(idle);
-        pages.clear();
-        let mut idle = self.idle.lock();
+        if pages.len() > 0 {
+            drop(idle);
+            pages.clear();
+            idle = self.idle.lock();
+        }
         if idle.empty.len() < MAX_EMPTY {
             // There is room.
             let _ = idle.empty.push_within_capacity(pages);
