@@ -4,7 +4,12 @@
 
 use super::Pd;
 use crate::bindings;
-use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
+use kernel::{
+    alloc::{flags::__GFP_ZERO, Flags},
+    dma::DataDirection,
+    prelude::*,
+    sync::Arc,
+};
 
 /// A buffer of fixed size that is mapped for DMA for as long as it exists.
 ///
@@ -30,7 +35,9 @@ impl DmaBuffer {
         direction: DataDirection,
         flags: Flags,
     ) -> Result<Self> {
-        let mut data = KVec::from_elem(0u8, length, flags)?;
+        let mut data = KVec::<u8>::with_capacity(length, flags | __GFP_ZERO)?;
+        // SAFETY: There is room for as many, all of them zero.
+        unsafe { data.inc_len(length) };
         // SAFETY: The device is registered as long as `pd` exists, and `data` is `length` bytes of
         // kmalloc memory that does not move before it is unmapped in `drop`.
         let address = unsafe {

@@ -102,6 +102,8 @@ pub(crate) struct Qp {
     /// Whether anybody but the owner of the send queue may post there.
     #[pin]
     send_gate: SpinLock<bool>,
+    /// [`registers_transfers`].
+    registers_transfers: bool,
     // The queue pair is destroyed before these, in `drop`.
     id: CmId<Bound>,
     _cq: Arc<Cq>,
@@ -129,6 +131,7 @@ impl Qp {
             ptr: create(&id, pd, cq, capacities)?,
             receive_gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
             send_gate <- new_spinlock!(true, "rpcrdma_send_gate"),
+            registers_transfers: registers_transfers(&id, pd),
             id,
             _cq: cq.clone(),
             pd: pd.clone(),
@@ -147,7 +150,7 @@ impl Qp {
 
     /// As [`registers_transfers`].
     pub(super) fn registers_transfers(&self) -> bool {
-        registers_transfers(&self.id, &self.pd)
+        self.registers_transfers
     }
 
     /// The number of the queue pair.
