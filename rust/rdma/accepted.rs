@@ -58,8 +58,8 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// The same for an RDMA Write before the Send of which this was to be told.
     fn not_written(&self, sent: &Self::Sent, status: WcStatus);
 
-    /// A Send has completed, so that there is room on the send queue.
-    fn sent(&self, sent: Self::Sent);
+    /// A Send has completed, so that there is about to be room on the send queue.
+    fn sent(&self, sent: &Self::Sent);
 
     /// The send queue is full; the caller waits for room or retries later. Called with a spinlock
     /// held.
@@ -375,7 +375,7 @@ unsafe impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
         self.context.not_written(sent, status);
     }
 
-    fn sent(&self, sent: C::Sent) {
+    fn sent(&self, sent: &C::Sent) {
         self.context.sent(sent);
     }
 

@@ -75,7 +75,7 @@ pub(crate) unsafe trait OutgoingOwner: trace::TraceQp + Sized + 'static {
     fn not_written(&self, sent: &Self::Sent, status: WcStatus);
 
     /// A Send has completed.
-    fn sent(&self, sent: Self::Sent);
+    fn sent(&self, sent: &Self::Sent);
 
     /// The send queue is full; the caller waits for room or retries later. Called with a spinlock
     /// held.
@@ -144,7 +144,7 @@ impl<O: OutgoingOwner> SendContext<O> {
         let size = usize::try_from(owner.send_size())?;
         let buffer = DmaBuffer::new(owner.qp().pd(), size, DataDirection::ToDevice, GFP_KERNEL)?;
         let sge = buffer.sge(0, size).ok_or(EINVAL)?;
-        Ok(KBox::new(
+        let mut context = KBox::new(
             Self {
                 cqe: Cqe::new(),
                 write_cqe: Cqe::new(),
@@ -160,7 +160,20 @@ impl<O: OutgoingOwner> SendContext<O> {
                 sent: O::Sent::default(),
             },
             GFP_KERNEL,
-        )?)
+        )?;
+        // From here on the context does not move.
+        let this: *mut Self = &mut *context;
+        context.request = bindings::ib_send_wr {
+            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
+                wr_cqe: ManuallyDrop::new(HasCqe::<0>::wr_cqe(this)),
+            },
+            // SAFETY: Only takes the address of a field.
+            sg_list: unsafe { &raw mut (*this).sge },
+            num_sge: 1,
+            send_flags: SIGNALED,
+            ..Default::default()
+        };
+        Ok(context)
     }
 
     /// Releases what the context holds. None of its work requests is outstanding.
@@ -178,15 +191,17 @@ impl<O: OutgoingOwner> Complete for SendContext<O> {
         // completed, and for all requests before it, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
         trace::svcrdma_wc_send(cq, context.number, wc);
+        let failure = WcStatus::failure(wc);
+        if failure.is_none() {
+            owner.sent(&context.sent);
+        }
         let slots = core::mem::replace(&mut context.slots, 0);
-        let sent = core::mem::take(&mut context.sent);
         context.end(owner.qp());
         // SAFETY: The context is the owner's, and was lent out until now.
         unsafe { owner.sends().put(this) };
         owner.slots().give_back(slots);
-        match WcStatus::failure(wc) {
-            None => owner.sent(sent),
-            Some(status) => owner.failed(status),
+        if let Some(status) = failure {
+            owner.failed(status);
         }
     }
 }
@@ -322,16 +337,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         context.sent = sent;
         context.buffer.sync_for_device(length);
         context.sge.length = bytes;
-        context.request = bindings::ib_send_wr {
-            __bindgen_anon_1: bindings::ib_send_wr__bindgen_ty_1 {
-                wr_cqe: ManuallyDrop::new(HasCqe::<0>::wr_cqe(pointer.as_ptr())),
-            },
-            sg_list: &raw mut context.sge,
-            num_sge: 1,
-            opcode: bindings::ib_wr_opcode_IB_WR_SEND,
-            send_flags: SIGNALED,
-            ..Default::default()
-        };
+        context.request.opcode = bindings::ib_wr_opcode_IB_WR_SEND;
         if let Some(handle) = invalidate {
             context.request.opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
             context.request.ex.invalidate_rkey = ManuallyDrop::new(handle);

@@ -310,7 +310,7 @@ impl AcceptedEvents for Shared {
         }
     }
 
-    fn sent(&self, sent: Sent) {
+    fn sent(&self, sent: &Sent) {
         self.stats().sent(sent);
     }
 

@@ -204,14 +204,14 @@ impl Stats {
     }
 
     /// Counts what was sent. In a completion handler.
-    pub(super) fn sent(&self, sent: Sent) {
+    pub(super) fn sent(&self, sent: &Sent) {
         let counters = &self.counters;
         if !matches!(sent, Sent::Nothing | Sent::BackwardCall) {
             self.delivered.increment();
         }
         match sent {
             Sent::Nothing => {}
-            Sent::Reply(answered) => self.answered(&answered),
+            Sent::Reply(answered) => self.answered(answered),
             Sent::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
             Sent::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
             Sent::Error(ErrorBody::InvalidOption) => counters.option_errors_sent.increment(),
