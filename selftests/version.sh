@@ -172,17 +172,17 @@ changed() {
 	client 'are <<<"version 1"'
 }
 
-# Offers Version Two to a peer, and ends Calls as that expects.
+# peer_ends SETTING ITEM...: ends Calls to a peer as that expects.
 peer_ends() {
 	need_client
-	client 'echo offered >$client_setting'
+	client "echo $1 >\$client_setting"
 	defer "client 'echo off >\$client_setting'"
-	calls_end "$@"
+	calls_end "${@:2}"
 }
 
 # Proves: V2-001, V2-002, V2-003, V2-005, V2-026, V2-027, V2-028, V2-030, V2-036.
 agreed() {
-	peer_ends 'two-agrees | calls=null,long,list,exchange,read,write size=2000 | version_fallbacks=0 vers_errors_received=0' \
+	peer_ends offered 'two-agrees | calls=null,long,list,exchange,read,write size=2000 | version_fallbacks=0 vers_errors_received=0' \
 		'two-agrees | calls=long+,list+,read+,write+,exchange+ size=5000 | version_fallbacks=0'
 }
 
@@ -193,28 +193,31 @@ refused() {
 	for form in null read write list long exchange; do
 		items+=("two-refused | calls=$form,null,list,long size=2000 | version_fallbacks=1 vers_errors_received=1")
 	done
-	peer_ends "${items[@]}" 'two-refused-in-one | calls=exchange,null | version_fallbacks=1' \
+	peer_ends offered "${items[@]}" 'two-refused-in-one | calls=exchange,null | version_fallbacks=1' \
 		'two-refused-without-end | calls=read,null,null | version_fallbacks=1 ended_no_common_version=1'
 }
 
 # Proves: V2-033, V2-034.
 lost() {
-	peer_ends 'two-lost | calls=read,null | version_fallbacks=0' \
+	peer_ends offered 'two-lost | calls=read,null | version_fallbacks=0' \
 		'two-refused-and-lost | calls=write,null | version_fallbacks=1' \
 		"two-unanswered | calls=null,null timeout_ms=$TIMEOUT | version_fallbacks=0"
 }
 
 # Proves: V2-007, V2-008, V2-009, V2-010, V2-011, V2-012, V2-014, V2-016, V2-022, V2-038, V2-039.
 hostile() {
-	peer_ends 'two-answered-in-one | calls=list,null,read size=2000 | version_fallbacks=0' \
+	peer_ends offered 'two-answered-in-one | calls=list,null,read size=2000 | version_fallbacks=0' \
 		'two-without-common-version | calls=null,read,list,exchange,null | ended_no_common_version=4' \
-		'two-and-another-error | calls=read,write,list,null | chunk_errors_received=1 option_errors_received=1' \
+		'two-and-another-error | calls=read,write,exchange,long,list,null | chunk_errors_received=1 option_errors_received=1' \
 		'two-then-others | calls=null,null,read,list,null | vers_errors_received=1' \
 		'two-with-options | calls=null,read,list,null | option_errors_sent=8 chunk_errors_sent=8'
 }
 
+# Proves: V2-039.
+required() { peer_ends required 'two-required-and-one | calls=list,null,null | ended_no_common_version=1'; }
+
 # Proves: V2-024.
-backward() { peer_ends 'two-backward | calls=null,null,null backward=1 | backward_calls=3'; }
+backward() { peer_ends offered 'two-backward | calls=null,null,null backward=1 | backward_calls=3'; }
 
 test_case "what the settings accept" ranges
 for vers in 3 4.2; do
@@ -235,5 +238,6 @@ test_case "a responder of both versions" agreed
 test_case "a responder of Version One" refused
 test_case "lost first messages" lost
 test_case "responders that break the rules" hostile
+test_case "a responder that answers in Version One where Two is required" required
 test_case "backward Calls" backward
 run_cases

@@ -14,7 +14,7 @@ use crate::{
     proto::{
         requester::credits::CreditWindow,
         wire::{
-            header::{Credits, Xid},
+            header::{Credits, FixedHeader},
             private_data::{negotiate, PrivateData, Thresholds},
         },
     },
@@ -52,7 +52,7 @@ pub(super) struct Connection {
     number: u64,
     /// The credits before the first Reply.
     first_window: CreditWindow,
-    /// The Calls that may be outstanding.
+    /// The Calls that may be outstanding; 0 before the first Reply, when it is one.
     window: RelaxedCell<u32>,
     #[pin]
     agreement: SpinLock<Option<Agreement>>,
@@ -78,7 +78,7 @@ impl Connection {
             regions: regions.clone(),
             number: u64::from(transport.next_connection()) << 32,
             first_window: CreditWindow::new(Credits::new(limits.requests)),
-            window: RelaxedCell::new(1),
+            window: RelaxedCell::new(0),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
             version <- Version::new(choice),
             monitor: monitor.clone(),
@@ -108,18 +108,18 @@ impl Connection {
     }
 
     /// Backward messages are as long as these thresholds let them be.
-    pub(super) fn limit_backward(&self, thresholds: &Thresholds) {
+    fn limit_backward(&self, thresholds: &Thresholds) {
         let threshold = thresholds.send.min(thresholds.receive);
         self.transport
             .backward_payload
             .store(backward_payload(threshold), Relaxed);
     }
 
-    /// Takes note of a Reply in another version than One, which may be what both ends agree by.
-    pub(super) fn replied(&self, xid: Xid, version: u32) {
-        if let Some((version, thresholds)) = self.version.replied(xid, version) {
-            self.limit_backward(&thresholds);
-            trace::xprtrdma_version(&self.transport.xprt, version);
+    /// Takes note of a Reply, which may be the one that both ends agree on a version by.
+    pub(super) fn replied(&self, reply: &FixedHeader) {
+        if let Some(terms) = self.version.replied(reply.xid, reply.version) {
+            self.limit_backward(&terms.thresholds);
+            trace::xprtrdma_version(&self.transport.xprt, terms.version);
         }
     }
 
@@ -135,18 +135,26 @@ impl Connection {
 
     /// The credits in force.
     pub(super) fn granted_credits(&self) -> u32 {
-        self.window.get()
+        self.window.get().max(1)
     }
 
-    /// Records a grant. Completions are handled one after the other, so nobody else does so
-    /// concurrently.
-    pub(super) fn grant(&self, granted: Credits) {
+    /// Records the grant of a Reply. Completions are handled one after the other, so nobody else
+    /// does so concurrently.
+    pub(super) fn grant(&self, reply: &FixedHeader) {
         let mut credits = self.first_window;
-        let window = credits.grant(granted);
+        let window = credits.grant(reply.credits);
         if window != self.window.get() {
-            self.window.set(window);
-            self.transport.xprt.set_credits(window);
+            self.change_window(window, reply);
         }
+    }
+
+    /// The window becomes another one, as it does by the first Reply.
+    #[cold]
+    fn change_window(&self, window: u32, reply: &FixedHeader) {
+        // Whoever gets a credit by it then sends in the version that is agreed on.
+        self.replied(reply);
+        self.window.set(window);
+        self.transport.xprt.set_credits(window);
     }
 
     /// Expects the connection to be closed, so that flushed work requests are not reported.

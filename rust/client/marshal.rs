@@ -53,21 +53,19 @@ impl LimitedSender {
         }
     }
 
-    /// Follows what both ends have agreed on meanwhile. `has_credit` says that a Call with a credit
-    /// is to be sent.
+    /// Follows what both ends have agreed on meanwhile.
     ///
     /// # Errors
     ///
     /// [`SendError::NotConnected`] if no version is common to both ends.
     #[cold]
-    fn follow(&mut self, has_credit: bool) -> Result<(), SendError> {
-        if self.is_open {
-            let terms = self.sender.qp().context().version.terms(has_credit);
-            let terms = terms.ok_or(SendError::NotConnected)?;
-            self.limits = limits(&terms);
-            self.version = terms.version;
-            self.is_open = !terms.is_final;
-        }
+    fn follow(&mut self, transport: &Transport) -> Result<(), SendError> {
+        let Some(terms) = self.sender.qp().context().version.spoken() else {
+            return Err(disconnect(transport, Cause::NoCommonVersion));
+        };
+        self.limits = limits(&terms);
+        self.version = terms.version;
+        self.is_open = !terms.is_final;
         Ok(())
     }
 }
@@ -95,9 +93,8 @@ pub(super) fn send(
     if rqst.is_of_connection(&transport.xprt) {
         return Err(disconnect(transport, Cause::Retransmission));
     }
-    if sending.version != VERSION_ONE {
-        let followed = sending.follow(true);
-        followed.map_err(|_| disconnect(transport, Cause::NoCommonVersion))?;
+    if sending.is_open {
+        sending.follow(transport)?;
     }
     let version = sending.version;
     let LimitedSender { sender, limits, .. } = sending;
@@ -427,9 +424,8 @@ pub(super) fn send_backward(
     sending: &mut LimitedSender,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
-    if sending.version != VERSION_ONE {
-        let followed = sending.follow(false);
-        followed.map_err(|_| disconnect(transport, Cause::NoCommonVersion))?;
+    if sending.is_open {
+        sending.follow(transport)?;
     }
     let LimitedSender { sender, limits, .. } = sending;
     let connection = sender.qp().context();

@@ -22,7 +22,7 @@ use crate::{
         },
         wire::{
             error::{ErrorBody, ErrorMessage},
-            header::{Versions, Xid, VERSION_ONE},
+            header::{Versions, Xid},
             malformed::HeaderError,
         },
     },
@@ -55,7 +55,7 @@ pub(super) fn received(
                         return drop_unexpected(completion, message);
                     };
                     // Only the Reply to a Call grants credits, and only once.
-                    connection.grant(reply.fixed.credits);
+                    connection.grant(&reply.fixed);
                     let answer = Answer {
                         message,
                         outcome: claim.seen,
@@ -64,7 +64,10 @@ pub(super) fn received(
                     fence(completion, xid, claim.rest, rqst, answer);
                 }
                 Err(NotPinned::Taken) => drop_unexpected(completion, message),
-                Err(NotPinned::Unknown) => drop_late(completion, message),
+                Err(NotPinned::Unknown) => {
+                    connection.replied(&reply.fixed);
+                    drop_late(completion, message);
+                }
             }
         }
         Ok(Received::Error(error)) => match connection.transport.xprt.pin(error.xid.0) {
@@ -81,12 +84,8 @@ pub(super) fn received(
                     ErrorBody::Chunk => {
                         stats.chunk_errors_received.increment();
                         trace::xprtrdma_err_chunk(&transport.xprt, &rqst);
-                        connection.version.failed(error.xid);
                     }
-                    ErrorBody::InvalidOption => {
-                        stats.option_errors_received.increment();
-                        connection.version.failed(error.xid);
-                    }
+                    ErrorBody::InvalidOption => stats.option_errors_received.increment(),
                 }
                 fail(completion, rqst, error.xid, message, invalidated);
             }
@@ -95,8 +94,13 @@ pub(super) fn received(
                 drop_unexpected(completion, message);
             }
             Err(NotPinned::Unknown) => {
-                if let ErrorBody::Version(versions) = error.body {
-                    let _ = fall_back(connection, error.xid, versions);
+                match error.body {
+                    ErrorBody::Version(versions) => {
+                        let _ = fall_back(connection, error.xid, versions);
+                    }
+                    ErrorBody::Chunk | ErrorBody::InvalidOption => {
+                        connection.version.failed(error.xid);
+                    }
                 }
                 end_if_hopeless(connection);
                 drop_late(completion, message);
@@ -128,13 +132,7 @@ fn decode_other<'a>(
     connection: &Connection,
     bytes: &'a [u8],
 ) -> Result<Received<'a>, Refused<ReplyError>> {
-    let received = decode_received(bytes, connection.version.taken())?;
-    if let Received::Reply(reply) = &received {
-        if reply.fixed.version != VERSION_ONE {
-            connection.replied(reply.fixed.xid, reply.fixed.version);
-        }
-    }
-    Ok(received)
+    decode_received(bytes, connection.version.taken())
 }
 
 /// The peer has refused the version of a Call; whether it is to be sent again in another one.
@@ -142,16 +140,7 @@ fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> bool {
     let transport = &connection.transport;
     match connection.version.refused(xid, range) {
         Refusal::Final => false,
-        Refusal::Resend(version) => {
-            if let Some(terms) = connection.version.spoken() {
-                connection.limit_backward(&terms.thresholds);
-            }
-            if let Some(lesson) = connection.version.lesson() {
-                transport.learn(lesson, Cause::Closed);
-            }
-            trace::xprtrdma_version(&transport.xprt, version);
-            true
-        }
+        Refusal::Resend => true,
         Refusal::NoCommonVersion => {
             if !transport.refusal_logged.xchg(true, Relaxed) {
                 transport.xprt.log_warning(fmt!(
@@ -252,10 +241,13 @@ fn fail(
     message: ReceivedMessage<Connection>,
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
+    let connection = completion.qp().context();
     let Some(claim) = claim(completion.qp(), &rqst, xid, invalidated, |_| ()) else {
-        end_if_hopeless(completion.qp().context());
+        end_if_hopeless(connection);
         return drop_unexpected(completion, message);
     };
+    // Before the Call gives its credit back.
+    connection.version.failed(xid);
     let answer = Answer {
         message,
         outcome: Outcome::Failed,

@@ -6,7 +6,7 @@
 //! Call is outstanding. Its bytes are kept: if the peer refuses the version, they are sent once
 //! more with another one, while the Call's regions stay registered.
 //!
-//! Who sends asks before each Call until all is agreed, under the send lock; completions take in
+//! Who sends asks before each message until all is agreed, under the send lock; completions take in
 //! what the peer says. Where Version One is spoken from the start none of this has a part.
 
 use crate::{
@@ -49,8 +49,8 @@ pub(super) struct Terms {
 pub(super) enum Refusal {
     /// It ends.
     Final,
-    /// It is sent again, in this version.
-    Resend(u32),
+    /// It is sent again, in the version that is tried now.
+    Resend,
     /// It ends, and then the connection.
     NoCommonVersion,
 }
@@ -62,7 +62,7 @@ pub(super) struct Version {
     state: SpinLock<State>,
     /// The highest version of messages that are taken. Completions lower it, one after the other.
     highest: RelaxedCell<u32>,
-    /// Whether the version is agreed on; 0 or 1. Completions and the sender set it.
+    /// Whether the version is agreed on; 0 or 1. Completions set it.
     is_agreed: RelaxedCell<u32>,
     /// Whether no version is common to both ends; 0 or 1. Completions set it.
     is_hopeless: RelaxedCell<u32>,
@@ -108,19 +108,10 @@ impl Version {
         })
     }
 
-    /// What the next message is sent by; nothing if no version is common to both ends. `has_credit`
-    /// says that it is a Call with a credit.
-    pub(super) fn terms(&self, has_credit: bool) -> Option<Terms> {
-        let mut state = self.state.lock();
-        if let (true, Some(xid)) = (has_credit, state.negotiation.awaited()) {
-            // A Reply has given the credit, which completions do not tell of if it is of Version
-            // One.
-            let replied = RequesterEvent::Replied(xid, VERSION_ONE);
-            if state.negotiation.handle(replied).is_some() {
-                self.is_agreed.set(1);
-            }
-        }
-        self.terms_of(&state.negotiation)
+    /// What is spoken, or tried; nothing if no version is common to both ends, or before the
+    /// connection is made.
+    pub(super) fn spoken(&self) -> Option<Terms> {
+        self.terms_of(&self.state.lock().negotiation)
     }
 
     /// A Call is about to be sent in `message`, which is kept if it is the first one.
@@ -153,28 +144,33 @@ impl Version {
         }
     }
 
-    /// A Reply has come in another version than One; what is spoken and its thresholds, if that is
-    /// new. In a completion.
-    pub(super) fn replied(&self, xid: Xid, version: u32) -> Option<(u32, Thresholds)> {
+    /// A Reply has come; what is spoken from now on, if that is new. In a completion.
+    pub(super) fn replied(&self, xid: Xid, version: u32) -> Option<Terms> {
         if self.is_agreed.get() != 0 {
             return None;
         }
         let mut state = self.state.lock();
-        let action = (state.negotiation).handle(RequesterEvent::Replied(xid, version));
-        let Some(NegotiationAction::Agree(version)) = action else {
-            return None;
-        };
-        self.is_agreed.set(1);
-        Some((version, state.negotiation.thresholds()?))
+        match (state.negotiation).handle(RequesterEvent::Replied(xid, version))? {
+            NegotiationAction::Agree(_) => {
+                self.highest.set(state.negotiation.taken().high);
+                self.is_agreed.set(1);
+                self.terms_of(&state.negotiation)
+            }
+            NegotiationAction::Fail => {
+                self.is_hopeless.set(1);
+                None
+            }
+            NegotiationAction::Resend(..) => None,
+        }
     }
 
     /// The peer has refused the version of a Call; what becomes of it. In a completion.
     pub(super) fn refused(&self, xid: Xid, range: Versions) -> Refusal {
         let mut state = self.state.lock();
         match (state.negotiation).handle(RequesterEvent::Refused(xid, range)) {
-            Some(NegotiationAction::Resend(_, version)) => {
+            Some(NegotiationAction::Resend(..)) => {
                 self.highest.set(state.negotiation.taken().high);
-                Refusal::Resend(version)
+                Refusal::Resend
             }
             Some(NegotiationAction::Fail) => {
                 self.is_hopeless.set(1);
@@ -189,7 +185,7 @@ impl Version {
         self.is_hopeless.get() != 0
     }
 
-    /// Another error has ended a Call. In a completion.
+    /// Another error than a refused version has ended a Call. In a completion.
     pub(super) fn failed(&self, xid: Xid) {
         let _ = (self.state.lock().negotiation).handle(RequesterEvent::Failed(xid));
     }
@@ -204,11 +200,6 @@ impl Version {
         let word = buffer.get_mut(4..)?.first_chunk_mut()?;
         *word = version.to_be_bytes();
         Some(length)
-    }
-
-    /// What is spoken, or tried, if there is something.
-    pub(super) fn spoken(&self) -> Option<Terms> {
-        self.terms_of(&self.state.lock().negotiation)
     }
 
     /// What the next connection is to know.

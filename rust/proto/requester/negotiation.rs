@@ -19,14 +19,15 @@ use crate::proto::wire::private_data::Thresholds;
 pub(crate) enum RequesterEvent {
     /// The connection was made, with what private data says of it.
     Connected(Thresholds),
-    /// A Call is about to be sent, in the version that [`RequesterNegotiation::version`] tells.
+    /// A Call is about to be sent, in the version that [`RequesterNegotiation::version`] tells. If
+    /// an earlier one waits, it has ended without an answer that tells the version.
     Sent(Xid),
     /// A Reply arrived, of this version.
     Replied(Xid, u32),
     /// An RDMA_ERROR arrived that says which versions the responder supports. Unless there is an
     /// action, it ends its Call like any other.
     Refused(Xid, Versions),
-    /// Another RDMA_ERROR arrived.
+    /// Another RDMA_ERROR arrived, or a message that cannot be decoded.
     Failed(Xid),
 }
 
@@ -112,14 +113,6 @@ impl RequesterNegotiation {
         }
     }
 
-    /// The first message, while its answer is awaited.
-    pub(crate) fn awaited(&self) -> Option<Xid> {
-        match self.state {
-            State::Waiting(xid) => Some(xid),
-            State::Closed | State::Silent | State::Agreed => None,
-        }
-    }
-
     /// Takes an event in, and says what to do next, if anything.
     ///
     /// An event that names another XID than that of the first message has no effect, nor has one
@@ -131,12 +124,16 @@ impl RequesterNegotiation {
                 self.state = State::Silent;
                 None
             }
-            (State::Silent, RequesterEvent::Sent(xid)) => {
+            (State::Silent | State::Waiting(_), RequesterEvent::Sent(xid)) => {
                 self.state = State::Waiting(xid);
                 None
             }
             (State::Waiting(sent), RequesterEvent::Replied(xid, version)) if xid == sent => {
                 // A responder that answers in a lower version is taken at its word.
+                if version < self.supported.low {
+                    self.state = State::Closed;
+                    return Some(NegotiationAction::Fail);
+                }
                 self.refused |= version < self.version;
                 self.version = version.min(self.version);
                 self.state = State::Agreed;

@@ -244,7 +244,6 @@ mod tests {
     #[test]
     fn lost_first_messages_are_taken_for_an_answer() {
         let requester = waiting(BOTH, DEFAULT);
-        assert_eq!(requester.awaited(), Some(XID));
         assert_eq!(requester.lesson(), Some(Lesson::Lost(VERSION_ONE)));
         // It may be the loss of a responder that restarts.
         assert_eq!(next_version(&requester, 59), VERSION_ONE);
@@ -287,13 +286,27 @@ mod tests {
         assert_eq!(refused(Versions { low: 2, high: 2 }, 1, 1), failed);
     }
 
+    /// Proves: V2-039.
+    #[test]
+    fn a_reply_of_a_version_that_is_not_supported_ends_the_connection() {
+        for (low, action) in [
+            (VERSION_ONE, NegotiationAction::Agree(VERSION_ONE)),
+            (VERSION_TWO, NegotiationAction::Fail),
+        ] {
+            let mut requester = waiting(Versions { low, ..BOTH }, DEFAULT);
+            let found = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
+            assert_eq!(found, Some(action));
+            let spoken = (low == VERSION_ONE).then_some(VERSION_ONE);
+            assert_eq!(requester.version(), spoken);
+        }
+    }
+
     /// Proves: V2-027.
     #[test]
     fn only_the_answer_to_the_first_message_decides() {
         let mut requester = waiting(BOTH, DEFAULT);
         let before = requester;
         for event in [
-            RequesterEvent::Sent(OTHER),
             RequesterEvent::Replied(OTHER, VERSION_TWO),
             RequesterEvent::Refused(OTHER, Versions::ONE),
             RequesterEvent::Failed(OTHER),
@@ -306,6 +319,11 @@ mod tests {
         assert!(!requester.is_agreed());
         assert_eq!(requester.version(), Some(VERSION_TWO));
         let _ = requester.handle(RequesterEvent::Sent(OTHER));
+        // So it is when the one before has ended without any answer.
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        let _ = requester.handle(RequesterEvent::Sent(OTHER));
+        let action = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
+        assert_eq!((action, requester.is_agreed()), (None, false));
         let action = requester.handle(RequesterEvent::Replied(OTHER, VERSION_TWO));
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_TWO)));
         // What comes later changes nothing.

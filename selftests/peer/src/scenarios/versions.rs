@@ -17,6 +17,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("two-lost", lost),
     ("two-unanswered", unanswered),
     ("two-answered-in-one", answered_in_one),
+    ("two-required-and-one", required_and_one),
     ("two-without-common-version", without_common_version),
     ("two-and-another-error", another_error),
     ("two-then-others", then_others),
@@ -195,6 +196,19 @@ fn answered_in_one(peer: &mut Peer) -> Result {
     goes_on(peer, VERSION_ONE, 1024)
 }
 
+/// The same for a client that requires Version Two: it does not go on in Version One.
+fn required_and_one(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    let mut reply = peer.reply(&call)?;
+    reply.version = VERSION_ONE;
+    peer.send(&reply.encode())?;
+    peer.succeeds(&call);
+    peer.end()?;
+    accept(peer)?;
+    goes_on(peer, VERSION_TWO, 4096)
+}
+
 /// There is nothing to fall back to: the Call fails, and the connection ends.
 fn without_common_version(peer: &mut Peer) -> Result {
     for range in [[3, 9], [2, 2], [0, 0], [2, 1]] {
@@ -208,12 +222,18 @@ fn without_common_version(peer: &mut Peer) -> Result {
     goes_on(peer, VERSION_TWO, 4096)
 }
 
-/// Other errors end their Call, and say nothing of the version.
+/// Other errors end their Call, and say nothing of the version. Nor does what cannot be decoded.
 fn another_error(peer: &mut Peer) -> Result {
     accept(peer)?;
-    for error in [2, 3] {
+    for (version, words) in [
+        (VERSION_TWO, &[4, 2][..]),
+        (VERSION_TWO, &[4, 3]),
+        // RDMA_NOMSG without chunks.
+        (VERSION_TWO, &[1, 0, 0, 0]),
+        (3, &[0, 0, 0, 0]),
+    ] {
         let call = first(peer)?;
-        refuse(peer, &call, VERSION_TWO, &[4, error])?;
+        refuse(peer, &call, version, words)?;
         peer.ends(EIO);
     }
     let call = first(peer)?;
