@@ -14,7 +14,7 @@ use crate::{
     proto::{
         requester::credits::CreditWindow,
         wire::{
-            header::{Credits, FixedHeader},
+            header::{Credits, FixedHeader, Xid},
             private_data::{negotiate, PrivateData, Thresholds},
         },
     },
@@ -116,8 +116,9 @@ impl Connection {
     }
 
     /// Takes note of a Reply, which may be the one that both ends agree on a version by.
-    pub(super) fn replied(&self, reply: &FixedHeader) {
-        if let Some(terms) = self.version.replied(reply.xid, reply.version) {
+    #[cold]
+    pub(super) fn replied(&self, xid: Xid, version: u32) {
+        if let Some(terms) = self.version.replied(xid, version) {
             self.limit_backward(&terms.thresholds);
             trace::xprtrdma_version(&self.transport.xprt, terms.version);
         }
@@ -140,19 +141,20 @@ impl Connection {
 
     /// Records the grant of a Reply. Completions are handled one after the other, so nobody else
     /// does so concurrently.
+    #[inline(always)]
     pub(super) fn grant(&self, reply: &FixedHeader) {
         let mut credits = self.first_window;
         let window = credits.grant(reply.credits);
         if window != self.window.get() {
-            self.change_window(window, reply);
+            self.change_window(window, reply.xid, reply.version);
         }
     }
 
     /// The window becomes another one, as it does by the first Reply.
     #[cold]
-    fn change_window(&self, window: u32, reply: &FixedHeader) {
+    fn change_window(&self, window: u32, xid: Xid, version: u32) {
         // Whoever gets a credit by it then sends in the version that is agreed on.
-        self.replied(reply);
+        self.replied(xid, version);
         self.window.set(window);
         self.transport.xprt.set_credits(window);
     }

@@ -36,9 +36,7 @@ use kernel::{prelude::*, sync::Arc};
 pub(super) struct LimitedSender {
     pub(super) sender: Sender<Connection>,
     limits: PlanLimits,
-    /// The version of the next Call.
-    version: u32,
-    /// Whether version and limits may change.
+    /// Whether the limits, and the version, may change.
     is_open: bool,
 }
 
@@ -48,7 +46,6 @@ impl LimitedSender {
         Self {
             sender,
             limits: limits(terms),
-            version: terms.version,
             is_open: !terms.is_final,
         }
     }
@@ -60,11 +57,10 @@ impl LimitedSender {
     /// [`SendError::NotConnected`] if no version is common to both ends.
     #[cold]
     fn follow(&mut self, transport: &Transport) -> Result<(), SendError> {
-        let Some(terms) = self.sender.qp().context().version.spoken() else {
+        let Some(terms) = self.sender.qp().context().version.follow() else {
             return Err(disconnect(transport, Cause::NoCommonVersion));
         };
         self.limits = limits(&terms);
-        self.version = terms.version;
         self.is_open = !terms.is_final;
         Ok(())
     }
@@ -96,7 +92,6 @@ pub(super) fn send(
     if sending.is_open {
         sending.follow(transport)?;
     }
-    let version = sending.version;
     let LimitedSender { sender, limits, .. } = sending;
     let connection = sender.qp().context();
     let room = rqst.reply().fill().map_err(|_| SendError::NoMemory)?;
@@ -107,9 +102,9 @@ pub(super) fn send(
     let reply = shape.reply.len;
 
     let sent = if plan.is_inline() {
-        send_inline(transport, sender, rqst, (&plan, version))
+        send_inline(transport, sender, rqst, &plan)
     } else {
-        send_with_chunks(transport, sender, rqst, room, (&plan, version), &reply)
+        send_with_chunks(transport, sender, rqst, room, &plan, &reply)
     };
     if sent == Err(SendError::NotConnected) {
         return Err(disconnect(transport, Cause::PostFailed));
@@ -128,7 +123,7 @@ fn send_inline(
     transport: &Transport,
     sender: &mut Sender<Connection>,
     rqst: &Rqst,
-    (plan, version): (&Plan, u32),
+    plan: &Plan,
 ) -> Result<(), SendError> {
     let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
     let connection = buffer.qp().context();
@@ -136,7 +131,7 @@ fn send_inline(
         transport,
         connection,
         rqst,
-        (plan, version),
+        plan,
         empty(),
         0,
         buffer.bytes(),
@@ -155,7 +150,7 @@ fn send_with_chunks(
     sender: &mut Sender<Connection>,
     rqst: &Rqst,
     room: RqstBuf<'_>,
-    (plan, version): (&Plan, u32),
+    plan: &Plan,
     reply: &Parts,
 ) -> Result<(), SendError> {
     let needed = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
@@ -167,7 +162,7 @@ fn send_with_chunks(
         take(transport, regions, rqst, needed, WithGaps::Neither)
     }
     .ok_or(SendError::Busy)?;
-    transmit(transport, buffer, rqst, room, (plan, version), entry, idle)?;
+    transmit(transport, buffer, rqst, room, plan, entry, idle)?;
     count_segments(transport, plan, reply);
     Ok(())
 }
@@ -256,7 +251,8 @@ fn side<'a>(
     capacity: &'a Capacity,
     pages_eligible: bool,
 ) -> Side<MessageRegions<'a>> {
-    // A length that does not fit makes the plan fail.
+    // A length that does not fit makes the plan fail: what is as long fits neither inline nor into
+    // the segments of a list.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     Side {
         len: Parts {
@@ -275,7 +271,7 @@ fn transmit(
     mut buffer: SendBuffer<'_, Connection>,
     rqst: &Rqst,
     room: RqstBuf<'_>,
-    (plan, version): (&Plan, u32),
+    plan: &Plan,
     entry: usize,
     mut idle: MrList<Idle>,
 ) -> Result<(), SendError> {
@@ -290,7 +286,6 @@ fn transmit(
             offset: extent.offset,
         });
         let bytes = buffer.bytes();
-        let plan = (plan, version);
         let length = build(transport, connection, rqst, plan, segments, reads, bytes)?;
         let cookie = connection.cookie(Sent::WithChunks(entry));
         Ok((length, reads, cookie.ok_or(SendError::Failed)?))
@@ -325,14 +320,14 @@ fn build(
     transport: &Transport,
     connection: &Connection,
     rqst: &Rqst,
-    (plan, version): (&Plan, u32),
+    plan: &Plan,
     segments: impl Iterator<Item = Segment> + Clone,
     reads: usize,
     buffer: &mut [u8],
 ) -> Result<usize, SendError> {
     let fixed = FixedHeader {
         xid: Xid(rqst.xid()),
-        version,
+        version: connection.version.of_next_call(),
         credits: connection.requested_credits(),
         procedure: plan.procedure(),
     };
@@ -360,7 +355,7 @@ fn build(
     let copied = copy_inline(&rqst.call(), plan, rest)?;
     transport.stats.pullup_bytes.add_len(copied);
     let length = header.checked_add(copied).ok_or(SendError::TooLarge)?;
-    if version != VERSION_ONE {
+    if fixed.version != VERSION_ONE {
         let message = buffer.get(..length).ok_or(SendError::TooLarge)?;
         let noted = connection.version.sends(Xid(rqst.xid()), message);
         noted.map_err(|_| SendError::TooLarge)?;

@@ -45,67 +45,53 @@ pub(super) fn received(
 ) {
     let qp = completion.qp();
     let connection = qp.context();
-    match decode(connection, message.bytes()) {
+    // What is not nearly always received has a function of its own, as its result would be in
+    // memory.
+    let Some(reply) = ReceivedReply::take(message.bytes(), connection.version.taken()) else {
+        return received_other(completion, message, invalidated);
+    };
+    let fixed = reply.fixed;
+    let rqst = match connection.transport.xprt.pin(fixed.xid.0) {
+        Ok(rqst) => rqst,
+        Err(NotPinned::Taken) => return drop_unexpected(completion, message),
+        Err(NotPinned::Unknown) => {
+            connection.replied(fixed.xid, fixed.version);
+            return drop_late(completion, message);
+        }
+    };
+    trace::xprtrdma_reply(&rqst, fixed.credits.get());
+    let Some(claim) = reconcile(qp, &rqst, &reply, invalidated) else {
+        return drop_unexpected(completion, message);
+    };
+    // Only the Reply to a Call grants credits, and only once.
+    connection.grant(&fixed);
+    let answer = Answer {
+        message,
+        outcome: claim.seen,
+        form: claim.form,
+    };
+    fence(completion, fixed.xid, claim.rest, rqst, answer);
+}
+
+/// Takes a message that is no Reply, or no good one.
+#[inline(never)]
+fn received_other(
+    completion: &mut Completion<'_, Connection>,
+    message: ReceivedMessage<Connection>,
+    invalidated: Option<RemoteInvalidation<'_>>,
+) {
+    let connection = completion.qp().context();
+    match decode_received(message.bytes(), connection.version.taken()) {
+        // RDMA_NOMSG without a Reply chunk: the RPC message is missing.
         Ok(Received::Reply(reply)) => {
             let xid = reply.fixed.xid;
             match connection.transport.xprt.pin(xid.0) {
-                Ok(rqst) => {
-                    trace::xprtrdma_reply(&rqst, reply.fixed.credits.get());
-                    let Some(claim) = reconcile(qp, &rqst, &reply, invalidated) else {
-                        return drop_unexpected(completion, message);
-                    };
-                    // Only the Reply to a Call grants credits, and only once.
-                    connection.grant(&reply.fixed);
-                    let answer = Answer {
-                        message,
-                        outcome: claim.seen,
-                        form: claim.form,
-                    };
-                    fence(completion, xid, claim.rest, rqst, answer);
-                }
+                Ok(rqst) => fail(completion, rqst, xid, message, invalidated),
                 Err(NotPinned::Taken) => drop_unexpected(completion, message),
-                Err(NotPinned::Unknown) => {
-                    connection.replied(&reply.fixed);
-                    drop_late(completion, message);
-                }
+                Err(NotPinned::Unknown) => drop_late(completion, message),
             }
         }
-        Ok(Received::Error(error)) => match connection.transport.xprt.pin(error.xid.0) {
-            Ok(rqst) => {
-                let (transport, stats) = (&connection.transport, &connection.transport.stats);
-                match error.body {
-                    ErrorBody::Version(versions) => {
-                        stats.vers_errors_received.increment();
-                        trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
-                        if fall_back(connection, error.xid, versions) && invalidated.is_none() {
-                            return resend(completion, rqst, message);
-                        }
-                    }
-                    ErrorBody::Chunk => {
-                        stats.chunk_errors_received.increment();
-                        trace::xprtrdma_err_chunk(&transport.xprt, &rqst);
-                    }
-                    ErrorBody::InvalidOption => stats.option_errors_received.increment(),
-                }
-                fail(completion, rqst, error.xid, message, invalidated);
-            }
-            Err(NotPinned::Taken) => {
-                end_if_hopeless(connection);
-                drop_unexpected(completion, message);
-            }
-            Err(NotPinned::Unknown) => {
-                match error.body {
-                    ErrorBody::Version(versions) => {
-                        let _ = fall_back(connection, error.xid, versions);
-                    }
-                    ErrorBody::Chunk | ErrorBody::InvalidOption => {
-                        connection.version.failed(error.xid);
-                    }
-                }
-                end_if_hopeless(connection);
-                drop_late(completion, message);
-            }
-        },
+        Ok(Received::Error(error)) => refused(completion, &error, message, invalidated),
         Ok(Received::BackwardCall(call)) => {
             backward(connection, &call);
             completion.recycle(message);
@@ -114,25 +100,49 @@ pub(super) fn received(
     }
 }
 
-/// Decodes a message.
-#[inline(always)]
-fn decode<'a>(
-    connection: &Connection,
-    bytes: &'a [u8],
-) -> Result<Received<'a>, Refused<ReplyError>> {
-    match ReceivedReply::take(bytes, Versions::ONE) {
-        Some(reply) => Ok(Received::Reply(reply)),
-        None => decode_other(connection, bytes),
+/// Takes an RDMA_ERROR: it ends its Call, or has it sent again in another version.
+fn refused(
+    completion: &mut Completion<'_, Connection>,
+    error: &ErrorMessage,
+    message: ReceivedMessage<Connection>,
+    invalidated: Option<RemoteInvalidation<'_>>,
+) {
+    let connection = completion.qp().context();
+    let (transport, stats) = (&connection.transport, &connection.transport.stats);
+    let rqst = match transport.xprt.pin(error.xid.0) {
+        Ok(rqst) => rqst,
+        Err(NotPinned::Taken) => {
+            end_if_hopeless(connection);
+            return drop_unexpected(completion, message);
+        }
+        Err(NotPinned::Unknown) => {
+            match error.body {
+                ErrorBody::Version(versions) => {
+                    let _ = fall_back(connection, error.xid, versions);
+                }
+                ErrorBody::Chunk | ErrorBody::InvalidOption => {
+                    connection.version.failed(error.xid);
+                }
+            }
+            end_if_hopeless(connection);
+            return drop_late(completion, message);
+        }
+    };
+    match error.body {
+        ErrorBody::Version(versions) => {
+            stats.vers_errors_received.increment();
+            trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
+            if fall_back(connection, error.xid, versions) && invalidated.is_none() {
+                return resend(completion, rqst, message);
+            }
+        }
+        ErrorBody::Chunk => {
+            stats.chunk_errors_received.increment();
+            trace::xprtrdma_err_chunk(&transport.xprt, &rqst);
+        }
+        ErrorBody::InvalidOption => stats.option_errors_received.increment(),
     }
-}
-
-/// Decodes what is no Reply of Version One, or has something else than most.
-#[inline(never)]
-fn decode_other<'a>(
-    connection: &Connection,
-    bytes: &'a [u8],
-) -> Result<Received<'a>, Refused<ReplyError>> {
-    decode_received(bytes, connection.version.taken())
+    fail(completion, rqst, error.xid, message, invalidated);
 }
 
 /// The peer has refused the version of a Call; whether it is to be sent again in another one.

@@ -60,6 +60,8 @@ pub(super) enum Refusal {
 pub(super) struct Version {
     #[pin]
     state: SpinLock<State>,
+    /// The version of the next Call. The holder of the send lock sets it.
+    next: RelaxedCell<u32>,
     /// The highest version of messages that are taken. Completions lower it, one after the other.
     highest: RelaxedCell<u32>,
     /// Whether the version is agreed on; 0 or 1. Completions set it.
@@ -86,6 +88,7 @@ impl Version {
                     _ => KVec::with_capacity(FIRST_MESSAGE, GFP_KERNEL)?,
                 },
             }, "rpcrdma_version"),
+            next: RelaxedCell::new(first),
             highest: RelaxedCell::new(first),
             is_agreed: RelaxedCell::new(u32::from(first == VERSION_ONE)),
             is_hopeless: RelaxedCell::new(0),
@@ -112,6 +115,20 @@ impl Version {
     /// connection is made.
     pub(super) fn spoken(&self) -> Option<Terms> {
         self.terms_of(&self.state.lock().negotiation)
+    }
+
+    /// What the next message is sent by; nothing if no version is common to both ends. Under the
+    /// send lock.
+    pub(super) fn follow(&self) -> Option<Terms> {
+        let terms = self.spoken()?;
+        self.next.set(terms.version);
+        Some(terms)
+    }
+
+    /// The version of the next Call.
+    #[inline(always)]
+    pub(super) fn of_next_call(&self) -> u32 {
+        self.next.get()
     }
 
     /// A Call is about to be sent in `message`, which is kept if it is the first one.
