@@ -159,6 +159,14 @@ mod tests {
     }
 
     #[test]
+    fn messages_have_room_whatever_is_announced() {
+        for (least, size) in [(0, 1024), (1024, 1024), (4096, 4096)] {
+            let sizes = Limits::new(&LARGE, 128, &OWN, least).map(|limits| limits.sizes);
+            assert!(sizes.is_ok_and(|sizes| sizes.send_size == size && sizes.receive_size == size));
+        }
+    }
+
+    #[test]
     fn a_message_goes_into_one_region_if_it_may_have_gaps() {
         let with = |gaps, max_fast_reg_pages| {
             let device = Attributes {
