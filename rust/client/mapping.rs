@@ -36,6 +36,8 @@ impl Segments for MessageRegions<'_> {
     }
 }
 
+/// Counts the regions without gaps of `bytes` that a part needs. A count that does not fit makes the
+/// plan fail: no list has as many segments.
 fn region_count(part: Option<MessagePart<'_>>, bytes: NonZeroUsize) -> u32 {
     part.map_or(0, |part| {
         u32::try_from(part.region_count(bytes)).unwrap_or(u32::MAX)

@@ -73,7 +73,7 @@ pub(super) struct Version {
 struct State {
     negotiation: RequesterNegotiation,
     /// The first message, if it was sent.
-    first: KVec<u8>,
+    first_message: KVec<u8>,
 }
 
 impl Version {
@@ -83,7 +83,7 @@ impl Version {
         try_pin_init!(Self {
             state <- new_spinlock!(State {
                 negotiation: RequesterNegotiation::new(supported, first),
-                first: match first {
+                first_message: match first {
                     VERSION_ONE => KVec::new(),
                     _ => KVec::with_capacity(FIRST_MESSAGE, GFP_KERNEL)?,
                 },
@@ -142,13 +142,13 @@ impl Version {
             return Ok(());
         }
         let mut state = self.state.lock();
-        let room = state.first.capacity();
+        let room = state.first_message.capacity();
         if message.len() > room {
             return Err(EMSGSIZE);
         }
-        state.first.clear();
+        state.first_message.clear();
         // There is room.
-        state.first.extend_from_slice(message, GFP_ATOMIC)?;
+        state.first_message.extend_from_slice(message, GFP_ATOMIC)?;
         let _ = state.negotiation.handle(RequesterEvent::Sent(xid));
         Ok(())
     }
@@ -212,8 +212,10 @@ impl Version {
     pub(super) fn copy_first(&self, buffer: &mut [u8]) -> Option<usize> {
         let state = self.state.lock();
         let version = state.negotiation.version()?;
-        let length = state.first.len();
-        buffer.get_mut(..length)?.copy_from_slice(&state.first);
+        let length = state.first_message.len();
+        buffer
+            .get_mut(..length)?
+            .copy_from_slice(&state.first_message);
         let word = buffer.get_mut(4..)?.first_chunk_mut()?;
         *word = version.to_be_bytes();
         Some(length)
