@@ -15,8 +15,9 @@ mod tests {
     use crate::proto::wire::chunk::{ReadList, ReadSegment, Segment};
     use crate::proto::wire::encode::header_len;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-    use crate::proto::wire::header::VERSION_TWO;
-    use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+    use crate::proto::wire::header::{
+        Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,
+    };
     use crate::proto::wire::malformed::HeaderError;
     use crate::proto::wire::xdr::NoSpace;
 

@@ -15,8 +15,9 @@ mod tests {
     use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::wire::chunk::{Lists, ReadSegment, Segment};
     use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
-    use crate::proto::wire::header::VERSION_TWO;
-    use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+    use crate::proto::wire::header::{
+        Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,
+    };
     use crate::proto::wire::malformed::HeaderError;
     use crate::proto::wire::xdr::{Reader, Writer};
 

@@ -8,8 +8,7 @@ mod tests {
     use crate::proto::testing::requester::plan_general::{
         plan_general, CallPiece, GeneralPlan, Piece, Reduction, ReplyPiece,
     };
-    use crate::proto::wire::header::VERSION_TWO;
-    use crate::proto::wire::header::{Procedure, VERSION_ONE};
+    use crate::proto::wire::header::{Procedure, VERSION_ONE, VERSION_TWO};
     use crate::proto::wire::private_data::Thresholds;
 
     const LIMITS: PlanLimits = PlanLimits {

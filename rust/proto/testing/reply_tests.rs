@@ -11,8 +11,9 @@ mod tests {
     use crate::proto::responder::encode::encode_reply;
     use crate::proto::wire::chunk::Segment;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-    use crate::proto::wire::header::VERSION_TWO;
-    use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
+    use crate::proto::wire::header::{
+        Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,
+    };
 
     const XID: u32 = 0xa1b2_c3d4;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connection of the requester: carries out what [`super::super::conn`] decides.
+//! The connection of the requester: carries out what
+//! [`requester::connection`](crate::proto::requester::connection) decides.
 
 use super::private_bytes::PrivateBytes;
 use super::queue::SimulationEvent;

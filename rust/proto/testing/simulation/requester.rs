@@ -28,8 +28,7 @@ use crate::proto::responder::credits::ResponderCredits;
 use crate::proto::testing::receives::{wanted, Receives};
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-use crate::proto::wire::header::VERSION_TWO;
-use crate::proto::wire::header::{Credits, Xid};
+use crate::proto::wire::header::{Credits, Xid, VERSION_TWO};
 
 /// What is to be done with a Call once none of its regions can be reached.
 #[derive(Clone, Copy, Debug)]
