@@ -57,7 +57,7 @@ work() {
 }
 
 # mounts VERS CLIENT SERVER VERSION: with these settings both ends speak this version.
-# Proves: V2-029, V2-030, V2-031, V2-035, V2-037.
+# Proves: V1-163, V2-029, V2-030, V2-031, V2-035, V2-037.
 mounts() {
 	local refused=0
 	[ "$2" = off ] || need_client

@@ -8,6 +8,10 @@
 //! post theirs for the highest version that they support, so that a change of the inline
 //! thresholds never costs the connection.
 //!
+//! The first message has no timer of its own. If its Call times out, the connection ends as it does
+//! whenever a Call times out, and what that tells of the version is [`Lesson::Lost`]; a shorter
+//! timer would take a slow responder for one that does not know the version.
+//!
 //! The transport reports what happens as an event and carries out the action that it gets back.
 
 use super::known_versions::Lesson;
