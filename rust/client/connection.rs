@@ -120,6 +120,7 @@ impl Connection {
     pub(super) fn replied(&self, xid: Xid, version: u32) {
         if let Some(terms) = self.version.replied(xid, version) {
             self.limit_backward(&terms.thresholds);
+            self.transport.refusal_logged.store(false, Relaxed);
             trace::xprtrdma_version(&self.transport.xprt, terms.version);
         }
     }
