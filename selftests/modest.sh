@@ -34,6 +34,7 @@ few_elements() {
 	mount_nfs "$1"
 	LIMIT=200 client verified_data
 	server 'printf "%d entries of the send queue, %d used\n" $(stat_of send_queue_size) $(stat_of send_queue_most)'
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
 }

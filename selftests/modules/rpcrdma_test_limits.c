@@ -94,7 +94,8 @@ static int limits_post_without_send(struct limits_saved *saved, struct ib_qp *qp
 		last = last->next;
 	}
 	/* The connection manager sends as well. */
-	if (qp->qp_type != IB_QPT_RC || last->opcode != IB_WR_SEND ||
+	if (qp->qp_type != IB_QPT_RC ||
+	    (last->opcode != IB_WR_SEND && last->opcode != IB_WR_SEND_WITH_INV) ||
 	    atomic_inc_return(&sends) % failing_sends)
 		return saved->post_send(qp, wr, bad_wr);
 	if (before) {
@@ -107,12 +108,27 @@ static int limits_post_without_send(struct limits_saved *saved, struct ib_qp *qp
 	return ret ?: -ENOMEM;
 }
 
+/* The driver does not know of the limit, and would take more. */
+static bool limits_exceeded(const struct ib_qp *qp, const struct ib_send_wr *wr)
+{
+	if (max_send_sge < 0 || qp->qp_type != IB_QPT_RC)
+		return false;
+	for (; wr; wr = wr->next)
+		if (wr->num_sge > max_send_sge)
+			return true;
+	return false;
+}
+
 static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			    const struct ib_send_wr **bad_wr)
 {
 	struct limits_saved *saved = ib_get_client_data(qp->device, &limits_client);
 	int ret;
 
+	if (limits_exceeded(qp, wr)) {
+		*bad_wr = wr;
+		return -EINVAL;
+	}
 	if (no_invalidation && wr->opcode == IB_WR_LOCAL_INV &&
 	    atomic_inc_return(&invalidations) & 1) {
 		*bad_wr = wr;
@@ -188,7 +204,7 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_fast_reg_page_list_len = max_fast_reg_pages;
 	if (max_qp_rd_atom >= 0)
 		device->attrs.max_qp_rd_atom = max_qp_rd_atom;
-	if (no_invalidation || failing_sends || fatal_events || slow_sends)
+	if (no_invalidation || failing_sends || fatal_events || slow_sends || max_send_sge >= 0)
 		device->ops.post_send = limits_post_send;
 	if (failing_maps)
 		device->ops.map_mr_sg = limits_map_mr_sg;
