@@ -138,14 +138,22 @@ TRACE_EVENT(svcrdma_wc_read,
 		      __entry->cq_id, __entry->cid, __entry->totalbytes,
 		      (unsigned long long)__entry->nanoseconds / 1000));
 
-TRACE_EVENT(svcrdma_rq_post_err,
-	    TP_PROTO(u32 cq_id, int status),
-	    TP_ARGS(cq_id, status),
-	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(int, status)),
-	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->status = status;),
-	    TP_printk("cq.id=%u status=%d", __entry->cq_id, __entry->status));
+DECLARE_EVENT_CLASS(svcrdma_post_err_class,
+		    TP_PROTO(u32 cq_id, int status),
+		    TP_ARGS(cq_id, status),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(int, status)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->status = status;),
+		    TP_printk("cq.id=%u status=%d", __entry->cq_id,
+			      __entry->status));
+
+DEFINE_EVENT(svcrdma_post_err_class, svcrdma_rq_post_err,
+	     TP_PROTO(u32 cq_id, int status),
+	     TP_ARGS(cq_id, status));
+DEFINE_EVENT(svcrdma_post_err_class, svcrdma_sq_post_err,
+	     TP_PROTO(u32 cq_id, int status),
+	     TP_ARGS(cq_id, status));
 
 TRACE_EVENT(svcrdma_post_send,
 	    TP_PROTO(u32 cq_id, u32 cid, u32 num_sge, u32 inv_rkey),
@@ -201,15 +209,6 @@ DECLARE_EVENT_CLASS(svcrdma_sendqueue_class,
 DEFINE_EVENT(svcrdma_sendqueue_class, svcrdma_sq_full,
 	     TP_PROTO(u32 cq_id, u32 needed, u32 used, u32 depth),
 	     TP_ARGS(cq_id, needed, used, depth));
-
-TRACE_EVENT(svcrdma_sq_post_err,
-	    TP_PROTO(u32 cq_id, int status),
-	    TP_ARGS(cq_id, status),
-	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(int, status)),
-	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->status = status;),
-	    TP_printk("cq.id=%u status=%d", __entry->cq_id, __entry->status));
 
 /*
  * Messages
