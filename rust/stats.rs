@@ -39,7 +39,8 @@ impl Counter {
 
     /// Adds a number of objects in memory.
     pub(crate) fn add_len(&self, len: usize) {
-        self.add(u64::try_from(len).unwrap_or(0));
+        // CAST: The kernel's usize always fits a u64.
+        self.add(len as u64);
     }
 
     /// The present count.
@@ -70,7 +71,8 @@ impl SoleCounter {
 
     /// Adds a number of bytes.
     pub(crate) fn add_len(&self, len: usize) {
-        self.add(u64::try_from(len).unwrap_or(0));
+        // CAST: The kernel's usize always fits a u64.
+        self.add(len as u64);
     }
 
     /// The present count.
