@@ -136,8 +136,7 @@ fn send_inline(
         0,
         buffer.bytes(),
     )?;
-    rqst.start_clock();
-    rqst.count_sent();
+    rqst.start();
     let cookie = connection.cookie(Sent::Inline);
     rqst.cookie().set(cookie.ok_or(SendError::Failed)?);
     buffer.send(length).map_err(|_| SendError::NotConnected)
@@ -298,8 +297,7 @@ fn transmit(
             return Err(error);
         }
     };
-    rqst.start_clock();
-    rqst.count_sent();
+    rqst.start();
     let xid = rqst.xid();
     buffer
         .register_and_send(length, regions, entry, |slot| {

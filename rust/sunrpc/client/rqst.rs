@@ -174,21 +174,18 @@ impl Rqst {
         }
     }
 
-    /// Starts to measure the round-trip time.
-    pub(crate) fn start_clock(&self) {
-        // SAFETY: The request is valid, and belongs to the callback.
-        unsafe { (*self.as_raw()).rq_xtime = bindings::ktime_get() };
-    }
-
-    /// Counts the Call's bytes as sent. Must be called before the post, after which the Reply can
-    /// change the request.
-    pub(crate) fn count_sent(&self) {
+    /// Starts to measure the round-trip time, and counts the Call's bytes as sent. To be called
+    /// before the post: whoever handles the Reply looks at the time.
+    pub(crate) fn start(&self) {
         let raw = self.as_raw();
-        // SAFETY: The request is valid, and only its sender counts.
+        // SAFETY: The request is valid, and only its sender changes these words. The round-trip time
+        // is wrong if the Reply was faster, and nothing else.
         unsafe {
             // CAST: An unsigned int always fits the kernel's usize.
             let length = (*raw).rq_snd_buf.len as usize;
-            (*raw).rq_xmit_bytes_sent = (*raw).rq_xmit_bytes_sent.wrapping_add(length);
+            let sent = (*raw).rq_xmit_bytes_sent.wrapping_add(length);
+            (&raw mut (*raw).rq_xmit_bytes_sent).write_volatile(sent);
+            (&raw mut (*raw).rq_xtime).write_volatile(bindings::ktime_get());
         }
     }
 }
