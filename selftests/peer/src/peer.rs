@@ -403,11 +403,15 @@ impl Peer {
         self.send(&words(&[0, 1, CREDITS, 0, 0, 0, 0, 0, 1]))
     }
 
-    /// The next message, which is an RDMA_ERROR.
+    /// The next message, which is an RDMA_ERROR. Replies to earlier backward Calls may come before it:
+    /// a thread of the client's service sends them.
     pub(crate) fn error(&mut self) -> Result<Vec<u8>> {
-        match self.receive()? {
-            Some(Received::Error(error)) => Ok(error),
-            other => Err(format!("no RDMA_ERROR but {other:02x?}")),
+        loop {
+            match self.receive()? {
+                Some(Received::Error(error)) => return Ok(error),
+                Some(Received::BackwardReply(reply)) => self.backward_replies.push(reply),
+                other => return Err(format!("no RDMA_ERROR but {other:02x?}")),
+            }
         }
     }
 
