@@ -6,9 +6,8 @@ use super::shared::Reserved;
 use crate::{
     proto::responder::{call::CallIndex, placement::Placement},
     rdma::Note,
-    sunrpc::PageVec,
+    sunrpc::{server::Moment, PageVec},
 };
-use kernel::time::{Instant, Monotonic};
 
 /// What is kept with each message.
 pub(crate) struct Call {
@@ -24,8 +23,10 @@ pub(crate) struct Call {
     pub(super) wanted: u32,
     /// Whether it is one of those that the requester has outstanding.
     pub(super) is_outstanding: bool,
-    /// When the last completion was that the Call waited for, and when a thread took it.
-    pub(super) times: Option<(Instant<Monotonic>, Instant<Monotonic>)>,
+    /// The handle that the Reply invalidates.
+    pub(super) invalidate: Option<u32>,
+    /// When the last completion was that the Call waited for.
+    pub(super) complete: Option<Moment>,
 }
 
 impl Default for Call {
@@ -37,7 +38,8 @@ impl Default for Call {
             reserved: None,
             wanted: 0,
             is_outstanding: false,
-            times: None,
+            invalidate: None,
+            complete: None,
         }
     }
 }
@@ -49,6 +51,6 @@ impl Note for Call {
         self.pages.clear();
         self.reserved = None;
         self.is_outstanding = false;
-        self.times = None;
+        self.complete = None;
     }
 }

@@ -21,12 +21,12 @@ use crate::{
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom},
     sunrpc::{
-        server::{Receiving, SvcCall},
+        server::{Moment, Receiving, SvcCall},
         NoIoScope, PageVec,
     },
     trace::server as trace,
 };
-use kernel::{alloc::flags::__GFP_NOWARN, prelude::*, time::Instant};
+use kernel::{alloc::flags::__GFP_NOWARN, prelude::*};
 
 type Message = AcceptedMessage<Shared>;
 
@@ -34,8 +34,7 @@ type Message = AcceptedMessage<Shared>;
 pub(super) fn received(qp: &AcceptedQp<Shared>, mut message: Message) {
     let shared = qp.context();
     shared.stats().received();
-    let now = Instant::now();
-    message.with_note().1.times = Some((now, now));
+    message.with_note().1.complete = Some(Moment::now());
     let complete = if shared.events.is_established() {
         start(qp, message, false)
     } else {
@@ -50,37 +49,50 @@ pub(super) fn received(qp: &AcceptedQp<Shared>, mut message: Message) {
 pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: PageVec) {
     let number = message.number();
     let (bytes, note) = message.with_note();
-    let call = note.index.and_then(|index| index.call(bytes));
-    if let (Some(call), Some((start, _))) = (&call, note.times) {
-        let took = qp.context().stats().read(call, start);
-        trace::svcrdma_wc_read(qp, number, call.lists.reads.length(), took);
+    let now = Moment::now();
+    let before = note.complete.replace(now);
+    if let (Some(index), Some(before)) = (&note.index, before) {
+        let took = now.since(before);
+        qp.context().stats().read(index, took);
+        trace::svcrdma_wc_read(qp, number, index.reads().1, took);
     }
-    let now = Instant::now();
-    note.times = Some((now, now));
-    let complete = call.ok_or(ResponderRefusal::Discard).and_then(|call| {
-        if call.layout.is_mixed && !complete_stream(&call, &mut pages) {
-            return Err(ResponderRefusal::Discard);
-        }
-        match call.payload {
-            Some(_) => Ok(()),
-            None => {
-                let mut start = [0; 8];
-                let most = start.len();
-                let copied = usize::try_from(call.layout.total())
-                    .ok()
-                    .and_then(|length| start.get_mut(..length.min(most)))
-                    .and_then(|start| pages.copy_out(0, start).then_some(start))
-                    .ok_or(ResponderRefusal::Discard);
-                copied.and_then(|start| call.index(bytes.len()).check_rpc_header(start))
-            }
-        }
-    });
+    let complete = match &note.index {
+        Some(index) => complete(index, bytes, &mut pages),
+        None => Err(ResponderRefusal::Discard),
+    };
     note.pages = pages;
     match complete {
         Ok(()) => enqueue(qp.context(), message),
         // The Call was counted when it came.
         Err(refusal) => refuse(qp, message, None, refusal),
     }
+}
+
+/// Completes the Call of `index`, which is in `bytes` and in the pages that were read.
+///
+/// # Errors
+///
+/// What to do with it instead.
+fn complete(index: &CallIndex, bytes: &[u8], pages: &mut PageVec) -> Result<(), ResponderRefusal> {
+    if index.layout.is_mixed {
+        let call = index.call(bytes).ok_or(ResponderRefusal::Discard)?;
+        if !complete_stream(&call, pages) {
+            return Err(ResponderRefusal::Discard);
+        }
+    }
+    if index.is_inline() {
+        return Ok(());
+    }
+    let mut start = [0; 8];
+    let most = start.len();
+    let start = usize::try_from(index.layout.total())
+        .ok()
+        .and_then(|length| start.get_mut(..length.min(most)))
+        .ok_or(ResponderRefusal::Discard)?;
+    if !pages.copy_out(0, start) {
+        return Err(ResponderRefusal::Discard);
+    }
+    index.check_rpc_header(start)
 }
 
 /// Hands a message to the threads of the service.
@@ -120,15 +132,11 @@ pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<
 
 /// A complete Call as sunrpc takes it.
 fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
-    let (bytes, note) = message.with_note();
-    let call = note.index?.call(bytes)?;
-    if let Some((_, delivered)) = &mut note.times {
-        *delivered = Instant::now();
-    }
+    let note = message.with_note().1;
+    let index = note.index.as_ref()?;
     let size = |length: u32| usize::try_from(length).ok();
     note.reserved = None;
-    let layout = call.layout;
-    let start = call.header_len;
+    let (layout, start) = (index.layout, index.header_len);
     let split = start.checked_add(size(layout.head)?)?;
     let end = split.checked_add(size(layout.tail)?)?;
     let pages = match layout.pages {
@@ -195,6 +203,7 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
         shared.called(call.credits);
         note.is_outstanding = true;
         note.index = Some(call.index(bytes.len()));
+        note.invalidate = call.handle_to_invalidate(&shared.thresholds);
         return Some(message);
     }
     let (credits, index) = (call.credits, call.index(bytes.len()));
@@ -289,10 +298,11 @@ fn post_reads(
         let segments = call.lists.reads.count();
         let most = segments.saturating_add(call.layout.read_chunks);
         reads.fill(pages, usize::try_from(most)?)?;
-        for (at, length, handle, offset) in read_pieces(&call) {
-            let place = (usize::try_from(at)?, length);
-            reads.read(place, (handle, offset), may_wait)?;
-        }
+        call.for_each_read(|at, segment| {
+            let place = (usize::try_from(at)?, segment.length);
+            reads.read(place, (segment.handle, segment.offset), may_wait)
+        })?;
+        note.invalidate = call.handle_to_invalidate(&shared.thresholds);
         note.index = Some(index);
         Ok(reads)
     };
@@ -314,18 +324,6 @@ fn post_reads(
             Err(None)
         }
     }
-}
-
-/// What is to be read for a Call: where it goes in the pages, length, handle and offset.
-fn read_pieces<'a>(call: &ReceivedCall<'a>) -> impl Iterator<Item = (u32, u32, u32, u64)> + 'a {
-    let head = call.layout.head;
-    call.stream().filter_map(move |piece| match piece.source {
-        Source::Read { handle, offset } => {
-            let at = piece.at.saturating_sub(head);
-            Some((at, piece.length, handle, offset))
-        }
-        Source::Inline(_) | Source::RoundUp => None,
-    })
 }
 
 /// Puts what was not read in its place between what was; whether all of it has a place.

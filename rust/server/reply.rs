@@ -9,17 +9,21 @@ use super::{
 use crate::{
     error::Cause,
     proto::{
-        responder::{call::ReceivedCall, encode::encode_garbage_args, placement::ReplyPlan},
+        responder::{
+            call::ReceivedCall,
+            encode::encode_garbage_args,
+            placement::{ReplyPlan, ReplyTooLarge},
+        },
         wire::{
             error::{ErrorBody, ErrorMessage},
-            header::{Credits, VERSION_ONE},
+            header::{Credits, MIN_HEADER_LEN, VERSION_ONE},
         },
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
-    sunrpc::server::Replying,
+    sunrpc::server::{Moment, Replying},
     trace::server as trace,
 };
-use kernel::{prelude::*, time::Instant};
+use kernel::prelude::*;
 
 type Message = AcceptedMessage<Shared>;
 
@@ -30,7 +34,8 @@ type Message = AcceptedMessage<Shared>;
 /// `E2BIG` if the requester has not made enough room for it.
 pub(super) fn place(message: &mut Message, at: u32, length: u32) -> Result {
     let (bytes, note) = message.with_note();
-    let Some(call) = note.index.and_then(|index| index.call(bytes)) else {
+    let index = note.index.as_ref().filter(|index| index.offers_memory());
+    let Some(call) = index.and_then(|index| index.call(bytes)) else {
         return Ok(());
     };
     let placed = note.placement.place(&call, at, length);
@@ -61,30 +66,101 @@ fn make_and_send(
     message: &mut Message,
 ) -> Result {
     let shared = qp.context();
-    let (replied, number) = (Instant::now(), message.number());
+    let replied = Moment::now();
     if shared.xprt().is_closing() {
         return Err(EPIPE);
     }
+    let number = message.number();
     let (bytes, note) = message.with_note();
-    let call = note
-        .index
-        .and_then(|index| index.call(bytes))
-        .ok_or(EINVAL)?;
+    let index = note.index.as_ref().ok_or(EINVAL)?;
     let length = u32::try_from(rqst.len())?;
-    let threshold = threshold(shared, call.version);
-    let Ok(plan) = note.placement.finish(&call, length, threshold) else {
-        send_error(qp, &call.error(ErrorBody::Chunk), true);
-        return Ok(());
+    let threshold = threshold(shared, index.version);
+    let taken = rqst.began();
+    let times = Times {
+        complete: note.complete.unwrap_or(taken),
+        taken,
+        replied,
     };
-    let mut outgoing = qp.outgoing()?;
-    if call.version != VERSION_ONE {
+    if index.offers_memory() {
+        let call = index.call(bytes).ok_or(EINVAL)?;
+        return match note.placement.finish(&call, length, threshold) {
+            Ok(plan) => {
+                let answered = Answered {
+                    xid: index.xid,
+                    form: Form::new(index, &plan),
+                    segments: 0,
+                    bytes: 0,
+                    inline: plan.inline_len,
+                    has_invalidated: note.invalidate.is_some(),
+                    times,
+                };
+                place_and_send(
+                    qp,
+                    rqst,
+                    (&call, &plan),
+                    (number, note.invalidate),
+                    answered,
+                )
+            }
+            Err(ReplyTooLarge) => {
+                send_error(qp, &index.error(ErrorBody::Chunk), true);
+                Ok(())
+            }
+        };
+    }
+    if length > threshold.saturating_sub(MIN_HEADER_LEN) {
+        send_error(qp, &index.error(ErrorBody::Chunk), true);
+        return Ok(());
+    }
+    let (mut outgoing, credits) = begin(qp, index.version, replied)?;
+    let header = index
+        .encode_inline(outgoing.bytes(), credits)
+        .map_err(|_| EMSGSIZE)?;
+    let end = header.saturating_add(rqst.len());
+    let to = outgoing.bytes().get_mut(header..end).ok_or(EMSGSIZE)?;
+    rqst.copy_out(0, to)?;
+    let answered = Answered {
+        xid: index.xid,
+        form: Form::inline(index),
+        segments: 0,
+        bytes: 0,
+        inline: length,
+        has_invalidated: note.invalidate.is_some(),
+        times,
+    };
+    let sent = Sent::Reply(answered);
+    outgoing
+        .send(end, note.invalidate, true, sent)
+        .map_err(to_error)
+}
+
+/// What a Reply is sent in, and the credits that it grants; its Call has this version, and the
+/// service has come with it at `replied`.
+fn begin(
+    qp: &AcceptedQp<Shared>,
+    version: u32,
+    replied: Moment,
+) -> Result<(Outgoing<'_, AcceptedQp<Shared>>, Credits)> {
+    let shared = qp.context();
+    let outgoing = qp.outgoing()?;
+    if version != VERSION_ONE {
         shared.replies_in_version_two();
     }
-    let credits = shared.grant(qp, replied)?;
-    let header = plan
-        .encode(outgoing.bytes(), &call, credits)
+    Ok((outgoing, shared.grant(qp, replied)?))
+}
+
+/// Sends the Reply to a Call that offers memory for it, as planned.
+fn place_and_send(
+    qp: &AcceptedQp<Shared>,
+    rqst: &mut Replying<'_>,
+    (call, plan): (&ReceivedCall<'_>, &ReplyPlan),
+    (number, invalidate): (u32, Option<u32>),
+    mut answered: Answered,
+) -> Result {
+    let (mut outgoing, credits) = begin(qp, call.version, answered.times.replied)?;
+    let mut end = plan
+        .encode(outgoing.bytes(), call, credits)
         .map_err(|_| EMSGSIZE)?;
-    let mut end = header;
     if plan.reply_chunk_len == 0 {
         for range in plan.rest() {
             let start = end;
@@ -93,25 +169,11 @@ fn make_and_send(
             rqst.copy_out(usize::try_from(range.at)?, to)?;
         }
     }
-    let (mut segments, mut bytes) = (0, 0);
     if plan.has_rdma_writes() {
-        (segments, bytes) = write(qp, number, &mut outgoing, rqst, &plan, &call)?;
+        let written = write(qp, number, &mut outgoing, rqst, plan, call)?;
+        (answered.segments, answered.bytes) = written;
     }
-    let invalidate = call.handle_to_invalidate(&shared.thresholds);
-    let (complete, delivered) = note.times.unwrap_or((replied, replied));
-    let sent = Sent::Reply(Answered {
-        xid: call.xid,
-        form: Form::new(&call, &plan),
-        segments,
-        bytes,
-        inline: plan.inline_len,
-        has_invalidated: invalidate.is_some(),
-        times: Times {
-            complete,
-            delivered,
-            replied,
-        },
-    });
+    let sent = Sent::Reply(answered);
     outgoing.send(end, invalidate, true, sent).map_err(to_error)
 }
 
@@ -134,7 +196,7 @@ fn write(
     call: &ReceivedCall<'_>,
 ) -> Result<(u32, u64)> {
     let (mut count, mut bytes) = (0u32, 0u64);
-    let writes = plan.rdma_writes(call).count();
+    let writes = usize::try_from(plan.most_rdma_writes(call))?;
     let layout = outgoing.keep(writes, |pages| {
         let layout = rqst.move_pages(pages)?;
         // Each Write can begin and end within a page.
@@ -180,7 +242,7 @@ fn send_short(
         let mut outgoing = qp.outgoing()?;
         let room = usize::try_from(threshold(shared, error.version))?.min(outgoing.bytes().len());
         let buffer = outgoing.bytes().get_mut(..room).ok_or(EMSGSIZE)?;
-        let credits = shared.grant(qp, Instant::now())?;
+        let credits = shared.grant(qp, Moment::now())?;
         let (length, sent) = match encode(buffer, credits) {
             Some(encoded) => encoded,
             None => {

@@ -23,7 +23,7 @@ use crate::{
     rdma::{
         AcceptedMessage, AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots,
     },
-    sunrpc::server::{Backward, OwnedSvcXprt, SvcXprt},
+    sunrpc::server::{Backward, Moment, OwnedSvcXprt, SvcXprt},
     trace::server as trace,
 };
 use kernel::{
@@ -35,7 +35,7 @@ use kernel::{
         atomic::{Acquire, Atomic, Full, Relaxed, Release},
         Arc, SpinLock,
     },
-    time::{BootTime, Instant, Monotonic},
+    time::{BootTime, Instant},
 };
 
 /// Calls that a new connection is granted. More come with its load.
@@ -317,7 +317,7 @@ struct Grants {
     credits: ResponderCredits,
     load: Load,
     /// When the connection began, from which on the load counts nanoseconds.
-    since: Instant<Monotonic>,
+    since: Moment,
     /// Messages that were refused with an answer, which the credits count as Calls.
     refused: u64,
     negotiation: ResponderNegotiation,
@@ -347,7 +347,7 @@ impl Shared {
             credits <- new_spinlock!(Grants {
                 credits: ResponderCredits::new(Credits::new(limit)),
                 load: Load::new(limit, max_credits, QUIET_TIME),
-                since: Instant::now(),
+                since: Moment::now(),
                 refused: 0,
                 negotiation: ResponderNegotiation::new(*thresholds),
             }, "rpcrdma_grants"),
@@ -550,7 +550,7 @@ impl Shared {
     /// # Errors
     ///
     /// As [`AcceptedQp::post_receives`].
-    pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Instant<Monotonic>) -> Result<Credits> {
+    pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Moment) -> Result<Credits> {
         let mut grants = self.credits.lock();
         let Grants {
             credits,
@@ -558,7 +558,7 @@ impl Shared {
             since,
             ..
         } = &mut *grants;
-        load.replies(credits, (now - *since).as_nanos().unsigned_abs());
+        load.replies(credits, now.since(*since));
         let limit = grants.credits.limit().get();
         let credits = grants.credits.reply(limit);
         let receives = grants.credits.receives(SPARE_RECEIVES);

@@ -7,18 +7,14 @@
 
 use crate::{
     proto::{
-        responder::{call::ReceivedCall, placement::ReplyPlan},
+        responder::{call::CallIndex, placement::ReplyPlan},
         wire::{error::ErrorBody, header::Xid},
     },
     stats::{counters, Counter, Histogram, SoleCounter},
+    sunrpc::server::Moment,
     sysctl::ServerCounter,
 };
-use kernel::{
-    prelude::*,
-    seq_file::SeqFile,
-    seq_print,
-    time::{Instant, Monotonic},
-};
+use kernel::{prelude::*, seq_file::SeqFile, seq_print};
 
 counters! {
     /// The counters of a connection.
@@ -74,17 +70,25 @@ impl Form {
     const CALLS: [&'static str; 4] = ["inline", "read", "several_reads", "position_zero"];
     const REPLIES: [&'static str; 4] = ["inline", "write", "reply", "write_and_reply"];
 
-    /// That of a Call, and of the Reply that is sent.
-    pub(super) fn new(call: &ReceivedCall<'_>, plan: &ReplyPlan) -> Self {
-        let is_placed = plan.results().any(|result| result.length != 0);
+    /// That of a Call, and of a Reply that is sent inline as a whole.
+    pub(super) fn inline(call: &CallIndex) -> Self {
         Self {
-            call: match (call.layout.read_chunks, call.payload) {
+            call: match (call.layout.read_chunks, call.is_inline()) {
                 (0, _) => 0,
-                (1, Some(_)) => 1,
-                (1, None) => 3,
+                (1, true) => 1,
+                (1, false) => 3,
                 _ => 2,
             },
+            reply: 0,
+        }
+    }
+
+    /// That of a Call, and of the Reply that is sent.
+    pub(super) fn new(call: &CallIndex, plan: &ReplyPlan) -> Self {
+        let is_placed = plan.results().any(|result| result.length != 0);
+        Self {
             reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,
+            ..Self::inline(call)
         }
     }
 }
@@ -131,11 +135,11 @@ pub(crate) struct Answered {
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
     /// The last completion that its Call waited for.
-    pub(super) complete: Instant<Monotonic>,
+    pub(super) complete: Moment,
     /// A thread of the service has taken it.
-    pub(super) delivered: Instant<Monotonic>,
+    pub(super) taken: Moment,
     /// The thread has come back with the Reply.
-    pub(super) replied: Instant<Monotonic>,
+    pub(super) replied: Moment,
 }
 
 /// What a Send was.
@@ -166,11 +170,6 @@ pub(super) struct Stats {
     sending: Histogram,
 }
 
-/// Nanoseconds from one moment to a later one.
-fn between(start: Instant<Monotonic>, end: Instant<Monotonic>) -> u64 {
-    (end - start).as_nanos().unsigned_abs()
-}
-
 impl Stats {
     /// All at zero.
     pub(super) const fn new() -> Self {
@@ -191,16 +190,13 @@ impl Stats {
         ServerCounter::Receives.add(1);
     }
 
-    /// Counts the RDMA Reads for a Call, which were posted at `start`. How many nanoseconds that is
-    /// ago. In a completion handler.
-    pub(super) fn read(&self, call: &ReceivedCall<'_>, start: Instant<Monotonic>) -> u64 {
-        let segments = call.lists.reads.count();
+    /// Counts the RDMA Reads for a Call, which took so many nanoseconds. In a completion handler.
+    pub(super) fn read(&self, call: &CallIndex, took: u64) {
+        let (segments, bytes) = call.reads();
         self.counters.read_segments.add(u64::from(segments));
-        self.counters.read_bytes.add(call.lists.reads.length());
-        let took = between(start, Instant::now());
+        self.counters.read_bytes.add(bytes);
         self.reading.record(took);
         ServerCounter::Reads.add(segments);
-        took
     }
 
     /// Counts what was sent. In a completion handler.
@@ -233,11 +229,9 @@ impl Stats {
             counters.remote_invalidations.increment();
         }
         let times = &answered.times;
-        self.waiting
-            .record(between(times.complete, times.delivered));
-        self.executing
-            .record(between(times.delivered, times.replied));
-        self.sending.record(between(times.replied, Instant::now()));
+        self.waiting.record(times.taken.since(times.complete));
+        self.executing.record(times.replied.since(times.taken));
+        self.sending.record(Moment::now().since(times.replied));
     }
 
     /// Counts a wait for room on the send queue.

@@ -52,6 +52,19 @@ pub fn responder_instances(
     header.map_err(|_| ReplyTooLarge)
 }
 
+/// The same for what is read.
+pub fn read_instances(call: &ReceivedCall<'_>, before: u32) -> Result<(), u32> {
+    let mut last = before;
+    call.for_each_read(|at, segment| {
+        last = last.max(segment.length);
+        if last < at {
+            Err(segment.handle)
+        } else {
+            Ok(())
+        }
+    })
+}
+
 /// The same for what it remembers.
 pub fn memory_instances(calls: &mut UnanswerableCalls<u64, 4>, xid: Xid, now: u64) -> bool {
     calls.record(1, xid, now);

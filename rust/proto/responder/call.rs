@@ -48,7 +48,7 @@ impl ReceivedCall<'_> {
     /// 4.1): it is the first one whose segment has bytes. The others, if there are any, are left
     /// to the requester. Neither an RDMA_ERROR nor a backward message invalidates anything.
     pub(crate) fn handle_to_invalidate(&self, thresholds: &Thresholds) -> Option<u32> {
-        if !thresholds.remote_invalidation {
+        if !thresholds.remote_invalidation || self.lists.is_empty() {
             return None;
         }
         let chunks = self.lists.writes.chunks().chain(self.lists.reply);
@@ -61,6 +61,7 @@ impl ReceivedCall<'_> {
 
     /// What a responder keeps of the Call in addition to its Receive buffer. `message_len` is the
     /// length of the whole message in bytes.
+    #[inline]
     pub(crate) fn index(&self, message_len: usize) -> CallIndex {
         CallIndex {
             xid: self.xid,
@@ -87,13 +88,38 @@ pub(crate) struct CallIndex {
     pub(crate) credits: Credits,
     /// Which bytes of the RPC message are where when it is put together.
     pub(crate) layout: StreamLayout,
+    /// Bytes of the transport header.
+    pub(crate) header_len: usize,
     message_len: usize,
-    header_len: usize,
     lists: ListIndex,
     is_inline: bool,
 }
 
 impl CallIndex {
+    /// As [`ReceivedCall::error`].
+    pub(crate) const fn error(&self, body: ErrorBody) -> ErrorMessage {
+        ErrorMessage {
+            xid: self.xid,
+            version: self.version,
+            body,
+        }
+    }
+
+    /// Whether the RPC message has an inline part; if not, the Position Zero chunk holds all of it.
+    pub(crate) const fn is_inline(&self) -> bool {
+        self.is_inline
+    }
+
+    /// The segments of the Read list, and their bytes.
+    pub(crate) const fn reads(&self) -> (u32, u64) {
+        self.lists.reads()
+    }
+
+    /// Whether the Call offers memory for its Reply: a Write chunk, or the Reply chunk.
+    pub(crate) const fn offers_memory(&self) -> bool {
+        self.lists.has_results()
+    }
+
     /// Checks the start of the RPC message of a Call by RDMA_NOMSG, after it was read: `start` are
     /// its first bytes, eight of them if it has as many. Inline messages are checked when they are
     /// decoded.
@@ -113,16 +139,13 @@ impl CallIndex {
             Ok(MessageType::Call) => Ok(()),
             Ok(MessageType::Reply) => Err(ResponderRefusal::Discard),
             Err(why) if why.error == HeaderError::MessageType => Err(ResponderRefusal::Discard),
-            Err(_) => Err(ResponderRefusal::Answer(ErrorMessage {
-                xid: self.xid,
-                version: self.version,
-                body: ErrorBody::Chunk,
-            })),
+            Err(_) => Err(ResponderRefusal::Answer(self.error(ErrorBody::Chunk))),
         }
     }
 
     /// The Call in `buffer`, which is the Receive buffer that it was decoded from or the part of it
     /// that was filled. `None` if `buffer` is too short for it.
+    #[inline]
     pub(crate) fn call<'a>(&self, buffer: &'a [u8]) -> Option<ReceivedCall<'a>> {
         let message = buffer.get(..self.message_len)?;
         let payload = message.get(self.header_len..)?;

@@ -2,7 +2,7 @@
 
 //! The header of a Reply (RFC 8166 section 3.5).
 
-use super::call::ReceivedCall;
+use super::call::{CallIndex, ReceivedCall};
 use super::placement::ReplyPlan;
 use crate::proto::wire::chunk::{Chunk, Lists, Segment};
 use crate::proto::wire::encode::encode_header;
@@ -36,6 +36,36 @@ impl ReplyPlan {
         let reply = call.lists.reply;
         let reply = reply.map(|chunk| chunk.filled(self.reply_chunk_len.into()));
         encode_reply(buffer, &fixed, writes, reply)
+    }
+}
+
+impl CallIndex {
+    /// Writes the header of the Reply to a Call that offers no memory, which is inline as a whole,
+    /// into `buffer` and returns its length, which is [`MIN_HEADER_LEN`](
+    /// crate::proto::wire::header::MIN_HEADER_LEN).
+    ///
+    /// # Errors
+    ///
+    /// [`NoSpace`] if the header does not fit.
+    #[inline]
+    pub(crate) fn encode_inline(
+        &self,
+        buffer: &mut [u8],
+        credits: Credits,
+    ) -> Result<usize, NoSpace> {
+        let fixed = FixedHeader {
+            xid: self.xid,
+            version: self.version,
+            credits,
+            procedure: Procedure::Msg,
+        };
+        let mut writer = Writer::new(buffer);
+        fixed.put(&mut writer)?;
+        // Three empty lists.
+        for _ in 0..3 {
+            writer.put_u32(0)?;
+        }
+        Ok(writer.position())
     }
 }
 

@@ -221,6 +221,20 @@ impl ReplyPlan {
         self.reply_chunk_len > 0 || self.placement.results().any(|result| result.length > 0)
     }
 
+    /// How many RDMA Writes the Reply to `call` has, or some more.
+    pub(crate) fn most_rdma_writes(&self, call: &ReceivedCall<'_>) -> u32 {
+        let chunks = call.lists.writes.chunks().zip(self.results());
+        let writes = chunks.map(|(chunk, result)| chunk.segments_for(result.length));
+        let writes = writes.fold(0, u32::saturating_add);
+        let reply = call.lists.reply.filter(|_| self.reply_chunk_len > 0);
+        reply.map_or(writes, |chunk| {
+            // Each of them may end within a segment.
+            let ranges = self.rest().fold(0u32, |count, _| count.saturating_add(1));
+            let segments = chunk.segments_for(self.reply_chunk_len);
+            writes.saturating_add(segments).saturating_add(ranges)
+        })
+    }
+
     /// The RDMA Writes of the Reply to `call`, in an order in which each chunk is filled from its
     /// start.
     pub(crate) fn rdma_writes<'a>(&'a self, call: &ReceivedCall<'a>) -> RdmaWrites<'a> {

@@ -113,6 +113,40 @@ impl<'a> ReceivedCall<'a> {
 }
 
 impl ReceivedCall<'_> {
+    /// Calls `each` with what is to be read, as [`Self::stream`] has it: where it goes in the pages
+    /// of the layout, and the requester's memory, which has at least one byte.
+    ///
+    /// # Errors
+    ///
+    /// The first one of `each`.
+    pub(crate) fn for_each_read<E>(
+        &self,
+        mut each: impl FnMut(u32, Segment) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let reads = &self.lists.reads;
+        if self.payload.is_some() && reads.is_one_chunk() {
+            // The pages hold nothing else.
+            let mut at = 0u32;
+            let segments = reads.segments().map(|entry| entry.segment);
+            for segment in segments.filter(|segment| segment.length != 0) {
+                each(at, segment)?;
+                at = at.saturating_add(segment.length);
+            }
+            return Ok(());
+        }
+        for piece in self.stream() {
+            if let Source::Read { handle, offset } = piece.source {
+                let segment = Segment {
+                    handle,
+                    length: piece.length,
+                    offset,
+                };
+                each(piece.at.saturating_sub(self.layout.head), segment)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether the word before each Read chunk can be the byte count of what the chunk holds, as
     /// in all Upper Layer Bindings whose items are counted arrays (RFC 8267 has no others). If
     /// not, the Call is answered with GARBAGE_ARGS (RFC 8166 sections 3.4.4 and 4.5.2).

@@ -119,6 +119,9 @@ pub(crate) struct ReadList<'a> {
     entries: Reader<'a>,
     /// Whether no Position is lower than the previous one.
     is_ordered: bool,
+    /// The lowest and the highest Position.
+    lowest: u32,
+    highest: u32,
     count: u32,
     length: u64,
 }
@@ -133,6 +136,8 @@ impl<'a> ReadList<'a> {
         Self {
             entries,
             is_ordered: true,
+            lowest: u32::MAX,
+            highest: 0,
             count: 0,
             length: 0,
         }
@@ -146,12 +151,13 @@ impl<'a> ReadList<'a> {
     /// segments are not in the order of their Positions, and those of [`ReadSegment::take`].
     fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let mut list = Self::empty(*reader);
-        let mut last = 0;
         while reader.take_flag()? {
             let at = reader.position();
             let ReadSegment { position, segment } = ReadSegment::take(reader)?;
-            list.is_ordered &= position >= last;
-            last = position;
+            // As long as it is in order, the last one is the highest.
+            list.is_ordered &= position >= list.highest;
+            list.lowest = list.lowest.min(position);
+            list.highest = list.highest.max(position);
             list.count = list.count.saturating_add(1);
             list.length = list.length.saturating_add(u64::from(segment.length));
             if !list.is_ordered && list.count > MAX_UNORDERED {
@@ -164,6 +170,16 @@ impl<'a> ReadList<'a> {
     /// Whether the list has no segment.
     pub(crate) const fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Whether all segments are one chunk, at least one.
+    pub(crate) const fn is_one_chunk(&self) -> bool {
+        self.lowest == self.highest
+    }
+
+    /// Whether there is a Position Zero chunk.
+    pub(crate) const fn has_position_zero(&self) -> bool {
+        self.lowest == 0
     }
 
     /// The number of segments.
@@ -274,6 +290,15 @@ impl<'a> Iterator for ReadChunks<'a> {
         if is_ordered {
             let entries = self.ahead;
             let ReadSegment { position, segment } = ReadSegment::take_next(&mut self.ahead)?;
+            if list.is_one_chunk() {
+                self.ahead = Reader::new(&[]);
+                return Some(ReadChunk {
+                    position,
+                    length: list.length,
+                    entries,
+                    is_ordered,
+                });
+            }
             let mut length = u64::from(segment.length);
             let mut rest = self.ahead;
             while let Some(entry) = ReadSegment::take_next(&mut rest) {
@@ -353,6 +378,19 @@ impl<'a> Chunk<'a> {
     /// The segments, in array order.
     pub(crate) const fn segments(&self) -> Segments<'a> {
         Segments(self.segments)
+    }
+
+    /// How many segments it takes for the first `length` bytes, those without any included.
+    pub(crate) fn segments_for(&self, length: u32) -> u32 {
+        let (mut left, mut count) = (length, 0u32);
+        for segment in self.segments() {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(segment.length);
+            count = count.saturating_add(1);
+        }
+        count
     }
 }
 
@@ -507,10 +545,13 @@ impl<'a> Lists<'a> {
         ListIndex {
             reads_at: self.reads.entries.position(),
             is_ordered: self.reads.is_ordered,
+            lowest: self.reads.lowest,
+            highest: self.reads.highest,
             reads_count: self.reads.count,
             reads_length: self.reads.length,
             writes_at: self.writes.entries.position(),
             reply_at: segments.and_then(|at| at.checked_sub(size_of::<u32>())),
+            has_results: !self.writes.is_empty() || self.reply.is_some(),
         }
     }
 }
@@ -520,13 +561,26 @@ impl<'a> Lists<'a> {
 pub(crate) struct ListIndex {
     reads_at: usize,
     is_ordered: bool,
+    lowest: u32,
+    highest: u32,
     reads_count: u32,
     reads_length: u64,
     writes_at: usize,
     reply_at: Option<usize>,
+    has_results: bool,
 }
 
 impl ListIndex {
+    /// As [`ReadList::count`] and [`ReadList::length`].
+    pub(crate) const fn reads(&self) -> (u32, u64) {
+        (self.reads_count, self.reads_length)
+    }
+
+    /// Whether there is a Write chunk or a Reply chunk.
+    pub(crate) const fn has_results(&self) -> bool {
+        self.has_results
+    }
+
     /// The lists of `message`, which is the message that this was made from; `None` if it is
     /// shorter. In another message the lists end where they can no longer be decoded.
     pub(crate) fn lists<'a>(&self, message: &'a [u8]) -> Option<Lists<'a>> {
@@ -538,6 +592,8 @@ impl ListIndex {
             reads: ReadList {
                 entries: Reader::at(message, self.reads_at)?,
                 is_ordered: self.is_ordered,
+                lowest: self.lowest,
+                highest: self.highest,
                 count: self.reads_count,
                 length: self.reads_length,
             },

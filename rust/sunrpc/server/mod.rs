@@ -26,6 +26,7 @@
 mod backward;
 mod backward_class;
 mod class;
+mod moment;
 mod ops;
 mod rqst;
 mod transport;
@@ -34,6 +35,7 @@ mod xprt;
 pub(crate) use backward::{Backward, BackwardCall};
 pub(crate) use backward_class::{register_backward, BackwardConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
+pub(crate) use moment::Moment;
 pub(crate) use ops::register;
 pub(crate) use rqst::{Receiving, Replying, SvcCall};
 pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};

@@ -2,7 +2,7 @@
 
 //! The requests of service threads (`struct svc_rqst`): a Call that is received, and its Reply.
 
-use super::xprt::SvcXprt;
+use super::{moment::Moment, xprt::SvcXprt};
 use crate::{
     bindings::{self, OwnedMessage, PageRange, PageVec},
     sunrpc::XdrBuf,
@@ -130,22 +130,32 @@ impl<'a> Receiving<'a> {
         arg.len = u32::try_from(total)?;
         arg.buflen = arg.len;
         // SAFETY: The request and its transport are valid.
-        unsafe {
-            bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw());
-            bindings::rpcrdma_set_bit(bindings::RQ_SECURE, &raw mut rqst.rq_flags);
-            // For such a Call nfsd does not wait for pages that the client has dirtied: those wait
-            // for nfsd.
-            let flags = &raw mut rqst.rq_flags;
-            match self.xprt.is_local() {
-                true => bindings::rpcrdma_set_bit(bindings::RQ_LOCAL, flags),
-                false => bindings::rpcrdma_clear_bit(bindings::RQ_LOCAL, flags),
-            }
-        }
+        unsafe { bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw()) };
+        set_flag(rqst, bindings::RQ_SECURE, true);
+        // For such a Call nfsd does not wait for pages that the client has dirtied: those wait for
+        // nfsd.
+        set_flag(rqst, bindings::RQ_LOCAL, self.xprt.is_local());
         // What nfsd expects of a transport that is neither UDP nor TCP.
         rqst.rq_prot = bindings::IPPROTO_MAX;
         // The bytes stay where they are until the context is released.
         rqst.rq_xprt_ctxt = message.into_raw().as_ptr();
         Ok((length, given))
+    }
+}
+
+/// Sets or clears a flag of a request. Most threads serve one kind of transport, for whose Calls it
+/// does not change.
+fn set_flag(rqst: &mut bindings::svc_rqst, number: u32, value: bool) {
+    let flags = &raw mut rqst.rq_flags;
+    // SAFETY: The request is valid, and other threads change its flags only by atomic operations;
+    // the flags are read at once, as test_bit() does.
+    unsafe {
+        let is_set = flags.read_volatile() >> number & 1 != 0;
+        match value {
+            true if !is_set => bindings::rpcrdma_set_bit(number, flags),
+            false if is_set => bindings::rpcrdma_clear_bit(number, flags),
+            _ => {}
+        }
     }
 }
 
@@ -209,6 +219,12 @@ impl Replying<'_> {
                 &raw mut (*self.rqst.as_ptr()).rq_res,
             ))
         }
+    }
+
+    /// When the thread has begun to execute the Call, which it had just taken.
+    pub(crate) fn began(&self) -> Moment {
+        // SAFETY: By the type's invariant.
+        Moment::from_ktime(unsafe { (*self.rqst.as_ptr()).rq_stime })
     }
 
     /// Length of the RPC message in bytes.

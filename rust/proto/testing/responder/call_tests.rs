@@ -8,6 +8,7 @@ mod tests {
     use crate::proto::responder::budget::CallBudget;
     use crate::proto::responder::call::*;
     use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
+    use crate::proto::responder::placement::Placement;
     use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::wire::chunk::{ReadSegment, Segment};
     use crate::proto::wire::error::ErrorBody;
@@ -101,6 +102,28 @@ mod tests {
             };
             let handle = call.map(|call| call.handle_to_invalidate(&not_agreed));
             assert_eq!(handle, Some(None));
+        }
+    }
+
+    #[test]
+    fn a_reply_without_chunks_has_the_shortest_header() {
+        for (reads, reply, expected) in [
+            ([].as_slice(), [].as_slice(), false),
+            (&[(1, 8)], &[], false),
+            (&[], &[(3, 8)], true),
+        ] {
+            let encoded = encode(44, reads, &[], reply);
+            let found = encoded.as_ref().and_then(|(bytes, length)| {
+                let call = call(bytes, *length)?;
+                let index = call.index(*length);
+                let mut headers = [[0xff; 64]; 2];
+                let [one, other] = &mut headers;
+                let plan = Placement::new().finish(&call, 100, 1024).ok()?;
+                let length = plan.encode(one, &call, Credits::new(7)).ok()?;
+                let is_same = index.encode_inline(other, Credits::new(7)) == Ok(length);
+                Some((index.offers_memory(), is_same && one == other))
+            });
+            assert_eq!(found, Some((expected, !expected)));
         }
     }
 

@@ -124,6 +124,29 @@ mod tests {
             call.map(|call| call.stream().eq(pieces.iter().copied())),
             Some(true)
         );
+        let mut reads = pieces.iter().filter_map(|piece| match piece.source {
+            Source::Read { handle, offset } => {
+                let length = piece.length;
+                let at = piece.at.checked_sub(layout[0])?;
+                Some((
+                    at,
+                    Segment {
+                        handle,
+                        length,
+                        offset,
+                    },
+                ))
+            }
+            Source::Inline(_) | Source::RoundUp => None,
+        });
+        let are_same = call.map(|call| {
+            call.for_each_read(|at, segment| match reads.next() {
+                Some(expected) if expected == (at, segment) => Ok(()),
+                other => Err(other),
+            })
+        });
+        assert_eq!(are_same, Some(Ok(())));
+        assert_eq!(reads.next(), None);
     }
 
     /// Proves: V1-033, V1-049, V1-051.

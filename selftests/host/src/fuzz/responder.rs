@@ -216,6 +216,14 @@ impl Connection {
         let mut buffer = [0xee; 1024];
         let header = plan.encode(&mut buffer, &call, credits).unwrap();
         assert_eq!(u32::try_from(header), Ok(plan.header_len));
+        let writes = u32::try_from(plan.rdma_writes(&call).count()).unwrap();
+        assert!(writes <= plan.most_rdma_writes(&call));
+        if !served.index.offers_memory() {
+            let mut inline = [0xee; 1024];
+            let length = served.index.encode_inline(&mut inline, credits);
+            assert_eq!(length, Ok(header));
+            assert_eq!(inline, buffer);
+        }
         let mut message = buffer[..header].to_vec();
         if plan.inline_len > 0 {
             message.extend(call.xid.0.to_be_bytes());
@@ -455,6 +463,25 @@ fn check_stream(call: &ReceivedCall<'_>) {
         (Some(_), 1) => assert_eq!(layout.head + layout.tail, inline),
         _ => assert_eq!((layout.head, layout.tail), (0, 0)),
     }
+    let mut reads = Vec::new();
+    let all: Result<(), ()> = call.for_each_read(|at, segment| {
+        reads.push((at, segment));
+        Ok(())
+    });
+    assert_eq!(all, Ok(()));
+    let expected = call.stream().filter_map(|piece| match piece.source {
+        Source::Read { handle, offset } => {
+            let (at, length) = (piece.at - layout.head, piece.length);
+            let segment = Segment {
+                handle,
+                length,
+                offset,
+            };
+            Some((at, segment))
+        }
+        Source::Inline(_) | Source::RoundUp => None,
+    });
+    assert!(expected.eq(reads));
     for piece in call.stream() {
         let in_pages = piece.at >= layout.head && piece.at - layout.head < layout.pages;
         let is_inline = matches!(piece.source, Source::Inline(_));
@@ -481,6 +508,13 @@ fn check_index(call: &ReceivedCall<'_>, bytes: &[u8]) {
     );
     assert_eq!((again.payload, again.layout), (call.payload, call.layout));
     assert!(again.stream().eq(call.stream()));
+    let lists = &call.lists;
+    let offers_memory = !lists.writes.is_empty() || lists.reply.is_some();
+    assert_eq!(index.reads(), (lists.reads.count(), lists.reads.length()));
+    assert_eq!(
+        (index.is_inline(), index.offers_memory()),
+        (call.payload.is_some(), offers_memory)
+    );
     let chunks = |call: &ReceivedCall<'_>| -> Vec<Vec<Segment>> {
         let chunks = call.lists.writes.chunks().chain(call.lists.reply);
         chunks.map(|chunk| chunk.segments().collect()).collect()

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The clock of sunrpc's requests.
+
+use crate::bindings;
+
+/// A moment by the clock with which sunrpc times requests (`ktime_get()`).
+#[derive(Clone, Copy)]
+pub(crate) struct Moment(i64);
+
+impl Moment {
+    /// This one.
+    #[inline(always)]
+    pub(crate) fn now() -> Self {
+        // SAFETY: Always safe to call.
+        Self::from_ktime(unsafe { bindings::ktime_get() })
+    }
+
+    /// The moment of a `ktime_t`.
+    pub(super) const fn from_ktime(ktime: i64) -> Self {
+        Self(ktime)
+    }
+
+    /// Nanoseconds since `earlier`, 0 if that is later.
+    #[inline(always)]
+    pub(crate) fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0).max(0).unsigned_abs()
+    }
+}
