@@ -323,12 +323,6 @@ fn build(
     reads: usize,
     buffer: &mut [u8],
 ) -> Result<usize, SendError> {
-    let fixed = FixedHeader {
-        xid: Xid(rqst.xid()),
-        version: connection.version.of_next_call(),
-        credits: connection.requested_credits(),
-        procedure: plan.procedure(),
-    };
     let position = match plan.call {
         CallForm::ReadChunk { position, .. } => position,
         CallForm::Inline | CallForm::PositionZero => 0,
@@ -345,6 +339,13 @@ fn build(
     let results = segments.skip(reads);
     let write_chunk = results.clone().take(only(ReplyForm::WriteChunk));
     let reply_chunk = results.clone().take(only(ReplyForm::ReplyChunk));
+    // Behind the trace event, or its words would have to be kept during that.
+    let fixed = FixedHeader {
+        xid: Xid(rqst.xid()),
+        version: connection.version.of_next_call(),
+        credits: connection.requested_credits(),
+        procedure: plan.procedure(),
+    };
     let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk)
         .map_err(|_| SendError::TooLarge)?;
     let form = Form::from(plan);
@@ -353,7 +354,7 @@ fn build(
     let copied = copy_inline(&rqst.call(), plan, rest)?;
     transport.stats.pullup_bytes.add_len(copied);
     let length = header.checked_add(copied).ok_or(SendError::TooLarge)?;
-    if fixed.version != VERSION_ONE {
+    if connection.version.of_next_call() != VERSION_ONE {
         let message = buffer.get(..length).ok_or(SendError::TooLarge)?;
         let noted = connection.version.sends(Xid(rqst.xid()), message);
         noted.map_err(|_| SendError::TooLarge)?;
