@@ -23,7 +23,7 @@ pub(crate) struct Call {
     pub(super) wanted: u32,
     /// Whether it is one of those that the requester has outstanding.
     pub(super) is_outstanding: bool,
-    /// The handle that the Reply invalidates.
+    /// The handle that the Reply invalidates, if that is known when RDMA Reads are posted.
     pub(super) invalidate: Option<u32>,
     /// When the last completion was that the Call waited for.
     pub(super) complete: Option<Moment>,
@@ -51,6 +51,7 @@ impl Note for Call {
         self.pages.clear();
         self.reserved = None;
         self.is_outstanding = false;
+        self.invalidate = None;
         self.complete = None;
     }
 }

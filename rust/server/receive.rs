@@ -156,7 +156,26 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
 ///
 /// In a completion handler, which does not wait, what lacks memory or room comes back as it is, for
 /// a thread.
+#[inline]
 fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
+    let (shared, number) = (qp.context(), message.number());
+    let (bytes, note) = message.with_note();
+    let call = ReceivedCall::take_plain(bytes).filter(|call| {
+        shared.versions().contains(call.version) && !shared.events.record.has_unanswerable()
+    });
+    let Some(call) = call else {
+        return start_any(qp, message, may_wait);
+    };
+    trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
+    shared.called(call.credits);
+    note.is_outstanding = true;
+    note.index = Some(call.index(bytes.len()));
+    Some(message)
+}
+
+/// [`start`] with any message.
+#[inline(never)]
+fn start_any(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
     let (shared, number) = (qp.context(), message.number());
     let (bytes, note) = message.with_note();
     let call = match decode_call(bytes, shared.versions(), &shared.budget) {
@@ -203,7 +222,6 @@ fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Optio
         shared.called(call.credits);
         note.is_outstanding = true;
         note.index = Some(call.index(bytes.len()));
-        note.invalidate = call.handle_to_invalidate(&shared.thresholds);
         return Some(message);
     }
     let (credits, index) = (call.credits, call.index(bytes.len()));

@@ -91,16 +91,10 @@ fn make_and_send(
                     segments: 0,
                     bytes: 0,
                     inline: plan.inline_len,
-                    has_invalidated: note.invalidate.is_some(),
+                    has_invalidated: false,
                     times,
                 };
-                place_and_send(
-                    qp,
-                    rqst,
-                    (&call, &plan),
-                    (number, note.invalidate),
-                    answered,
-                )
+                place_and_send(qp, rqst, number, (&call, &plan), answered)
             }
             Err(ReplyTooLarge) => {
                 send_error(qp, &index.error(ErrorBody::Chunk), true);
@@ -153,8 +147,8 @@ fn begin(
 fn place_and_send(
     qp: &AcceptedQp<Shared>,
     rqst: &mut Replying<'_>,
+    number: u32,
     (call, plan): (&ReceivedCall<'_>, &ReplyPlan),
-    (number, invalidate): (u32, Option<u32>),
     mut answered: Answered,
 ) -> Result {
     let (mut outgoing, credits) = begin(qp, call.version, answered.times.replied)?;
@@ -173,6 +167,8 @@ fn place_and_send(
         let written = write(qp, number, &mut outgoing, rqst, plan, call)?;
         (answered.segments, answered.bytes) = written;
     }
+    let invalidate = call.handle_to_invalidate(&qp.context().thresholds);
+    answered.has_invalidated = invalidate.is_some();
     let sent = Sent::Reply(answered);
     outgoing.send(end, invalidate, true, sent).map_err(to_error)
 }

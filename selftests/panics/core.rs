@@ -52,6 +52,11 @@ pub fn responder_instances(
     header.map_err(|_| ReplyTooLarge)
 }
 
+/// The same for Calls without chunks.
+pub fn plain_instances(bytes: &[u8]) -> Option<ReceivedCall<'_>> {
+    ReceivedCall::take_plain(bytes)
+}
+
 /// The same for what is read.
 pub fn read_instances(call: &ReceivedCall<'_>, before: u32) -> Result<(), u32> {
     let mut last = before;

@@ -131,6 +131,31 @@ fn judge(
 }
 
 impl<'a> ReceivedCall<'a> {
+    /// Decodes a Call in an RDMA_MSG of Version One without chunks, as most are. `None` for anything
+    /// else.
+    #[inline(always)]
+    pub(crate) fn take_plain(bytes: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let fixed = FixedHeader::take(&mut reader).ok()?;
+        if fixed.procedure != Procedure::Msg || fixed.version != VERSION_ONE {
+            return None;
+        }
+        let lists = Lists::take_none(&mut reader)?;
+        if check_payload(reader, &fixed) != Ok(MessageType::Call) {
+            return None;
+        }
+        let payload = reader.rest();
+        Some(Self {
+            xid: fixed.xid,
+            version: fixed.version,
+            credits: fixed.credits,
+            header_len: reader.position(),
+            lists,
+            payload: Some(payload),
+            layout: StreamLayout::inline(payload).ok()?,
+        })
+    }
+
     /// Decodes a Call in an RDMA_MSG with no Read chunk or one, without the checks that other
     /// messages need, which takes a fraction of the time. `None` for anything else.
     // For each of its two callers, of which one is rare.
@@ -181,7 +206,10 @@ impl<'a> ReceivedCall<'a> {
         }
         budget.check(&lists).ok()?;
         let payload = reader.rest();
-        let layout = StreamLayout::new(Some(payload), &lists.reads, budget.read_chunks).ok()?;
+        if budget.read_chunks == 0 {
+            return None;
+        }
+        let layout = StreamLayout::with_one(payload, &lists.reads)?;
         Some(Self {
             xid: fixed.xid,
             version: fixed.version,

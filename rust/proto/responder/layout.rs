@@ -54,13 +54,37 @@ impl StreamLayout {
         })
     }
 
+    /// The layout of a Call with this inline part and one Read chunk, which is not at Position Zero;
+    /// `None` if [`Self::new`] has an error for them.
+    pub(super) fn with_one(payload: &[u8], reads: &ReadList<'_>) -> Option<Self> {
+        let inline = u32::try_from(payload.len()).ok()?;
+        let (position, length) = (reads.lowest(), padded(reads.length()));
+        let tail = inline.checked_sub(position)?;
+        if length == 0 {
+            return Some(Self {
+                head: inline,
+                read_chunks: 1,
+                ..Self::default()
+            });
+        }
+        let pages = u32::try_from(length).ok()?;
+        inline.checked_add(pages)?;
+        Some(Self {
+            head: position,
+            pages,
+            tail,
+            read_chunks: 1,
+            is_mixed: length != reads.length(),
+        })
+    }
+
     /// The layout of a Call with this inline part and Read list.
     ///
     /// # Errors
     ///
     /// [`CallError::PositionRange`], or [`CallError::Budget`] if there are more than `most` Read
     /// chunks or the message is too long for a 32-bit length.
-    pub(super) fn new(
+    pub(crate) fn new(
         payload: Option<&[u8]>,
         reads: &ReadList<'_>,
         most: u32,

@@ -156,6 +156,10 @@ impl ReceivedCall<'_> {
         let Some(payload) = self.payload else {
             return true;
         };
+        let reads = &self.lists.reads;
+        if reads.is_one_chunk() {
+            return has_count(payload, reads.lowest(), reads.length());
+        }
         // Bytes of the message that are not inline, and inline ones before the last chunk.
         let (mut reduced, mut last) = (0u64, 0);
         self.lists.reads.chunks().all(|chunk| {
@@ -210,6 +214,14 @@ impl Iterator for Stream<'_> {
             self.padding = u32::try_from(round_up(chunk.length)).ok()?;
         }
     }
+}
+
+/// Whether the word before the first Read chunk, of `length` bytes at `position`, can be its count.
+fn has_count(payload: &[u8], position: u32, length: u64) -> bool {
+    let end = usize::try_from(position).ok();
+    let before = end.and_then(|end| payload.get(..end));
+    let count = before.and_then(<[u8]>::last_chunk);
+    count.is_some_and(|&count| is_data_of(length, u32::from_be_bytes(count)))
 }
 
 /// Whether a Read chunk of `length` bytes can be the data of a counted array of `count` bytes:

@@ -177,6 +177,11 @@ impl<'a> ReadList<'a> {
         self.lowest == self.highest
     }
 
+    /// Where that chunk starts.
+    pub(crate) const fn lowest(&self) -> u32 {
+        self.lowest
+    }
+
     /// Whether there is a Position Zero chunk.
     pub(crate) const fn has_position_zero(&self) -> bool {
         self.lowest == 0
@@ -481,16 +486,22 @@ impl<'a> Lists<'a> {
     ///
     /// [`HeaderError::ReadChunkLength`] at the end of the header, and those of the lists.
     pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let start = *reader;
         // Most messages have no chunks: three flags that are 0, one for each empty list.
-        if reader.take_zeroes::<12>() {
-            return Ok(Self {
-                reads: ReadList::empty(start),
-                writes: WriteList { entries: start },
-                reply: None,
-            });
+        match Self::take_none(reader) {
+            Some(none) => Ok(none),
+            None => Self::take_some(reader),
         }
-        Self::take_some(reader)
+    }
+
+    /// Takes lists of which all are empty; otherwise nothing.
+    #[inline(always)]
+    pub(crate) fn take_none(reader: &mut Reader<'a>) -> Option<Self> {
+        let start = *reader;
+        reader.take_zeroes::<12>().then_some(Self {
+            reads: ReadList::empty(start),
+            writes: WriteList { entries: start },
+            reply: None,
+        })
     }
 
     /// As [`Self::take`], for lists that are not all empty.

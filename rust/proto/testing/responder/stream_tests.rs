@@ -9,6 +9,7 @@ mod tests {
     use crate::proto::responder::budget::Excess;
     use crate::proto::responder::call::ReceivedCall;
     use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
+    use crate::proto::responder::layout::StreamLayout;
     use crate::proto::responder::refusal::CallError;
     use crate::proto::responder::stream::*;
     use crate::proto::wire::chunk::{ReadSegment, Segment};
@@ -117,6 +118,11 @@ mod tests {
         };
         let is_mixed = found.is_some_and(|found| found.is_mixed);
         assert!(is_mixed || !pieces.iter().any(is_added));
+        let layouts = call.map(|call| {
+            let layout = StreamLayout::new(call.payload, &call.lists.reads, BUDGET.read_chunks);
+            layout == Ok(call.layout)
+        });
+        assert_eq!(layouts, Some(true));
         let chunks = call.map(|call| call.lists.reads.chunks().count());
         let counted = found.and_then(|found| usize::try_from(found.read_chunks).ok());
         assert_eq!(counted, chunks);
