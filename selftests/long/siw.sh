@@ -89,7 +89,8 @@ few_regions() {
 	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
 	other_device
 	limit_devices max_fast_reg_pages=19
-	# So many that they could have all regions among them, none as many as it needs.
+	# So many, and in no hurry, that they could have all regions among them, none as many as it needs.
+	MACHINE=server limit_devices slow_maps=2
 	defer "server 'echo 4 >/proc/fs/nfsd/threads'"
 	server 'echo 16 >/proc/fs/nfsd/threads'
 	server_dir /export
@@ -107,6 +108,7 @@ few_regions() {
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end
+	limits_end server
 }
 
 # One of the server's regions of so many takes no pages: what could not be read when the Call came a thread reads.

@@ -51,6 +51,10 @@ static uint failing_maps;
 module_param(failing_maps, uint, 0444);
 MODULE_PARM_DESC(failing_maps, "one memory region of so many takes no pages");
 
+static uint slow_maps;
+module_param(slow_maps, uint, 0444);
+MODULE_PARM_DESC(slow_maps, "milliseconds that a memory region takes to take pages, where that may sleep");
+
 static bool sg_gaps;
 module_param(sg_gaps, bool, 0444);
 MODULE_PARM_DESC(sg_gaps, "iWARP devices, which must be siw, register memory with gaps");
@@ -174,6 +178,8 @@ static int limits_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nen
 
 	if (failing_maps && atomic_inc_return(&maps) % failing_maps == 0)
 		return 0;
+	if (slow_maps)
+		msleep(slow_maps);
 	if (mr->type == IB_MR_TYPE_SG_GAPS)
 		mr->page_size = 1;
 	ret = saved->map_mr_sg(mr, sg, sg_nents, sg_offset);
@@ -206,7 +212,7 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_qp_rd_atom = max_qp_rd_atom;
 	if (no_invalidation || failing_sends || fatal_events || slow_sends || max_send_sge >= 0)
 		device->ops.post_send = limits_post_send;
-	if (failing_maps)
+	if (failing_maps || slow_maps)
 		device->ops.map_mr_sg = limits_map_mr_sg;
 	if (sg_gaps && rdma_cap_iw_cm(device, 1)) {
 		device->attrs.kernel_cap_flags |= IBK_SG_GAPS_REG;
