@@ -46,8 +46,12 @@ small_queue() {
 	limit_server "max_qp_wr=$2 max_send_sge=1"
 	mount_nfs "$1"
 	trace_begins server sunrpc/svc_xprt_no_write_space
+	netem_begins client
 	LIMIT=200 client verified_data
-	client 'data_file 8M 512K && drop_caches && read_at_once 16 512K 512K'
+	client 'data_file 8M 512K && drop_caches'
+	# What was sent keeps its room until the client has said that it is there.
+	netem client 'delay 100ms'
+	client 'read_at_once 16 512K 512K'
 	server '
 		printf "%d entries of the send queue, all used %d times\n" $(stat_of send_queue_size) $(stat_of send_queue_full)
 		[ $(stat_of send_queue_full) -gt 0 ] || fail "there was always room"
