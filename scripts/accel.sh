@@ -16,6 +16,11 @@ known=$CACHE/accel
 if [ ! -f "$known" ] || [ "$(head -n 1 "$known")" != "$boot" ]; then
 	lock accel
 	initrd=$(find "$CACHE" -mindepth 2 -maxdepth 2 -name '*.initrd' ! -name 'um*' | head -n 1)
+	# Without anything to boot nothing is known yet.
+	[ -n "$initrd" ] || {
+		printf '%s\n' "$tcg"
+		exit 0
+	}
 	if timeout 10 qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -serial stdio \
 		-accel kvm -cpu host -m 512 -kernel "${initrd%.initrd}/vmlinuz" -initrd "$initrd" \
 		-append "console=ttyS0 panic=-1 role=probe" </dev/null 2>/dev/null | grep -q 'lab: guest alive'; then
