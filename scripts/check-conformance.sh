@@ -83,7 +83,7 @@ tagged() {
 
 unknown_rows() { comm -3 <(all_rows | sort) <(documented | cut -f 1 | sort); }
 
-without_reason() { documented | grep -vP '\t(planned: \w|no test: \w|``|\w+::\w|\w+\.sh: \w)'; }
+without_reason() { documented | grep -vP '\t(planned: \w|no test: \w|``|\w+::\w|[\w-]+\.sh: \w)'; }
 
 missing_tags() { comm -23 <(named | sort) <(tagged | sort); }
 
@@ -116,7 +116,7 @@ not_of_the_module() {
 	local row cell ids id pattern
 	mapfile -t ids < <(decoded)
 	{
-		named | grep -P '\t\w+\.sh: ' | cut -f 1
+		named | grep -P '\t[\w-]+\.sh: ' | cut -f 1
 		named | awk -F '\t' 'NR == FNR { proof[$1]; next } $2 in proof { print $1 }' <("$here/in-buildroot.sh" "$here/imports.py" proofs) -
 		documented | sed -nE 's/\t[^`]*``([^`]*)``.*/\t\1/p' | while IFS=$'\t' read -r row cell; do
 			read -ra patterns <<<"$cell"

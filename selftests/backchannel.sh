@@ -10,7 +10,7 @@ delegations='
 	has_delegation() { [ $(delegations) -gt 0 ]; }
 	events=/sys/kernel/tracing/events/nfsd trace=/sys/kernel/tracing/trace'
 
-# Proves: BD-001, BD-017, BD-028.
+# Proves: BD-001, BD-016, BD-017, BD-022, BD-025, BD-028.
 recall() {
 	local vers=$1 reconnect=${2:-} start calls link
 	server_dir /export

@@ -52,7 +52,7 @@ recall_all='
 	[ $(delegations) = 0 ] || fail "$(delegations) delegations are still there"
 '
 
-# Proves: BD-009, BD-010.
+# Proves: BD-007, BD-009, BD-010.
 credits() {
 	local count=6 events=/sys/kernel/tracing/events/sunrpc trace=/sys/kernel/tracing/trace
 	server "[ -d $events/xprt_get_cong ]" || skip "this kernel does not trace sunrpc's window"
@@ -133,6 +133,7 @@ sysfs() {
 }
 
 # sunrpc breaks the connection after the first Calls.
+# Proves: BD-019.
 injected() {
 	server '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
 	hand_out "$1" 4

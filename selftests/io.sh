@@ -36,6 +36,7 @@ largest_inline='
 	write_probe() { dd if=/dev/zero of=$MNT/$TEST/probe bs=$1 count=1 oflag=direct conv=notrunc status=none; }
 	read_probe() { dd if=$MNT/$TEST/probe of=/dev/null bs=$1 count=1 iflag=direct status=none; }'
 
+# Proves: V1-057, V1-075.
 check_sizes() {
 	local vers=$1 mode=$2 rsize=$3 large=${4:-} options='' direct='' inline size sizes
 	[ "$rsize" = 1048576 ] || options=rsize=$rsize,wsize=$rsize

@@ -51,6 +51,7 @@ client_stats() { client 'for name in '"$*"'; do printf "%s " "$(our_stat $name)"
 # Reads a counter below svc_rdma.
 counter() { server "cat \$sysctls/rdma_stat_$1"; }
 
+# Proves: BD-014, V1-021.
 counters_agree() {
 	local calls inline reads zero writes replies read_segments invalidations delivered before
 	need_ours

@@ -78,6 +78,7 @@ no_registration() {
 
 # One Send of so many cannot be posted, and what precedes it in its chain may be. The connection ends, and
 # the client sends its Calls on another one.
+# Proves: V1-141.
 sends_fail() {
 	server_dir /export
 	limit_server failing_sends=40
@@ -105,6 +106,7 @@ queue_pairs_fail() {
 }
 
 # A client from whose memory nothing can be read.
+# Proves: V1-022.
 no_reads() {
 	local failures
 	is_rust || skip "the kernel's own client takes no notice of this limit"

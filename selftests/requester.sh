@@ -86,7 +86,7 @@ beside_a_mount() {
 	server "wait_for 20 connections_are 0; compare listener_of read_pages=0; compare listener_of waiting_connections=0; rm -r /export/$TEST; mkdir /export/$TEST; holds_check 200"
 }
 
-# Proves: V1-132, V1-134.
+# Proves: V1-074, V1-132, V1-134.
 chunks() {
 	attack honest 'answered*4' refused_messages=0 excess_calls=0 chunk_errors_sent=0
 	attack too-many-segments 'err_chunk*3 answered' chunk_errors_sent=3 refused_messages=3

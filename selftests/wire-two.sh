@@ -74,10 +74,12 @@ agreed() {
 
 # One message in Version Two is answered by ERR_VERS, which is in that version as well, and comes again in
 # Version One.
-# Proves: V2-031.
+# Proves: PD-022, V2-031.
 refused() {
 	captured offered off
 	same_headers
+	# A Send alone in its packet, and not one With Invalidate.
+	fields 'rpcrdma2.error == 1' infiniband.bth.opcode | always 'the kind of Send that says so' 4
 	in_root jq -rs 'map(select(.xid)) | (map(select(.version == 2)) | length), (map(select(.error == "ERR_VERS")) | length),
 		(.[0].version, .[1].error, .[1].versions, .[2].version | tostring), (.[0].xid == .[2].xid and .[1].xid == .[0].xid | tostring)' "$files.json" |
 		awk '{ printf "%s ", $0 }' | always 'the exchange' '2 1 2 ERR_VERS [1,1] 1 true '
