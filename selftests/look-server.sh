@@ -183,17 +183,19 @@ settings_count() {
 
 # Connections end for different causes, and the listener remembers.
 ends_have_causes() {
-	local mark accepted
+	local accepted refused removals
 	need_ours
 	server_dir /export
 	accepted=$(server 'listener_of accepted')
+	refused=$(server 'listener_of "(rejected|accept_failures)"')
+	removals=$(server 'listener_of ended_device_removed')
 	mount_nfs 3
 	client 'ls $MNT >/dev/null'
 	server "
 		[ \$(listener_of connections) = 1 ]
 		[ \$(listener_of accepted) = $((accepted + 1)) ]
 		[ \$(listener_of port) = 20049 ]
-		[ \$(listener_of rejected) = 0 ] && [ \$(listener_of accept_failures) = 0 ]"
+		[ \$(listener_of '(rejected|accept_failures)') = $refused ]"
 	client 'umount $MNT && wait_for 10 module_unused'
 	server "
 		gone() { [ \$(listener_of connections) = 0 ]; }
@@ -211,7 +213,7 @@ ends_have_causes() {
 	defer "server 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
 	LIMIT=60 server '
 		rdma link delete $RDMA_LINK
-		removed() { [ "$(listener_of ended_device_removed)" = 1 ]; }
+		removed() { [ "$(listener_of ended_device_removed)" = '$((removals + 1))' ]; }
 		wait_for 10 removed
 		rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV'
 	client 'ls $MNT/$TEST >/dev/null'
