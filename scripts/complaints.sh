@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: complaints.sh
+# Usage: complaints.sh [MACHINE...]
 #
-# Runs under vm.sh: looks through what both kernels logged since the last look, and fails with the
-# lines that tell of a bug. EXPECT=REGEX names lines that are part of the test.
+# Runs under vm.sh: looks through what both kernels, or those of the named machines, logged since the last
+# look, and fails with the lines that tell of a bug. EXPECT=REGEX names lines that are part of the test.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/vm-lib.sh"
@@ -25,8 +25,9 @@ new() {
 		END { for (i = 0; i < count; i++) print line[i] }'
 }
 
+[ $# -gt 0 ] || set -- server client
 rc=0
-for name in server client; do
+for name; do
 	seen=$(cat "$RUN/$name.seen" 2>/dev/null || echo 0)
 	# kmemleak looks at its own pace; asked twice, it is sure of what it says.
 	if ! vm_alive "$name" || ! vm_run "$name" 120 'leaks=/sys/kernel/debug/kmemleak
