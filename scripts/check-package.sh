@@ -99,11 +99,11 @@ fetch() {
 	want="$(cat "$fresh.stamp" "$place/kernels") $(sha256sum <"$PROJECT/debian/control")"
 	stamped "$archives.stamp" "$want" && return 0
 	fetched() {
-		"$here/as-root.sh" cp "$deb" "$fresh/root/package.deb"
+		"$here/as-root.sh" cp "$deb" "$fresh/var/tmp/package.deb"
 		# shellcheck disable=SC2046
-		inside "$fresh" online "${apt[@]}" install --download-only /root/package.deb linux-image-amd64 linux-headers-amd64 \
+		inside "$fresh" online "${apt[@]}" install --download-only /var/tmp/package.deb linux-image-amd64 linux-headers-amd64 \
 			$(kernel_packages "$new") "$(source_package "$new")"
-		"$here/as-root.sh" rm "$fresh/root/package.deb"
+		"$here/as-root.sh" rm "$fresh/var/tmp/package.deb"
 	}
 	logged package-fetch "check the network, then start again" fetched
 	stamp "$archives.stamp" "$want"
@@ -147,7 +147,7 @@ boot() {
 }
 
 shut_down() {
-	vm_run debian 60 'systemctl --no-block poweroff' >/dev/null || true
+	vm_run debian 60 'systemctl --no-block poweroff' >/dev/null 2>&1 || true
 	timeout "${BOOT_LIMIT:-600}" tail --pid="$(cat "$RUN/debian.pid")" -f /dev/null || {
 		vm_end debian
 		die "the machine did not shut down"
@@ -180,12 +180,12 @@ carries() {
 		# Only the module in Rust has this folder.
 		[ -d /sys/kernel/debug/rpcrdma ] && loaded=rust || loaded=c
 		[ $loaded = $transport ] || fail "the $loaded module is loaded"
-		head -c 16M /dev/urandom >/root/data
-		cp /root/data /mnt/data
+		head -c 16M /dev/urandom >/var/tmp/data
+		cp /var/tmp/data /mnt/data
 		sync /mnt/data
 		echo 3 >/proc/sys/vm/drop_caches
-		cmp /root/data /mnt/data
-		cmp /root/data /srv/data
+		cmp /var/tmp/data /mnt/data
+		cmp /var/tmp/data /srv/data
 		rm /mnt/data
 		umount /mnt
 		systemctl stop nfs-server
@@ -259,7 +259,7 @@ remove "$machine" "$disk"
 	fresh=$1 machine=$2 guest=$3 deb=$4
 	cp -a "$fresh" "$machine"
 	cd "$machine"
-	cp "$deb" root/package.deb
+	cp "$deb" var/tmp/package.deb
 	mkdir lab
 	cp -r "$guest" lab/guest
 	cat >etc/systemd/system/agent.service <<-EOF
@@ -283,7 +283,7 @@ result "${old}_has_the_c_module" "$bad"
 [ -z "$bad" ] || exit 1
 "$here/as-root.sh" sh -ec 'mkdir "$2"; cp -a "$1/boot" "$1/usr/lib/modules" "$2"' sh "$machine" "$place/before"
 
-bad=$(works install "${apt[@]}" install /root/package.deb)
+bad=$(works install "${apt[@]}" install /var/tmp/package.deb)
 result installs_without_a_network "$bad"
 result "${old}_gets_ours_beside" "$(has "$old" $theirs $ours)"
 make_disk
@@ -316,7 +316,7 @@ result "${new}_boots_with_ours" "$(carries "$new" rust)"
 # In the machine, which has it loaded meanwhile, and then from what that has left.
 result purges "$(vm_run debian 3600 '
 	modprobe rpcrdma
-	DEBIAN_FRONTEND=noninteractive apt-get --yes purge rpcrdma-rust-dkms >/root/purge.log 2>&1 || { cat /root/purge.log; exit 1; }
+	DEBIAN_FRONTEND=noninteractive apt-get --yes purge rpcrdma-rust-dkms >/var/tmp/purge.log 2>&1 || { cat /var/tmp/purge.log; exit 1; }
 	! ls -d /usr/src/rpcrdma-rust* /var/lib/dkms/rpcrdma-rust* 2>/dev/null' || echo "status $?")"
 shut_down
 after=$place/after
@@ -324,12 +324,12 @@ mkdir "$after"
 on_disk "rdump /usr/lib/modules /boot $after"
 result "modules_of_${old}_are_as_before" "$(same modules "$place/before/modules/$old" "$after/modules/$old")"
 unpacked() {
-	"$here/as-root.sh" cp "$1/boot/initrd.img-$old" "$machine/root/initrd"
-	inside "$machine" offline unmkinitramfs /root/initrd "/root/$2"
+	"$here/as-root.sh" cp "$1/boot/initrd.img-$old" "$machine/var/tmp/initrd"
+	inside "$machine" offline unmkinitramfs /var/tmp/initrd "/var/tmp/$2"
 }
 unpacked "$place/before" before
 unpacked "$after" after
-result "initramfs_of_${old}_is_as_before" "$(same initramfs "$machine/root/before" "$machine/root/after")"
+result "initramfs_of_${old}_is_as_before" "$(same initramfs "$machine/var/tmp/before" "$machine/var/tmp/after")"
 boot "$new"
 result "${new}_boots_with_the_c_module" "$(carries "$new" c)"
 shut_down
