@@ -254,7 +254,7 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-remove "$machine" "$disk"
+remove "$machine" "$disk" "$place/before" "$place/after"
 "$here/as-root.sh" sh -ec '
 	fresh=$1 machine=$2 guest=$3 deb=$4
 	cp -a "$fresh" "$machine"
