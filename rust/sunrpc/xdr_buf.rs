@@ -147,18 +147,27 @@ impl<'a> XdrBuf<'a> {
     ///
     /// `EMSGSIZE` if they are beyond 4 GiB.
     pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> Result<usize> {
-        let length = from.len().min(self.len().saturating_sub(base));
-        if length == 0 {
+        if from.is_empty() {
             return Ok(0);
         }
-        if base.saturating_add(length) <= self.head_len() {
+        // Most Replies end in the head, so the other parts are not looked at before.
+        if base.saturating_add(from.len()) <= self.head_len() {
             // SAFETY: By the type's invariant the head is memory of this length, which nobody else
             // uses, so `from` does not overlap it. The range lies within it.
             unsafe {
                 let head: *mut u8 = self.raw().head[0].iov_base.cast();
-                core::ptr::copy_nonoverlapping(from.as_ptr(), head.add(base), length);
+                core::ptr::copy_nonoverlapping(from.as_ptr(), head.add(base), from.len());
             }
-            return Ok(length);
+            return Ok(from.len());
+        }
+        self.copy_in_parts(base, from)
+    }
+
+    /// As [`Self::copy_in`], for bytes that may go to any part.
+    fn copy_in_parts(&self, base: usize, from: &[u8]) -> Result<usize> {
+        let length = from.len().min(self.len().saturating_sub(base));
+        if length == 0 {
+            return Ok(0);
         }
         let start = u32::try_from(base).map_err(|_| EMSGSIZE)?;
         let count = u32::try_from(length).map_err(|_| EMSGSIZE)?;
