@@ -184,6 +184,13 @@ impl Form {
 
     const CALLS: [&'static str; 3] = ["inline", "read", "position_zero"];
     const REPLIES: [&'static str; 3] = ["inline", "write", "reply"];
+
+    /// Its place among all forms, by Call and then by Reply.
+    fn index(self) -> usize {
+        usize::from(self.call)
+            .saturating_mul(Self::REPLIES.len())
+            .saturating_add(self.reply.into())
+    }
 }
 
 impl From<&Plan> for Form {
@@ -214,8 +221,7 @@ impl Calls {
 
     /// Counts a Call.
     pub(crate) fn record(&self, form: Form) {
-        let replies = self.0.get(usize::from(form.call));
-        if let Some(count) = replies.and_then(|replies| replies.get(usize::from(form.reply))) {
+        if let Some(count) = self.0.as_flattened().get(form.index()) {
             count.increment();
         }
     }
@@ -277,8 +283,9 @@ impl Histogram {
 
     /// The class of this many nanoseconds.
     fn class(nanoseconds: u64) -> usize {
-        let doublings = u64::BITS.saturating_sub((nanoseconds >> 10).leading_zeros());
-        // CAST: At most 64.
+        // The lowest bit stands for all below 1024 ns, as 0 has no logarithm.
+        let doublings = ((nanoseconds >> 9) | 1).ilog2();
+        // CAST: At most 54.
         (doublings as usize).min(CLASSES - 1)
     }
 
@@ -318,8 +325,7 @@ impl Latency {
 
     /// Counts an RPC that took this long.
     pub(crate) fn record(&self, form: Form, nanoseconds: u64) {
-        let replies = self.0.get(usize::from(form.call));
-        if let Some(counts) = replies.and_then(|replies| replies.get(usize::from(form.reply))) {
+        if let Some(counts) = self.0.as_flattened().get(form.index()) {
             counts.record(nanoseconds);
         }
     }
