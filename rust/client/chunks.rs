@@ -18,6 +18,7 @@
 
 use super::{answered::AnsweredCall, connection::Connection};
 use crate::{
+    proto::requester::plan::ReplyForm,
     rdma::{Idle, LockedSlot, Mr, MrList, QueuePair, Registered, RemoteInvalidation},
     stats::Form,
 };
@@ -27,8 +28,8 @@ use crate::{
 pub(super) struct Offer {
     /// The number of regions, from the first on, that belong to the Read list.
     pub(super) reads: usize,
-    /// Whether the others belong to the Reply chunk rather than the Write chunk.
-    pub(super) is_reply_chunk: bool,
+    /// Which chunk the others belong to; `Inline` if there are none.
+    pub(super) reply: ReplyForm,
     /// The form of the RPC.
     pub(super) form: Form,
 }

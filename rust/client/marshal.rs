@@ -303,7 +303,7 @@ fn transmit(
         .register_and_send(length, regions, entry, |slot| {
             let offer = Offer {
                 reads,
-                is_reply_chunk: plan.reply == ReplyForm::ReplyChunk,
+                reply: plan.reply,
                 form: plan.into(),
             };
             slot.offer(xid, offer);

@@ -18,6 +18,7 @@ use crate::{
         message::Refused,
         requester::{
             decode::{decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal},
+            plan::ReplyForm,
             reconcile::{Delivered, Delivery},
         },
         wire::{
@@ -380,22 +381,27 @@ fn reconcile(
     proof: Option<RemoteInvalidation<'_>>,
 ) -> Option<Claim<Outcome>> {
     claim(qp, rqst, reply.fixed.xid, proof, |offered| {
-        let Some((offer, regions)) = offered else {
-            return outcome(reply, reply.reconcile([empty()], empty()).ok());
+        let delivered = match offered {
+            Some((offer, regions)) if offer.reply == ReplyForm::WriteChunk => reply
+                .reconcile([result_lengths(offer, regions)], empty())
+                .ok()
+                .filter(|delivered| !is_unreduced(rqst, reply, &delivered.writes)),
+            Some((offer, regions)) if offer.reply == ReplyForm::ReplyChunk => reply
+                .reconcile([empty()], result_lengths(offer, regions))
+                .ok(),
+            _ => reply.reconcile([empty()], empty()).ok(),
         };
-        let lengths = regions
-            .extents()
-            .skip(offer.reads)
-            .map(|extent| extent.length);
-        let only = |wanted| if wanted { usize::MAX } else { 0 };
-        let writes = [lengths.clone().take(only(!offer.is_reply_chunk))];
-        let is_write_chunk = !offer.is_reply_chunk && lengths.clone().next().is_some();
-        let chunk = lengths.take(only(offer.is_reply_chunk));
-        let delivered = reply.reconcile(writes, chunk).ok();
-        let delivered = delivered
-            .filter(|delivered| !(is_write_chunk && is_unreduced(rqst, reply, &delivered.writes)));
         outcome(reply, delivered)
     })
+}
+
+/// The lengths of the regions in the Write chunk or Reply chunk.
+fn result_lengths<'a>(
+    offer: &Offer,
+    regions: &'a MrList<Registered>,
+) -> impl Iterator<Item = u32> + Clone + 'a {
+    let results = regions.extents().skip(offer.reads);
+    results.map(|extent| extent.length)
 }
 
 /// Whether data arrived inline for which the Call has offered a Write chunk.
