@@ -350,8 +350,10 @@ fn build(
         .map_err(|_| SendError::TooLarge)?;
     let form = Form::from(plan);
     trace::xprtrdma_marshal(rqst, header, form.call, form.reply);
+    let copied = narrow(plan.inline_len)?;
     let rest = buffer.get_mut(header..).ok_or(SendError::TooLarge)?;
-    let copied = copy_inline(&rqst.call(), plan, rest)?;
+    let rest = rest.get_mut(..copied).ok_or(SendError::TooLarge)?;
+    copy_inline(&rqst.call(), plan.call, rest)?;
     transport.stats.pullup_bytes.add_len(copied);
     let length = header.checked_add(copied).ok_or(SendError::TooLarge)?;
     if connection.version.of_next_call() != VERSION_ONE {
@@ -362,12 +364,11 @@ fn build(
     Ok(length)
 }
 
-/// Copies the inline part of the Call; returns its length in bytes.
-fn copy_inline(call: &RqstBuf<'_>, plan: &Plan, to: &mut [u8]) -> Result<usize, SendError> {
+/// Copies the inline part of the Call, all of `to`.
+#[inline(always)]
+fn copy_inline(call: &RqstBuf<'_>, form: CallForm, to: &mut [u8]) -> Result<(), SendError> {
     let too_large = |_| SendError::TooLarge;
-    let length = usize::try_from(plan.inline_len).map_err(|_| SendError::TooLarge)?;
-    let to = to.get_mut(..length).ok_or(SendError::TooLarge)?;
-    match plan.call {
+    match form {
         CallForm::Inline => call.copy_out(0, to).map_err(too_large)?,
         CallForm::ReadChunk { tail_skip, .. } => {
             let (head, tail) = to
@@ -385,7 +386,7 @@ fn copy_inline(call: &RqstBuf<'_>, plan: &Plan, to: &mut [u8]) -> Result<usize, 
         }
         CallForm::PositionZero => {}
     }
-    Ok(length)
+    Ok(())
 }
 
 /// Counts what a Call offers.
