@@ -56,16 +56,16 @@ fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
         .saturating_add(count(message.tail()))
 }
 
-/// Which of the regions in `plan` have gaps: those of the Call come first, those of the Reply last.
+/// Which regions have gaps, of a Call and of the buffer for its Reply, as far as these are mapped as
+/// a whole: those of the Call come first, those of the Reply last.
+#[inline(never)]
 pub(super) fn with_gaps(
-    call: RqstBuf<'_>,
-    room: RqstBuf<'_>,
-    plan: &Plan,
+    call: Option<RqstBuf<'_>>,
+    room: Option<RqstBuf<'_>>,
     capacity: &Capacity,
 ) -> WithGaps {
-    let call = plan.call == CallForm::PositionZero && capacity.holds_whole(&call.parts());
-    let reply = plan.reply == ReplyForm::ReplyChunk && capacity.holds_whole(&room.parts());
-    match (call, reply) {
+    let has_gaps = |message: RqstBuf<'_>| capacity.holds_whole(&message.parts());
+    match (call.is_some_and(has_gaps), room.is_some_and(has_gaps)) {
         (false, false) => WithGaps::Neither,
         (true, false) => WithGaps::First,
         (false, true) => WithGaps::Last,

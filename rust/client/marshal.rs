@@ -155,18 +155,24 @@ fn send_with_chunks(
     let needed = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
     let buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
     let regions = &buffer.qp().context().regions;
-    let (entry, idle) = if regions.capacity().has_gaps() {
-        take_some_with_gaps(transport, regions, rqst, room, plan, needed)
+    let which = if regions.capacity().has_gaps() {
+        mapping::with_gaps(
+            (plan.call == CallForm::PositionZero).then_some(rqst.call()),
+            (plan.reply == ReplyForm::ReplyChunk).then_some(room),
+            regions.capacity(),
+        )
     } else {
-        take(transport, regions, rqst, needed, WithGaps::Neither)
-    }
-    .ok_or(SendError::Busy)?;
+        WithGaps::Neither
+    };
+    let mut idle = MrList::new();
+    let entry = take(transport, regions, rqst, (needed, which), &mut idle);
+    let entry = entry.ok_or(SendError::Busy)?;
     transmit(transport, buffer, rqst, room, plan, entry, idle)?;
     count_segments(transport, plan, reply);
     Ok(())
 }
 
-/// A number of regions.
+/// A number of regions, or of bytes.
 fn narrow(count: u32) -> Result<usize, SendError> {
     usize::try_from(count).map_err(|_| SendError::TooLarge)
 }
@@ -183,33 +189,19 @@ fn send_buffer<'a>(
     })
 }
 
-/// Takes a chunk entry and `count` regions. If there are none, the sender was told to wait for
-/// space.
+/// Takes a chunk entry, and so many regions, which are added to `taken`. If there are none, the
+/// sender was told to wait for space.
 #[inline(always)]
 fn take(
     transport: &Transport,
     regions: &Arc<Regions>,
     rqst: &Rqst,
-    count: usize,
-    which: WithGaps,
-) -> Option<(usize, MrList<Idle>)> {
+    needed: (usize, WithGaps),
+    taken: &mut MrList<Idle>,
+) -> Option<usize> {
     regions
-        .take(rqst, count, which)
-        .or_else(|| look_again(transport, &mut || regions.take(rqst, count, which)))
-}
-
-/// As [`take`], on a device with regions with gaps, of which the plan may need some.
-#[inline(never)]
-fn take_some_with_gaps(
-    transport: &Transport,
-    regions: &Arc<Regions>,
-    rqst: &Rqst,
-    room: RqstBuf<'_>,
-    plan: &Plan,
-    count: usize,
-) -> Option<(usize, MrList<Idle>)> {
-    let which = mapping::with_gaps(rqst.call(), room, plan, regions.capacity());
-    take(transport, regions, rqst, count, which)
+        .take(rqst, needed, taken)
+        .or_else(|| look_again(transport, &mut || regions.take(rqst, needed, taken)))
 }
 
 /// Makes the sender wait for a resource that a completion returns, unless it has become available

@@ -123,14 +123,13 @@ impl Stock {
         self.put(region);
     }
 
-    /// Takes `count` regions, if there are as many, and asks for more before none is left.
+    /// Adds `count` regions to `taken`, if there are as many, and asks for more before none is left.
     #[inline(always)]
-    fn take(&mut self, count: usize) -> Option<MrList<Idle>> {
+    fn take(&mut self, count: usize, taken: &mut MrList<Idle>) -> Option<()> {
         if self.count < count {
             self.is_low = true;
             return None;
         }
-        let mut taken = MrList::new();
         for _ in 0..count {
             taken.push_front(self.idle.pop()?);
         }
@@ -138,7 +137,7 @@ impl Stock {
         if self.count < BATCH {
             self.is_low = true;
         }
-        Some(taken)
+        Some(())
     }
 }
 
@@ -169,35 +168,42 @@ impl IdleMrs {
         None
     }
 
-    /// Takes regions, in the order of the Call's lists.
+    /// Adds regions to `taken`, in the order of the Call's lists.
     #[inline(always)]
-    fn take(&mut self, count: usize, which: WithGaps) -> Option<MrList<Idle>> {
+    fn take(&mut self, count: usize, which: WithGaps, taken: &mut MrList<Idle>) -> Option<()> {
         if which == WithGaps::Neither {
-            self.contiguous.take(count)
+            self.contiguous.take(count, taken)
         } else {
-            self.take_some_with_gaps(count, which)
+            self.take_some_with_gaps(count, which, taken)
         }
     }
 
     #[inline(never)]
-    fn take_some_with_gaps(&mut self, count: usize, which: WithGaps) -> Option<MrList<Idle>> {
+    fn take_some_with_gaps(
+        &mut self,
+        count: usize,
+        which: WithGaps,
+        taken: &mut MrList<Idle>,
+    ) -> Option<()> {
         let is_first = matches!(which, WithGaps::First | WithGaps::Both);
         let is_last = matches!(which, WithGaps::Last | WithGaps::Both);
         let some = usize::from(is_first).saturating_add(is_last.into());
-        let mut with_gaps = self.with_gaps.take(some)?;
-        let Some(mut taken) = self.contiguous.take(count.saturating_sub(some)) else {
+        let mut with_gaps = MrList::new();
+        self.with_gaps.take(some, &mut with_gaps)?;
+        let rest = count.saturating_sub(some);
+        if self.contiguous.take(rest, taken).is_none() {
             while let Some(region) = with_gaps.pop() {
                 self.with_gaps.put(region);
             }
             return None;
-        };
+        }
         if is_first {
             taken.push_front(with_gaps.pop()?);
         }
         if is_last {
             taken.push_back(with_gaps.pop()?);
         }
-        Some(taken)
+        Some(())
     }
 
     /// Whether the worker should allocate more.
@@ -296,33 +302,34 @@ impl Regions {
         }
     }
 
-    /// Takes a chunk entry and `count` regions for the Call `rqst`; returns `None` if there are not
-    /// enough. The worker is asked for more regions before none is idle.
+    /// Takes a chunk entry for the Call `rqst`, and so many regions, which are added to `taken`;
+    /// returns `None` if there are not enough. The worker is asked for more regions before none is
+    /// idle.
     #[inline(always)]
     pub(super) fn take(
         self: &Arc<Self>,
         rqst: &Rqst,
-        count: usize,
-        which: WithGaps,
-    ) -> Option<(usize, MrList<Idle>)> {
+        (count, which): (usize, WithGaps),
+        taken: &mut MrList<Idle>,
+    ) -> Option<usize> {
         let mut idle = self.idle.lock();
         // The entry first: a region that was taken must not be dropped under the lock, as that
         // destroys it.
         let entry = idle.entries.pop()?;
-        let Some(taken) = idle.take(count, which) else {
+        if idle.take(count, which, taken).is_none() {
             idle.put_entry(Some(entry));
             drop(idle);
             self.transport.stats.regions_exhausted.increment();
             trace::xprtrdma_nomrs_err(&self.transport.xprt, rqst);
             self.refill();
             return None;
-        };
+        }
         let is_low = idle.is_low();
         drop(idle);
         if is_low {
             self.refill();
         }
-        Some((entry, taken))
+        Some(entry)
     }
 
     /// Returns a region and a chunk entry, if given.
