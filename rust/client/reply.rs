@@ -431,7 +431,7 @@ fn outcome(reply: &ReceivedReply<'_>, delivered: Option<Delivered<1>>) -> Outcom
 }
 
 /// Completes the RPC once all its regions are invalidated.
-#[inline]
+#[inline(always)]
 fn fence(
     completion: &mut Completion<'_, Connection>,
     xid: Xid,

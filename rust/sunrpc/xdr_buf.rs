@@ -146,6 +146,7 @@ impl<'a> XdrBuf<'a> {
     /// # Errors
     ///
     /// `EMSGSIZE` if they are beyond 4 GiB.
+    #[inline(always)]
     pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> Result<usize> {
         if from.is_empty() {
             return Ok(0);
@@ -164,6 +165,7 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// As [`Self::copy_in`], for bytes that may go to any part.
+    #[inline(never)]
     fn copy_in_parts(&self, base: usize, from: &[u8]) -> Result<usize> {
         let length = from.len().min(self.len().saturating_sub(base));
         if length == 0 {

@@ -103,6 +103,7 @@ impl<'a> PinnedRqst<'a> {
     ///
     /// A request whose memory the peer can still reach is not completed (the fence, RFC 8166
     /// section 8.1): it continues to wait, and is sent again on the next connection.
+    #[inline(always)]
     pub(crate) fn complete(self, length: usize) {
         match i32::try_from(length) {
             Ok(length) => self.finish(length),
@@ -121,6 +122,7 @@ impl<'a> PinnedRqst<'a> {
         self.finish(0);
     }
 
+    #[inline(always)]
     fn finish(self, length: i32) {
         if kernel::warn_on!(!self.is_fenced()) {
             return;
