@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# Connections on which nothing comes are closed: nfsd looks every six minutes, marks what it finds, and
+# closes what it finds marked and at rest.
+# limit: 1200
+
+. "$(dirname "$0")/../lib/test.sh"
+
+need_requester() {
+	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
+}
+
+requesters_stop() { client 'kill $(cat /run/$TEST.*.pid) || true; rm -f /run/$TEST.*'; }
+
+# requester SCENARIO OUTCOME: stays connected when it is through.
+requester() {
+	client "
+		: >/run/$TEST.$1.out
+		mkfifo /run/$TEST.$1.go
+		FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $1 <>/run/$TEST.$1.go >/run/$TEST.$1.out 2>&1 &
+		echo \$! >/run/$TEST.$1.pid
+		wait_for 50 grep -q '^$1: $2' /run/$TEST.$1.out"
+}
+
+aged() {
+	need_requester
+	server_dir /export
+	server 'head -c 100000 /dev/urandom >/export/$TEST/file'
+	defer requesters_stop
+	requester silent 20_up
+	requester honest answered
+	server '[ "$(listener_of connections)" = 21 ] || fail "the connections are $(listener_of connections)"'
+	LIMIT=900 server '
+		connections_are() { [ "$(listener_of connections)" = "$1" ]; }
+		start=$SECONDS
+		wait_for 800 connections_are 0
+		printf "they were closed after %d seconds\n" $((SECONDS - start))
+		[ $((SECONDS - start)) -ge 300 ] || fail "that is too soon"
+		[ "$(listener_of ended_closed)" = 21 ] || fail "of 21 connections $(listener_of ended_closed) were closed from above"'
+}
+
+test_case "connections that are idle for two rounds are closed" aged
+run_cases
