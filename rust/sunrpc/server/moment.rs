@@ -24,6 +24,7 @@ impl Moment {
     /// Nanoseconds since `earlier`, 0 if that is later.
     #[inline(always)]
     pub(crate) fn since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0).max(0).unsigned_abs()
+        // Both are within 292 years from the start.
+        u64::try_from(self.0.wrapping_sub(earlier.0)).unwrap_or(0)
     }
 }
