@@ -208,19 +208,29 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     /// # Errors
     ///
     /// `EPIPE` if the connection is ending, `ENOMEM`, or whatever the provider returns.
+    #[inline]
     pub(crate) fn post_receives(&self, count: u32, batch: u32, may_wait: bool) -> Result {
-        let count = count.min(self.sizes.receives);
-        let lacks = |posted: u32| {
-            let missing = count.saturating_sub(posted);
-            if missing < batch && posted > batch {
-                0
-            } else {
-                missing
-            }
-        };
-        if lacks(self.posted_count.load(Relaxed)) == 0 {
-            return Ok(());
+        match self.missing_receives(count, batch) {
+            0 => Ok(()),
+            _ => self.post_missing(count, batch, may_wait),
         }
+    }
+
+    /// How many Receives [`Self::post_receives`] has to post.
+    #[inline(always)]
+    fn missing_receives(&self, count: u32, batch: u32) -> u32 {
+        let posted = self.posted_count.load(Relaxed);
+        let missing = count.min(self.sizes.receives).saturating_sub(posted);
+        if missing < batch && posted > batch {
+            0
+        } else {
+            missing
+        }
+    }
+
+    /// [`Self::post_receives`] if some are missing.
+    #[inline(never)]
+    fn post_missing(&self, count: u32, batch: u32, may_wait: bool) -> Result {
         let flags = if may_wait {
             GFP_KERNEL
         } else {
@@ -229,7 +239,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         loop {
             let mut receives = self.receives.lock();
             // Completions only lower the count.
-            let missing = lacks(self.posted_count.load(Relaxed));
+            let missing = self.missing_receives(count, batch);
             let mut chain = Receives::new();
             let mut taken = 0;
             while taken < missing {

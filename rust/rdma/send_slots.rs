@@ -7,7 +7,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        CondVar, SpinLock,
+        CondVar, SpinLock, SpinLockGuard,
     },
 };
 
@@ -44,6 +44,18 @@ struct State {
     is_closed: bool,
 }
 
+impl State {
+    /// Takes so many slots, if they are free.
+    fn take(&mut self, count: u32) -> bool {
+        let Some(free) = self.free.checked_sub(count) else {
+            return false;
+        };
+        self.free = free;
+        self.least = self.least.min(free);
+        true
+    }
+}
+
 impl SendSlots {
     /// Without room, until there is a queue.
     pub(crate) fn new() -> impl PinInit<Self> {
@@ -73,18 +85,34 @@ impl SendSlots {
     /// # Errors
     ///
     /// [`NoRoom::Full`] only if the caller may not wait.
+    #[inline]
     pub(super) fn take(
         &self,
         count: u32,
         may_wait: bool,
         is_full: impl FnOnce(u32, u32),
     ) -> Result<(), NoRoom> {
-        let mut is_full = Some(is_full);
         let mut state = self.state.lock();
+        // Callers that cannot wait do not overtake those that do.
+        if !state.is_closed && (may_wait || !self.is_awaited()) && state.take(count) {
+            return Ok(());
+        }
+        self.take_later(state, count, may_wait, is_full)
+    }
+
+    /// [`Self::take`] if there is no room at first.
+    #[cold]
+    fn take_later(
+        &self,
+        mut state: SpinLockGuard<'_, State>,
+        count: u32,
+        may_wait: bool,
+        is_full: impl FnOnce(u32, u32),
+    ) -> Result<(), NoRoom> {
+        let mut is_full = Some(is_full);
         if count > state.total {
             return Err(NoRoom::TooMany);
         }
-        // Callers that cannot wait do not overtake those that do.
         if !may_wait && self.is_awaited() {
             if let Some(is_full) = is_full.take() {
                 is_full(state.total.saturating_sub(state.free), state.total);
@@ -92,9 +120,7 @@ impl SendSlots {
             return Err(NoRoom::Full);
         }
         while !state.is_closed {
-            if let Some(free) = state.free.checked_sub(count) {
-                state.free = free;
-                state.least = state.least.min(free);
+            if state.take(count) {
                 return Ok(());
             }
             if let Some(is_full) = is_full.take() {
