@@ -62,6 +62,16 @@ impl PageVec {
         self.0.clear();
     }
 
+    /// Takes the place of `self`, whose pages are dropped.
+    #[inline]
+    pub(crate) fn put(&mut self, pages: Self) {
+        let before = core::mem::replace(self, pages);
+        if before.0.capacity() == 0 {
+            // There is nothing to free, which the allocator is asked to do in any case.
+            core::mem::forget(before);
+        }
+    }
+
     /// Makes room for `count` more pages, which [`Self::push`] can then add.
     ///
     /// # Errors
@@ -92,19 +102,16 @@ impl PageVec {
     ///
     /// # Safety
     ///
-    /// Each element of `array` that is not null is a page with a reference that the caller owns.
+    /// Each element of `array` is a page with a reference that the caller owns.
     ///
     /// # Errors
     ///
-    /// `EIO` if an element is null, `ENOMEM` without room for all; the pages stay where they are.
+    /// `ENOMEM` without room for all; the pages stay where they are.
     pub(crate) unsafe fn take_array(&mut self, array: &mut [*mut page]) -> Result {
-        if array.iter().any(|page| page.is_null()) {
-            return Err(EIO);
-        }
         let room = self.0.spare_capacity_mut();
         let room = room.get_mut(..array.len()).ok_or(ENOMEM)?;
-        // SAFETY: The room is as long as the array, and elsewhere. None of the pointers is null,
-        // and as many elements have a value then.
+        // SAFETY: The room is as long as the array, and elsewhere. By the caller's promise none of
+        // the pointers is null, and as many elements have a value then.
         // INVARIANT: The caller's references go to this object.
         unsafe {
             core::ptr::copy_nonoverlapping(array.as_ptr(), room.as_mut_ptr().cast(), array.len());
@@ -118,7 +125,7 @@ impl PageVec {
     ///
     /// # Safety
     ///
-    /// As for [`Self::take_array`].
+    /// Each element of `array` that is not null is a page with a reference that the caller owns.
     ///
     /// # Errors
     ///
@@ -175,37 +182,31 @@ impl PageVec {
     /// # Errors
     ///
     /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room.
+    #[inline]
     pub(crate) fn append_to(
         &self,
         vecs: &mut KVVec<bio_vec>,
         range: PageRange,
         may_merge: bool,
     ) -> Result {
-        let count = range
-            .offset
-            .saturating_add(range.length)
-            .div_ceil(PAGE_SIZE);
-        let end = range.index.saturating_add(count);
-        let Some((first, others)) = self.0.get(range.index..end).ok_or(EINVAL)?.split_first()
-        else {
+        let (start, length) = (u32::try_from(range.offset)?, u32::try_from(range.length)?);
+        // What the bytes and those before them in the first page take, in whole pages.
+        let end = start.checked_add(length).ok_or(EINVAL)?;
+        let whole = end.checked_next_multiple_of(PAGE_BYTES).ok_or(EINVAL)?;
+        // CAST: A u32 always fits the kernel's usize.
+        let count = (whole / PAGE_BYTES) as usize;
+        let pages = self.0.get(range.index..).ok_or(EINVAL)?;
+        let Some((first, others)) = pages.get(..count).ok_or(EINVAL)?.split_first() else {
             return Ok(());
         };
-        let (start, length) = (u32::try_from(range.offset)?, u32::try_from(range.length)?);
-        // What the last page has behind the bytes. All pages together fit a u32.
-        let all = u32::try_from(count.saturating_mul(PAGE_SIZE))?;
-        let behind = all.saturating_sub(start).saturating_sub(length);
-        let mut room = vecs.spare_capacity_mut().iter_mut();
-        let mut added = 0usize;
-        let mut add = |vec| -> Result {
-            room.next().ok_or(ENOMEM)?.write(vec);
-            added = added.wrapping_add(1);
-            Ok(())
-        };
+        let room = vecs.spare_capacity_mut();
+        let most = room.len();
+        let mut room = room.iter_mut();
         // Each page as far as it goes, one or several to an element.
         let mut last = first.as_ptr();
         let mut vec = bio_vec {
             bv_page: last,
-            bv_len: PAGE_BYTES.saturating_sub(start),
+            bv_len: PAGE_BYTES.wrapping_sub(start),
             bv_offset: start,
         };
         for page in others {
@@ -213,7 +214,7 @@ impl PageVec {
             if may_merge && is_behind(last, page) {
                 vec.bv_len = vec.bv_len.wrapping_add(PAGE_BYTES);
             } else {
-                add(vec)?;
+                room.next().ok_or(ENOMEM)?.write(vec);
                 vec = bio_vec {
                     bv_page: page,
                     bv_len: PAGE_BYTES,
@@ -222,8 +223,10 @@ impl PageVec {
             }
             last = page;
         }
-        vec.bv_len = vec.bv_len.saturating_sub(behind);
-        add(vec)?;
+        // The last page ends with the bytes.
+        vec.bv_len = vec.bv_len.wrapping_sub(whole.wrapping_sub(end));
+        room.next().ok_or(ENOMEM)?.write(vec);
+        let added = most.wrapping_sub(room.len());
         // SAFETY: So many elements behind the last one have a value.
         unsafe { vecs.inc_len(added) };
         Ok(())
@@ -271,7 +274,7 @@ impl Drop for PageVec {
 }
 
 /// Bytes in pages of a [`PageVec`] that stand one behind the other there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageRange {
     /// The first page.
     pub(crate) index: usize,

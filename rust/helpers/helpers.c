@@ -179,10 +179,11 @@ void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
 
 void rpcrdma_put_page_array(struct page **pages, size_t count)
 {
-	size_t i;
+	struct page **end = pages + count;
 
-	for (i = 0; i < count; i++)
-		put_page(pages[i]);
+	/* None of them is a slab, which put_page() would look for. */
+	while (pages != end)
+		folio_put(page_folio(*pages++));
 }
 
 void *rpcrdma_page_address(const struct page *page)

@@ -176,6 +176,12 @@ impl<O: OutgoingOwner> SendContext<O> {
         Ok(context)
     }
 
+    /// Adds a context to the pool of `owner`, and borrows it.
+    #[cold]
+    fn add(owner: &O) -> Result<NonNull<Self>> {
+        Ok(owner.sends().add(Self::new(owner)?))
+    }
+
     /// Releases what the context holds. None of its work requests is outstanding.
     pub(super) fn end(&mut self, qp: &Qp) {
         // SAFETY: The Writes were added with the owner's queue pair, and have completed or were
@@ -230,10 +236,11 @@ pub(crate) struct Outgoing<'a, O: OutgoingOwner> {
 
 impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     /// Borrows a context from `owner`, or allocates one.
+    #[inline]
     pub(super) fn new(owner: &'a O) -> Result<Self> {
         let context = match owner.sends().take() {
             Some(context) => context,
-            None => owner.sends().add(SendContext::new(owner)?),
+            None => SendContext::add(owner)?,
         };
         // INVARIANT: Just borrowed.
         Ok(Self {
@@ -273,7 +280,9 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             pages,
             ..
         } = self.context();
-        transfers.reserve(0, 0)?;
+        if transfers.requests() != 0 {
+            return Err(EBUSY);
+        }
         let (result, elements) = add(pages)?;
         transfers.reserve(writes, elements)?;
         Ok(result)
@@ -287,19 +296,14 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     ///
     /// `EINVAL` if a range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
     /// region.
-    pub(crate) fn write(
-        &mut self,
-        ranges: impl Iterator<Item = PageRange> + Clone,
-        handle: u32,
-        offset: u64,
-    ) -> Result {
+    pub(crate) fn write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
         let (qp, slots) = (self.owner.qp(), self.owner.slots());
         let SendContext { writes, pages, .. } = self.context();
         let mut seen = None;
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
-            match unsafe { writes.add(qp, pages, ranges.clone(), handle, offset) } {
+            match unsafe { writes.add(qp, pages, ranges, handle, offset) } {
                 Err(EAGAIN) if slots.wait(&mut seen).is_ok() => {}
                 added => return added,
             }

@@ -17,7 +17,6 @@ use crate::{
     trace::server as trace,
 };
 use core::{
-    iter::once,
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
@@ -170,7 +169,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         let context = self.context();
         // A Read that begins within a page shares that page with the Read before it.
         let elements = pages.len().saturating_add(reads);
-        context.pages = pages;
+        context.pages.put(pages);
         context.reads.reserve(reads, elements)
     }
 
@@ -195,7 +194,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
-            match unsafe { reads.add(qp, pages, once(range), handle, offset) } {
+            match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
                 Err(EAGAIN) if may_wait && slots.wait(&mut seen).is_ok() => {}
                 added => return added,
             }

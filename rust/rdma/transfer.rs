@@ -17,7 +17,7 @@ struct Transfer {
     ctx: bindings::rdma_rw_ctx,
     /// Its part of [`Transfers::vecs`].
     first: usize,
-    count: usize,
+    count: u32,
 }
 
 /// Transfers in one direction that are posted as one chain.
@@ -70,11 +70,20 @@ impl Transfers {
     /// # Errors
     ///
     /// `ENOMEM`, or `EBUSY` if there are transfers.
+    #[inline]
     pub(super) fn reserve(&mut self, transfers: usize, elements: usize) -> Result {
         if !self.transfers.is_empty() {
             return Err(EBUSY);
         }
-        self.vecs.clear();
+        if self.vecs.capacity() >= elements && self.transfers.capacity() >= transfers {
+            return Ok(());
+        }
+        self.reserve_more(transfers, elements)
+    }
+
+    /// [`Self::reserve`] if memory lacks.
+    #[cold]
+    fn reserve_more(&mut self, transfers: usize, elements: usize) -> Result {
         self.vecs.reserve(elements, GFP_KERNEL)?;
         Ok(self.transfers.reserve(transfers, GFP_KERNEL)?)
     }
@@ -94,67 +103,55 @@ impl Transfers {
         &mut self,
         qp: &Qp,
         pages: &PageVec,
-        ranges: impl Iterator<Item = PageRange>,
+        ranges: &[PageRange],
         handle: u32,
         offset: u64,
     ) -> Result {
         let first = self.vecs.len();
-        // The RDMA core sizes a region by the number of elements, whatever their length.
-        let may_merge = !qp.registers_transfers();
-        let mut length = 0u32;
-        let appended = { ranges }.try_for_each(|range| {
-            length = u32::try_from(range.length)
-                .ok()
-                .and_then(|more| length.checked_add(more))
-                .ok_or(EINVAL)?;
-            pages.append_to(&mut self.vecs, range, may_merge)
-        });
-        let added = appended.and_then(|()| {
-            // SAFETY: Guaranteed by the caller.
-            unsafe { self.add_mapped(qp, first, length, handle, offset) }
-        });
+        // SAFETY: Guaranteed by the caller.
+        let added = unsafe { self.add_behind(first, qp, pages, ranges, handle, offset) };
         if added.is_err() {
             self.vecs.truncate(first);
         }
         added
     }
 
-    /// Adds a transfer of the `length` bytes that the elements from `first` on are.
+    /// Adds a transfer whose elements are those from `first` on; some of them may stay if that
+    /// fails.
     ///
     /// # Safety
     ///
     /// As for [`Self::add`].
-    unsafe fn add_mapped(
+    #[inline(always)]
+    unsafe fn add_behind(
         &mut self,
-        qp: &Qp,
         first: usize,
-        length: u32,
+        qp: &Qp,
+        pages: &PageVec,
+        ranges: &[PageRange],
         handle: u32,
         offset: u64,
     ) -> Result {
-        let count = self.vecs.len().saturating_sub(first);
+        // The RDMA core sizes a region by the number of elements, whatever their length.
+        let may_merge = !qp.registers_transfers();
+        let mut length = 0u32;
+        for range in ranges {
+            pages.append_to(&mut self.vecs, *range, may_merge)?;
+            length = length
+                .checked_add(u32::try_from(range.length)?)
+                .ok_or(EINVAL)?;
+        }
+        let vecs = self.vecs.get(first..).ok_or(EINVAL)?;
+        let count = u32::try_from(vecs.len())?;
         let transfer = Transfer {
             ctx: bindings::rdma_rw_ctx::default(),
             first,
             count,
         };
-        match self.transfers.push_within_capacity(transfer) {
-            // SAFETY: Guaranteed by the caller.
-            Ok(()) => unsafe { self.map_last(qp, length, handle, offset) },
-            Err(_) => Err(ENOMEM),
-        }
-    }
-
-    /// Maps the transfer that was added last; removes it again if that fails.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::add`].
-    unsafe fn map_last(&mut self, qp: &Qp, length: u32, handle: u32, offset: u64) -> Result {
-        let Some(transfer) = self.transfers.last_mut() else {
-            return Err(EINVAL);
-        };
-        let vecs = self.vecs.get(transfer.first..).ok_or(EINVAL)?;
+        let added = self.transfers.push_within_capacity(transfer);
+        added.map_err(|_| ENOMEM)?;
+        // It does not move any more.
+        let transfer = self.transfers.last_mut().ok_or(EINVAL)?;
         let iter = bindings::bvec_iter {
             bi_size: length,
             ..pin_init::zeroed()
@@ -167,7 +164,7 @@ impl Transfers {
                 qp.as_raw(),
                 qp.id().port(),
                 vecs.as_ptr(),
-                u32::try_from(transfer.count)?,
+                count,
                 iter,
                 offset,
                 handle,
@@ -217,9 +214,22 @@ impl Transfers {
     ///
     /// `qp` is the queue pair that the transfers were added with. They have completed, or were
     /// never posted.
+    #[inline]
     pub(super) unsafe fn release(&mut self, qp: &Qp) {
+        if !self.transfers.is_empty() || self.vecs.capacity() > KEPT_ELEMENTS {
+            // SAFETY: Guaranteed by the caller.
+            unsafe { self.release_all(qp) };
+        }
+    }
+
+    /// [`Self::release`] if there is anything.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::release`].
+    unsafe fn release_all(&mut self, qp: &Qp) {
         let port = qp.id().port();
-        while let Some(mut transfer) = self.transfers.pop() {
+        for transfer in &mut self.transfers {
             let vecs = self.vecs.get(transfer.first..).unwrap_or(&[]);
             // SAFETY: The transfer was mapped for this queue pair, with these vectors, of which
             // there are no more than a device can address.
@@ -229,12 +239,13 @@ impl Transfers {
                     qp.as_raw(),
                     port,
                     vecs.as_ptr(),
-                    // CAST: It was a u32 when the transfer was mapped.
-                    transfer.count as u32,
+                    transfer.count,
                     self.direction.into(),
                 );
             }
         }
+        // INVARIANT: What is mapped no longer is forgotten.
+        self.transfers.clear();
         self.vecs.clear();
         self.requests = 0;
         if self.vecs.capacity() > KEPT_ELEMENTS {

@@ -193,8 +193,10 @@ fn write(
 ) -> Result<(u32, u64)> {
     let (mut count, mut bytes) = (0u32, 0u64);
     let writes = usize::try_from(plan.most_rdma_writes(call))?;
+    let is_whole = plan.reply_chunk_len != 0
+        || !plan.results().all(|result| rqst.is_in_pages(result.at, result.length));
     let layout = outgoing.keep(writes, |pages| {
-        let layout = rqst.move_pages(pages)?;
+        let layout = rqst.move_pages(pages, is_whole)?;
         // Each Write can begin and end within a page.
         let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
         Ok((layout, elements))
@@ -203,8 +205,19 @@ fn write(
         let target = write.target;
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(qp, number, count, segment);
-        let ranges = layout.ranges(usize::try_from(write.at)?, usize::try_from(target.length)?);
-        outgoing.write(ranges, target.handle, target.offset)?;
+        let (start, length) = (usize::try_from(write.at)?, usize::try_from(target.length)?);
+        let (in_pages, ranges);
+        let parts = match layout.in_pages(start, length) {
+            Some(range) => {
+                in_pages = [range];
+                in_pages.as_slice()
+            }
+            None => {
+                ranges = layout.ranges(start, length)?;
+                ranges.parts()
+            }
+        };
+        outgoing.write(parts, target.handle, target.offset)?;
         count = count.saturating_add(1);
         bytes = bytes.saturating_add(u64::from(target.length));
     }

@@ -241,66 +241,102 @@ impl Replying<'_> {
         self.message().copy_out(at, to)
     }
 
-    /// Moves the pages of the Reply to `pages`, and returns where in them the bytes of the message
-    /// are. sunrpc supplies other pages for the thread's next Reply.
+    /// Whether the `length` bytes from `at` on are in the pages of the message, not in its head or
+    /// tail.
+    pub(crate) fn is_in_pages(&self, at: u32, length: u32) -> bool {
+        let message = self.message();
+        // CAST: A u32 always fits the kernel's usize.
+        let (at, length) = (at as usize, length as usize);
+        let start = at.checked_sub(message.head_len());
+        start.is_some_and(|start| start.saturating_add(length) <= message.page_len())
+    }
+
+    /// Moves pages of the Reply to `pages`, those of its head and tail as well if `is_whole`, and
+    /// returns where in them the bytes of the message are. sunrpc supplies other pages for the
+    /// thread's next Reply.
     ///
     /// # Errors
     ///
     /// `ENOMEM`; `EIO` if the message is not in these pages. The pages are then still in place.
-    pub(crate) fn move_pages(&mut self, pages: &mut PageVec) -> Result<ResultLayout> {
-        let (layout, count) = self.layout()?;
-        // SAFETY: By the type's invariant.
-        let rqst = unsafe { self.rqst.as_mut() };
-        pages.reserve(count, GFP_KERNEL)?;
-        // RPCSEC_GSS may have continued beyond what the service has encoded, without recording it.
-        // sunrpc replaces the thread's pages up to here.
-        // SAFETY: The array has that many elements, and one more.
-        rqst.rq_next_page = unsafe { rqst.rq_respages.add(count) };
-        // SAFETY: By the type's invariant the array has that many elements; a page that is present
-        // has a reference for the thread, which passes to `pages`.
-        unsafe {
-            let array = core::slice::from_raw_parts_mut(rqst.rq_respages, count);
-            pages.take_array(array)?;
-        }
-        Ok(layout)
-    }
-
-    /// Where the parts of the message are among the pages of the Reply, and how many pages there
-    /// are.
-    fn layout(&self) -> Result<(ResultLayout, usize)> {
-        // SAFETY: By the type's invariant.
-        let rqst = unsafe { self.rqst.as_ref() };
-        let res = &rqst.rq_res;
-        // CAST: Unsigned ints always fit the kernel's usize.
-        let (page_base, page_len) = (res.page_base as usize, res.page_len as usize);
-        let mut first = 0;
-        let mut count = used_pages(rqst);
-        if page_len != 0 {
-            let distance = res.pages.addr().checked_sub(rqst.rq_respages.addr());
-            first = distance.ok_or(EIO)? / size_of::<*mut bindings::page>();
-            let last = first.saturating_add(page_base.saturating_add(page_len).div_ceil(PAGE_SIZE));
-            count = count.max(last);
-        }
-        let (head, tail) = (self.linear(&res.head[0])?, self.linear(&res.tail[0])?);
-        for (index, _, length) in [head, tail] {
-            if length != 0 {
+    pub(crate) fn move_pages(
+        &mut self,
+        pages: &mut PageVec,
+        is_whole: bool,
+    ) -> Result<ResultLayout> {
+        let message = self.message();
+        let (head_len, tail_len) = (message.head_len(), message.tail_len());
+        let data = self.data_pages()?;
+        let mut count = used_pages(self.rqst()).max(data.end);
+        let (mut linear, mut moved) = (None, data.clone());
+        if is_whole {
+            let [head, tail] = self.linear_pages()?;
+            for (index, _) in [head, tail].into_iter().flatten() {
                 count = count.max(index.saturating_add(1));
             }
+            linear = Some([head, tail].map(Option::unwrap_or_default));
+            moved = 0..count;
         }
+        // SAFETY: By the type's invariant.
+        let rqst = unsafe { self.rqst.as_mut() };
         if count > rqst.rq_maxpages {
             return Err(EIO);
         }
-        let pages = (first, page_base, page_len);
-        Ok((ResultLayout { head, pages, tail }, count))
+        let length = moved.end.saturating_sub(moved.start);
+        pages.reserve(length, GFP_KERNEL)?;
+        let first = data.start.saturating_sub(moved.start);
+        let res = &rqst.rq_res;
+        // CAST: Unsigned ints always fit the kernel's usize.
+        let (page_base, page_len) = (res.page_base as usize, res.page_len as usize);
+        // sunrpc replaces the thread's pages up to here. RPCSEC_GSS may have continued beyond what
+        // the service has encoded, without recording it.
+        // SAFETY: The array has that many elements, and one more.
+        rqst.rq_next_page = unsafe { rqst.rq_respages.add(count) };
+        // SAFETY: By the type's invariant the array has that many elements, each of them a page
+        // with a reference for the thread, which passes to `pages`.
+        unsafe {
+            let start = rqst.rq_respages.add(moved.start);
+            let array = core::slice::from_raw_parts_mut(start, length);
+            pages.take_array(array)?;
+        }
+        Ok(ResultLayout {
+            head_len,
+            pages: (first, page_base, page_len),
+            tail_len,
+            linear,
+        })
     }
 
-    /// Where the bytes of a vector are: page, offset, length.
-    fn linear(&self, vec: &bindings::kvec) -> Result<(usize, usize, usize)> {
-        if vec.iov_len == 0 {
-            return Ok((0, 0, 0));
-        }
+    fn rqst(&self) -> &bindings::svc_rqst {
         // SAFETY: By the type's invariant.
-        let rqst = unsafe { self.rqst.as_ref() };
+        unsafe { self.rqst.as_ref() }
+    }
+
+    /// Which of the thread's pages are those of the message.
+    fn data_pages(&self) -> Result<Range<usize>> {
+        let rqst = self.rqst();
+        let res = &rqst.rq_res;
+        if res.page_len == 0 {
+            return Ok(0..0);
+        }
+        // CAST: Unsigned ints always fit the kernel's usize.
+        let end = (res.page_base as usize).saturating_add(res.page_len as usize);
+        let distance = res.pages.addr().checked_sub(rqst.rq_respages.addr());
+        let first = distance.ok_or(EIO)? / size_of::<*mut bindings::page>();
+        Ok(first..first.saturating_add(end.div_ceil(PAGE_SIZE)))
+    }
+
+    /// Where head and tail are among the thread's pages: page and offset, if they have bytes.
+    fn linear_pages(&self) -> Result<[Option<(usize, usize)>; 2]> {
+        let res = &self.rqst().rq_res;
+        Ok([self.linear(&res.head[0])?, self.linear(&res.tail[0])?])
+    }
+
+    /// Where the bytes of a vector start: page and offset.
+    fn linear(&self, vec: &bindings::kvec) -> Result<Option<(usize, usize)>> {
+        if vec.iov_len == 0 {
+            return Ok(None);
+        }
+        let rqst = self.rqst();
         let offset = vec.iov_base.addr() % PAGE_SIZE;
         // SAFETY: Head and tail are in the linear map.
         let page = unsafe { bindings::rpcrdma_virt_to_page(vec.iov_base) };
@@ -308,7 +344,7 @@ impl Replying<'_> {
             // SAFETY: The array has so many elements.
             let is_it = unsafe { *rqst.rq_respages.add(index) == page };
             if is_it && offset.saturating_add(vec.iov_len) <= PAGE_SIZE {
-                return Ok((index, offset, vec.iov_len));
+                return Ok(Some((index, offset)));
             }
         }
         Err(EIO)
@@ -324,40 +360,63 @@ fn used_pages(rqst: &bindings::svc_rqst) -> usize {
     (used / size_of::<*mut bindings::page>()).min(rqst.rq_maxpages)
 }
 
-/// Where the bytes of a Reply are among its pages.
+/// Where the bytes of a Reply are among pages that were moved.
 #[derive(Clone, Copy)]
 pub(crate) struct ResultLayout {
-    /// Page, offset and length.
-    head: (usize, usize, usize),
+    head_len: usize,
     /// The first page, the offset from its start, and the length, across as many pages as needed.
     pages: (usize, usize, usize),
-    /// As for the head.
-    tail: (usize, usize, usize),
+    tail_len: usize,
+    /// Page and offset of the head and of the tail, if these were moved.
+    linear: Option<[(usize, usize); 2]>,
 }
 
 impl ResultLayout {
     /// The most parts that a range can have in addition to its pages.
     pub(crate) const EXTRA_PARTS: usize = 3;
 
-    /// The `length` bytes from `at` on.
-    pub(crate) fn ranges(
-        self,
-        at: usize,
-        length: usize,
-    ) -> impl Iterator<Item = PageRange> + Clone {
+    /// The `length` bytes from `at` on, if all of them are in the pages, not in head or tail.
+    #[inline]
+    pub(crate) fn in_pages(&self, at: usize, length: usize) -> Option<PageRange> {
+        let (first, base, page_len) = self.pages;
+        let start = at.checked_sub(self.head_len)?;
+        if start.saturating_add(length) > page_len {
+            return None;
+        }
+        let range = PageRange::at(base.saturating_add(start), length);
+        Some(PageRange {
+            index: first.saturating_add(range.index),
+            ..range
+        })
+    }
+
+    /// The `length` bytes from `at` on, wherever they are.
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if not all of them are in pages that were moved.
+    pub(crate) fn ranges(&self, at: usize, length: usize) -> Result<Ranges> {
+        let mut found = Ranges::default();
+        let (first, base, page_len) = self.pages;
+        let [head, tail] = self.linear.ok_or(EIO)?;
+        let parts = [
+            (head, self.head_len),
+            ((first, base), page_len),
+            (tail, self.tail_len),
+        ];
         let (mut skip, mut left) = (at, length);
-        let parts = [self.head, self.pages, self.tail].into_iter();
-        parts.filter_map(move |(index, offset, available)| {
+        for ((page, offset), available) in parts {
             let from = skip.min(available);
             skip = skip.saturating_sub(from);
             let length = left.min(available.saturating_sub(from));
             left = left.saturating_sub(length);
-            let range = PageRange::at(offset.saturating_add(from), length);
-            (length != 0).then_some(PageRange {
-                index: index.saturating_add(range.index),
-                ..range
-            })
-        })
+            found.add((page, offset.saturating_add(from)), length);
+        }
+        if left == 0 {
+            Ok(found)
+        } else {
+            Err(EIO)
+        }
     }
 
     /// The number of parts that the Reply has at most, for an estimate.
@@ -369,22 +428,49 @@ impl ResultLayout {
     }
 }
 
+/// The parts of a stretch of a Reply: of the head, of the pages, and of the tail.
+#[derive(Default)]
+pub(crate) struct Ranges {
+    parts: [PageRange; 3],
+    count: usize,
+}
+
+impl Ranges {
+    /// Adds the `length` bytes from byte `offset` of a page on, if there are any.
+    fn add(&mut self, (page, offset): (usize, usize), length: usize) {
+        let range = PageRange::at(offset, length);
+        if let (Some(part), true) = (self.parts.get_mut(self.count), length != 0) {
+            *part = PageRange {
+                index: page.saturating_add(range.index),
+                ..range
+            };
+            self.count = self.count.saturating_add(1);
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn parts(&self) -> &[PageRange] {
+        self.parts.get(..self.count).unwrap_or(&self.parts)
+    }
+}
+
 #[cfg(rpcrdma_kunit)]
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_server)]
 mod tests {
     use super::*;
 
-    fn layout() -> ResultLayout {
+    fn layout(linear: Option<[(usize, usize); 2]>) -> ResultLayout {
         ResultLayout {
-            head: (0, 100, 40),
+            head_len: 40,
             pages: (1, 10, 2 * PAGE_SIZE),
-            tail: (0, 140, 8),
+            tail_len: 8,
+            linear,
         }
     }
 
-    fn ranges(at: usize, length: usize) -> KVec<(usize, usize, usize)> {
+    fn ranges(layout: &ResultLayout, at: usize, length: usize) -> KVec<(usize, usize, usize)> {
         let mut found = KVec::new();
-        for range in layout().ranges(at, length) {
+        for range in layout.ranges(at, length).unwrap().parts() {
             let range = (range.index, range.offset, range.length);
             found.push(range, GFP_KERNEL).unwrap();
         }
@@ -393,11 +479,30 @@ mod tests {
 
     #[test]
     fn a_stretch_is_found() {
-        assert!(ranges(0, 40)[..] == [(0, 100, 40)]);
-        assert!(ranges(40, 6)[..] == [(1, 10, 6)]);
+        let layout = layout(Some([(0, 100), (0, 140)]));
+        assert!(ranges(&layout, 0, 40)[..] == [(0, 100, 40)]);
+        assert!(ranges(&layout, 40, 6)[..] == [(1, 10, 6)]);
         let all = [(0, 130, 10), (1, 10, 2 * PAGE_SIZE), (0, 140, 8)];
-        assert!(ranges(30, 2 * PAGE_SIZE + 18)[..] == all);
-        assert!(ranges(40 + PAGE_SIZE, 4)[..] == [(2, 10, 4)]);
-        assert!(ranges(0, 0).is_empty());
+        assert!(ranges(&layout, 30, 2 * PAGE_SIZE + 18)[..] == all);
+        assert!(ranges(&layout, 40 + PAGE_SIZE, 4)[..] == [(2, 10, 4)]);
+        assert!(ranges(&layout, 0, 0).is_empty());
+        let end = 48 + 2 * PAGE_SIZE;
+        assert!(ranges(&layout, end - 4, 4)[..] == [(0, 144, 4)]);
+        assert!(layout.ranges(end - 4, 5).is_err());
+    }
+
+    #[test]
+    fn what_was_not_moved_is_not_found() {
+        let layout = layout(None);
+        let in_pages = |at, length| {
+            let range = layout.in_pages(at, length);
+            range.map(|range| (range.index, range.offset, range.length))
+        };
+        let all = 2 * PAGE_SIZE;
+        assert_eq!(in_pages(40, all), Some((1, 10, all)));
+        assert_eq!(in_pages(40 + PAGE_SIZE, 4), Some((2, 10, 4)));
+        assert_eq!(in_pages(39, 4), None);
+        assert_eq!(in_pages(40, all + 1), None);
+        assert!(layout.ranges(39, 4).is_err());
     }
 }
