@@ -2,7 +2,7 @@
 
 //! What is kept with each message until it is answered.
 
-use super::shared::Reserved;
+use super::{shared::Reserved, PAGE_SIZE};
 use crate::{
     proto::responder::{call::CallIndex, placement::Placement},
     rdma::Note,
@@ -13,14 +13,14 @@ use crate::{
 pub(crate) struct Call {
     /// What the message says; nothing until it is decoded.
     pub(super) index: Option<CallIndex>,
+    /// Whether it is a Call of which nothing has to be fetched any more.
+    pub(super) is_complete: bool,
     /// Which results are in which Write chunk.
     pub(super) placement: Placement,
     /// What was read from the requester, for [`CallIndex::layout`].
     pub(super) pages: PageVec,
     /// The room for these pages, until a thread takes them.
     pub(super) reserved: Option<Reserved>,
-    /// How many pages the Call waits for.
-    pub(super) wanted: u32,
     /// Whether it is one of those that the requester has outstanding.
     pub(super) is_outstanding: bool,
     /// The handle that the Reply invalidates, if that is known when RDMA Reads are posted.
@@ -29,14 +29,22 @@ pub(crate) struct Call {
     pub(super) complete: Option<Moment>,
 }
 
+impl Call {
+    /// Pages for what is to be fetched.
+    pub(super) fn wanted(&self) -> u32 {
+        let index = self.index.as_ref();
+        index.map_or(0, |index| index.layout.pages.div_ceil(PAGE_SIZE))
+    }
+}
+
 impl Default for Call {
     fn default() -> Self {
         Self {
             index: None,
+            is_complete: false,
             placement: Placement::new(),
             pages: PageVec::new(),
             reserved: None,
-            wanted: 0,
             is_outstanding: false,
             invalidate: None,
             complete: None,
@@ -47,6 +55,7 @@ impl Default for Call {
 impl Note for Call {
     fn clear(&mut self) {
         self.index = None;
+        self.is_complete = false;
         self.placement.clear();
         self.pages.clear();
         self.reserved = None;

@@ -256,22 +256,27 @@ impl SvcTransport for Connection {
 impl SvcConnection for Connection {
     type Call = AcceptedMessage<Shared>;
 
+    #[inline]
     fn has_room(&self) -> bool {
         self.events.is_established() && self.parts.qp.has_room()
     }
 
+    #[inline]
     fn receive(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>> {
         receive::next(&self.parts.qp, rqst)
     }
 
+    #[inline]
     fn take_pages(&self, pages: PageVec) {
         self.events.record.sinks().give_back(pages);
     }
 
+    #[inline]
     fn place(&self, call: &mut Self::Call, at: u32, length: u32) -> Result {
         reply::place(call, at, length)
     }
 
+    #[inline]
     fn reply(&self, rqst: &mut Replying<'_>, call: &mut Self::Call) -> Result {
         reply::reply(&self.parts.qp, rqst, call).inspect_err(|_| {
             // A Reply that comes too late is no reason for the end.
@@ -281,6 +286,7 @@ impl SvcConnection for Connection {
         })
     }
 
+    #[inline]
     fn release(&self, call: Self::Call) {
         receive::release(&self.parts.qp, call);
     }
@@ -290,10 +296,12 @@ impl AcceptedEvents for Shared {
     type Note = Call;
     type Sent = Sent;
 
+    #[inline]
     fn received(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>) {
         receive::received(qp, message);
     }
 
+    #[inline]
     fn read(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>, pages: PageVec) {
         receive::read(qp, message, pages);
     }
@@ -310,6 +318,7 @@ impl AcceptedEvents for Shared {
         }
     }
 
+    #[inline]
     fn sent(&self, sent: &Sent) {
         self.stats().sent(sent);
     }

@@ -2,7 +2,7 @@
 
 //! From a message to a Call that nfsd executes.
 
-use super::{reply, shared::Shared, PAGE_SIZE};
+use super::{call::Call, reply, shared::Shared};
 use crate::{
     error::Cause,
     proto::{
@@ -36,7 +36,7 @@ pub(super) fn received(qp: &AcceptedQp<Shared>, mut message: Message) {
     shared.stats().received();
     message.with_note().1.complete = Some(Moment::now());
     let complete = if shared.events.is_established() {
-        start(qp, message, false)
+        start(qp, message)
     } else {
         Some(message)
     };
@@ -60,9 +60,12 @@ pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: Pag
         Some(index) => complete(index, bytes, &mut pages),
         None => Err(ResponderRefusal::Discard),
     };
-    note.pages = pages;
+    note.pages.put(pages);
     match complete {
-        Ok(()) => enqueue(qp.context(), message),
+        Ok(()) => {
+            note.is_complete = true;
+            enqueue(qp.context(), message);
+        }
         // The Call was counted when it came.
         Err(refusal) => refuse(qp, message, None, refusal),
     }
@@ -123,11 +126,14 @@ pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<
         message.or_else(|| shared.admitted())
     });
     rqst.let_others_in();
-    let mut message = message?;
-    if message.note().index.is_none() {
-        message = start(qp, message, true)?;
-    }
-    deliver(message)
+    let message = message?;
+    let note = message.note();
+    deliver(match (note.is_complete, &note.index) {
+        (true, _) => message,
+        (false, Some(_)) => fetch(qp, message, true)?,
+        // It came before the handshake was over.
+        (false, None) => start_any(qp, message, true)?,
+    })
 }
 
 /// A complete Call as sunrpc takes it.
@@ -151,37 +157,117 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     })
 }
 
-/// Decodes a message, and posts RDMA Reads for what is not in it. The message, if it is a complete
-/// Call.
+/// Decodes a message that has just arrived, and posts RDMA Reads for what is not in it. The message,
+/// if it is a complete Call.
 ///
-/// In a completion handler, which does not wait, what lacks memory or room comes back as it is, for
-/// a thread.
+/// A completion handler does not wait: what lacks memory or room comes back for a thread.
 #[inline]
-fn start(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
-    let (shared, number) = (qp.context(), message.number());
-    let (bytes, note) = message.with_note();
-    let call = ReceivedCall::take_plain(bytes).filter(|call| {
-        shared.versions().contains(call.version) && !shared.events.record.has_unanswerable()
+fn start(qp: &AcceptedQp<Shared>, message: Message) -> Option<Message> {
+    let shared = qp.context();
+    let started = start_call(qp, message, false, |bytes| {
+        ReceivedCall::take_whole(bytes, shared.versions(), &shared.budget)
     });
-    let Some(call) = call else {
-        return start_any(qp, message, may_wait);
+    started.unwrap_or_else(|message| start_any(qp, message, false))
+}
+
+/// [`start`] with any message, also in a thread, which may wait.
+// Of these most have one Read chunk.
+#[inline(never)]
+fn start_any(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
+    let shared = qp.context();
+    let started = start_call(qp, message, may_wait, |bytes| {
+        let call = ReceivedCall::take_reduced(bytes, shared.versions(), &shared.budget);
+        call.filter(|call| call.layout.pages == 0 || call.has_one_count())
+    });
+    started.unwrap_or_else(|message| start_other(qp, message, may_wait))
+}
+
+/// [`start`] with a Call that `take` decodes.
+///
+/// # Errors
+///
+/// The message, if it is no such Call.
+// For each of its callers, so that what each has decoded need not go through memory.
+#[inline(always)]
+fn start_call(
+    qp: &AcceptedQp<Shared>,
+    mut message: Message,
+    may_wait: bool,
+    take: impl for<'a> FnOnce(&'a [u8]) -> Option<ReceivedCall<'a>>,
+) -> Result<Option<Message>, Message> {
+    let number = message.number();
+    let (bytes, note) = message.with_note();
+    let Some(call) = take(bytes) else {
+        return Err(message);
     };
-    trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
+    let accepted = accept(qp, number, (bytes, note), &call);
+    let credits = call.credits;
+    Ok(go_on(qp, message, credits, accepted, may_wait))
+}
+
+/// Takes note of a Call.
+///
+/// # Errors
+///
+/// What to do with it instead.
+#[inline(always)]
+fn accept(
+    qp: &AcceptedQp<Shared>,
+    number: u32,
+    (bytes, note): (&[u8], &mut Call),
+    call: &ReceivedCall<'_>,
+) -> Result<(), ResponderRefusal> {
+    let shared = qp.context();
+    trace_call(qp, number, bytes, call);
+    if shared.events.take_unanswerable(call.xid) {
+        return Err(ResponderRefusal::Answer(call.error(ErrorBody::Chunk)));
+    }
+    if call.version != VERSION_ONE {
+        shared.called_in_version_two();
+    }
+    note.is_complete = call.layout.pages == 0;
     shared.called(call.credits);
     note.is_outstanding = true;
     note.index = Some(call.index(bytes.len()));
-    Some(message)
+    Ok(())
 }
 
-/// [`start`] with any message.
-#[inline(never)]
-fn start_any(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
+/// Goes on with a Call that was accepted, or does with it what is to be done instead.
+#[inline(always)]
+fn go_on(
+    qp: &AcceptedQp<Shared>,
+    message: Message,
+    credits: Credits,
+    accepted: Result<(), ResponderRefusal>,
+    may_wait: bool,
+) -> Option<Message> {
+    match accepted {
+        Ok(()) if message.note().is_complete => Some(message),
+        Ok(()) => fetch(qp, message, may_wait),
+        Err(refusal) => {
+            refuse(qp, message, Some(credits), refusal);
+            None
+        }
+    }
+}
+
+/// [`start`] with a message that need not be a Call, nor well formed.
+#[cold]
+fn start_other(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
     let (shared, number) = (qp.context(), message.number());
     let (bytes, note) = message.with_note();
-    let call = match decode_call(bytes, shared.versions(), &shared.budget) {
+    match decode_call(bytes, shared.versions(), &shared.budget) {
         Ok(ReceivedByResponder::Call(call)) => {
-            trace_call(qp, number, bytes, &call);
-            call
+            let accepted = if call.layout.pages == 0 || call.has_counts() {
+                accept(qp, number, (bytes, note), &call)
+            } else {
+                trace_call(qp, number, bytes, &call);
+                trace::svcrdma_decode_parse_err(qp, number, bytes);
+                let error = call.error(ErrorBody::Chunk);
+                Err(ResponderRefusal::GarbageArgs(error))
+            };
+            let credits = call.credits;
+            return go_on(qp, message, credits, accepted, may_wait);
         }
         Ok(ReceivedByResponder::BackwardReply {
             xid,
@@ -195,49 +281,29 @@ fn start_any(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> O
             }
             let _scope = NoIoScope::enter();
             discard(qp, message);
-            return None;
         }
         Ok(ReceivedByResponder::Error(error)) => {
             shared.backward().refused(error.xid.0);
             let _scope = NoIoScope::enter();
             discard(qp, message);
-            return None;
         }
         Err(refused) => {
             trace_refused(qp, number, bytes, &refused);
             let credits = refused.fixed.map(|fixed| fixed.credits);
             refuse(qp, message, credits, refused.at_responder());
-            return None;
         }
-    };
-    if shared.events.take_unanswerable(call.xid) {
-        let (credits, error) = (call.credits, call.error(ErrorBody::Chunk));
-        refuse(qp, message, Some(credits), ResponderRefusal::Answer(error));
-        return None;
     }
-    if call.version != VERSION_ONE {
-        shared.called_in_version_two();
-    }
-    if call.layout.pages == 0 {
-        shared.called(call.credits);
-        note.is_outstanding = true;
-        note.index = Some(call.index(bytes.len()));
-        return Some(message);
-    }
-    let (credits, index) = (call.credits, call.index(bytes.len()));
-    let pages = call.layout.pages.div_ceil(PAGE_SIZE);
-    if !call.has_counts() {
-        trace::svcrdma_decode_parse_err(qp, number, bytes);
-        let refusal = ResponderRefusal::GarbageArgs(call.error(ErrorBody::Chunk));
-        refuse(qp, message, Some(credits), refusal);
-        return None;
-    }
-    if !core::mem::replace(&mut note.is_outstanding, true) {
-        shared.called(credits);
-    }
-    let message = shared.admit(message, pages)?;
+    None
+}
+
+/// Posts RDMA Reads for a Call, once there is room for what they bring. As [`start`], the message
+/// comes back if that has to wait for a thread.
+#[inline]
+fn fetch(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
+    let shared = qp.context();
+    let message = shared.admit(message)?;
     let _scope = NoIoScope::enter();
-    match post_reads(qp, message, index, may_wait) {
+    match post_reads(qp, message, may_wait) {
         Ok(()) => None,
         Err(Some(message)) if !may_wait => {
             shared.stats().counters.deferred_reads.increment();
@@ -251,6 +317,7 @@ fn start_any(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> O
 }
 
 /// Writes the trace events of a Call that is good.
+#[inline(always)]
 fn trace_call(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
     let lists = &call.lists;
@@ -289,7 +356,7 @@ fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &R
     }
 }
 
-/// Posts the RDMA Reads of a message, which is the Call of `index` and has Read chunks.
+/// Posts the RDMA Reads of a message, which is a Call with Read chunks.
 ///
 /// # Errors
 ///
@@ -297,7 +364,6 @@ fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &R
 fn post_reads(
     qp: &AcceptedQp<Shared>,
     mut message: Message,
-    index: CallIndex,
     may_wait: bool,
 ) -> Result<(), Option<Message>> {
     let shared = qp.context();
@@ -308,7 +374,8 @@ fn post_reads(
     };
     let built = || -> Result<_> {
         let (bytes, note) = message.with_note();
-        let call = index.call(bytes).ok_or(EINVAL)?;
+        let index = note.index.as_ref();
+        let call = index.and_then(|index| index.call(bytes)).ok_or(EINVAL)?;
         let sinks = shared.events.record.sinks();
         let pages = sinks.take(usize::try_from(call.layout.pages)?, flags)?;
         let mut reads = qp.reading(may_wait)?;
@@ -321,7 +388,6 @@ fn post_reads(
             reads.read(place, (segment.handle, segment.offset), may_wait)
         })?;
         note.invalidate = call.handle_to_invalidate(&shared.thresholds);
-        note.index = Some(index);
         Ok(reads)
     };
     let reads = match { built }() {
@@ -330,9 +396,8 @@ fn post_reads(
     };
     match reads.post(message, may_wait) {
         Ok(()) => Ok(()),
-        Err((NoRoom::Full, Some((mut message, pages)))) => {
+        Err((NoRoom::Full, Some((message, pages)))) => {
             shared.events.record.sinks().give_back(pages);
-            message.with_note().1.index = None;
             Err(Some(message))
         }
         Err((_, left)) => {

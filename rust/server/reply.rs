@@ -10,9 +10,9 @@ use crate::{
     error::Cause,
     proto::{
         responder::{
-            call::ReceivedCall,
+            call::{CallIndex, ReceivedCall},
             encode::encode_garbage_args,
-            placement::{ReplyPlan, ReplyTooLarge},
+            placement::{Placement, ReplyPlan},
         },
         wire::{
             error::{ErrorBody, ErrorMessage},
@@ -82,25 +82,8 @@ fn make_and_send(
         replied,
     };
     if index.offers_memory() {
-        let call = index.call(bytes).ok_or(EINVAL)?;
-        return match note.placement.finish(&call, length, threshold) {
-            Ok(plan) => {
-                let answered = Answered {
-                    xid: index.xid,
-                    form: Form::new(index, &plan),
-                    segments: 0,
-                    bytes: 0,
-                    inline: plan.inline_len,
-                    has_invalidated: false,
-                    times,
-                };
-                place_and_send(qp, rqst, number, (&call, &plan), answered)
-            }
-            Err(ReplyTooLarge) => {
-                send_error(qp, &index.error(ErrorBody::Chunk), true);
-                Ok(())
-            }
-        };
+        let call = (index, bytes, &note.placement);
+        return place_and_send(qp, rqst, number, call, (length, threshold), times);
     }
     if length > threshold.saturating_sub(MIN_HEADER_LEN) {
         send_error(qp, &index.error(ErrorBody::Chunk), true);
@@ -130,6 +113,7 @@ fn make_and_send(
 
 /// What a Reply is sent in, and the credits that it grants; its Call has this version, and the
 /// service has come with it at `replied`.
+#[inline(always)]
 fn begin(
     qp: &AcceptedQp<Shared>,
     version: u32,
@@ -143,17 +127,25 @@ fn begin(
     Ok((outgoing, shared.grant(qp, replied)?))
 }
 
-/// Sends the Reply to a Call that offers memory for it, as planned.
+/// Sends the Reply, of `length` bytes, to a Call that offers memory for it, with no more than
+/// `threshold` bytes in the Send.
+#[inline(never)]
 fn place_and_send(
     qp: &AcceptedQp<Shared>,
     rqst: &mut Replying<'_>,
     number: u32,
-    (call, plan): (&ReceivedCall<'_>, &ReplyPlan),
-    mut answered: Answered,
+    (index, bytes, placement): (&CallIndex, &[u8], &Placement),
+    (length, threshold): (u32, u32),
+    times: Times,
 ) -> Result {
-    let (mut outgoing, credits) = begin(qp, call.version, answered.times.replied)?;
+    let call = index.call(bytes).ok_or(EINVAL)?;
+    let Ok(plan) = placement.finish(&call, length, threshold) else {
+        send_error(qp, &index.error(ErrorBody::Chunk), true);
+        return Ok(());
+    };
+    let (mut outgoing, credits) = begin(qp, call.version, times.replied)?;
     let mut end = plan
-        .encode(outgoing.bytes(), call, credits)
+        .encode(outgoing.bytes(), &call, credits)
         .map_err(|_| EMSGSIZE)?;
     if plan.reply_chunk_len == 0 {
         for range in plan.rest() {
@@ -163,13 +155,20 @@ fn place_and_send(
             rqst.copy_out(usize::try_from(range.at)?, to)?;
         }
     }
-    if plan.has_rdma_writes() {
-        let written = write(qp, number, &mut outgoing, rqst, plan, call)?;
-        (answered.segments, answered.bytes) = written;
-    }
+    let (segments, bytes) = match plan.has_rdma_writes() {
+        true => write(qp, number, &mut outgoing, rqst, &plan, &call)?,
+        false => (0, 0),
+    };
     let invalidate = call.handle_to_invalidate(&qp.context().thresholds);
-    answered.has_invalidated = invalidate.is_some();
-    let sent = Sent::Reply(answered);
+    let sent = Sent::Reply(Answered {
+        xid: call.xid,
+        form: Form::new(index, &plan),
+        segments,
+        bytes,
+        inline: plan.inline_len,
+        has_invalidated: invalidate.is_some(),
+        times,
+    });
     outgoing.send(end, invalidate, true, sent).map_err(to_error)
 }
 
@@ -182,30 +181,32 @@ fn threshold(shared: &Shared, version: u32) -> u32 {
     }
 }
 
-/// Adds the RDMA Writes of a Reply: how many there are, and of how many bytes.
+/// Adds the RDMA Writes of a Reply; returns how many there are, and of how many bytes.
+#[inline(always)]
 fn write(
     qp: &AcceptedQp<Shared>,
     number: u32,
     outgoing: &mut Outgoing<'_, AcceptedQp<Shared>>,
     rqst: &mut Replying<'_>,
-    plan: &ReplyPlan,
+    plan: &ReplyPlan<'_>,
     call: &ReceivedCall<'_>,
 ) -> Result<(u32, u64)> {
     let (mut count, mut bytes) = (0u32, 0u64);
-    let writes = usize::try_from(plan.most_rdma_writes(call))?;
+    let writes = plan.most_rdma_writes(call);
     let is_whole = plan.reply_chunk_len != 0
-        || !plan.results().all(|result| rqst.is_in_pages(result.at, result.length));
+        || !plan
+            .results()
+            .all(|result| rqst.is_in_pages(result.at, result.length));
     let layout = outgoing.keep(writes, |pages| {
         let layout = rqst.move_pages(pages, is_whole)?;
         // Each Write can begin and end within a page.
         let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
         Ok((layout, elements))
     })?;
-    for write in plan.rdma_writes(call) {
-        let target = write.target;
+    plan.for_each_rdma_write(call, |at, target| {
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(qp, number, count, segment);
-        let (start, length) = (usize::try_from(write.at)?, usize::try_from(target.length)?);
+        let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
         let (in_pages, ranges);
         let parts = match layout.in_pages(start, length) {
             Some(range) => {
@@ -220,7 +221,8 @@ fn write(
         outgoing.write(parts, target.handle, target.offset)?;
         count = count.saturating_add(1);
         bytes = bytes.saturating_add(u64::from(target.length));
-    }
+        Ok::<_, Error>(())
+    })?;
     Ok((count, bytes))
 }
 

@@ -194,6 +194,7 @@ impl Events {
 
     /// Whether a Call like this one has cost earlier connections, so that it is to be refused. That
     /// is forgotten then.
+    #[inline(always)]
     pub(super) fn take_unanswerable(&self, xid: Xid) -> bool {
         let record = &self.record;
         record.has_unanswerable() && record.take_unanswerable(&self.xprt.peer_address(), xid)
@@ -461,20 +462,19 @@ impl Shared {
         self.credits.lock().credits.dropped();
     }
 
-    /// Has a Call, whose data takes so many pages, wait until there is room. The Call, if there is
-    /// room already.
+    /// Has a Call wait until there is room for the data that is to be fetched for it. The Call, if
+    /// there is room already.
     ///
     /// Its Receive is not posted again meanwhile, and the grant falls.
     pub(super) fn admit(
         &self,
         mut message: AcceptedMessage<Self>,
-        pages: u32,
     ) -> Option<AcceptedMessage<Self>> {
         let note = message.with_note().1;
         if note.reserved.is_some() {
             return Some(message);
         }
-        note.wanted = pages;
+        let pages = note.wanted();
         let mut waiting = self.waiting.lock();
         // Before somebody is to give pages back for it.
         self.waiting_count.fetch_add(1, Full);
@@ -517,7 +517,7 @@ impl Shared {
     fn admit_first(&self) -> Option<AcceptedMessage<Self>> {
         let events = &self.events;
         let mut waiting = self.waiting.lock();
-        let pages = waiting.messages.first_note()?.wanted;
+        let pages = waiting.messages.first_note()?.wanted();
         let reserved = if waiting.is_in_line {
             if events.admitted.xchg(0, Full) == 0 {
                 return None;

@@ -84,7 +84,8 @@ impl Form {
     }
 
     /// That of a Call, and of the Reply that is sent.
-    pub(super) fn new(call: &CallIndex, plan: &ReplyPlan) -> Self {
+    #[inline(always)]
+    pub(super) fn new(call: &CallIndex, plan: &ReplyPlan<'_>) -> Self {
         let is_placed = plan.results().any(|result| result.length != 0);
         Self {
             reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,

@@ -8,11 +8,13 @@ mod proto;
 use proto::requester::decode::ReceivedReply;
 use proto::requester::plan::{plan, Plan, PlanError, PlanLimits, RpcShape};
 use proto::requester::reconcile::{Delivered, Mismatch};
-use proto::responder::call::ReceivedCall;
+use proto::responder::budget::CallBudget;
+use proto::responder::call::{CallIndex, ReceivedCall};
 use proto::responder::placement::{Placement, ReplyTooLarge};
 use proto::responder::unanswerable::UnanswerableCalls;
 use proto::testing::requester::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
-use proto::wire::header::{Credits, Xid};
+use proto::wire::header::{Credits, Versions, Xid};
+use proto::wire::private_data::Thresholds;
 
 /// Instantiates the generic functions that the core does not call itself.
 pub fn instances(reply: &ReceivedReply<'_>, lengths: &[u32]) -> Result<Delivered<1>, Mismatch> {
@@ -43,18 +45,38 @@ pub fn responder_instances(
     call: &ReceivedCall<'_>,
     lengths: [u32; 2],
 ) -> Result<usize, ReplyTooLarge> {
-    let plan = Placement::new().finish(call, lengths[0], lengths[1])?;
+    let placement = Placement::new();
+    let plan = placement.finish(call, lengths[0], lengths[1])?;
     let mut written = 0;
-    for write in plan.rdma_writes(call) {
-        written = write.at;
-    }
+    plan.for_each_rdma_write(call, |at, segment| {
+        written = at;
+        match segment.length < at {
+            true => Ok(()),
+            false => Err(ReplyTooLarge),
+        }
+    })?;
     let header = plan.encode(buffer, call, Credits::new(written));
     header.map_err(|_| ReplyTooLarge)
 }
 
-/// The same for Calls without chunks.
-pub fn plain_instances(bytes: &[u8]) -> Option<ReceivedCall<'_>> {
-    ReceivedCall::take_plain(bytes)
+/// The same for what a responder tries first.
+pub fn whole_instances<'a>(
+    bytes: &'a [u8],
+    versions: Versions,
+    budget: &CallBudget,
+) -> Option<ReceivedCall<'a>> {
+    let call = ReceivedCall::take_whole(bytes, versions, budget);
+    call.or_else(|| ReceivedCall::take_reduced(bytes, versions, budget))
+}
+
+/// The same for what is inlined wherever it is used.
+pub fn inlined_instances(
+    index: &CallIndex,
+    buffers: (&[u8], &mut [u8]),
+    thresholds: &Thresholds,
+) -> Option<usize> {
+    let handle = index.call(buffers.0)?.handle_to_invalidate(thresholds)?;
+    index.encode_inline(buffers.1, Credits::new(handle)).ok()
 }
 
 /// The same for what is read.

@@ -5,9 +5,9 @@
 use super::layout::StreamLayout;
 use super::refusal::ResponderRefusal;
 use crate::proto::message::{check_payload, MessageType};
-use crate::proto::wire::chunk::{ListIndex, Lists};
+use crate::proto::wire::chunk::{ListIndex, Lists, Segment, SEGMENT_LEN};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, FIXED_LEN};
 use crate::proto::wire::malformed::HeaderError;
 use crate::proto::wire::private_data::Thresholds;
 use crate::proto::wire::xdr::Reader;
@@ -47,16 +47,44 @@ impl ReceivedCall<'_> {
     /// Both ends must have agreed to it, and the handle must belong to this Call (RFC 8797 section
     /// 4.1): it is the first one whose segment has bytes. The others, if there are any, are left
     /// to the requester. Neither an RDMA_ERROR nor a backward message invalidates anything.
+    #[inline(always)]
     pub(crate) fn handle_to_invalidate(&self, thresholds: &Thresholds) -> Option<u32> {
         if !thresholds.remote_invalidation || self.lists.is_empty() {
             return None;
         }
-        let chunks = self.lists.writes.chunks().chain(self.lists.reply);
-        let reads = self.lists.reads.segments().map(|entry| entry.segment);
-        let mut segments = reads.chain(chunks.flat_map(|chunk| chunk.segments()));
         // A segment without bytes need not name a registration.
-        let segment = segments.find(|segment| segment.length != 0)?;
-        Some(segment.handle)
+        let has_bytes = |segment: &Segment| segment.length != 0;
+        let lists = &self.lists;
+        let mut reads = lists.reads.segments().map(|entry| entry.segment);
+        let mut found = reads.find(has_bytes);
+        for chunk in lists.writes.chunks() {
+            if found.is_some() {
+                break;
+            }
+            found = chunk.segments().find(has_bytes);
+        }
+        let found = found.or_else(|| lists.reply?.segments().find(has_bytes));
+        found.map(|segment| segment.handle)
+    }
+
+    /// Bytes of the transport header behind the Read list: the Write list and the Reply chunk.
+    fn results_len(&self) -> usize {
+        self.header_len.saturating_sub(self.lists.writes.position())
+    }
+
+    /// Bytes of the header of a Reply, which returns these lists, and has no Read list; `None` if
+    /// that is out of range.
+    pub(super) fn reply_header_len(&self) -> Option<u32> {
+        let length = self
+            .results_len()
+            .checked_add(FIXED_LEN + size_of::<u32>())?;
+        u32::try_from(length).ok()
+    }
+
+    /// The most segments that the Write list and the Reply chunk can have together.
+    pub(super) fn most_result_segments(&self) -> usize {
+        // Both of them end with a word.
+        self.results_len().saturating_sub(2 * size_of::<u32>()) / SEGMENT_LEN
     }
 
     /// What a responder keeps of the Call in addition to its Receive buffer. `message_len` is the
@@ -145,7 +173,7 @@ impl CallIndex {
 
     /// The Call in `buffer`, which is the Receive buffer that it was decoded from or the part of it
     /// that was filled. `None` if `buffer` is too short for it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn call<'a>(&self, buffer: &'a [u8]) -> Option<ReceivedCall<'a>> {
         let message = buffer.get(..self.message_len)?;
         let payload = message.get(self.header_len..)?;

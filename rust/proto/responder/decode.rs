@@ -9,9 +9,7 @@ use super::refusal::CallError;
 use crate::proto::message::{check_payload, Body, Message, MessageType, Refused};
 use crate::proto::wire::chunk::{Lists, ReadList};
 use crate::proto::wire::error::ErrorMessage;
-use crate::proto::wire::header::{
-    Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN, VERSION_ONE,
-};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, FIXED_LEN};
 use crate::proto::wire::xdr::Reader;
 
 /// A message as a responder received it.
@@ -40,31 +38,15 @@ pub(crate) enum ReceivedByResponder<'a> {
 ///
 /// A [`Refused`] whose [`Refused::at_responder`] says what to send. It has the XID of any message
 /// with a whole fixed header.
-#[inline]
 pub(crate) fn decode_call<'a>(
     bytes: &'a [u8],
     versions: Versions,
     budget: &CallBudget,
 ) -> Result<ReceivedByResponder<'a>, Refused<CallError>> {
-    // Nearly all are of Version One, and there is nothing to look up for an endpoint that has it.
-    match ReceivedCall::take(bytes, Versions::ONE, budget) {
-        Some(call) if versions.contains(VERSION_ONE) => Ok(ReceivedByResponder::Call(call)),
-        _ => decode_other(bytes, versions, budget),
-    }
-}
-
-/// [`decode_call`] of what need not be a Call by RDMA_MSG of Version One.
-#[inline(never)]
-fn decode_other<'a>(
-    bytes: &'a [u8],
-    versions: Versions,
-    budget: &CallBudget,
-) -> Result<ReceivedByResponder<'a>, Refused<CallError>> {
-    // With Version One alone it was tried.
-    let has_others = versions.high != VERSION_ONE;
-    match has_others.then(|| ReceivedCall::take(bytes, versions, budget)) {
-        Some(Some(call)) => Ok(ReceivedByResponder::Call(call)),
-        _ => decode_any(bytes, versions, budget),
+    let call = ReceivedCall::take_whole(bytes, versions, budget);
+    match call.or_else(|| ReceivedCall::take_reduced(bytes, versions, budget)) {
+        Some(call) => Ok(ReceivedByResponder::Call(call)),
+        None => decode_any(bytes, versions, budget),
     }
 }
 
@@ -131,93 +113,75 @@ fn judge(
 }
 
 impl<'a> ReceivedCall<'a> {
-    /// Decodes a Call in an RDMA_MSG of Version One without chunks, as most are. `None` for anything
-    /// else.
+    /// Decodes a Call in an RDMA_MSG without Read chunks, as most are. `None` for anything else, and
+    /// for what [`decode_call`] refuses.
     #[inline(always)]
-    pub(crate) fn take_plain(bytes: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader::new(bytes);
-        let fixed = FixedHeader::take(&mut reader).ok()?;
-        if fixed.procedure != Procedure::Msg || fixed.version != VERSION_ONE {
-            return None;
-        }
-        let lists = Lists::take_none(&mut reader)?;
-        if check_payload(reader, &fixed) != Ok(MessageType::Call) {
-            return None;
-        }
-        let payload = reader.rest();
-        Some(Self {
-            xid: fixed.xid,
-            version: fixed.version,
-            credits: fixed.credits,
-            header_len: reader.position(),
-            lists,
-            payload: Some(payload),
-            layout: StreamLayout::inline(payload).ok()?,
-        })
-    }
-
-    /// Decodes a Call in an RDMA_MSG with no Read chunk or one, without the checks that other
-    /// messages need, which takes a fraction of the time. `None` for anything else.
-    // For each of its two callers, of which one is rare.
-    #[inline(always)]
-    fn take(bytes: &'a [u8], versions: Versions, budget: &CallBudget) -> Option<Self> {
-        let mut reader = Reader::new(bytes);
-        let fixed = FixedHeader::take(&mut reader).ok()?;
-        if fixed.procedure != Procedure::Msg || !versions.contains(fixed.version) {
-            return None;
-        }
+    pub(crate) fn take_whole(
+        bytes: &'a [u8],
+        versions: Versions,
+        budget: &CallBudget,
+    ) -> Option<Self> {
+        let (fixed, mut reader) = take_fixed(bytes, versions)?;
         let reads = ReadList::empty(reader);
-        let Some((writes, reply)) = Lists::take_without_reads(&mut reader) else {
-            return Self::take_reduced(bytes, &fixed, budget);
-        };
+        let (writes, reply) = Lists::take_without_reads(&mut reader)?;
         let lists = Lists {
             reads,
             writes,
             reply,
         };
+        let layout = StreamLayout::inline(reader.rest()).ok()?;
+        Self::with(fixed, lists, reader, layout, budget)
+    }
+
+    /// Decodes a Call in an RDMA_MSG with one Read chunk, without the checks that other messages
+    /// need. `None` for anything else, and for what [`decode_call`] refuses.
+    #[inline(always)]
+    pub(crate) fn take_reduced(
+        bytes: &'a [u8],
+        versions: Versions,
+        budget: &CallBudget,
+    ) -> Option<Self> {
+        let (fixed, mut reader) = take_fixed(bytes, versions)?;
+        let lists = Lists::take_some(&mut reader).ok()?;
+        let reads = &lists.reads;
+        if !reads.is_one_chunk() || reads.has_position_zero() || budget.read_chunks == 0 {
+            return None;
+        }
+        let layout = StreamLayout::with_one(reader.rest(), reads)?;
+        Self::with(fixed, lists, reader, layout, budget)
+    }
+
+    /// The Call of these fixed words and lists, if the rest of the message is its RPC message, and
+    /// within the budget.
+    #[inline(always)]
+    fn with(
+        fixed: FixedHeader,
+        lists: Lists<'a>,
+        reader: Reader<'a>,
+        layout: StreamLayout,
+        budget: &CallBudget,
+    ) -> Option<Self> {
         if check_payload(reader, &fixed) != Ok(MessageType::Call) {
             return None;
         }
-        if !lists.is_empty() {
-            budget.check(&lists).ok()?;
-        }
-        let payload = reader.rest();
-        Some(Self {
-            xid: fixed.xid,
-            version: fixed.version,
-            credits: fixed.credits,
-            header_len: reader.position(),
-            lists,
-            payload: Some(payload),
-            layout: StreamLayout::inline(payload).ok()?,
-        })
-    }
-
-    /// [`Self::take`] with one Read chunk, behind these fixed words.
-    #[inline(never)]
-    fn take_reduced(bytes: &'a [u8], fixed: &FixedHeader, budget: &CallBudget) -> Option<Self> {
-        let mut reader = Reader::at(bytes, FIXED_LEN)?;
-        let lists = Lists::take(&mut reader).ok()?;
-        if !lists.reads.is_one_chunk() || lists.reads.has_position_zero() {
-            return None;
-        }
-        if check_payload(reader, fixed) != Ok(MessageType::Call) {
-            return None;
-        }
         budget.check(&lists).ok()?;
-        let payload = reader.rest();
-        if budget.read_chunks == 0 {
-            return None;
-        }
-        let layout = StreamLayout::with_one(payload, &lists.reads)?;
         Some(Self {
             xid: fixed.xid,
             version: fixed.version,
             credits: fixed.credits,
             header_len: reader.position(),
             lists,
-            payload: Some(payload),
+            payload: Some(reader.rest()),
             layout,
         })
     }
+}
+
+/// Takes the fixed words of an RDMA_MSG of a version that is supported.
+#[inline(always)]
+fn take_fixed(bytes: &[u8], versions: Versions) -> Option<(FixedHeader, Reader<'_>)> {
+    let mut reader = Reader::new(bytes);
+    let fixed = FixedHeader::take(&mut reader).ok()?;
+    let is_known = fixed.procedure == Procedure::Msg && versions.contains(fixed.version);
+    is_known.then_some((fixed, reader))
 }

@@ -9,7 +9,7 @@ use crate::proto::wire::encode::encode_header;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure};
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
-impl ReplyPlan {
+impl ReplyPlan<'_> {
     /// Writes the header of the Reply to `call` into `buffer` and returns its length in bytes,
     /// which is the one of the plan. All chunks of the Call are returned, the unused ones included,
     /// with the lengths that were placed (RFC 8166 section 3.4.6).
@@ -17,6 +17,7 @@ impl ReplyPlan {
     /// # Errors
     ///
     /// [`NoSpace`] if the header does not fit.
+    #[inline]
     pub(crate) fn encode(
         &self,
         buffer: &mut [u8],
@@ -47,7 +48,7 @@ impl CallIndex {
     /// # Errors
     ///
     /// [`NoSpace`] if the header does not fit.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn encode_inline(
         &self,
         buffer: &mut [u8],

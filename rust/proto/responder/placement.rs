@@ -8,9 +8,8 @@
 //! decides about the rest.
 
 use super::call::ReceivedCall;
-use crate::proto::wire::chunk::{Chunk, Segment, Segments, WriteChunks};
-use crate::proto::wire::encode::header_len;
-use crate::proto::wire::header::{Procedure, MIN_HEADER_LEN};
+use crate::proto::wire::chunk::{Chunk, Segment};
+use crate::proto::wire::header::Procedure;
 
 /// [`MAX_RESULTS`](super::budget::MAX_RESULTS) as the length of an array.
 const RESULTS: usize = 8;
@@ -71,14 +70,16 @@ impl Placement {
         self.count = 0;
     }
 
-    /// What is in each Write chunk that had its turn.
-    fn used(&self) -> &[Range] {
-        self.results.get(..self.count).unwrap_or(&self.results)
-    }
-
-    /// The same, one by one.
-    fn results(&self) -> impl Iterator<Item = Range> + Clone + '_ {
-        self.used().iter().copied()
+    /// What is in each Write chunk that had its turn, up to the last one for which `is_kept` holds.
+    fn used(&self, is_kept: impl Fn(&Range) -> bool) -> &[Range] {
+        let mut used = self.results.get(..self.count).unwrap_or(&self.results);
+        while let [first @ .., last] = used {
+            if is_kept(last) {
+                break;
+            }
+            used = first;
+        }
+        used
     }
 
     /// Places the result of `length` bytes that starts at byte `at` of the RPC message. Gives the
@@ -101,7 +102,10 @@ impl Placement {
         at: u32,
         length: u32,
     ) -> Result<Option<u32>, ResultTooLarge> {
-        self.keep(|result| result.at < at && result.end() <= at);
+        // It takes the place of earlier ones that are not before it.
+        self.count = self
+            .used(|result| result.at < at && result.end() <= at)
+            .len();
         let chunk = call.lists.writes.chunks().nth(self.count);
         let (Some(chunk), Some(place), true) =
             (chunk, self.results.get_mut(self.count), length > 0)
@@ -121,16 +125,6 @@ impl Placement {
         Ok(number.filter(|_| is_usable))
     }
 
-    /// Forgets the last results until `is_kept` holds for the last one.
-    fn keep(&mut self, is_kept: impl Fn(&Range) -> bool) {
-        while let Some(last) = self.count.checked_sub(1) {
-            if self.results.get(last).is_some_and(&is_kept) {
-                return;
-            }
-            self.count = last;
-        }
-    }
-
     /// Decides how the Reply travels: an RPC message of `length` bytes, with no more than
     /// `threshold` bytes in its Send.
     ///
@@ -140,26 +134,20 @@ impl Placement {
     /// # Errors
     ///
     /// [`ReplyTooLarge`] if the Reply chunk is too small, or there is none where one is needed.
+    #[inline]
     pub(crate) fn finish(
-        mut self,
+        &self,
         call: &ReceivedCall<'_>,
         length: u32,
         threshold: u32,
-    ) -> Result<ReplyPlan, ReplyTooLarge> {
-        self.keep(|result| result.end() <= length);
-        let chunk = call.lists.reply;
+    ) -> Result<ReplyPlan<'_>, ReplyTooLarge> {
         let mut plan = ReplyPlan {
-            header_len: MIN_HEADER_LEN,
+            header_len: call.reply_header_len().ok_or(ReplyTooLarge)?,
             inline_len: 0,
             reply_chunk_len: 0,
             length,
-            placement: self,
+            results: self.used(|result| result.end() <= length),
         };
-        if !call.lists.writes.is_empty() || chunk.is_some() {
-            let writes = call.lists.writes.chunks().map(|chunk| chunk.count());
-            let header = header_len(0, writes, chunk.map(|chunk| chunk.count()));
-            plan.header_len = u32::try_from(header).map_err(|_| ReplyTooLarge)?;
-        }
         let rest = plan
             .rest()
             .fold(0, |sum, range| u32::saturating_add(sum, range.length));
@@ -168,10 +156,11 @@ impl Placement {
             .ok_or(ReplyTooLarge)?;
         if rest <= room {
             plan.inline_len = rest;
-        } else if chunk.is_some_and(|chunk| chunk.length() >= u64::from(rest)) {
-            plan.reply_chunk_len = rest;
-        } else {
-            return Err(ReplyTooLarge);
+            return Ok(plan);
+        }
+        match call.lists.reply {
+            Some(chunk) if chunk.length() >= u64::from(rest) => plan.reply_chunk_len = rest,
+            _ => return Err(ReplyTooLarge),
         }
         Ok(plan)
     }
@@ -179,7 +168,7 @@ impl Placement {
 
 /// How a Reply travels.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplyPlan {
+pub(crate) struct ReplyPlan<'a> {
     /// Bytes of the transport header, which returns all chunks of the Call.
     pub(crate) header_len: u32,
     /// Bytes that follow the header in the same Send.
@@ -187,10 +176,11 @@ pub(crate) struct ReplyPlan {
     /// Bytes in the Reply chunk, 0 if it is not used.
     pub(crate) reply_chunk_len: u32,
     length: u32,
-    placement: Placement,
+    /// What is in each Write chunk that had its turn.
+    results: &'a [Range],
 }
 
-impl ReplyPlan {
+impl<'a> ReplyPlan<'a> {
     /// The procedure of the Reply.
     pub(crate) const fn procedure(&self) -> Procedure {
         if self.reply_chunk_len > 0 {
@@ -202,15 +192,15 @@ impl ReplyPlan {
 
     /// What is in each Write chunk that had its turn, without XDR padding: no bytes if it has no
     /// segments.
-    pub(crate) fn results(&self) -> impl Iterator<Item = Range> + Clone + '_ {
-        self.placement.results()
+    pub(crate) fn results(&self) -> impl Iterator<Item = Range> + Clone + 'a {
+        self.results.iter().copied()
     }
 
     /// The parts of the RPC message that are in no Write chunk, without the padding of what is in
     /// one: the bytes that are sent inline, or that go into the Reply chunk.
-    pub(crate) fn rest(&self) -> Rest<'_> {
+    pub(crate) fn rest(&self) -> Rest<'a> {
         Rest {
-            results: self.placement.used().iter(),
+            results: self.results.iter(),
             at: 0,
             length: self.length,
         }
@@ -218,38 +208,86 @@ impl ReplyPlan {
 
     /// Whether the Reply has RDMA Writes.
     pub(crate) fn has_rdma_writes(&self) -> bool {
-        self.reply_chunk_len > 0 || self.placement.results().any(|result| result.length > 0)
+        self.reply_chunk_len > 0 || self.results().any(|result| result.length > 0)
     }
 
     /// How many RDMA Writes the Reply to `call` has, or some more.
-    pub(crate) fn most_rdma_writes(&self, call: &ReceivedCall<'_>) -> u32 {
-        let chunks = call.lists.writes.chunks().zip(self.results());
-        let writes = chunks.map(|(chunk, result)| chunk.segments_for(result.length));
-        let writes = writes.fold(0, u32::saturating_add);
-        let reply = call.lists.reply.filter(|_| self.reply_chunk_len > 0);
-        reply.map_or(writes, |chunk| {
-            // Each of them may end within a segment.
-            let ranges = self.rest().fold(0u32, |count, _| count.saturating_add(1));
-            let segments = chunk.segments_for(self.reply_chunk_len);
-            writes.saturating_add(segments).saturating_add(ranges)
-        })
+    pub(crate) fn most_rdma_writes(&self, call: &ReceivedCall<'_>) -> usize {
+        let segments = call.most_result_segments();
+        if self.reply_chunk_len == 0 {
+            return segments;
+        }
+        // What comes between the results, and each may end within a segment of the Reply chunk.
+        segments
+            .saturating_add(self.results.len())
+            .saturating_add(1)
     }
 
-    /// The RDMA Writes of the Reply to `call`, in an order in which each chunk is filled from its
-    /// start.
-    pub(crate) fn rdma_writes<'a>(&'a self, call: &ReceivedCall<'a>) -> RdmaWrites<'a> {
-        RdmaWrites {
-            results: self.placement.used().iter(),
-            chunks: call.lists.writes.chunks(),
-            reply: call.lists.reply.filter(|_| self.reply_chunk_len > 0),
-            rest: None,
-            plan: self,
-            range: Range { at: 0, length: 0 },
-            segments: Segments::none(),
-            segment: NO_SEGMENT,
+    /// Calls `each` with the RDMA Writes of the Reply to `call`: where in the RPC message the bytes
+    /// start, and the memory that they go to, exactly as long as they are, at least one byte. Each
+    /// chunk is filled from its start.
+    ///
+    /// # Errors
+    ///
+    /// The first one of `each`.
+    // Inlined, so that the Call need not be in memory.
+    #[inline(always)]
+    pub(crate) fn for_each_rdma_write<E>(
+        &self,
+        call: &ReceivedCall<'_>,
+        mut each: impl FnMut(u32, Segment) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let writes = call.lists.writes.chunks().zip(self.results);
+        let writes = writes.map(|(chunk, result)| (chunk, Rest::one(result)));
+        let reply = call.lists.reply.filter(|_| self.reply_chunk_len > 0);
+        let reply = reply.map(|chunk| (chunk, self.rest()));
+        for (chunk, ranges) in writes.chain(reply) {
+            fill(&chunk, ranges, &mut each)?;
         }
+        Ok(())
     }
 }
+
+/// Calls `each` with the RDMA Writes that bring `ranges` of the RPC message into `chunk`, one range
+/// behind the other, as far as it has room.
+#[inline(always)]
+fn fill<E>(
+    chunk: &Chunk<'_>,
+    ranges: Rest<'_>,
+    each: &mut impl FnMut(u32, Segment) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut segments = chunk.segments();
+    let mut room = NO_SEGMENT;
+    for Range { mut at, length } in ranges {
+        let mut left = length;
+        while left > 0 {
+            while room.length == 0 {
+                let Some(segment) = segments.next() else {
+                    return Ok(());
+                };
+                room = segment;
+            }
+            let length = left.min(room.length);
+            each(at, Segment { length, ..room })?;
+            at = at.saturating_add(length);
+            left = left.saturating_sub(length);
+            room = Segment {
+                length: room.length.saturating_sub(length),
+                // What is left has no byte if the address space ends here.
+                offset: room.offset.wrapping_add(u64::from(length)),
+                ..room
+            };
+        }
+    }
+    Ok(())
+}
+
+/// A segment that is used up.
+const NO_SEGMENT: Segment = Segment {
+    handle: 0,
+    length: 0,
+    offset: 0,
+};
 
 /// See [`ReplyPlan::rest`].
 #[derive(Clone, Debug)]
@@ -259,6 +297,17 @@ pub(crate) struct Rest<'a> {
     at: u32,
     /// That of the RPC message.
     length: u32,
+}
+
+impl Rest<'_> {
+    /// The bytes of one result.
+    fn one(result: &Range) -> Self {
+        Self {
+            results: [].as_slice().iter(),
+            at: result.at,
+            length: result.end(),
+        }
+    }
 }
 
 impl Iterator for Rest<'_> {
@@ -279,97 +328,6 @@ impl Iterator for Rest<'_> {
                 return Some(Range { at, length });
             }
         }
-    }
-}
-
-/// One RDMA Write of a Reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RdmaWrite {
-    /// Where in the RPC message the bytes start.
-    pub(crate) at: u32,
-    /// The memory that they go to, exactly as long as they are, at least one byte.
-    pub(crate) target: Segment,
-}
-
-/// A segment that is used up.
-const NO_SEGMENT: Segment = Segment {
-    handle: 0,
-    length: 0,
-    offset: 0,
-};
-
-/// See [`ReplyPlan::rdma_writes`].
-#[derive(Clone, Debug)]
-pub(crate) struct RdmaWrites<'a> {
-    /// Results that come later, and their Write chunks.
-    results: core::slice::Iter<'a, Range>,
-    chunks: WriteChunks<'a>,
-    /// The Reply chunk, until it has its turn.
-    reply: Option<Chunk<'a>>,
-    /// What comes later in the Reply chunk, once that has its turn.
-    rest: Option<Rest<'a>>,
-    plan: &'a ReplyPlan,
-    /// The bytes whose turn it is, and what is left of their chunk.
-    range: Range,
-    segments: Segments<'a>,
-    segment: Segment,
-}
-
-impl<'a> RdmaWrites<'a> {
-    /// Goes on to the next bytes, of the same chunk or of another one; whether there are any.
-    fn advance(&mut self) -> bool {
-        if let Some(rest) = &mut self.rest {
-            let range = rest.next();
-            self.range = range.unwrap_or(self.range);
-            return range.is_some();
-        }
-        let chunk = match (self.results.next(), self.chunks.next()) {
-            (Some(result), Some(chunk)) => {
-                self.range = *result;
-                chunk
-            }
-            _ => match self.reply.take() {
-                Some(chunk) => {
-                    self.rest = Some(self.plan.rest());
-                    chunk
-                }
-                None => return false,
-            },
-        };
-        self.segments = chunk.segments();
-        self.segment = NO_SEGMENT;
-        true
-    }
-}
-
-impl Iterator for RdmaWrites<'_> {
-    type Item = RdmaWrite;
-
-    fn next(&mut self) -> Option<RdmaWrite> {
-        while self.range.length == 0 {
-            if !self.advance() {
-                return None;
-            }
-        }
-        while self.segment.length == 0 {
-            self.segment = self.segments.next()?;
-        }
-        let (range, segment) = (self.range, self.segment);
-        let length = range.length.min(segment.length);
-        self.range = Range {
-            at: range.at.saturating_add(length),
-            length: range.length.saturating_sub(length),
-        };
-        self.segment = Segment {
-            length: segment.length.saturating_sub(length),
-            // What is left has no byte if the address space ends here.
-            offset: segment.offset.wrapping_add(u64::from(length)),
-            ..segment
-        };
-        Some(RdmaWrite {
-            at: range.at,
-            target: Segment { length, ..segment },
-        })
     }
 }
 
@@ -457,8 +415,11 @@ mod tests {
     use Part::{Result as Data, Words};
 
     /// Names all results, and then decides about the Reply, which is complete with these parts.
-    fn place(call: &ReceivedCall<'_>, parts: &[Part]) -> Option<Result<ReplyPlan, ReplyTooLarge>> {
-        let mut placement = Placement::new();
+    fn place<'a>(
+        placement: &'a mut Placement,
+        call: &ReceivedCall<'_>,
+        parts: &[Part],
+    ) -> Option<Result<ReplyPlan<'a>, ReplyTooLarge>> {
         let mut at = 0u32;
         for part in parts {
             let length = match *part {
@@ -475,7 +436,7 @@ mod tests {
 
     /// The visible part of a plan: its procedure, the bytes in the Send behind the header and in
     /// the Reply chunk.
-    fn form(plan: Option<Result<ReplyPlan, ReplyTooLarge>>) -> Option<(Procedure, u32, u32)> {
+    fn form(plan: Option<Result<ReplyPlan<'_>, ReplyTooLarge>>) -> Option<(Procedure, u32, u32)> {
         let plan = plan?.ok()?;
         Some((plan.procedure(), plan.inline_len, plan.reply_chunk_len))
     }
@@ -491,7 +452,8 @@ mod tests {
     ) -> Option<bool> {
         let offer = offer?;
         let call = offer.call()?;
-        let plan = place(&call, parts);
+        let mut placement = Placement::new();
+        let plan = place(&mut placement, &call, parts);
         let is_form = form(plan) == Some(expected);
         let plan = plan?.ok()?;
         let pair = |range: Range| (range.at, range.length);
@@ -608,7 +570,7 @@ mod tests {
         let mut placement = Placement::new();
         assert_eq!(placement.place(&call, 40, 99), Ok(Some(0)));
         assert_eq!(placement.place(&call, 140, 100), Ok(Some(1)));
-        let results = |plan: Result<ReplyPlan, ReplyTooLarge>| {
+        let results = |plan: Result<ReplyPlan<'_>, ReplyTooLarge>| {
             let lengths = plan.ok()?;
             let mut lengths = lengths.results().map(|result| (result.at, result.length));
             Some([lengths.next(), lengths.next()])
@@ -633,7 +595,8 @@ mod tests {
         let is_refused = |chunk: Option<&[u32]>, length| {
             let offer = Offer::new(&[], chunk)?;
             let call = offer.call()?;
-            Some(place(&call, &[Words(length)])?.is_err())
+            let mut placement = Placement::new();
+            Some(place(&mut placement, &call, &[Words(length)])?.is_err())
         };
         assert_eq!(is_refused(Some(&[4096]), 8192), Some(true));
         assert_eq!(is_refused(Some(&[4096, 4095]), 8192), Some(true));
@@ -672,16 +635,17 @@ mod tests {
             Data(6),
             Words(2 + 4),
         ];
-        let plan = place(&call, &parts).and_then(Result::ok);
+        let mut placement = Placement::new();
+        let plan = place(&mut placement, &call, &parts).and_then(Result::ok);
         assert!(plan.is_some());
         let Some(plan) = plan else { return };
-        let write = |at, handle, length, offset| RdmaWrite {
-            at,
-            target: Segment {
+        let write = |at, handle, length, offset| {
+            let target = Segment {
                 handle,
                 length,
                 offset,
-            },
+            };
+            (at, target)
         };
         let expected = [
             write(1080, 0, 1000, 0),
@@ -692,7 +656,14 @@ mod tests {
             write(3104, REPLY, 8, 0x10_0000),
             write(3120, REPLY, 4, 0x10_0008),
         ];
-        assert!(plan.rdma_writes(&call).eq(expected));
+        let mut expected = expected.into_iter();
+        let written = plan.for_each_rdma_write(&call, |at, target| {
+            match expected.next() == Some((at, target)) {
+                true => Ok(()),
+                false => Err(at),
+            }
+        });
+        assert_eq!((written, expected.next()), (Ok(()), None));
 
         let mut buffer = [0xff; 512];
         let length = plan.encode(&mut buffer, &call, Credits::new(7)).ok();

@@ -92,6 +92,7 @@ impl<'a> ReceivedCall<'a> {
     ///
     /// Those that are not inline lie in the pages of the layout, at their place less the head. The
     /// inline ones are to be copied there if the layout has no head and has pages.
+    #[inline(always)]
     pub(crate) fn stream(&self) -> Stream<'a> {
         let mut chunks = self.lists.reads.chunks();
         let mut next = chunks.next();
@@ -119,6 +120,8 @@ impl ReceivedCall<'_> {
     /// # Errors
     ///
     /// The first one of `each`.
+    // Inlined, as is what it calls, so that the Call need not be in memory.
+    #[inline(always)]
     pub(crate) fn for_each_read<E>(
         &self,
         mut each: impl FnMut(u32, Segment) -> Result<(), E>,
@@ -147,6 +150,14 @@ impl ReceivedCall<'_> {
         Ok(())
     }
 
+    /// [`Self::has_counts`] of a Call with one Read chunk.
+    #[inline(always)]
+    pub(crate) fn has_one_count(&self) -> bool {
+        let reads = &self.lists.reads;
+        let payload = self.payload.unwrap_or_default();
+        has_count(payload, reads.lowest(), reads.length())
+    }
+
     /// Whether the word before each Read chunk can be the byte count of what the chunk holds, as
     /// in all Upper Layer Bindings whose items are counted arrays (RFC 8267 has no others). If
     /// not, the Call is answered with GARBAGE_ARGS (RFC 8166 sections 3.4.4 and 4.5.2).
@@ -158,7 +169,7 @@ impl ReceivedCall<'_> {
         };
         let reads = &self.lists.reads;
         if reads.is_one_chunk() {
-            return has_count(payload, reads.lowest(), reads.length());
+            return self.has_one_count();
         }
         // Bytes of the message that are not inline, and inline ones before the last chunk.
         let (mut reduced, mut last) = (0u64, 0);

@@ -9,7 +9,7 @@ use crate::proto::wire::malformed::{HeaderError, Malformed};
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
 /// Bytes of a plain segment on the wire.
-const SEGMENT_LEN: usize = 16;
+pub(crate) const SEGMENT_LEN: usize = 16;
 
 /// The lowest Position of a chunk that is not the whole message. Below it are the XID and the
 /// message type, which identify the message and are never in a chunk.
@@ -384,31 +384,11 @@ impl<'a> Chunk<'a> {
     pub(crate) const fn segments(&self) -> Segments<'a> {
         Segments(self.segments)
     }
-
-    /// How many segments it takes for the first `length` bytes, those without any included.
-    pub(crate) fn segments_for(&self, length: u32) -> u32 {
-        let (mut left, mut count) = (length, 0u32);
-        for segment in self.segments() {
-            if left == 0 {
-                break;
-            }
-            left = left.saturating_sub(segment.length);
-            count = count.saturating_add(1);
-        }
-        count
-    }
 }
 
 /// The segments of a [`Chunk`].
 #[derive(Clone, Debug)]
 pub(crate) struct Segments<'a>(Reader<'a>);
-
-impl Segments<'_> {
-    /// None.
-    pub(crate) const fn none() -> Self {
-        Self(Reader::new(&[]))
-    }
-}
 
 impl Iterator for Segments<'_> {
     type Item = Segment;
@@ -437,6 +417,11 @@ impl<'a> WriteList<'a> {
             Chunk::take(reader)?;
         }
         Ok(Self { entries })
+    }
+
+    /// Where the list starts, in bytes from the start of the message.
+    pub(crate) const fn position(&self) -> usize {
+        self.entries.position()
     }
 
     /// Whether the list has no chunk.
@@ -496,16 +481,21 @@ impl<'a> Lists<'a> {
     /// Takes lists of which all are empty; otherwise nothing.
     #[inline(always)]
     pub(crate) fn take_none(reader: &mut Reader<'a>) -> Option<Self> {
-        let start = *reader;
-        reader.take_zeroes::<12>().then_some(Self {
-            reads: ReadList::empty(start),
-            writes: WriteList { entries: start },
+        let reads = ReadList::empty(*reader);
+        let mut entries = *reader;
+        if !reader.take_zeroes::<12>() || !entries.take_zeroes::<4>() {
+            return None;
+        }
+        Some(Self {
+            reads,
+            writes: WriteList { entries },
             reply: None,
         })
     }
 
     /// As [`Self::take`], for lists that are not all empty.
-    fn take_some(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    #[inline(always)]
+    pub(crate) fn take_some(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let reads = ReadList::take(reader)?;
         let writes = WriteList::take(reader)?;
         let reply = if reader.take_flag()? {
@@ -530,9 +520,8 @@ impl<'a> Lists<'a> {
     pub(crate) fn take_without_reads(
         reader: &mut Reader<'a>,
     ) -> Option<(WriteList<'a>, Option<Chunk<'a>>)> {
-        let entries = *reader;
-        if reader.take_zeroes::<12>() {
-            return Some((WriteList { entries }, None));
+        if let Some(none) = Self::take_none(reader) {
+            return Some((none.writes, None));
         }
         if reader.take_flag().ok()? {
             return None;

@@ -151,6 +151,7 @@ impl FixedHeader {
     /// # Errors
     ///
     /// [`NoSpace`] if they do not fit.
+    #[inline]
     pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
         writer.put_four([
             self.xid.0,

@@ -118,7 +118,8 @@ mod tests {
                 let index = call.index(*length);
                 let mut headers = [[0xff; 64]; 2];
                 let [one, other] = &mut headers;
-                let plan = Placement::new().finish(&call, 100, 1024).ok()?;
+                let placement = Placement::new();
+                let plan = placement.finish(&call, 100, 1024).ok()?;
                 let length = plan.encode(one, &call, Credits::new(7)).ok()?;
                 let is_same = index.encode_inline(other, Credits::new(7)) == Ok(length);
                 Some((index.offers_memory(), is_same && one == other))

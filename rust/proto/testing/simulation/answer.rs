@@ -77,7 +77,8 @@ impl Responder<'_> {
         let call = decode(request)?;
         let payload = rpc.reply_payload();
         let thresholds = self.negotiation.thresholds(call.version);
-        let Some(plan) = place(&payload, &call, thresholds.send, fabric) else {
+        let mut placement = Placement::new();
+        let Some(plan) = place(&mut placement, &payload, &call, thresholds.send, fabric) else {
             return Ok(None);
         };
         self.write(fabric, number, &call, &plan)?;
@@ -114,18 +115,18 @@ impl Responder<'_> {
         fabric: &mut Fabric<'_>,
         rpc: usize,
         call: &ReceivedCall<'_>,
-        plan: &ReplyPlan,
+        plan: &ReplyPlan<'_>,
     ) -> Result<(), Failure> {
-        for write in plan.rdma_writes(call) {
+        plan.for_each_rdma_write(call, |at, target| {
             let access = Access {
                 rpc,
                 generation: self.generation,
-                handle: write.target.handle,
-                offset: write.target.offset,
-                length: write.target.length,
+                handle: target.handle,
+                offset: target.offset,
+                length: target.length,
             };
-            fabric.post_write(access, write.at)?;
-        }
+            fabric.post_write(access, at)
+        })?;
         let written = plan.results().filter(|result| result.length != 0);
         fabric.tally.write_chunks += written.fold(0, |count, _| count + 1);
         fabric.tally.reply_chunks += u64::from(plan.reply_chunk_len != 0);
@@ -195,13 +196,13 @@ impl Responder<'_> {
 }
 
 /// Decides where the Reply goes, `None` if it fits nowhere.
-fn place(
+fn place<'a>(
+    placement: &'a mut Placement,
     payload: &Payload,
     call: &ReceivedCall<'_>,
     threshold: u32,
     fabric: &mut Fabric<'_>,
-) -> Option<ReplyPlan> {
-    let mut placement = Placement::new();
+) -> Option<ReplyPlan<'a>> {
     for part in payload.layout.parts() {
         if part.eligible {
             placement.place(call, part.start, part.len).ok()?;
@@ -222,7 +223,7 @@ fn place(
 /// Writes what goes inline behind the header; the length of the whole message.
 fn put_inline(
     payload: &Payload,
-    plan: &ReplyPlan,
+    plan: &ReplyPlan<'_>,
     buffer: &mut [u8],
     header: usize,
 ) -> Option<usize> {

@@ -12,7 +12,7 @@ use crate::proto::responder::call::{CallIndex, ReceivedCall};
 use crate::proto::responder::credits::{Conduct, ResponderCredits};
 use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
 use crate::proto::responder::encode::encode_garbage_args;
-use crate::proto::responder::placement::{Placement, Range, RdmaWrite, ReplyPlan};
+use crate::proto::responder::placement::{Placement, Range, ReplyPlan};
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::responder::stream::{Source, StreamPiece};
 use crate::proto::wire::chunk::{Chunk, Lists, ReadSegment, Segment};
@@ -216,8 +216,7 @@ impl Connection {
         let mut buffer = [0xee; 1024];
         let header = plan.encode(&mut buffer, &call, credits).unwrap();
         assert_eq!(u32::try_from(header), Ok(plan.header_len));
-        let writes = u32::try_from(plan.rdma_writes(&call).count()).unwrap();
-        assert!(writes <= plan.most_rdma_writes(&call));
+        assert!(rdma_writes(&call, &plan).len() <= plan.most_rdma_writes(&call));
         if !served.index.offers_memory() {
             let mut inline = [0xee; 1024];
             let length = served.index.encode_inline(&mut inline, credits);
@@ -260,7 +259,7 @@ fn check_budget(lists: &Lists<'_>) {
 }
 
 /// Checks that the rest of a Reply of `total` bytes is all that is neither a result nor its padding.
-fn check_rest(plan: &ReplyPlan, results: &[(u32, Range)], total: u32) {
+fn check_rest(plan: &ReplyPlan<'_>, results: &[(u32, Range)], total: u32) {
     let mut results = results.iter();
     let mut next = results.next();
     let mut rest = plan.rest();
@@ -284,9 +283,27 @@ fn check_rest(plan: &ReplyPlan, results: &[(u32, Range)], total: u32) {
     assert_eq!(sum, plan.inline_len + plan.reply_chunk_len);
 }
 
+/// An RDMA Write: where in the RPC message its bytes start, and where they go.
+#[derive(Debug, PartialEq)]
+struct RdmaWrite {
+    at: u32,
+    target: Segment,
+}
+
+/// The RDMA Writes of a Reply, in their order.
+fn rdma_writes(call: &ReceivedCall<'_>, plan: &ReplyPlan<'_>) -> VecDeque<RdmaWrite> {
+    let mut writes = VecDeque::new();
+    let all: Result<(), ()> = plan.for_each_rdma_write(call, |at, target| {
+        writes.push_back(RdmaWrite { at, target });
+        Ok(())
+    });
+    all.unwrap();
+    writes
+}
+
 /// Checks that the RDMA Writes fill each chunk from its start, with the bytes that belong there.
-fn check_writes(call: &ReceivedCall<'_>, plan: &ReplyPlan, results: &[(u32, Range)]) {
-    let mut writes: VecDeque<_> = plan.rdma_writes(call).collect();
+fn check_writes(call: &ReceivedCall<'_>, plan: &ReplyPlan<'_>, results: &[(u32, Range)]) {
+    let mut writes = rdma_writes(call, plan);
     for (number, chunk) in (0..).zip(call.lists.writes.chunks()) {
         let result = results.iter().find(|result| result.0 == number);
         let ranges = result.map(|(_, range)| *range);
