@@ -30,7 +30,7 @@ module! {
 struct RpcRdma {
     _server: sunrpc::server::SvcRegistration,
     _backward: sunrpc::ClassRegistration,
-    _client: sunrpc::ClassRegistration,
+    _client: sunrpc::client::ClientRegistration<client::Client>,
     _settings: sysctl::Settings,
     _queue: Arc<sunrpc::OwnedQueue>,
     _devices: Pin<KBox<rdma::IbClient>>,
@@ -44,7 +44,8 @@ impl kernel::Module for RpcRdma {
         let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
         let settings = sysctl::Settings::new()?;
         // Last, because mounts may begin at once.
-        let client = sunrpc::client::register::<client::Client>(module, queue.clone())?;
+        let servers = client::Servers::new()?;
+        let client = sunrpc::client::register::<client::Client>(module, queue.clone(), servers)?;
         let backward =
             sunrpc::server::register_backward::<server::Listener>(module, queue.clone())?;
         let server = sunrpc::server::register::<server::Listener>(module)?;

@@ -5,6 +5,7 @@
 # client's first namespace forwards its packets.
 
 . "$(dirname "$0")/lib/test.sh"
+. "$(dirname "$0")/lib/version.sh"
 
 netns=$(<"$lib/netns-guest.sh")'
 	INNER=192.0.2.3
@@ -82,9 +83,32 @@ foreign_device() {
 		wait_for 10 module_unused"
 }
 
+# What one namespace has learned of a server is not known in another.
+own_knowledge() {
+	need_client
+	settings offered off
+	server_dir /export
+	client '
+		mount_nfs 4.2
+		[ "$(our_stat version_fallbacks)" = 1 ] || fail "$(our_stat version_fallbacks) Calls were sent again"
+		umount $MNT
+		wait_for 10 module_unused'
+	namespace_begins shared
+	inner_client 'inside rdma link add inner type $TRANSPORT netdev inner'
+	for fallbacks in 1 0; do
+		inner_client "
+			mount_inside 4.2
+			[ \$(our_stat version) = 1 ] || fail \"it speaks Version \$(our_stat version)\"
+			[ \$(our_stat version_fallbacks) = $fallbacks ] || fail \"\$(our_stat version_fallbacks) Calls were sent again, not $fallbacks\"
+			umount \$MNT
+			wait_for 10 module_unused"
+	done
+}
+
 for vers in 3 4.2; do
 	test_case "v$vers: a device on the namespace's own interface" own_device $vers
 	test_case "v$vers: a device that belongs to another namespace" foreign_device $vers
 	test_case "v$vers: the network of the namespace goes away" dead_network $vers
 done
+test_case "what is known of a server" own_knowledge
 run_cases

@@ -172,10 +172,44 @@ changed() {
 	client 'are <<<"version 1"'
 }
 
-# peer_ends SETTING ITEM...: ends Calls to a peer as that expects.
-peer_ends() {
+# Nor do later mounts of the server try again, nor the other transports of a mount.
+outlasts() {
 	need_client
-	client "echo $1 >\$client_setting"
+	settings offered off
+	server_dir /export
+	mount_nfs 4.2
+	client '
+		are <<-END
+			version 1
+			version_fallbacks 1
+			known_version 1
+		END
+		umount $MNT
+		wait_for 10 module_unused
+		mount_nfs 4.2 nconnect=4
+		for folder in /sys/kernel/debug/rpcrdma/[0-9]*; do
+			awk "/^state/ && \$2 == \"connected\" { n++ } /^version / { v = \$2 } /^version_fallbacks/ { f = \$2 } END { print n + 0, v, f + 0 }" $folder/connection $folder/stats
+		done >/run/$TEST.found
+		[ "$(sort -u /run/$TEST.found)" = "1 1 0" ] && [ "$(wc -l </run/$TEST.found)" = 4 ] || fail "they have, if they are connected, versions and fallbacks $(cat /run/$TEST.found)"
+		rm /run/$TEST.found'
+	work
+	client 'umount $MNT && wait_for 10 module_unused'
+	# It is tried again once that is to be forgotten.
+	! offers server || server 'echo offered >$server_setting'
+	client 'echo offered >$client_setting'
+	client 'mount_nfs 4.2'
+	if offers server; then
+		client 'are <<<"version 2"; [ -z "$(our_stat known_version)" ] || fail "it is known to speak $(our_stat known_version)"'
+	else
+		client 'are <<<"version_fallbacks 1"'
+	fi
+	work
+}
+
+# peer_ends SETTING ITEM...: ends Calls to a peer as that expects, of which nothing is known before each.
+peer_ends() {
+	local guest=$guest$'\n'"issue_begins() { echo $1 >\$client_setting; }"$'\n'
+	need_client
 	defer "client 'echo off >\$client_setting'"
 	calls_end "${@:2}"
 }
@@ -232,6 +266,7 @@ for vers in 3 4.2; do
 	test_case "v$vers: the server requires it of a client without" refused_mount $vers off required
 done
 test_case "what is known of a server" remembered
+test_case "what is known of it later" outlasts
 test_case "settings that change" changed
 test_case "larger messages than the default" larger
 test_case "a responder of both versions" agreed

@@ -33,6 +33,12 @@ impl Net {
     pub(crate) fn as_raw(&self) -> *mut net {
         self.0.get()
     }
+
+    /// The number of the namespace, which no other one has or will have.
+    pub(crate) fn cookie(&self) -> u64 {
+        // SAFETY: By the type's invariant the namespace is live, and its number never changes.
+        unsafe { (*self.as_raw()).net_cookie }
+    }
 }
 
 // SAFETY: A `struct net` is reference counted and does its own locking.

@@ -8,8 +8,8 @@
 
 use super::{
     connection::Connection, failure::Detail, fence::shut_down, limits::Limits,
-    marshal::LimitedSender, monitor::Monitor, regions::Regions, transport::Transport,
-    version::Choice,
+    marshal::LimitedSender, monitor::Monitor, regions::Regions, servers::Choice,
+    transport::Transport,
 };
 use crate::{
     error::{connect_error, describe, Cause},
@@ -119,7 +119,7 @@ impl ConnectAttempt {
             made: Progressed::Unbound(id),
             device: None,
             own: own_private_data(),
-            choice: transport.choose_version(),
+            choice: transport.servers.choose_version(&transport.xprt),
             failed: None,
         })
     }

@@ -6,13 +6,14 @@ use super::{
     limits::{backward_payload, Limits},
     monitor::Monitor,
     regions::Regions,
+    servers::Choice,
     transport::Transport,
-    version::{Choice, Terms, Version},
+    version::{Terms, Version},
 };
 use crate::{
     error::Cause,
     proto::{
-        requester::credits::CreditWindow,
+        requester::{credits::CreditWindow, known_versions::Lesson},
         wire::{
             header::{Credits, FixedHeader, Xid},
             private_data::{negotiate, PrivateData, Thresholds},
@@ -58,6 +59,7 @@ pub(super) struct Connection {
     agreement: SpinLock<Option<Agreement>>,
     #[pin]
     pub(super) version: Version,
+    choice: Choice,
     monitor: Arc<Monitor>,
     _notice: RemovalNotice,
     /// Last: it may be the last reference to the transport, and to the module.
@@ -81,6 +83,7 @@ impl Connection {
             window: RelaxedCell::new(0),
             agreement <- new_spinlock!(None, "rpcrdma_agreement"),
             version <- Version::new(choice),
+            choice,
             monitor: monitor.clone(),
             _notice: notice,
             transport: transport.clone(),
@@ -119,9 +122,37 @@ impl Connection {
     #[cold]
     pub(super) fn replied(&self, xid: Xid, version: u32) {
         if let Some(terms) = self.version.replied(xid, version) {
+            self.learn();
             self.limit_backward(&terms.thresholds);
             self.transport.refusal_logged.store(false, Relaxed);
             trace::xprtrdma_version(&self.transport.xprt, terms.version);
+        }
+    }
+
+    /// Has other connections to the server know what this one has shown.
+    #[cold]
+    pub(super) fn learn(&self) {
+        if let Some(lesson) = self.version.lesson() {
+            self.transport.servers.learn(&self.choice, lesson);
+        }
+    }
+
+    /// The same for a connection that ends for `cause`. If this end gave it up, then the peer has
+    /// lost no message. A refusal was noted when it came.
+    pub(super) fn lost_for(&self, cause: Cause) {
+        let is_of_this_end = matches!(
+            cause,
+            Cause::Closed
+                | Cause::Injected
+                | Cause::DeviceRemoved
+                | Cause::AddressChanged
+                | Cause::LocalResources
+                | Cause::PostFailed
+                | Cause::Retransmission
+                | Cause::OneWayCall
+        );
+        if !is_of_this_end && matches!(self.version.lesson(), Some(Lesson::Lost(_))) {
+            self.learn();
         }
     }
 

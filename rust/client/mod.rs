@@ -22,6 +22,7 @@ mod marshal;
 mod monitor;
 mod regions;
 mod reply;
+mod servers;
 mod show;
 mod transport;
 mod version;
@@ -47,6 +48,7 @@ use kernel::{
     sync::{atomic::Relaxed, Arc},
 };
 use marshal::LimitedSender;
+pub(crate) use servers::Servers;
 use transport::Transport;
 
 /// The class that mounts name.
@@ -96,6 +98,8 @@ impl Endpoint {
 }
 
 impl ClientTransport for Client {
+    type Shared = Servers;
+
     const MAX_PAYLOAD: usize = limits::MAX_PAYLOAD;
 
     fn class() -> &'static Class {
@@ -106,12 +110,12 @@ impl ClientTransport for Client {
         sysctl::slot_table_entries()
     }
 
-    fn setup(xprt: OwnedXprt) -> Result<Arc<Self>> {
+    fn setup(xprt: OwnedXprt, servers: Arc<Servers>) -> Result<Arc<Self>> {
         let id = xprt.id();
         let endpoint = try_pin_init!(Endpoint {
             current <- SendLocked::new(&xprt),
             sending: SendOwned::new(&xprt),
-            transport: Transport::new(xprt)?,
+            transport: Transport::new(xprt, servers)?,
         }? Error);
         let client = try_pin_init!(Self {
             endpoint <- WithFiles::new(id, endpoint),
@@ -137,9 +141,7 @@ impl ClientTransport for Client {
             let cause = transport.ends.end();
             trace::xprtrdma_disconnect(&transport.xprt, cause.number());
             let connection = sending.sender.qp().context();
-            if let Some(lesson) = connection.version.lesson() {
-                transport.learn(lesson, cause);
-            }
+            connection.lost_for(cause);
             let in_use = connection.regions.in_use();
             transport.regions_in_use.store(in_use, Relaxed);
             fence::shut_down(sending.sender);

@@ -151,7 +151,10 @@ fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> bool {
     let transport = &connection.transport;
     match connection.version.refused(xid, range) {
         Refusal::Final => false,
-        Refusal::Resend => true,
+        Refusal::Resend => {
+            connection.learn();
+            true
+        }
         Refusal::NoCommonVersion => {
             if !transport.refusal_logged.xchg(true, Relaxed) {
                 transport.xprt.log_warning(fmt!(

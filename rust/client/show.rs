@@ -43,6 +43,9 @@ fn connection(endpoint: &Endpoint, seq: &SeqFile) {
         seq_print!(seq, "{name} {ms}\n");
     }
     transport.ends.show_last(seq);
+    if let Some((version, left)) = transport.servers.highest(xprt) {
+        seq_print!(seq, "known_version {version}\nknown_version_s {left}\n");
+    }
     endpoint.current.inspect(|current| {
         if let Some(qp) = current {
             show_connection(seq, qp);

@@ -2,25 +2,19 @@
 
 //! What a transport has besides its connection, and keeps beyond it.
 
-use super::{ends::Ends, limits::backward_payload, version::Choice};
+use super::{ends::Ends, limits::backward_payload, servers::Servers};
 use crate::{
     error::Cause,
-    proto::{
-        requester::known_versions::{KnownVersions, Lesson},
-        wire::private_data::Thresholds,
-    },
+    proto::wire::private_data::Thresholds,
     stats::{Calls, Latency, Stats},
     sunrpc::client::{BackwardCalls, OwnedXprt},
-    sysctl,
 };
 use kernel::{
-    new_spinlock,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, SpinLock,
+        Arc,
     },
-    time::{BootTime, Instant},
 };
 
 /// What the successive connections of a transport share.
@@ -43,19 +37,10 @@ pub(super) struct Transport {
     pub(super) failure_logged: Atomic<bool>,
     /// Whether the present series of refused versions was logged.
     pub(super) refusal_logged: Atomic<bool>,
-    #[pin]
-    server: SpinLock<Server>,
-    /// When the transport was made.
-    since: Instant<BootTime>,
+    /// What is known of servers.
+    pub(super) servers: Arc<Servers>,
     /// Last: the reference to the module goes with it.
     pub(super) xprt: OwnedXprt,
-}
-
-/// What is known of the server.
-struct Server {
-    versions: KnownVersions,
-    /// Which write of the setting that was learned after.
-    writes: u32,
 }
 
 impl Transport {
@@ -64,7 +49,7 @@ impl Transport {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(xprt: OwnedXprt) -> Result<Arc<Self>> {
+    pub(super) fn new(xprt: OwnedXprt, servers: Arc<Servers>) -> Result<Arc<Self>> {
         let transport = try_pin_init!(Self {
             stats: Stats::new(),
             calls: Calls::new(),
@@ -76,11 +61,7 @@ impl Transport {
             regions_in_use: Atomic::new(0),
             failure_logged: Atomic::new(false),
             refusal_logged: Atomic::new(false),
-            server <- new_spinlock!(Server {
-                versions: KnownVersions::default(),
-                writes: 0,
-            }, "rpcrdma_server"),
-            since: Instant::now(),
+            servers,
             xprt,
         }? Error);
         Arc::pin_init(transport, GFP_KERNEL)
@@ -89,44 +70,6 @@ impl Transport {
     /// The number of a new connection: not 0, and not that of an earlier one.
     pub(super) fn next_connection(&self) -> u32 {
         self.next_connection.fetch_add(2, Relaxed)
-    }
-
-    /// Seconds since the transport was made.
-    fn seconds(&self) -> u64 {
-        self.since.elapsed().as_millis().unsigned_abs() / 1000
-    }
-
-    /// What a new connection is to speak. Who writes the setting wants what was learned to be
-    /// forgotten.
-    pub(super) fn choose_version(&self) -> Choice {
-        let (setting, writes) = sysctl::version_two();
-        let supported = setting.versions();
-        let mut server = self.server.lock();
-        if server.writes != writes {
-            server.writes = writes;
-            server.versions = KnownVersions::default();
-        }
-        let first = server.versions.first(supported, self.seconds());
-        Choice { supported, first }
-    }
-
-    /// Takes in what a connection has shown that ends for `cause`. If this end gave it up, then the
-    /// peer has lost no message.
-    pub(super) fn learn(&self, lesson: Lesson, cause: Cause) {
-        let is_of_this_end = matches!(
-            cause,
-            Cause::Closed
-                | Cause::Injected
-                | Cause::DeviceRemoved
-                | Cause::AddressChanged
-                | Cause::LocalResources
-                | Cause::PostFailed
-                | Cause::Retransmission
-                | Cause::OneWayCall
-        );
-        if !is_of_this_end || !matches!(lesson, Lesson::Lost(_)) {
-            self.server.lock().versions.learn(lesson, self.seconds());
-        }
     }
 
     /// Closes the connection for this cause. Does not sleep.

@@ -9,6 +9,7 @@
 //! Who sends asks before each message until all is agreed, under the send lock; completions take in
 //! what the peer says. Where Version One is spoken from the start none of this has a part.
 
+use super::servers::Choice;
 use crate::{
     proto::{
         requester::{
@@ -26,14 +27,6 @@ use kernel::{new_spinlock, prelude::*, sync::SpinLock};
 
 /// The most bytes of the first message (Version Two section 5).
 const FIRST_MESSAGE: usize = 1024;
-
-/// What a connection may speak.
-#[derive(Clone, Copy)]
-pub(super) struct Choice {
-    pub(super) supported: Versions,
-    /// What is tried first.
-    pub(super) first: u32,
-}
 
 /// What the next message is sent by.
 #[derive(Clone, Copy)]
@@ -79,7 +72,9 @@ struct State {
 impl Version {
     /// That of a connection that is not made yet.
     pub(super) fn new(choice: Choice) -> impl PinInit<Self, Error> {
-        let Choice { supported, first } = choice;
+        let Choice {
+            supported, first, ..
+        } = choice;
         try_pin_init!(Self {
             state <- new_spinlock!(State {
                 negotiation: RequesterNegotiation::new(supported, first),
@@ -221,7 +216,7 @@ impl Version {
         Some(length)
     }
 
-    /// What the next connection is to know.
+    /// What connections that follow are to know.
     pub(super) fn lesson(&self) -> Option<Lesson> {
         self.state.lock().negotiation.lesson()
     }

@@ -4,7 +4,7 @@
 
 use super::queue::OwnedQueue;
 use crate::bindings;
-use core::{cell::UnsafeCell, ptr::NonNull};
+use core::{cell::UnsafeCell, ffi::c_void, ptr::NonNull};
 use kernel::{
     error::to_result,
     ffi::c_char,
@@ -47,13 +47,16 @@ pub(super) type Setup =
 ///
 /// # Invariants
 ///
-/// `raw` is only changed by whoever has set `was_registered`, and from then on by sunrpc. `queue`
-/// is null, or stays valid as long as `users` is not zero.
+/// `raw` and `shared` are only changed by whoever has set `was_registered`, and `raw` from then on by
+/// sunrpc. `queue` is null, or it and what `shared` points to stay valid as long as `users` is not
+/// zero.
 pub(crate) struct Class {
     raw: UnsafeCell<RawClass>,
     was_registered: Atomic<bool>,
     /// Where the class's transports connect and end; null while there can be none.
     queue: Atomic<*mut bindings::workqueue_struct>,
+    /// What the class's transports have in common, if anything. Set before `queue` is.
+    shared: Atomic<*mut c_void>,
     /// Transports, and calls of `setup` in progress.
     users: Atomic<usize>,
 }
@@ -87,6 +90,7 @@ impl Class {
             raw: UnsafeCell::new(RawClass { class, netid }),
             was_registered: Atomic::new(false),
             queue: Atomic::new(core::ptr::null_mut()),
+            shared: Atomic::new(core::ptr::null_mut()),
             users: Atomic::new(0),
         }
     }
@@ -96,7 +100,7 @@ impl Class {
         self.raw.get().cast()
     }
 
-    /// Registers the class; `setup` creates its transports.
+    /// Registers the class; `setup` creates its transports, which have `shared` in common.
     ///
     /// # Errors
     ///
@@ -106,6 +110,7 @@ impl Class {
         setup: Setup,
         module: &'static ThisModule,
         queue: Arc<OwnedQueue>,
+        shared: *const c_void,
     ) -> Result<ClassRegistration> {
         if self.was_registered.xchg(true, Relaxed) {
             return Err(EBUSY);
@@ -118,6 +123,7 @@ impl Class {
             (*raw).owner = module.as_ptr();
             bindings::INIT_LIST_HEAD(&raw mut (*raw).list);
         }
+        self.shared.store(shared.cast_mut(), Relaxed);
         self.queue.store(queue.as_raw(), Release);
         // SAFETY: The class is complete, and is a static.
         to_result(unsafe { bindings::xprt_register_transport(raw) })
@@ -209,6 +215,11 @@ impl ClassUser {
     /// The workqueue of the class's transports, valid as long as `self` exists.
     pub(super) fn queue(&self) -> *mut bindings::workqueue_struct {
         self.queue.as_ptr()
+    }
+
+    /// What the class was registered with for its transports.
+    pub(super) fn shared(&self) -> *const c_void {
+        self.class.shared.load(Relaxed)
     }
 
     /// Queues a work item, unless it is queued already. Does not sleep.

@@ -3,10 +3,14 @@
 #
 # What lib/peer.sh runs in the client. It comes behind lib/guest.sh.
 
+# A test may have something to do before each client.
+issue_begins() { :; }
+
 # issue NAME PARAMETERS CONDITIONS: has the module issue its Calls, prints how each has ended, and
 # collects in /run/$TEST.wrong what is wrong with their memory and with the counters.
 issue() {
 	local results=/sys/kernel/debug/rpcrdma_test_calls condition
+	issue_begins
 	# shellcheck disable=SC2086 # The parameters are words.
 	insmod /lab/payload/rpcrdma_test_calls.ko peer="$SERVER" $2
 	printf '%s:%s\n' "$1" "$(awk '{ printf " %s", $3 ? $2 "/" $3 : $2 }' $results)"

@@ -33,13 +33,19 @@ pub(crate) struct KnownVersions {
 }
 
 impl KnownVersions {
-    /// The version to begin with, at a requester that supports `supported`. All methods are given
-    /// the time by one clock, in seconds.
+    /// The highest version that the responder may speak, and for how many seconds more that is
+    /// known; nothing if nothing is. All methods are given the time by one clock, in seconds.
+    pub(crate) fn highest(&self, now: u64) -> Option<(u32, u64)> {
+        let (highest, until) = self.highest?;
+        let left = until.checked_sub(now).filter(|left| *left != 0)?;
+        Some((highest, left))
+    }
+
+    /// The version to begin with, at a requester that supports `supported`.
     pub(crate) fn first(&self, supported: Versions, now: u64) -> u32 {
-        match self.highest {
-            Some((highest, until)) if now < until => highest.max(supported.low).min(supported.high),
-            _ => supported.high,
-        }
+        self.highest(now).map_or(supported.high, |(highest, _)| {
+            highest.max(supported.low).min(supported.high)
+        })
     }
 
     /// Takes in what a connection has shown.

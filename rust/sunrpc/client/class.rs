@@ -18,9 +18,23 @@ use crate::{
     },
 };
 use core::ptr::NonNull;
-use kernel::{prelude::*, sync::Arc};
+use kernel::{
+    prelude::*,
+    sync::{Arc, ArcBorrow},
+};
 
-/// Registers the class of `T`. Its transports connect, and end, on `queue`.
+/// The class of `T`, known to sunrpc until this object is dropped, which waits for its transports.
+///
+/// # Invariants
+///
+/// The class has a pointer to `_shared`, which is dropped behind the registration.
+pub(crate) struct ClientRegistration<T: ClientTransport> {
+    _class: ClassRegistration,
+    _shared: Arc<T::Shared>,
+}
+
+/// Registers the class of `T`. Its transports connect, and end, on `queue`, and have `shared` in
+/// common.
 ///
 /// # Errors
 ///
@@ -28,8 +42,15 @@ use kernel::{prelude::*, sync::Arc};
 pub(crate) fn register<T: ClientTransport>(
     module: &'static ThisModule,
     queue: Arc<OwnedQueue>,
-) -> Result<ClassRegistration> {
-    T::class().register(setup::<T>, module, queue)
+    shared: Arc<T::Shared>,
+) -> Result<ClientRegistration<T>> {
+    let pointer = Arc::as_ptr(&shared).cast();
+    let class = T::class().register(setup::<T>, module, queue, pointer)?;
+    // INVARIANT: The class was registered with this pointer; fields are dropped in order.
+    Ok(ClientRegistration {
+        _class: class,
+        _shared: shared,
+    })
 }
 
 /// `setup`: creates a transport for a mount. Process context, may sleep.
@@ -50,7 +71,11 @@ unsafe extern "C" fn setup<T: ClientTransport>(
 fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindings::rpc_xprt> {
     let owned = allocate::<T>(args)?;
     let raw = owned.as_raw();
-    let transport = T::setup(owned)?;
+    // SAFETY: `T`'s class is only registered by `register`, with a pointer to this type that stays
+    // valid as long as the class has users (invariant of `ClientRegistration`); `owned` is one.
+    let shared = unsafe { ArcBorrow::from_raw(owned.user().shared().cast::<T::Shared>()) };
+    let shared = shared.into();
+    let transport = T::setup(owned, shared)?;
     // The transport lends out its allocation for as long as it exists itself, but that need not be
     // the one that it was given.
     if transport.xprt().as_raw() != raw {
@@ -179,6 +204,8 @@ mod tests {
     static UNMADE: Class = Class::new(c"rpcrdma-kunit", 0x7f00_0001, &[]);
 
     impl ClientTransport for Unmade {
+        type Shared = ();
+
         const MAX_PAYLOAD: usize = 0;
 
         fn class() -> &'static Class {
@@ -189,7 +216,7 @@ mod tests {
             1
         }
 
-        fn setup(xprt: OwnedXprt) -> Result<Arc<Self>> {
+        fn setup(xprt: OwnedXprt, _shared: Arc<()>) -> Result<Arc<Self>> {
             if xprt.address().port() != CARELESS {
                 return Err(ENODEV);
             }
@@ -248,9 +275,9 @@ mod tests {
         }
     }
 
-    fn register_unmade() -> Result<ClassRegistration> {
+    fn register_unmade() -> Result<ClientRegistration<Unmade>> {
         let queue = Arc::new(OwnedQueue::new(c"rpcrdma-kunit")?, GFP_KERNEL)?;
-        register::<Unmade>(&MODULE, queue)
+        register::<Unmade>(&MODULE, queue, Arc::new((), GFP_KERNEL)?)
     }
 
     /// The port of a server whose transport drops its allocation, and has another one.

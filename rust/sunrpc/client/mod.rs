@@ -37,7 +37,7 @@ mod xprt;
 
 pub(crate) use super::send_error::SendError;
 pub(crate) use backchannel::BackwardCalls;
-pub(crate) use class::register;
+pub(crate) use class::{register, ClientRegistration};
 pub(crate) use pinned::{NotPinned, PinnedRqst, StoredRqst};
 pub(crate) use rqst::{BackwardReply, Rqst};
 pub(crate) use rqst_buf::RqstBuf;

@@ -22,6 +22,9 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// The class of these transports, and of no others.
     fn class() -> &'static Class;
 
+    /// What all transports of the class have in common.
+    type Shared: Send + Sync + 'static;
+
     /// The most bytes of data that one RPC can carry.
     const MAX_PAYLOAD: usize;
 
@@ -33,7 +36,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// The error of the mount.
-    fn setup(xprt: OwnedXprt) -> Result<Arc<Self>>;
+    fn setup(xprt: OwnedXprt, shared: Arc<Self::Shared>) -> Result<Arc<Self>>;
 
     /// The object that [`Self::setup`] was given.
     fn xprt(&self) -> &OwnedXprt;

@@ -360,6 +360,11 @@ impl OwnedXprt {
         Self { ptr, user }
     }
 
+    /// The user of the class that the transport is.
+    pub(super) fn user(&self) -> &ClassUser {
+        &self.user
+    }
+
     /// The workqueue of all transports of the class.
     pub(crate) fn queue(&self) -> &Queue {
         // SAFETY: The queue is valid as long as `user` exists.

@@ -67,7 +67,7 @@ pub(crate) fn register_backward<L: SvcListener<Connection: BackwardConnection>>(
     module: &'static ThisModule,
     queue: Arc<OwnedQueue>,
 ) -> Result<ClassRegistration> {
-    L::Connection::backward_class().register(setup::<L>, module, queue)
+    L::Connection::backward_class().register(setup::<L>, module, queue, core::ptr::null())
 }
 
 /// `setup`: creates a transport for a connection. Process context, may sleep.

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What was learned of servers, for all transports to them.
+//!
+//! A server is an address with its port, as one network namespace reaches it. Only those are listed
+//! that did not speak the highest version that was tried, and each of them counts for a time.
+
+use crate::{
+    proto::{
+        requester::known_versions::{KnownVersions, Lesson},
+        wire::header::Versions,
+    },
+    sunrpc::{client::OwnedXprt, Host},
+    sysctl,
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{Arc, SpinLock},
+    time::{BootTime, Instant},
+};
+
+/// The most servers in the list. If it is full, the one goes that is, or would be, forgotten first.
+const MOST: usize = 64;
+
+/// A server, as one network namespace reaches it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Server {
+    net: u64,
+    host: Host,
+    port: u16,
+}
+
+impl Server {
+    fn of(xprt: &OwnedXprt) -> Self {
+        let address = xprt.address();
+        Self {
+            net: xprt.net().cookie(),
+            host: address.host(),
+            port: address.port(),
+        }
+    }
+}
+
+/// What a connection may speak.
+#[derive(Clone, Copy)]
+pub(super) struct Choice {
+    pub(super) supported: Versions,
+    /// What is tried first.
+    pub(super) first: u32,
+    /// Whom the connection is made to.
+    server: Server,
+    /// Which write of the setting this follows.
+    writes: u32,
+}
+
+/// The list.
+#[pin_data]
+pub(crate) struct Servers {
+    #[pin]
+    known: SpinLock<Known>,
+    /// When its clock began.
+    since: Instant<BootTime>,
+}
+
+struct Known {
+    /// As many as fit the allocation, at most.
+    servers: KVec<(Server, KnownVersions)>,
+    /// Which write of the setting all of that was learned after.
+    writes: u32,
+}
+
+impl Known {
+    fn of(&self, server: &Server) -> KnownVersions {
+        let mut servers = self.servers.iter();
+        let found = servers.find(|(known, _)| known == server);
+        found.map_or_else(KnownVersions::default, |(_, versions)| *versions)
+    }
+}
+
+impl Servers {
+    /// An empty list.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let servers = try_pin_init!(Self {
+            known <- new_spinlock!(Known {
+                servers: KVec::with_capacity(MOST, GFP_KERNEL)?,
+                writes: 0,
+            }, "rpcrdma_servers"),
+            since: Instant::now(),
+        }? Error);
+        Arc::pin_init(servers, GFP_KERNEL)
+    }
+
+    /// Seconds of the list's clock.
+    fn seconds(&self) -> u64 {
+        self.since.elapsed().as_millis().unsigned_abs() / 1000
+    }
+
+    /// What a new connection is to speak. Who writes the setting wants what was learned to be
+    /// forgotten.
+    pub(super) fn choose_version(&self, xprt: &OwnedXprt) -> Choice {
+        let (setting, writes) = sysctl::version_two();
+        let (server, supported) = (Server::of(xprt), setting.versions());
+        let mut known = self.known.lock();
+        if known.writes != writes {
+            known.writes = writes;
+            known.servers.clear();
+        }
+        Choice {
+            supported,
+            first: known.of(&server).first(supported, self.seconds()),
+            server,
+            writes,
+        }
+    }
+
+    /// Takes in what the connection of this choice has shown. Does not sleep.
+    pub(super) fn learn(&self, choice: &Choice, lesson: Lesson) {
+        let now = self.seconds();
+        let mut guard = self.known.lock();
+        let known = &mut *guard;
+        if known.writes != choice.writes {
+            return;
+        }
+        let mut servers = known.servers.iter_mut();
+        if let Some((_, versions)) = servers.find(|(server, _)| *server == choice.server) {
+            versions.learn(lesson, now);
+            return;
+        }
+        let mut versions = KnownVersions::default();
+        versions.learn(lesson, now);
+        if versions.highest(now).is_none() {
+            return;
+        }
+        let learned = (choice.server, versions);
+        if known.servers.push_within_capacity(learned).is_err() {
+            let left = |versions: &KnownVersions| versions.highest(now).map(|(_, left)| left);
+            let servers = known.servers.iter_mut();
+            if let Some(place) = servers.min_by_key(|(_, versions)| left(versions)) {
+                *place = learned;
+            }
+        }
+    }
+
+    /// The highest version that the server may speak, and for how many seconds more that is known;
+    /// nothing if nothing is.
+    pub(super) fn highest(&self, xprt: &OwnedXprt) -> Option<(u32, u64)> {
+        let known = self.known.lock().of(&Server::of(xprt));
+        known.highest(self.seconds())
+    }
+}
