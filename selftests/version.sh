@@ -7,6 +7,11 @@
 . "$(dirname "$0")/lib/peer.sh"
 . "$(dirname "$0")/lib/version.sh"
 
+inject=$(<"$lib/inject-guest.sh")
+injecting_server() { server "INJECT=server
+$inject
+$1"; }
+
 TIMEOUT=$((2000 * ${SLOW:-1}))
 
 guest+='
@@ -233,9 +238,73 @@ refused() {
 
 # Proves: V2-033, V2-034.
 lost() {
-	peer_ends offered 'two-lost | calls=read,null | version_fallbacks=0' \
+	peer_ends offered 'two-lost | calls=read,null | version_fallbacks=0 known_version=1' \
+		'two-executed-and-lost | calls=write,list,null | version_fallbacks=0 known_version=1' \
 		'two-refused-and-lost | calls=write,null | version_fallbacks=1' \
 		"two-unanswered | calls=null,null timeout_ms=$TIMEOUT | version_fallbacks=0"
+}
+
+# The same where it matters who is first: a fault point holds the client back meanwhile.
+# Proves: V2-033, V2-034.
+lost_between() {
+	# Before the first message: nothing was learned, and Version Two is tried once more.
+	delay_events connected=700
+	peer_ends offered 'two-not-begun | calls=read,null | version_fallbacks=0 known_version='
+	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 2 ]'
+	client 'rmmod rpcrdma_test_delay && insmod /lab/payload/rpcrdma_test_delay.ko refused=700'
+	# Between the refusal and the Call in Version One.
+	peer_ends offered 'two-refused-and-gone | calls=write,read,null | known_version=1'
+	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 1 ]'
+}
+
+lost_later() {
+	peer_ends offered 'two-agreed-and-lost | calls=null,read,list size=2000 | version_fallbacks=0 known_version='
+}
+
+# The server takes the first message, and the connection breaks before its Reply is sent.
+first_reply_lost() {
+	need_client
+	need_server
+	server '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
+	settings offered offered
+	server_dir /export
+	mount_nfs_timeo 4.2
+	client 'are <<<"version 2"'
+	defer 'injecting_server inject_ends'
+	injecting_server 'inject_begins 100 1'
+	client 'break_connections; wait_for 55 calling xprt_connected'
+	injecting_server 'inject_is_over'
+	work
+	client 'are <<-END
+		version 1
+		version_fallbacks 0
+		known_version 1
+	END'
+}
+
+# The server has the first message in its hands when the connection goes, and its refusal is lost: the
+# client, which ended the connection itself, has learned nothing, and hears it on the next one.
+refusal_lost() {
+	need_client
+	need_server
+	settings offered off
+	server_dir /export
+	mount_nfs 4.2
+	client 'are <<<"version_fallbacks 1"'
+	MACHINE=server delay_events refusing=2000
+	client 'echo offered >$client_setting; break_connections'
+	client_background caller 'ls $MNT/$TEST'
+	server 'wait_for 20 eval "[ \$(cat /sys/module/rpcrdma_test_delay/parameters/hits) = 1 ]"'
+	client 'are <<<"version_fallbacks 1"; break_connections'
+	client_wait caller
+	server '[ $(cat /sys/module/rpcrdma_test_delay/parameters/hits) = 2 ] || fail "there was another number of refusals"'
+	work
+	client 'are <<-END
+		version 1
+		version_fallbacks 2
+		vers_errors_received 2
+		known_version 1
+	END'
 }
 
 # Proves: V2-007, V2-008, V2-009, V2-010, V2-011, V2-012, V2-014, V2-016, V2-022, V2-038, V2-039.
@@ -272,6 +341,10 @@ test_case "larger messages than the default" larger
 test_case "a responder of both versions" agreed
 test_case "a responder of Version One" refused
 test_case "lost first messages" lost
+test_case "connections lost before the first message, and behind its refusal" lost_between
+test_case "connections lost behind the agreement" lost_later
+test_case "a first Reply that is lost" first_reply_lost
+test_case "a refusal that is lost" refusal_lost
 test_case "responders that break the rules" hostile
 test_case "a responder that answers in Version One where Two is required" required
 test_case "backward Calls" backward

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Has whoever passes a trace event sleep there for a while, until it is unloaded, so that a race
- * becomes certain. Both events are in places that may sleep, and the probes are called in a scope of
+ * becomes certain. All events are in places that may sleep, and the probes are called in a scope of
  * sleepable RCU.
  */
 #include <linux/atomic.h>
@@ -23,6 +23,18 @@ MODULE_PARM_DESC(backward_call, "milliseconds that the transport sleeps with a b
 static uint established;
 module_param(established, uint, 0444);
 MODULE_PARM_DESC(established, "milliseconds by which the end of a handshake is told too late");
+
+static uint connected;
+module_param(connected, uint, 0444);
+MODULE_PARM_DESC(connected, "milliseconds that a client sleeps when a connection is made, before it is used");
+
+static uint refused;
+module_param(refused, uint, 0444);
+MODULE_PARM_DESC(refused, "milliseconds that a client sleeps with the refusal of a version in its hands");
+
+static uint refusing;
+module_param(refusing, uint, 0444);
+MODULE_PARM_DESC(refusing, "milliseconds that a server sleeps before it refuses a version");
 
 static atomic_t hits = ATOMIC_INIT(0);
 
@@ -59,6 +71,24 @@ static void delay_backward_call(void *data)
 	msleep(backward_call);
 }
 
+static void delay_connected(void *data)
+{
+	atomic_inc(&hits);
+	msleep(connected);
+}
+
+static void delay_refused(void *data)
+{
+	atomic_inc(&hits);
+	msleep(refused);
+}
+
+static void delay_refusing(void *data)
+{
+	atomic_inc(&hits);
+	msleep(refusing);
+}
+
 /* The first argument is private to the connection manager. */
 static void delay_established(void *data, const void *id, const struct rdma_cm_event *event)
 {
@@ -77,6 +107,9 @@ static struct delay {
 	{ "rpc_connect_status", delay_failed_connect, &failed_connect },
 	{ "xprtrdma_cb_call", delay_backward_call, &backward_call },
 	{ "cm_event_handler", delay_established, &established },
+	{ "xprtrdma_inline_thresh", delay_connected, &connected },
+	{ "xprtrdma_err_vers", delay_refused, &refused },
+	{ "svcrdma_decode_badvers_err", delay_refusing, &refusing },
 };
 
 static void delay_begin(struct tracepoint *point, void *unused)

@@ -14,7 +14,11 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("two-refused-in-one", |peer| refused(peer, VERSION_ONE)),
     ("two-refused-without-end", refused_without_end),
     ("two-refused-and-lost", refused_and_lost),
+    ("two-refused-and-gone", refused_and_gone),
     ("two-lost", lost),
+    ("two-executed-and-lost", executed_and_lost),
+    ("two-not-begun", not_begun),
+    ("two-agreed-and-lost", agreed_and_lost),
     ("two-unanswered", unanswered),
     ("two-answered-in-one", answered_in_one),
     ("two-required-and-one", required_and_one),
@@ -153,12 +157,20 @@ fn refused_without_end(peer: &mut Peer) -> Result {
 
 /// Ends the connection before a Call is answered: the next one begins with the Call in Version One.
 fn lose(peer: &mut Peer, call: &Call) -> Result {
+    lose_and_go_on(peer, call, VERSION_ONE, 1024)
+}
+
+/// The same with this version, and what fits inline then.
+fn lose_and_go_on(peer: &mut Peer, call: &Call, version: u32, threshold: usize) -> Result {
     peer.verbs.disconnect();
     accept(peer)?;
     let call = peer.call_again(call)?;
-    is_of(&call, VERSION_ONE)?;
+    is_of(&call, version)?;
+    if call.message_len > FIRST_LEN {
+        return Err(format!("the first message has {} bytes", call.message_len));
+    }
     peer.answer(&call)?;
-    goes_on(peer, VERSION_ONE, 1024)
+    goes_on(peer, version, threshold)
 }
 
 /// The connection is lost with the refusal.
@@ -168,6 +180,41 @@ fn refused_and_lost(peer: &mut Peer) -> Result {
     refuse(peer, &call, VERSION_TWO, &ONLY_ONE)?;
     let call = again(peer, &call)?;
     lose(peer, &call)
+}
+
+/// The connection is lost behind the refusal, before the Call comes again.
+fn refused_and_gone(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    refuse(peer, &call, VERSION_TWO, &ONLY_ONE)?;
+    lose(peer, &call)
+}
+
+/// The connection is lost with the first Reply, for a Call that was executed.
+fn executed_and_lost(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.reply(&call)?;
+    lose(peer, &call)
+}
+
+/// The connection is lost before the first message: that tells nothing of the version.
+fn not_begun(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    peer.verbs.disconnect();
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.answer(&call)?;
+    goes_on(peer, VERSION_TWO, 4096)
+}
+
+/// The connection is lost when the version is agreed on, which the next one begins with.
+fn agreed_and_lost(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.answer(&call)?;
+    let call = next(peer)?;
+    lose_and_go_on(peer, &call, VERSION_TWO, 4096)
 }
 
 /// The connection is lost with the first message.
