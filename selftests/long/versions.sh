@@ -1,0 +1,83 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the versions of the protocol make of NFSv4.2 metadata: Version One with messages of 1024 bytes, and of
+# 4096 as private data announces, and Version Two. The order goes there and back, so that a machine that becomes
+# slower tells nothing. Lines "figures ..." are for scripts/bench-versions.sh.
+# limit: 1800
+
+. "$(dirname "$0")/../lib/test.sh"
+. "$(dirname "$0")/../lib/version.sh"
+
+guest+='
+FILES=1000
+COUNTERS="inline_calls read_chunk_calls position_zero_calls reply_chunk_calls reply_chunk_replies"
+
+create_files() { for ((n = 0; n < FILES; n++)); do : >file.$n; done; }
+open_files() { for ((n = 0; n < FILES; n++)); do exec 9<file.$n; exec 9<&-; done; }
+# Each is a LOOKUP, with the attributes.
+stat_files() { for ((n = 0; n < FILES; n++)); do [ -f file.$n ]; done; }
+read_folder() { local names=(entries/*); [ ${#names[@]} = 3000 ]; }
+# Their text does not fit a message of 1024 bytes.
+link_files() {
+	local text
+	printf -v text "%02000d" 0
+	for ((n = 0; n < 100; n++)); do ln -s $text link.$n; done
+}
+follow_links() { for ((n = 0; n < 100; n++)); do readlink link.$n; done >/dev/null; }
+unlink_files() { rm file.* link.*; }
+
+# measured SETTING WORKLOAD: what it takes.
+measured() {
+	local name before= after=
+	case $2 in open_files | stat_files | read_folder | follow_links) drop_caches ;; esac
+	for name in $COUNTERS; do before+=" $(our_stat $name)"; done
+	$2
+	for name in $COUNTERS; do after+=" $(our_stat $name)"; done
+	set -- $1 $2 $before $after
+	printf "figures %s %s %d %d %d %d %d\n" $1 $2 $(($8 - $3)) $(($9 - $4)) $((${10} - $5)) $((${11} - $6)) $((${12} - $7))
+}
+'
+
+# all_of SETTING VERSION INLINE: every workload, on a mount of its own.
+all_of() {
+	local name
+	if [ "$2" = 2 ]; then client 'echo offered >$client_setting'; else client 'echo off >$client_setting'; fi
+	for name in read write; do client "echo $3 >/proc/sys/sunrpc/rdma_max_inline_$name"; done
+	client 'mount_nfs 4.2 && : >$MNT/$TEST/opened && rm $MNT/$TEST/opened'
+	client "
+		[ \$(our_stat version) = $2 ] && [ \$(our_stat inline_send) = $3 ] && [ \$(our_stat inline_receive) = $3 ] ||
+			fail \"it is Version \$(our_stat version) with \$(our_stat inline_send) and \$(our_stat inline_receive) bytes\""
+	LIMIT=300 client "
+		cd \$MNT/\$TEST
+		for workload in create_files open_files stat_files read_folder link_files follow_links unlink_files; do measured $1 \$workload; done
+		cd / && umount \$MNT && wait_for 10 module_unused"
+}
+
+compared() {
+	local name old
+	need_client
+	need_server
+	settings off offered
+	for name in read write; do
+		old=$(client "cat /proc/sys/sunrpc/rdma_max_inline_$name")
+		defer "client 'echo $old >/proc/sys/sunrpc/rdma_max_inline_$name'"
+	done
+	# Delegations come and go with what the server remembers, and change the number of RPCs.
+	old=$(server 'cat /proc/sys/fs/leases-enable')
+	defer "server 'echo $old >/proc/sys/fs/leases-enable'"
+	server 'echo 0 >/proc/sys/fs/leases-enable'
+	server_dir /export
+	server 'mkdir /export/$TEST/entries && cd /export/$TEST/entries && seq -f "an entry with a longer name, %g" 3000 | tr "\n" "\0" | xargs -0 touch'
+	client 'printf "release %s\n" "$(uname -r)"'
+	defer unmount_nfs
+	for name in one-1024 one-4096 two two one-4096 one-1024; do
+		case $name in
+		one-*) all_of "$name" 1 "${name#one-}" ;;
+		two) all_of "$name" 2 4096 ;;
+		esac
+	done
+}
+
+test_case "NFSv4.2 metadata in both versions" compared
+run_cases
