@@ -42,6 +42,7 @@ help:
 	  'make shell        the same, but leaves you at a prompt in the client' \
 	  'make check        the main tests, in under an hour; the last line is the sum' \
 	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \
+	  'make check-arm64  the main tests on emulated arm64, with pages of 4 and 64 KiB' \
 	  'make cost         count what an RPC costs, beside the C module (ROLE=client|server)' \
 	  'make bench        measure speed, latency, CPU and memory, beside the C module' \
 	  '                  (ROLE=client|server BENCH_PAIRS=2 BENCH_SECONDS=2; half an hour for each role)' \
@@ -88,6 +89,9 @@ shell:
 check check-long:
 	+@$(S)/check.sh $(if $(filter check-long,$@),long)
 
+check-arm64:
+	+@$(S)/check.sh arm64
+
 cost:
 	+@for role in $(or $(ROLE),client server); do $(S)/cost.sh $$role --functions 12 || exit; done
 
@@ -123,4 +127,4 @@ clean:
 	cache="$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}" && rm -rf "$$cache/build" "$$cache"/*/build
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long check-arm64 vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean

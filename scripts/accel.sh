@@ -15,7 +15,7 @@ boot=$(cat /proc/sys/kernel/random/boot_id)
 known=$CACHE/accel
 if [ ! -f "$known" ] || [ "$(head -n 1 "$known")" != "$boot" ]; then
 	lock accel
-	initrd=$(find "$CACHE" -mindepth 2 -maxdepth 2 -name '*.initrd' ! -name 'um*' | head -n 1)
+	initrd=$(find "$CACHE" -mindepth 2 -maxdepth 2 -name '*.initrd' ! -name 'um*' ! -name 'arm64*' | head -n 1)
 	# Without anything to boot nothing is known yet.
 	[ -n "$initrd" ] || {
 		printf '%s\n' "$tcg"

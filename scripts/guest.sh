@@ -3,14 +3,16 @@
 #
 # Usage: guest.sh KERNEL
 #
-# Makes what a virtual machine boots from, beside its kernel: the root disk, one for all kernels,
-# and an initramfs with that kernel's modules, unpacked, because an emulated CPU is slow at xz.
+# Makes what a virtual machine boots from, beside its kernel: the root disk, one for all kernels of an
+# architecture, and an initramfs with that kernel's modules, unpacked, because an emulated CPU is slow at xz.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/series.sh"
 
 kernel=${1:?usage: guest.sh KERNEL}
 guest=$CACHE/guest
+root=$guest/root
+case $kernel in arm64-*) root=$guest/root-arm64 ;; esac
 packages=(
 	nfs-common nfs-kernel-server rpcbind rdma-core rdmacm-utils ibverbs-utils
 	iproute2 iputils-ping kmod procps busybox-static
@@ -49,31 +51,56 @@ root_disk() {
 		--customize-hook='ln -sfn /lab/modules "$1/usr/lib/modules"' \
 		--customize-hook='rm -f "$1/etc/resolv.conf" "$1/etc/hostname"' \
 		"$RELEASE" "$guest/root.tar" "$site"
-	# A private copy-on-write view is all that a machine gets, so the room is for what a test writes.
-	disk() {
-		rm -f "$guest/root.img.tmp"
-		truncate -s 2G "$guest/root.img.tmp"
-		"$here/in-buildroot.sh" mke2fs -q -t ext4 -L root -O ^has_journal -d "$guest/root.tar" "$guest/root.img.tmp"
-		mkdir -p "$guest/bin"
-		tar -xOf "$guest/root.tar" ./usr/bin/busybox >"$guest/bin/busybox"
-		chmod 755 "$guest/bin/busybox"
-		rm "$guest/root.tar"
-		mv "$guest/root.img.tmp" "$guest/root.img"
-	}
-	logged guest-disk "see the log" disk
+	logged guest-disk "see the log" disk "$guest/root.tar" "$guest/root.img"
 	stamp "$guest/root.stamp" "$want"
+}
+
+# disk FOLDER-OR-ARCHIVE IMAGE. A private copy-on-write view is all that a machine gets, so the room is for
+# what a test writes.
+disk() {
+	rm -f "$2.tmp"
+	truncate -s 2G "$2.tmp"
+	"$here/in-buildroot.sh" mke2fs -q -t ext4 -L root -O ^has_journal -d "$1" "$2.tmp"
+	"$here/as-root.sh" rm -rf "$1"
+	mv "$2.tmp" "$2"
+}
+
+# The packages of the disk for amd64, unpacked: their scripts run on no other CPU, and what these have
+# written there is the same for all.
+arm64_disk() {
+	local tree=$root.tree want site include
+	want=$(cat "$guest/root.stamp")
+	stamped "$root.stamp" "$want" && return 0
+	lock guest-arm64
+	stamped "$root.stamp" "$want" && return 0
+	rm -f "$root.stamp"
+	"$here/as-root.sh" rm -rf "$tree"
+	mkdir "$tree"
+	"$here/in-buildroot.sh" debugfs -R "rdump / $tree" "$guest/root.img" >"$CACHE/logs/guest-arm64-base.log" 2>&1
+	include=$(sed -n '/^Package: /{s///;h}; /^Architecture: amd64/{g;p}' "$tree/var/lib/dpkg/status" | paste -sd ,)
+	site=$(mirror)
+	unpack() {
+		mmdebstrap --mode="$([ "$(id -u)" -eq 0 ] && echo root || echo unshare)" --variant=extract --architectures=arm64 \
+			--include="$include" --format=tar "$RELEASE" - "$site" |
+			"$here/as-root.sh" tar --extract --preserve-permissions --numeric-owner --keep-directory-symlink \
+				--exclude=./dev --exclude='./usr/share/*/*' --directory="$tree"
+	}
+	logged guest-arm64 "check the network and the mirror in this machine's apt sources, then start again" unpack
+	logged guest-arm64-disk "see the log" disk "$tree" "$root.img"
+	stamp "$root.stamp" "$want"
 }
 
 initramfs() {
 	local tree=$KERNELS/$kernel want work
-	want="$(cat "$tree.stamp" "$guest/root.stamp" "$here/guest/initramfs") ${modules[*]}"
+	want="$(cat "$tree.stamp" "$root.stamp" "$here/guest/initramfs") ${modules[*]}"
 	stamped "$tree.initrd.stamp" "$want" && return 0
 	lock "guest-$kernel"
 	stamped "$tree.initrd.stamp" "$want" && return 0
 	work=$tree.initrd-root
 	rm -rf "$work"
 	mkdir -p "$work"/{bin,dev,proc,sys,new,lab/modules}
-	cp "$guest/bin/busybox" "$work/bin/"
+	"$here/in-buildroot.sh" debugfs -R "dump /usr/bin/busybox $work/bin/busybox" "$root.img" 2>/dev/null
+	chmod 755 "$work/bin/busybox"
 	install -m 755 "$here/guest/initramfs" "$work/init"
 	logged "guest-$kernel" "see the log" \
 		"$here/in-buildroot.sh" "$here/pack-modules.sh" "$tree/modules/" "$work" "${modules[@]}"
@@ -84,4 +111,5 @@ initramfs() {
 
 [ -f "$KERNELS/$kernel.stamp" ] || die "the $kernel kernel is not built: run scripts/kernel.sh $kernel"
 root_disk
+[ "$root" = "$guest/root" ] || arm64_disk
 initramfs

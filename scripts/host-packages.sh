@@ -22,7 +22,11 @@ if [ "$(id -u)" -ne 0 ]; then
 	need newuidmap uidmap
 fi
 if [ "${1:-build}" = vm ]; then
-	[[ ${2:-} = um* ]] || need qemu-system-x86_64 qemu-system-x86
+	case ${2:-} in
+	um*) ;;
+	arm64-*) need qemu-system-aarch64 qemu-system-arm ;;
+	*) need qemu-system-x86_64 qemu-system-x86 ;;
+	esac
 	need cpio cpio
 	need git git
 fi

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|newest-gcc|newest-clang|arm64|release
+# Usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|newest-gcc|newest-clang|arm64-4k|arm64-64k|release
 #
 # Prepares or builds one kernel in the cache, and prints its build tree, to be used as KDIR:
 #   stock   Debian's own kernel, with the Rust metadata that its header package lacks made again
@@ -13,7 +13,7 @@
 #   minimal kernel/minimal.config, only prepared, to build the module against
 #   newest-gcc, newest-clang  the configuration of custom, only prepared, with the compilers that Debian
 #           testing has (ROOT=testing, see buildroot.sh)
-#   arm64   the configuration of custom for arm64 with pages of 64 KiB, only prepared
+#   arm64-4k, arm64-64k  the configuration of custom for arm64, with pages of 4 or 64 KiB
 #   release Debian's own kernel of the release, older than 7.2, which one of the machines may have
 # KERNEL_SERIES chooses the series of all but the last (see series.sh). KSRC=DIR builds all but the first from another unpacked kernel source of 7.2 or later.
 
@@ -89,9 +89,11 @@ built() {
 		goals=(linux modules)
 		;;
 	minimal) fragments=("$here/kernel/minimal.config") ;;
-	arm64)
-		fragments+=("$here/kernel/arm64.config")
+	arm64-*)
+		fragments+=("$here/kernel/arm64.config" "$here/kernel/$kind.config")
 		arch=arm64
+		image=arch/arm64/boot/Image
+		goals=(Image modules)
 		;;
 	newest-gcc | newest-clang)
 		[ "${ROOT:-}" = testing ] || die "$kind is for the compilers of ROOT=testing"
@@ -117,7 +119,7 @@ built() {
 		[ -n "${KSRC:-}" ] || mend "${mended[@]}"
 		"${make[@]}" allnoconfig KCONFIG_ALLCONFIG="$tree/fragment"
 		check_config
-		if [[ $kind = minimal || $kind = newest-* || $kind = arm64 ]]; then
+		if [[ $kind = minimal || $kind = newest-* ]]; then
 			"${make[@]}" prepare
 			"${make[@]}" modules_prepare
 			return
@@ -173,11 +175,11 @@ release)
 	"$here/host-packages.sh" build
 	release
 	;;
-custom | debug | um | um-debug | um-leaks | minimal | newest-gcc | newest-clang | arm64)
+custom | debug | um | um-debug | um-leaks | minimal | newest-gcc | newest-clang | arm64-4k | arm64-64k)
 	"$here/buildroot.sh"
 	[ -n "${KSRC:-}" ] || "$here/kernel-source.sh"
 	built
 	;;
-*) die "usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|newest-gcc|newest-clang|arm64|release" ;;
+*) die "usage: kernel.sh stock|custom|debug|um|um-debug|um-leaks|minimal|newest-gcc|newest-clang|arm64-4k|arm64-64k|release" ;;
 esac
 printf '%s\n' "$tree"

@@ -3,15 +3,24 @@
 #
 # The machines of vm.sh in QEMU, joined by a stream of packets through a socket.
 
-kernels=(stock custom debug release)
+kernels=(stock custom debug release arm64-4k arm64-64k)
 
 # qemu_start NAME TREE MAC NETDEV
 qemu_start() {
-	local name=$1 tree=$2 words shell=() plugin=()
+	local name=$1 tree=$2 words shell=() plugin=() program=(qemu-system-x86_64 -machine pc) root=root
 	# On a busy host the few ticks that the kernel waits for at first may come too late.
-	words="console=ttyS0 no_timer_check $(words "$name")"
+	words="console=ttyS0 no_timer_check"
+	case $tree in
 	# The interpreter of ACPI runs into its own time limits under all the checkers.
-	[[ $tree != */debug ]] || words+=" acpi=off"
+	*/debug) words+=" acpi=off" ;;
+	*/arm64-*)
+		words="console=ttyAMA0" root=root-arm64
+		# Signed pointers cost an emulator much, and nothing here is about them.
+		program=(qemu-system-aarch64 -machine virt,gic-version=3)
+		accel=(-accel tcg,thread=multi -cpu max,pauth=off)
+		;;
+	esac
+	words+=" $(words "$name")"
 	[ "$name" != client ] || [ -z "${VM_SHELL:-}" ] || shell=(-chardev 'stdio,id=shell,signal=off' -serial chardev:shell)
 	# Only an emulated machine has plugins.
 	if [ "$name" = "${PLUGIN_IN:-client}" ] && [ -n "${PLUGIN:-}" ]; then
@@ -19,10 +28,10 @@ qemu_start() {
 		plugin=(-plugin "$PLUGIN")
 	fi
 	# The snapshot file of the root disk lives where QEMU finds TMPDIR.
-	TMPDIR=$RUN launch "$name" qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine pc \
+	TMPDIR=$RUN launch "$name" "${program[@]}" -nodefaults -no-user-config -no-reboot -display none \
 		"${accel[@]}" "${plugin[@]}" -name "$name" -m "${MEM:-1024}" -smp "${SMP:-1}" \
 		-kernel "$tree/vmlinuz" -initrd "$RUN/$name.initrd" -append "$words" \
-		-drive "file=$CACHE/guest/root.img,format=raw,if=virtio,snapshot=on" \
+		-drive "file=$CACHE/guest/$root.img,format=raw,if=virtio,snapshot=on" \
 		-device virtio-rng-pci -device virtio-serial-pci \
 		-chardev "pipe,id=agent,path=$RUN/$name.agent" -device virtserialport,chardev=agent,name=agent \
 		-netdev "$4" -device "virtio-net-pci,netdev=net,mac=$3,host_mtu=${MTU:-1500},romfile=" \

@@ -11,6 +11,7 @@
 #   SERVER_KERNEL=release|...   what the server runs; release is Debian's own, older than 7.2
 #   CLIENT_KERNEL=release|...   the same for the client
 #   KERNEL_SERIES=7.2|...       of which series of kernels (see series.sh); SERVER_SERIES for the server's
+#   KERNEL=arm64-4k|arm64-64k   the same on another CPU, always emulated
 #   KERNEL=um|um-debug|um-leaks both are User-Mode Linux, which runs at the speed of the host
 #   CLIENT=rust|c|none          the client's transport: ours, the kernel's own, or what it finds
 #   PEER=rust|c                 the server's transport: ours, or the kernel's own
@@ -51,7 +52,7 @@ case $kernel in um | um-*) machines=um ;; *) machines=qemu ;; esac
 "$here/host-packages.sh" vm "$kernel"
 # Makes what a machine boots from, and prints the folder with its kernel: boots_from KERNEL SERIES.
 boots_from() {
-	[[ " ${kernels[*]} " = *" $1 "* ]] || die "KERNEL is stock, custom, debug, for one of them also release, or um, um-debug or um-leaks for both machines, not $1"
+	[[ " ${kernels[*]} " = *" $1 "* ]] || die "KERNEL is stock, custom, debug, for one of them also release, or um, um-debug, um-leaks, arm64-4k or arm64-64k for both machines, not $1"
 	KERNEL_SERIES=$2 "$here/kernel.sh" "$1"
 	KERNEL_SERIES=$2 "$here/guest.sh" "$1"
 }
@@ -96,7 +97,7 @@ trap 'exit 130' INT TERM
 # Puts a module into a folder of the payload: carry FILE FOLDER.
 carry() {
 	cp "$1" "$2/rpcrdma.ko"
-	BIND="$RUN${BIND:+:$BIND}" "$here/in-buildroot.sh" strip --strip-debug "$2/rpcrdma.ko"
+	BIND="$RUN${BIND:+:$BIND}" "$here/in-buildroot.sh" llvm-strip-19 --strip-debug "$2/rpcrdma.ko"
 }
 
 payload() {
