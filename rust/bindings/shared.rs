@@ -2,7 +2,9 @@
 
 //! C objects that `rdma/` and `sunrpc/` pass to each other through `client/`.
 
-use super::{__kernel_sockaddr_storage as sockaddr_storage, net, page, sockaddr};
+use super::{
+    __kernel_sockaddr_storage as sockaddr_storage, net, page, rpcrdma_net_cookie, sockaddr,
+};
 use core::{ffi::c_void, num::NonZeroUsize, ptr::NonNull};
 use kernel::{
     page::PAGE_SIZE,
@@ -37,7 +39,7 @@ impl Net {
     /// The number of the namespace, which no other one has or will have.
     pub(crate) fn cookie(&self) -> u64 {
         // SAFETY: By the type's invariant the namespace is live, and its number never changes.
-        unsafe { (*self.as_raw()).net_cookie }
+        unsafe { rpcrdma_net_cookie(self.as_raw()) }
     }
 }
 

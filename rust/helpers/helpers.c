@@ -126,6 +126,12 @@ bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *oth
 	return rpc_cmp_addr(one, other);
 }
 
+/* Not every kernel's own bindings, which have this type, know its fields. */
+u64 rpcrdma_net_cookie(const struct net *net)
+{
+	return net->net_cookie;
+}
+
 struct page *rpcrdma_alloc_page_nowait(void)
 {
 	return alloc_page(GFP_NOWAIT | __GFP_NOWARN);
