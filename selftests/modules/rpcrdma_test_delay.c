@@ -49,7 +49,14 @@ static const struct kernel_param_ops hits_ops = {
 module_param_cb(hits, &hits_ops, NULL, 0444);
 MODULE_PARM_DESC(hits, "how often somebody has slept");
 
-static void delay_failed_connect(void *data, const struct rpc_task *task)
+/* The milliseconds are what a probe is registered with. */
+static void delay_any(void *milliseconds)
+{
+	atomic_inc(&hits);
+	msleep(*(uint *)milliseconds);
+}
+
+static void delay_failed_connect(void *milliseconds, const struct rpc_task *task)
 {
 	switch (task->tk_status) {
 	/* For these it may end a connection. */
@@ -59,57 +66,30 @@ static void delay_failed_connect(void *data, const struct rpc_task *task)
 	case -ECONNABORTED:
 	case -EHOSTUNREACH:
 	case -EPROTO:
-		atomic_inc(&hits);
-		msleep(failed_connect);
+		delay_any(milliseconds);
 	}
 }
 
-/* The arguments are not the same in each implementation of the transport. */
-static void delay_backward_call(void *data)
-{
-	atomic_inc(&hits);
-	msleep(backward_call);
-}
-
-static void delay_connected(void *data)
-{
-	atomic_inc(&hits);
-	msleep(connected);
-}
-
-static void delay_refused(void *data)
-{
-	atomic_inc(&hits);
-	msleep(refused);
-}
-
-static void delay_refusing(void *data)
-{
-	atomic_inc(&hits);
-	msleep(refusing);
-}
-
 /* The first argument is private to the connection manager. */
-static void delay_established(void *data, const void *id, const struct rdma_cm_event *event)
+static void delay_established(void *milliseconds, const void *id, const struct rdma_cm_event *event)
 {
-	if (event->event != RDMA_CM_EVENT_ESTABLISHED)
-		return;
-	atomic_inc(&hits);
-	msleep(established);
+	if (event->event == RDMA_CM_EVENT_ESTABLISHED)
+		delay_any(milliseconds);
 }
 
 static struct delay {
 	const char *event;
 	void *probe;
-	const uint *milliseconds;
+	uint *milliseconds;
 	struct tracepoint *point;
 } delays[] = {
 	{ "rpc_connect_status", delay_failed_connect, &failed_connect },
-	{ "xprtrdma_cb_call", delay_backward_call, &backward_call },
+	/* The arguments are not the same in each implementation of the transport. */
+	{ "xprtrdma_cb_call", delay_any, &backward_call },
 	{ "cm_event_handler", delay_established, &established },
-	{ "xprtrdma_inline_thresh", delay_connected, &connected },
-	{ "xprtrdma_err_vers", delay_refused, &refused },
-	{ "svcrdma_decode_badvers_err", delay_refusing, &refusing },
+	{ "xprtrdma_inline_thresh", delay_any, &connected },
+	{ "xprtrdma_err_vers", delay_any, &refused },
+	{ "svcrdma_decode_badvers_err", delay_any, &refusing },
 };
 
 static void delay_begin(struct tracepoint *point, void *unused)
@@ -120,7 +100,7 @@ static void delay_begin(struct tracepoint *point, void *unused)
 		struct delay *delay = &delays[i];
 
 		if (*delay->milliseconds && !delay->point && !strcmp(point->name, delay->event) &&
-		    !tracepoint_probe_register(point, delay->probe, NULL))
+		    !tracepoint_probe_register(point, delay->probe, delay->milliseconds))
 			delay->point = point;
 	}
 }
@@ -133,7 +113,7 @@ static void delay_end(struct tracepoint *point)
 	for (i = 0; i < ARRAY_SIZE(delays); i++) {
 		if (!delays[i].point || (point && delays[i].point != point))
 			continue;
-		tracepoint_probe_unregister(delays[i].point, delays[i].probe, NULL);
+		tracepoint_probe_unregister(delays[i].point, delays[i].probe, delays[i].milliseconds);
 		delays[i].point = NULL;
 		ended = true;
 	}
