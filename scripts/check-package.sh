@@ -75,7 +75,7 @@ make_fresh() {
 		local kernel
 		kernel=$(head -n 1 "$place/kernels.tmp")
 		# A user can make no device files, and gets those that there are.
-		mmdebstrap --mode="$([ "$(id -u)" -eq 0 ] && echo root || echo unshare)" --variant=minbase \
+		mmdebstrap --mode="$(mmdebstrap_mode)" --variant=minbase \
 			--include="$include" --format=tar "$RELEASE" - \
 			"deb $site $RELEASE main" "deb $site $RELEASE-backports main" |
 			"$here/as-root.sh" tar --extract --preserve-permissions --numeric-owner --exclude='./dev/*' --directory="$fresh"

@@ -32,7 +32,7 @@ modules=(
 )
 
 root_disk() {
-	local want="$RELEASE ${packages[*]}" mode=root include site
+	local want="$RELEASE ${packages[*]}" include site
 	stamped "$guest/root.stamp" "$want" && return 0
 	"$here/host-packages.sh" build
 	"$here/buildroot.sh"
@@ -40,11 +40,10 @@ root_disk() {
 	stamped "$guest/root.stamp" "$want" && return 0
 	mkdir -p "$guest"
 	rm -f "$guest/root.stamp" "$guest/root.img" "$guest/root.tar"
-	[ "$(id -u)" -eq 0 ] || mode=unshare
 	include=$(IFS=,; printf '%s' "${packages[*]}")
 	site=$(mirror)
 	logged guest-root "check the network and the mirror in this machine's apt sources, then start again" \
-		mmdebstrap --mode="$mode" --variant=minbase --include="$include" \
+		mmdebstrap --mode="$(mmdebstrap_mode)" --variant=minbase --include="$include" \
 		--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
 		--dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt='path-exclude=/usr/share/info/*' \
 		--customize-hook='mkdir -p "$1/lab" "$1/export" "$1/mnt/nfs" "$1/var/lib/nfs/nfsdcld" "$1/var/lib/nfs/rpc_pipefs"' \
@@ -80,7 +79,7 @@ arm64_disk() {
 	include=$(sed -n '/^Package: /{s///;h}; /^Architecture: amd64/{g;p}' "$tree/var/lib/dpkg/status" | paste -sd ,)
 	site=$(mirror)
 	unpack() {
-		mmdebstrap --mode="$([ "$(id -u)" -eq 0 ] && echo root || echo unshare)" --variant=extract --architectures=arm64 \
+		mmdebstrap --mode="$(mmdebstrap_mode)" --variant=extract --architectures=arm64 \
 			--include="$include" --format=tar "$RELEASE" - "$site" |
 			"$here/as-root.sh" tar --extract --preserve-permissions --numeric-owner --keep-directory-symlink \
 				--exclude=./dev --exclude='./usr/share/*/*' --directory="$tree"

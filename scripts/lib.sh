@@ -90,6 +90,9 @@ mirror() {
 	printf '%s\n' "${site%/}"
 }
 
+# How mmdebstrap works: root does without the namespaces that a user needs.
+mmdebstrap_mode() { [ "$(id -u)" -eq 0 ] && echo root || echo unshare; }
+
 keyring() {
 	local ring=/usr/share/keyrings/debian-archive-keyring.gpg
 	[ -f $ring ] || die "$ring is missing: install debian-archive-keyring"
