@@ -215,13 +215,14 @@ limit_devices() {
 limits_end() { "${1:-client}" '! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
 
 # Has who passes certain trace events in the client, or MACHINE=server, sleep there for the rest of the case,
-# see modules/rpcrdma_test_delay.c: delay_events PARAMETER...
+# or until delays_end, see modules/rpcrdma_test_delay.c: delay_events PARAMETER...
 delay_events() {
 	local machine=${MACHINE:-client}
 	$machine '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
 	$machine "insmod /lab/payload/rpcrdma_test_delay.ko $*"
-	defer "$machine 'rmmod rpcrdma_test_delay'"
+	defer "delays_end $machine"
 }
+delays_end() { "${1:-client}" '! grep -q ^rpcrdma_test_delay /proc/modules || rmmod rpcrdma_test_delay'; }
 
 # Has netem mistreat all that these machines send, for the rest of the case: netem_begins MACHINE...
 # At first it lets everything through. It comes before I/O, and goes after it, because software RDMA

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Has whoever passes a trace event sleep there for a while, until it is unloaded, so that a race
+ * Has whoever passes a trace event sleep there for a while, or until it is unloaded, so that a race
  * becomes certain. All events are in places that may sleep, and the probes are called in a scope of
  * sleepable RCU.
  */
 #include <linux/atomic.h>
-#include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/string.h>
 #include <linux/sunrpc/sched.h>
 #include <linux/tracepoint.h>
+#include <linux/wait.h>
 #include <rdma/rdma_cm.h>
 
 static uint failed_connect;
@@ -49,11 +50,15 @@ static const struct kernel_param_ops hits_ops = {
 module_param_cb(hits, &hits_ops, NULL, 0444);
 MODULE_PARM_DESC(hits, "how often somebody has slept");
 
+static DECLARE_WAIT_QUEUE_HEAD(sleepers);
+static bool unloading;
+
 /* The milliseconds are what a probe is registered with. */
 static void delay_any(void *milliseconds)
 {
 	atomic_inc(&hits);
-	msleep(*(uint *)milliseconds);
+	wait_event_idle_timeout(sleepers, READ_ONCE(unloading),
+				msecs_to_jiffies(*(uint *)milliseconds));
 }
 
 static void delay_failed_connect(void *milliseconds, const struct rpc_task *task)
@@ -159,6 +164,9 @@ static int __init delay_init(void)
 
 static void __exit delay_exit(void)
 {
+	/* Whoever ends a probe waits for those that sleep in it. */
+	WRITE_ONCE(unloading, true);
+	wake_up_all(&sleepers);
 	unregister_tracepoint_module_notifier(&delay_notifier);
 	delay_end(NULL);
 }
