@@ -39,7 +39,7 @@ mod pages;
 mod relaxed;
 mod shared;
 pub(crate) use pages::{total_pages, PageRange, PageVec};
-pub(crate) use relaxed::RelaxedCell;
+pub(crate) use relaxed::{ReadOnce, RelaxedCell};
 pub(crate) use shared::{
     Exposed, Exposure, Host, Memory, MessagePart, Net, OwnedMessage, SocketAddress,
 };

@@ -28,6 +28,33 @@ const fn is_native<T>() -> bool {
     size_of::<T>() <= size_of::<usize>()
 }
 
+/// An [`Atomic`] that is also read where a function call would count.
+pub(crate) trait ReadOnce {
+    /// What it holds.
+    type Value;
+
+    /// The value, as [`Relaxed`] loads it.
+    fn read_once(&self) -> Self::Value;
+}
+
+macro_rules! read_once {
+    ($($word:ty)*) => {$(
+        impl ReadOnce for Atomic<$word> {
+            type Value = $word;
+
+            #[inline(always)]
+            fn read_once(&self) -> $word {
+                const { assert!(is_native::<$word>()) };
+                // SAFETY: The pointer is valid. In the kernel's memory model volatile accesses to
+                // native words are marked accesses, so concurrent ones are not a data race.
+                unsafe { self.as_ptr().read_volatile() }
+            }
+        }
+    )*};
+}
+
+read_once! { bool u32 }
+
 macro_rules! relaxed_cells {
     ($($word:ty)*) => {$(
         impl RelaxedCell<$word> {

@@ -176,7 +176,13 @@ void rpcrdma_clear_bit(unsigned int bit, unsigned long *word)
 	clear_bit(bit, word);
 }
 
-/* As above, ordered before whatever follows. */
+/* The same, ordered before whatever follows. */
+void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word)
+{
+	set_bit(bit, word);
+	smp_mb__after_atomic();
+}
+
 void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
 {
 	clear_bit(bit, word);

@@ -108,6 +108,7 @@ void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count);
 
 void rpcrdma_set_bit(unsigned int bit, unsigned long *word);
 void rpcrdma_clear_bit(unsigned int bit, unsigned long *word);
+void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word);
 void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word);
 void rpcrdma_put_page_array(struct page **pages, size_t count);
 void *rpcrdma_page_address(const struct page *page);

@@ -18,7 +18,7 @@ use super::{
     Pd,
 };
 use crate::{
-    bindings::{self, PageVec},
+    bindings::{self, PageVec, ReadOnce},
     trace::server as trace,
 };
 use core::ptr::NonNull;
@@ -219,7 +219,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     /// How many Receives [`Self::post_receives`] has to post.
     #[inline(always)]
     fn missing_receives(&self, count: u32, batch: u32) -> u32 {
-        let posted = self.posted_count.load(Relaxed);
+        let posted = self.posted_count.read_once();
         let missing = count.min(self.sizes.receives).saturating_sub(posted);
         if missing < batch && posted > batch {
             0

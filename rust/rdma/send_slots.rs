@@ -2,6 +2,7 @@
 
 //! Accounting for a send queue on which several threads post.
 
+use crate::bindings::ReadOnce;
 use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
@@ -179,7 +180,7 @@ impl SendSlots {
 
     /// Whether a thread is waiting for room.
     pub(super) fn is_awaited(&self) -> bool {
-        self.waiting.load(Relaxed) != 0
+        self.waiting.read_once() != 0
     }
 
     /// Slots in use, the most that ever were, and the capacity.

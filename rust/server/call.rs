@@ -53,6 +53,7 @@ impl Default for Call {
 }
 
 impl Note for Call {
+    #[inline]
     fn clear(&mut self) {
         self.index = None;
         self.is_complete = false;

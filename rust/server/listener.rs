@@ -70,7 +70,7 @@ impl WorkItem for Listener {
 impl ListenHandler for Listener {
     fn requested(&self) {
         self.xprt.connection_waits();
-        self.xprt.enqueue();
+        self.xprt.enqueue_recorded();
     }
 
     fn rejected(&self) {

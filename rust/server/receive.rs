@@ -104,10 +104,11 @@ fn enqueue(shared: &Shared, message: Message) {
     ready.push(message);
     shared.xprt().call_waits();
     drop(ready);
-    shared.xprt().enqueue();
+    shared.xprt().enqueue_recorded();
 }
 
 /// The next Call for a thread of the service, if there is one that is complete.
+#[inline(always)]
 pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<SvcCall<Message>> {
     let shared = qp.context();
     let message = shared.admitted().or_else(|| {
@@ -137,6 +138,7 @@ pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<
 }
 
 /// A complete Call as sunrpc takes it.
+#[inline(always)]
 fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     let note = message.with_note().1;
     let index = note.index.as_ref()?;
@@ -361,6 +363,7 @@ fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &R
 /// # Errors
 ///
 /// The message, unless it went with the connection's end, if there is no memory or no room.
+#[inline(always)]
 fn post_reads(
     qp: &AcceptedQp<Shared>,
     mut message: Message,

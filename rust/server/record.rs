@@ -8,7 +8,7 @@ use crate::{
     error::Cause,
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::Counter,
-    sunrpc::{Host, SocketAddress},
+    sunrpc::{Host, ReadOnce, SocketAddress},
     trace::server as trace,
 };
 use kernel::{
@@ -148,7 +148,7 @@ impl Record {
 
     /// Whether [`Self::take_unanswerable`] need be asked.
     pub(super) fn has_unanswerable(&self) -> bool {
-        self.has_unanswerable.load(Relaxed)
+        self.has_unanswerable.read_once()
     }
 
     /// Whether a Call of `peer` is such a one, which is forgotten then.

@@ -89,7 +89,8 @@ fn make_and_send(
         send_error(qp, &index.error(ErrorBody::Chunk), true);
         return Ok(());
     }
-    let (mut outgoing, credits) = begin(qp, index.version, replied)?;
+    let mut outgoing = qp.outgoing()?;
+    let credits = grant(qp, index.version, replied)?;
     let header = index
         .encode_inline(outgoing.bytes(), credits)
         .map_err(|_| EMSGSIZE)?;
@@ -111,20 +112,15 @@ fn make_and_send(
         .map_err(to_error)
 }
 
-/// What a Reply is sent in, and the credits that it grants; its Call has this version, and the
-/// service has come with it at `replied`.
+/// The credits that a Reply grants; its Call has this version, and the service has come with it at
+/// `replied`.
 #[inline(always)]
-fn begin(
-    qp: &AcceptedQp<Shared>,
-    version: u32,
-    replied: Moment,
-) -> Result<(Outgoing<'_, AcceptedQp<Shared>>, Credits)> {
+fn grant(qp: &AcceptedQp<Shared>, version: u32, replied: Moment) -> Result<Credits> {
     let shared = qp.context();
-    let outgoing = qp.outgoing()?;
     if version != VERSION_ONE {
         shared.replies_in_version_two();
     }
-    Ok((outgoing, shared.grant(qp, replied)?))
+    shared.grant(qp, replied)
 }
 
 /// Sends the Reply, of `length` bytes, to a Call that offers memory for it, with no more than
@@ -143,7 +139,8 @@ fn place_and_send(
         send_error(qp, &index.error(ErrorBody::Chunk), true);
         return Ok(());
     };
-    let (mut outgoing, credits) = begin(qp, call.version, times.replied)?;
+    let mut outgoing = qp.outgoing()?;
+    let credits = grant(qp, call.version, times.replied)?;
     let mut end = plan
         .encode(outgoing.bytes(), &call, credits)
         .map_err(|_| EMSGSIZE)?;

@@ -6,7 +6,11 @@
 //! first ones, so that nobody overtakes them.
 
 use crate::{proto::responder::budget::PageBudget, sunrpc};
-use kernel::{new_spinlock, prelude::*, sync::Arc, sync::SpinLock};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{Arc, SpinLock, SpinLockGuard},
+};
 
 /// What part of the machine's memory the Calls of one listener can have.
 const PART: u32 = 16;
@@ -113,9 +117,18 @@ impl Room {
     }
 
     /// Gives pages back. Does not sleep.
+    #[inline]
     pub(super) fn give_back(&self, pages: u32) {
         let mut state = self.state.lock();
         state.budget.give_back(pages);
+        if !state.line.is_empty() {
+            self.admit(state);
+        }
+    }
+
+    /// Gives those in line what there is.
+    #[cold]
+    fn admit<'a>(&'a self, mut state: SpinLockGuard<'a, State>) {
         while let Some(&(_, wanted)) = state.line.first() {
             if !state.budget.take(wanted) {
                 return;

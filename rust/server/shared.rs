@@ -23,7 +23,10 @@ use crate::{
     rdma::{
         AcceptedMessage, AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots,
     },
-    sunrpc::server::{Backward, Moment, OwnedSvcXprt, SvcXprt},
+    sunrpc::{
+        server::{Backward, Moment, OwnedSvcXprt, SvcXprt},
+        ReadOnce,
+    },
     trace::server as trace,
 };
 use kernel::{
@@ -149,6 +152,7 @@ impl Events {
     }
 
     /// Takes room for so many pages.
+    #[inline(always)]
     fn reserve(this: &Arc<Self>, pages: u32) -> Result<Reserved, Shortage> {
         let mut own = this.pages.lock();
         if !own.budget.take(pages) {
@@ -248,7 +252,7 @@ impl Waiter for Events {
 
     fn wake(&self) {
         self.xprt.call_waits();
-        self.xprt.enqueue();
+        self.xprt.enqueue_recorded();
     }
 
     fn number(&self) -> u32 {
@@ -447,6 +451,7 @@ impl Shared {
 
     /// Takes note of a Call that asks for `requested` credits. A requester that uses all of its
     /// grant gets twice as much, unless its Calls wait for room.
+    #[inline(always)]
     pub(super) fn called(&self, requested: Credits) {
         let mut grants = self.credits.lock();
         if grants.credits.call(requested) == Conduct::Excess {
@@ -466,6 +471,7 @@ impl Shared {
     /// there is room already.
     ///
     /// Its Receive is not posted again meanwhile, and the grant falls.
+    #[inline(always)]
     pub(super) fn admit(
         &self,
         mut message: AcceptedMessage<Self>,
@@ -490,17 +496,23 @@ impl Shared {
         }
         waiting.messages.push(message);
         drop(waiting);
+        self.delayed();
+        None
+    }
+
+    /// Takes note of a Call that has to wait.
+    #[cold]
+    fn delayed(&self) {
         self.stats().counters.delayed_reads.increment();
         let mut grants = self.credits.lock();
         let Grants { credits, load, .. } = &mut *grants;
         load.lower(credits);
-        None
     }
 
     /// Whether Calls wait for room.
     #[inline(always)]
     pub(super) fn has_waiting(&self) -> bool {
-        self.waiting_count.load(Relaxed) != 0
+        self.waiting_count.read_once() != 0
     }
 
     /// The first Call that waits, if there is room for it.
@@ -550,6 +562,7 @@ impl Shared {
     /// # Errors
     ///
     /// As [`AcceptedQp::post_receives`].
+    #[inline(always)]
     pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Moment) -> Result<Credits> {
         let mut grants = self.credits.lock();
         let Grants {

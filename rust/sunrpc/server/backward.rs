@@ -10,7 +10,7 @@
 //! Lock order: the list of transports, then sunrpc's `queue_lock`, then its `transport_lock`.
 
 use crate::{
-    bindings,
+    bindings::{self, ReadOnce},
     sunrpc::{
         registration::ClassUser,
         rpc_xprt::{self, window},
@@ -377,7 +377,7 @@ impl Backward {
 
     /// Whether the service may call the client.
     pub(crate) fn is_used(&self) -> bool {
-        self.is_used.load(Relaxed)
+        self.is_used.read_once()
     }
 
     /// Completes the Call that a Reply answers, and applies the credits that it grants; returns

@@ -145,9 +145,15 @@ impl SvcXprt {
         }
     }
 
-    /// Records that a Call waits; to be followed by [`Self::enqueue`].
+    /// [`Self::enqueue`] for what [`Self::call_waits`] or [`Self::connection_waits`] has recorded.
+    pub(crate) fn enqueue_recorded(&self) {
+        // SAFETY: As for `enqueue`.
+        unsafe { bindings::svc_xprt_enqueue(self.as_raw()) };
+    }
+
+    /// Records that a Call waits; to be followed by [`Self::enqueue_recorded`].
     pub(crate) fn call_waits(&self) {
-        self.set(flag::DATA);
+        self.record(flag::DATA);
     }
 
     /// Records that no Call waits. The caller ensures that none has arrived in the meantime: what
@@ -159,9 +165,19 @@ impl SvcXprt {
         }
     }
 
-    /// Records that a connection waits to be accepted; to be followed by [`Self::enqueue`].
+    /// Records that a connection waits to be accepted; to be followed by
+    /// [`Self::enqueue_recorded`].
     pub(crate) fn connection_waits(&self) {
-        self.set(flag::CONN);
+        self.record(flag::CONN);
+    }
+
+    /// Sets a flag. Whoever checks after this whether a thread can look at the transport sees that
+    /// it can, or else whoever changes that sees the flag.
+    fn record(&self, number: u32) {
+        // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
+        unsafe {
+            bindings::rpcrdma_set_bit_mb(number, &raw mut (*self.as_raw()).xpt_flags);
+        }
     }
 
     /// Makes a thread close the transport. Does not sleep.
