@@ -152,13 +152,13 @@ impl PageVec {
         let Some(pages) = other.0.get(kept..) else {
             return;
         };
-        for (to, from) in room.iter_mut().zip(pages) {
-            to.write(*from);
-        }
+        // SAFETY: There is room for as many, elsewhere, and they have a value then.
         // INVARIANT: The references go from the one object to the other.
+        unsafe {
+            core::ptr::copy_nonoverlapping(pages.as_ptr(), room.as_mut_ptr().cast(), moved);
+            self.0.inc_len(moved);
+        }
         other.0.truncate(kept);
-        // SAFETY: So many elements behind the last one have a value.
-        unsafe { self.0.inc_len(moved) };
     }
 
     /// The part of each page that has bytes of `range`, as far as there are such pages.
@@ -181,7 +181,7 @@ impl PageVec {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room.
+    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room for each page.
     #[inline]
     pub(crate) fn append_to(
         &self,
@@ -199,36 +199,39 @@ impl PageVec {
         let Some((first, others)) = pages.get(..count).ok_or(EINVAL)?.split_first() else {
             return Ok(());
         };
-        let room = vecs.spare_capacity_mut();
-        let most = room.len();
-        let mut room = room.iter_mut();
+        let room = vecs.spare_capacity_mut().get_mut(..count).ok_or(ENOMEM)?;
         // Each page as far as it goes, one or several to an element.
         let mut last = first.as_ptr();
-        let mut vec = bio_vec {
-            bv_page: last,
-            bv_len: PAGE_BYTES.wrapping_sub(start),
-            bv_offset: start,
-        };
-        for page in others {
-            let page = page.as_ptr();
-            if may_merge && is_behind(last, page) {
-                vec.bv_len = vec.bv_len.wrapping_add(PAGE_BYTES);
-            } else {
-                room.next().ok_or(ENOMEM)?.write(vec);
-                vec = bio_vec {
-                    bv_page: page,
-                    bv_len: PAGE_BYTES,
-                    bv_offset: 0,
-                };
+        let start_of_room: *mut bio_vec = room.as_mut_ptr().cast();
+        let mut vec = start_of_room;
+        // SAFETY: There is room for an element for each of the `count` pages, which the loop takes
+        // one by one: it does not go beyond that. The element at `vec` has a value from here on, as
+        // have all before it, to the last of which it points in the end.
+        unsafe {
+            vec.write(bio_vec {
+                bv_page: last,
+                bv_len: PAGE_BYTES.wrapping_sub(start),
+                bv_offset: start,
+            });
+            for page in others {
+                let page = page.as_ptr();
+                if may_merge && is_behind(last, page) {
+                    (*vec).bv_len = (*vec).bv_len.wrapping_add(PAGE_BYTES);
+                } else {
+                    vec = vec.add(1);
+                    vec.write(bio_vec {
+                        bv_page: page,
+                        bv_len: PAGE_BYTES,
+                        bv_offset: 0,
+                    });
+                }
+                last = page;
             }
-            last = page;
+            // The last page ends with the bytes.
+            (*vec).bv_len = (*vec).bv_len.wrapping_sub(whole.wrapping_sub(end));
+            let bytes = vec.addr().wrapping_sub(start_of_room.addr());
+            vecs.inc_len((bytes / size_of::<bio_vec>()).wrapping_add(1));
         }
-        // The last page ends with the bytes.
-        vec.bv_len = vec.bv_len.wrapping_sub(whole.wrapping_sub(end));
-        room.next().ok_or(ENOMEM)?.write(vec);
-        let added = most.wrapping_sub(room.len());
-        // SAFETY: So many elements behind the last one have a value.
-        unsafe { vecs.inc_len(added) };
         Ok(())
     }
 
@@ -320,4 +323,97 @@ fn is_one_array(page: *mut page, next: *mut page) -> bool {
         )
     };
     page.checked_add(u64::from(PAGE_BYTES)) == Some(next)
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_pages)]
+mod tests {
+    use super::*;
+
+    fn pages(count: usize) -> PageVec {
+        let mut pages = PageVec::new();
+        pages.fill(count, GFP_KERNEL).unwrap();
+        pages
+    }
+
+    /// The bytes of `range`, page by page, as the elements of `vecs` have them.
+    fn walk(vecs: &[bio_vec], mut each: impl FnMut(*mut page, u32, u32)) {
+        for vec in vecs {
+            let (mut page, mut offset, mut left) = (vec.bv_page, vec.bv_offset, vec.bv_len);
+            while left != 0 {
+                let length = left.min(PAGE_BYTES - offset);
+                each(page, offset, length);
+                (page, offset, left) = (page.wrapping_add(1), 0, left - length);
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_is_described_page_by_page() {
+        let pages = pages(32);
+        let last = 32 * PAGE_SIZE - 1;
+        for may_merge in [false, true] {
+            for (at, length) in [
+                (0, 1),
+                (0, PAGE_SIZE),
+                (PAGE_SIZE - 1, 2),
+                (3 * PAGE_SIZE + 8, 5 * PAGE_SIZE),
+                (1, last - 1),
+                (last, 1),
+                (0, last + 1),
+            ] {
+                let mut vecs = KVVec::with_capacity(33, GFP_KERNEL).unwrap();
+                let range = PageRange::at(at, length);
+                pages.append_to(&mut vecs, range, may_merge).unwrap();
+                let mut expected = pages.parts(range);
+                walk(&vecs, |page, offset, length| {
+                    let (found, start, bytes) = expected.next().unwrap();
+                    assert!(page == found.as_ptr());
+                    assert_eq!((offset as usize, length as usize), (start, bytes));
+                });
+                assert!(expected.next().is_none());
+                let count = pages.parts(range).count();
+                assert!(may_merge || vecs.len() == count);
+                assert!(vecs.len() <= count);
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_no_room_or_no_page_is_not_described() {
+        let pages = pages(4);
+        let mut vecs = KVVec::with_capacity(3, GFP_KERNEL).unwrap();
+        let room = vecs.capacity();
+        for _ in 0..room - 1 {
+            let first = PageRange::at(0, 1);
+            assert!(pages.append_to(&mut vecs, first, false) == Ok(()));
+        }
+        for (range, error) in [
+            (PageRange::at(PAGE_SIZE - 1, 2), ENOMEM),
+            (PageRange::at(3 * PAGE_SIZE, PAGE_SIZE + 1), EINVAL),
+            (PageRange::at(5 * PAGE_SIZE, 1), EINVAL),
+        ] {
+            assert!(pages.append_to(&mut vecs, range, false) == Err(error));
+            assert_eq!(vecs.len(), room - 1);
+        }
+        assert!(pages.append_to(&mut vecs, PageRange::at(4096, 0), false) == Ok(()));
+        assert!(pages.append_to(&mut vecs, PageRange::at(8, 8), false) == Ok(()));
+        assert_eq!(vecs.len(), room);
+    }
+
+    #[test]
+    fn pages_change_hands_from_the_end() {
+        let (mut from, mut to) = (pages(5), pages(1));
+        let mut all = KVec::new();
+        all.extend_from_slice(&from.0, GFP_KERNEL).unwrap();
+        to.reserve(3, GFP_KERNEL).unwrap();
+        to.take_from(&mut from, 3);
+        assert_eq!((from.len(), to.len()), (3, 3));
+        assert!(from.0[..] == all[..3] && to.0[1..] == all[3..]);
+        to.take_from(&mut from, 3);
+        assert_eq!((from.len(), to.len()), (3, 3));
+        from.clear();
+        to.take_from(&mut from, 9);
+        assert_eq!(to.len(), 3);
+    }
 }

@@ -193,6 +193,14 @@ void rpcrdma_put_page_array(struct page **pages, size_t count)
 {
 	struct page **end = pages + count;
 
+	/*
+	 * Pages of the page cache have other users, and for these alone release_pages() takes twice as
+	 * long. It frees others together.
+	 */
+	if (page_count(*pages) == 1) {
+		release_pages(pages, count);
+		return;
+	}
 	/* None of them is a slab, which put_page() would look for. */
 	while (pages != end)
 		folio_put(page_folio(*pages++));
