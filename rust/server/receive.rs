@@ -167,7 +167,12 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
 fn start(qp: &AcceptedQp<Shared>, message: Message) -> Option<Message> {
     let shared = qp.context();
     let started = start_call(qp, message, false, |bytes| {
-        ReceivedCall::take_whole(bytes, shared.versions(), &shared.budget)
+        ReceivedCall::take_inline(bytes, shared.versions(), &shared.budget)
+    });
+    let started = started.or_else(|message| {
+        start_call(qp, message, false, |bytes| {
+            ReceivedCall::take_whole(bytes, shared.versions(), &shared.budget)
+        })
     });
     started.unwrap_or_else(|message| start_any(qp, message, false))
 }
@@ -177,9 +182,14 @@ fn start(qp: &AcceptedQp<Shared>, message: Message) -> Option<Message> {
 #[inline(never)]
 fn start_any(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
     let shared = qp.context();
+    let has_data = |call: &ReceivedCall<'_>| call.layout.pages == 0 || call.has_one_count();
     let started = start_call(qp, message, may_wait, |bytes| {
-        let call = ReceivedCall::take_reduced(bytes, shared.versions(), &shared.budget);
-        call.filter(|call| call.layout.pages == 0 || call.has_one_count())
+        ReceivedCall::take_one_read(bytes, shared.versions(), &shared.budget).filter(has_data)
+    });
+    let started = started.or_else(|message| {
+        start_call(qp, message, may_wait, |bytes| {
+            ReceivedCall::take_reduced(bytes, shared.versions(), &shared.budget).filter(has_data)
+        })
     });
     started.unwrap_or_else(|message| start_other(qp, message, may_wait))
 }
@@ -377,20 +387,22 @@ fn post_reads(
     };
     let built = || -> Result<_> {
         let (bytes, note) = message.with_note();
-        let index = note.index.as_ref();
-        let call = index.and_then(|index| index.call(bytes)).ok_or(EINVAL)?;
+        let index = note.index.as_ref().ok_or(EINVAL)?;
+        let layout = &index.layout;
         let sinks = shared.events.record.sinks();
-        let pages = sinks.take(usize::try_from(call.layout.pages)?, flags)?;
+        let pages = sinks.take(usize::try_from(layout.pages)?, flags)?;
         let mut reads = qp.reading(may_wait)?;
         // A Position Zero chunk is read in pieces, between the other ones.
-        let segments = call.lists.reads.count();
-        let most = segments.saturating_add(call.layout.read_chunks);
+        let (segments, _) = index.reads();
+        let most = segments.saturating_add(layout.read_chunks);
         reads.fill(pages, usize::try_from(most)?)?;
-        call.for_each_read(|at, segment| {
+        let mut first = None;
+        index.for_each_read(bytes, EINVAL, |at, segment| {
+            first = first.or(Some(segment.handle));
             let place = (usize::try_from(at)?, segment.length);
             reads.read(place, (segment.handle, segment.offset), may_wait)
         })?;
-        note.invalidate = call.handle_to_invalidate(&shared.thresholds);
+        note.invalidate = first.filter(|_| shared.thresholds.remote_invalidation);
         Ok(reads)
     };
     let reads = match { built }() {

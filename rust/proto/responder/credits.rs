@@ -36,7 +36,7 @@ pub(crate) struct ResponderCredits {
     requested: Credits,
     /// What the last Reply granted.
     granted: Credits,
-    /// The number of Calls that arrived.
+    /// The number of Calls that arrived. No connection lives until this or the others wrap.
     received: u64,
     /// The number of Calls that were answered.
     answered: u64,
@@ -101,7 +101,7 @@ impl ResponderCredits {
     /// RDMA_ERROR.
     pub(crate) fn call(&mut self, requested: Credits) -> Conduct {
         self.requested = requested;
-        self.received = self.received.saturating_add(1);
+        self.received = self.received.wrapping_add(1);
         if self.received <= self.allowed {
             Conduct::Within
         } else {
@@ -131,25 +131,21 @@ impl ResponderCredits {
     }
 
     fn end(&mut self) {
-        self.answered = self.answered.saturating_add(1);
-        let allowed = self.answered.saturating_add(u64::from(self.granted.get()));
+        self.answered = self.answered.wrapping_add(1);
+        let allowed = self.answered.wrapping_add(u64::from(self.granted.get()));
         self.allowed = self.allowed.max(allowed);
     }
 
-    /// Calls that the requester may send now.
-    pub(crate) fn expected(&self) -> u32 {
-        let expected = self.allowed.saturating_sub(self.received);
-        u32::try_from(expected).unwrap_or(u32::MAX)
-    }
-
-    /// Receives to be posted for Calls, `spare` of them for those beyond the grant: a requester may
+    /// Receives to be posted for Calls that the requester may send now, and `spare` more for those beyond the grant: a requester may
     /// count a Call as done when it gives it up. One that sends all of its grant once more finds no
     /// Receive until there are answers, so that it never has more than that outstanding.
     pub(crate) fn receives(&self, spare: u32) -> u32 {
-        let excess = u64::from(self.granted.get()).saturating_add(u64::from(spare));
-        let end = self.allowed.saturating_add(excess);
-        let left = u32::try_from(end.saturating_sub(self.received)).unwrap_or(u32::MAX);
-        self.expected().saturating_add(spare).min(left)
+        let excess = u64::from(self.granted.get()).wrapping_add(u64::from(spare));
+        let end = self.allowed.wrapping_add(excess);
+        let left = end.saturating_sub(self.received);
+        let expected = self.allowed.saturating_sub(self.received);
+        let wanted = expected.wrapping_add(u64::from(spare)).min(left);
+        u32::try_from(wanted).unwrap_or(u32::MAX)
     }
 
     /// The most Calls to serve at once.

@@ -43,15 +43,18 @@ pub(crate) fn decode_call<'a>(
     versions: Versions,
     budget: &CallBudget,
 ) -> Result<ReceivedByResponder<'a>, Refused<CallError>> {
-    let call = ReceivedCall::take_whole(bytes, versions, budget);
-    match call.or_else(|| ReceivedCall::take_reduced(bytes, versions, budget)) {
+    let call = ReceivedCall::take_inline(bytes, versions, budget)
+        .or_else(|| ReceivedCall::take_whole(bytes, versions, budget))
+        .or_else(|| ReceivedCall::take_one_read(bytes, versions, budget))
+        .or_else(|| ReceivedCall::take_reduced(bytes, versions, budget));
+    match call {
         Some(call) => Ok(ReceivedByResponder::Call(call)),
         None => decode_any(bytes, versions, budget),
     }
 }
 
 /// [`decode_call`] of a message that need not be a Call, nor well formed.
-fn decode_any<'a>(
+pub(crate) fn decode_any<'a>(
     bytes: &'a [u8],
     versions: Versions,
     budget: &CallBudget,
@@ -113,8 +116,22 @@ fn judge(
 }
 
 impl<'a> ReceivedCall<'a> {
-    /// Decodes a Call in an RDMA_MSG without Read chunks, as most are. `None` for anything else, and
-    /// for what [`decode_call`] refuses.
+    /// Decodes a Call in an RDMA_MSG without chunks, as most are. `None` for anything else, and for
+    /// what [`decode_call`] refuses.
+    #[inline(always)]
+    pub(crate) fn take_inline(
+        bytes: &'a [u8],
+        versions: Versions,
+        budget: &CallBudget,
+    ) -> Option<Self> {
+        let (fixed, mut reader) = take_fixed(bytes, versions)?;
+        let lists = Lists::take_none(&mut reader)?;
+        let layout = StreamLayout::inline(reader.rest()).ok()?;
+        Self::with(fixed, lists, reader, layout, budget)
+    }
+
+    /// Decodes a Call in an RDMA_MSG without Read chunks. `None` for anything else, and for what
+    /// [`decode_call`] refuses.
     #[inline(always)]
     pub(crate) fn take_whole(
         bytes: &'a [u8],
@@ -133,6 +150,19 @@ impl<'a> ReceivedCall<'a> {
         Self::with(fixed, lists, reader, layout, budget)
     }
 
+    /// Decodes a Call in an RDMA_MSG with one Read segment and no other chunk, as most of those are
+    /// that have one. `None` for anything else, and for what [`decode_call`] refuses.
+    #[inline(always)]
+    pub(crate) fn take_one_read(
+        bytes: &'a [u8],
+        versions: Versions,
+        budget: &CallBudget,
+    ) -> Option<Self> {
+        let (fixed, mut reader) = take_fixed(bytes, versions)?;
+        let lists = Lists::take_one_read(&mut reader)?;
+        Self::with_one(fixed, lists, reader, budget)
+    }
+
     /// Decodes a Call in an RDMA_MSG with one Read chunk, without the checks that other messages
     /// need. `None` for anything else, and for what [`decode_call`] refuses.
     #[inline(always)]
@@ -143,6 +173,17 @@ impl<'a> ReceivedCall<'a> {
     ) -> Option<Self> {
         let (fixed, mut reader) = take_fixed(bytes, versions)?;
         let lists = Lists::take_some(&mut reader).ok()?;
+        Self::with_one(fixed, lists, reader, budget)
+    }
+
+    /// [`Self::with`], if there is one Read chunk.
+    #[inline(always)]
+    fn with_one(
+        fixed: FixedHeader,
+        lists: Lists<'a>,
+        reader: Reader<'a>,
+        budget: &CallBudget,
+    ) -> Option<Self> {
         let reads = &lists.reads;
         if !reads.is_one_chunk() || reads.has_position_zero() || budget.read_chunks == 0 {
             return None;

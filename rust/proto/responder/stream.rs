@@ -2,7 +2,7 @@
 
 //! The RPC message of a Call as a responder puts it together again (RFC 8166 section 3.4.5).
 
-use super::call::ReceivedCall;
+use super::call::{CallIndex, ReceivedCall};
 use super::layout::{padded, round_up};
 use crate::proto::wire::chunk::{ReadChunk, ReadChunkSegments, ReadChunks, Segment};
 
@@ -110,6 +110,28 @@ impl<'a> ReceivedCall<'a> {
             left: self.layout.total(),
             at: 0,
         }
+    }
+}
+
+impl CallIndex {
+    /// As [`ReceivedCall::for_each_read`] of the Call in `buffer`.
+    ///
+    /// # Errors
+    ///
+    /// The first one of `each`, or `short` if `buffer` does not have the Call.
+    #[inline(always)]
+    pub(crate) fn for_each_read<E>(
+        &self,
+        buffer: &[u8],
+        short: E,
+        mut each: impl FnMut(u32, Segment) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.is_inline() {
+            if let Some(only) = self.only_read(buffer) {
+                return each(0, only);
+            }
+        }
+        self.call(buffer).ok_or(short)?.for_each_read(each)
     }
 }
 

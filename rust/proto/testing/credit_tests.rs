@@ -228,7 +228,7 @@ mod tests {
         let _ = server.call(asked);
         assert_eq!(server.reply(4).get(), 4);
         for _ in 0..20 {
-            assert_eq!((server.expected(), server.outstanding()), (4, 0));
+            assert_eq!((server.receives(0), server.outstanding()), (4, 0));
             assert_eq!(server.call(asked), Conduct::Within);
             server.dropped();
         }
@@ -247,13 +247,13 @@ mod tests {
         assert_eq!(server.reply(8).get(), 1);
         assert_eq!(server.outstanding(), 0);
         // The requester may not have seen this Reply when it sent the other three of the four.
-        assert_eq!((server.expected(), wanted(&server)), (3, 3));
+        assert_eq!((server.receives(0), wanted(&server)), (3, 3));
         for expected in (0..3).rev() {
             assert_eq!(server.call(asked), Conduct::Within);
-            assert_eq!(server.expected(), expected);
+            assert_eq!(server.receives(0), expected);
         }
         assert_eq!(server.call(asked), Conduct::Excess);
-        assert_eq!((server.expected(), wanted(&server)), (0, 1));
+        assert_eq!((server.receives(0), wanted(&server)), (0, 1));
         for _ in 0..4 {
             assert_eq!(server.reply(8).get(), 1);
         }

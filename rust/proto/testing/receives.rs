@@ -7,7 +7,7 @@ use crate::proto::responder::credits::ResponderCredits;
 /// Receives that a responder has to have posted for Calls: for those that the requester may send
 /// already, and for all that the next Reply may grant.
 pub(crate) fn wanted(credits: &ResponderCredits) -> u32 {
-    credits.limit().get().max(credits.expected())
+    credits.limit().get().max(credits.receives(0))
 }
 
 /// The Receives of one end of a connection, which take the messages of both directions.

@@ -131,8 +131,13 @@ pub(crate) struct ReadList<'a> {
 pub(crate) const MAX_UNORDERED: u32 = 256;
 
 impl<'a> ReadList<'a> {
-    /// The empty list whose terminating word is next in `entries`.
+    /// The empty list whose terminating word is next in `entries`, and is not looked at again.
     pub(crate) const fn empty(entries: Reader<'a>) -> Self {
+        Self::begin(entries.cut())
+    }
+
+    /// The list that begins next in `entries`, before its segments were added.
+    const fn begin(entries: Reader<'a>) -> Self {
         Self {
             entries,
             is_ordered: true,
@@ -150,21 +155,26 @@ impl<'a> ReadList<'a> {
     /// [`HeaderError::Flag`], [`HeaderError::PositionOrder`] if more than [`MAX_UNORDERED`]
     /// segments are not in the order of their Positions, and those of [`ReadSegment::take`].
     fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let mut list = Self::empty(*reader);
+        let mut list = Self::begin(*reader);
         while reader.take_flag()? {
             let at = reader.position();
-            let ReadSegment { position, segment } = ReadSegment::take(reader)?;
-            // As long as it is in order, the last one is the highest.
-            list.is_ordered &= position >= list.highest;
-            list.lowest = list.lowest.min(position);
-            list.highest = list.highest.max(position);
-            list.count = list.count.saturating_add(1);
-            list.length = list.length.saturating_add(u64::from(segment.length));
+            list.add(ReadSegment::take(reader)?);
             if !list.is_ordered && list.count > MAX_UNORDERED {
                 return Err(Malformed::new(HeaderError::PositionOrder, at));
             }
         }
         Ok(list)
+    }
+
+    /// Takes note of the next segment.
+    #[inline(always)]
+    fn add(&mut self, ReadSegment { position, segment }: ReadSegment) {
+        // As long as it is in order, the last one is the highest.
+        self.is_ordered &= position >= self.highest;
+        self.lowest = self.lowest.min(position);
+        self.highest = self.highest.max(position);
+        self.count = self.count.saturating_add(1);
+        self.length = self.length.saturating_add(u64::from(segment.length));
     }
 
     /// Whether the list has no segment.
@@ -406,6 +416,13 @@ pub(crate) struct WriteList<'a> {
 }
 
 impl<'a> WriteList<'a> {
+    /// The empty list whose terminating word is next in `entries`, and is not looked at again.
+    const fn empty(entries: Reader<'a>) -> Self {
+        Self {
+            entries: entries.cut(),
+        }
+    }
+
     /// Takes a Write list with its terminating word.
     ///
     /// # Errors
@@ -488,7 +505,28 @@ impl<'a> Lists<'a> {
         }
         Some(Self {
             reads,
-            writes: WriteList { entries },
+            writes: WriteList::empty(entries),
+            reply: None,
+        })
+    }
+
+    /// Takes a Read list of one segment, and two other lists that are empty; otherwise nothing.
+    #[inline(always)]
+    pub(crate) fn take_one_read(reader: &mut Reader<'a>) -> Option<Self> {
+        let mut reads = ReadList::begin(*reader);
+        let mut ahead = *reader;
+        if !ahead.take_flag().ok()? {
+            return None;
+        }
+        reads.add(ReadSegment::take(&mut ahead).ok()?);
+        let mut entries = ahead;
+        if !ahead.take_zeroes::<12>() || !entries.take_zeroes::<4>() {
+            return None;
+        }
+        *reader = ahead;
+        Some(Self {
+            reads,
+            writes: WriteList::empty(entries),
             reply: None,
         })
     }
@@ -574,6 +612,17 @@ impl ListIndex {
     /// As [`ReadList::count`] and [`ReadList::length`].
     pub(crate) const fn reads(&self) -> (u32, u64) {
         (self.reads_count, self.reads_length)
+    }
+
+    /// The segment of the Read list of `message`, which is as for [`Self::lists`], if there is no
+    /// other one and it has bytes.
+    #[inline(always)]
+    pub(crate) fn only_read(&self, message: &[u8]) -> Option<Segment> {
+        if self.reads_count != 1 {
+            return None;
+        }
+        let entry = ReadSegment::take_next(&mut Reader::at(message, self.reads_at)?)?;
+        Some(entry.segment).filter(|segment| segment.length != 0)
     }
 
     /// Whether there is a Write chunk or a Reply chunk.

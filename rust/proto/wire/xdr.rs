@@ -34,6 +34,14 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Ends at the next byte, from which nothing can be taken any more.
+    pub(crate) const fn cut(self) -> Self {
+        Self {
+            rest: &[],
+            end: self.position(),
+        }
+    }
+
     /// Offset of the next byte from the start of the message.
     pub(crate) const fn position(&self) -> usize {
         self.end.saturating_sub(self.rest.len())
