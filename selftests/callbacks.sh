@@ -11,10 +11,7 @@ server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport i
 inject=$(<"$lib/inject-guest.sh")$'\n'
 callbacks='
 	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -cE "type: deleg.*/file[0-9]+\"" || true; }
-	# They are told by the address of the client, and from that of a client of NFSv4.0, which goes by TCP.
-	backward() { cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info | grep -A1 "^netid: rdma" | grep -c "^addr: *$CLIENT\$" || true; }
-	no_backward() { [ "$(backward)" = 0 ]; }
-	# Their files of this name in sysfs.
+	# The files of this name that sysfs has of the transports to the client.
 	backward_files() {
 		local found
 		found=$(grep -ls "$CLIENT" /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr) || fail "sysfs has no backward transport"

@@ -141,6 +141,11 @@ trace_mark() { printf '%s\n' "$1" >$TRACING/trace_marker; }
 trace_since() { sed "1,/tracing_mark_write: $1\$/d" $TRACING/trace | grep -q "$2"; }
 trace_between() { sed "1,/tracing_mark_write: $1\$/d; /tracing_mark_write: $2\$/,\$d" $TRACING/trace; }
 
+# The transports through which a server calls its client: they are told by its address, and from that of a
+# client of NFSv4.0, which goes by TCP. The last one ends some time after the connection.
+backward() { cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info | grep -A1 "^netid: rdma" | grep -c "^addr: *$CLIENT\$" || true; }
+no_backward() { [ "$(backward)" = 0 ]; }
+
 # What must not grow with repetition. Transports that debugfs shows, sunrpc's and ours:
 transports() { printf '%s\n' /sys/kernel/debug/{sunrpc/rpc_xprt,rpcrdma}/* | grep -c '/[0-9]*$' || true; }
 # Of the kernel's threads those that belong to one workqueue; others come and go.
