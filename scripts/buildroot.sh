@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: buildroot.sh [tools|packaging]
+# Usage: buildroot.sh [tools|packaging|arm64]
 #
 # Makes the build root: a Debian tree with the very compilers that built the stock kernel. With
-# "tools" it also has what only some of the checks run there, with "packaging" what make deb does.
+# "tools" it also has what only some of the checks run there, with "packaging" what make deb does, with
+# "arm64" what makes programs for that CPU.
 # ROOT=testing makes another one, with the newest compilers that Debian has, and herd7.
 
 . "$(dirname "$0")/lib.sh"
@@ -21,6 +22,7 @@ packages=(
 # These are added to a tree that is there, so that a change of them makes nothing be built anew.
 tools=(sparse python3-ply python3-git tshark jq valgrind perftest python3-matplotlib)
 packaging=(build-essential debhelper dh-dkms lintian)
+arm64=(gcc-aarch64-linux-gnu libc6-dev:arm64 libstd-rust-dev:arm64 librdmacm-dev:arm64 libibverbs-dev:arm64)
 release=$RELEASE options=()
 case ${ROOT:-} in
 '') ;;
@@ -46,12 +48,13 @@ add() {
 	# The user that apt would drop its rights to may not exist in a user namespace.
 	logged "buildroot-$1" "$advice" "$here/in-buildroot.sh" env DEBIAN_FRONTEND=noninteractive \
 		sh -c "set -- -o APT::Sandbox::User=root
+			[ $1 != arm64 ] || dpkg --add-architecture arm64
 			apt-get \$@ update && apt-get \$@ install --yes --no-install-recommends ${group[*]}"
 	stamp "$BUILDROOT.$1" "${group[*]}"
 }
 
 case ${1:-} in
-tools | packaging)
+tools | packaging | arm64)
 	"$0"
 	lock buildroot
 	add "$1"
@@ -84,7 +87,7 @@ remove() {
 }
 remove "$BUILDROOT.tmp"
 remove "$BUILDROOT"
-rm -f "$BUILDROOT.stamp" "$BUILDROOT.tools" "$BUILDROOT.packaging"
+rm -f "$BUILDROOT.stamp" "$BUILDROOT".{tools,packaging,arm64}
 trap 'rc=$?; [ $rc -eq 0 ] || remove "$BUILDROOT.tmp"' EXIT
 logged "$(basename "$BUILDROOT")" "$advice" tree
 mv "$BUILDROOT.tmp" "$BUILDROOT"

@@ -198,11 +198,15 @@ selftests_on() {
 		SOURCE=$PROJECT/selftests/modules VARIANT=$kernel-tests "$here/module.sh" "$kernel" >&2
 		cp "$KERNELS/build/$kernel-tests"/*.ko "$payload/"
 	fi
-	# Its libraries are those of the build root, which has one architecture.
-	if [[ $kernel != arm64-* ]]; then
-		cargo_in peer build --release --manifest-path selftests/peer/Cargo.toml >&2
-		cp "$CACHE/build/peer/release/rpcrdma-peer" "$payload/"
+	local peer=$CACHE/build/peer/release target=()
+	if [[ $kernel = arm64-* ]]; then
+		"$here/buildroot.sh" arm64 >&2
+		export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+		target=(--target aarch64-unknown-linux-gnu)
+		peer=$CACHE/build/peer/aarch64-unknown-linux-gnu/release
 	fi
+	cargo_in peer build --release "${target[@]}" --manifest-path selftests/peer/Cargo.toml >&2
+	cp "$peer/rpcrdma-peer" "$payload/"
 	[ -z "${more:-}" ] || cp "$more" "$payload/"
 	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/selftests.sh" "${tests[@]}"
 }

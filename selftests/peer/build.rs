@@ -20,6 +20,10 @@ fn main() {
         "-Wl,--end-group",
         "-lnl-route-3",
         "-lnl-3",
+        // Once more behind them: on arm64 they need the loader, which comes with the C library, and the
+        // compiler's atomic operations.
+        "-lc",
+        "-lgcc",
     ] {
         println!("cargo::rustc-link-arg={argument}");
     }
