@@ -60,7 +60,7 @@ struct Lists<T> {
 }
 
 /// Contexts that are kept in any case.
-const KEPT: u32 = 4;
+const KEPT: u32 = 2;
 
 // SAFETY: Each context is owned by the pool, or by one borrower.
 unsafe impl<T: Send> Send for Lists<T> {}

@@ -49,13 +49,14 @@ const QUIET_TIME: u64 = 5_000_000_000;
 
 /// Receives beyond what the requester may send: for Calls of requesters that count a Call as done
 /// when its task is killed, and for what lacks until a batch is posted.
-pub(super) const SPARE_RECEIVES: u32 = 4;
+pub(super) const SPARE_RECEIVES: u32 = 8;
 
 /// Backward Calls that can be under way.
 pub(super) const BACKWARD_CREDITS: u32 = 2;
 
-/// How many Receives are posted together: what rings the doorbell costs as much for one.
-const RECEIVE_BATCH: u32 = 4;
+/// How many Receives are posted together: what rings the doorbell costs as much for one. All but one
+/// of them may lack meanwhile.
+const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
 
 /// The number of the next connection.
 static NEXT: Atomic<u32> = Atomic::new(1);
