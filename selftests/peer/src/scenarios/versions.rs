@@ -187,6 +187,8 @@ fn refused_and_gone(peer: &mut Peer) -> Result {
     accept(peer)?;
     let call = first(peer)?;
     refuse(peer, &call, VERSION_TWO, &ONLY_ONE)?;
+    // The client has it when it hears of the end.
+    peer.verbs.flush()?;
     lose(peer, &call)
 }
 
