@@ -253,7 +253,7 @@ lost_between() {
 	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 2 ]'
 	client 'rmmod rpcrdma_test_delay && insmod /lab/payload/rpcrdma_test_delay.ko refused=700'
 	# Between the refusal and the Call in Version One.
-	peer_ends offered 'two-refused-and-gone | calls=write,read,null | known_version=1'
+	peer_ends offered 'two-refused-and-gone | calls=write,read,null | known_version=1 known_version_s>60'
 	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 1 ]'
 }
 
