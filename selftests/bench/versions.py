@@ -15,7 +15,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "lib"))
 import rst  # noqa: E402
 
-SETTINGS = {"one-1024": "One, 1024", "one-4096": "One, 4096", "two": "Two, 4096"}
+DIALECTS = {"one-1024": "One, 1024", "one-4096": "One, 4096", "two-4096": "Two, 4096"}
 WORKLOADS = {
     "create_files": "create 1,000 files",
     "open_files": "open 1,000 files",
@@ -40,10 +40,10 @@ def main():
             samples.setdefault((words[2], words[1]), []).append([int(word) for word in words[3:]])
     rows = []
     for workload, title in WORKLOADS.items():
-        for setting, name in SETTINGS.items():
-            runs = samples.get((workload, setting))
+        for dialect, name in DIALECTS.items():
+            runs = samples.get((workload, dialect))
             if not runs:
-                raise SystemExit(f"versions.py: {options.output} has no {workload} with {setting}")
+                raise SystemExit(f"versions.py: {options.output} has no {workload} with {dialect}")
             inline, read, long_calls, reply, used = map(statistics.mean, zip(*runs))
             counts = (inline + read + long_calls, read, long_calls, reply, used)
             rows.append([title, name, *(f"{count:,.0f}" for count in counts)])

@@ -27,7 +27,7 @@ link_files() {
 follow_links() { for ((n = 0; n < 100; n++)); do readlink link.$n; done >/dev/null; }
 unlink_files() { rm file.* link.*; }
 
-# measured SETTING WORKLOAD: what it takes.
+# measured DIALECT WORKLOAD: what it takes.
 measured() {
 	local name before= after=
 	case $2 in open_files | stat_files | read_folder | follow_links) drop_caches ;; esac
@@ -39,15 +39,14 @@ measured() {
 }
 '
 
-# all_of SETTING VERSION INLINE: every workload, on a mount of its own.
+# all_of DIALECT: every workload, on a mount of its own.
 all_of() {
-	local name
-	if [ "$2" = 2 ]; then client 'echo offered >$client_setting'; else client 'echo off >$client_setting'; fi
-	for name in read write; do client "echo $3 >/proc/sys/sunrpc/rdma_max_inline_$name"; done
-	client 'mount_nfs 4.2 && : >$MNT/$TEST/opened && rm $MNT/$TEST/opened'
 	client "
-		[ \$(our_stat version) = $2 ] && [ \$(our_stat inline_send) = $3 ] && [ \$(our_stat inline_receive) = $3 ] ||
-			fail \"it is Version \$(our_stat version) with \$(our_stat inline_send) and \$(our_stat inline_receive) bytes\""
+		speak $1
+		mount_nfs 4.2
+		: >\$MNT/\$TEST/opened
+		rm \$MNT/\$TEST/opened
+		check_dialect $1"
 	LIMIT=300 client "
 		cd \$MNT/\$TEST
 		for workload in create_files open_files stat_files read_folder link_files follow_links unlink_files; do measured $1 \$workload; done
@@ -71,12 +70,7 @@ compared() {
 	server 'mkdir /export/$TEST/entries && cd /export/$TEST/entries && seq -f "an entry with a longer name, %g" 3000 | tr "\n" "\0" | xargs -0 touch'
 	client 'printf "release %s\n" "$(uname -r)"'
 	defer unmount_nfs
-	for name in one-1024 one-4096 two two one-4096 one-1024; do
-		case $name in
-		one-*) all_of "$name" 1 "${name#one-}" ;;
-		two) all_of "$name" 2 4096 ;;
-		esac
-	done
+	for name in one-1024 one-4096 two-4096 two-4096 one-4096 one-1024; do all_of $name; done
 }
 
 test_case "NFSv4.2 metadata in both versions" compared
