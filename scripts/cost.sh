@@ -1,25 +1,31 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: cost.sh client|server [ARGUMENT...]
+# Usage: cost.sh client|server [--versions] [ARGUMENT...]
 #
 # Counts what RPCs cost in the machine of that role, with the C and with the Rust module there, and
-# prints both side by side. The peer is C. The arguments are those of selftests/cost/report.py after
-# the folder. KERNEL=stock|custom.
+# prints both side by side. The peer is C. With --versions the Rust module is at both ends, and speaks
+# each version of the protocol. The arguments are those of selftests/cost/report.py after the folder.
+# KERNEL=stock|custom.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/series.sh"
 
 role=${1:-}
-case $role in client | server) shift ;; *) die "usage: cost.sh client|server [ARGUMENT...]" ;; esac
+case $role in client | server) shift ;; *) die "usage: cost.sh client|server [--versions] [ARGUMENT...]" ;; esac
+name=$role kinds=(c rust)
+if [ "${1:-}" = --versions ]; then
+	shift
+	name=$role-versions kinds=(one-1024 one-4096 two-4096)
+fi
 kernel=${KERNEL:-stock}
 case $kernel in stock | custom) ;; *) die "KERNEL is stock or custom, not $kernel" ;; esac
 "$here/host-packages.sh" vm "$kernel"
 "$here/kernel.sh" "$kernel" >/dev/null
 source=$PROJECT/selftests/cost
-out=$KERNELS/build/${VARIANT:-$kernel}-cost-$role
+out=$KERNELS/build/${VARIANT:-$kernel}-cost-$name
 rm -rf "$out"
-mkdir -p "$out"/{c,rust,payload}
+mkdir -p "$out/payload"
 
 if [ -z "${MODULE:-}" ]; then
 	"$here/module.sh" "$kernel" >&2
@@ -37,11 +43,15 @@ version=$(qemu-system-x86_64 --version | sed -n 's/^QEMU emulator version \([0-9
 	--check-cfg 'cfg(first_interface)' "${interface[@]}" -o "$out/libcount.so" "$source/count.rs"
 
 # Mitigations cost differently on each processor, and nothing here needs them.
-for transport in c rust; do
-	client=c peer=c
-	[ $role = client ] && client=$transport || peer=$transport
+for kind in "${kinds[@]}"; do
+	mkdir "$out/$kind"
+	client=c peer=c dialect=()
+	case $kind in
+	one-* | two-*) client=rust peer=rust dialect=("$kind") ;;
+	*) [ "$role" = client ] && client=$kind || peer=$kind ;;
+	esac
 	CLIENT=$client PEER=$peer KERNEL=$kernel PAYLOAD=$out/payload APPEND=mitigations=off SMP=1 \
-		PLUGIN=$out/libcount.so,out=$out/$transport PLUGIN_IN=$role \
-		"$here/vm.sh" "$here/cost-rpcs.sh" $role "$out/$transport" >&2
+		PLUGIN=$out/libcount.so,out=$out/$kind PLUGIN_IN=$role \
+		"$here/vm.sh" "$here/cost-rpcs.sh" "$role" "$out/$kind" "${dialect[@]}" >&2
 done
 "$here/in-buildroot.sh" python3 "$source/report.py" "$role" "$out" "$@"

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Tables of what RPCs cost a client or a server, C and Rust, from what count.rs has written.
+"""Tables of what RPCs cost a client or a server, from what count.rs has written.
 
 Usage: report.py client|server FOLDER [--functions N] [--ratios FILE [--keep]] [--document FILE]
 
-FOLDER has c/ and rust/, with the files "names" (one counted stretch a line), "symbols"
-(/proc/kallsyms) and those of the plugin. --functions adds the N functions of each module that
-run most instructions of the transport. --ratios compares the ratios of Rust to C with those in
-FILE, and fails when one has grown by more than 3 %; --keep writes them there. --document puts
-tables in their places in FILE.
+FOLDER has a folder for each kind of transport, c/ and rust/, or one-1024/, one-4096/ and two-4096/
+for the versions of the protocol, with the files "names" (one counted stretch a line), "symbols"
+(/proc/kallsyms) and those of the plugin. A ratio is of the last kind to the one before.
+--functions adds the N functions of each module that run most instructions of the transport.
+--ratios compares the ratios with those in FILE, and fails when one has grown by more than 3 %;
+--keep writes them there. --document puts tables in their places in FILE.
 """
 
 import argparse
@@ -33,6 +34,9 @@ KEPT = (
     "registrations",
     "packets sent",
 )
+
+# The figures that the documentation shows of versions of the protocol.
+OF_VERSIONS = ("instructions, transport", "registrations", "packets sent")
 
 # Runs of these functions are RPCs.
 RPCS = {"client": "xprt_complete_rqst", "server": "svc_process"}
@@ -116,6 +120,9 @@ class Stretch:
     def runs_of(self, names):
         return sum(n for (_, name, _), n in self.entries.items() if name in names)
 
+    def rpcs(self, role):
+        return self.runs_of([RPCS[role]])
+
     def kernel(self):
         """All instructions of the kernel."""
         return sum(self.own.values())
@@ -162,7 +169,7 @@ def load(folder):
 
 def rows_of(role, stretch):
     """Each figure of a stretch for one RPC."""
-    rpcs = stretch.runs_of([RPCS[role]])
+    rpcs = stretch.rpcs(role)
     figures = {
         "instructions, kernel": stretch.kernel(),
         "instructions, transport": sum(stretch.transport().values()),
@@ -175,16 +182,16 @@ def rows_of(role, stretch):
     )
     for what, names in OPERATIONS.items():
         figures[what] = stretch.runs_of(names)
-    return rpcs, {what: figure / rpcs for what, figure in figures.items()}
+    return {what: figure / rpcs for what, figure in figures.items()}
 
 
-def functions(stretch, rpcs, count):
+def functions(stretch, role, count):
     """The names and instructions for one RPC of the functions that have most."""
     rows = stretch.transport().most_common(count)
     names = "\n".join(name for (_, name, _), _ in rows)
     names = subprocess.run(["c++filt"], input=names, stdout=subprocess.PIPE, text=True, check=True)
     return [
-        (f"{re.sub(HASH, '', name)} [{module}]", instructions / rpcs)
+        (f"{re.sub(HASH, '', name)} [{module}]", instructions / stretch.rpcs(role))
         for ((_, _, module), instructions), name in zip(rows, names.stdout.splitlines())
     ]
 
@@ -203,29 +210,43 @@ def short(name):
     return kept.replace("::::", "::").replace(":: ", " ")
 
 
-def document(role, path, modules):
-    """Puts the tables of operations and of functions into the documentation."""
-    operations, most = [], []
-    for name in modules["c"]:
-        (c_rpcs, c), (rust_rpcs, rust) = (rows_of(role, modules[k][name]) for k in ("c", "rust"))
-        title = name
-        for what in c:
-            if max(c[what], rust[what]) < 0.005:
+def title(kind):
+    """What a kind is called: c is C, one-1024 is One, 1024."""
+    return kind.replace("-", ", ").capitalize()
+
+
+def ratio_of(row):
+    """The last column to the one before, to be shown."""
+    return f"{row[-1] / row[-2]:.3f}" if row[-2] else ""
+
+
+def document(role, path, kinds, operations):
+    """Puts the tables of operations, and of functions of C and Rust, into the documentation."""
+    versions = "c" not in kinds
+    rows = []
+    for name, figures in operations.items():
+        label = name
+        for what, row in figures.items():
+            if max(row) < 0.005 or (versions and what not in OF_VERSIONS):
                 continue
-            ratio = f"{rust[what] / c[what]:.3f}" if c[what] else ""
-            operations.append([title, what, f"{c[what]:,.2f}", f"{rust[what]:,.2f}", ratio])
-            title = ""
+            rows.append([label, what, *(f"{figure:,.2f}" for figure in row), ratio_of(row)])
+            label = ""
+    head = ["RPC", "for one RPC", *map(title, kinds), "Two/One" if versions else "Rust/C"]
+    prefix = "" if role == "client" else "server-"
+    rst.put(path, f"{prefix}{'versions-' if versions else ''}operations", rst.simple_table(head, rows))
+    if versions:
+        return
+    rows = []
+    for name in operations:
         if name == "GETATTR":
             # It runs as NULL does.
             continue
-        title = name
-        rows = (functions(modules["c"][name], c_rpcs, SHOWN), functions(modules["rust"][name], rust_rpcs, SHOWN))
-        for (c_name, c_count), (rust_name, rust_count) in zip(*rows):
-            most.append([title, short(c_name), f"{c_count:,.0f}", short(rust_name), f"{rust_count:,.0f}"])
-            title = ""
-    prefix = "" if role == "client" else "server-"
-    rst.put(path, f"{prefix}operations", rst.simple_table(["RPC", "for one RPC", "C", "Rust", "Rust/C"], operations))
-    rst.put(path, f"{prefix}functions", rst.simple_table(["RPC", "C", "", "Rust", ""], most, (0, 1, 3)))
+        label = name
+        sides = (functions(kinds[kind][name], role, SHOWN) for kind in ("c", "rust"))
+        for (c_name, c_count), (rust_name, rust_count) in zip(*sides):
+            rows.append([label, short(c_name), f"{c_count:,.0f}", short(rust_name), f"{rust_count:,.0f}"])
+            label = ""
+    rst.put(path, f"{prefix}functions", rst.simple_table(["RPC", "C", "", "Rust", ""], rows, (0, 1, 3)))
 
 
 def main():
@@ -238,23 +259,26 @@ def main():
     parser.add_argument("--document", type=pathlib.Path)
     options = parser.parse_args()
     role = options.role
-    modules = {module: load(options.folder / module) for module in ("c", "rust")}
-    ratios = {}
-    for name in modules["c"]:
-        (c_rpcs, c), (rust_rpcs, rust) = (rows_of(role, modules[k][name]) for k in ("c", "rust"))
-        print(f"{name} ({c_rpcs} and {rust_rpcs} RPCs)")
-        print(f"    {'for one RPC':28} {'C':>10} {'Rust':>10} {'ratio':>7}")
-        for what in c:
-            ratio = f"{rust[what] / c[what]:7.3f}" if c[what] else ""
-            print(f"    {what:28} {c[what]:10.2f} {rust[what]:10.2f} {ratio}")
-        ratios |= {f"{name}, {what}": rust[what] / c[what] for what in KEPT if c[what]}
+    # In the order of their names, which is that of the columns.
+    kinds = {path.parent.name: load(path.parent) for path in sorted(options.folder.glob("*/names"))}
+    operations, ratios = {}, {}
+    for name in next(iter(kinds.values())):
+        stretches = {kind: stretch[name] for kind, stretch in kinds.items()}
+        rows = [rows_of(role, stretch) for stretch in stretches.values()]
+        figures = {what: [row[what] for row in rows] for what in rows[0]}
+        print(f"{name} ({' and '.join(str(s.rpcs(role)) for s in stretches.values())} RPCs)")
+        print(f"    {'for one RPC':28} {' '.join(f'{title(kind):>10}' for kind in kinds)} {'ratio':>7}")
+        for what, row in figures.items():
+            print(f"    {what:28} {' '.join(f'{figure:10.2f}' for figure in row)} {ratio_of(row):>7}".rstrip())
+        operations[name] = figures
+        ratios |= {f"{name}, {what}": figures[what][-1] / figures[what][-2] for what in KEPT if figures[what][-2]}
         if options.functions:
-            for module, rpcs in (("c", c_rpcs), ("rust", rust_rpcs)):
-                print(f"  {module}")
-                for function, instructions in functions(modules[module][name], rpcs, options.functions):
+            for kind, stretch in stretches.items():
+                print(f"  {kind}")
+                for function, instructions in functions(stretch, role, options.functions):
                     print(f"    {instructions:9.1f}  {function}")
     if options.document:
-        document(role, options.document, modules)
+        document(role, options.document, kinds, operations)
     if not options.ratios:
         return 0
     if options.keep:
@@ -269,7 +293,7 @@ def main():
         allowed = float(kept[name]) * TOLERANCE
         result = "ok" if ratio <= allowed else "not ok"
         status |= result != "ok"
-        print(f"{result} - cost: {role}: {name}: {ratio:.3f} of C, {allowed:.3f} allowed")
+        print(f"{result} - cost: {role}: {name}: {ratio:.3f} of {title(list(kinds)[-2])}, {allowed:.3f} allowed")
     return status
 
 

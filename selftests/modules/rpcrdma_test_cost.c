@@ -49,7 +49,7 @@ MODULE_PARM_DESC(path, "a file on a mount");
 
 static uint size = 4096;
 module_param(size, uint, 0644);
-MODULE_PARM_DESC(size, "bytes of one read or write, whole pages");
+MODULE_PARM_DESC(size, "bytes of one read or write");
 
 static uint count = 100;
 module_param(count, uint, 0644);
@@ -134,10 +134,10 @@ static int cost_open(void)
 	if (IS_ERR(file))
 		return PTR_ERR(file);
 	cost_file = file;
-	cost_pages = kvcalloc(size / PAGE_SIZE, sizeof(*cost_pages), GFP_KERNEL);
+	cost_pages = kvcalloc(DIV_ROUND_UP(size, PAGE_SIZE), sizeof(*cost_pages), GFP_KERNEL);
 	if (!cost_pages)
 		return -ENOMEM;
-	for (; cost_page_count < size / PAGE_SIZE; cost_page_count++) {
+	for (; cost_page_count < DIV_ROUND_UP(size, PAGE_SIZE); cost_page_count++) {
 		struct page *page = alloc_page(GFP_KERNEL | __GFP_ZERO);
 
 		if (!page)
@@ -314,7 +314,7 @@ static int cost_run(const char *value, const struct kernel_param *unused)
 	for (i = 0; i < ARRAY_SIZE(cost_ops); i++)
 		if (sysfs_streq(cost_ops[i].name, value))
 			op = &cost_ops[i];
-	if (!op || !count || !size || size % PAGE_SIZE)
+	if (!op || !count || !size)
 		return -EINVAL;
 	status = op->prepare();
 	/* Slots, regions and caches are there when the counting begins. */
