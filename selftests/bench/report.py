@@ -220,10 +220,8 @@ def number(value):
     return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
 
 
-def about(result):
+def about(m, pairs):
     """What was measured on which kind of machine, in a few lines."""
-    m = result["machine"]
-    pairs = sorted({row["pairs"] for row in result["summary"]})
     return [
         f"{m['processor']}, {m['cpus']} CPUs, {m['memory_gib']} GiB, Linux {m['host_kernel']}; both nodes Linux {m['kernel']}",
         f"({m['kind']}), NFS v{m['nfs']}. Pairs: {' or '.join(map(str, pairs))}. The load of the machine was "
@@ -265,23 +263,23 @@ def tables(result):
             shares = [f"{row[k] / limit:.2f}" for k in ("c", "rust")] if row else ["", ""]
             rows.append([title, unit, number(limit), WORKLOADS[against[name]][0], *shares])
         lines += ["", *rst.simple_table(["without RPC", "unit", "link", "beside it", "C/link", "Rust/link"], rows)]
-    return about(result) + lines
+    pairs = sorted({row["pairs"] for row in result["summary"]})
+    return about(result["machine"], pairs) + lines
 
 
-def machine(folder):
-    """What kind of machine it was."""
+def machine(kernel, loads):
+    """What kind of machine it was, with the nodes' kernel, and how busy at times."""
     model = "unknown"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
             break
-    loads = [float(line.split()[2]) for line in (folder / "rounds").read_text().splitlines()]
     return {
         "processor": model,
         "cpus": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30),
         "host_kernel": platform.release().partition("-")[0],
-        "kernel": (folder / "release").read_text().strip(),
+        "kernel": kernel,
         "kind": os.environ.get("KERNEL", "um"),
         "nfs": os.environ.get("VERS", "4.2"),
         "load": [min(loads), round(statistics.median(loads), 2), max(loads)],
@@ -297,11 +295,13 @@ def main():
     parser.add_argument("--table", default="bench")
     options = parser.parse_args()
     samples = load(options.folder)
+    kernel = (options.folder / "release").read_text().strip()
+    loads = [float(line.split()[2]) for line in (options.folder / "rounds").read_text().splitlines()]
     result = {
         # JSON has no comments.
         "licence": "SPDX-License-Identifier: GPL-2.0",
         "role": options.role,
-        "machine": machine(options.folder),
+        "machine": machine(kernel, loads),
         "links": links_of(options.folder),
         "summary": summarize(samples),
         "samples": samples,
