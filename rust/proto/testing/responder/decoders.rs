@@ -25,23 +25,20 @@ const AGREED: Thresholds = Thresholds {
     ..Thresholds::DEFAULT
 };
 
-type Take<'a> = fn(&'a [u8], Versions, &CallBudget) -> Option<ReceivedCall<'a>>;
-
 /// Checks that what one of the decoders takes for a Call is one to all of them, and the same one.
 ///
 /// # Errors
 ///
 /// What is not so.
 pub(crate) fn check_decoders(bytes: &[u8], versions: Versions) -> Result<(), &'static str> {
-    let decoders: [Take<'_>; 4] = [
-        ReceivedCall::take_inline,
-        ReceivedCall::take_whole,
-        ReceivedCall::take_one_read,
-        ReceivedCall::take_reduced,
-    ];
     for budget in [UNLIMITED, SMALL] {
-        for take in decoders {
-            let Some(call) = take(bytes, versions, &budget) else {
+        for call in [
+            ReceivedCall::take_inline(bytes, versions, &budget),
+            ReceivedCall::take_whole(bytes, versions, &budget),
+            ReceivedCall::take_one_read(bytes, versions, &budget),
+            ReceivedCall::take_reduced(bytes, versions, &budget),
+        ] {
+            let Some(call) = call else {
                 continue;
             };
             let Ok(ReceivedByResponder::Call(other)) = decode_any(bytes, versions, &budget) else {
