@@ -152,7 +152,8 @@ impl PageVec {
         let Some(pages) = other.0.get(kept..) else {
             return;
         };
-        // SAFETY: There is room for as many, elsewhere, and they have a value then.
+        // SAFETY: `room` has space for `moved` elements and does not overlap `pages`; the copy
+        // initialises them.
         // INVARIANT: The references go from the one object to the other.
         unsafe {
             core::ptr::copy_nonoverlapping(pages.as_ptr(), room.as_mut_ptr().cast(), moved);
@@ -190,6 +191,9 @@ impl PageVec {
         may_merge: bool,
     ) -> Result {
         let (start, length) = (u32::try_from(range.offset)?, u32::try_from(range.length)?);
+        if length == 0 {
+            return Ok(());
+        }
         // What the bytes and those before them in the first page take, in whole pages.
         let end = start.checked_add(length).ok_or(EINVAL)?;
         let whole = end.checked_next_multiple_of(PAGE_BYTES).ok_or(EINVAL)?;
@@ -204,9 +208,8 @@ impl PageVec {
         let mut last = first.as_ptr();
         let start_of_room: *mut bio_vec = room.as_mut_ptr().cast();
         let mut vec = start_of_room;
-        // SAFETY: There is room for an element for each of the `count` pages, which the loop takes
-        // one by one: it does not go beyond that. The element at `vec` has a value from here on, as
-        // have all before it, to the last of which it points in the end.
+        // SAFETY: `room` has `count` elements, and the loop advances `vec` at most `count - 1`
+        // times. Every element up to and including `vec` is initialised.
         unsafe {
             vec.write(bio_vec {
                 bv_page: last,
@@ -396,7 +399,7 @@ mod tests {
             assert!(pages.append_to(&mut vecs, range, false) == Err(error));
             assert_eq!(vecs.len(), room - 1);
         }
-        assert!(pages.append_to(&mut vecs, PageRange::at(4096, 0), false) == Ok(()));
+        assert!(pages.append_to(&mut vecs, PageRange::at(8, 0), false) == Ok(()));
         assert!(pages.append_to(&mut vecs, PageRange::at(8, 8), false) == Ok(()));
         assert_eq!(vecs.len(), room);
     }

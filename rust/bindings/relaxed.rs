@@ -28,12 +28,12 @@ const fn is_native<T>() -> bool {
     size_of::<T>() <= size_of::<usize>()
 }
 
-/// An [`Atomic`] that is also read where a function call would count.
+/// An [`Atomic`] that is also read where the cost of a function call matters.
 pub(crate) trait ReadOnce {
-    /// What it holds.
+    /// The type of the value.
     type Value;
 
-    /// The value, as [`Relaxed`] loads it.
+    /// Loads the value with relaxed ordering.
     fn read_once(&self) -> Self::Value;
 }
 

@@ -180,7 +180,7 @@ void rpcrdma_clear_bit(unsigned int bit, unsigned long *word)
 void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word)
 {
 	set_bit(bit, word);
-	smp_mb__after_atomic();
+	smp_mb__after_atomic(); /* pairs with SvcXprt::enqueue() */
 }
 
 void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
@@ -194,8 +194,8 @@ void rpcrdma_put_page_array(struct page **pages, size_t count)
 	struct page **end = pages + count;
 
 	/*
-	 * Pages of the page cache have other users, and for these alone release_pages() takes twice as
-	 * long. It frees others together.
+	 * Page-cache pages have other references, and for those alone release_pages() takes twice as
+	 * long as this loop. Pages that nobody else holds are freed in batches. There is one at least.
 	 */
 	if (page_count(*pages) == 1) {
 		release_pages(pages, count);

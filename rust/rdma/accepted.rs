@@ -28,7 +28,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, Mutex, SpinLock,
+        Arc, Mutex, SpinLock, SpinLockGuard,
     },
     types::Opaque,
 };
@@ -144,7 +144,8 @@ struct IdleReceives<C: AcceptedEvents> {
     next: u32,
 }
 
-/// Receives that are kept for what is posted next; what was made for a burst goes.
+/// Receives that are kept for what is posted next. As many more are while others are with the user:
+/// they come back between two batches. What was made for a burst goes.
 const KEPT_RECEIVES: usize = 8;
 
 impl<C: AcceptedEvents> IdleReceives<C> {
@@ -202,8 +203,8 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     }
 
     /// Tops up the posted Receives to `count`, or to as many as the queue holds, once at least
-    /// `batch` of them are missing or no more than `batch` are left. They are posted when this
-    /// returns. Sleeps for memory if `may_wait`.
+    /// `batch` of them are missing. They are posted when this returns, or are just being posted by
+    /// another thread. Sleeps for memory if `may_wait`.
     ///
     /// # Errors
     ///
@@ -221,7 +222,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     fn missing_receives(&self, count: u32, batch: u32) -> u32 {
         let posted = self.posted_count.read_once();
         let missing = count.min(self.sizes.receives).saturating_sub(posted);
-        if missing < batch && posted > batch {
+        if missing < batch {
             0
         } else {
             missing
@@ -290,13 +291,31 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         };
         receive.give_to_device();
         let mut receives = self.receives.lock();
-        if receives.idle.len() < KEPT_RECEIVES {
-            receives.idle.push(receive);
-            return;
+        receives.idle.push(receive);
+        if receives.idle.len() > KEPT_RECEIVES {
+            self.trim(receives);
         }
-        receives.forget(receive.index());
+    }
+
+    /// Frees Receives beyond those that are kept.
+    #[cold]
+    fn trim(&self, mut receives: SpinLockGuard<'_, IdleReceives<C>>) {
+        let idle = receives.idle.len();
+        // CAST: A u32 always fits the kernel's usize.
+        let others = receives.made.saturating_sub(self.posted_count.read_once()) as usize;
+        let kept = match others > idle {
+            true => 2 * KEPT_RECEIVES,
+            false => KEPT_RECEIVES,
+        };
+        let mut surplus = Receives::new();
+        for _ in kept..idle {
+            if let Some(receive) = receives.idle.pop() {
+                receives.forget(receive.index());
+                surplus.push(receive);
+            }
+        }
         drop(receives);
-        drop(receive);
+        drop(surplus);
     }
 
     /// How many Receives are posted, and how many exist.

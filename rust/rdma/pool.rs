@@ -102,8 +102,8 @@ impl<T: Pooled> Pool<T> {
         context
     }
 
-    /// Takes back a context. Each time that none is lent out, half of those go that were not used
-    /// since.
+    /// Takes back a context. Each time that none is lent out, those go that have not been in use at
+    /// once lately.
     ///
     /// # Safety
     ///
@@ -117,11 +117,12 @@ impl<T: Pooled> Pool<T> {
         if lists.idle_count != lists.count {
             return;
         }
+        let kept = lists.most.max(KEPT);
         lists.most = lists.most.div_ceil(2);
-        if lists.count <= lists.most.max(KEPT) {
+        if lists.count <= kept {
             return;
         }
-        let surplus = lists.cut();
+        let surplus = lists.cut(kept);
         drop(lists);
         // SAFETY: Nobody else knows of these, which came from `KBox::into_raw`.
         unsafe { free(surplus, |_| {}) };
@@ -156,9 +157,9 @@ impl<T: Pooled> Lists<T> {
         self.most = self.most.max(self.count.saturating_sub(self.idle_count));
     }
 
-    /// Cuts the list of all contexts, which are idle, behind those that are kept. The others.
-    fn cut(&mut self) -> *mut T {
-        let kept = self.most.max(KEPT);
+    /// Cuts the list of all contexts, which are idle and more than `kept`, behind so many. The
+    /// others.
+    fn cut(&mut self, kept: u32) -> *mut T {
         (self.count, self.idle_count) = (kept, kept);
         self.idle = self.all;
         let mut last = self.all;

@@ -178,7 +178,7 @@ fn start(qp: &AcceptedQp<Shared>, message: Message) -> Option<Message> {
 }
 
 /// [`start`] with any message, also in a thread, which may wait.
-// Of these most have one Read chunk.
+// Most of these have one Read chunk.
 #[inline(never)]
 fn start_any(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
     let shared = qp.context();
@@ -199,7 +199,7 @@ fn start_any(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Optio
 /// # Errors
 ///
 /// The message, if it is no such Call.
-// For each of its callers, so that what each has decoded need not go through memory.
+// Inlined into each caller, so that the decoded Call stays in registers.
 #[inline(always)]
 fn start_call(
     qp: &AcceptedQp<Shared>,

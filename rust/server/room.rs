@@ -126,7 +126,7 @@ impl Room {
         }
     }
 
-    /// Gives those in line what there is.
+    /// Admits waiting connections in order, as far as there is room.
     #[cold]
     fn admit<'a>(&'a self, mut state: SpinLockGuard<'a, State>) {
         while let Some(&(_, wanted)) = state.line.first() {

@@ -143,8 +143,8 @@ impl CallIndex {
         self.lists.reads()
     }
 
-    /// The only segment of the Read list in `buffer`, which is as for [`Self::call`], if there is one
-    /// and it has bytes.
+    /// The segment of the Read list in `buffer`, which is as for [`Self::call`], if it is the only
+    /// one and not empty.
     #[inline(always)]
     pub(super) fn only_read(&self, buffer: &[u8]) -> Option<Segment> {
         self.lists.only_read(buffer)

@@ -36,7 +36,8 @@ pub(crate) struct ResponderCredits {
     requested: Credits,
     /// What the last Reply granted.
     granted: Credits,
-    /// The number of Calls that arrived. No connection lives until this or the others wrap.
+    /// The number of Calls that arrived. No connection lives long enough for this or the other
+    /// counters to wrap.
     received: u64,
     /// The number of Calls that were answered.
     answered: u64,
@@ -136,9 +137,10 @@ impl ResponderCredits {
         self.allowed = self.allowed.max(allowed);
     }
 
-    /// Receives to be posted for Calls that the requester may send now, and `spare` more for those beyond the grant: a requester may
-    /// count a Call as done when it gives it up. One that sends all of its grant once more finds no
-    /// Receive until there are answers, so that it never has more than that outstanding.
+    /// Receives to be posted for Calls that the requester may send now, and `spare` more for those
+    /// beyond the grant: a requester may count a Call as done when it gives it up. One that sends all
+    /// of its grant once more finds no Receive until there are answers, so that it never has more
+    /// than that outstanding.
     pub(crate) fn receives(&self, spare: u32) -> u32 {
         let excess = u64::from(self.granted.get()).wrapping_add(u64::from(spare));
         let end = self.allowed.wrapping_add(excess);

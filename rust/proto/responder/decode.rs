@@ -150,8 +150,8 @@ impl<'a> ReceivedCall<'a> {
         Self::with(fixed, lists, reader, layout, budget)
     }
 
-    /// Decodes a Call in an RDMA_MSG with one Read segment and no other chunk, as most of those are
-    /// that have one. `None` for anything else, and for what [`decode_call`] refuses.
+    /// Decodes a Call in an RDMA_MSG with one Read segment and no other chunk, as most Calls with
+    /// Read segments have. `None` for anything else, and for what [`decode_call`] refuses.
     #[inline(always)]
     pub(crate) fn take_one_read(
         bytes: &'a [u8],
@@ -176,7 +176,7 @@ impl<'a> ReceivedCall<'a> {
         Self::with_one(fixed, lists, reader, budget)
     }
 
-    /// [`Self::with`], if there is one Read chunk.
+    /// [`Self::with`] for exactly one Read chunk.
     #[inline(always)]
     fn with_one(
         fixed: FixedHeader,

@@ -136,7 +136,7 @@ impl<'a> ReadList<'a> {
         Self::begin(entries.cut())
     }
 
-    /// The list that begins next in `entries`, before its segments were added.
+    /// The list that begins next in `entries`, with no segments added yet.
     const fn begin(entries: Reader<'a>) -> Self {
         Self {
             entries,
@@ -614,8 +614,8 @@ impl ListIndex {
         (self.reads_count, self.reads_length)
     }
 
-    /// The segment of the Read list of `message`, which is as for [`Self::lists`], if there is no
-    /// other one and it has bytes.
+    /// The segment of the Read list of `message`, which is as for [`Self::lists`], if it is the only
+    /// one and not empty.
     #[inline(always)]
     pub(crate) fn only_read(&self, message: &[u8]) -> Option<Segment> {
         if self.reads_count != 1 {

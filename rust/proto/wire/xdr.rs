@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Ends at the next byte, from which nothing can be taken any more.
+    /// An empty reader at the same position.
     pub(crate) const fn cut(self) -> Self {
         Self {
             rest: &[],

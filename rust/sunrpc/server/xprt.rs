@@ -157,7 +157,7 @@ impl SvcXprt {
     }
 
     /// Records that no Call waits. The caller ensures that none has arrived in the meantime: what
-    /// was changed before [`Self::call_waits`] is visible to who looks for it after this.
+    /// was changed before [`Self::call_waits`] is visible to whoever looks for it after this.
     pub(crate) fn no_call_waits(&self) {
         // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
         unsafe {
@@ -171,8 +171,8 @@ impl SvcXprt {
         self.record(flag::CONN);
     }
 
-    /// Sets a flag. Whoever checks after this whether a thread can look at the transport sees that
-    /// it can, or else whoever changes that sees the flag.
+    /// Sets a flag, ordered before any later check of whether the transport is ready: either that
+    /// check finds it ready, or whoever makes it ready finds the flag.
     fn record(&self, number: u32) {
         // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
         unsafe {
