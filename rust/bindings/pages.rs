@@ -178,7 +178,7 @@ impl PageVec {
     }
 
     /// Appends the bytes of `range` to `vecs`, for a device. There is an element for each page, or
-    /// if `may_merge` for pages that follow one another in memory.
+    /// for pages that follow one another in memory, as long as it has no more than `most` bytes.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl PageVec {
         &self,
         vecs: &mut KVVec<bio_vec>,
         range: PageRange,
-        may_merge: bool,
+        most: u32,
     ) -> Result {
         let (start, length) = (u32::try_from(range.offset)?, u32::try_from(range.length)?);
         if length == 0 {
@@ -208,6 +208,8 @@ impl PageVec {
         let mut last = first.as_ptr();
         let start_of_room: *mut bio_vec = room.as_mut_ptr().cast();
         let mut vec = start_of_room;
+        // An element that is no longer than this can take one page more.
+        let before_last = most.saturating_sub(PAGE_BYTES);
         // SAFETY: `room` has `count` elements, and the loop advances `vec` at most `count - 1`
         // times. Every element up to and including `vec` is initialised.
         unsafe {
@@ -218,7 +220,7 @@ impl PageVec {
             });
             for page in others {
                 let page = page.as_ptr();
-                if may_merge && is_behind(last, page) {
+                if is_behind(last, page) && (*vec).bv_len <= before_last {
                     (*vec).bv_len = (*vec).bv_len.wrapping_add(PAGE_BYTES);
                 } else {
                     vec = vec.add(1);
@@ -355,7 +357,7 @@ mod tests {
     fn a_range_is_described_page_by_page() {
         let pages = pages(32);
         let last = 32 * PAGE_SIZE - 1;
-        for may_merge in [false, true] {
+        for most in [0, 3 * PAGE_BYTES, u32::MAX] {
             for (at, length) in [
                 (0, 1),
                 (0, PAGE_SIZE),
@@ -367,7 +369,8 @@ mod tests {
             ] {
                 let mut vecs = KVVec::with_capacity(33, GFP_KERNEL).unwrap();
                 let range = PageRange::at(at, length);
-                pages.append_to(&mut vecs, range, may_merge).unwrap();
+                pages.append_to(&mut vecs, range, most).unwrap();
+                assert!(vecs.iter().all(|vec| vec.bv_len <= most.max(PAGE_BYTES)));
                 let mut expected = pages.parts(range);
                 walk(&vecs, |page, offset, length| {
                     let (found, start, bytes) = expected.next().unwrap();
@@ -376,7 +379,7 @@ mod tests {
                 });
                 assert!(expected.next().is_none());
                 let count = pages.parts(range).count();
-                assert!(may_merge || vecs.len() == count);
+                assert!(most != 0 || vecs.len() == count);
                 assert!(vecs.len() <= count);
             }
         }
@@ -389,18 +392,18 @@ mod tests {
         let room = vecs.capacity();
         for _ in 0..room - 1 {
             let first = PageRange::at(0, 1);
-            assert!(pages.append_to(&mut vecs, first, false) == Ok(()));
+            assert!(pages.append_to(&mut vecs, first, 0) == Ok(()));
         }
         for (range, error) in [
             (PageRange::at(PAGE_SIZE - 1, 2), ENOMEM),
             (PageRange::at(3 * PAGE_SIZE, PAGE_SIZE + 1), EINVAL),
             (PageRange::at(5 * PAGE_SIZE, 1), EINVAL),
         ] {
-            assert!(pages.append_to(&mut vecs, range, false) == Err(error));
+            assert!(pages.append_to(&mut vecs, range, 0) == Err(error));
             assert_eq!(vecs.len(), room - 1);
         }
-        assert!(pages.append_to(&mut vecs, PageRange::at(8, 0), false) == Ok(()));
-        assert!(pages.append_to(&mut vecs, PageRange::at(8, 8), false) == Ok(()));
+        assert!(pages.append_to(&mut vecs, PageRange::at(8, 0), 0) == Ok(()));
+        assert!(pages.append_to(&mut vecs, PageRange::at(8, 8), 0) == Ok(()));
         assert_eq!(vecs.len(), room);
     }
 

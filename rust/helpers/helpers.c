@@ -62,6 +62,15 @@ void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
 	ib_dma_sync_single_for_device(device, addr, size, direction);
 }
 
+u32 rpcrdma_ib_max_mapping(struct ib_device *device)
+{
+	size_t most = ib_dma_max_seg_size(device);
+
+	if (!ib_uses_virt_dma(device))
+		most = min(most, dma_max_mapping_size(device->dma_device));
+	return most;
+}
+
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len)
 {

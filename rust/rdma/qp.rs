@@ -104,6 +104,8 @@ pub(crate) struct Qp {
     send_gate: SpinLock<bool>,
     /// [`registers_transfers`].
     registers_transfers: bool,
+    /// Bytes that can be mapped for the device as one piece: a bounce buffer has less than memory.
+    max_mapping: u32,
     // The queue pair is destroyed before these, in `drop`.
     id: CmId<Bound>,
     _cq: Arc<Cq>,
@@ -132,6 +134,8 @@ impl Qp {
             receive_gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
             send_gate <- new_spinlock!(true, "rpcrdma_send_gate"),
             registers_transfers: registers_transfers(&id, pd),
+            // SAFETY: The device is registered as long as the domain exists.
+            max_mapping: unsafe { bindings::rpcrdma_ib_max_mapping(pd.device().as_raw()) },
             id,
             _cq: cq.clone(),
             pd: pd.clone(),
@@ -151,6 +155,11 @@ impl Qp {
     /// As [`registers_transfers`].
     pub(super) fn registers_transfers(&self) -> bool {
         self.registers_transfers
+    }
+
+    /// Bytes that can be mapped for the device as one piece.
+    pub(super) fn max_mapping(&self) -> u32 {
+        self.max_mapping
     }
 
     /// The number of the queue pair.

@@ -7,6 +7,7 @@
 
 use super::qp::Qp;
 use crate::bindings::{self, PageRange, PageVec};
+use core::mem::MaybeUninit;
 use kernel::{dma::DataDirection, prelude::*};
 
 /// The number of elements for which an idle context keeps memory.
@@ -14,7 +15,8 @@ const KEPT_ELEMENTS: usize = 32;
 
 /// One segment of the peer's memory, and the local memory that its bytes are copied to or from.
 struct Transfer {
-    ctx: bindings::rdma_rw_ctx,
+    /// Initialised by the RDMA core, as far as it uses it, when the transfer is mapped.
+    ctx: MaybeUninit<bindings::rdma_rw_ctx>,
     /// Its part of [`Transfers::vecs`].
     first: usize,
     count: u32,
@@ -133,10 +135,13 @@ impl Transfers {
         offset: u64,
     ) -> Result {
         // The RDMA core sizes a region by the number of elements, whatever their length.
-        let may_merge = !qp.registers_transfers();
+        let most = match qp.registers_transfers() {
+            true => 0,
+            false => qp.max_mapping(),
+        };
         let mut length = 0u32;
         for range in ranges {
-            pages.append_to(&mut self.vecs, *range, may_merge)?;
+            pages.append_to(&mut self.vecs, *range, most)?;
             length = length
                 .checked_add(u32::try_from(range.length)?)
                 .ok_or(EINVAL)?;
@@ -144,7 +149,7 @@ impl Transfers {
         let vecs = self.vecs.get(first..).ok_or(EINVAL)?;
         let count = u32::try_from(vecs.len())?;
         let transfer = Transfer {
-            ctx: bindings::rdma_rw_ctx::default(),
+            ctx: MaybeUninit::uninit(),
             first,
             count,
         };
@@ -160,7 +165,7 @@ impl Transfers {
         // and do not move themselves.
         let status = unsafe {
             bindings::rdma_rw_ctx_init_bvec(
-                &mut transfer.ctx,
+                transfer.ctx.as_mut_ptr(),
                 qp.as_raw(),
                 qp.id().port(),
                 vecs.as_ptr(),
@@ -203,7 +208,13 @@ impl Transfers {
             .fold(last, |next, transfer| {
                 // SAFETY: The transfer was mapped for this queue pair.
                 unsafe {
-                    bindings::rdma_rw_ctx_wrs(&mut transfer.ctx, qp.as_raw(), port, cqe, next)
+                    bindings::rdma_rw_ctx_wrs(
+                        transfer.ctx.as_mut_ptr(),
+                        qp.as_raw(),
+                        port,
+                        cqe,
+                        next,
+                    )
                 }
             })
     }
@@ -235,7 +246,7 @@ impl Transfers {
             // there are no more than a device can address.
             unsafe {
                 bindings::rdma_rw_ctx_destroy_bvec(
-                    &mut transfer.ctx,
+                    transfer.ctx.as_mut_ptr(),
                     qp.as_raw(),
                     port,
                     vecs.as_ptr(),
