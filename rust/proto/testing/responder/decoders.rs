@@ -82,24 +82,13 @@ fn is_same_work(bytes: &[u8], one: &ReceivedCall<'_>, other: &ReceivedCall<'_>) 
         )
     });
     let [same, expected] = facts;
-    let is_same = |a: Segment, b: Segment| a == b;
     let reads = |call: &ReceivedCall<'_>| sum_of_reads(|each| call.for_each_read(each));
     let reads_of_index = sum_of_reads(|each| first.for_each_read(bytes, (), each));
-    let chunks = |one: Option<Chunk<'_>>, other: Option<Chunk<'_>>| match (one, other) {
-        (Some(one), Some(other)) => {
-            one.count() == other.count()
-                && one
-                    .segments()
-                    .zip(other.segments())
-                    .all(|(a, b)| is_same(a, b))
-        }
-        (one, other) => one.is_none() && other.is_none(),
-    };
     let mut writes = (one.lists.writes.chunks(), other.lists.writes.chunks());
     let has_same_writes = loop {
         match (writes.0.next(), writes.1.next()) {
             (None, None) => break true,
-            (a, b) if !chunks(a, b) => break false,
+            (a, b) if !is_same_chunk(a, b) => break false,
             _ => {}
         }
     };
@@ -107,7 +96,16 @@ fn is_same_work(bytes: &[u8], one: &ReceivedCall<'_>, other: &ReceivedCall<'_>) 
         && reads(one) == reads(other)
         && reads_of_index == reads(other)
         && has_same_writes
-        && chunks(one.lists.reply, other.lists.reply)
+        && is_same_chunk(one.lists.reply, other.lists.reply)
+}
+
+fn is_same_chunk(one: Option<Chunk<'_>>, other: Option<Chunk<'_>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one.count() == other.count() && one.segments().eq(other.segments())
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
 }
 
 /// A sum over all that is to be read, which depends on the order.
