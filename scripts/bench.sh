@@ -66,7 +66,7 @@ cp "$source/workloads.sh" "$PROJECT/selftests/lib/guest.sh" "$payload/bench/"
 cp "$MODULE" "$payload/bench/rpcrdma.ko"
 "$here/in-buildroot.sh" strip --strip-debug "$payload/bench/rpcrdma.ko"
 # The machines have what uses verbs, but not perftest nor all of its libraries.
-"$here/in-buildroot.sh" sh -c 'cp /usr/bin/ib_send_lat /usr/bin/ib_send_bw /usr/bin/ib_read_bw /usr/lib/*/libibverbs/librxe-rdmav*.so "$0" &&
+"$here/in-buildroot.sh" sh -c 'cp /usr/bin/ib_send_lat /usr/bin/ib_send_bw /usr/bin/ib_read_bw /usr/lib/$(uname -m)-linux-gnu/libibverbs/librxe-rdmav*.so "$0" &&
 	ldd "$0"/ib_* | awk "/=> \// { print \$3 }" | grep -E "/lib(ibumad|mlx5|efa|hns|pci|bnxt_re)" | sort -u | xargs -r cp -Lt "$0"' "$payload/perftest"
 
 BIND=$out${BIND:+:$BIND}
