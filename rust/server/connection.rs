@@ -48,12 +48,14 @@ const TRANSFERS: u32 = 64;
 /// are regions for as many.
 const MAX_SEGMENTS: u32 = TRANSFERS;
 
-/// Work requests of Replies that can be under way beside those of the largest RPC.
-const SEND_REQUESTS: u32 = 64;
+/// Work requests that can be under way beside those of the pages of the largest RPC: one more for
+/// each of its segments, where a page ends; or those of Replies.
+const SEND_REQUESTS: u32 = MAX_SEGMENTS;
 
 /// Parts of memory that one work request of a transfer has at most. Providers keep room for as many
-/// in each entry of the send queue.
-const MAX_TRANSFER_SGE: u32 = 8;
+/// in each entry of the send queue, and round that up: so many fit 320 bytes of mlx5, and 512 of
+/// rxe.
+const MAX_TRANSFER_SGE: u32 = 18;
 
 /// Bytes of data that the Calls of one connection may have fetched at once, unless two of the
 /// largest have more. No fabric has as many under way.
