@@ -172,7 +172,8 @@ impl Connection {
         };
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
         let versions = sysctl::service_version_two().versions();
-        let shared = Shared::new(events.clone(), thresholds, versions, budget, max_credits);
+        let credits = (max_credits, own.receive.bytes());
+        let shared = Shared::new(events.clone(), thresholds, versions, budget, credits);
         let qp = AcceptedOwner::new(id, &pd, &sizes, events.slots.clone(), shared)?;
         let removal = RemovalNotice::new(&device, events.clone())?;
         let parts = Parts {

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Room for what RDMA Reads fetch: the pages of all connections that came through one listener.
+//! Room for the connections that came through one listener: for the pages that RDMA Reads fetch,
+//! and for Receives.
 //!
-//! Connections for whose Calls there is none wait in line. Who gives room back hands it to the
-//! first ones, so that nobody overtakes them.
+//! Connections for whose Calls there are no pages wait in line. Who gives some back hands them to
+//! the first ones, so that nobody overtakes them.
 
+use super::PAGE_SIZE;
 use crate::{proto::responder::budget::PageBudget, sunrpc};
 use kernel::{
     new_spinlock,
     prelude::*,
-    sync::{Arc, SpinLock, SpinLockGuard},
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, SpinLock, SpinLockGuard,
+    },
 };
 
 /// What part of the machine's memory the Calls of one listener can have.
 const PART: u32 = 16;
+
+/// What part its connections can have in Receives, beyond the first ones of each. Receives that
+/// were posted cannot be taken back from a connection that has become idle.
+const RECEIVE_PART: u32 = 256;
 
 /// A connection that may have to wait.
 pub(super) trait Waiter: Send + Sync {
@@ -32,6 +41,9 @@ pub(super) trait Waiter: Send + Sync {
 pub(super) struct Room {
     #[pin]
     state: SpinLock<State>,
+    /// Bytes of Receives, and how many there may be.
+    receives: Atomic<i64>,
+    max_receives: i64,
 }
 
 struct State {
@@ -48,16 +60,20 @@ impl Room {
     ///
     /// `ENOMEM`.
     pub(super) fn new() -> Result<Arc<Self>> {
-        Self::with_limit(sunrpc::total_pages() / PART)
+        let pages = sunrpc::total_pages();
+        let receives = i64::from(pages / RECEIVE_PART).saturating_mul(PAGE_SIZE.into());
+        Self::with_limits(pages / PART, receives)
     }
 
-    fn with_limit(limit: u32) -> Result<Arc<Self>> {
+    fn with_limits(limit: u32, max_receives: i64) -> Result<Arc<Self>> {
         let room = pin_init!(Self {
             state <- new_spinlock!(State {
                 budget: PageBudget::new(limit),
                 line: KVVec::new(),
                 connections: 0,
             }, "rpcrdma_room"),
+            receives: Atomic::new(0),
+            max_receives,
         });
         Arc::pin_init(room, GFP_KERNEL)
     }
@@ -144,6 +160,11 @@ impl Room {
         }
     }
 
+    /// Bytes of Receives beyond the first ones of each connection, and the most that there may be.
+    pub(super) fn receives(&self) -> (i64, i64) {
+        (self.receives.load(Relaxed), self.max_receives)
+    }
+
     /// The pages that Calls have, and connections that wait.
     pub(super) fn usage(&self) -> (PageBudget, usize) {
         let state = self.state.lock();
@@ -151,11 +172,65 @@ impl Room {
     }
 }
 
+/// What a connection has of the room for Receives. It goes back with this object.
+pub(super) struct ReceiveShare {
+    room: Arc<Room>,
+    /// Bytes of each.
+    size: u32,
+    count: u32,
+}
+
+impl ReceiveShare {
+    /// None yet of Receives of `size` bytes.
+    pub(super) fn new(room: Arc<Room>, size: u32) -> Self {
+        Self {
+            room,
+            size,
+            count: 0,
+        }
+    }
+
+    fn bytes(&self, count: u32) -> i64 {
+        i64::from(count).saturating_mul(self.size.into())
+    }
+
+    /// Takes room for so many more Receives, if there is any. Does not sleep.
+    #[must_use]
+    pub(super) fn take(&mut self, count: u32) -> bool {
+        let (room, bytes) = (&self.room, self.bytes(count));
+        let left = room.max_receives.saturating_sub(bytes);
+        // Whoever finds none does not take the cache line from others.
+        if room.receives.load(Relaxed) > left {
+            return false;
+        }
+        if room.receives.fetch_add(bytes, Relaxed) > left {
+            room.receives.fetch_sub(bytes, Relaxed);
+            return false;
+        }
+        self.count = self.count.saturating_add(count);
+        true
+    }
+
+    /// Gives back the room for so many.
+    pub(super) fn give_back(&mut self, count: u32) {
+        let count = count.min(self.count);
+        self.count = self.count.saturating_sub(count);
+        if count != 0 {
+            self.room.receives.fetch_sub(self.bytes(count), Relaxed);
+        }
+    }
+}
+
+impl Drop for ReceiveShare {
+    fn drop(&mut self) {
+        self.give_back(self.count);
+    }
+}
+
 #[cfg(rpcrdma_kunit)]
 #[kernel::macros::kunit_tests(rpcrdma_server_room)]
 mod tests {
     use super::*;
-    use kernel::sync::atomic::{Atomic, Relaxed};
 
     struct Tester {
         number: u32,
@@ -192,7 +267,7 @@ mod tests {
 
     #[test]
     fn nobody_overtakes_who_waits() {
-        let room = Room::with_limit(10).unwrap();
+        let room = Room::with_limits(10, 0).unwrap();
         let [first, second, third] = [1, 2, 3].map(tester);
         for _ in 0..3 {
             room.enter().unwrap();
@@ -218,7 +293,7 @@ mod tests {
 
     #[test]
     fn who_leaves_the_line_lets_others_in() {
-        let room = Room::with_limit(10).unwrap();
+        let room = Room::with_limits(10, 0).unwrap();
         let [first, second] = [1, 2].map(tester);
         for _ in 0..2 {
             room.enter().unwrap();
@@ -228,5 +303,23 @@ mod tests {
         assert!(!room.take(5, || second.clone()));
         room.leave(1);
         assert_eq!([&first, &second].map(|who| seen(who)), [(0, 0), (5, 1)]);
+    }
+
+    #[test]
+    fn receives_are_shared_by_all() {
+        let room = Room::with_limits(10, 10 * 4096).unwrap();
+        let mut first = ReceiveShare::new(room.clone(), 4096);
+        let mut second = ReceiveShare::new(room.clone(), 1024);
+        assert!(first.take(8));
+        assert!(!first.take(3));
+        assert!(second.take(8));
+        assert!(!second.take(1));
+        // Others than it has are not its to give back.
+        second.give_back(100);
+        assert!(first.take(2));
+        first.give_back(1);
+        assert_eq!(room.receives(), (9 * 4096, 10 * 4096));
+        drop((first, second));
+        assert_eq!(room.receives().0, 0);
     }
 }

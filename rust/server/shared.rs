@@ -4,7 +4,7 @@
 
 use super::{
     record::SharedRecord,
-    room::{Room, Waiter},
+    room::{ReceiveShare, Room, Waiter},
     stats::Stats,
 };
 use crate::{
@@ -322,6 +322,8 @@ pub(crate) struct Shared {
 struct Grants {
     credits: ResponderCredits,
     load: Load,
+    /// For what is granted beyond the first credits.
+    receives: ReceiveShare,
     /// When the connection began, from which on the load counts nanoseconds.
     since: Moment,
     /// Messages that were refused with an answer, which the credits count as Calls.
@@ -330,15 +332,17 @@ struct Grants {
 }
 
 impl Shared {
-    /// What a connection starts with, which is granted up to `max_credits`.
+    /// What a connection starts with, which is granted up to `max_credits`, each for a Receive of
+    /// `receive_size` bytes.
     pub(super) fn new<'a>(
         events: Arc<Events>,
         thresholds: Thresholds,
         versions: Versions,
         budget: CallBudget,
-        max_credits: u32,
+        (max_credits, receive_size): (u32, u32),
     ) -> impl PinInit<Self, Error> + 'a {
         let limit = FIRST_GRANT.min(max_credits);
+        let receives = ReceiveShare::new(events.room.clone(), receive_size);
         try_pin_init!(Self {
             events,
             thresholds,
@@ -353,6 +357,7 @@ impl Shared {
             credits <- new_spinlock!(Grants {
                 credits: ResponderCredits::new(Credits::new(limit)),
                 load: Load::new(limit, max_credits, QUIET_TIME),
+                receives,
                 since: Moment::now(),
                 refused: 0,
                 negotiation: ResponderNegotiation::new(*thresholds),
@@ -451,16 +456,24 @@ impl Shared {
     }
 
     /// Takes note of a Call that asks for `requested` credits. A requester that uses all of its
-    /// grant gets twice as much, unless its Calls wait for room.
+    /// grant gets twice as much, as long as there is room for its Receives and no Call of it waits
+    /// for pages.
     #[inline(always)]
     pub(super) fn called(&self, requested: Credits) {
         let mut grants = self.credits.lock();
         if grants.credits.call(requested) == Conduct::Excess {
             self.stats().counters.excess_calls.increment();
         }
-        let has_room = !self.has_waiting();
-        let Grants { credits, load, .. } = &mut *grants;
-        load.called(credits, self.stats().delivered(), has_room);
+        let Grants {
+            credits,
+            load,
+            receives,
+            ..
+        } = &mut *grants;
+        let more = load.called(credits, self.stats().delivered());
+        if more != 0 && !self.has_waiting() && receives.take(more) {
+            credits.raise_limit(more);
+        }
     }
 
     /// Takes note that a Call which [`Self::called`] knows of gets no answer.
@@ -506,8 +519,13 @@ impl Shared {
     fn delayed(&self) {
         self.stats().counters.delayed_reads.increment();
         let mut grants = self.credits.lock();
-        let Grants { credits, load, .. } = &mut *grants;
-        load.lower(credits);
+        let Grants {
+            credits,
+            load,
+            receives,
+            ..
+        } = &mut *grants;
+        receives.give_back(load.lower(credits));
     }
 
     /// Whether Calls wait for room.
@@ -569,10 +587,11 @@ impl Shared {
         let Grants {
             credits,
             load,
+            receives,
             since,
             ..
         } = &mut *grants;
-        load.replies(credits, now.since(*since));
+        receives.give_back(load.replies(credits, now.since(*since)));
         let limit = grants.credits.limit().get();
         let credits = grants.credits.reply(limit);
         let receives = grants.credits.receives(SPARE_RECEIVES);

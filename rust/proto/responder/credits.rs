@@ -67,6 +67,11 @@ impl ResponderCredits {
         self.limit = limit;
     }
 
+    /// As [`Self::set_limit`], to so many more than now.
+    pub(crate) fn raise_limit(&mut self, more: u32) {
+        self.set_limit(Credits::new(self.limit.get().saturating_add(more)));
+    }
+
     /// What the last Call asked for.
     pub(crate) fn requested(&self) -> Credits {
         self.requested
@@ -138,9 +143,9 @@ impl ResponderCredits {
     }
 
     /// Receives to be posted for Calls that the requester may send now, and `spare` more for those
-    /// beyond the grant: a requester may count a Call as done when it gives it up. One that sends all
-    /// of its grant once more finds no Receive until there are answers, so that it never has more
-    /// than that outstanding.
+    /// beyond the grant: a requester may count a Call as done when it gives it up. One that sends
+    /// all of its grant once more finds no Receive until there are answers, so that it never has
+    /// more than that outstanding.
     pub(crate) fn receives(&self, spare: u32) -> u32 {
         let excess = u64::from(self.granted.get()).wrapping_add(u64::from(spare));
         let end = self.allowed.wrapping_add(excess);
@@ -190,42 +195,45 @@ impl Load {
         self.max
     }
 
-    /// A Call has arrived, of which `credits` knows, and the requester has `delivered` answers. One
-    /// that uses all that it may gets twice as much, if there is room.
+    /// A Call has arrived, of which `credits` knows, and the requester has `delivered` answers.
+    /// Returns how much more the limit may become: as much again for one that uses all that it may,
+    /// and nothing for others.
     ///
     /// On a long way most of its Calls are under way, or answers to them: only that these were not
     /// delivered when it sends the next Call tells that it waits for them.
-    pub(crate) fn called(
-        &mut self,
-        credits: &mut ResponderCredits,
-        delivered: u64,
-        has_room: bool,
-    ) {
+    #[must_use]
+    pub(crate) fn called(&mut self, credits: &ResponderCredits, delivered: u64) -> u32 {
         let used = credits.used(delivered);
         self.most = self.most.max(used);
         let limit = credits.limit.get();
         let max = self.max.min(credits.requested.get());
-        if used >= u64::from(limit) && limit < max && has_room {
-            credits.set_limit(Credits::new(limit.saturating_mul(2).min(max)));
+        match used >= u64::from(limit) {
+            true => max.saturating_sub(limit).min(limit),
+            false => 0,
         }
     }
 
     /// A Reply is about to be sent, `now`. A requester that has not used half of what it may for
-    /// some time gets half as much.
-    pub(crate) fn replies(&mut self, credits: &mut ResponderCredits, now: u64) {
+    /// some time gets half as much. Returns how much less that is.
+    pub(crate) fn replies(&mut self, credits: &mut ResponderCredits, now: u64) -> u32 {
         if now.saturating_sub(self.since) < self.quiet {
-            return;
+            return 0;
         }
-        if self.most.saturating_mul(2) < u64::from(credits.limit.get()) {
-            self.lower(credits);
-        }
+        let less = match self.most.saturating_mul(2) < u64::from(credits.limit.get()) {
+            true => self.lower(credits),
+            false => 0,
+        };
         self.most = credits.outstanding();
         self.since = now;
+        less
     }
 
-    /// There is less room than the requester could use: it gets half as much.
-    pub(crate) fn lower(&self, credits: &mut ResponderCredits) {
+    /// There is less room than the requester could use: it gets half as much. Returns how much less
+    /// that is.
+    pub(crate) fn lower(&self, credits: &mut ResponderCredits) -> u32 {
         let limit = credits.limit.get();
-        credits.set_limit(Credits::new((limit / 2).max(self.first).min(limit)));
+        let lower = (limit / 2).max(self.first).min(limit);
+        credits.set_limit(Credits::new(lower));
+        limit.saturating_sub(lower)
     }
 }

@@ -134,10 +134,11 @@ mod tests {
     fn use_credits(server: &mut ResponderCredits, load: &mut Load, count: u32, now: u64) {
         for _ in 0..count {
             let _ = server.call(Credits::new(64));
-            load.called(server, server.answered(), true);
+            let more = load.called(server, server.answered());
+            server.raise_limit(more);
         }
         for _ in 0..count {
-            load.replies(server, now);
+            let _ = load.replies(server, now);
             let _ = server.reply(u32::MAX);
         }
     }
@@ -184,8 +185,9 @@ mod tests {
             let delivered = server.answered();
             for _ in 0..window {
                 let _ = server.call(Credits::new(64));
-                load.called(&mut server, delivered, true);
-                load.replies(&mut server, round * 1000);
+                let more = load.called(&server, delivered);
+                server.raise_limit(more);
+                assert_eq!(load.replies(&mut server, round * 1000), 0);
                 assert_eq!(server.outstanding(), 1);
                 window = server.reply(u32::MAX).get();
             }
@@ -195,27 +197,25 @@ mod tests {
         let delivered = server.answered();
         for _ in 0..8 {
             let _ = server.call(Credits::new(64));
-            load.called(&mut server, delivered, true);
+            assert_eq!(load.called(&server, delivered), 0);
             server.dropped();
             assert_eq!(server.used(delivered), 0);
         }
     }
 
     #[test]
-    fn a_shortage_lowers_grants_and_keeps_them_low() {
+    fn a_shortage_lowers_grants() {
         let mut server = ResponderCredits::new(Credits::new(8));
         let mut load = Load::new(8, 128, 1000);
         use_credits(&mut server, &mut load, 40, 10);
         assert_eq!(server.limit().get(), 64);
-        load.lower(&mut server);
-        assert_eq!(server.limit().get(), 32);
-        for _ in 0..40 {
-            let _ = server.call(Credits::new(64));
-            load.called(&mut server, 0, false);
-        }
-        assert_eq!(server.limit().get(), 32);
-        for _ in 0..9 {
-            load.lower(&mut server);
+        let less = [(); 4].map(|()| load.lower(&mut server));
+        assert_eq!((less, server.limit().get()), ([32, 16, 8, 0], 8));
+        // Those that it has go on.
+        for outstanding in 1..=16 {
+            let _ = server.call(Credits::new(12));
+            let more = if outstanding < 8 { 0 } else { 4 };
+            assert_eq!(load.called(&server, server.answered()), more);
         }
         assert_eq!(server.limit().get(), 8);
     }
