@@ -53,7 +53,7 @@ macro_rules! read_once {
     )*};
 }
 
-read_once! { bool u32 }
+read_once! { bool i32 u32 }
 
 macro_rules! relaxed_cells {
     ($($word:ty)*) => {$(

@@ -27,7 +27,7 @@ use kernel::{
     new_mutex, new_spinlock,
     prelude::*,
     sync::{
-        atomic::{Atomic, Relaxed},
+        atomic::{Atomic, Relaxed, Release},
         Arc, Mutex, SpinLock, SpinLockGuard,
     },
     types::Opaque,
@@ -126,8 +126,10 @@ pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     reads: Pool<ReadContext<Self>>,
     #[pin]
     receives: SpinLock<IdleReceives<C>>,
-    /// Receives that the device holds.
-    posted_count: Atomic<u32>,
+    /// Receives that the device holds. They are counted when they have been posted, so that nobody
+    /// grants them before; some may complete even earlier, and leave a number below zero for a
+    /// moment.
+    posted_count: Atomic<i32>,
     posted: PostedReceives<Self>,
     sizes: AcceptedSizes,
     #[pin]
@@ -203,8 +205,8 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     }
 
     /// Tops up the posted Receives to `count`, or to as many as the queue holds, once at least
-    /// `batch` of them are missing. They are posted when this returns, or are just being posted by
-    /// another thread. Sleeps for memory if `may_wait`.
+    /// `batch` of them are missing. They are posted when this returns. Sleeps for memory if
+    /// `may_wait`.
     ///
     /// # Errors
     ///
@@ -217,11 +219,17 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         }
     }
 
+    /// How many Receives the device holds, counting completions that were not handled yet.
+    #[inline(always)]
+    fn posted_count(&self) -> u32 {
+        self.posted_count.read_once().max(0).unsigned_abs()
+    }
+
     /// How many Receives [`Self::post_receives`] has to post.
     #[inline(always)]
     fn missing_receives(&self, count: u32, batch: u32) -> u32 {
-        let posted = self.posted_count.read_once();
-        let missing = count.min(self.sizes.receives).saturating_sub(posted);
+        let wanted = count.min(self.sizes.receives);
+        let missing = wanted.saturating_sub(self.posted_count());
         if missing < batch {
             0
         } else {
@@ -252,10 +260,12 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
                 taken = taken.saturating_add(1);
             }
             if taken == missing {
-                self.posted_count.fetch_add(taken, Relaxed);
-                // Other callers may see them counted before they are posted.
+                let count = i32::try_from(taken)?;
                 // SAFETY: Both the Receives and the queue pair belong to this object.
                 let posted = unsafe { self.qp.post_receives(self, chain) };
+                // With an error the connection ends, and nobody posts more than the queue holds.
+                // Release: the Send of who finds enough counted is behind these Receives.
+                self.posted_count.fetch_add(count, Release);
                 drop(receives);
                 return posted.inspect_err(|&error| trace::svcrdma_rq_post_err(self, error));
             }
@@ -302,7 +312,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     fn trim(&self, mut receives: SpinLockGuard<'_, IdleReceives<C>>) {
         let idle = receives.idle.len();
         // CAST: A u32 always fits the kernel's usize.
-        let others = receives.made.saturating_sub(self.posted_count.read_once()) as usize;
+        let others = receives.made.saturating_sub(self.posted_count()) as usize;
         let kept = match others > idle {
             true => 2 * KEPT_RECEIVES,
             false => KEPT_RECEIVES,
@@ -320,7 +330,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
 
     /// How many Receives are posted, and how many exist.
     pub(crate) fn receives(&self) -> (u32, u32) {
-        (self.posted_count.load(Relaxed), self.receives.lock().made)
+        (self.posted_count(), self.receives.lock().made)
     }
 
     /// Work requests on the send queue now, the most there ever were, and the queue's capacity.
@@ -346,8 +356,8 @@ impl<C: AcceptedEvents> trace::TraceQp for AcceptedQp<C> {
     }
 }
 
-// SAFETY: The table is always the same, and is dropped after the queue pair. By the type's invariant
-// the object waits for everything that is posted, and is pinned.
+// SAFETY: The table is always the same, and is dropped after the queue pair. By the type's
+// invariant the object waits for everything that is posted, and is pinned.
 unsafe impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
     type Note = C::Note;
 
