@@ -104,8 +104,8 @@ pub(crate) struct Qp {
     send_gate: SpinLock<bool>,
     /// [`registers_transfers`].
     registers_transfers: bool,
-    /// Bytes that can be mapped for the device as one piece: a bounce buffer has less than memory.
-    max_mapping: u32,
+    /// As [`Self::max_element`].
+    max_element: u32,
     // The queue pair is destroyed before these, in `drop`.
     id: CmId<Bound>,
     _cq: Arc<Cq>,
@@ -134,8 +134,11 @@ impl Qp {
             receive_gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
             send_gate <- new_spinlock!(true, "rpcrdma_send_gate"),
             registers_transfers: registers_transfers(&id, pd),
-            // SAFETY: The device is registered as long as the domain exists.
-            max_mapping: unsafe { bindings::rpcrdma_ib_max_mapping(pd.device().as_raw()) },
+            max_element: match *registers_transfers {
+                true => 0,
+                // SAFETY: The device is registered as long as the domain exists.
+                false => unsafe { bindings::rpcrdma_ib_max_mapping(pd.device().as_raw()) },
+            },
             id,
             _cq: cq.clone(),
             pd: pd.clone(),
@@ -157,9 +160,12 @@ impl Qp {
         self.registers_transfers
     }
 
-    /// Bytes that can be mapped for the device as one piece.
-    pub(super) fn max_mapping(&self) -> u32 {
-        self.max_mapping
+    /// Bytes that one element of a transfer may have if it is of several pages: as many as can be
+    /// mapped for the device as one piece, as a bounce buffer has less than memory. None where
+    /// transfers are registered: the RDMA core sizes a region by the number of elements, whatever
+    /// their length.
+    pub(super) fn max_element(&self) -> u32 {
+        self.max_element
     }
 
     /// The number of the queue pair.

@@ -134,14 +134,9 @@ impl Transfers {
         handle: u32,
         offset: u64,
     ) -> Result {
-        // The RDMA core sizes a region by the number of elements, whatever their length.
-        let most = match qp.registers_transfers() {
-            true => 0,
-            false => qp.max_mapping(),
-        };
         let mut length = 0u32;
         for range in ranges {
-            pages.append_to(&mut self.vecs, *range, most)?;
+            pages.append_to(&mut self.vecs, *range, qp.max_element())?;
             length = length
                 .checked_add(u32::try_from(range.length)?)
                 .ok_or(EINVAL)?;
