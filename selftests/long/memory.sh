@@ -12,7 +12,9 @@ CONNECTIONS=64
 available() {
 	server '
 		give_reserves_back
-		awk "/^MemAvailable:/ { print \$2 }" /proc/meminfo'
+		# Free pages that a CPU keeps do not count as available.
+		awk -v page=$(($(getconf PAGESIZE) / 1024)) \
+			"/^MemAvailable:/ { sum += \$2 } \$1 == \"count:\" { sum += page * \$2 } END { print sum }" /proc/{meminfo,zoneinfo}'
 }
 
 # Only a server without threads takes another limit of reads and writes: limit_io BYTES
@@ -69,6 +71,6 @@ idle_connections() {
 	[ $each -le "$most" ] || fail "that is more than $most KiB"
 }
 
-test_case "connections that were used and are idle, 1 MiB" idle_connections 1048576 330
-test_case "connections that were used and are idle, 4 MiB" idle_connections 4194304 330
+test_case "connections that were used and are idle, 1 MiB" idle_connections 1048576 350
+test_case "connections that were used and are idle, 4 MiB" idle_connections 4194304 350
 run_cases
