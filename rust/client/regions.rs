@@ -123,7 +123,8 @@ impl Stock {
         self.put(region);
     }
 
-    /// Adds `count` regions to `taken`, if there are as many, and asks for more before none is left.
+    /// Adds `count` regions to `taken`, if there are as many, and asks for more before none is
+    /// left.
     #[inline(always)]
     fn take(&mut self, count: usize, taken: &mut MrList<Idle>) -> Option<()> {
         if self.count < count {

@@ -195,7 +195,7 @@ void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word)
 void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
 {
 	clear_bit(bit, word);
-	smp_mb__after_atomic();
+	smp_mb__after_atomic(); /* before the Calls that wait are looked for */
 }
 
 void rpcrdma_put_page_array(struct page **pages, size_t count)
@@ -203,8 +203,9 @@ void rpcrdma_put_page_array(struct page **pages, size_t count)
 	struct page **end = pages + count;
 
 	/*
-	 * Page-cache pages have other references, and for those alone release_pages() takes twice as
-	 * long as this loop. Pages that nobody else holds are freed in batches. There is one at least.
+	 * Page-cache pages have other references, and for those alone release_pages() takes twice
+	 * as long as this loop. Pages that nobody else holds are freed in batches. There is one at
+	 * least.
 	 */
 	if (page_count(*pages) == 1) {
 		release_pages(pages, count);
@@ -248,6 +249,7 @@ void rpcrdma_memalloc_noio_end(unsigned int flags)
 /* Whoever lowers the count calls wake_up_var() for it, behind a full barrier. */
 void rpcrdma_wait_until_zero(unsigned long *count)
 {
+	/* acquire: what the last user did comes before what follows */
 	wait_var_event(count, !smp_load_acquire(count));
 }
 

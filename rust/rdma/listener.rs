@@ -223,8 +223,8 @@ unsafe extern "C" fn request_handler<H: ListenHandler>(
         | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => match shared.withdraw(id) {
             // Nobody has accepted the request, and nobody will.
             Some(request) => {
-                // SAFETY: This is the handler of an event of the identifier. The context is not used
-                // any longer.
+                // SAFETY: This is the handler of an event of the identifier. The context is not
+                // used any longer.
                 unsafe { request.id.leave() };
                 1
             }

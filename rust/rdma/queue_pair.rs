@@ -334,8 +334,8 @@ impl<C: Completions> Complete for QueuePair<C> {
     }
 }
 
-// SAFETY: The table is always the same. By the type's invariant the object waits for everything that
-// is posted, and is pinned.
+// SAFETY: The table is always the same. By the type's invariant the object waits for everything
+// that is posted, and is pinned.
 unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
     type Note = ();
 

@@ -159,8 +159,8 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     })
 }
 
-/// Decodes a message that has just arrived, and posts RDMA Reads for what is not in it. The message,
-/// if it is a complete Call.
+/// Decodes a message that has just arrived, and posts RDMA Reads for what is not in it. The
+/// message, if it is a complete Call.
 ///
 /// A completion handler does not wait: what lacks memory or room comes back for a thread.
 #[inline]

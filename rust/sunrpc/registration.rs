@@ -47,9 +47,9 @@ pub(super) type Setup =
 ///
 /// # Invariants
 ///
-/// `raw` and `shared` are only changed by whoever has set `was_registered`, and `raw` from then on by
-/// sunrpc. `queue` is null, or it and what `shared` points to stay valid as long as `users` is not
-/// zero.
+/// `raw` and `shared` are only changed by whoever has set `was_registered`, and `raw` from then on
+/// by sunrpc. `queue` is null, or it and what `shared` points to stay valid as long as `users` is
+/// not zero.
 pub(crate) struct Class {
     raw: UnsafeCell<RawClass>,
     was_registered: Atomic<bool>,
@@ -159,8 +159,8 @@ impl Class {
     /// Admits no more users, and waits until there are none. May sleep.
     fn close(&self) {
         self.queue.xchg(core::ptr::null_mut(), Full);
-        // Each user holds a reference to the module, so when the module is unloaded none is left but
-        // those that are just refused.
+        // Each user holds a reference to the module, so when the module is unloaded none is left
+        // but those that are just refused.
         // SAFETY: May sleep. The count is a static's, and whoever lowers it wakes this thread.
         unsafe { bindings::rpcrdma_wait_until_zero(self.users.as_ptr()) };
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A service for backward Calls: one thread, NULL, and a procedure that is answered when the transport
- * has its second connection.
+ * A service for backward Calls: one thread, NULL, and a procedure that is answered when the
+ * transport has its second connection.
  */
 #include <linux/delay.h>
 #include <linux/err.h>

@@ -11,8 +11,8 @@
  *
  * Parameter calls= is a list of FORM[*COUNT][+]. Without the plus sign a Call ends before the list
  * goes on. "sent" waits until all that were started are sent, without which they may overtake
- * each other; "kill[+]" kills those that are under way. When all have ended there is one more, "done",
- * by which the peer knows that it is the last of this client.
+ * each other; "kill[+]" kills those that are under way. When all have ended there is one more,
+ * "done", by which the peer knows that it is the last of this client.
  */
 #include <linux/completion.h>
 #include <linux/cred.h>

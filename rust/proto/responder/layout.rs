@@ -54,7 +54,8 @@ impl StreamLayout {
         })
     }
 
-    /// The layout of a Call with this inline part and one Read chunk, which is not at Position Zero;
+    /// The layout of a Call with this inline part and one Read chunk, which is not at Position
+    /// Zero;
     /// `None` if [`Self::new`] has an error for them.
     pub(super) fn with_one(payload: &[u8], reads: &ReadList<'_>) -> Option<Self> {
         let inline = u32::try_from(payload.len()).ok()?;

@@ -614,8 +614,8 @@ impl ListIndex {
         (self.reads_count, self.reads_length)
     }
 
-    /// The segment of the Read list of `message`, which is as for [`Self::lists`], if it is the only
-    /// one and not empty.
+    /// The segment of the Read list of `message`, which is as for [`Self::lists`], if it is the
+    /// only one and not empty.
     #[inline(always)]
     pub(crate) fn only_read(&self, message: &[u8]) -> Option<Segment> {
         if self.reads_count != 1 {

@@ -44,8 +44,8 @@ pub(super) unsafe extern "C" fn connect(
         unsafe { bindings::rpcrdma_xprt_clear_connecting(raw) };
         return;
     }
-    // SAFETY: The send lock now belongs to the worker. `XPRT_CONNECTING` is set, so no other attempt
-    // is queued, and the work belongs to this transport.
+    // SAFETY: The send lock now belongs to the worker. `XPRT_CONNECTING` is set, so no other
+    // attempt is queued, and the work belongs to this transport.
     unsafe {
         let delay = bindings::xprt_reconnect_delay(raw);
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));

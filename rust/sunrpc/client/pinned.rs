@@ -18,8 +18,8 @@ use kernel::prelude::*;
 trace_rqst!(PinnedRqst<'_>, |rqst| rqst.ptr.as_ptr());
 
 impl Xprt {
-    /// Finds and pins the request with this XID, if it waits for a Reply and no other Reply to it is
-    /// being handled. sunrpc counts the lookups that find nothing.
+    /// Finds and pins the request with this XID, if it waits for a Reply and no other Reply to it
+    /// is being handled. sunrpc counts the lookups that find nothing.
     pub(crate) fn pin(&self, xid: u32) -> Result<PinnedRqst<'_>, NotPinned> {
         PinnedRqst::lookup(self, xid)
     }
@@ -38,8 +38,8 @@ pub(crate) enum NotPinned {
 ///
 /// # Invariants
 ///
-/// `ptr` is a request of `xprt`, pinned once by this object, and marked as taken on behalf of it, so
-/// there is no other such object for the request. It has not been completed. As it waits for a
+/// `ptr` is a request of `xprt`, pinned once by this object, and marked as taken on behalf of it,
+/// so there is no other such object for the request. It has not been completed. As it waits for a
 /// Reply, it is a forward request, has a task, and is between `buf_alloc` and `buf_free`.
 pub(crate) struct PinnedRqst<'a> {
     ptr: NonNull<bindings::rpc_rqst>,

@@ -178,8 +178,8 @@ impl Rqst {
     /// before the post: whoever handles the Reply looks at the time.
     pub(crate) fn start(&self) {
         let raw = self.as_raw();
-        // SAFETY: The request is valid, and only its sender changes these words. The round-trip time
-        // is wrong if the Reply was faster, and nothing else.
+        // SAFETY: The request is valid, and only its sender changes these words. The round-trip
+        // time is wrong if the Reply was faster, and nothing else.
         unsafe {
             // CAST: An unsigned int always fits the kernel's usize.
             let length = (*raw).rq_snd_buf.len as usize;
