@@ -224,7 +224,8 @@ mod tests {
         assert!(room.filled().is_none());
         assert!(room.fill().is_ok());
         let message = room.filled().unwrap();
-        let data = [7; PAGE_SIZE];
+        // A page can be larger than the stack.
+        let data = KVec::from_elem(7, PAGE_SIZE, GFP_KERNEL).unwrap();
         let mut read = [0; 16];
         assert_eq!(message.copy_in(0, &data), Ok(PAGE_SIZE));
         assert!(message.copy_out(PAGE_SIZE - 16, &mut read).is_ok());
