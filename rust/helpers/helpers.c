@@ -115,6 +115,22 @@ void rpcrdma_synchronize_rcu_tasks(void)
 	synchronize_rcu_tasks();
 }
 
+/* These are inline functions in a kernel without modules only. */
+bool rpcrdma_try_module_get(struct module *module)
+{
+	return try_module_get(module);
+}
+
+void rpcrdma_module_get(struct module *module)
+{
+	__module_get(module);
+}
+
+void rpcrdma_module_put(struct module *module)
+{
+	module_put(module);
+}
+
 void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt)
 {
 	xprt_set_bound(xprt);

@@ -133,7 +133,7 @@ impl Class {
         #[cfg(all(CONFIG_PREEMPTION, not(CONFIG_TASKS_RCU)))]
         // SAFETY: The module's code is running, so the module exists.
         unsafe {
-            bindings::__module_get(module.as_ptr())
+            bindings::rpcrdma_module_get(module.as_ptr())
         };
         Ok(ClassRegistration {
             class: self,
@@ -148,7 +148,8 @@ impl Class {
         self.users.fetch_add(1, Full);
         let queue = NonNull::new(self.queue.load(Acquire));
         // SAFETY: A class with a queue has a module, whose code is running here.
-        let queue = queue.filter(|_| unsafe { bindings::try_module_get((*self.as_raw()).owner) });
+        let queue =
+            queue.filter(|_| unsafe { bindings::rpcrdma_try_module_get((*self.as_raw()).owner) });
         if queue.is_none() {
             self.leave();
         }
@@ -235,6 +236,6 @@ impl Drop for ClassUser {
         // SAFETY: By the type's invariant. If this is the module's last reference, its code stays
         // until this thread has left it: unloading waits for the queue and for the callbacks of
         // devices and connections, and at last for threads that do not sleep on their way out.
-        unsafe { bindings::module_put((*self.class.as_raw()).owner) };
+        unsafe { bindings::rpcrdma_module_put((*self.class.as_raw()).owner) };
     }
 }

@@ -193,13 +193,19 @@ mod tests {
     /// A transport that is never created.
     struct Unmade(OwnedXprt);
 
+    #[cfg(MODULE)]
     extern "C" {
         static __this_module: u8;
     }
 
     // SAFETY: This is the address of this module's object.
+    #[cfg(MODULE)]
     static MODULE: ThisModule =
         unsafe { ThisModule::from_ptr((&raw const __this_module).cast_mut().cast()) };
+
+    // SAFETY: What is built into the kernel has no object.
+    #[cfg(not(MODULE))]
+    static MODULE: ThisModule = unsafe { ThisModule::from_ptr(core::ptr::null_mut()) };
 
     static UNMADE: Class = Class::new(c"rpcrdma-kunit", 0x7f00_0001, &[]);
 

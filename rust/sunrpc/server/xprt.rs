@@ -379,7 +379,7 @@ impl Drop for OwnedSvcXprt {
             // SAFETY: The class has an owner, to which the caller's code belongs. Its `xpo_free`
             // finds no transport, and leaves the memory alone.
             unsafe {
-                bindings::__module_get((*(*self.as_raw()).xpt_class).xcl_owner);
+                bindings::rpcrdma_module_get((*(*self.as_raw()).xpt_class).xcl_owner);
                 bindings::svc_xprt_put(self.as_raw());
             }
         }
