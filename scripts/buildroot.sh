@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: buildroot.sh [tools|packaging|arm64]
+# Usage: buildroot.sh [tools|packaging|arm64|docs]
 #
 # Makes the build root: a Debian tree with the very compilers that built the stock kernel. With
 # "tools" it also has what only some of the checks run there, with "packaging" what make deb does, with
-# "arm64" what makes programs for that CPU.
+# "arm64" what makes programs for that CPU, with "docs" what makes the kernel's documentation.
 # ROOT=testing makes another one, with the newest compilers that Debian has, and herd7.
 
 . "$(dirname "$0")/lib.sh"
@@ -23,6 +23,7 @@ packages=(
 tools=(sparse python3-ply python3-git tshark jq valgrind perftest python3-matplotlib)
 packaging=(build-essential debhelper dh-dkms lintian)
 arm64=(gcc-aarch64-linux-gnu libc6-dev:arm64 libstd-rust-dev:arm64 librdmacm-dev:arm64 libibverbs-dev:arm64)
+docs=(python3-sphinx python3-yaml)
 release=$RELEASE options=()
 case ${ROOT:-} in
 '') ;;
@@ -54,7 +55,7 @@ add() {
 }
 
 case ${1:-} in
-tools | packaging | arm64)
+tools | packaging | arm64 | docs)
 	"$0"
 	lock buildroot
 	add "$1"
@@ -87,7 +88,7 @@ remove() {
 }
 remove "$BUILDROOT.tmp"
 remove "$BUILDROOT"
-rm -f "$BUILDROOT.stamp" "$BUILDROOT".{tools,packaging,arm64}
+rm -f "$BUILDROOT.stamp" "$BUILDROOT".{tools,packaging,arm64,docs}
 trap 'rc=$?; [ $rc -eq 0 ] || remove "$BUILDROOT.tmp"' EXIT
 logged "$(basename "$BUILDROOT")" "$advice" tree
 mv "$BUILDROOT.tmp" "$BUILDROOT"

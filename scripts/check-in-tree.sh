@@ -49,6 +49,7 @@ fi
 
 . "$here/ktap.sh"
 "$here/buildroot.sh" tools
+"$here/buildroot.sh" docs
 "$here/kernel.sh" custom >/dev/null
 rm -rf "$work"
 mkdir -p "$work/logs"
@@ -99,9 +100,28 @@ result finds_all_symbols "$(awk 'NF < 2 && $1 != "__this_module"' <<<"$needed")"
 modules=$(awk 'NF > 1 && $2 != "vmlinux" { print $2 }' <<<"$needed" | sort | uniq -c)
 printf '%s\n' "$modules" | sed 's/^ */# functions of modules that this one calls: /'
 result abstractions_need_modules "$([ -n "$modules" ] || echo 'they could be in rust/kernel')"
+# The documents of the folder that this one's are in; those that link to others warn there.
+result htmldocs "$("$here/in-buildroot.sh" make -C "$work/src" O="$work/docs" htmldocs SPHINXDIRS=filesystems/nfs \
+	>"$work/logs/htmldocs" 2>&1 || echo failed; grep -E 'xprtrdma-rust|Error' "$work/logs/htmldocs" || true
+	[ -s "$work/docs/Documentation/output/filesystems/nfs/xprtrdma-rust/index.html" ] || echo 'no page was made')"
+
+# The tree's own tool builds a kernel for User-Mode Linux with what .kunitconfig says, and boots it.
+kunit() {
+	"$here/in-buildroot.sh" "$work/src/tools/testing/kunit/kunit.py" "$1" --build_dir="$work/kunit" "${@:2}" \
+		>"$work/logs/kunit-$1" 2>&1 && return
+	tail -n 20 "$work/logs/kunit-$1"
+	return 1
+}
+cd "$work/src"
+say "[in-tree] builds a kernel with kunit.py, in $work/logs/kunit-build"
+result kunit "$({ kunit config --kunitconfig="$folder" --make_options=LLVM=-19 &&
+	kunit build --kunitconfig="$folder" --make_options=LLVM=-19 --jobs="$JOBS" && kunit exec; } ||
+	echo failed)"
+say "[in-tree] $(grep -o 'Testing complete.*' "$work/logs/kunit-exec" || true)"
+
 # Last, because other flags have much of the tree built anew.
 result W=1 "$(kbuild W=1 "$folder/" >"$work/logs/W1" 2>&1 || echo failed; complaints "$work/logs/W1")"
 printf '1..%d\n' "$number"
 [ "$failed" -eq 0 ]
 # The patches and the logs stay, the copies have gigabytes.
-rm -rf "$work/src" "$work/obj"
+rm -rf "$work/src" "$work/obj" "$work/docs" "$work/kunit"
