@@ -137,6 +137,10 @@ mod tests {
         max_transfer_sge: 30,
     };
 
+    /// The pages of the smallest regions of which 16 hold a mebibyte, with head and tail in two of
+    /// their own.
+    const LEAST_PAGES: u32 = DATA_PAGES.div_ceil(14);
+
     const OWN: PrivateData = PrivateData {
         send: InlineSize::DEFAULT,
         receive: InlineSize::DEFAULT,
@@ -188,8 +192,9 @@ mod tests {
             ("FRWR", |device| device.memory_management = false),
             ("FRWR", |device| device.max_fast_reg_pages = 0),
             ("gather", |device| device.max_send_sge = 0),
-            // A mebibyte, head and tail do not fit 16 regions of 18 pages.
-            ("pages", |device| device.max_fast_reg_pages = 18),
+            ("pages", |device| {
+                device.max_fast_reg_pages = LEAST_PAGES - 1
+            }),
             ("queues", |device| device.max_qp_wr = 64),
             ("queues", |device| device.max_cqe = 64),
         ];
@@ -203,10 +208,10 @@ mod tests {
     #[test]
     fn the_smallest_regions_hold_a_payload_in_16_segments() {
         let device = Attributes {
-            max_fast_reg_pages: 19,
+            max_fast_reg_pages: LEAST_PAGES,
             ..LARGE
         };
-        assert!(fit(&device).is_ok_and(|limits| limits.pages_per_region == 19));
+        assert!(fit(&device).is_ok_and(|limits| limits.pages_per_region == LEAST_PAGES));
     }
 
     #[test]
