@@ -147,9 +147,10 @@ impl Class {
         // Pairs with `close`: either that sees this user, or this no longer sees the queue.
         self.users.fetch_add(1, Full);
         let queue = NonNull::new(self.queue.load(Acquire));
-        // SAFETY: A class with a queue has a module, whose code is running here.
-        let queue =
-            queue.filter(|_| unsafe { bindings::rpcrdma_try_module_get((*self.as_raw()).owner) });
+        let queue = queue.filter(|_| {
+            // SAFETY: A class with a queue has a module, whose code is running here.
+            unsafe { bindings::rpcrdma_try_module_get((*self.as_raw()).owner) }
+        });
         if queue.is_none() {
             self.leave();
         }
