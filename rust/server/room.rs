@@ -195,6 +195,7 @@ impl ReceiveShare {
     }
 
     /// Takes room for so many more Receives, if there is any. Does not sleep.
+    #[cold]
     #[must_use]
     pub(super) fn take(&mut self, count: u32) -> bool {
         let (room, bytes) = (&self.room, self.bytes(count));
@@ -212,12 +213,19 @@ impl ReceiveShare {
     }
 
     /// Gives back the room for so many.
+    #[inline(always)]
     pub(super) fn give_back(&mut self, count: u32) {
+        if count != 0 {
+            self.give_some_back(count);
+        }
+    }
+
+    /// [`Self::give_back`] of some, which is rare.
+    #[cold]
+    fn give_some_back(&mut self, count: u32) {
         let count = count.min(self.count);
         self.count = self.count.saturating_sub(count);
-        if count != 0 {
-            self.room.receives.fetch_sub(self.bytes(count), Relaxed);
-        }
+        self.room.receives.fetch_sub(self.bytes(count), Relaxed);
     }
 }
 
