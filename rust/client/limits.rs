@@ -140,6 +140,7 @@ mod tests {
     /// The pages of the smallest regions of which 16 hold a mebibyte, with head and tail in two of
     /// their own.
     const LEAST_PAGES: u32 = DATA_PAGES.div_ceil(14);
+    const _: () = assert!(PAGE_SIZE != 4096 || LEAST_PAGES == 19);
 
     const OWN: PrivateData = PrivateData {
         send: InlineSize::DEFAULT,

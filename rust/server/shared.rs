@@ -470,8 +470,8 @@ impl Shared {
             receives,
             ..
         } = &mut *grants;
-        let more = load.called(credits, self.stats().delivered());
-        if more != 0 && !self.has_waiting() && receives.take(more) {
+        let more = load.called(credits, self.stats().delivered(), !self.has_waiting());
+        if more != 0 && receives.take(more) {
             credits.raise_limit(more);
         }
     }

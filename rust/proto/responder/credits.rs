@@ -197,17 +197,22 @@ impl Load {
 
     /// A Call has arrived, of which `credits` knows, and the requester has `delivered` answers.
     /// Returns how much more the limit may become: as much again for one that uses all that it may,
-    /// and nothing for others.
+    /// if there is room, and nothing for others.
     ///
     /// On a long way most of its Calls are under way, or answers to them: only that these were not
     /// delivered when it sends the next Call tells that it waits for them.
     #[must_use]
-    pub(crate) fn called(&mut self, credits: &ResponderCredits, delivered: u64) -> u32 {
+    pub(crate) fn called(
+        &mut self,
+        credits: &ResponderCredits,
+        delivered: u64,
+        has_room: bool,
+    ) -> u32 {
         let used = credits.used(delivered);
         self.most = self.most.max(used);
         let limit = credits.limit.get();
         let max = self.max.min(credits.requested.get());
-        match used >= u64::from(limit) {
+        match used >= u64::from(limit) && has_room {
             true => max.saturating_sub(limit).min(limit),
             false => 0,
         }

@@ -134,7 +134,7 @@ mod tests {
     fn use_credits(server: &mut ResponderCredits, load: &mut Load, count: u32, now: u64) {
         for _ in 0..count {
             let _ = server.call(Credits::new(64));
-            let more = load.called(server, server.answered());
+            let more = load.called(server, server.answered(), true);
             server.raise_limit(more);
         }
         for _ in 0..count {
@@ -185,7 +185,7 @@ mod tests {
             let delivered = server.answered();
             for _ in 0..window {
                 let _ = server.call(Credits::new(64));
-                let more = load.called(&server, delivered);
+                let more = load.called(&server, delivered, true);
                 server.raise_limit(more);
                 assert_eq!(load.replies(&mut server, round * 1000), 0);
                 assert_eq!(server.outstanding(), 1);
@@ -197,25 +197,36 @@ mod tests {
         let delivered = server.answered();
         for _ in 0..8 {
             let _ = server.call(Credits::new(64));
-            assert_eq!(load.called(&server, delivered), 0);
+            assert_eq!(load.called(&server, delivered, true), 0);
             server.dropped();
             assert_eq!(server.used(delivered), 0);
         }
     }
 
     #[test]
-    fn a_shortage_lowers_grants() {
+    fn a_shortage_lowers_grants_and_keeps_them_low() {
         let mut server = ResponderCredits::new(Credits::new(8));
         let mut load = Load::new(8, 128, 1000);
         use_credits(&mut server, &mut load, 40, 10);
         assert_eq!(server.limit().get(), 64);
-        let less = [(); 4].map(|()| load.lower(&mut server));
-        assert_eq!((less, server.limit().get()), ([32, 16, 8, 0], 8));
+        assert_eq!((load.lower(&mut server), server.limit().get()), (32, 32));
+        for _ in 0..40 {
+            let _ = server.call(Credits::new(64));
+            assert_eq!(load.called(&server, 0, false), 0);
+        }
+        let less = [(); 9].map(|()| load.lower(&mut server));
+        assert_eq!(
+            (less, server.limit().get()),
+            ([16, 8, 0, 0, 0, 0, 0, 0, 0], 8)
+        );
+        while server.outstanding() > 0 {
+            let _ = server.reply(8);
+        }
         // Those that it has go on.
         for outstanding in 1..=16 {
             let _ = server.call(Credits::new(12));
             let more = if outstanding < 8 { 0 } else { 4 };
-            assert_eq!(load.called(&server, server.answered()), more);
+            assert_eq!(load.called(&server, server.answered(), true), more);
         }
         assert_eq!(server.limit().get(), 8);
     }
