@@ -135,7 +135,8 @@ connections() {
 # Proves: V1-137.
 results() {
 	# 27 is NFS4ERR_FBIG.
-	attack small-chunks 'nfs_0 nfs_27 in_reply_chunk err_chunk*2 nfs_27 nfs_0' chunk_errors_sent=2 calls_outstanding=0
+	attack small-chunks 'nfs_0 nfs_27 in_reply_chunk err_chunk*2 nfs_27 nfs_0 in_reply_chunk err_chunk' \
+		chunk_errors_sent=3 calls_outstanding=0
 }
 
 test_case "chunk lists that ask for too much, or do not fit" beside_a_mount chunks
@@ -143,5 +144,5 @@ test_case "messages that are cut, or no Calls" beside_a_mount messages
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
-test_case "chunks that are too small for their results" beside_a_mount results
+test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

@@ -2,11 +2,7 @@
 
 //! The backward direction (RFC 8167): what nfsd calls its clients with.
 
-use super::{
-    connection::Connection,
-    shared::{Shared, BACKWARD_CREDITS},
-    stats::Sent,
-};
+use super::{connection::Connection, shared::Shared, sizes::BACKWARD_CREDITS, stats::Sent};
 use crate::{
     proto::{
         backward::encode_backward,

@@ -7,17 +7,18 @@ use super::{
     receive,
     record::{End, SharedRecord},
     reply,
-    shared::{Events, Shared, BACKWARD_CREDITS, SPARE_RECEIVES},
+    shared::{Events, Shared},
+    sizes::{
+        budget, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS, MAX_TRANSFER_SGE,
+        SPARE_RECEIVES, TRANSFERS,
+    },
     stats::Sent,
     PAGE_SIZE,
 };
 use crate::{
     debugfs::WithFiles,
     error::Cause,
-    proto::{
-        responder::budget::{CallBudget, MAX_RESULTS},
-        wire::private_data::{negotiate, InlineSize, PrivateData},
-    },
+    proto::wire::private_data::{negotiate, InlineSize, PrivateData},
     rdma::{
         AcceptedEvents, AcceptedMessage, AcceptedOwner, AcceptedQp, AcceptedSizes,
         ConnectParameters, ConnectRequest, Device, Pd, RemovalNotice, WcStatus,
@@ -39,27 +40,6 @@ use kernel::{
     },
     time::Instant,
 };
-
-/// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. There a
-/// connection has so many.
-const TRANSFERS: u32 = 64;
-
-/// Segments that one list of a Call has at most. With fabrics that register memory for each there
-/// are regions for as many.
-const MAX_SEGMENTS: u32 = TRANSFERS;
-
-/// Work requests that can be under way beside those of the pages of the largest RPC: one more for
-/// each of its segments, where a page ends; or those of Replies.
-const SEND_REQUESTS: u32 = MAX_SEGMENTS;
-
-/// Parts of memory that one work request of a transfer has at most. Providers keep room for as many
-/// in each entry of the send queue, and round that up: so many fit 320 bytes of mlx5, and 512 of
-/// rxe.
-const MAX_TRANSFER_SGE: u32 = 18;
-
-/// Bytes of data that the Calls of one connection may have fetched at once, unless two of the
-/// largest have more. No fabric has as many under way.
-const MAX_READ_BYTES: u32 = 8 << 20;
 
 /// A connection.
 #[pin_data]
@@ -155,7 +135,7 @@ impl Connection {
         let own = own_private_data(&device);
         let thresholds = negotiate(own, found);
         let budget = budget(events.xprt.max_message());
-        let max_credits = sysctl::max_requests().min(attributes.max_qp_wr / 4).max(1);
+        let max_credits = max_credits(sysctl::max_requests().min(attributes.max_qp_wr / 4));
         // All pages of the largest RPC, one by one.
         let pages = events.xprt.max_message().div_ceil(PAGE_SIZE);
         let sge = attributes.max_transfer_sge.min(MAX_TRANSFER_SGE);
@@ -166,7 +146,7 @@ impl Connection {
                 .saturating_add(BACKWARD_CREDITS),
             receive_size: own.receive.bytes(),
             send_size: own.send.bytes().max(thresholds.send),
-            send_requests: SEND_REQUESTS.saturating_add(pages / sge).saturating_add(1),
+            send_requests: send_requests(pages / sge),
             transfers: TRANSFERS,
             transfer_sge: sge.get(),
         };
@@ -209,33 +189,6 @@ impl Connection {
         record.accepted();
         connection.farewell.is_accepted.store(true, Relaxed);
         Ok(connection)
-    }
-}
-
-/// Pages that the Calls of one connection may have while they are fetched and wait for a thread, if
-/// RPC messages have up to `max_message` bytes: of several of the largest.
-fn max_read_pages(max_message: u32) -> u32 {
-    max_message
-        .saturating_mul(2)
-        .max(MAX_READ_BYTES)
-        .div_ceil(PAGE_SIZE)
-}
-
-/// What one Call may ask for, if RPC messages have up to `max_message` bytes.
-fn budget(max_message: u32) -> CallBudget {
-    // Each takes a work request at least, and together with their pages they have to fit the send
-    // queue.
-    let segments = max_message
-        .div_ceil(PAGE_SIZE)
-        .saturating_add(2)
-        .min(MAX_SEGMENTS);
-    CallBudget {
-        read_segments: segments,
-        read_chunks: 16,
-        read_bytes: max_message,
-        write_chunks: MAX_RESULTS,
-        write_segments: segments,
-        reply_segments: segments,
     }
 }
 

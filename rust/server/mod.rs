@@ -10,6 +10,7 @@
 //! receive.rs     from a message to a Call that nfsd executes
 //! reply.rs       from nfsd's Reply to what the requester gets
 //! sinks.rs       pages for RDMA Reads
+//! sizes.rs       how much of each resource a connection and a Call can have
 //! room.rs        how many pages all connections may have for them
 //! record.rs      what is known of a listener and of the connections that came through it
 //! stats.rs       what is counted of one connection
@@ -37,6 +38,7 @@ mod room;
 mod shared;
 mod show;
 mod sinks;
+mod sizes;
 mod stats;
 
 pub(crate) use listener::Listener;

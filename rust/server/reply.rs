@@ -4,6 +4,7 @@
 
 use super::{
     shared::Shared,
+    sizes::MAX_SEGMENTS,
     stats::{Answered, Form, Sent, Times},
 };
 use crate::{
@@ -135,7 +136,10 @@ fn place_and_send(
     times: Times,
 ) -> Result {
     let call = index.call(bytes).ok_or(EINVAL)?;
-    let Ok(plan) = placement.finish(&call, length, threshold) else {
+    // The send queue has room for so many RDMA Writes.
+    let fits = |plan: &ReplyPlan<'_>| plan.has_at_most(MAX_SEGMENTS, &call);
+    let plan = placement.finish(&call, length, threshold).ok();
+    let Some(plan) = plan.filter(fits) else {
         send_error(qp, &index.error(ErrorBody::Chunk), true);
         return Ok(());
     };

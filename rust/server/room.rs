@@ -22,7 +22,7 @@ const PART: u32 = 16;
 
 /// What part its connections can have in Receives, beyond the first ones of each. Receives that
 /// were posted cannot be taken back from a connection that has become idle.
-const RECEIVE_PART: u32 = 256;
+const RECEIVE_PART: u32 = 1024;
 
 /// A connection that may have to wait.
 pub(super) trait Waiter: Send + Sync {

@@ -5,6 +5,7 @@
 use super::{
     record::SharedRecord,
     room::{ReceiveShare, Room, Waiter},
+    sizes::{BACKWARD_CREDITS, RECEIVE_BATCH, SPARE_RECEIVES},
     stats::Stats,
 };
 use crate::{
@@ -46,17 +47,6 @@ const FIRST_GRANT: u32 = 8;
 
 /// Nanoseconds in which a requester that does not use its grant keeps it.
 const QUIET_TIME: u64 = 5_000_000_000;
-
-/// Receives beyond what the requester may send: for Calls of requesters that count a Call as done
-/// when its task is killed, and for those missing until the next batch is posted.
-pub(super) const SPARE_RECEIVES: u32 = 8;
-
-/// Backward Calls that can be under way.
-pub(super) const BACKWARD_CREDITS: u32 = 2;
-
-/// How many Receives are posted together: ringing the doorbell costs the same for one as for many.
-/// Up to one less than this may be missing at any time.
-const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
 
 /// The number of the next connection.
 static NEXT: Atomic<u32> = Atomic::new(1);

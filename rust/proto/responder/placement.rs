@@ -223,6 +223,23 @@ impl<'a> ReplyPlan<'a> {
             .saturating_add(1)
     }
 
+    /// Whether the Reply to `call` has no more than `most` RDMA Writes.
+    pub(crate) fn has_at_most(&self, most: u32, call: &ReceivedCall<'_>) -> bool {
+        // CAST: A u32 always fits the kernel's usize.
+        self.most_rdma_writes(call) <= most as usize || self.count_up_to(most, call)
+    }
+
+    /// [`Self::has_at_most`], if so much memory is offered that they have to be counted.
+    #[cold]
+    fn count_up_to(&self, most: u32, call: &ReceivedCall<'_>) -> bool {
+        let mut left = most;
+        let counted = self.for_each_rdma_write(call, |_, _| {
+            left = left.checked_sub(1).ok_or(())?;
+            Ok::<_, ()>(())
+        });
+        counted.is_ok()
+    }
+
     /// Calls `each` with the RDMA Writes of the Reply to `call`: where in the RPC message the bytes
     /// start, and the memory that they go to, exactly as long as they are, at least one byte. Each
     /// chunk is filled from its start.
@@ -664,6 +681,8 @@ mod tests {
             }
         });
         assert_eq!((written, expected.next()), (Ok(()), None));
+        let fits = [6, 7, 8].map(|most| plan.has_at_most(most, &call));
+        assert_eq!(fits, [false, true, true]);
 
         let mut buffer = [0xff; 512];
         let length = plan.encode(&mut buffer, &call, Credits::new(7)).ok();

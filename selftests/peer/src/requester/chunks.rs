@@ -52,13 +52,13 @@ fn too_many_segments(requester: &mut Requester) -> Result<Vec<String>> {
     each(
         requester,
         &[
-            Call::reading(&vec![segment; 140]),
+            Call::reading(&[segment; 33]),
             Call {
-                writes: vec![vec![segment; 200]],
+                writes: vec![vec![segment; 33]],
                 ..Call::null()
             },
             Call {
-                reply: Some(vec![segment; 200]),
+                reply: Some(vec![segment; 33]),
                 ..Call::null()
             },
         ],
@@ -182,7 +182,7 @@ fn same_memory(requester: &mut Requester) -> Result<Vec<String>> {
     each(
         requester,
         &[
-            Call::reading(&[segment; 60]),
+            Call::reading(&[segment; 32]),
             Call {
                 writes: vec![vec![segment; 8]; 2],
                 reply: Some(vec![segment; 8]),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chunks that are too small for their results.
+//! Chunks that are too small for their results, or of too many segments.
 
 use super::{payload_of, Call, Requester, Scenarios};
 use crate::peer::{word_at, words, LIMIT};
@@ -43,6 +43,20 @@ pub(super) fn read(writes: &[Segment], reply: Option<Vec<Segment>>, count: u32) 
     })
 }
 
+/// As [`read`], twice, so that only the first one of the results can go into the Write chunk.
+fn read_twice(writes: &[Segment], reply: Vec<Segment>, count: u32) -> Result<Call> {
+    let mut call = read(writes, Some(reply), count)?;
+    // The number of operations is behind the RPC header, the tag and the minor version.
+    let operations = call
+        .body
+        .get_mut(64..68)
+        .ok_or("a Call without operations")?;
+    let number = word_at(operations, 0) + 1;
+    operations.copy_from_slice(&number.to_be_bytes());
+    call.body.extend(words(&[25, 0, 0, 0, 0, 0, 0, count]));
+    Ok(call)
+}
+
 /// The outcome, with the status of COMPOUND if the RPC was executed.
 fn status(requester: &mut Requester, call: &Call) -> Result<String> {
     requester.send(call)?;
@@ -64,7 +78,8 @@ fn status(requester: &mut Requester, call: &Call) -> Result<String> {
 
 fn small_chunks(requester: &mut Requester) -> Result<Vec<String>> {
     requester.connect()?;
-    let [small, exact, large] = [1000, 20_000, 65_536].map(|length| requester.segment(length));
+    let [small, some, exact, large] =
+        [1000, 1500, 20_000, 65_536].map(|length| requester.segment(length));
     let calls = [
         read(&[exact], None, 20_000)?,
         read(&[small, small], None, 20_000)?,
@@ -73,6 +88,9 @@ fn small_chunks(requester: &mut Requester) -> Result<Vec<String>> {
         read(&[], None, 20_000)?,
         read(&[small], Some(vec![large]), 20_000)?,
         read(&[exact], None, 20_000)?,
+        // The Write chunk takes 20 RDMA Writes, the Reply chunk 3 or 15. A Reply has 32 at most.
+        read_twice(&[small; 20], vec![exact; 20], 20_000)?,
+        read_twice(&[small; 20], vec![some; 20], 20_000)?,
     ];
     calls.iter().map(|call| status(requester, call)).collect()
 }

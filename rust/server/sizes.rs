@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How much a connection can have of each of its resources, and a Call.
+
+use super::PAGE_SIZE;
+use crate::proto::responder::budget::{CallBudget, MAX_RESULTS};
+
+/// Receives beyond what the requester may send: for Calls of requesters that count a Call as done
+/// when its task is killed, and for those missing until the next batch is posted.
+pub(super) const SPARE_RECEIVES: u32 = 8;
+
+/// Backward Calls that can be under way.
+pub(super) const BACKWARD_CREDITS: u32 = 2;
+
+/// How many Receives are posted together: ringing the doorbell costs the same for one as for many.
+/// Up to one less than this may be missing at any time.
+pub(super) const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
+
+/// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. There a
+/// connection has so many.
+pub(super) const TRANSFERS: u32 = 64;
+
+/// Segments that one list of a Call has at most, and RDMA Writes that one Reply has: twice as many
+/// as Linux requesters put into a list. No more than [`TRANSFERS`].
+pub(super) const MAX_SEGMENTS: u32 = 32;
+
+/// Read chunks that a Call has at most.
+const MAX_READ_CHUNKS: u32 = 16;
+
+/// Entries of a queue that are for none of the connection's work requests. Providers round the
+/// number of entries up to a power of two: one is for the drain, and some keep one empty.
+const KEPT_REQUESTS: u32 = 2;
+
+/// Parts of memory that one work request of a transfer has at most. Providers keep room for as many
+/// in each entry of the send queue, and round that up: so many fit 320 bytes of mlx5, and 512 of
+/// rxe.
+pub(super) const MAX_TRANSFER_SGE: u32 = 18;
+
+/// Bytes of data that the Calls of one connection may have fetched at once, unless two of the
+/// largest have more. No fabric has as many under way.
+const MAX_READ_BYTES: u32 = 8 << 20;
+
+/// Work requests that can be under way, if the pages of the largest RPC take `full` with as many
+/// parts as each can have. Each segment takes one more, where a page ends; and so does each Read
+/// chunk within a Position Zero chunk, which goes on behind it. A Reply has a Send instead.
+///
+/// As many more as the provider makes in any case, which rounds the queue up.
+pub(super) fn send_requests(full: u32) -> u32 {
+    let least = (MAX_SEGMENTS + MAX_READ_CHUNKS).saturating_add(full);
+    let queue = least.saturating_add(KEPT_REQUESTS);
+    let rounded = queue.checked_next_power_of_two().unwrap_or(queue);
+    rounded.saturating_sub(KEPT_REQUESTS)
+}
+
+/// The most credits that a connection gets, if `requests` are to be served at once: somewhat fewer
+/// if the provider rounds the receive queue up to half of what it would make for all.
+pub(super) fn max_credits(requests: u32) -> u32 {
+    const OTHERS: u32 = SPARE_RECEIVES + BACKWARD_CREDITS + KEPT_REQUESTS;
+    let requests = requests.max(1);
+    let all = requests.saturating_add(OTHERS);
+    let half = 1u32.checked_shl(all.ilog2()).unwrap_or(all);
+    let fewer = half.saturating_sub(OTHERS);
+    match fewer >= requests.saturating_sub(requests / 8) {
+        true => fewer.min(requests),
+        false => requests,
+    }
+}
+
+/// Pages that the Calls of one connection may have while they are fetched and wait for a thread, if
+/// RPC messages have up to `max_message` bytes: of several of the largest.
+pub(super) fn max_read_pages(max_message: u32) -> u32 {
+    max_message
+        .saturating_mul(2)
+        .max(MAX_READ_BYTES)
+        .div_ceil(PAGE_SIZE)
+}
+
+/// What one Call may ask for, if RPC messages have up to `max_message` bytes.
+pub(super) fn budget(max_message: u32) -> CallBudget {
+    // Each takes a work request at least, and together with their pages they have to fit the send
+    // queue.
+    let segments = max_message
+        .div_ceil(PAGE_SIZE)
+        .saturating_add(2)
+        .min(MAX_SEGMENTS);
+    CallBudget {
+        read_segments: segments,
+        read_chunks: MAX_READ_CHUNKS,
+        read_bytes: max_message,
+        write_chunks: MAX_RESULTS,
+        write_segments: segments,
+        reply_segments: segments,
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_server_sizes)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_as_large_as_the_provider_makes_them() {
+        // With 1 and with 4 MiB, in pages of 4 KiB, and whatever the number.
+        assert_eq!([14, 56].map(send_requests), [62, 126]);
+        assert!((0..300).all(|full| send_requests(full) > full + MAX_SEGMENTS + 15));
+        assert!(send_requests(u32::MAX) > u32::MAX - 2 * KEPT_REQUESTS);
+        let requests = [0, 1, 4, 16, 64, 100, 128, 256, 300, u32::MAX];
+        let credits = [1, 1, 4, 16, 64, 100, 116, 244, 300, u32::MAX];
+        assert_eq!(requests.map(max_credits), credits);
+    }
+}
