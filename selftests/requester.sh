@@ -45,7 +45,7 @@ attack() {
 		*) checks+="compare stat_of '$condition'"$'\n' ;;
 		esac
 	done
-	client "
+	LIMIT=$((${WAIT:-50} + 70)) client "
 		rm -f /run/$TEST.*
 		mkfifo /run/$TEST.go
 		: >/run/$TEST.out
@@ -63,7 +63,7 @@ attack() {
 	LIMIT=120 server "wait_for 100 connections_are 1"
 	for condition in "${before[@]}"; do
 		read -r name was more <<<"$condition"
-		server "[ \$(listener_of '$name') = $((was + more)) ] || fail \"$name was $was, and is \$(listener_of '$name')\""
+		server "[ \$(listener_of '$name') = $((was + more)) ] || { cat /sys/kernel/debug/rpcrdma/listener-*/ends; fail \"$name was $was, and is \$(listener_of '$name')\"; }"
 	done
 }
 
@@ -124,19 +124,29 @@ reads() {
 	attack vanishes gone 'ended_.*+1'
 	# As much as there is room for is held until the fabric gives up.
 	attack crowd gone 'ended_.*+10' 'listener:read_pages_most>8000'
+	# Where nothing gives up, who waits ends it.
+	WAIT=100 attack holds-room 'ended*10' ended_timed_out+10
 }
 
 connections() {
 	attack silent 20_up listener:connections=21 'ended_.*+20'
 	attack half-open 10_up listener:connections=11 'ended_.*+10'
+	# Only the connections that threads wait for end, and soon.
+	attack takes-no-replies ended ended_timed_out+1
 	attack comes-and-goes 5_answered listener:connections=1 'ended_.*+50'
 }
 
 # Proves: V1-137.
 results() {
 	# 27 is NFS4ERR_FBIG.
-	attack small-chunks 'nfs_0 nfs_27 in_reply_chunk err_chunk*2 nfs_27 nfs_0 in_reply_chunk err_chunk' \
-		chunk_errors_sent=3 calls_outstanding=0
+	attack small-chunks 'nfs_0 nfs_27 in_reply_chunk err_chunk*3 nfs_0 nfs_27 nfs_0 in_reply_chunk err_chunk' \
+		chunk_errors_sent=4 calls_outstanding=0
+}
+
+# Data in every form of Call and Reply that there is.
+forms() {
+	attack forms 'nfs_0 same nfs_0 same nfs_0 same' refused_messages=0 several_reads_call_inline_reply=2 \
+		position_zero_call_inline_reply=1 inline_call_write_and_reply_reply=3
 }
 
 test_case "chunk lists that ask for too much, or do not fit" beside_a_mount chunks
@@ -144,5 +154,6 @@ test_case "messages that are cut, or no Calls" beside_a_mount messages
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
+test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

@@ -67,6 +67,10 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
 
     /// A work request failed or was flushed. The connection is no longer usable.
     fn failed(&self, status: WcStatus);
+
+    /// A thread has waited for the send queue, of which the peer has let nothing complete. The
+    /// connection is to end. In process context.
+    fn timed_out(&self);
 }
 
 /// A message that arrived at an accepted queue pair with this context.
@@ -424,6 +428,10 @@ unsafe impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
 
     fn failed(&self, status: WcStatus) {
         self.context.failed(status);
+    }
+
+    fn timed_out(&self) {
+        self.context.timed_out();
     }
 }
 

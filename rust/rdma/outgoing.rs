@@ -83,6 +83,9 @@ pub(crate) unsafe trait OutgoingOwner: trace::TraceQp + Sized + 'static {
 
     /// A work request failed or was flushed.
     fn failed(&self, status: WcStatus);
+
+    /// The peer has let nothing of the send queue complete for as long as the caller may wait.
+    fn timed_out(&self);
 }
 
 /// Takes slots of the send queue; see [`SendSlots::take`].
@@ -95,7 +98,23 @@ pub(super) fn take_slots<O: OutgoingOwner>(
         trace::svcrdma_sq_full(owner, count, used, total);
         owner.queue_is_full();
     };
-    owner.slots().take(count, may_wait, told)
+    let taken = owner.slots().take(count, may_wait, told);
+    if taken == Err(NoRoom::TimedOut) {
+        owner.timed_out();
+    }
+    taken
+}
+
+/// Waits until others have returned slots; see [`SendSlots::wait`].
+pub(super) fn wait_for_slots<O: OutgoingOwner>(
+    owner: &O,
+    seen: &mut Option<u32>,
+) -> Result<(), NoRoom> {
+    let waited = owner.slots().wait(seen);
+    if waited == Err(NoRoom::TimedOut) {
+        owner.timed_out();
+    }
+    waited
 }
 
 /// The resources of one Send, from the time it is built until it completes.
@@ -288,23 +307,24 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         Ok(result)
     }
 
-    /// Adds an RDMA Write of `ranges` of the kept pages to the peer's memory at `offset` under
+    /// Adds an RDMA Write of `range` of the kept pages to the peer's memory at `offset` under
     /// `handle`, to be done before the message is sent. May sleep for memory, and for a memory
     /// region.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if a range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
+    /// `EINVAL` if the range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
     /// region.
-    pub(crate) fn write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        let (qp, slots) = (self.owner.qp(), self.owner.slots());
+    pub(crate) fn write(&mut self, range: PageRange, handle: u32, offset: u64) -> Result {
+        let owner = self.owner;
+        let qp = owner.qp();
         let SendContext { writes, pages, .. } = self.context();
         let mut seen = None;
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
-            match unsafe { writes.add(qp, pages, ranges, handle, offset) } {
-                Err(EAGAIN) if slots.wait(&mut seen).is_ok() => {}
+            match unsafe { writes.add(qp, pages, range, handle, offset) } {
+                Err(EAGAIN) if wait_for_slots(owner, &mut seen).is_ok() => {}
                 added => return added,
             }
         }

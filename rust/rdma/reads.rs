@@ -5,7 +5,7 @@
 use super::{
     completion::WcStatus,
     cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
-    outgoing::{take_slots, OutgoingOwner},
+    outgoing::{take_slots, wait_for_slots, OutgoingOwner},
     pool::{Links, Pool, Pooled},
     qp::Qp,
     receive::{ReceiveOwner, Received},
@@ -46,17 +46,22 @@ pub(crate) unsafe trait ReadOwner: ReceiveOwner + OutgoingOwner {
 /// are outstanding, and `message` is the one that they were posted for.
 pub(crate) struct ReadContext<O: ReadOwner> {
     cqe: Cqe<Self>,
+    /// For all Reads but the last, which complete only if they fail.
+    first_cqe: Cqe<Self, 1>,
     links: Links<Self>,
     owner: NonNull<O>,
     reads: Transfers,
     /// The destination of the Reads.
     pages: PageVec,
     message: Option<Received<O>>,
+    /// Why the first of the Reads that failed did.
+    failure: Option<WcStatus>,
     slots: u32,
 }
 
 impl_has_cqe! {
     impl{O: ReadOwner} HasCqe<0> for ReadContext<O> { self.cqe }
+    impl{O: ReadOwner} HasCqe<1> for ReadContext<O> { self.first_cqe }
 }
 
 // SAFETY: The context belongs to the pool, or to one borrower. Nothing in it is tied to a thread.
@@ -75,11 +80,13 @@ impl<O: ReadOwner> ReadContext<O> {
         Ok(KBox::new(
             Self {
                 cqe: Cqe::new(),
+                first_cqe: Cqe::new(),
                 links: Links::new(),
                 owner: NonNull::from(owner),
                 reads: Transfers::reads(),
                 pages: PageVec::new(),
                 message: None,
+                failure: None,
                 slots: 0,
             },
             GFP_KERNEL,
@@ -101,6 +108,7 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
         // completed, and for all requests before it, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
         let slots = core::mem::replace(&mut context.slots, 0);
+        let first = context.failure.take();
         let (message, pages) = context.end(owner.qp());
         // SAFETY: The context is the owner's, and was lent out until now.
         unsafe { owner.reads().put(this) };
@@ -111,10 +119,26 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
             (Some(status), message) => {
                 if let Some(message) = message {
                     trace::svcrdma_wc_read_failed(cq, message.number(), wc);
-                    owner.not_read(message, status);
+                    owner.not_read(message, first.unwrap_or(status));
                 }
                 owner.failed(status);
             }
+        }
+    }
+}
+
+impl<O: ReadOwner> Complete<1> for ReadContext<O> {
+    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+        if let Some(status) = WcStatus::failure(wc) {
+            // SAFETY: The owner has the context, and waits for its last Read, which completes
+            // later. The completions of a queue are handled one after the other.
+            let (owner, context) =
+                unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
+            if let Some(message) = &context.message {
+                trace::svcrdma_wc_read_failed(cq, message.number(), wc);
+            }
+            context.failure.get_or_insert(status);
+            owner.failed(status);
         }
     }
 }
@@ -186,7 +210,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         (handle, offset): (u32, u64),
         may_wait: bool,
     ) -> Result {
-        let (qp, slots) = (self.owner.qp(), self.owner.slots());
+        let owner = self.owner;
+        let qp = owner.qp();
         let context = self.context();
         let ReadContext { reads, pages, .. } = context;
         let range = PageRange::at(start, usize::try_from(length)?);
@@ -194,8 +219,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
-            match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
-                Err(EAGAIN) if may_wait && slots.wait(&mut seen).is_ok() => {}
+            match unsafe { reads.add(qp, pages, range, handle, offset) } {
+                Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut seen).is_ok() => {}
                 added => return added,
             }
         }
@@ -223,13 +248,19 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         trace::svcrdma_post_read_chunk(owner, message.number(), slots);
         context.slots = slots;
         context.message = Some(message);
-        let cqe = ReadContext::wr_cqe(pointer.as_ptr());
+        let cqe = HasCqe::<0>::wr_cqe(pointer.as_ptr());
+        let first_cqe = HasCqe::<1>::wr_cqe(pointer.as_ptr());
         // SAFETY: The Reads were added with this queue pair. The context, with everything that the
         // chain refers to, stays until the last Read has completed.
         let posted = unsafe {
             let first = context
                 .reads
                 .requests_before(owner.qp(), cqe, ptr::null_mut());
+            let mut read = first;
+            while !(*read).next.is_null() {
+                (*read).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(first_cqe);
+                read = (*read).next;
+            }
             owner.qp().post_send_beside(first)
         };
         match posted {

@@ -8,8 +8,9 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        CondVar, SpinLock, SpinLockGuard,
+        CondVar, CondVarTimeoutResult, SpinLock, SpinLockGuard,
     },
+    time::msecs_to_jiffies,
 };
 
 /// Why there is no room.
@@ -19,9 +20,15 @@ pub(crate) enum NoRoom {
     TooMany,
     /// There is no room at present.
     Full,
+    /// Nothing has completed for [`TIME_LIMIT`].
+    TimedOut,
     /// The connection is ending.
     Closed,
 }
+
+/// How long a thread waits while nothing of the queue completes, in milliseconds. A peer that posts
+/// no Receives can have its Sends repeated for ever, and is not to keep the threads of all others.
+const TIME_LIMIT: u32 = 10_000;
 
 /// The free and used slots of a send queue, one for each work request.
 #[pin_data]
@@ -42,6 +49,8 @@ struct State {
     least: u32,
     /// Counts the times that slots were returned.
     returns: u32,
+    /// What that was at the last look, if some were in use.
+    seen: Option<u32>,
     is_closed: bool,
 }
 
@@ -66,6 +75,7 @@ impl SendSlots {
                 free: 0,
                 least: 0,
                 returns: 0,
+                seen: None,
                 is_closed: false,
             }, "rpcrdma_send_slots"),
             changed <- new_condvar!("rpcrdma_send_slots"),
@@ -85,7 +95,7 @@ impl SendSlots {
     ///
     /// # Errors
     ///
-    /// [`NoRoom::Full`] only if the caller may not wait.
+    /// [`NoRoom::Full`] only if the caller may not wait; [`NoRoom::TimedOut`] only if it may.
     #[inline]
     pub(super) fn take(
         &self,
@@ -130,9 +140,7 @@ impl SendSlots {
             if !may_wait {
                 return Err(NoRoom::Full);
             }
-            self.waiting.fetch_add(1, Relaxed);
-            self.changed.wait(&mut state);
-            self.waiting.fetch_sub(1, Relaxed);
+            self.sleep(&mut state)?;
         }
         Err(NoRoom::Closed)
     }
@@ -143,7 +151,8 @@ impl SendSlots {
     ///
     /// # Errors
     ///
-    /// [`NoRoom::TooMany`] if nobody will return any, as no slot is in use; [`NoRoom::Closed`].
+    /// [`NoRoom::TooMany`] if nobody will return any, as no slot is in use; [`NoRoom::TimedOut`];
+    /// [`NoRoom::Closed`].
     pub(super) fn wait(&self, seen: &mut Option<u32>) -> Result<(), NoRoom> {
         let mut state = self.state.lock();
         while !state.is_closed {
@@ -154,11 +163,31 @@ impl SendSlots {
             if state.free == state.total {
                 return Err(NoRoom::TooMany);
             }
-            self.waiting.fetch_add(1, Relaxed);
-            self.changed.wait(&mut state);
-            self.waiting.fetch_sub(1, Relaxed);
+            self.sleep(&mut state)?;
         }
         Err(NoRoom::Closed)
+    }
+
+    /// Sleeps until something has changed.
+    ///
+    /// # Errors
+    ///
+    /// [`NoRoom::TimedOut`].
+    fn sleep(&self, state: &mut SpinLockGuard<'_, State>) -> Result<(), NoRoom> {
+        let before = state.returns;
+        self.waiting.fetch_add(1, Relaxed);
+        let limit = msecs_to_jiffies(TIME_LIMIT);
+        let woken = self.changed.wait_interruptible_timeout(state, limit);
+        // Threads of the kernel have no signals as a rule.
+        if matches!(woken, CondVarTimeoutResult::Signal { .. }) {
+            self.changed.wait(state);
+        }
+        self.waiting.fetch_sub(1, Relaxed);
+        let has_changed = state.is_closed || state.returns != before;
+        match woken {
+            CondVarTimeoutResult::Timeout if !has_changed => Err(NoRoom::TimedOut),
+            _ => Ok(()),
+        }
     }
 
     /// Returns slots. Does not sleep.
@@ -170,6 +199,15 @@ impl SendSlots {
         if self.is_awaited() {
             self.changed.notify_all();
         }
+    }
+
+    /// Whether slots have been in use since the last such look, and none was returned. A queue's
+    /// requests are executed in order: if one hangs, those behind it do.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let mut state = self.state.lock();
+        let now = (state.free != state.total).then_some(state.returns);
+        let before = core::mem::replace(&mut state.seen, now);
+        now.is_some() && now == before
     }
 
     /// Refuses further slots, and wakes all waiting threads.
@@ -196,6 +234,19 @@ impl SendSlots {
 mod tests {
     use super::*;
     use kernel::sync::Arc;
+
+    #[test]
+    fn a_queue_without_progress_is_stuck() {
+        let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
+        slots.open(4);
+        assert_eq!([slots.is_stuck(), slots.is_stuck()], [false; 2]);
+        assert_eq!(slots.take(2, false, |_, _| {}), Ok(()));
+        assert_eq!([slots.is_stuck(), slots.is_stuck()], [false, true]);
+        slots.give_back(1);
+        assert_eq!([slots.is_stuck(), slots.is_stuck()], [false, true]);
+        slots.give_back(1);
+        assert!(!slots.is_stuck());
+    }
 
     #[test]
     fn what_was_returned_while_nobody_waited_is_seen() {

@@ -71,11 +71,12 @@ fn send(qp: &AcceptedQp<Shared>, call: &BackwardCall<'_>) -> Result<(), SendErro
         ENOMEM => SendError::NoMemory,
         _ => SendError::NotConnected,
     })?;
+    // Without room sunrpc tries again soon. Nobody would tell it of Calls that come while it waits.
     outgoing
-        .send(end, None, true, Sent::BackwardCall)
+        .send(end, None, false, Sent::BackwardCall)
         .map_err(|reason| match reason {
             NoRoom::TooMany => SendError::Failed,
             NoRoom::Full => SendError::NoMemory,
-            NoRoom::Closed => SendError::NotConnected,
+            NoRoom::TimedOut | NoRoom::Closed => SendError::NotConnected,
         })
 }

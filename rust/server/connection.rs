@@ -44,7 +44,7 @@ use kernel::{
 /// A connection.
 #[pin_data]
 pub(crate) struct Connection {
-    // No notice comes once this is gone.
+    // A notice that is under way uses nothing but the events.
     _removal: RemovalNotice,
     // Ends what runs, and with it all that refers to sunrpc's object.
     #[pin]
@@ -163,7 +163,7 @@ impl Connection {
             peer: found,
             read_depth,
         };
-        events.enter()?;
+        Events::enter(&events)?;
         let farewell = Farewell {
             events: events.clone(),
             peer,
@@ -288,5 +288,9 @@ impl AcceptedEvents for Shared {
             self.stats().counters.failed_requests.increment();
         }
         self.events.close(Cause::WorkRequest);
+    }
+
+    fn timed_out(&self) {
+        self.events.close(Cause::TimedOut);
     }
 }

@@ -154,7 +154,7 @@ impl SvcListener for Listener {
 
     fn listen(xprt: OwnedSvcXprt, address: &SocketAddress) -> Result<Arc<Self>> {
         let user = Connection::backward_class().enter().ok_or(ENODEV)?;
-        let record = Record::new()?;
+        let record = Record::new(Connection::backward_class().enter().ok_or(ENODEV)?)?;
         let state = State {
             id: None,
             address: *address,

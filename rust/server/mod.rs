@@ -11,7 +11,7 @@
 //! reply.rs       from nfsd's Reply to what the requester gets
 //! sinks.rs       pages for RDMA Reads
 //! sizes.rs       how much of each resource a connection and a Call can have
-//! room.rs        how many pages all connections may have for them
+//! room.rs        how many pages all connections may have for them, and Receives
 //! record.rs      what is known of a listener and of the connections that came through it
 //! stats.rs       what is counted of one connection
 //! show.rs        its files under debugfs
@@ -20,12 +20,13 @@
 //!
 //! A Call goes through these threads: the completion of its Receive decodes it, and posts RDMA
 //! Reads for what is not inline; their completion puts it together; a thread of the service
-//! executes it, and posts the Reply; the completion of that gives pages and room back, without
-//! waking anybody.
+//! executes it, and posts the Reply; the completion of that gives pages and room back, and wakes
+//! only threads that wait for room.
 //!
-//! Lock order: the locks here are leaves, each taken alone, but for that of the Calls that wait for
+//! Lock order: the locks here are leaves, each taken alone, but for that of the listener
+//! (`Listener::state`), within which it begins and ends to listen; that of the Calls that wait for
 //! room (`Shared::waiting`), within which those of the connection's and the listener's budgets are
-//! taken.
+//! taken; and that of the latter (`Room::state`), within which send queues are looked at.
 
 mod backward;
 mod call;

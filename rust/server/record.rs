@@ -8,7 +8,7 @@ use crate::{
     error::Cause,
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::Counter,
-    sunrpc::{Host, ReadOnce, SocketAddress},
+    sunrpc::{ClassUser, Host, ReadOnce, SocketAddress},
     trace::server as trace,
 };
 use kernel::{
@@ -89,15 +89,15 @@ struct Lines {
 pub(super) type SharedRecord = Arc<WithFiles<Record>>;
 
 impl Record {
-    /// That of a new listener.
+    /// That of a new listener. `user` is for the work of its room.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new() -> Result<SharedRecord> {
+    pub(super) fn new(user: ClassUser) -> Result<SharedRecord> {
         let number = NEXT.fetch_add(1, Relaxed);
         let ends = KVVec::with_capacity(ENDS, GFP_KERNEL)?;
-        let (room, sinks) = (Room::new()?, Sinks::new()?);
+        let (room, sinks) = (Room::new(user)?, Sinks::new()?);
         let record = try_pin_init!(Self {
             number,
             address: SetOnce::new(),

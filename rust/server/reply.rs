@@ -4,7 +4,7 @@
 
 use super::{
     shared::Shared,
-    sizes::MAX_SEGMENTS,
+    sizes::MAX_RDMA_WRITES,
     stats::{Answered, Form, Sent, Times},
 };
 use crate::{
@@ -137,7 +137,7 @@ fn place_and_send(
 ) -> Result {
     let call = index.call(bytes).ok_or(EINVAL)?;
     // The send queue has room for so many RDMA Writes.
-    let fits = |plan: &ReplyPlan<'_>| plan.has_at_most(MAX_SEGMENTS, &call);
+    let fits = |plan: &ReplyPlan<'_>| plan.has_at_most(MAX_RDMA_WRITES, &call);
     let plan = placement.finish(&call, length, threshold).ok();
     let Some(plan) = plan.filter(fits) else {
         send_error(qp, &index.error(ErrorBody::Chunk), true);
@@ -198,7 +198,9 @@ fn write(
         || !plan
             .results()
             .all(|result| rqst.is_in_pages(result.at, result.length));
-    let layout = outgoing.keep(writes, |pages| {
+    // The head, the pages and the tail are transfers of their own.
+    let transfers = writes.saturating_add(2);
+    let layout = outgoing.keep(transfers, |pages| {
         let layout = rqst.move_pages(pages, is_whole)?;
         // Each Write can begin and end within a page.
         let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
@@ -208,18 +210,15 @@ fn write(
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(qp, number, count, segment);
         let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
-        let (in_pages, ranges);
-        let parts = match layout.in_pages(start, length) {
-            Some(range) => {
-                in_pages = [range];
-                in_pages.as_slice()
+        if let Some(range) = layout.in_pages(start, length) {
+            outgoing.write(range, target.handle, target.offset)?;
+        } else {
+            let mut offset = target.offset;
+            for &range in layout.ranges(start, length)?.parts() {
+                outgoing.write(range, target.handle, offset)?;
+                offset = offset.wrapping_add(u64::try_from(range.length)?);
             }
-            None => {
-                ranges = layout.ranges(start, length)?;
-                ranges.parts()
-            }
-        };
-        outgoing.write(parts, target.handle, target.offset)?;
+        }
         count = count.saturating_add(1);
         bytes = bytes.saturating_add(u64::from(target.length));
         Ok::<_, Error>(())
@@ -286,6 +285,7 @@ fn to_error(reason: NoRoom) -> Error {
     match reason {
         NoRoom::TooMany => EMSGSIZE,
         NoRoom::Full => EAGAIN,
+        NoRoom::TimedOut => ETIMEDOUT,
         NoRoom::Closed => EPIPE,
     }
 }

@@ -7,14 +7,19 @@
 //! the first ones, so that nobody overtakes them.
 
 use super::PAGE_SIZE;
-use crate::{proto::responder::budget::PageBudget, sunrpc};
+use crate::{
+    proto::responder::budget::PageBudget,
+    sunrpc::{self, ClassUser},
+};
 use kernel::{
-    new_spinlock,
+    new_condvar, new_spinlock, new_work,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, SpinLock, SpinLockGuard,
+        Arc, CondVar, SpinLock, SpinLockGuard,
     },
+    time::msecs_to_jiffies,
+    workqueue::{impl_has_work, Work, WorkItem},
 };
 
 /// What part of the machine's memory the Calls of one listener can have.
@@ -23,6 +28,9 @@ const PART: u32 = 16;
 /// What part its connections can have in Receives, beyond the first ones of each. Receives that
 /// were posted cannot be taken back from a connection that has become idle.
 const RECEIVE_PART: u32 = 1024;
+
+/// Milliseconds between two looks for connections whose RDMA Reads hang, while others wait.
+const LOOK_PAUSE_MS: u32 = 10_000;
 
 /// A connection that may have to wait.
 pub(super) trait Waiter: Send + Sync {
@@ -34,6 +42,13 @@ pub(super) trait Waiter: Send + Sync {
 
     /// What tells it from others.
     fn number(&self) -> u32;
+
+    /// Whether something has been under way since the last such look, and nothing has completed.
+    /// Does not sleep, nor use the [`Room`].
+    fn is_stuck(&self) -> bool;
+
+    /// Ends the connection, as it keeps room from others. Does not sleep.
+    fn end(&self);
 }
 
 /// The room.
@@ -41,6 +56,14 @@ pub(super) trait Waiter: Send + Sync {
 pub(super) struct Room {
     #[pin]
     state: SpinLock<State>,
+    /// Nobody waits any more.
+    #[pin]
+    is_empty: CondVar,
+    /// Watches.
+    #[pin]
+    work: Work<Self>,
+    /// Where the work is done; nowhere in tests.
+    user: Option<ClassUser>,
     /// Bytes of Receives, and how many there may be.
     receives: Atomic<i64>,
     max_receives: i64,
@@ -48,30 +71,48 @@ pub(super) struct Room {
 
 struct State {
     budget: PageBudget,
-    /// Who waits, for how many pages; the first one longest. There is space for `connections`.
+    connections: KVVec<Arc<dyn Waiter>>,
+    /// Who waits, for how many pages; the first one longest. There is space for all connections.
     line: KVVec<(Arc<dyn Waiter>, u32)>,
-    connections: usize,
+    /// Whether the work looks for connections that are stuck.
+    is_watched: bool,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Room { self.work }
+}
+
+impl WorkItem for Room {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.watch();
+    }
 }
 
 impl Room {
-    /// A part of the machine's memory.
+    /// A part of the machine's memory. `user` is for its work.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new() -> Result<Arc<Self>> {
+    pub(super) fn new(user: ClassUser) -> Result<Arc<Self>> {
         let pages = sunrpc::total_pages();
         let receives = i64::from(pages / RECEIVE_PART).saturating_mul(PAGE_SIZE.into());
-        Self::with_limits(pages / PART, receives)
+        Self::with_limits(Some(user), pages / PART, receives)
     }
 
-    fn with_limits(limit: u32, max_receives: i64) -> Result<Arc<Self>> {
+    fn with_limits(user: Option<ClassUser>, limit: u32, max_receives: i64) -> Result<Arc<Self>> {
         let room = pin_init!(Self {
             state <- new_spinlock!(State {
                 budget: PageBudget::new(limit),
+                connections: KVVec::new(),
                 line: KVVec::new(),
-                connections: 0,
+                is_watched: false,
             }, "rpcrdma_room"),
+            is_empty <- new_condvar!("rpcrdma_room"),
+            work <- new_work!("rpcrdma_room"),
+            user,
             receives: Atomic::new(0),
             max_receives,
         });
@@ -83,52 +124,108 @@ impl Room {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn enter(&self) -> Result {
-        let mut line = KVVec::new();
+    pub(super) fn enter(&self, connection: &Arc<impl Waiter + 'static>) -> Result {
+        let (mut connections, mut line) = (KVVec::new(), KVVec::new());
         loop {
             let mut state = self.state.lock();
-            let connections = state.connections.saturating_add(1);
-            if state.line.capacity() >= connections {
-                state.connections = connections;
-                return Ok(());
+            let count = state.connections.len().saturating_add(1);
+            if state.line.capacity() >= count && state.connections.capacity() >= count {
+                let pushed = state.connections.push_within_capacity(connection.clone());
+                return pushed.map_err(|_| ENOMEM);
             }
-            if line.capacity() >= connections {
+            if line.capacity() >= count && connections.capacity() >= count {
                 for waiter in state.line.drain_all() {
                     line.push_within_capacity(waiter).map_err(|_| ENOMEM)?;
                 }
+                for connection in state.connections.drain_all() {
+                    let moved = connections.push_within_capacity(connection);
+                    moved.map_err(|_| ENOMEM)?;
+                }
                 core::mem::swap(&mut state.line, &mut line);
+                core::mem::swap(&mut state.connections, &mut connections);
                 continue;
             }
             drop(state);
-            // Space for some more, so that not every one needs a larger list.
-            line = KVVec::with_capacity(connections.saturating_mul(2), GFP_KERNEL)?;
+            // Space for some more, so that not every one needs larger lists.
+            let space = count.saturating_mul(2);
+            line = KVVec::with_capacity(space, GFP_KERNEL)?;
+            connections = KVVec::with_capacity(space, GFP_KERNEL)?;
         }
     }
 
     /// A connection has ended, and does not wait any more.
     pub(super) fn leave(&self, number: u32) {
         let mut state = self.state.lock();
-        state.connections = state.connections.saturating_sub(1);
-        let place = state
-            .line
-            .iter()
-            .position(|(who, _)| who.number() == number);
+        let mut connections = state.connections.iter();
+        let place = connections.position(|who| who.number() == number);
+        let connection = place.and_then(|place| state.connections.remove(place).ok());
+        let mut line = state.line.iter();
+        let place = line.position(|(who, _)| who.number() == number);
         let waiter = place.and_then(|place| state.line.remove(place).ok());
+        let is_empty = state.line.is_empty();
         drop(state);
-        drop(waiter);
+        drop((connection, waiter));
+        if is_empty {
+            self.is_empty.notify_all();
+        }
         // Those behind it may need less.
         self.give_back(0);
     }
 
+    /// Looks for connections that are stuck, again and again while others wait.
+    fn watch(&self) {
+        loop {
+            self.end_stuck();
+            let mut state = self.state.lock();
+            if state.line.is_empty() {
+                state.is_watched = false;
+                return;
+            }
+            let pause = msecs_to_jiffies(LOOK_PAUSE_MS);
+            // Which of them ends it does not matter.
+            let _ = self.is_empty.wait_interruptible_timeout(&mut state, pause);
+        }
+    }
+
+    /// Ends connections on which something has been under way since the last look, and nothing has
+    /// completed.
+    fn end_stuck(&self) {
+        let mut state = self.state.lock();
+        let mut next = 0;
+        loop {
+            let rest = state.connections.get(next..).unwrap_or_default();
+            let Some(place) = rest.iter().position(|who| who.is_stuck()) else {
+                return;
+            };
+            let stuck = rest.get(place).cloned();
+            next = next.saturating_add(place).saturating_add(1);
+            drop(state);
+            if let Some(stuck) = stuck {
+                stuck.end();
+            }
+            state = self.state.lock();
+        }
+    }
+
     /// Takes so many pages, or has `waiter`, which does not wait yet, wait for them.
     #[must_use]
-    pub(super) fn take(&self, pages: u32, waiter: impl FnOnce() -> Arc<dyn Waiter>) -> bool {
-        let mut state = self.state.lock();
+    pub(super) fn take(
+        this: &Arc<Self>,
+        pages: u32,
+        waiter: impl FnOnce() -> Arc<dyn Waiter>,
+    ) -> bool {
+        let mut state = this.state.lock();
         if state.line.is_empty() && state.budget.take(pages) {
             return true;
         }
         // There is space for each connection.
         let _ = state.line.push_within_capacity((waiter(), pages));
+        let is_watched = core::mem::replace(&mut state.is_watched, true);
+        drop(state);
+        if let (Some(user), false) = (&this.user, is_watched) {
+            // It is not queued: whoever watches says so.
+            let _ = user.enqueue(this.clone());
+        }
         false
     }
 
@@ -158,6 +255,8 @@ impl Room {
             drop(waiter);
             state = self.state.lock();
         }
+        drop(state);
+        self.is_empty.notify_all();
     }
 
     /// Bytes of Receives beyond the first ones of each connection, and the most that there may be.
@@ -177,7 +276,10 @@ pub(super) struct ReceiveShare {
     room: Arc<Room>,
     /// Bytes of each.
     size: u32,
+    /// How many it has, and how many of these its grants may use. The others were posted, and go
+    /// back as Calls use them up.
     count: u32,
+    wanted: u32,
 }
 
 impl ReceiveShare {
@@ -187,6 +289,7 @@ impl ReceiveShare {
             room,
             size,
             count: 0,
+            wanted: 0,
         }
     }
 
@@ -194,44 +297,54 @@ impl ReceiveShare {
         i64::from(count).saturating_mul(self.size.into())
     }
 
-    /// Takes room for so many more Receives, if there is any. Does not sleep.
+    /// Takes room for so many more Receives, if that is no more than half of what is left: others
+    /// want some, too. Does not sleep.
     #[cold]
     #[must_use]
-    pub(super) fn take(&mut self, count: u32) -> bool {
-        let (room, bytes) = (&self.room, self.bytes(count));
-        let left = room.max_receives.saturating_sub(bytes);
+    pub(super) fn take(&mut self, more: u32) -> bool {
+        let wanted = self.wanted.saturating_add(more);
+        let new = wanted.saturating_sub(self.count);
+        let (room, bytes) = (&self.room, self.bytes(new));
+        let limit = room.max_receives.saturating_sub(bytes.saturating_mul(2));
         // Whoever finds none does not take the cache line from others.
-        if room.receives.load(Relaxed) > left {
+        if room.receives.load(Relaxed) > limit {
             return false;
         }
-        if room.receives.fetch_add(bytes, Relaxed) > left {
+        if room.receives.fetch_add(bytes, Relaxed) > limit {
             room.receives.fetch_sub(bytes, Relaxed);
             return false;
         }
-        self.count = self.count.saturating_add(count);
+        self.count = self.count.saturating_add(new);
+        self.wanted = wanted;
         true
     }
 
-    /// Gives back the room for so many.
+    /// Grants use so many fewer.
     #[inline(always)]
-    pub(super) fn give_back(&mut self, count: u32) {
-        if count != 0 {
-            self.give_some_back(count);
-        }
+    pub(super) fn lower(&mut self, less: u32) {
+        self.wanted = self.wanted.saturating_sub(less);
     }
 
-    /// [`Self::give_back`] of some, which is rare.
+    /// Whether there are some that grants do not use.
+    #[inline(always)]
+    pub(super) fn has_surplus(&self) -> bool {
+        self.count > self.wanted
+    }
+
+    /// Gives back the room for those that grants do not use, but for `posted` in all.
     #[cold]
-    fn give_some_back(&mut self, count: u32) {
-        let count = count.min(self.count);
-        self.count = self.count.saturating_sub(count);
-        self.room.receives.fetch_sub(self.bytes(count), Relaxed);
+    pub(super) fn give_back_surplus(&mut self, posted: u32) {
+        let kept = self.wanted.max(posted).min(self.count);
+        let surplus = self.bytes(self.count.saturating_sub(kept));
+        self.count = kept;
+        self.room.receives.fetch_sub(surplus, Relaxed);
     }
 }
 
 impl Drop for ReceiveShare {
     fn drop(&mut self) {
-        self.give_back(self.count);
+        self.wanted = 0;
+        self.give_back_surplus(0);
     }
 }
 
@@ -258,7 +371,18 @@ mod tests {
         fn number(&self) -> u32 {
             self.number
         }
+
+        fn is_stuck(&self) -> bool {
+            self.admitted.load(Relaxed) == STUCK
+        }
+
+        fn end(&self) {
+            self.woken.store(STUCK, Relaxed);
+        }
     }
+
+    /// Marks a tester as stuck, and as ended.
+    const STUCK: u32 = 1000;
 
     fn tester(number: u32) -> Arc<Tester> {
         let tester = Tester {
@@ -275,16 +399,16 @@ mod tests {
 
     #[test]
     fn nobody_overtakes_who_waits() {
-        let room = Room::with_limits(10, 0).unwrap();
+        let room = Room::with_limits(None, 10, 0).unwrap();
         let [first, second, third] = [1, 2, 3].map(tester);
-        for _ in 0..3 {
-            room.enter().unwrap();
+        for who in [&first, &second, &third] {
+            room.enter(who).unwrap();
         }
-        assert!(room.take(8, || first.clone()));
-        assert!(!room.take(6, || first.clone()));
+        assert!(Room::take(&room, 8, || first.clone()));
+        assert!(!Room::take(&room, 6, || first.clone()));
         // This one would fit.
-        assert!(!room.take(2, || second.clone()));
-        assert!(!room.take(3, || third.clone()));
+        assert!(!Room::take(&room, 2, || second.clone()));
+        assert!(!Room::take(&room, 3, || third.clone()));
         assert_eq!(room.usage().1, 3);
         room.give_back(8);
         assert_eq!(
@@ -301,33 +425,75 @@ mod tests {
 
     #[test]
     fn who_leaves_the_line_lets_others_in() {
-        let room = Room::with_limits(10, 0).unwrap();
+        let room = Room::with_limits(None, 10, 0).unwrap();
         let [first, second] = [1, 2].map(tester);
-        for _ in 0..2 {
-            room.enter().unwrap();
+        for who in [&first, &second] {
+            room.enter(who).unwrap();
         }
-        assert!(room.take(5, || first.clone()));
-        assert!(!room.take(10, || first.clone()));
-        assert!(!room.take(5, || second.clone()));
+        assert!(Room::take(&room, 5, || first.clone()));
+        assert!(!Room::take(&room, 10, || first.clone()));
+        assert!(!Room::take(&room, 5, || second.clone()));
         room.leave(1);
         assert_eq!([&first, &second].map(|who| seen(who)), [(0, 0), (5, 1)]);
     }
 
     #[test]
+    fn all_that_are_stuck_end() {
+        let room = Room::with_limits(None, 10, 0).unwrap();
+        let all = [1, 2, 3].map(tester);
+        for who in &all {
+            room.enter(who).unwrap();
+        }
+        let ended = || all.each_ref().map(|who| seen(who).1 == STUCK);
+        for who in &all[1..] {
+            who.admitted.store(STUCK, Relaxed);
+        }
+        assert!(Room::take(&room, 10, || all[1].clone()));
+        assert!(!Room::take(&room, 1, || all[0].clone()));
+        assert_eq!(ended(), [false; 3]);
+        room.end_stuck();
+        assert_eq!(ended(), [false, true, true]);
+        for who in &all {
+            room.leave(who.number);
+        }
+    }
+
+    #[test]
     fn receives_are_shared_by_all() {
-        let room = Room::with_limits(10, 10 * 4096).unwrap();
+        let room = Room::with_limits(None, 10, 20 * 4096).unwrap();
         let mut first = ReceiveShare::new(room.clone(), 4096);
         let mut second = ReceiveShare::new(room.clone(), 1024);
-        assert!(first.take(8));
-        assert!(!first.take(3));
-        assert!(second.take(8));
-        assert!(!second.take(1));
-        // Others than it has are not its to give back.
-        second.give_back(100);
-        assert!(first.take(2));
-        first.give_back(1);
-        assert_eq!(room.receives(), (9 * 4096, 10 * 4096));
+        assert!(first.take(10));
+        // No one takes more than half of what is left.
+        assert!(!first.take(6));
+        assert!(first.take(5));
+        assert!(!second.take(11));
+        assert!(second.take(10));
+        assert_eq!(room.receives(), (17 * 4096 + 2048, 20 * 4096));
         drop((first, second));
+        assert_eq!(room.receives().0, 0);
+    }
+
+    #[test]
+    fn receives_that_are_posted_still_take_room() {
+        let room = Room::with_limits(None, 10, 100).unwrap();
+        let mut share = ReceiveShare::new(room.clone(), 1);
+        assert!(share.take(40));
+        assert!(!share.has_surplus());
+        share.lower(30);
+        assert!(share.has_surplus());
+        share.give_back_surplus(35);
+        assert_eq!(room.receives().0, 35);
+        // What it has serves again before any is taken.
+        assert!(share.take(20));
+        assert_eq!(room.receives().0, 35);
+        assert!(share.take(10));
+        assert_eq!(room.receives().0, 40);
+        share.lower(100);
+        share.give_back_surplus(7);
+        assert!(share.has_surplus());
+        share.give_back_surplus(0);
+        assert!(!share.has_surplus());
         assert_eq!(room.receives().0, 0);
     }
 }

@@ -127,8 +127,8 @@ impl Events {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn enter(&self) -> Result {
-        self.room.enter()
+    pub(super) fn enter(this: &Arc<Self>) -> Result {
+        this.room.enter(this)
     }
 
     /// Undoes [`Self::enter`], when no Call is left.
@@ -152,7 +152,7 @@ impl Events {
         }
         drop(own);
         let waiter = || -> Arc<dyn Waiter> { this.clone() };
-        if this.room.take(pages, waiter) {
+        if Room::take(&this.room, pages, waiter) {
             Ok(Reserved::new(this, pages))
         } else {
             Err(Shortage::Room)
@@ -249,6 +249,14 @@ impl Waiter for Events {
     fn number(&self) -> u32 {
         self.number
     }
+
+    fn is_stuck(&self) -> bool {
+        self.slots.is_stuck()
+    }
+
+    fn end(&self) {
+        self.close(Cause::TimedOut);
+    }
 }
 
 /// Room for the pages of a Call, which goes back with this object.
@@ -321,6 +329,15 @@ struct Grants {
     negotiation: ResponderNegotiation,
 }
 
+impl Grants {
+    /// Gives back the room for Receives of grants that have fallen, once Calls have used them up.
+    #[cold]
+    fn give_back_surplus(&mut self) {
+        let posted = self.credits.expected().saturating_sub(self.load.first());
+        self.receives.give_back_surplus(posted);
+    }
+}
+
 impl Shared {
     /// What a connection starts with, which is granted up to `max_credits`, each for a Receive of
     /// `receive_size` bytes.
@@ -382,11 +399,20 @@ impl Shared {
         seq_print!(seq, "read_pages_limit {}\n", pages.limit());
     }
 
-    /// The Receives of a grant could not be made.
-    fn starved(&self, error: Error) {
-        if error == ENOMEM {
-            self.events.record.starved(&self.xprt().peer_address());
+    /// Receives were not posted because of `error`. Returns how many are for Calls. With these the
+    /// connection goes on, as each Reply posts what is missing.
+    ///
+    /// # Errors
+    ///
+    /// `error`, unless memory was short.
+    #[cold]
+    fn starved(&self, qp: &AcceptedQp<Self>, error: Error) -> Result<u32> {
+        if error != ENOMEM {
+            return Err(error);
         }
+        self.events.record.starved(&self.xprt().peer_address());
+        let (posted, _) = qp.receives();
+        Ok(posted.saturating_sub(self.wanted_receives(0)))
     }
 
     /// sunrpc's object.
@@ -515,7 +541,7 @@ impl Shared {
             receives,
             ..
         } = &mut *grants;
-        receives.give_back(load.lower(credits));
+        receives.lower(load.lower(credits));
     }
 
     /// Whether Calls wait for room.
@@ -570,7 +596,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// As [`AcceptedQp::post_receives`].
+    /// As [`AcceptedQp::post_receives`], with `ENOMEM` only if no Call could follow.
     #[inline(always)]
     pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Moment) -> Result<Credits> {
         let mut grants = self.credits.lock();
@@ -581,14 +607,33 @@ impl Shared {
             since,
             ..
         } = &mut *grants;
-        receives.give_back(load.replies(credits, now.since(*since)));
+        receives.lower(load.replies(credits, now.since(*since)));
         let limit = grants.credits.limit().get();
         let credits = grants.credits.reply(limit);
         let receives = grants.credits.receives(SPARE_RECEIVES);
+        if grants.receives.has_surplus() {
+            grants.give_back_surplus();
+        }
         drop(grants);
-        qp.post_receives(self.wanted_receives(receives), RECEIVE_BATCH, true)
-            .inspect_err(|&error| self.starved(error))?;
-        Ok(credits)
+        match qp.post_receives(self.wanted_receives(receives), RECEIVE_BATCH, true) {
+            Ok(()) => Ok(credits),
+            Err(error) => self.grant_less(qp, error),
+        }
+    }
+
+    /// What [`Self::grant`] grants if Receives were not posted because of `error`.
+    #[cold]
+    fn grant_less(&self, qp: &AcceptedQp<Self>, error: Error) -> Result<Credits> {
+        let posted = self.starved(qp, error)?;
+        let mut grants = self.credits.lock();
+        let Grants {
+            credits,
+            load,
+            receives,
+            ..
+        } = &mut *grants;
+        receives.lower(load.lower(credits));
+        credits.lower_grant(posted).ok_or(error)
     }
 
     /// Receives to be posted: so many for Calls, and those for Replies.
@@ -614,8 +659,14 @@ impl Shared {
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
         let receives = self.credits.lock().credits.receives(SPARE_RECEIVES);
         let wanted = self.wanted_receives(receives);
-        if let Err(error) = qp.post_receives(wanted, RECEIVE_BATCH, false) {
-            self.starved(error);
+        let Err(error) = qp.post_receives(wanted, RECEIVE_BATCH, false) else {
+            return;
+        };
+        let goes_on = self.starved(qp, error).is_ok_and(|posted| {
+            // Nobody posts any without a Reply.
+            posted != 0 || self.credits.lock().credits.outstanding() != 0
+        });
+        if !goes_on {
             self.events.close(Cause::LocalResources);
         }
     }

@@ -20,12 +20,15 @@ pub(super) const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
 /// connection has so many.
 pub(super) const TRANSFERS: u32 = 64;
 
-/// Segments that one list of a Call has at most, and RDMA Writes that one Reply has: twice as many
-/// as Linux requesters put into a list. No more than [`TRANSFERS`].
-pub(super) const MAX_SEGMENTS: u32 = 32;
+/// Segments that one list of a Call has at most: twice as many as Linux requesters put into one.
+const MAX_SEGMENTS: u32 = 32;
 
 /// Read chunks that a Call has at most.
 const MAX_READ_CHUNKS: u32 = 16;
+
+/// RDMA Writes that a Reply has at most, not counting that its head, its pages and its tail are
+/// written one by one: with these two more and the Send it fits the send queue as Calls do.
+pub(super) const MAX_RDMA_WRITES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS - 3;
 
 /// Entries of a queue that are for none of the connection's work requests. Providers round the
 /// number of entries up to a power of two: one is for the drain, and some keep one empty.
@@ -42,7 +45,7 @@ const MAX_READ_BYTES: u32 = 8 << 20;
 
 /// Work requests that can be under way, if the pages of the largest RPC take `full` with as many
 /// parts as each can have. Each segment takes one more, where a page ends; and so does each Read
-/// chunk within a Position Zero chunk, which goes on behind it. A Reply has a Send instead.
+/// chunk within a Position Zero chunk, which goes on behind it.
 ///
 /// As many more as the provider makes in any case, which rounds the queue up.
 pub(super) fn send_requests(full: u32) -> u32 {
@@ -77,19 +80,13 @@ pub(super) fn max_read_pages(max_message: u32) -> u32 {
 
 /// What one Call may ask for, if RPC messages have up to `max_message` bytes.
 pub(super) fn budget(max_message: u32) -> CallBudget {
-    // Each takes a work request at least, and together with their pages they have to fit the send
-    // queue.
-    let segments = max_message
-        .div_ceil(PAGE_SIZE)
-        .saturating_add(2)
-        .min(MAX_SEGMENTS);
     CallBudget {
-        read_segments: segments,
+        read_segments: MAX_SEGMENTS,
         read_chunks: MAX_READ_CHUNKS,
         read_bytes: max_message,
         write_chunks: MAX_RESULTS,
-        write_segments: segments,
-        reply_segments: segments,
+        write_segments: MAX_SEGMENTS,
+        reply_segments: MAX_SEGMENTS,
     }
 }
 

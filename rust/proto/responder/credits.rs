@@ -124,6 +124,19 @@ impl ResponderCredits {
         self.error()
     }
 
+    /// Memory is short for the Receives that the last Reply grants, which is still to be sent, and
+    /// `posted` is how many Calls have one. Returns what it grants instead, or nothing if no Call
+    /// has a Receive and none is outstanding: none could follow, so that no more would be posted.
+    pub(crate) fn lower_grant(&mut self, posted: u32) -> Option<Credits> {
+        let outstanding = u32::try_from(self.outstanding()).unwrap_or(u32::MAX);
+        let covered = posted.saturating_add(outstanding);
+        if covered == 0 {
+            return None;
+        }
+        self.granted = granted(self.granted, Credits::new(covered));
+        Some(self.granted)
+    }
+
     /// An RDMA_ERROR is about to be sent. Returns its credit word, which grants nothing new.
     pub(crate) fn error(&mut self) -> Credits {
         self.end();
@@ -150,9 +163,14 @@ impl ResponderCredits {
         let excess = u64::from(self.granted.get()).wrapping_add(u64::from(spare));
         let end = self.allowed.wrapping_add(excess);
         let left = end.saturating_sub(self.received);
-        let expected = self.allowed.saturating_sub(self.received);
+        let expected = u64::from(self.expected());
         let wanted = expected.wrapping_add(u64::from(spare)).min(left);
         u32::try_from(wanted).unwrap_or(u32::MAX)
+    }
+
+    /// Calls that the requester may send now.
+    pub(crate) fn expected(&self) -> u32 {
+        u32::try_from(self.allowed.saturating_sub(self.received)).unwrap_or(u32::MAX)
     }
 
     /// The most Calls to serve at once.
@@ -188,6 +206,11 @@ impl Load {
             since: 0,
             quiet,
         }
+    }
+
+    /// The least that the limit becomes.
+    pub(crate) const fn first(&self) -> u32 {
+        self.first
     }
 
     /// The most that the limit becomes.

@@ -102,6 +102,30 @@ mod tests {
         assert_eq!(server.call(asked), Conduct::Excess);
     }
 
+    #[test]
+    fn without_memory_no_more_is_granted_than_there_are_receives() {
+        let mut server = ResponderCredits::new(Credits::new(16));
+        let asked = Credits::new(64);
+        assert_eq!(server.call(asked), Conduct::Within);
+        assert_eq!(server.reply(16).get(), 16);
+        assert_eq!(server.lower_grant(3).map(Credits::get), Some(3));
+        for _ in 0..3 {
+            assert_eq!(server.call(asked), Conduct::Within);
+        }
+        // The two that have no answer yet had Receives.
+        assert_eq!(server.reply(16).get(), 16);
+        assert_eq!(server.lower_grant(1).map(Credits::get), Some(3));
+        assert_eq!(server.lower_grant(0).map(Credits::get), Some(2));
+        // Their answers bring new ones.
+        assert_eq!(server.receives(0), 14);
+        let _ = (server.error(), server.error());
+        assert_eq!(server.lower_grant(0), None);
+        // No more than was asked for.
+        assert_eq!(server.call(Credits::new(2)), Conduct::Within);
+        assert_eq!(server.reply(16).get(), 2);
+        assert_eq!(server.lower_grant(100).map(Credits::get), Some(2));
+    }
+
     /// Proves: V1-017, V1-019.
     #[test]
     fn a_requester_that_overruns_its_grant_has_a_bound() {

@@ -406,6 +406,7 @@ int peer_connect(struct peer *peer, const char *address, uint16_t port,
 		.retry_count		= 6,
 	};
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *found;
+	struct ibv_qp_attr pause = { .min_rnr_timer = 14 /* 1.28 ms */ };
 	int64_t end = now_ms() + COMPLETION_MS;
 	static uint32_t connections;
 	char service[8];
@@ -436,6 +437,9 @@ int peer_connect(struct peer *peer, const char *address, uint16_t port,
 		status = -errno;
 	if (!status)
 		status = wait_for_step(peer, establish ? STEP_ESTABLISHED : STEP_ANSWERED, end);
+	/* As short as a pause is elsewhere. rxe takes a longer one for packets that are lost. */
+	if (!status && establish)
+		status = -ibv_modify_qp(peer->id->qp, &pause, IBV_QP_MIN_RNR_TIMER);
 	if (status)
 		peer_disconnect(peer);
 	return status;

@@ -11,6 +11,9 @@ use crate::Result;
 /// The largest message that can be received, in bytes.
 const MESSAGE_SIZE: usize = 512 * 1024;
 
+/// Bytes of the memory that the other end may use; see verbs.c.
+pub(crate) const MEMORY_SIZE: usize = 2 << 20;
+
 /// Octets of private data that a request can have.
 const PRIVATE_SIZE: usize = 256;
 
@@ -182,12 +185,36 @@ impl Verbs {
         .map(drop)
     }
 
-    /// The memory that the other end may use: where it is, and its handle. It has 2 MiB.
+    /// The memory that the other end may use, of [`MEMORY_SIZE`]: where it is, and its handle.
     pub(crate) fn memory(&mut self) -> (u64, u32) {
         let mut key = 0;
         // SAFETY: The end is valid, and so is the place for the handle.
         let address = unsafe { c::peer_memory(self.peer, &mut key) };
         (address, key)
+    }
+
+    /// Copies bytes into the memory that the other end may use, from byte `at` on.
+    pub(crate) fn put(&mut self, at: usize, bytes: &[u8]) {
+        let to = self.part(at, bytes.len());
+        // SAFETY: The memory is there, and no reference to it exists.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    /// What that memory has from byte `at` on.
+    pub(crate) fn get(&mut self, at: usize, length: usize) -> Vec<u8> {
+        let from = self.part(at, length);
+        let mut bytes = vec![0; length];
+        // SAFETY: The memory is there, and no reference to it exists.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), length) };
+        bytes
+    }
+
+    /// Part of that memory, of which there has to be so much.
+    fn part(&mut self, at: usize, length: usize) -> *mut u8 {
+        let (address, _) = self.memory();
+        let end = at.checked_add(length);
+        assert!(address != 0 && end.is_some_and(|end| end <= MEMORY_SIZE));
+        (address as usize as *mut u8).wrapping_add(at)
     }
 
     /// Answers nothing from here on, and tells nobody.

@@ -2,12 +2,17 @@
 
 //! Connections that say nothing, are not completed, or do not last.
 
-use super::{Call, Requester, Scenarios};
+use std::time::Duration;
+
+use super::{outcome_of, results, Call, Requester, Scenarios, PORT};
+use crate::proto::wire::chunk::Segment;
+use crate::verbs::{Acceptance, Verbs};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
     ("silent", |requester| many(requester, 20, true)),
     ("half-open", |requester| many(requester, 10, false)),
+    ("takes-no-replies", takes_no_replies),
     ("comes-and-goes", |requester| comes_and_goes(requester, 50)),
     ("comes-and-goes-10000", |requester| {
         comes_and_goes(requester, 10_000)
@@ -20,6 +25,30 @@ fn many(requester: &mut Requester, count: usize, establish: bool) -> Result<Vec<
         requester.connect_another(establish)?;
     }
     Ok(vec![format!("{count}_up")])
+}
+
+/// READs whose Replies fill the server's send queue, as there is a Receive for the first one only,
+/// and the server is asked to repeat the others for ever.
+fn takes_no_replies(requester: &mut Requester) -> Result<Vec<String>> {
+    let offer = Acceptance {
+        receives: 1,
+        ..Requester::offer()
+    };
+    let mut verbs = Verbs::new();
+    verbs.connect(&requester.address, PORT, &offer, true)?;
+    let (offset, handle) = verbs.memory();
+    let segment = Segment {
+        handle,
+        length: 1000,
+        offset,
+    };
+    let call = results::read(&[], Some(vec![segment; 22]), 20_000)?;
+    for _ in 0..40 {
+        let xid = requester.next_xid();
+        verbs.send(&call.encode(xid), None)?;
+    }
+    verbs.receive(Duration::from_secs(10))?;
+    Ok(vec![outcome_of(&mut verbs, Duration::from_secs(60))?])
 }
 
 /// One connection after the other; every tenth is used.

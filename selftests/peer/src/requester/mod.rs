@@ -4,8 +4,10 @@
 //! message's outcome is a word.
 
 mod chunks;
+mod compound;
 mod connections;
 mod credits;
+mod forms;
 mod messages;
 mod reads;
 mod results;
@@ -34,10 +36,11 @@ type Run = fn(&mut Requester) -> Result<Vec<String>>;
 type Scenarios = [(&'static str, Run)];
 
 fn find(name: &str) -> Option<Run> {
-    let files: [&Scenarios; 6] = [
+    let files: [&Scenarios; 7] = [
         chunks::SCENARIOS,
         connections::SCENARIOS,
         credits::SCENARIOS,
+        forms::SCENARIOS,
         messages::SCENARIOS,
         reads::SCENARIOS,
         results::SCENARIOS,

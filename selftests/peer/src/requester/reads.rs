@@ -2,9 +2,12 @@
 
 //! Memory that cannot be read, or is gone when it is, and much of it at once.
 
-use super::{outcome_of, Call, Requester, Scenarios};
+use std::time::Duration;
+
+use super::{outcome_of, Call, Requester, Scenarios, PORT};
 use crate::peer::LIMIT;
 use crate::proto::wire::chunk::Segment;
+use crate::verbs::{Acceptance, Verbs};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -15,6 +18,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("vanishes", vanishes),
     ("hangs-up", hangs_up),
     ("crowd", crowd),
+    ("holds-room", holds_room),
 ];
 
 /// A handle that there is not, several times, each on a connection of its own.
@@ -72,7 +76,11 @@ fn sends_it_again(requester: &mut Requester) -> Result<Vec<String>> {
             ..segment
         };
         let (bad, good) = match is_write {
-            false => (Call::reading(&[bad]), Call::reading(&[segment])),
+            // The device tells why of the first Read, and of the last one that it was flushed.
+            false => (
+                Call::reading(&[bad, segment]),
+                Call::reading(&[segment, segment]),
+            ),
             true => (
                 super::results::read(&[], Some(vec![bad]), 20_000)?,
                 super::results::read(&[], Some(vec![segment]), 20_000)?,
@@ -163,4 +171,47 @@ fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
         verbs.vanish()?;
     }
     Ok(vec!["gone".to_owned()])
+}
+
+/// As much is to be read as there is room for, behind Replies that are repeated for ever, as there
+/// are no Receives for them.
+fn holds_room(requester: &mut Requester) -> Result<Vec<String>> {
+    const CONNECTIONS: usize = 10;
+    const CALLS: usize = 8;
+    let offer = Acceptance {
+        receives: 1,
+        ..Requester::offer()
+    };
+    for _ in 0..CONNECTIONS {
+        let mut verbs = Verbs::new();
+        verbs.connect(&requester.address, PORT, &offer, true)?;
+        verbs.send(&Call::null().encode(requester.next_xid()), None)?;
+        verbs.receive(LIMIT)?;
+        verbs.send(&Call::null().encode(requester.next_xid()), None)?;
+        verbs.flush()?;
+        requester.others.push(verbs);
+    }
+    // Those Calls are executed before these.
+    requester.connect()?;
+    for _ in 0..20 {
+        requester.call(&Call::null())?;
+    }
+    let mut xid = requester.xid;
+    for verbs in &mut requester.others {
+        let (offset, handle) = verbs.memory();
+        let segment = Segment {
+            handle,
+            length: 1 << 20,
+            offset,
+        };
+        for _ in 0..CALLS {
+            xid += 1;
+            verbs.send(&Call::reading(&[segment]).encode(xid), None)?;
+        }
+    }
+    // Those that wait look for them, at the latest when they send their Calls again.
+    let others = requester.others.iter_mut();
+    others
+        .map(|verbs| outcome_of(verbs, Duration::from_secs(200)))
+        .collect()
 }

@@ -2,35 +2,17 @@
 
 //! Chunks that are too small for their results, or of too many segments.
 
+use super::compound::{compound, read_operation};
 use super::{payload_of, Call, Requester, Scenarios};
-use crate::peer::{word_at, words, LIMIT};
+use crate::peer::{word_at, LIMIT};
 use crate::proto::wire::chunk::Segment;
 use crate::verbs::Waited;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[("small-chunks", small_chunks)];
 
-/// An opaque item.
-fn opaque(bytes: &[u8]) -> Vec<u8> {
-    let mut item = words(&[bytes.len() as u32]);
-    item.extend_from_slice(bytes);
-    item.resize(item.len().next_multiple_of(4), 0);
-    item
-}
-
-/// Reads `count` bytes of the file that the test has made, by NFSv4.0 without an open.
+/// Reads `count` bytes of the file that the test has made.
 pub(super) fn read(writes: &[Segment], reply: Option<Vec<Segment>>, count: u32) -> Result<Call> {
-    let path = std::env::var("FILE").map_err(|error| format!("FILE: {error}"))?;
-    let names: Vec<_> = path.split('/').filter(|name| !name.is_empty()).collect();
-    // A Call by RPC version 2 of COMPOUND; the credentials are those of root, by AUTH_SYS.
-    let mut body = words(&[0, 2, 100_003, 4, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0]);
-    // No tag, minor version 0; PUTROOTFH, a LOOKUP of each name, READ.
-    body.extend(words(&[0, 0, names.len() as u32 + 2, 24]));
-    for name in names {
-        body.extend(words(&[15]));
-        body.extend(opaque(name.as_bytes()));
-    }
-    body.extend(words(&[25, 0, 0, 0, 0, 0, 0, count]));
     Ok(Call {
         writes: if writes.is_empty() {
             vec![]
@@ -38,23 +20,17 @@ pub(super) fn read(writes: &[Segment], reply: Option<Vec<Segment>>, count: u32) 
             vec![writes.to_vec()]
         },
         reply,
-        body,
+        body: compound(&[read_operation(0, count)])?,
         ..Call::null()
     })
 }
 
 /// As [`read`], twice, so that only the first one of the results can go into the Write chunk.
 fn read_twice(writes: &[Segment], reply: Vec<Segment>, count: u32) -> Result<Call> {
-    let mut call = read(writes, Some(reply), count)?;
-    // The number of operations is behind the RPC header, the tag and the minor version.
-    let operations = call
-        .body
-        .get_mut(64..68)
-        .ok_or("a Call without operations")?;
-    let number = word_at(operations, 0) + 1;
-    operations.copy_from_slice(&number.to_be_bytes());
-    call.body.extend(words(&[25, 0, 0, 0, 0, 0, 0, count]));
-    Ok(call)
+    Ok(Call {
+        body: compound(&[read_operation(0, count), read_operation(0, count)])?,
+        ..read(writes, Some(reply), count)?
+    })
 }
 
 /// The outcome, with the status of COMPOUND if the RPC was executed.
@@ -78,19 +54,22 @@ fn status(requester: &mut Requester, call: &Call) -> Result<String> {
 
 fn small_chunks(requester: &mut Requester) -> Result<Vec<String>> {
     requester.connect()?;
-    let [small, some, exact, large] =
-        [1000, 1500, 20_000, 65_536].map(|length| requester.segment(length));
+    let [tiny, small, exact, large] =
+        [700, 1000, 20_000, 65_536].map(|length| requester.segment(length));
     let calls = [
         read(&[exact], None, 20_000)?,
         read(&[small, small], None, 20_000)?,
         read(&[], Some(vec![large]), 20_000)?,
         read(&[], Some(vec![small; 3]), 20_000)?,
         read(&[], None, 20_000)?,
+        // This end has said nothing about itself, so that 1024 bytes are sent inline.
+        read(&[], None, 1100)?,
+        read(&[], None, 700)?,
         read(&[small], Some(vec![large]), 20_000)?,
         read(&[exact], None, 20_000)?,
-        // The Write chunk takes 20 RDMA Writes, the Reply chunk 3 or 15. A Reply has 32 at most.
+        // The Write chunk takes 20 RDMA Writes, the Reply chunk 3 or 30. A Reply has 45 at most.
         read_twice(&[small; 20], vec![exact; 20], 20_000)?,
-        read_twice(&[small; 20], vec![some; 20], 20_000)?,
+        read_twice(&[small; 20], vec![tiny; 30], 20_000)?,
     ];
     calls.iter().map(|call| status(requester, call)).collect()
 }
