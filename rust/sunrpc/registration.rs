@@ -126,8 +126,12 @@ impl Class {
         self.shared.store(shared.cast_mut(), Relaxed);
         self.queue.store(queue.as_raw(), Release);
         // SAFETY: The class is complete, and is a static.
-        to_result(unsafe { bindings::xprt_register_transport(raw) })
-            .inspect_err(|_| self.close())?;
+        to_result(unsafe { bindings::xprt_register_transport(raw) }).inspect_err(|_| {
+            // SAFETY: Its name ends with a zero byte, and does not change.
+            let name = unsafe { CStr::from_char_ptr((&raw const (*raw).name).cast()) };
+            pr_err!("another module has registered the transport class \"{name}\"\n");
+            self.close();
+        })?;
         // Without tasks RCU, dropping the registration cannot wait for a thread that was preempted
         // in the last instructions of a callback: on such a kernel the module cannot be unloaded.
         #[cfg(all(CONFIG_PREEMPTION, not(CONFIG_TASKS_RCU)))]

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Registers a transport class of RDMA's ident while it is loaded, so that a test sees what a
- * transport module does when another one was first. No transport comes out of it.
+ * Registers one of the transport classes of RPC-over-RDMA while it is loaded, so that a test sees
+ * what a transport module does when another one was first. No transport comes out of it.
  */
 #include <linux/err.h>
 #include <linux/module.h>
+#include <linux/string.h>
+#include <linux/sunrpc/svc_xprt.h>
 #include <linux/sunrpc/xprt.h>
+
+static char *which = "client";
+module_param(which, charp, 0444);
+MODULE_PARM_DESC(which, "client, backward, or server");
 
 static struct rpc_xprt *test_setup(struct xprt_create *args)
 {
@@ -21,17 +27,41 @@ static struct xprt_class test_class = {
 	.netid	= { "" },
 };
 
+static struct svc_xprt *test_create(struct svc_serv *serv, struct net *net, struct sockaddr *sap,
+				    int salen, int flags)
+{
+	return ERR_PTR(-EPROTONOSUPPORT);
+}
+
+static const struct svc_xprt_ops test_ops = {
+	.xpo_create	= test_create,
+};
+
+static struct svc_xprt_class test_svc_class = {
+	.xcl_name	= "rdma",
+	.xcl_owner	= THIS_MODULE,
+	.xcl_ops	= &test_ops,
+	.xcl_list	= LIST_HEAD_INIT(test_svc_class.xcl_list),
+};
+
 static int __init test_init(void)
 {
+	if (!strcmp(which, "server"))
+		return svc_reg_xprt_class(&test_svc_class);
+	if (!strcmp(which, "backward"))
+		test_class.ident = XPRT_TRANSPORT_BC_RDMA;
 	return xprt_register_transport(&test_class);
 }
 
 static void __exit test_exit(void)
 {
-	xprt_unregister_transport(&test_class);
+	if (!strcmp(which, "server"))
+		svc_unreg_xprt_class(&test_svc_class);
+	else
+		xprt_unregister_transport(&test_class);
 }
 
 module_init(test_init);
 module_exit(test_exit);
-MODULE_DESCRIPTION("Occupies the transport class of RPC-over-RDMA, for tests");
+MODULE_DESCRIPTION("Occupies a transport class of RPC-over-RDMA, for tests");
 MODULE_LICENSE("GPL");
