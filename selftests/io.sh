@@ -95,6 +95,15 @@ check_sizes() {
 	server "rm -rf /run/$TEST /run/$TEST.*"
 }
 
+# nfsd copies into pages of its own what it otherwise takes from the page cache.
+without_splice() {
+	local file=/sys/kernel/debug/nfsd/disable-splice-read
+	server "[ -f $file ]" || skip "the server's kernel has no $file"
+	defer "server 'echo 0 >$file'"
+	server "echo 1 >$file"
+	check_sizes "$@"
+}
+
 # The server's own idea of a largest block depends on its memory.
 largest_block() {
 	server "
@@ -112,4 +121,5 @@ test_case "v3, buffered, rsize 64 KiB" check_sizes 3 buffered 65536
 test_case "v3, direct, rsize 1 MiB, up to 16 MiB and a byte" check_sizes 3 direct 1048576 16777217
 test_case "v4.2, buffered, rsize 1 MiB, up to 16 MiB and a byte" check_sizes 4.2 buffered 1048576 16777217
 test_case "v4.2, direct, rsize 64 KiB" check_sizes 4.2 direct 65536
+test_case "v4.2, direct, rsize 1 MiB, read without splice" without_splice 4.2 direct 1048576
 run_cases

@@ -289,6 +289,8 @@ failures_are_told() {
 	server '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
 	server 'gone() { [ "$(listener_of connections)" = 0 ]; }; wait_for 10 gone; insmod /lab/payload/rpcrdma_test_limits.ko failing_sends=8'
 	defer "server 'gone() { [ \$(listener_of connections) = 0 ]; }; wait_for 10 gone; rmmod rpcrdma_test_limits'"
+	# A new listener has written no lines yet.
+	server '/lab/guest/server stop; /lab/guest/server resume'
 	mark=$(server log_mark)
 	mount_nfs 3
 	LIMIT=120 client '
