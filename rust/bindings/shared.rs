@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! C objects that `rdma/` and `sunrpc/` pass to each other through `client/`.
+//! C objects that `rdma/` and `sunrpc/` pass to each other through the roles.
 
 use super::{
     __kernel_sockaddr_storage as sockaddr_storage, net, page, rpcrdma_net_cookie, sockaddr,

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/iommu-dma.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
@@ -69,6 +70,12 @@ u32 rpcrdma_ib_max_mapping(struct ib_device *device)
 	if (!ib_uses_virt_dma(device))
 		most = min(most, dma_max_mapping_size(device->dma_device));
 	return most;
+}
+
+/* See rdma_rw_init_iova_wrs_bvec(). */
+bool rpcrdma_ib_joins_ranges(struct ib_device *device)
+{
+	return ib_uses_virt_dma(device) || !use_dma_iommu(device->dma_device);
 }
 
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,

@@ -253,28 +253,8 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
             let mut receives = self.receives.lock();
             // Completions only lower the count.
             let missing = self.missing_receives(count, batch);
-            let mut chain = Receives::new();
-            let mut taken = 0;
-            while taken < missing {
-                let Some(receive) = receives.idle.pop() else {
-                    break;
-                };
-                trace::svcrdma_post_recv(self, receive.index());
-                chain.push(receive);
-                taken = taken.saturating_add(1);
-            }
-            if taken == missing {
-                let count = i32::try_from(taken)?;
-                // SAFETY: Both the Receives and the queue pair belong to this object.
-                let posted = unsafe { self.qp.post_receives(self, chain) };
-                // With an error the connection ends, and nobody posts more than the queue holds.
-                // Release: the Send of who finds enough counted is behind these Receives.
-                self.posted_count.fetch_add(count, Release);
-                drop(receives);
-                return posted.inspect_err(|&error| trace::svcrdma_rq_post_err(self, error));
-            }
-            while let Some(receive) = chain.pop() {
-                receives.idle.push(receive);
+            if receives.idle.len() >= usize::try_from(missing)? {
+                return self.post_idle(receives, missing);
             }
             let index = receives.unused.pop().unwrap_or(receives.next);
             receives.next = receives.next.max(index.saturating_add(1));
@@ -286,10 +266,38 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
                 Ok(receive) => receives.idle.push(receive),
                 Err(error) => {
                     receives.forget(index);
+                    // Those that there are serve meanwhile.
+                    let missing = self.missing_receives(count, 1);
+                    self.post_idle(receives, missing)?;
                     return Err(error);
                 }
             }
         }
+    }
+
+    /// Posts idle Receives, up to `most`.
+    fn post_idle(&self, mut receives: SpinLockGuard<'_, IdleReceives<C>>, most: u32) -> Result {
+        let mut chain = Receives::new();
+        let mut taken = 0i32;
+        for _ in 0..most {
+            let Some(receive) = receives.idle.pop() else {
+                break;
+            };
+            trace::svcrdma_post_recv(self, receive.index());
+            chain.push(receive);
+            taken = taken.saturating_add(1);
+        }
+        // SAFETY: Both the Receives and the queue pair belong to this object.
+        let posted = unsafe { self.qp.post_receives(self, chain) };
+        // With an error the connection ends, and nobody posts more than the queue holds. Release:
+        // the Send of who finds enough counted is behind these Receives.
+        self.posted_count.fetch_add(taken, Release);
+        drop(receives);
+        // The others are freed without the lock.
+        posted.map_err(|(error, _rest)| {
+            trace::svcrdma_rq_post_err(self, error);
+            error
+        })
     }
 
     /// Allocates a Receive with this number.

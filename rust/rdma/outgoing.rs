@@ -106,6 +106,7 @@ pub(super) fn take_slots<O: OutgoingOwner>(
 }
 
 /// Waits until others have returned slots; see [`SendSlots::wait`].
+#[cold]
 pub(super) fn wait_for_slots<O: OutgoingOwner>(
     owner: &O,
     seen: &mut Option<u32>,
@@ -307,15 +308,29 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         Ok(result)
     }
 
-    /// Adds an RDMA Write of `range` of the kept pages to the peer's memory at `offset` under
-    /// `handle`, to be done before the message is sent. May sleep for memory, and for a memory
-    /// region.
+    /// Adds RDMA Writes of `ranges` of the kept pages to the peer's memory at `offset` under
+    /// `handle`, to be done before the message is sent: one of all, or, if they cannot be joined,
+    /// one of each. May sleep for memory, and for a memory region.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
+    /// `EINVAL` if a range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
     /// region.
-    pub(crate) fn write(&mut self, range: PageRange, handle: u32, offset: u64) -> Result {
+    #[inline(always)]
+    pub(crate) fn write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
+        if ranges.len() == 1 || self.owner.qp().joins_ranges() {
+            return self.write_joined(ranges, handle, offset);
+        }
+        let mut offset = offset;
+        for range in ranges {
+            self.write_joined(core::slice::from_ref(range), handle, offset)?;
+            offset = offset.wrapping_add(u64::try_from(range.length)?);
+        }
+        Ok(())
+    }
+
+    /// [`Self::write`] of ranges that can be joined.
+    fn write_joined(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
         let owner = self.owner;
         let qp = owner.qp();
         let SendContext { writes, pages, .. } = self.context();
@@ -323,7 +338,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
-            match unsafe { writes.add(qp, pages, range, handle, offset) } {
+            match unsafe { writes.add(qp, pages, ranges, handle, offset) } {
                 Err(EAGAIN) if wait_for_slots(owner, &mut seen).is_ok() => {}
                 added => return added,
             }

@@ -106,6 +106,8 @@ pub(crate) struct Qp {
     registers_transfers: bool,
     /// As [`Self::max_element`].
     max_element: u32,
+    /// As [`Self::joins_ranges`].
+    joins_ranges: bool,
     // The queue pair is destroyed before these, in `drop`.
     id: CmId<Bound>,
     _cq: Arc<Cq>,
@@ -139,6 +141,9 @@ impl Qp {
                 // SAFETY: The device is registered as long as the domain exists.
                 false => unsafe { bindings::rpcrdma_ib_max_mapping(pd.device().as_raw()) },
             },
+            joins_ranges: !*registers_transfers
+                // SAFETY: As above.
+                && unsafe { bindings::rpcrdma_ib_joins_ranges(pd.device().as_raw()) },
             id,
             _cq: cq.clone(),
             pd: pd.clone(),
@@ -166,6 +171,13 @@ impl Qp {
     /// their length.
     pub(super) fn max_element(&self) -> u32 {
         self.max_element
+    }
+
+    /// Whether a transfer may have several ranges, such as the head and the pages of a message.
+    /// Behind an IOMMU the RDMA core maps it as one piece, and so it does where it registers
+    /// memory: there only whole pages can follow each other.
+    pub(super) fn joins_ranges(&self) -> bool {
+        self.joins_ranges
     }
 
     /// The number of the queue pair.
@@ -220,23 +232,20 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// `EPIPE` during or after the drain, or whatever the provider returns; Receives that were not
-    /// posted are freed.
+    /// `EPIPE` during or after the drain, or whatever the provider returns; and the Receives that
+    /// were not posted.
     pub(super) unsafe fn post_receives<O: ReceiveOwner>(
         &self,
         owner: &O,
         receives: Receives<O>,
-    ) -> Result {
+    ) -> Result<(), (Error, Receives<O>)> {
         let gate = self.receive_gate.lock();
         if !*gate {
-            drop(gate);
-            return Err(EPIPE);
+            return Err((EPIPE, receives));
         }
         // SAFETY: Guaranteed by the caller. The drain has not begun, and will wait for what is
         // posted now.
-        let posted = unsafe { receives.post(owner, self.as_raw()) };
-        drop(gate);
-        posted.map_err(|(error, _rest)| error)
+        unsafe { receives.post(owner, self.as_raw()) }
     }
 
     /// Posts a chain on the send queue on behalf of somebody other than the queue's owner, unless

@@ -213,7 +213,9 @@ impl<C: Completions> QueuePair<C> {
         let qp = self.qp.as_opaque();
         trace::xprtrdma_post_recvs(qp, receives.len());
         // SAFETY: The queue pair is this object's, and the Receives were allocated for it.
-        unsafe { self.qp.post_receives(self, receives) }
+        let posted = unsafe { self.qp.post_receives(self, receives) };
+        posted
+            .map_err(|(error, _rest)| error)
             .inspect_err(|&error| trace::xprtrdma_post_recvs_err(qp, error))
     }
 

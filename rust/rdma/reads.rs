@@ -108,18 +108,20 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
         // completed, and for all requests before it, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
         let slots = core::mem::replace(&mut context.slots, 0);
-        let first = context.failure.take();
+        let failure = WcStatus::failure(wc);
+        // An earlier Read may have told why.
+        let failure = failure.map(|status| context.failure.take().unwrap_or(status));
         let (message, pages) = context.end(owner.qp());
         // SAFETY: The context is the owner's, and was lent out until now.
         unsafe { owner.reads().put(this) };
         owner.slots().give_back(slots);
-        match (WcStatus::failure(wc), message) {
+        match (failure, message) {
             (None, Some(message)) => owner.read(message, pages),
             (None, None) => {}
             (Some(status), message) => {
                 if let Some(message) = message {
                     trace::svcrdma_wc_read_failed(cq, message.number(), wc);
-                    owner.not_read(message, first.unwrap_or(status));
+                    owner.not_read(message, status);
                 }
                 owner.failed(status);
             }
@@ -219,7 +221,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
-            match unsafe { reads.add(qp, pages, range, handle, offset) } {
+            match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
                 Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut seen).is_ok() => {}
                 added => return added,
             }

@@ -10,7 +10,7 @@ use kernel::{
         atomic::{Atomic, Relaxed},
         CondVar, CondVarTimeoutResult, SpinLock, SpinLockGuard,
     },
-    time::msecs_to_jiffies,
+    time::{msecs_to_jiffies, Jiffies},
 };
 
 /// Why there is no room.
@@ -20,7 +20,7 @@ pub(crate) enum NoRoom {
     TooMany,
     /// There is no room at present.
     Full,
-    /// Nothing has completed for [`TIME_LIMIT`].
+    /// Nothing has completed for [`TIME_LIMIT`], or too little for [`WHOLE_TIME_LIMIT`].
     TimedOut,
     /// The connection is ending.
     Closed,
@@ -29,6 +29,9 @@ pub(crate) enum NoRoom {
 /// How long a thread waits while nothing of the queue completes, in milliseconds. A peer that posts
 /// no Receives can have its Sends repeated for ever, and is not to keep the threads of all others.
 const TIME_LIMIT: u32 = 10_000;
+
+/// How long it waits in all: a peer may let something complete now and then.
+const WHOLE_TIME_LIMIT: u32 = 60_000;
 
 /// The free and used slots of a send queue, one for each work request.
 #[pin_data]
@@ -49,8 +52,8 @@ struct State {
     least: u32,
     /// Counts the times that slots were returned.
     returns: u32,
-    /// What that was at the last look, if some were in use.
-    seen: Option<u32>,
+    /// What that was at a look since which none were returned, and when that was.
+    seen: Option<(u32, u64)>,
     is_closed: bool,
 }
 
@@ -130,6 +133,7 @@ impl SendSlots {
             }
             return Err(NoRoom::Full);
         }
+        let mut left = msecs_to_jiffies(WHOLE_TIME_LIMIT);
         while !state.is_closed {
             if state.take(count) {
                 return Ok(());
@@ -140,7 +144,7 @@ impl SendSlots {
             if !may_wait {
                 return Err(NoRoom::Full);
             }
-            self.sleep(&mut state)?;
+            self.sleep(&mut state, &mut left)?;
         }
         Err(NoRoom::Closed)
     }
@@ -155,6 +159,7 @@ impl SendSlots {
     /// [`NoRoom::Closed`].
     pub(super) fn wait(&self, seen: &mut Option<u32>) -> Result<(), NoRoom> {
         let mut state = self.state.lock();
+        let mut left = msecs_to_jiffies(WHOLE_TIME_LIMIT);
         while !state.is_closed {
             if *seen != Some(state.returns) {
                 *seen = Some(state.returns);
@@ -163,30 +168,42 @@ impl SendSlots {
             if state.free == state.total {
                 return Err(NoRoom::TooMany);
             }
-            self.sleep(&mut state)?;
+            self.sleep(&mut state, &mut left)?;
         }
         Err(NoRoom::Closed)
     }
 
-    /// Sleeps until something has changed.
+    /// Sleeps until something has changed, for no longer than what is `left`, in jiffies.
     ///
     /// # Errors
     ///
     /// [`NoRoom::TimedOut`].
-    fn sleep(&self, state: &mut SpinLockGuard<'_, State>) -> Result<(), NoRoom> {
+    fn sleep(
+        &self,
+        state: &mut SpinLockGuard<'_, State>,
+        left: &mut Jiffies,
+    ) -> Result<(), NoRoom> {
         let before = state.returns;
+        let limit = msecs_to_jiffies(TIME_LIMIT).min(*left);
         self.waiting.fetch_add(1, Relaxed);
-        let limit = msecs_to_jiffies(TIME_LIMIT);
         let woken = self.changed.wait_interruptible_timeout(state, limit);
-        // Threads of the kernel have no signals as a rule.
-        if matches!(woken, CondVarTimeoutResult::Signal { .. }) {
-            self.changed.wait(state);
-        }
-        self.waiting.fetch_sub(1, Relaxed);
         let has_changed = state.is_closed || state.returns != before;
-        match woken {
-            CondVarTimeoutResult::Timeout if !has_changed => Err(NoRoom::TimedOut),
-            _ => Ok(()),
+        let slept = match woken {
+            CondVarTimeoutResult::Timeout => limit,
+            CondVarTimeoutResult::Woken { jiffies } => limit.saturating_sub(jiffies),
+            // Threads of the kernel have no signals as a rule.
+            CondVarTimeoutResult::Signal { .. } if !has_changed => {
+                self.changed.wait(state);
+                0
+            }
+            CondVarTimeoutResult::Signal { .. } => 0,
+        };
+        self.waiting.fetch_sub(1, Relaxed);
+        *left = left.saturating_sub(slept);
+        let is_late = matches!(woken, CondVarTimeoutResult::Timeout) && !has_changed;
+        match is_late || *left == 0 {
+            true => Err(NoRoom::TimedOut),
+            false => Ok(()),
         }
     }
 
@@ -201,13 +218,24 @@ impl SendSlots {
         }
     }
 
-    /// Whether slots have been in use since the last such look, and none was returned. A queue's
-    /// requests are executed in order: if one hangs, those behind it do.
-    pub(crate) fn is_stuck(&self) -> bool {
+    /// Whether slots are in use, and none has been returned between looks that were [`TIME_LIMIT`]
+    /// apart; `now` is in nanoseconds. A queue's requests are executed in order: if one hangs,
+    /// those behind it do.
+    pub(crate) fn is_stuck(&self, now: u64) -> bool {
         let mut state = self.state.lock();
-        let now = (state.free != state.total).then_some(state.returns);
-        let before = core::mem::replace(&mut state.seen, now);
-        now.is_some() && now == before
+        if state.free == state.total {
+            state.seen = None;
+            return false;
+        }
+        match state.seen {
+            Some((returns, since)) if returns == state.returns => {
+                now.saturating_sub(since) >= u64::from(TIME_LIMIT).saturating_mul(1_000_000)
+            }
+            _ => {
+                state.seen = Some((state.returns, now));
+                false
+            }
+        }
     }
 
     /// Refuses further slots, and wakes all waiting threads.
@@ -237,15 +265,26 @@ mod tests {
 
     #[test]
     fn a_queue_without_progress_is_stuck() {
+        const LIMIT: u64 = 10_000_000_000;
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(4);
-        assert_eq!([slots.is_stuck(), slots.is_stuck()], [false; 2]);
+        let stuck = |times: [u64; 3]| times.map(|now| slots.is_stuck(now));
+        assert_eq!(stuck([0, LIMIT, 2 * LIMIT]), [false; 3]);
         assert_eq!(slots.take(2, false, |_, _| {}), Ok(()));
-        assert_eq!([slots.is_stuck(), slots.is_stuck()], [false, true]);
+        assert_eq!(stuck([5, LIMIT, LIMIT + 5]), [false, false, true]);
         slots.give_back(1);
-        assert_eq!([slots.is_stuck(), slots.is_stuck()], [false, true]);
+        assert_eq!(
+            stuck([LIMIT + 6, LIMIT + 7, 2 * LIMIT + 6]),
+            [false, false, true]
+        );
         slots.give_back(1);
-        assert!(!slots.is_stuck());
+        assert_eq!(stuck([3 * LIMIT; 3]), [false; 3]);
+        // What was seen before does not count for others.
+        assert_eq!(slots.take(1, false, |_, _| {}), Ok(()));
+        assert_eq!(
+            stuck([4 * LIMIT, 4 * LIMIT + 1, 5 * LIMIT]),
+            [false, false, true]
+        );
     }
 
     #[test]

@@ -90,11 +90,9 @@ impl Transfers {
         Ok(self.transfers.reserve(transfers, GFP_KERNEL)?)
     }
 
-    /// Adds a transfer between `range` of `pages` and the peer's memory at `offset` under `handle`,
-    /// of the length of the range. May sleep.
-    ///
-    /// No more than one range: behind an IOMMU the RDMA core maps a transfer as one piece, within
-    /// which only whole pages may follow each other.
+    /// Adds a transfer between `ranges` of `pages` and the peer's memory at `offset` under
+    /// `handle`, of the length of the ranges. May sleep. There is one range unless
+    /// [`Qp::joins_ranges`].
     ///
     /// # Safety
     ///
@@ -103,18 +101,18 @@ impl Transfers {
     /// # Errors
     ///
     /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL`
-    /// without any bytes, or if the range is not of these pages.
+    /// without any bytes, or if a range is not of these pages.
     pub(super) unsafe fn add(
         &mut self,
         qp: &Qp,
         pages: &PageVec,
-        range: PageRange,
+        ranges: &[PageRange],
         handle: u32,
         offset: u64,
     ) -> Result {
         let first = self.vecs.len();
         // SAFETY: Guaranteed by the caller.
-        let added = unsafe { self.add_behind(first, qp, pages, range, handle, offset) };
+        let added = unsafe { self.add_behind(first, qp, pages, ranges, handle, offset) };
         if added.is_err() {
             self.vecs.truncate(first);
         }
@@ -133,12 +131,17 @@ impl Transfers {
         first: usize,
         qp: &Qp,
         pages: &PageVec,
-        range: PageRange,
+        ranges: &[PageRange],
         handle: u32,
         offset: u64,
     ) -> Result {
-        pages.append_to(&mut self.vecs, range, qp.max_element())?;
-        let length = u32::try_from(range.length)?;
+        let mut length = 0u32;
+        for range in ranges {
+            pages.append_to(&mut self.vecs, *range, qp.max_element())?;
+            length = length
+                .checked_add(u32::try_from(range.length)?)
+                .ok_or(EINVAL)?;
+        }
         let vecs = self.vecs.get(first..).ok_or(EINVAL)?;
         let count = u32::try_from(vecs.len())?;
         let transfer = Transfer {

@@ -71,12 +71,12 @@ fn send(qp: &AcceptedQp<Shared>, call: &BackwardCall<'_>) -> Result<(), SendErro
         ENOMEM => SendError::NoMemory,
         _ => SendError::NotConnected,
     })?;
-    // Without room sunrpc tries again soon. Nobody would tell it of Calls that come while it waits.
-    outgoing
-        .send(end, None, false, Sent::BackwardCall)
-        .map_err(|reason| match reason {
-            NoRoom::TooMany => SendError::Failed,
-            NoRoom::Full => SendError::NoMemory,
-            NoRoom::TimedOut | NoRoom::Closed => SendError::NotConnected,
-        })
+    let sent = outgoing.send(end, None, true, Sent::BackwardCall);
+    // While it waited for room, the service was not told of Calls that came.
+    shared.xprt().enqueue();
+    sent.map_err(|reason| match reason {
+        NoRoom::TooMany => SendError::Failed,
+        NoRoom::Full => SendError::NoMemory,
+        NoRoom::TimedOut | NoRoom::Closed => SendError::NotConnected,
+    })
 }

@@ -136,13 +136,21 @@ fn place_and_send(
     times: Times,
 ) -> Result {
     let call = index.call(bytes).ok_or(EINVAL)?;
-    // The send queue has room for so many RDMA Writes.
-    let fits = |plan: &ReplyPlan<'_>| plan.has_at_most(MAX_RDMA_WRITES, &call);
-    let plan = placement.finish(&call, length, threshold).ok();
-    let Some(plan) = plan.filter(fits) else {
+    let Ok(plan) = placement.finish(&call, length, threshold) else {
         send_error(qp, &index.error(ErrorBody::Chunk), true);
         return Ok(());
     };
+    let writes = match plan.has_rdma_writes() {
+        true => plan.most_rdma_writes(&call),
+        false => 0,
+    };
+    // CAST: A u32 always fits the kernel's usize.
+    if writes > MAX_RDMA_WRITES as usize
+        && !fits_send_queue((index, bytes, placement), (length, threshold))
+    {
+        send_error(qp, &index.error(ErrorBody::Chunk), true);
+        return Ok(());
+    }
     let mut outgoing = qp.outgoing()?;
     let credits = grant(qp, call.version, times.replied)?;
     let mut end = plan
@@ -156,9 +164,9 @@ fn place_and_send(
             rqst.copy_out(usize::try_from(range.at)?, to)?;
         }
     }
-    let (segments, bytes) = match plan.has_rdma_writes() {
-        true => write(qp, number, &mut outgoing, rqst, &plan, &call)?,
-        false => (0, 0),
+    let (segments, bytes) = match writes {
+        0 => (0, 0),
+        _ => write(qp, number, &mut outgoing, rqst, (&plan, writes), &call)?,
     };
     let invalidate = call.handle_to_invalidate(&qp.context().thresholds);
     let sent = Sent::Reply(Answered {
@@ -173,6 +181,20 @@ fn place_and_send(
     outgoing.send(end, invalidate, true, sent).map_err(to_error)
 }
 
+/// Whether a Reply, as in [`place_and_send`], has no more RDMA Writes than the send queue has room
+/// for.
+// By itself, so that the decoded Call need not be in memory there.
+#[cold]
+fn fits_send_queue(
+    (index, bytes, placement): (&CallIndex, &[u8], &Placement),
+    (length, threshold): (u32, u32),
+) -> bool {
+    index.call(bytes).is_some_and(|call| {
+        let plan = placement.finish(&call, length, threshold);
+        plan.is_ok_and(|plan| plan.has_at_most(MAX_RDMA_WRITES, &call))
+    })
+}
+
 /// The largest message to send in answer to one of `version`, in bytes.
 fn threshold(shared: &Shared, version: u32) -> u32 {
     if version == VERSION_ONE {
@@ -182,23 +204,23 @@ fn threshold(shared: &Shared, version: u32) -> u32 {
     }
 }
 
-/// Adds the RDMA Writes of a Reply; returns how many there are, and of how many bytes.
+/// Adds the RDMA Writes of a Reply, `writes` at most; returns how many there are, and of how many
+/// bytes.
 #[inline(always)]
 fn write(
     qp: &AcceptedQp<Shared>,
     number: u32,
     outgoing: &mut Outgoing<'_, AcceptedQp<Shared>>,
     rqst: &mut Replying<'_>,
-    plan: &ReplyPlan<'_>,
+    (plan, writes): (&ReplyPlan<'_>, usize),
     call: &ReceivedCall<'_>,
 ) -> Result<(u32, u64)> {
     let (mut count, mut bytes) = (0u32, 0u64);
-    let writes = plan.most_rdma_writes(call);
     let is_whole = plan.reply_chunk_len != 0
         || !plan
             .results()
             .all(|result| rqst.is_in_pages(result.at, result.length));
-    // The head, the pages and the tail are transfers of their own.
+    // The head, the pages and the tail may be transfers of their own.
     let transfers = writes.saturating_add(2);
     let layout = outgoing.keep(transfers, |pages| {
         let layout = rqst.move_pages(pages, is_whole)?;
@@ -210,15 +232,18 @@ fn write(
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(qp, number, count, segment);
         let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
-        if let Some(range) = layout.in_pages(start, length) {
-            outgoing.write(range, target.handle, target.offset)?;
-        } else {
-            let mut offset = target.offset;
-            for &range in layout.ranges(start, length)?.parts() {
-                outgoing.write(range, target.handle, offset)?;
-                offset = offset.wrapping_add(u64::try_from(range.length)?);
+        let (in_pages, ranges);
+        let parts = match layout.in_pages(start, length) {
+            Some(range) => {
+                in_pages = [range];
+                in_pages.as_slice()
             }
-        }
+            None => {
+                ranges = layout.ranges(start, length)?;
+                ranges.parts()
+            }
+        };
+        outgoing.write(parts, target.handle, target.offset)?;
         count = count.saturating_add(1);
         bytes = bytes.saturating_add(u64::from(target.length));
         Ok::<_, Error>(())

@@ -9,7 +9,7 @@
 use super::PAGE_SIZE;
 use crate::{
     proto::responder::budget::PageBudget,
-    sunrpc::{self, ClassUser},
+    sunrpc::{self, server::Moment, ClassUser},
 };
 use kernel::{
     new_condvar, new_spinlock, new_work,
@@ -43,9 +43,9 @@ pub(super) trait Waiter: Send + Sync {
     /// What tells it from others.
     fn number(&self) -> u32;
 
-    /// Whether something has been under way since the last such look, and nothing has completed.
+    /// Whether it has pages, and nothing of it has completed for too long, at `now` nanoseconds.
     /// Does not sleep, nor use the [`Room`].
-    fn is_stuck(&self) -> bool;
+    fn is_stuck(&self, now: u64) -> bool;
 
     /// Ends the connection, as it keeps room from others. Does not sleep.
     fn end(&self);
@@ -62,6 +62,8 @@ pub(super) struct Room {
     /// Watches.
     #[pin]
     work: Work<Self>,
+    /// From here on time is counted.
+    began: Moment,
     /// Where the work is done; nowhere in tests.
     user: Option<ClassUser>,
     /// Bytes of Receives, and how many there may be.
@@ -112,6 +114,7 @@ impl Room {
             }, "rpcrdma_room"),
             is_empty <- new_condvar!("rpcrdma_room"),
             work <- new_work!("rpcrdma_room"),
+            began: Moment::now(),
             user,
             receives: Atomic::new(0),
             max_receives,
@@ -174,8 +177,8 @@ impl Room {
 
     /// Looks for connections that are stuck, again and again while others wait.
     fn watch(&self) {
+        self.end_stuck();
         loop {
-            self.end_stuck();
             let mut state = self.state.lock();
             if state.line.is_empty() {
                 state.is_watched = false;
@@ -184,17 +187,19 @@ impl Room {
             let pause = msecs_to_jiffies(LOOK_PAUSE_MS);
             // Which of them ends it does not matter.
             let _ = self.is_empty.wait_interruptible_timeout(&mut state, pause);
+            drop(state);
+            self.end_stuck();
         }
     }
 
-    /// Ends connections on which something has been under way since the last look, and nothing has
-    /// completed.
+    /// Ends connections that are stuck.
     fn end_stuck(&self) {
+        let now = Moment::now().since(self.began);
         let mut state = self.state.lock();
         let mut next = 0;
         loop {
             let rest = state.connections.get(next..).unwrap_or_default();
-            let Some(place) = rest.iter().position(|who| who.is_stuck()) else {
+            let Some(place) = rest.iter().position(|who| who.is_stuck(now)) else {
                 return;
             };
             let stuck = rest.get(place).cloned();
@@ -322,7 +327,9 @@ impl ReceiveShare {
     /// Grants use so many fewer.
     #[inline(always)]
     pub(super) fn lower(&mut self, less: u32) {
-        self.wanted = self.wanted.saturating_sub(less);
+        if less != 0 {
+            self.wanted = self.wanted.saturating_sub(less);
+        }
     }
 
     /// Whether there are some that grants do not use.
@@ -372,7 +379,7 @@ mod tests {
             self.number
         }
 
-        fn is_stuck(&self) -> bool {
+        fn is_stuck(&self, _now: u64) -> bool {
             self.admitted.load(Relaxed) == STUCK
         }
 

@@ -250,8 +250,8 @@ impl Waiter for Events {
         self.number
     }
 
-    fn is_stuck(&self) -> bool {
-        self.slots.is_stuck()
+    fn is_stuck(&self, now: u64) -> bool {
+        self.slots.is_stuck(now) && self.page_budget().used() != 0
     }
 
     fn end(&self) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of a connection under debugfs. Documentation/admin-guide.rst explains each line.
+//! The files of a connection under debugfs. Documentation/server-guide.rst explains each line.
 
 use super::connection::Parts;
 use crate::{

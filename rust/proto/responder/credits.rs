@@ -163,7 +163,7 @@ impl ResponderCredits {
         let excess = u64::from(self.granted.get()).wrapping_add(u64::from(spare));
         let end = self.allowed.wrapping_add(excess);
         let left = end.saturating_sub(self.received);
-        let expected = u64::from(self.expected());
+        let expected = self.allowed.saturating_sub(self.received);
         let wanted = expected.wrapping_add(u64::from(spare)).min(left);
         u32::try_from(wanted).unwrap_or(u32::MAX)
     }

@@ -225,13 +225,6 @@ impl<'a> ReplyPlan<'a> {
 
     /// Whether the Reply to `call` has no more than `most` RDMA Writes.
     pub(crate) fn has_at_most(&self, most: u32, call: &ReceivedCall<'_>) -> bool {
-        // CAST: A u32 always fits the kernel's usize.
-        self.most_rdma_writes(call) <= most as usize || self.count_up_to(most, call)
-    }
-
-    /// [`Self::has_at_most`], if so much memory is offered that they have to be counted.
-    #[cold]
-    fn count_up_to(&self, most: u32, call: &ReceivedCall<'_>) -> bool {
         let mut left = most;
         let counted = self.for_each_rdma_write(call, |_, _| {
             left = left.checked_sub(1).ok_or(())?;

@@ -16,9 +16,10 @@
 //! | `send_request` of the backward direction | [`BackwardConnection::call_back`], with a
 //! [`BackwardCall`] |
 //!
-//! Contexts: `accept`, `receive`, `place`, `reply` and `release` run on threads of the service and
-//! may sleep. Several of them may run for one connection at a time, except that `receive` runs
-//! alone until [`Receiving::let_others_in`]. `has_room` runs wherever a transport is enqueued,
+//! Contexts: `accept`, `receive`, `place` and `reply` run on threads of the service and may sleep.
+//! Several of them may run for one connection at a time, except that `receive` runs alone until
+//! [`Receiving::let_others_in`]. `release` runs there too, and wherever a Call that was deferred is
+//! dropped; it does not sleep. `has_room` runs wherever a transport is enqueued,
 //! including in completion handlers.
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)

@@ -221,7 +221,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
         placed.map_or_else(Error::to_errno, |()| 0)
     }
 
-    /// Process context; may sleep.
+    /// Process context; does not sleep.
     ///
     /// # Safety
     ///
