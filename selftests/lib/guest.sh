@@ -98,6 +98,12 @@ listener_of() {
 	awk -v name="^$1\$" '$1 ~ name { sum += $2 } END { print sum + 0 }' "$(listener_folder "${2:-}")/listener"
 }
 
+# The same of all its listeners together, also of one whose service has ended: all_listeners_of NAME.
+all_listeners_of() {
+	cat /sys/kernel/debug/rpcrdma/listener-*/listener 2>/dev/null |
+		awk -v name="$1" '$1 == name { sum += $2; seen = 1 } END { print seen ? sum : "nothing" }' || true
+}
+
 # Whether nfsd can call back a client of NFSv4.1 or later. One of NFSv4.0 stays for as long as its lease, and is
 # called by TCP.
 callback_works() { grep -ls '^minor version: [12]' /proc/fs/nfsd/clients/*/info | xargs grep -qs 'callback state: UP'; }
@@ -145,6 +151,20 @@ trace_between() { sed "1,/tracing_mark_write: $1\$/d; /tracing_mark_write: $2\$/
 # client of NFSv4.0, which goes by TCP. The last one ends some time after the connection.
 backward() { cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info | grep -A1 "^netid: rdma" | grep -c "^addr: *$CLIENT\$" || true; }
 no_backward() { [ "$(backward)" = 0 ]; }
+
+# Whether our server has no connection, nor one that is on its way in or out.
+no_connections() {
+	[ "$(all_listeners_of connections)" = 0 ] && [ -z "$(newest_connection)" ] && [ -z "$(rdma resource show cm_id | grep CONNECT)" ]
+}
+# Waits until its clients have gone, which have left nothing then: clients_gone SECONDS.
+clients_gone() {
+	local name
+	wait_for "$1" no_connections
+	wait_for 20 no_backward
+	for name in read_pages receive_bytes waiting_connections; do
+		[ "$(all_listeners_of $name)" = 0 ] || fail "without a connection the listeners have $name $(all_listeners_of $name)"
+	done
+}
 
 # What must not grow with repetition. Transports that debugfs shows, sunrpc's and ours:
 transports() { printf '%s\n' /sys/kernel/debug/{sunrpc/rpc_xprt,rpcrdma}/* | grep -c '/[0-9]*$' || true; }

@@ -3,9 +3,10 @@
 #
 # What lets the transport's allocations fail. It comes behind lib/guest.sh.
 #
-#   shortage_begins N         fails every Nth allocation with the module's code on the stack, also
-#                             those that could wait
+#   shortage_begins N [TIMES] fails every Nth allocation with the module's code on the stack, also
+#                             those that could wait, not more often
 #   shortage_ends             no longer
+#   shortage_strikes N        so until three have failed
 #   failed, has_failed N      how many have failed
 
 knobs=/sys/kernel/debug/failslab
@@ -23,7 +24,7 @@ shortage_begins() {
 	echo 32 >$knobs/stacktrace-depth
 	echo N >$knobs/ignore-gfp-wait
 	echo 0 >$knobs/verbose
-	echo $ALLOWED >$knobs/times
+	echo "${2:-$ALLOWED}" >$knobs/times
 	echo "$1" >$knobs/interval
 	echo 100 >$knobs/probability
 }
@@ -32,4 +33,9 @@ shortage_ends() {
 	echo 0 >$knobs/require-start
 	echo 0xffffffffffffffff >$knobs/require-end
 	echo Y >$knobs/ignore-gfp-wait
+}
+shortage_strikes() {
+	shortage_begins "$1"
+	wait_for 30 has_failed 3
+	shortage_ends
 }

@@ -127,6 +127,31 @@ server_dir() {
 # The module of ours or the kernel's own, whichever is under test.
 is_rust() { client '[ -f /lab/payload/rpcrdma.ko ]'; }
 
+# The same of the server's.
+is_served() { server '[ -f /lab/payload/server/rpcrdma.ko ]'; }
+
+# What our server holds when its clients have gone: server_mark notes it, and server_check N fails if N times
+# something left anything behind. GONE=SECONDS before either waits so long for connections to end. The service is
+# stopped meanwhile, and with it goes what nfsd remembers of the last Calls. The kernel's own transport leaves
+# backward transports behind, and is not looked at.
+server_mark() { server_rests 'rdma_resources >/run/holds.resources; holds_mark'; }
+server_check() {
+	server_rests '
+		resources=$(cat /run/holds.resources)
+		wait_for 10 rdma_resources_are "$resources" || fail "the device had $resources and has $(rdma_resources)"
+		holds_check '"$1"
+}
+server_rests() {
+	is_served || return 0
+	LIMIT=$((${GONE:-30} + 120)) server "
+		clients_gone ${GONE:-30}
+		trap '/lab/guest/server resume' EXIT
+		/lab/guest/server stop
+		wait_for 20 module_unused
+		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail 'the service has ended, and has left files'
+		$1"
+}
+
 # top_copies client|server: copies what rpcrdma-top reads in that machine, for top_of.
 top_copies() {
 	copy=$RUN/$TEST.copy
@@ -170,6 +195,26 @@ work_ends() {
 	printf '%s files written, read and compared\n' "$(client work_done)"
 	server 'cd /export/$TEST && [ $(wc -l <sums) -ge 4 ] && sha256sum --quiet -c sums'
 	client work_forget
+}
+
+# Has fio write files on the mount and verify them, again and again until fio_ends: fio_begins ARGUMENT...
+fio_begins() {
+	client 'rm -f /run/fio.*'
+	defer 'client "touch /run/fio.stop && wait_for 50 test -f /run/job.fio.status && rm -f /run/fio.*"'
+	client_background fio "
+		mkdir -p \$MNT/$TEST/fio
+		until [ -f /run/fio.stop ]; do
+			fio --name=file --directory=\$MNT/$TEST/fio --direct=1 --verify=crc32c --do_verify=1 --verify_fatal=1 $* >/run/fio.out ||
+				{ cat /run/fio.out; exit 1; }
+			echo >>/run/fio.verified
+		done"
+}
+fio_ends() {
+	client 'touch /run/fio.stop'
+	LIMIT=150 client_wait fio || fail "fio saw an error"
+	client '
+		[ -s /run/fio.verified ] || fail "fio has not verified anything"
+		printf "%d times fio has verified its files\n" $(wc -l </run/fio.verified)'
 }
 
 # Waits for three connections more under that work, and that it goes on then.

@@ -1,21 +1,25 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Allocations fail that the transport, or what it calls, makes: during steady I/O, and while it
-# connects. The program on a hard mount sees only pauses, and what failed is tried again in measure.
+# Allocations fail that the transport, or what it calls, makes, in the client or in the server: during steady
+# I/O, and while it connects. The program on a hard mount sees only pauses, and what failed is tried again in
+# measure.
+# limit: 1800
 
 . "$(dirname "$0")/../lib/test.sh"
 
 shortage=$(<"$lib/shortage-guest.sh")$'\n'
 short_client() { client "$shortage$1"; }
+short_server() { server "$shortage$1"; }
 
+# need_filter MACHINE
 need_filter() {
-	client '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
+	"$1" '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
 }
 
 # The transport keeps what it has allocated. So many threads more want more of everything.
 steady() {
-	need_filter
+	need_filter client
 	server_dir /export
 	mount_nfs "$1"
 	client 'data_file 4M 16k'
@@ -34,7 +38,7 @@ steady() {
 
 # Every new connection needs a lot of memory at once.
 reconnecting() {
-	need_filter
+	need_filter client
 	server_dir /export
 	mount_nfs "$1"
 	work_begins
@@ -56,7 +60,7 @@ reconnecting() {
 # With no memory at all each attempt fails at once. There are to be a few a second, not thousands.
 paced() {
 	local attempts
-	need_filter
+	need_filter client
 	server_dir /export
 	mount_nfs "$1"
 	work_begins
@@ -76,6 +80,102 @@ paced() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# The same in the server: served FAILURES [ARGUMENT...]. What is only made once is there afterwards.
+served() {
+	is_served || skip "the server's transport is the kernel's own"
+	need_filter server
+	server_dir /export
+	defer 'short_server shortage_ends'
+	during_load true
+	server_mark
+	"$@"
+	server_check 200
+}
+
+# Runs a command while many threads of the client write and verify.
+during_load() {
+	mount_nfs 4.2
+	fio_begins --size=64k --bs=16k --rw=randwrite --ioengine=psync --thread --numjobs=64
+	work_begins
+	client 'wait_for 55 test -s /run/fio.verified'
+	"$@"
+	client 'work_goes_on 55'
+	fio_ends
+	work_ends
+	mount_ends
+}
+mount_ends() {
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'rm -r /export/$TEST/*'
+}
+
+# What a handler of a completion cannot allocate for the data of a Call, a thread can. With one Call at a time
+# nothing else leaves RDMA Reads to a thread. Each connection is new, and has one allocation fail, another one.
+once() {
+	local round=0 deferred=0
+	mount_nfs 3
+	until [ $deferred -gt 0 ]; do
+		[ $((round += 1)) -le 40 ] || fail "no RDMA Read was left to a thread on 40 connections"
+		client 'break_connections; dd if=/dev/urandom of=$MNT/$TEST/file bs=8K count=1 oflag=direct status=none'
+		deferred=$(server 'stat_of deferred_reads')
+		[ "$deferred" = 0 ] || fail "$deferred RDMA Reads were left to a thread although there was memory"
+		short_server "shortage_begins $round 1"
+		client '
+			head -c 256K /dev/urandom >/run/$TEST.data
+			dd if=/run/$TEST.data of=$MNT/$TEST/file bs=256K oflag=direct conv=notrunc status=none
+			drop_caches
+			cmp /run/$TEST.data $MNT/$TEST/file
+			rm /run/$TEST.data'
+		short_server shortage_ends
+		deferred=$(server 'stat_of deferred_reads')
+	done
+	printf '%d connections with a failure each\n' $round
+	mount_ends
+}
+
+# By how much a sum of values of the listener has risen: risen REGEX BEFORE.
+risen() { server "echo \$((\$(listener_of '$1') - $2))"; }
+
+# Some fail of a connection that is in use, which costs it: strikes EVERY.
+strikes() {
+	local before
+	before=$(server 'listener_of "ended_.*"')
+	for _ in {1..10}; do
+		short_server "shortage_strikes $1"
+		client 'work_goes_on 55'
+	done
+	printf '%d connections have ended\n' "$(risen 'ended_.*' "$before")"
+	[ "$(risen 'ended_.*' "$before")" -gt 0 ] || fail "that is not enough to tell anything"
+}
+
+# A new connection needs more Receives for each Call that it is granted: renewals EVERY.
+renewals() {
+	local before round=0
+	before=$(server 'listener_of starved_grants')
+	short_server "shortage_begins $1"
+	until [ "$(risen starved_grants "$before")" -gt 0 ]; do
+		[ $((round += 1)) -le 20 ] || fail "no grant was starved after 20 connections"
+		client break_connections
+		client 'work_goes_on 55'
+	done
+	short_server '
+		shortage_ends
+		printf "%d allocations failed\n" $(failed)'
+	printf '%d connections: %d grants were starved\n' $round "$(risen starved_grants "$before")"
+}
+
+# With no memory at all no connection is accepted.
+refusals() {
+	local before
+	before=$(server 'listener_of accept_failures')
+	short_server 'shortage_begins 1'
+	client break_connections
+	short_server "
+		refused() { [ \$((\$(listener_of accept_failures) - $before)) -ge 3 ]; }
+		wait_for 100 refused
+		shortage_ends"
+}
+
 for every in 2 10; do
 	test_case "v4.2: one in $every of the transport's allocations fails under I/O" steady 4.2 $every
 done
@@ -86,4 +186,10 @@ for vers in 3 4.2; do
 	done
 done
 test_case "v4.2: without memory the pace of reconnects is slow" paced 4.2
+test_case "v3: one of the server's fails for each of several WRITEs" served once
+for every in 2 10; do
+	test_case "v4.2: ten times some of the server's fail, one in $every" served during_load strikes $every
+done
+test_case "v4.2: one in 500 of the server's fails during reconnects" served during_load renewals 500
+test_case "v4.2: a server without memory refuses connections" served during_load refusals
 run_cases
