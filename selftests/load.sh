@@ -42,13 +42,13 @@ refuse_unload() {
 		module_load'
 }
 
-# second_class WHICH NAME: for each role, the name that the log has.
+# second_class WHICH NAME COUNT: for each role, the name that the log has, and how many classes come before it.
 second_class() {
 	client '[ -f /lab/payload/rpcrdma_test_class.ko ]' || skip "the payload has no rpcrdma_test_class.ko"
 	defer "client 'module_loaded || module_load'"
 	client "rmmod rpcrdma && insmod /lab/payload/rpcrdma_test_class.ko which=$1"
 	defer "client '! grep -q ^rpcrdma_test_class /proc/modules || rmmod rpcrdma_test_class'"
-	client "name='$2'"'
+	client "name='$2' count=$3"'
 		before=$(rdma_resources)
 		mark=$(log_mark)
 		! insmod "$(module_file)" 2>/run/$TEST.err || fail "a second class was registered"
@@ -57,7 +57,7 @@ second_class() {
 		! module_loaded || fail "the module is loaded"
 		log_has $mark "another module has registered the transport class \"$name$"
 		lines() { log_since $mark | grep -c "RPC: $1 rdma" || true; }
-		[ "$(lines Registered)" = "$(lines Unregistered)" ] || fail "a class is left"
+		[ "$(lines Registered) $(lines Unregistered)" = "$count $count" ] || fail "the log has other registrations"
 		# Neither threads nor files nor anything on the device stays.
 		! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/{rdma_slot_table_entries,svc_rdma} 2>/dev/null || fail "files are left"
 		# A worker of all queues that is idle still has the name of the last one, behind a minus.
@@ -100,9 +100,9 @@ unload_behind_unmounts() {
 test_case "modinfo names the aliases" check_aliases
 test_case "the log tells of unload and load" reload
 test_case "unload is refused while mounted" refuse_unload
-test_case "a class that is there already refuses the module" second_class client 'rdma"'
-test_case "a backward class that is there already refuses the module" second_class backward 'rdma backchannel"'
-test_case "a server's class that is there already refuses the module" second_class server 'rdma" for servers'
+test_case "a class that is there already refuses the module" second_class client 'rdma"' 0
+test_case "a backward class that is there already refuses the module" second_class backward 'rdma backchannel"' 1
+test_case "a server's class that is there already refuses the module" second_class server 'rdma" for servers' 2
 test_case "twenty times unload and load" reload_often
 test_case "unload right behind an unmount" unload_behind_unmounts
 run_cases

@@ -137,15 +137,8 @@ impl Room {
                 return pushed.map_err(|_| ENOMEM);
             }
             if line.capacity() >= count && connections.capacity() >= count {
-                for waiter in state.line.drain_all() {
-                    line.push_within_capacity(waiter).map_err(|_| ENOMEM)?;
-                }
-                for connection in state.connections.drain_all() {
-                    let moved = connections.push_within_capacity(connection);
-                    moved.map_err(|_| ENOMEM)?;
-                }
-                core::mem::swap(&mut state.line, &mut line);
-                core::mem::swap(&mut state.connections, &mut connections);
+                replace(&mut state.line, &mut line)?;
+                replace(&mut state.connections, &mut connections)?;
                 continue;
             }
             drop(state);
@@ -198,16 +191,16 @@ impl Room {
         let mut state = self.state.lock();
         let mut next = 0;
         loop {
-            let rest = state.connections.get(next..).unwrap_or_default();
-            let Some(place) = rest.iter().position(|who| who.is_stuck(now)) else {
+            let mut rest = state.connections.iter().skip(next);
+            let stuck = rest.find(|who| {
+                next = next.saturating_add(1);
+                who.is_stuck(now)
+            });
+            let Some(stuck) = stuck.cloned() else {
                 return;
             };
-            let stuck = rest.get(place).cloned();
-            next = next.saturating_add(place).saturating_add(1);
             drop(state);
-            if let Some(stuck) = stuck {
-                stuck.end();
-            }
+            stuck.end();
             state = self.state.lock();
         }
     }
@@ -274,6 +267,15 @@ impl Room {
         let state = self.state.lock();
         (state.budget, state.line.len())
     }
+}
+
+/// Moves what `list` has to `larger`, which takes its place, and the other way round.
+fn replace<T>(list: &mut KVVec<T>, larger: &mut KVVec<T>) -> Result {
+    for element in list.drain_all() {
+        larger.push_within_capacity(element).map_err(|_| ENOMEM)?;
+    }
+    core::mem::swap(list, larger);
+    Ok(())
 }
 
 /// What a connection has of the room for Receives. It goes back with this object.

@@ -330,6 +330,12 @@ struct Grants {
 }
 
 impl Grants {
+    /// There is less room than the requester could use.
+    fn lower(&mut self) {
+        let less = self.load.lower(&mut self.credits);
+        self.receives.lower(less);
+    }
+
     /// Gives back the room for Receives of grants that have fallen, once Calls have used them up.
     #[cold]
     fn give_back_surplus(&mut self) {
@@ -534,14 +540,7 @@ impl Shared {
     #[cold]
     fn delayed(&self) {
         self.stats().counters.delayed_reads.increment();
-        let mut grants = self.credits.lock();
-        let Grants {
-            credits,
-            load,
-            receives,
-            ..
-        } = &mut *grants;
-        receives.lower(load.lower(credits));
+        self.credits.lock().lower();
     }
 
     /// Whether Calls wait for room.
@@ -626,14 +625,8 @@ impl Shared {
     fn grant_less(&self, qp: &AcceptedQp<Self>, error: Error) -> Result<Credits> {
         let posted = self.starved(qp, error)?;
         let mut grants = self.credits.lock();
-        let Grants {
-            credits,
-            load,
-            receives,
-            ..
-        } = &mut *grants;
-        receives.lower(load.lower(credits));
-        credits.lower_grant(posted).ok_or(error)
+        grants.lower();
+        grants.credits.lower_grant(posted).ok_or(error)
     }
 
     /// Receives to be posted: so many for Calls, and those for Replies.

@@ -20,7 +20,6 @@ shares=(25 23 15 6 6 6 4 5 2 8)
 served_kinds=(address disconnect shortage loss reorder duplicate blackhole device restart kill
 	served_disconnect served_shortage served_device reload vanish)
 served_shares=(8 8 8 5 5 5 4 4 3 8 18 10 6 3 5)
-is_served() { server '[ -f /lab/payload/server/rpcrdma.ko ]'; }
 ! is_served || kinds=("${served_kinds[@]}") shares=("${served_shares[@]}")
 declare -A tried=() recovered=() longest=()
 data_errors='not known'
@@ -146,23 +145,12 @@ io_begins() {
 		head -c 1M /dev/urandom >/run/faults.data
 		cp /run/faults.data $MNT/$TEST/source
 		sync $MNT/$TEST/source'
-	defer 'client "touch /run/faults.stop && wait_for 50 test -f /run/job.fio.status"'
-	client_background fio '
-		mkdir -p $MNT/$TEST/fio
-		until [ -f /run/faults.stop ]; do
-			fio --name=file --directory=$MNT/$TEST/fio --size=2M --bsrange=512-128k --rw=randrw --direct=1 --ioengine=psync \
-				--numjobs=2 --verify=crc32c --do_verify=1 --verify_fatal=1 >/run/faults.fio || { cat /run/faults.fio; exit 1; }
-			echo >>/run/faults.verified
-		done'
+	fio_begins --size=2M --bsrange=512-128k --rw=randrw --ioengine=psync --numjobs=2
 	WORK_SIZE=16K work_begins
 }
 
 io_ends() {
-	client 'touch /run/faults.stop'
-	LIMIT=150 client_wait fio || fail "fio saw an error"
-	client '
-		[ -s /run/faults.verified ] || fail "fio has not verified anything"
-		printf "%d times fio has verified its files\n" $(wc -l </run/faults.verified)'
+	fio_ends
 	LIMIT=300 work_ends
 	client 'umount $MNT && wait_for 10 module_unused && rm -f /run/faults.*'
 	server 'rm -r /export/$TEST/*'

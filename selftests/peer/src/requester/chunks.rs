@@ -112,7 +112,7 @@ fn too_many_bytes(requester: &mut Requester) -> Result<Vec<String>> {
 }
 
 /// Read chunks that overlap, lie beyond the message, or are not as long as XDR says. The last Call
-/// has so many Write segments that they leave no room for a Reply.
+/// has so many segments for results that they leave no room for a Reply.
 fn misfits(requester: &mut Requester) -> Result<Vec<String>> {
     requester.connect()?;
     let segment = requester.segment(100);
@@ -120,7 +120,8 @@ fn misfits(requester: &mut Requester) -> Result<Vec<String>> {
     let mut wrong_count = Call::reading(&[segment]);
     wrong_count.argument = vec![0, 0, 0, 77];
     let without_room = Call {
-        writes: vec![vec![segment; 8]; 8],
+        writes: vec![vec![segment; 4]; 8],
+        reply: Some(vec![segment; 32]),
         ..wrong_count.clone()
     };
     each(

@@ -4,9 +4,7 @@
 
 use std::time::Duration;
 
-use super::{outcome_of, results, Call, Requester, Scenarios, PORT};
-use crate::proto::wire::chunk::Segment;
-use crate::verbs::{Acceptance, Verbs};
+use super::{outcome_of, results, segment_of, Call, Requester, Scenarios};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -27,21 +25,10 @@ fn many(requester: &mut Requester, count: usize, establish: bool) -> Result<Vec<
     Ok(vec![format!("{count}_up")])
 }
 
-/// READs whose Replies fill the server's send queue, as there is a Receive for the first one only,
-/// and the server is asked to repeat the others for ever.
+/// READs whose Replies fill the server's send queue.
 fn takes_no_replies(requester: &mut Requester) -> Result<Vec<String>> {
-    let offer = Acceptance {
-        receives: 1,
-        ..Requester::offer()
-    };
-    let mut verbs = Verbs::new();
-    verbs.connect(&requester.address, PORT, &offer, true)?;
-    let (offset, handle) = verbs.memory();
-    let segment = Segment {
-        handle,
-        length: 1000,
-        offset,
-    };
+    let mut verbs = requester.connect_for_one_reply()?;
+    let segment = segment_of(&mut verbs, 1000);
     let call = results::read(&[], Some(vec![segment; 22]), 20_000)?;
     for _ in 0..40 {
         let xid = requester.next_xid();

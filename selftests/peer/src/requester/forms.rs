@@ -3,10 +3,10 @@
 //! Forms of Calls and Replies that Linux requesters do not use, with data that is compared.
 
 use super::compound::{compound, read_operation, write_operation, WRITE_HEADER};
-use super::{payload_of, Requester, Scenarios};
-use crate::peer::{word_at, words, Message, LIMIT};
+use super::{payload_of, Call, Requester, Scenarios};
+use crate::peer::{word_at, words, LIMIT};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
-use crate::proto::wire::header::{Procedure, VERSION_ONE};
+use crate::proto::wire::header::Procedure;
 use crate::verbs::Waited;
 use crate::Result;
 
@@ -112,20 +112,15 @@ fn write(requester: &mut Requester, form: &Form, data: &[Vec<u8>; 2]) -> Result<
     if !matches!(form, Form::Chunks) {
         requester.verbs.put(STREAM, &stream);
         reads.splice(0..0, chunk(requester, 0, STREAM, (101, stream.len())));
-        stream.clear();
         procedure = Procedure::Nomsg;
     }
-    let call = Message {
-        xid,
-        version: VERSION_ONE,
-        credits: 32,
+    let call = Call {
         procedure,
         reads,
-        writes: vec![],
-        reply: None,
-        payload: stream,
+        body: stream.split_off(4),
+        ..Call::null()
     };
-    requester.verbs.send(&call.encode(), None)?;
+    requester.verbs.send(&call.encode(xid), None)?;
     let (_, reply) = receive(requester)?;
     Ok(format!("nfs_{}", word_at(&reply, 24)))
 }
@@ -133,21 +128,13 @@ fn write(requester: &mut Requester, form: &Form, data: &[Vec<u8>; 2]) -> Result<
 /// Reads both items, and the first one once more, in one COMPOUND, into two Write chunks and the
 /// Reply chunk: whether they are these.
 fn read(requester: &mut Requester, data: &[Vec<u8>; 2]) -> Result<String> {
-    let xid = requester.next_xid();
     let [first, second] = LENGTHS.map(|length| length as u32);
     let operations = [(0, first), (first, second), (0, first)];
     let operations = operations.map(|(offset, count)| read_operation(offset, count));
-    let mut payload = words(&[xid]);
-    payload.extend(compound(&operations)?);
     for at in [RESULTS[0], RESULTS[1], REPLY] {
         requester.verbs.put(at, &vec![0x55; LENGTHS[1] + 1]);
     }
-    let call = Message {
-        xid,
-        version: VERSION_ONE,
-        credits: 32,
-        procedure: Procedure::Msg,
-        reads: vec![],
+    let call = Call {
         writes: vec![
             vec![segment(requester, RESULTS[0], LENGTHS[0])],
             vec![
@@ -159,9 +146,10 @@ fn read(requester: &mut Requester, data: &[Vec<u8>; 2]) -> Result<String> {
             segment(requester, REPLY, 333),
             segment(requester, REPLY + 333, 16384 - 333),
         ]),
-        payload,
+        body: compound(&operations)?,
+        ..Call::null()
     };
-    requester.verbs.send(&call.encode(), None)?;
+    requester.send(&call)?;
     let (procedure, _) = receive(requester)?;
     if procedure != 1 {
         return Ok(format!("procedure_{procedure}"));

@@ -186,14 +186,21 @@ impl Requester {
             .ok_or_else(|| "there is no connection".to_owned())
     }
 
+    /// Another connection, of the process's own, which has a Receive for one message only: the
+    /// server is asked to repeat others for ever.
+    fn connect_for_one_reply(&self) -> Result<Verbs> {
+        let offer = Acceptance {
+            receives: 1,
+            ..Self::offer()
+        };
+        let mut verbs = Verbs::new();
+        verbs.connect(&self.address, PORT, &offer, true)?;
+        Ok(verbs)
+    }
+
     /// A segment of the memory that the server may use.
     fn segment(&mut self, length: u32) -> Segment {
-        let (offset, handle) = self.verbs.memory();
-        Segment {
-            handle,
-            length,
-            offset,
-        }
+        segment_of(&mut self.verbs, length)
     }
 
     fn next_xid(&mut self) -> u32 {
@@ -222,6 +229,16 @@ impl Requester {
     fn bytes(&mut self, bytes: &[u8], limit: Duration) -> Result<String> {
         self.verbs.send(bytes, None)?;
         self.outcome(limit)
+    }
+}
+
+/// A segment of the memory that the server may use by this connection.
+fn segment_of(verbs: &mut Verbs, length: u32) -> Segment {
+    let (offset, handle) = verbs.memory();
+    Segment {
+        handle,
+        length,
+        offset,
     }
 }
 

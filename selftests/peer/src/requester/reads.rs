@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use super::{outcome_of, Call, Requester, Scenarios, PORT};
+use super::{outcome_of, segment_of, Call, Requester, Scenarios};
 use crate::peer::LIMIT;
 use crate::proto::wire::chunk::Segment;
-use crate::verbs::{Acceptance, Verbs};
+use crate::verbs::Verbs;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -142,11 +142,12 @@ fn hangs_up(requester: &mut Requester) -> Result<Vec<String>> {
     Ok(vec!["gone".to_owned()])
 }
 
+/// Connections that together ask for more than there is room for.
+const CROWD: usize = 10;
+
 /// Many connections, each of which asks for as much as it may, and is gone when the server reads.
 fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
-    const CONNECTIONS: usize = 10;
-    const CALLS: usize = 8;
-    for _ in 0..CONNECTIONS {
+    for _ in 0..CROWD {
         let xid = requester.next_xid();
         let verbs = requester.connect_another(true)?;
         verbs.send(&Call::null().encode(xid), None)?;
@@ -157,16 +158,7 @@ fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
     }
     let mut xid = requester.xid;
     for verbs in &mut requester.others {
-        let (offset, handle) = verbs.memory();
-        let segment = Segment {
-            handle,
-            length: 1 << 20,
-            offset,
-        };
-        for _ in 0..CALLS {
-            xid += 1;
-            verbs.send(&Call::reading(&[segment]).encode(xid), None)?;
-        }
+        ask_for_most(verbs, &mut xid)?;
         verbs.flush()?;
         verbs.vanish()?;
     }
@@ -176,15 +168,8 @@ fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
 /// As much is to be read as there is room for, behind Replies that are repeated for ever, as there
 /// are no Receives for them.
 fn holds_room(requester: &mut Requester) -> Result<Vec<String>> {
-    const CONNECTIONS: usize = 10;
-    const CALLS: usize = 8;
-    let offer = Acceptance {
-        receives: 1,
-        ..Requester::offer()
-    };
-    for _ in 0..CONNECTIONS {
-        let mut verbs = Verbs::new();
-        verbs.connect(&requester.address, PORT, &offer, true)?;
+    for _ in 0..CROWD {
+        let mut verbs = requester.connect_for_one_reply()?;
         verbs.send(&Call::null().encode(requester.next_xid()), None)?;
         verbs.receive(LIMIT)?;
         verbs.send(&Call::null().encode(requester.next_xid()), None)?;
@@ -198,20 +183,21 @@ fn holds_room(requester: &mut Requester) -> Result<Vec<String>> {
     }
     let mut xid = requester.xid;
     for verbs in &mut requester.others {
-        let (offset, handle) = verbs.memory();
-        let segment = Segment {
-            handle,
-            length: 1 << 20,
-            offset,
-        };
-        for _ in 0..CALLS {
-            xid += 1;
-            verbs.send(&Call::reading(&[segment]).encode(xid), None)?;
-        }
+        ask_for_most(verbs, &mut xid)?;
     }
-    // Those that wait look for them, at the latest when they send their Calls again.
     let others = requester.others.iter_mut();
     others
         .map(|verbs| outcome_of(verbs, Duration::from_secs(200)))
         .collect()
+}
+
+/// Sends Calls with as much to be read as one connection may ask for.
+fn ask_for_most(verbs: &mut Verbs, xid: &mut u32) -> Result {
+    const CALLS: usize = 8;
+    let segment = segment_of(verbs, 1 << 20);
+    for _ in 0..CALLS {
+        *xid += 1;
+        verbs.send(&Call::reading(&[segment]).encode(*xid), None)?;
+    }
+    Ok(())
 }
