@@ -9,9 +9,10 @@ use super::{
     cm::{Bound, CmId},
     completion::WcStatus,
     cq::Cq,
+    needs_mr::may_need_mr,
     outgoing::{Outgoing, OutgoingOwner, SendContext},
     pool::Pool,
-    qp::{registers_transfers, Capacities, ConnectParameters, Qp},
+    qp::{Capacities, ConnectParameters, Qp},
     reads::{ReadContext, ReadOwner, Reads},
     receive::{Note, PostedReceives, Receive, ReceiveOwner, Received, Receives},
     send_slots::SendSlots,
@@ -97,7 +98,7 @@ impl AcceptedSizes {
     /// The capacities of the queue pair of `id`, including one request in each queue for the drain.
     fn capacities(&self, id: &CmId<Bound>, pd: &Pd) -> Capacities {
         // Elsewhere each is among the other work requests.
-        let transfers = match registers_transfers(id, pd) {
+        let transfers = match may_need_mr(id, pd) {
             true => self.transfers,
             false => 0,
         };

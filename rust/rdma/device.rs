@@ -8,7 +8,7 @@ use kernel::{
     fmt::{self, Write},
     new_mutex,
     prelude::*,
-    sync::{Arc, Completion, Mutex},
+    sync::{Arc, Completion, Mutex, SetOnce},
 };
 
 /// A registered device. Its removal waits until the last reference is dropped.
@@ -23,6 +23,8 @@ pub(crate) struct Device {
     users: Mutex<Users>,
     /// Completed when the last reference to the device is dropped.
     gone: Arc<Gone>,
+    /// As [`super::needs_mr`], once that is known.
+    pub(super) needs_mr: SetOnce<bool>,
 }
 
 /// Those to be notified of the removal.
@@ -111,6 +113,7 @@ impl Device {
                 notified: KVec::new(),
             }, "rpcrdma_device_users"),
             gone,
+            needs_mr: SetOnce::new(),
         });
         Arc::pin_init(device, GFP_KERNEL)
     }

@@ -36,6 +36,7 @@ mod completion;
 mod cqe;
 mod ib_client;
 mod listener;
+mod needs_mr;
 mod outgoing;
 mod pool;
 mod queue_pair;

@@ -5,6 +5,7 @@
 use super::{
     cm::{Bound, CmId},
     cq::Cq,
+    needs_mr::needs_mr,
     receive::{ReceiveOwner, Receives},
     Pd,
 };
@@ -102,7 +103,7 @@ pub(crate) struct Qp {
     /// Whether anybody but the owner of the send queue may post there.
     #[pin]
     send_gate: SpinLock<bool>,
-    /// [`registers_transfers`].
+    /// As [`needs_mr`].
     registers_transfers: bool,
     /// As [`Self::max_element`].
     max_element: u32,
@@ -135,7 +136,9 @@ impl Qp {
             ptr: create(&id, pd, cq, capacities)?,
             receive_gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
             send_gate <- new_spinlock!(true, "rpcrdma_send_gate"),
-            registers_transfers: registers_transfers(&id, pd),
+            registers_transfers: capacities.transfers != 0
+                // SAFETY: It was just created.
+                && unsafe { needs_mr(*ptr, &id, pd) },
             max_element: match *registers_transfers {
                 true => 0,
                 // SAFETY: The device is registered as long as the domain exists.
@@ -160,7 +163,7 @@ impl Qp {
         &self.pd
     }
 
-    /// As [`registers_transfers`].
+    /// Whether the RDMA core registers memory for transfers.
     pub(super) fn registers_transfers(&self) -> bool {
         self.registers_transfers
     }
@@ -325,13 +328,6 @@ impl PinnedDrop for Qp {
         // SAFETY: By the type's invariant this is the identifier's queue pair.
         unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
     }
-}
-
-/// Whether the RDMA core may register memory for transfers on the port of `id`.
-pub(super) fn registers_transfers(id: &CmId<Bound>, pd: &Pd) -> bool {
-    // SAFETY: The device is registered as long as the domain exists. A transfer that may be
-    // registered takes work requests for it.
-    unsafe { bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), 1, 0) > 1 }
 }
 
 /// Gives the identifier a queue pair, its only one: nobody else has the identifier.

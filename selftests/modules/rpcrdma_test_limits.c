@@ -31,6 +31,10 @@ static int max_qp_rd_atom = -1;
 module_param(max_qp_rd_atom, int, 0444);
 MODULE_PARM_DESC(max_qp_rd_atom, "RDMA Reads of a peer that a queue pair takes at a time");
 
+static int max_sgl_rd = -1;
+module_param(max_sgl_rd, int, 0444);
+MODULE_PARM_DESC(max_sgl_rd, "SGEs of an RDMA Read beyond which memory is better registered");
+
 static bool no_invalidation;
 module_param(no_invalidation, bool, 0444);
 MODULE_PARM_DESC(no_invalidation, "every other local invalidation cannot be posted");
@@ -210,6 +214,8 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_fast_reg_page_list_len = max_fast_reg_pages;
 	if (max_qp_rd_atom >= 0)
 		device->attrs.max_qp_rd_atom = max_qp_rd_atom;
+	if (max_sgl_rd >= 0)
+		device->attrs.max_sgl_rd = max_sgl_rd;
 	if (no_invalidation || failing_sends || fatal_events || slow_sends || max_send_sge >= 0)
 		device->ops.post_send = limits_post_send;
 	if (failing_maps || slow_maps)
@@ -235,6 +241,7 @@ static void limits_remove(struct ib_device *device, void *data)
 	device->attrs.max_qp_wr = saved->attrs.max_qp_wr;
 	device->attrs.max_fast_reg_page_list_len = saved->attrs.max_fast_reg_page_list_len;
 	device->attrs.max_qp_rd_atom = saved->attrs.max_qp_rd_atom;
+	device->attrs.max_sgl_rd = saved->attrs.max_sgl_rd;
 	kfree(saved);
 }
 

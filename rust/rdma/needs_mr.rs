@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether the RDMA core registers memory for transfers with a device.
+//!
+//! It asks for memory regions also where it only might use them: a device that prefers them for
+//! long scatter/gather lists need not get any, but a parameter of the core, which nobody else sees,
+//! can demand them. So the first connection through a device finds out.
+
+use super::{
+    cm::{Bound, CmId},
+    Pd,
+};
+use crate::bindings;
+use core::{mem::MaybeUninit, ptr::NonNull};
+use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*};
+
+/// Whether a queue pair of `id` is to have memory regions for transfers.
+pub(super) fn may_need_mr(id: &CmId<Bound>, pd: &Pd) -> bool {
+    // SAFETY: The device is registered as long as the domain exists. A transfer that may be
+    // registered takes work requests for it.
+    let may = unsafe { bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), 1, 0) > 1 };
+    may && pd.device().needs_mr.copy() != Some(false)
+}
+
+/// Whether memory is registered for transfers on `qp`, which has regions for them. May sleep.
+///
+/// # Safety
+///
+/// `qp` is the valid queue pair of `id`.
+pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd: &Pd) -> bool {
+    let known = &pd.device().needs_mr;
+    known.copy().unwrap_or_else(|| {
+        // SAFETY: Guaranteed by the caller.
+        let found = unsafe { registers(qp, id.port()) };
+        if let Ok(needed) = found {
+            // Whoever was faster has found the same.
+            known.populate(needed);
+        }
+        // With them a connection works in any case.
+        found.unwrap_or(true)
+    })
+}
+
+/// Maps an RDMA Read of one byte, to see whether the RDMA core registers memory for it.
+///
+/// # Safety
+///
+/// `qp` is the valid queue pair of a connection on port `port`.
+///
+/// # Errors
+///
+/// `ENOMEM`, or `EAGAIN` if there is no region.
+unsafe fn registers(qp: NonNull<bindings::ib_qp>, port: u32) -> Result<bool> {
+    let page = Page::alloc_page(GFP_KERNEL)?;
+    let vec = bindings::bio_vec {
+        bv_page: page.as_ptr(),
+        bv_len: 1,
+        bv_offset: 0,
+    };
+    let iter = bindings::bvec_iter {
+        bi_size: vec.bv_len,
+        ..pin_init::zeroed()
+    };
+    let (qp, vec) = (qp.as_ptr(), &raw const vec);
+    let (mut ctx, direction) = (MaybeUninit::uninit(), DataDirection::FromDevice);
+    let ctx = ctx.as_mut_ptr();
+    // SAFETY: The queue pair is valid. The vector describes a byte of a page, and both stay until
+    // the context is gone, which is initialised if the first call succeeds.
+    unsafe {
+        let requests =
+            bindings::rdma_rw_ctx_init_bvec(ctx, qp, port, vec, 1, iter, 0, 0, direction.into());
+        to_result(requests)?;
+        bindings::rdma_rw_ctx_destroy_bvec(ctx, qp, port, vec, 1, direction.into());
+        // The Read itself is one.
+        Ok(requests > 1)
+    }
+}
