@@ -61,6 +61,42 @@ small_queue() {
 	limits_end server
 }
 
+# Not even one Call of the largest size fits, and the log says what to do.
+tiny_queue() {
+	local mark
+	server_dir /export
+	limit_server "max_qp_wr=$2 max_send_sge=1"
+	mark=$(server log_mark)
+	client '
+		! mount -t nfs -o rdma,port=20049,vers='"$1"',sec=sys,soft,retry=0,timeo=50,retrans=1 $SERVER:/export $MNT || fail "it mounts"
+		wait_for 40 module_unused'
+	server "log_has $mark 'cannot accept its connection: .* hold $2 work requests, .* smaller max_block_size' ||
+		fail \"\$(log_since $mark)\""
+	limits_end server
+	mount_nfs "$1"
+	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
+}
+
+# A device with which memory may be registered for RDMA Reads, and is not: only the first connection has
+# memory regions for that, and none of them takes turns.
+unused_regions() {
+	local first second
+	server_dir /export
+	limit_server max_sgl_rd=8
+	mount_nfs "$1"
+	LIMIT=200 client verified_data
+	first=$(server "rdma resource show mr | grep -c . || true")
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'clients_gone 20'
+	mount_nfs "$1"
+	LIMIT=200 client verified_data
+	second=$(server "rdma resource show mr | grep -c . || true")
+	printf 'the first connection has %d memory regions, the second %d\n' "$first" "$second"
+	[ "$first" -gt 0 ] && [ "$second" = 0 ]
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
 # Who could not be told of an invalidation must not be asked for one, and says so itself.
 no_registration() {
 	is_rust || skip "the kernel's own client does not count invalidations"
@@ -146,6 +182,8 @@ done
 for vers in 3 4.2; do
 	test_case "v$vers: a send queue that is soon full" small_queue $vers 400
 done
+test_case "v3: a send queue that is too small" tiny_queue 3 200
+test_case "v4.2: a device for which memory need not be registered" unused_regions 4.2
 test_case "v4.2: memory cannot be registered" no_registration 4.2
 for vers in 3 4.2; do
 	test_case "v$vers: a Send cannot be posted, now and then" sends_fail $vers

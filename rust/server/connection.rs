@@ -4,13 +4,14 @@
 
 use super::{
     call::Call,
+    not_accepted::NotAccepted,
     receive,
     record::{End, SharedRecord},
     reply,
     shared::{Events, Shared},
     sizes::{
-        budget, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS, MAX_TRANSFER_SGE,
-        SPARE_RECEIVES, TRANSFERS,
+        budget, least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
+        MAX_TRANSFER_SGE, SPARE_RECEIVES, TRANSFERS,
     },
     stats::Sent,
     PAGE_SIZE,
@@ -116,7 +117,7 @@ impl Connection {
         request: ConnectRequest,
         listener: &SvcXprt,
         record: &SharedRecord,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Arc<Self>, NotAccepted> {
         let (local, peer) = (request.local_address(), request.peer_address());
         let found = PrivateData::find(request.private_data()).map(|(_, found)| found);
         let peer_depth = request.read_depth();
@@ -127,9 +128,8 @@ impl Connection {
         let id = request.into_id(events.clone());
         let device = id.device().ok_or(ENODEV)?;
         let attributes = device.attributes();
-        // RDMA Reads would never begin, and what is behind them would wait for ever.
         let read_depth = match peer_depth.min(attributes.max_initiator_depth) {
-            0 => return Err(EINVAL),
+            0 => return Err(NotAccepted::NoReads),
             depth => depth,
         };
         let own = own_private_data(&device);
@@ -140,13 +140,18 @@ impl Connection {
         let pages = events.xprt.max_message().div_ceil(PAGE_SIZE);
         let sge = attributes.max_transfer_sge.min(MAX_TRANSFER_SGE);
         let sge = NonZeroU32::new(sge).unwrap_or(NonZeroU32::MIN);
+        let full = pages / sge;
+        let (held, needed) = (attributes.max_qp_wr, least_send_queue(full));
+        if held < needed {
+            return Err(NotAccepted::SmallQueues { held, needed });
+        }
         let sizes = AcceptedSizes {
             receives: max_credits
                 .saturating_add(SPARE_RECEIVES)
                 .saturating_add(BACKWARD_CREDITS),
             receive_size: own.receive.bytes(),
             send_size: own.send.bytes().max(thresholds.send),
-            send_requests: send_requests(pages / sge),
+            send_requests: send_requests(full),
             transfers: TRANSFERS,
             transfer_sge: sge.get(),
         };

@@ -188,7 +188,7 @@ impl SvcListener for Listener {
         let request = self.next()?;
         let peer = request.peer_address();
         Connection::accept(request, &self.xprt, &self.record)
-            .inspect_err(|&error| self.record.accept_failed(&peer, error))
+            .inspect_err(|why| self.record.accept_failed(&peer, why))
             .ok()
     }
 }

@@ -3,19 +3,20 @@
 //! The responder: what `rpc.nfsd` exports over.
 //!
 //! ```text
-//! listener.rs    waits for connects, and accepts them
-//! connection.rs  one connection: what it is made of, and its end
-//! shared.rs      what its threads and completions share: messages, grants
-//! call.rs        what is kept with a message
-//! receive.rs     from a message to a Call that nfsd executes
-//! reply.rs       from nfsd's Reply to what the requester gets
-//! sinks.rs       pages for RDMA Reads
-//! sizes.rs       how much of each resource a connection and a Call can have
-//! room.rs        how many pages all connections may have for them, and Receives
-//! record.rs      what is known of a listener and of the connections that came through it
-//! stats.rs       what is counted of one connection
-//! show.rs        its files under debugfs
-//! backward.rs    what nfsd calls its clients with
+//! listener.rs      waits for connects, and accepts them
+//! connection.rs    one connection: what it is made of, and its end
+//! not_accepted.rs  why there is none
+//! shared.rs        what its threads and completions share: messages, grants
+//! call.rs          what is kept with a message
+//! receive.rs       from a message to a Call that nfsd executes
+//! reply.rs         from nfsd's Reply to what the requester gets
+//! sinks.rs         pages for RDMA Reads
+//! sizes.rs         how much of each resource a connection and a Call can have
+//! room.rs          how many pages all connections may have for them, and Receives
+//! record.rs        what is known of a listener and of the connections that came through it
+//! stats.rs         what is counted of one connection
+//! show.rs          its files under debugfs
+//! backward.rs      what nfsd calls its clients with
 //! ```
 //!
 //! A Call goes through these threads: the completion of its Receive decodes it, and posts RDMA
@@ -32,6 +33,7 @@ mod backward;
 mod call;
 mod connection;
 mod listener;
+mod not_accepted;
 mod receive;
 mod record;
 mod reply;

@@ -2,7 +2,7 @@
 
 //! What is known of a listener and of the connections that came through it.
 
-use super::{room::Room, sinks::Sinks};
+use super::{not_accepted::NotAccepted, room::Room, sinks::Sinks};
 use crate::{
     debugfs::{File, Show, WithFiles},
     error::Cause,
@@ -175,11 +175,11 @@ impl Record {
     }
 
     /// A connection could not be accepted.
-    pub(super) fn accept_failed(&self, peer: &SocketAddress, error: Error) {
-        trace::svcrdma_accept_err(self.number, error);
+    pub(super) fn accept_failed(&self, peer: &SocketAddress, why: &NotAccepted) {
+        trace::svcrdma_accept_err(self.number, why.to_errno());
         self.accept_failures.increment();
         if self.may_log() {
-            pr_warn!("client {peer}: cannot accept its connection: {error:?}\n");
+            pr_warn!("client {peer}: cannot accept its connection: {why}\n");
         }
     }
 

@@ -43,14 +43,17 @@ pub(super) const MAX_TRANSFER_SGE: u32 = 18;
 /// largest have more. No fabric has as many under way.
 const MAX_READ_BYTES: u32 = 8 << 20;
 
-/// Work requests that can be under way, if the pages of the largest RPC take `full` with as many
-/// parts as each can have. Each segment takes one more, where a page ends; and so does each Read
-/// chunk within a Position Zero chunk, which goes on behind it.
-///
-/// As many more as the provider makes in any case, which rounds the queue up.
+/// The smallest send queue that the largest RPC fits, whose pages take `full` work requests with
+/// as many parts as each can have. Each segment takes one more, where a page ends; and so does each
+/// Read chunk within a Position Zero chunk, which goes on behind it.
+pub(super) fn least_send_queue(full: u32) -> u32 {
+    (MAX_SEGMENTS + MAX_READ_CHUNKS + KEPT_REQUESTS).saturating_add(full)
+}
+
+/// Work requests that can be under way: those of [`least_send_queue`], and as many more as the
+/// provider makes in any case, which rounds the queue up.
 pub(super) fn send_requests(full: u32) -> u32 {
-    let least = (MAX_SEGMENTS + MAX_READ_CHUNKS).saturating_add(full);
-    let queue = least.saturating_add(KEPT_REQUESTS);
+    let queue = least_send_queue(full);
     let rounded = queue.checked_next_power_of_two().unwrap_or(queue);
     rounded.saturating_sub(KEPT_REQUESTS)
 }

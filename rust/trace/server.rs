@@ -15,7 +15,7 @@ pub(crate) trait TraceQp {
 // Connections.
 events! {
     /// A connection that a peer requested could not be accepted.
-    fn svcrdma_accept_err(listener: u32, error: Error) => (listener, error.to_errno());
+    fn svcrdma_accept_err(listener: u32, errno: i32) => (listener, errno);
 
     /// Both ends have agreed on another version than One.
     fn svcrdma_version(connection: u32, version: u32) => (connection, version);
