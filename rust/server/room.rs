@@ -80,6 +80,13 @@ struct State {
     is_watched: bool,
 }
 
+impl State {
+    /// Takes so many pages, if they are there and nobody waits.
+    fn take(&mut self, pages: u32) -> bool {
+        self.line.is_empty() && self.budget.take(pages)
+    }
+}
+
 impl_has_work! {
     impl HasWork<Self> for Room { self.work }
 }
@@ -205,6 +212,13 @@ impl Room {
         }
     }
 
+    /// Takes so many pages, if they are there and nobody waits.
+    #[inline]
+    #[must_use]
+    pub(super) fn try_take(&self, pages: u32) -> bool {
+        self.state.lock().take(pages)
+    }
+
     /// Takes so many pages, or has `waiter`, which does not wait yet, wait for them.
     #[must_use]
     pub(super) fn take(
@@ -213,7 +227,7 @@ impl Room {
         waiter: impl FnOnce() -> Arc<dyn Waiter>,
     ) -> bool {
         let mut state = this.state.lock();
-        if state.line.is_empty() && state.budget.take(pages) {
+        if state.take(pages) {
             return true;
         }
         // There is space for each connection.

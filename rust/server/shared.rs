@@ -142,8 +142,32 @@ impl Events {
         self.pages.lock().budget
     }
 
-    /// Takes room for so many pages.
+    /// Takes room for so many pages, if it is there. For want of it nobody is told later.
     #[inline(always)]
+    fn try_reserve(this: &Arc<Self>, pages: u32) -> Option<Reserved> {
+        if !this.pages.lock().budget.take(pages) {
+            return None;
+        }
+        if !this.room.try_take(pages) {
+            this.give_back(pages);
+            return None;
+        }
+        Some(Reserved::new(this, pages))
+    }
+
+    /// Gives room back within the connection's part.
+    #[inline(always)]
+    fn give_back(&self, pages: u32) {
+        let mut own = self.pages.lock();
+        own.budget.give_back(pages);
+        let is_awaited = core::mem::replace(&mut own.is_awaited, false);
+        drop(own);
+        if is_awaited {
+            self.wake();
+        }
+    }
+
+    /// Takes room for so many pages, or has the connection woken when there may be some.
     fn reserve(this: &Arc<Self>, pages: u32) -> Result<Reserved, Shortage> {
         let mut own = this.pages.lock();
         if !own.budget.take(pages) {
@@ -277,15 +301,8 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let events = &self.events;
-        let mut own = events.pages.lock();
-        own.budget.give_back(self.pages);
-        let is_awaited = core::mem::replace(&mut own.is_awaited, false);
-        drop(own);
-        if is_awaited {
-            events.wake();
-        }
-        events.room.give_back(self.pages);
+        self.events.give_back(self.pages);
+        self.events.room.give_back(self.pages);
     }
 }
 
@@ -517,6 +534,22 @@ impl Shared {
             return Some(message);
         }
         let pages = note.wanted();
+        if !self.has_waiting() {
+            note.reserved = Events::try_reserve(&self.events, pages);
+        }
+        match note.reserved {
+            Some(_) => Some(message),
+            None => self.admit_later(message, pages),
+        }
+    }
+
+    /// [`Self::admit`] if there was no room.
+    #[cold]
+    fn admit_later(
+        &self,
+        mut message: AcceptedMessage<Self>,
+        pages: u32,
+    ) -> Option<AcceptedMessage<Self>> {
         let mut waiting = self.waiting.lock();
         // Before somebody is to give pages back for it.
         self.waiting_count.fetch_add(1, Full);
@@ -524,7 +557,7 @@ impl Shared {
             match Events::reserve(&self.events, pages) {
                 Ok(reserved) => {
                     self.waiting_count.fetch_sub(1, Relaxed);
-                    note.reserved = Some(reserved);
+                    message.with_note().1.reserved = Some(reserved);
                     return Some(message);
                 }
                 Err(shortage) => waiting.is_in_line = matches!(shortage, Shortage::Room),
@@ -532,15 +565,9 @@ impl Shared {
         }
         waiting.messages.push(message);
         drop(waiting);
-        self.delayed();
-        None
-    }
-
-    /// Takes note of a Call that has to wait.
-    #[cold]
-    fn delayed(&self) {
         self.stats().counters.delayed_reads.increment();
         self.credits.lock().lower();
+        None
     }
 
     /// Whether Calls wait for room.
