@@ -65,7 +65,8 @@ run_deferred() {
 		;;
 	esac
 	for command in "${deferred[@]}"; do
-		eval "$command" || {
+		# An error of bash's own would end this shell, as if all was well.
+		(eval "$command") || {
 			printf 'this failed to undo something: %s\n' "$command"
 			rc=1
 		}
