@@ -8,23 +8,6 @@
 
 server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
 
-guest+='
-# Data by large and small RPCs, many at a time.
-verified_data() {
-	data_file 8M 1M
-	drop_caches
-	read_at_once 8 1M 1M
-	data_file 1M 4K
-	drop_caches
-	read_at_once 8 128K 4K
-	head -c 1000001 /dev/urandom >/run/$TEST.data
-	dd if=/run/$TEST.data of=$MNT/$TEST/odd bs=300001 oflag=direct status=none
-	drop_caches
-	cmp /run/$TEST.data $MNT/$TEST/odd
-	rm /run/$TEST.data
-}
-'
-
 # The limits of the server's device are those that a connection finds when it is accepted.
 limit_server() { MACHINE=server limit_devices "$@"; }
 

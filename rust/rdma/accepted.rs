@@ -9,7 +9,7 @@ use super::{
     cm::{Bound, CmId},
     completion::WcStatus,
     cq::Cq,
-    needs_mr::may_need_mr,
+    needs_mr::{may_need_mr, regions_of},
     outgoing::{Outgoing, OutgoingOwner, SendContext},
     pool::Pool,
     qp::{Capacities, ConnectParameters, Qp},
@@ -88,8 +88,13 @@ pub(crate) struct AcceptedSizes {
     pub(crate) send_size: u32,
     /// Work requests on the send queue, not counting those that the RDMA core adds for transfers.
     pub(crate) send_requests: u32,
-    /// RDMA Reads and Writes that can be outstanding where memory has to be registered for each.
+    /// RDMA Reads and Writes that can be outstanding where memory has to be registered for each;
+    /// more if one message takes more.
     pub(crate) transfers: u32,
+    /// Pieces of memory that the RDMA Reads or Writes for one message have at most.
+    pub(crate) message_pieces: u32,
+    /// Pages in all of these.
+    pub(crate) message_pages: u32,
     /// Elements in the scatter/gather list of each of them.
     pub(crate) transfer_sge: u32,
 }
@@ -99,7 +104,7 @@ impl AcceptedSizes {
     fn capacities(&self, id: &CmId<Bound>, pd: &Pd) -> Capacities {
         // Elsewhere each is among the other work requests.
         let transfers = match may_need_mr(id, pd) {
-            true => self.transfers,
+            true => self.transfers.max(self.message_regions(id, pd)),
             false => 0,
         };
         Capacities {
@@ -108,6 +113,14 @@ impl AcceptedSizes {
             transfers,
             send_sge: self.transfer_sge,
         }
+    }
+
+    /// Regions that the RDMA Reads or Writes for one message take at most. All are mapped before
+    /// any is posted.
+    fn message_regions(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
+        // The last region of each piece may have less than it could.
+        let full = regions_of(id, pd, self.message_pages);
+        full.saturating_add(self.message_pieces)
     }
 }
 

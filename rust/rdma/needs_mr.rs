@@ -41,6 +41,18 @@ pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd
     })
 }
 
+/// Memory regions that a transfer of so many pages takes where the RDMA core registers memory for
+/// it: how many pages a region has at most depends on the device.
+pub(super) fn regions_of(id: &CmId<Bound>, pd: &Pd, pages: u32) -> u32 {
+    let device = pd.device();
+    if device.attributes().max_fast_reg_pages == 0 {
+        return 0;
+    }
+    // SAFETY: The device is registered as long as the domain exists. Its regions have pages, by
+    // whose number the call divides.
+    unsafe { bindings::rdma_rw_mr_factor(device.as_raw(), id.port(), pages) }
+}
+
 /// Maps an RDMA Read of one byte, to see whether the RDMA core registers memory for it.
 ///
 /// # Safety

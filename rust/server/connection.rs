@@ -11,7 +11,7 @@ use super::{
     shared::{Events, Shared},
     sizes::{
         budget, least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
-        MAX_TRANSFER_SGE, SPARE_RECEIVES, TRANSFERS,
+        CALL_PIECES, MAX_TRANSFER_SGE, SPARE_RECEIVES, TRANSFERS,
     },
     stats::Sent,
     PAGE_SIZE,
@@ -153,6 +153,8 @@ impl Connection {
             send_size: own.send.bytes().max(thresholds.send),
             send_requests: send_requests(full),
             transfers: TRANSFERS,
+            message_pieces: CALL_PIECES,
+            message_pages: pages,
             transfer_sge: sge.get(),
         };
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;

@@ -17,7 +17,7 @@ pub(super) const BACKWARD_CREDITS: u32 = 2;
 pub(super) const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
 
 /// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. There a
-/// connection has so many.
+/// connection has so many, or as many as one Call can take where a region has few pages.
 pub(super) const TRANSFERS: u32 = 64;
 
 /// Segments that one list of a Call has at most: twice as many as Linux requesters put into one.
@@ -26,9 +26,13 @@ const MAX_SEGMENTS: u32 = 32;
 /// Read chunks that a Call has at most.
 const MAX_READ_CHUNKS: u32 = 16;
 
+/// Pieces in which the data of a Call is read at most. A Position Zero chunk goes on behind each of
+/// the other Read chunks.
+pub(super) const CALL_PIECES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS;
+
 /// RDMA Writes that a Reply has at most, not counting that its head, its pages and its tail are
 /// written one by one: with these two more and the Send it fits the send queue as Calls do.
-pub(super) const MAX_RDMA_WRITES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS - 3;
+pub(super) const MAX_RDMA_WRITES: u32 = CALL_PIECES - 3;
 
 /// Entries of a queue that are for none of the connection's work requests. Providers round the
 /// number of entries up to a power of two: one is for the drain, and some keep one empty.
@@ -47,7 +51,7 @@ const MAX_READ_BYTES: u32 = 8 << 20;
 /// as many parts as each can have. Each segment takes one more, where a page ends; and so does each
 /// Read chunk within a Position Zero chunk, which goes on behind it.
 pub(super) fn least_send_queue(full: u32) -> u32 {
-    (MAX_SEGMENTS + MAX_READ_CHUNKS + KEPT_REQUESTS).saturating_add(full)
+    (CALL_PIECES + KEPT_REQUESTS).saturating_add(full)
 }
 
 /// Work requests that can be under way: those of [`least_send_queue`], and as many more as the

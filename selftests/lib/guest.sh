@@ -266,6 +266,20 @@ read_at_once() {
 }
 # One thread reads it, so many blocks at the same time: read_ahead DEPTH SIZE BLOCK.
 read_ahead() { read_data --iodepth="$1" --size="$2" --bs="$3" --ioengine=libaio; }
+# Data by large and small RPCs, many at a time.
+verified_data() {
+	data_file 8M 1M
+	drop_caches
+	read_at_once 8 1M 1M
+	data_file 1M 4K
+	drop_caches
+	read_at_once 8 128K 4K
+	head -c 1000001 /dev/urandom >/run/$TEST.data
+	dd if=/run/$TEST.data of=$MNT/$TEST/odd bs=300001 oflag=direct status=none
+	drop_caches
+	cmp /run/$TEST.data $MNT/$TEST/odd
+	rm /run/$TEST.data
+}
 
 # Writes file after file of this size to the mount and reads each back, until work_end; an error
 # ends it.

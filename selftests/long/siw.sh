@@ -10,6 +10,11 @@ rxe) module=siw other=siw ;;
 *) module=rdma_rxe other=rxe ;;
 esac
 
+guest+='
+# What the server has posted: posted KIND.
+posted() { awk "\$1 == \"$1\" { print \$2 }" /sys/module/rpcrdma_test_limits/parameters/work; }
+'
+
 # For the rest of the case both machines have the other device.
 other_device() {
 	local machine
@@ -128,9 +133,30 @@ reads_fail() {
 	limits_end server
 }
 
+# The server's device takes so few pages at a time that each RDMA Read becomes many, and the largest Call wants
+# more regions than a connection has on other devices.
+short_lists() {
+	other_device
+	MACHINE=server limit_devices "max_fast_reg_pages=$2" count_work=1
+	server_dir /export
+	mount_nfs "$1"
+	LIMIT=300 client verified_data
+	server '
+		printf "%d regions for %d RDMA Reads\n" $(posted registrations) $(posted reads)
+		# So much verified_data has written by large WRITEs.
+		least=$((8388608 / ('"$2"' * $(getconf PAGESIZE))))
+		[ $(posted registrations) -ge $least ] || fail "with $least regions they are larger than that"'
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
 test_case "v4.2: chunks" chunks 4.2
 test_case "v3: more segments than the server has regions" few_regions 3
 test_case "v3: a region takes no pages, now and then" reads_fail 3
+for pages in 8 1; do
+	test_case "v3: the server's regions have $pages page(s)" short_lists 3 $pages
+done
 test_case "v4.2: Reply chunks with gaps" gaps '' -eq
 test_case "v4.2: Reply chunks too long for it" gaps max_fast_reg_pages=19 -gt
 test_case "mount.sh" other mount

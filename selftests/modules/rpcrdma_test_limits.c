@@ -2,8 +2,9 @@
 /*
  * Lowers what every RDMA device says that it can do, until it is unloaded: a test then sees how a
  * transport deals with a device that is too small for it, or that fails now and then. One parameter
- * raises it, where a device can do more than it says. Parameters that are not given leave their
- * attribute alone. No connection may be left when it is loaded or unloaded.
+ * raises it, where a device can do more than it says, and one counts what is posted.
+ * Parameters that are not given leave their attribute alone. No connection may be left when it is
+ * loaded or unloaded.
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
@@ -62,6 +63,48 @@ MODULE_PARM_DESC(slow_maps, "milliseconds that a memory region takes to take pag
 static bool sg_gaps;
 module_param(sg_gaps, bool, 0444);
 MODULE_PARM_DESC(sg_gaps, "iWARP devices, which must be siw, register memory with gaps");
+
+static bool count_work;
+module_param(count_work, bool, 0444);
+MODULE_PARM_DESC(count_work, "count what is posted on the send queues of connections");
+
+/* What is counted: chains of work requests, and work requests of each kind. */
+enum limits_work {
+	WORK_CHAINS,
+	WORK_SENDS,
+	WORK_READS,
+	WORK_WRITES,
+	WORK_REGISTRATIONS,
+	WORK_INVALIDATIONS,
+	WORK_KINDS,
+};
+
+static const char * const work_names[WORK_KINDS] = {
+	[WORK_CHAINS]		= "chains",
+	[WORK_SENDS]		= "sends",
+	[WORK_READS]		= "reads",
+	[WORK_WRITES]		= "writes",
+	[WORK_REGISTRATIONS]	= "registrations",
+	[WORK_INVALIDATIONS]	= "invalidations",
+};
+
+static atomic_t work[WORK_KINDS];
+
+static int work_get(char *buffer, const struct kernel_param *param)
+{
+	int i, length = 0;
+
+	for (i = 0; i < WORK_KINDS; i++)
+		length += sysfs_emit_at(buffer, length, "%s %d\n", work_names[i],
+					atomic_read(&work[i]));
+	return length;
+}
+
+static const struct kernel_param_ops work_ops = {
+	.get	= work_get,
+};
+module_param_cb(work, &work_ops, NULL, 0444);
+MODULE_PARM_DESC(work, "what was counted, a name and a number a line");
 
 /* What a device has without this module. */
 struct limits_saved {
@@ -127,12 +170,43 @@ static bool limits_exceeded(const struct ib_qp *qp, const struct ib_send_wr *wr)
 	return false;
 }
 
+static void limits_count(const struct ib_qp *qp, const struct ib_send_wr *wr)
+{
+	if (!count_work || qp->qp_type != IB_QPT_RC)
+		return;
+	atomic_inc(&work[WORK_CHAINS]);
+	for (; wr; wr = wr->next) {
+		switch (wr->opcode) {
+		case IB_WR_SEND:
+		case IB_WR_SEND_WITH_INV:
+			atomic_inc(&work[WORK_SENDS]);
+			break;
+		case IB_WR_RDMA_READ:
+		case IB_WR_RDMA_READ_WITH_INV:
+			atomic_inc(&work[WORK_READS]);
+			break;
+		case IB_WR_RDMA_WRITE:
+			atomic_inc(&work[WORK_WRITES]);
+			break;
+		case IB_WR_REG_MR:
+			atomic_inc(&work[WORK_REGISTRATIONS]);
+			break;
+		case IB_WR_LOCAL_INV:
+			atomic_inc(&work[WORK_INVALIDATIONS]);
+			break;
+		default:
+			break;
+		}
+	}
+}
+
 static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			    const struct ib_send_wr **bad_wr)
 {
 	struct limits_saved *saved = ib_get_client_data(qp->device, &limits_client);
 	int ret;
 
+	limits_count(qp, wr);
 	if (limits_exceeded(qp, wr)) {
 		*bad_wr = wr;
 		return -EINVAL;
@@ -216,7 +290,8 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_qp_rd_atom = max_qp_rd_atom;
 	if (max_sgl_rd >= 0)
 		device->attrs.max_sgl_rd = max_sgl_rd;
-	if (no_invalidation || failing_sends || fatal_events || slow_sends || max_send_sge >= 0)
+	if (no_invalidation || failing_sends || fatal_events || slow_sends || count_work ||
+	    max_send_sge >= 0)
 		device->ops.post_send = limits_post_send;
 	if (failing_maps || slow_maps)
 		device->ops.map_mr_sg = limits_map_mr_sg;
