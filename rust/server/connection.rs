@@ -138,9 +138,9 @@ impl Connection {
         let max_credits = max_credits(sysctl::max_requests().min(attributes.max_qp_wr / 4));
         // All pages of the largest RPC, one by one.
         let pages = events.xprt.max_message().div_ceil(PAGE_SIZE);
-        let sge = attributes.max_transfer_sge.min(MAX_TRANSFER_SGE);
-        let sge = NonZeroU32::new(sge).unwrap_or(NonZeroU32::MIN);
-        let full = pages / sge;
+        let sge =
+            |limit: u32| NonZeroU32::new(limit.min(MAX_TRANSFER_SGE)).unwrap_or(NonZeroU32::MIN);
+        let full = pages / sge(attributes.max_transfer_sge);
         let (held, needed) = (attributes.max_qp_wr, least_send_queue(full));
         if held < needed {
             return Err(NotAccepted::SmallQueues { held, needed });
@@ -155,7 +155,8 @@ impl Connection {
             transfers: TRANSFERS,
             message_pieces: CALL_PIECES,
             message_pages: pages,
-            transfer_sge: sge.get(),
+            // The RDMA core knows that Reads may have fewer.
+            transfer_sge: sge(attributes.max_send_sge).get(),
         };
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
         let versions = sysctl::service_version_two().versions();

@@ -151,12 +151,44 @@ short_lists() {
 	limits_end server
 }
 
+# The sink of each RDMA Read is registered, all of it at once, and nothing else is. Each RDMA Write has as many pages
+# as the device takes.
+registrations() {
+	local size reads writes pages elements=4
+	other_device
+	MACHINE=server limit_devices count_work=1 max_send_sge=$elements
+	server_dir /export
+	mount_nfs "$1"
+	for size in 4K 64K 1M; do
+		calls "WRITE of $size" "dd if=/dev/zero of=\$MNT/$TEST/file bs=$size count=16 oflag=direct status=none"
+		# The client has one segment for all of it.
+		! is_rust || [ "$reads" = 16 ] || fail "that should be 16 RDMA Reads"
+		calls "READ of $size" "dd if=\$MNT/$TEST/file of=/dev/null bs=$size count=16 iflag=direct status=none"
+		[ "$reads" = 0 ] || fail "that should be no RDMA Read"
+		pages=$(client "echo \$((\$(numfmt --from=iec $size) / \$(getconf PAGESIZE)))")
+		[ "$writes" -le $((16 * ((pages + elements - 1) / elements))) ] || fail "they could have $elements pages each"
+	done
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+# What the server posts for a command of the client's: calls WHAT COMMAND.
+calls() {
+	local registrations
+	registrations=$(server 'posted registrations') reads=$(server 'posted reads') writes=$(server 'posted writes')
+	client "$2"
+	registrations=$(($(server 'posted registrations') - registrations))
+	reads=$(($(server 'posted reads') - reads)) writes=$(($(server 'posted writes') - writes))
+	printf '16 times %s: %d regions, %d RDMA Reads, %d RDMA Writes\n' "$1" $registrations $reads $writes
+	[ $registrations = $reads ] || fail "each RDMA Read should have one"
+}
+
 test_case "v4.2: chunks" chunks 4.2
 test_case "v3: more segments than the server has regions" few_regions 3
 test_case "v3: a region takes no pages, now and then" reads_fail 3
 for pages in 8 1; do
 	test_case "v3: the server's regions have $pages page(s)" short_lists 3 $pages
 done
+test_case "v3: what the server registers" registrations 3
 test_case "v4.2: Reply chunks with gaps" gaps '' -eq
 test_case "v4.2: Reply chunks too long for it" gaps max_fast_reg_pages=19 -gt
 test_case "mount.sh" other mount
