@@ -54,6 +54,11 @@ vm_answer() {
 
 vm_run() {
 	local name=$1 limit=$(($2 * ${SLOW:-1})) tag=$BASHPID.$EPOCHREALTIME code status size
+	# Nobody reads the pipe then, and who opens it waits for ever.
+	vm_alive "$name" || {
+		printf 'the %s machine is dead; its console is in %s\n' "$name" "$RUN/$name.log" >&2
+		return 125
+	}
 	code=$(base64 -w 0 <<<"$3")
 	(
 		exec {vm_out}<>"$RUN/$name.agent.out" {lock}>"$RUN/$name.lock"
