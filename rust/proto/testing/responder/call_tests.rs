@@ -105,6 +105,45 @@ mod tests {
         }
     }
 
+    /// The first `count` of them.
+    fn first(handles: &[(u32, u32)], count: usize) -> &[(u32, u32)] {
+        handles.get(..count).unwrap_or_default()
+    }
+
+    /// Proves: PD-006, PD-020.
+    #[test]
+    fn of_several_handles_each_reply_invalidates_one() {
+        let (mut calls, mut handles, mut invalidated) = (0, 0, 0);
+        for shape in 0..64usize {
+            let [reads, writes, reply] = [shape % 4, shape / 4 % 4, shape / 16];
+            let reads = first(&[(1, 8), (2, 8), (3, 8)], reads);
+            let writes = first(&[(4, 8), (5, 8), (6, 8)], writes);
+            let reply = first(&[(7, 8), (8, 8), (9, 8)], reply);
+            let encoded = encode(44, reads, writes, reply);
+            let call = encoded
+                .as_ref()
+                .and_then(|(bytes, length)| call(bytes, *length));
+            assert!(call.is_some());
+            let Some(call) = call else { return };
+            let handle = call.handle_to_invalidate(&AGREED);
+            let mut offered = reads.iter().chain(writes).chain(reply);
+            assert_eq!(handle.is_some(), shape != 0);
+            assert!(handle.is_none_or(|handle| offered.any(|&(known, _)| known == handle)));
+            // A Reply to a Call that offers no memory has the handle of the first RDMA Read.
+            let mut read = None;
+            let walked = call.for_each_read(|_, segment| {
+                read = read.or(Some(segment.handle));
+                Ok::<_, ()>(())
+            });
+            assert_eq!(walked, Ok(()));
+            assert!(read.is_none() || read == handle);
+            calls += usize::from(shape != 0);
+            handles += reads.len() + writes.len() + reply.len();
+            invalidated += usize::from(handle.is_some());
+        }
+        assert_eq!((calls, handles, invalidated), (63, 288, 63));
+    }
+
     #[test]
     fn a_reply_without_chunks_has_the_shortest_header() {
         for (reads, reply, expected) in [

@@ -10,4 +10,6 @@ mod budget_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod call_tests;
 #[cfg(any(test, rpcrdma_kunit))]
+mod choices_tests;
+#[cfg(any(test, rpcrdma_kunit))]
 mod stream_tests;
