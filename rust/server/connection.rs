@@ -10,7 +10,7 @@ use super::{
     reply,
     shared::{Events, Shared},
     sizes::{
-        budget, least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
+        least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
         CALL_PIECES, MAX_TRANSFER_SGE, SPARE_RECEIVES, TRANSFERS,
     },
     stats::Sent,
@@ -19,7 +19,10 @@ use super::{
 use crate::{
     debugfs::WithFiles,
     error::Cause,
-    proto::wire::private_data::{negotiate, InlineSize, PrivateData},
+    proto::{
+        responder::budget::CallBudget,
+        wire::private_data::{negotiate, InlineSize, PrivateData},
+    },
     rdma::{
         AcceptedEvents, AcceptedMessage, AcceptedOwner, AcceptedQp, AcceptedSizes,
         ConnectParameters, ConnectRequest, Device, Pd, RemovalNotice, WcStatus,
@@ -134,7 +137,7 @@ impl Connection {
         };
         let own = own_private_data(&device);
         let thresholds = negotiate(own, found);
-        let budget = budget(events.xprt.max_message());
+        let budget = CallBudget::new(events.xprt.max_message());
         let max_credits = max_credits(sysctl::max_requests().min(attributes.max_qp_wr / 4));
         // All pages of the largest RPC, one by one.
         let pages = events.xprt.max_message().div_ceil(PAGE_SIZE);

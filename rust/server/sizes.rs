@@ -3,7 +3,7 @@
 //! How much a connection can have of each of its resources, and a Call.
 
 use super::PAGE_SIZE;
-use crate::proto::responder::budget::{CallBudget, MAX_RESULTS};
+use crate::proto::responder::budget::{MAX_READ_CHUNKS, MAX_SEGMENTS};
 
 /// Receives beyond what the requester may send: for Calls of requesters that count a Call as done
 /// when its task is killed, and for those missing until the next batch is posted.
@@ -19,12 +19,6 @@ pub(super) const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
 /// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. There a
 /// connection has so many, or as many as one Call can take where a region has few pages.
 pub(super) const TRANSFERS: u32 = 64;
-
-/// Segments that one list of a Call has at most: twice as many as Linux requesters put into one.
-const MAX_SEGMENTS: u32 = 32;
-
-/// Read chunks that a Call has at most.
-const MAX_READ_CHUNKS: u32 = 16;
 
 /// Pieces in which the data of a Call is read at most. A Position Zero chunk goes on behind each of
 /// the other Read chunks.
@@ -83,18 +77,6 @@ pub(super) fn max_read_pages(max_message: u32) -> u32 {
         .saturating_mul(2)
         .max(MAX_READ_BYTES)
         .div_ceil(PAGE_SIZE)
-}
-
-/// What one Call may ask for, if RPC messages have up to `max_message` bytes.
-pub(super) fn budget(max_message: u32) -> CallBudget {
-    CallBudget {
-        read_segments: MAX_SEGMENTS,
-        read_chunks: MAX_READ_CHUNKS,
-        read_bytes: max_message,
-        write_chunks: MAX_RESULTS,
-        write_segments: MAX_SEGMENTS,
-        reply_segments: MAX_SEGMENTS,
-    }
 }
 
 #[cfg(rpcrdma_kunit)]

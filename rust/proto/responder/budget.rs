@@ -11,6 +11,12 @@ use crate::proto::wire::chunk::Lists;
 /// of use.
 pub(crate) const MAX_RESULTS: u32 = 8;
 
+/// Segments that one list of a Call has at most: twice as many as Linux requesters put into one.
+pub(crate) const MAX_SEGMENTS: u32 = 32;
+
+/// Read chunks that a Call has at most.
+pub(crate) const MAX_READ_CHUNKS: u32 = 16;
+
 /// The most that the chunk lists of one Call may hold. All numbers may be 0.
 ///
 /// A segment without bytes counts like any other one. Memory that several segments have in common
@@ -49,6 +55,18 @@ pub(crate) enum Excess {
 }
 
 impl CallBudget {
+    /// What one Call may ask for, if RPC messages have up to `max_message` bytes.
+    pub(crate) const fn new(max_message: u32) -> Self {
+        Self {
+            read_segments: MAX_SEGMENTS,
+            read_chunks: MAX_READ_CHUNKS,
+            read_bytes: max_message,
+            write_chunks: MAX_RESULTS,
+            write_segments: MAX_SEGMENTS,
+            reply_segments: MAX_SEGMENTS,
+        }
+    }
+
     /// Compares all lists with the budget, but the number of Read chunks, which takes a walk.
     ///
     /// # Errors
