@@ -9,6 +9,7 @@
 mod proto;
 
 mod capture;
+mod judge;
 mod report;
 mod roce;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use std::process::ExitCode;
 
 use lexopt::Arg;
 
+use judge::Judge;
 use report::Format;
 use roce::{Content, Item, Streams};
 
@@ -28,7 +30,8 @@ usage: rpcrdma-decode [--json] [FILE...]
        rpcrdma-decode [--json] --hex [BYTES...]
 
 Prints each RPC-over-RDMA message, and the private data of each connection, that
-pcap or pcapng files have as RoCEv2. '-', or no file, is standard input.
+pcap or pcapng files have as RoCEv2, and what is wrong with it. '-', or no
+file, is standard input.
   --json  one JSON object for each line
   --hex   the arguments, or the lines of standard input, are one message each
 ";
@@ -120,10 +123,11 @@ fn decode_capture(
     named: impl Fn(String) -> Failure,
 ) -> Result<(), Failure> {
     let mut streams = Streams::default();
+    let mut judge = Judge::default();
     let mut written = Ok(());
     let read = capture::read(file, |frame| {
         if let Some(item) = streams.take(frame) {
-            written = report::print(&item, format, out);
+            written = report::print(&item, &judge.take(&item), format, out);
         }
         written.is_ok()
     });
@@ -148,7 +152,9 @@ fn decode_hex(text: &str, format: Format, out: &mut impl Write) -> Result<(), Fa
         content: Content::Message {
             bytes,
             complete: true,
+            invalidates: None,
         },
     };
-    Ok(report::print(&item, format, out)?)
+    let faults = Judge::default().take(&item);
+    Ok(report::print(&item, &faults, format, out)?)
 }

@@ -7,7 +7,9 @@ use std::io::{self, Write};
 
 use serde_json::{json, Map, Value};
 
-use crate::proto::message::{Body, Message, MessageType, Refused};
+use crate::judge::fault::Fault;
+use crate::judge::is_call;
+use crate::proto::message::{Body, Message, Refused};
 use crate::proto::v2::dialect;
 use crate::proto::v2::optional::{Optional, OPTIONAL};
 use crate::proto::wire::chunk::{Chunk, Lists, Segment};
@@ -25,16 +27,26 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Prints one line.
+/// Prints one line: what was captured, and what is wrong with it.
 ///
 /// # Errors
 ///
 /// Those of `out`.
-pub(crate) fn print(item: &Item, format: Format, out: &mut impl Write) -> io::Result<()> {
-    match format {
-        Format::Text => writeln!(out, "{item}"),
-        Format::Json => writeln!(out, "{}", object(item)),
+pub(crate) fn print(
+    item: &Item,
+    faults: &[Fault],
+    format: Format,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if format == Format::Json {
+        return writeln!(out, "{}", object(item, faults));
     }
+    write!(out, "{item}")?;
+    for (index, fault) in faults.iter().enumerate() {
+        let before = if index == 0 { ", wrong:" } else { ";" };
+        write!(out, "{before} {fault}")?;
+    }
+    writeln!(out)
 }
 
 /// A message of either version.
@@ -97,16 +109,9 @@ impl Decoded<'_> {
     }
 }
 
-/// The direction of a message with chunk lists: what its RPC header says, or which chunk its RPC
-/// message is in.
+/// The direction of a message with chunk lists.
 fn direction(body: &Body<'_>) -> &'static str {
-    let is_call = match body {
-        Body::Msg { message_type, .. } => *message_type == MessageType::Call,
-        Body::Nomsg { lists } => lists.reads.length_at(0) > 0,
-        Body::Error(_) => false,
-        Body::Optional(option) => match *option {},
-    };
-    if is_call {
+    if is_call(body) {
         "call"
     } else {
         "reply"
@@ -121,7 +126,9 @@ impl Display for Item {
             write!(f, "{frame} {time:.6} {source} > {destination} qp {qp:#x}: ")?;
         }
         match &self.content {
-            Content::Cm { name, private_data } => {
+            Content::Cm {
+                name, private_data, ..
+            } => {
                 write!(f, "CM {name}")?;
                 if let Some(data) = private_data {
                     let (send, receive) = (data.send.bytes(), data.receive.bytes());
@@ -132,8 +139,15 @@ impl Display for Item {
                 }
                 Ok(())
             }
-            Content::Message { bytes, complete } => {
+            Content::Message {
+                bytes,
+                complete,
+                invalidates,
+            } => {
                 message_text(f, bytes)?;
+                if let Some(handle) = invalidates {
+                    write!(f, ", invalidates {handle:#010x}")?;
+                }
                 if !complete {
                     write!(f, ", not captured whole")?;
                 }
@@ -225,7 +239,7 @@ fn segment_text(f: &mut Formatter<'_>, segment: &Segment) -> fmt::Result {
 }
 
 /// What the text has, as an object.
-fn object(item: &Item) -> Value {
+fn object(item: &Item, faults: &[Fault]) -> Value {
     let mut object = Map::new();
     if let Some(path) = &item.path {
         object.insert("frame".into(), path.frame.into());
@@ -235,7 +249,9 @@ fn object(item: &Item) -> Value {
         object.insert("qp".into(), path.qp.into());
     }
     match &item.content {
-        Content::Cm { name, private_data } => {
+        Content::Cm {
+            name, private_data, ..
+        } => {
             object.insert("cm".into(), (*name).into());
             if let Some(data) = private_data {
                 object.insert(
@@ -248,11 +264,23 @@ fn object(item: &Item) -> Value {
                 );
             }
         }
-        Content::Message { bytes, complete } => {
+        Content::Message {
+            bytes,
+            complete,
+            invalidates,
+        } => {
             object.insert("length".into(), bytes.len().into());
             object.insert("complete".into(), (*complete).into());
+            if let Some(handle) = invalidates {
+                object.insert("invalidates".into(), word(*handle));
+            }
             message_object(&mut object, bytes);
         }
+    }
+    if !faults.is_empty() {
+        let faults = faults.iter();
+        let faults = faults.map(|fault| json!({ "name": fault.name(), "text": fault.to_string() }));
+        object.insert("wrong".into(), faults.collect());
     }
     Value::Object(object)
 }

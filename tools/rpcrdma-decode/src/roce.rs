@@ -43,6 +43,8 @@ pub(crate) struct Path {
     pub(crate) destination: IpAddr,
     /// The receiver's queue pair.
     pub(crate) qp: u32,
+    /// The sequence number of the packet.
+    pub(crate) psn: u32,
 }
 
 /// Something to report.
@@ -63,6 +65,8 @@ pub(crate) enum Content {
         bytes: Vec<u8>,
         /// Whether these are all.
         complete: bool,
+        /// The handle of the receiver's that the Send invalidates.
+        invalidates: Option<u32>,
     },
     /// A message of the connection manager.
     Cm {
@@ -70,7 +74,20 @@ pub(crate) enum Content {
         name: &'static str,
         /// The RPC-over-RDMA private data in it.
         private_data: Option<PrivateData>,
+        /// The end of a connection that its sender tells of.
+        end: Option<End>,
     },
+}
+
+/// An end of a connection, as the REQ or the REP has it that its owner sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct End {
+    /// What the owner calls the connection.
+    pub(crate) id: u32,
+    /// What the other end does, in a REP.
+    pub(crate) peer_id: Option<u32>,
+    /// The owner's queue pair.
+    pub(crate) qp: u32,
 }
 
 /// What a packet of a Send is to its message.
@@ -123,6 +140,7 @@ impl Streams {
             source,
             destination,
             qp: header.qp,
+            psn: header.psn,
         };
         if header.qp == GSI_QP {
             let content = manager(udp.payload().get(header.len..)?)?;
@@ -182,6 +200,7 @@ impl Streams {
             content: Content::Message {
                 bytes: message.bytes,
                 complete: message.complete,
+                invalidates: header.invalidates,
             },
         })
     }
@@ -219,6 +238,8 @@ struct Header {
     psn: u32,
     /// What it is to its message, if it is a Send of a reliable connection.
     part: Option<Part>,
+    /// The key that the receiver is to invalidate.
+    invalidates: Option<u32>,
 }
 
 impl Header {
@@ -241,12 +262,17 @@ impl Header {
             0x64 => (None, 8),
             _ => return None,
         };
+        let invalidates = match opcode {
+            0x16 | 0x17 => Some(reader.take_u32().ok()?),
+            _ => None,
+        };
         Some(Self {
             len: BTH_LEN + extension,
             pad: usize::from(flags >> 4 & 3),
             qp,
             psn,
             part,
+            invalidates,
         })
     }
 }
@@ -272,8 +298,24 @@ fn manager(datagram: &[u8]) -> Option<Content> {
         _ => return None,
     };
     let private_data = message.get(private).and_then(PrivateData::find);
+    let word = |at: usize| {
+        let bytes = message.get(at..)?.first_chunk()?;
+        Some(u32::from_be_bytes(*bytes))
+    };
+    let end = |qp_at, peer_id| {
+        Some(End {
+            id: word(0)?,
+            peer_id,
+            qp: word(qp_at)? >> 8,
+        })
+    };
     Some(Content::Cm {
         name,
         private_data: private_data.map(|(_, private_data)| private_data),
+        end: match name {
+            "REQ" => end(32, None),
+            "REP" => end(12, word(4)),
+            _ => None,
+        },
     })
 }

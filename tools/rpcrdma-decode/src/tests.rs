@@ -5,6 +5,7 @@
 use etherparse::PacketBuilder;
 
 use crate::capture;
+use crate::judge::Judge;
 use crate::report::{print, Format};
 use crate::roce::Streams;
 
@@ -85,10 +86,11 @@ fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
 /// What is printed of a file.
 fn decode(file: Vec<u8>, format: Format) -> Result<String, String> {
     let mut streams = Streams::default();
+    let mut judge = Judge::default();
     let mut out = Vec::new();
     capture::read(Box::new(std::io::Cursor::new(file)), |frame| {
         if let Some(item) = streams.take(frame) {
-            print(&item, format, &mut out).unwrap();
+            print(&item, &judge.take(&item), format, &mut out).unwrap();
         }
         true
     })?;
@@ -128,9 +130,9 @@ fn a_send_is_one_line() {
 #[test]
 fn each_opcode_has_its_headers() {
     let of = |opcode, extension: &[u8]| lines(&[packet(opcode, 17, 0, extension, &CALL)]);
-    for opcode in [5, 0x17] {
-        assert_eq!(of(opcode, &[9; 4]), [CALL_TEXT]);
-    }
+    assert_eq!(of(5, &[9; 4]), [CALL_TEXT]);
+    let invalidates = ", invalidates 0x09090909, wrong: its Call has not offered 0x09090909";
+    assert_eq!(of(0x17, &[9; 4]), [format!("{CALL_TEXT}{invalidates}")]);
     // An RDMA Write and an acknowledgement, a Send of an unreliable connection.
     for opcode in [0x0a, 0x11, 0x24] {
         assert!(of(opcode, &[]).is_empty());
@@ -227,6 +229,65 @@ fn private_data_is_found_in_both_messages() {
             "CM RTU".into()
         ]
     );
+}
+
+#[test]
+fn what_a_connection_did_wrong_is_said() {
+    let between = |from: [u8; 4], to: [u8; 4], payload: &[u8]| {
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4(from, to, 64)
+            .udp(50000, 4791);
+        let mut frame = Vec::new();
+        builder.write(&mut frame, payload).unwrap();
+        frame
+    };
+    let datagram = |attribute: u8, ids: [u8; 2], qp_at: usize, qp: u8| {
+        let mut datagram = vec![0; 256];
+        datagram[1] = 7;
+        datagram[17] = attribute;
+        [datagram[24 + 3], datagram[24 + 7]] = ids;
+        datagram[24 + qp_at + 2] = qp;
+        packet(0x64, 1, 0, &[0; 8], &datagram)
+    };
+    let with_xid = |xid: u8| {
+        let mut call = CALL;
+        (call[3], call[31]) = (xid, xid);
+        call
+    };
+    let mut reply = with_xid(1);
+    reply[35] = 1;
+    let frames = [
+        between(CLIENT, SERVER, &datagram(0x10, [71, 0], 32, 17)),
+        between(SERVER, CLIENT, &datagram(0x13, [81, 71], 12, 18)),
+        between(CLIENT, SERVER, &packet(4, 18, 5, &[], &with_xid(1))),
+        between(CLIENT, SERVER, &packet(4, 18, 6, &[], &with_xid(2))),
+        between(SERVER, CLIENT, &packet(0x17, 17, 9, &[0, 0, 1, 2], &reply)),
+    ];
+    let file = || pcap(&frames, usize::MAX);
+    let text = decode(file(), Format::Text).unwrap();
+    let wrong: Vec<_> = text
+        .lines()
+        .map(|line| line.split_once(", wrong: "))
+        .collect();
+    let wrong: Vec<_> = wrong
+        .iter()
+        .map(|parts| parts.map_or("", |(_, wrong)| wrong))
+        .collect();
+    let overrun = "Calls without an answer: 1, granted: 1";
+    let foreign = "its Call has not offered 0x00000102";
+    assert_eq!(wrong, ["", "", "", overrun, foreign]);
+    assert!(
+        text.contains("28 + 8 bytes, invalidates 0x00000102, wrong:"),
+        "{text}"
+    );
+    let json = decode(file(), Format::Json).unwrap();
+    let lines: Vec<serde_json::Value> = json
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines[2]["wrong"], serde_json::Value::Null);
+    assert_eq!(lines[3]["wrong"][0]["name"], "Overrun");
+    assert_eq!(lines[4]["invalidates"], "0x00000102");
 }
 
 #[test]
