@@ -68,6 +68,34 @@ credits() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# A Receive is posted for each Call under way, beyond those for what is granted and those to spare.
+# Proves: BD-015.
+receives() {
+	local spare before
+	spare=$(sed -n 's/^pub(super) const SPARE_RECEIVES: u32 = \([0-9]*\);$/\1/p' "$lib/../../rust/server/sizes.rs")
+	hand_out "$1" 2
+	delay_events backward_call=120000
+	before=$(server 'echo $(stat_of backward_calls) $(stat_of received_messages)')
+	calling_server "
+		rm -f /run/$TEST.recalled*
+		read -r sent came <<<'$before'
+		for n in 1 2; do
+			(printf 'once more\n' >>/export/$TEST/file\$n; touch /run/$TEST.recalled\$n) </dev/null >/dev/null 2>&1 &
+		done
+		sends() { [ \$(stat_of backward_calls) -gt \$sent ]; }
+		wait_for 20 sends
+		# What comes meanwhile takes a Receive, which need not be replaced at once.
+		calls=\$((\$(stat_of backward_calls) - sent)) posted=\$(stat_of receives_posted)
+		came=\$((\$(stat_of received_messages) - came)) granted=\$(stat_of credits_granted)
+		printf '%d Receives for %d backward Calls, %d that are granted, $spare to spare; %d messages have come\n' \
+			\$posted \$calls \$granted \$came
+		[ \$((posted + came)) -ge \$((granted + $spare + calls)) ]"
+	delays_end
+	calling_server "wait_for 40 test -f /run/$TEST.recalled1; wait_for 40 test -f /run/$TEST.recalled2; rm /run/$TEST.recalled*"
+	client 'umount $MNT && wait_for 10 module_unused'
+	calling_server 'wait_for 20 no_backward'
+}
+
 # Each goes with its connection, and then the module can go.
 ends() {
 	local n
@@ -148,6 +176,7 @@ injected() {
 }
 
 test_case "v4.1: no more Calls than were granted" credits 4.1
+test_case "v4.2: each has a Receive for its Reply" receives 4.2
 test_case "v4.2: they end with their connections" ends 4.2
 test_case "v4.2: a client says nothing for a while" silent 4.2
 test_case "v4.1: what sysfs lets people do" sysfs 4.1
