@@ -160,3 +160,45 @@ impl ServerCounter {
         unsafe { bindings::rpcrdma_svc_count(counter, count as usize) };
     }
 }
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sysctl)]
+mod tests {
+    use super::*;
+    use core::ptr::null_mut;
+    use kernel::bindings::{filp_close, filp_open, kernel_read, O_RDONLY};
+
+    /// The number that a counter's file has; `None` where there is no procfs, as in a kernel that
+    /// has this built in.
+    fn shown(name: &CStr) -> Option<Result<u64>> {
+        // SAFETY: The name ends with a null byte.
+        let opened = unsafe { filp_open(name.as_char_ptr(), O_RDONLY as i32, 0) };
+        let file = from_err_ptr(opened).ok()?;
+        let mut text = [0u8; 32];
+        let mut position = 0;
+        // SAFETY: The file is open, and the buffer as large as said.
+        let length =
+            unsafe { kernel_read(file, text.as_mut_ptr().cast(), text.len(), &mut position) };
+        // SAFETY: It was opened above, and nobody else has it.
+        unsafe { filp_close(file, null_mut()) };
+        let number = || {
+            let text = text.get(..usize::try_from(length)?).ok_or(EINVAL)?;
+            let text = core::str::from_utf8(text).map_err(|_| EINVAL)?;
+            text.trim().parse().map_err(|_| EINVAL)
+        };
+        Some({ number }())
+    }
+
+    #[test]
+    fn counters_are_shown_however_large_they_are() {
+        let name = c"/proc/sys/sunrpc/svc_rdma/rdma_stat_sq_starve";
+        let Some(before) = shown(name) else { return };
+        let mut expected = before.unwrap();
+        for more in [999_999, 1, 9_000_000, u32::MAX, u32::MAX, 1] {
+            ServerCounter::SendQueueFull.add(more);
+            expected += u64::from(more);
+            assert_eq!(shown(name), Some(Ok(expected)));
+        }
+        assert!(expected > 1 << 33);
+    }
+}
