@@ -97,6 +97,34 @@ all_forms() {
 		wait_for 10 module_unused"
 }
 
+# Files through the cache and beside it, each compared on the other side.
+some_files() {
+	local vers=$1 flavor=$2
+	mount_krb5 "$vers" "$flavor"
+	client "
+		grep -q ' /mnt/nfs .*,vers=$vers,' /proc/mounts || fail \"\$(cat /proc/mounts)\"
+		$make_files
+		make_files
+		for n in *[13579] sums; do cp \$n \$MNT/$TEST/\$n; done
+		for n in *[02468]; do dd if=\$n of=\$MNT/$TEST/\$n bs=1M oflag=direct status=none; done
+		sync -f \$MNT
+		cd / && rm -r /run/$TEST"
+	server "$make_files
+		cd /export/$TEST && sha256sum --quiet -c sums && rm *
+		make_files
+		mv * /export/$TEST/"
+	client "
+		drop_caches
+		cd \$MNT/$TEST
+		sha256sum --quiet -c sums
+		cat sums | while read -r sum name; do
+			[ \$(dd if=\$name bs=1M iflag=direct status=none | sha256sum | cut -d ' ' -f 1) = \$sum ]
+		done
+		cd /
+		umount \$MNT
+		wait_for 10 module_unused"
+}
+
 # A Call that is sent again has to be wrapped again, once its sequence number is too old.
 reconnect() {
 	mount_krb5 "$1" "$2"
@@ -181,6 +209,11 @@ trap realm_ends EXIT
 realm_begins
 for flavor in krb5 krb5i krb5p; do
 	test_case "v4.2, $flavor: files, directories and links" all_forms 4.2 $flavor
+done
+for vers in 3 4.0 4.1; do
+	for flavor in krb5 krb5i krb5p; do
+		test_case "v$vers, $flavor: some files" some_files $vers $flavor
+	done
 done
 test_case "krb5p: the pages of Calls go" pages_go
 test_case "krb5: without a key there is no mount" no_key
