@@ -104,6 +104,36 @@ without_splice() {
 	check_sizes "$@"
 }
 
+# RPCs of 4 MiB, each way. No client of Linux's makes any: its NFS has 1 MiB at most (NFS_MAX_FILE_IO_SIZE),
+# whatever a mount asks for, so that the requester of selftests/peer does. It reads what the server has made,
+# and writes that behind it.
+large_rpcs() {
+	local length=4194304
+	is_served || skip "the server's transport is the kernel's own"
+	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	defer "largest_block 1048576"
+	largest_block $length
+	server_dir /export
+	server "
+		[ \$(cat /proc/fs/nfsd/max_block_size) = $length ]
+		head -c $length /dev/urandom >/export/$TEST/file
+		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do grep -q Y \$end || echo Y >\$end; done"
+	client "
+		modprobe -q ib_uverbs
+		modprobe -q rdma_ucm
+		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer --requester \$SERVER large </dev/null >/run/$TEST.out
+		cat /run/$TEST.out"
+	[ "$(client "cat /run/$TEST.out; rm /run/$TEST.out")" = "large:$(for _ in 1 2 3; do printf ' %s_%d' read $length written $length; done)" ]
+	server "
+		cd /export/$TEST
+		[ \$(stat -c %s file) = $((4 * length)) ]
+		for n in 1 2 3; do cmp -n $length file file 0 \$((n * $length)); done
+		most=\$(listener_of read_pages_most)
+		printf 'at most %d pages were fetched at a time\n' \$most
+		# A Call was alone, and had all of it.
+		[ \$((most * \$(getconf PAGESIZE))) -ge $length ]"
+}
+
 # The server's own idea of a largest block depends on its memory.
 largest_block() {
 	server "
@@ -122,4 +152,5 @@ test_case "v3, direct, rsize 1 MiB, up to 16 MiB and a byte" check_sizes 3 direc
 test_case "v4.2, buffered, rsize 1 MiB, up to 16 MiB and a byte" check_sizes 4.2 buffered 1048576 16777217
 test_case "v4.2, direct, rsize 64 KiB" check_sizes 4.2 direct 65536
 test_case "v4.2, direct, rsize 1 MiB, read without splice" without_splice 4.2 direct 1048576
+test_case "v4.0: RPCs of 4 MiB" large_rpcs
 run_cases

@@ -10,7 +10,7 @@ use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::encode::encode_header;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid};
 use crate::proto::wire::private_data::{InlineSize, PrivateData};
-use crate::verbs::{Acceptance, Verbs, Waited};
+use crate::verbs::{Acceptance, Verbs, Waited, MEMORY_SIZE};
 use crate::Result;
 
 /// How long anything may take that has to come.
@@ -228,6 +228,7 @@ impl Peer {
             receives: CREDITS,
             receive_size: THRESHOLD,
             send_size: 128 * 1024,
+            memory: MEMORY_SIZE,
             // A Send too many ends the connection.
             rnr_retries: 0,
         }

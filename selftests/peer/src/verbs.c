@@ -20,9 +20,6 @@
 /* Send buffers, which are used in turn. */
 #define SENDS		64
 
-/* Bytes that one RDMA Read or Write moves at most. */
-#define DATA_SIZE	(2 * 1024 * 1024)
-
 /* How long a completion may take that has to come. */
 #define COMPLETION_MS	20000
 
@@ -61,6 +58,8 @@ struct peer {
 	struct ibv_mr *mr;
 	uint8_t *memory;
 	size_t memory_size;
+	/* Bytes that one RDMA Read or Write moves at most. */
+	size_t data_size;
 
 	uint32_t send_size;
 	uint32_t receives;
@@ -89,7 +88,7 @@ static uint8_t *data_buffer(struct peer *peer)
 
 static uint8_t *receive_buffer(struct peer *peer, uint32_t slot)
 {
-	return data_buffer(peer) + DATA_SIZE + (size_t)slot * peer->receive_size;
+	return data_buffer(peer) + peer->data_size + (size_t)slot * peer->receive_size;
 }
 
 static int64_t now_ms(void)
@@ -348,7 +347,8 @@ static int make_resources(struct peer *peer, const struct peer_accept *parameter
 	peer->send_size = parameters->send_size;
 	peer->receives = parameters->receives;
 	peer->receive_size = parameters->receive_size;
-	memory = (size_t)SENDS * peer->send_size + DATA_SIZE +
+	peer->data_size = parameters->data_size;
+	memory = (size_t)SENDS * peer->send_size + peer->data_size +
 		 (size_t)peer->receives * peer->receive_size;
 	peer->memory_size = (memory + 4095) & ~(size_t)4095;
 	peer->arrived = calloc(peer->receives + 1, sizeof(*peer->arrived));
@@ -587,7 +587,7 @@ int peer_write(struct peer *peer, const uint8_t *buffer, size_t length, uint64_t
 {
 	if (!peer->id)
 		return -ENOTCONN;
-	if (length > DATA_SIZE)
+	if (length > peer->data_size)
 		return -EMSGSIZE;
 	memcpy(data_buffer(peer), buffer, length);
 	return move(peer, IBV_WR_RDMA_WRITE, length, address, key);
@@ -599,7 +599,7 @@ int peer_read(struct peer *peer, uint8_t *buffer, size_t length, uint64_t addres
 
 	if (!peer->id)
 		return -ENOTCONN;
-	if (length > DATA_SIZE)
+	if (length > peer->data_size)
 		return -EMSGSIZE;
 	status = move(peer, IBV_WR_RDMA_READ, length, address, key);
 	if (!status)

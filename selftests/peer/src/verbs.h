@@ -22,6 +22,8 @@ struct peer_accept {
 	uint32_t receive_size;
 	/* Bytes that a Send has at most. */
 	uint32_t send_size;
+	/* Bytes of the memory for data. */
+	size_t data_size;
 	/* Times that the other end repeats a Send for which there is no Receive; 7 is for ever. */
 	uint8_t rnr_retries;
 };
@@ -41,7 +43,7 @@ int peer_reject(struct peer *peer, const uint8_t *private_data, uint8_t length);
  */
 int peer_connect(struct peer *peer, const char *address, uint16_t port,
 		 const struct peer_accept *parameters, bool establish);
-/* Where that memory is, and its handle. It has 2 MiB. */
+/* Where that memory is, and its handle. */
 uint64_t peer_memory(struct peer *peer, uint32_t *key);
 /* Resets the queue pair, so that nothing is answered any more and nobody is told. */
 int peer_vanish(struct peer *peer);

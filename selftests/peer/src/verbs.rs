@@ -11,7 +11,7 @@ use crate::Result;
 /// The largest message that can be received, in bytes.
 const MESSAGE_SIZE: usize = 512 * 1024;
 
-/// Bytes of the memory that the other end may use; see verbs.c.
+/// Bytes of the memory for data that most connections have.
 pub(crate) const MEMORY_SIZE: usize = 2 << 20;
 
 /// Octets of private data that a request can have.
@@ -36,6 +36,7 @@ mod c {
         pub(super) receives: u32,
         pub(super) receive_size: u32,
         pub(super) send_size: u32,
+        pub(super) data_size: usize,
         pub(super) rnr_retries: u8,
     }
 
@@ -101,6 +102,8 @@ pub(crate) struct Acceptance {
     pub(crate) receive_size: u32,
     /// Bytes that a Send has at most.
     pub(crate) send_size: u32,
+    /// Bytes of the memory for data, which the other end may use if this one has asked.
+    pub(crate) memory: usize,
     /// Times that the other end repeats a Send for which there is no Receive; 7 is for ever.
     pub(crate) rnr_retries: u8,
 }
@@ -114,6 +117,7 @@ impl Acceptance {
             receives: self.receives,
             receive_size: self.receive_size,
             send_size: self.send_size,
+            data_size: self.memory,
             rnr_retries: self.rnr_retries,
         })
     }
@@ -135,6 +139,8 @@ pub(crate) struct Verbs {
     peer: *mut c::peer,
     /// Where messages are copied to.
     buffer: Vec<u8>,
+    /// Bytes of the memory for data.
+    memory: usize,
 }
 
 /// The value of a function that gives a negative errno when it fails.
@@ -156,6 +162,7 @@ impl Verbs {
             // SAFETY: Always safe to call.
             peer: unsafe { c::peer_listen(port) },
             buffer: vec![0; MESSAGE_SIZE],
+            memory: 0,
         }
     }
 
@@ -165,6 +172,7 @@ impl Verbs {
             // SAFETY: Always safe to call.
             peer: unsafe { c::peer_make() },
             buffer: vec![0; MESSAGE_SIZE],
+            memory: 0,
         }
     }
 
@@ -178,6 +186,7 @@ impl Verbs {
         establish: bool,
     ) -> Result {
         let parameters = offer.to_c()?;
+        self.memory = offer.memory;
         // SAFETY: The end, the address and the parameters are valid during the call.
         check("connect", unsafe {
             c::peer_connect(self.peer, address.as_ptr(), port, &parameters, establish)
@@ -185,7 +194,7 @@ impl Verbs {
         .map(drop)
     }
 
-    /// The memory that the other end may use, of [`MEMORY_SIZE`]: where it is, and its handle.
+    /// The memory that the other end may use: where it is, and its handle.
     pub(crate) fn memory(&mut self) -> (u64, u32) {
         let mut key = 0;
         // SAFETY: The end is valid, and so is the place for the handle.
@@ -213,7 +222,7 @@ impl Verbs {
     fn part(&mut self, at: usize, length: usize) -> *mut u8 {
         let (address, _) = self.memory();
         let end = at.checked_add(length);
-        assert!(address != 0 && end.is_some_and(|end| end <= MEMORY_SIZE));
+        assert!(address != 0 && end.is_some_and(|end| end <= self.memory));
         (address as usize as *mut u8).wrapping_add(at)
     }
 
@@ -245,6 +254,7 @@ impl Verbs {
     /// Accepts the request that came first, and ends the connection before.
     pub(crate) fn accept(&mut self, acceptance: &Acceptance) -> Result {
         let parameters = acceptance.to_c()?;
+        self.memory = acceptance.memory;
         // SAFETY: Listener and parameters are valid during the call.
         check("accept", unsafe { c::peer_accept(self.peer, &parameters) }).map(drop)
     }

@@ -8,6 +8,7 @@ mod compound;
 mod connections;
 mod credits;
 mod forms;
+mod large;
 mod messages;
 mod reads;
 mod results;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use crate::peer::{word_at, words, Message, LIMIT, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::{Procedure, VERSION_ONE};
-use crate::verbs::{Acceptance, Verbs, Waited};
+use crate::verbs::{Acceptance, Verbs, Waited, MEMORY_SIZE};
 use crate::Result;
 
 /// Where the server waits for connections.
@@ -36,11 +37,12 @@ type Run = fn(&mut Requester) -> Result<Vec<String>>;
 type Scenarios = [(&'static str, Run)];
 
 fn find(name: &str) -> Option<Run> {
-    let files: [&Scenarios; 7] = [
+    let files: [&Scenarios; 8] = [
         chunks::SCENARIOS,
         connections::SCENARIOS,
         credits::SCENARIOS,
         forms::SCENARIOS,
+        large::SCENARIOS,
         messages::SCENARIOS,
         reads::SCENARIOS,
         results::SCENARIOS,
@@ -166,14 +168,19 @@ impl Requester {
             receives: 160,
             receive_size: THRESHOLD,
             send_size: 8192,
+            memory: MEMORY_SIZE,
             rnr_retries: 7,
         }
     }
 
     /// Connects, in place of the connection before.
     fn connect(&mut self) -> Result {
-        self.verbs
-            .connect(&self.address, PORT, &Self::offer(), true)
+        self.connect_with(&Self::offer())
+    }
+
+    /// The same with other parameters.
+    fn connect_with(&mut self, offer: &Acceptance) -> Result {
+        self.verbs.connect(&self.address, PORT, offer, true)
     }
 
     /// Another connection, which stays until the process ends.
