@@ -3,6 +3,7 @@
 //! The requester's side of the protocol: Calls go to an NFS server as they should or not, and each
 //! message's outcome is a word.
 
+mod choices;
 mod chunks;
 mod compound;
 mod connections;
@@ -37,7 +38,8 @@ type Run = fn(&mut Requester) -> Result<Vec<String>>;
 type Scenarios = [(&'static str, Run)];
 
 fn find(name: &str) -> Option<Run> {
-    let files: [&Scenarios; 8] = [
+    let files: [&Scenarios; 9] = [
+        choices::SCENARIOS,
         chunks::SCENARIOS,
         connections::SCENARIOS,
         credits::SCENARIOS,
