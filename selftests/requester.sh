@@ -136,6 +136,11 @@ connections() {
 	attack comes-and-goes 5_answered listener:connections=1 'ended_.*+50'
 }
 
+# Proves: V1-014, V1-015, V1-080, V1-096.
+choices() {
+	attack choices '5 1*2 3 4*5 answered*2 err_chunk*2 answered' refused_messages=2 excess_calls=0
+}
+
 # Proves: V1-137.
 results() {
 	# 27 is NFS4ERR_FBIG.
@@ -155,5 +160,6 @@ test_case "more Calls than were granted, and more data than there is room for" b
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
+test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases
