@@ -141,7 +141,95 @@ never_twice() {
 	awk '$1 < 3 { exit 1 }' "$files.most" || fail "no Call was sent on three connections"
 }
 
+# With memory regions of so few pages a Call with a mebibyte has many, of which its Reply invalidates one.
+# Proves: PD-006, PD-020.
+one_of_several() {
+	local sent
+	needed
+	is_rust || skip "the client tells nothing to compare with"
+	is_served || skip "the kernel's own server invalidates none of several"
+	server_dir /export
+	limit_devices max_fast_reg_pages=19
+	capture_begins
+	mount_nfs 3
+	client "
+		head -c 3M /dev/urandom >/run/$TEST.data
+		dd if=/run/$TEST.data of=\$MNT/$TEST/file bs=1M oflag=direct status=none
+		dd if=\$MNT/$TEST/file bs=1M iflag=direct status=none | cmp - /run/$TEST.data
+		ls \$MNT/$TEST >/dev/null
+		# Regions that no Reply has invalidated go one after the other.
+		back() { [ \$(our_stat regions_idle) = \$(our_stat regions_allocated) ]; }
+		wait_for 10 back"
+	sent=$(client 'echo $(our_stat remote_invalidations) $(our_stat local_invalidations)')
+	sent+=" $(server 'stat_of remote_invalidations')"
+	unmount_nfs
+	capture_ends
+	limits_end
+	# Calls are Sends to the server, and what a Reply invalidates is in the packet.
+	fields 'rpcordma.msg_type in {0, 1}' ip.src rpcordma.xid rpcordma.rdma_handle infiniband.ieth >"$files.handles"
+	awk -F '\t' -v client="$(client 'echo $CLIENT')" -v sent="$sent" '
+		$1 == client { handles[$2] = "," $3 ","; count[$2] = split($3, parts, ","); next }
+		{
+			# tshark has it twice, and without 0x.
+			key = $4 == "" ? "" : "0x" substr($4, 1, 8)
+			calls += count[$2] > 0
+			several += count[$2] > 1
+			all += count[$2]
+			invalidated += key != ""
+			if (count[$2] > 0 ? key == "" || !index(handles[$2], "," key ",") : key != "") {
+				print "of " handles[$2] " it is " key
+				bad = 1
+			}
+		}
+		END {
+			printf "%d Calls with %d handles, %d with several; %d Replies have invalidated one\n", calls, all, several, invalidated
+			expected = invalidated " " all - invalidated " " invalidated
+			if (sent != expected) { print "the ends have counted " sent ", and not " expected; bad = 1 }
+			exit bad || several < 6 || invalidated != calls
+		}' "$files.handles"
+}
+
+# Everything that these scenarios of selftests/peer do wrong has its words, and nothing else.
+requester() {
+	local scenarios=(too-many-segments too-many-chunks misfits position-zero cut versions not-calls beyond-the-grant)
+	needed
+	is_served || skip "the kernel's own server ends such connections"
+	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
+	capture_begins
+	LIMIT=120 client "/lab/payload/rpcrdma-peer --requester \$SERVER ${scenarios[*]} </dev/null" | squeeze
+	client "
+		ended() { [ \$(tcpdump -r /run/$TEST.pcap 'udp[8] = 0x64 and udp[44:2] = 0x16' 2>/dev/null | wc -l) -ge ${#scenarios[@]} ]; }
+		wait_for 30 ended"
+	capture_ends
+	in_root jq -r --arg client "$(client 'echo $CLIENT')" \
+		'select(.source == $client) | .wrong[]?.name, (.refused | values | .cause)' "$files.json" |
+		sort | uniq -c | awk '{ print $2 == "Overrun" ? $2 : $2 " " $1 }' >"$files.ours"
+	cat >"$files.theirs" <<-END
+		MessageType 25
+		NoChunks 1
+		NoPositionZero 1
+		Overrun
+		PositionInRpcHeader 1
+		PositionRange 4
+		Procedure 4
+		ReadSegments 2
+		ReplySegments 1
+		Short 3
+		ShortPayload 4
+		Truncated 5
+		Unexpected 75
+		Version 3
+		WriteChunks 1
+		WriteSegments 1
+		WrongCount 2
+	END
+	diff "$files.theirs" "$files.ours" || fail "rpcrdma-decode (>) does not say what the requester has done wrong (<)"
+}
+
 test_case "v3: another decoder sees the same" judge 3
 test_case "v4.2: another decoder sees the same" judge 4.2
 test_case "v3: a Call never goes out twice on one connection" never_twice
+test_case "v3: of several handles each Reply invalidates one" one_of_several
+test_case "a requester that breaks rules, and what rpcrdma-decode says of it" requester
 run_cases
