@@ -172,10 +172,19 @@ transports() { printf '%s\n' /sys/kernel/debug/{sunrpc/rpc_xprt,rpcrdma}/* | gre
 workqueue_threads() { cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^kworker/R' || true; }
 # KiB that the kernel took by parts.
 kernel_parts() { awk '/^(SUnreclaim|KernelStack|VmallocUsed|Percpu):/ { kib += $2 } END { print kib }' /proc/meminfo; }
-# KiB that it cannot give back, which wavers more.
+# KiB that it cannot give back, with free pages that its CPUs keep.
 kernel_memory() {
 	awk '/^MemTotal:/ { kib += $2 } /^(MemFree|Buffers|Cached|SReclaimable|AnonPages):/ { kib -= $2 }
 		END { print kib }' /proc/meminfo
+}
+# Pages in use that it counts among nothing else, such as those of packets and of modules.
+other_pages() {
+	awk -v page=$(($(getconf PAGESIZE) / 1024)) '
+		/^MemTotal:/ { kib += $2 }
+		/^(MemFree|Buffers|Cached|SwapCached|SReclaimable|SUnreclaim|AnonPages|KernelStack|PageTables|VmallocUsed|Percpu):/ { kib -= $2 }
+		# Free pages that a CPU keeps.
+		$1 == "count:" { kib -= page * $2 }
+		END { print int(kib / page) }' /proc/meminfo /proc/zoneinfo
 }
 # Gives back what is only kept in reserve, so that the rest can be counted.
 give_reserves_back() {
@@ -194,7 +203,7 @@ holds_mark() {
 	transports >/run/holds.transports
 	workqueue_threads >/run/holds.threads
 	slab_objects >/run/holds.objects
-	printf '%d %d\n' "$(kernel_parts)" "$(kernel_memory)" >/run/holds.memory
+	printf '%d %d\n' "$(kernel_parts)" "$(other_pages)" >/run/holds.memory
 }
 # Whether there are fewer than so many more objects of each kind, or prints which are more.
 holds_objects() {
@@ -205,21 +214,22 @@ holds_objects() {
 		END { exit grown }' /run/holds.objects /run/holds.now
 }
 holds_check() {
-	local parts memory
+	local parts pages most=$((8 * ($1 < 50 ? 50 : $1))) few=$(($1 < 400 ? 200 : $1 / 2))
 	give_reserves_back
 	# That of an earlier mount by NFSv4.0 goes when its lease ends.
 	[ "$(transports)" -le "$(cat /run/holds.transports)" ] || fail "debugfs had $(cat /run/holds.transports) transports and has $(transports)"
 	# Some may be on their way out; a leak would be one each time, or every other time.
 	[ $(($(workqueue_threads) - $(cat /run/holds.threads))) -lt 8 ] || fail "there were $(cat /run/holds.threads) threads of workqueues and are $(workqueue_threads)"
-	read -r parts memory </run/holds.memory
-	parts=$(($(kernel_parts) - parts)) memory=$(($(kernel_memory) - memory))
-	printf 'slabs and the like grew by %d KiB, memory in use by %d KiB\n' $parts $memory
+	read -r parts pages </run/holds.memory
+	parts=$(($(kernel_parts) - parts)) pages=$(($(other_pages) - pages))
+	printf 'slabs and the like grew by %d KiB, and there are %d more pages of no such kind\n' $parts $pages
 	! finds_leaks || return 0
-	[ $parts -lt $(($1 * 8)) ] || fail "a leak of 8 KiB each time or more"
-	[ $memory -lt $(($1 * 100)) ] || fail "a leak of 100 KiB each time or more"
-	# The number of objects wavers by some dozens, so a few repetitions tell nothing; those that RCU
-	# frees go a little later.
-	(wait_for 20 holds_objects $(($1 < 400 ? 200 : $1 / 2)) >/run/holds.grown) ||
+	# All of these waver: the number of objects, or of pages, by some dozens. So a few repetitions tell
+	# nothing.
+	[ $parts -lt $most ] || fail "a leak of 8 KiB each time or more"
+	[ $pages -lt $few ] || fail "a leak of a page each time, or every other time"
+	# Those that RCU frees go a little later.
+	(wait_for 20 holds_objects $few >/run/holds.grown) ||
 		fail "kernel objects of a kind, then and now: $(tail -n 5 /run/holds.grown)"
 }
 

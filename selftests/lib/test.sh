@@ -119,6 +119,12 @@ mount_nfs_timeo() { mount_nfs "$1" timeo=100; }
 
 unmount_nfs() { client '! mountpoint -q $MNT || umount $MNT'; }
 
+# Ends the mount, and empties the folder of server_dir /export.
+mount_ends() {
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'rm -r /export/$TEST/*'
+}
+
 # Makes a folder of the test's own in an export of the server, for the rest of the case.
 server_dir() {
 	server "mkdir -p $1/$TEST"

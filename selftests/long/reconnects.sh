@@ -3,7 +3,7 @@
 #
 # Two thousand connections end in the middle of I/O and are made again, ended by either side at any
 # point of an RPC, and a hundred times the server's threads stop: the program sees nothing of it,
-# and nothing is left of them.
+# and nothing is left of them at either end.
 # limit: 2400
 
 . "$(dirname "$0")/../lib/test.sh"
@@ -36,7 +36,7 @@ during_work() {
 	printf '%d connections were made meanwhile\n' $(($(client 'xprt_stat 3') - connects))
 	client 'work_goes_on 60'
 	work_ends
-	client 'umount $MNT && wait_for 10 module_unused'
+	mount_ends
 }
 
 # Does so for a while, to warm up, and then NUMBER times: nothing_left NUMBER COMMAND, which gets
@@ -46,11 +46,13 @@ nothing_left() {
 	server_dir /export
 	during_work "$2" 10
 	resources=$(client 'rdma_resources; holds_mark')
+	server_mark
 	during_work "$2" "$1"
 	LIMIT=120 client "
 		wait_for 10 rdma_resources_are '$resources' || fail \"the device had $resources and has \$(rdma_resources)\"
 		holds_check $1
 		module_reload"
+	server_check "$1"
 }
 
 break_connections() {

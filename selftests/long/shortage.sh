@@ -104,10 +104,6 @@ during_load() {
 	work_ends
 	mount_ends
 }
-mount_ends() {
-	client 'umount $MNT && wait_for 10 module_unused'
-	server 'rm -r /export/$TEST/*'
-}
 
 # What a handler of a completion cannot allocate for the data of a Call, a thread can. With one Call at a time
 # nothing else leaves RDMA Reads to a thread. Each connection is new, and has one allocation fail, another one.

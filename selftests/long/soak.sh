@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Many programs work on one mount for DURATION seconds, each in its own way, and check what they
-# read; afterwards nothing is left of it on the device, in the slabs or in debugfs.
+# read; afterwards nothing is left of it on the device, in the slabs or in debugfs, at either end.
 # limit: 900 + 2 * DURATION
 
 . "$(dirname "$0")/../lib/test.sh"
@@ -84,7 +84,7 @@ load() {
 	for worker in "${workers[@]}"; do
 		client_wait "$worker" || fail "$worker saw an error"
 	done
-	client "cd /run && wc -l soak.*.rounds | sed 's/soak.//; s/.rounds/ rounds/' && umount \$MNT && wait_for 10 module_unused"
+	client "cd /run && wc -l soak.*.rounds | sed 's/soak.//; s/.rounds/ rounds/'"
 }
 
 soak() {
@@ -101,14 +101,18 @@ soak() {
 	mount_nfs "$1"
 	defer load_ends
 	load 20
+	mount_ends
 	resources=$(client 'rdma_resources; holds_mark')
+	server_mark
 	mount_nfs "$1"
 	load "$DURATION"
 	client "sha256sum </run/soak.data" >"$RUN/soak.sum"
 	server "[ \"\$(sha256sum </export/$TEST/whole/copy)\" = '$(cat "$RUN/soak.sum")' ] || fail 'the server has something else'"
+	mount_ends
 	client "
 		wait_for 10 rdma_resources_are '$resources' || fail \"the device had $resources and has \$(rdma_resources)\"
 		holds_check 500"
+	server_check 500
 }
 
 for vers in 3 4.2; do
