@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What sunrpc and nfsd do with a transport of the server's: Calls that wait for a cache, Calls that come once
-# more, a limit of Calls at a time.
+# more, a limit of Calls at a time, exports for privileged ports.
 
 . "$(dirname "$0")/lib/test.sh"
 
@@ -89,9 +89,38 @@ one_at_a_time() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# An export for privileged ports only. No client has one with RDMA, and yet its Calls count as if they came from
+# one, whatever the threads have served before: as with the kernel's own transport.
+secure_port() {
+	server_dir /export
+	# By NFSv4 one comes from one export into another where something is mounted.
+	server "
+		mount -t tmpfs none /export/$TEST
+		exportfs -o rw,secure,no_root_squash,no_subtree_check,fsid=9 '*:/export/$TEST'"
+	defer "server 'exportfs -u \"*:/export/$TEST\"; exportfs -f; umount -l /export/$TEST'"
+	client "mkdir -p \$MNT.tcp"
+	defer 'client "! mountpoint -q \$MNT.tcp || umount \$MNT.tcp; rmdir \$MNT.tcp"'
+	mount_nfs "$1" '' "/export/$TEST"
+	# A mount of the same version would use the connection that there is.
+	client "
+		tcp=vers=4.0,proto=tcp,sec=sys,noresvport
+		mount -t nfs -o \$tcp \$SERVER:/export \$MNT.tcp
+		for n in {1..40}; do
+			: >\$MNT.tcp/$TEST.\$n && rm \$MNT.tcp/$TEST.\$n
+			: >\$MNT/\$n
+		done
+		drop_caches
+		[ \$(ls \$MNT | wc -l) = 40 ] || fail 'there are names missing'
+		umount \$MNT.tcp
+		! mount -t nfs -o \$tcp \$SERVER:/export/$TEST \$MNT.tcp 2>&1 || fail 'this export is for any port'"
+}
+
 test_case "v3: Calls wait for what nfsd has forgotten" deferred
 test_case "v3: a Call comes twice, on two connections" sent_again
 for vers in 3 4.2; do
 	test_case "v$vers: one Call at a time" one_at_a_time $vers
+done
+for vers in 3 4.2; do
+	test_case "v$vers: an export for privileged ports only" secure_port $vers
 done
 run_cases
