@@ -37,6 +37,10 @@ static uint refusing;
 module_param(refusing, uint, 0444);
 MODULE_PARM_DESC(refusing, "milliseconds that a server sleeps before it refuses a version");
 
+static uint accepted;
+module_param(accepted, uint, 0444);
+MODULE_PARM_DESC(accepted, "milliseconds that a server sleeps when it has accepted a connection, and accepts no other");
+
 static atomic_t hits = ATOMIC_INIT(0);
 
 static int hits_get(char *buffer, const struct kernel_param *param)
@@ -95,6 +99,7 @@ static struct delay {
 	{ "xprtrdma_inline_thresh", delay_any, &connected },
 	{ "xprtrdma_err_vers", delay_any, &refused },
 	{ "svcrdma_decode_badvers_err", delay_any, &refusing },
+	{ "svc_xprt_accept", delay_any, &accepted },
 };
 
 static void delay_begin(struct tracepoint *point, void *unused)

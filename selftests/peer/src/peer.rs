@@ -228,7 +228,7 @@ impl Peer {
             receives: CREDITS,
             receive_size: THRESHOLD,
             send_size: 128 * 1024,
-            memory: MEMORY_SIZE,
+            data_size: MEMORY_SIZE,
             // A Send too many ends the connection.
             rnr_retries: 0,
         }

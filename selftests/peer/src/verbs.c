@@ -52,16 +52,18 @@ struct peer {
 	struct rdma_cm_id *id;
 	unsigned int step;
 	bool ended;
+	/* The event that ended it, and its status. */
+	enum rdma_cm_event_type end;
+	int end_status;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *completions;
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	uint8_t *memory;
 	size_t memory_size;
-	/* Bytes that one RDMA Read or Write moves at most. */
-	size_t data_size;
 
 	uint32_t send_size;
+	uint32_t data_size;
 	uint32_t receives;
 	uint32_t receive_size;
 	/* A ring: what has arrived, and slots that the caller has emptied. */
@@ -183,9 +185,8 @@ static bool take_events(struct peer *peer)
 		default:
 			if (event->id == peer->id) {
 				peer->ended = true;
-				if (peer->step && peer->step < STEP_ANSWERED)
-					fprintf(stderr, "%s, status %d\n", rdma_event_str(event->event),
-						event->status);
+				peer->end = event->event;
+				peer->end_status = event->status;
 			}
 		}
 		rdma_ack_cm_event(event);
@@ -345,9 +346,9 @@ static int make_resources(struct peer *peer, const struct peer_accept *parameter
 	int status;
 
 	peer->send_size = parameters->send_size;
+	peer->data_size = parameters->data_size;
 	peer->receives = parameters->receives;
 	peer->receive_size = parameters->receive_size;
-	peer->data_size = parameters->data_size;
 	memory = (size_t)SENDS * peer->send_size + peer->data_size +
 		 (size_t)peer->receives * peer->receive_size;
 	peer->memory_size = (memory + 4095) & ~(size_t)4095;
@@ -395,8 +396,9 @@ static int wait_for_step(struct peer *peer, unsigned int step, int64_t end)
 	return peer->ended ? -ENOTCONN : 0;
 }
 
-int peer_connect(struct peer *peer, const char *address, uint16_t port,
-		 const struct peer_accept *parameters, bool establish)
+/* Asks for a connection, and does not wait for the answer. */
+static int ask(struct peer *peer, const char *address, uint16_t port,
+	       const struct peer_accept *parameters, bool establish)
 {
 	struct rdma_conn_param conn = {
 		.private_data		= parameters->private_data,
@@ -406,13 +408,11 @@ int peer_connect(struct peer *peer, const char *address, uint16_t port,
 		.retry_count		= 6,
 	};
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *found;
-	struct ibv_qp_attr pause = { .min_rnr_timer = 14 /* 1.28 ms */ };
 	int64_t end = now_ms() + COMPLETION_MS;
 	static uint32_t connections;
 	char service[8];
 	int status;
 
-	peer_disconnect(peer);
 	snprintf(service, sizeof(service), "%u", port);
 	if (rdma_getaddrinfo(address, service, &hints, &found))
 		return -errno;
@@ -432,17 +432,48 @@ int peer_connect(struct peer *peer, const char *address, uint16_t port,
 					IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
 	else if (!status)
 		/* No other connection has the same, of which the connection manager keeps account. */
-		conn.qp_num = 0x200000 + ((getpid() & 0xfff) << 8) + (++connections & 0xff);
+		conn.qp_num = 0x200000 + ((getpid() & 0x3ff) << 10) + (++connections & 0x3ff);
 	if (!status && rdma_connect(peer->id, &conn))
 		status = -errno;
+	return status;
+}
+
+int peer_connect(struct peer *peer, const char *address, uint16_t port,
+		 const struct peer_accept *parameters, bool establish)
+{
+	struct ibv_qp_attr pause = { .min_rnr_timer = 14 /* 1.28 ms */ };
+	int64_t end = now_ms() + COMPLETION_MS;
+	int status;
+
+	peer_disconnect(peer);
+	status = ask(peer, address, port, parameters, establish);
 	if (!status)
 		status = wait_for_step(peer, establish ? STEP_ESTABLISHED : STEP_ANSWERED, end);
+	if (status && peer->ended)
+		fprintf(stderr, "%s, status %d\n", rdma_event_str(peer->end), peer->end_status);
 	/* As short as a pause is elsewhere. rxe takes a longer one for packets that are lost. */
 	if (!status && establish)
 		status = -ibv_modify_qp(peer->id->qp, &pause, IBV_QP_MIN_RNR_TIMER);
 	if (status)
 		peer_disconnect(peer);
 	return status;
+}
+
+int peer_ask(struct peer *peer, const char *address, uint16_t port,
+	     const struct peer_accept *parameters)
+{
+	int status;
+
+	peer_disconnect(peer);
+	status = ask(peer, address, port, parameters, false);
+	if (status)
+		peer_disconnect(peer);
+	return status;
+}
+
+int peer_wait_answer(struct peer *peer, int timeout_ms)
+{
+	return wait_for_step(peer, STEP_ANSWERED, now_ms() + timeout_ms);
 }
 
 uint64_t peer_memory(struct peer *peer, uint32_t *key)

@@ -22,8 +22,8 @@ struct peer_accept {
 	uint32_t receive_size;
 	/* Bytes that a Send has at most. */
 	uint32_t send_size;
-	/* Bytes of the memory for data. */
-	size_t data_size;
+	/* Bytes of memory for RDMA Reads and Writes. */
+	uint32_t data_size;
 	/* Times that the other end repeats a Send for which there is no Receive; 7 is for ever. */
 	uint8_t rnr_retries;
 };
@@ -43,6 +43,11 @@ int peer_reject(struct peer *peer, const uint8_t *private_data, uint8_t length);
  */
 int peer_connect(struct peer *peer, const char *address, uint16_t port,
 		 const struct peer_accept *parameters, bool establish);
+/* As peer_connect() without @establish, but does not wait for the answer. */
+int peer_ask(struct peer *peer, const char *address, uint16_t port,
+	     const struct peer_accept *parameters);
+/* Waits for it. -ENOTCONN if the other end has refused, -ETIMEDOUT if it says nothing. */
+int peer_wait_answer(struct peer *peer, int timeout_ms);
 /* Where that memory is, and its handle. */
 uint64_t peer_memory(struct peer *peer, uint32_t *key);
 /* Resets the queue pair, so that nothing is answered any more and nobody is told. */

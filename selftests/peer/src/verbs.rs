@@ -11,8 +11,8 @@ use crate::Result;
 /// The largest message that can be received, in bytes.
 const MESSAGE_SIZE: usize = 512 * 1024;
 
-/// Bytes of the memory for data that most connections have.
-pub(crate) const MEMORY_SIZE: usize = 2 << 20;
+/// Bytes of memory for RDMA Reads and Writes that a connection has as a rule.
+pub(crate) const MEMORY_SIZE: u32 = 2 << 20;
 
 /// Octets of private data that a request can have.
 const PRIVATE_SIZE: usize = 256;
@@ -36,7 +36,7 @@ mod c {
         pub(super) receives: u32,
         pub(super) receive_size: u32,
         pub(super) send_size: u32,
-        pub(super) data_size: usize,
+        pub(super) data_size: u32,
         pub(super) rnr_retries: u8,
     }
 
@@ -50,6 +50,13 @@ mod c {
             parameters: *const peer_accept,
             establish: bool,
         ) -> i32;
+        pub(super) fn peer_ask(
+            peer: *mut peer,
+            address: *const c_char,
+            port: u16,
+            parameters: *const peer_accept,
+        ) -> i32;
+        pub(super) fn peer_wait_answer(peer: *mut peer, timeout_ms: i32) -> i32;
         pub(super) fn peer_memory(peer: *mut peer, key: *mut u32) -> u64;
         pub(super) fn peer_vanish(peer: *mut peer) -> i32;
         pub(super) fn peer_wait_request(
@@ -102,8 +109,8 @@ pub(crate) struct Acceptance {
     pub(crate) receive_size: u32,
     /// Bytes that a Send has at most.
     pub(crate) send_size: u32,
-    /// Bytes of the memory for data, which the other end may use if this one has asked.
-    pub(crate) memory: usize,
+    /// Bytes of memory for RDMA Reads and Writes.
+    pub(crate) data_size: u32,
     /// Times that the other end repeats a Send for which there is no Receive; 7 is for ever.
     pub(crate) rnr_retries: u8,
 }
@@ -117,7 +124,7 @@ impl Acceptance {
             receives: self.receives,
             receive_size: self.receive_size,
             send_size: self.send_size,
-            data_size: self.memory,
+            data_size: self.data_size,
             rnr_retries: self.rnr_retries,
         })
     }
@@ -139,8 +146,8 @@ pub(crate) struct Verbs {
     peer: *mut c::peer,
     /// Where messages are copied to.
     buffer: Vec<u8>,
-    /// Bytes of the memory for data.
-    memory: usize,
+    /// Bytes of memory for RDMA Reads and Writes.
+    data_size: u32,
 }
 
 /// The value of a function that gives a negative errno when it fails.
@@ -162,7 +169,7 @@ impl Verbs {
             // SAFETY: Always safe to call.
             peer: unsafe { c::peer_listen(port) },
             buffer: vec![0; MESSAGE_SIZE],
-            memory: 0,
+            data_size: 0,
         }
     }
 
@@ -172,7 +179,7 @@ impl Verbs {
             // SAFETY: Always safe to call.
             peer: unsafe { c::peer_make() },
             buffer: vec![0; MESSAGE_SIZE],
-            memory: 0,
+            data_size: 0,
         }
     }
 
@@ -186,12 +193,34 @@ impl Verbs {
         establish: bool,
     ) -> Result {
         let parameters = offer.to_c()?;
-        self.memory = offer.memory;
+        self.data_size = offer.data_size;
         // SAFETY: The end, the address and the parameters are valid during the call.
         check("connect", unsafe {
             c::peer_connect(self.peer, address.as_ptr(), port, &parameters, establish)
         })
         .map(drop)
+    }
+
+    /// Asks for a connection whose handshake is only begun, without waiting for the answer.
+    pub(crate) fn ask(&mut self, address: &CStr, port: u16, offer: &Acceptance) -> Result {
+        let parameters = offer.to_c()?;
+        // SAFETY: The end, the address and the parameters are valid during the call.
+        check("ask", unsafe {
+            c::peer_ask(self.peer, address.as_ptr(), port, &parameters)
+        })
+        .map(drop)
+    }
+
+    /// Waits for the answer to [`Self::ask`]: whether the other end has accepted, or refused, by
+    /// which the connection has ended.
+    pub(crate) fn answer(&mut self, limit: Duration) -> Result<Waited<()>> {
+        // SAFETY: The end is valid.
+        let status = unsafe { c::peer_wait_answer(self.peer, milliseconds(limit)) };
+        match status.saturating_neg() {
+            errno::ENOTCONN => Ok(Waited::Ended),
+            errno::ETIMEDOUT => Ok(Waited::TimedOut),
+            _ => check("waiting for an answer", status).map(|_| Waited::For(())),
+        }
     }
 
     /// The memory that the other end may use: where it is, and its handle.
@@ -222,7 +251,7 @@ impl Verbs {
     fn part(&mut self, at: usize, length: usize) -> *mut u8 {
         let (address, _) = self.memory();
         let end = at.checked_add(length);
-        assert!(address != 0 && end.is_some_and(|end| end <= self.memory));
+        assert!(address != 0 && end.is_some_and(|end| end <= self.data_size as usize));
         (address as usize as *mut u8).wrapping_add(at)
     }
 
@@ -254,7 +283,7 @@ impl Verbs {
     /// Accepts the request that came first, and ends the connection before.
     pub(crate) fn accept(&mut self, acceptance: &Acceptance) -> Result {
         let parameters = acceptance.to_c()?;
-        self.memory = acceptance.memory;
+        self.data_size = acceptance.data_size;
         // SAFETY: Listener and parameters are valid during the call.
         check("accept", unsafe { c::peer_accept(self.peer, &parameters) }).map(drop)
     }

@@ -2,15 +2,24 @@
 
 //! Connections that say nothing, are not completed, or do not last.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{outcome_of, results, segment_of, Call, Requester, Scenarios};
+use super::{outcome_of, results, segment_of, Call, Requester, Scenarios, PORT};
+use crate::peer::LIMIT;
+use crate::verbs::{Verbs, Waited};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
     ("silent", |requester| many(requester, 20, true)),
+    ("silent-100", |requester| many(requester, 100, true)),
     ("half-open", |requester| many(requester, 10, false)),
-    ("takes-no-replies", takes_no_replies),
+    ("burst", burst),
+    ("takes-no-replies", |requester| {
+        takes_no_replies(requester, 1)
+    }),
+    ("takes-no-replies-8", |requester| {
+        takes_no_replies(requester, 8)
+    }),
     ("comes-and-goes", |requester| comes_and_goes(requester, 50)),
     ("comes-and-goes-10000", |requester| {
         comes_and_goes(requester, 10_000)
@@ -20,29 +29,66 @@ pub(super) const SCENARIOS: &Scenarios = &[
 /// Connections that stay, and on which nothing is ever sent.
 fn many(requester: &mut Requester, count: usize, establish: bool) -> Result<Vec<String>> {
     for _ in 0..count {
-        requester.connect_another(establish)?;
+        requester.connect_another(&Requester::small_offer(), establish)?;
     }
     Ok(vec![format!("{count}_up")])
 }
 
-/// READs whose Replies fill the server's send queue.
-fn takes_no_replies(requester: &mut Requester) -> Result<Vec<String>> {
-    let mut verbs = requester.connect_for_one_reply()?;
-    let segment = segment_of(&mut verbs, 1000);
-    let call = results::read(&[], Some(vec![segment; 22]), 20_000)?;
-    for _ in 0..40 {
-        let xid = requester.next_xid();
-        verbs.send(&call.encode(xid), None)?;
+/// Connects at once, and how many of them the server's listener has room for.
+const BURST: usize = 300;
+const WAITING: usize = 256;
+
+/// A server that has accepted the first connection, and accepts no other one meanwhile, is asked
+/// for more than may wait: how many it refuses.
+fn burst(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect_another(&Requester::small_offer(), false)?;
+    let mut pending = Vec::new();
+    for _ in 0..BURST {
+        let mut verbs = Verbs::new();
+        verbs.ask(&requester.address, PORT, &Requester::small_offer())?;
+        pending.push(verbs);
     }
-    verbs.receive(Duration::from_secs(10))?;
-    Ok(vec![outcome_of(&mut verbs, Duration::from_secs(60))?])
+    let mut refused = 0;
+    let end = Instant::now() + LIMIT;
+    while pending.len() > WAITING && Instant::now() < end {
+        for mut verbs in std::mem::take(&mut pending) {
+            match verbs.answer(Duration::from_millis(1))? {
+                Waited::For(()) => return Ok(vec!["accepted".to_owned()]),
+                Waited::Ended => refused += 1,
+                Waited::TimedOut => pending.push(verbs),
+            }
+        }
+    }
+    requester.others.append(&mut pending);
+    Ok(vec![format!("{refused}_refused")])
+}
+
+/// READs whose Replies fill the server's send queues of some connections.
+fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
+    for _ in 0..count {
+        let mut verbs = requester.connect_for_one_reply()?;
+        let segment = segment_of(&mut verbs, 1000);
+        let call = results::read(&[], Some(vec![segment; 22]), 20_000)?;
+        for _ in 0..40 {
+            let xid = requester.next_xid();
+            verbs.send(&call.encode(xid), None)?;
+        }
+        requester.others.push(verbs);
+    }
+    let others = requester.others.iter_mut();
+    others
+        .map(|verbs| {
+            verbs.receive(Duration::from_secs(10))?;
+            outcome_of(verbs, Duration::from_secs(60))
+        })
+        .collect()
 }
 
 /// One connection after the other; every tenth is used.
 fn comes_and_goes(requester: &mut Requester, count: u32) -> Result<Vec<String>> {
     let mut answered = 0;
     for n in 0..count {
-        requester.connect()?;
+        requester.connect_with(&Requester::small_offer())?;
         if n % 10 == 0 {
             match requester.call(&Call::null())?.as_str() {
                 "answered" => answered += 1,

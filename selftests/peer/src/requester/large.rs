@@ -25,7 +25,7 @@ const BEYOND: u8 = 0x55;
 /// and again.
 fn large(requester: &mut Requester) -> Result<Vec<String>> {
     let offer = Acceptance {
-        memory: LENGTH + 4096,
+        data_size: LENGTH as u32 + 4096,
         ..Requester::offer()
     };
     requester.connect_with(&offer)?;

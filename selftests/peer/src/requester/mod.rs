@@ -170,8 +170,18 @@ impl Requester {
             receives: 160,
             receive_size: THRESHOLD,
             send_size: 8192,
-            memory: MEMORY_SIZE,
+            data_size: MEMORY_SIZE,
             rnr_retries: 7,
+        }
+    }
+
+    /// The same for a connection that carries next to nothing. There may be many.
+    fn small_offer() -> Acceptance {
+        Acceptance {
+            receives: 4,
+            send_size: 1024,
+            data_size: 0,
+            ..Self::offer()
         }
     }
 
@@ -186,9 +196,9 @@ impl Requester {
     }
 
     /// Another connection, which stays until the process ends.
-    fn connect_another(&mut self, establish: bool) -> Result<&mut Verbs> {
+    fn connect_another(&mut self, offer: &Acceptance, establish: bool) -> Result<&mut Verbs> {
         let mut verbs = Verbs::new();
-        verbs.connect(&self.address, PORT, &Self::offer(), establish)?;
+        verbs.connect(&self.address, PORT, offer, establish)?;
         self.others.push(verbs);
         self.others
             .last_mut()

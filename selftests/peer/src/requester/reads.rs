@@ -149,7 +149,7 @@ const CROWD: usize = 10;
 fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
     for _ in 0..CROWD {
         let xid = requester.next_xid();
-        let verbs = requester.connect_another(true)?;
+        let verbs = requester.connect_another(&Requester::offer(), true)?;
         verbs.send(&Call::null().encode(xid), None)?;
         match outcome_of(verbs, LIMIT)?.as_str() {
             "answered" => {}
