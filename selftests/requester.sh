@@ -5,86 +5,7 @@
 # wire, or its connection an end with a cause; memory comes back; and the mount goes on.
 # limit: 1800
 
-. "$(dirname "$0")/lib/test.sh"
-
-# Also run before each command in the server.
-guest+='
-# Values of the newest connection, or of the listener: NAME=N, NAME<N, NAME>N.
-compare() {
-	local found name=${2%%[=<>]*}
-	found=$($1 $name)
-	case $2 in
-	*">"*) [ "$found" -gt "${2#*>}" ] ;;
-	*"<"*) [ "$found" -lt "${2#*<}" ] ;;
-	*) [ "$found" = "${2#*=}" ] ;;
-	esac || fail "$2 is not true: it is $found"
-}
-connections_are() { [ "$(listener_of connections)" = "$1" ]; }
-'
-
-need_server() {
-	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
-	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
-	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
-}
-
-requester_stop() {
-	client '[ ! -f /run/$TEST.pid ] || kill $(cat /run/$TEST.pid) 2>/dev/null || true; rm -f /run/$TEST.*'
-}
-
-# attack SCENARIO OUTCOMES [CONDITION...]: what comes of each message is compared, then conditions on values of
-# its connection, while that is up. What stays is compared with what was there before: 'ended_CAUSE+N' is a
-# condition on the listener when all is over, and then only the mount's connection is left.
-attack() {
-	local scenario=$1 expected=$2 condition found before=() checks='' name was more
-	shift 2
-	for condition; do
-		case $condition in
-		*+*) before+=("${condition%+*} $(server "listener_of '${condition%+*}'") ${condition##*+}") ;;
-		listener:*) checks+="compare listener_of '${condition#*:}'"$'\n' ;;
-		*) checks+="compare stat_of '$condition'"$'\n' ;;
-		esac
-	done
-	LIMIT=$((${WAIT:-50} + 70)) client "
-		rm -f /run/$TEST.*
-		mkfifo /run/$TEST.go
-		: >/run/$TEST.out
-		FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
-		echo \$! >/run/$TEST.pid
-		wait_for ${WAIT:-50} grep -q '^$scenario: ' /run/$TEST.out"
-	found=$(client "cat /run/$TEST.out" | squeeze)
-	printf '%s\n' "$found"
-	[ "$found" = "$scenario: $expected" ] || fail "that should be $expected"
-	server "$checks"
-	client "
-		gone() { ! kill -0 \$(cat /run/$TEST.pid) 2>/dev/null; }
-		echo >/run/$TEST.go
-		wait_for 20 gone"
-	LIMIT=120 server "wait_for 100 connections_are 1"
-	for condition in "${before[@]}"; do
-		read -r name was more <<<"$condition"
-		server "[ \$(listener_of '$name') = $((was + more)) ] || { cat /sys/kernel/debug/rpcrdma/listener-*/ends; fail \"$name was $was, and is \$(listener_of '$name')\"; }"
-	done
-}
-
-# A mount that works on files while the attacks go on.
-beside_a_mount() {
-	need_server
-	defer requester_stop
-	# What is only made once is there afterwards.
-	mount_nfs 4.2
-	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
-	server 'clients_gone 20; holds_mark'
-	server_dir /export
-	server "head -c 100000 /dev/urandom >/export/$TEST/file"
-	mount_nfs 4.2
-	work_begins
-	server 'for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do grep -q Y $end || echo Y >$end; done'
-	"$1"
-	work_ends
-	client 'umount $MNT && wait_for 10 module_unused'
-	server "clients_gone 20; rm -r /export/$TEST; mkdir /export/$TEST; holds_check 200"
-}
+. "$(dirname "$0")/lib/requester.sh"
 
 # Proves: V1-074, V1-132, V1-134.
 chunks() {
@@ -136,6 +57,53 @@ connections() {
 	attack comes-and-goes 5_answered listener:connections=1 'ended_.*+50'
 }
 
+# Of connections whose client has shown access to no file sunrpc keeps 64 (XPT_MAX_TMP_CONN): each that it accepts
+# beyond costs the oldest one, but some more stay while its threads are busy closing. Then the server is kept from
+# accepting while more connects arrive than its listener has room for (MAX_WAITING): those beyond are refused, and
+# the mount goes on; the others are accepted then.
+too_many() {
+	local all
+	attack silent-100 100_up 'listener:connections>64' 'listener:connections<101' 'ended_.*+100'
+	MACHINE=server delay_events accepted=600000
+	attack_begins burst rejected+44 accepted+257 accept_failures+0 'ended_.*+257'
+	attack_comes_to 44_refused
+	client 'work_goes_on 30'
+	all=$(($(server 'listener_of accepted') + 256))
+	delays_end server
+	LIMIT=100 server "
+		accepted() { [ \$(listener_of accepted) = $all ]; }
+		wait_for 60 accepted
+		printf 'of 257 connections and the mount %d are left\n' \$(listener_of connections)
+		[ \$(listener_of connections) -lt 258 ] || fail 'that is all'"
+	attack_ends
+}
+
+# nfsd is to end while all of its threads wait for room on the send queues of a requester that takes no Replies.
+# Each waits for ten seconds (TIME_LIMIT), and may come to another such connection before it is its turn to end.
+stopped() {
+	defer "server '
+		module_loaded || insmod /lab/payload/server/rpcrdma.ko
+		[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
+	attack_begins takes-no-replies-8
+	LIMIT=150 server '
+		full() { [ "$(grep -s "^send_queue_full [1-9]" /sys/kernel/debug/rpcrdma/connection-*/stats | wc -l)" -ge "$(cat /proc/fs/nfsd/threads)" ]; }
+		wait_for 20 full
+		start=$SECONDS
+		/lab/guest/server stop
+		printf "nfsd ended within %d seconds\n" $((SECONDS - start))
+		wait_for 20 module_unused
+		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail "the service has ended, and has left files"
+		rmmod rpcrdma
+		for kind in qp cq pd mr cm_id; do
+			! rdma resource show $kind | grep -F "[rpcrdma]" || fail "the module has gone, and has left a $kind"
+		done
+		insmod /lab/payload/server/rpcrdma.ko
+		/lab/guest/server resume'
+	attack_comes_to 'ended*8'
+	client 'work_goes_on 55'
+	attack_ends
+}
+
 # Proves: V1-014, V1-015, V1-080, V1-096.
 choices() {
 	attack choices '5 1*2 3 4*5 answered*2 err_chunk*2 answered' refused_messages=2 excess_calls=0
@@ -159,6 +127,8 @@ test_case "messages that are cut, or no Calls" beside_a_mount messages
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
+test_case "more connections than are kept, and more connects than may wait" beside_a_mount too_many silent-100
+test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices
 test_case "chunks that are too small for their results, or too many" beside_a_mount results

@@ -192,8 +192,9 @@ give_reserves_back() {
 	[ -r /proc/slabinfo ] || return 0
 	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
 }
-# Objects in use of each kind, if this kernel tells.
-slab_objects() { [ ! -r /proc/slabinfo ] || awk 'NR > 2 { print $1, $2 }' /proc/slabinfo; }
+# Objects in use of each kind, if this kernel tells. Areas of vmalloc stay when they are free, until there are many;
+# what they hold is among the parts.
+slab_objects() { [ ! -r /proc/slabinfo ] || awk 'NR > 2 && $1 != "vmap_area" { print $1, $2 }' /proc/slabinfo; }
 # Such a kernel delays what it frees, and looks for leaks itself.
 finds_leaks() { [ -f /sys/kernel/debug/kmemleak ]; }
 

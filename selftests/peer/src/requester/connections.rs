@@ -66,14 +66,16 @@ fn burst(requester: &mut Requester) -> Result<Vec<String>> {
 /// READs whose Replies fill the server's send queues of some connections.
 fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
     for _ in 0..count {
-        let mut verbs = requester.connect_for_one_reply()?;
-        let segment = segment_of(&mut verbs, 1000);
+        let verbs = requester.connect_for_one_reply()?;
+        requester.others.push(verbs);
+    }
+    for verbs in &mut requester.others {
+        let segment = segment_of(verbs, 1000);
         let call = results::read(&[], Some(vec![segment; 22]), 20_000)?;
         for _ in 0..40 {
-            let xid = requester.next_xid();
-            verbs.send(&call.encode(xid), None)?;
+            requester.xid += 1;
+            verbs.send(&call.encode(requester.xid), None)?;
         }
-        requester.others.push(verbs);
     }
     let others = requester.others.iter_mut();
     others

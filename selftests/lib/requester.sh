@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+#
+# For tests with a requester that breaks the rules. It runs in the client (selftests/peer), beside a mount.
+#
+#   beside_a_mount FUNCTION [SCENARIO]
+#                              calls it while a mount works on files, and compares what the server holds with
+#                              what it held before, once that scenario had been there
+#   attack SCENARIO OUTCOMES [CONDITION...]
+#                              has the requester run a scenario, and compares what comes of each message
+#   attack_begins SCENARIO [CONDITION...]
+#   attack_comes_to OUTCOMES
+#   attack_ends                the same in three steps
+#
+# Each attack prints a line with the memory that the server's kernel holds: before, while the requester is
+# through with its messages, and after. It may take what the server's limits allow (held), and is to leave
+# no more than holds_check lets two hundred repetitions leave, and each file of the mount meanwhile.
+#
+# A condition is on a value of the requester's newest connection while that is up (NAME=N, NAME<N, NAME>N),
+# on one of the listener then (listener:NAME=N), or on by how much one of the listener has grown when all is
+# over, and only the mount's connection is left (NAME+N). WAIT=SECONDS before attack, or attack_comes_to, is
+# how long the outcomes may take.
+
+# shellcheck source=/dev/null
+. "$(dirname "${BASH_SOURCE[0]}")/test.sh"
+
+# Also run before each command in the server.
+guest+='
+# Values of the newest connection, or of the listener: NAME=N, NAME<N, NAME>N.
+compare() {
+	local found name=${2%%[=<>]*}
+	found=$($1 $name)
+	case $2 in
+	*">"*) [ "$found" -gt "${2#*>}" ] ;;
+	*"<"*) [ "$found" -lt "${2#*<}" ] ;;
+	*) [ "$found" = "${2#*=}" ] ;;
+	esac || fail "$2 is not true: it is $found"
+}
+connections_are() { [ "$(listener_of connections)" = "$1" ]; }
+# KiB that the kernel holds: by parts, and what it cannot give back. Free pages that a CPU keeps are free.
+memory() {
+	awk -v page=$(($(getconf PAGESIZE) / 1024)) -v parts="$(kernel_parts)" -v all="$(kernel_memory)" \
+		"\$1 == \"count:\" { all -= page * \$2 } END { print parts, all }" /proc/zoneinfo
+}
+# KiB that connections may take: each as much as in long/memory.sh, and beyond that what is counted of all.
+allowed() {
+	echo $(($(listener_of connections) * 254 + $(listener_of read_pages) * $(getconf PAGESIZE) / 1024 + $(listener_of receive_bytes) / 1024))
+}
+'
+
+need_server() {
+	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
+}
+
+requester_stop() {
+	client '[ ! -f /run/$TEST.pid ] || kill $(cat /run/$TEST.pid) 2>/dev/null || true; rm -f /run/$TEST.*'
+}
+
+attack_begins() {
+	local condition
+	scenario=$1 checks='' before=()
+	shift
+	for condition; do
+		case $condition in
+		*+*) before+=("${condition%+*} $(server "listener_of '${condition%+*}'") ${condition##*+}") ;;
+		listener:*) checks+="compare listener_of '${condition#*:}'"$'\n' ;;
+		*) checks+="compare stat_of '$condition'"$'\n' ;;
+		esac
+	done
+	client "
+		rm -f /run/$TEST.*
+		mkfifo /run/$TEST.go
+		: >/run/$TEST.out
+		FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
+		echo \$! >/run/$TEST.pid"
+}
+
+attack_comes_to() {
+	found=$(LIMIT=$((${WAIT:-50} + 70)) client "
+		wait_for ${WAIT:-50} grep -q '^$scenario: ' /run/$TEST.out
+		cat /run/$TEST.out") || fail "$found"
+	found=$(squeeze <<<"$found")
+	[ "$found" = "$scenario: $1" ] || fail "$found: that should be $1"
+	held=$(server "$checks"'echo $(memory) $(allowed)') || fail "$found: $held"
+}
+
+attack_ends() {
+	local condition name was more files times allowed parts after
+	files=$(client "
+		gone() { ! kill -0 \$(cat /run/$TEST.pid) 2>/dev/null; }
+		echo >/run/$TEST.go
+		wait_for 20 gone
+		work_done")
+	after=$(LIMIT=120 server 'wait_for 100 connections_are 1; memory') || fail "$found: $after"
+	times=$((200 + files - memory[2]))
+	read -r _ held allowed <<<"$held"
+	read -r parts after <<<"$after"
+	printf '%s, %d KiB before, %d held, %d after\n' "$found" "${memory[1]}" "$held" "$after"
+	[ $((held - memory[1])) -lt $((allowed + times * 100)) ] || fail "that is more than $allowed KiB for its connections and their Calls"
+	[ $((parts - memory[0])) -lt $((times * 8)) ] || fail "it has left $((parts - memory[0])) KiB of slabs and the like"
+	[ $((after - memory[1])) -lt $((times * 100)) ] || fail "it has left $((after - memory[1])) KiB"
+	memory=("$parts" "$after" "$files")
+	for condition in "${before[@]}"; do
+		read -r name was more <<<"$condition"
+		server "[ \$(listener_of '$name') = $((was + more)) ] || { cat /sys/kernel/debug/rpcrdma/listener-*/ends; fail \"$name was $was, and is \$(listener_of '$name')\"; }"
+	done
+}
+
+attack() {
+	local outcomes=$2
+	attack_begins "$1" "${@:3}"
+	attack_comes_to "$outcomes"
+	attack_ends
+}
+
+beside_a_mount() {
+	local memory scenario found held checks before
+	need_server
+	defer requester_stop
+	# What is only made once is there afterwards, and completion queues for as many connections: the core keeps
+	# them with the device.
+	mount_nfs 4.2
+	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
+	[ -z "${2:-}" ] || client "/lab/payload/rpcrdma-peer --requester \$SERVER $2 </dev/null >/dev/null"
+	server 'clients_gone 20; holds_mark'
+	server_dir /export
+	server "head -c 100000 /dev/urandom >/export/$TEST/file"
+	mount_nfs 4.2
+	work_begins
+	server 'for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do grep -q Y $end || echo Y >$end; done'
+	# By parts, in all, and the files of the work by then.
+	read -ra memory <<<"$(server memory) $(client work_done)"
+	"$1"
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+	server "clients_gone 20; rm -r /export/$TEST; mkdir /export/$TEST; holds_check 200"
+}
