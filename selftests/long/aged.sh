@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Connections on which nothing comes are closed: nfsd looks every six minutes, marks what it finds, and
-# closes what it finds marked and at rest.
+# Connections on which nothing comes are closed, and such as were never completed: nfsd looks every six minutes,
+# marks what it finds, and closes what it finds marked and at rest.
 # limit: 1200
 
 . "$(dirname "$0")/../lib/test.sh"
@@ -32,14 +32,15 @@ aged() {
 	defer requesters_stop
 	requester silent 20_up
 	requester honest answered
-	server '[ "$(listener_of connections)" = 21 ] || fail "the connections are $(listener_of connections)"'
+	requester half-open 10_up
+	server '[ "$(listener_of connections)" = 31 ] || fail "the connections are $(listener_of connections)"'
 	LIMIT=900 server '
 		connections_are() { [ "$(listener_of connections)" = "$1" ]; }
 		start=$SECONDS
 		wait_for 800 connections_are 0
 		printf "they were closed after %d seconds\n" $((SECONDS - start))
 		[ $((SECONDS - start)) -ge 300 ] || fail "that is too soon"
-		[ "$(listener_of ended_closed)" = 21 ] || fail "of 21 connections $(listener_of ended_closed) were closed from above"'
+		[ "$(listener_of ended_closed)" = 31 ] || fail "of 31 connections $(listener_of ended_closed) were closed from above"'
 }
 
 test_case "connections that are idle for two rounds are closed" aged
