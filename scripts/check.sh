@@ -33,14 +33,6 @@ step_format() {
 		'find rust selftests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --edition 2021 --check --color never --config-path .rustfmt.toml'
 }
 
-# Cargo in the build root, with its output in build/NAME: cargo_in NAME ARGUMENT...
-cargo_in() {
-	local name=$1
-	shift
-	mkdir -p "$CACHE/cargo"
-	CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/$name "$here/in-buildroot.sh" cargo "$@"
-}
-
 # The tool is compiled with the core, whose own tests need not run once more.
 step_host() {
 	cargo_in host test --manifest-path selftests/host/Cargo.toml

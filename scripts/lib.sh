@@ -127,3 +127,16 @@ pack() {
 	(cd "$1" && find . -print0 | sort -z | cpio --null --create --format=newc --owner=+0:+0 --quiet) >"$2.tmp"
 	mv "$2.tmp" "$2"
 }
+
+# Cargo in the build root, with its output in build/NAME: cargo_in NAME ARGUMENT...
+cargo_in() {
+	local name=$1
+	shift
+	mkdir -p "$CACHE/cargo" "$CACHE/build"
+	# Cargo would take for up to date what it has built of another clone.
+	if ! stamped "$CACHE/build/$name.stamp" "$PROJECT"; then
+		find "$CACHE/build" -path "*/$name/*/.fingerprint/rpcrdma-*" -prune -exec rm -rf {} +
+		stamp "$CACHE/build/$name.stamp" "$PROJECT"
+	fi
+	CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/$name "$here/in-buildroot.sh" cargo "$@"
+}

@@ -10,7 +10,5 @@
 
 file=$(realpath "${1:?usage: vectors.sh FILE}")
 [ -r "$file" ] || die "$file cannot be read"
-mkdir -p "$CACHE/cargo"
-CARGO_HOME=$CACHE/cargo CARGO_TARGET_DIR=$CACHE/build/${VARIANT:-host} BIND="$(dirname "$file")" \
-	"$here/in-buildroot.sh" cargo run --quiet --manifest-path "$PROJECT/selftests/host/Cargo.toml" \
+BIND="$(dirname "$file")" cargo_in "${VARIANT:-host}" run --quiet --manifest-path "$PROJECT/selftests/host/Cargo.toml" \
 	--bin vectors -- "$file"
