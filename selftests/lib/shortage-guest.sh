@@ -3,8 +3,9 @@
 #
 # What lets the transport's allocations fail. It comes behind lib/guest.sh.
 #
-#   shortage_begins N [TIMES] fails every Nth allocation with the module's code on the stack, also
-#                             those that could wait, not more often
+#   shortage_begins N [TIMES [FUNCTION]]
+#                             fails every Nth allocation with the module's code on the stack, or that of
+#                             the function, also those that could wait, not more often
 #   shortage_ends             no longer
 #   shortage_strikes N        so until three have failed
 #   failed, has_failed N      how many have failed
@@ -16,11 +17,16 @@ has_failed() { [ "$(failed)" -ge "$1" ]; }
 shortage_begins() {
 	# The range holds the addresses of the functions, whatever else the module has.
 	local range
-	range=$(awk '$4 == "[rpcrdma]" && tolower($2) == "t" { print $1 }' /proc/kallsyms | sort)
+	range=$(awk '$4 == "[rpcrdma]" && tolower($2) == "t" { print $1, $3 }' /proc/kallsyms | sort)
 	[ "$(wc -l <<<"$range")" -gt 50 ]
+	if [ -n "${3:-}" ]; then
+		# The next function begins where it ends.
+		range=$(grep -A1 "$3" <<<"$range")
+		[ "$(wc -l <<<"$range")" = 2 ] || fail "this is not one function: $range"
+	fi
 	echo 0 >$knobs/probability
-	echo "0x$(head -n 1 <<<"$range")" >$knobs/require-start
-	echo "0x$(tail -n 1 <<<"$range")" >$knobs/require-end
+	echo "0x$(head -n 1 <<<"$range" | cut -d' ' -f1)" >$knobs/require-start
+	echo "0x$(tail -n 1 <<<"$range" | cut -d' ' -f1)" >$knobs/require-end
 	echo 32 >$knobs/stacktrace-depth
 	echo N >$knobs/ignore-gfp-wait
 	echo 0 >$knobs/verbose

@@ -1,0 +1,124 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# What the server grants a connection: more when its client uses all of it, less when it does not for a while, or
+# when there is no room for its Calls, and no more than there is room and memory for its Receives.
+
+. "$(dirname "$0")/lib/test.sh"
+
+shortage=$(<"$lib/shortage-guest.sh")$'\n'
+
+# Also run before each command in the server.
+guest+='
+limit_is() { [ "$(stat_of credits_limit)" = "$1" ]; }
+granted_beyond() { [ "$(stat_of credits_granted)" -gt "$1" ]; }
+without_receives() { [ "$(listener_of receive_bytes)" = 0 ]; }
+
+# Whether allocations fail of nfsd alone, 1 or 0. The kernel looks at the stack of each allocation that might
+# fail, which makes a machine so slow that its packets are taken for lost.
+nfsd_alone() {
+	local comm
+	for comm in $(grep -lx nfsd /proc/[0-9]*/comm); do echo "$1" >"${comm%comm}make-it-fail"; done
+	echo "$1" >/sys/kernel/debug/failslab/task-filter
+}
+'
+
+# New connections of a mount, and how many Calls each may have at first: begin [OPTIONS].
+begin() {
+	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	server_dir /export
+	mount_nfs 3
+	client 'data_file 8M 4k && umount $MNT && wait_for 10 module_unused'
+	mount_nfs 3 "${1:-}"
+	client 'calling true'
+	first=$(server 'stat_of credits_limit')
+	max=$(server 'stat_of credits_max')
+	[ "$first" -lt "$max" ] || fail "the limit is $first at first, and at most $max"
+	server "! granted_beyond $first"
+}
+
+# Many small READs at once.
+load() { client 'read_ahead 128 8M 4k'; }
+
+# Waits until the grant of the idle connection is as small as at first: each time that half of it is unused for
+# five seconds (QUIET_TIME), it falls to a half. The Receives go with it.
+falls() {
+	fallen() { client 'calling true' && server "limit_is $first && ! granted_beyond $first && without_receives"; }
+	wait_for 100 fallen
+}
+
+# With its load the grant rises; without, it falls again.
+with_load() {
+	local first max most
+	begin
+	load
+	most=$(server 'stat_of credits_granted')
+	printf 'granted: %d at first, up to %d under load, of %d\n' "$first" "$most" "$max"
+	[ "$most" -gt "$first" ] || fail "the grant has not risen"
+	server "[ \$(listener_of receive_bytes) -gt 0 ] || fail 'the Receives take nothing'"
+	falls
+	load
+	server "granted_beyond $first || fail 'the grant has not risen again'"
+}
+
+# More is to be written at once than the server fetches for one connection.
+without_room() {
+	local first max high low delayed
+	begin
+	load
+	high=$(server 'stat_of credits_limit')
+	client 'fio --name=data --filename=$MNT/$TEST/large --size=64M --bs=1M --rw=write --direct=1 --ioengine=libaio --iodepth=64 --output=/run/$TEST.fio ||
+		fail "$(cat /run/$TEST.fio)"'
+	low=$(server 'stat_of credits_limit')
+	delayed=$(server 'stat_of delayed_reads')
+	printf 'the limit was %d, and %d when %d Calls had waited\n' "$high" "$low" "$delayed"
+	[ "$delayed" -gt 0 ] || fail "no Call had to wait"
+	[ "$low" -le $((high / 2)) ] || fail "that is not half of it"
+}
+
+# All connections of a listener share the room for Receives.
+shared() {
+	local first max
+	begin nconnect=16
+	LIMIT=200 client 'read_data --numjobs=16 --thread --size=512k --offset_increment=512k --bs=4k --iodepth=128 --ioengine=libaio --loops=8'
+	server "
+		sed -n 's/^credits_limit //p' /sys/kernel/debug/rpcrdma/connection-*/connection | sort -n | tr '\n' ' '
+		used=\$(listener_of receive_bytes) most=\$(listener_of receive_bytes_limit)
+		printf 'are the limits, and the Receives beyond the first ones take %d of %d bytes\n' \$used \$most
+		awk -v first=$first -v max=$max '\$1 == \"credits_limit\" { n++; risen += \$2 > first; less += \$2 < max }
+			END { exit !(n == 16 && risen && less) }' /sys/kernel/debug/rpcrdma/connection-*/connection ||
+			fail 'some have to be above $first, and some below $max'
+		[ \$used -gt 0 ] && [ \$used -le \$most ] || fail 'that is not within the limit'"
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'clients_gone 20'
+}
+
+# No memory for more Receives than there are.
+without_memory() {
+	local first max
+	server '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
+	begin
+	defer 'server "$shortage shortage_ends; nfsd_alone 0"'
+	server "$shortage"'
+		listener_of starved_grants >/run/$TEST.starved
+		nfsd_alone 1
+		shortage_begins 1 "" post_missing'
+	client_background load 'read_ahead 128 8M 4k'
+	server "$shortage
+		starves() { [ \$((\$(listener_of starved_grants) - \$(cat /run/$TEST.starved))) -ge 3 ]; }
+		wait_for 30 starves
+		grep -E '^(credits|receive)' \$(newest_connection)/connection
+		! granted_beyond \$(stat_of receive_buffers) || fail 'there are not as many Receives'
+		[ \$(stat_of credits_limit) -lt $max ] || fail 'the limit has not fallen'
+		shortage_ends
+		nfsd_alone 0
+		rm /run/$TEST.starved"
+	client_wait load
+	server "granted_beyond $first || fail 'the grant does not rise with memory'"
+}
+
+test_case "grants rise with the load of a connection, and fall without" with_load
+test_case "they fall when there is no room for its Calls" without_room
+test_case "they rise as far as all Receives have room" shared
+test_case "they fall when there is no memory for its Receives" without_memory
+run_cases
