@@ -90,7 +90,8 @@ attack_ends() {
 	local condition name was more files times allowed parts after
 	files=$(client "
 		gone() { ! kill -0 \$(cat /run/$TEST.pid) 2>/dev/null; }
-		echo >/run/$TEST.go
+		# Nobody may be there any more to read it.
+		echo 1<>/run/$TEST.go
 		wait_for 20 gone
 		work_done")
 	after=$(LIMIT=120 server 'wait_for 100 connections_are 1; memory') || fail "$found: $after"
