@@ -120,10 +120,11 @@ beside_a_mount() {
 	local memory scenario found held checks before
 	need_server
 	defer requester_stop
-	# What is only made once is there afterwards, and completion queues for as many connections: the core keeps
-	# them with the device.
+	# What is only made once is there afterwards: as many pages for RDMA Reads as the listener keeps, and with
+	# the scenario completion queues for as many connections, which the core keeps with the device.
 	mount_nfs 4.2
-	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
+	client 'dd if=/dev/zero of=$MNT/$TEST.first bs=1M count=16 conv=fsync status=none && rm $MNT/$TEST.first'
+	client 'umount $MNT && wait_for 10 module_unused'
 	[ -z "${2:-}" ] || client "/lab/payload/rpcrdma-peer --requester \$SERVER $2 </dev/null >/dev/null"
 	server 'clients_gone 20; holds_mark'
 	server_dir /export
