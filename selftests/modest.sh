@@ -61,7 +61,7 @@ tiny_queue() {
 }
 
 # A device with which memory may be registered for RDMA Reads, and is not: only the first connection has
-# memory regions for that, and none of them takes turns.
+# memory regions for that.
 unused_regions() {
 	local first second
 	server_dir /export

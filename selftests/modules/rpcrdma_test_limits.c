@@ -68,24 +68,18 @@ static bool count_work;
 module_param(count_work, bool, 0444);
 MODULE_PARM_DESC(count_work, "count what is posted on the send queues of connections");
 
-/* What is counted: chains of work requests, and work requests of each kind. */
+/* What is counted: work requests of each kind. */
 enum limits_work {
-	WORK_CHAINS,
-	WORK_SENDS,
 	WORK_READS,
 	WORK_WRITES,
 	WORK_REGISTRATIONS,
-	WORK_INVALIDATIONS,
 	WORK_KINDS,
 };
 
 static const char * const work_names[WORK_KINDS] = {
-	[WORK_CHAINS]		= "chains",
-	[WORK_SENDS]		= "sends",
 	[WORK_READS]		= "reads",
 	[WORK_WRITES]		= "writes",
 	[WORK_REGISTRATIONS]	= "registrations",
-	[WORK_INVALIDATIONS]	= "invalidations",
 };
 
 static atomic_t work[WORK_KINDS];
@@ -174,13 +168,8 @@ static void limits_count(const struct ib_qp *qp, const struct ib_send_wr *wr)
 {
 	if (!count_work || qp->qp_type != IB_QPT_RC)
 		return;
-	atomic_inc(&work[WORK_CHAINS]);
 	for (; wr; wr = wr->next) {
 		switch (wr->opcode) {
-		case IB_WR_SEND:
-		case IB_WR_SEND_WITH_INV:
-			atomic_inc(&work[WORK_SENDS]);
-			break;
 		case IB_WR_RDMA_READ:
 		case IB_WR_RDMA_READ_WITH_INV:
 			atomic_inc(&work[WORK_READS]);
@@ -190,9 +179,6 @@ static void limits_count(const struct ib_qp *qp, const struct ib_send_wr *wr)
 			break;
 		case IB_WR_REG_MR:
 			atomic_inc(&work[WORK_REGISTRATIONS]);
-			break;
-		case IB_WR_LOCAL_INV:
-			atomic_inc(&work[WORK_INVALIDATIONS]);
 			break;
 		default:
 			break;
