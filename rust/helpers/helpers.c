@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/dma-mapping.h>
 #include <linux/iommu-dma.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
