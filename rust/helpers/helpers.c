@@ -79,6 +79,11 @@ bool rpcrdma_ib_joins_ranges(struct ib_device *device)
 	return ib_uses_virt_dma(device) || !use_dma_iommu(device->dma_device);
 }
 
+bool rpcrdma_rdma_protocol_iwarp(struct ib_device *device, u32 port)
+{
+	return rdma_protocol_iwarp(device, port);
+}
+
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len)
 {

@@ -9,7 +9,7 @@ use super::{
     cm::{Bound, CmId},
     completion::WcStatus,
     cq::Cq,
-    needs_mr::{may_need_mr, regions_of},
+    needs_mr::{may_need_mr, regions_of, transfer_requests},
     outgoing::{Outgoing, OutgoingOwner, SendContext},
     pool::Pool,
     qp::{Capacities, ConnectParameters, Qp},
@@ -112,6 +112,15 @@ impl AcceptedSizes {
             receive_requests: self.receives.saturating_add(1),
             transfers,
             send_sge: self.transfer_sge,
+        }
+    }
+
+    /// Work requests that the RDMA Reads or Writes for one message take at most where memory is
+    /// registered for them; none elsewhere.
+    pub(crate) fn registered_requests(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
+        match may_need_mr(id, pd) {
+            true => transfer_requests(id, pd, self.message_regions(id, pd)),
+            false => 0,
         }
     }
 

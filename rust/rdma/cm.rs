@@ -449,6 +449,14 @@ impl CmId<Bound> {
         self.raw.qp_event
     }
 
+    /// Whether RDMA Reads go into registered memory only, as on iWARP. The limits on the elements
+    /// of their lists say nothing there.
+    pub(crate) fn registers_reads(&self) -> bool {
+        let device = self.raw_device().as_ptr();
+        // SAFETY: By the type's invariant the device is registered, and this is one of its ports.
+        unsafe { bindings::rpcrdma_rdma_protocol_iwarp(device, self.port()) }
+    }
+
     /// The port of the device, counted from 1.
     pub(crate) fn port(&self) -> u32 {
         // SAFETY: The identifier is valid. The port does not change once it is set.

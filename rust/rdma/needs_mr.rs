@@ -16,10 +16,14 @@ use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*};
 
 /// Whether a queue pair of `id` is to have memory regions for transfers.
 pub(super) fn may_need_mr(id: &CmId<Bound>, pd: &Pd) -> bool {
-    // SAFETY: The device is registered as long as the domain exists. A transfer that may be
-    // registered takes work requests for it.
-    let may = unsafe { bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), 1, 0) > 1 };
-    may && pd.device().needs_mr.copy() != Some(false)
+    // One that may be registered takes work requests for that.
+    transfer_requests(id, pd, 1) > 1 && pd.device().needs_mr.copy() != Some(false)
+}
+
+/// Work requests that so many transfers take at most.
+pub(super) fn transfer_requests(id: &CmId<Bound>, pd: &Pd, transfers: u32) -> u32 {
+    // SAFETY: The device is registered as long as the domain exists.
+    unsafe { bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), transfers, 0) }
 }
 
 /// Whether memory is registered for transfers on `qp`, which has regions for them. May sleep.

@@ -5,7 +5,7 @@
 use super::{
     cm::{Bound, CmId},
     cq::Cq,
-    needs_mr::needs_mr,
+    needs_mr::{needs_mr, transfer_requests},
     receive::{ReceiveOwner, Receives},
     Pd,
 };
@@ -37,10 +37,7 @@ impl Capacities {
     /// The actual capacity of the send queue of a connection with `id`, including the work requests
     /// that the RDMA core adds for transfers (`rdma_rw_init_qp()`).
     pub(super) fn send_queue(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
-        // SAFETY: The device is registered as long as the protection domain exists.
-        let added = unsafe {
-            bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), self.transfers, 0)
-        };
+        let added = transfer_requests(id, pd, self.transfers);
         let limit = pd.device().attributes().max_qp_wr;
         self.send_requests.saturating_add(added).min(limit)
     }
@@ -341,7 +338,10 @@ fn create(
         send_cq: cq.as_raw(),
         recv_cq: cq.as_raw(),
         cap: bindings::ib_qp_cap {
-            max_send_wr: capacities.send_requests,
+            // Where it adds requests for transfers, the RDMA core sees to the limit.
+            max_send_wr: capacities
+                .send_requests
+                .min(pd.device().attributes().max_qp_wr),
             max_recv_wr: capacities.receive_requests,
             max_send_sge: capacities.send_sge,
             max_recv_sge: 1,

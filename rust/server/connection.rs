@@ -143,11 +143,12 @@ impl Connection {
         let pages = events.xprt.max_message().div_ceil(PAGE_SIZE);
         let sge =
             |limit: u32| NonZeroU32::new(limit.min(MAX_TRANSFER_SGE)).unwrap_or(NonZeroU32::MIN);
-        let full = pages / sge(attributes.max_transfer_sge);
-        let (held, needed) = (attributes.max_qp_wr, least_send_queue(full));
-        if held < needed {
-            return Err(NotAccepted::SmallQueues { held, needed });
-        }
+        let full = pages
+            / match id.registers_reads() {
+                // Their work requests come on top.
+                true => sge(attributes.max_send_sge),
+                false => sge(attributes.max_transfer_sge),
+            };
         let sizes = AcceptedSizes {
             receives: max_credits
                 .saturating_add(SPARE_RECEIVES)
@@ -162,6 +163,11 @@ impl Connection {
             transfer_sge: sge(attributes.max_send_sge).get(),
         };
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
+        let registered = sizes.registered_requests(&id, &pd);
+        let (held, needed) = (attributes.max_qp_wr, least_send_queue(full, registered));
+        if held < needed {
+            return Err(NotAccepted::SmallQueues { held, needed });
+        }
         let versions = sysctl::service_version_two().versions();
         let credits = (max_credits, own.receive.bytes());
         let shared = Shared::new(events.clone(), thresholds, versions, budget, credits);

@@ -208,6 +208,8 @@ impl Room {
             };
             drop(state);
             stuck.end();
+            // It may be the last reference, and that of the listener's files.
+            drop(stuck);
             state = self.state.lock();
         }
     }

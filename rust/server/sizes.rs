@@ -43,15 +43,17 @@ const MAX_READ_BYTES: u32 = 8 << 20;
 
 /// The smallest send queue that the largest RPC fits, whose pages take `full` work requests with
 /// as many parts as each can have. Each segment takes one more, where a page ends; and so does each
-/// Read chunk within a Position Zero chunk, which goes on behind it.
-pub(super) fn least_send_queue(full: u32) -> u32 {
-    (CALL_PIECES + KEPT_REQUESTS).saturating_add(full)
+/// Read chunk within a Position Zero chunk, which goes on behind it. Where memory is registered
+/// instead that takes up to `registered` work requests.
+pub(super) fn least_send_queue(full: u32, registered: u32) -> u32 {
+    let requests = CALL_PIECES.saturating_add(full).max(registered);
+    requests.saturating_add(KEPT_REQUESTS)
 }
 
 /// Work requests that can be under way: those of [`least_send_queue`], and as many more as the
 /// provider makes in any case, which rounds the queue up.
 pub(super) fn send_requests(full: u32) -> u32 {
-    let queue = least_send_queue(full);
+    let queue = least_send_queue(full, 0);
     let rounded = queue.checked_next_power_of_two().unwrap_or(queue);
     rounded.saturating_sub(KEPT_REQUESTS)
 }
@@ -89,6 +91,10 @@ mod tests {
         // With 1 and with 4 MiB, in pages of 4 KiB, and whatever the number.
         assert_eq!([14, 56].map(send_requests), [62, 126]);
         assert!((0..300).all(|full| send_requests(full) > full + MAX_SEGMENTS + 15));
+        assert_eq!(
+            [0, 50, 105].map(|more| least_send_queue(56, more)),
+            [106, 106, 107]
+        );
         assert!(send_requests(u32::MAX) > u32::MAX - 2 * KEPT_REQUESTS);
         let requests = [0, 1, 4, 16, 64, 100, 128, 256, 300, u32::MAX];
         let credits = [1, 1, 4, 16, 64, 100, 116, 244, 300, u32::MAX];

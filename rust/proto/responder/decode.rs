@@ -2,9 +2,9 @@
 
 //! What a responder receives (RFC 8166 section 3.5).
 
-use super::budget::CallBudget;
+use super::budget::{CallBudget, Excess};
 use super::call::ReceivedCall;
-use super::layout::StreamLayout;
+use super::layout::{padded, StreamLayout};
 use super::refusal::CallError;
 use crate::proto::message::{check_payload, Body, Message, MessageType, Refused};
 use crate::proto::wire::chunk::{Lists, ReadList};
@@ -112,7 +112,12 @@ fn judge(
         return Err(CallError::NoPositionZero);
     }
     budget.check(lists).map_err(CallError::Budget)?;
-    StreamLayout::new(payload, &lists.reads, budget.read_chunks)
+    let layout = StreamLayout::new(payload, &lists.reads, budget.read_chunks)?;
+    // What is inline is copied to the pages of several chunks.
+    match u64::from(layout.pages) > padded(budget.read_bytes.into()) {
+        true => Err(CallError::Budget(Excess::ReadBytes)),
+        false => Ok(layout),
+    }
 }
 
 impl<'a> ReceivedCall<'a> {

@@ -94,6 +94,12 @@ mod tests {
             excess(&[(40, 4000), (40, 97)], &[], None),
             over(Excess::ReadBytes)
         );
+        // The inline part, of 44 bytes, is put together with them.
+        assert_eq!(excess(&[(40, 2048), (2092, 2004)], &[], None), WITHIN);
+        assert_eq!(
+            excess(&[(40, 2048), (2092, 2008)], &[], None),
+            over(Excess::ReadBytes)
+        );
         assert_eq!(excess(&[(40, 0); 4], &[], None), over(Excess::ReadSegments));
         assert_eq!(
             excess(&[(36, 0), (40, 0), (44, 0)], &[], None),
