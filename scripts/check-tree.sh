@@ -28,17 +28,72 @@ if [ -z "$headers" ]; then
 			die "$kdir has no Rust metadata (rust/$file is missing), as is usual for a distribution's header package: scripts/kernel.sh stock makes a tree that has it."
 	done
 fi
-have=$("$rustc" --version 2>/dev/null) || die "there is no rustc named $rustc: set RUSTC."
+release=$(cat "$kdir/include/config/kernel.release" 2>/dev/null)
+
+# advice OTHERWISE [=VERSION] PACKAGE...: what to do. With a distribution's headers that is to install
+# Debian's packages, of the version that begins so if apt knows one, and to have dkms try again.
+advice() {
+	otherwise=$1 version='' line='apt install'
+	shift
+	[ -n "$headers" ] || {
+		printf '%s.' "$otherwise"
+		return
+	}
+	case $1 in
+	=*)
+		version=$(apt-cache madison "$2" 2>/dev/null |
+			awk -F ' *[|] *' -v want="${1#=}" '$2 ~ "^" want "[^0-9.]" { print "=" $2; exit }')
+		line="$line --allow-downgrades"
+		[ -n "$version" ] || {
+			printf 'install these packages in version %s: ' "${1#=}"
+			line='apt install'
+		}
+		shift
+		;;
+	esac
+	for package; do
+		line="$line $package$version"
+	done
+	printf 'type: %s && dkms autoinstall -k %s' "$line" "$release"
+}
+
+# minimum TOOL OTHERWISE: the oldest version of a tool that the tree takes, which only whole trees say.
+minimum() {
+	for dir in "$kdir" "$kdir/source"; do
+		[ ! -f "$dir/scripts/min-tool-version.sh" ] || {
+			sh "$dir/scripts/min-tool-version.sh" "$1"
+			return
+		}
+	done
+	echo "$2"
+}
+
 want=$(setting RUSTC_VERSION_TEXT)
-[ "$have" = "$want" ] || die "$rustc is '$have', but $kdir was built by '$want', and Rust metadata fits one compiler only: install that one, or set RUSTC to it."
-command -v "$bindgen" >/dev/null || die "there is no bindgen named $bindgen: install bindgen 0.71.1 or later, or set BINDGEN."
+number=$(printf '%s\n' "$want" | cut -d ' ' -f 2)
+have=$("$rustc" --version 2>/dev/null) ||
+	die "there is no rustc named $rustc: $(advice 'set RUSTC' "=$number" rustc libstd-rust-dev rust-src)"
+[ "$have" = "$want" ] ||
+	die "$rustc is '$have', but $kdir was built by '$want', and Rust metadata fits one compiler only: $(advice 'install that one, or set RUSTC to it' "=$number" rustc libstd-rust-dev rust-src)"
+least=$(minimum bindgen 0.71.1)
+command -v "$bindgen" >/dev/null ||
+	die "there is no bindgen named $bindgen: $(advice "install bindgen $least or later, or set BINDGEN" bindgen)"
+have=$("$bindgen" --version 2>/dev/null | sed -n '1s/^bindgen \([0-9.]*\).*/\1/p')
+[ "$(printf '%s\n' "$least" "${have:-0}" | sort -V | head -n 1)" = "$least" ] ||
+	die "$bindgen is ${have:-of no version that it tells}, but $kdir takes $least or later: $(advice 'install that, or set BINDGEN to it' bindgen)"
 header=$(mktemp --suffix=.h) || exit 1
 "$bindgen" "$header" >/dev/null 2>&1
 status=$?
 rm -f "$header"
-[ $status -eq 0 ] || die "$bindgen finds no libclang: install libclang-dev, or set LIBCLANG_PATH to its folder."
+[ $status -eq 0 ] ||
+	die "$bindgen finds no libclang: $(advice 'install libclang-dev, or set LIBCLANG_PATH to its folder' libclang-dev)"
 [ -n "$headers" ] || exit 0
 library=$("$rustc" --print sysroot)/lib/rustlib/src/rust/library
-[ -f "$library/core/src/lib.rs" ] || die "the source of Rust's library is not in $library: install rust-src."
+[ -f "$library/core/src/lib.rs" ] ||
+	die "the source of Rust's library is not in $library: $(advice '' "=$number" rust-src)"
+# The library's source is that of the compiler. Debian's packages do not say so.
+packages=$(dpkg-query --show --showformat='${Version}\n' rustc rust-src 2>/dev/null | sort -u | wc -l)
+[ "$packages" -le 1 ] ||
+	die "rust-src is of another version than rustc: $(advice '' "=$number" rustc libstd-rust-dev rust-src)"
 cc=$(setting CC_VERSION_TEXT)
-command -v "${cc%% *}" >/dev/null || die "there is no ${cc%% *}, which built $kdir: install it."
+cc=${cc%% *}
+command -v "$cc" >/dev/null || die "there is no $cc, which built $kdir: $(advice '' "$(printf '%s\n' "$cc" | sed 's/.*-linux-gnu-//')")"
