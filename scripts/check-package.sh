@@ -5,7 +5,8 @@
 #
 # What somebody goes through who installs the DKMS package: a fresh Debian with the oldest of the tested
 # kernels gets it, boots, exports and mounts by RDMA; Debian's own kernel without CONFIG_RUST comes beside,
-# and the newest of the tested ones, first without its source package; the package is purged. Prints KTAP.
+# and the newest of the tested ones, first without its source package; the package is upgraded when the
+# source of one of them is gone, and purged. Prints KTAP.
 #
 # apt installs in a folder that is the machine's disk, in namespaces without a network, because rustc takes
 # an hour where a CPU is emulated. What boots in QEMU is a disk made from that folder, with the kernel and
@@ -165,6 +166,7 @@ carries() {
 		[ $found = $transport ] || fail "modinfo names $(modinfo -n rpcrdma)"
 		if [ $transport = rust ]; then
 			[ "$(modinfo -F version rpcrdma)" = $version ] || fail "it is version $(modinfo -F version rpcrdma)"
+			[ -n "$(modinfo -F signer rpcrdma)" ] || fail "it is not signed"
 		fi
 		for path in /sys/class/net/*; do
 			[ ! -e "$path/device" ] || link=${path##*/}
@@ -191,6 +193,27 @@ carries() {
 		systemctl stop nfs-server
 		modprobe -r rpcrdma || fail "it cannot be unloaded"' >"$RUN/carries" 2>&1 || cat "$RUN/carries"
 	"$here/complaints.sh" debian
+}
+
+# Keeps what a kernel has without ours, to be compared with in the end: remember RELEASE
+remember() {
+	# shellcheck disable=SC2016
+	"$here/as-root.sh" sh -ec '
+		mkdir -p "$2/boot" "$2/modules"
+		cp -a "$1/boot/initrd.img-$3" "$2/boot/"
+		cp -a "$1/usr/lib/modules/$3" "$2/modules/"' sh "$machine" "$place/before" "$1"
+}
+
+# A package like ours of a newer version: newer DEB
+newer() {
+	local dir=$RUN/newer
+	rm -rf "$dir"
+	dpkg-deb --raw-extract "$deb" "$dir"
+	mv "$dir/usr/src/rpcrdma-rust-$version" "$dir/usr/src/rpcrdma-rust-$version.1"
+	grep -rlF "$version" "$dir"/DEBIAN "$dir"/usr/src/*/{dkms.conf,rust/helpers/modinfo.c} |
+		xargs sed -i "s/${version//./\\.}/$version.1/"
+	dpkg-deb --root-owner-group --build "$dir" "$1" >/dev/null
+	rm -rf "$dir"
 }
 
 # What differs between two trees, or nothing: same WHAT OLD NEW
@@ -221,6 +244,19 @@ works() {
 		printf 'log: %s\n' "$log"
 	}
 }
+
+# What was said in the step NAME of RELEASE, behind the words that name the module that it keeps: said NAME RELEASE
+said() { sed -n "s/^rpcrdma-rust: kernel $2 keeps //p" "$CACHE/logs/package-$1.log"; }
+# Does what has been said is to be typed, and nothing else: takes NAME ADVICE
+takes() {
+	[[ $2 == "apt install linux-source-"* ]] || {
+		printf 'it says: %s\n' "$2"
+		return
+	}
+	works "$1" sh -c "${2/apt install/${apt[*]} install}"
+}
+# What is wrong with "$2" as a text that has "$1": tells TEXT SAID
+tells() { [[ $2 == *"$1"* ]] || printf 'it says: %s\n' "$2"; }
 
 cd "$PROJECT"
 "$here/host-packages.sh" vm
@@ -255,11 +291,13 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 
 remove "$machine" "$disk" "$place/before" "$place/after"
+newer "$RUN/newer.deb"
 "$here/as-root.sh" sh -ec '
-	fresh=$1 machine=$2 guest=$3 deb=$4
+	fresh=$1 machine=$2 guest=$3 deb=$4 newer=$5
 	cp -a "$fresh" "$machine"
 	cd "$machine"
 	cp "$deb" var/tmp/package.deb
+	cp "$newer" var/tmp/newer.deb
 	mkdir lab
 	cp -r "$guest" lab/guest
 	cat >etc/systemd/system/agent.service <<-EOF
@@ -276,12 +314,13 @@ remove "$machine" "$disk" "$place/before" "$place/after"
 	# As if it mounted its root by RDMA.
 	printf "%s\n" "#!/bin/sh" "[ \"\$1\" = prereqs ] || . /usr/share/initramfs-tools/hook-functions" \
 		"[ \"\$1\" = prereqs ] || manual_add_modules rpcrdma" >etc/initramfs-tools/hooks/rpcrdma
-	chmod 755 etc/initramfs-tools/hooks/rpcrdma' sh "$fresh" "$machine" "$here/guest" "$deb"
+	chmod 755 etc/initramfs-tools/hooks/rpcrdma' sh "$fresh" "$machine" "$here/guest" "$deb" "$RUN/newer.deb"
+rm "$RUN/newer.deb"
 
 bad=$(works initramfs update-initramfs -u -k "$old"; has "$old" $theirs)
 result "${old}_has_the_c_module" "$bad"
 [ -z "$bad" ] || exit 1
-"$here/as-root.sh" sh -ec 'mkdir "$2"; cp -a "$1/boot" "$1/usr/lib/modules" "$2"' sh "$machine" "$place/before"
+remember "$old"
 
 bad=$(works install "${apt[@]}" install /var/tmp/package.deb)
 result installs_without_a_network "$bad"
@@ -296,16 +335,42 @@ bad=$(works release "${apt[@]}" install linux-image-amd64 linux-headers-amd64)
 release=$(inside "$machine" offline sh -c 'ls /usr/lib/modules' | grep -vxF -e "$old")
 result "${release}_installs" "$bad"
 result "${release}_keeps_its_own" "$(has "$release" $theirs)"
+remember "$release"
+result "${release}_tells_why" "$(tells 'its own rpcrdma module: it is older than ' "$(said release "$release")")"
 
 # The newest one, whose source comes when what is said tells to get it.
 # shellcheck disable=SC2046
 result "${new}_installs_without_source" "$(works upgrade "${apt[@]}" install $(kernel_packages "$new"))"
 result "${new}_keeps_its_own" "$(has "$new" $theirs)"
-advice=$(sed -n "s/^rpcrdma-rust: kernel $new keeps .*, type: //p" "$CACHE/logs/package-upgrade.log")
-result "${new}_tells_what_is_missing" "$([[ $advice == "apt install linux-source-"* ]] || printf 'it says: %s\n' "$advice")"
-result "${new}_takes_that_advice" "$(works advice sh -c "${advice/apt install/${apt[*]} install}")"
+remember "$new"
+advice=$(said upgrade "$new" | sed -n 's/.*, type: //p')
+result "${new}_takes_that_advice" "$(takes advice "$advice")"
 result "${new}_gets_ours_beside" "$(has "$new" $theirs $ours)"
 result "${old}_still_has_ours" "$(has "$old" $theirs $ours)"
+
+# The package is upgraded, when the source of the older one is gone. What it has goes on, and is replaced
+# when that can be built again.
+ours_of() { sha256sum <"$(modules_of "$1")/$ours"; }
+without_source() {
+	local package
+	package=$(source_package "$old")
+	# shellcheck disable=SC2016
+	works "$1" sh -ec 'dpkg --purge "$1"; dpkg --install /var/tmp/newer.deb' sh "${package%/*}"
+}
+kept=$(ours_of "$old")
+replaced=$(ours_of "$new")
+version=$version.1
+bad=$(without_source package-upgrade)
+result upgrades_without_a_source "$bad"
+result "${old}_keeps_the_older_one" "$(has "$old" $theirs $ours; [ "$kept" = "$(ours_of "$old")" ] || echo "it is another one")"
+result "${old}_tells_so" "$(tells 'the rpcrdma module of the earlier package: ' "$(said package-upgrade "$old")")"
+result "${new}_gets_the_newer_one" "$(has "$new" $theirs $ours; [ "$replaced" != "$(ours_of "$new")" ] || echo "it is the older one")"
+advice=$(said package-upgrade "$old" | sed -n 's/.*, type: //p')
+result "${old}_takes_that_advice" "$(takes package-advice "$advice")"
+result "${old}_gets_the_newer_one" "$(has "$old" $theirs $ours; [ "$kept" != "$(ours_of "$old")" ] || echo "it is the older one")"
+kept=$(ours_of "$old")
+result installs_again_without_a_source "$(without_source package-again)"
+result "${old}_keeps_what_it_has" "$(has "$old" $theirs $ours; [ "$kept" = "$(ours_of "$old")" ] || echo "it is another one")"
 make_disk
 boot "$release"
 result "${release}_boots_with_the_c_module" "$(carries "$release" c)"
@@ -317,24 +382,27 @@ result "${new}_boots_with_ours" "$(carries "$new" rust)"
 result purges "$(vm_run debian 3600 '
 	modprobe rpcrdma
 	DEBIAN_FRONTEND=noninteractive apt-get --yes purge rpcrdma-rust-dkms >/var/tmp/purge.log 2>&1 || { cat /var/tmp/purge.log; exit 1; }
-	! ls -d /usr/src/rpcrdma-rust* /var/lib/dkms/rpcrdma-rust* 2>/dev/null' || echo "status $?")"
+	left=$(ls -d /usr/src/rpcrdma-rust* /var/lib/{dkms/,}rpcrdma-rust* /etc/kernel/*/rpcrdma-rust* 2>/dev/null || true)
+	[ -z "$left" ] || { printf "it leaves %s\n" $left; exit 1; }' || echo "status $?")"
 shut_down
 after=$place/after
 mkdir "$after"
 on_disk "rdump /usr/lib/modules /boot $after"
-result "modules_of_${old}_are_as_before" "$(same modules "$place/before/modules/$old" "$after/modules/$old")"
 unpacked() {
-	"$here/as-root.sh" cp "$1/boot/initrd.img-$old" "$machine/var/tmp/initrd"
+	"$here/as-root.sh" sh -ec 'rm -rf "$2/$3"; cp "$1" "$2/initrd"' sh "$1" "$machine/var/tmp" "$2"
 	inside "$machine" offline unmkinitramfs /var/tmp/initrd "/var/tmp/$2"
 }
-unpacked "$place/before" before
-unpacked "$after" after
-# The packages that ours depends on stay, and have brought files of their own; fsck is there since a boot.
-result "initramfs_of_${old}_is_as_before" "$(
-	cd "$machine/var/tmp"
-	same initramfs {before,after}/usr/lib/modules
-	same initramfs before after | grep -v "^initramfs: Only in after" || true
-)"
+for kernel in "$old" "$release" "$new"; do
+	result "modules_of_${kernel}_are_as_before" "$(same modules "$place/before/modules/$kernel" "$after/modules/$kernel")"
+	unpacked "$place/before/boot/initrd.img-$kernel" before
+	unpacked "$after/boot/initrd.img-$kernel" after
+	# The packages that ours depends on stay, and have brought files of their own; fsck is there since a boot.
+	result "initramfs_of_${kernel}_is_as_before" "$(
+		cd "$machine/var/tmp"
+		same initramfs {before,after}/usr/lib/modules
+		same initramfs before after | grep -v "^initramfs: Only in after" || true
+	)"
+done
 boot "$new"
 result "${new}_boots_with_the_c_module" "$(carries "$new" c)"
 shut_down
