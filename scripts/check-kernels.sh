@@ -49,6 +49,7 @@ for series in "${TESTED[@]}"; do
 			bad=$(build "$series" "$kernel" '')
 			log=$CACHE/logs/kernels-$series-$kernel-run.log
 			wrong=
+			[ -z "$bad" ] || wrong='it was not built, or with a warning'
 			[ -n "$bad" ] || KERNEL_SERIES=$series KERNEL=$kernel "$here/run.sh" >"$log" 2>&1 || wrong=$(tail -n 20 "$log")
 			result "${series}_${kernel}_carries_files" "$wrong"
 			run=$(yes_or_no "$bad$wrong")
