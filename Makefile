@@ -117,7 +117,7 @@ rust-project.json:
 	@$(S)/rust-project.sh
 
 tags:
-	ctags --recurse --exclude=target -f $@ rust selftests tools scripts
+	@$(S)/tags.sh
 
 fmt:
 	$(S)/in-buildroot.sh sh -c 'find rust selftests tools -name "*.rs" -not -path "*/target/*" | xargs rustfmt --edition 2021'

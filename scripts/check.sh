@@ -13,7 +13,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks custom debug stock dma matrix release series install package cost)
+	steps=(minimal editor fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks custom debug stock dma matrix release series install package cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -138,6 +138,8 @@ step_series() {
 step_install() { "$here/check-install.sh"; }
 
 step_package() { "$here/check-package.sh"; }
+
+step_editor() { "$here/check-rust-project.sh"; }
 
 step_fuzz() { "$here/fuzz.sh"; }
 
