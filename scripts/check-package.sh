@@ -330,6 +330,19 @@ boot "$old"
 result "${old}_boots_with_ours" "$(carries "$old" rust)"
 shut_down
 
+# The line that the guide names would bring the newest kernel with its source, which is there before dkms looks.
+line=$(sed -n 's/^    apt install \(linux-image-.*\)/\1/p' Documentation/admin-guide.rst)
+# shellcheck disable=SC2086
+result guide_brings_the_source "$(inside "$machine" offline apt-get --simulate install $line 2>&1 | awk '
+	/^Inst linux-source-[0-9]/ { have[substr($2, length("linux-source-") + 1)] }
+	/^Conf linux-headers-[0-9.]*[+][^ ]*-amd64/ {
+		split(substr($2, length("linux-headers-") + 1), number, ".")
+		series = number[1] "." number[2]
+		if (!(series in have)) print "the headers of " series " are set up without linux-source-" series
+		kernels++
+	}
+	END { if (!kernels) print "it brings no kernel" }')"
+
 # A kernel without CONFIG_RUST.
 bad=$(works release "${apt[@]}" install linux-image-amd64 linux-headers-amd64)
 release=$(inside "$machine" offline sh -c 'ls /usr/lib/modules' | grep -vxF -e "$old")
