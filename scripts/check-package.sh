@@ -246,7 +246,7 @@ works() {
 }
 
 # What was said in the step NAME of RELEASE, behind the words that name the module that it keeps: said NAME RELEASE
-said() { sed -n "s/^rpcrdma-rust: kernel $2 keeps //p" "$CACHE/logs/package-$1.log"; }
+said() { sed -n "s/^rpcrdma-rust: kernel $2 keeps //p" "$CACHE/logs/package-$1.log" | sort -u; }
 # Does what has been said is to be typed, and nothing else: takes NAME ADVICE
 takes() {
 	[[ $2 == "apt install linux-source-"* ]] || {
