@@ -18,6 +18,8 @@ packages=(
 	iproute2 iputils-ping kmod procps busybox-static
 	fio acl attr nfs4-acl-tools e2fsprogs tcpdump strace
 	krb5-kdc krb5-admin-server krb5-user ethtool
+	# A server that is driven by ssh, see scripts/adapters.sh.
+	openssh-server openssh-client
 )
 # What the virtual machines load; what these depend on comes along.
 modules=(

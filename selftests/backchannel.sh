@@ -13,6 +13,7 @@ delegations='
 # Proves: BD-001, BD-016, BD-017, BD-022, BD-025, BD-028.
 recall() {
 	local vers=$1 reconnect=${2:-} start calls link
+	[ -z "$reconnect" ] || needs_machines "takes the client's RDMA device away"
 	server_dir /export
 	server "$delegations
 		printf 'the first\n' >/export/$TEST/file

@@ -3,6 +3,7 @@
 #
 # Mounts that cannot work: each fails soon, with an error that says why and one line in the kernel
 # log that names the device and the reason, and leaves nothing behind.
+# virtual: mounts by addresses of nobody and limits what the device can do
 
 . "$(dirname "$0")/lib/test.sh"
 

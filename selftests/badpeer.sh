@@ -3,6 +3,7 @@
 #
 # Connections to a responder that is of no use: they end, carry nothing, are refused, or come with
 # strange private data. Calls and mounts end in time, with an error, or on the next connection.
+# virtual: has rpcrdma-peer listen at an address of the server
 
 . "$(dirname "$0")/lib/peer.sh"
 

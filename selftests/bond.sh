@@ -3,6 +3,7 @@
 #
 # The address of either machine moves to another interface, as it does when a bond fails over, and back: the
 # connection is made anew, and the program sees only a pause.
+# virtual: moves the machines' addresses from one interface to another
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -72,6 +72,7 @@ credits() {
 # Proves: BD-015.
 receives() {
 	local spare before
+	client '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
 	spare=$(sed -n 's/^pub(super) const SPARE_RECEIVES: u32 = \([0-9]*\);$/\1/p' "$lib/../../rust/server/sizes.rs")
 	hand_out "$1" 2
 	delay_events backward_call=120000

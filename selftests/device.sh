@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A device that fails now and then, and one whose memory regions are small.
+# virtual: has the RDMA device fail
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -6,6 +6,7 @@
 # as a slot of the bounce buffers that stays in use. What it runs is other tests' cases.
 # boot: swiotlb=force
 # limit: 900
+# virtual: loads another kind of software device
 
 . "$(dirname "$0")/lib/test.sh"
 

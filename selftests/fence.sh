@@ -3,6 +3,7 @@
 #
 # What a responder may reach: memory that a Call has offered, in the way that it was offered, until
 # the Call has ended. It can take the access back itself, also from other Calls than it should.
+# virtual: has rpcrdma-peer listen at an address of the server
 
 . "$(dirname "$0")/lib/peer.sh"
 

@@ -3,6 +3,7 @@
 #
 # The server's whole machine stands still for longer than an RPC may take, in the middle of I/O:
 # the client gives the silent connection up, and the program sees only a pause.
+# virtual: stops the server's machine for a while
 
 . "$(dirname "$0")/lib/test.sh"
 

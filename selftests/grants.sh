@@ -3,6 +3,7 @@
 #
 # What the server grants a connection: more when its client uses all of it, less when it does not for a while, or
 # when there is no room for its Calls, and no more than there is room and memory for its Receives.
+# virtual: takes the server's memory away
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -3,6 +3,7 @@
 #
 # What a responder may say wrong: Replies for nobody, malformed ones, chunks that were not offered,
 # errors, grants, backward Calls. Each ends a Call with the right status or leaves it alone.
+# virtual: has rpcrdma-peer listen at an address of the server
 
 . "$(dirname "$0")/lib/peer.sh"
 

@@ -3,6 +3,7 @@
 #
 # Installed below updates/, our module is what modprobe and every alias load beside the C module;
 # taken away again, the C module is.
+# virtual: installs and removes modules
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -105,7 +105,7 @@ without_splice() {
 }
 
 # RPCs of 4 MiB, each way. No client of Linux's makes any: its NFS has 1 MiB at most (NFS_MAX_FILE_IO_SIZE),
-# whatever a mount asks for, so that the requester of selftests/peer does. It reads what the server has made,
+# whatever a mount asks for, so that rpcrdma-peer does. It reads what the server has made,
 # and writes that behind it.
 large_rpcs() {
 	local length=4194304

@@ -3,6 +3,7 @@
 #
 # A second NFS server, in a network namespace of the server's machine: its listeners and connections are the
 # namespace's own, and neither sees the clients of the other. The first namespace forwards its packets.
+# virtual: has the server route for a network namespace
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -3,6 +3,7 @@
 #
 # Changes of the network below the RDMA device: a link goes down and comes up, the server gets
 # another Ethernet address.
+# virtual: takes the machines' interfaces down
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -44,6 +44,7 @@ mount_at() {
 }
 
 by_netlink() {
+	server '[ -n "$SERVER6" ]' || skip "LOCAL_V6 and REMOTE_V6 are not set"
 	elsewhere
 	server '
 		listen "$SERVER:20049" "[$SERVER6]:20049" "$SERVER:20050"
@@ -84,6 +85,7 @@ no_such_address() {
 # needed for either. What is at all addresses follows by itself.
 device_returns() {
 	local threads=$1
+	needs_machines "takes the server's RDMA device away"
 	ours
 	elsewhere
 	defer "server rdma_link_add"
@@ -108,6 +110,7 @@ device_returns() {
 
 # One that waits for its address can be closed, and the module can go.
 closed_without_device() {
+	needs_machines "takes the server's RDMA device away"
 	ours
 	elsewhere
 	defer "server 'rdma_link_add; module_loaded || insmod /lab/payload/server/rpcrdma.ko'"
@@ -127,6 +130,7 @@ closed_without_device() {
 # The address is taken away from the interface, which closes the connections at it, and comes back. The
 # software device answers nobody until it is made anew.
 address_returns() {
+	needs_machines "takes the server's address away"
 	ours
 	server_dir /export
 	mount_nfs_timeo "$1"

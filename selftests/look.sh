@@ -198,6 +198,7 @@ ends_have_causes() {
 		grep -q \"server \$SERVER port 20049: device \$RDMA_LINK: .*CM event 'rejected', status\" /run/$TEST.log
 		rm /run/$TEST.log"
 
+	needs_machines "goes on by taking the client's RDMA device away"
 	defer "client 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
 	LIMIT=30 client 'rdma link delete $RDMA_LINK'
 	comes_to 10 ended_device_removed 1
@@ -321,6 +322,7 @@ backward_call() {
 # Somebody reads all files again and again while mounts and connections come and go.
 read_meanwhile() {
 	local link='rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV'
+	needs_machines "takes the client's RDMA device away"
 	need_ours
 	client "rm -f /run/$TEST.*"
 	client_background reader "
@@ -357,8 +359,10 @@ read_meanwhile() {
 
 # rpcrdma-top, on a copy of the client's files.
 top_shows() {
-	local copy text
+	local copy text server device
 	need_ours
+	need_top
+	server=$(client 'echo $SERVER') device=$(client 'echo $RDMA_LINK')
 	server_dir /export
 	mount_nfs 4.2 nconnect=2
 	do_something
@@ -366,14 +370,14 @@ top_shows() {
 	text=$(top_of)
 	printf '%s\n' "$text"
 	[ "$(wc -l <<<"$text")" = 3 ]
-	[ "$(grep -cE '^ *[0-9]+ +192\.0\.2\.1 +rdma0 +connected +[0-9]+s +1 +[0-9]+ +[0-9]+/[0-9]+ +[0-9]+/[0-9]+ .* 0 +-$' <<<"$text")" = 2 ] ||
+	[ "$(grep -cE "^ *[0-9]+ +${server//./\\.} +$device +connected +[0-9]+s +1 +[0-9]+ +[0-9]+/[0-9]+ +[0-9]+/[0-9]+ .* 0 +-\$" <<<"$text")" = 2 ] ||
 		fail "that is not a line for each connection"
 	text=$(top_of --details)
 	printf '%s\n' "$text"
-	[ "$(grep -c '^transport .*: 192.0.2.1 port 20049  /mnt/nfs$' <<<"$text")" = 2 ]
+	[ "$(grep -c "^transport .*: $server port 20049  /mnt/nfs\$" <<<"$text")" = 2 ]
 	grep -qE '^  inline +reply +[0-9]+ ' <<<"$text"
 	top_of --json >"$copy/json"
-	BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 - "$copy" <<-'EOF'
+	python - "$copy" <<-'EOF'
 		import json, pathlib, sys
 		root = pathlib.Path(sys.argv[1])
 		told = json.loads((root / "json").read_text())["transports"]

@@ -3,6 +3,7 @@
 #
 # One machine in both roles: the server mounts its own export. What one role waits for must not be what the
 # other one needs for it, least of all memory.
+# virtual: mounts the server's export in the server
 
 . "$(dirname "$0")/lib/test.sh"
 

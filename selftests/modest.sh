@@ -3,6 +3,7 @@
 #
 # The server has a modest device: few elements for each work request, small queues, no means to register
 # memory, work requests that cannot be posted, a handshake that takes long.
+# virtual: limits what the server's device can do
 
 . "$(dirname "$0")/lib/test.sh"
 

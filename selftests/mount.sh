@@ -73,6 +73,7 @@ done
 
 # Proves: V1-149.
 over_ipv6() {
+	client '[ -n "$SERVER6" ]' || skip "LOCAL_V6 and REMOTE_V6 are not set"
 	client '
 		mount -t nfs -o proto=rdma6,port=20049,vers=4.2 "[$SERVER6]:/export" $MNT
 		grep " $MNT nfs4 .*proto=rdma6,port=20049" /proc/mounts

@@ -3,6 +3,7 @@
 #
 # Mounts with several connections: I/O goes over all of them, one that breaks, moves or is removed
 # under I/O loses nothing, and a second address of the server joins the first.
+# virtual: gives the server more addresses and takes the client's RDMA device away
 
 . "$(dirname "$0")/lib/test.sh"
 

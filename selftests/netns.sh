@@ -3,6 +3,7 @@
 #
 # Mounts from another network namespace, which has an interface and an RDMA device of its own; the
 # client's first namespace forwards its packets.
+# virtual: has the client route for a network namespace
 
 . "$(dirname "$0")/lib/test.sh"
 . "$(dirname "$0")/lib/version.sh"

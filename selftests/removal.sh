@@ -3,6 +3,7 @@
 #
 # The RDMA device goes away under I/O, or while the client connects, and comes back: its removal is
 # not held up, and the program sees only a pause.
+# virtual: takes the client's RDMA device away
 
 . "$(dirname "$0")/lib/test.sh"
 

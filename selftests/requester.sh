@@ -4,6 +4,7 @@
 # A requester that breaks the rules, beside a mount that keeps to them: each message has its answer on the
 # wire, or its connection an end with a cause; memory comes back; and the mount goes on.
 # limit: 1800
+# virtual: runs rpcrdma-peer in the client
 
 . "$(dirname "$0")/lib/requester.sh"
 

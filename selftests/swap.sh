@@ -4,6 +4,7 @@
 # A file of the mount is swap space: its transport is counted as one that swaps, and connects with
 # memory reserves, and never with memory that a file system has to give back first; what a program
 # holds in memory goes out over it and comes back as it was.
+# virtual: swaps to a file on the mount, and has memory be short
 
 . "$(dirname "$0")/lib/test.sh"
 

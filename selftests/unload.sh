@@ -3,6 +3,7 @@
 #
 # The server's module: it cannot go while there are listeners or connections, and can once the service has
 # ended, whatever its clients were about. They come back to the next one.
+# virtual: unloads the server's module under load
 
 . "$(dirname "$0")/lib/test.sh"
 

@@ -3,6 +3,7 @@
 #
 # One of the server's RDMA devices goes away under load, and comes back: its removal is not held up, its
 # clients see a pause, and those of another device see nothing.
+# virtual: takes one of the server's RDMA devices away
 
 . "$(dirname "$0")/lib/test.sh"
 

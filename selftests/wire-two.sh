@@ -3,6 +3,7 @@
 #
 # What travels when Version Two is offered: Wireshark with the dissector in tools/ sees the same in every
 # header as rpcrdma-decode, and the first messages of a connection agree on its version.
+# virtual: captures packets, which no RDMA adapter shows
 
 . "$(dirname "$0")/lib/capture.sh"
 . "$(dirname "$0")/lib/version.sh"

@@ -4,6 +4,7 @@
 # What travels, in the eyes of another decoder: a capture of a whole mount goes through Wireshark's
 # dissector, which must find nothing malformed, and the same in every header as rpcrdma-decode, which
 # is our decoder.
+# virtual: captures packets, which no RDMA adapter shows
 
 . "$(dirname "$0")/lib/capture.sh"
 

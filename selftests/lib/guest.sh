@@ -224,7 +224,8 @@ holds_check() {
 	read -r parts pages </run/holds.memory
 	parts=$(($(kernel_parts) - parts)) pages=$(($(other_pages) - pages))
 	printf 'slabs and the like grew by %d KiB, and there are %d more pages of no such kind\n' $parts $pages
-	! finds_leaks || return 0
+	# In a real machine others come and go as well.
+	[ -z "${ADAPTERS:-}" ] && ! finds_leaks || return 0
 	# All of these waver: the number of objects, or of pages, by some dozens. So a few repetitions tell
 	# nothing.
 	[ $parts -lt $most ] || fail "a leak of 8 KiB each time or more"

@@ -12,14 +12,17 @@
 #   fail TEXT...               ends the case with a failure
 #   wait_for SECONDS COMMAND   waits until it succeeds; fails when that takes longer
 #   skip TEXT...               ends it as skipped
+#   needs_machines TEXT...     ends a test, or a case, that is not for real machines, as skipped: it TEXT
 
 set -euo pipefail
 
 lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# Started by itself it runs between real machines, if NETIF names an interface of this one.
+[ -n "${VM_LIB:-}" ] || exec "$lib/adapters.sh" "$(cd "$(dirname "$0")" && pwd)/$(basename "$0")"
 # shellcheck source=/dev/null
-. "${VM_LIB:?run it under scripts/selftests.sh, see README.rst}"
+. "$VM_LIB"
 # shellcheck source=/dev/null
-. "${KTAP_HELPERS:?run it under scripts/selftests.sh, see README.rst}"
+. "${KTAP_HELPERS:?}"
 
 # On the host only its fail and wait_for are of use.
 . "$lib/guest.sh"
@@ -31,6 +34,8 @@ names=() functions=() deferred=()
 guest+="
 TEST=$TEST TRANSPORT=${TRANSPORT:-rxe}
 "
+
+needs_machines() { [ -z "${ADAPTERS:-}" ] || skip "it $*, which is for virtual machines"; }
 
 client() { client_run "$guest$1"; }
 server() { server_run "$guest$1"; }
@@ -59,7 +64,7 @@ run_deferred() {
 		for machine in client server; do
 			printf 'the %s, when that failed:\n' "$machine"
 			# One that the case has stopped could not answer, and would be ended for that.
-			kill -CONT "$(<"$RUN/$machine.pid")" || true
+			[ ! -f "$RUN/$machine.pid" ] || kill -CONT "$(<"$RUN/$machine.pid")" || true
 			LIMIT=20 "$machine" show_state || true
 		done
 		;;
@@ -172,8 +177,13 @@ top_copies() {
 		rm -r /run/$TEST" | base64 -d | tar -C "$copy" -xz
 }
 
-# rpcrdma-top, run here on that copy.
-top_of() { BIND=$RUN "$(dirname "$VM_LIB")/in-buildroot.sh" python3 "$lib/../../tools/rpcrdma-top" --root "$copy" "$@"; }
+# Python, where PYTHON says if it is not this machine's, and rpcrdma-top on that copy.
+python() { BIND=$RUN ${PYTHON:-python3} "$@"; }
+top_of() { python "$RPCRDMA_TOP" --root "$copy" "$@"; }
+need_top() {
+	[ -n "${PYTHON:-}" ] || command -v python3 >/dev/null || skip "there is no python3"
+	RPCRDMA_TOP=${RPCRDMA_TOP:-$(command -v rpcrdma-top)} || skip "there is no rpcrdma-top"
+}
 
 # Writes words that repeat as WORD*TIMES.
 squeeze() {
@@ -281,6 +291,7 @@ delays_end() { "${1:-client}" '! grep -q ^rpcrdma_test_delay /proc/modules || rm
 # devices take the moment at which a queueing discipline changes for a local error.
 netem_begins() {
 	local machine
+	needs_machines "mistreats packets, which no RDMA adapter leaves to the kernel"
 	for machine; do
 		"$machine" '
 			modprobe -q sch_netem || true

@@ -4,6 +4,7 @@
 # Connections on which nothing comes are closed, and such as were never completed: nfsd looks every six minutes,
 # marks what it finds, and closes what it finds marked and at rest.
 # limit: 1200
+# virtual: takes longer than a kselftest may
 
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -4,6 +4,7 @@
 # The server is away for minutes, longer than a lease and than any time limit of an RPC, and comes
 # back: the program sees only a pause.
 # limit: 1500
+# virtual: takes longer than a kselftest may
 
 . "$(dirname "$0")/../lib/test.sh"
 

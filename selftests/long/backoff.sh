@@ -3,6 +3,7 @@
 #
 # While nobody listens, each attempt to connect waits twice as long as the one before, from a second
 # on; the first one after a connection that has carried something does not wait.
+# virtual: takes longer than a kselftest may
 
 . "$(dirname "$0")/../lib/test.sh"
 

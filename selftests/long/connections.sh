@@ -4,6 +4,7 @@
 # A thousand connections that are idle and fifty that are busy, in machines of a gibibyte each. With the kernel's
 # own server (PEER=c) it is printed how many there are when its machine has no memory left, which ends it.
 # limit: 1200
+# virtual: needs machines with little memory
 
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -3,6 +3,7 @@
 #
 # A mount that nobody uses gives its connection up after five minutes, and gets a new one with the
 # next access.
+# virtual: takes longer than a kselftest may
 
 . "$(dirname "$0")/../lib/test.sh"
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # A responder that does not answer Calls that were killed, which keep all its credits.
+# virtual: has rpcrdma-peer listen at an address of the server
 
 . "$(dirname "$0")/../lib/peer.sh"
 

@@ -4,6 +4,7 @@
 # What the server holds for connections that were used and then fall idle: 64 of them, by four mounts to four
 # of its addresses. The kernel's own server takes some MiB for each, so the machines want MEM=4000 for PEER=c.
 # limit: 1800
+# virtual: gives the server more addresses
 
 . "$(dirname "$0")/../lib/test.sh"
 

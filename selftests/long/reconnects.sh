@@ -5,6 +5,7 @@
 # point of an RPC, and a hundred times the server's threads stop: the program sees nothing of it,
 # and nothing is left of them at either end.
 # limit: 2400
+# virtual: takes longer than a kselftest may
 
 . "$(dirname "$0")/../lib/test.sh"
 

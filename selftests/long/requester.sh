@@ -4,6 +4,7 @@
 # Ten thousand connections come and go beside a mount that works on files, every tenth of them with a Call, and
 # the server has in the end what it had before.
 # limit: 2400
+# virtual: runs rpcrdma-peer in the client
 
 . "$(dirname "$0")/../lib/requester.sh"
 

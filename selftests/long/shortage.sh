@@ -5,6 +5,7 @@
 # I/O, and while it connects. The program on a hard mount sees only pauses, and what failed is tried again in
 # measure.
 # limit: 1800
+# virtual: has allocations fail
 
 . "$(dirname "$0")/../lib/test.sh"
 

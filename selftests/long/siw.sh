@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The main tests over the other kind of RDMA device: iWARP instead of RoCE, or the other way round.
+# virtual: makes another RDMA device of the interface
 
 . "$(dirname "$0")/../lib/test.sh"
 

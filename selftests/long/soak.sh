@@ -4,6 +4,7 @@
 # Many programs work on one mount for DURATION seconds, each in its own way, and check what they
 # read; afterwards nothing is left of it on the device, in the slabs or in debugfs, at either end.
 # limit: 900 + 2 * DURATION
+# virtual: counts what the kernel allocates, which others do as well
 
 . "$(dirname "$0")/../lib/test.sh"
 

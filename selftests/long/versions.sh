@@ -6,6 +6,7 @@
 # a machine that becomes slower tells nothing. Lines "figures", "load" and "release" are for
 # scripts/bench-versions.sh.
 # limit: 1800
+# virtual: takes longer than a kselftest may
 
 . "$(dirname "$0")/../lib/test.sh"
 . "$(dirname "$0")/../lib/version.sh"
