@@ -72,6 +72,15 @@ for log in "$work"/logs/*; do
 done
 
 cd "$work/src"
+# The lists of patches, each with its size.
+for series in client server; do
+	printf '# %s series:\n' "$series"
+	for patch in "$work/patches/$series"/*.patch; do
+		[[ $patch != */0000-* ]] || continue
+		printf '#   %s:%s\n' "$(sed -n 's/^Subject: \[[^]]*\] //p' "$patch")" "$(git apply --stat "$patch" | tail -n 1)"
+	done
+done
+result no_leftovers "$("$here/in-tree/layout.py" leftovers "$PROJECT/rust" 2>&1)"
 for patch in "$work"/patches/*/*.patch; do
 	[[ $patch != */0000-* ]] || continue
 	result "checkpatch_$(basename "$(dirname "$patch")")_$(basename "$patch" | cut -c1-4)" \
@@ -83,6 +92,7 @@ complaints() { grep -A5 -E "$folder.*(warning|error)|^(warning|error)|No such fi
 
 result sparse "$(kbuild C=2 CHECK=sparse "$folder/" >"$work/logs/sparse" 2>&1 || echo failed; complaints "$work/logs/sparse")"
 mapfile -t c < <(find "$folder" -name '*.[ch]')
+result clippy "$(kbuild CLIPPY=1 "$folder/" >"$work/logs/clippy" 2>&1 || echo failed; complaints "$work/logs/clippy")"
 result kernel-doc "$("$here/in-buildroot.sh" scripts/kernel-doc -none -Wall "${c[@]}" 2>&1 || echo failed)"
 result rustfmt "$(find "$folder" -name '*.rs' -print0 | xargs -0 "$here/in-buildroot.sh" rustfmt --edition 2021 --check --config-path .rustfmt.toml 2>&1 || true)"
 # It asks git which files there are.
@@ -118,6 +128,20 @@ result kunit "$({ kunit config --kunitconfig="$folder" --make_options=LLVM=-19 &
 	kunit build --kunitconfig="$folder" --make_options=LLVM=-19 --jobs="$JOBS" && kunit exec; } ||
 	echo failed)"
 say "[in-tree] $(grep -o 'Testing complete.*' "$work/logs/kunit-exec" || true)"
+
+# The module as such, through modpost, which does not see what other modules export and warns of it.
+result module "$(kbuild KBUILD_MODPOST_WARN=1 "$folder/rpcrdma.ko" >"$work/logs/module" 2>&1 || tail -n 5 "$work/logs/module"
+	modinfo -F alias "$work/obj/$folder/rpcrdma.ko" 2>&1 | grep -qx svcrdma || echo 'there is no module')"
+# And without the option, when the one in C is back.
+option_off() {
+	sed -i 's/^CONFIG_SUNRPC_XPRT_RDMA_RUST=y$/# CONFIG_SUNRPC_XPRT_RDMA_RUST is not set/' "$work/obj/.config"
+	kbuild olddefconfig && kbuild net/sunrpc/
+}
+cp "$work/obj/.config" "$work/config"
+result option_off "$(option_off >"$work/logs/off" 2>&1 || tail -n 5 "$work/logs/off"
+	grep rpcrdma "$work/obj/net/sunrpc/modules.order" | grep -vx net/sunrpc/xprtrdma/rpcrdma.o || true)"
+cp "$work/config" "$work/obj/.config"
+kbuild olddefconfig >"$work/logs/on" 2>&1
 
 # Last, because other flags have much of the tree built anew.
 result W=1 "$(kbuild W=1 "$folder/" >"$work/logs/W1" 2>&1 || echo failed; complaints "$work/logs/W1")"

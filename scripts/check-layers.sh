@@ -67,6 +67,7 @@ without_spdx() {
 		case $file in
 		*/Cargo.lock | *.tsv | COPYING | LICENSES/*) continue ;;
 		# Their formats have no comments.
+		scripts/in-tree/selftests/config | scripts/in-tree/selftests/settings) continue ;;
 		debian/changelog | debian/copyright | debian/source/format) continue ;;
 		esac
 		head -n 3 "$file" | grep -q 'SPDX-License-Identifier: ' || printf '%s\n' "$file"
@@ -88,6 +89,9 @@ mirrors() {
 	[ -z "$hosts" ] || grep -nHF -e "$hosts" -- "${existing[@]}"
 }
 
+# What the in-tree series would say of files that only this repository has.
+leftovers() { "$here/in-buildroot.sh" "$here/in-tree/layout.py" leftovers rust; }
+
 mapfile -t outside < <(outside_unsafe_layers)
 
 # What imports.py knows to check: who may name what, through every module on the way.
@@ -106,13 +110,14 @@ imports=(
 broken=$("$here/in-buildroot.sh" "$here/imports.py" check "${imports[@]}")
 breaks() { awk -F '\t' -v rule="$1" '$1 == rule { print $2 }' <<<"$broken"; }
 
-printf 'TAP version 13\n1..%d\n' $((${#imports[@]} + 5))
+printf 'TAP version 13\n1..%d\n' $((${#imports[@]} + 6))
 for name in "${imports[@]}"; do
 	rule "$name" breaks "$name"
 done
 rule unsafe_only_below names '\bunsafe\b' "${outside[@]}"
 rule safety_comments unexplained
 rule spdx without_spdx
+rule in_tree_leftovers leftovers
 rule no_path_of_this_machine paths_of_here
 rule no_mirror mirrors
 exit $failed

@@ -13,7 +13,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal editor fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks custom debug stock dma matrix release series install package cost)
+	steps=(minimal editor fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma matrix release series install package cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -157,6 +157,17 @@ step_arm64() {
 }
 step_arm64-selftests() {
 	selftests_on "$KERNEL" selftests/{load,mount,io,forms,backchannel,cycles,fence,callbacks,look-server}.sh
+}
+
+# The kselftests as the kernel's tree installs them, between two machines that are taken for real ones.
+step_adapters() {
+	local kernel=${KERNEL:-um} payload
+	"$here/module.sh" "$kernel" >&2
+	payload=$KERNELS/build/$kernel-adapters
+	rm -rf "$payload"
+	mkdir -p "$payload"
+	"$here/kselftest.sh" "$payload/kselftest"
+	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/adapters.sh"
 }
 
 step_litmus() { "$here/litmus.sh"; }

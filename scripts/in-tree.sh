@@ -21,7 +21,8 @@ layout=$here/in-tree/layout.py
 [ ! -e "$dir/net/sunrpc/xprtrdma_rust" ] || die "$dir has an xprtrdma_rust already"
 [ ! -e "$out" ] || die "$out is there already, and may be somebody's: remove it"
 git_in() { git -C "$dir" -c core.autocrlf=false -c core.fileMode=true "$@"; }
-touched=(MAINTAINERS net/sunrpc/Kconfig net/sunrpc/Makefile Documentation/filesystems/nfs/index.rst)
+touched=(MAINTAINERS net/sunrpc/Kconfig net/sunrpc/Makefile Documentation/filesystems/nfs/index.rst
+	tools/testing/selftests/Makefile)
 if [ ! -e "$dir/.git" ]; then
 	git -c init.defaultBranch=xprtrdma_rust init --quiet "$dir"
 	git_in add --force "${touched[@]}" LICENSES
@@ -36,8 +37,9 @@ while read -r series name; do
 	first[$series]=${first[$series]:-$(git_in rev-parse HEAD)}
 	"$layout" "$PROJECT/rust" "$dir" "$series/$name"
 	git_in add --force "${touched[@]}" net/sunrpc/xprtrdma_rust
-	[ ! -d "$dir/Documentation/filesystems/nfs/xprtrdma-rust" ] ||
-		git_in add --force Documentation/filesystems/nfs/xprtrdma-rust
+	for folder in Documentation/filesystems/nfs/xprtrdma-rust tools/testing/selftests/net/sunrpc_rdma; do
+		[ ! -d "$dir/$folder" ] || git_in add --force "$folder"
+	done
 	[ $# -eq 0 ] || "$@" "$series/$name"
 	git_in commit --quiet --signoff --cleanup=strip --file "$here/in-tree/$series/$name.msg"
 	last[$series]=$(git_in rev-parse HEAD)

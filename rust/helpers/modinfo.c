@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Module information that the module! macro does not support. The version is
- * that of debian/changelog.
+ * Module information that the module! macro does not support.
  */
 #include <linux/module.h>
 

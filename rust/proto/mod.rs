@@ -3,7 +3,7 @@
 //! The RPC-over-RDMA protocol, pure: bytes and numbers in, values out.
 //!
 //! Nothing here allocates, blocks, does I/O, panics or knows the kernel, so the same files are
-//! compiled into the module and into the host crate in `selftests/host`.
+//! compiled into the module and into programs of user space.
 //!
 //! | folder | subject |
 //! |---|---|

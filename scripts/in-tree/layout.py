@@ -3,6 +3,8 @@
 """Lays the module out on a kernel source, as it is after one of the patches.
 
 Usage: layout.py SOURCE-OF-MODULE KERNEL PATCH
+       layout.py SOURCE-OF-MODULE KERNEL selftests    lays out the kselftests of all patches alone
+       layout.py leftovers SOURCE-OF-MODULE           prints lines about what the kernel's tree does not have
        layout.py list
 
 What is not there yet is not declared either: of the files that name others, the root of the crate
@@ -13,6 +15,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -21,6 +24,7 @@ from imports import Crate  # noqa: E402
 
 FOLDER = "net/sunrpc/xprtrdma_rust"
 DOCS = "Documentation/filesystems/nfs/xprtrdma-rust"
+TESTS = "tools/testing/selftests/net/sunrpc_rdma"
 
 # Each patch: series, name, and what it brings, as paths below rust/. A folder stands for all files in
 # it that no longer path is for.
@@ -39,16 +43,25 @@ PATCHES = [
     ("client", "rdma", "rdma/"),
     ("client", "sunrpc", "sunrpc/"),
     ("client", "client", "client/ stats.rs"),
+    ("client", "selftests", ""),
     ("client", "documentation", ""),
     ("server", "proto", "proto/responder/"),
     ("server", "rdma", "helpers/svc_events.c trace/server.rs trace/svcrdma.h"),
     ("server", "sunrpc", "sunrpc/server/"),
     ("server", "server", "server/"),
     ("server", "tests", "proto/testing/ sim_tests.rs"),
+    ("server", "selftests", ""),
     ("server", "documentation", ""),
 ]
 
 NAMES = [f"{series}/{name}" for series, name, _ in PATCHES]
+
+# The kselftests of each series, those that run between real machines, and what they share.
+SELFTESTS = {
+    "client": "backchannel cycles forms inject io killed load look mount mountstats recalls restart rpcbind settings",
+    "server": "callbacks listener look-server service",
+}
+SHARED = "adapters-lib adapters guest inject-guest machine test"
 
 # The entry of each series in MAINTAINERS, and the one that it stands before.
 ENTRIES = {
@@ -63,15 +76,23 @@ FILES = {
     ("client", "rdma"): [f"{FOLDER}/rdma/"],
     ("client", "sunrpc"): [f"{FOLDER}/sunrpc/"],
     ("client", "client"): [f"{FOLDER}/client/"],
+    ("client", "selftests"): [f"{TESTS}/"],
     ("client", "documentation"): [f"{DOCS}/"],
     ("server", "proto"): [f"{FOLDER}/proto/responder/"],
     ("server", "rdma"): [f"{FOLDER}/trace/s*"],
     ("server", "sunrpc"): [f"{FOLDER}/sunrpc/server/"],
     ("server", "server"): [f"{FOLDER}/server/"],
     ("server", "tests"): [f"{FOLDER}/proto/testing/"],
+    ("server", "selftests"): [f"{TESTS}/{name}.sh" for name in SELFTESTS["server"].split()],
     ("server", "documentation"): [f"{DOCS}/architecture.rst"],
 }
 LISTS = ["linux-nfs@vger.kernel.org", "linux-rdma@vger.kernel.org", "rust-for-linux@vger.kernel.org"]
+
+# What the help says until there is a server.
+CLIENT_ONLY = """
+\t  So far this is the client only. The settings of the server are
+\t  below /proc/sys/sunrpc, but nfsd cannot listen for RDMA with it.
+"""
 
 ALLOWED = """
 // What nothing uses yet is for the patches that follow.
@@ -239,6 +260,9 @@ def lay_build(here, kernel, names):
         write(os.path.join(kernel, FOLDER, ".kunitconfig"), read(os.path.join(here, "kunitconfig")))
     else:
         kconfig = kconfig[: kconfig.index("\nconfig SUNRPC_XPRT_RDMA_RUST_KUNIT_TEST")]
+    if "server/mod.rs" not in names:
+        kconfig = kconfig.replace("\n\t  If unsure", CLIENT_ONLY + "\n\t  If unsure", 1)
+    if "sim_tests.rs" not in names:
         makefile = re.sub(r"rustflags-\$\(CONFIG_SUNRPC_XPRT_RDMA_RUST_KUNIT_TEST\).*\n.*\n", "", makefile)
     write(os.path.join(kernel, FOLDER, "Makefile"), makefile)
     write(os.path.join(kernel, FOLDER, "Kconfig"), kconfig)
@@ -262,6 +286,38 @@ def lay_build(here, kernel, names):
         write(path, text.replace(old, new))
 
 
+def lay_selftests(project, kernel, series):
+    """The kselftests of these series."""
+    names = sorted(name for one in series for name in SELFTESTS[one].split())
+    for name in names + [f"lib/{name}" for name in SHARED.split()]:
+        file = os.path.join(project, "selftests", f"{name}.sh")
+        target = os.path.join(kernel, TESTS, f"{name}.sh")
+        write(target, test_for_the_tree(read(file)))
+        shutil.copymode(file, target)
+    write(os.path.join(kernel, TESTS, "README.rst"), read(os.path.join(project, "selftests/adapters.rst")))
+    here = os.path.join(project, "scripts/in-tree/selftests")
+    for name in ("config", "settings"):
+        write(os.path.join(kernel, TESTS, name), read(os.path.join(here, name)))
+    programs = "".join(f"\t{name}.sh \\\n" for name in names)
+    write(os.path.join(kernel, TESTS, "Makefile"), read(os.path.join(here, "Makefile")).replace("# PROGRAMS\n", programs))
+
+    path = os.path.join(kernel, "tools/testing/selftests/Makefile")
+    text = read(path)
+    line = "TARGETS += net/sunrpc_rdma\n"
+    if line not in text:
+        before = [target for target in re.findall(r"^TARGETS \+= net/.*\n", text, re.M) if target < line]
+        if not before:
+            sys.exit(f"layout.py: {path} does not list targets below net where they are looked for")
+        write(path, text.replace(before[-1], before[-1] + line))
+
+
+def test_for_the_tree(text):
+    """A kselftest, or what it sources, as it is in the kernel's tree."""
+    # What is proved is listed elsewhere.
+    text = re.sub(r"^# Proves: .*\n", "", text, flags=re.M)
+    return text.replace('"$lib/../../rust/', f'"$lib/../../../../../../{FOLDER}/')
+
+
 def lay_maintainers(kernel, index):
     """The entry in MAINTAINERS, as long as it is after the patch."""
     path = os.path.join(kernel, "MAINTAINERS")
@@ -276,7 +332,7 @@ def lay_maintainers(kernel, index):
         text = re.sub(rf"^{re.escape(title)}\n(?:.+\n)*\n", "", text, flags=re.M)
         if not files:
             continue
-        entry = title + "\n" + "".join(f"L:\t{name}\n" for name in LISTS) + "S:\tMaintained\n"
+        entry = title + "\n" + "".join(f"L:\t{name}\n" for name in LISTS) + "S:\tOrphan\n"
         entry += "".join(f"F:\t{name}\n" for name in sorted(files)) + "\n"
         at = text.index(before + "\n")
         text = text[:at] + entry + text[at:]
@@ -292,7 +348,7 @@ def lay_documentation(project, kernel, index):
     shown = sorted(name for series in there for name in names[series])
     for name in shown:
         text = read(os.path.join(project, "Documentation", f"{name}.rst"))
-        write(os.path.join(kernel, DOCS, f"{name}.rst"), for_the_tree(text))
+        write(os.path.join(kernel, DOCS, f"{name}.rst"), for_the_tree(text, shown))
     title = "RPC-over-RDMA transport in Rust"
     index_text = ".. SPDX-License-Identifier: GPL-2.0\n\n" + "=" * len(title) + f"\n{title}\n" + "=" * len(title)
     index_text += "\n\n.. toctree::\n   :maxdepth: 1\n\n" + "".join(f"   {name}\n" for name in shown)
@@ -303,28 +359,74 @@ def lay_documentation(project, kernel, index):
         write(path, text.rstrip("\n") + "\n   xprtrdma-rust/index\n")
 
 
-def for_the_tree(text):
+def for_the_tree(text, shown):
     """A document without the sentences about what the kernel's tree does not have."""
+    others = "|".join(shown)
+    absent = re.compile(rf"``(?:scripts|selftests)/|:doc:`(?!(?:{others})`|[^`]*<(?:{others})>`)")
     paragraphs = []
     for paragraph in text.split("\n\n"):
-        if re.search(r"``(?:scripts|selftests)/", paragraph):
+        if absent.search(paragraph):
             sentences = re.split(r"(?<=\.)\s+", paragraph)
-            paragraph = " ".join(s for s in sentences if not re.search(r"``(?:scripts|selftests)/", s))
+            paragraph = " ".join(s for s in sentences if not absent.search(s))
         paragraphs.append(paragraph)
     return "\n\n".join(paragraphs).rstrip("\n") + "\n"
+
+
+# Of the kernel's tree what the patches change, as far as the layout looks at it.
+STUBS = {
+    "MAINTAINERS": "".join(f"{before}\n" for before in {before for _, before in ENTRIES.values()}),
+    "net/sunrpc/Kconfig": "",
+    "net/sunrpc/Makefile": "obj-$(CONFIG_SUNRPC_XPRT_RDMA) += xprtrdma/\n",
+    "Documentation/filesystems/nfs/index.rst": "",
+    "tools/testing/selftests/Makefile": "TARGETS += net/rds\n",
+}
+
+
+def leftovers(rust):
+    """Lines of the last patch of each series that are about what the tree does not have."""
+    found = []
+    for series in SELFTESTS:
+        with tempfile.TemporaryDirectory() as kernel:
+            for name, text in STUBS.items():
+                write(os.path.join(kernel, name), text)
+            lay(rust, kernel, max(at for at, (owner, _, _) in enumerate(PATCHES) if owner == series))
+            documents = os.listdir(os.path.join(kernel, DOCS))
+            for folder, _, files in os.walk(kernel):
+                for file in sorted(files):
+                    path = os.path.join(folder, file)
+                    for number, line in enumerate(read(path).splitlines(), 1):
+                        named = [name for _, name in re.findall(r":doc:`(?:[^`]*<)?((\w+))>?`", line)]
+                        if re.search(r"(?<![\w/-])(?:selftests|debian)/", line) or any(
+                            f"{name}.rst" not in documents for name in named
+                        ):
+                            found.append(f"{series}: {os.path.relpath(path, kernel)}:{number}:{line}")
+    return found
+
+
+def lay(rust, kernel, index):
+    """Lays everything out as it is after the patch."""
+    names = lay_rust(rust, kernel, index)
+    lay_build(os.path.dirname(os.path.abspath(__file__)), kernel, names)
+    lay_maintainers(kernel, index)
+    project = os.path.dirname(os.path.abspath(rust))
+    there = [series for at, (series, name, _) in enumerate(PATCHES) if at <= index and name == "selftests"]
+    if there:
+        lay_selftests(project, kernel, there)
+    lay_documentation(project, kernel, index)
 
 
 def main():
     if sys.argv[1:] == ["list"]:
         print("\n".join(name.replace("/", " ") for name in NAMES))
         return
+    if sys.argv[1] == "leftovers":
+        print("".join(f"{line}\n" for line in leftovers(sys.argv[2])), end="")
+        return
     rust, kernel, wanted = sys.argv[1:]
-    here = os.path.dirname(os.path.abspath(__file__))
-    index = NAMES.index(wanted)
-    names = lay_rust(rust, kernel, index)
-    lay_build(here, kernel, names)
-    lay_maintainers(kernel, index)
-    lay_documentation(os.path.dirname(os.path.abspath(rust)), kernel, index)
+    if wanted == "selftests":
+        lay_selftests(os.path.dirname(os.path.abspath(rust)), kernel, list(SELFTESTS))
+        return
+    lay(rust, kernel, NAMES.index(wanted))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests with the messages of `selftests/vectors`, on the host and in the kernel.
+//! Tests with the messages of the vector files, on the host and in the kernel.
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_vectors))]
 mod tests {

@@ -2,8 +2,8 @@
 
 //! Runs rows of a vector file, each a received message and what a receiver makes of it.
 //!
-//! `selftests/vectors/README.md` describes the file. Nothing in a row is passed over: a tag, a
-//! role or an outcome that is not known makes the row fail.
+//! Nothing in a row is passed over: a tag, a role or an outcome that is not known makes the row
+//! fail.
 
 mod context;
 mod failure;
