@@ -78,9 +78,26 @@ state() {
 		done' | sed 's/valid_lft.*//'
 }
 
+# A test with net.config changed by sed says why it cannot run: refuses NAME SED-COMMANDS WORDS.
+refuses() {
+	local said
+	said=$(client_run "
+		rm -rf ~/other
+		cp -r ~/kselftest ~/other
+		cd ~/other/net/sunrpc_rdma
+		sed -i '$2' net.config
+		./mount.sh" || true)
+	result "refuses_$1" "$(grep -qF "$3" <<<"$said" || printf '%s\n' "$said")"
+}
+
+for machine in server client; do state $machine >"$RUN/$machine.before"; done
+refuses without_an_interface '/^NETIF=/d' '# SKIP NETIF names no interface'
+refuses without_a_server '/^REMOTE_ARGS=/d' 'not ok 1 REMOTE_ARGS is not set'
+refuses without_a_way_there 's/^REMOTE_ARGS=.*/REMOTE_ARGS=127.0.0.1/' 'does not get into the server'
+refuses without_its_address 's/^REMOTE_V4=.*/REMOTE_V4=192.0.2.99/' 'has no interface with the address 192.0.2.99'
+refuses without_an_adapter 's/^NETIF=.*/NETIF=lo/; s/^LOCAL_V4=.*/LOCAL_V4=127.0.0.1/' "no device of the client's interface lo"
 [ $# -gt 0 ] || mapfile -t -O 1 tests < <(client_run "sed -n 's|^net/sunrpc_rdma:\(.*\)\.sh\$|\1|p' ~/kselftest/kselftest-list.txt")
 [ $# -eq 0 ] || tests=("$@")
-for machine in server client; do state $machine >"$RUN/$machine.before"; done
 for name in "${tests[@]}"; do
 	rc=0
 	LIMIT=600 client_run "cd ~/kselftest && set -o pipefail; ./run_kselftest.sh -t net/sunrpc_rdma:$name.sh | cat" >"$RUN/$name.ktap" || rc=$?

@@ -15,7 +15,8 @@ machine_program=/run/rpcrdma-selftests/machine
 # One connection for all commands: to make one takes longer than most of them.
 remote() {
 	# shellcheck disable=SC2086 # They are options, and a host.
-	ssh -q -o BatchMode=yes -o ControlMaster=auto -o ControlPersist=yes -o ControlPath="$RUN/ssh" $REMOTE_ARGS "$@"
+	ssh -q -o BatchMode=yes -o ControlMaster=auto -o ControlPersist=yes \
+		-o ControlPath="$RUN/ssh" $REMOTE_ARGS "$@"
 }
 
 client_run() { bash $machine_program run "${LIMIT:-120}" <<<"$1"; }
@@ -30,8 +31,17 @@ server_put() { vm_put server "$@"; }
 client_put() { vm_put client "$@"; }
 
 client_start() {
-	client_run "rm -f /run/job.$1.*; (bash -c $(printf '%q' ". /lab/guest/env; $2") >/run/job.$1.out 2>&1; echo \$? >/run/job.$1.tmp; mv /run/job.$1.tmp /run/job.$1.status) >/dev/null 2>&1 &"
+	client_run "
+		rm -f /run/job.$1.*
+		(
+			bash -c $(printf '%q' ". /lab/guest/env; $2") >/run/job.$1.out 2>&1
+			echo \$? >/run/job.$1.tmp
+			mv /run/job.$1.tmp /run/job.$1.status
+		) >/dev/null 2>&1 &"
 }
 client_wait() {
-	client_run "until [ -f /run/job.$1.status ]; do sleep 0.1; done; cat /run/job.$1.out; exit \$(cat /run/job.$1.status)"
+	client_run "
+		until [ -f /run/job.$1.status ]; do sleep 0.1; done
+		cat /run/job.$1.out
+		exit \$(cat /run/job.$1.status)"
 }

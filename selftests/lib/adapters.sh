@@ -27,7 +27,8 @@ read_config() {
 		line=${line%%#*}
 		line=$(sed 's/^ *//; s/ *$//; s/ *= */=/' <<<"$line")
 		[ -n "$line" ] || continue
-		[[ $line =~ ^([A-Z0-9_]+)=\"?([^\"]*)\"?$ ]] || no_test "net.config has a line that is no NAME=VALUE: $line"
+		[[ $line =~ ^([A-Z0-9_]+)=\"?([^\"]*)\"?$ ]] ||
+			no_test "net.config has a line that is no NAME=VALUE: $line"
 		export "${BASH_REMATCH[1]}=${BASH_REMATCH[2]}"
 	done <"$1"
 }
@@ -37,10 +38,12 @@ check_variables() {
 	for name in LOCAL_V4 REMOTE_V4 REMOTE_TYPE REMOTE_ARGS; do
 		[ -n "${!name:-}" ] || no_test "$name is not set, which NETIF needs, see README.rst"
 	done
-	if [ -n "${LOCAL_V6:-}" ] && [ -z "${REMOTE_V6:-}" ] || [ -z "${LOCAL_V6:-}" ] && [ -n "${REMOTE_V6:-}" ]; then
+	if [ -n "${LOCAL_V6:-}" ] && [ -z "${REMOTE_V6:-}" ] || [ -z "${LOCAL_V6:-}" ] &&
+		[ -n "${REMOTE_V6:-}" ]; then
 		no_test "LOCAL_V6 and REMOTE_V6 go together, and only one of them is set"
 	fi
-	[ "$REMOTE_TYPE" = ssh ] || no_test "REMOTE_TYPE is $REMOTE_TYPE, and the server can only be driven by ssh"
+	[ "$REMOTE_TYPE" = ssh ] ||
+		no_test "REMOTE_TYPE is $REMOTE_TYPE, and the server can only be driven by ssh"
 	[ "$(id -u)" = 0 ] || no_test "the tests need root"
 	command -v ssh >/dev/null || no_test "there is no ssh to drive the server with"
 }
@@ -49,7 +52,7 @@ check_variables() {
 find_helpers() {
 	export KTAP_HELPERS=${KTAP_HELPERS:-$lib/../../../kselftest/ktap_helpers.sh}
 	[ -f "$KTAP_HELPERS" ] ||
-		no_test "KTAP_HELPERS has to name the kernel's tools/testing/selftests/kselftest/ktap_helpers.sh"
+		no_test "KTAP_HELPERS has to name the kernel's kselftest/ktap_helpers.sh"
 }
 
 in_client() { bash -c "$1"; }
@@ -61,7 +64,7 @@ begin() {
 	remote true || no_test "ssh $REMOTE_ARGS does not get into the server without a password"
 	for name in server client; do
 		"in_$name" "mkdir -m 700 $dir" 2>/dev/null ||
-			no_test "another run is under way in the $name, or one was cut off, which lib/adapters.sh end undoes"
+			no_test "the $name has another run, or one that lib/adapters.sh end undoes"
 		begun=("$name" "${begun[@]}")
 		"in_$name" "cat >$dir/machine" <"$lib/machine.sh"
 		if [ "$name" = server ]; then
@@ -70,7 +73,8 @@ begin() {
 		else
 			netif=$NETIF addresses="$LOCAL_V4 $REMOTE_V4 ${LOCAL_V6:-} ${REMOTE_V6:-}"
 		fi
-		said=$("in_$name" "bash $dir/machine begin $name $netif $addresses" 2>&1 </dev/null) ||
+		said=$("in_$name" \
+			"bash $dir/machine begin $name $netif $addresses" 2>&1 </dev/null) ||
 			no_test "${said:-the $name cannot be made ready}"
 	done
 }
@@ -79,7 +83,8 @@ begin() {
 end() {
 	local rc=0 name
 	for name in "${begun[@]}"; do
-		"in_$name" "bash $dir/machine end $(printf '%q' "${1:-}")" </dev/null 2>&1 | sed "s/^/# the $name: /" || rc=1
+		"in_$name" "bash $dir/machine end $(printf '%q' "${1:-}")" </dev/null 2>&1 |
+			sed "s/^/# the $name: /" || rc=1
 	done
 	begun=()
 	return "$rc"
@@ -98,7 +103,7 @@ finish() {
 config=$lib/../net.config
 [ ! -f "$config" ] || read_config "$config"
 if [ -z "${NETIF:-}" ]; then
-	printf 'TAP version 13\n1..0 # SKIP NETIF names no interface with an RDMA device, and there are no virtual machines, see README.rst\n'
+	printf 'TAP version 13\n1..0 # SKIP NETIF names no interface, see README.rst\n'
 	exit 4
 fi
 check_variables
@@ -123,7 +128,8 @@ begin
 for file; do
 	result=0
 	expect=$(sed -n 's/^# expect: //p' "$file")
-	# In the background, with a shell that waits, and in a group of its own, which an interrupt ends.
+	# In the background, with a shell that waits, and in a group of its own, which an interrupt
+	# ends.
 	set -m
 	"$file" </dev/null &
 	running=$!

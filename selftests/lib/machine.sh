@@ -40,7 +40,9 @@ wait_for() {
 
 # What the tests need, each missing part with a sentence.
 check() {
-	local name lacking=() tools=(rdma ip modinfo modprobe insmod rmmod nsenter unshare pgrep timeout base64 getfacl getfattr)
+	local name lacking=()
+	local tools=(rdma ip modinfo modprobe insmod rmmod nsenter unshare timeout base64)
+	tools+=(pgrep getfacl getfattr)
 	[ "$(id -u)" = 0 ] || die "the tests need root in the $role"
 	case $role in
 	client) tools+=(mount.nfs fio setfacl rpcinfo rpcbind rpc.statd) ;;
@@ -51,15 +53,22 @@ check() {
 	done
 	[ ${#lacking[@]} -eq 0 ] || die "the $role lacks these programs: ${lacking[*]}"
 	name=$(modinfo -n rpcrdma 2>/dev/null) || die "the $role's kernel has no module rpcrdma"
-	[ "$name" != "(builtin)" ] || die "the $role's kernel has rpcrdma built in, and the tests need a module"
-	[ "$(uses rpcrdma)" = "" ] || [ "$(uses rpcrdma)" = 0 ] || die "somebody uses the $role's rpcrdma: unmount what is mounted by RDMA"
-	[ "$role" = client ] || ! pgrep -x 'rpc.mountd|nfsd' >/dev/null || die "the server serves somebody: stop its NFS service for the tests"
+	[ "$name" != "(builtin)" ] ||
+		die "the $role's kernel has rpcrdma built in, and the tests need a module"
+	[ "$(uses rpcrdma)" = "" ] || [ "$(uses rpcrdma)" = 0 ] ||
+		die "somebody uses the $role's rpcrdma: unmount what is mounted by RDMA"
+	[ "$role" = client ] || ! pgrep -x 'rpc.mountd|nfsd' >/dev/null ||
+		die "the server serves somebody: stop its NFS service for the tests"
 	[ "$netif" != - ] || netif=$(ip -o address show to "$local" | awk '{ print $2; exit }')
 	[ -n "$netif" ] || die "the server has no interface with the address $local"
 	[ -d "/sys/class/net/$netif" ] || die "the $role has no interface $netif"
-	ip -o address show dev "$netif" to "$local" | grep -q . || die "the $role's interface $netif does not have the address $local"
-	link=$(rdma link show | awk -v netif="$netif" '$0 ~ " netdev " netif "( |$)" { sub("/.*", "", $2); print $2; exit }')
-	[ -n "$link" ] || die "no RDMA device of the $role belongs to its interface $netif: see rdma link show"
+	ip -o address show dev "$netif" to "$local" | grep -q . ||
+		die "the $role's interface $netif does not have the address $local"
+	link=$(rdma link show |
+		awk -v netif="$netif" \
+		'$0 ~ " netdev " netif "( |$)" { sub("/.*", "", $2); print $2; exit }')
+	[ -n "$link" ] ||
+		die "rdma link show has no device of the $role's interface $netif"
 }
 
 begin() {
@@ -76,7 +85,8 @@ begin() {
 	client) modprobe -a nfs rpcrdma && { modprobe -aq nfsv3 nfsv4 || true; } ;;
 	server) modprobe -a nfsd rpcrdma ;;
 	esac || die "the $role's kernel does not load the modules, see its log"
-	unshare --mount="$ns" --propagation private bash "$dir/machine" "inside" "$role" "$netif" "$local" "$remote" "$local6" "$remote6" "$link"
+	unshare --mount="$ns" --propagation private bash "$dir/machine" "inside" "$role" "$netif" \
+		"$local" "$remote" "$local6" "$remote6" "$link"
 }
 
 # The folders of the namespace, from within.
@@ -115,7 +125,8 @@ make_root() {
 	mount -t rpc_pipefs none /run/rpc_pipefs
 	mount --bind /run/rpc_pipefs /var/lib/nfs/rpc_pipefs
 	mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
-	mountpoint -q /sys/kernel/tracing || mount -t tracefs none /sys/kernel/tracing 2>/dev/null || true
+	mountpoint -q /sys/kernel/tracing ||
+		mount -t tracefs none /sys/kernel/tracing 2>/dev/null || true
 	# What the tests trace, and how much of it is kept, is apart from what others trace.
 	if [ -d /sys/kernel/tracing/instances ]; then
 		mkdir "/sys/kernel/tracing/$instance"
@@ -127,7 +138,8 @@ make_root() {
 make_lab() {
 	local server=$remote client=$local server6=$remote6 client6=$local6 ours=/lab/payload
 	if [ "$role" = server ]; then
-		server=$local client=$remote server6=$local6 client6=$remote6 ours=/lab/payload/server
+		server=$local client=$remote server6=$local6 client6=$remote6
+		ours=/lab/payload/server
 	fi
 	cat >/lab/guest/env <<-END
 		export PATH=$PATH HOME=/root LANG=C.UTF-8 TERM=\${TERM:-linux}
@@ -140,14 +152,16 @@ make_lab() {
 	END
 	chmod +x /lab/guest/server
 	# The tests know our module by this file.
-	[ "$(modinfo -F description rpcrdma)" != "RPC-over-RDMA transport" ] || ln -s "$(modinfo -n rpcrdma)" $ours/rpcrdma.ko
+	[ "$(modinfo -F description rpcrdma)" != "RPC-over-RDMA transport" ] ||
+		ln -s "$(modinfo -n rpcrdma)" $ours/rpcrdma.ko
 }
 
 settings() {
 	local file
 	for file in /proc/sys/sunrpc/{rdma_*,svc_rdma/max_*,svc_rdma/version_two} \
 		/sys/kernel/debug/fail_sunrpc/{ignore-*,interval,probability,times,verbose} \
-		/sys/module/sunrpc/parameters/svc_rpc_per_connection_limit /sys/kernel/debug/nfsd/disable-splice-read \
+		/sys/module/sunrpc/parameters/svc_rpc_per_connection_limit \
+		/sys/kernel/debug/nfsd/disable-splice-read \
 		$nfsd/{nfsv4gracetime,nfsv4leasetime,max_block_size}; do
 		[ ! -f "$file" ] || printf '%s %s\n' "$file" "$(cat "$file" 2>/dev/null)"
 	done
@@ -171,6 +185,7 @@ threads_begin() {
 inside() {
 	make_root
 	make_lab
+	printf '%s\n' "$role" >/run/role
 	[ "$role" = client ] || mountpoint -q $nfsd || mount -t nfsd none $nfsd
 	settings >/run/settings
 	daemons
@@ -191,7 +206,8 @@ run() {
 	code=$(cat)
 	# Nobody waits for what a command leaves in the background.
 	out=$(mktemp "$dir/out.XXXXXX")
-	timeout -k 5 "$1" nsenter --mount="$ns" bash -c ". /lab/guest/env; cd /root; $code" >"$out" 2>&1 </dev/null || rc=$?
+	timeout -k 5 "$1" nsenter --mount="$ns" bash -c ". /lab/guest/env; cd /root; $code" \
+		>"$out" 2>&1 </dev/null || rc=$?
 	[ $rc -ne 124 ] || printf 'the command was ended after %d seconds\n' "$1" >>"$out"
 	cat "$out"
 	rm "$out"
@@ -201,19 +217,25 @@ run() {
 # The first half of the end, from within; everything is tried.
 leave() {
 	local file value
-	awk '$2 ~ "^/mnt/nfs" { print $2 }' /proc/self/mounts | tac | while read -r file; do umount "$file"; done ||
+	awk '$2 ~ "^/mnt/nfs" { print $2 }' /proc/self/mounts | tac |
+		while read -r file; do umount "$file"; done ||
 		printf 'a mount of the tests did not go\n'
-	if [ -f /proc/fs/nfsd/threads ]; then
-		rpc.nfsd 0
-		exportfs -f
+	# The service of the client's machine, if it has one, is not the tests'.
+	if [ "$(cat /run/role)" = server ] && [ -f $nfsd/threads ]; then
+		rpc.nfsd 0 || printf 'the threads of nfsd did not end\n'
+		exportfs -f || printf 'the exports are still known\n'
 	fi
 	umount -R /export 2>/dev/null || true
-	[ ! -f /run/settings ] || settings | diff - /run/settings | sed -n 's/^> //p' | while read -r file value; do
+	touch /run/settings
+	settings >/run/settings.now
+	{ diff /run/settings.now /run/settings || true; } | sed -n 's/^> //p' |
+		while read -r file value; do
 		printf '%s\n' "$value" >"$file" || printf '%s was %s\n' "$file" "$value"
 	done
 	file=/sys/kernel/tracing/$instance
 	# Whatever still reads there ends with the namespace.
-	if umount -l /sys/kernel/tracing && [ -d "$file" ]; then
+	! mountpoint -q /sys/kernel/tracing || umount -l /sys/kernel/tracing
+	if [ -d "$file" ]; then
 		wait_for 10 rmdir "$file" || printf 'the trace instance of the tests did not go\n'
 	fi
 }
@@ -223,7 +245,8 @@ inhabitants() {
 	local ours path
 	ours=$(nsenter --mount="$ns" readlink /proc/self/ns/mnt)
 	for path in /proc/[0-9]*; do
-		[ "$(readlink "$path/ns/mnt" 2>/dev/null)" != "$ours" ] || printf '%d\n' "${path#/proc/}"
+		[ "$(readlink "$path/ns/mnt" 2>/dev/null)" != "$ours" ] ||
+			printf '%d\n' "${path#/proc/}"
 	done
 }
 kill_inhabitants() {
@@ -240,23 +263,29 @@ undo() {
 	local name
 	if [ -f "$ns" ]; then
 		if mountpoint -q "$ns"; then
-			nsenter --mount="$ns" bash "/lab/guest/machine" leave || true
-			wait_for 10 kill_inhabitants -TERM || wait_for 10 kill_inhabitants -KILL || printf 'processes of the tests are left\n'
+			nsenter --mount="$ns" bash /lab/guest/machine leave ||
+				printf 'not all of the mounts and settings are as they were\n'
+			wait_for 10 kill_inhabitants -TERM || wait_for 10 kill_inhabitants -KILL ||
+				printf 'processes of the tests are left\n'
 			umount "$ns"
 		fi
 		umount "$dir/private"
 	fi
 	# The last one that was loaded comes first there, before those that it needs.
-	[ ! -f "$dir/modules" ] || cut -d ' ' -f 1 /proc/modules | grep -vxF -f "$dir/modules" | while read -r name; do
-		wait_for 10 unload "$name" || printf 'the module %s was not loaded before, and stays\n' "$name"
+	[ ! -f "$dir/modules" ] ||
+		cut -d ' ' -f 1 /proc/modules | grep -vxF -f "$dir/modules" | while read -r name; do
+		wait_for 10 unload "$name" ||
+			printf 'the module %s was not loaded before, and stays\n' "$name"
 	done
 	rm -rf "$dir"
 }
 
 end() {
-	local words='WARNING:|BUG[: ]|Oops|[Kk]ernel panic|general protection|UBSAN|KASAN|refcount_t|list_(add|del) corruption|task .* blocked'
+	local words='WARNING:|BUG[: ]|Oops|[Kk]ernel panic|general protection|UBSAN|KASAN'
+	words+='|refcount_t|list_(add|del) corruption|task .* blocked'
 	{
-		dmesg | tac | sed '/rpcrdma-selftests: begin$/q' | tac | grep -E "$words" | grep -vE "${1:-^$}" | sed 's/^/the kernel complained: /' || true
+		dmesg | tac | sed '/rpcrdma-selftests: begin$/q' | tac | grep -E "$words" |
+			grep -vE "${1:-^$}" | sed 's/^/the kernel complained: /' || true
 		undo
 	} >"$dir.left" 2>&1 || true
 	cat "$dir.left"
