@@ -6,7 +6,8 @@
 . "$(dirname "$0")/lib/test.sh"
 
 delegations='
-	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -c "type: deleg" || true; }
+	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -c "type: deleg" ||
+		true; }
 	has_delegation() { [ $(delegations) -gt 0 ]; }
 	events=/sys/kernel/tracing/events/nfsd trace=/sys/kernel/tracing/trace'
 
@@ -24,8 +25,13 @@ recall() {
 		done
 		[ -d \$events/nfsd_cb_recall ] || exit 0
 		echo >\$trace
-		for event in nfsd_cb_recall nfsd_cb_recall_done; do echo 1 >\$events/\$event/enable; done"
-	defer "server 'for event in /sys/kernel/tracing/events/nfsd/nfsd_cb_recall*; do echo 0 >\$event/enable; done'"
+		for event in nfsd_cb_recall nfsd_cb_recall_done; do
+			echo 1 >\$events/\$event/enable
+		done"
+	defer "server \
+		'for event in \$TRACING/events/nfsd/nfsd_cb_recall*; do
+			echo 0 >\$event/enable
+		done'"
 	mount_nfs "$vers"
 	if [ -n "$reconnect" ]; then
 		is_rust || skip "with the kernel's own client the removal of a device may not end"
@@ -52,23 +58,27 @@ recall() {
 
 	# Not a client: an open on the server itself waits for the delegation in just the same way.
 	start=$SECONDS
-	LIMIT=40 server "timeout 30 bash -c 'printf \"the second\n\" >>/export/$TEST/file' || fail 'the delegation was not returned'"
+	LIMIT=40 server "timeout 30 bash -c 'printf \"the second\n\" >>/export/$TEST/file' ||
+		fail 'the delegation was not returned'"
 	[ $((SECONDS - start)) -lt 10 ] || fail "the recall took $((SECONDS - start)) seconds"
 	server "$delegations
 		! has_delegation || fail 'the delegation is still there'
 		if [ -d \$events/nfsd_cb_recall ]; then
 			grep -q 'nfsd_cb_recall:' \$trace || fail 'there was no recall'
-			grep 'nfsd_cb_recall_done:' \$trace | grep -q 'status=0' || { cat \$trace; fail 'no recall was answered'; }
+			grep 'nfsd_cb_recall_done:' \$trace | grep -q 'status=0' ||
+				{ cat \$trace; fail 'no recall was answered'; }
 		fi"
 	if [ -n "$calls" ]; then
-		[ "$(client 'our_stat backward_calls')" -gt "$calls" ] || fail "the transport counted no backward call"
+		[ "$(client 'our_stat backward_calls')" -gt "$calls" ] ||
+			fail "the transport counted no backward call"
 	fi
 
 	client "touch /run/$TEST.stop"
 	client_wait holder
 	client "
 		[ \"\$(cat /run/$TEST.first)\" = 'the first' ]
-		[ \"\$(tail -n 1 /run/$TEST.second)\" = 'the second' ] || fail 'the client does not see what was written'
+		[ \"\$(tail -n 1 /run/$TEST.second)\" = 'the second' ] ||
+			fail 'the client does not see what was written'
 		[ \"\$(wc -l </run/$TEST.second)\" = 2 ]
 		rm /run/$TEST.*
 		umount \$MNT

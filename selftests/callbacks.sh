@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The server's side of the backward direction: transports that end with their connections, credits that are
-# kept, clients that say nothing for a while, and what people and fault injection do to such a transport.
+# The server's side of the backward direction: transports that end with their connections, credits
+# that are kept, clients that say nothing for a while, and what people and fault injection do to
+# such a transport.
 
 . "$(dirname "$0")/lib/test.sh"
 
@@ -10,11 +11,14 @@ server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport i
 
 inject=$(<"$lib/inject-guest.sh")$'\n'
 callbacks='
-	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -cE "type: deleg.*/file[0-9]+\"" || true; }
+	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null |
+		grep -cE "type: deleg.*/file[0-9]+\"" || true; }
 	# The files of this name that sysfs has of the transports to the client.
 	backward_files() {
 		local found
-		found=$(grep -ls "$CLIENT" /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr) || fail "sysfs has no backward transport"
+		found=$(grep -ls "$CLIENT" \
+			/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/dstaddr) ||
+			fail "sysfs has no backward transport"
 		sed "s/dstaddr\$/$1/" <<<"$found"
 	}
 '
@@ -58,10 +62,13 @@ credits() {
 	hand_out "$1" $count
 	LIMIT=60 calling_server "$recall_all"
 	server "
-		sed -n 's/.*xprt_get_cong:.* cong=\([0-9]*\) cwnd=\([0-9]*\).*/\1 \2/p' $trace >/run/$TEST.cong
+		sed -n 's/.*xprt_get_cong:.* cong=\([0-9]*\) cwnd=\([0-9]*\).*/\1 \2/p' $trace \
+			>/run/$TEST.cong
 		[ \$(wc -l </run/$TEST.cong) -ge $count ] || fail 'too few Calls'
-		# What is taken when another is asked for: of one for the first Call, then of two at most.
-		head -n 1 /run/$TEST.cong | grep -qx '0 256' || fail \"at first it was \$(head -n 1 /run/$TEST.cong)\"
+		# What is taken when another is asked for: of one for the first Call, then of two at
+		# most.
+		head -n 1 /run/$TEST.cong | grep -qx '0 256' ||
+			fail \"at first it was \$(head -n 1 /run/$TEST.cong)\"
 		awk '\$1 > \$2 || \$2 > 512 { print; bad = 1 } END { exit bad }' /run/$TEST.cong
 		grep -q ' 512\$' /run/$TEST.cong || fail 'nothing was granted'
 		rm /run/$TEST.cong"
@@ -72,8 +79,10 @@ credits() {
 # Proves: BD-015.
 receives() {
 	local spare before
-	client '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
-	spare=$(sed -n 's/^pub(super) const SPARE_RECEIVES: u32 = \([0-9]*\);$/\1/p' "$lib/../../rust/server/sizes.rs")
+	client '[ -f /lab/payload/rpcrdma_test_delay.ko ]' ||
+		skip "the payload has no rpcrdma_test_delay.ko"
+	spare=$(sed -n 's/^pub(super) const SPARE_RECEIVES: u32 = \([0-9]*\);$/\1/p' \
+		"$lib/../../rust/server/sizes.rs")
 	hand_out "$1" 2
 	delay_events backward_call=120000
 	before=$(server 'echo $(stat_of backward_calls) $(stat_of received_messages)')
@@ -81,18 +90,20 @@ receives() {
 		rm -f /run/$TEST.recalled*
 		read -r sent came <<<'$before'
 		for n in 1 2; do
-			(printf 'once more\n' >>/export/$TEST/file\$n; touch /run/$TEST.recalled\$n) </dev/null >/dev/null 2>&1 &
+			(printf 'once more\n' >>/export/$TEST/file\$n
+			touch /run/$TEST.recalled\$n) </dev/null >/dev/null 2>&1 &
 		done
 		sends() { [ \$(stat_of backward_calls) -gt \$sent ]; }
 		wait_for 20 sends
 		# What comes meanwhile takes a Receive, which need not be replaced at once.
 		calls=\$((\$(stat_of backward_calls) - sent)) posted=\$(stat_of receives_posted)
 		came=\$((\$(stat_of received_messages) - came)) granted=\$(stat_of credits_granted)
-		printf '%d Receives for %d backward Calls, %d that are granted, $spare to spare; %d messages have come\n' \
+		printf '%d Receives, %d backward Calls, %d granted, $spare to spare; %d came\n' \
 			\$posted \$calls \$granted \$came
 		[ \$((posted + came)) -ge \$((granted + $spare + calls)) ]"
 	delays_end
-	calling_server "wait_for 40 test -f /run/$TEST.recalled1; wait_for 40 test -f /run/$TEST.recalled2; rm /run/$TEST.recalled*"
+	calling_server "wait_for 40 test -f /run/$TEST.recalled1
+	wait_for 40 test -f /run/$TEST.recalled2; rm /run/$TEST.recalled*"
 	client 'umount $MNT && wait_for 10 module_unused'
 	calling_server 'wait_for 20 no_backward'
 }
@@ -105,7 +116,8 @@ ends() {
 	for n in {1..5}; do
 		client "mount_nfs $1"
 		defer unmount_nfs
-		calling_server 'wait_for 20 callback_works; [ $(backward) = 1 ] || fail "there are $(backward)"'
+		calling_server 'wait_for 20 callback_works; [ $(backward) = 1 ] ||
+			fail "there are $(backward)"'
 		client 'umount $MNT && wait_for 10 module_unused'
 		calling_server 'wait_for 20 no_backward'
 	done
@@ -118,10 +130,11 @@ ends() {
 }
 
 # The time that nfsd gives a lease; a tenth of it is what it gives a callback.
-lease_time() { server "/lab/guest/server stop && echo $1 >/proc/fs/nfsd/nfsv4leasetime && /lab/guest/server resume"; }
+lease_time() { server "/lab/guest/server stop && echo $1 >/proc/fs/nfsd/nfsv4leasetime &&
+	/lab/guest/server resume"; }
 
-# The client keeps the Call in its hands until that is given up, and answers it then. Its device goes on, so
-# the connection lasts however long that takes.
+# The client keeps the Call in its hands until that is given up, and answers it then. Its device
+# goes on, so the connection lasts however long that takes.
 silent() {
 	defer "lease_time $(server 'cat /proc/fs/nfsd/nfsv4leasetime')"
 	# What is looked at while nfsd waits takes longer on a slow machine.
@@ -130,14 +143,18 @@ silent() {
 	delay_events backward_call=120000
 	calling_server '
 		rm -f /run/$TEST.recalled
-		(printf "once more\n" >>/export/$TEST/file1; touch /run/$TEST.recalled) </dev/null >/dev/null 2>&1 &'
+		(printf "once more\n" >>/export/$TEST/file1
+		touch /run/$TEST.recalled) </dev/null >/dev/null 2>&1 &'
 	calling_server 'call_fails() { ! callback_works; }
-		wait_for '$((20 * ${SLOW:-1}))' call_fails; [ ! -f /run/$TEST.recalled ] || fail "the delegation came back"'
+		wait_for '$((20 * ${SLOW:-1}))' call_fails
+		[ ! -f /run/$TEST.recalled ] || fail "the delegation came back"'
 	delays_end
-	calling_server 'wait_for 40 test -f /run/$TEST.recalled; rm /run/$TEST.recalled; wait_for 20 callback_works'
+	calling_server 'wait_for 40 test -f /run/$TEST.recalled; rm /run/$TEST.recalled
+	wait_for 20 callback_works'
 	client "[ \"\$(tail -n 1 \$MNT/$TEST/file1)\" = 'once more' ]"
 	# What it said at last is found to be for the Call that was given up.
-	calling_server 'credits_are_back() { ! cat $(backward_files xprt_info) | grep "^cur_cong=" | grep -v "=0\$"; }
+	calling_server 'credits_are_back() { ! cat $(backward_files xprt_info) | grep "^cur_cong=" |
+		grep -v "=0\$"; }
 		wait_for 20 credits_are_back'
 	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the connection was lost"
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -148,9 +165,11 @@ silent() {
 sysfs() {
 	hand_out "$1" 1
 	calling_server '
-		cat $(backward_files xprt_info) $(backward_files xprt_state) $(backward_files srcaddr) >/dev/null
+		cat $(backward_files xprt_info) $(backward_files xprt_state) \
+			$(backward_files srcaddr) >/dev/null
 		for file in $(backward_files dstaddr); do
-			! echo 192.0.2.77 2>/dev/null >$file || fail "the client got another address"
+			! echo 192.0.2.77 2>/dev/null >$file ||
+				fail "the client got another address"
 			echo 1 >${file%/*/*}/add_xprt
 		done
 		[ $(backward) = 2 ] || fail "there are $(backward) backward transports"'
@@ -162,7 +181,8 @@ sysfs() {
 # sunrpc breaks the connection after the first Calls.
 # Proves: BD-019.
 injected() {
-	server '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
+	server '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
+		skip "the kernel injects no faults into sunrpc"
 	hand_out "$1" 4
 	defer 'server "$inject inject_ends"'
 	LIMIT=120 server "$inject$callbacks

@@ -26,17 +26,21 @@ cycles() {
 		for n in {1..$CYCLES}; do
 			[ \$((n % 2)) = 0 ] && vers=3 || vers=4.2
 			mount_nfs \$vers
-			[ \"\$(rdma_resources)\" != \"\$resources\" ] || fail 'a mount takes nothing from the device'
+			[ \"\$(rdma_resources)\" != \"\$resources\" ] ||
+				fail 'a mount takes nothing from the device'
 			ls \$MNT >/dev/null
 			umount \$MNT
 			wait_for 10 module_unused
-			wait_for 10 rdma_resources_are \"\$resources\" || fail \"cycle \$n: the device had \$resources and has \$(rdma_resources)\"
-			[ \$(transports) = \$transports ] || fail \"cycle \$n: debugfs had \$transports transports and has \$(transports)\"
+			wait_for 10 rdma_resources_are \"\$resources\" ||
+				fail \"cycle \$n: had \$resources and has \$(rdma_resources)\"
+			[ \$(transports) = \$transports ] ||
+				fail \"cycle \$n: \$(transports) transports, and not \$transports\"
 			[ \$n != $WARM_UP ] || holds_mark
 		done
 		holds_check $((CYCLES - WARM_UP))
 		module_reload"
-	server "wait_for 20 rdma_resources_are '$server_before' || fail \"the server's device had $server_before and has \$(rdma_resources)\""
+	server "wait_for 20 rdma_resources_are '$server_before' ||
+		fail \"the server's device had $server_before and has \$(rdma_resources)\""
 }
 
 test_case "$CYCLES mounts and unmounts leave nothing" cycles

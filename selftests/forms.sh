@@ -32,9 +32,11 @@ same() {
 
 read_directory() {
 	server_dir /export
-	server 'cd /export/$TEST && for i in {1..2000}; do : >"an entry whose name has some length, number $i"; done'
+	server 'cd /export/$TEST &&
+		for i in {1..2000}; do : >"an entry whose name has some length, number $i"; done'
 	mount_nfs "$1"
-	grows $REPLY_CHUNKS 'ls -U $MNT/$TEST | sort >/run/$TEST.names; [ $(wc -l </run/$TEST.names) = 2000 ]'
+	grows $REPLY_CHUNKS 'ls -U $MNT/$TEST |
+		sort >/run/$TEST.names; [ $(wc -l </run/$TEST.names) = 2000 ]'
 	same 'sha256sum </run/$TEST.names' 'ls /export/$TEST | sort | sha256sum'
 }
 
@@ -45,13 +47,18 @@ posix_acls() {
 	grows $POSITION_ZERO '
 		cd $MNT/$TEST
 		touch file
-		for i in {1..165}; do printf "user:%d:r-x\ngroup:%d:-w-\n" $((10000 + i)) $((20000 + i)); done | sort >/run/$TEST.acl
+		for i in {1..165}; do printf "user:%d:r-x\ngroup:%d:-w-\n" $((10000 + i)) \
+			$((20000 + i)); done | sort >/run/$TEST.acl
 		setfacl -n -M /run/$TEST.acl file'
 	same 'cat /run/$TEST.acl; rm /run/$TEST.acl' \
-		'getfacl --absolute-names --no-effective -nc /export/$TEST/file | grep -E "^(user|group):[0-9]" | sort'
-	server 'cd /export/$TEST && for i in {1..300}; do printf "user:%d:rw-\n" $((30000 + i)); done >/run/acl && touch other && setfacl -M /run/acl other && rm /run/acl'
+		'getfacl --absolute-names --no-effective -nc /export/$TEST/file |
+			grep -E "^(user|group):[0-9]" | sort'
+	server 'cd /export/$TEST &&
+		for i in {1..300}; do printf "user:%d:rw-\n" $((30000 + i)); done >/run/acl &&
+		touch other && setfacl -M /run/acl other && rm /run/acl'
 	grows $REPLY_CHUNKS 'getfacl --absolute-names -nc $MNT/$TEST/other >/run/$TEST.acl'
-	same 'cat /run/$TEST.acl; rm /run/$TEST.acl' 'getfacl --absolute-names -nc /export/$TEST/other'
+	same 'cat /run/$TEST.acl
+	rm /run/$TEST.acl' 'getfacl --absolute-names -nc /export/$TEST/other'
 }
 
 extended_attributes() {
@@ -60,16 +67,24 @@ extended_attributes() {
 		touch /export/$TEST/file
 		value=$(head -c 12288 /dev/urandom | base64 -w 0)
 		[ ${#value} = 16384 ]
-		setfattr -n user.down -v "$value" /export/$TEST/file' || skip "the export has no user attributes of 16 KiB"
+		setfattr -n user.down -v "$value" /export/$TEST/file' ||
+			skip "the export has no user attributes of 16 KiB"
 	mount_nfs 4.2
 	grows $POSITION_ZERO '
 		value=$(head -c 12288 /dev/urandom | base64 -w 0)
 		setfattr -n user.up -v "$value" $MNT/$TEST/file'
-	grows $REPLY_CHUNKS 'getfattr --absolute-names --only-values -n user.down $MNT/$TEST/file >/run/$TEST.down'
-	same 'sha256sum </run/$TEST.down; rm /run/$TEST.down' 'getfattr --absolute-names --only-values -n user.down /export/$TEST/file | sha256sum'
+	grows $REPLY_CHUNKS 'getfattr --absolute-names --only-values -n user.down $MNT/$TEST/file \
+		>/run/$TEST.down'
+	same 'sha256sum </run/$TEST.down
+	rm /run/$TEST.down' \
+		'getfattr --absolute-names --only-values -n user.down /export/$TEST/file |
+			sha256sum'
 	client drop_caches
-	same 'getfattr --absolute-names --only-values -n user.up $MNT/$TEST/file | sha256sum' 'getfattr --absolute-names --only-values -n user.up /export/$TEST/file | sha256sum'
-	server '[ $(getfattr --absolute-names --only-values -n user.up /export/$TEST/file | wc -c) = 16384 ]'
+	same 'getfattr --absolute-names --only-values -n user.up $MNT/$TEST/file |
+		sha256sum' \
+		'getfattr --absolute-names --only-values -n user.up /export/$TEST/file | sha256sum'
+	server '[ $(getfattr --absolute-names --only-values -n user.up /export/$TEST/file |
+		wc -c) = 16384 ]'
 }
 
 # Its target is data, so it travels apart from the call.
@@ -98,8 +113,10 @@ long_names() {
 		rmdir \$name/\${name/n/m}
 		touch \$name/\$name
 		[ \$(xprt_stat $READ_CHUNKS) = \$reads ] || fail 'a name went as a Read chunk'
-		[ \$(xprt_stat $POSITION_ZERO) = \$zero ] || fail 'a call with a name went as a chunk as a whole'"
-	same 'find $MNT/$TEST -mindepth 1 -printf "%P\n"' 'find /export/$TEST -mindepth 1 -printf "%P\n"'
+		[ \$(xprt_stat $POSITION_ZERO) = \$zero ] ||
+			fail 'a call with a name went as a chunk as a whole'"
+	same 'find $MNT/$TEST -mindepth 1 -printf "%P\n"' 'find /export/$TEST -mindepth 1 \
+		-printf "%P\n"'
 }
 
 test_case "v3: 2000 directory entries in Reply chunks" read_directory 3

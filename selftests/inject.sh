@@ -10,7 +10,8 @@ inject=$(<"$lib/inject-guest.sh")$'\n'
 injecting_client() { client "$inject$1"; }
 
 need_injection() {
-	client '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the kernel injects no faults into sunrpc"
+	client '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
+		skip "the kernel injects no faults into sunrpc"
 }
 
 under_io() {
@@ -36,7 +37,8 @@ under_io() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
-# A session is created when the mount begins and destroyed when it ends, over connections that break.
+# A session is created when the mount begins and destroyed when it ends, over connections that
+# break.
 sessions() {
 	need_injection
 	server_dir /export

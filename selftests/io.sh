@@ -11,7 +11,8 @@ make_pieces='
 	make_pieces() {
 		rm -rf /run/$TEST
 		mkdir -p /run/$TEST
-		head -c $(($(printf "%s\n" "$@" | sort -n | tail -n 1) + 4096)) /dev/urandom >/run/$TEST.source
+		head -c $(($(printf "%s\n" "$@" | sort -n |
+			tail -n 1) + 4096)) /dev/urandom >/run/$TEST.source
 		cd /run/$TEST
 		for n; do
 			tail -c +$((n % 4093 + 1)) /run/$TEST.source | head -c $n >$n || true
@@ -33,8 +34,13 @@ largest_inline='
 		done
 		printf "%d\n" $inline
 	}
-	write_probe() { dd if=/dev/zero of=$MNT/$TEST/probe bs=$1 count=1 oflag=direct conv=notrunc status=none; }
-	read_probe() { dd if=$MNT/$TEST/probe of=/dev/null bs=$1 count=1 iflag=direct status=none; }'
+	write_probe() {
+		dd if=/dev/zero of=$MNT/$TEST/probe bs=$1 count=1 oflag=direct \
+			conv=notrunc status=none
+	}
+	read_probe() {
+		dd if=$MNT/$TEST/probe of=/dev/null bs=$1 count=1 iflag=direct status=none
+	}'
 
 # Proves: V1-057, V1-075.
 check_sizes() {
@@ -66,7 +72,8 @@ check_sizes() {
 		cd /run/$TEST
 		for n in *; do
 			if [ -n '$direct' ] && [ \$n -gt 0 ]; then
-				dd if=\$n of=\$MNT/$TEST/\$n bs=\$n count=1 iflag=fullblock oflag=direct status=none
+				dd if=\$n of=\$MNT/$TEST/\$n bs=\$n count=1 iflag=fullblock \
+					oflag=direct status=none
 			else
 				cp \$n \$MNT/$TEST/\$n
 			fi
@@ -74,7 +81,8 @@ check_sizes() {
 		sync -f \$MNT"
 	client "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
 	server_put "$RUN/$TEST.sha256" "/run/$TEST.sha256"
-	server "cd /export/$TEST && [ \$(ls | wc -l) = \$(wc -l </run/$TEST.sha256) ] && sha256sum --quiet -c /run/$TEST.sha256"
+	server "cd /export/$TEST && [ \$(ls | wc -l) = \$(wc -l </run/$TEST.sha256) ] &&
+		sha256sum --quiet -c /run/$TEST.sha256"
 
 	# Other data under the same names comes from the server.
 	server "$make_pieces; make_pieces $sizes; rm /export/$TEST/*; mv /run/$TEST/* /export/$TEST"
@@ -104,9 +112,9 @@ without_splice() {
 	check_sizes "$@"
 }
 
-# RPCs of 4 MiB, each way. No client of Linux's makes any: its NFS has 1 MiB at most (NFS_MAX_FILE_IO_SIZE),
-# whatever a mount asks for, so that rpcrdma-peer does. It reads what the server has made,
-# and writes that behind it.
+# RPCs of 4 MiB, each way. No client of Linux's makes any: its NFS has 1 MiB at most
+# (NFS_MAX_FILE_IO_SIZE), whatever a mount asks for, so that rpcrdma-peer does. It reads what the
+# server has made, and writes that behind it.
 large_rpcs() {
 	local length=4194304
 	is_served || skip "the server's transport is the kernel's own"
@@ -117,17 +125,21 @@ large_rpcs() {
 	server "
 		[ \$(cat /proc/fs/nfsd/max_block_size) = $length ]
 		head -c $length /dev/urandom >/export/$TEST/file
-		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do grep -q Y \$end || echo Y >\$end; done"
+		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
+			grep -q Y \$end || echo Y >\$end
+		done"
 	client "
 		modprobe -q ib_uverbs
 		modprobe -q rdma_ucm
-		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer --requester \$SERVER large </dev/null >/run/$TEST.out
+		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer \
+			--requester \$SERVER large </dev/null >/run/$TEST.out
 		cat /run/$TEST.out"
-	[ "$(client "cat /run/$TEST.out; rm /run/$TEST.out")" = "large:$(for _ in 1 2 3; do printf ' %s_%d' read $length written $length; done)" ]
+	[ "$(client "cat /run/$TEST.out; rm /run/$TEST.out")" = \
+		"large:$(for _ in 1 2 3; do printf ' %s_%d' read $length written $length; done)" ]
 	server "
 		cd /export/$TEST
 		[ \$(stat -c %s file) = $((4 * length)) ]
-		for n in 1 2 3; do cmp -n $length file file 0 \$((n * $length)); done
+		for n in 1 2 3; do cmp -n $length ./file file 0 \$((n * $length)); done
 		most=\$(listener_of read_pages_most)
 		printf 'at most %d pages were fetched at a time\n' \$most
 		# A Call was alone, and had all of it.
@@ -149,7 +161,9 @@ fi
 
 test_case "v3, buffered, rsize 64 KiB" check_sizes 3 buffered 65536
 test_case "v3, direct, rsize 1 MiB, up to 16 MiB and a byte" check_sizes 3 direct 1048576 16777217
-test_case "v4.2, buffered, rsize 1 MiB, up to 16 MiB and a byte" check_sizes 4.2 buffered 1048576 16777217
+test_case \
+	"v4.2, buffered, rsize 1 MiB, up to 16 MiB and a byte" \
+	check_sizes 4.2 buffered 1048576 16777217
 test_case "v4.2, direct, rsize 64 KiB" check_sizes 4.2 direct 65536
 test_case "v4.2, direct, rsize 1 MiB, read without splice" without_splice 4.2 direct 1048576
 test_case "v4.0: RPCs of 4 MiB" large_rpcs

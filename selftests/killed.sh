@@ -21,8 +21,17 @@ kill_program() {
 		sends() { xprt_stat 6; }
 		busy() { [ \$(sends) -ge \$1 ]; }
 		gone() { ! kill -0 \$1 2>/dev/null; }
-		writer() { while :; do dd if=/run/$TEST.data of=\$dir/target bs=4M oflag=direct conv=notrunc status=none; done; }
-		reader() { while :; do dd if=\$dir/source of=/dev/null bs=4M iflag=direct status=none; done; }
+		writer() {
+			while :; do
+				dd if=/run/$TEST.data of=\$dir/target bs=4M oflag=direct \
+					conv=notrunc status=none
+			done
+		}
+		reader() {
+			while :; do
+				dd if=\$dir/source of=/dev/null bs=4M iflag=direct status=none
+			done
+		}
 		pid=
 		trap '[ -z \"\$pid\" ] || kill -KILL -- -\$pid 2>/dev/null || true' EXIT
 		for n in {1..$ROUNDS}; do

@@ -1,28 +1,31 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Listeners of the server: at one address or all, of either family, at a port of the kernel's choice, and
-# what becomes of them when the address moves or goes away.
+# Listeners of the server: at one address or all, of either family, at a port of the kernel's
+# choice, and what becomes of them when the address moves or goes away.
 
 . "$(dirname "$0")/lib/test.sh"
 
 server 'command -v nfsdctl >/dev/null' || skip "the server has no nfsdctl"
 
 guest+='
-# Only by netlink are there listeners at one address, which begin before the threads do: listen ADDRESS...
+# Only by netlink are there listeners at one address, which begin before the threads do: listen
+# ADDRESS...
 listen() {
 	local address words=()
 	for address; do words+=("+rdma:$address"); done
 	nfsdctl listener "${words[@]}"
 }
-listeners() { rdma -d resource show cm_id | grep "state LISTEN " | grep -F "comm [rpcrdma]" || true; }
+listeners() { rdma -d resource show cm_id | grep "state LISTEN " | grep -F "comm [rpcrdma]" ||
+	true; }
 # Whether one of this module listens at an address, be it in brackets: is_listening ADDRESS:PORT.
 is_listening() { listeners | grep -qF "src-addr ${1//[][]/} "; }
 no_longer() { ! "$@"; }
 moved() { [ "$(listener_of moves "$1")" -ge "$2" ]; }
 '
 
-ours() { server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"; }
+ours() { server '[ -f /lab/payload/server/rpcrdma.ko ]' ||
+	skip "the server's transport is the kernel's own"; }
 
 # For the rest of the case the server listens nowhere but where the case says.
 elsewhere() {
@@ -50,7 +53,8 @@ by_netlink() {
 		listen "$SERVER:20049" "[$SERVER6]:20049" "$SERVER:20050"
 		nfsdctl threads 4
 		nfsdctl listener
-		is_listening "$SERVER:20049" && is_listening "[$SERVER6]:20049" && is_listening "$SERVER:20050" || fail "$(listeners)"'
+		is_listening "$SERVER:20049" && is_listening "[$SERVER6]:20049" &&
+			is_listening "$SERVER:20050" || fail "$(listeners)"'
 	mount_at "$(server 'echo $SERVER')" 20049
 	mount_at "$(server 'echo $SERVER')" 20050
 	mount_at "[$(server 'echo $SERVER6')]" 20049 rdma6
@@ -77,12 +81,13 @@ no_such_address() {
 		uses=$(module_uses)
 		! listen "192.0.2.99:20049" || fail "it listens at an address of nobody"
 		/lab/guest/server stop
-		wait_for 10 eval "[ \$(module_uses) = $uses ]" || fail "the module had $uses users, and has $(module_uses)"
+		wait_for 10 eval "[ \$(module_uses) = $uses ]" ||
+			fail "the module had $uses users, and has $(module_uses)"
 		[ -z "$(listeners)" ] || fail "$(listeners)"'
 }
 
-# The device goes away, and with it the address as far as RDMA is concerned; no thread of the service is
-# needed for either. What is at all addresses follows by itself.
+# The device goes away, and with it the address as far as RDMA is concerned; no thread of the
+# service is needed for either. What is at all addresses follows by itself.
 device_returns() {
 	local threads=$1
 	needs_machines "takes the server's RDMA device away"
@@ -95,7 +100,7 @@ device_returns() {
 		mark=\$(log_mark)
 		timeout 20 rdma link delete \$RDMA_LINK || fail 'the removal waits'
 		wait_for 10 no_longer is_listening \"\$SERVER:20049\"
-		wait_for 10 log_has \$mark \"rpcrdma: \$SERVER port 20049: cannot listen for clients\"
+		wait_for 10 log_has \$mark \"rpcrdma: \$SERVER port 20049: cannot listen\"
 		# It goes on trying, and does not say so again.
 		[ \"\$(listener_of moves \$SERVER)\" = 0 ]
 		rdma_link_add
@@ -127,15 +132,16 @@ closed_without_device() {
 		rdma_link_add'
 }
 
-# The address is taken away from the interface, which closes the connections at it, and comes back. The
-# software device answers nobody until it is made anew.
+# The address is taken away from the interface, which closes the connections at it, and comes back.
+# The software device answers nobody until it is made anew.
 address_returns() {
 	needs_machines "takes the server's address away"
 	ours
 	server_dir /export
 	mount_nfs_timeo "$1"
 	work_begins
-	defer "server 'ip address replace \$SERVER/24 dev \$NETDEV; rdma_link_delete; rdma_link_add'"
+	defer "server \
+		'ip address replace \$SERVER/24 dev \$NETDEV; rdma_link_delete; rdma_link_add'"
 	server '
 		# Be it that nfsd has heard of the address first, or the device.
 		closed() { [ "$(listener_of connections)" = 0 ]; }

@@ -8,7 +8,8 @@
 check_aliases() {
 	client '
 		for alias in rpcrdma6 svcrdma xprtrdma; do
-			modinfo -F alias "$(module_file)" | grep -qx $alias || fail "there is no alias $alias"
+			modinfo -F alias "$(module_file)" | grep -qx $alias ||
+				fail "there is no alias $alias"
 		done
 		[ "$(modinfo -F name "$(module_file)")" = rpcrdma ]'
 }
@@ -20,13 +21,16 @@ reload() {
 		mark=$(log_mark)
 		rmmod rpcrdma
 		! module_loaded || fail "the module is loaded"
-		log_has $mark "RPC: Unregistered rdma transport module\." || fail "no word of the unload in the log"
+		log_has $mark "RPC: Unregistered rdma transport module\." ||
+			fail "no word of the unload in the log"
 		! log_has $mark "RPC: Registered" || fail "the log has a registration"
 		module_load
-		log_has $mark "RPC: Registered rdma transport module\." || fail "no word of the load in the log"
+		log_has $mark "RPC: Registered rdma transport module\." ||
+			fail "no word of the load in the log"
 		module_unused || fail "the module is in use after the load: $(module_uses)"
 		! insmod "$(module_file)" 2>/run/$TEST.err || fail "the module was loaded twice"
-		grep -q "File exists" /run/$TEST.err || fail "the wrong error: $(cat /run/$TEST.err)"'
+		grep -q "File exists" /run/$TEST.err ||
+			fail "the wrong error: $(cat /run/$TEST.err)"'
 }
 
 refuse_unload() {
@@ -42,9 +46,11 @@ refuse_unload() {
 		module_load'
 }
 
-# second_class WHICH NAME COUNT: for each role, the name that the log has, and how many classes come before it.
+# second_class WHICH NAME COUNT: for each role, the name that the log has, and how many classes come
+# before it.
 second_class() {
-	client '[ -f /lab/payload/rpcrdma_test_class.ko ]' || skip "the payload has no rpcrdma_test_class.ko"
+	client '[ -f /lab/payload/rpcrdma_test_class.ko ]' ||
+		skip "the payload has no rpcrdma_test_class.ko"
 	defer "client 'module_loaded || module_load'"
 	client "rmmod rpcrdma && insmod /lab/payload/rpcrdma_test_class.ko which=$1"
 	defer "client '! grep -q ^rpcrdma_test_class /proc/modules || rmmod rpcrdma_test_class'"
@@ -52,17 +58,25 @@ second_class() {
 		before=$(rdma_resources)
 		mark=$(log_mark)
 		! insmod "$(module_file)" 2>/run/$TEST.err || fail "a second class was registered"
-		# The loader keeps EEXIST for modules of the same name and makes EBUSY of it otherwise.
-		grep -qE "File exists|Device or resource busy" /run/$TEST.err || fail "the wrong error: $(cat /run/$TEST.err)"
+		# The loader keeps EEXIST for modules of the same name and makes EBUSY of it
+		# otherwise.
+		grep -qE "File exists|Device or resource busy" /run/$TEST.err ||
+			fail "the wrong error: $(cat /run/$TEST.err)"
 		! module_loaded || fail "the module is loaded"
 		log_has $mark "another module has registered the transport class \"$name$"
 		lines() { log_since $mark | grep -c "RPC: $1 rdma" || true; }
-		[ "$(lines Registered) $(lines Unregistered)" = "$count $count" ] || fail "the log has other registrations"
+		[ "$(lines Registered) $(lines Unregistered)" = "$count $count" ] ||
+			fail "the log has other registrations"
 		# Neither threads nor files nor anything on the device stays.
-		! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/{rdma_slot_table_entries,svc_rdma} 2>/dev/null || fail "files are left"
-		# A worker of all queues that is idle still has the name of the last one, behind a minus.
-		! grep . /proc/[0-9]*/comm 2>/dev/null | grep -E ":(rpcrdma|kworker/(R-|.*[+])rpcrd)" || fail "a thread is left"
-		rdma_resources_are "$before" || fail "the device had $before and has $(rdma_resources)"
+		! ls -d /sys/kernel/debug/rpcrdma \
+			/proc/sys/sunrpc/{rdma_slot_table_entries,svc_rdma} 2>/dev/null ||
+			fail "files are left"
+		# A worker of all queues that is idle still has the name of the last one, behind a
+		# minus.
+		! grep . /proc/[0-9]*/comm 2>/dev/null |
+			grep -E ":(rpcrdma|kworker/(R-|.*[+])rpcrd)" || fail "a thread is left"
+		rdma_resources_are "$before" ||
+			fail "the device had $before and has $(rdma_resources)"
 		rmmod rpcrdma_test_class
 		module_load
 		log_has $mark "RPC: Registered rdma transport module\."'
@@ -78,7 +92,8 @@ reload_often() {
 			module_load
 		done
 		[ "$(log_since $mark | grep -c "RPC: Registered rdma transport")" = 20 ]
-		rdma_resources_are "$before" || fail "the device had $before and has $(rdma_resources)"
+		rdma_resources_are "$before" ||
+			fail "the device had $before and has $(rdma_resources)"
 		mount_nfs 3
 		ls $MNT >/dev/null
 		umount $MNT'
@@ -92,7 +107,8 @@ unload_behind_unmounts() {
 			mount_nfs 4.2
 			ls $MNT >/dev/null
 			umount $MNT
-			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err || fail "round $round: $(tail -n 1 /run/$TEST.err)"
+			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err ||
+				fail "round $round: $(tail -n 1 /run/$TEST.err)"
 			module_load
 		done'
 }
@@ -101,8 +117,10 @@ test_case "modinfo names the aliases" check_aliases
 test_case "the log tells of unload and load" reload
 test_case "unload is refused while mounted" refuse_unload
 test_case "a class that is there already refuses the module" second_class client 'rdma"' 0
-test_case "a backward class that is there already refuses the module" second_class backward 'rdma backchannel"' 1
-test_case "a server's class that is there already refuses the module" second_class server 'rdma" for servers' 2
+test_case "a backward class that is there already refuses the module" second_class backward \
+	'rdma backchannel"' 1
+test_case "a server's class that is there already refuses the module" second_class server \
+	'rdma" for servers' 2
 test_case "twenty times unload and load" reload_often
 test_case "unload right behind an unmount" unload_behind_unmounts
 run_cases

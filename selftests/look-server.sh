@@ -15,13 +15,15 @@ sysctls=/proc/sys/sunrpc/svc_rdma
 # RPCs whose Call and Reply had these forms.
 rpcs() {
 	local call=$1 reply=$2
-	awk -v form="^${call/any/.*}_call_${reply/any/.*}_reply\$" "\$1 ~ form { sum += \$2 } END { print sum + 0 }" "$(newest_connection)"/stats
+	awk -v form="^${call/any/.*}_call_${reply/any/.*}_reply\$" \
+		"\$1 ~ form { sum += \$2 } END { print sum + 0 }" "$(newest_connection)"/stats
 }
 is() { [ "$(stat_of $1)" = "$2" ]; }
 values_are() {
 	local name value rc=0
 	while read -r name value; do
-		is $name "$value" || { printf "%s is %s, not %s\n" $name "$(stat_of $name)" "$value"; rc=1; }
+		is $name "$value" ||
+			{ printf "%s is %s, not %s\n" $name "$(stat_of $name)" "$value"; rc=1; }
 	done
 	return $rc
 }
@@ -29,11 +31,14 @@ values_are() {
 
 need_ours() {
 	is_rust || skip "the client tells nothing to compare with"
-	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	server '[ -d /sys/kernel/debug/rpcrdma ]' ||
+		skip "the kernel's own server has no such files"
 }
-need_sysctls() { server '[ -d /proc/sys/sunrpc/svc_rdma ]' || skip "there are no settings of the server"; }
+need_sysctls() { server '[ -d /proc/sys/sunrpc/svc_rdma ]' ||
+	skip "there are no settings of the server"; }
 
-# Reads and writes data, names and a directory: inline, with Read chunks, Write chunks and Reply chunks.
+# Reads and writes data, names and a directory: inline, with Read chunks, Write chunks and Reply
+# chunks.
 do_something() {
 	client '
 		dir=$MNT/$TEST
@@ -59,16 +64,19 @@ counters_agree() {
 	for name in recv read write; do server "echo 0 >\$sysctls/rdma_stat_$name"; done
 	mount_nfs 3
 	do_something
-	read -r inline reads zero writes replies read_segments invalidations delivered < <(client_stats inline_calls \
-		read_chunk_calls position_zero_calls write_chunk_calls reply_chunk_replies read_segments \
+	read -r inline reads zero writes replies read_segments invalidations delivered < \
+		<(client_stats inline_calls read_chunk_calls position_zero_calls \
+		write_chunk_calls reply_chunk_replies read_segments \
 		remote_invalidations delivered_bytes)
 	calls=$((inline + reads + zero))
 	# The last completion may be still to come.
 	server "
 		wait_for 10 is answered_calls $calls
 		cat \$(newest_connection)/*
-		[ \$(rpcs inline any) = $inline ] || fail \"\$(rpcs inline any) inline Calls, and the client has sent $inline\"
-		[ \$(rpcs read any) = $reads ] || fail \"\$(rpcs read any) Calls with a Read chunk, and the client has sent $reads\"
+		[ \$(rpcs inline any) = $inline ] ||
+			fail \"\$(rpcs inline any) inline Calls, and the client has sent $inline\"
+		[ \$(rpcs read any) = $reads ] ||
+			fail \"\$(rpcs read any) Read chunks, and the client has sent $reads\"
 		[ \$(rpcs position_zero any) = $zero ]
 		[ \$(rpcs several_reads any) = 0 ]
 		[ $reads -gt 0 ]
@@ -76,9 +84,11 @@ counters_agree() {
 		[ $replies -gt 0 ]
 		[ \$(rpcs any write) -gt 0 ]
 		[ \$(rpcs any write) -le $writes ]
-		[ \$(rpcs any reply) = $replies ] || fail \"\$(rpcs any reply) Replies in the Reply chunk, and the client has seen $replies\"
+		[ \$(rpcs any reply) = $replies ] ||
+			fail \"\$(rpcs any reply) Reply chunks, and the client has seen $replies\"
 		[ \$(rpcs any write_and_reply) = 0 ]
-		[ \$(stat_of write_bytes) = $delivered ] || fail \"\$(stat_of write_bytes) bytes were written, and the client has seen $delivered\"
+		[ \$(stat_of write_bytes) = $delivered ] ||
+			fail \"\$(stat_of write_bytes) bytes, and the client has seen $delivered\"
 		[ \$(stat_of read_bytes) -ge 307200 ]
 		[ \$(stat_of write_segments) -ge \$((\$(rpcs any write) + $replies)) ]
 		values_are <<-END
@@ -113,10 +123,12 @@ counters_agree() {
 			credits_granted $(client 'our_stat credits_granted')
 			peer_port $(client 'our_stat source_port')
 		END
-		listed() { rdma resource show \$1 | grep \"\$2 \$(stat_of \$3) \" || fail \"rdma resource does not have the \$3\"; }
+		listed() { rdma resource show \$1 | grep \"\$2 \$(stat_of \$3) \" ||
+			fail \"rdma resource does not have the \$3\"; }
 		listed cm_id lqpn queue_pair
 		listed cq cqn completion_queue
-		[ \$(stat_of receives_posted) -ge \$(stat_of credits_granted) ] || fail 'more is granted than Receives are posted'
+		[ \$(stat_of receives_posted) -ge \$(stat_of credits_granted) ] ||
+			fail 'more is granted than Receives are posted'
 		[ \$(stat_of receive_buffers) -ge \$(stat_of receives_posted) ]
 		[ \$(stat_of credits_limit) -le \$(stat_of credits_max) ]
 		[ \$(stat_of credits_max) -le \$(cat \$sysctls/max_requests) ]
@@ -130,13 +142,21 @@ counters_agree() {
 		[ \$(stat_of read_pages_limit) -ge \$(stat_of read_pages_most) ]
 		[ \$(listener_of read_pages_most) -ge \$(stat_of read_pages_most) ]
 		[ \$(listener_of read_pages) = 0 ]
-		of() { awk -v step=\$1 '\$1 == step { sum += \$3 } END { print sum + 0 }' \$(newest_connection)/latency; }
-		for step in waiting executing sending; do [ \$(of \$step) = $calls ] || fail \"\$(of \$step) times of \$step for $calls RPCs\"; done
-		[ \$(of reading) = $((reads + zero)) ]
-		for limit in \$(awk '\$2 != \"inf\" { print \$2 }' \$(newest_connection)/latency); do
-			[ \$limit -ge 1024 ] && [ \$((limit & (limit - 1))) = 0 ] || fail \"\$limit ns is no limit of a class\"
+		of() { awk -v step=\$1 \
+			'\$1 == step { sum += \$3 } END { print sum + 0 }' \
+			\$(newest_connection)/latency; }
+		for step in waiting executing sending; do
+			[ \$(of \$step) = $calls ] ||
+				fail \"\$(of \$step) times of \$step for $calls RPCs\"
 		done
-		[ \$(cat \$sysctls/rdma_stat_recv) = $calls ] || fail \"rdma_stat_recv is \$(cat \$sysctls/rdma_stat_recv) and not $calls\"
+		[ \$(of reading) = $((reads + zero)) ]
+		for limit in \$(awk \
+			'\$2 != \"inf\" { print \$2 }' \$(newest_connection)/latency); do
+			[ \$limit -ge 1024 ] && [ \$((limit & (limit - 1))) = 0 ] ||
+				fail \"\$limit ns is no limit of a class\"
+		done
+		[ \$(cat \$sysctls/rdma_stat_recv) = $calls ] ||
+			fail \"rdma_stat_recv is \$(cat \$sysctls/rdma_stat_recv) and not $calls\"
 		[ \$(cat \$sysctls/rdma_stat_read) = $read_segments ]
 		[ \$(cat \$sysctls/rdma_stat_write) = \$(stat_of write_segments) ]"
 }
@@ -146,7 +166,8 @@ settings() {
 	local name
 	need_sysctls
 	for name in max_requests max_req_size max_outbound_read_requests; do
-		defer "server 'echo $(server "cat /proc/sys/sunrpc/svc_rdma/$name") >/proc/sys/sunrpc/svc_rdma/$name'"
+		defer "server \
+			'echo $(server "cat \$sysctls/$name") >\$sysctls/$name'"
 	done
 	server '
 		cd $sysctls
@@ -170,15 +191,18 @@ settings() {
 settings_count() {
 	need_ours
 	server_dir /export
-	defer "server 'echo 128 >/proc/sys/sunrpc/svc_rdma/max_requests; echo 4096 >/proc/sys/sunrpc/svc_rdma/max_req_size'"
+	defer "server \
+		'echo 128 >\$sysctls/max_requests; echo 4096 >\$sysctls/max_req_size'"
 	server 'echo 4 >$sysctls/max_requests; echo 8192 >$sysctls/max_req_size'
 	mount_nfs 3
 	client '
 		for name in {1..40}; do head -c 2000 /dev/zero >$MNT/$TEST/$name & done
 		wait
-		[ $(our_stat credits_granted) -le 4 ] || fail "$(our_stat credits_granted) credits were granted"
+		[ $(our_stat credits_granted) -le 4 ] ||
+			fail "$(our_stat credits_granted) credits were granted"
 		[ $(our_stat peer_receive) = 8192 ] && [ $(our_stat peer_send) = 8192 ]'
-	server '[ $(stat_of credits_max) = 4 ] && [ $(stat_of own_receive) = 8192 ] && [ $(stat_of own_send) = 8192 ]'
+	server '[ $(stat_of credits_max) = 4 ] && [ $(stat_of own_receive) = 8192 ] &&
+		[ $(stat_of own_send) = 8192 ]'
 }
 
 # Connections end for different causes, and the listener remembers.
@@ -211,7 +235,9 @@ ends_have_causes() {
 		[ \$(listener_of ended_disconnected) -ge 1 ]"
 	mount_nfs 3
 	needs_machines "goes on by taking the server's RDMA device away"
-	defer "server 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
+	defer "server \
+		'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 ||
+			rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
 	LIMIT=60 server '
 		rdma link delete $RDMA_LINK
 		removed() { [ "$(listener_of ended_device_removed)" = '$((removals + 1))' ]; }
@@ -235,12 +261,15 @@ last_hundred() {
 		done
 		: >$MNT/$TEST/file'
 	server "mark=$mark"'
-		[ $(wc -l <$(listener_folder)/ends) = 100 ] || fail "$(wc -l <$(listener_folder)/ends) ends are remembered"
+		[ $(wc -l <$(listener_folder)/ends) = 100 ] ||
+			fail "$(wc -l <$(listener_folder)/ends) ends are remembered"
 		ages=$(awk "{ print \$3 }" $(listener_folder)/ends)
 		[ "$ages" = "$(sort -nr <<<"$ages")" ] || fail "they are not in their order"
 		[ $(listener_of connections) -ge 1 ]
 		[ $(listener_of ended_disconnected) -gt 100 ]
-		if log_has $mark "rpcrdma: client"; then fail "a connection that the client gives up is no failure"; fi'
+		if log_has $mark "rpcrdma: client"; then
+			fail "a connection that the client gives up is no failure"
+		fi'
 }
 
 trace_is_off() { server 'echo 0 >$TRACING/events/rpcrdma/enable; echo >$TRACING/trace'; }
@@ -255,27 +284,42 @@ events_tell() {
 	server 'echo 16384 >$TRACING/buffer_size_kb; echo 1 >$TRACING/events/rpcrdma/enable'
 	mount_nfs 3
 	do_something
-	read -r calls reads < <(client 'echo $(($(our_stat inline_calls) + $(our_stat read_chunk_calls))) $(our_stat read_segments)')
+	read -r calls reads < <(client 'echo \
+		$(($(our_stat inline_calls) + $(our_stat read_chunk_calls))) \
+		$(our_stat read_segments)')
 	server "
 		trace=\$TRACING/trace
 		count() { grep -c \" svcrdma_\$1: \" \$trace || true; }
 		wait_for 10 is answered_calls $calls
-		for name in decode_rqst decode_rseg decode_wseg encode_wseg post_recv post_send post_read_chunk post_write_chunk wc_recv wc_send wc_read; do
+		for name in decode_rqst decode_rseg decode_wseg encode_wseg post_recv \
+			post_send post_read_chunk post_write_chunk wc_recv wc_send wc_read; do
 			[ \$(count \$name) -gt 0 ] || fail \"\$name was not seen\"
 			printf '%s %d\\n' \$name \$(count \$name)
 		done
-		for name in wc_recv decode_rqst post_send wc_send; do [ \$(count \$name) = $calls ] || fail \"\$(count \$name) \$name for $calls Calls\"; done
+		for name in wc_recv decode_rqst post_send wc_send; do
+			[ \$(count \$name) = $calls ] ||
+				fail \"\$(count \$name) \$name for $calls Calls\"
+		done
 		[ \$(count decode_rseg) = $reads ]
 		[ \$(count encode_wseg) = \$(stat_of write_segments) ]
 		[ \$(count wc_read) = \$(count post_read_chunk) ]
-		[ \$(grep ' svcrdma_post_send: ' \$trace | grep -cv inv_rkey=0x00000000) = \$(stat_of remote_invalidations) ]
-		grep -q \" svcrdma_wc_read: cq.id=\$(stat_of completion_queue) cid=[0-9]* totalbytes=[0-9]* latency-us=[0-9]*\$\" \$trace
-		xids() { sed -n \"s/.* svcrdma_\$1: .*xid=0x\\([0-9a-f]\\{8\\}\\).*/\\1/p\" \$trace | sort -u | wc -l; }
+		[ \$(grep ' svcrdma_post_send: ' \$trace |
+			grep -cv inv_rkey=0x00000000) = \$(stat_of remote_invalidations) ]
+		line=\"cq.id=\$(stat_of completion_queue) cid=[0-9]* totalbytes=[0-9]*\"
+		line+=\" latency-us=[0-9]*\"
+		grep -q \" svcrdma_wc_read: \$line\$\" \$trace
+		xids() {
+			sed -n \"s/.* svcrdma_\$1: .*xid=0x\\([0-9a-f]\\{8\\}\\).*/\\1/p\" \$trace |
+				sort -u | wc -l
+		}
 		[ \$(xids decode_rqst) = $calls ]
 		! grep ' xprtrdma_' \$trace || fail 'the client of this machine does nothing'
-		if grep -E '(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|\$)' \$trace; then fail 'a kernel address is in the trace'; fi"
+		if grep -E '(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|\$)' \$trace; then
+			fail 'a kernel address is in the trace'
+		fi"
 	client 'umount $MNT && wait_for 10 module_unused'
-	server 'seen() { grep -q " svcrdma_wc_recv_flush: .* status=WR_FLUSH_ERR " $TRACING/trace; }; wait_for 10 seen'
+	server 'seen() { grep -q " svcrdma_wc_recv_flush: .* status=WR_FLUSH_ERR " $TRACING/trace; }
+	wait_for 10 seen'
 	trace_is_off
 	mount_nfs 3
 	client 'ls $MNT >/dev/null'
@@ -287,9 +331,13 @@ failures_are_told() {
 	local mark
 	need_ours
 	server_dir /export
-	server '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
-	server 'gone() { [ "$(listener_of connections)" = 0 ]; }; wait_for 10 gone; insmod /lab/payload/rpcrdma_test_limits.ko failing_sends=8'
-	defer "server 'gone() { [ \$(listener_of connections) = 0 ]; }; wait_for 10 gone; rmmod rpcrdma_test_limits'"
+	server '[ -f /lab/payload/rpcrdma_test_limits.ko ]' ||
+		skip "the payload has no rpcrdma_test_limits.ko"
+	server 'gone() { [ "$(listener_of connections)" = 0 ]; }; wait_for 10 gone
+	insmod /lab/payload/rpcrdma_test_limits.ko failing_sends=8'
+	defer "server \
+		'gone() { [ \$(listener_of connections) = 0 ]; }
+		wait_for 10 gone; rmmod rpcrdma_test_limits'"
 	# A new listener has written no lines yet.
 	server '/lab/guest/server stop; /lab/guest/server resume'
 	mark=$(server log_mark)
@@ -299,7 +347,8 @@ failures_are_told() {
 		[ $(ls $MNT/$TEST | wc -l) = 100 ]'
 	server "
 		failed=\$(listener_of ended_reply_failed)
-		lines=\$(log_since $mark | grep -c 'rpcrdma: client \$CLIENT: its connection has failed: reply_failed')
+		lines=\$(log_since $mark |
+			grep -c 'rpcrdma: client \$CLIENT: its connection has failed: reply_failed')
 		printf '%d connections have failed, of which %d lines tell\n' \$failed \$lines
 		[ \$failed -gt 12 ] || fail 'that is not enough for this test'
 		# Ten for each minute.
@@ -316,13 +365,16 @@ read_meanwhile() {
 			looks=0 found=0
 			while [ ! -f /run/$TEST.stop ]; do
 				cat \$debug/*/* >/run/$TEST.read 2>/dev/null || true
-				looks=\$((looks + 1)) found=\$((found + \$(grep -c '^state connected' /run/$TEST.read || true)))
+				looks=\$((looks + 1))
+				now=\$(grep -c '^state connected' /run/$TEST.read || true)
+				found=\$((found + now))
 				echo \$looks \$found >/run/$TEST.now
 				mv /run/$TEST.now /run/$TEST.looks
 			done
 			touch /run/$TEST.stopped
 		) >/dev/null 2>&1 &"
-	defer "server 'touch /run/$TEST.stop; wait_for 20 test -f /run/$TEST.stopped; rm /run/$TEST.*'"
+	defer "server \
+		'touch /run/$TEST.stop; wait_for 20 test -f /run/$TEST.stopped; rm /run/$TEST.*'"
 	LIMIT=120 client '
 		for i in {1..5}; do
 			mount_nfs 3 nconnect=4
@@ -340,7 +392,7 @@ read_meanwhile() {
 
 # rpcrdma-top, on a copy of the server's files.
 top_shows() {
-	local copy text client device
+	local copy text client device words
 	need_ours
 	need_top
 	client=$(server 'echo $CLIENT') device=$(server 'echo $RDMA_LINK')
@@ -350,7 +402,9 @@ top_shows() {
 	top_copies server
 	text=$(top_of)
 	printf '%s\n' "$text"
-	[ "$(grep -cE "^ *[0-9]+ +${client//./\\.} +$device +connected +[0-9]+s +[0-9]+ +0/[0-9]+ +[0-9]+/[0-9]+ +0/[0-9]+ .* 0\$" <<<"$text")" = 1 ]
+	words="${client//./\\.} +$device +connected +[0-9]+s"
+	words+=" +[0-9]+ +0/[0-9]+ +[0-9]+/[0-9]+ +0/[0-9]+"
+	[ "$(grep -cE "^ *[0-9]+ +$words .* 0\$" <<<"$text")" = 1 ]
 	[ "$(grep -cE '^ *[0-9]+ +(0\.0\.0\.0|::) +20049 +[01] ' <<<"$text")" = 2 ]
 	text=$(top_of --details)
 	printf '%s\n' "$text"
@@ -368,8 +422,10 @@ top_shows() {
 		    folder = debug / f"connection-{connection['number']}"
 		    for name in ("connection", "stats"):
 		        lines = (f"{key} {value}" for key, value in connection[name].items())
-		        assert sorted(lines) == sorted((folder / name).read_text().splitlines()), name
-		    lines = ("{step} {below_ns} {count}".format(**entry) for entry in connection["latency"])
+		        there = sorted((folder / name).read_text().splitlines())
+		        assert sorted(lines) == there, name
+		    line = "{step} {below_ns} {count}"
+		    lines = (line.format(**entry) for entry in connection["latency"])
 		    assert sorted(lines) == sorted((folder / "latency").read_text().splitlines())
 		for listener in told["listeners"]:
 		    folder = debug / f"listener-{listener['number']}"

@@ -22,7 +22,9 @@ values_are() {
 		rc=0
 		while read -r name value; do
 			found=\$(our_stat \$name)
-			[ \"\$found\" = \"\$value\" ] || { printf '%s is %s, not %s\n' \"\$name\" \"\$found\" \"\$value\"; rc=1; }
+			[ \"\$found\" = \"\$value\" ] ||
+				{ printf '%s is %s, not %s\n' \"\$name\" \"\$found\" \"\$value\"
+				rc=1; }
 		done <<-END
 			$(cat)
 		END
@@ -45,8 +47,10 @@ do_something() {
 counters_agree() {
 	need_ours
 	server_dir /export
-	client '[ -f /proc/sys/sunrpc/rdma_max_inline_read ]' || skip "the settings need CONFIG_SUNRPC_DEBUG"
-	defer "client 'sysctl -q sunrpc.rdma_max_inline_read=4096 sunrpc.rdma_max_inline_write=4096'"
+	client '[ -f /proc/sys/sunrpc/rdma_max_inline_read ]' ||
+		skip "the settings need CONFIG_SUNRPC_DEBUG"
+	defer "client \
+		'sysctl -q sunrpc.rdma_max_inline_read=4096 sunrpc.rdma_max_inline_write=4096'"
 	client 'sysctl -q sunrpc.rdma_max_inline_read=8192 sunrpc.rdma_max_inline_write=2048'
 	mount_nfs 3
 	do_something
@@ -77,28 +81,39 @@ counters_agree() {
 		last_failure
 	EOF
 	client '
-		listed() { rdma resource show $1 | grep "$2 $(our_stat $3) .*rpcrdma" || fail "rdma resource does not have the $3"; }
+		listed() { rdma resource show $1 | grep "$2 $(our_stat $3) .*rpcrdma" ||
+			fail "rdma resource does not have the $3"; }
 		listed cm_id lqpn queue_pair
 		listed cq cqn completion_queue
 		buffers=$(our_stat receive_buffers)
-		[ $(our_stat receives_posted) -gt $((buffers - 32)) ] || fail "more than a batch of Receives is not posted"
+		[ $(our_stat receives_posted) -gt $((buffers - 32)) ] ||
+			fail "more than a batch of Receives is not posted"
 		least=$(($(our_stat credits_requested) + 16))
-		[ $((buffers - 31)) -ge $least ] || fail "$buffers buffers are too few for $least Receives beside a batch"
-		sum() { local sum=0 name; for name; do sum=$((sum + $(our_stat $name))); done; echo $sum; }
+		[ $((buffers - 31)) -ge $least ] ||
+			fail "$buffers buffers are too few for $least Receives beside a batch"
+		sum() { local sum=0 name; for name; do sum=$((sum + $(our_stat $name))); done
+		echo $sum; }
 		sent=$(sum inline_calls read_chunk_calls position_zero_calls)
 		expected=$(sum inline_replies_expected write_chunk_calls reply_chunk_calls)
-		[ $sent = $(xprt_stat 6) ] || fail "mountstats counts $(xprt_stat 6) Calls, and debugfs $sent"
+		[ $sent = $(xprt_stat 6) ] ||
+			fail "mountstats counts $(xprt_stat 6) Calls, and debugfs $sent"
 		[ $expected = $sent ] || fail "$sent Calls expect $expected Replies"
 		cd /sys/kernel/debug/rpcrdma/[0-9]*
-		of() { awk -v call=$1 -v reply=$2 "(call == \"any\" || \$1 == call) && (reply == \"any\" || \$2 == reply) { sum += \$4 } END { print sum + 0 }" latency; }
-		[ $(of any any) = $(xprt_stat 7) ] || fail "mountstats counts $(xprt_stat 7) Replies, and the histograms $(of any any)"
+		of() { awk -v call=$1 -v reply=$2 \
+			"(call == \"any\" || \$1 == call) && (reply == \"any\" || \$2 == reply) {
+				sum += \$4 } END { print sum + 0 }" latency; }
+		[ $(of any any) = $(xprt_stat 7) ] ||
+			fail "mountstats has $(xprt_stat 7) Replies, the histograms $(of any any)"
 		[ $(of inline any) = $(our_stat inline_calls) ]
 		[ $(of read any) = $(our_stat read_chunk_calls) ]
 		[ $(of any write) = $(our_stat write_chunk_calls) ]
 		[ $(of any reply) = $(our_stat reply_chunk_calls) ]
-		for name in read_chunk_calls write_chunk_calls reply_chunk_calls; do [ $(our_stat $name) -gt 0 ] || fail "no $name"; done
+		for name in read_chunk_calls write_chunk_calls reply_chunk_calls; do
+			[ $(our_stat $name) -gt 0 ] || fail "no $name"
+		done
 		for limit in $(awk "\$3 != \"inf\" { print \$3 }" latency); do
-			[ $limit -ge 1024 ] && [ $((limit & (limit - 1))) = 0 ] || fail "$limit ns is no limit of a class"
+			[ $limit -ge 1024 ] && [ $((limit & (limit - 1))) = 0 ] ||
+				fail "$limit ns is no limit of a class"
 		done'
 }
 
@@ -108,7 +123,8 @@ sends_run_out() {
 	local setting first
 	need_ours
 	server_dir /export
-	for setting in server:/proc/sys/sunrpc/svc_rdma/max_requests client:/proc/sys/sunrpc/rdma_slot_table_entries; do
+	for setting in server:/proc/sys/sunrpc/svc_rdma/max_requests \
+		client:/proc/sys/sunrpc/rdma_slot_table_entries; do
 		defer "${setting%%:*} 'echo $("${setting%%:*}" "cat ${setting#*:}") >${setting#*:}'"
 		"${setting%%:*}" "echo 256 >${setting#*:}"
 	done
@@ -121,11 +137,14 @@ sends_run_out() {
 		read_ahead 48 1M 4k
 		[ \$(our_stat send_buffers) -gt $first ] || fail 'no more buffers for more Calls'
 		read_ahead 240 4M 4k
-		[ \$(our_stat credits_granted) = 256 ] || fail \"only \$(our_stat credits_granted) Calls can be outstanding\"
+		[ \$(our_stat credits_granted) = 256 ] ||
+			fail \"only \$(our_stat credits_granted) Calls can be outstanding\"
 		[ \$(our_stat send_queue_full) -gt 0 ] || fail 'all had a send buffer'
 		[ \$(our_stat send_buffers) -lt 240 ]
-		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] || fail \"mountstats says \$(xprt_stat 26)\"
-		printf '%d buffers, then %d; %d times none\n' $first \$(our_stat send_buffers) \$(our_stat send_queue_full)"
+		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] ||
+			fail \"mountstats says \$(xprt_stat 26)\"
+		printf '%d buffers, then %d; %d times none\n' \
+			$first \$(our_stat send_buffers) \$(our_stat send_queue_full)"
 	comes_to 10 credits_in_use 0
 }
 
@@ -145,14 +164,16 @@ regions_are_ready() {
 		break_connections
 		wait \$!
 		[ \$(xprt_stat 3) -ge 2 ] || fail 'the connection did not break'
-		[ \$(our_stat regions_exhausted) = \$before ] || fail \"regions were short \$((\$(our_stat regions_exhausted) - before)) times\""
+		[ \$(our_stat regions_exhausted) = \$before ] ||
+			fail \"\$((\$(our_stat regions_exhausted) - before)) times none\""
 }
 
 # NFSv4 lowers the timeouts of its transports to the server's lease.
 lease_lowers_timeouts() {
 	need_ours
 	server_dir /export
-	lease() { server "/lab/guest/server stop; echo $1 >/proc/fs/nfsd/nfsv4leasetime; /lab/guest/server resume"; }
+	lease() { server "/lab/guest/server stop; echo $1 >/proc/fs/nfsd/nfsv4leasetime
+	/lab/guest/server resume"; }
 	defer 'lease 90'
 	lease 20
 	mount_nfs 3
@@ -181,7 +202,8 @@ ends_have_causes() {
 	comes_to 1 last_end disconnected
 	mark=$(client log_mark)
 	client_background listing 'ls $MNT >/dev/null'
-	client "refused() { [ \"\$(our_stat connect_failed_rejected)\" -ge 1 ]; }; wait_for 30 refused"
+	client "refused() { [ \"\$(our_stat connect_failed_rejected)\" -ge 1 ]; }
+	wait_for 30 refused"
 	comes_to 1 last_failure rejected
 	server '/lab/guest/server resume'
 	client_wait listing
@@ -194,12 +216,16 @@ ends_have_causes() {
 	client "
 		log_since $mark | grep 'rpcrdma: server' >/run/$TEST.log
 		cat /run/$TEST.log
-		[ \$(wc -l </run/$TEST.log) = 1 ] || fail 'that is not one line for a series of failures'
-		grep -q \"server \$SERVER port 20049: device \$RDMA_LINK: .*CM event 'rejected', status\" /run/$TEST.log
+		[ \$(wc -l </run/$TEST.log) = 1 ] ||
+			fail 'that is not one line for a series of failures'
+		line=\"server \$SERVER port 20049: device \$RDMA_LINK: .*CM event 'rejected',\"
+		grep -q \"\$line\" /run/$TEST.log
 		rm /run/$TEST.log"
 
 	needs_machines "goes on by taking the client's RDMA device away"
-	defer "client 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
+	defer "client \
+		'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 ||
+			rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV'"
 	LIMIT=30 client 'rdma link delete $RDMA_LINK'
 	comes_to 10 ended_device_removed 1
 	client "rdma link add \$RDMA_LINK type ${TRANSPORT:-rxe} netdev \$NETDEV"
@@ -219,13 +245,15 @@ ends_have_causes() {
 	client 'drop_caches; ls $MNT/$TEST >/dev/null'
 }
 
-trace_is_off() { client 'echo 0 >/sys/kernel/tracing/events/rpcrdma/enable; echo >/sys/kernel/tracing/trace'; }
+trace_is_off() { client 'echo 0 >/sys/kernel/tracing/events/rpcrdma/enable
+echo >/sys/kernel/tracing/trace'; }
 
 # Each of these is seen: seen NAME...
 seen() {
 	client "
 		missing=
-		for name in $*; do grep -q \" xprtrdma_\$name: \" /sys/kernel/tracing/trace || missing+=\" \$name\"; done
+		for name in $*; do grep -q \" xprtrdma_\$name: \" /sys/kernel/tracing/trace ||
+			missing+=\" \$name\"; done
 		[ -z \"\$missing\" ] || fail \"not seen:\$missing\""
 }
 
@@ -235,32 +263,42 @@ events_tell() {
 	server_dir /export
 	defer trace_is_off
 	trace_is_off
-	client 'echo 16384 >/sys/kernel/tracing/buffer_size_kb; echo 1 >/sys/kernel/tracing/events/rpcrdma/enable'
+	client 'echo 16384 >/sys/kernel/tracing/buffer_size_kb
+	echo 1 >/sys/kernel/tracing/events/rpcrdma/enable'
 	mount_nfs 4.2
 	do_something
-	seen op_connect connect inline_thresh createmrs frwr_alloc post_recvs post_recv wc_receive marshal chunk_read \
-		chunk_write chunk_reply mr_map mr_fastreg post_send wc_send reply mr_reminv mr_unmap cb_setup op_set_cto
+	seen op_connect connect inline_thresh createmrs frwr_alloc post_recvs post_recv \
+		wc_receive marshal chunk_read \
+		chunk_write chunk_reply mr_map mr_fastreg post_send wc_send reply mr_reminv \
+		mr_unmap cb_setup op_set_cto
 	client '
 		trace=/sys/kernel/tracing/trace
 		count() { grep -c " xprtrdma_$1: " $trace || true; }
-		[ $(count marshal) = $(count post_send) ] || fail "$(count marshal) Calls, $(count post_send) Sends"
-		[ $(count marshal) = $(xprt_stat 6) ] || fail "$(count marshal) Calls, $(xprt_stat 6) in mountstats"
-		[ $(count reply) = $(xprt_stat 7) ] || fail "$(count reply) Replies, $(xprt_stat 7) in mountstats"
+		[ $(count marshal) = $(count post_send) ] ||
+			fail "$(count marshal) Calls, $(count post_send) Sends"
+		[ $(count marshal) = $(xprt_stat 6) ] ||
+			fail "$(count marshal) Calls, $(xprt_stat 6) in mountstats"
+		[ $(count reply) = $(xprt_stat 7) ] ||
+			fail "$(count reply) Replies, $(xprt_stat 7) in mountstats"
 		[ $(count chunk_read) = $(xprt_stat 11) ]
 		[ $(count chunk_write) = $(xprt_stat 12) ]
 		[ $(count chunk_reply) = $(xprt_stat 13) ]
 		[ $(count mr_reminv) = $(our_stat remote_invalidations) ]
 		[ $(count mr_localinv) = $(our_stat local_invalidations) ]
 		signaled=$(grep -c " xprtrdma_post_send: .* signaled$" $trace)
-		[ $((signaled * 8)) -lt $(count post_send) ] || fail "$signaled of $(count post_send) Sends were signalled"
+		[ $((signaled * 8)) -lt $(count post_send) ] ||
+			fail "$signaled of $(count post_send) Sends were signalled"
 		grep -q " xprtrdma_connect: xprt=[0-9]* rc=0$" $trace
 		grep -q " xprtrdma_post_send: cq.id=$(our_stat completion_queue) " $trace
 		xids() { sed -n "s/.* xprtrdma_$1: .*$2\([0-9a-f]\{8\}\).*/\1/p" $trace | sort -u; }
-		[ "$(xids marshal xid=0x)" = "$(xids reply xid=0x)" ] || fail "not every Call has its Reply"
+		[ "$(xids marshal xid=0x)" = "$(xids reply xid=0x)" ] ||
+			fail "not every Call has its Reply"
 		# The XID is in the offset of each region, which is why it names no kernel address.
 		[ -n "$(xids mr_map @0x)" ]
 		[ "$(xids mr_map @0x)" = "$(xids "chunk_[a-z]*" @0x)" ]
-		if grep -E "(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|$)" $trace; then fail "a kernel address is in the trace"; fi'
+		if grep -E "(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|$)" $trace; then
+			fail "a kernel address is in the trace"
+		fi'
 	backward_call
 	seen cb_call cb_reply
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -268,7 +306,8 @@ events_tell() {
 	client 'grep -q " xprtrdma_disconnect: xprt=[0-9]* cause=closed$" /sys/kernel/tracing/trace'
 	client 'echo >/sys/kernel/tracing/trace; ! mount_nfs 4.2 retry=0,port=20050 2>/dev/null'
 	seen connect
-	client 'grep -q " xprtrdma_connect: xprt=[0-9]* rc=-111 cause=rejected$" /sys/kernel/tracing/trace'
+	client 'grep -q " xprtrdma_connect: xprt=[0-9]* rc=-111 cause=rejected$" \
+		/sys/kernel/tracing/trace'
 	trace_is_off
 	mount_nfs 3
 	client 'ls $MNT >/dev/null; ! grep xprtrdma_ /sys/kernel/tracing/trace'
@@ -280,16 +319,19 @@ first_credit() {
 	mount_nfs 3
 	trace_begins client rpcrdma/xprtrdma_op_connect sunrpc/xprt_get_cong
 	client '
-		windows() { sed "1,/$1/d" $TRACING/trace | sed -n "s/.* xprt_get_cong: .* cwnd=\([0-9]*\).*/\1/p"; }
+		windows() { sed "1,/$1/d" $TRACING/trace |
+			sed -n "s/.* xprt_get_cong: .* cwnd=\([0-9]*\).*/\1/p"; }
 		trace_mark "Calls on the first connection"
 		ls $MNT/$TEST
-		[ $(windows "Calls on the first connection" | tail -n 1) -gt 256 ] || fail "the window has not opened"
+		[ $(windows "Calls on the first connection" | tail -n 1) -gt 256 ] ||
+			fail "the window has not opened"
 		break_connections
 		drop_caches
 		: >$MNT/$TEST/file
 		windows xprtrdma_op_connect: >/run/$TEST.windows
 		printf "congestion windows: %s\n" "$(tr "\n" " " </run/$TEST.windows)"
-		[ $(head -n 1 /run/$TEST.windows) = 256 ] || fail "the first Call has more than one credit"
+		[ $(head -n 1 /run/$TEST.windows) = 256 ] ||
+			fail "the first Call has more than one credit"
 		[ $(tail -n 1 /run/$TEST.windows) -gt 256 ]
 		rm /run/$TEST.windows
 		umount $MNT
@@ -312,8 +354,10 @@ backward_call() {
 		wait_for 60 test -f /run/$TEST.stop"
 	defer "client 'touch /run/$TEST.stop'"
 	client "wait_for 20 test -f /run/$TEST.open"
-	server 'grep -qs "type: deleg" /proc/fs/nfsd/clients/*/states || fail "the client got no delegation"'
-	LIMIT=40 server "timeout 30 bash -c 'echo there >>/export/$TEST/delegated' || fail 'the delegation was not returned'"
+	server 'grep -qs "type: deleg" /proc/fs/nfsd/clients/*/states ||
+		fail "the client got no delegation"'
+	LIMIT=40 server "timeout 30 bash -c 'echo there >>/export/$TEST/delegated' ||
+		fail 'the delegation was not returned'"
 	client "touch /run/$TEST.stop"
 	client_wait holder
 	client "rm -f /run/$TEST.*"
@@ -359,7 +403,7 @@ read_meanwhile() {
 
 # rpcrdma-top, on a copy of the client's files.
 top_shows() {
-	local copy text server device
+	local copy text server device words
 	need_ours
 	need_top
 	server=$(client 'echo $SERVER') device=$(client 'echo $RDMA_LINK')
@@ -370,7 +414,9 @@ top_shows() {
 	text=$(top_of)
 	printf '%s\n' "$text"
 	[ "$(wc -l <<<"$text")" = 3 ]
-	[ "$(grep -cE "^ *[0-9]+ +${server//./\\.} +$device +connected +[0-9]+s +1 +[0-9]+ +[0-9]+/[0-9]+ +[0-9]+/[0-9]+ .* 0 +-\$" <<<"$text")" = 2 ] ||
+	words="${server//./\\.} +$device +connected +[0-9]+s +1"
+	words+=" +[0-9]+ +[0-9]+/[0-9]+ +[0-9]+/[0-9]+"
+	[ "$(grep -cE "^ *[0-9]+ +$words .* 0 +-\$" <<<"$text")" = 2 ] ||
 		fail "that is not a line for each connection"
 	text=$(top_of --details)
 	printf '%s\n' "$text"
@@ -381,13 +427,17 @@ top_shows() {
 		import json, pathlib, sys
 		root = pathlib.Path(sys.argv[1])
 		told = json.loads((root / "json").read_text())["transports"]
-		folders = sorted((root / "sys/kernel/debug/rpcrdma").iterdir(), key=lambda path: int(path.name))
-		assert [transport["xprt"] for transport in told] == [int(path.name) for path in folders], told
+		debug = root / "sys/kernel/debug/rpcrdma"
+		folders = sorted(debug.iterdir(), key=lambda path: int(path.name))
+		numbers = [int(path.name) for path in folders]
+		assert [transport["xprt"] for transport in told] == numbers, told
 		for transport, folder in zip(told, folders):
 		    for name in ("connection", "stats"):
 		        lines = (f"{key} {value}" for key, value in transport[name].items())
-		        assert sorted(lines) == sorted((folder / name).read_text().splitlines()), name
-		    lines = ("{call} {reply} {below_ns} {count}".format(**entry) for entry in transport["latency"])
+		        there = sorted((folder / name).read_text().splitlines())
+		        assert sorted(lines) == there, name
+		    line = "{call} {reply} {below_ns} {count}"
+		    lines = (line.format(**entry) for entry in transport["latency"])
 		    assert sorted(lines) == sorted((folder / "latency").read_text().splitlines())
 		    assert transport["mounts"] == ["/mnt/nfs"]
 		assert sum(transport["stats"]["inline_calls"] for transport in told) > 400

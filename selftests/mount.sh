@@ -17,12 +17,14 @@ check_mount() {
 		# What v3 has beside NFS goes over TCP.
 		[ $vers != 3 ] || wanted+=' mountproto=tcp'
 		for want in \$wanted; do
-			[[ ,\$options, = *,\$want,* ]] || fail \"no \$want among the mount's options\"
+			[[ ,\$options, = *,\$want,* ]] ||
+				fail \"no \$want among the mount's options\"
 		done
 		line=\$(grep -P '^\txprt:\trdma ' /proc/self/mountstats)
 		[ \"\$(wc -w <<<\"\${line#*rdma}\")\" = 27 ] || fail \"not 27 columns: \$line\"
 		# The connection comes from no port that only root may have.
-		source=\$(rdma -d resource show cm_id | sed -n \"s/.* src-addr \$CLIENT:\([0-9]*\) dst-addr \$SERVER:20049 .*/\1/p\")
+		source=\$(rdma -d resource show cm_id |
+			sed -n \"s/.*src-addr \$CLIENT:\([0-9]*\) dst-addr \$SERVER:20049 .*/\1/p\")
 		printf 'the connection comes from port %s\n' \"\$source\"
 		[ \"\$source\" -ge 1024 ]
 		[ \"\$(xprt_stat 3)\" -ge 1 ]
@@ -31,9 +33,11 @@ check_mount() {
 		[ \"\$(module_uses)\" -gt 0 ]"
 	server "printf 'from the server to v$vers\n' >/export/$TEST/down"
 	client "
-		[ \"\$(cat \$MNT/$TEST/down)\" = 'from the server to v$vers' ] || fail 'the server wrote something else'
+		[ \"\$(cat \$MNT/$TEST/down)\" = 'from the server to v$vers' ] ||
+			fail 'the server wrote something else'
 		printf 'from the client by v$vers\n' >\$MNT/$TEST/up && sync \$MNT/$TEST/up"
-	server "[ \"\$(cat /export/$TEST/up)\" = 'from the client by v$vers' ] || fail 'the client wrote something else'"
+	server "[ \"\$(cat /export/$TEST/up)\" = 'from the client by v$vers' ] ||
+		fail 'the client wrote something else'"
 	client '
 		umount $MNT
 		! grep "$MNT" /proc/mounts || fail "it is still mounted"
@@ -46,13 +50,16 @@ debugfs_shows() {
 	client "
 		info=\$(cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info)
 		printf '%s\n' \"\$info\"
-		for line in 'netid: rdma' \"addr:  \$SERVER\" 'port:  20049' \"netns: \$(stat -L -c %i /proc/self/ns/net)\"; do
+		for line in 'netid: rdma' \"addr:  \$SERVER\" \
+			'port:  20049' \"netns: \$(stat -L -c %i /proc/self/ns/net)\"; do
 			grep -qFx \"\$line\" <<<\"\$info\" || fail \"no line '\$line'\"
 		done
 		state=\$(sed -n 's/^state: //p' <<<\"\$info\")
 		# Bound and connected, and nothing that ends it.
-		[ \$((state & 0x12)) = \$((0x12)) ] && [ \$((state & 0xc)) = 0 ] || fail \"the state is \$state\"
-		[ ! -f /lab/payload/rpcrdma.ko ] || grep -qFx \"saddr: \$CLIENT\" <<<\"\$info\" || fail 'no source address'"
+		[ \$((state & 0x12)) = \$((0x12)) ] && [ \$((state & 0xc)) = 0 ] ||
+			fail \"the state is \$state\"
+		[ ! -f /lab/payload/rpcrdma.ko ] || grep -qFx \"saddr: \$CLIENT\" <<<\"\$info\" ||
+			fail 'no source address'"
 }
 
 # What sunrpc shows of this end of the connection is what the connection manager has.
@@ -63,7 +70,8 @@ source_shown() {
 		cd /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma
 		address=$(cat srcaddr) port=$(sed -n "s/^src_port=//p" xprt_info)
 		[ "$address" = "$CLIENT" ] || fail "srcaddr is $address"
-		rdma -d resource show cm_id | grep -F "src-addr $CLIENT:$port " | grep -F "dst-addr $SERVER:20049" ||
+		rdma -d resource show cm_id | grep -F "src-addr $CLIENT:$port " |
+			grep -F "dst-addr $SERVER:20049" ||
 			fail "no connection from port $port: $(rdma -d resource show cm_id)"'
 }
 

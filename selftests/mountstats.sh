@@ -10,14 +10,17 @@
 LARGE=300003 SMALL=1000
 
 columns='
-	# Keeps the columns as they are now, from 1: remember; and tells by how much one has grown: grown N.
-	remember() { line=($(for n in {0..27}; do [ $n = 0 ] && echo xprt: || xprt_stat $n; done)); }
+	# Keeps the columns as they are now, from 1: remember; and tells by how much one has grown:
+	# grown N.
+	remember() { line=($(for n in {0..27}; do [ $n = 0 ] && echo xprt: ||
+		xprt_stat $n; done)); }
 	grown() { echo $(($(xprt_stat $1) - ${line[$1]})); }
 	# The columns are the same as before but for these: only N...
 	only() {
 		local n
 		for n in {11..27}; do
-			[[ " $* " = *" $n "* ]] || [ $(grown $n) = 0 ] || fail "column $n has grown by $(grown $n)"
+			[[ " $* " = *" $n "* ]] || [ $(grown $n) = 0 ] ||
+				fail "column $n has grown by $(grown $n)"
 		done
 	}
 	is() { [ $2 "$3" $4 ] || fail "$1: $2 $3 $4 is not true"; }
@@ -26,8 +29,11 @@ column_client() { client "$columns$1"; }
 
 columns_tell() {
 	server_dir /export
-	server "cd /export/$TEST && head -c $LARGE /dev/urandom >large && head -c $SMALL /dev/urandom >small
-		mkdir many && for i in {1..300}; do : >\"many/an entry whose name has some length, number \$i\"; done"
+	server "cd /export/$TEST && head -c $LARGE /dev/urandom >large &&
+		head -c $SMALL /dev/urandom >small
+		mkdir many &&
+			for i in {1..300}; do : \
+			>\"many/an entry whose name has some length, number \$i\"; done"
 	mount_nfs 3
 	column_client "
 		[ \$(grep -cP '^\txprt:\trdma ' /proc/self/mountstats) = 1 ]
@@ -53,7 +59,9 @@ columns_tell() {
 
 		# The regions are used again.
 		remember
-		for n in {1..20}; do dd if=large of=/dev/null bs=1M count=1 iflag=direct status=none; done
+		for n in {1..20}; do
+			dd if=large of=/dev/null bs=1M count=1 iflag=direct status=none
+		done
 		is delivered-bytes \$(grown 15) = $((20 * LARGE))
 		is regions-made \$(grown 24) = 0
 
@@ -83,7 +91,9 @@ columns_tell() {
 		only 13 14 15 16 17 24 25
 
 		remember
-		for i in {1..165}; do printf 'user:%d:r-x\ngroup:%d:-w-\n' \$((10000 + i)) \$((20000 + i)); done >/run/$TEST.acl
+		for i in {1..165}; do
+			printf 'user:%d:r-x\ngroup:%d:-w-\n' \$((10000 + i)) \$((20000 + i))
+		done >/run/$TEST.acl
 		setfacl -n -M /run/$TEST.acl small.new
 		is whole-calls-as-chunks \$(grown 21) -ge 1
 		only 11 13 14 15 16 17 18 21 24 25
@@ -95,8 +105,11 @@ columns_tell() {
 		[ \$(xprt_stat 24) -gt 0 ] || fail 'no region was allocated'
 		# Buffers have the size that is needed, where the C module has to make some larger.
 		[ ! -f /lab/payload/rpcrdma.ko ] || is buffers-made-larger \$(xprt_stat 18) = 0"
-	client "sed 's/-/x/' /run/$TEST.sums; sha256sum </run/$TEST.large; sha256sum </run/$TEST.small; rm /run/$TEST.*" | cut -d ' ' -f 1 >"$RUN/$TEST.client"
-	server "cd /export/$TEST && cat large | sha256sum; cat small | sha256sum; cat large.new | sha256sum; cat small.new | sha256sum" | cut -d ' ' -f 1 |
+	client "sed 's/-/x/' /run/$TEST.sums; sha256sum </run/$TEST.large
+	sha256sum </run/$TEST.small; rm /run/$TEST.*" | cut -d ' ' -f 1 >"$RUN/$TEST.client"
+	server "cd /export/$TEST &&
+		cat large | sha256sum; cat small | sha256sum; cat large.new |
+		sha256sum; cat small.new | sha256sum" | cut -d ' ' -f 1 |
 		diff - "$RUN/$TEST.client"
 	client 'umount $MNT && wait_for 10 module_unused'
 }
@@ -126,8 +139,11 @@ operations_tell() {
 	server_dir /export
 	mount_nfs 3
 	column_client "
-		# A field of the operation's line: ops, sent, timeouts, bytes sent, received, three times.
-		of() { awk -v op=\$1: -v n=\$2 '/^device .* mounted on / { here = \$5 == \"/mnt/nfs\" } here && \$1 == op { print \$(n + 1) }' /proc/self/mountstats; }
+		# A field of the operation's line: ops, sent, timeouts, bytes sent, received, three
+		# times.
+		of() { awk -v op=\$1: -v n=\$2 \
+			'/^device .* mounted on / { here = \$5 == \"/mnt/nfs\" }
+			here && \$1 == op { print \$(n + 1) }' /proc/self/mountstats; }
 		[ \$(of WRITE 1) = 0 ]
 		[ \$(of READ 1) = 0 ]
 		head -c $LARGE /dev/urandom >/run/$TEST.large
@@ -141,9 +157,11 @@ operations_tell() {
 			is \$op-time \$(of \$op 8) -ge \$(of \$op 7)
 		done
 		is bytes-sent \$(of WRITE 4) -ge $LARGE
-		is bytes-of-WRITE-beside-the-data \$(of WRITE 4) -le \$(($LARGE + 400 * \$(of WRITE 1)))
+		is bytes-of-WRITE-beside-the-data \$(of WRITE 4) \
+			-le \$(($LARGE + 400 * \$(of WRITE 1)))
 		is bytes-received \$(of READ 5) -ge $LARGE
-		is bytes-of-READ-beside-the-data \$(of READ 5) -le \$(($LARGE + 400 * \$(of READ 1)))"
+		is bytes-of-READ-beside-the-data \$(of READ 5) \
+			-le \$(($LARGE + 400 * \$(of READ 1)))"
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 

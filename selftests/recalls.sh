@@ -11,7 +11,8 @@ COUNT=${COUNT:-64}
 
 delegations='
 	# Those of the numbered files.
-	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null | grep -cE "type: deleg.*/[0-9]+\"" || true; }
+	delegations() { cat /proc/fs/nfsd/clients/*/states 2>/dev/null |
+		grep -cE "type: deleg.*/[0-9]+\"" || true; }
 '
 delegating_server() { server "$delegations$1"; }
 
@@ -47,15 +48,18 @@ recall_all() {
 		[ $(delegations) = 0 ] || fail "$(delegations) delegations are still there"'
 	client "
 		for n in {1..$COUNT}; do
-			[ \"\$(cat \$MNT/$TEST/\$n)\" = \"file \$n\"\$'\n''once more' ] || fail \"file \$n is not what the server wrote\"
+			[ \"\$(cat \$MNT/$TEST/\$n)\" = \"file \$n\"\$'\n''once more' ] ||
+				fail \"file \$n is not what the server wrote\"
 		done"
 }
 
 # What a connection counts that is short of buffers for them.
 no_overflow() {
-	client "! log_has $mark 'send backchannel reply error|backchannel overflow'" || fail "an answer was lost"
+	client "! log_has $mark 'send backchannel reply error|backchannel overflow'" ||
+		fail "an answer was lost"
 	if is_rust; then
-		[ "$(client 'our_stat backward_overflows')" = 0 ] || fail "there was no room for a call"
+		[ "$(client 'our_stat backward_overflows')" = 0 ] ||
+			fail "there was no room for a call"
 		[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection was lost"
 	fi
 	printf '%s connects\n' "$(client 'xprt_stat 3')"
@@ -78,8 +82,10 @@ loaded() {
 	client_background load "
 		rm -f /run/$TEST.stop
 		while [ ! -f /run/$TEST.stop ]; do
-			fio --name=load --directory=\$MNT/$TEST --numjobs=24 --thread --size=256k --bs=4k-64k --rw=randrw --direct=1 \
-				--ioengine=psync --verify=crc32c --verify_fatal=1 --output-format=terse --output=/run/$TEST.fio ||
+			fio --name=load --directory=\$MNT/$TEST --numjobs=24 --thread --size=256k \
+				--bs=4k-64k --rw=randrw --direct=1 \
+				--ioengine=psync --verify=crc32c --verify_fatal=1 \
+				--output-format=terse --output=/run/$TEST.fio ||
 				{ cat /run/$TEST.fio; exit 1; }
 		done"
 	defer "client 'touch /run/$TEST.stop && wait_for 50 test -f /run/job.load.status'"

@@ -6,7 +6,8 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-# What rpcbind tells is the port of the service over TCP, so this is where the transport has to listen.
+# What rpcbind tells is the port of the service over TCP, so this is where the transport has to
+# listen.
 listen() { server 'echo "rdma 2049" >/proc/fs/nfsd/portlist'; }
 
 # Whatever shows a transport's address and port.
@@ -14,7 +15,8 @@ readers='
 	read_all() {
 		while [ ! -f /run/$TEST.stop ]; do
 			cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info /sys/kernel/debug/rpcrdma/*/* \
-				/sys/kernel/sunrpc/xprt-switches/*/xprt-*/* /proc/self/mountstats /proc/self/mountinfo >/dev/null 2>&1 || true
+				/sys/kernel/sunrpc/xprt-switches/*/xprt-*/* /proc/self/mountstats \
+				/proc/self/mountinfo >/dev/null 2>&1 || true
 		done
 	}'
 
@@ -24,12 +26,15 @@ ask_rpcbind() {
 	server_dir /export
 	client "rm -f /run/$TEST.stop"
 	client_background readers "$readers; read_all"
-	defer "client 'touch /run/$TEST.stop && wait_for 20 test -f /run/job.readers.status; rm -f /run/$TEST.stop'"
+	defer "client \
+		'touch /run/$TEST.stop && wait_for 20 test -f /run/job.readers.status
+		rm -f /run/$TEST.stop'"
 	client '
 		mount -t nfs -o rdma,port=0,vers=3,sec=sys $SERVER:/export $MNT
 		[ $(xprt_stat 2) = 1 ] || fail "the port was asked for $(xprt_stat 2) times"
 		[ $(xprt_stat 3) = 1 ]
-		grep -qx "port: *2049" /sys/kernel/debug/sunrpc/rpc_xprt/*/info || fail "that is not the port: $(cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info)"'
+		grep -qx "port: *2049" /sys/kernel/debug/sunrpc/rpc_xprt/*/info ||
+			fail "the port is another: $(cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info)"'
 	defer unmount_nfs
 	work_begins
 	# Without its listener the server refuses connections. NFS asks only once, by TCP as well.
@@ -38,7 +43,8 @@ ask_rpcbind() {
 	listen
 	client '
 		work_goes_on 50
-		[ $(xprt_stat 3) = 2 ] && [ $(xprt_stat 2) = 1 ] || fail "$(xprt_stat 3) connects, asked $(xprt_stat 2) times"'
+		[ $(xprt_stat 3) = 2 ] && [ $(xprt_stat 2) = 1 ] ||
+			fail "$(xprt_stat 3) connects, asked $(xprt_stat 2) times"'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 }

@@ -1,19 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# What sunrpc and nfsd do with a transport of the server's: Calls that wait for a cache, Calls that come once
-# more, a limit of Calls at a time, exports for privileged ports.
+# What sunrpc and nfsd do with a transport of the server's: Calls that wait for a cache, Calls that
+# come once more, a limit of Calls at a time, exports for privileged ports.
 
 . "$(dirname "$0")/lib/test.sh"
 
 inject=$(<"$lib/inject-guest.sh")$'\n'
 
 need_injection() {
-	"$1" '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the $1's kernel injects no faults into sunrpc"
+	"$1" '[ -d /sys/kernel/debug/fail_sunrpc ]' ||
+		skip "the $1's kernel injects no faults into sunrpc"
 }
 
-# nfsd has forgotten who may use what, and is not to wait for who knows: it puts such a Call aside, and
-# takes it up again when it has been told. What the Call has brought along has to be there by then.
+# nfsd has forgotten who may use what, and is not to wait for who knows: it puts such a Call aside,
+# and takes it up again when it has been told. What the Call has brought along has to be there by
+# then.
 deferred() {
 	local connects
 	need_injection server
@@ -21,9 +23,12 @@ deferred() {
 	mount_nfs 3
 	connects=$(client 'xprt_stat 3')
 	# Only what is sent inline can be put aside, so this has no data.
-	client "cd \$MNT/$TEST && for n in {1..20}; do : >\"a file with a name that is checked, number \$n\"; done"
+	client "cd \$MNT/$TEST &&
+		for n in {1..20}; do : >\"a file with a name that is checked, number \$n\"; done"
 	trace_begins server sunrpc/svc_defer_drop sunrpc/svc_defer_queue sunrpc/svc_defer_recv
-	defer "server 'cd /sys/kernel/debug/fail_sunrpc && echo 0 >probability && echo Y >ignore-cache-wait'"
+	defer "server \
+		'cd /sys/kernel/debug/fail_sunrpc &&
+		echo 0 >probability && echo Y >ignore-cache-wait'"
 	server '
 		cd /sys/kernel/debug/fail_sunrpc
 		echo Y >ignore-client-disconnect
@@ -49,8 +54,8 @@ deferred() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
-# The connection breaks when a Call is on its way, and the client sends it once more on the next one, from
-# another port. nfsd has to recognise it: what it did must not be done twice.
+# The connection breaks when a Call is on its way, and the client sends it once more on the next
+# one, from another port. nfsd has to recognise it: what it did must not be done twice.
 sent_again() {
 	local hits
 	need_injection client
@@ -89,8 +94,8 @@ one_at_a_time() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
-# An export for privileged ports only. No client has one with RDMA, and yet its Calls count as if they came from
-# one, whatever the threads have served before: as with the kernel's own transport.
+# An export for privileged ports only. No client has one with RDMA, and yet its Calls count as if
+# they came from one, whatever the threads have served before: as with the kernel's own transport.
 secure_port() {
 	server_dir /export
 	# By NFSv4 one comes from one export into another where something is mounted.
@@ -112,7 +117,8 @@ secure_port() {
 		drop_caches
 		[ \$(ls \$MNT | wc -l) = 40 ] || fail 'there are names missing'
 		umount \$MNT.tcp
-		! mount -t nfs -o \$tcp \$SERVER:/export/$TEST \$MNT.tcp 2>&1 || fail 'this export is for any port'"
+		! mount -t nfs -o \$tcp \$SERVER:/export/$TEST \$MNT.tcp 2>&1 ||
+			fail 'this export is for any port'"
 }
 
 test_case "v3: Calls wait for what nfsd has forgotten" deferred

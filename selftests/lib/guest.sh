@@ -15,8 +15,10 @@ fail() {
 # What people want to see of a machine in which something failed.
 show_state() {
 	local file text
-	for file in /sys/kernel/debug/rpcrdma/*/{connection,stats} /sys/kernel/debug/sunrpc/{rpc_clnt/*/tasks,rpc_xprt/*/info} \
-		/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_{info,state} /proc/fs/nfsd/clients/*/info; do
+	for file in /sys/kernel/debug/rpcrdma/*/{connection,stats} \
+		/sys/kernel/debug/sunrpc/{rpc_clnt/*/tasks,rpc_xprt/*/info} \
+		/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_{info,state} \
+		/proc/fs/nfsd/clients/*/info; do
 		text=$(cat "$file" 2>/dev/null) || true
 		[ -z "$text" ] || printf '%s:\n%s\n' "$file" "$text"
 	done
@@ -26,8 +28,8 @@ show_state() {
 		cat "${file%/*}"/{comm,stack} || true
 	done
 	rdma -d resource show cm_id || true
-	# A software device that sends something again (completer_retry_err) registers what comes behind it
-	# once more, which fails and ends the connection.
+	# A software device that sends something again (completer_retry_err) registers what comes
+	# behind it once more, which fails and ends the connection.
 	rdma statistic show || true
 	dmesg | tail -n 20
 }
@@ -57,15 +59,17 @@ mount_nfs() {
 # Number N, from 1, of the line that the transport writes to mountstats.
 xprt_stat() {
 	awk -v n="$1" '/^device .* mounted on / { here = $5 == "'$MNT'" }
-		here && $1 == "xprt:" && $2 == "rdma" { print $(n + 2); exit }' /proc/self/mountstats
+		here && $1 == "xprt:" && $2 == "rdma" { print $(n + 2); exit }' \
+			/proc/self/mountstats
 }
 
 # Whether the mount's transport counts as connected: the only RDMA mount's, or all of them.
-xprt_connected() { ! cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state | grep -qvw CONNECTED; }
+xprt_connected() { ! cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state |
+	grep -qvw CONNECTED; }
 xprt_unconnected() { ! xprt_connected; }
 
-# Gives a transport of sysfs an address, which ends its connection, be it the old one:
-# set_address FOLDER ADDRESS. Who waits there for the send lock is not woken when a sender lets it go
+# Gives a transport of sysfs an address, which ends its connection, be it the old one: set_address
+# FOLDER ADDRESS. Who waits there for the send lock is not woken when a sender lets it go
 # (xprt_clear_locked()), so the wait is given up and begun again.
 set_address() {
 	until printf '%s\n' "$2" | timeout -s KILL 1 tee "$1/dstaddr" >/dev/null; do
@@ -75,38 +79,47 @@ set_address() {
 # Ends the connections of all RDMA transports.
 break_connections() {
 	local transport
-	for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do set_address "$transport" "$SERVER"; done
+	for transport in /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma; do set_address \
+		"$transport" "$SERVER"; done
 }
 
 # A value of our module's debugfs, of the transport with the highest number.
 our_stat() {
 	local dir
-	dir=$(find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name '[0-9]*' 2>/dev/null | sort -V | tail -n 1)
+	dir=$(find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name '[0-9]*' 2>/dev/null |
+		sort -V | tail -n 1)
 	[ -n "$dir" ] && awk -v name="$1" '$1 == name { print $2 }' "$dir/stats" "$dir/connection"
 }
 
-# The same of our server: of the connection that was accepted last, and of the listener at an address, or at
-# all of IPv4. Of values whose names match the second sums up: stat_of NAME, listener_of REGEX [ADDRESS].
+# The same of our server: of the connection that was accepted last, and of the listener at an
+# address, or at all of IPv4. Of values whose names match the second sums up: stat_of NAME,
+# listener_of REGEX [ADDRESS].
 newest_connection() {
-	find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name 'connection-*' 2>/dev/null | sort -V | tail -n 1
+	find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name 'connection-*' 2>/dev/null |
+		sort -V | tail -n 1
 }
 stat_of() { awk -v name="$1" '$1 == name { print $2 }' "$(newest_connection)"/{stats,connection}; }
 listener_folder() {
-	dirname "$(grep -lx "address ${1:-0.0.0.0}" /sys/kernel/debug/rpcrdma/listener-*/listener | sort -V | tail -n 1)"
+	dirname "$(grep -lx "address ${1:-0.0.0.0}" /sys/kernel/debug/rpcrdma/listener-*/listener |
+		sort -V | tail -n 1)"
 }
 listener_of() {
-	awk -v name="^$1\$" '$1 ~ name { sum += $2 } END { print sum + 0 }' "$(listener_folder "${2:-}")/listener"
+	awk -v name="^$1\$" '$1 ~ name { sum += $2 } END { print sum + 0 }' \
+		"$(listener_folder "${2:-}")/listener"
 }
 
-# The same of all its listeners together, also of one whose service has ended: all_listeners_of NAME.
+# The same of all its listeners together, also of one whose service has ended: all_listeners_of
+# NAME.
 all_listeners_of() {
 	cat /sys/kernel/debug/rpcrdma/listener-*/listener 2>/dev/null |
-		awk -v name="$1" '$1 == name { sum += $2; seen = 1 } END { print seen ? sum : "nothing" }' || true
+		awk -v name="$1" \
+		'$1 == name { sum += $2; seen = 1 } END { print seen ? sum : "nothing" }' || true
 }
 
-# Whether nfsd can call back a client of NFSv4.1 or later. One of NFSv4.0 stays for as long as its lease, and is
-# called by TCP.
-callback_works() { grep -ls '^minor version: [12]' /proc/fs/nfsd/clients/*/info | xargs grep -qs 'callback state: UP'; }
+# Whether nfsd can call back a client of NFSv4.1 or later. One of NFSv4.0 stays for as long as its
+# lease, and is called by TCP.
+callback_works() { grep -ls '^minor version: [12]' /proc/fs/nfsd/clients/*/info |
+	xargs grep -qs 'callback state: UP'; }
 
 module_file() {
 	if [ -f /lab/payload/rpcrdma.ko ]; then
@@ -130,31 +143,37 @@ module_reload() {
 	local kind
 	rmmod rpcrdma
 	for kind in qp cq pd mr cm_id; do
-		! rdma resource show $kind | grep -F '[rpcrdma]' || fail "the module has gone, and has left a $kind"
+		! rdma resource show $kind | grep -F '[rpcrdma]' ||
+			fail "the module has gone, and has left a $kind"
 	done
 	module_load
 }
 
 # Take the machine's RDMA device away and add it again; neither minds what is there.
-rdma_link_delete() { ! rdma link show "$RDMA_LINK/1" >/dev/null 2>&1 || rdma link delete "$RDMA_LINK"; }
+rdma_link_delete() { ! rdma link show "$RDMA_LINK/1" >/dev/null 2>&1 ||
+	rdma link delete "$RDMA_LINK"; }
 rdma_link_add() {
-	rdma link show "$RDMA_LINK/1" >/dev/null 2>&1 || rdma link add "$RDMA_LINK" type "$TRANSPORT" netdev "$NETDEV"
+	rdma link show "$RDMA_LINK/1" >/dev/null 2>&1 ||
+		rdma link add "$RDMA_LINK" type "$TRANSPORT" netdev "$NETDEV"
 }
 
 # The events that trace_begins in lib/test.sh asked for, and marks among them.
 TRACING=/sys/kernel/tracing
 trace_mark() { printf '%s\n' "$1" >$TRACING/trace_marker; }
 trace_since() { sed "1,/tracing_mark_write: $1\$/d" $TRACING/trace | grep -q "$2"; }
-trace_between() { sed "1,/tracing_mark_write: $1\$/d; /tracing_mark_write: $2\$/,\$d" $TRACING/trace; }
+trace_between() { sed "1,/tracing_mark_write: $1\$/d; /tracing_mark_write: $2\$/,\$d" \
+	$TRACING/trace; }
 
-# The transports through which a server calls its client: they are told by its address, and from that of a
-# client of NFSv4.0, which goes by TCP. The last one ends some time after the connection.
-backward() { cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info | grep -A1 "^netid: rdma" | grep -c "^addr: *$CLIENT\$" || true; }
+# The transports through which a server calls its client: they are told by its address, and from
+# that of a client of NFSv4.0, which goes by TCP. The last one ends some time after the connection.
+backward() { cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info | grep -A1 "^netid: rdma" |
+	grep -c "^addr: *$CLIENT\$" || true; }
 no_backward() { [ "$(backward)" = 0 ]; }
 
 # Whether our server has no connection, nor one that is on its way in or out.
 no_connections() {
-	[ "$(all_listeners_of connections)" = 0 ] && [ -z "$(newest_connection)" ] && [ -z "$(rdma resource show cm_id | grep CONNECT)" ]
+	[ "$(all_listeners_of connections)" = 0 ] && [ -z "$(newest_connection)" ] &&
+		[ -z "$(rdma resource show cm_id | grep CONNECT)" ]
 }
 # Waits until its clients have gone, which have left nothing then: clients_gone SECONDS.
 clients_gone() {
@@ -162,26 +181,32 @@ clients_gone() {
 	wait_for "$1" no_connections
 	wait_for 20 no_backward
 	for name in read_pages receive_bytes waiting_connections; do
-		[ "$(all_listeners_of $name)" = 0 ] || fail "without a connection the listeners have $name $(all_listeners_of $name)"
+		[ "$(all_listeners_of $name)" = 0 ] ||
+			fail "the listeners have $name $(all_listeners_of $name)"
 	done
 }
 
 # What must not grow with repetition. Transports that debugfs shows, sunrpc's and ours:
-transports() { printf '%s\n' /sys/kernel/debug/{sunrpc/rpc_xprt,rpcrdma}/* | grep -c '/[0-9]*$' || true; }
+transports() { printf '%s\n' /sys/kernel/debug/{sunrpc/rpc_xprt,rpcrdma}/* | grep -c '/[0-9]*$' ||
+	true; }
 # Of the kernel's threads those that belong to one workqueue; others come and go.
 workqueue_threads() { cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^kworker/R' || true; }
 # KiB that the kernel took by parts.
-kernel_parts() { awk '/^(SUnreclaim|KernelStack|VmallocUsed|Percpu):/ { kib += $2 } END { print kib }' /proc/meminfo; }
+kernel_parts() { awk \
+	'/^(SUnreclaim|KernelStack|VmallocUsed|Percpu):/ { kib += $2 } END { print kib }' \
+	/proc/meminfo; }
 # KiB that it cannot give back, with free pages that its CPUs keep.
 kernel_memory() {
-	awk '/^MemTotal:/ { kib += $2 } /^(MemFree|Buffers|Cached|SReclaimable|AnonPages):/ { kib -= $2 }
+	awk '/^MemTotal:/ { kib += $2 }
+		/^(MemFree|Buffers|Cached|SReclaimable|AnonPages):/ { kib -= $2 }
 		END { print kib }' /proc/meminfo
 }
 # Pages in use that it counts among nothing else, such as those of packets and of modules.
 other_pages() {
 	awk -v page=$(($(getconf PAGESIZE) / 1024)) '
 		/^MemTotal:/ { kib += $2 }
-		/^(MemFree|Buffers|Cached|SwapCached|SReclaimable|SUnreclaim|AnonPages|KernelStack|PageTables|VmallocUsed|Percpu):/ { kib -= $2 }
+		/^(MemFree|Buffers|Cached|SwapCached|SReclaimable|SUnreclaim):/ { kib -= $2 }
+		/^(AnonPages|KernelStack|PageTables|VmallocUsed|Percpu):/ { kib -= $2 }
 		# Free pages that a CPU keeps.
 		$1 == "count:" { kib -= page * $2 }
 		END { print int(kib / page) }' /proc/meminfo /proc/zoneinfo
@@ -192,9 +217,10 @@ give_reserves_back() {
 	[ -r /proc/slabinfo ] || return 0
 	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
 }
-# Objects in use of each kind, if this kernel tells. Areas of vmalloc stay when they are free, until there are many;
-# what they hold is among the parts.
-slab_objects() { [ ! -r /proc/slabinfo ] || awk 'NR > 2 && $1 != "vmap_area" { print $1, $2 }' /proc/slabinfo; }
+# Objects in use of each kind, if this kernel tells. Areas of vmalloc stay when they are free, until
+# there are many; what they hold is among the parts.
+slab_objects() { [ ! -r /proc/slabinfo ] ||
+	awk 'NR > 2 && $1 != "vmap_area" { print $1, $2 }' /proc/slabinfo; }
 # Such a kernel delays what it frees, and looks for leaks itself.
 finds_leaks() { [ -f /sys/kernel/debug/kmemleak ]; }
 
@@ -218,16 +244,19 @@ holds_check() {
 	local parts pages most=$((8 * ($1 < 50 ? 50 : $1))) few=$(($1 < 400 ? 200 : $1 / 2))
 	give_reserves_back
 	# That of an earlier mount by NFSv4.0 goes when its lease ends.
-	[ "$(transports)" -le "$(cat /run/holds.transports)" ] || fail "debugfs had $(cat /run/holds.transports) transports and has $(transports)"
+	[ "$(transports)" -le "$(cat /run/holds.transports)" ] ||
+		fail "debugfs had $(cat /run/holds.transports) transports and has $(transports)"
 	# Some may be on their way out; a leak would be one each time, or every other time.
-	[ $(($(workqueue_threads) - $(cat /run/holds.threads))) -lt 8 ] || fail "there were $(cat /run/holds.threads) threads of workqueues and are $(workqueue_threads)"
+	[ $(($(workqueue_threads) - $(cat /run/holds.threads))) -lt 8 ] ||
+		fail "$(workqueue_threads) threads of workqueues, not $(cat /run/holds.threads)"
 	read -r parts pages </run/holds.memory
 	parts=$(($(kernel_parts) - parts)) pages=$(($(other_pages) - pages))
-	printf 'slabs and the like grew by %d KiB, and there are %d more pages of no such kind\n' $parts $pages
+	printf 'slabs and the like grew by %d KiB, and there are %d more pages of no such kind\n' \
+		$parts $pages
 	# In a real machine others come and go as well.
 	[ -z "${ADAPTERS:-}" ] && ! finds_leaks || return 0
-	# All of these waver: the number of objects, or of pages, by some dozens. So a few repetitions tell
-	# nothing.
+	# All of these waver: the number of objects, or of pages, by some dozens. So a few
+	# repetitions tell nothing.
 	[ $parts -lt $most ] || fail "a leak of 8 KiB each time or more"
 	[ $pages -lt $few ] || fail "a leak of a page each time, or every other time"
 	# Those that RCU frees go a little later.
@@ -244,7 +273,8 @@ log_mark() {
 log_since() { dmesg | sed "1,/$1/d"; }
 log_has() { log_since "$1" | grep -qE "$2"; }
 
-# check_setting FILE DEFAULT LEAST MOST: it has that value, takes those from LEAST to MOST, and no others.
+# check_setting FILE DEFAULT LEAST MOST: it has that value, takes those from LEAST to MOST, and no
+# others.
 check_setting() {
 	local value
 	[ "$(cat "$1")" = "$2" ] || fail "$1 is $(cat "$1") and not $2"
@@ -265,16 +295,20 @@ drop_caches() {
 
 # A file on the mount whose blocks tell what they have to hold: data_file SIZE BLOCK.
 data_file() {
-	fio --name=data --filename="$MNT/$TEST/data" --size="$1" --bs="$2" --rw=write --verify=crc32c --do_verify=0 --output=/dev/null
+	fio --name=data --filename="$MNT/$TEST/data" --size="$1" --bs="$2" --rw=write \
+		--verify=crc32c --do_verify=0 --output=/dev/null
 }
 # Reads it and verifies it: read_data ARGUMENT...
 read_data() {
-	fio --name=data --filename="$MNT/$TEST/data" --rw=read --direct=1 --verify=crc32c --verify_fatal=1 \
-		--output-format=terse --output="/run/$TEST.fio" "$@" || fail "$(cat "/run/$TEST.fio")"
+	fio --name=data --filename="$MNT/$TEST/data" --rw=read --direct=1 --verify=crc32c \
+		--verify_fatal=1 \
+		--output-format=terse --output="/run/$TEST.fio" "$@" ||
+		fail "$(cat "/run/$TEST.fio")"
 }
 # So many threads read a part of it each, at the same time: read_at_once THREADS SIZE BLOCK.
 read_at_once() {
-	read_data --numjobs="$1" --thread --size="$2" --offset_increment="$2" --bs="$3" --ioengine=psync
+	read_data --numjobs="$1" --thread --size="$2" --offset_increment="$2" --bs="$3" \
+		--ioengine=psync
 }
 # One thread reads it, so many blocks at the same time: read_ahead DEPTH SIZE BLOCK.
 read_ahead() { read_data --iodepth="$1" --size="$2" --bs="$3" --ioengine=libaio; }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
 #
-# What has sunrpc break connections, those of this machine's clients, or with INJECT=server those of its
-# services. It comes behind lib/guest.sh.
+# What has sunrpc break connections, those of this machine's clients, or with INJECT=server those of
+# its services. It comes behind lib/guest.sh.
 #
-#   inject_begins PERCENT [TIMES]   breaks one after a send, or as a Call is taken, with this probability, not
-#                                   more often
+#   inject_begins PERCENT [TIMES]   breaks one after a send, or as a Call is taken, with this
+#                                   probability, not more often
 #   inject_ends                     no longer
 #   injected, has_injected N        how often it was broken
 

@@ -12,7 +12,7 @@
 #   fail TEXT...               ends the case with a failure
 #   wait_for SECONDS COMMAND   waits until it succeeds; fails when that takes longer
 #   skip TEXT...               ends it as skipped
-#   needs_machines TEXT...     ends a test, or a case, that is not for real machines, as skipped: it TEXT
+#   needs_machines TEXT...     the same between real machines: it TEXT, which is for virtual ones
 
 set -euo pipefail
 
@@ -42,7 +42,8 @@ server() { server_run "$guest$1"; }
 
 # For tests that take the interface of a machine down.
 need_link_down() {
-	client '! grep -q "User Mode Linux" /proc/cpuinfo' || skip "an interface of User-Mode Linux that was down stays deaf"
+	client '! grep -q "User Mode Linux" /proc/cpuinfo' ||
+		skip "an interface of User-Mode Linux that was down stays deaf"
 }
 
 # Starts it in the client's background; client_wait NAME of vm-lib.sh collects it.
@@ -63,7 +64,8 @@ run_deferred() {
 	*)
 		for machine in client server; do
 			printf 'the %s, when that failed:\n' "$machine"
-			# One that the case has stopped could not answer, and would be ended for that.
+			# One that the case has stopped could not answer, and would be ended for
+			# that.
 			[ ! -f "$RUN/$machine.pid" ] || kill -CONT "$(<"$RUN/$machine.pid")" || true
 			LIMIT=20 "$machine" show_state || true
 		done
@@ -142,15 +144,16 @@ is_rust() { client '[ -f /lab/payload/rpcrdma.ko ]'; }
 # The same of the server's.
 is_served() { server '[ -f /lab/payload/server/rpcrdma.ko ]'; }
 
-# What our server holds when its clients have gone: server_mark notes it, and server_check N fails if N times
-# something left anything behind. GONE=SECONDS before either waits so long for connections to end. The service is
-# stopped meanwhile, and with it goes what nfsd remembers of the last Calls. The kernel's own transport leaves
-# backward transports behind, and is not looked at.
+# What our server holds when its clients have gone: server_mark notes it, and server_check N fails
+# if N times something left anything behind. GONE=SECONDS before either waits so long for
+# connections to end. The service is stopped meanwhile, and with it goes what nfsd remembers of the
+# last Calls. The kernel's own transport leaves backward transports behind, and is not looked at.
 server_mark() { server_rests 'rdma_resources >/run/holds.resources; holds_mark'; }
 server_check() {
 	server_rests '
 		resources=$(cat /run/holds.resources)
-		wait_for 10 rdma_resources_are "$resources" || fail "the device had $resources and has $(rdma_resources)"
+		wait_for 10 rdma_resources_are "$resources" ||
+			fail "the device had $resources and has $(rdma_resources)"
 		holds_check '"$1"
 }
 server_rests() {
@@ -160,7 +163,8 @@ server_rests() {
 		trap '/lab/guest/server resume' EXIT
 		/lab/guest/server stop
 		wait_for 20 module_unused
-		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail 'the service has ended, and has left files'
+		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null ||
+			fail 'the service has ended, and has left files'
 		$1"
 }
 
@@ -214,14 +218,18 @@ work_ends() {
 	client work_forget
 }
 
-# Has fio write files on the mount and verify them, again and again until fio_ends: fio_begins ARGUMENT...
+# Has fio write files on the mount and verify them, again and again until fio_ends: fio_begins
+# ARGUMENT...
 fio_begins() {
 	client 'rm -f /run/fio.*'
-	defer 'client "touch /run/fio.stop && wait_for 50 test -f /run/job.fio.status && rm -f /run/fio.*"'
+	defer 'client \
+		"touch /run/fio.stop && wait_for 50 test -f /run/job.fio.status &&
+			rm -f /run/fio.*"'
 	client_background fio "
 		mkdir -p \$MNT/$TEST/fio
 		until [ -f /run/fio.stop ]; do
-			fio --name=file --directory=\$MNT/$TEST/fio --direct=1 --verify=crc32c --do_verify=1 --verify_fatal=1 $* >/run/fio.out ||
+			fio --name=file --directory=\$MNT/$TEST/fio --direct=1 --verify=crc32c \
+				--do_verify=1 --verify_fatal=1 $* >/run/fio.out ||
 				{ cat /run/fio.out; exit 1; }
 			echo >>/run/fio.verified
 		done"
@@ -251,7 +259,8 @@ trace_begins() {
 	defer "$machine 'echo >\$TRACING/set_event && echo >\$TRACING/trace'"
 	"$machine" "
 		echo >\$TRACING/trace
-		for event in $*; do echo 1 >\$TRACING/events/\$event/enable; done" || skip "the $machine has no such trace events"
+		for event in $*; do echo 1 >\$TRACING/events/\$event/enable; done" ||
+			skip "the $machine has no such trace events"
 }
 
 # What ours says of how connections of the mount ended: ended_by CAUSE.
@@ -262,43 +271,52 @@ ended_by() {
 # And that each had one end, but for the one that is up.
 ends_agree() {
 	! is_rust || client '
-		ends=$(awk "/^ended_/ { sum += \$2 } END { print sum + 0 }" /sys/kernel/debug/rpcrdma/[0-9]*/stats)
-		[ $((ends + 1)) = $(xprt_stat 3) ] || fail "$(xprt_stat 3) connections have $ends ends"'
+		ends=$(awk "/^ended_/ { sum += \$2 } END { print sum + 0 }" \
+			/sys/kernel/debug/rpcrdma/[0-9]*/stats)
+		[ $((ends + 1)) = $(xprt_stat 3) ] ||
+			fail "$(xprt_stat 3) connections have $ends ends"'
 }
 
-# Changes what the RDMA devices of the client, or MACHINE=server, can do for the rest of the case, or until
+# Changes what the RDMA devices of the client, or MACHINE=server, can do for the rest of the case,
+# or until
 # limits_end, by parameters of modules/rpcrdma_test_limits.c: limit_devices PARAMETER...
 limit_devices() {
 	local machine=${MACHINE:-client}
-	$machine '[ -f /lab/payload/rpcrdma_test_limits.ko ]' || skip "the payload has no rpcrdma_test_limits.ko"
+	$machine '[ -f /lab/payload/rpcrdma_test_limits.ko ]' ||
+		skip "the payload has no rpcrdma_test_limits.ko"
 	$machine "insmod /lab/payload/rpcrdma_test_limits.ko $*"
 	defer "limits_end $machine"
 }
-limits_end() { "${1:-client}" '! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
+limits_end() { "${1:-client}" \
+	'! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
 
-# Has who passes certain trace events in the client, or MACHINE=server, sleep there for the rest of the case,
-# or until delays_end, see modules/rpcrdma_test_delay.c: delay_events PARAMETER...
+# Has who passes certain trace events in the client, or MACHINE=server, sleep there for the rest of
+# the case, or until delays_end, see modules/rpcrdma_test_delay.c: delay_events PARAMETER...
 delay_events() {
 	local machine=${MACHINE:-client}
-	$machine '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
+	$machine '[ -f /lab/payload/rpcrdma_test_delay.ko ]' ||
+		skip "the payload has no rpcrdma_test_delay.ko"
 	$machine "insmod /lab/payload/rpcrdma_test_delay.ko $*"
 	defer "delays_end $machine"
 }
-delays_end() { "${1:-client}" '! grep -q ^rpcrdma_test_delay /proc/modules || rmmod rpcrdma_test_delay'; }
+delays_end() { "${1:-client}" \
+	'! grep -q ^rpcrdma_test_delay /proc/modules || rmmod rpcrdma_test_delay'; }
 
 # Has netem mistreat all that these machines send, for the rest of the case: netem_begins MACHINE...
 # At first it lets everything through. It comes before I/O, and goes after it, because software RDMA
 # devices take the moment at which a queueing discipline changes for a local error.
 netem_begins() {
 	local machine
-	needs_machines "mistreats packets, which no RDMA adapter leaves to the kernel"
+	needs_machines "mistreats packets on their way"
 	for machine; do
 		"$machine" '
 			modprobe -q sch_netem || true
-			tc qdisc add dev $NETDEV root netem limit 100000' || skip "the $machine has no netem"
+			tc qdisc add dev $NETDEV root netem limit 100000' ||
+				skip "the $machine has no netem"
 		defer "$machine 'tc qdisc del dev \$NETDEV root'"
 	done
 }
 
-# Sets or resets, without options, what netem does to what this machine sends: netem MACHINE OPTIONS.
+# Sets or resets, without options, what netem does to what this machine sends: netem MACHINE
+# OPTIONS.
 netem() { "$1" "tc qdisc change dev \$NETDEV root netem limit 100000 ${2:-loss 0}"; }

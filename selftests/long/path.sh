@@ -4,7 +4,7 @@
 # The path between client and server loses, reorders or duplicates packets, or carries nothing at
 # all for a while: the program on the mount sees only a pause.
 # limit: 900
-# virtual: mistreats packets, which no RDMA adapter leaves to the kernel
+# virtual: mistreats packets on their way
 
 . "$(dirname "$0")/../lib/test.sh"
 
