@@ -73,13 +73,10 @@ done
 
 cd "$work/src"
 # The lists of patches, each with its size.
-for series in client server; do
-	printf '# %s series:\n' "$series"
-	for patch in "$work/patches/$series"/*.patch; do
-		[[ $patch != */0000-* ]] || continue
-		printf '#   %s:%s\n' "$(sed -n 's/^Subject: \[[^]]*\] //p' "$patch")" "$(git apply --stat "$patch" | tail -n 1)"
-	done
-done
+server=$(find "$work/patches/server" -name '*.patch' ! -name '0000-*' | wc -l)
+list() { git log --reverse --format='#   %s:' --shortstat "$1" | awk 'NF' | paste -d '' - -; }
+printf '# client series:\n%s\n# server series:\n%s\n' \
+	"$(list "$(git log --format=%h --diff-filter=A -- "$folder/Kconfig")^..HEAD~$server")" "$(list "HEAD~$server..HEAD")"
 result no_leftovers "$("$here/in-tree/layout.py" leftovers "$PROJECT/rust" 2>&1)"
 for patch in "$work"/patches/*/*.patch; do
 	[[ $patch != */0000-* ]] || continue

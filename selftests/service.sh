@@ -101,7 +101,7 @@ secure_port() {
 	# By NFSv4 one comes from one export into another where something is mounted.
 	server "
 		mount -t tmpfs none /export/$TEST
-		exportfs -o rw,secure,no_root_squash,no_subtree_check,fsid=9 '*:/export/$TEST'"
+		exportfs -i -o rw,secure,no_root_squash,no_subtree_check,fsid=9 '*:/export/$TEST'"
 	defer "server 'exportfs -u \"*:/export/$TEST\"; exportfs -f; umount -l /export/$TEST'"
 	client "mkdir -p \$MNT.tcp"
 	defer 'client "! mountpoint -q \$MNT.tcp || umount \$MNT.tcp; rmdir \$MNT.tcp"'
