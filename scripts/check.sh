@@ -88,7 +88,7 @@ step_matrix() {
 	return $rc
 }
 step_carried() {
-	selftests_on um selftests/{mount,io,forms,backchannel,callbacks,krb5,cycles,restart,killed,removal,listener,loopback,service,unload,unplug}.sh
+	selftests_on um selftests/{mount,io,forms,backchannel,callbacks,krb5,cycles,restart,killed,look,removal,listener,loopback,service,unload,unplug}.sh
 }
 
 # With Debian 13's own kernel at one end.

@@ -136,9 +136,10 @@ sends_run_out() {
 	client "
 		read_ahead 48 1M 4k
 		[ \$(our_stat send_buffers) -gt $first ] || fail 'no more buffers for more Calls'
-		read_ahead 240 4M 4k
-		[ \$(our_stat credits_granted) = 256 ] ||
-			fail \"only \$(our_stat credits_granted) Calls can be outstanding\"
+		read_ahead 240 4M 4k"
+	[ "$(client 'our_stat credits_granted')" -gt 128 ] ||
+		skip "the server has no memory for the Receives of more Calls than there can be buffers"
+	client "
 		[ \$(our_stat send_queue_full) -gt 0 ] || fail 'all had a send buffer'
 		[ \$(our_stat send_buffers) -lt 240 ]
 		[ \$(xprt_stat 26) = \$(our_stat send_queue_full) ] ||

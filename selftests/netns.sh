@@ -70,6 +70,10 @@ dead_network() {
 		rm /run/$TEST.out
 		umount -f $MNT || umount -l $MNT
 		wait_for 20 module_unused'
+	# Nobody has told the server, which would have the connection until nfsd finds it too old.
+	server '
+		/lab/guest/server stop
+		/lab/guest/server resume'
 }
 
 # New devices are in the first namespace, and those in software cannot move.
