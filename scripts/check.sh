@@ -147,11 +147,12 @@ step_in-tree() { "$here/check-in-tree.sh"; }
 
 step_kernels() { "$here/check-kernels.sh"; }
 
-# A CPU that orders memory weakly, and large pages: KUnit's suites with the simulation, and kselftests.
+# CPUs that order memory weakly, two so that threads run at once, and large pages: KUnit's suites
+# with the simulation, and kselftests.
 step_arm64() {
 	local kernel rc=0
 	for kernel in arm64-4k arm64-64k; do
-		KERNEL=$kernel "$here/check.sh" kunit arm64-selftests || rc=1
+		SMP=2 KERNEL=$kernel "$here/check.sh" kunit arm64-selftests || rc=1
 	done
 	return $rc
 }
