@@ -67,7 +67,6 @@ without_spdx() {
 		case $file in
 		*/Cargo.lock | *.tsv | COPYING | LICENSES/*) continue ;;
 		# Their formats have no comments.
-		scripts/in-tree/selftests/config | scripts/in-tree/selftests/settings) continue ;;
 		debian/changelog | debian/copyright | debian/source/format) continue ;;
 		esac
 		head -n 3 "$file" | grep -q 'SPDX-License-Identifier: ' || printf '%s\n' "$file"
