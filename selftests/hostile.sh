@@ -22,7 +22,7 @@ shapes() {
 		"shapes | calls=$all size=5001" \
 		"shapes | calls=$all size=400002" \
 		"shapes | calls=$all size=103" \
-		"shapes | calls=null,write*9+,read*9+,long*9+,list*9+,exchange*9+ size=4023"
+		"shapes | calls=null,write*9+,sent,read*9+,sent,long*9+,sent,list*9+,sent,exchange*9+ size=4023"
 }
 
 # Proves: V1-026, V1-030, V1-031.

@@ -107,7 +107,7 @@ device_returns() {
 		wait_for 20 is_listening \"\$SERVER:20049\"
 		wait_for 20 is_listening \"[\$SERVER6]:20049\"
 		wait_for 10 moved \$SERVER 1
-		[ \$(log_since \$mark | grep -c '\$SERVER port 20049: cannot listen') -le 1 ]
+		[ \$(log_since \$mark | grep -c \"\$SERVER port 20049: cannot listen\") -le 1 ]
 		[ $threads != 0 ] || nfsdctl threads 4"
 	mount_at "$(server 'echo $SERVER')" 20049
 	mount_at "[$(server 'echo $SERVER6')]" 20049 rdma6
