@@ -348,7 +348,7 @@ failures_are_told() {
 	server "
 		failed=\$(listener_of ended_reply_failed)
 		lines=\$(log_since $mark |
-			grep -c \"rpcrdma: client \$CLIENT: its connection has failed: reply_failed\")
+			grep -c \"client \$CLIENT: its connection has failed: reply_failed\")
 		printf '%d connections have failed, of which %d lines tell\n' \$failed \$lines
 		[ \$failed -gt 12 ] || fail 'that is not enough for this test'
 		# Ten for each minute.
