@@ -96,8 +96,8 @@ refuses without_a_server '/^REMOTE_ARGS=/d' 'not ok 1 REMOTE_ARGS is not set'
 refuses without_a_way_there 's/^REMOTE_ARGS=.*/REMOTE_ARGS=127.0.0.1/' 'does not get into the server'
 refuses without_its_address 's/^REMOTE_V4=.*/REMOTE_V4=192.0.2.99/' 'has no interface with the address 192.0.2.99'
 refuses without_an_adapter 's/^NETIF=.*/NETIF=lo/; s/^LOCAL_V4=.*/LOCAL_V4=127.0.0.1/' "no device of the client's interface lo"
-[ $# -gt 0 ] || mapfile -t -O 1 tests < <(client_run "sed -n 's|^net/sunrpc_rdma:\(.*\)\.sh\$|\1|p' ~/kselftest/kselftest-list.txt")
-[ $# -eq 0 ] || tests=("$@")
+tests=("$@")
+[ $# -gt 0 ] || mapfile -t tests < <(client_run "sed -n 's|^net/sunrpc_rdma:\(.*\)\.sh\$|\1|p' ~/kselftest/kselftest-list.txt")
 for name in "${tests[@]}"; do
 	rc=0
 	LIMIT=600 client_run "cd ~/kselftest && set -o pipefail; ./run_kselftest.sh -t net/sunrpc_rdma:$name.sh | cat" >"$RUN/$name.ktap" || rc=$?

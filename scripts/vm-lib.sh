@@ -6,11 +6,8 @@
 #
 #   server_run 'COMMAND'      runs it in the server, prints its output, returns its status
 #   client_run 'COMMAND'      the same in the client; LIMIT=SECONDS before either, default 120
-#   client_start NAME 'CMD'   starts it in the background of the client
-#   client_wait NAME          waits for it, prints its output, returns its status
 #   vm_alive NAME             says whether that machine still runs
 #   vm_end NAME               ends it at once
-#   NAME_put FILE PATH        copies a file of the host into a machine (small ones)
 #
 # In a machine SERVER, CLIENT, SERVER6, CLIENT6, NETDEV and RDMA_LINK are set, /export is the
 # server's export (tmpfs) and /export/disk another (ext4), and /lab/payload has the run's files.
@@ -78,19 +75,3 @@ vm_run() {
 
 server_run() { vm_run server "${LIMIT:-120}" "$1"; }
 client_run() { vm_run client "${LIMIT:-120}" "$1"; }
-
-vm_put() {
-	local name=$1 file=$2 path=$3
-	vm_run "$name" 60 "base64 -d >'$path' <<'EOF'
-$(base64 "$file")
-EOF"
-}
-server_put() { vm_put server "$@"; }
-client_put() { vm_put client "$@"; }
-
-client_start() {
-	client_run "rm -f /run/job.$1.*; (bash -c $(printf '%q' ". /lab/guest/env; $2") >/run/job.$1.out 2>&1; echo \$? >/run/job.$1.tmp; mv /run/job.$1.tmp /run/job.$1.status) >/dev/null 2>&1 &"
-}
-client_wait() {
-	client_run "until [ -f /run/job.$1.status ]; do sleep 0.1; done; cat /run/job.$1.out; exit \$(cat /run/job.$1.status)"
-}

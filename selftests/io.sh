@@ -80,14 +80,14 @@ check_sizes() {
 		done
 		sync -f \$MNT"
 	client "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
-	server_put "$RUN/$TEST.sha256" "/run/$TEST.sha256"
+	put server "$RUN/$TEST.sha256" "/run/$TEST.sha256"
 	server "cd /export/$TEST && [ \$(ls | wc -l) = \$(wc -l </run/$TEST.sha256) ] &&
 		sha256sum --quiet -c /run/$TEST.sha256"
 
 	# Other data under the same names comes from the server.
 	server "$make_pieces; make_pieces $sizes; rm /export/$TEST/*; mv /run/$TEST/* /export/$TEST"
 	server "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
-	client_put "$RUN/$TEST.sha256" "/run/$TEST.sha256"
+	put client "$RUN/$TEST.sha256" "/run/$TEST.sha256"
 	client "
 		drop_caches
 		cd \$MNT/$TEST

@@ -46,8 +46,30 @@ need_link_down() {
 		skip "an interface of User-Mode Linux that was down stays deaf"
 }
 
-# Starts it in the client's background; client_wait NAME of vm-lib.sh collects it.
-client_background() { client_start "$1" "$guest$2"; }
+# Starts commands in the client's background: client_background NAME 'COMMANDS'.
+client_background() {
+	client_run "
+		rm -f /run/job.$1.*
+		(
+			bash -c $(printf '%q' ". /lab/guest/env; $guest$2") >/run/job.$1.out 2>&1
+			echo \$? >/run/job.$1.tmp
+			mv /run/job.$1.tmp /run/job.$1.status
+		) >/dev/null 2>&1 &"
+}
+# Waits for their end, prints their output, returns their status: client_wait NAME.
+client_wait() {
+	client_run "
+		until [ -f /run/job.$1.status ]; do sleep 0.1; done
+		cat /run/job.$1.out
+		exit \$(cat /run/job.$1.status)"
+}
+
+# Copies a small file of this machine into one of the two: put MACHINE FILE PATH.
+put() {
+	LIMIT=60 "$1_run" "base64 -d >'$3' <<'END'
+$(base64 "$2")
+END"
+}
 
 skip() {
 	printf 'SKIP: %s\n' "$*"
@@ -278,8 +300,7 @@ ends_agree() {
 }
 
 # Changes what the RDMA devices of the client, or MACHINE=server, can do for the rest of the case,
-# or until
-# limits_end, by parameters of modules/rpcrdma_test_limits.c: limit_devices PARAMETER...
+# or until limits_end, by parameters of modules/rpcrdma_test_limits.c: limit_devices PARAMETER...
 limit_devices() {
 	local machine=${MACHINE:-client}
 	$machine '[ -f /lab/payload/rpcrdma_test_limits.ko ]' ||
