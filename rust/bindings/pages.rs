@@ -3,7 +3,7 @@
 //! Pages that are passed between sunrpc and a device, and descriptions of the bytes in them.
 
 use super::{bio_vec, page};
-use core::{mem::ManuallyDrop, ptr::NonNull};
+use core::{mem::ManuallyDrop, num::NonZeroUsize, ptr::NonNull};
 use kernel::{alloc::Flags, page::Page, page::PAGE_SIZE, prelude::*};
 
 /// Bytes in a page.
@@ -301,6 +301,23 @@ impl PageRange {
             length,
         }
     }
+
+    /// The same bytes in ranges that are in up to `most` pages each, as they follow each other.
+    pub(crate) fn split(self, most: NonZeroUsize) -> impl Iterator<Item = Self> {
+        let most = most.get().saturating_mul(PAGE_SIZE);
+        let mut rest = self;
+        core::iter::from_fn(move || {
+            let length = rest.length.min(most.saturating_sub(rest.offset));
+            let range = Self { length, ..rest };
+            let end = rest.offset.saturating_add(length);
+            rest = Self {
+                index: rest.index.saturating_add(end / PAGE_SIZE),
+                offset: end % PAGE_SIZE,
+                length: rest.length.saturating_sub(length),
+            };
+            (length != 0).then_some(range)
+        })
+    }
 }
 
 /// Whether `next` is directly behind `page` in physical memory. If so, the structures are directly
@@ -383,6 +400,37 @@ mod tests {
                 assert!(vecs.len() <= count);
             }
         }
+    }
+
+    #[test]
+    fn ranges_are_split_between_pages() {
+        let split = |at, length, most| {
+            let mut found = KVec::new();
+            let most = NonZeroUsize::new(most).unwrap();
+            for range in PageRange::at(at, length).split(most) {
+                found.push(range, GFP_KERNEL).unwrap();
+            }
+            found
+        };
+        assert!(split(5, 0, 4).is_empty());
+        assert!(split(5, 9, 1)[..] == [PageRange::at(5, 9)]);
+        assert!(split(8, 3 * PAGE_SIZE, usize::MAX)[..] == [PageRange::at(8, 3 * PAGE_SIZE)]);
+        assert!(
+            split(PAGE_SIZE, 4 * PAGE_SIZE, 2)[..]
+                == [
+                    PageRange::at(PAGE_SIZE, 2 * PAGE_SIZE),
+                    PageRange::at(3 * PAGE_SIZE, 2 * PAGE_SIZE)
+                ]
+        );
+        let ranges = split(PAGE_SIZE - 1, 4 * PAGE_SIZE, 2);
+        assert!(
+            ranges[..]
+                == [
+                    PageRange::at(PAGE_SIZE - 1, PAGE_SIZE + 1),
+                    PageRange::at(2 * PAGE_SIZE, 2 * PAGE_SIZE),
+                    PageRange::at(4 * PAGE_SIZE, PAGE_SIZE - 1),
+                ]
+        );
     }
 
     #[test]

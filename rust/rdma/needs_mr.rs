@@ -11,7 +11,7 @@ use super::{
     Pd,
 };
 use crate::bindings;
-use core::{mem::MaybeUninit, ptr::NonNull};
+use core::{mem::MaybeUninit, num::NonZeroUsize, ptr::NonNull};
 use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*};
 
 /// Whether a queue pair of `id` is to have memory regions for transfers.
@@ -55,6 +55,15 @@ pub(super) fn regions_of(id: &CmId<Bound>, pd: &Pd, pages: u32) -> u32 {
     // SAFETY: The device is registered as long as the domain exists. Its regions have pages, by
     // whose number the call divides.
     unsafe { bindings::rdma_rw_mr_factor(device.as_raw(), id.port(), pages) }
+}
+
+/// Pages that such a region takes, of those that the device could have.
+pub(super) fn region_pages(pd: &Pd) -> NonZeroUsize {
+    /// As many as the RDMA core makes regions for (`rdma_rw_fr_page_list_len()`).
+    const MOST: u32 = 256;
+    let pages = pd.device().attributes().max_fast_reg_pages.min(MOST);
+    // CAST: A u32 always fits the kernel's usize.
+    NonZeroUsize::new(pages as usize).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Maps an RDMA Read of one byte, to see whether the RDMA core registers memory for it.

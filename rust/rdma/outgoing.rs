@@ -295,6 +295,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         if self.turn.is_none() {
             self.turn = self.owner.turn(true)?;
         }
+        let most = self.owner.qp().transfer_pages();
         let SendContext {
             writes: transfers,
             pages,
@@ -304,13 +305,14 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             return Err(EBUSY);
         }
         let (result, elements) = add(pages)?;
+        let writes = writes.saturating_add(elements / most);
         transfers.reserve(writes, elements)?;
         Ok(result)
     }
 
     /// Adds RDMA Writes of `ranges` of the kept pages to the peer's memory at `offset` under
     /// `handle`, to be done before the message is sent: one of all, or, if they cannot be joined,
-    /// one of each. May sleep for memory, and for a memory region.
+    /// one or more of each. May sleep for memory, and for a memory region.
     ///
     /// # Errors
     ///
@@ -318,12 +320,13 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     /// region.
     #[inline(always)]
     pub(crate) fn write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        if ranges.len() == 1 || self.owner.qp().joins_ranges() {
+        let qp = self.owner.qp();
+        if qp.joins_ranges() {
             return self.write_joined(ranges, handle, offset);
         }
-        let mut offset = offset;
-        for range in ranges {
-            self.write_joined(core::slice::from_ref(range), handle, offset)?;
+        let (mut offset, most) = (offset, qp.transfer_pages());
+        for range in ranges.iter().flat_map(|range| range.split(most)) {
+            self.write_joined(&[range], handle, offset)?;
             offset = offset.wrapping_add(u64::try_from(range.length)?);
         }
         Ok(())

@@ -5,12 +5,12 @@
 use super::{
     cm::{Bound, CmId},
     cq::Cq,
-    needs_mr::{needs_mr, transfer_requests},
+    needs_mr::{needs_mr, region_pages, transfer_requests},
     receive::{ReceiveOwner, Receives},
     Pd,
 };
 use crate::bindings;
-use core::ptr::NonNull;
+use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{
     error::to_result,
     new_spinlock,
@@ -106,6 +106,8 @@ pub(crate) struct Qp {
     max_element: u32,
     /// As [`Self::joins_ranges`].
     joins_ranges: bool,
+    /// As [`Self::transfer_pages`].
+    transfer_pages: NonZeroUsize,
     // The queue pair is destroyed before these, in `drop`.
     id: CmId<Bound>,
     _cq: Arc<Cq>,
@@ -144,6 +146,10 @@ impl Qp {
             joins_ranges: !*registers_transfers
                 // SAFETY: As above.
                 && unsafe { bindings::rpcrdma_ib_joins_ranges(pd.device().as_raw()) },
+            transfer_pages: match *registers_transfers {
+                true => region_pages(pd),
+                false => NonZeroUsize::MAX,
+            },
             id,
             _cq: cq.clone(),
             pd: pd.clone(),
@@ -178,6 +184,13 @@ impl Qp {
     /// memory: there only whole pages can follow each other.
     pub(super) fn joins_ranges(&self) -> bool {
         self.joins_ranges
+    }
+
+    /// The most pages that one transfer may have: where transfers are registered those of one
+    /// region. The RDMA core gives each region as many elements, of which an IOMMU makes one of
+    /// pages that follow each other: it would have more than the region takes.
+    pub(super) fn transfer_pages(&self) -> NonZeroUsize {
+        self.transfer_pages
     }
 
     /// The number of the queue pair.

@@ -192,9 +192,11 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// `ENOMEM`.
     pub(crate) fn fill(&mut self, pages: PageVec, reads: usize) -> Result {
+        let most = self.owner.qp().transfer_pages();
         let context = self.context();
         // A Read that begins within a page shares that page with the Read before it.
         let elements = pages.len().saturating_add(reads);
+        let reads = reads.saturating_add(elements / most);
         context.pages.put(pages);
         context.reads.reserve(reads, elements)
     }
@@ -216,16 +218,24 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         let qp = owner.qp();
         let context = self.context();
         let ReadContext { reads, pages, .. } = context;
-        let range = PageRange::at(start, usize::try_from(length)?);
-        let mut seen = None;
-        loop {
-            // SAFETY: The pages stay with the context until `end`, which is called with the same
-            // queue pair.
-            match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
-                Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut seen).is_ok() => {}
-                added => return added,
-            }
+        let whole = PageRange::at(start, usize::try_from(length)?);
+        if whole.length == 0 {
+            return Err(EINVAL);
         }
+        let mut offset = offset;
+        for range in whole.split(qp.transfer_pages()) {
+            let mut seen = None;
+            loop {
+                // SAFETY: The pages stay with the context until `end`, which is called with the
+                // same queue pair.
+                match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
+                    Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut seen).is_ok() => {}
+                    added => break added?,
+                }
+            }
+            offset = offset.wrapping_add(u64::try_from(range.length)?);
+        }
+        Ok(())
     }
 
     /// Posts the Reads for `message`, which is passed to [`ReadOwner::read`] with the pages when
