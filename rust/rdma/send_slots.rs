@@ -187,21 +187,15 @@ impl SendSlots {
         let limit = msecs_to_jiffies(TIME_LIMIT).min(*left);
         self.waiting.fetch_add(1, Relaxed);
         let woken = self.changed.wait_interruptible_timeout(state, limit);
-        let has_changed = state.is_closed || state.returns != before;
-        let slept = match woken {
-            CondVarTimeoutResult::Timeout => limit,
-            CondVarTimeoutResult::Woken { jiffies } => limit.saturating_sub(jiffies),
-            // Threads of the kernel have no signals as a rule.
-            CondVarTimeoutResult::Signal { .. } if !has_changed => {
-                self.changed.wait(state);
-                0
-            }
-            CondVarTimeoutResult::Signal { .. } => 0,
-        };
         self.waiting.fetch_sub(1, Relaxed);
-        *left = left.saturating_sub(slept);
-        let is_late = matches!(woken, CondVarTimeoutResult::Timeout) && !has_changed;
-        match is_late || *left == 0 {
+        let has_changed = state.is_closed || state.returns != before;
+        let rest = match woken {
+            CondVarTimeoutResult::Woken { jiffies } => jiffies,
+            // Threads of a service take no signals. One that had some would not sleep any more.
+            CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => 0,
+        };
+        *left = left.saturating_sub(limit.saturating_sub(rest));
+        match (rest == 0 && !has_changed) || *left == 0 {
             true => Err(NoRoom::TimedOut),
             false => Ok(()),
         }
