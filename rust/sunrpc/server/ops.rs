@@ -46,6 +46,7 @@ impl<L: SvcListener> ListenerTable<L> {
     const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
         xpo_create: Some(Self::create),
         xpo_accept: Some(Self::accept),
+        xpo_has_wspace: Some(Self::has_wspace),
         xpo_detach: Some(detach::<L>),
         xpo_free: Some(free::<L>),
         xpo_kill_temp_xprt: Some(kill_temp_xprt),
@@ -108,6 +109,13 @@ impl<L: SvcListener> ListenerTable<L> {
         }
     }
 
+    /// A listener is not asked. A new connection has this table until it is published, and whoever
+    /// finds it no longer busy may be late to see the other one: sunrpc orders these reads only for
+    /// the thread that it wakes.
+    extern "C" fn has_wspace(_raw: *mut bindings::svc_xprt) -> c_int {
+        1
+    }
+
     /// A listener has no Calls.
     extern "C" fn release_nothing(_raw: *mut bindings::svc_xprt, _context: *mut c_void) {}
 }
@@ -135,8 +143,9 @@ impl<T: SvcConnection> ConnectionTable<T> {
     unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
         // SAFETY: A transport is only checked for work after it was published: until then it is
         // marked as busy.
-        unsafe { SvcXprt::from_raw(raw).transport::<T>() }
-            .has_room()
+        let connection = unsafe { SvcXprt::from_raw(raw).published_transport::<T>() };
+        connection
+            .is_none_or(|connection| connection.has_room())
             .into()
     }
 

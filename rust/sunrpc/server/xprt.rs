@@ -89,6 +89,18 @@ impl SvcXprt {
         unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
     }
 
+    /// The implementation, or nothing if this thread is late to see that it was published.
+    ///
+    /// # Safety
+    ///
+    /// The transport is a `T`.
+    pub(super) unsafe fn published_transport<T>(&self) -> Option<ArcBorrow<'_, T>> {
+        // SAFETY: The allocation is valid, and the pointer is written once while others read it.
+        let transport = unsafe { (&raw const (*self.allocation()).transport).read_volatile() };
+        // SAFETY: `publish` stored the pointer of an `Arc<T>`, which stays until `xpo_free`.
+        (!transport.is_null()).then(|| unsafe { ArcBorrow::from_raw(transport.cast::<T>()) })
+    }
+
     /// Takes the implementation back from sunrpc, if the transport was published.
     ///
     /// # Safety
@@ -104,8 +116,8 @@ impl SvcXprt {
 
     /// Whether the transport is closed, or about to be.
     pub(crate) fn is_closing(&self) -> bool {
-        let flags = self.flags();
-        flags >> flag::CLOSE & 1 != 0 || flags >> flag::DEAD & 1 != 0
+        const MASK: usize = 1 << flag::CLOSE | 1 << flag::DEAD;
+        self.flags() & MASK != 0
     }
 
     /// The flags, which may change at any time.
