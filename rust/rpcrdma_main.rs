@@ -32,7 +32,6 @@ struct RpcRdma {
     _backward: sunrpc::ClassRegistration,
     _client: sunrpc::client::ClientRegistration<client::Client>,
     _settings: sysctl::Settings,
-    _queue: Arc<sunrpc::OwnedQueue>,
     _devices: Pin<KBox<rdma::IbClient>>,
     _folder: debugfs::Folder,
 }
@@ -41,20 +40,20 @@ impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let folder = debugfs::Folder::new();
         let devices = rdma::IbClient::register()?;
-        let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
+        let queue = Arc::new(sunrpc::OwnedQueue::for_reclaim(c"rpcrdma")?, GFP_KERNEL)?;
         let settings = sysctl::Settings::new()?;
         // Last, because mounts may begin at once.
         let servers = client::Servers::new()?;
-        let client = sunrpc::client::register::<client::Client>(module, queue.clone(), servers)?;
+        let client = sunrpc::client::register::<client::Client>(module, queue, servers)?;
+        let service_queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma_service")?, GFP_KERNEL)?;
         let backward =
-            sunrpc::server::register_backward::<server::Listener>(module, queue.clone())?;
+            sunrpc::server::register_backward::<server::Listener>(module, service_queue)?;
         let server = sunrpc::server::register::<server::Listener>(module)?;
         Ok(Self {
             _server: server,
             _backward: backward,
             _client: client,
             _settings: settings,
-            _queue: queue,
             _devices: devices,
             _folder: folder,
         })

@@ -282,7 +282,7 @@ mod tests {
     }
 
     fn register_unmade() -> Result<ClientRegistration<Unmade>> {
-        let queue = Arc::new(OwnedQueue::new(c"rpcrdma-kunit")?, GFP_KERNEL)?;
+        let queue = Arc::new(OwnedQueue::for_reclaim(c"rpcrdma-kunit")?, GFP_KERNEL)?;
         register::<Unmade>(&MODULE, queue, Arc::new((), GFP_KERNEL)?)
     }
 
