@@ -3,12 +3,13 @@
 //! One connection: what it is made of, and its end.
 
 use super::{
-    call::Call,
+    events::Events,
     not_accepted::NotAccepted,
+    note::CallNote,
     receive,
     record::{End, SharedRecord},
     reply,
-    shared::{Events, Shared},
+    shared::Shared,
     sizes::{
         least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
         CALL_PIECES, MAX_TRANSFER_SGE, SPARE_RECEIVES, TRANSFERS,
@@ -217,7 +218,9 @@ impl SvcTransport for Connection {
     fn detach(&self) {
         // If nobody had another reason: what is flushed from now on is none.
         self.events.note(Cause::Closed);
-        self.parts.qp.disconnect();
+        let qp = &self.parts.qp;
+        qp.disconnect();
+        qp.context().give_up(qp);
     }
 
     fn end(this: Arc<Self>) {
@@ -266,7 +269,7 @@ impl SvcConnection for Connection {
 }
 
 impl AcceptedEvents for Shared {
-    type Note = Call;
+    type Note = CallNote;
     type Sent = Sent;
 
     #[inline]
@@ -279,7 +282,7 @@ impl AcceptedEvents for Shared {
         receive::read(qp, message, pages);
     }
 
-    fn not_read(&self, note: &Call, status: WcStatus) {
+    fn not_read(&self, note: &CallNote, status: WcStatus) {
         if let (Some(index), true) = (&note.index, status.is_refusal()) {
             self.events.cannot_answer(index.xid);
         }

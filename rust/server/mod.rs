@@ -6,8 +6,9 @@
 //! listener.rs      waits for connects, and accepts them
 //! connection.rs    one connection: what it is made of, and its end
 //! not_accepted.rs  why there is none
+//! events.rs        what is told of it, and what others use of it
 //! shared.rs        what its threads and completions share: messages, grants
-//! call.rs          what is kept with a message
+//! note.rs          what is kept with a message
 //! receive.rs       from a message to a Call that nfsd executes
 //! reply.rs         from nfsd's Reply to what the requester gets
 //! sinks.rs         pages for RDMA Reads
@@ -27,13 +28,14 @@
 //! Lock order: the locks here are leaves, each taken alone, but for that of the listener
 //! (`Listener::state`), within which it begins and ends to listen; that of the Calls that wait for
 //! room (`Shared::waiting`), within which those of the connection's and the listener's budgets are
-//! taken; and that of the latter (`Room::state`), within which send queues are looked at.
+//! taken (`Events::pages`, `Room::state`), one at a time.
 
 mod backward;
-mod call;
 mod connection;
+mod events;
 mod listener;
 mod not_accepted;
+mod note;
 mod receive;
 mod record;
 mod reply;

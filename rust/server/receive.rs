@@ -2,7 +2,7 @@
 
 //! From a message to a Call that nfsd executes.
 
-use super::{call::Call, reply, shared::Shared};
+use super::{note::CallNote, reply, shared::Shared};
 use crate::{
     error::Cause,
     proto::{
@@ -41,7 +41,7 @@ pub(super) fn received(qp: &AcceptedQp<Shared>, mut message: Message) {
         Some(message)
     };
     if let Some(message) = complete {
-        enqueue(shared, message);
+        shared.enqueue(qp, message);
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: Pag
     match complete {
         Ok(()) => {
             note.is_complete = true;
-            enqueue(qp.context(), message);
+            qp.context().enqueue(qp, message);
         }
         // The Call was counted when it came.
         Err(refusal) => refuse(qp, message, None, refusal),
@@ -96,15 +96,6 @@ fn complete(index: &CallIndex, bytes: &[u8], pages: &mut PageVec) -> Result<(), 
         return Err(ResponderRefusal::Discard);
     }
     index.check_rpc_header(start)
-}
-
-/// Hands a message to the threads of the service.
-fn enqueue(shared: &Shared, message: Message) {
-    let mut ready = shared.ready.lock();
-    ready.push(message);
-    shared.xprt().call_waits();
-    drop(ready);
-    shared.xprt().enqueue_recorded();
 }
 
 /// The next Call for a thread of the service, if there is one that is complete.
@@ -226,7 +217,7 @@ fn start_call(
 fn accept(
     qp: &AcceptedQp<Shared>,
     number: u32,
-    (bytes, note): (&[u8], &mut Call),
+    (bytes, note): (&[u8], &mut CallNote),
     call: &ReceivedCall<'_>,
 ) -> Result<(), ResponderRefusal> {
     let shared = qp.context();
@@ -313,7 +304,7 @@ fn start_other(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) ->
 #[inline]
 fn fetch(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
     let shared = qp.context();
-    let message = shared.admit(message)?;
+    let message = shared.admit(qp, message)?;
     let _scope = NoIoScope::enter();
     match post_reads(qp, message, may_wait) {
         Ok(()) => None,

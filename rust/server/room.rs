@@ -14,6 +14,7 @@ use crate::{
 use kernel::{
     new_condvar, new_spinlock, new_work,
     prelude::*,
+    rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation},
     sync::{
         atomic::{Atomic, Relaxed},
         Arc, CondVar, SpinLock, SpinLockGuard,
@@ -34,17 +35,12 @@ const LOOK_PAUSE_MS: u32 = 10_000;
 
 /// A connection that may have to wait.
 pub(super) trait Waiter: Send + Sync {
-    /// The pages that were waited for are there. Does not sleep, nor use the [`Room`].
-    fn admit(&self, pages: u32);
-
-    /// Has somebody look after [`Self::admit`]. Does not sleep.
+    /// Has somebody look, as the pages that were waited for are there ([`Room::take_admitted`]).
+    /// Does not sleep.
     fn wake(&self);
 
-    /// What tells it from others.
-    fn number(&self) -> u32;
-
     /// Whether it has pages, and nothing of it has completed for too long, at `now` nanoseconds.
-    /// Does not sleep, nor use the [`Room`].
+    /// Does not sleep.
     fn is_stuck(&self, now: u64) -> bool;
 
     /// Ends the connection, as it keeps room from others. Does not sleep.
@@ -73,17 +69,75 @@ pub(super) struct Room {
 
 struct State {
     budget: PageBudget,
-    connections: KVVec<Arc<dyn Waiter>>,
-    /// Who waits, for how many pages; the first one longest. There is space for all connections.
-    line: KVVec<(Arc<dyn Waiter>, u32)>,
+    /// All connections, by their numbers.
+    connections: RBTree<u32, Place>,
+    /// The connections that wait, by the order in which they came.
+    line: RBTree<u64, u32>,
+    /// The last one's key in the line. No machine runs long enough for it to wrap.
+    last: u64,
+    /// How many wait.
+    waiting: usize,
     /// Whether the work looks for connections that are stuck.
     is_watched: bool,
+}
+
+/// A connection's place in the room.
+struct Place {
+    connection: Arc<dyn Waiter>,
+    /// For the line; none while the connection is there.
+    node: Option<RBTreeNodeReservation<u64, u32>>,
+    /// Its key in the line while it waits.
+    key: u64,
+    /// The pages that it waits for, or has waited for and not taken yet.
+    pages: u32,
 }
 
 impl State {
     /// Takes so many pages, if they are there and nobody waits.
     fn take(&mut self, pages: u32) -> bool {
-        self.line.is_empty() && self.budget.take(pages)
+        self.waiting == 0 && self.budget.take(pages)
+    }
+
+    /// Puts a connection at the end of the line, for so many pages. There is nothing to be done for
+    /// one that is not in the room, or waits already.
+    fn queue(&mut self, number: u32, pages: u32) {
+        let Some(place) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let Some(node) = place.node.take() else {
+            return;
+        };
+        self.last = self.last.wrapping_add(1);
+        (place.key, place.pages) = (self.last, pages);
+        self.line.insert(node.into_node(self.last, number));
+        self.waiting = self.waiting.saturating_add(1);
+    }
+
+    /// Admits the first connection in the line, if there are pages for it.
+    fn admit(&mut self) -> Option<Arc<dyn Waiter>> {
+        let (_, &number) = self.line.cursor_front()?.current();
+        let place = self.connections.get_mut(&number)?;
+        if !self.budget.take(place.pages) {
+            return None;
+        }
+        let node = self.line.remove_node(&place.key)?;
+        place.node = Some(node.into_reservation());
+        self.waiting = self.waiting.saturating_sub(1);
+        Some(place.connection.clone())
+    }
+
+    /// Takes a connection out of the line, or the pages back for which it was admitted.
+    fn withdraw(&mut self, number: u32) {
+        let Some(place) = self.connections.get_mut(&number) else {
+            return;
+        };
+        let pages = core::mem::take(&mut place.pages);
+        if place.node.is_some() {
+            self.budget.give_back(pages);
+        } else if let Some(node) = self.line.remove_node(&place.key) {
+            place.node = Some(node.into_reservation());
+            self.waiting = self.waiting.saturating_sub(1);
+        }
     }
 }
 
@@ -115,8 +169,10 @@ impl Room {
         let room = pin_init!(Self {
             state <- new_spinlock!(State {
                 budget: PageBudget::new(limit),
-                connections: KVVec::new(),
-                line: KVVec::new(),
+                connections: RBTree::new(),
+                line: RBTree::new(),
+                last: 0,
+                waiting: 0,
                 is_watched: false,
             }, "rpcrdma_room"),
             is_empty <- new_condvar!("rpcrdma_room"),
@@ -129,89 +185,83 @@ impl Room {
         Arc::pin_init(room, GFP_KERNEL)
     }
 
-    /// There is another connection, which may wait once at a time. May sleep.
+    /// There is another connection, with a number that no other one in the room has. It may wait
+    /// once at a time. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(super) fn enter(&self, connection: &Arc<impl Waiter + 'static>) -> Result {
-        let (mut connections, mut line) = (KVVec::new(), KVVec::new());
-        loop {
-            let mut state = self.state.lock();
-            let count = state.connections.len().saturating_add(1);
-            if state.line.capacity() >= count && state.connections.capacity() >= count {
-                let pushed = state.connections.push_within_capacity(connection.clone());
-                return pushed.map_err(|_| ENOMEM);
-            }
-            if line.capacity() >= count && connections.capacity() >= count {
-                replace(&mut state.line, &mut line)?;
-                replace(&mut state.connections, &mut connections)?;
-                continue;
-            }
+    /// `ENOMEM`, or `EEXIST` if there is one of that number.
+    pub(super) fn enter(&self, number: u32, connection: Arc<dyn Waiter>) -> Result {
+        let place = Place {
+            connection,
+            node: Some(RBTreeNodeReservation::new(GFP_KERNEL)?),
+            key: 0,
+            pages: 0,
+        };
+        let node = RBTreeNode::new(number, place, GFP_KERNEL)?;
+        let mut state = self.state.lock();
+        if state.connections.get(&number).is_some() {
+            // The reference that `node` has may be the last one.
             drop(state);
-            // Space for some more, so that not every one needs larger lists.
-            let space = count.saturating_mul(2);
-            line = KVVec::with_capacity(space, GFP_KERNEL)?;
-            connections = KVVec::with_capacity(space, GFP_KERNEL)?;
+            return Err(EEXIST);
         }
+        state.connections.insert(node);
+        Ok(())
     }
 
     /// A connection has ended, and does not wait any more.
     pub(super) fn leave(&self, number: u32) {
+        self.withdraw(number);
         let mut state = self.state.lock();
-        let mut connections = state.connections.iter();
-        let place = connections.position(|who| who.number() == number);
-        let connection = place.and_then(|place| state.connections.remove(place).ok());
-        let mut line = state.line.iter();
-        let place = line.position(|(who, _)| who.number() == number);
-        let waiter = place.and_then(|place| state.line.remove(place).ok());
-        let is_empty = state.line.is_empty();
+        let place = state.connections.remove_node(&number);
         drop(state);
-        drop((connection, waiter));
-        if is_empty {
-            self.is_empty.notify_all();
-        }
+        drop(place);
+    }
+
+    /// A connection waits no more, nor takes what it has waited for. Does not sleep.
+    pub(super) fn withdraw(&self, number: u32) {
+        let mut state = self.state.lock();
+        state.withdraw(number);
         // Those behind it may need less.
-        self.give_back(0);
+        self.admit(state);
     }
 
     /// Looks for connections that are stuck, again and again while others wait.
     fn watch(&self) {
-        self.end_stuck();
         loop {
+            self.end_stuck();
             let mut state = self.state.lock();
-            if state.line.is_empty() {
+            if state.waiting != 0 {
+                let pause = msecs_to_jiffies(LOOK_PAUSE_MS);
+                // Which of them ends it does not matter.
+                let _ = self.is_empty.wait_interruptible_timeout(&mut state, pause);
+            }
+            if state.waiting == 0 {
                 state.is_watched = false;
                 return;
             }
-            let pause = msecs_to_jiffies(LOOK_PAUSE_MS);
-            // Which of them ends it does not matter.
-            let _ = self.is_empty.wait_interruptible_timeout(&mut state, pause);
-            drop(state);
-            self.end_stuck();
         }
     }
 
     /// Ends connections that are stuck.
     fn end_stuck(&self) {
         let now = Moment::now().since(self.began);
-        let mut state = self.state.lock();
-        let mut next = 0;
-        loop {
-            let mut rest = state.connections.iter().skip(next);
-            let stuck = rest.find(|who| {
-                next = next.saturating_add(1);
-                who.is_stuck(now)
-            });
-            let Some(stuck) = stuck.cloned() else {
-                return;
-            };
-            drop(state);
-            stuck.end();
-            // It may be the last reference, and that of the listener's files.
-            drop(stuck);
-            state = self.state.lock();
+        let mut next = Some(0);
+        while let Some((number, connection)) = next.and_then(|number| self.from(number)) {
+            // Without the lock: it may be the last reference, and that of the listener's files.
+            if connection.is_stuck(now) {
+                connection.end();
+            }
+            next = number.checked_add(1);
         }
+    }
+
+    /// The first connection with this number or a higher one.
+    fn from(&self, number: u32) -> Option<(u32, Arc<dyn Waiter>)> {
+        let state = self.state.lock();
+        let cursor = state.connections.cursor_lower_bound(&number)?;
+        let (number, place) = cursor.current();
+        Some((*number, place.connection.clone()))
     }
 
     /// Takes so many pages, if they are there and nobody waits.
@@ -221,19 +271,14 @@ impl Room {
         self.state.lock().take(pages)
     }
 
-    /// Takes so many pages, or has `waiter`, which does not wait yet, wait for them.
+    /// Takes so many pages, or has the connection, which does not wait yet, wait for them.
     #[must_use]
-    pub(super) fn take(
-        this: &Arc<Self>,
-        pages: u32,
-        waiter: impl FnOnce() -> Arc<dyn Waiter>,
-    ) -> bool {
+    pub(super) fn take(this: &Arc<Self>, number: u32, pages: u32) -> bool {
         let mut state = this.state.lock();
         if state.take(pages) {
             return true;
         }
-        // There is space for each connection.
-        let _ = state.line.push_within_capacity((waiter(), pages));
+        state.queue(number, pages);
         let is_watched = core::mem::replace(&mut state.is_watched, true);
         drop(state);
         if let (Some(user), false) = (&this.user, is_watched) {
@@ -243,12 +288,21 @@ impl Room {
         false
     }
 
+    /// Whether the pages that a connection has waited for are there, which it takes then.
+    #[must_use]
+    pub(super) fn take_admitted(&self, number: u32) -> bool {
+        let mut state = self.state.lock();
+        let place = state.connections.get_mut(&number);
+        let admitted = place.filter(|place| place.node.is_some());
+        admitted.is_some_and(|place| core::mem::take(&mut place.pages) != 0)
+    }
+
     /// Gives pages back. Does not sleep.
     #[inline]
     pub(super) fn give_back(&self, pages: u32) {
         let mut state = self.state.lock();
         state.budget.give_back(pages);
-        if !state.line.is_empty() {
+        if state.waiting != 0 {
             self.admit(state);
         }
     }
@@ -256,21 +310,17 @@ impl Room {
     /// Admits waiting connections in order, as far as there is room.
     #[cold]
     fn admit<'a>(&'a self, mut state: SpinLockGuard<'a, State>) {
-        while let Some(&(_, wanted)) = state.line.first() {
-            if !state.budget.take(wanted) {
-                return;
-            }
-            let Ok((waiter, _)) = state.line.remove(0) else {
-                return;
-            };
-            waiter.admit(wanted);
+        while let Some(connection) = state.admit() {
             drop(state);
-            waiter.wake();
-            drop(waiter);
+            connection.wake();
+            drop(connection);
             state = self.state.lock();
         }
+        let is_empty = state.waiting == 0;
         drop(state);
-        self.is_empty.notify_all();
+        if is_empty {
+            self.is_empty.notify_all();
+        }
     }
 
     /// Bytes of Receives beyond the first ones of each connection, and the most that there may be.
@@ -281,17 +331,8 @@ impl Room {
     /// The pages that Calls have, and connections that wait.
     pub(super) fn usage(&self) -> (PageBudget, usize) {
         let state = self.state.lock();
-        (state.budget, state.line.len())
+        (state.budget, state.waiting)
     }
-}
-
-/// Moves what `list` has to `larger`, which takes its place, and the other way round.
-fn replace<T>(list: &mut KVVec<T>, larger: &mut KVVec<T>) -> Result {
-    for element in list.drain_all() {
-        larger.push_within_capacity(element).map_err(|_| ENOMEM)?;
-    }
-    core::mem::swap(list, larger);
-    Ok(())
 }
 
 /// What a connection has of the room for Receives. It goes back with this object.
@@ -379,108 +420,116 @@ mod tests {
     use super::*;
 
     struct Tester {
-        number: u32,
-        admitted: Atomic<u32>,
         woken: Atomic<u32>,
+        is_stuck: Atomic<bool>,
+        has_ended: Atomic<bool>,
     }
 
     impl Waiter for Tester {
-        fn admit(&self, pages: u32) {
-            self.admitted.store(pages, Relaxed);
-        }
-
         fn wake(&self) {
-            self.woken.store(1, Relaxed);
-        }
-
-        fn number(&self) -> u32 {
-            self.number
+            self.woken.fetch_add(1, Relaxed);
         }
 
         fn is_stuck(&self, _now: u64) -> bool {
-            self.admitted.load(Relaxed) == STUCK
+            self.is_stuck.load(Relaxed)
         }
 
         fn end(&self) {
-            self.woken.store(STUCK, Relaxed);
+            self.has_ended.store(true, Relaxed);
         }
     }
 
-    /// Marks a tester as stuck, and as ended.
-    const STUCK: u32 = 1000;
-
-    fn tester(number: u32) -> Arc<Tester> {
-        let tester = Tester {
-            number,
-            admitted: Atomic::new(0),
-            woken: Atomic::new(0),
-        };
-        Arc::new(tester, GFP_KERNEL).unwrap()
+    /// Lets three connections in, which have the numbers 0 to 2.
+    fn testers(room: &Room) -> [Arc<Tester>; 3] {
+        [0, 1, 2].map(|number| {
+            let tester = Tester {
+                woken: Atomic::new(0),
+                is_stuck: Atomic::new(false),
+                has_ended: Atomic::new(false),
+            };
+            let tester = Arc::new(tester, GFP_KERNEL).unwrap();
+            room.enter(number, tester.clone()).unwrap();
+            tester
+        })
     }
 
-    fn seen(tester: &Tester) -> (u32, u32) {
-        (tester.admitted.load(Relaxed), tester.woken.load(Relaxed))
+    fn woken(testers: &[Arc<Tester>; 3]) -> [u32; 3] {
+        testers.each_ref().map(|who| who.woken.load(Relaxed))
     }
 
     #[test]
     fn nobody_overtakes_who_waits() {
         let room = Room::with_limits(None, 10, 0).unwrap();
-        let [first, second, third] = [1, 2, 3].map(tester);
-        for who in [&first, &second, &third] {
-            room.enter(who).unwrap();
-        }
-        assert!(Room::take(&room, 8, || first.clone()));
-        assert!(!Room::take(&room, 6, || first.clone()));
+        let all = testers(&room);
+        assert!(Room::take(&room, 0, 8));
+        assert!(!Room::take(&room, 0, 6));
         // This one would fit.
-        assert!(!Room::take(&room, 2, || second.clone()));
-        assert!(!Room::take(&room, 3, || third.clone()));
+        assert!(!Room::take(&room, 1, 2));
+        assert!(!room.try_take(1));
+        assert!(!Room::take(&room, 2, 3));
         assert_eq!(room.usage().1, 3);
         room.give_back(8);
+        assert_eq!(woken(&all), [1, 1, 0]);
         assert_eq!(
-            [&first, &second, &third].map(|who| seen(who)),
-            [(6, 1), (2, 1), (0, 0)]
+            [0, 0, 1, 2].map(|who| room.take_admitted(who)),
+            [true, false, true, false]
         );
         // It goes, and nobody is left.
-        room.leave(3);
+        room.leave(2);
         assert_eq!(room.usage().1, 0);
         room.give_back(8);
         assert_eq!((room.usage().0.used(), room.usage().0.most()), (0, 8));
-        assert_eq!(seen(&third), (0, 0));
+        assert_eq!(woken(&all), [1, 1, 0]);
     }
 
     #[test]
     fn who_leaves_the_line_lets_others_in() {
         let room = Room::with_limits(None, 10, 0).unwrap();
-        let [first, second] = [1, 2].map(tester);
-        for who in [&first, &second] {
-            room.enter(who).unwrap();
-        }
-        assert!(Room::take(&room, 5, || first.clone()));
-        assert!(!Room::take(&room, 10, || first.clone()));
-        assert!(!Room::take(&room, 5, || second.clone()));
-        room.leave(1);
-        assert_eq!([&first, &second].map(|who| seen(who)), [(0, 0), (5, 1)]);
+        let all = testers(&room);
+        assert!(Room::take(&room, 0, 5));
+        assert!(!Room::take(&room, 0, 10));
+        assert!(!Room::take(&room, 1, 5));
+        room.leave(0);
+        assert_eq!(woken(&all), [0, 1, 0]);
+        assert!(room.take_admitted(1));
+        assert!(!room.take_admitted(0));
+    }
+
+    #[test]
+    fn what_was_waited_for_goes_back() {
+        let room = Room::with_limits(None, 10, 0).unwrap();
+        let all = testers(&room);
+        assert!(Room::take(&room, 0, 10));
+        assert!(!Room::take(&room, 1, 6));
+        assert!(!Room::take(&room, 2, 7));
+        room.give_back(10);
+        // Admitted, it does not take the pages.
+        assert_eq!((woken(&all), room.usage().0.used()), ([0, 1, 0], 6));
+        room.withdraw(1);
+        assert_eq!((woken(&all), room.usage().0.used()), ([0, 1, 1], 7));
+        room.withdraw(1);
+        assert!(!room.take_admitted(1) && room.take_admitted(2));
+        // It may wait again.
+        assert!(!Room::take(&room, 1, 4));
+        room.give_back(7);
+        assert!(room.take_admitted(1));
+        assert_eq!(room.usage().0.used(), 4);
     }
 
     #[test]
     fn all_that_are_stuck_end() {
         let room = Room::with_limits(None, 10, 0).unwrap();
-        let all = [1, 2, 3].map(tester);
-        for who in &all {
-            room.enter(who).unwrap();
-        }
-        let ended = || all.each_ref().map(|who| seen(who).1 == STUCK);
+        let all = testers(&room);
+        let ended = || all.each_ref().map(|who| who.has_ended.load(Relaxed));
         for who in &all[1..] {
-            who.admitted.store(STUCK, Relaxed);
+            who.is_stuck.store(true, Relaxed);
         }
-        assert!(Room::take(&room, 10, || all[1].clone()));
-        assert!(!Room::take(&room, 1, || all[0].clone()));
         assert_eq!(ended(), [false; 3]);
         room.end_stuck();
         assert_eq!(ended(), [false, true, true]);
-        for who in &all {
-            room.leave(who.number);
-        }
+        assert!(room.enter(1, all[0].clone()) == Err(EEXIST));
+        room.leave(1);
+        assert!(room.enter(1, all[0].clone()) == Ok(()));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! What the threads and completions of one connection share.
 
 use super::{
-    record::SharedRecord,
-    room::{ReceiveShare, Room, Waiter},
+    events::{Events, Shortage},
+    room::ReceiveShare,
     sizes::{BACKWARD_CREDITS, RECEIVE_BATCH, SPARE_RECEIVES},
     stats::Stats,
 };
@@ -12,20 +12,18 @@ use crate::{
     error::Cause,
     proto::{
         responder::{
-            budget::{CallBudget, PageBudget},
+            budget::CallBudget,
             credits::{Conduct, Load, ResponderCredits},
             negotiation::ResponderNegotiation,
         },
         wire::{
-            header::{Credits, Versions, Xid, VERSION_TWO},
+            header::{Credits, Versions, VERSION_TWO},
             private_data::Thresholds,
         },
     },
-    rdma::{
-        AcceptedMessage, AcceptedQp, CmEvent, CmHandler, CmReport, Messages, Removal, SendSlots,
-    },
+    rdma::{AcceptedMessage, AcceptedQp, Messages},
     sunrpc::{
-        server::{Backward, Moment, OwnedSvcXprt, SvcXprt},
+        server::{Backward, Moment, SvcXprt},
         ReadOnce,
     },
     trace::server as trace,
@@ -36,10 +34,9 @@ use kernel::{
     seq_file::SeqFile,
     seq_print,
     sync::{
-        atomic::{Acquire, Atomic, Full, Relaxed, Release},
+        atomic::{Atomic, Full, Relaxed},
         Arc, SpinLock,
     },
-    time::{BootTime, Instant},
 };
 
 /// Calls that a new connection is granted. More come with its load.
@@ -47,264 +44,6 @@ const FIRST_GRANT: u32 = 8;
 
 /// Nanoseconds in which a requester that does not use its grant keeps it.
 const QUIET_TIME: u64 = 5_000_000_000;
-
-/// The number of the next connection.
-static NEXT: Atomic<u32> = Atomic::new(1);
-
-/// Nothing but sunrpc's wish ends the connection.
-const NO_CAUSE: i32 = -1;
-
-/// What the connection manager and the device tell of a connection.
-#[pin_data]
-pub(super) struct Events {
-    pub(super) xprt: OwnedSvcXprt,
-    /// The room of the send queue, for which nobody waits once the connection is to be closed.
-    pub(super) slots: Arc<SendSlots>,
-    /// Whether the handshake is over. What arrives before waits.
-    is_established: Atomic<bool>,
-    backward: Arc<Backward>,
-    /// The number of the cause for which the connection ends, the first one of several; or
-    /// [`NO_CAUSE`].
-    cause: Atomic<i32>,
-    /// Tells it from others, in debugfs and in trace events.
-    pub(super) number: u32,
-    pub(super) since: Instant<BootTime>,
-    pub(super) stats: Stats,
-    /// That of the listener.
-    pub(super) record: SharedRecord,
-    /// That of the listener, of which the connection has a part.
-    room: Arc<Room>,
-    #[pin]
-    pages: SpinLock<Pages>,
-    /// Pages that were waited for in the room's line.
-    admitted: Atomic<u32>,
-}
-
-/// Pages of a connection's Calls.
-struct Pages {
-    budget: PageBudget,
-    /// Whether a Call waits until some are given back.
-    is_awaited: bool,
-}
-
-/// Why a Call waits.
-enum Shortage {
-    /// For pages of the connection's other Calls.
-    Connection,
-    /// In the line for the room of all connections.
-    Room,
-}
-
-impl Events {
-    /// Those of a connection whose handshake is under way, with up to `max_pages` pages for its
-    /// Calls. In their place: the counters are too large for the stack.
-    pub(super) fn new(
-        xprt: OwnedSvcXprt,
-        record: SharedRecord,
-        max_pages: u32,
-    ) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            xprt,
-            slots: Arc::pin_init(SendSlots::new(), GFP_KERNEL)?,
-            is_established: Atomic::new(false),
-            backward: Arc::pin_init(Backward::new(), GFP_KERNEL)?,
-            cause: Atomic::new(NO_CAUSE),
-            number: NEXT.fetch_add(1, Relaxed),
-            since: Instant::now(),
-            stats: Stats::new(),
-            room: record.room().clone(),
-            pages <- new_spinlock!(Pages {
-                budget: PageBudget::new(max_pages),
-                is_awaited: false,
-            }, "rpcrdma_pages"),
-            admitted: Atomic::new(0),
-            record,
-        }? Error)
-    }
-
-    /// Has the room count the connection among those that may wait. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(super) fn enter(this: &Arc<Self>) -> Result {
-        this.room.enter(this)
-    }
-
-    /// Undoes [`Self::enter`], when no Call is left.
-    pub(super) fn leave(&self) {
-        self.room.leave(self.number);
-        self.room.give_back(self.admitted.xchg(0, Full));
-    }
-
-    /// The pages of the connection's Calls.
-    pub(super) fn page_budget(&self) -> PageBudget {
-        self.pages.lock().budget
-    }
-
-    /// Takes room for so many pages, if it is there. For want of it nobody is told later.
-    #[inline(always)]
-    fn try_reserve(this: &Arc<Self>, pages: u32) -> Option<Reserved> {
-        if !this.pages.lock().budget.take(pages) {
-            return None;
-        }
-        if !this.room.try_take(pages) {
-            this.give_back(pages);
-            return None;
-        }
-        Some(Reserved::new(this, pages))
-    }
-
-    /// Gives room back within the connection's part.
-    #[inline(always)]
-    fn give_back(&self, pages: u32) {
-        let mut own = self.pages.lock();
-        own.budget.give_back(pages);
-        let is_awaited = core::mem::replace(&mut own.is_awaited, false);
-        drop(own);
-        if is_awaited {
-            self.wake();
-        }
-    }
-
-    /// Takes room for so many pages, or has the connection woken when there may be some.
-    fn reserve(this: &Arc<Self>, pages: u32) -> Result<Reserved, Shortage> {
-        let mut own = this.pages.lock();
-        if !own.budget.take(pages) {
-            own.is_awaited = true;
-            return Err(Shortage::Connection);
-        }
-        drop(own);
-        let waiter = || -> Arc<dyn Waiter> { this.clone() };
-        if Room::take(&this.room, pages, waiter) {
-            Ok(Reserved::new(this, pages))
-        } else {
-            Err(Shortage::Room)
-        }
-    }
-
-    /// Takes note of the cause for which the connection is going to be closed.
-    pub(super) fn note(&self, cause: Cause) {
-        // The first one stays.
-        let _ = self.cause.cmpxchg(NO_CAUSE, cause.number(), Relaxed);
-    }
-
-    /// Why the connection ends.
-    pub(super) fn cause(&self) -> Cause {
-        let number = self.cause.load(Relaxed);
-        let mut causes = Cause::ALL.iter().copied();
-        let cause = causes.find(|cause| cause.number() == number);
-        cause.unwrap_or(Cause::Closed)
-    }
-
-    /// Has the connection closed for this cause. Threads that wait for the send queue are not to be
-    /// waited for: they may be all that could close it. Does not sleep.
-    pub(super) fn close(&self, cause: Cause) {
-        self.note(cause);
-        self.slots.close();
-        self.xprt.close();
-        self.backward.disconnected();
-    }
-
-    /// A Call's chunks are of no use, which costs the connection.
-    pub(super) fn cannot_answer(&self, xid: Xid) {
-        self.record.cannot_answer(&self.xprt.peer_address(), xid);
-    }
-
-    /// Whether a Call like this one has cost earlier connections, so that it is to be refused. That
-    /// is forgotten then.
-    #[inline(always)]
-    pub(super) fn take_unanswerable(&self, xid: Xid) -> bool {
-        let record = &self.record;
-        record.has_unanswerable() && record.take_unanswerable(&self.xprt.peer_address(), xid)
-    }
-
-    /// Whether messages can be answered.
-    pub(super) fn is_established(&self) -> bool {
-        self.is_established.load(Acquire)
-    }
-}
-
-impl CmHandler for Events {
-    fn event(&self, event: CmEvent<'_>, _report: CmReport) {
-        match event {
-            CmEvent::Established(_) => {
-                self.is_established.store(true, Release);
-                // What waits was not reported to a thread yet.
-                self.xprt.enqueue();
-            }
-            CmEvent::Disconnected => self.close(Cause::Disconnected),
-            CmEvent::DeviceRemoval => self.close(Cause::DeviceRemoved),
-            CmEvent::Rejected { .. } => self.close(Cause::Rejected),
-            CmEvent::Unreachable => self.close(Cause::Unreachable),
-            CmEvent::ConnectError => self.close(Cause::ConnectError),
-            _ => {}
-        }
-    }
-
-    fn queue_pair_failed(&self, event: u32) {
-        trace::svcrdma_qp_error(self.number, event);
-        self.note(Cause::WorkRequest);
-        self.xprt.close();
-    }
-}
-
-impl Removal for Events {
-    fn removed(&self) {
-        trace::svcrdma_device_removal(self.number);
-        self.note(Cause::DeviceRemoved);
-        self.slots.close();
-        // The removal waits, and there may be no thread of the service.
-        self.xprt.close_now();
-        self.backward.disconnected();
-    }
-}
-
-impl Waiter for Events {
-    fn admit(&self, pages: u32) {
-        self.admitted.xchg(pages, Full);
-    }
-
-    fn wake(&self) {
-        self.xprt.call_waits();
-        self.xprt.enqueue_recorded();
-    }
-
-    fn number(&self) -> u32 {
-        self.number
-    }
-
-    fn is_stuck(&self, now: u64) -> bool {
-        self.slots.is_stuck(now) && self.page_budget().used() != 0
-    }
-
-    fn end(&self) {
-        self.close(Cause::TimedOut);
-    }
-}
-
-/// Room for the pages of a Call, which goes back with this object.
-pub(super) struct Reserved {
-    events: Arc<Events>,
-    pages: u32,
-}
-
-impl Reserved {
-    /// That which `events` has taken.
-    fn new(events: &Arc<Events>, pages: u32) -> Self {
-        Self {
-            events: events.clone(),
-            pages,
-        }
-    }
-}
-
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        self.events.give_back(self.pages);
-        self.events.room.give_back(self.pages);
-    }
-}
 
 /// Calls that wait for room, in their order.
 struct Waiting {
@@ -527,6 +266,7 @@ impl Shared {
     #[inline(always)]
     pub(super) fn admit(
         &self,
+        qp: &AcceptedQp<Self>,
         mut message: AcceptedMessage<Self>,
     ) -> Option<AcceptedMessage<Self>> {
         let note = message.with_note().1;
@@ -539,7 +279,7 @@ impl Shared {
         }
         match note.reserved {
             Some(_) => Some(message),
-            None => self.admit_later(message, pages),
+            None => self.admit_later(qp, message, pages),
         }
     }
 
@@ -547,10 +287,17 @@ impl Shared {
     #[cold]
     fn admit_later(
         &self,
+        qp: &AcceptedQp<Self>,
         mut message: AcceptedMessage<Self>,
         pages: u32,
     ) -> Option<AcceptedMessage<Self>> {
         let mut waiting = self.waiting.lock();
+        // Once closed, `give_up` has this lock afterwards or has had it.
+        if self.xprt().is_closing() {
+            drop(waiting);
+            qp.recycle(message);
+            return None;
+        }
         // Before somebody is to give pages back for it.
         self.waiting_count.fetch_add(1, Full);
         if waiting.messages.first_note().is_none() {
@@ -568,6 +315,41 @@ impl Shared {
         self.stats().counters.delayed_reads.increment();
         self.credits.lock().lower();
         None
+    }
+
+    /// Hands a message to the threads of the service.
+    #[inline(always)]
+    pub(super) fn enqueue(&self, qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>) {
+        let mut ready = self.ready.lock();
+        // As in `admit_later`.
+        if self.xprt().is_closing() {
+            drop(ready);
+            return qp.recycle(message);
+        }
+        ready.push(message);
+        self.xprt().call_waits();
+        drop(ready);
+        self.xprt().enqueue_recorded();
+    }
+
+    /// Lets go of all Calls that no thread has taken, with what they have of the room, and of the
+    /// place in its line: the transport is closed, so that none will take them. It may be long until
+    /// its last Call is done.
+    pub(super) fn give_up(&self, qp: &AcceptedQp<Self>) {
+        let mut waiting = self.waiting.lock();
+        let is_in_line = core::mem::replace(&mut waiting.is_in_line, false);
+        let calls = core::mem::replace(&mut waiting.messages, Messages::new());
+        self.waiting_count.store(0, Relaxed);
+        drop(waiting);
+        if is_in_line {
+            self.events.withdraw();
+        }
+        let ready = core::mem::replace(&mut *self.ready.lock(), Messages::new());
+        for mut messages in [calls, ready] {
+            while let Some(message) = messages.pop() {
+                qp.recycle(message);
+            }
+        }
     }
 
     /// Whether Calls wait for room.
@@ -592,10 +374,7 @@ impl Shared {
         let mut waiting = self.waiting.lock();
         let pages = waiting.messages.first_note()?.wanted();
         let reserved = if waiting.is_in_line {
-            if events.admitted.xchg(0, Full) == 0 {
-                return None;
-            }
-            Reserved::new(events, pages)
+            Events::take_admitted(events, pages)?
         } else {
             match Events::reserve(events, pages) {
                 Ok(reserved) => reserved,

@@ -2,7 +2,7 @@
 
 //! What is kept with each message until it is answered.
 
-use super::{shared::Reserved, PAGE_SIZE};
+use super::{events::Reserved, PAGE_SIZE};
 use crate::{
     proto::responder::{call::CallIndex, placement::Placement},
     rdma::Note,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// What is kept with each message.
-pub(crate) struct Call {
+pub(crate) struct CallNote {
     /// What the message says; nothing until it is decoded.
     pub(super) index: Option<CallIndex>,
     /// Whether it is a Call of which nothing has to be fetched any more.
@@ -29,7 +29,7 @@ pub(crate) struct Call {
     pub(super) complete: Option<Moment>,
 }
 
-impl Call {
+impl CallNote {
     /// Pages for what is to be fetched.
     pub(super) fn wanted(&self) -> u32 {
         let index = self.index.as_ref();
@@ -37,7 +37,7 @@ impl Call {
     }
 }
 
-impl Default for Call {
+impl Default for CallNote {
     fn default() -> Self {
         Self {
             index: None,
@@ -52,7 +52,7 @@ impl Default for Call {
     }
 }
 
-impl Note for Call {
+impl Note for CallNote {
     #[inline]
     fn clear(&mut self) {
         self.index = None;

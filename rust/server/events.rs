@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the connection manager, the device and the connections in the same room tell of a
+//! connection, and what they use of it.
+
+use super::{
+    record::SharedRecord,
+    room::{Room, Waiter},
+    stats::Stats,
+};
+use crate::{
+    error::Cause,
+    proto::{responder::budget::PageBudget, wire::header::Xid},
+    rdma::{CmEvent, CmHandler, CmReport, Removal, SendSlots},
+    sunrpc::server::{Backward, OwnedSvcXprt},
+    trace::server as trace,
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{Acquire, Atomic, Relaxed, Release},
+        Arc, SpinLock,
+    },
+    time::{BootTime, Instant},
+};
+
+/// The number of the next connection.
+static NEXT: Atomic<u32> = Atomic::new(1);
+
+/// Nothing but sunrpc's wish ends the connection.
+const NO_CAUSE: i32 = -1;
+
+/// A connection, but for its queue pair.
+#[pin_data]
+pub(super) struct Events {
+    pub(super) xprt: OwnedSvcXprt,
+    /// The room of the send queue, for which nobody waits once the connection is to be closed.
+    pub(super) slots: Arc<SendSlots>,
+    /// Whether the handshake is over. What arrives before waits.
+    is_established: Atomic<bool>,
+    pub(super) backward: Arc<Backward>,
+    /// The number of the cause for which the connection ends, the first one of several; or
+    /// [`NO_CAUSE`].
+    cause: Atomic<i32>,
+    /// Tells it from others, in debugfs and in trace events.
+    pub(super) number: u32,
+    pub(super) since: Instant<BootTime>,
+    pub(super) stats: Stats,
+    /// That of the listener.
+    pub(super) record: SharedRecord,
+    /// That of the listener, of which the connection has a part.
+    pub(super) room: Arc<Room>,
+    #[pin]
+    pages: SpinLock<Pages>,
+}
+
+/// Pages of a connection's Calls.
+struct Pages {
+    budget: PageBudget,
+    /// Whether a Call waits until some are given back.
+    is_awaited: bool,
+    /// Those of them for which a Call is in the room's line.
+    in_line: u32,
+}
+
+/// Why a Call waits.
+pub(super) enum Shortage {
+    /// For pages of the connection's other Calls.
+    Connection,
+    /// In the line for the room of all connections.
+    Room,
+}
+
+impl Events {
+    /// Those of a connection whose handshake is under way, with up to `max_pages` pages for its
+    /// Calls. In their place: the counters are too large for the stack.
+    pub(super) fn new(
+        xprt: OwnedSvcXprt,
+        record: SharedRecord,
+        max_pages: u32,
+    ) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            xprt,
+            slots: Arc::pin_init(SendSlots::new(), GFP_KERNEL)?,
+            is_established: Atomic::new(false),
+            backward: Arc::pin_init(Backward::new(), GFP_KERNEL)?,
+            cause: Atomic::new(NO_CAUSE),
+            number: NEXT.fetch_add(1, Relaxed),
+            since: Instant::now(),
+            stats: Stats::new(),
+            room: record.room().clone(),
+            pages <- new_spinlock!(Pages {
+                budget: PageBudget::new(max_pages),
+                is_awaited: false,
+                in_line: 0,
+            }, "rpcrdma_pages"),
+            record,
+        }? Error)
+    }
+
+    /// Has the room count the connection among those that may wait. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn enter(this: &Arc<Self>) -> Result {
+        this.room.enter(this.number, this.clone())
+    }
+
+    /// Undoes [`Self::enter`], when no Call is left.
+    pub(super) fn leave(&self) {
+        self.room.leave(self.number);
+    }
+
+    /// The pages of the connection's Calls.
+    pub(super) fn page_budget(&self) -> PageBudget {
+        self.pages.lock().budget
+    }
+
+    /// Takes room for so many pages, if it is there. For want of it nobody is told later.
+    #[inline(always)]
+    pub(super) fn try_reserve(this: &Arc<Self>, pages: u32) -> Option<Reserved> {
+        if !this.pages.lock().budget.take(pages) {
+            return None;
+        }
+        if !this.room.try_take(pages) {
+            this.give_back(pages);
+            return None;
+        }
+        Some(Reserved::new(this, pages))
+    }
+
+    /// Gives room back within the connection's part.
+    #[inline(always)]
+    fn give_back(&self, pages: u32) {
+        let mut own = self.pages.lock();
+        own.budget.give_back(pages);
+        let is_awaited = core::mem::replace(&mut own.is_awaited, false);
+        drop(own);
+        if is_awaited {
+            self.wake();
+        }
+    }
+
+    /// Takes room for so many pages, or has the connection woken when there may be some.
+    pub(super) fn reserve(this: &Arc<Self>, pages: u32) -> Result<Reserved, Shortage> {
+        let mut own = this.pages.lock();
+        if !own.budget.take(pages) {
+            own.is_awaited = true;
+            return Err(Shortage::Connection);
+        }
+        own.in_line = pages;
+        drop(own);
+        if Room::take(&this.room, this.number, pages) {
+            Ok(Self::admitted(this, pages))
+        } else {
+            Err(Shortage::Room)
+        }
+    }
+
+    /// The room for so many pages, if those of the room's line are there.
+    pub(super) fn take_admitted(this: &Arc<Self>, pages: u32) -> Option<Reserved> {
+        let is_there = this.room.take_admitted(this.number);
+        is_there.then(|| Self::admitted(this, pages))
+    }
+
+    /// There is room for so many pages in the room, too.
+    fn admitted(this: &Arc<Self>, pages: u32) -> Reserved {
+        this.pages.lock().in_line = 0;
+        Reserved::new(this, pages)
+    }
+
+    /// No Call is in the room's line any more.
+    pub(super) fn withdraw(&self) {
+        self.room.withdraw(self.number);
+        let mut own = self.pages.lock();
+        let pages = core::mem::take(&mut own.in_line);
+        own.budget.give_back(pages);
+    }
+
+    /// Takes note of the cause for which the connection is going to be closed.
+    pub(super) fn note(&self, cause: Cause) {
+        // The first one stays.
+        let _ = self.cause.cmpxchg(NO_CAUSE, cause.number(), Relaxed);
+    }
+
+    /// Why the connection ends.
+    pub(super) fn cause(&self) -> Cause {
+        let number = self.cause.load(Relaxed);
+        let mut causes = Cause::ALL.iter().copied();
+        let cause = causes.find(|cause| cause.number() == number);
+        cause.unwrap_or(Cause::Closed)
+    }
+
+    /// Has the connection closed for this cause. Threads that wait for the send queue are not to be
+    /// waited for: they may be all that could close it. Does not sleep.
+    pub(super) fn close(&self, cause: Cause) {
+        self.note(cause);
+        self.slots.close();
+        self.xprt.close();
+        self.backward.disconnected();
+    }
+
+    /// A Call's chunks are of no use, which costs the connection.
+    pub(super) fn cannot_answer(&self, xid: Xid) {
+        self.record.cannot_answer(&self.xprt.peer_address(), xid);
+    }
+
+    /// Whether a Call like this one has cost earlier connections, so that it is to be refused. That
+    /// is forgotten then.
+    #[inline(always)]
+    pub(super) fn take_unanswerable(&self, xid: Xid) -> bool {
+        let record = &self.record;
+        record.has_unanswerable() && record.take_unanswerable(&self.xprt.peer_address(), xid)
+    }
+
+    /// Whether messages can be answered.
+    pub(super) fn is_established(&self) -> bool {
+        self.is_established.load(Acquire)
+    }
+}
+
+impl CmHandler for Events {
+    fn event(&self, event: CmEvent<'_>, _report: CmReport) {
+        match event {
+            CmEvent::Established(_) => {
+                self.is_established.store(true, Release);
+                // What waits was not reported to a thread yet.
+                self.xprt.enqueue();
+            }
+            CmEvent::Disconnected => self.close(Cause::Disconnected),
+            CmEvent::DeviceRemoval => self.close(Cause::DeviceRemoved),
+            CmEvent::Rejected { .. } => self.close(Cause::Rejected),
+            CmEvent::Unreachable => self.close(Cause::Unreachable),
+            CmEvent::ConnectError => self.close(Cause::ConnectError),
+            _ => {}
+        }
+    }
+
+    fn queue_pair_failed(&self, event: u32) {
+        trace::svcrdma_qp_error(self.number, event);
+        self.note(Cause::WorkRequest);
+        self.xprt.close();
+    }
+}
+
+impl Removal for Events {
+    fn removed(&self) {
+        trace::svcrdma_device_removal(self.number);
+        self.note(Cause::DeviceRemoved);
+        self.slots.close();
+        // The removal waits, and there may be no thread of the service.
+        self.xprt.close_now();
+        self.backward.disconnected();
+    }
+}
+
+impl Waiter for Events {
+    fn wake(&self) {
+        self.xprt.call_waits();
+        self.xprt.enqueue_recorded();
+    }
+
+    fn is_stuck(&self, now: u64) -> bool {
+        if !self.slots.is_stuck(now) {
+            return false;
+        }
+        let own = self.pages.lock();
+        own.budget.used() > own.in_line
+    }
+
+    fn end(&self) {
+        self.close(Cause::TimedOut);
+    }
+}
+
+/// Room for the pages of a Call, which goes back with this object.
+pub(super) struct Reserved {
+    events: Arc<Events>,
+    pages: u32,
+}
+
+impl Reserved {
+    /// That which `events` has taken.
+    fn new(events: &Arc<Events>, pages: u32) -> Self {
+        Self {
+            events: events.clone(),
+            pages,
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.events.give_back(self.pages);
+        self.events.room.give_back(self.pages);
+    }
+}
