@@ -44,7 +44,9 @@ macro_rules! read_once {
 
             #[inline(always)]
             fn read_once(&self) -> $word {
-                const { assert!(is_native::<$word>()) };
+                if !is_native::<$word>() {
+                    return self.load(Relaxed);
+                }
                 // SAFETY: The pointer is valid. In the kernel's memory model volatile accesses to
                 // native words are marked accesses, so concurrent ones are not a data race.
                 unsafe { self.as_ptr().read_volatile() }
@@ -53,7 +55,7 @@ macro_rules! read_once {
     )*};
 }
 
-read_once! { bool i32 u32 }
+read_once! { bool i32 u32 u64 }
 
 macro_rules! relaxed_cells {
     ($($word:ty)*) => {$(
@@ -91,4 +93,4 @@ macro_rules! relaxed_cells {
     )*};
 }
 
-relaxed_cells! { u32 u64 usize }
+relaxed_cells! { bool u32 u64 usize }

@@ -13,7 +13,7 @@ use crate::{
     proto::{
         responder::{
             budget::CallBudget,
-            credits::{Conduct, Load, ResponderCredits},
+            credits::{Arrivals, Conduct, Load, ResponderCredits},
             negotiation::ResponderNegotiation,
         },
         wire::{
@@ -24,7 +24,7 @@ use crate::{
     rdma::{AcceptedMessage, AcceptedQp, Messages},
     sunrpc::{
         server::{Backward, Moment, SvcXprt},
-        ReadOnce,
+        ReadOnce, RelaxedCell,
     },
     trace::server as trace,
 };
@@ -35,7 +35,7 @@ use kernel::{
     seq_print,
     sync::{
         atomic::{Atomic, Full, Relaxed},
-        Arc, SpinLock,
+        Arc, SpinLock, SpinLockGuard,
     },
 };
 
@@ -68,8 +68,63 @@ pub(crate) struct Shared {
     waiting: SpinLock<Waiting>,
     /// How many [`Self::waiting`] has.
     waiting_count: Atomic<u32>,
+    /// What arrives, and what it is compared with.
+    arrivals: Arriving,
     #[pin]
     credits: SpinLock<Grants>,
+}
+
+/// The half of a requester's credits that arriving Calls need, and what they tell Replies. It is
+/// read and written without a lock: nobody who receives waits for those who reply.
+struct Arriving {
+    received: Atomic<u64>,
+    /// Messages among these that were refused with an answer, and are no Calls.
+    refused: Atomic<u64>,
+    /// What the last Call asked for.
+    requested: RelaxedCell<u32>,
+    /// As Replies have left them: [`ResponderCredits::allowed`], [`ResponderCredits::dropped`] and
+    /// [`ResponderCredits::limit`].
+    allowed: RelaxedCell<u64>,
+    dropped: RelaxedCell<u64>,
+    limit: RelaxedCell<u32>,
+    /// The most Calls that the requester had outstanding since Replies have looked. If that is set
+    /// while they do, it may be from before, so that the limit stays a while longer.
+    most: RelaxedCell<u64>,
+    /// Whether the requester has used all that it may, and there was room for more.
+    is_short: RelaxedCell<bool>,
+}
+
+impl Arriving {
+    /// Nothing has arrived.
+    fn new(credits: &ResponderCredits) -> Self {
+        Self {
+            received: Atomic::new(0),
+            refused: Atomic::new(0),
+            requested: RelaxedCell::new(credits.requested().get()),
+            allowed: RelaxedCell::new(credits.allowed()),
+            dropped: RelaxedCell::new(0),
+            limit: RelaxedCell::new(credits.limit().get()),
+            most: RelaxedCell::new(0),
+            is_short: RelaxedCell::new(false),
+        }
+    }
+
+    /// What has arrived by now.
+    #[inline(always)]
+    fn now(&self) -> Arrivals {
+        Arrivals {
+            received: self.received.read_once(),
+            requested: Credits::new(self.requested.get()),
+        }
+    }
+
+    /// Leaves what Calls that arrive are to be compared with.
+    #[inline(always)]
+    fn leave(&self, credits: &ResponderCredits) {
+        self.allowed.set(credits.allowed());
+        self.dropped.set(credits.dropped());
+        self.limit.set(credits.limit().get());
+    }
 }
 
 /// What a requester may send.
@@ -80,12 +135,19 @@ struct Grants {
     receives: ReceiveShare,
     /// When the connection began, from which on the load counts nanoseconds.
     since: Moment,
-    /// Messages that were refused with an answer, which the credits count as Calls.
-    refused: u64,
     negotiation: ResponderNegotiation,
 }
 
 impl Grants {
+    /// The requester has used all that it may: it gets as much again, if there is room for that.
+    #[cold]
+    fn raise(&mut self) {
+        let more = self.load.more(&self.credits);
+        if more != 0 && self.receives.take(more) {
+            self.credits.raise_limit(more);
+        }
+    }
+
     /// There is less room than the requester could use.
     fn lower(&mut self) {
         let less = self.load.lower(&mut self.credits);
@@ -112,6 +174,7 @@ impl Shared {
     ) -> impl PinInit<Self, Error> + 'a {
         let limit = FIRST_GRANT.min(max_credits);
         let receives = ReceiveShare::new(events.room.clone(), receive_size);
+        let credits = ResponderCredits::new(Credits::new(limit));
         try_pin_init!(Self {
             events,
             thresholds,
@@ -123,12 +186,12 @@ impl Shared {
                 is_in_line: false,
             }, "rpcrdma_waiting"),
             waiting_count: Atomic::new(0),
+            arrivals: Arriving::new(&credits),
             credits <- new_spinlock!(Grants {
-                credits: ResponderCredits::new(Credits::new(limit)),
+                credits,
                 load: Load::new(limit, max_credits, QUIET_TIME),
                 receives,
                 since: Moment::now(),
-                refused: 0,
                 negotiation: ResponderNegotiation::new(*thresholds),
             }, "rpcrdma_grants"),
         }? Error)
@@ -146,7 +209,7 @@ impl Shared {
 
     /// Writes what the requester may send, one `name value` a line.
     pub(super) fn show_grants(&self, seq: &SeqFile) {
-        let grants = self.credits.lock();
+        let grants = self.grants();
         let (credits, max) = (grants.credits, grants.load.max());
         drop(grants);
         seq_print!(seq, "credits_requested {}\n", credits.requested().get());
@@ -191,9 +254,10 @@ impl Shared {
     /// spoken.
     #[cold]
     pub(super) fn called_in_version_two(&self) {
-        let mut grants = self.credits.lock();
-        let is_first = grants.credits.received() == grants.refused;
-        grants.negotiation.called(VERSION_TWO, is_first);
+        let known = &self.arrivals;
+        if known.received.read_once() <= known.refused.read_once() {
+            self.credits.lock().negotiation.called(VERSION_TWO, true);
+        }
     }
 
     /// Takes note of a Reply in Version Two, which is about to be sent.
@@ -214,8 +278,8 @@ impl Shared {
     /// are those of Version One.
     pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
         let grants = self.credits.lock();
-        let has_replied =
-            self.versions == Versions::ONE || grants.credits.answered() > grants.refused;
+        let refused = self.arrivals.refused.load(Relaxed);
+        let has_replied = self.versions == Versions::ONE || grants.credits.answered() > refused;
         let version = grants.negotiation.agreed(has_replied);
         let thresholds = match version {
             Some(version) => grants.negotiation.thresholds(version),
@@ -227,36 +291,55 @@ impl Shared {
     /// Takes note of a message that is answered although it is no Call, as one that asks for
     /// `requested` credits.
     pub(super) fn refused(&self, requested: Credits) {
-        let mut grants = self.credits.lock();
-        grants.refused = grants.refused.saturating_add(1);
-        drop(grants);
+        self.arrivals.refused.fetch_add(1, Relaxed);
         self.called(requested);
     }
 
     /// Takes note of a Call that asks for `requested` credits. A requester that uses all of its
-    /// grant gets twice as much, as long as there is room for its Receives and no Call of it waits
-    /// for pages.
+    /// grant gets twice as much with the next Reply, as long as there is room for its Receives and
+    /// no Call of it waits for pages.
     #[inline(always)]
     pub(super) fn called(&self, requested: Credits) {
-        let mut grants = self.credits.lock();
-        if grants.credits.call(requested) == Conduct::Excess {
+        let known = &self.arrivals;
+        known.requested.set(requested.get());
+        let arrivals = Arrivals {
+            // A completion and a thread may both receive: what comes before the handshake is over
+            // is the thread's.
+            received: known.received.fetch_add(1, Relaxed).wrapping_add(1),
+            requested,
+        };
+        if arrivals.conduct(known.allowed.get()) == Conduct::Excess {
             self.stats().counters.excess_calls.increment();
         }
-        let Grants {
-            credits,
-            load,
-            receives,
-            ..
-        } = &mut *grants;
-        let more = load.called(credits, self.stats().delivered(), !self.has_waiting());
-        if more != 0 && receives.take(more) {
-            credits.raise_limit(more);
+        let used = arrivals.used(known.dropped.get(), self.stats().delivered());
+        if used > known.most.get() {
+            known.most.set(used);
         }
+        if used >= u64::from(known.limit.get()) && !self.has_waiting() {
+            known.is_short.set(true);
+        }
+    }
+
+    /// What the requester may send, with all that has arrived taken into account.
+    #[inline(always)]
+    fn grants(&self) -> SpinLockGuard<'_, Grants> {
+        let mut grants = self.credits.lock();
+        grants.credits.arrived(self.arrivals.now());
+        grants
     }
 
     /// Takes note that a Call which [`Self::called`] knows of gets no answer.
     pub(super) fn dropped(&self) {
-        self.credits.lock().credits.dropped();
+        let mut grants = self.grants();
+        grants.credits.drop_call();
+        self.arrivals.leave(&grants.credits);
+    }
+
+    /// There is less room than the requester could use.
+    fn lower_grants(&self) {
+        let mut grants = self.grants();
+        grants.lower();
+        self.arrivals.leave(&grants.credits);
     }
 
     /// Has a Call wait until there is room for the data that is to be fetched for it. The Call, if
@@ -313,7 +396,7 @@ impl Shared {
         waiting.messages.push(message);
         drop(waiting);
         self.stats().counters.delayed_reads.increment();
-        self.credits.lock().lower();
+        self.lower_grants();
         None
     }
 
@@ -404,7 +487,12 @@ impl Shared {
     /// As [`AcceptedQp::post_receives`], with `ENOMEM` only if no Call could follow.
     #[inline(always)]
     pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Moment) -> Result<Credits> {
-        let mut grants = self.credits.lock();
+        let known = &self.arrivals;
+        let mut grants = self.grants();
+        if known.is_short.get() {
+            known.is_short.set(false);
+            grants.raise();
+        }
         let Grants {
             credits,
             load,
@@ -412,16 +500,20 @@ impl Shared {
             since,
             ..
         } = &mut *grants;
-        receives.lower(load.replies(credits, now.since(*since)));
-        let limit = grants.credits.limit().get();
-        let credits = grants.credits.reply(limit);
-        let receives = grants.credits.receives(SPARE_RECEIVES);
-        if grants.receives.has_surplus() {
+        if let Some(less) = load.replies(credits, known.most.get(), now.since(*since)) {
+            receives.lower(less);
+            known.most.set(credits.outstanding());
+        }
+        let limit = credits.limit().get();
+        let granted = credits.reply(limit);
+        let wanted = credits.receives(SPARE_RECEIVES);
+        known.leave(credits);
+        if receives.has_surplus() {
             grants.give_back_surplus();
         }
         drop(grants);
-        match qp.post_receives(self.wanted_receives(receives), RECEIVE_BATCH, true) {
-            Ok(()) => Ok(credits),
+        match qp.post_receives(self.wanted_receives(wanted), RECEIVE_BATCH, true) {
+            Ok(()) => Ok(granted),
             Err(error) => self.grant_less(qp, error),
         }
     }
@@ -430,9 +522,11 @@ impl Shared {
     #[cold]
     fn grant_less(&self, qp: &AcceptedQp<Self>, error: Error) -> Result<Credits> {
         let posted = self.starved(qp, error)?;
-        let mut grants = self.credits.lock();
+        let mut grants = self.grants();
         grants.lower();
-        grants.credits.lower_grant(posted).ok_or(error)
+        let granted = grants.credits.lower_grant(posted).ok_or(error);
+        self.arrivals.leave(&grants.credits);
+        granted
     }
 
     /// Receives to be posted: so many for Calls, and those for Replies.
@@ -450,20 +544,20 @@ impl Shared {
     ///
     /// As [`AcceptedQp::post_receives`].
     pub(super) fn post_all_receives(&self, qp: &AcceptedQp<Self>) -> Result {
-        let receives = self.credits.lock().credits.receives(SPARE_RECEIVES);
+        let receives = self.grants().credits.receives(SPARE_RECEIVES);
         qp.post_receives(self.wanted_receives(receives), 1, true)
     }
 
     /// Has a Receive posted in place of one that was used up without a Reply.
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
-        let receives = self.credits.lock().credits.receives(SPARE_RECEIVES);
+        let receives = self.grants().credits.receives(SPARE_RECEIVES);
         let wanted = self.wanted_receives(receives);
         let Err(error) = qp.post_receives(wanted, RECEIVE_BATCH, false) else {
             return;
         };
         let goes_on = self.starved(qp, error).is_ok_and(|posted| {
             // Nobody posts any without a Reply.
-            posted != 0 || self.credits.lock().credits.outstanding() != 0
+            posted != 0 || self.grants().credits.outstanding() != 0
         });
         if !goes_on {
             self.events.close(Cause::LocalResources);

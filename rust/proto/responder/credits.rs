@@ -21,6 +21,47 @@ pub(crate) enum Conduct {
     Excess,
 }
 
+/// The Calls that have arrived on a connection. Whoever receives them counts them, without the lock
+/// that Replies take for the other half, [`ResponderCredits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrivals {
+    /// What the last Call asked for.
+    pub(crate) requested: Credits,
+    /// The number of Calls that arrived, and of messages that are answered with an RDMA_ERROR. No
+    /// connection lives long enough for it to wrap.
+    pub(crate) received: u64,
+}
+
+impl Arrivals {
+    /// None yet.
+    pub(crate) const NONE: Self = Self {
+        requested: Credits::new(1),
+        received: 0,
+    };
+
+    /// Whether the requester had a credit for the last Call, if Calls up to number `allowed`
+    /// ([`ResponderCredits::allowed`]) may arrive.
+    #[inline(always)]
+    pub(crate) fn conduct(self, allowed: u64) -> Conduct {
+        if self.received <= allowed {
+            Conduct::Within
+        } else {
+            Conduct::Excess
+        }
+    }
+
+    /// Calls that the requester counts as outstanding, at the most: those without an answer, and
+    /// those whose answer it may not have. So many were `dropped` ([`ResponderCredits::dropped`]),
+    /// and it is known to have `delivered` answers.
+    ///
+    /// On a long way most of its Calls are under way, or answers to them: only that these were not
+    /// delivered when it sends the next Call tells that it waits for them.
+    #[inline(always)]
+    pub(crate) fn used(self, dropped: u64, delivered: u64) -> u64 {
+        (self.received.saturating_sub(dropped)).saturating_sub(delivered)
+    }
+}
+
 /// The grants of a responder on one connection: in the forward direction a server, in the
 /// backward direction a client.
 ///
@@ -32,13 +73,10 @@ pub(crate) enum Conduct {
 pub(crate) struct ResponderCredits {
     /// The most Calls to serve at once.
     limit: Credits,
-    /// What the last Call asked for.
-    requested: Credits,
+    /// Those that this object knows of.
+    arrivals: Arrivals,
     /// What the last Reply granted.
     granted: Credits,
-    /// The number of Calls that arrived. No connection lives long enough for this or the other
-    /// counters to wrap.
-    received: u64,
     /// The number of Calls that were answered.
     answered: u64,
     /// How many of these were dropped, without a message.
@@ -53,9 +91,8 @@ impl ResponderCredits {
     pub(crate) const fn new(limit: Credits) -> Self {
         Self {
             limit,
-            requested: Credits::new(1),
+            arrivals: Arrivals::NONE,
             granted: Credits::new(1),
-            received: 0,
             answered: 0,
             dropped: 0,
             allowed: 1,
@@ -74,7 +111,7 @@ impl ResponderCredits {
 
     /// What the last Call asked for.
     pub(crate) fn requested(&self) -> Credits {
-        self.requested
+        self.arrivals.requested
     }
 
     /// What the last Reply granted.
@@ -82,9 +119,14 @@ impl ResponderCredits {
         self.granted
     }
 
-    /// Calls that arrived.
-    pub(crate) fn received(&self) -> u64 {
-        self.received
+    /// The highest number that a Call may have ([`Arrivals::conduct`]).
+    pub(crate) fn allowed(&self) -> u64 {
+        self.allowed
+    }
+
+    /// Calls that were dropped.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
     }
 
     /// Calls that were answered.
@@ -94,25 +136,13 @@ impl ResponderCredits {
 
     /// Calls that arrived and have no answer.
     pub(crate) fn outstanding(&self) -> u64 {
-        self.received.saturating_sub(self.answered)
+        self.arrivals.received.saturating_sub(self.answered)
     }
 
-    /// Calls that the requester counts as outstanding, at the most: those without an answer, and
-    /// those whose answer it may not have. It is known to have `delivered` answers.
-    pub(crate) fn used(&self, delivered: u64) -> u64 {
-        (self.received.saturating_sub(self.dropped)).saturating_sub(delivered)
-    }
-
-    /// A Call arrived that asks for `requested` credits, or a message that is answered with an
-    /// RDMA_ERROR.
-    pub(crate) fn call(&mut self, requested: Credits) -> Conduct {
-        self.requested = requested;
-        self.received = self.received.wrapping_add(1);
-        if self.received <= self.allowed {
-            Conduct::Within
-        } else {
-            Conduct::Excess
-        }
+    /// Takes note of the Calls that have arrived by now, that which is to be answered among them.
+    #[inline(always)]
+    pub(crate) fn arrived(&mut self, arrivals: Arrivals) {
+        self.arrivals = arrivals;
     }
 
     /// A Reply is about to be sent. Returns its credit word, at least 1: what was asked for, within
@@ -120,7 +150,7 @@ impl ResponderCredits {
     /// Calls.
     pub(crate) fn reply(&mut self, receives: u32) -> Credits {
         let limit = Credits::new(self.limit.get().min(receives));
-        self.granted = granted(self.requested, limit);
+        self.granted = granted(self.requested(), limit);
         self.error()
     }
 
@@ -144,7 +174,7 @@ impl ResponderCredits {
     }
 
     /// A Call gets no answer. Its requester may send another one in its place when it gives it up.
-    pub(crate) fn dropped(&mut self) {
+    pub(crate) fn drop_call(&mut self) {
         self.dropped = self.dropped.saturating_add(1);
         self.end();
     }
@@ -162,15 +192,15 @@ impl ResponderCredits {
     pub(crate) fn receives(&self, spare: u32) -> u32 {
         let excess = u64::from(self.granted.get()).wrapping_add(u64::from(spare));
         let end = self.allowed.wrapping_add(excess);
-        let left = end.saturating_sub(self.received);
-        let expected = self.allowed.saturating_sub(self.received);
+        let left = end.saturating_sub(self.arrivals.received);
+        let expected = self.allowed.saturating_sub(self.arrivals.received);
         let wanted = expected.wrapping_add(u64::from(spare)).min(left);
         u32::try_from(wanted).unwrap_or(u32::MAX)
     }
 
     /// Calls that the requester may send now.
     pub(crate) fn expected(&self) -> u32 {
-        u32::try_from(self.allowed.saturating_sub(self.received)).unwrap_or(u32::MAX)
+        u32::try_from(self.allowed.saturating_sub(self.arrivals.received)).unwrap_or(u32::MAX)
     }
 
     /// The most Calls to serve at once.
@@ -179,7 +209,7 @@ impl ResponderCredits {
     }
 }
 
-/// How many Calls a requester has outstanding, and the limit of its grants that follows.
+/// The limit of a requester's grants, which follows from how many Calls it has outstanding.
 ///
 /// Receives are posted for all that is granted, so that what a requester does not use costs memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +217,7 @@ pub(crate) struct Load {
     /// The least and the most that the limit becomes.
     first: u32,
     max: u32,
-    /// The most Calls that the requester had outstanding since `since`.
-    most: u64,
+    /// Since when it is looked how many Calls the requester has outstanding.
     since: u64,
     /// How long a limit stays that is not used.
     quiet: u64,
@@ -202,7 +231,6 @@ impl Load {
         Self {
             first,
             max,
-            most: 0,
             since: 0,
             quiet,
         }
@@ -218,42 +246,32 @@ impl Load {
         self.max
     }
 
-    /// A Call has arrived, of which `credits` knows, and the requester has `delivered` answers.
-    /// Returns how much more the limit may become: as much again for one that uses all that it may,
-    /// if there is room, and nothing for others.
-    ///
-    /// On a long way most of its Calls are under way, or answers to them: only that these were not
-    /// delivered when it sends the next Call tells that it waits for them.
-    #[must_use]
-    pub(crate) fn called(
-        &mut self,
-        credits: &ResponderCredits,
-        delivered: u64,
-        has_room: bool,
-    ) -> u32 {
-        let used = credits.used(delivered);
-        self.most = self.most.max(used);
+    /// How much more the limit may become for a requester that has used all that it may
+    /// ([`Arrivals::used`]): as much again.
+    pub(crate) fn more(&self, credits: &ResponderCredits) -> u32 {
         let limit = credits.limit.get();
-        let max = self.max.min(credits.requested.get());
-        match used >= u64::from(limit) && has_room {
-            true => max.saturating_sub(limit).min(limit),
-            false => 0,
-        }
+        let max = self.max.min(credits.requested().get());
+        max.saturating_sub(limit).min(limit)
     }
 
-    /// A Reply is about to be sent, `now`. A requester that has not used half of what it may for
-    /// some time gets half as much. Returns how much less that is.
-    pub(crate) fn replies(&mut self, credits: &mut ResponderCredits, now: u64) -> u32 {
+    /// A Reply is about to be sent, `now`. If it is time to look what the requester uses, `most`
+    /// ([`Arrivals::used`]) is the most that it did since the last look: if that is less than half
+    /// of what it may, it gets half as much. Returns how much less that is.
+    #[inline(always)]
+    pub(crate) fn replies(
+        &mut self,
+        credits: &mut ResponderCredits,
+        most: u64,
+        now: u64,
+    ) -> Option<u32> {
         if now.saturating_sub(self.since) < self.quiet {
-            return 0;
+            return None;
         }
-        let less = match self.most.saturating_mul(2) < u64::from(credits.limit.get()) {
-            true => self.lower(credits),
-            false => 0,
-        };
-        self.most = credits.outstanding();
         self.since = now;
-        less
+        match most.saturating_mul(2) < u64::from(credits.limit.get()) {
+            true => Some(self.lower(credits)),
+            false => Some(0),
+        }
     }
 
     /// There is less room than the requester could use: it gets half as much. Returns how much less

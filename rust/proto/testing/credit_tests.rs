@@ -10,6 +10,48 @@ mod tests {
     use crate::proto::testing::requester::credits::RequesterCredits;
     use crate::proto::wire::header::Credits;
 
+    /// A [`Load`], and what it is told of the Calls that arrive.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct WatchedLoad {
+        load: Load,
+        most: u64,
+    }
+
+    impl WatchedLoad {
+        /// As [`Load::new`].
+        const fn new(first: u32, max: u32, quiet: u64) -> Self {
+            Self {
+                load: Load::new(first, max, quiet),
+                most: 0,
+            }
+        }
+
+        /// A Call has arrived, of which `credits` knows, and the requester has `delivered` answers.
+        /// Returns how much more the limit may become, if there is room.
+        fn called(&mut self, credits: &ResponderCredits, delivered: u64, has_room: bool) -> u32 {
+            let used = credits.arrivals().used(credits.dropped(), delivered);
+            self.most = self.most.max(used);
+            match used >= u64::from(credits.limit().get()) && has_room {
+                true => self.load.more(credits),
+                false => 0,
+            }
+        }
+
+        /// A Reply is about to be sent, `now`. Returns how much less the limit is.
+        fn replies(&mut self, credits: &mut ResponderCredits, now: u64) -> u32 {
+            let Some(less) = self.load.replies(credits, self.most, now) else {
+                return 0;
+            };
+            self.most = credits.outstanding();
+            less
+        }
+
+        /// As [`Load::lower`].
+        fn lower(&self, credits: &mut ResponderCredits) -> u32 {
+            self.load.lower(credits)
+        }
+    }
+
     #[test]
     fn one_call_until_the_first_reply() {
         let mut window = CreditWindow::new(Credits::new(32));
@@ -155,7 +197,7 @@ mod tests {
     }
 
     /// Calls come and are answered, with so many of them outstanding, until `now`.
-    fn use_credits(server: &mut ResponderCredits, load: &mut Load, count: u32, now: u64) {
+    fn use_credits(server: &mut ResponderCredits, load: &mut WatchedLoad, count: u32, now: u64) {
         for _ in 0..count {
             let _ = server.call(Credits::new(64));
             let more = load.called(server, server.answered(), true);
@@ -170,7 +212,7 @@ mod tests {
     #[test]
     fn grants_follow_the_load() {
         let mut server = ResponderCredits::new(Credits::new(8));
-        let mut load = Load::new(8, 128, 1000);
+        let mut load = WatchedLoad::new(8, 128, 1000);
         use_credits(&mut server, &mut load, 7, 10);
         assert_eq!(server.limit().get(), 8);
         use_credits(&mut server, &mut load, 8, 20);
@@ -203,7 +245,7 @@ mod tests {
     #[test]
     fn a_long_way_is_no_reason_for_low_grants() {
         let mut server = ResponderCredits::new(Credits::new(8));
-        let mut load = Load::new(8, 128, 1000);
+        let mut load = WatchedLoad::new(8, 128, 1000);
         let mut window = 1;
         for round in 0..8 {
             let delivered = server.answered();
@@ -222,15 +264,15 @@ mod tests {
         for _ in 0..8 {
             let _ = server.call(Credits::new(64));
             assert_eq!(load.called(&server, delivered, true), 0);
-            server.dropped();
-            assert_eq!(server.used(delivered), 0);
+            server.drop_call();
+            assert_eq!(server.arrivals().used(server.dropped(), delivered), 0);
         }
     }
 
     #[test]
     fn a_shortage_lowers_grants_and_keeps_them_low() {
         let mut server = ResponderCredits::new(Credits::new(8));
-        let mut load = Load::new(8, 128, 1000);
+        let mut load = WatchedLoad::new(8, 128, 1000);
         use_credits(&mut server, &mut load, 40, 10);
         assert_eq!(server.limit().get(), 64);
         assert_eq!((load.lower(&mut server), server.limit().get()), (32, 32));
@@ -265,7 +307,7 @@ mod tests {
         for _ in 0..20 {
             assert_eq!((server.receives(0), server.outstanding()), (4, 0));
             assert_eq!(server.call(asked), Conduct::Within);
-            server.dropped();
+            server.drop_call();
         }
         assert_eq!(server.granted().get(), 4);
     }

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::fault::Fault;
-use crate::proto::responder::credits::{Conduct, ResponderCredits};
+use crate::proto::responder::credits::{Arrivals, Conduct, ResponderCredits};
 use crate::proto::wire::header::{Credits, FixedHeader, Xid};
 
 /// The Calls of one end.
@@ -34,7 +34,7 @@ impl Calls {
         self.requested = Some(fixed.credits);
         if let Some(credits) = &mut self.credits {
             let outstanding = credits.outstanding();
-            if credits.call(fixed.credits) == Conduct::Excess {
+            if arrive(credits, fixed.credits) == Conduct::Excess {
                 faults.push(Fault::Overrun {
                     outstanding,
                     granted: credits.granted().get(),
@@ -74,7 +74,7 @@ impl Calls {
             // This one, and those that wait.
             let others: usize = waiting.values().map(VecDeque::len).sum();
             for _ in 0..=others {
-                let _ = credits.call(requested);
+                arrive(&mut credits, requested);
             }
             credits
         });
@@ -82,4 +82,14 @@ impl Calls {
         credits.reply(u32::MAX);
         call
     }
+}
+
+/// Takes note of another Call, which asks for so much.
+fn arrive(credits: &mut ResponderCredits, requested: Credits) -> Conduct {
+    let arrivals = Arrivals {
+        requested,
+        received: credits.answered() + credits.outstanding() + 1,
+    };
+    credits.arrived(arrivals);
+    arrivals.conduct(credits.allowed())
 }
