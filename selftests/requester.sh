@@ -50,6 +50,27 @@ reads() {
 	WAIT=100 attack holds-room 'ended*10' ended_timed_out+10
 }
 
+# A thread is kept with a Call of a connection that is closed meanwhile: what else it had of the room, and its
+# place in the line, goes to others.
+line() {
+	need_server
+	defer requester_stop
+	server_dir /export
+	server "head -c 1000 /dev/urandom >/export/$TEST/file
+		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do grep -q Y \$end || echo Y >\$end; done"
+	MACHINE=server delay_events reading=600000
+	attack_begins hangs-up-in-line
+	WAIT=100 attack_comes_to 'ended*10'
+	LIMIT=60 server '
+		wait_for 40 connections_are 1
+		compare stat_of delayed_reads=1
+		compare listener_of waiting_connections=0
+		compare listener_of read_pages=0'
+	delays_end server
+	requester_stop
+	server 'clients_gone 20'
+}
+
 connections() {
 	attack silent 20_up listener:connections=21 'ended_.*+20'
 	attack half-open 10_up listener:connections=11 'ended_.*+10'
@@ -112,6 +133,8 @@ choices() {
 # Proves: V1-137.
 results() {
 	# 27 is NFS4ERR_FBIG.
+	# 17 is NFS4ERR_EXIST.
+	attack replayed 'err_chunk nfs_0 nfs_17' chunk_errors_sent=1
 	attack small-chunks 'nfs_0 nfs_27 in_reply_chunk err_chunk*3 nfs_0 nfs_27 nfs_0 in_reply_chunk err_chunk' \
 		chunk_errors_sent=4 calls_outstanding=0
 }
@@ -120,12 +143,14 @@ results() {
 forms() {
 	attack forms 'nfs_0 same nfs_0 same nfs_0 same' refused_messages=0 several_reads_call_inline_reply=2 \
 		position_zero_call_inline_reply=1 inline_call_write_and_reply_reply=3
+	attack read-plus 'same*3' refused_messages=0
 }
 
 test_case "chunk lists that ask for too much, or do not fit" beside_a_mount chunks
 test_case "messages that are cut, or no Calls" beside_a_mount messages
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
+test_case "a connection that ends while it waits for room, and a thread is busy with it" line
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "more connections than are kept, and more connects than may wait" beside_a_mount too_many silent-100
 test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped

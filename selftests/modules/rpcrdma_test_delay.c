@@ -41,6 +41,10 @@ static uint accepted;
 module_param(accepted, uint, 0444);
 MODULE_PARM_DESC(accepted, "milliseconds that a server sleeps when it has accepted a connection, and accepts no other");
 
+static uint reading;
+module_param(reading, uint, 0444);
+MODULE_PARM_DESC(reading, "milliseconds that a thread of nfsd sleeps before it reads a file");
+
 static atomic_t hits = ATOMIC_INIT(0);
 
 static int hits_get(char *buffer, const struct kernel_param *param)
@@ -100,6 +104,7 @@ static struct delay {
 	{ "xprtrdma_err_vers", delay_any, &refused },
 	{ "svcrdma_decode_badvers_err", delay_any, &refusing },
 	{ "svc_xprt_accept", delay_any, &accepted },
+	{ "nfsd_read_start", delay_any, &reading },
 };
 
 static void delay_begin(struct tracepoint *point, void *unused)

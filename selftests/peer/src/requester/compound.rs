@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! COMPOUNDs of NFSv4.0 (RFC 7530) that work on the file the test has made, without an OPEN.
+//! COMPOUNDs of NFSv4.0 (RFC 7530) that work on the file the test has made, without an OPEN, and of
+//! NFSv4.1 (RFC 8881).
 
 use crate::peer::words;
 use crate::Result;
@@ -9,7 +10,7 @@ use crate::Result;
 pub(super) const WRITE_HEADER: usize = 36;
 
 /// An opaque item.
-fn opaque(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn opaque(bytes: &[u8]) -> Vec<u8> {
     let mut item = words(&[bytes.len() as u32]);
     item.extend_from_slice(bytes);
     item.resize(item.len().next_multiple_of(4), 0);
@@ -28,19 +29,37 @@ pub(super) fn write_operation(offset: u32, data: &[u8]) -> Vec<u8> {
     operation
 }
 
+/// PUTROOTFH, and a LOOKUP of each name.
+pub(super) fn lookups(names: &[&str]) -> Vec<Vec<u8>> {
+    let lookup = |name: &&str| [words(&[15]), opaque(name.as_bytes())].concat();
+    let mut operations = vec![words(&[24])];
+    operations.extend(names.iter().map(lookup));
+    operations
+}
+
+/// The path of the file that the test has made.
+pub(super) fn path() -> Result<String> {
+    std::env::var("FILE").map_err(|error| format!("FILE: {error}"))
+}
+
+/// The names in a path.
+pub(super) fn names(path: &str) -> Vec<&str> {
+    path.split('/').filter(|name| !name.is_empty()).collect()
+}
+
 /// An RPC Call, behind its XID, of these operations on the file.
 pub(super) fn compound(operations: &[Vec<u8>]) -> Result<Vec<u8>> {
-    let path = std::env::var("FILE").map_err(|error| format!("FILE: {error}"))?;
-    let names: Vec<_> = path.split('/').filter(|name| !name.is_empty()).collect();
+    let path = path()?;
+    let all = [&lookups(&names(&path)), operations].concat();
+    Ok(compound_of(0, &all))
+}
+
+/// An RPC Call, behind its XID, of these operations in this minor version.
+pub(super) fn compound_of(minor_version: u32, operations: &[Vec<u8>]) -> Vec<u8> {
     // A Call by RPC version 2 of COMPOUND; the credentials are those of root, by AUTH_SYS.
     let mut body = words(&[0, 2, 100_003, 4, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0]);
-    // No tag, minor version 0; PUTROOTFH, and a LOOKUP of each name.
-    let count = 1 + names.len() + operations.len();
-    body.extend(words(&[0, 0, count as u32, 24]));
-    for name in names {
-        body.extend(words(&[15]));
-        body.extend(opaque(name.as_bytes()));
-    }
+    // No tag.
+    body.extend(words(&[0, minor_version, operations.len() as u32]));
     body.extend(operations.concat());
-    Ok(body)
+    body
 }

@@ -68,7 +68,7 @@ fn receive(requester: &mut Requester) -> Result<(u32, Vec<u8>)> {
 }
 
 /// A segment of this end's memory from byte `at` on.
-fn segment(requester: &mut Requester, at: usize, length: usize) -> Segment {
+pub(super) fn segment(requester: &mut Requester, at: usize, length: usize) -> Segment {
     let all = requester.segment(length as u32);
     Segment {
         offset: all.offset + at as u64,

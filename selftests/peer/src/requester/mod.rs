@@ -13,6 +13,7 @@ mod large;
 mod messages;
 mod reads;
 mod results;
+mod session;
 
 use std::ffi::{CStr, CString};
 use std::io::Write;
@@ -38,7 +39,7 @@ type Run = fn(&mut Requester) -> Result<Vec<String>>;
 type Scenarios = [(&'static str, Run)];
 
 fn find(name: &str) -> Option<Run> {
-    let files: [&Scenarios; 9] = [
+    let files: [&Scenarios; 10] = [
         choices::SCENARIOS,
         chunks::SCENARIOS,
         connections::SCENARIOS,
@@ -48,6 +49,7 @@ fn find(name: &str) -> Option<Run> {
         messages::SCENARIOS,
         reads::SCENARIOS,
         results::SCENARIOS,
+        session::SCENARIOS,
     ];
     let mut all = files.into_iter().flatten();
     all.find(|(known, _)| *known == name).map(|&(_, run)| run)

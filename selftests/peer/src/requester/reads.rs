@@ -19,6 +19,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("hangs-up", hangs_up),
     ("crowd", crowd),
     ("holds-room", holds_room),
+    ("hangs-up-in-line", hangs_up_in_line),
 ];
 
 /// A handle that there is not, several times, each on a connection of its own.
@@ -158,7 +159,9 @@ fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
     }
     let mut xid = requester.xid;
     for verbs in &mut requester.others {
-        ask_for_most(verbs, &mut xid)?;
+        for _ in 0..CALLS {
+            ask(verbs, &mut xid)?;
+        }
         verbs.flush()?;
         verbs.vanish()?;
     }
@@ -168,6 +171,23 @@ fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
 /// As much is to be read as there is room for, behind Replies that are repeated for ever, as there
 /// are no Receives for them.
 fn holds_room(requester: &mut Requester) -> Result<Vec<String>> {
+    hold_room(requester)?;
+    others_end(requester)
+}
+
+/// As above, and a connection ends while one of its Calls is executed, and another waits for room.
+fn hangs_up_in_line(requester: &mut Requester) -> Result<Vec<String>> {
+    hold_room(requester)?;
+    requester.connect()?;
+    requester.send(&super::results::read(&[], None, 700)?)?;
+    let segment = requester.segment(1 << 20);
+    requester.send(&Call::reading(&[segment]))?;
+    requester.verbs.flush()?;
+    requester.verbs.disconnect();
+    others_end(requester)
+}
+
+fn hold_room(requester: &mut Requester) -> Result {
     for _ in 0..CROWD {
         let mut verbs = requester.connect_for_one_reply()?;
         verbs.send(&Call::null().encode(requester.next_xid()), None)?;
@@ -182,22 +202,30 @@ fn holds_room(requester: &mut Requester) -> Result<Vec<String>> {
         requester.call(&Call::null())?;
     }
     let mut xid = requester.xid;
-    for verbs in &mut requester.others {
-        ask_for_most(verbs, &mut xid)?;
+    // In turns, so that each has some of it.
+    for _ in 0..CALLS {
+        for verbs in &mut requester.others {
+            ask(verbs, &mut xid)?;
+            verbs.flush()?;
+        }
     }
+    Ok(())
+}
+
+/// What comes of the other connections.
+fn others_end(requester: &mut Requester) -> Result<Vec<String>> {
     let others = requester.others.iter_mut();
     others
         .map(|verbs| outcome_of(verbs, Duration::from_secs(200)))
         .collect()
 }
 
-/// Sends Calls with as much to be read as one connection may ask for.
-fn ask_for_most(verbs: &mut Verbs, xid: &mut u32) -> Result {
-    const CALLS: usize = 8;
+/// Calls like [`ask`]'s with which a connection asks for as much as it may.
+const CALLS: usize = 8;
+
+/// Sends a Call with much to be read.
+fn ask(verbs: &mut Verbs, xid: &mut u32) -> Result {
     let segment = segment_of(verbs, 1 << 20);
-    for _ in 0..CALLS {
-        *xid += 1;
-        verbs.send(&Call::reading(&[segment]).encode(*xid), None)?;
-    }
-    Ok(())
+    *xid += 1;
+    verbs.send(&Call::reading(&[segment]).encode(*xid), None)
 }
