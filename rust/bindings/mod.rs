@@ -35,13 +35,13 @@ unsafe impl<Storage> pin_init::Zeroable for __BindgenBitfieldUnit<Storage> where
 {
 }
 
+mod memory;
 mod pages;
 mod relaxed;
 mod shared;
+pub(crate) use memory::{Exposable, Exposed, Exposure, Location};
 pub(crate) use pages::{total_pages, PageRange, PageVec};
 pub(crate) use relaxed::{ReadOnce, RelaxedCell};
-pub(crate) use shared::{
-    Exposed, Exposure, Host, Memory, MessagePart, Net, OwnedMessage, SocketAddress,
-};
+pub(crate) use shared::{Host, Net, OwnedMessage, SocketAddress};
 
 include!(env!("RPCRDMA_BINDINGS"));

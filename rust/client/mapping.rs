@@ -11,11 +11,8 @@ use super::{
 };
 use crate::{
     proto::requester::plan::{CallForm, Plan, ReplyForm, Segments},
-    rdma::{Access, Idle, Mapped, Mr, MrList},
-    sunrpc::{
-        client::{Rqst, RqstBuf, SendError},
-        MessagePart,
-    },
+    rdma::{Access, Exposable, Idle, Mapped, Mr, MrList},
+    sunrpc::client::{Rqst, RqstBuf, SendError},
 };
 use core::num::NonZeroUsize;
 use kernel::prelude::*;
@@ -38,7 +35,7 @@ impl Segments for MessageRegions<'_> {
 
 /// Counts the regions without gaps of `bytes` that a part needs. A count that does not fit makes
 /// the plan fail: no list has as many segments.
-fn region_count(part: Option<MessagePart<'_>>, bytes: NonZeroUsize) -> u32 {
+fn region_count(part: Option<Exposable<'_>>, bytes: NonZeroUsize) -> u32 {
     part.map_or(0, |part| {
         u32::try_from(part.region_count(bytes)).unwrap_or(u32::MAX)
     })
@@ -131,7 +128,8 @@ fn map_whole(
         let parts = message.parts();
         if capacity.holds_whole(&parts) {
             let region = idle.pop().ok_or(SendError::Failed)?;
-            return keep(region.map_all(&parts, access, xid), idle, regions);
+            let region = region.map_all(parts.iter().flatten(), access, xid);
+            return keep(region, idle, regions);
         }
     }
     // Usually there is only one.
@@ -147,7 +145,7 @@ fn map_whole(
 
 /// Maps a part, if there is one, into as many regions as it needs.
 fn map_part(
-    part: Option<MessagePart<'_>>,
+    part: Option<Exposable<'_>>,
     access: Access,
     xid: u32,
     capacity: &Capacity,

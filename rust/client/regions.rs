@@ -4,8 +4,8 @@
 
 use super::{limits::Limits, transport::Transport};
 use crate::{
-    rdma::{Idle, Mr, MrList, MrType, Pd},
-    sunrpc::{client::Rqst, MessagePart, ReclaimScope},
+    rdma::{Exposable, Idle, Mr, MrList, MrType, Pd},
+    sunrpc::{client::Rqst, ReclaimScope},
     trace,
 };
 use core::num::NonZeroUsize;
@@ -44,8 +44,8 @@ impl Capacity {
 
     /// Whether one region with gaps can map what would need several without. Parts whose memory is
     /// kept allocated in different ways cannot share a region.
-    pub(super) fn holds_whole(&self, parts: &[Option<MessagePart<'_>>]) -> bool {
-        if !self.has_gaps() || parts.iter().flatten().any(MessagePart::is_counted) {
+    pub(super) fn holds_whole(&self, parts: &[Option<Exposable<'_>>]) -> bool {
+        if !self.has_gaps() || parts.iter().flatten().any(Exposable::is_counted) {
             return false;
         }
         let pieces = parts.iter().flatten().fold(0, |sum: usize, part| {

@@ -12,7 +12,7 @@
 
 use super::{access::Access, Pd};
 use crate::{
-    bindings::{self, Exposed, Memory, MessagePart},
+    bindings::{self, Exposable, Exposed, Location},
     trace,
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
@@ -159,8 +159,8 @@ impl Drop for Core {
         let rc = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
         trace::xprtrdma_frwr_dereg(number, rc);
         if kernel::warn_on!(rc != 0) {
-            // The device may go on writing: the pages are neither unmapped nor released, and the
-            // RPC does not get its memory back.
+            // The device may go on writing: the pages are neither unmapped nor released, and their
+            // owner does not get them back.
             core::mem::forget(self.exposed.take());
             return;
         }
@@ -231,7 +231,7 @@ impl Mr<Idle> {
         self.core.mr_type
     }
 
-    /// Maps the memory of `part` for `access` and gives the region a new handle.
+    /// Maps `memory` for `access` and gives the region a new handle.
     ///
     /// The peer sees offsets that start at `tag << 32` plus the offset within the first page, so no
     /// kernel address is exposed.
@@ -241,26 +241,24 @@ impl Mr<Idle> {
     /// `ENOMEM` if the memory cannot be mapped now, `EIO` if it does not fit the region.
     pub(crate) fn map(
         self,
-        part: &MessagePart<'_>,
+        memory: &Exposable<'_>,
         access: Access,
         tag: u32,
     ) -> Result<Mr<Mapped>, (Self, Error)> {
-        self.map_described(access, tag, part.is_counted(), |sg| {
-            Some((describe(sg, part)?, part.expose()))
+        self.map_described(access, tag, memory.is_counted(), |sg| {
+            Some((describe(sg, memory)?, memory.expose()))
         })
     }
 
-    /// As [`Self::map`], for several parts of one RPC in order, none of which is counted. The
-    /// region must be of type [`MrType::SgGaps`].
-    pub(crate) fn map_all(
+    /// As [`Self::map`], for several pieces of memory of one owner in order, none of which is
+    /// counted. The region must be of type [`MrType::SgGaps`].
+    pub(crate) fn map_all<'a>(
         self,
-        parts: &[Option<MessagePart<'_>>],
+        pieces: impl Iterator<Item = &'a Exposable<'a>>,
         access: Access,
         tag: u32,
     ) -> Result<Mr<Mapped>, (Self, Error)> {
-        self.map_described(access, tag, false, |sg| {
-            Some((describe_all(sg, parts)?, MessagePart::expose_all(parts)?))
-        })
+        self.map_described(access, tag, false, |sg| describe_all(sg, pieces))
     }
 
     #[inline(always)]
@@ -292,7 +290,7 @@ impl Mr<Idle> {
         let (elements, exposed) = describe(&mut core.sg).ok_or(EIO)?;
         core.access = access;
         if counted {
-            // SAFETY: The elements describe the part, whose pages can be referenced.
+            // SAFETY: The elements describe counted memory, whose pages can be referenced.
             unsafe { bindings::rpcrdma_get_pages(core.sg.as_mut_ptr(), elements) };
             core.counted = elements;
         }
@@ -339,47 +337,49 @@ impl Mr<Idle> {
     }
 }
 
-/// Describes `parts`, in order, in scatterlist elements; returns how many were needed, if there
-/// were enough.
-fn describe_all(
+/// Describes `pieces`, in order, in scatterlist elements, and exposes them; returns how many
+/// elements were needed, if there were enough, and all pieces have the same owner.
+fn describe_all<'a>(
     sg: &mut [bindings::scatterlist],
-    parts: &[Option<MessagePart<'_>>],
-) -> Option<i32> {
+    pieces: impl Iterator<Item = &'a Exposable<'a>>,
+) -> Option<(i32, Exposed)> {
     let end = usize::try_from(bindings::SG_END).ok()?;
     let mut used = 0usize;
-    for part in parts.iter().flatten() {
-        if part.is_counted() {
+    let mut exposed: Option<Exposed> = None;
+    for piece in pieces {
+        let exposed = exposed.get_or_insert_with(|| piece.expose());
+        if piece.is_counted() || !exposed.covers(piece) {
             return None;
         }
         if let Some(last) = used.checked_sub(1) {
             sg.get_mut(last)?.page_link &= !end;
         }
-        let elements = describe(sg.get_mut(used..)?, part)?;
+        let elements = describe(sg.get_mut(used..)?, piece)?;
         used = used.checked_add(usize::try_from(elements).ok()?)?;
     }
-    i32::try_from(used).ok()
+    Some((i32::try_from(used).ok()?, exposed?))
 }
 
-/// Describes `part` in scatterlist elements; returns how many were needed, if there were enough.
+/// Describes `memory` in scatterlist elements; returns how many were needed, if there were enough.
 #[inline(always)]
-fn describe(sg: &mut [bindings::scatterlist], part: &MessagePart<'_>) -> Option<i32> {
-    let elements = part.element_count();
+fn describe(sg: &mut [bindings::scatterlist], memory: &Exposable<'_>) -> Option<i32> {
+    let elements = memory.element_count();
     let sg = sg.get_mut(..elements)?;
-    match part.memory() {
-        Memory::Linear(start) => {
-            let length = u32::try_from(part.len()).ok()?;
+    match memory.location() {
+        Location::Linear(start) => {
+            let length = u32::try_from(memory.len()).ok()?;
             let element = sg.first_mut()?;
             *element = bindings::scatterlist::default();
-            // SAFETY: By the part's invariant the memory is contiguous and of this length.
+            // SAFETY: By the type's invariant the memory is contiguous and of this length.
             unsafe { bindings::rpcrdma_sg_set_buf(element, start.as_ptr().cast(), length) };
         }
-        Memory::Pages(pages, base) => {
+        Location::Pages(pages, base) => {
             let mut index = base / PAGE_SIZE;
             let mut offset = base % PAGE_SIZE;
-            let mut left = part.len();
+            let mut left = memory.len();
             for element in sg.iter_mut() {
                 let here = left.min(PAGE_SIZE.saturating_sub(offset));
-                // SAFETY: By the part's invariant the array has a page for every byte from `base`
+                // SAFETY: By the type's invariant the array has a page for every byte from `base`
                 // on, and `index` is that of one of them.
                 let page = unsafe { *pages.as_ptr().add(index) };
                 // This is sg_set_page(), without a function call for each page. The two low bits of
@@ -592,5 +592,78 @@ impl MrList<Registered> {
     /// A local invalidation of every region in the list has completed successfully.
     pub(super) unsafe fn invalidated(self) -> MrList<Idle> {
         self.into_state::<Mapped>().unmap()
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_mr)]
+mod tests {
+    use super::*;
+    use crate::bindings::Exposure;
+
+    /// Memory in the pages of an array, of which only the addresses are used.
+    fn paged<'a>(pages: &[*mut bindings::page], base: usize, owner: &'a Exposure) -> Exposable<'a> {
+        let location = Location::Pages(NonNull::from(pages).cast(), base);
+        // SAFETY: Nothing accesses the memory.
+        unsafe { Exposable::new(location, PAGE_SIZE, owner, false) }.unwrap()
+    }
+
+    fn linear<'a>(bytes: &mut [u8], owner: &'a Exposure) -> Exposable<'a> {
+        let length = bytes.len();
+        let location = Location::Linear(NonNull::from(bytes).cast());
+        // SAFETY: As above.
+        unsafe { Exposable::new(location, length, owner, false) }.unwrap()
+    }
+
+    fn pages() -> [*mut bindings::page; 3] {
+        [64, 128, 192].map(core::ptr::without_provenance_mut)
+    }
+
+    /// The flags and the page of an element, its offset and its length.
+    fn element(sg: &bindings::scatterlist) -> (usize, u32, u32) {
+        (sg.page_link, sg.offset, sg.length)
+    }
+
+    #[test]
+    fn memory_is_described_page_by_page() {
+        let end = usize::try_from(bindings::SG_END).unwrap();
+        let page = u32::try_from(PAGE_SIZE).unwrap();
+        let (owner, pages) = (Exposure::new(), pages());
+        let mut sg = [bindings::scatterlist::default(); 2];
+        // It begins in the second page and ends in the third.
+        let mut memory = paged(&pages, PAGE_SIZE + 8, &owner);
+        assert_eq!(describe(&mut sg, &memory), Some(2));
+        assert_eq!(element(&sg[0]), (128, 8, page - 8));
+        assert_eq!(element(&sg[1]), (192 | end, 0, 8));
+        assert!(describe(&mut sg[..1], &memory).is_none());
+
+        let rest = memory.split_off(PAGE_SIZE).unwrap();
+        assert_eq!(describe(&mut sg, &memory), Some(1));
+        assert_eq!(element(&sg[0]), (128 | end, 8, page - 8));
+        assert_eq!(describe(&mut sg, &rest), Some(1));
+        assert_eq!(element(&sg[0]), (192 | end, 0, 8));
+    }
+
+    #[test]
+    fn pieces_of_one_owner_are_described_and_exposed_together() {
+        let end = usize::try_from(bindings::SG_END).unwrap();
+        let (owner, other, pages) = (Exposure::new(), Exposure::new(), pages());
+        let mut bytes = KVec::from_elem(0, 64, GFP_KERNEL).unwrap();
+        let mut sg = [bindings::scatterlist::default(); 3];
+        let pieces = [linear(&mut bytes, &owner), paged(&pages, 8, &owner)];
+
+        let (count, exposed) = describe_all(&mut sg, pieces.iter()).unwrap();
+        assert_eq!(count, 3);
+        assert_eq!(sg.each_ref().map(|sg| sg.page_link & end), [0, 0, end]);
+        assert_eq!((sg[0].length, sg[1].offset, sg[2].length), (64, 8, 8));
+        assert!(!owner.is_over());
+        drop(exposed);
+        assert!(owner.is_over());
+
+        let foreign = [pieces[0], paged(&pages, 8, &other)];
+        assert!(describe_all(&mut sg, foreign.iter()).is_none());
+        assert!(describe_all(&mut sg[..2], pieces.iter()).is_none());
+        assert!(describe_all(&mut sg, [].iter()).is_none());
+        assert!(owner.is_over() && other.is_over());
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod server;
 mod xdr_buf;
 
 pub(crate) use crate::bindings::{
-    total_pages, Host, MessagePart, PageVec, ReadOnce, RelaxedCell, SocketAddress,
+    total_pages, Host, PageVec, ReadOnce, RelaxedCell, SocketAddress,
 };
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
 pub(crate) use registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};

@@ -2,7 +2,7 @@
 
 //! RPC messages as sunrpc keeps them: head, pages, tail (`struct xdr_buf`).
 
-use crate::bindings::{self, Memory};
+use crate::bindings::{self, Location};
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{error::to_result, prelude::*};
 
@@ -68,13 +68,13 @@ impl<'a> XdrBuf<'a> {
 
     /// Location of the head, and its length in bytes.
     #[inline(always)]
-    pub(super) fn head(&self) -> Option<(Memory, usize)> {
+    pub(super) fn head(&self) -> Option<(Location, usize)> {
         Self::linear(&self.raw().head[0])
     }
 
     /// Location of the page data, and its length in bytes, if there is any.
     #[inline(always)]
-    pub(super) fn pages(&self) -> Option<(Memory, usize)> {
+    pub(super) fn pages(&self) -> Option<(Location, usize)> {
         let raw = self.raw();
         if raw.page_len == 0 {
             return None;
@@ -82,21 +82,21 @@ impl<'a> XdrBuf<'a> {
         // CAST: An unsigned int always fits the kernel's usize.
         let base = raw.page_base as usize;
         Some((
-            Memory::Pages(NonNull::new(raw.pages)?, base),
+            Location::Pages(NonNull::new(raw.pages)?, base),
             self.page_len(),
         ))
     }
 
     /// Location of the tail, and its length in bytes.
     #[inline(always)]
-    pub(super) fn tail(&self) -> Option<(Memory, usize)> {
+    pub(super) fn tail(&self) -> Option<(Location, usize)> {
         Self::linear(&self.raw().tail[0])
     }
 
     #[inline(always)]
-    fn linear(vec: &bindings::kvec) -> Option<(Memory, usize)> {
+    fn linear(vec: &bindings::kvec) -> Option<(Location, usize)> {
         let start = NonNull::new(vec.iov_base.cast())?;
-        Some((Memory::Linear(start), vec.iov_len))
+        Some((Location::Linear(start), vec.iov_len))
     }
 
     /// Whether the pages receive the data of a file read.

@@ -5,7 +5,7 @@
 
 use super::buffer;
 use crate::{
-    bindings::{self, Exposure, Memory, MessagePart},
+    bindings::{self, Exposable, Exposure, Location},
     sunrpc::XdrBuf,
 };
 use core::{marker::PhantomData, ops::Deref, ptr::NonNull};
@@ -54,31 +54,31 @@ impl<'a> RqstBuf<'a> {
 
     /// The head.
     #[inline(always)]
-    pub(crate) fn head(&self) -> Option<MessagePart<'a>> {
+    pub(crate) fn head(&self) -> Option<Exposable<'a>> {
         self.part(self.buf.head()?, false)
     }
 
     /// The page data, if there is any.
     #[inline(always)]
-    pub(crate) fn pages(&self) -> Option<MessagePart<'a>> {
+    pub(crate) fn pages(&self) -> Option<Exposable<'a>> {
         self.part(self.buf.pages()?, self.is_counted())
     }
 
     /// The tail, if there is one.
     #[inline(always)]
-    pub(crate) fn tail(&self) -> Option<MessagePart<'a>> {
+    pub(crate) fn tail(&self) -> Option<Exposable<'a>> {
         self.part(self.buf.tail()?, self.is_counted())
     }
 
     /// All parts in order.
-    pub(crate) fn parts(&self) -> [Option<MessagePart<'a>>; 3] {
+    pub(crate) fn parts(&self) -> [Option<Exposable<'a>>; 3] {
         [self.head(), self.pages(), self.tail()]
     }
 
     #[inline(always)]
-    fn part(&self, (memory, length): (Memory, usize), counted: bool) -> Option<MessagePart<'a>> {
+    fn part(&self, (location, length): (Location, usize), counted: bool) -> Option<Exposable<'a>> {
         // SAFETY: By the invariants of both types the memory has that length, and stays allocated.
-        unsafe { MessagePart::new(memory, length, self.exposure(), counted) }
+        unsafe { Exposable::new(location, length, self.exposure(), counted) }
     }
 
     /// The counter of the regions over the message's memory.

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that regions are mapped over, and what keeps it until they are not any longer. Whoever
+//! owns memory, such as an RPC, describes it; `rdma/` maps it, and knows nothing else of it.
+
+use super::page;
+use core::{num::NonZeroUsize, ptr::NonNull};
+use kernel::{
+    page::PAGE_SIZE,
+    sync::atomic::{Acquire, Atomic, Relaxed, Release},
+};
+
+/// Counts the regions through which devices, and thus peers, can reach the memory of one owner.
+///
+/// The fence is built on this: the owner neither frees the memory nor relies on what is in it
+/// before the count is zero, whatever became of the regions.
+pub(crate) struct Exposure(Atomic<u32>);
+
+impl Exposure {
+    /// For memory that no device can reach.
+    pub(crate) fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// Whether no device can reach the memory any longer.
+    pub(crate) fn is_over(&self) -> bool {
+        // Pairs with the release in `Exposed::drop`: what the device wrote is visible.
+        self.0.load(Acquire) == 0
+    }
+}
+
+/// One region's contribution to an [`Exposure`], until it is dropped.
+///
+/// # Invariants
+///
+/// The pointer is valid: the owner keeps the count, as it does the memory, until it is zero, and
+/// this object is counted.
+pub(crate) struct Exposed(NonNull<Exposure>);
+
+// SAFETY: The count is atomic.
+unsafe impl Send for Exposed {}
+
+impl Exposed {
+    /// Whether this keeps `memory` too, because it has the same owner.
+    pub(crate) fn covers(&self, memory: &Exposable<'_>) -> bool {
+        core::ptr::eq(self.0.as_ptr(), memory.exposure)
+    }
+}
+
+impl Drop for Exposed {
+    fn drop(&mut self) {
+        // SAFETY: By the type's invariant; nothing uses the count after it has been lowered.
+        unsafe { self.0.as_ref() }.0.fetch_sub(1, Release);
+    }
+}
+
+/// The location of some bytes.
+#[derive(Clone, Copy)]
+pub(crate) enum Location {
+    /// An array of pages, and the offset of the first byte from the start of the first page, which
+    /// can exceed the page size.
+    Pages(NonNull<*mut page>, usize),
+    /// Physically contiguous memory.
+    Linear(NonNull<u8>),
+}
+
+/// Memory that a region can expose to the peer. Its owner lends it for `'a`; what outlives that is
+/// an [`Exposed`].
+///
+/// # Invariants
+///
+/// `location` has `length` bytes, at least one. They stay allocated for all of `'a`, and afterwards
+/// until `exposure`, which is that of the owner, is over; if they are `counted`, only as long as
+/// their pages are referenced, and all of these can be referenced.
+#[derive(Clone, Copy)]
+pub(crate) struct Exposable<'a> {
+    location: Location,
+    length: usize,
+    exposure: &'a Exposure,
+    counted: bool,
+}
+
+impl<'a> Exposable<'a> {
+    /// Describes memory; returns `None` if there is none.
+    ///
+    /// # Safety
+    ///
+    /// The type's invariants hold.
+    pub(crate) unsafe fn new(
+        location: Location,
+        length: usize,
+        exposure: &'a Exposure,
+        counted: bool,
+    ) -> Option<Self> {
+        // INVARIANT: Guaranteed by the caller, and the length is checked.
+        (length != 0).then_some(Self {
+            location,
+            length,
+            exposure,
+            counted,
+        })
+    }
+
+    /// Whether whoever maps the bytes must take references to their pages.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted
+    }
+
+    /// Keeps the bytes allocated, and their owner waiting, until the returned object is dropped.
+    pub(crate) fn expose(&self) -> Exposed {
+        self.exposure.0.fetch_add(1, Relaxed);
+        // INVARIANT: Just counted, while the borrow keeps the memory.
+        Exposed(NonNull::from(self.exposure))
+    }
+
+    /// The location of the bytes.
+    pub(crate) fn location(&self) -> Location {
+        self.location
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Offset of the first byte within its page.
+    fn offset(&self) -> usize {
+        match self.location {
+            Location::Pages(_, base) => base % PAGE_SIZE,
+            Location::Linear(start) => start.as_ptr().addr() % PAGE_SIZE,
+        }
+    }
+
+    /// How many scatterlist elements are needed to describe the bytes.
+    pub(crate) fn element_count(&self) -> usize {
+        match self.location {
+            Location::Linear(_) => 1,
+            Location::Pages(..) => self
+                .offset()
+                .saturating_add(self.length)
+                .div_ceil(PAGE_SIZE),
+        }
+    }
+
+    /// How many regions are needed for the bytes, if each holds `bytes` bytes in whole pages.
+    pub(crate) fn region_count(&self, bytes: NonZeroUsize) -> usize {
+        let touched = self.offset().saturating_add(self.length);
+        // Most memory needs one, and a division is slow.
+        if touched <= bytes.get() {
+            return 1;
+        }
+        let rest = usize::from(touched % bytes != 0);
+        (touched / bytes).saturating_add(rest)
+    }
+
+    /// Splits off what lies beyond the first pages, which are `bytes` long; returns `None` if
+    /// nothing does.
+    pub(crate) fn split_off(&mut self, bytes: usize) -> Option<Self> {
+        let first = bytes.saturating_sub(self.offset());
+        if first == 0 || self.length <= first {
+            return None;
+        }
+        let location = match self.location {
+            Location::Pages(array, base) => Location::Pages(array, base.saturating_add(first)),
+            // SAFETY: `first` is less than the length, so the result is within the same memory.
+            Location::Linear(start) => Location::Linear(unsafe { start.add(first) }),
+        };
+        // INVARIANT: Both pieces lie within the original memory, and neither is empty.
+        let length = self.length.saturating_sub(first);
+        self.length = first;
+        Some(Self {
+            location,
+            length,
+            ..*self
+        })
+    }
+}
