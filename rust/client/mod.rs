@@ -33,7 +33,7 @@ use crate::{
     rdma::QueuePair,
     sunrpc::{
         client::{
-            BackwardCalls, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
+            Backchannel, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
             SendLocked, SendOwned,
         },
         Class, SocketAddress, IDENT_RDMA,
@@ -227,7 +227,7 @@ impl ClientTransport for Client {
         limits::BACKWARD_SLOTS
     }
 
-    fn backward(&self) -> &BackwardCalls {
-        &self.transport.backward
+    fn backchannel(&self) -> &Backchannel {
+        &self.transport.backchannel
     }
 }

@@ -295,7 +295,7 @@ fn refuse(
     });
     let is_awaited = !matches!(pinned, Err(NotPinned::Unknown));
     let awaited = pinned.ok();
-    let refusal = refused.at_requester(is_awaited, transport.backward.is_served());
+    let refusal = refused.at_requester(is_awaited, transport.backchannel.is_served());
     match (refusal, awaited) {
         (RequesterRefusal::EndCall, Some((xid, rqst))) => {
             return fail(completion, rqst, xid, message, invalidated);
@@ -364,7 +364,7 @@ fn drop_message(completion: &mut Completion<'_, Connection>, message: ReceivedMe
 /// exceeded its credits.
 fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     let transport = &connection.transport;
-    if transport.backward.receive(
+    if transport.backchannel.receive(
         &transport.xprt,
         connection.backward_mark(call.fixed.version),
         call.fixed.xid.0,

@@ -7,7 +7,7 @@ use crate::{
     error::Cause,
     proto::wire::private_data::Thresholds,
     stats::{Calls, Latency, Stats},
-    sunrpc::client::{BackwardCalls, OwnedXprt},
+    sunrpc::client::{Backchannel, OwnedXprt},
 };
 use kernel::{
     prelude::*,
@@ -26,7 +26,7 @@ pub(super) struct Transport {
     #[pin]
     pub(super) ends: Ends,
     #[pin]
-    pub(super) backward: BackwardCalls,
+    pub(super) backchannel: Backchannel,
     /// The largest backward message on the last connection.
     pub(super) backward_payload: Atomic<u32>,
     /// The number of the next connection, which is odd.
@@ -55,7 +55,7 @@ impl Transport {
             calls: Calls::new(),
             latency: Latency::new(),
             ends <- Ends::new(),
-            backward <- BackwardCalls::new(),
+            backchannel <- Backchannel::new(),
             backward_payload: Atomic::new(backward_payload(Thresholds::DEFAULT.receive)),
             next_connection: Atomic::new(1),
             regions_in_use: Atomic::new(0),

@@ -10,7 +10,7 @@ use crate::{
     },
     rdma::{AcceptedQp, NoRoom},
     sunrpc::{
-        server::{Backward, BackwardCall, BackwardConnection},
+        server::{Backward, BackwardConnection, BackwardRqst},
         Class, NoIoScope, SendError, IDENT_BACKWARD,
     },
 };
@@ -35,7 +35,7 @@ impl BackwardConnection for Connection {
         threshold.saturating_sub(MIN_HEADER_LEN)
     }
 
-    fn call_back(&self, call: &BackwardCall<'_>) -> Result<(), SendError> {
+    fn call_back(&self, call: &BackwardRqst<'_>) -> Result<(), SendError> {
         let _scope = NoIoScope::enter();
         let result = send(&self.parts.qp, call);
         if result == Err(SendError::TooLarge) {
@@ -49,7 +49,7 @@ impl BackwardConnection for Connection {
 }
 
 /// Sends a Call, once there is a Receive for its Reply.
-fn send(qp: &AcceptedQp<Shared>, call: &BackwardCall<'_>) -> Result<(), SendError> {
+fn send(qp: &AcceptedQp<Shared>, call: &BackwardRqst<'_>) -> Result<(), SendError> {
     let shared = qp.context();
     let (version, thresholds) = shared.agreed();
     // The client has had no Reply that tells the version. sunrpc tries again soon.

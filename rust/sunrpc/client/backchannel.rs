@@ -15,9 +15,9 @@ use kernel::{
 /// it is given.
 pub(super) const MESSAGE_SIZE: usize = PAGE_SIZE;
 
-/// One backward request.
+/// sunrpc's request for one backward Call that has arrived, with the memory of its messages.
 #[repr(C)]
-pub(super) struct BackwardCall {
+pub(super) struct BackchannelRqst {
     /// First, because sunrpc returns the request by this pointer.
     rqst: bindings::rpc_rqst,
     /// The connection on which the Call arrived, by the transport's number for it.
@@ -27,24 +27,24 @@ pub(super) struct BackwardCall {
 }
 
 // SAFETY: A request is only handed between threads as a whole.
-unsafe impl Send for BackwardCall {}
+unsafe impl Send for BackchannelRqst {}
 
-/// The backward requests of a transport.
+/// The requests that a transport has for backward Calls.
 #[pin_data]
-pub(crate) struct BackwardCalls {
+pub(crate) struct Backchannel {
     #[pin]
     pool: SpinLock<Pool>,
 }
 
 struct Pool {
-    idle: KVec<KBox<BackwardCall>>,
+    idle: KVec<KBox<BackchannelRqst>>,
     /// Requests that exist, whether idle or not.
     allocated: usize,
     /// Requests that may exist; zero without a back channel.
     limit: usize,
 }
 
-impl BackwardCalls {
+impl Backchannel {
     /// Without a back channel at first.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
@@ -68,13 +68,13 @@ impl BackwardCalls {
         pool.allocated = pool.limit;
         drop(pool);
         while missing > 0 {
-            let made = BackwardCall::new(GFP_KERNEL);
-            let Ok(call) = made else {
+            let made = BackchannelRqst::new(GFP_KERNEL);
+            let Ok(rqst) = made else {
                 let mut pool = self.pool.lock();
                 pool.allocated = pool.allocated.saturating_sub(missing);
                 return Err(ENOMEM);
             };
-            self.give_back(call);
+            self.give_back(rqst);
             missing = missing.saturating_sub(1);
         }
         Ok(())
@@ -84,8 +84,8 @@ impl BackwardCalls {
     pub(super) fn retire(&self, count: usize) {
         for _ in 0..count {
             let mut pool = self.pool.lock();
-            let call = pool.idle.pop();
-            if call.is_some() {
+            let rqst = pool.idle.pop();
+            if rqst.is_some() {
                 pool.allocated = pool.allocated.saturating_sub(1);
             }
             if pool.allocated == 0 {
@@ -93,7 +93,7 @@ impl BackwardCalls {
             }
             // Freed outside the lock, at the end of this block.
             drop(pool);
-            if call.is_none() {
+            if rqst.is_none() {
                 break;
             }
         }
@@ -104,13 +104,13 @@ impl BackwardCalls {
         self.pool.lock().limit != 0
     }
 
-    fn take(&self) -> Option<KBox<BackwardCall>> {
+    fn take(&self) -> Option<KBox<BackchannelRqst>> {
         self.pool.lock().idle.pop()
     }
 
-    pub(super) fn give_back(&self, call: KBox<BackwardCall>) {
+    pub(super) fn give_back(&self, rqst: KBox<BackchannelRqst>) {
         let mut pool = self.pool.lock();
-        let surplus = pool.idle.push_within_capacity(call).err();
+        let surplus = pool.idle.push_within_capacity(rqst).err();
         if surplus.is_some() {
             pool.allocated = pool.allocated.saturating_sub(1);
         }
@@ -136,23 +136,23 @@ impl BackwardCalls {
         if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
             return false;
         }
-        let Some(mut call) = self.take() else {
+        let Some(mut rqst) = self.take() else {
             return false;
         };
-        if call.prepare(xprt, connection, xid, message).is_err() {
-            self.give_back(call);
+        if rqst.prepare(xprt, connection, xid, message).is_err() {
+            self.give_back(rqst);
             return false;
         }
         trace::xprtrdma_cb_call(xprt, xid);
-        let call = KBox::into_raw(call);
+        let rqst = KBox::into_raw(rqst);
         // SAFETY: The request is complete, and is returned by `bc_free_rqst`. Until then sunrpc
         // holds a reference to the transport, which it can take as the caller holds one.
-        unsafe { bindings::xprt_enqueue_bc_request(&raw mut (*call).rqst) };
+        unsafe { bindings::xprt_enqueue_bc_request(&raw mut (*rqst).rqst) };
         true
     }
 }
 
-impl BackwardCall {
+impl BackchannelRqst {
     fn new(flags: kernel::alloc::Flags) -> Result<KBox<Self>> {
         Ok(KBox::new(
             Self {
@@ -211,6 +211,6 @@ pub(super) unsafe fn is_backward(rqst: *const bindings::rpc_rqst) -> bool {
 ///
 /// `rqst` is a backward request of this module.
 pub(super) unsafe fn connection_of(rqst: *const bindings::rpc_rqst) -> u64 {
-    // SAFETY: The request is the first member of a `BackwardCall`, which only `prepare` changes.
-    unsafe { (*rqst.cast::<BackwardCall>()).connection }
+    // SAFETY: The request is the first member of a `BackchannelRqst`, which only `prepare` changes.
+    unsafe { (*rqst.cast::<BackchannelRqst>()).connection }
 }

@@ -4,7 +4,7 @@
 //! `CONFIG_SUNRPC_BACKCHANNEL`.
 
 use super::{
-    backchannel::{BackwardCall, MESSAGE_SIZE},
+    backchannel::{BackchannelRqst, MESSAGE_SIZE},
     transport::ClientTransport,
     xprt::Xprt,
 };
@@ -28,7 +28,7 @@ pub(super) unsafe extern "C" fn setup<T: ClientTransport>(
     trace::xprtrdma_cb_setup(xprt, requests);
     kernel::error::from_result(|| {
         let slots = usize::try_from(T::backward_slots())?;
-        transport.backward().provision(slots.saturating_mul(2))?;
+        transport.backchannel().provision(slots.saturating_mul(2))?;
         Ok(0)
     })
 }
@@ -56,7 +56,7 @@ pub(super) extern "C" fn slots<T: ClientTransport>(_raw: *mut bindings::rpc_xprt
 ///
 /// # Safety
 ///
-/// - `raw` is the `rqst` of a [`BackwardCall`] that [`BackwardCalls::receive`] gave away, and
+/// - `raw` is the `rqst` of a [`BackchannelRqst`] that [`Backchannel::receive`] gave away, and
 ///   nobody uses it any longer.
 /// - Its transport was created for a `T`, and sunrpc passes on to this function the reference to it
 ///   that `xprt_enqueue_bc_request` took.
@@ -65,11 +65,11 @@ pub(super) unsafe extern "C" fn free<T: ClientTransport>(raw: *mut bindings::rpc
     // took the reference that is dropped last here.
     unsafe {
         let xprt = (*raw).rq_xprt;
-        let call = KBox::from_raw(raw.cast::<BackwardCall>());
+        let rqst = KBox::from_raw(raw.cast::<BackchannelRqst>());
         Xprt::from_raw(xprt)
             .transport::<T>()
-            .backward()
-            .give_back(call);
+            .backchannel()
+            .give_back(rqst);
         bindings::xprt_put(xprt);
     }
 }
@@ -88,5 +88,5 @@ pub(super) unsafe extern "C" fn destroy<T: ClientTransport>(
     // SAFETY: The transport is valid during the callback, and its setup has succeeded.
     let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
     // CAST: A u32 always fits the kernel's usize.
-    transport.backward().retire(count as usize);
+    transport.backchannel().retire(count as usize);
 }

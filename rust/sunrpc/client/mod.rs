@@ -36,7 +36,7 @@ mod transport;
 mod xprt;
 
 pub(crate) use super::send_error::SendError;
-pub(crate) use backchannel::BackwardCalls;
+pub(crate) use backchannel::Backchannel;
 pub(crate) use class::{register, ClientRegistration};
 pub(crate) use pinned::{NotPinned, PinnedRqst, StoredRqst};
 pub(crate) use rqst::{BackwardReply, Rqst};

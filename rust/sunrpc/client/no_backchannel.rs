@@ -9,9 +9,9 @@ use kernel::prelude::*;
 
 /// No backward requests.
 #[pin_data]
-pub(crate) struct BackwardCalls {}
+pub(crate) struct Backchannel {}
 
-impl BackwardCalls {
+impl Backchannel {
     /// Does nothing.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {})

@@ -3,7 +3,7 @@
 //! The interface of a client transport.
 
 use super::{
-    backchannel::BackwardCalls,
+    backchannel::Backchannel,
     rqst::{BackwardReply, Rqst},
     send_lock::SendLock,
     xprt::OwnedXprt,
@@ -98,7 +98,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backward_slots() -> u32;
 
-    /// The backward requests of the transport.
+    /// The requests that the transport has for backward Calls.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
-    fn backward(&self) -> &BackwardCalls;
+    fn backchannel(&self) -> &Backchannel;
 }

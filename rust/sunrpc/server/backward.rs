@@ -256,19 +256,19 @@ impl BackwardXprt {
     }
 }
 
-/// A backward Call that is to be sent.
+/// sunrpc's request for a backward Call that is to be sent.
 ///
 /// # Invariants
 ///
 /// `rqst` is a request of a [`BackwardXprt`], has an encoded Call, and belongs to the running
 /// callback.
-pub(crate) struct BackwardCall<'a> {
+pub(crate) struct BackwardRqst<'a> {
     rqst: NonNull<bindings::rpc_rqst>,
     callback: PhantomData<&'a bindings::rpc_rqst>,
 }
 
-impl BackwardCall<'_> {
-    /// The Call of a request.
+impl BackwardRqst<'_> {
+    /// Wraps a request.
     ///
     /// # Safety
     ///

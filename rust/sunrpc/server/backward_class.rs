@@ -7,7 +7,7 @@
 //! then. `nfsd` holds a reference to the connection for as long as it has RPCs on such a transport.
 
 use super::{
-    backward::{Allocation, Backward, BackwardCall, BackwardXprt, Credit},
+    backward::{Allocation, Backward, BackwardRqst, BackwardXprt, Credit},
     transport::{SvcConnection, SvcListener},
     xprt::{flag, SvcXprt},
 };
@@ -54,7 +54,7 @@ pub(crate) trait BackwardConnection: SvcConnection {
     /// # Errors
     ///
     /// [`SendError`]; after [`SendError::NotConnected`] no further Call is sent.
-    fn call_back(&self, call: &BackwardCall<'_>) -> Result<(), SendError>;
+    fn call_back(&self, call: &BackwardRqst<'_>) -> Result<(), SendError>;
 }
 
 /// Registers the class of the backward transports over connections accepted by an `L`. They end on
@@ -285,14 +285,14 @@ impl<T: BackwardConnection> Table<T> {
                 Credit::Overdue => return Err(SendError::NotConnected),
             }
             // SAFETY: The request is pinned and encoded. Setup has checked the connection's type.
-            let (call, connection) = unsafe {
+            let (rqst, connection) = unsafe {
                 (
-                    BackwardCall::new(NonNull::new_unchecked(raw)),
+                    BackwardRqst::new(NonNull::new_unchecked(raw)),
                     svc.transport::<T>(),
                 )
             };
-            call.start();
-            connection.call_back(&call)
+            rqst.start();
+            connection.call_back(&rqst)
         };
         let Err(error) = send() else {
             return 0;

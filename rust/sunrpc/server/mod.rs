@@ -14,7 +14,7 @@
 //! | `xpo_detach` | [`SvcTransport::detach`] |
 //! | `xpo_free` | [`SvcTransport::end`] |
 //! | `send_request` of the backward direction | [`BackwardConnection::call_back`], with a
-//! [`BackwardCall`] |
+//! [`BackwardRqst`] |
 //!
 //! Contexts: `accept`, `receive`, `place` and `reply` run on threads of the service and may sleep.
 //! Several of them may run for one connection at a time, except that `receive` runs alone until
@@ -33,7 +33,7 @@ mod rqst;
 mod transport;
 mod xprt;
 
-pub(crate) use backward::{Backward, BackwardCall};
+pub(crate) use backward::{Backward, BackwardRqst};
 pub(crate) use backward_class::{register_backward, BackwardConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
 pub(crate) use moment::Moment;
