@@ -154,6 +154,19 @@ backward_at_the_end() {
 	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 2 ] || fail "the second Call did not come in time"'
 }
 
+# A Call that the service has in its hands outlives the client, so the last reference to the transport
+# goes with it, and the module in that moment.
+backward_outlives() {
+	local guest=$guest$'\n'"issue_ends() {
+		rmmod rpcrdma_test_calls &
+		wait_for 30 rmmod rpcrdma 2>/dev/null
+		wait \$!
+		module_load
+	}"$'\n'
+	defer "client 'module_loaded || module_load'"
+	calls_end 'backward-outlives | calls=null backward=1 outlive=1 | backward_calls=1'
+}
+
 test_case "an honest peer, for comparison" honest
 test_case "the form of Calls" shapes
 test_case "messages of just the size that is allowed" thresholds
@@ -169,4 +182,5 @@ test_case "RDMA_ERROR to Calls of every form" errors
 test_case "RDMA_ERROR before a Call's sender is through" early_errors
 test_case "backward Calls" backward
 test_case "a backward Call at a transport's end" backward_at_the_end
+test_case "unload behind a backward Call that was the transport's last user" backward_outlives
 run_cases

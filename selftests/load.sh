@@ -113,6 +113,25 @@ unload_behind_unmounts() {
 		done'
 }
 
+# A worker that has dropped the last reference to the module has yet to leave it.
+unload_behind_the_last_reference() {
+	is_rust || skip "nothing waits for a worker of the C module"
+	defer "client 'module_loaded || module_load'"
+	delay_events last_put=500
+	client '
+		for round in {1..3}; do
+			mount_nfs 4.2
+			ls $MNT >/dev/null
+			umount $MNT
+			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err || fail "round $round: $(tail -n 1 /run/$TEST.err)"
+			# The next module may well be in the place of this one.
+			sleep 1
+			module_load
+		done
+		hits=$(cat /sys/module/rpcrdma_test_delay/parameters/hits)
+		[ $hits = 3 ] || fail "$hits workers have slept"'
+}
+
 test_case "modinfo names the aliases" check_aliases
 test_case "the log tells of unload and load" reload
 test_case "unload is refused while mounted" refuse_unload
@@ -123,4 +142,5 @@ test_case "a server's class that is there already refuses the module" second_cla
 	'rdma" for servers' 2
 test_case "twenty times unload and load" reload_often
 test_case "unload right behind an unmount" unload_behind_unmounts
+test_case "unload before a worker has left" unload_behind_the_last_reference
 run_cases

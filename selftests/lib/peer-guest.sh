@@ -3,8 +3,9 @@
 #
 # What lib/peer.sh runs in the client. It comes behind lib/guest.sh.
 
-# A test may have something to do before each client.
+# A test may have something to do before each client, and while it ends.
 issue_begins() { :; }
+issue_ends() { rmmod rpcrdma_test_calls; }
 
 # issue NAME PARAMETERS CONDITIONS: has the module issue its Calls, prints how each has ended, and
 # collects in /run/$TEST.wrong what is wrong with their memory and with the counters.
@@ -20,7 +21,7 @@ issue() {
 		counter_is "$condition" || printf '%s: %s is not true, it is %s\n' "$1" "$condition" \
 			"$(our_stat "${condition%%[=>]*}")" >>"/run/$TEST.wrong"
 	done
-	rmmod rpcrdma_test_calls
+	issue_ends
 }
 
 # counter_is NAME=N or NAME>N

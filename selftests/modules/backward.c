@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A service for backward Calls: one thread, NULL, and a procedure that is answered when the
- * transport has its second connection.
+ * A service for backward Calls: one thread, NULL, a procedure that is answered when the transport has
+ * its second connection, and one that is answered when nothing else keeps the transport.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -44,6 +44,19 @@ static __be32 backward_second(struct svc_rqst *rqstp)
 	return rpc_success;
 }
 
+static __be32 backward_last(struct svc_rqst *rqstp)
+{
+	unsigned int milliseconds = 0;
+
+	/* The Call itself has a reference. */
+	for (; kref_read(&backward_xprt->kref) > 1; milliseconds++) {
+		if (milliseconds == 20000)
+			return rpc_system_err;
+		msleep(1);
+	}
+	return rpc_success;
+}
+
 static bool backward_nothing(struct svc_rqst *rqstp, struct xdr_stream *xdr)
 {
 	return true;
@@ -63,6 +76,13 @@ static const struct svc_procedure backward_procedures[] = {
 		.pc_encode	= backward_nothing,
 		.pc_xdrressize	= 1,
 		.pc_name	= "SECOND",
+	},
+	{
+		.pc_func	= backward_last,
+		.pc_decode	= backward_nothing,
+		.pc_encode	= backward_nothing,
+		.pc_xdrressize	= 1,
+		.pc_name	= "LAST",
 	},
 };
 
@@ -159,5 +179,15 @@ void test_backward_stop(struct test_backward *service)
 	svc_set_num_threads(service->serv, 0, 0);
 	xprt_svc_destroy_nullify_bc(service->xprt, &service->serv);
 	xprt_destroy_backchannel(service->xprt, BACKWARD_REQUESTS);
+	kfree(service);
+}
+
+/* As test_backward_stop(), but @client ends while the service has a Call of LAST in its hands. */
+void test_backward_outlive(struct test_backward *service, struct rpc_clnt *client)
+{
+	xprt_svc_shutdown_bc(service->xprt);
+	rpc_shutdown_client(client);
+	svc_set_num_threads(service->serv, 0, 0);
+	svc_destroy(&service->serv);
 	kfree(service);
 }

@@ -9,5 +9,6 @@ struct test_backward;
 
 struct test_backward *test_backward_start(struct rpc_clnt *client, u32 program);
 void test_backward_stop(struct test_backward *service);
+void test_backward_outlive(struct test_backward *service, struct rpc_clnt *client);
 
 #endif /* RPCRDMA_TEST_BACKWARD_H */

@@ -77,6 +77,10 @@ static bool backward;
 module_param(backward, bool, 0444);
 MODULE_PARM_DESC(backward, "serve backward Calls");
 
+static bool outlive;
+module_param(outlive, bool, 0444);
+MODULE_PARM_DESC(outlive, "the service has a backward Call in its hands when the client ends");
+
 /* Data of one direction, with bytes around it that belong to nobody. */
 struct test_data {
 	struct page **pages;
@@ -531,10 +535,14 @@ static void test_session_end(void)
 {
 	if (!test_client)
 		return;
-	if (test_service)
-		test_backward_stop(test_service);
+	if (test_service && outlive) {
+		test_backward_outlive(test_service, test_client);
+	} else {
+		if (test_service)
+			test_backward_stop(test_service);
+		rpc_shutdown_client(test_client);
+	}
 	test_service = NULL;
-	rpc_shutdown_client(test_client);
 	test_client = NULL;
 }
 

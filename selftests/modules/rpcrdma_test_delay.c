@@ -45,6 +45,10 @@ static uint reading;
 module_param(reading, uint, 0444);
 MODULE_PARM_DESC(reading, "milliseconds that a thread of nfsd sleeps before it reads a file");
 
+static uint last_put;
+module_param(last_put, uint, 0444);
+MODULE_PARM_DESC(last_put, "milliseconds that a worker sleeps behind dropping the last reference to rpcrdma");
+
 static atomic_t hits = ATOMIC_INIT(0);
 
 static int hits_get(char *buffer, const struct kernel_param *param)
@@ -90,6 +94,14 @@ static void delay_established(void *milliseconds, const void *id, const struct r
 		delay_any(milliseconds);
 }
 
+/* Whoever loads a module drops a reference to it too. */
+static void delay_last_put(void *milliseconds, struct module *module, unsigned long ip)
+{
+	if (current->flags & PF_WQ_WORKER && !module_refcount(module) &&
+	    !strcmp(module->name, "rpcrdma"))
+		delay_any(milliseconds);
+}
+
 static struct delay {
 	const char *event;
 	void *probe;
@@ -105,6 +117,7 @@ static struct delay {
 	{ "svcrdma_decode_badvers_err", delay_any, &refusing },
 	{ "svc_xprt_accept", delay_any, &accepted },
 	{ "nfsd_read_start", delay_any, &reading },
+	{ "module_put", delay_last_put, &last_put },
 };
 
 static void delay_begin(struct tracepoint *point, void *unused)

@@ -18,6 +18,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("backward-burst", backward_burst),
     ("backward-without-credits", backward_without_credits),
     ("backward-at-the-end", backward_at_the_end),
+    ("backward-outlives", backward_outlives),
     ("backward-across-connections", backward_across_connections),
 ];
 
@@ -229,15 +230,37 @@ fn backward_at_the_end(peer: &mut Peer) -> Result {
     peer.end()
 }
 
+/// A Call of another procedure of the client's service.
+fn procedure(xid: u32, number: u32) -> Message {
+    let mut call = null(xid);
+    call.payload[20..24].copy_from_slice(&number.to_be_bytes());
+    call
+}
+
+/// The client ends while it has a backward Call, which is answered when only that keeps the
+/// transport.
+fn backward_outlives(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    let call = peer.call()?;
+    peer.answer(&call)?;
+    let last = peer.call()?;
+    peer.send(&procedure(1, 2).encode())?;
+    peer.answer(&last)?;
+    peer.finished = true;
+    replies(peer, 1)?;
+    if peer.backward_replies != [words(&[1, 1, 0, 0, 0, 0])] {
+        return Err(format!("the Replies are {:02x?}", peer.backward_replies));
+    }
+    peer.end()
+}
+
 /// The Reply to a Call of the first connection is ready when there is a second one, which is none of
 /// its business.
 fn backward_across_connections(peer: &mut Peer) -> Result {
     peer.accept()?;
     let call = peer.call()?;
     // The procedure that is answered then.
-    let mut late = null(1);
-    late.payload[20..24].copy_from_slice(&1u32.to_be_bytes());
-    peer.send(&late.encode())?;
+    peer.send(&procedure(1, 1).encode())?;
     peer.verbs.flush()?;
     peer.verbs.disconnect();
     peer.accept()?;
