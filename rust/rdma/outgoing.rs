@@ -295,7 +295,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         if self.turn.is_none() {
             self.turn = self.owner.turn(true)?;
         }
-        let most = self.owner.qp().transfer_pages();
+        let qp = self.owner.qp();
         let SendContext {
             writes: transfers,
             pages,
@@ -305,7 +305,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             return Err(EBUSY);
         }
         let (result, elements) = add(pages)?;
-        let writes = writes.saturating_add(elements / most);
+        let writes = writes.saturating_add(qp.more_transfers(elements));
         transfers.reserve(writes, elements)?;
         Ok(result)
     }

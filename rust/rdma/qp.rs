@@ -193,6 +193,17 @@ impl Qp {
         self.transfer_pages
     }
 
+    /// How many transfers more there are if those with so many elements in all have no more than
+    /// [`Self::transfer_pages`].
+    #[inline(always)]
+    pub(super) fn more_transfers(&self, elements: usize) -> usize {
+        // A division is slow.
+        match self.registers_transfers {
+            true => elements / self.transfer_pages,
+            false => 0,
+        }
+    }
+
     /// The number of the queue pair.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: By the type's invariant; the number does not change.

@@ -192,11 +192,11 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// `ENOMEM`.
     pub(crate) fn fill(&mut self, pages: PageVec, reads: usize) -> Result {
-        let most = self.owner.qp().transfer_pages();
+        let qp = self.owner.qp();
         let context = self.context();
         // A Read that begins within a page shares that page with the Read before it.
         let elements = pages.len().saturating_add(reads);
-        let reads = reads.saturating_add(elements / most);
+        let reads = reads.saturating_add(qp.more_transfers(elements));
         context.pages.put(pages);
         context.reads.reserve(reads, elements)
     }
@@ -214,20 +214,35 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         (handle, offset): (u32, u64),
         may_wait: bool,
     ) -> Result {
-        let owner = self.owner;
-        let qp = owner.qp();
-        let context = self.context();
-        let ReadContext { reads, pages, .. } = context;
-        let whole = PageRange::at(start, usize::try_from(length)?);
-        if whole.length == 0 {
+        let range = PageRange::at(start, usize::try_from(length)?);
+        let qp = self.owner.qp();
+        if qp.registers_transfers() {
+            return self.read_registered(range, (handle, offset), may_wait);
+        }
+        let ReadContext { reads, pages, .. } = self.context();
+        // SAFETY: The pages stay with the context until `end`, which is called with the same queue
+        // pair.
+        unsafe { reads.add(qp, pages, &[range], handle, offset) }
+    }
+
+    /// [`Self::read`] where each Read takes a region, of which it may need several.
+    #[inline(never)]
+    fn read_registered(
+        &mut self,
+        range: PageRange,
+        (handle, offset): (u32, u64),
+        may_wait: bool,
+    ) -> Result {
+        if range.length == 0 {
             return Err(EINVAL);
         }
-        let mut offset = offset;
-        for range in whole.split(qp.transfer_pages()) {
+        let (owner, mut offset) = (self.owner, offset);
+        let qp = owner.qp();
+        let ReadContext { reads, pages, .. } = self.context();
+        for range in range.split(qp.transfer_pages()) {
             let mut seen = None;
             loop {
-                // SAFETY: The pages stay with the context until `end`, which is called with the
-                // same queue pair.
+                // SAFETY: As in `read`.
                 match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
                     Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut seen).is_ok() => {}
                     added => break added?,
