@@ -433,6 +433,16 @@ top_shows() {
 		    assert sorted(lines) == sorted((folder / "listener").read_text().splitlines())
 		    assert len(listener["ends"]) == len((folder / "ends").read_text().splitlines())
 	EOF
+	# What a client that keeps to the rules, and has room, does not bring about.
+	sed -i -e 's/^deferred_reads 0$/deferred_reads 1/' \
+		-e 's/^delayed_reads 0$/delayed_reads 2/' \
+		-e 's/^excess_calls 0$/excess_calls 30/' \
+		-e 's/^option_errors_sent 0$/option_errors_sent 400/' \
+		"$copy"/sys/kernel/debug/rpcrdma/connection-*/stats
+	[ "$(top_of | grep -cE "^ *[0-9]+ +$words .* 430\$")" = 1 ] || fail "$(top_of)"
+	text=$(top_of --details)
+	grep -qx '  waits: 1 deferred_reads, 2 delayed_reads' <<<"$text" || fail "$text"
+	grep -qx '  errors: 30 excess_calls, 400 option_errors_sent' <<<"$text" || fail "$text"
 }
 
 test_case "the counters of a connection agree with the client's" counters_agree

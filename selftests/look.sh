@@ -443,6 +443,13 @@ top_shows() {
 		    assert transport["mounts"] == ["/mnt/nfs"]
 		assert sum(transport["stats"]["inline_calls"] for transport in told) > 400
 	EOF
+	# What an honest server does not bring about.
+	sed -i -e 's/^option_errors_sent 0$/option_errors_sent 2/' \
+		-e 's/^option_errors_received 0$/option_errors_received 30/' \
+		"$copy"/sys/kernel/debug/rpcrdma/*/stats
+	[ "$(top_of | grep -cE "^ *[0-9]+ +$words .* 32 +-\$")" = 2 ] || fail "$(top_of)"
+	[ "$(top_of --details |
+		grep -cx '  errors: 2 option_errors_sent, 30 option_errors_received')" = 2 ]
 	rm -r "$copy/sys"
 	! top_of 2>"$copy/error" || fail "it found something where nothing is"
 	grep -q 'is missing: load rpcrdma' "$copy/error"
