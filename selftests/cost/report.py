@@ -46,6 +46,13 @@ NEVER_MORE = {
     "server": ("allocations", "completion handler runs", "completions", "threads woken"),
 }
 
+# The same of all RPCs together. Receives are posted some at a time, so that for a few RPCs one time more
+# or less is chance.
+NEVER_MORE_IN_ALL = {
+    "client": (),
+    "server": ("doorbells, receive queue", "work requests, receive queue"),
+}
+
 # What one RPC may take at most, whatever C takes: a figure, how much of it, and the RPCs.
 RPCS_OF_A_PAGE = ("NULL", "GETATTR", "READ 4 KiB", "WRITE 4 KiB", "OPEN, CLOSE")
 RULES = {
@@ -226,6 +233,13 @@ def rows_of(role, stretch):
     return {what: figure / rpcs for what, figure in figures.items()}
 
 
+def in_all(role, stretches, what):
+    """A figure for one RPC of all stretches together."""
+    stretches = list(stretches)
+    runs = sum(stretch.runs_of(OPERATIONS[what]) for stretch in stretches)
+    return runs / sum(stretch.rpcs(role) for stretch in stretches)
+
+
 def functions(stretch, role, count):
     """The names and instructions for one RPC of the functions that have most."""
     rows = stretch.transport().most_common(count)
@@ -325,6 +339,9 @@ def main():
                 print(f"  {kind}")
                 for function, instructions in functions(stretch, role, options.functions):
                     print(f"    {instructions:9.1f}  {function}")
+    for what in NEVER_MORE_IN_ALL[role]:
+        *_, of_before, of_last = (in_all(role, stretches.values(), what) for stretches in kinds.values())
+        ruled.append((f"all RPCs, {what}, of {before}", of_last, of_before))
     if options.document:
         document(role, options.document, kinds, operations)
     if not options.ratios:
