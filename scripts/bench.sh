@@ -44,6 +44,10 @@ export BENCH_BOOTS=${BENCH_BOOTS:-4} BENCH_PAIRS=${BENCH_PAIRS:-2}
 for number in BENCH_BOOTS BENCH_PAIRS; do
 	[[ ${!number} =~ ^[1-9][0-9]*$ ]] || die "$number is a number from 1 on, not ${!number}"
 done
+document=$PROJECT/Documentation/benchmarks.rst
+# Not when all is measured.
+[ -z "$keep" ] || grep -qF ".. The table of $name begins here." "$document" ||
+	die "$document has no place for the table of $name"
 source=$PROJECT/selftests/bench
 out=${BENCH_OUT:-$CACHE/$name}
 build=$KERNELS/build/${VARIANT:-$KERNEL}
@@ -80,7 +84,7 @@ for ((boot = 0; boot < BENCH_BOOTS; boot++)); do
 done
 in_root() { "$here/in-buildroot.sh" "$@"; }
 documents=()
-[ -z "$keep" ] || documents=(--document "$PROJECT/Documentation/benchmarks.rst" --table "$name")
+[ -z "$keep" ] || documents=(--document "$document" --table "$name")
 in_root env KERNEL="$KERNEL" VERS="$VERS" python3 "$source/report.py" $role "$out/samples" "$out/$name.json" "${documents[@]}"
 in_root python3 "$here/bench-plot.py" "$out/$name.json" "$out/plots"
 if [ -n "$keep" ]; then
