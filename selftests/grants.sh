@@ -96,25 +96,29 @@ shared() {
 
 # No memory for more Receives than there are.
 without_memory() {
-	local first max
+	local first max mark
 	server '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
+	server_anew
+	mark=$(server log_mark)
 	begin
 	defer 'server "$shortage shortage_ends; nfsd_alone 0"'
 	server "$shortage"'
-		listener_of starved_grants >/run/$TEST.starved
 		nfsd_alone 1
 		shortage_begins 1 "" post_missing'
 	client_background load 'read_ahead 128 8M 4k'
 	server "$shortage
-		starves() { [ \$((\$(listener_of starved_grants) - \$(cat /run/$TEST.starved))) -ge 3 ]; }
+		starves() { [ \$(listener_of starved_grants) -ge 3 ]; }
 		wait_for 30 starves
 		grep -E '^(credits|receive)' \$(newest_connection)/connection
 		! granted_beyond \$(stat_of receive_buffers) || fail 'there are not as many Receives'
 		[ \$(stat_of credits_limit) -lt $max ] || fail 'the limit has not fallen'
 		shortage_ends
-		nfsd_alone 0
-		rm /run/$TEST.starved"
+		nfsd_alone 0"
 	client_wait load
+	server "
+		printf '%d times memory was short\n' \$(listener_of starved_grants)
+		wait_for 10 lines_tell starved_grants $mark \
+			\"client \$CLIENT: memory is short for what it is granted\""
 	server "granted_beyond $first || fail 'the grant does not rise with memory'"
 }
 

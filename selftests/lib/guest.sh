@@ -272,6 +272,19 @@ log_mark() {
 }
 log_since() { dmesg | sed "1,/$1/d"; }
 log_has() { log_since "$1" | grep -qE "$2"; }
+# Whether a listener that was new at the mark has a line there for each time that it has counted,
+# which has to be once; of more than ten as many as it may write, ten in each minute: lines_tell
+# COUNTER MARK REGEX.
+lines_tell() {
+	local times lines
+	times=$(listener_of "$1")
+	lines=$(log_since "$2" | grep -cE "(^|\\] )rpcrdma: $3\$" || true)
+	if [ "$times" -le 10 ]; then
+		[ "$lines" = "$times" ] && [ "$lines" -gt 0 ]
+	else
+		[ "$lines" -ge 10 ] && [ "$lines" -le 20 ] && [ "$lines" -le "$times" ]
+	fi
+}
 
 # check_setting FILE DEFAULT LEAST MOST: it has that value, takes those from LEAST to MOST, and no
 # others.
