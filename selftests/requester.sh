@@ -24,7 +24,7 @@ messages() {
 	attack cut 'silence*3 err_chunk*9 answered' refused_messages=12 chunk_errors_sent=9
 	attack versions 'err_vers*3 err_chunk*4 answered' vers_errors_sent=3 chunk_errors_sent=4
 	attack not-calls 'silence answered' calls_outstanding=0
-	attack longer ended
+	attack longer ended ended_work_request+1
 }
 
 # Proves: V1-019.
@@ -36,18 +36,18 @@ credits() {
 
 # Proves: V1-136, V1-138.
 reads() {
-	# The client's end may be faster to tell.
-	local failed='ended_(work_request|disconnected)'
-	attack bad-handle 'ended*5' "$failed+5"
-	attack beyond-the-memory ended "$failed+1"
-	attack bad-write-handle ended "$failed+1"
-	attack sends-it-again 'ended err_chunk answered ended err_chunk short'
-	attack hangs-up gone 'ended_.*+20'
-	attack vanishes gone 'ended_.*+1'
+	attack bad-handle 'ended*5' ended_work_request+5
+	attack beyond-the-memory ended ended_work_request+1
+	attack bad-write-handle ended ended_work_request+1
+	# Those on which the Call is refused end as the requester wants it.
+	attack sends-it-again 'ended*2 err_chunk answered ended*2 err_chunk short' \
+		ended_work_request+4 ended_disconnected+2
+	attack hangs-up gone ended_disconnected+20
+	attack vanishes ended ended_work_request+1
 	# As much as there is room for is held until the fabric gives up.
-	attack crowd gone 'ended_.*+10' 'listener:read_pages_most>8000'
-	# Where nothing gives up, who waits ends it.
-	WAIT=100 attack holds-room 'ended*10' ended_timed_out+10
+	WAIT=100 attack crowd 'ended*10' ended_work_request+10 'listener:read_pages_most>8000'
+	# Where nothing gives up, who waits ends it. One connection more has made sure of the order.
+	WAIT=100 attack holds-room 'ended*10' ended_timed_out+10 ended_disconnected+1
 }
 
 # A thread is kept with a Call of a connection that is closed meanwhile: what else it had of the room, and its
@@ -72,31 +72,57 @@ line() {
 }
 
 connections() {
-	attack silent 20_up listener:connections=21 'ended_.*+20'
-	attack half-open 10_up listener:connections=11 'ended_.*+10'
+	attack silent 20_up listener:connections=21 ended_disconnected+20
+	attack half-open 10_up listener:connections=11 ended_rejected+10
 	# Only the connections that threads wait for end, and soon.
 	attack takes-no-replies ended ended_timed_out+1
-	attack comes-and-goes 5_answered listener:connections=1 'ended_.*+50'
+	attack comes-and-goes 5_answered listener:connections=1 ended_disconnected+50
 }
 
-# Of connections whose client has shown access to no file sunrpc keeps 64 (XPT_MAX_TMP_CONN): each that it accepts
-# beyond costs the oldest one, but some more stay while its threads are busy closing. Then the server is kept from
-# accepting while more connects arrive than its listener has room for (MAX_WAITING): those beyond are refused, and
-# the mount goes on. When the others have their turn nobody is there any more.
+# Of connections whose client has shown access to no file sunrpc keeps 64 (XPT_MAX_TMP_CONN) and the
+# one that it accepts then: each beyond costs the oldest one. Then more connects wait than its listener
+# has room for (MAX_WAITING): those beyond are refused, and the mount goes on.
 too_many() {
-	local all
-	attack silent-100 100_up 'listener:connections>64' 'listener:connections<101' 'ended_.*+100'
+	local mark
+	attack silent-100 '65_up ended*35' listener:connections=66 ended_closed+35 ended_disconnected+65
+	mark=$(server log_mark)
+	wait_in_vain burst 256 44_refused rejected+44
+	server "wait_for 10 lines_tell rejected $mark \
+		\"a client's connect was rejected: too many wait to be accepted\""
+}
+
+# As many as the log may have a line for each.
+few() {
+	local mark
+	mark=$(server log_mark)
+	wait_in_vain burst-5 5 0_refused rejected+0
+	# User-Mode Linux has no names of errors.
+	server "wait_for 10 lines_tell accept_failures $mark \
+		\"client \$CLIENT: cannot accept its connection: (EINVAL|Error\\(22\\))\""
+}
+
+# The server is kept from accepting while so many connects arrive behind one that it has accepted.
+# When they have their turn nobody is there any more: wait_in_vain SCENARIO COUNT OUTCOMES CONDITION.
+wait_in_vain() {
 	MACHINE=server delay_events accepted=600000
-	all=$(($(server 'listener_of "(accepted|accept_failures)"') + 257))
-	attack_begins burst rejected+44
-	attack_comes_to 44_refused
+	attack_begins "$1" "$4" accepted+1 "accept_failures+$2" ended_rejected+1
+	attack_comes_to "$3"
 	client 'work_goes_on 30'
 	client 'kill $(cat /run/$TEST.pid)'
+	# The server has been told so of each.
+	server "
+		told() { [ \$(grep -c ' REJECTED consumer returns' \$TRACING/trace) = $(($2 + 1)) ]; }
+		wait_for 60 told"
 	delays_end server
-	LIMIT=100 server "
-		all() { [ \$(listener_of '(accepted|accept_failures)') = $all ]; }
-		wait_for 60 all"
 	attack_ends
+}
+
+# With a new listener, which has written no lines, and with events that are traced, whose memory stays.
+anew() {
+	need_server
+	server_anew
+	trace_begins server rdma_cma/cm_event_done
+	beside_a_mount "$@"
 }
 
 # nfsd is to end while all of its threads wait for room on the send queues of a requester that takes no Replies.
@@ -105,7 +131,7 @@ stopped() {
 	defer "server '
 		module_loaded || insmod /lab/payload/server/rpcrdma.ko
 		[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
-	attack_begins takes-no-replies-8
+	attack_begins takes-no-replies-8 anew
 	LIMIT=150 server '
 		full() { [ "$(grep -s "^send_queue_full [1-9]" /sys/kernel/debug/rpcrdma/connection-*/stats | wc -l)" -ge "$(cat /proc/fs/nfsd/threads)" ]; }
 		wait_for 20 full
@@ -152,7 +178,8 @@ test_case "more Calls than were granted, and more data than there is room for" b
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "a connection that ends while it waits for room, and a thread is busy with it" line
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
-test_case "more connections than are kept, and more connects than may wait" beside_a_mount too_many silent-100
+test_case "more connections than are kept, and more connects than may wait" anew too_many silent-100
+test_case "connects whose client has gone when it is their turn" anew few
 test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices

@@ -18,8 +18,10 @@
 #
 # A condition is on a value of the requester's newest connection while that is up (NAME=N, NAME<N, NAME>N),
 # on one of the listener then (listener:NAME=N), or on by how much one of the listener has grown when all is
-# over, and only the mount's connection is left (NAME+N). WAIT=SECONDS before attack, or attack_comes_to, is
-# how long the outcomes may take.
+# over, and only the mount's connection is left (NAME+N). All ends of connections are told, by
+# ended_CAUSE+N; without any it is one connection, which the requester has ended. Before the others,
+# "anew" says that none are told, as the listener is a new one by then. WAIT=SECONDS before attack, or
+# attack_comes_to, is how long the outcomes may take.
 
 # shellcheck source=/dev/null
 . "$(dirname "${BASH_SOURCE[0]}")/test.sh"
@@ -59,9 +61,17 @@ requester_stop() {
 }
 
 attack_begins() {
-	local condition
+	local condition ends=0
 	scenario=$1 checks='' before=()
 	shift
+	for condition; do [[ $condition != ended_*+* ]] || ends=$((ends + ${condition##*+})); done
+	if [ "${1:-}" = anew ]; then
+		shift
+	else
+		# One that nothing is said of ends with the requester, which has it.
+		[ $ends != 0 ] || { ends=1 && set -- "$@" ended_disconnected+1; }
+		set -- "$@" "ended_.*+$ends"
+	fi
 	for condition; do
 		case $condition in
 		*+*) before+=("${condition%+*} $(server "listener_of '${condition%+*}'") ${condition##*+}") ;;

@@ -13,9 +13,10 @@ COUNT=10000
 many() {
 	local start
 	# What is only made once is there afterwards.
-	attack comes-and-goes 5_answered listener:connections=1 'ended_.*+50'
+	attack comes-and-goes 5_answered listener:connections=1 ended_disconnected+50
 	start=$SECONDS
-	WAIT=2000 attack comes-and-goes-$COUNT $((COUNT / 10))_answered listener:connections=1 "accepted+$COUNT" "ended_.*+$COUNT"
+	WAIT=2000 attack comes-and-goes-$COUNT $((COUNT / 10))_answered listener:connections=1 \
+		"accepted+$COUNT" "ended_disconnected+$COUNT"
 	printf '%d connections in %d seconds\n' $COUNT $((SECONDS - start))
 }
 

@@ -52,7 +52,8 @@ struct peer {
 	struct rdma_cm_id *id;
 	unsigned int step;
 	bool ended;
-	/* The event that ended it, and its status. */
+	/* The event that ended it, if the connection manager has told, and its status. */
+	bool told;
 	enum rdma_cm_event_type end;
 	int end_status;
 	struct ibv_pd *pd;
@@ -185,6 +186,7 @@ static bool take_events(struct peer *peer)
 		default:
 			if (event->id == peer->id) {
 				peer->ended = true;
+				peer->told = true;
 				peer->end = event->event;
 				peer->end_status = event->status;
 			}
@@ -480,6 +482,16 @@ uint64_t peer_memory(struct peer *peer, uint32_t *key)
 {
 	*key = peer->mr ? peer->mr->rkey : 0;
 	return peer->mr ? (uintptr_t)data_buffer(peer) : 0;
+}
+
+int peer_wait_end(struct peer *peer, int timeout_ms)
+{
+	int64_t end = now_ms() + timeout_ms;
+	int status = 0;
+
+	while (!status && !peer->told)
+		status = progress(peer, end);
+	return status;
 }
 
 int peer_vanish(struct peer *peer)

@@ -50,6 +50,8 @@ int peer_ask(struct peer *peer, const char *address, uint16_t port,
 int peer_wait_answer(struct peer *peer, int timeout_ms);
 /* Where that memory is, and its handle. */
 uint64_t peer_memory(struct peer *peer, uint32_t *key);
+/* Waits until the connection manager has told that the other end has ended the connection. */
+int peer_wait_end(struct peer *peer, int timeout_ms);
 /* Resets the queue pair, so that nothing is answered any more and nobody is told. */
 int peer_vanish(struct peer *peer);
 

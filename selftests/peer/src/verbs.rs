@@ -58,6 +58,7 @@ mod c {
         ) -> i32;
         pub(super) fn peer_wait_answer(peer: *mut peer, timeout_ms: i32) -> i32;
         pub(super) fn peer_memory(peer: *mut peer, key: *mut u32) -> u64;
+        pub(super) fn peer_wait_end(peer: *mut peer, timeout_ms: i32) -> i32;
         pub(super) fn peer_vanish(peer: *mut peer) -> i32;
         pub(super) fn peer_wait_request(
             peer: *mut peer,
@@ -253,6 +254,17 @@ impl Verbs {
         let end = at.checked_add(length);
         assert!(address != 0 && end.is_some_and(|end| end <= self.data_size as usize));
         (address as usize as *mut u8).wrapping_add(at)
+    }
+
+    /// Waits until the other end has ended the connection by itself, as the connection manager
+    /// tells; whether it has.
+    pub(crate) fn is_ended(&mut self, limit: Duration) -> Result<bool> {
+        // SAFETY: The end is valid.
+        let status = unsafe { c::peer_wait_end(self.peer, milliseconds(limit)) };
+        if status == -errno::ETIMEDOUT {
+            return Ok(false);
+        }
+        check("waiting for the end", status).map(|_| true)
     }
 
     /// Answers nothing from here on, and tells nobody.

@@ -263,11 +263,18 @@ fn segment_of(verbs: &mut Verbs, length: u32) -> Segment {
     }
 }
 
+/// The end of a connection. The server has to be the one that ends it: if this end did so first,
+/// that would be what the server takes for the cause.
+fn end_of(verbs: &mut Verbs) -> Result<String> {
+    let is_ended = verbs.is_ended(LIMIT)?;
+    Ok(if is_ended { "ended" } else { "left" }.to_owned())
+}
+
 /// What the next message from the server says, in a word.
 fn outcome_of(verbs: &mut Verbs, limit: Duration) -> Result<String> {
     let bytes = match verbs.receive(limit)? {
         Waited::For(bytes) => bytes,
-        Waited::Ended => return Ok("ended".to_owned()),
+        Waited::Ended => return end_of(verbs),
         Waited::TimedOut => return Ok("silence".to_owned()),
     };
     verbs.post_receive()?;

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{outcome_of, segment_of, Call, Requester, Scenarios};
+use super::{end_of, outcome_of, segment_of, Call, Requester, Scenarios};
 use crate::peer::LIMIT;
 use crate::proto::wire::chunk::Segment;
 use crate::verbs::Verbs;
@@ -61,8 +61,7 @@ fn bad_write_handle(requester: &mut Requester) -> Result<Vec<String>> {
     Ok(vec![requester.call(&read)?])
 }
 
-/// Connections that a Call can cost before it is refused. The server counts two, but not one whose
-/// end the connection manager tells before the device has told that the RDMA Read or Write failed.
+/// A Call costs two connections before it is refused. After so many the scenario gives up.
 const MOST_ENDS: u32 = 10;
 
 /// A Call that cannot be answered comes again on the next connections, and once more when it was
@@ -95,13 +94,13 @@ fn sends_it_again(requester: &mut Requester) -> Result<Vec<String>> {
                 break outcome;
             }
             ends += 1;
+            outcomes.push(outcome);
             requester.connect()?;
             let honest = requester.call(&Call::null())?;
             if honest != "answered" {
                 outcomes.push(honest);
             }
         };
-        outcomes.push(if ends < 2 { "too_soon" } else { "ended" }.to_string());
         outcomes.push(last);
         let (offset, handle) = requester.verbs.memory();
         let mut good = good;
@@ -126,7 +125,7 @@ fn vanishes(requester: &mut Requester) -> Result<Vec<String>> {
     // They have arrived, and the first Reads may have begun.
     requester.verbs.flush()?;
     requester.verbs.vanish()?;
-    Ok(vec!["gone".to_owned()])
+    Ok(vec![end_of(&mut requester.verbs)?])
 }
 
 /// The connection ends with Reads under way, time and again.
@@ -165,7 +164,7 @@ fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
         verbs.flush()?;
         verbs.vanish()?;
     }
-    Ok(vec!["gone".to_owned()])
+    requester.others.iter_mut().map(end_of).collect()
 }
 
 /// As much is to be read as there is room for, behind Replies that are repeated for ever, as there
