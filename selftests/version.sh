@@ -249,13 +249,23 @@ lost() {
 # Proves: V2-033, V2-034.
 lost_between() {
 	# Before the first message: nothing was learned, and Version Two is tried once more.
-	delay_events connected=700
-	peer_ends offered 'two-not-begun | calls=read,null | version_fallbacks=0 known_version='
-	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 2 ]'
-	client 'rmmod rpcrdma_test_delay && insmod /lab/payload/rpcrdma_test_delay.ko refused=700'
+	trace_begins client rdma_cma/cm_event_done
+	delay_events connected=600000
+	MEANWHILE=ends_unused peer_ends offered \
+		'two-not-begun | calls=read,null | version_fallbacks=0 known_version= connects=2'
+	client 'insmod /lab/payload/rpcrdma_test_delay.ko refused=700'
 	# Between the refusal and the Call in Version One.
 	peer_ends offered 'two-refused-and-gone | calls=write,read,null | known_version=1 known_version_s>60'
 	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 1 ]'
+}
+
+# Has the peer end the connection that the client has made, and is held back with, and lets the client
+# go on when it knows. What ends before the client has taken it over was a failed attempt for it.
+ends_unused() {
+	client 'wait_for 30 eval "[ \$(cat /sys/module/rpcrdma_test_delay/parameters/hits) = 1 ]"'
+	peer_goes_on
+	client 'wait_for 30 grep -q "DISCONNECTED consumer returns" $TRACING/trace'
+	delays_end
 }
 
 lost_later() {

@@ -10,7 +10,9 @@
 #
 # An ITEM is 'SCENARIO | PARAMETERS OF THE MODULE [| CONDITION...]'. A condition compares a counter
 # of the transport with a number: NAME=N, or NAME>N. Each Call has to end as the peer expects, and
-# nobody may write to its memory afterwards; nothing is left behind.
+# nobody may write to its memory afterwards; nothing is left behind. MEANWHILE=COMMAND before
+# calls_end is run on the host when the Calls have begun; peer_goes_on lets a scenario go on that waits
+# for that.
 
 # shellcheck source=/dev/null
 . "$(dirname "${BASH_SOURCE[0]}")/test.sh"
@@ -27,7 +29,8 @@ peer_start() {
 		modprobe -q ib_uverbs
 		modprobe -q rdma_ucm
 		rm -f /run/$TEST.*
-		setsid /lab/payload/rpcrdma-peer $* >/run/$TEST.out 2>&1 &
+		mkfifo /run/$TEST.go
+		setsid /lab/payload/rpcrdma-peer $* <>/run/$TEST.go >/run/$TEST.out 2>&1 &
 		echo \$! >/run/$TEST.pid
 		wait_for 10 grep -q listening /run/$TEST.out"
 	defer peer_stop
@@ -37,6 +40,8 @@ peer_stop() {
 	server "[ ! -f /run/$TEST.pid ] || kill \$(cat /run/$TEST.pid) 2>/dev/null || true; rm -f /run/$TEST.*"
 }
 
+peer_goes_on() { server "echo >/run/$TEST.go"; }
+
 # Has the module issue its Calls, as often as there are ITEMs.
 calls_issue() {
 	local item scenario parameters conditions script=''
@@ -45,7 +50,7 @@ calls_issue() {
 		script+="issue ${scenario// /} '$parameters' '$conditions'"$'\n'
 	done
 	defer "client '! grep -q ^rpcrdma_test_calls /proc/modules || rmmod rpcrdma_test_calls'"
-	LIMIT=150 client "
+	client_background calls "
 		resources=\$(rdma_resources)
 		rm -f /run/$TEST.*
 		{
@@ -54,6 +59,8 @@ calls_issue() {
 		# A transport is there until the pause before its next attempt to connect is over.
 		wait_for 40 module_unused
 		wait_for 10 rdma_resources_are \"\$resources\" || fail \"the device had \$resources and has \$(rdma_resources)\""
+	${MEANWHILE:-true}
+	LIMIT=150 client_wait calls
 }
 
 # Compares how Calls have ended with what was expected of them.

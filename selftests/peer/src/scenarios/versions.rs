@@ -200,9 +200,13 @@ fn executed_and_lost(peer: &mut Peer) -> Result {
     lose(peer, &call)
 }
 
-/// The connection is lost before the first message: that tells nothing of the version.
+/// The connection is lost before the first message: that tells nothing of the version. It ends when
+/// there is a line to read, once the client has it: before, that would be a refused connection.
 fn not_begun(peer: &mut Peer) -> Result {
     accept(peer)?;
+    std::io::stdin()
+        .read_line(&mut String::new())
+        .map_err(|error| format!("standard input: {error}"))?;
     peer.verbs.disconnect();
     accept(peer)?;
     let call = first(peer)?;
