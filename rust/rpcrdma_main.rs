@@ -40,7 +40,7 @@ impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let folder = debugfs::Folder::new();
         let devices = rdma::IbClient::register()?;
-        let queue = Arc::new(sunrpc::OwnedQueue::for_reclaim(c"rpcrdma")?, GFP_KERNEL)?;
+        let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
         let settings = sysctl::Settings::new()?;
         // Last, because mounts may begin at once.
         let servers = client::Servers::new()?;

@@ -6,7 +6,10 @@ use crate::bindings;
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{prelude::*, str::CStr, str::CStrExt};
 
-/// A workqueue that is destroyed with its owner, and is not bound to a CPU.
+/// A workqueue that is destroyed with its owner.
+///
+/// It makes progress under memory pressure (`WQ_MEM_RECLAIM`), as write-back can wait for a
+/// connection, and is not bound to a CPU.
 ///
 /// # Invariants
 ///
@@ -21,29 +24,13 @@ unsafe impl Send for OwnedQueue {}
 unsafe impl Sync for OwnedQueue {}
 
 impl OwnedQueue {
-    /// Allocates a workqueue for what takes no longer than it has to.
-    ///
-    /// It makes progress under memory pressure (`WQ_MEM_RECLAIM`), as write-back can wait for a
-    /// connection: one thread does all of its work if there is no memory for others.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn for_reclaim(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, bindings::wq_flags_WQ_MEM_RECLAIM)
-    }
-
-    /// Allocates a workqueue for work that may wait for long.
+    /// Allocates a workqueue.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new(name: &'static CStr) -> Result<Self> {
-        Self::with_flags(name, 0)
-    }
-
-    fn with_flags(name: &'static CStr, flags: u32) -> Result<Self> {
-        let flags = bindings::wq_flags_WQ_UNBOUND | flags;
+        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
         // SAFETY: The format has one directive, for the name, which is static.
         let ptr = unsafe {
             bindings::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, 0, name.as_char_ptr())

@@ -169,7 +169,7 @@ const PREALLOCATED_SLOTS: u32 = 16;
 mod tests {
     use super::{
         super::{
-            backchannel::Backchannel,
+            backchannel::BackwardCalls,
             rqst::{BackwardReply, Rqst},
             send_lock::SendLock,
         },
@@ -276,13 +276,13 @@ mod tests {
             0
         }
 
-        fn backchannel(&self) -> &Backchannel {
+        fn backward(&self) -> &BackwardCalls {
             unreachable!()
         }
     }
 
     fn register_unmade() -> Result<ClientRegistration<Unmade>> {
-        let queue = Arc::new(OwnedQueue::for_reclaim(c"rpcrdma-kunit")?, GFP_KERNEL)?;
+        let queue = Arc::new(OwnedQueue::new(c"rpcrdma-kunit")?, GFP_KERNEL)?;
         register::<Unmade>(&MODULE, queue, Arc::new((), GFP_KERNEL)?)
     }
 

@@ -55,7 +55,7 @@ pub(super) unsafe extern "C" fn connect(
     }
 }
 
-/// The worker: makes one attempt, on the module's workqueue.
+/// The worker: makes one attempt, on the class's workqueue.
 ///
 /// # Safety
 ///

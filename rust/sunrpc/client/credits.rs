@@ -252,7 +252,7 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
     }
 }
 
-/// Closes the connection if the Replies to killed Calls are overdue. On the module's queue.
+/// Closes the connection if the Replies to killed Calls are overdue. On the class's queue.
 ///
 /// # Safety
 ///

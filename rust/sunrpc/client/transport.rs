@@ -41,7 +41,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// The object that [`Self::setup`] was given.
     fn xprt(&self) -> &OwnedXprt;
 
-    /// Establishes a connection. Runs on a worker of the module's queue, in a scope in which
+    /// Establishes a connection. Runs on a worker of the class's queue, in a scope in which
     /// allocations do not wait for file systems; may sleep.
     ///
     /// # Errors

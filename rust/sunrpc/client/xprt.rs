@@ -71,7 +71,7 @@ impl core::ops::Deref for CountedXprt {
     }
 }
 
-/// Does not sleep: the last reference is dropped on the module's workqueue, as the transport is
+/// Does not sleep: the last reference is dropped on the class's workqueue, as the transport is
 /// then destroyed, which waits for whoever connects or closes it.
 impl Drop for CountedXprt {
     fn drop(&mut self) {
@@ -89,7 +89,7 @@ impl Drop for CountedXprt {
     }
 }
 
-/// Drops the last reference to a transport, on the module's workqueue.
+/// Drops the last reference to a transport, on the class's workqueue.
 ///
 /// # Safety
 ///
@@ -124,7 +124,7 @@ impl Xprt {
         self.as_raw().cast()
     }
 
-    /// Queues `work` on the module's workqueue, to run after `delay` jiffies. If it is queued
+    /// Queues `work` on the class's workqueue, to run after `delay` jiffies. If it is queued
     /// already, nothing changes.
     ///
     /// # Safety

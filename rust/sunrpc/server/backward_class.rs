@@ -330,7 +330,7 @@ impl<T: BackwardConnection> Table<T> {
 
     /// The last reference is gone. Runs on a system worker, may sleep.
     ///
-    /// The rest is left to the module's own queue: the transport holds a reference to the module,
+    /// The rest is left to the class's queue: the transport holds a reference to the module,
     /// and unloading the module waits for work on that queue, but not for system workers.
     ///
     /// # Safety
@@ -347,7 +347,7 @@ impl<T: BackwardConnection> Table<T> {
         }
     }
 
-    /// Ends a transport, on the module's queue. May sleep.
+    /// Ends a transport, on the class's queue. May sleep.
     ///
     /// # Safety
     ///
