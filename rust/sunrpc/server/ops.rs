@@ -109,11 +109,22 @@ impl<L: SvcListener> ListenerTable<L> {
         }
     }
 
-    /// A listener is not asked. A new connection has this table until it is published, and whoever
-    /// finds it no longer busy may be late to see the other one: sunrpc orders these reads only for
-    /// the thread that it wakes.
-    extern "C" fn has_wspace(_raw: *mut bindings::svc_xprt) -> c_int {
-        1
+    /// Called by whoever enqueues the transport; does not sleep. A listener is not asked. A new
+    /// connection has this table until it is published, and whoever finds it no longer busy may be
+    /// late to see the other one: sunrpc does not order its reads of the flags and of the table.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a listener with this table, or a connection that was accepted by one, and stays
+    ///   allocated during the call.
+    unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
+        // SAFETY: Guaranteed by the caller.
+        unsafe {
+            if SvcXprt::from_raw(raw).flags() >> flag::LISTENER & 1 != 0 {
+                return 1;
+            }
+            ConnectionTable::<L::Connection>::has_wspace(raw)
+        }
     }
 
     /// A listener has no Calls.
@@ -142,8 +153,15 @@ impl<T: SvcConnection> ConnectionTable<T> {
     /// - `raw` is a connection with this table, and stays allocated during the call.
     unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
         // SAFETY: A transport is only checked for work after it was published: until then it is
-        // marked as busy.
-        let connection = unsafe { SvcXprt::from_raw(raw).published_transport::<T>() };
+        // marked as busy. That is cleared behind a barrier, so that behind another one here the
+        // implementation is seen.
+        let connection = unsafe {
+            let xprt = SvcXprt::from_raw(raw);
+            xprt.published_transport::<T>().or_else(|| {
+                bindings::smp_mb();
+                xprt.published_transport::<T>()
+            })
+        };
         connection
             .is_none_or(|connection| connection.has_room())
             .into()
