@@ -60,7 +60,8 @@ struct Pages {
     budget: PageBudget,
     /// Whether a Call waits until some are given back.
     is_awaited: bool,
-    /// Those of them for which a Call is in the room's line.
+    /// Those of them for which a Call is in the room's line, or that it has not taken yet. A thread
+    /// that keeps it from that waits for the send queue, and ends the connection in time.
     in_line: u32,
 }
 

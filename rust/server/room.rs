@@ -55,7 +55,7 @@ pub(super) struct Room {
     /// Nobody waits any more.
     #[pin]
     is_empty: CondVar,
-    /// Watches.
+    /// Looks for connections that are stuck, as long as others wait.
     #[pin]
     work: Work<Self>,
     /// From here on time is counted.

@@ -34,7 +34,7 @@ use kernel::{
     seq_file::SeqFile,
     seq_print,
     sync::{
-        atomic::{Atomic, Full, Relaxed},
+        atomic::{Acquire, Atomic, Full, Relaxed, Release},
         Arc, SpinLock, SpinLockGuard,
     },
 };
@@ -75,7 +75,7 @@ pub(crate) struct Shared {
 }
 
 /// The half of a requester's credits that arriving Calls need, and what they tell Replies. It is
-/// read and written without a lock: nobody who receives waits for those who reply.
+/// read and written without a lock: a Call that arrives waits for nobody who replies.
 struct Arriving {
     received: Atomic<u64>,
     /// Messages among these that were refused with an answer, and are no Calls.
@@ -87,8 +87,8 @@ struct Arriving {
     allowed: RelaxedCell<u64>,
     dropped: RelaxedCell<u64>,
     limit: RelaxedCell<u32>,
-    /// The most Calls that the requester had outstanding since Replies have looked. If that is set
-    /// while they do, it may be from before, so that the limit stays a while longer.
+    /// The most Calls that the requester had outstanding since a Reply has looked. An arriving Call
+    /// may put back what it was before that: then the limit falls one period later.
     most: RelaxedCell<u64>,
     /// Whether the requester has used all that it may, and there was room for more.
     is_short: RelaxedCell<bool>,
@@ -113,7 +113,8 @@ impl Arriving {
     #[inline(always)]
     fn now(&self) -> Arrivals {
         Arrivals {
-            received: self.received.read_once(),
+            // Pairs with `Shared::called`: the Receives of these are not counted as posted.
+            received: self.received.load(Acquire),
             requested: Credits::new(self.requested.get()),
         }
     }
@@ -304,8 +305,8 @@ impl Shared {
         known.requested.set(requested.get());
         let arrivals = Arrivals {
             // A completion and a thread may both receive: what comes before the handshake is over
-            // is the thread's.
-            received: known.received.fetch_add(1, Relaxed).wrapping_add(1),
+            // is the thread's. Release: its Receive was counted as used up.
+            received: known.received.fetch_add(1, Release).wrapping_add(1),
             requested,
         };
         if arrivals.conduct(known.allowed.get()) == Conduct::Excess {
@@ -340,6 +341,7 @@ impl Shared {
         let mut grants = self.grants();
         grants.lower();
         self.arrivals.leave(&grants.credits);
+        self.arrivals.is_short.set(false);
     }
 
     /// Has a Call wait until there is room for the data that is to be fetched for it. The Call, if
@@ -489,8 +491,8 @@ impl Shared {
     pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Moment) -> Result<Credits> {
         let known = &self.arrivals;
         let mut grants = self.grants();
-        if known.is_short.get() {
-            known.is_short.set(false);
+        let is_short = known.is_short.get();
+        if is_short && !self.has_waiting() {
             grants.raise();
         }
         let Grants {
@@ -508,6 +510,9 @@ impl Shared {
         let granted = credits.reply(limit);
         let wanted = credits.receives(SPARE_RECEIVES);
         known.leave(credits);
+        if is_short {
+            known.is_short.set(false);
+        }
         if receives.has_surplus() {
             grants.give_back_surplus();
         }
