@@ -31,6 +31,7 @@ struct RpcRdma {
     _server: sunrpc::server::SvcRegistration,
     _backward: sunrpc::ClassRegistration,
     _client: sunrpc::client::ClientRegistration<client::Client>,
+    _server_settings: sysctl::Settings,
     _settings: sysctl::Settings,
     _devices: Pin<KBox<rdma::IbClient>>,
     _folder: debugfs::Folder,
@@ -41,7 +42,8 @@ impl kernel::Module for RpcRdma {
         let folder = debugfs::Folder::new();
         let devices = rdma::IbClient::register()?;
         let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
-        let settings = sysctl::Settings::new()?;
+        let settings = sysctl::register()?;
+        let server_settings = sysctl::server::register()?;
         // Last, because mounts may begin at once.
         let servers = client::Servers::new()?;
         let client = sunrpc::client::register::<client::Client>(module, queue, servers)?;
@@ -53,6 +55,7 @@ impl kernel::Module for RpcRdma {
             _server: server,
             _backward: backward,
             _client: client,
+            _server_settings: server_settings,
             _settings: settings,
             _devices: devices,
             _folder: folder,

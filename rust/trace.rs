@@ -5,8 +5,7 @@
 //! A disabled event costs the branch of its static key: its values are read from the arguments
 //! behind that branch. Without `CONFIG_TRACEPOINTS` nothing of it remains.
 //!
-//! The client's events are here, and defined in `trace/rpcrdma.h`; for those of the server see
-//! [`server`].
+//! The client's events are here, and defined in `trace/rpcrdma.h`.
 
 use crate::bindings::{ib_cq, ib_qp, ib_wc};
 use kernel::{prelude::*, types::Opaque};

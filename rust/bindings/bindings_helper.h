@@ -11,12 +11,12 @@
 #include <linux/sunrpc/xdr.h>
 #include <linux/sunrpc/xprt.h>
 #include <linux/sunrpc/bc_xprt.h>
-#include <linux/sunrpc/svc_xprt.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/ib_cm.h>
 #include <rdma/rdma_cm.h>
 #include <rdma/rw.h>
 #include "helpers/helpers.h"
+#include "helpers/svc_helpers.h"
 #include "trace/rpcrdma.h"
 #include "trace/svcrdma.h"
 

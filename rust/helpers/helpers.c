@@ -159,11 +159,6 @@ void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port)
 	rpc_set_port(address, port);
 }
 
-bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *other)
-{
-	return rpc_cmp_addr(one, other);
-}
-
 /* Not every kernel's own bindings, which have this type, know its fields. */
 u64 rpcrdma_net_cookie(const struct net *net)
 {
@@ -204,29 +199,6 @@ void *rpcrdma_rpc_buf_alloc(size_t size)
 	return kmalloc(size, rpc_task_gfp_mask());
 }
 
-void rpcrdma_set_bit(unsigned int bit, unsigned long *word)
-{
-	set_bit(bit, word);
-}
-
-void rpcrdma_clear_bit(unsigned int bit, unsigned long *word)
-{
-	clear_bit(bit, word);
-}
-
-/* The same, ordered before whatever follows. */
-void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word)
-{
-	set_bit(bit, word);
-	smp_mb__after_atomic(); /* pairs with SvcXprt::enqueue() */
-}
-
-void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
-{
-	clear_bit(bit, word);
-	smp_mb__after_atomic(); /* before the Calls that wait are looked for */
-}
-
 void rpcrdma_put_page_array(struct page **pages, size_t count)
 {
 	struct page **end = pages + count;
@@ -253,11 +225,6 @@ void *rpcrdma_page_address(const struct page *page)
 u64 rpcrdma_page_to_phys(struct page *page)
 {
 	return page_to_phys(page);
-}
-
-struct page *rpcrdma_virt_to_page(const void *address)
-{
-	return virt_to_page(address);
 }
 
 u32 rpcrdma_total_pages(void)

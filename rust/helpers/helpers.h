@@ -8,7 +8,6 @@
 
 #include <linux/sunrpc/addr.h>
 #include <linux/sunrpc/clnt.h>
-#include <linux/sunrpc/svc_xprt.h>
 #include <linux/sunrpc/xprt.h>
 #include <rdma/ib_verbs.h>
 
@@ -49,7 +48,6 @@ void rpcrdma_module_put(struct module *module);
 void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt);
 unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address);
 void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port);
-bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *other);
 u64 rpcrdma_net_cookie(const struct net *net);
 struct page *rpcrdma_alloc_page_nowait(void);
 unsigned long rpcrdma_jiffies(void);
@@ -97,29 +95,9 @@ unsigned int rpcrdma_max_inline_write(void);
 enum rpcrdma_version_two rpcrdma_version_two(void);
 unsigned int rpcrdma_version_two_writes(void);
 
-/* The server's counters for all connections. */
-enum rpcrdma_svc_counter {
-	RPCRDMA_SVC_READ,
-	RPCRDMA_SVC_RECV,
-	RPCRDMA_SVC_WRITE,
-	RPCRDMA_SVC_SQ_STARVE,
-	RPCRDMA_SVC_COUNTERS
-};
-
-struct ctl_table_header *rpcrdma_svc_sysctl_register(void);
-unsigned int rpcrdma_svc_max_requests(void);
-unsigned int rpcrdma_svc_max_req_size(void);
-enum rpcrdma_version_two rpcrdma_svc_version_two(void);
-void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count);
-
-void rpcrdma_set_bit(unsigned int bit, unsigned long *word);
-void rpcrdma_clear_bit(unsigned int bit, unsigned long *word);
-void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word);
-void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word);
 void rpcrdma_put_page_array(struct page **pages, size_t count);
 void *rpcrdma_page_address(const struct page *page);
 u64 rpcrdma_page_to_phys(struct page *page);
-struct page *rpcrdma_virt_to_page(const void *address);
 u32 rpcrdma_total_pages(void);
 unsigned int rpcrdma_memalloc_noio_begin(void);
 void rpcrdma_memalloc_noio_end(unsigned int flags);

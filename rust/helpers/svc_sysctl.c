@@ -7,7 +7,7 @@
 #include <linux/percpu.h>
 #include <linux/sysctl.h>
 
-#include "helpers.h"
+#include "svc_helpers.h"
 
 static unsigned int max_requests = 128;
 static unsigned int max_req_size = 4096;

@@ -34,7 +34,7 @@ use crate::{
         },
         PageVec, SocketAddress,
     },
-    sysctl,
+    sysctl::server as sysctl,
 };
 use core::num::NonZeroU32;
 use kernel::{

@@ -34,7 +34,7 @@ PATCHES = [
         "bindings",
         """
         bindings/ helpers/debugfs.c helpers/events.c helpers/helpers.c helpers/helpers.h helpers/modinfo.c
-        helpers/svc_sysctl.c helpers/sysctl.c helpers/version_two.c trace/cause.h trace/rpcrdma.h
+        helpers/sysctl.c helpers/version_two.c trace/cause.h trace/rpcrdma.h
         rpcrdma_main.rs
         """,
     ),
@@ -46,7 +46,15 @@ PATCHES = [
     ("client", "selftests", ""),
     ("client", "documentation", ""),
     ("server", "proto", "proto/responder/"),
-    ("server", "rdma", "helpers/svc_events.c trace/server.rs trace/svcrdma.h"),
+    (
+        "server",
+        "surfaces",
+        """
+        helpers/svc_events.c helpers/svc_helpers.c helpers/svc_helpers.h helpers/svc_sysctl.c
+        sysctl/ trace/server.rs trace/svcrdma.h
+        """,
+    ),
+    ("server", "rdma", ""),
     ("server", "sunrpc", "sunrpc/server/"),
     ("server", "server", "server/"),
     ("server", "tests", "proto/testing/ sim_tests.rs"),
@@ -79,7 +87,7 @@ FILES = {
     ("client", "selftests"): [f"{TESTS}/"],
     ("client", "documentation"): [f"{DOCS}/"],
     ("server", "proto"): [f"{FOLDER}/proto/responder/"],
-    ("server", "rdma"): [f"{FOLDER}/trace/s*"],
+    ("server", "surfaces"): [f"{FOLDER}/helpers/svc_*", f"{FOLDER}/sysctl/", f"{FOLDER}/trace/s*"],
     ("server", "sunrpc"): [f"{FOLDER}/sunrpc/server/"],
     ("server", "server"): [f"{FOLDER}/server/"],
     ("server", "tests"): [f"{FOLDER}/proto/testing/"],
@@ -90,8 +98,8 @@ LISTS = ["linux-nfs@vger.kernel.org", "linux-rdma@vger.kernel.org", "rust-for-li
 
 # What the help says until there is a server.
 CLIENT_ONLY = """
-\t  So far this is the client only. The settings of the server are
-\t  below /proc/sys/sunrpc, but nfsd cannot listen for RDMA with it.
+\t  So far this is the client only: nfsd cannot listen for RDMA with
+\t  it.
 """
 
 ALLOWED = """
@@ -236,7 +244,7 @@ def lay_rust(rust, kernel, index):
         elif path.endswith(".rs"):
             text = without_modules(path, text, names)
         elif "trace/svcrdma.h" not in names and path.startswith("bindings/"):
-            text = "".join(line for line in text.splitlines(keepends=True) if "svcrdma" not in line)
+            text = "".join(line for line in text.splitlines(keepends=True) if not re.search("svcrdma|svc_helpers", line))
         for vectors in re.findall(r'include_str!\("((?:\.\./)+selftests/[^"]+)"\)', text):
             name = os.path.basename(vectors)
             file = os.path.join(rust, os.path.dirname(path), vectors)

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/mm.h>
+
+#include "svc_helpers.h"
+
+bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *other)
+{
+	return rpc_cmp_addr(one, other);
+}
+
+void rpcrdma_set_bit(unsigned int bit, unsigned long *word)
+{
+	set_bit(bit, word);
+}
+
+void rpcrdma_clear_bit(unsigned int bit, unsigned long *word)
+{
+	clear_bit(bit, word);
+}
+
+/* The same, ordered before whatever follows. */
+void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word)
+{
+	set_bit(bit, word);
+	smp_mb__after_atomic(); /* pairs with SvcXprt::enqueue() */
+}
+
+void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
+{
+	clear_bit(bit, word);
+	smp_mb__after_atomic(); /* before the Calls that wait are looked for */
+}
+
+struct page *rpcrdma_virt_to_page(const void *address)
+{
+	return virt_to_page(address);
+}
