@@ -138,7 +138,7 @@ sends_run_out() {
 		[ \$(our_stat send_buffers) -gt $first ] || fail 'no more buffers for more Calls'
 		read_ahead 240 4M 4k"
 	[ "$(client 'our_stat credits_granted')" -gt 128 ] ||
-		skip "the server has no memory for the Receives of more Calls than there can be buffers"
+		skip "the server has no memory for the Receives of more Calls than buffers"
 	client "
 		[ \$(our_stat send_queue_full) -gt 0 ] || fail 'all had a send buffer'
 		[ \$(our_stat send_buffers) -lt 240 ]

@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_device_without_a_requirement_is_refused() {
-        let without: [(&str, fn(&mut Attributes)); 6] = [
+        type Change = fn(&mut Attributes);
+        let without: [(&str, Change); 6] = [
             ("FRWR", |device| device.memory_management = false),
             ("FRWR", |device| device.max_fast_reg_pages = 0),
             ("gather", |device| device.max_send_sge = 0),

@@ -102,10 +102,8 @@ CLIENT_ONLY = """
 \t  it.
 """
 
-ALLOWED = """
-// What nothing uses yet is for the patches that follow.
-#![allow(dead_code, unused_imports, unused_macros)]
-"""
+# The modules of which the server uses what the client does not.
+SHARED_MODULES = ("bindings", "proto", "rdma", "sunrpc")
 
 
 def sources(rust):
@@ -228,7 +226,26 @@ def reduced_root(text, there):
         body = body.replace("fn init(module:", "fn init(_module:")
     body = body.replace("{\n}\n", "{}\n", 1) if "struct RpcRdma {\n}\n" in body else body
     body = body.replace("Ok(Self {\n        })", "Ok(Self {})")
+    if not re.search(r"\bArc\b", body):
+        head = head.replace("{prelude::*, sync::Arc}", "prelude::*")
     return head + body
+
+
+def with_allowed(text, names):
+    """The root of the crate, with attributes for modules that have what only later patches use."""
+    if "server/mod.rs" in names:
+        return text
+    lints, reason = "dead_code, unused_imports", "the rest is for the server"
+    modules = list(SHARED_MODULES)
+    if "client/mod.rs" not in names:
+        lints, reason = lints + ", unused_macros", "for the patches that follow"
+        modules = re.findall(r"^mod (\w+);", text, re.M)
+    for name in ("sysctl", "trace"):
+        if f"{name}/server.rs" in names:
+            modules.append(name)
+    for name in modules:
+        text = re.sub(rf"^mod {name};", f'#[allow({lints}, reason = "{reason}")]\nmod {name};', text, flags=re.M)
+    return text
 
 
 def lay_rust(rust, kernel, index):
@@ -238,9 +255,7 @@ def lay_rust(rust, kernel, index):
     for path in there:
         text = read(os.path.join(rust, path))
         if path == "rpcrdma_main.rs":
-            text = reduced_root(text, names)
-            if "server/mod.rs" not in names:
-                text = text.replace("(RFC 8166).\n", "(RFC 8166).\n" + ALLOWED, 1)
+            text = with_allowed(reduced_root(text, names), names)
         elif path.endswith(".rs"):
             text = without_modules(path, text, names)
         elif "trace/svcrdma.h" not in names and path.startswith("bindings/"):
@@ -326,8 +341,10 @@ def test_for_the_tree(text):
     return text.replace('"$lib/../../rust/', f'"$lib/../../../../../../{FOLDER}/')
 
 
-def lay_maintainers(kernel, index):
+def lay_maintainers(rust, kernel, index):
     """The entry in MAINTAINERS, as long as it is after the patch."""
+    # Beside what only the server uses of the verbs is what both use.
+    of_server = [f"{FOLDER}/{path}" for path, at in patches(rust).items() if NAMES[at] == "server/rdma"]
     path = os.path.join(kernel, "MAINTAINERS")
     text = read(path)
     for series, (title, before) in ENTRIES.items():
@@ -335,7 +352,7 @@ def lay_maintainers(kernel, index):
             name
             for at, (owner, patch, _) in enumerate(PATCHES)
             if at <= index and owner == series
-            for name in FILES.get((owner, patch), [])
+            for name in FILES.get((owner, patch), of_server if (owner, patch) == ("server", "rdma") else [])
         ]
         text = re.sub(rf"^{re.escape(title)}\n(?:.+\n)*\n", "", text, flags=re.M)
         if not files:
@@ -415,7 +432,7 @@ def lay(rust, kernel, index):
     """Lays everything out as it is after the patch."""
     names = lay_rust(rust, kernel, index)
     lay_build(os.path.dirname(os.path.abspath(__file__)), kernel, names)
-    lay_maintainers(kernel, index)
+    lay_maintainers(rust, kernel, index)
     project = os.path.dirname(os.path.abspath(rust))
     there = [series for at, (series, name, _) in enumerate(PATCHES) if at <= index and name == "selftests"]
     if there:

@@ -248,8 +248,8 @@ mod tests {
         let mut load = WatchedLoad::new(8, 128, 1000);
         let mut window = 1;
         for round in 0..8 {
-            let delivered = server.answered();
-            for _ in 0..window {
+            let (delivered, calls) = (server.answered(), window);
+            for _ in 0..calls {
                 let _ = server.call(Credits::new(64));
                 let more = load.called(&server, delivered, true);
                 server.raise_limit(more);
