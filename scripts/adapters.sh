@@ -6,6 +6,7 @@
 # Runs under vm.sh: takes its two machines for real ones. The kselftests as the kernel's tree installs them,
 # which PAYLOAD has in kselftest/, are run in the client, with NETIF set and the server driven by ssh. All of
 # them, or the named ones, such as mount. Afterwards both machines must be as they were. Prints KTAP.
+# With IPV6=1 the machines have no other addresses.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/vm-lib.sh"
@@ -43,6 +44,12 @@ for machine in server client; do
 		for n in "0 stdin" "1 stdout" "2 stderr"; do ln -sfn /proc/self/fd/${n% *} /dev/${n#* }; done
 		modinfo -n rpcrdma'
 done
+family=
+if [ -n "${IPV6:-}" ]; then
+	family=ipv6_
+	server_run 'ip address flush dev $NETDEV to $SERVER'
+	client_run 'ip address flush dev $NETDEV to $CLIENT'
+fi
 client_run 'mkdir -p -m 700 ~/.ssh && ssh-keygen -q -t ed25519 -N "" -f ~/.ssh/id_ed25519'
 key=$(client_run 'cat ~/.ssh/id_ed25519.pub')
 server_run "
@@ -51,6 +58,7 @@ server_run "
 	/usr/sbin/sshd"
 client_run "
 	cp -r $folder ~/kselftest
+	[ -z '$family' ] || SERVER=\$SERVER6
 	cat >~/kselftest/net/sunrpc_rdma/net.config <<-END
 		# Variables set in a file
 		NETIF=\$NETDEV
@@ -61,6 +69,7 @@ client_run "
 		REMOTE_TYPE=ssh
 		REMOTE_ARGS=\"-o StrictHostKeyChecking=accept-new root@\$SERVER\"
 	END
+	[ -z '$family' ] || sed -i '/^[A-Z]*_V4=/d' ~/kselftest/net/sunrpc_rdma/net.config
 	# The first connection, which notes the server's key.
 	ssh -o StrictHostKeyChecking=accept-new root@\$SERVER true"
 
@@ -94,8 +103,12 @@ for machine in server client; do state $machine >"$RUN/$machine.before"; done
 refuses without_an_interface '/^NETIF=/d' '# SKIP NETIF names no interface'
 refuses without_a_server '/^REMOTE_ARGS=/d' 'not ok 1 REMOTE_ARGS is not set'
 refuses without_a_way_there 's/^REMOTE_ARGS=.*/REMOTE_ARGS=127.0.0.1/' 'does not get into the server'
-refuses without_its_address 's/^REMOTE_V4=.*/REMOTE_V4=192.0.2.99/' 'has no interface with the address 192.0.2.99'
-refuses without_an_adapter 's/^NETIF=.*/NETIF=lo/; s/^LOCAL_V4=.*/LOCAL_V4=127.0.0.1/' "no device of the client's interface lo"
+if [ -z "$family" ]; then
+	refuses without_its_address 's/^REMOTE_V4=.*/REMOTE_V4=192.0.2.99/' 'has no interface with the address 192.0.2.99'
+	refuses without_an_adapter 's/^NETIF=.*/NETIF=lo/; s/^LOCAL_V4=.*/LOCAL_V4=127.0.0.1/' "no device of the client's interface lo"
+	refuses without_an_address '/^[A-Z]*_V[46]=/d' 'neither LOCAL_V4 nor LOCAL_V6 is set'
+	refuses with_half_a_pair '/^LOCAL_V6=/d' 'LOCAL_V6 and REMOTE_V6 go together'
+fi
 tests=("$@")
 [ $# -gt 0 ] || mapfile -t tests < <(client_run "sed -n 's|^net/sunrpc_rdma:\(.*\)\.sh\$|\1|p' ~/kselftest/kselftest-list.txt")
 for name in "${tests[@]}"; do
@@ -104,12 +117,12 @@ for name in "${tests[@]}"; do
 	sed 's/^/# /' "$RUN/$name.ktap"
 	# Of a nested test the runner passes on what it says, as comments.
 	passed=$(grep -cE '^# ok ' "$RUN/$name.ktap" || true)
-	result "adapters_$name" "$(grep -E '^# not ok |^not ok ' "$RUN/$name.ktap" || true
+	result "adapters_$family$name" "$(grep -E '^# not ok |^not ok ' "$RUN/$name.ktap" || true
 		[ "$rc" = 0 ] || echo "the runner's exit status is $rc"
 		[ "$passed" -gt 0 ] || grep -q '# SKIP' "$RUN/$name.ktap" || echo "no result")"
 	for machine in server client; do
 		state $machine >"$RUN/$machine.after"
-		result "${name}_leaves_the_${machine}_as_it_was" "$(diff "$RUN/$machine.before" "$RUN/$machine.after")"
+		result "$family${name}_leaves_the_${machine}_as_it_was" "$(diff "$RUN/$machine.before" "$RUN/$machine.after")"
 	done
 done
 printf '1..%d\n' "$number"

@@ -162,13 +162,17 @@ step_arm64-selftests() {
 
 # The kselftests as the kernel's tree installs them, between two machines that are taken for real ones.
 step_adapters() {
-	local kernel=${KERNEL:-um} payload
+	local kernel=${KERNEL:-um} payload rc=0
 	"$here/module.sh" "$kernel" >&2
 	payload=$KERNELS/build/$kernel-adapters
 	rm -rf "$payload"
 	mkdir -p "$payload"
 	"$here/kselftest.sh" "$payload/kselftest"
-	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/adapters.sh"
+	KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/adapters.sh" || rc=1
+	# Those that look at addresses.
+	IPV6=1 KERNEL=$kernel PAYLOAD=$payload "$here/vm.sh" "$here/adapters.sh" \
+		mount look rpcbind callbacks listener look-server service || rc=1
+	return $rc
 }
 
 step_litmus() { "$here/litmus.sh"; }

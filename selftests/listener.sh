@@ -33,11 +33,13 @@ elsewhere() {
 	server '/lab/guest/server stop'
 }
 
-# Mounts by that address and port for a moment: mount_at ADDRESS PORT [PROTO].
+# Mounts by that address and port for a moment: mount_at ADDRESS PORT.
 mount_at() {
+	local proto=rdma
+	[[ $1 != *:* ]] || proto=rdma6
 	defer unmount_nfs
 	client "
-		mount -t nfs -o proto=${3:-rdma},port=$2,vers=4.2,sec=sys '$1:/export' \$MNT
+		mount -t nfs -o proto=$proto,port=$2,vers=4.2,sec=sys '$1:/export' \$MNT
 		ls \$MNT >/dev/null
 		head -c 100000 /dev/urandom >\$MNT/$TEST.data
 		sync \$MNT/$TEST.data
@@ -48,6 +50,7 @@ mount_at() {
 
 by_netlink() {
 	server '[ -n "$SERVER6" ]' || skip "LOCAL_V6 and REMOTE_V6 are not set"
+	server '[ "$SERVER6" != "$SERVER" ]' || skip "LOCAL_V4 and REMOTE_V4 are not set"
 	elsewhere
 	server '
 		listen "$SERVER:20049" "[$SERVER6]:20049" "$SERVER:20050"
@@ -57,21 +60,21 @@ by_netlink() {
 			is_listening "$SERVER:20050" || fail "$(listeners)"'
 	mount_at "$(server 'echo $SERVER')" 20049
 	mount_at "$(server 'echo $SERVER')" 20050
-	mount_at "[$(server 'echo $SERVER6')]" 20049 rdma6
+	mount_at "[$(server 'echo $SERVER6')]" 20049
 }
 
 any_port() {
 	local port
 	elsewhere
 	server '
-		listen "$SERVER:0"
+		listen "$AT_SERVER:0"
 		nfsdctl threads 4
 		nfsdctl listener'
 	port=$(server 'sed -n "s/^rdma //p" /proc/fs/nfsd/portlist')
 	printf 'the port is %s\n' "$port"
 	[ "$port" -gt 0 ] || fail "that is no port"
 	server "is_listening \"\$SERVER:$port\" || fail \"\$(listeners)\""
-	mount_at "$(server 'echo $SERVER')" "$port"
+	mount_at "$(server 'echo $AT_SERVER')" "$port"
 }
 
 # Nobody else can listen there, and what fails leaves nothing.
@@ -110,7 +113,7 @@ device_returns() {
 		[ \$(log_since \$mark | grep -c \"\$SERVER port 20049: cannot listen\") -le 1 ]
 		[ $threads != 0 ] || nfsdctl threads 4"
 	mount_at "$(server 'echo $SERVER')" 20049
-	mount_at "[$(server 'echo $SERVER6')]" 20049 rdma6
+	mount_at "[$(server 'echo $SERVER6')]" 20049
 }
 
 # One that waits for its address can be closed, and the module can go.

@@ -13,9 +13,9 @@ check_mount() {
 	client "
 		options=\$(awk '\$2 == \"/mnt/nfs\" { print \$4 }' /proc/mounts)
 		printf '%s\n' \"\$options\"
-		wanted='vers=$vers proto=rdma port=20049'
+		wanted=\"vers=$vers proto=rdma\$SIX port=20049\"
 		# What v3 has beside NFS goes over TCP.
-		[ $vers != 3 ] || wanted+=' mountproto=tcp'
+		[ $vers != 3 ] || wanted+=\" mountproto=tcp\$SIX\"
 		for want in \$wanted; do
 			[[ ,\$options, = *,\$want,* ]] ||
 				fail \"no \$want among the mount's options\"
@@ -50,7 +50,7 @@ debugfs_shows() {
 	client "
 		info=\$(cat /sys/kernel/debug/sunrpc/rpc_xprt/*/info)
 		printf '%s\n' \"\$info\"
-		for line in 'netid: rdma' \"addr:  \$SERVER\" \
+		for line in \"netid: rdma\$SIX\" \"addr:  \$SERVER\" \
 			'port:  20049' \"netns: \$(stat -L -c %i /proc/self/ns/net)\"; do
 			grep -qFx \"\$line\" <<<\"\$info\" || fail \"no line '\$line'\"
 		done

@@ -30,7 +30,7 @@ ask_rpcbind() {
 		'touch /run/$TEST.stop && wait_for 20 test -f /run/job.readers.status
 		rm -f /run/$TEST.stop'"
 	client '
-		mount -t nfs -o rdma,port=0,vers=3,sec=sys $SERVER:/export $MNT
+		mount -t nfs -o proto=rdma$SIX,port=0,vers=3,sec=sys $AT_SERVER:/export $MNT
 		[ $(xprt_stat 2) = 1 ] || fail "the port was asked for $(xprt_stat 2) times"
 		[ $(xprt_stat 3) = 1 ]
 		grep -qx "port: *2049" /sys/kernel/debug/sunrpc/rpc_xprt/*/info ||

@@ -108,8 +108,8 @@ secure_port() {
 	mount_nfs "$1" '' "/export/$TEST"
 	# A mount of the same version would use the connection that there is.
 	client "
-		tcp=vers=4.0,proto=tcp,sec=sys,noresvport
-		mount -t nfs -o \$tcp \$SERVER:/export \$MNT.tcp
+		tcp=vers=4.0,proto=tcp\$SIX,sec=sys,noresvport
+		mount -t nfs -o \$tcp \$AT_SERVER:/export \$MNT.tcp
 		for n in {1..40}; do
 			: >\$MNT.tcp/$TEST.\$n && rm \$MNT.tcp/$TEST.\$n
 			: >\$MNT/\$n
@@ -117,7 +117,7 @@ secure_port() {
 		drop_caches
 		[ \$(ls \$MNT | wc -l) = 40 ] || fail 'there are names missing'
 		umount \$MNT.tcp
-		! mount -t nfs -o \$tcp \$SERVER:/export/$TEST \$MNT.tcp 2>&1 ||
+		! mount -t nfs -o \$tcp \$AT_SERVER:/export/$TEST \$MNT.tcp 2>&1 ||
 			fail 'this export is for any port'"
 }
 

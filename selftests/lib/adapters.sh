@@ -34,14 +34,17 @@ read_config() {
 }
 
 check_variables() {
-	local name
-	for name in LOCAL_V4 REMOTE_V4 REMOTE_TYPE REMOTE_ARGS; do
+	local name local_name remote_name
+	for name in REMOTE_TYPE REMOTE_ARGS; do
 		[ -n "${!name:-}" ] || no_test "$name is not set, which NETIF needs, see README.rst"
 	done
-	if [ -n "${LOCAL_V6:-}" ] && [ -z "${REMOTE_V6:-}" ] || [ -z "${LOCAL_V6:-}" ] &&
-		[ -n "${REMOTE_V6:-}" ]; then
-		no_test "LOCAL_V6 and REMOTE_V6 go together, and only one of them is set"
-	fi
+	for name in V4 V6; do
+		local_name=LOCAL_$name remote_name=REMOTE_$name
+		[ "${!local_name:+set}" = "${!remote_name:+set}" ] ||
+			no_test "$local_name and $remote_name go together, but one is not set"
+	done
+	[ -n "${LOCAL_V4:-}${LOCAL_V6:-}" ] ||
+		no_test "neither LOCAL_V4 nor LOCAL_V6 is set, which NETIF needs, see README.rst"
 	[ "$REMOTE_TYPE" = ssh ] ||
 		no_test "REMOTE_TYPE is $REMOTE_TYPE, and the server can only be driven by ssh"
 	[ "$(id -u)" = 0 ] || no_test "the tests need root"
@@ -61,6 +64,8 @@ in_server() { remote "$1"; }
 # The server first, which the client asks for its services.
 begin() {
 	local name netif said addresses
+	# By IPv4 the tests go where there is an address.
+	local here=${LOCAL_V4:-${LOCAL_V6:-}} there=${REMOTE_V4:-${REMOTE_V6:-}}
 	remote true || no_test "ssh $REMOTE_ARGS does not get into the server without a password"
 	for name in server client; do
 		"in_$name" "mkdir -m 700 $dir" 2>/dev/null ||
@@ -68,10 +73,9 @@ begin() {
 		begun=("$name" "${begun[@]}")
 		"in_$name" "cat >$dir/machine" <"$lib/machine.sh"
 		if [ "$name" = server ]; then
-			# shellcheck disable=SC2153 # They were looked at by name.
-			netif=- addresses="$REMOTE_V4 $LOCAL_V4 ${REMOTE_V6:-} ${LOCAL_V6:-}"
+			netif=- addresses="$there $here ${REMOTE_V6:-} ${LOCAL_V6:-}"
 		else
-			netif=$NETIF addresses="$LOCAL_V4 $REMOTE_V4 ${LOCAL_V6:-} ${REMOTE_V6:-}"
+			netif=$NETIF addresses="$here $there ${LOCAL_V6:-} ${REMOTE_V6:-}"
 		fi
 		said=$("in_$name" \
 			"bash $dir/machine begin $name $netif $addresses" 2>&1 </dev/null) ||

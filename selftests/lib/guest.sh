@@ -6,6 +6,11 @@
 
 set -euo pipefail
 MNT=/mnt/nfs
+# The server's address as it stands before a colon, and what the names of protocols end with for it.
+case ${SERVER:-} in
+*:*) AT_SERVER="[$SERVER]" SIX=6 ;;
+*) AT_SERVER=${SERVER:-} SIX= ;;
+esac
 
 fail() {
 	printf '%s\n' "$*"
@@ -53,7 +58,8 @@ calling() {
 }
 
 mount_nfs() {
-	mount -t nfs -o "rdma,port=20049,vers=$1,sec=sys${2:+,$2}" "$SERVER:${3:-/export}" $MNT
+	mount -t nfs -o "proto=rdma$SIX,port=20049,vers=$1,sec=sys${2:+,$2}" \
+		"$AT_SERVER:${3:-/export}" $MNT
 }
 
 # Number N, from 1, of the line that the transport writes to mountstats.
@@ -92,7 +98,7 @@ our_stat() {
 }
 
 # The same of our server: of the connection that was accepted last, and of the listener at an
-# address, or at all of IPv4. Of values whose names match the second sums up: stat_of NAME,
+# address, or at all of the family. Of values whose names match the second sums up: stat_of NAME,
 # listener_of REGEX [ADDRESS].
 newest_connection() {
 	find /sys/kernel/debug/rpcrdma -mindepth 1 -maxdepth 1 -name 'connection-*' 2>/dev/null |
@@ -100,7 +106,9 @@ newest_connection() {
 }
 stat_of() { awk -v name="$1" '$1 == name { print $2 }' "$(newest_connection)"/{stats,connection}; }
 listener_folder() {
-	dirname "$(grep -lx "address ${1:-0.0.0.0}" /sys/kernel/debug/rpcrdma/listener-*/listener |
+	local all=0.0.0.0
+	[ -z "$SIX" ] || all=::
+	dirname "$(grep -lx "address ${1:-$all}" /sys/kernel/debug/rpcrdma/listener-*/listener |
 		sort -V | tail -n 1)"
 }
 listener_of() {

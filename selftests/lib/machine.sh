@@ -195,7 +195,8 @@ inside() {
 	echo 1048576 >$nfsd/max_block_size
 	mount -t tmpfs none /export
 	chmod 1777 /export
-	for address in "$remote" ${remote6:+"[$remote6]"}; do
+	for address in "$remote" $remote6; do
+		[[ $address != *:* ]] || address="[$address]"
 		exportfs -i -o rw,insecure,no_root_squash,no_subtree_check,fsid=1 "$address:/export"
 	done
 	threads_begin
