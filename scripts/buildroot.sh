@@ -28,7 +28,7 @@ release=$RELEASE options=()
 case ${ROOT:-} in
 '') ;;
 testing)
-	release=forky
+	release=$TESTING
 	packages=(
 		rustc rust-src rust-clippy bindgen make gcc g++ libc6-dev clang lld llvm libclang-dev
 		bc bison flex libelf-dev libssl-dev pahole kmod cpio python3 rsync xz-utils ca-certificates

@@ -4,7 +4,7 @@
 # Usage: check-kernels.sh
 #
 # Builds the module from one source for each tested series of kernels with each compiler that there is
-# for it, and carries files over a mount where there is a kernel to boot. Prints KTAP, and as a comment
+# for it, and for the kernel of Debian testing, and carries files over a mount where there is a kernel to boot. Prints KTAP, and as a comment
 # the rows of the table in Documentation/testing.rst.
 
 . "$(dirname "$0")/lib.sh"
@@ -27,18 +27,20 @@ build() {
 
 # row SERIES KERNEL BUILT RUN
 row() {
-	local tree=$CACHE/$1/$2 cc version
+	local tree=$CACHE/$1/$2 name=$2 cc version
+	[ "$1" != testing ] || name=testing
 	cc=$(setting "$tree" CC_VERSION_TEXT |
 		sed -E 's/^[^ ]*gcc[^(]*\([^)]*\) ([0-9.]+).*/gcc \1/; s/.*clang version ([0-9.]+).*/clang \1/')
 	version=$(setting "$tree" RUSTC_VERSION_TEXT | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1)
 	rustc+=("${version%.*}")
-	rows+=("$(printf "$format" "$(grep -oE '^[0-9.]+' "$tree/include/config/kernel.release")" "$2" "$cc" "$version" "$3" "$4")")
+	rows+=("$(printf "$format" "$(grep -oE '^[0-9.]+' "$tree/include/config/kernel.release")" "$name" "$cc" "$version" "$3" "$4")")
 }
 
 yes_or_no() { [ -z "$1" ] && echo yes || echo no; }
 
-for series in "${TESTED[@]}"; do
+for series in "${TESTED[@]}" testing; do
 	for kernel in stock custom newest-gcc newest-clang; do
+		[ "$series" != testing ] || [ $kernel = stock ] || continue
 		case $kernel in
 		newest-*)
 			# Only prepared, so that the kernel's symbols have no list.

@@ -15,10 +15,12 @@ done_stamp=$KERNELS/src.stamp
 lock kernel-source
 [ -f "$done_stamp" ] && exit 0
 
-private_apt "$RELEASE-backports"
+private_apt "$SUITE"
 offered=$(offered_series)
-read -r _ release version < <(grep "^$SERIES " <<<"$offered") ||
-	die "the mirror has no kernel $SERIES all of whose packages are of one version ($RELEASE-backports), but $(awk '{ printf "%s%s", sep, $1; sep = ", " } END { if (!NR) printf "none" }' <<<"$offered"): choose one by KERNEL_SERIES, or set KDIR to a prepared tree"
+# Of testing's only one is not on its way out.
+chosen=$(grep "^$SERIES " <<<"$offered" || [ "$SERIES" != testing ] || tail -n 1 <<<"$offered")
+read -r series release version < <(grep . <<<"$chosen") ||
+	die "the mirror has no kernel $SERIES all of whose packages are of one version ($SUITE), but $(awk '{ printf "%s%s", sep, $1; sep = ", " } END { if (!NR) printf "none" }' <<<"$offered"): choose one by KERNEL_SERIES, or set KDIR to a prepared tree"
 say "kernel $release, package version $version"
 
 tmp=$KERNELS/debs.tmp
@@ -26,7 +28,7 @@ rm -rf "$tmp" "$KERNELS/debs" "$KERNELS/src" "$KERNELS/src.tmp"
 mkdir -p "$tmp/unpacked"
 cd "$tmp"
 logged kernel-download "check the network, then start again" \
-	apt-get download linux-source-"$SERIES=$version" \
+	apt-get download linux-source-"$series=$version" \
 	linux-{headers,base,binary,modules}-"$release=$version"
 unpack() {
 	local deb
@@ -41,4 +43,4 @@ unpack() {
 logged kernel-unpack "remove $KERNELS and start again" unpack
 mv "$KERNELS/src.tmp" "$KERNELS/src"
 mv "$tmp" "$KERNELS/debs"
-stamp "$done_stamp" "$release $SERIES $version"
+stamp "$done_stamp" "$release $series $version"

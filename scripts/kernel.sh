@@ -166,6 +166,7 @@ check_config() {
 case $kind in
 stock)
 	[ "$(uname -m)" = x86_64 ] || die "the stock kernel is an amd64 one: set KDIR to a prepared tree on this machine"
+	compilers_of_stock
 	"$here/buildroot.sh"
 	"$here/kernel-source.sh"
 	stock
@@ -176,6 +177,7 @@ release)
 	release
 	;;
 custom | debug | um | um-debug | um-leaks | minimal | newest-gcc | newest-clang | arm64-4k | arm64-64k)
+	[ "$SERIES" != testing ] || die "KERNEL_SERIES=testing is for the stock kernel"
 	"$here/buildroot.sh"
 	[ -n "${KSRC:-}" ] || "$here/kernel-source.sh"
 	built

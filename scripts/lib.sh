@@ -13,6 +13,9 @@ BUILDROOT=$CACHE/buildroot${ROOT:+-$ROOT}
 # The Debian release whose compiler built the stock kernel: package versions carry its number.
 RELEASE=trixie
 RELEASE_TAG=+deb13
+# And the one that is to be the next.
+TESTING=forky
+TESTING_TAG=+deb14
 JOBS=${JOBS:-$(nproc)}
 
 # Who is not root does not find root's programs, such as chroot.
@@ -117,6 +120,8 @@ private_apt() {
 		APT::Architecture "amd64";
 		APT::Sandbox::User "root";
 	EOF
+	# A mirror may be older than testing's lists are good for.
+	[ "$1" != $TESTING ] || printf 'Acquire::Check-Valid-Until "false";\n' >>"$apt/apt.conf"
 	export APT_CONFIG=$apt/apt.conf
 	logged "apt-$1" "check the network and the mirror in this machine's apt sources" \
 		apt-get -o APT::Update::Error-Mode=any update

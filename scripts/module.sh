@@ -12,6 +12,7 @@
 kernel=${1:?usage: module.sh KERNEL [MAKE-ARGUMENT...]}
 shift
 out=$KERNELS/build/${VARIANT:-$kernel}
+compilers_of_stock
 tree=$("$here/kernel.sh" "$kernel")
 [ ! -f "${SOURCE:-$PROJECT}/modules.order" ] || die "the source tree holds the output of another build: run make KDIR=TREE clean with that build's tree first"
 mkdir -p "$out"
