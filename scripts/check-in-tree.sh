@@ -128,7 +128,7 @@ say "[in-tree] $(grep -o 'Testing complete.*' "$work/logs/kunit-exec" || true)"
 
 # The module as such, through modpost, which does not see what other modules export and warns of it.
 result module "$(kbuild KBUILD_MODPOST_WARN=1 "$folder/rpcrdma.ko" >"$work/logs/module" 2>&1 || tail -n 5 "$work/logs/module"
-	modinfo -F alias "$work/obj/$folder/rpcrdma.ko" 2>&1 | grep -qx svcrdma || echo 'there is no module')"
+	"$here/in-buildroot.sh" modinfo -F alias "$work/obj/$folder/rpcrdma.ko" 2>&1 | grep -qx svcrdma || echo 'there is no module')"
 # And without the option, when the one in C is back.
 option_off() {
 	sed -i 's/^CONFIG_SUNRPC_XPRT_RDMA_RUST=y$/# CONFIG_SUNRPC_XPRT_RDMA_RUST is not set/' "$work/obj/.config"
@@ -140,9 +140,27 @@ result option_off "$(option_off >"$work/logs/off" 2>&1 || tail -n 5 "$work/logs/
 cp "$work/config" "$work/obj/.config"
 kbuild olddefconfig >"$work/logs/on" 2>&1
 
+# Another CPU, of whose kernel nothing else is built but what that takes. No objects are at hand for it.
+arm64() {
+	local make=("$here/in-buildroot.sh" make -C "$work/src" O="$work/arm64" ARCH=arm64 LLVM=-19 -j"$JOBS") file
+	mkdir "$work/arm64"
+	for file in "$PROJECT/.config.fragment" "$here"/kernel/{arm64,arm64-4k,"$SERIES"}.config; do
+		[ ! -f "$file" ] || cat "$file"
+	done >"$work/arm64/fragment"
+	printf 'CONFIG_SUNRPC_XPRT_RDMA_RUST%s=y\n' '' _KUNIT_TEST >>"$work/arm64/fragment"
+	"${make[@]}" allnoconfig KCONFIG_ALLCONFIG="$work/arm64/fragment" && "${make[@]}" "$folder/"
+}
+start=$SECONDS
+say "[in-tree] builds for arm64, in $work/logs/arm64"
+result arm64 "$(arm64 >"$work/logs/arm64" 2>&1 || tail -n 5 "$work/logs/arm64"
+	complaints "$work/logs/arm64"
+	grep -qx 'CONFIG_SUNRPC_XPRT_RDMA_RUST_KUNIT_TEST=y' "$work/arm64/.config" || echo 'the option got lost'
+	[ -f "$work/arm64/$folder/rpcrdma.o" ] || echo 'it is not there')"
+say "[in-tree] built for arm64 in $((SECONDS - start))s"
+
 # Last, because other flags have much of the tree built anew.
 result W=1 "$(kbuild W=1 "$folder/" >"$work/logs/W1" 2>&1 || echo failed; complaints "$work/logs/W1")"
 printf '1..%d\n' "$number"
 [ "$failed" -eq 0 ]
 # The patches and the logs stay, the copies have gigabytes.
-rm -rf "$work/src" "$work/obj" "$work/docs" "$work/kunit"
+rm -rf "$work"/{src,obj,docs,kunit,arm64}
