@@ -418,8 +418,8 @@ impl Shared {
     }
 
     /// Lets go of all Calls that no thread has taken, with what they have of the room, and of the
-    /// place in its line: the transport is closed, so that none will take them. It may be long until
-    /// its last Call is done.
+    /// place in its line: the transport is closed, so that none will take them. It may be long
+    /// until its last Call is done.
     pub(super) fn give_up(&self, qp: &AcceptedQp<Self>) {
         let mut waiting = self.waiting.lock();
         let is_in_line = core::mem::replace(&mut waiting.is_in_line, false);
