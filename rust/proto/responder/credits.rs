@@ -56,7 +56,6 @@ impl Arrivals {
     ///
     /// On a long way most of its Calls are under way, or answers to them: only that these were not
     /// delivered when it sends the next Call tells that it waits for them.
-    #[inline(always)]
     pub(crate) fn used(self, dropped: u64, delivered: u64) -> u64 {
         (self.received.saturating_sub(dropped)).saturating_sub(delivered)
     }
@@ -257,7 +256,6 @@ impl Load {
     /// A Reply is about to be sent, `now`. If it is time to look what the requester uses, `most`
     /// ([`Arrivals::used`]) is the most that it did since the last look: if that is less than half
     /// of what it may, it gets half as much. Returns how much less that is.
-    #[inline(always)]
     pub(crate) fn replies(
         &mut self,
         credits: &mut ResponderCredits,

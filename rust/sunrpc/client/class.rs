@@ -169,7 +169,7 @@ const PREALLOCATED_SLOTS: u32 = 16;
 mod tests {
     use super::{
         super::{
-            backchannel::BackwardCalls,
+            backchannel::Backchannel,
             rqst::{BackwardReply, Rqst},
             send_lock::SendLock,
         },
@@ -276,7 +276,7 @@ mod tests {
             0
         }
 
-        fn backward(&self) -> &BackwardCalls {
+        fn backchannel(&self) -> &Backchannel {
             unreachable!()
         }
     }
