@@ -88,7 +88,7 @@ too_many() {
 	mark=$(server log_mark)
 	wait_in_vain burst 256 44_refused rejected+44
 	server "wait_for 10 lines_tell rejected $mark \
-		\"a client's connect was rejected: too many wait to be accepted\""
+		\"client \$CLIENT: its connect was rejected, as too many wait to be accepted\""
 }
 
 # As many as the log may have a line for each.

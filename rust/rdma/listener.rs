@@ -32,8 +32,8 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
     /// A connect request arrived: [`Listener::next`] returns it.
     fn requested(&self);
 
-    /// A connect request was rejected because too many are waiting.
-    fn rejected(&self);
+    /// A connect request of this peer was rejected because too many are waiting.
+    fn rejected(&self, peer: &SocketAddress);
 
     /// The listener's address has moved to another device, or its device is being removed, which
     /// waits until the listener is dropped. No further connect requests arrive.
@@ -186,10 +186,11 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
                     0
                 }
                 Err(id) => {
+                    let peer = id.peer_address();
                     // SAFETY: This is the handler of the identifier's first event. The listener
                     // holds a reference to the context.
                     unsafe { id.leave() };
-                    shared.handler.rejected();
+                    shared.handler.rejected(&peer);
                     1
                 }
             }

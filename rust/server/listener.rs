@@ -73,8 +73,8 @@ impl ListenHandler for Listener {
         self.xprt.enqueue_recorded();
     }
 
-    fn rejected(&self) {
-        self.record.rejected();
+    fn rejected(&self, peer: &SocketAddress) {
+        self.record.rejected(peer);
     }
 
     fn address_changed(this: &Arc<Self>) {

@@ -184,10 +184,10 @@ impl Record {
     }
 
     /// A connect was rejected, as too many wait already.
-    pub(super) fn rejected(&self) {
+    pub(super) fn rejected(&self, peer: &SocketAddress) {
         self.rejected.increment();
         if self.may_log() {
-            pr_warn!("a client's connect was rejected: too many wait to be accepted\n");
+            pr_warn!("client {peer}: its connect was rejected, as too many wait to be accepted\n");
         }
     }
 
