@@ -7,8 +7,8 @@
 //!
 //! The client's events are here, and defined in `trace/rpcrdma.h`.
 
-use crate::bindings::{ib_cq, ib_qp, ib_wc};
-use kernel::{prelude::*, types::Opaque};
+use crate::bindings::ib_wc;
+use kernel::prelude::*;
 
 /// What events show of a transport.
 pub(crate) trait TraceXprt {
@@ -29,6 +29,18 @@ pub(crate) trait TraceRqst {
 
     /// Bytes of the buffer for the Reply: head, pages and tail.
     fn reply_lens(&self) -> [usize; 3];
+}
+
+/// What events show of a completion queue.
+pub(crate) trait TraceCq {
+    /// The number by which `rdma resource show cq` lists it.
+    fn number(&self) -> u32;
+}
+
+/// What events show of a queue pair.
+pub(crate) trait TraceQp {
+    /// The number by which `rdma resource show cq` lists the completion queue of its Receives.
+    fn queue(&self) -> u32;
 }
 
 /// What events show of a memory region.
@@ -242,52 +254,40 @@ fn write_chunks(
 // Work requests.
 events! {
     /// `message` is posted in the Send with this number.
-    fn xprtrdma_post_send(qp: &Opaque<ib_qp>, number: u32, message: &[u8], signaled: bool) =>
-        (queue_of(qp), number, word(message, 0), clip(message.len()), signaled);
+    fn xprtrdma_post_send(qp: &impl TraceQp, number: u32, message: &[u8], signaled: bool) =>
+        (qp.queue(), number, word(message, 0), clip(message.len()), signaled);
 
     /// The device has rejected a chain that ends with a Send.
-    fn xprtrdma_post_send_err(qp: &Opaque<ib_qp>, error: Error) => (queue_of(qp), error.to_errno());
+    fn xprtrdma_post_send_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
 
     /// The Receive with this number was posted, or will be with its batch.
-    fn xprtrdma_post_recv(qp: &Opaque<ib_qp>, index: u32) => (queue_of(qp), index);
+    fn xprtrdma_post_recv(qp: &impl TraceQp, index: u32) => (qp.queue(), index);
 
     /// `count` Receives are posted together.
-    fn xprtrdma_post_recvs(qp: &Opaque<ib_qp>, count: usize) => (queue_of(qp), clip(count));
+    fn xprtrdma_post_recvs(qp: &impl TraceQp, count: usize) => (qp.queue(), clip(count));
 
     /// The device has rejected a Receive.
-    fn xprtrdma_post_recvs_err(qp: &Opaque<ib_qp>, error: Error) =>
-        (queue_of(qp), error.to_errno());
+    fn xprtrdma_post_recvs_err(qp: &impl TraceQp, error: Error) =>
+        (qp.queue(), error.to_errno());
 
     /// The device has rejected a chain of invalidations.
-    fn xprtrdma_post_linv_err(qp: &Opaque<ib_qp>, error: Error) => (queue_of(qp), error.to_errno());
+    fn xprtrdma_post_linv_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
 
     /// The Receive with this number has completed.
-    fn xprtrdma_wc_receive(cq: &Opaque<ib_cq>, index: u32, wc: &ib_wc) =>
-        (number_of(cq), index, wc.status, wc.vendor_err, wc.byte_len);
+    fn xprtrdma_wc_receive(cq: &impl TraceCq, index: u32, wc: &ib_wc) =>
+        (cq.number(), index, wc.status, wc.vendor_err, wc.byte_len);
 
     /// The signalled Send with this number has completed.
-    fn xprtrdma_wc_send(cq: &Opaque<ib_cq>, number: u32, wc: &ib_wc) =>
-        (number_of(cq), number, wc.status, wc.vendor_err);
+    fn xprtrdma_wc_send(cq: &impl TraceCq, number: u32, wc: &ib_wc) =>
+        (cq.number(), number, wc.status, wc.vendor_err);
 
     /// The last invalidation of the slot at `index` has completed.
-    fn xprtrdma_wc_li_done(cq: &Opaque<ib_cq>, index: usize, wc: &ib_wc) =>
-        (number_of(cq), clip(index), wc.status, wc.vendor_err);
+    fn xprtrdma_wc_li_done(cq: &impl TraceCq, index: usize, wc: &ib_wc) =>
+        (cq.number(), clip(index), wc.status, wc.vendor_err);
 
     /// An unsignalled work request has failed.
-    fn xprtrdma_wc_unsignaled(cq: &Opaque<ib_cq>, wc: &ib_wc) =>
-        (number_of(cq), wc.status, wc.vendor_err);
-}
-
-/// The number of a completion queue.
-fn number_of(cq: &Opaque<ib_cq>) -> u32 {
-    // SAFETY: The queue is valid, and its number does not change.
-    unsafe { (*cq.get()).res.id }
-}
-
-/// The number of the completion queue that both queues of a queue pair use.
-fn queue_of(qp: &Opaque<ib_qp>) -> u32 {
-    // SAFETY: The queue pair is valid, and its completion queue outlives it.
-    unsafe { (*(*qp.get()).recv_cq).res.id }
+    fn xprtrdma_wc_unsignaled(cq: &impl TraceCq, wc: &ib_wc) =>
+        (cq.number(), wc.status, wc.vendor_err);
 }
 
 /// Defines the functions of events that show a region with `elements` mapped pages.

@@ -131,8 +131,14 @@ pub(crate) struct Host([u8; 28]);
 /// [`Self::memory`] returns the same memory each time until the object is dropped, even if the
 /// object is moved, and nobody else uses that memory meanwhile.
 pub(crate) unsafe trait OwnedMessage: Send + Sized + 'static {
+    /// State that is kept with the message.
+    type Note;
+
     /// The location of the message, and its length in bytes. Its bytes may be written to.
     fn memory(&mut self) -> (NonNull<u8>, usize);
+
+    /// The bytes of the message, and what is kept with it.
+    fn with_note(&mut self) -> (&[u8], &mut Self::Note);
 
     /// Converts the object to a pointer.
     fn into_raw(self) -> NonNull<c_void>;

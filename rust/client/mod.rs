@@ -33,10 +33,10 @@ use crate::{
     rdma::QueuePair,
     sunrpc::{
         client::{
-            Backchannel, BackwardReply, ClientTransport, OwnedXprt, Rqst, SendError, SendLock,
-            SendLocked, SendOwned,
+            Backchannel, BackwardReply, ClientClass, ClientTransport, OwnedXprt, Rqst, SendError,
+            SendLock, SendLocked, SendOwned,
         },
-        Class, SocketAddress, IDENT_RDMA,
+        SocketAddress, IDENT_RDMA,
     },
     sysctl, trace,
 };
@@ -52,7 +52,7 @@ pub(crate) use servers::Servers;
 use transport::Transport;
 
 /// The class that mounts name.
-static CLASS: Class = Class::new(c"rdma", IDENT_RDMA, &[c"rdma", c"rdma6"]);
+static CLASS: ClientClass<Client> = ClientClass::new(c"rdma", IDENT_RDMA, &[c"rdma", c"rdma6"]);
 
 /// A client transport, with its files under debugfs.
 #[pin_data]
@@ -102,7 +102,7 @@ impl ClientTransport for Client {
 
     const MAX_PAYLOAD: usize = limits::MAX_PAYLOAD;
 
-    fn class() -> &'static Class {
+    fn class() -> &'static ClientClass<Self> {
         &CLASS
     }
 

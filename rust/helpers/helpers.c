@@ -181,16 +181,12 @@ unsigned long rpcrdma_jiffies(void)
  */
 unsigned int rpcrdma_memalloc_begin(bool swapper)
 {
-	unsigned int flags = current->flags & (PF_MEMALLOC | PF_MEMALLOC_NOFS);
-
-	current->flags |= PF_MEMALLOC_NOFS | (swapper ? PF_MEMALLOC : 0);
-	return flags;
+	return memalloc_flags_save(PF_MEMALLOC_NOFS | (swapper ? PF_MEMALLOC : 0));
 }
 
 void rpcrdma_memalloc_end(unsigned int flags)
 {
-	current->flags &= ~(PF_MEMALLOC | PF_MEMALLOC_NOFS);
-	current->flags |= flags;
+	memalloc_flags_restore(flags);
 }
 
 /* Allocates memory for one RPC, with the flags that its task may use. */

@@ -25,8 +25,8 @@
 //! - A protocol version is a value: Versions One and Two share the code for what they have in
 //!   common.
 //!
-//! The module contains everything but `testing`, which has `cfg(rpcrdma_selftest)`. Nothing else
-//! depends on a cfg, so what is tested is what is shipped.
+//! The module contains everything but tests: `testing`, which has `cfg(rpcrdma_selftest)`, and each
+//! file's own. Nothing else depends on a cfg, so what is tested is what is shipped.
 
 pub(crate) mod backward;
 pub(crate) mod message;

@@ -9,6 +9,7 @@ use super::{
     cm::{Bound, CmId},
     completion::WcStatus,
     cq::Cq,
+    cqe::CqRef,
     needs_mr::{may_need_mr, regions_of, transfer_requests},
     outgoing::{Outgoing, OutgoingOwner, SendContext},
     pool::Pool,
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     bindings::{self, PageVec, ReadOnce},
-    trace::server as trace,
+    trace::{server as trace, TraceQp},
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -31,7 +32,6 @@ use kernel::{
         atomic::{Atomic, Relaxed, Release},
         Arc, Mutex, SpinLock, SpinLockGuard,
     },
-    types::Opaque,
 };
 
 /// The events that an accepted queue pair reports to its user.
@@ -385,7 +385,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     }
 }
 
-impl<C: AcceptedEvents> trace::TraceQp for AcceptedQp<C> {
+impl<C: AcceptedEvents> TraceQp for AcceptedQp<C> {
     fn queue(&self) -> u32 {
         self.completion_queue()
     }
@@ -408,7 +408,7 @@ unsafe impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
     }
 
     #[inline(always)]
-    fn trace(cq: &Opaque<bindings::ib_cq>, index: u32, wc: &bindings::ib_wc) {
+    fn trace(cq: &CqRef, index: u32, wc: &bindings::ib_wc) {
         trace::svcrdma_wc_recv(cq, index, wc);
     }
 

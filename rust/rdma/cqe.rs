@@ -2,7 +2,7 @@
 
 //! Completion handles (`struct ib_cqe`), embedded in the objects whose work requests they complete.
 
-use crate::bindings;
+use crate::{bindings, trace};
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::types::Opaque;
 
@@ -57,6 +57,21 @@ macro_rules! impl_has_cqe {
 }
 pub(super) use impl_has_cqe;
 
+/// The completion queue of a completion that is being handled.
+///
+/// # Invariants
+///
+/// The queue is valid as long as this object is borrowed.
+#[repr(transparent)]
+pub(crate) struct CqRef(Opaque<bindings::ib_cq>);
+
+impl trace::TraceCq for CqRef {
+    fn number(&self) -> u32 {
+        // SAFETY: By the type's invariant; the number does not change.
+        unsafe { (*self.0.get()).res.id }
+    }
+}
+
 /// Handles the completion of a work request.
 pub(super) trait Complete<const ID: u64 = 0>: HasCqe<ID> {
     /// Handles the completion `wc` of a work request that was posted with the handle in `this`.
@@ -67,7 +82,7 @@ pub(super) trait Complete<const ID: u64 = 0>: HasCqe<ID> {
     ///
     /// `this` is the pointer from which the request's `wr_cqe` was made ([`HasCqe::wr_cqe`]), and
     /// the request has just completed. The queue pair has not been destroyed yet.
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc);
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc);
 }
 
 /// The completion handler of a [`Cqe<T, ID>`].
@@ -80,7 +95,8 @@ unsafe extern "C" fn done<T: Complete<ID>, const ID: u64>(
     cq: *mut bindings::ib_cq,
     wc: *mut bindings::ib_wc,
 ) {
-    // SAFETY: Both are valid during the call.
+    // SAFETY: Both are valid during the call; `CqRef` is transparent over `ib_cq`.
+    // INVARIANT: The references are dropped before the call returns.
     let (cq, wc) = unsafe { (&*cq.cast(), &*wc) };
     // SAFETY: The RDMA core calls the handler that it finds through the `wr_cqe` of the request.
     // Only handles within a `T` have this function as their handler, so the pointer is that of such

@@ -400,7 +400,7 @@ fn describe(sg: &mut [bindings::scatterlist], memory: &Exposable<'_>) -> Option<
     i32::try_from(elements).ok()
 }
 
-/// How the peer is told of a region: one RDMA segment (RFC 8166 section 3.4.2).
+/// How the peer is told of a region: one RDMA segment (RFC 8166 section 3.4.3).
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     /// The handle.

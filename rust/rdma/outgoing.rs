@@ -4,7 +4,7 @@
 
 use super::{
     completion::WcStatus,
-    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
+    cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     dma::DmaBuffer,
     pool::{Links, Pool, Pooled},
     qp::Qp,
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     bindings::{self, PageRange, PageVec},
-    trace::server as trace,
+    trace::{server as trace, TraceQp},
 };
 use core::{
     mem::ManuallyDrop,
@@ -23,7 +23,6 @@ use kernel::{
     dma::DataDirection,
     prelude::*,
     sync::{Mutex, MutexGuard},
-    types::Opaque,
 };
 
 // CAST: A small bit mask, in a signed word.
@@ -36,7 +35,7 @@ const SIGNALED: i32 = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
 ///
 /// [`Self::qp`] and [`Self::sends`] always return the same objects, which are parts of this one. It
 /// is pinned, and is not dropped before the Sends of its contexts have completed.
-pub(crate) unsafe trait OutgoingOwner: trace::TraceQp + Sized + 'static {
+pub(crate) unsafe trait OutgoingOwner: TraceQp + Sized + 'static {
     /// The value that is passed to [`Self::sent`] when the Send completes.
     type Sent: Default + Send;
 
@@ -212,7 +211,7 @@ impl<O: OutgoingOwner> SendContext<O> {
 }
 
 impl<O: OutgoingOwner> Complete for SendContext<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         // SAFETY: The owner, whose pool holds the context, waits for the request that has just
         // completed, and for all requests before it, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
@@ -233,7 +232,7 @@ impl<O: OutgoingOwner> Complete for SendContext<O> {
 }
 
 impl<O: OutgoingOwner> Complete<1> for SendContext<O> {
-    unsafe fn complete(this: NonNull<Self>, _cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, _cq: &CqRef, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {
             // SAFETY: The owner has the context, and waits for its Send, which completes later.
             let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), this.as_ref()) };

@@ -9,7 +9,7 @@ use super::{
     receive::{ReceiveOwner, Receives},
     Pd,
 };
-use crate::bindings;
+use crate::{bindings, trace};
 use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{
     error::to_result,
@@ -340,6 +340,14 @@ impl Qp {
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::ib_qp {
         self.ptr.as_ptr()
+    }
+}
+
+impl trace::TraceQp for Qp {
+    fn queue(&self) -> u32 {
+        // SAFETY: By the type's invariant; the queue pair keeps its completion queue, whose number
+        // does not change.
+        unsafe { (*(*self.as_raw()).recv_cq).res.id }
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
     cm::{Bound, CmId},
     completion::{RemoteInvalidation, WcStatus},
     cq::Cq,
-    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
+    cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     mr::{Idle, MrList},
     qp::Qp,
     receive::{PostedReceives, Receive, ReceiveOwner, Received, Receives},
@@ -21,7 +21,7 @@ use crate::{
     trace,
 };
 use core::{cell::UnsafeCell, ptr::NonNull};
-use kernel::{prelude::*, sync::Arc, types::Opaque};
+use kernel::{prelude::*, sync::Arc};
 
 /// The events that a queue pair reports to its user.
 ///
@@ -191,7 +191,7 @@ impl<C: Completions> QueuePair<C> {
         let mut posted = Receives::new();
         for index in 0..count {
             let receive = Receive::new(pd, size, index, NonNull::from(self), GFP_KERNEL)?;
-            trace::xprtrdma_post_recv(self.qp.as_opaque(), index);
+            trace::xprtrdma_post_recv(&self.qp, index);
             if index < rest {
                 // SAFETY: Nothing was posted, so no completion can be handled.
                 unsafe { (*self.recycled.get()).push(receive) };
@@ -210,10 +210,10 @@ impl<C: Completions> QueuePair<C> {
     ///
     /// A completion of the queue pair is being handled, or nothing was posted before.
     unsafe fn post_receives(&self, receives: Receives<Self>) -> Result {
-        let qp = self.qp.as_opaque();
+        let qp = &self.qp;
         trace::xprtrdma_post_recvs(qp, receives.len());
         // SAFETY: The queue pair is this object's, and the Receives were allocated for it.
-        let posted = unsafe { self.qp.post_receives(self, receives) };
+        let posted = unsafe { qp.post_receives(self, receives) };
         posted
             .map_err(|(error, _rest)| error)
             .inspect_err(|&error| trace::xprtrdma_post_recvs_err(qp, error))
@@ -308,7 +308,7 @@ impl<C: Completions> QueuePair<C> {
         };
         // SAFETY: By the type's invariant the recycled Receives belong to the completion handler.
         let recycled = unsafe { &mut *self.recycled.get() };
-        trace::xprtrdma_post_recv(self.qp.as_opaque(), receive.index());
+        trace::xprtrdma_post_recv(&self.qp, receive.index());
         recycled.push(receive);
         let count = self.recycled_count.get().wrapping_add(1);
         if count < self.batch {
@@ -327,7 +327,7 @@ impl<C: Completions> QueuePair<C> {
 
 /// An unsignalled request has failed, or was signalled by mistake.
 impl<C: Completions> Complete for QueuePair<C> {
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {
             trace::xprtrdma_wc_unsignaled(cq, wc);
             // SAFETY: The queue pair waits for the request that has just completed.
@@ -355,7 +355,7 @@ unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
     }
 
     #[inline(always)]
-    fn trace(cq: &Opaque<bindings::ib_cq>, index: u32, wc: &bindings::ib_wc) {
+    fn trace(cq: &CqRef, index: u32, wc: &bindings::ib_wc) {
         trace::xprtrdma_wc_receive(cq, index, wc);
     }
 

@@ -4,7 +4,7 @@
 
 use super::{
     completion::WcStatus,
-    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
+    cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     outgoing::{take_slots, wait_for_slots, OutgoingOwner},
     pool::{Links, Pool, Pooled},
     qp::Qp,
@@ -20,7 +20,7 @@ use core::{
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
-use kernel::{prelude::*, sync::MutexGuard, types::Opaque};
+use kernel::{prelude::*, sync::MutexGuard};
 
 /// An object that owns a queue pair on which RDMA Reads are posted for messages.
 ///
@@ -103,7 +103,7 @@ impl<O: ReadOwner> ReadContext<O> {
 }
 
 impl<O: ReadOwner> Complete for ReadContext<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         // SAFETY: The owner, whose pool holds the context, waits for the request that has just
         // completed, and for all requests before it, as they complete in order.
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
@@ -130,7 +130,7 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
 }
 
 impl<O: ReadOwner> Complete<1> for ReadContext<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {
             // SAFETY: The owner has the context, and waits for its last Read, which completes
             // later. The completions of a queue are handled one after the other.
@@ -190,10 +190,13 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// `EBUSY` once there are Reads, which fill the earlier pages; `ENOMEM`.
     pub(crate) fn fill(&mut self, pages: PageVec, reads: usize) -> Result {
         let qp = self.owner.qp();
         let context = self.context();
+        if context.reads.requests() != 0 {
+            return Err(EBUSY);
+        }
         // A Read that begins within a page shares that page with the Read before it.
         let elements = pages.len().saturating_add(reads);
         let reads = reads.saturating_add(qp.more_transfers(elements));
@@ -258,8 +261,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// # Errors
     ///
-    /// Why there is no room, with the message and its pages, unless those are freed with the
-    /// connection.
+    /// [`NoRoom::Closed`] if there are no Reads; otherwise why there is no room. With it come the
+    /// message and its pages, unless those are freed with the connection.
     pub(crate) fn post(self, message: Received<O>, may_wait: bool) -> Result<(), NotPosted<O>> {
         let mut this = ManuallyDrop::new(self);
         // Other threads may map transfers when this returns.
@@ -267,7 +270,12 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         let (owner, pointer) = (this.owner, this.context);
         let context = this.context();
         let slots = context.reads.requests();
-        if let Err(reason) = take_slots(owner, slots, may_wait) {
+        // Without Reads nothing would complete.
+        let taken = match slots {
+            0 => Err(NoRoom::Closed),
+            _ => take_slots(owner, slots, may_wait),
+        };
+        if let Err(reason) = taken {
             let (_, pages) = context.end(owner.qp());
             drop(ManuallyDrop::into_inner(this));
             return Err((reason, Some((message, pages))));

@@ -3,7 +3,7 @@
 //! Receives: buffers that belong to the device until a message arrives in them.
 
 use super::{
-    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
+    cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     dma::DmaBuffer,
     Pd,
 };
@@ -12,9 +12,7 @@ use core::{
     cell::UnsafeCell, ffi::c_void, marker::PhantomData, mem::offset_of, mem::ManuallyDrop,
     ptr::NonNull,
 };
-use kernel::{
-    alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc, types::Opaque,
-};
+use kernel::{alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc};
 
 /// State that the user of a queue pair keeps with each message.
 pub(crate) trait Note: Default + Send {
@@ -45,7 +43,7 @@ pub(crate) unsafe trait ReceiveOwner: Sized {
     unsafe fn received(&self, message: Received<Self>, wc: &bindings::ib_wc);
 
     /// Emits the trace event for a completion, `wc`, of the Receive with this number.
-    fn trace(cq: &Opaque<bindings::ib_cq>, index: u32, wc: &bindings::ib_wc);
+    fn trace(cq: &CqRef, index: u32, wc: &bindings::ib_wc);
 
     /// The Receives that the device holds.
     fn posted(&self) -> &PostedReceives<Self>;
@@ -185,7 +183,7 @@ impl<O: ReceiveOwner> Receive<O> {
 }
 
 impl<O: ReceiveOwner> Complete for Receive<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         // SAFETY: `Receives::post` gave up the ownership of the Receive, and its completion returns
         // it.
         let mut receive = unsafe { KBox::from_raw(this.as_ptr()) };
@@ -257,11 +255,18 @@ impl<O: ReceiveOwner> Received<O> {
 
 // SAFETY: The bytes are in a buffer that the message owns, which has at least that many.
 unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for Received<O> {
+    type Note = O::Note;
+
     fn memory(&mut self) -> (NonNull<u8>, usize) {
         let receive = &mut *self.0;
         let length = receive.length;
         let bytes = receive.buffer.bytes();
         (NonNull::from(&mut *bytes).cast(), length.min(bytes.len()))
+    }
+
+    #[inline]
+    fn with_note(&mut self) -> (&[u8], &mut O::Note) {
+        Received::with_note(self)
     }
 
     fn into_raw(self) -> NonNull<c_void> {

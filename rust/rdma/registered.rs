@@ -8,7 +8,7 @@
 
 use super::{
     completion::RemoteInvalidation,
-    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
+    cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     mr::{Idle, Mapped, Mr, MrList, Registered},
     qp::Qp,
 };
@@ -78,7 +78,7 @@ impl_has_cqe! {
 }
 
 impl<O: SlotOwner> Complete for Slot<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         // SAFETY: By the type's invariant, and that of the owner, which waits for the request that
         // has just completed.
         let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
@@ -254,7 +254,7 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         match unsafe { qp.post_send_beside(first) } {
             Ok(()) => Invalidation::Posted,
             Err(error) => {
-                trace::xprtrdma_post_linv_err(qp.as_opaque(), error);
+                trace::xprtrdma_post_linv_err(qp, error);
                 Invalidation::Failed
             }
         }

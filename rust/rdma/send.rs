@@ -9,7 +9,7 @@
 
 use super::{
     completion::WcStatus,
-    cqe::{impl_has_cqe, Complete, Cqe, HasCqe},
+    cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     dma::DmaBuffer,
     qp::Qp,
     ring::{span, MAX_UNSIGNALED},
@@ -26,7 +26,6 @@ use kernel::{
     prelude::*,
     sync::atomic::{Acquire, Atomic, Relaxed, Release},
     sync::Arc,
-    types::Opaque,
 };
 
 /// How many Sends are reserved. Whoever answers one message at a time needs two: the previous
@@ -264,7 +263,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
 
 /// A signalled Send of the ring has completed, and with it all Sends before it.
 impl<O: SendOwner> Complete for Slot<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         // SAFETY: By the type's invariant, and that of the owner, which waits for the request that
         // has just completed.
         let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
@@ -280,7 +279,7 @@ impl<O: SendOwner> Complete for Slot<O> {
 
 /// A reserved Send has completed.
 impl<O: SendOwner> Complete for Reserved<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &Opaque<bindings::ib_cq>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         // SAFETY: As above.
         let (reserved, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         trace::xprtrdma_wc_send(cq, reserved.number, wc);
@@ -351,7 +350,7 @@ impl Message {
             0
         };
         self.buffer.sync_for_device(length);
-        let (qp, message) = (qp.as_opaque(), self.buffer.first(length));
+        let message = self.buffer.first(length);
         trace::xprtrdma_post_send(qp, number, message, signaled);
         post(request).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
     }

@@ -237,7 +237,10 @@ impl Transfers {
     unsafe fn release_all(&mut self, qp: &Qp) {
         let port = qp.id().port();
         for transfer in &mut self.transfers {
-            let vecs = self.vecs.get(transfer.first..).unwrap_or(&[]);
+            // By the type's invariant there are some.
+            let Some(vecs) = self.vecs.get(transfer.first..) else {
+                continue;
+            };
             // SAFETY: The transfer was mapped for this queue pair, with these vectors, of which
             // there are no more than a device can address.
             unsafe {

@@ -10,18 +10,18 @@ use crate::{
     },
     rdma::{AcceptedQp, NoRoom},
     sunrpc::{
-        server::{Backward, BackwardConnection, BackwardRqst},
-        Class, NoIoScope, SendError, IDENT_BACKWARD,
+        server::{Backward, BackwardClass, BackwardConnection, BackwardRqst},
+        NoIoScope, SendError, IDENT_BACKWARD,
     },
 };
 use kernel::{pr_warn_once, prelude::*, sync::Arc};
 
-static CLASS: Class = Class::new(c"rdma backchannel", IDENT_BACKWARD, &[]);
+static CLASS: BackwardClass<Connection> = BackwardClass::new(c"rdma backchannel", IDENT_BACKWARD);
 
 impl BackwardConnection for Connection {
     const CREDITS: u32 = BACKWARD_CREDITS;
 
-    fn backward_class() -> &'static Class {
+    fn backward_class() -> &'static BackwardClass<Self> {
         &CLASS
     }
 

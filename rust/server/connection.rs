@@ -30,7 +30,8 @@ use crate::{
     },
     sunrpc::{
         server::{
-            OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection, SvcTransport, SvcXprt,
+            KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection, SvcTransport,
+            SvcXprt,
         },
         PageVec, SocketAddress,
     },
@@ -248,12 +249,12 @@ impl SvcConnection for Connection {
     }
 
     #[inline]
-    fn place(&self, call: &mut Self::Call, at: u32, length: u32) -> Result {
+    fn place(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32) -> Result {
         reply::place(call, at, length)
     }
 
     #[inline]
-    fn reply(&self, rqst: &mut Replying<'_>, call: &mut Self::Call) -> Result {
+    fn reply(&self, rqst: Replying<'_>, call: KeptCall<'_, Self::Call>) -> Result {
         reply::reply(&self.parts.qp, rqst, call).inspect_err(|_| {
             // A Reply that comes too late is no reason for the end.
             if !self.events.xprt.is_closing() {

@@ -27,7 +27,7 @@ const MAX_PAYLOAD: u32 = 4 << 20;
 /// Milliseconds until an address that no device has is tried once more.
 const PAUSE_MS: u32 = 1000;
 
-static CLASS: SvcClass = SvcClass::new(c"rdma", IDENT_RDMA, MAX_PAYLOAD);
+static CLASS: SvcClass<Listener> = SvcClass::new(c"rdma", IDENT_RDMA, MAX_PAYLOAD);
 
 /// One address at which connections are accepted.
 #[pin_data]
@@ -148,7 +148,7 @@ impl SvcTransport for Listener {
 impl SvcListener for Listener {
     type Connection = Connection;
 
-    fn class() -> &'static SvcClass {
+    fn class() -> &'static SvcClass<Self> {
         &CLASS
     }
 

@@ -21,7 +21,7 @@ use crate::{
         },
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
-    sunrpc::server::{Moment, Replying},
+    sunrpc::server::{KeptCall, Moment, Replying},
     trace::server as trace,
 };
 use kernel::prelude::*;
@@ -33,7 +33,7 @@ type Message = AcceptedMessage<Shared>;
 /// # Errors
 ///
 /// `E2BIG` if the requester has not made enough room for it.
-pub(super) fn place(message: &mut Message, at: u32, length: u32) -> Result {
+pub(super) fn place(mut message: KeptCall<'_, Message>, at: u32, length: u32) -> Result {
     let (bytes, note) = message.with_note();
     let index = note.index.as_ref().filter(|index| index.offers_memory());
     let Some(call) = index.and_then(|index| index.call(bytes)) else {
@@ -50,28 +50,32 @@ pub(super) fn place(message: &mut Message, at: u32, length: u32) -> Result {
 /// Those of a connection that has to be closed.
 pub(super) fn reply(
     qp: &AcceptedQp<Shared>,
-    rqst: &mut Replying<'_>,
-    message: &mut Message,
+    rqst: Replying<'_>,
+    mut message: KeptCall<'_, Message>,
 ) -> Result {
-    let sent = make_and_send(qp, rqst, message);
+    let sent = make_and_send(qp, rqst, &mut message);
     message.with_note().1.is_outstanding = false;
     sent.inspect_err(|&error| {
-        let xid = message.note().index.map_or(0, |index| index.xid.0);
+        let xid = message
+            .message()
+            .note()
+            .index
+            .map_or(0, |index| index.xid.0);
         trace::svcrdma_send_err(qp, xid, error);
     })
 }
 
 fn make_and_send(
     qp: &AcceptedQp<Shared>,
-    rqst: &mut Replying<'_>,
-    message: &mut Message,
+    rqst: Replying<'_>,
+    message: &mut KeptCall<'_, Message>,
 ) -> Result {
     let shared = qp.context();
     let replied = Moment::now();
     if shared.xprt().is_closing() {
         return Err(EPIPE);
     }
-    let number = message.number();
+    let number = message.message().number();
     let (bytes, note) = message.with_note();
     let index = note.index.as_ref().ok_or(EINVAL)?;
     let length = u32::try_from(rqst.len())?;
@@ -129,7 +133,7 @@ fn grant(qp: &AcceptedQp<Shared>, version: u32, replied: Moment) -> Result<Credi
 #[inline(never)]
 fn place_and_send(
     qp: &AcceptedQp<Shared>,
-    rqst: &mut Replying<'_>,
+    rqst: Replying<'_>,
     number: u32,
     (index, bytes, placement): (&CallIndex, &[u8], &Placement),
     (length, threshold): (u32, u32),
@@ -211,7 +215,7 @@ fn write(
     qp: &AcceptedQp<Shared>,
     number: u32,
     outgoing: &mut Outgoing<'_, AcceptedQp<Shared>>,
-    rqst: &mut Replying<'_>,
+    rqst: Replying<'_>,
     (plan, writes): (&ReplyPlan<'_>, usize),
     call: &ReceivedCall<'_>,
 ) -> Result<(u32, u64)> {

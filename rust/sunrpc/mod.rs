@@ -20,6 +20,6 @@ pub(crate) use crate::bindings::{
     total_pages, Host, PageVec, ReadOnce, RelaxedCell, SocketAddress,
 };
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
-pub(crate) use registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
+pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
 pub(crate) use send_error::SendError;
 pub(crate) use xdr_buf::XdrBuf;

@@ -102,10 +102,15 @@ impl Class {
 
     /// Registers the class; `setup` creates its transports, which have `shared` in common.
     ///
+    /// # Safety
+    ///
+    /// `setup` may be called with any valid arguments. `shared` is what the users of the class take
+    /// it for, and stays valid until the registration has been dropped.
+    ///
     /// # Errors
     ///
     /// `EBUSY` the second time, `EEXIST` if another module has registered the class's number.
-    pub(super) fn register(
+    pub(super) unsafe fn register(
         &'static self,
         setup: Setup,
         module: &'static ThisModule,

@@ -2,15 +2,9 @@
 
 //! Trace events of the server, defined in `trace/svcrdma.h`.
 
-use super::{clip, number_of, word, Segment};
-use crate::bindings::{ib_cq, ib_wc, ib_wc_status_IB_WC_SUCCESS, ib_wc_status_IB_WC_WR_FLUSH_ERR};
-use kernel::{prelude::*, types::Opaque};
-
-/// What events show of a queue pair.
-pub(crate) trait TraceQp {
-    /// The number by which `rdma resource show cq` lists its completion queue.
-    fn queue(&self) -> u32;
-}
+use super::{clip, word, Segment, TraceCq, TraceQp};
+use crate::bindings::{ib_wc, ib_wc_status_IB_WC_SUCCESS, ib_wc_status_IB_WC_WR_FLUSH_ERR};
+use kernel::prelude::*;
 
 // Connections.
 events! {
@@ -64,14 +58,14 @@ macro_rules! completions {
     ($($(#[$doc:meta])* fn $name:ident => $flush:ident, $error:ident, ($($value:expr),*);)*) => {$(
         $(#[$doc])*
         #[inline(always)]
-        pub(crate) fn $name(cq: &Opaque<ib_cq>, cid: u32, wc: &ib_wc) {
+        pub(crate) fn $name(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
             #[expect(non_upper_case_globals, reason = "the names are those of C")]
             match wc.status {
-                ib_wc_status_IB_WC_SUCCESS => emit!($name(number_of(cq), cid $(, $value(wc))*)),
+                ib_wc_status_IB_WC_SUCCESS => emit!($name(cq.number(), cid $(, $value(wc))*)),
                 ib_wc_status_IB_WC_WR_FLUSH_ERR => {
-                    emit!($flush(number_of(cq), cid, wc.status, wc.vendor_err));
+                    emit!($flush(cq.number(), cid, wc.status, wc.vendor_err));
                 }
-                _ => emit!($error(number_of(cq), cid, wc.status, wc.vendor_err)),
+                _ => emit!($error(cq.number(), cid, wc.status, wc.vendor_err)),
             }
         }
     )*};
@@ -91,17 +85,17 @@ completions! {
 
 /// RDMA Reads have failed.
 #[inline(always)]
-pub(crate) fn svcrdma_wc_read_failed(cq: &Opaque<ib_cq>, cid: u32, wc: &ib_wc) {
+pub(crate) fn svcrdma_wc_read_failed(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
     if wc.status == ib_wc_status_IB_WC_WR_FLUSH_ERR {
         emit!(svcrdma_wc_read_flush(
-            number_of(cq),
+            cq.number(),
             cid,
             wc.status,
             wc.vendor_err
         ));
     } else {
         emit!(svcrdma_wc_read_err(
-            number_of(cq),
+            cq.number(),
             cid,
             wc.status,
             wc.vendor_err

@@ -45,7 +45,13 @@ pub(crate) fn register<T: ClientTransport>(
     shared: Arc<T::Shared>,
 ) -> Result<ClientRegistration<T>> {
     let pointer = Arc::as_ptr(&shared).cast();
-    let class = T::class().register(setup::<T>, module, queue, pointer)?;
+    // SAFETY: The class is that of `T`, and so are its transports. Its registration is dropped
+    // before what the pointer refers to.
+    let class = unsafe {
+        T::class()
+            .class()
+            .register(setup::<T>, module, queue, pointer)?
+    };
     // INVARIANT: The class was registered with this pointer; fields are dropped in order.
     Ok(ClientRegistration {
         _class: class,
@@ -71,8 +77,9 @@ unsafe extern "C" fn setup<T: ClientTransport>(
 fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindings::rpc_xprt> {
     let owned = allocate::<T>(args)?;
     let raw = owned.as_raw();
-    // SAFETY: `T`'s class is only registered by `register`, with a pointer to this type that stays
-    // valid as long as the class has users (invariant of `ClientRegistration`); `owned` is one.
+    // SAFETY: A `ClientClass<T>` is only registered by `register::<T>`, with a pointer to this type
+    // that stays valid as long as the class has users (invariant of `ClientRegistration`); `owned`
+    // is one.
     let shared = unsafe { ArcBorrow::from_raw(owned.user().shared().cast::<T::Shared>()) };
     let shared = shared.into();
     let transport = T::setup(owned, shared)?;
@@ -93,7 +100,7 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
     if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
-    let user = T::class().enter().ok_or(EIO)?;
+    let user = T::class().class().enter().ok_or(EIO)?;
     let requests = T::max_requests();
     // SAFETY: The namespace is referenced during the callback.
     let raw = unsafe {
@@ -172,15 +179,13 @@ mod tests {
             backchannel::Backchannel,
             rqst::{BackwardReply, Rqst},
             send_lock::SendLock,
+            transport::ClientClass,
         },
         *,
     };
     use crate::{
         bindings::SocketAddress,
-        sunrpc::{
-            registration::{Class, IDENT_RDMA},
-            send_error::SendError,
-        },
+        sunrpc::{registration::IDENT_RDMA, send_error::SendError},
     };
     use kernel::{seq_file::SeqFile, str::CStr};
 
@@ -207,14 +212,14 @@ mod tests {
     #[cfg(not(MODULE))]
     static MODULE: ThisModule = unsafe { ThisModule::from_ptr(core::ptr::null_mut()) };
 
-    static UNMADE: Class = Class::new(c"rpcrdma-kunit", 0x7f00_0001, &[]);
+    static UNMADE: ClientClass<Unmade> = ClientClass::new(c"rpcrdma-kunit", 0x7f00_0001, &[]);
 
     impl ClientTransport for Unmade {
         type Shared = ();
 
         const MAX_PAYLOAD: usize = 0;
 
-        fn class() -> &'static Class {
+        fn class() -> &'static ClientClass<Self> {
             &UNMADE
         }
 

@@ -42,5 +42,5 @@ pub(crate) use pinned::{NotPinned, PinnedRqst, StoredRqst};
 pub(crate) use rqst::{BackwardReply, Rqst};
 pub(crate) use rqst_buf::RqstBuf;
 pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};
-pub(crate) use transport::ClientTransport;
+pub(crate) use transport::{ClientClass, ClientTransport};
 pub(crate) use xprt::OwnedXprt;

@@ -12,15 +12,31 @@ use crate::{
     bindings::SocketAddress,
     sunrpc::{registration::Class, send_error::SendError},
 };
-use kernel::{prelude::*, seq_file::SeqFile, sync::Arc};
+use core::marker::PhantomData;
+use kernel::{prelude::*, seq_file::SeqFile, str::CStr, sync::Arc};
+
+/// The class of the transports `T`, and of no others. It is a static because they point to it.
+pub(crate) struct ClientClass<T>(Class, PhantomData<fn(T)>);
+
+impl<T> ClientClass<T> {
+    /// As for [`Class::new`].
+    pub(crate) const fn new(name: &'static CStr, ident: i32, netids: &[&'static CStr]) -> Self {
+        Self(Class::new(name, ident, netids), PhantomData)
+    }
+
+    /// The class, whatever its transports are.
+    pub(super) fn class(&'static self) -> &'static Class {
+        &self.0
+    }
+}
 
 /// A client transport.
 ///
 /// sunrpc's send lock serialises `connect`, `close`, `send` and `send_backward`. All of them run in
 /// process context.
 pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
-    /// The class of these transports, and of no others.
-    fn class() -> &'static Class;
+    /// The class of these transports.
+    fn class() -> &'static ClientClass<Self>;
 
     /// What all transports of the class have in common.
     type Shared: Send + Sync + 'static;

@@ -385,9 +385,14 @@ impl Backward {
     pub(crate) fn reply(&self, xid: u32, credits: u32, payload: &[u8]) -> bool {
         self.finish(xid, Some(credits), |rqst| {
             // SAFETY: The request waits for this Reply, and has a buffer for it that nobody else
-            // uses. The address of a field is not null.
-            let room =
-                unsafe { XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst).rq_rcv_buf)) };
+            // uses.
+            let room = unsafe { &mut (*rqst).rq_rcv_buf };
+            // nfsd's callbacks want no pages; such would not be there yet.
+            if room.flags & bindings::XDRBUF_SPARSE_PAGES != 0 {
+                return Err(EIO);
+            }
+            // SAFETY: As above, and no page is missing.
+            let room = unsafe { XdrBuf::from_raw(NonNull::from(room)) };
             Ok(i32::try_from(room.copy_in(0, payload)?)?)
         })
     }

@@ -16,7 +16,7 @@ use crate::{
     sunrpc::{
         address_strings,
         queue::{NoIoScope, OwnedQueue},
-        registration::{Class, ClassRegistration, IDENT_BACKWARD},
+        registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
         rpc_xprt,
         send_error::{end_task, SendError},
     },
@@ -27,6 +27,7 @@ use kernel::{
     prelude::*,
     seq_file::SeqFile,
     seq_print,
+    str::CStr,
     sync::{
         atomic::{Atomic, Full, Relaxed},
         Arc,
@@ -34,13 +35,29 @@ use kernel::{
     time::msecs_to_jiffies,
 };
 
+/// The class of the backward transports over connections `C`, and of no other transports. It is a
+/// static because they point to it.
+pub(crate) struct BackwardClass<C>(Class, PhantomData<fn(C)>);
+
+impl<C: BackwardConnection> BackwardClass<C> {
+    /// As for [`Class::new`].
+    pub(crate) const fn new(name: &'static CStr, ident: i32) -> Self {
+        Self(Class::new(name, ident, &[]), PhantomData)
+    }
+
+    /// As for [`Class::enter`].
+    pub(crate) fn enter(&'static self) -> Option<ClassUser> {
+        self.0.enter()
+    }
+}
+
 /// A connection whose service may call the client.
 pub(crate) trait BackwardConnection: SvcConnection {
     /// Calls that can be outstanding, if the client grants as many.
     const CREDITS: u32;
 
-    /// The class of the transports for these Calls, and of no others.
-    fn backward_class() -> &'static Class;
+    /// The class of the transports for these Calls.
+    fn backward_class() -> &'static BackwardClass<Self>;
 
     /// Matches Replies with the Calls.
     fn backward(&self) -> &Arc<Backward>;
@@ -67,7 +84,9 @@ pub(crate) fn register_backward<L: SvcListener<Connection: BackwardConnection>>(
     module: &'static ThisModule,
     queue: Arc<OwnedQueue>,
 ) -> Result<ClassRegistration> {
-    L::Connection::backward_class().register(setup::<L>, module, queue, core::ptr::null())
+    let class = &L::Connection::backward_class().0;
+    // SAFETY: `setup` looks at what the arguments refer to. The transports have nothing in common.
+    unsafe { class.register(setup::<L>, module, queue, core::ptr::null()) }
 }
 
 /// `setup`: creates a transport for a connection. Process context, may sleep.
@@ -97,7 +116,8 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
         return Err(EBADF);
     }
     let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?;
-    // SAFETY: The server transport is valid. Only transports of this module have the class.
+    // SAFETY: The server transport is valid. Only listeners `L` and what these accept have the
+    // class.
     let connection = unsafe {
         if (*svc.as_ptr()).xpt_class != L::class().as_raw() {
             return Err(EINVAL);

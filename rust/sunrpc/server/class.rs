@@ -3,7 +3,7 @@
 //! Classes of server transports: what sunrpc finds by a name such as "rdma".
 
 use crate::bindings;
-use core::cell::UnsafeCell;
+use core::{cell::UnsafeCell, marker::PhantomData};
 use kernel::{
     error::to_result,
     prelude::*,
@@ -11,22 +11,23 @@ use kernel::{
     sync::atomic::{Atomic, Relaxed},
 };
 
-/// A class of server transports (`struct svc_xprt_class`). It is a static because its transports
-/// point to it.
+/// The class of the listeners `L` and what these accept (`struct svc_xprt_class`), and of no other
+/// transports. It is a static because they point to it.
 ///
 /// # Invariants
 ///
 /// `raw` is only changed by whoever has set `was_registered`, and from then on by sunrpc.
-pub(crate) struct SvcClass {
+pub(crate) struct SvcClass<L> {
     raw: UnsafeCell<bindings::svc_xprt_class>,
     was_registered: Atomic<bool>,
+    listener: PhantomData<fn(L)>,
 }
 
 // SAFETY: By the type's invariant only one thread at a time changes the class, and sunrpc locks
 // what it changes.
-unsafe impl Sync for SvcClass {}
+unsafe impl<L> Sync for SvcClass<L> {}
 
-impl SvcClass {
+impl<L> SvcClass<L> {
     /// A class with this name and this number, which nobody else uses, for RPCs with up to
     /// `max_payload` bytes of data.
     pub(crate) const fn new(name: &'static CStr, ident: i32, max_payload: u32) -> Self {
@@ -39,6 +40,7 @@ impl SvcClass {
         Self {
             raw: UnsafeCell::new(raw),
             was_registered: Atomic::new(false),
+            listener: PhantomData,
         }
     }
 
@@ -49,10 +51,14 @@ impl SvcClass {
 
     /// Registers the class, with the operations of its listeners.
     ///
+    /// # Safety
+    ///
+    /// The operations are those for an `L`.
+    ///
     /// # Errors
     ///
     /// `EBUSY` the second time, `EEXIST` if another module has registered a class of this name.
-    pub(super) fn register(
+    pub(super) unsafe fn register(
         &'static self,
         module: &'static ThisModule,
         ops: &'static bindings::svc_xprt_ops,
@@ -73,17 +79,27 @@ impl SvcClass {
                 );
             })?;
         }
-        Ok(SvcRegistration(self))
+        // INVARIANT: It was just registered.
+        Ok(SvcRegistration(raw))
     }
 }
 
 /// A class known to sunrpc until this object is dropped. Each of its transports holds a reference
 /// to the module.
-pub(crate) struct SvcRegistration(&'static SvcClass);
+///
+/// # Invariants
+///
+/// The class is a static, and is registered.
+pub(crate) struct SvcRegistration(*mut bindings::svc_xprt_class);
+
+// SAFETY: sunrpc unregisters a class in any thread.
+unsafe impl Send for SvcRegistration {}
+// SAFETY: A reference to it is of no use.
+unsafe impl Sync for SvcRegistration {}
 
 impl Drop for SvcRegistration {
     fn drop(&mut self) {
-        // SAFETY: `register` has registered the class.
-        unsafe { bindings::svc_unreg_xprt_class(self.0.as_raw()) };
+        // SAFETY: By the type's invariant.
+        unsafe { bindings::svc_unreg_xprt_class(self.0) };
     }
 }

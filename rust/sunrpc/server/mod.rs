@@ -34,10 +34,10 @@ mod transport;
 mod xprt;
 
 pub(crate) use backward::{Backward, BackwardRqst};
-pub(crate) use backward_class::{register_backward, BackwardConnection};
+pub(crate) use backward_class::{register_backward, BackwardClass, BackwardConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
 pub(crate) use moment::Moment;
 pub(crate) use ops::register;
-pub(crate) use rqst::{Receiving, Replying, SvcCall};
+pub(crate) use rqst::{KeptCall, Receiving, Replying, SvcCall};
 pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};
 pub(crate) use xprt::{OwnedSvcXprt, SvcXprt};

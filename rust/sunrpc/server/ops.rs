@@ -5,7 +5,7 @@
 
 use super::{
     class::SvcRegistration,
-    rqst::{Receiving, Replying},
+    rqst::{KeptCall, Receiving, Replying},
     transport::{SvcConnection, SvcListener, SvcTransport},
     xprt::{flag, OwnedSvcXprt, SvcXprt},
 };
@@ -23,7 +23,8 @@ use kernel::{
 ///
 /// `EBUSY` the second time, `EEXIST` if another module has registered a class of this name.
 pub(crate) fn register<L: SvcListener>(module: &'static ThisModule) -> Result<SvcRegistration> {
-    L::class().register(module, &ListenerTable::<L>::OPS)
+    // SAFETY: These are the operations for an `L`.
+    unsafe { L::class().register(module, &ListenerTable::<L>::OPS) }
 }
 
 /// Publishes `transport` with these operations; returns the pointer to give to sunrpc.
@@ -100,7 +101,9 @@ impl<L: SvcListener> ListenerTable<L> {
             (xprt, xprt.transport::<L>())
         };
         xprt.clear(flag::CONN);
-        match listener.accept() {
+        // One that was made for another class would be taken for what the listeners of that accept.
+        let accepted = listener.accept();
+        match accepted.filter(|connection| connection.xprt().class() == xprt.class()) {
             // SAFETY: These are the operations for what `accept` returns.
             Some(connection) => unsafe {
                 publish(connection, &ConnectionTable::<L::Connection>::OPS)
@@ -207,7 +210,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
         // thread.
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
         // SAFETY: The request belongs to the calling thread, and has a Reply.
-        let sent = connection.reply(&mut unsafe { Replying::new(rqstp) }, &mut call);
+        let rqst = unsafe { Replying::new(rqstp) };
+        let sent = connection.reply(rqst, KeptCall::new(&mut call));
         // SAFETY: The request belongs to the calling thread.
         unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
         match sent {
@@ -242,7 +246,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
         };
         // SAFETY: As in `sendto`.
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
-        let placed = connection.place(&mut call, offset, length);
+        let placed = connection.place(KeptCall::new(&mut call), offset, length);
         // SAFETY: The request belongs to the calling thread.
         unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
         placed.map_or_else(Error::to_errno, |()| 0)

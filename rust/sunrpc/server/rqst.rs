@@ -23,6 +23,27 @@ pub(crate) struct SvcCall<M: OwnedMessage> {
     pub(crate) tail: Range<usize>,
 }
 
+/// The message of a Call that sunrpc works on, whose buffers refer to its memory: what is kept with
+/// it may change, but it cannot be exchanged for another one.
+pub(crate) struct KeptCall<'a, M: OwnedMessage>(&'a mut M);
+
+impl<'a, M: OwnedMessage> KeptCall<'a, M> {
+    /// Lends a message out.
+    pub(super) fn new(message: &'a mut M) -> Self {
+        Self(message)
+    }
+
+    /// The message.
+    pub(crate) fn message(&self) -> &M {
+        self.0
+    }
+
+    /// The bytes of the message, and what is kept with it.
+    pub(crate) fn with_note(&mut self) -> (&[u8], &mut M::Note) {
+        self.0.with_note()
+    }
+}
+
 /// A thread that looks for a Call.
 ///
 /// # Invariants
@@ -252,14 +273,14 @@ impl Replying<'_> {
     }
 
     /// Moves pages of the Reply to `pages`, those of its head and tail as well if `is_whole`, and
-    /// returns where in them the bytes of the message are. sunrpc supplies other pages for the
-    /// thread's next Reply.
+    /// returns where in them the bytes of the message are. The message is no longer complete, and
+    /// sunrpc supplies other pages for the thread's next Reply.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO` if the message is not in these pages. The pages are then still in place.
+    /// `ENOMEM`; `EIO` if the message is not in these pages. Then none has moved.
     pub(crate) fn move_pages(
-        &mut self,
+        mut self,
         pages: &mut PageVec,
         is_whole: bool,
     ) -> Result<ResultLayout> {

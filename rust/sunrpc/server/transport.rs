@@ -4,7 +4,7 @@
 
 use super::{
     class::SvcClass,
-    rqst::{Receiving, Replying, SvcCall},
+    rqst::{KeptCall, Receiving, Replying, SvcCall},
     xprt::OwnedSvcXprt,
 };
 use crate::bindings::{OwnedMessage, PageVec, SocketAddress};
@@ -29,7 +29,7 @@ pub(crate) trait SvcListener: SvcTransport {
     type Connection: SvcConnection;
 
     /// The class with which it is registered.
-    fn class() -> &'static SvcClass;
+    fn class() -> &'static SvcClass<Self>;
 
     /// Listens at `address`. May sleep.
     ///
@@ -66,14 +66,14 @@ pub(crate) trait SvcConnection: SvcTransport {
     /// # Errors
     ///
     /// `E2BIG` if the requester has not provided enough room for it.
-    fn place(&self, call: &mut Self::Call, at: u32, length: u32) -> Result;
+    fn place(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32) -> Result;
 
     /// Sends a Reply. May sleep.
     ///
     /// # Errors
     ///
     /// Any error, after which the connection is closed.
-    fn reply(&self, rqst: &mut Replying<'_>, call: &mut Self::Call) -> Result;
+    fn reply(&self, rqst: Replying<'_>, call: KeptCall<'_, Self::Call>) -> Result;
 
     /// Takes back the state of a Call that was answered, or that will not be.
     fn release(&self, call: Self::Call);

@@ -11,7 +11,10 @@ use core::{
 };
 use kernel::{
     prelude::*,
-    sync::{Arc, ArcBorrow},
+    sync::{
+        atomic::{Atomic, Relaxed, Release},
+        Arc, ArcBorrow,
+    },
     types::Opaque,
 };
 
@@ -42,7 +45,7 @@ pub(super) struct Allocation {
     xprt: bindings::svc_xprt,
     /// An `Arc<T>` of the [`SvcTransport`](super::SvcTransport), from when it is published until
     /// `xpo_free`.
-    transport: *const c_void,
+    transport: *mut c_void,
 }
 
 /// A server transport.
@@ -72,6 +75,12 @@ impl SvcXprt {
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::svc_xprt {
         self.0.get()
+    }
+
+    /// The class.
+    pub(super) fn class(&self) -> *mut bindings::svc_xprt_class {
+        // SAFETY: The transport is valid, and its class never changes.
+        unsafe { (*self.as_raw()).xpt_class }
     }
 
     /// The allocation that contains the C object.
@@ -109,7 +118,7 @@ impl SvcXprt {
     pub(super) unsafe fn take_transport<T>(&self) -> Option<Arc<T>> {
         // SAFETY: Nobody else uses the allocation.
         let transport = unsafe { &mut (*self.allocation()).transport };
-        let transport = core::mem::replace(transport, core::ptr::null());
+        let transport = core::mem::replace(transport, core::ptr::null_mut());
         // SAFETY: `publish` stored the pointer of an `Arc<T>`.
         (!transport.is_null()).then(|| unsafe { Arc::from_raw(transport.cast::<T>()) })
     }
@@ -232,7 +241,7 @@ impl SvcXprt {
 pub(crate) struct OwnedSvcXprt {
     ptr: NonNull<Allocation>,
     /// Whether sunrpc has the reference with which the count starts.
-    is_published: kernel::sync::atomic::Atomic<bool>,
+    is_published: Atomic<bool>,
 }
 
 // SAFETY: As for `SvcXprt`.
@@ -261,12 +270,12 @@ impl OwnedSvcXprt {
         unsafe {
             let raw = ptr.as_ptr();
             bindings::svc_xprt_init(net, class, raw.cast(), serv);
-            (*raw).transport = core::ptr::null();
+            (*raw).transport = core::ptr::null_mut();
         }
         // INVARIANT: It has not been published.
         let this = Self {
             ptr,
-            is_published: kernel::sync::atomic::Atomic::new(false),
+            is_published: Atomic::new(false),
         };
         // All RDMA fabrics have some congestion control (RFC 8881 section 2.9.1).
         this.set(flag::CONG_CTRL);
@@ -360,15 +369,18 @@ impl OwnedSvcXprt {
         transport: Arc<T>,
         ops: &'static bindings::svc_xprt_ops,
     ) -> *mut bindings::svc_xprt {
-        if self.is_published.xchg(true, kernel::sync::atomic::Relaxed) {
+        if self.is_published.xchg(true, Relaxed) {
             return core::ptr::null_mut();
         }
         let raw = self.as_raw();
-        // SAFETY: The transport is new, and only its own events, which do not read this field, know
-        // of it. It is marked as busy, so that its operations are not called.
+        let pointer = Arc::into_raw(transport).cast::<c_void>().cast_mut();
+        // SAFETY: The transport is new, and only its own events, which do not read these fields,
+        // know of it. It is marked as busy, so that only `has_wspace` of its operations is called.
+        // Release: who finds the implementation there early sees what is in it.
         unsafe {
             (*raw).xpt_ops = ops;
-            (*raw.cast::<Allocation>()).transport = Arc::into_raw(transport).cast();
+            Atomic::from_ptr(&raw mut (*raw.cast::<Allocation>()).transport)
+                .store(pointer, Release);
         }
         raw
     }
@@ -385,7 +397,7 @@ impl core::ops::Deref for OwnedSvcXprt {
 
 impl Drop for OwnedSvcXprt {
     fn drop(&mut self) {
-        if !self.is_published.load(kernel::sync::atomic::Relaxed) {
+        if !self.is_published.load(Relaxed) {
             // sunrpc drops the module's reference with the transport's, and whoever asked for a new
             // transport will do so too.
             // SAFETY: The class has an owner, to which the caller's code belongs. Its `xpo_free`
