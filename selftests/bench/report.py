@@ -71,6 +71,9 @@ METRICS = {
     "p50_us": ("p50, µs", False),
     "p99_us": ("p99, µs", False),
     "p999_us": ("p99.9, µs", False),
+    "write_p50_us": ("writes: p50, µs", False),
+    "write_p99_us": ("writes: p99, µs", False),
+    "write_p999_us": ("writes: p99.9, µs", False),
     "cpu_s": ("CPU, s per 1,000 RPCs", False),
     "time_ms": ("time, ms", False),
     "idle_kib": ("idle, KiB", False),
@@ -105,10 +108,12 @@ def fio_figures(fio, workload):
     figures = {"rate": sum(side["iops"] for side in sides)}
     if workload.startswith(("seq", "krb5p")):
         figures["rate"] = sum(side["bw_bytes"] for side in sides) / 2**20
-    # Of mixed I/O it tells the latencies of reads, and those of writes apart; the reads' are shown.
-    shares = sides[0]["clat_ns"]["percentile"]
-    for name, percentile in (("p50_us", "50"), ("p99_us", "99"), ("p999_us", "99.9")):
-        figures[name] = shares[f"{float(percentile):f}"] / 1000
+    # Of mixed I/O the latencies of reads and of writes are apart: what is outstanding at once is so many of
+    # both, so that reads wait longer where writes wait less.
+    for prefix, side in zip(("", "write_"), sides):
+        shares = side["clat_ns"]["percentile"]
+        for name, percentile in (("p50_us", "50"), ("p99_us", "99"), ("p999_us", "99.9")):
+            figures[prefix + name] = shares[f"{float(percentile):f}"] / 1000
     return figures
 
 
