@@ -75,8 +75,19 @@ credits() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
-# A Receive is posted for each Call under way, beyond those for what is granted and those to spare.
-# Proves: BD-015.
+# The connection breaks, and Calls come on the one that replaces it.
+reconnect() {
+	client '
+		before=$(xprt_stat 3)
+		break_connections
+		reconnected() { ls $MNT >/dev/null && [ "$(xprt_stat 3)" -gt $before ]; }
+		wait_for 40 reconnected'
+	calling_server 'wait_for 20 callback_works'
+}
+
+# A Receive is posted for each Call under way, beyond those for what is granted and those to spare: of
+# the first connection, or, receives VERS again, of another one.
+# Proves: BD-015, BD-016.
 receives() {
 	local spare before
 	client '[ -f /lab/payload/rpcrdma_test_delay.ko ]' ||
@@ -84,6 +95,7 @@ receives() {
 	spare=$(sed -n 's/^pub(super) const SPARE_RECEIVES: u32 = \([0-9]*\);$/\1/p' \
 		"$lib/../../rust/server/sizes.rs")
 	hand_out "$1" 2
+	[ "${2:-}" != again ] || reconnect
 	delay_events backward_call=120000
 	before=$(server 'echo $(stat_of backward_calls) $(stat_of received_messages)')
 	calling_server "
@@ -198,6 +210,7 @@ injected() {
 
 test_case "v4.1: no more Calls than were granted" credits 4.1
 test_case "v4.2: each has a Receive for its Reply" receives 4.2
+test_case "v4.2: each has one on another connection as well" receives 4.2 again
 test_case "v4.2: they end with their connections" ends 4.2
 test_case "v4.2: a client says nothing for a while" silent 4.2
 test_case "v4.1: what sysfs lets people do" sysfs 4.1

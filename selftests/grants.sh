@@ -94,6 +94,23 @@ shared() {
 	server 'clients_gone 20'
 }
 
+# The device's queues are small: its Receives take a quarter of what one holds at most, whatever the setting says.
+small_device() {
+	local first max
+	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	MACHINE=server limit_devices max_qp_wr=160
+	begin
+	[ "$max" -le 40 ] || fail "$max may be granted"
+	load
+	server "
+		granted=\$(stat_of credits_granted) posted=\$(stat_of receives_posted)
+		printf 'granted: %d, posted: %d\n' \$granted \$posted
+		[ \$granted -gt $first ] || fail 'the grant has not risen'
+		[ \$granted -le $max ] && [ \$posted -ge \$granted ]"
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
 # No memory for more Receives than there are.
 without_memory() {
 	local first max mark
@@ -125,5 +142,6 @@ without_memory() {
 test_case "grants rise with the load of a connection, and fall without" with_load
 test_case "they fall when there is no room for its Calls" without_room
 test_case "they rise as far as all Receives have room" shared
+test_case "a small device: they rise as far as its queues hold Receives" small_device
 test_case "they fall when there is no memory for its Receives" without_memory
 run_cases

@@ -3,7 +3,7 @@
 #
 # RPCSEC_GSS with Kerberos: files and directories by each of its services, compared on the other
 # side. Integrity and privacy change the bytes of the data, so nothing of them may be placed
-# directly (RFC 8166 section 6.3): no Read chunk but at position zero, and no Write chunk at all.
+# directly (RFC 8166 section 8.2): no Read chunk but at position zero, and no Write chunk at all.
 # virtual: makes a realm of Kerberos of the machines
 
 . "$(dirname "$0")/lib/test.sh"

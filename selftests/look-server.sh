@@ -53,6 +53,22 @@ do_something() {
 # What the client's files say, as words for the server.
 client_stats() { client 'for name in '"$*"'; do printf "%s " "$(our_stat $name)"; done; echo'; }
 
+# Connections have a completion queue in common, one for each CPU at most. One of its own, whose
+# entries have to be there however few are used, would be much of what an idle connection takes.
+queues_are_shared() {
+	need_ours
+	server_dir /export
+	mount_nfs 3 nconnect=8
+	client 'data_file 2M 64k && drop_caches && read_at_once 8 128k 64k'
+	server '
+		set -- $(cat $debug/connection-*/connection | sed -n "s/^completion_queue //p")
+		queues=$(printf "%s\n" "$@" | sort -u | wc -l)
+		printf "%d connections have %d completion queues\n" $# $queues
+		[ $# = 8 ] && [ $queues -le $(nproc) ]'
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'clients_gone 20'
+}
+
 # Reads a counter below svc_rdma.
 counter() { server "cat \$sysctls/rdma_stat_$1"; }
 
@@ -188,6 +204,7 @@ settings() {
 }
 
 # Connections made after a change have the new values.
+# Proves: V1-027.
 settings_count() {
 	need_ours
 	server_dir /export
@@ -443,6 +460,7 @@ top_shows() {
 }
 
 test_case "the counters of a connection agree with the client's" counters_agree
+test_case "connections have completion queues in common" queues_are_shared
 test_case "the settings have their ranges, and writes set counters to zero" settings
 test_case "connections that come later have the settings" settings_count
 test_case "connections end for the causes that ended them" ends_have_causes

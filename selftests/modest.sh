@@ -161,6 +161,20 @@ no_reads() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# A client from whose memory one RDMA Read at a time may read: its Calls have several segments all the same.
+# Proves: V1-022.
+one_read() {
+	is_rust || skip "the kernel's own client takes no notice of this limit"
+	server_dir /export
+	limit_devices max_qp_rd_atom=1
+	mount_nfs "$1"
+	server '[ "$(stat_of read_depth)" = 1 ] || fail "$(stat_of read_depth) may be under way"'
+	LIMIT=200 client verified_data
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end
+}
+
 # What the client sends before this end knows that the handshake is over has to wait, and must not be lost.
 slow_handshake() {
 	server_dir /export
@@ -185,6 +199,9 @@ for vers in 3 4.2; do
 done
 test_case "v3: queue pairs fail, now and then" queue_pairs_fail 3
 test_case "v3: a client that lets nobody read" no_reads
+for vers in 3 4.2; do
+	test_case "v$vers: a client that lets one RDMA Read at a time be under way" one_read $vers
+done
 for vers in 3 4.2; do
 	test_case "v$vers: Calls come before the end of the handshake is known" slow_handshake $vers
 done

@@ -223,7 +223,9 @@ peer_ends() {
 # Proves: V2-001, V2-002, V2-003, V2-005, V2-026, V2-027, V2-028, V2-030, V2-036.
 agreed() {
 	peer_ends offered 'two-agrees | calls=null,long,list,exchange,read,write size=2000 | version_fallbacks=0 vers_errors_received=0' \
-		'two-agrees | calls=long+,list+,read+,write+,exchange+ size=5000 | version_fallbacks=0'
+		'two-agrees | calls=long+,list+,read+,write+,exchange+ size=5000 | version_fallbacks=0' \
+		'two-exactly-4096 | calls=null,list size=4036 | version_fallbacks=0' \
+		'two-exactly-4096 | calls=null,long size=4024 | version_fallbacks=0'
 }
 
 # The first Call is one of each form.

@@ -131,7 +131,12 @@ fn exactly(peer: &mut Peer, threshold: u32) -> Result {
     peer.accept_with(&acceptance)?;
     let call = peer.call()?;
     judge(&call, threshold as usize)?;
-    let mut reply = peer.reply(&call)?.encode();
+    answer_exactly(peer, &call, threshold)
+}
+
+/// Answers a Call that has, or whose Reply has, just `threshold` bytes.
+pub(super) fn answer_exactly(peer: &mut Peer, call: &Call, threshold: u32) -> Result {
+    let mut reply = peer.reply(call)?.encode();
     if call.message_len < threshold as usize {
         // To the end of what the client has room for.
         reply.resize(reply.len() + ROUND_UP, 0);
@@ -141,7 +146,7 @@ fn exactly(peer: &mut Peer, threshold: u32) -> Result {
         return Err(format!("messages of {lengths:?} bytes, not {threshold}"));
     }
     peer.send(&reply)?;
-    peer.succeeds(&call);
+    peer.succeeds(call);
     Ok(())
 }
 

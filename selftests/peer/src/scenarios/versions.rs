@@ -3,13 +3,15 @@
 //! Responders of one version or of two, and such that change it, for a client that offers Version Two.
 
 use super::backward;
+use super::shapes::answer_exactly;
 use super::Scenarios;
-use crate::peer::{word_at, words, Call, Form, Peer, Received, EIO, ETIMEDOUT};
+use crate::peer::{word_at, words, Call, Form, Peer, Received, EIO, ETIMEDOUT, THRESHOLD};
 use crate::proto::wire::header::{Versions, VERSION_ONE, VERSION_TWO};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
     ("two-agrees", agrees),
+    ("two-exactly-4096", exactly),
     ("two-refused", |peer| refused(peer, VERSION_TWO)),
     ("two-refused-in-one", |peer| refused(peer, VERSION_ONE)),
     ("two-refused-without-end", refused_without_end),
@@ -129,6 +131,15 @@ fn agrees(peer: &mut Peer) -> Result {
     nothing_else(peer)?;
     peer.answer(&call)?;
     goes_on(peer, VERSION_TWO, 4096)
+}
+
+/// The Call behind the first one, or the Reply to it, has as many bytes as either end has to take.
+fn exactly(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.answer(&call)?;
+    let call = next(peer)?;
+    answer_exactly(peer, &call, THRESHOLD)
 }
 
 /// A responder of Version One, with the version of the Call in its refusal or its own.
