@@ -37,7 +37,7 @@ kbuild = $(MAKE) -C $(KDIR) M=$(abspath $(or $(SOURCE),.)) $(if $(MO),MO=$(MO)) 
 help:
 	@printf '%s\n' \
 	  'make run          mount NFS over RDMA through the module, in two virtual machines' \
-	  '                  (VERS=3|4.0|4.1|4.2 KERNEL=stock|custom|um KERNEL_SERIES=7.2|7.3' \
+	  '                  (VERS=3|4.0|4.1|4.2 KERNEL=stock|custom|um KERNEL_SERIES=7.2|7.3|testing' \
 	  '                  CLIENT=rust|c PEER=rust|c)' \
 	  'make shell        the same, but leaves you at a prompt in the client' \
 	  'make check        the main tests, in under an hour; the last line is the sum' \
@@ -58,6 +58,10 @@ help:
 	  '                  (tried: Linux $(subst $(space), to ,$(TRIED_LINUX)), rustc $(subst $(space), to ,$(TRIED_RUSTC)))' \
 	  'make install      KDIR=TREE [INSTALL_MOD_PATH=] put it where modprobe prefers it' \
 	  'make uninstall    KDIR=TREE [INSTALL_MOD_PATH=] and away again: modprobe finds the C module' \
+	  'make deb          build the Debian packages; prints where they are' \
+	  'make rust-project.json' \
+	  '                  what rust-analyzer wants of the module built for KERNEL' \
+	  'make tags         what other editors want' \
 	  'make fmt          format the Rust sources' \
 	  'make clean        remove what a build left in this tree (KDIR=TREE) and in the cache' \
 	  '' \
@@ -78,6 +82,8 @@ install: modules_install
 
 uninstall: tree
 	rm -f '$(INSTALL_MOD_PATH)/lib/modules/$(release)/$(INSTALL_MOD_DIR)'/rust/rpcrdma.ko*
+	cd '$(INSTALL_MOD_PATH)/lib/modules/$(release)' && \
+		rmdir -p --ignore-fail-on-non-empty '$(INSTALL_MOD_DIR)/rust'
 	$(depmod)
 
 run:

@@ -1,14 +1,16 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Makes rust-project.json and sees that an editor can use it: that it can be read, has the module's crate,
+# Makes a rust-project.json and sees that an editor can use it: that it can be read, has the module's crate,
 # and names only what is there. Prints KTAP.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/ktap.sh"
 
-result rust_project_is_made "$("$here/rust-project.sh" 2>"$CACHE/logs/rust-project.log" || tail -n 20 "$CACHE/logs/rust-project.log")"
-result rust_project_names_what_is_there "$("$here/in-buildroot.sh" python3 - "$PROJECT/rust-project.json" <<'END' 2>&1
+# Not the one that an editor uses.
+project=$CACHE/rust-project.json
+result rust_project_is_made "$("$here/rust-project.sh" "$project" 2>"$CACHE/logs/rust-project.log" || tail -n 20 "$CACHE/logs/rust-project.log")"
+result rust_project_names_what_is_there "$("$here/in-buildroot.sh" python3 - "$project" <<'END' 2>&1
 import json
 import os
 import sys
@@ -27,5 +29,6 @@ for path in paths:
         print(path + " is not there")
 END
 )"
+rm -f "$project"
 printf '1..%d\n' "$number"
 [ "$failed" -eq 0 ]

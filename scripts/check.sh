@@ -110,7 +110,9 @@ step_um-debug() { selftests_on um-debug selftests/*.sh; }
 step_um-leaks() { selftests_on um-leaks selftests/*.sh; }
 
 # Which allocations fail the kernel chooses by the stack, and User-Mode Linux' has no frames.
-step_custom() { selftests_on custom "${later[@]}" selftests/long/shortage.sh; }
+step_custom() {
+	EVENTS=${EVENTS:-100} selftests_on custom "${later[@]}" selftests/long/{shortage,faults}.sh
+}
 
 # User-Mode Linux takes no interface down.
 step_debug() { selftests_on debug selftests/{mount,cycles,bond,link}.sh; }
@@ -157,7 +159,7 @@ step_arm64() {
 	return $rc
 }
 step_arm64-selftests() {
-	selftests_on "$KERNEL" selftests/{load,mount,io,forms,backchannel,cycles,fence,callbacks,look-server}.sh
+	selftests_on "$KERNEL" selftests/{load,mount,io,forms,backchannel,cycles,fence,callbacks,listener,service,grants,unload,look-server}.sh
 }
 
 # The kselftests as the kernel's tree installs them, between two machines that are taken for real ones.

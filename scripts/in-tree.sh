@@ -18,9 +18,16 @@ shift
 out=$(dirname "$dir")/patches
 layout=$here/in-tree/layout.py
 
-[ ! -e "$dir/net/sunrpc/xprtrdma_rust" ] || die "$dir has an xprtrdma_rust already"
+number() { sed -n "s/^$1 = //p" "$dir/Makefile"; }
+version=$(number VERSION).$(number PATCHLEVEL)
+[ "$(printf '%s\n' 7.3 "$version" | sort -V | head -n 1)" = 7.3 ] ||
+	die "$dir has Linux $version, and the patches are for 7.3 or later: take another source"
+[ ! -e "$dir/net/sunrpc/xprtrdma_rust" ] ||
+	die "$dir has an xprtrdma_rust already: type git -C $dir log, and git reset --hard to the commit before the patches"
 [ ! -e "$out" ] || die "$out is there already, and may be somebody's: remove it"
 git_in() { git -C "$dir" -c core.autocrlf=false -c core.fileMode=true "$@"; }
+git var GIT_COMMITTER_IDENT >/dev/null 2>&1 ||
+	die "git does not know who signs the patches off: type git config --global user.name and user.email"
 touched=(MAINTAINERS net/sunrpc/Kconfig net/sunrpc/Makefile Documentation/filesystems/nfs/index.rst
 	tools/testing/selftests/Makefile)
 if [ ! -e "$dir/.git" ]; then

@@ -1,19 +1,21 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
+# Usage: rust-project.sh [FILE]
+#
 # Writes rust-project.json, by which rust-analyzer knows the module's crate, the kernel's own and the
 # generated bindings. KERNEL=stock|custom|... says for which kernel of the cache the module is built for that.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/series.sh"
 
-kernel=${KERNEL:-stock}
+kernel=${KERNEL:-stock} project=${1:-$PROJECT/rust-project.json}
 tree=$("$here/kernel.sh" "$kernel")
 "$here/module.sh" "$kernel" >&2
 out=$KERNELS/build/$kernel
 "$here/in-buildroot.sh" make -C "$PROJECT" --no-print-directory KDIR="$tree" MO="$out" rust-analyzer >&2
 # kbuild knows nothing of the bindings, and the library's source is that of the build root.
-"$here/in-buildroot.sh" python3 - "$out" "$BUILDROOT" >"$PROJECT/rust-project.json.tmp" <<'END'
+"$here/in-buildroot.sh" python3 - "$out" "$BUILDROOT" >"$project.tmp" <<'END'
 import json
 import sys
 
@@ -37,4 +39,4 @@ for crate in project["crates"]:
             crate["root_module"].rpartition("/")[0], f"{out}/rust/bindings"]
 json.dump(project, sys.stdout, indent=1)
 END
-mv "$PROJECT/rust-project.json.tmp" "$PROJECT/rust-project.json"
+mv "$project.tmp" "$project"

@@ -359,7 +359,9 @@ def lay_maintainers(rust, kernel, index):
             continue
         entry = title + "\n" + "".join(f"L:\t{name}\n" for name in LISTS) + "S:\tOrphan\n"
         entry += "".join(f"F:\t{name}\n" for name in sorted(files)) + "\n"
-        at = text.index(before + "\n")
+        at = text.find(before + "\n")
+        if at < 0:
+            sys.exit(f"{path} has no entry {before}, before which {title} goes: ENTRIES has to name another one")
         text = text[:at] + entry + text[at:]
     write(path, text)
 

@@ -106,12 +106,15 @@ finish() {
 [ $# -gt 0 ] || no_test "usage: adapters.sh TEST... | end"
 config=$lib/../net.config
 [ ! -f "$config" ] || read_config "$config"
-if [ -z "${NETIF:-}" ]; then
+if [ "$1" = end ]; then
+	[ -n "${REMOTE_ARGS:-}" ] || no_test "REMOTE_ARGS is not set, by which ssh finds the server"
+elif [ -z "${NETIF:-}" ]; then
 	printf 'TAP version 13\n1..0 # SKIP NETIF names no interface, see README.rst\n'
 	exit 4
+else
+	check_variables
+	find_helpers
 fi
-check_variables
-find_helpers
 export ADAPTERS=1 VM_LIB=$lib/adapters-lib.sh REMOTE_ARGS DURATION=${DURATION:-240}
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
 export RUN
@@ -120,7 +123,15 @@ begun=() rc=0 running=
 trap finish EXIT
 trap '[ -z "$running" ] || kill -- "-$running" 2>/dev/null; exit 130' INT TERM HUP
 if [ "$1" = end ]; then
-	begun=(client server)
+	remote true || no_test "ssh $REMOTE_ARGS does not get into the server without a password"
+	for name in client server; do
+		if "in_$name" "[ -f $dir/machine ]"; then
+			begun+=("$name")
+		else
+			"in_$name" "[ ! -d $dir ] || rmdir $dir"
+			printf '# the %s has nothing to undo\n' "$name"
+		fi
+	done
 	exit 0
 fi
 # Such tests have a line "# virtual: WHY".
