@@ -6,6 +6,11 @@
 # Runs the litmus tests of selftests/litmus, or the named ones, through herd7 and the kernel's memory
 # model. See selftests/litmus/README.rst. With --code only what each says of the code is looked up, which
 # needs neither. Prints KTAP.
+#
+# "Code: FILE: TEXT" in a test is a text that the file has exactly once. Lines of the test right below, seven
+# blanks behind their asterisk, go on with the text: they are the next lines of the file, where those that
+# are empty or only a // comment do not count, nor do the blanks that a line begins with. What stands on the
+# first of the lines before the text, and on the last one behind it, does not matter.
 
 export ROOT=testing
 . "$(dirname "$0")/lib.sh"
@@ -35,18 +40,35 @@ expect() {
 	cat "$work/errors"
 }
 
-# Texts that the code of a test does not have.
-missing() {
-	local line
-	while IFS= read -r line; do
-		grep -qF -- "${line#*: }" "$PROJECT/${line%%: *}" || printf '%s\n' "$line"
-	done < <(sed -n 's/^ \* Code: //p' "$1")
+# How often a file has a text: occurrences TEXT FILE
+occurrences() {
+	TEXT=$1 awk '
+		{ sub(/^[ \t]+/, "") }
+		!/^(\/\/|$)/ { code = code $0 "\n" }
+		END {
+			while ((at = index(code, ENVIRON["TEXT"])) > 0) {
+				count++
+				code = substr(code, at + 1)
+			}
+			print count + 0
+		}' "$2"
+}
+
+# Texts that the code of a test does not have once.
+astray() {
+	local text texts count
+	mapfile -d '' -t texts < <(sed -n -e 's/^ \* Code: /\x00/p' -e 's/^ \*       //p' "$1")
+	for text in "${texts[@]:1}"; do
+		text=${text%$'\n'}
+		count=$(occurrences "${text#*: }" "$PROJECT/${text%%: *}")
+		[ "$count" = 1 ] || printf '%s times instead of once: %s\n' "${count:-0}" "$text"
+	done
 }
 
 for file; do
 	file=$(realpath "$file")
 	name=$(basename "$file" .litmus)
-	result "${name}_is_in_the_code" "$(missing "$file")"
+	result "${name}_is_in_the_code" "$(astray "$file")"
 	[ -z "$only_code" ] || continue
 	result "${name}_never" "$(expect Never "$file")"
 	number_of=0
