@@ -166,7 +166,6 @@ impl Responder<'_> {
         if world.fabric.link.carries(generation) {
             world.fabric.hang_up(End::Responder)?;
         }
-        self.disconnect(world);
-        Ok(())
+        self.disconnect(world)
     }
 }

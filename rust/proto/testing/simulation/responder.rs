@@ -5,6 +5,7 @@
 use super::fabric::Fabric;
 use super::job::{BackwardState, Job};
 use super::message::{Kind, Message};
+use super::pages::Pages;
 use super::private_bytes::PrivateBytes;
 use super::queue::SimulationEvent;
 use super::scenario::Scenario;
@@ -49,6 +50,8 @@ pub(crate) struct Responder<'a> {
     pub(super) credits: RequesterCredits,
     pub(super) receives: Receives,
     pub(super) jobs: &'a mut [Job],
+    /// For the data of the Calls.
+    pub(super) pages: Pages,
     pub(super) calls: [BackwardState; RPCS],
 }
 
@@ -67,6 +70,7 @@ impl<'a> Responder<'a> {
             credits: RequesterCredits::new(Credits::new(peer.requests)),
             receives: Receives::new(0),
             jobs,
+            pages: Pages::new(scenario),
             calls: [BackwardState::Idle; RPCS],
         }
     }
@@ -99,8 +103,9 @@ impl<'a> Responder<'a> {
                 .fabric
                 .after(delay, SimulationEvent::Cm(generation, rejected));
         }
-        self.disconnect(world);
+        self.disconnect(world)?;
         let fabric = &mut world.fabric;
+        self.pages.connect(&fabric.scenario);
         let own = fabric.scenario.responder.private_data;
         let peer = own.and(fabric.link.request.find());
         let thresholds = negotiate(own.unwrap_or(PrivateData::DEFAULT), peer);
@@ -120,14 +125,23 @@ impl<'a> Responder<'a> {
     }
 
     /// A connection is lost.
-    pub(crate) fn down(&mut self, world: &mut World<'_>, generation: u32) {
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Storage`].
+    pub(crate) fn down(&mut self, world: &mut World<'_>, generation: u32) -> Result<(), Failure> {
         if generation == self.generation {
-            self.disconnect(world);
+            self.disconnect(world)?;
         }
+        Ok(())
     }
 
     /// Forgets the connection. Calls that are being served go on.
-    pub(super) fn disconnect(&mut self, world: &mut World<'_>) {
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Storage`].
+    pub(super) fn disconnect(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
         self.negotiation = ResponderNegotiation::new(Thresholds::DEFAULT);
         self.calls_and_replies = (0, 0);
         self.credits.reset();
@@ -135,8 +149,11 @@ impl<'a> Responder<'a> {
             state.disconnect();
         }
         for job in self.jobs.iter_mut() {
-            job.disconnect(&mut world.messages);
+            let pages = job.disconnect(&mut world.messages);
+            self.pages
+                .disconnect(&mut world.fabric, pages, self.incarnation)?;
         }
+        Ok(())
     }
 
     /// Loses all memory of what happened, and is away for some time.
@@ -147,10 +164,11 @@ impl<'a> Responder<'a> {
     pub(crate) fn restart(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
         world.fabric.lose()?;
         world.fabric.tally.restarts += 1;
-        self.incarnation += 1;
         self.is_up = false;
-        self.disconnect(world);
+        self.disconnect(world)?;
+        self.incarnation += 1;
         self.jobs.fill(Job::NONE);
+        self.pages = Pages::new(&world.fabric.scenario);
         self.forget_calls(world)?;
         let delay = world.fabric.random.between(1, RESTART);
         world.fabric.after(delay, SimulationEvent::ServerUp)

@@ -73,8 +73,8 @@ impl Responder<'_> {
             return Err(Failure::SentTwice(number));
         }
         match job.state {
-            JobState::New => self.fetch(world, number, slot),
-            JobState::Reading(_) | JobState::Serving => {
+            JobState::New => self.line_up(world, number, slot),
+            JobState::Waiting(_) | JobState::Reading(_) | JobState::Serving => {
                 world.fabric.tally.duplicates += 1;
                 Ok(())
             }
@@ -86,7 +86,16 @@ impl Responder<'_> {
     }
 
     /// Puts the RPC message together, by RDMA Read where it has to.
-    fn fetch(&mut self, world: &mut World<'_>, number: usize, slot: usize) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(super) fn fetch(
+        &mut self,
+        world: &mut World<'_>,
+        number: usize,
+        slot: usize,
+    ) -> Result<(), Failure> {
         let payload = world.rpc(number)?.call_payload();
         let World {
             fabric, messages, ..
@@ -117,7 +126,7 @@ impl Responder<'_> {
     ///
     /// # Errors
     ///
-    /// [`Failure::Storage`].
+    /// What is wrong with the Calls that have waited for its pages.
     pub(crate) fn read_done(
         &mut self,
         world: &mut World<'_>,
@@ -132,15 +141,19 @@ impl Responder<'_> {
                 job.state = JobState::Reading(left);
                 if left == 0 {
                     self.serve(world, number)?;
+                    self.admit(world)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Hands the Call to the upper layer.
+    /// Hands the Call to the upper layer, which has pages of its own.
     fn serve(&mut self, world: &mut World<'_>, number: usize) -> Result<(), Failure> {
-        self.job(number)?.state = JobState::Serving;
+        let job = self.job(number)?;
+        job.state = JobState::Serving;
+        let pages = core::mem::take(&mut job.pages);
+        self.pages.give_back(pages);
         let service = world.fabric.service();
         let served = SimulationEvent::Served(number, self.incarnation);
         world.fabric.after(service, served)
