@@ -97,8 +97,8 @@ mod tests {
         run(places, Random::new(seed), &name, verbose)
     }
 
-    /// Proves: V1-007, V1-018, V1-028, V1-029, V1-033, V1-066, V1-100, V1-153, BD-006, BD-009, BD-010.
-    /// Proves: BD-011, PD-001, V2-024, V2-036.
+    /// Proves: V1-007, V1-018, V1-028, V1-029, V1-033, V1-066, V1-100, V1-138, V1-153, BD-006, BD-009.
+    /// Proves: BD-010, BD-011, PD-001, V2-024, V2-036.
     #[test]
     fn seeds() {
         let mut places = Places::new();

@@ -116,6 +116,8 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
     /// RDMA_ERROR messages that ended a Call.
     pub(crate) errors: u64,
+    /// Calls that were refused because they had cost connections.
+    pub(crate) unanswerable: u64,
     /// Forward RPCs that were answered.
     pub(crate) answered: u64,
     /// Forward RPCs that failed.
@@ -124,7 +126,7 @@ pub(crate) struct Tally {
     pub(crate) killed: u64,
     /// Answers to Calls whose task was killed.
     pub(crate) late: u64,
-    /// Times that the responder reached for memory of such Calls.
+    /// Times that the responder reached for memory that was taken from it.
     pub(crate) refused_accesses: u64,
     /// Backward RPCs that were answered.
     pub(crate) backward_answered: u64,
@@ -146,7 +148,7 @@ impl Tally {
     }
 
     /// All numbers.
-    fn fields(&mut self) -> [&mut u64; 28] {
+    fn fields(&mut self) -> [&mut u64; 29] {
         [
             &mut self.events,
             &mut self.connections,
@@ -167,6 +169,7 @@ impl Tally {
             &mut self.timeouts,
             &mut self.refused,
             &mut self.errors,
+            &mut self.unanswerable,
             &mut self.answered,
             &mut self.failed,
             &mut self.killed,

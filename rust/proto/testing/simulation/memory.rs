@@ -218,6 +218,15 @@ impl<'a> Memory<'a> {
         })
     }
 
+    /// Invalidates all regions of an RPC.
+    pub(crate) fn invalidate_rpc(&mut self, rpc: usize) {
+        for region in self.of_mut(rpc) {
+            if region.state == State::Registered {
+                region.state = State::Invalidated;
+            }
+        }
+    }
+
     /// Invalidates all that the responder could reach by a connection, which is over.
     pub(crate) fn invalidate_all(&mut self, generation: u32) {
         for region in self.regions.iter_mut() {

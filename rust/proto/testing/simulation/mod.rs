@@ -15,6 +15,7 @@
 //! - the responder reaches registered memory only, and no RPC ends while it still could;
 //! - a Call is served once for each incarnation of the responder, which keeps a duplicate request
 //!   cache; the requester serves backward Calls at least once;
+//! - a Call whose chunks name no memory costs some connections, and then fails;
 //! - Calls have no more pages than there are at the responder, unless one has all of them, and none
 //!   waits for pages that are left;
 //! - nothing stays registered, nothing stays taken, and nothing stays undone.

@@ -10,12 +10,13 @@ use super::private_bytes::PrivateBytes;
 use super::queue::SimulationEvent;
 use super::scenario::Scenario;
 use super::world::World;
-use super::{Direction, End, Failure, Outcome, RPCS};
+use super::{Direction, End, Failure, Outcome, FORWARD_RPCS, RPCS};
 use crate::proto::requester::connection::{ConnectionEvent, Reason};
 use crate::proto::responder::credits::{Conduct, ResponderCredits};
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::negotiation::ResponderNegotiation;
 use crate::proto::responder::refusal::ResponderRefusal;
+use crate::proto::responder::unanswerable::UnanswerableCalls;
 use crate::proto::testing::receives::{wanted, Receives};
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::testing::responder::decode::decode_call;
@@ -25,6 +26,13 @@ use crate::proto::wire::private_data::{negotiate, PrivateData, Thresholds};
 
 /// The longest time that a restart takes.
 const RESTART: u32 = 50_000;
+
+/// How long Calls are remembered that could not be answered: until they come again, if nothing else
+/// is to be waited for.
+const REMEMBERED: u64 = 60_000;
+
+/// Those of the requester, which is the only one. None of them makes room for another one.
+type Unanswerable = UnanswerableCalls<End, FORWARD_RPCS>;
 
 /// What a received message asks for.
 enum Seen {
@@ -52,6 +60,7 @@ pub(crate) struct Responder<'a> {
     pub(super) jobs: &'a mut [Job],
     /// For the data of the Calls.
     pub(super) pages: Pages,
+    unanswerable: Unanswerable,
     pub(super) calls: [BackwardState; RPCS],
 }
 
@@ -71,6 +80,7 @@ impl<'a> Responder<'a> {
             receives: Receives::new(0),
             jobs,
             pages: Pages::new(scenario),
+            unanswerable: Unanswerable::new(REMEMBERED),
             calls: [BackwardState::Idle; RPCS],
         }
     }
@@ -169,9 +179,25 @@ impl<'a> Responder<'a> {
         self.incarnation += 1;
         self.jobs.fill(Job::NONE);
         self.pages = Pages::new(&world.fabric.scenario);
+        self.unanswerable = Unanswerable::new(REMEMBERED);
         self.forget_calls(world)?;
         let delay = world.fabric.random.between(1, RESTART);
         world.fabric.after(delay, SimulationEvent::ServerUp)
+    }
+
+    /// The requester's end has refused an RDMA Read or Write for a Call, which costs the
+    /// connection.
+    pub(crate) fn cannot_answer(&mut self, world: &World<'_>, xid: Xid) {
+        self.unanswerable
+            .record(End::Requester, xid, world.fabric.now);
+    }
+
+    /// Whether a Call has cost connections before, so that it is to be refused.
+    pub(super) fn take_unanswerable(&mut self, fabric: &mut Fabric<'_>, xid: Xid) -> bool {
+        let is_found = !self.unanswerable.is_empty()
+            && self.unanswerable.take(End::Requester, xid, fabric.now);
+        fabric.tally.unanswerable += u64::from(is_found);
+        is_found
     }
 
     /// Listens again.

@@ -52,6 +52,9 @@ pub(crate) enum Fate {
     RefusedVersion,
     /// It is answered with a bad Reply.
     Answered(Fault),
+    /// The requester invalidates the memory that its Call offers as soon as it has sent it, each
+    /// time.
+    Invalidated,
     /// The Call has a chunk list, which a backward Call must not have.
     HasChunks,
     /// Nobody answers, or nobody is there any more who would take the answer.
@@ -133,6 +136,7 @@ impl Rpc {
             | Fate::RefusedHeader
             | Fate::RefusedVersion
             | Fate::Answered(_)
+            | Fate::Invalidated
             | Fate::HasChunks
             | Fate::Ignored => Outcome::Failed,
         }
@@ -171,6 +175,15 @@ impl Rpc {
                 }
             }
             Fate::LargerReply => reply = shape::larger_reply(random, &largest),
+            Fate::Invalidated => {
+                let long = shape::long(random);
+                if random.one_in(2) {
+                    (call, region.0) = (long, shape::region(random, &long, segments));
+                } else {
+                    (largest, reply) = (long, long);
+                    region.1 = shape::region(random, &long, segments);
+                }
+            }
             _ => {}
         }
         Self {
@@ -214,6 +227,7 @@ fn forward_fate(random: &mut Random<'_>, scenario: &Scenario) -> Fate {
         return match random.below(40) {
             0 => Fate::FirstLost,
             1 => Fate::NoPlan,
+            2 => Fate::Invalidated,
             _ => Fate::Served,
         };
     }

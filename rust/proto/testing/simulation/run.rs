@@ -193,6 +193,9 @@ impl<'a> Simulation<'a> {
                 responder.backward_timeout(world, number, generation)?;
             }
         }
+        if let Some(xid) = world.take_refused() {
+            responder.cannot_answer(world, xid);
+        }
         responder.check_pages(world)?;
         Ok(true)
     }

@@ -15,7 +15,7 @@ use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::stream::{Source, StreamPiece};
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::error::ErrorBody;
-use crate::proto::wire::header::Versions;
+use crate::proto::wire::header::{Versions, Xid};
 
 /// The Call in a message that was one before, by what a responder keeps of it.
 pub(super) fn decode(bytes: &[u8]) -> Result<ReceivedCall<'_>, Failure> {
@@ -56,6 +56,7 @@ impl Responder<'_> {
         let refusal = match fate {
             Fate::RefusedHeader => Some(ErrorBody::Chunk),
             Fate::RefusedVersion => Some(world.refuse_version(version)),
+            _ if self.take_unanswerable(&mut world.fabric, Xid(xid)) => Some(ErrorBody::Chunk),
             _ => None,
         };
         if let Some(body) = refusal {

@@ -138,6 +138,14 @@ pub(crate) fn larger_reply(random: &mut Random<'_>, largest: &Layout) -> Layout 
     larger
 }
 
+/// A message that is longer than any threshold, so that some of it goes by RDMA.
+pub(crate) fn long(random: &mut Random<'_>) -> Layout {
+    Layout {
+        len: [64, random.between(1024, 1500) * 4, 0, 0, 0],
+        eligible: eligible(random),
+    }
+}
+
 /// A message that needs more than `segments` regions, and their length.
 pub(crate) fn unplanned(segments: u32) -> (Layout, u32) {
     let layout = Layout {

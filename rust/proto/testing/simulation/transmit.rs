@@ -9,7 +9,7 @@ use super::offer::Offer;
 use super::payload::{index, short};
 use super::queue::SimulationEvent;
 use super::requester::Requester;
-use super::rpc::Rpc;
+use super::rpc::{Fate, Rpc};
 use super::world::World;
 use super::{Direction, End, Failure};
 use crate::proto::requester::encode::encode_call;
@@ -88,6 +88,9 @@ impl Requester<'_> {
             ..Message::NONE
         };
         world.send(slot, message)?;
+        if rpc.fate == Fate::Invalidated {
+            world.memory.invalidate_rpc(number);
+        }
         if number != 0 && world.fabric.scenario.kills && world.fabric.random.one_in(4) {
             // Some while the responder works on it.
             let life = world.fabric.service();

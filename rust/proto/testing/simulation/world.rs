@@ -9,11 +9,11 @@ use super::message::{Message, Messages};
 use super::payload::short;
 use super::queue::{Access, Queue, SimulationEvent};
 use super::random::Random;
-use super::rpc::Rpc;
+use super::rpc::{Fate, Rpc};
 use super::scenario::Scenario;
 use super::{Direction, Failure, Outcome, BACKWARD_RPCS, FORWARD_RPCS};
 use crate::proto::wire::error::ErrorBody;
-use crate::proto::wire::header::Versions;
+use crate::proto::wire::header::{Versions, Xid};
 
 /// All but the two endpoints.
 pub(crate) struct World<'a> {
@@ -27,6 +27,8 @@ pub(crate) struct World<'a> {
     pub(crate) left: usize,
     /// Whether the responder has refused a version without naming a lower one that is in common.
     pub(crate) has_no_common_version: bool,
+    /// The Call for which an access was refused that the responder has not heard of.
+    refused: Option<Xid>,
     /// Where the XIDs start.
     base: u32,
     rpcs: &'a mut [Rpc],
@@ -54,6 +56,7 @@ impl<'a> World<'a> {
             messages,
             left,
             has_no_common_version: false,
+            refused: None,
             base: 0,
             // One more, for RPCs that only have to be there.
             rpcs: rpcs.get_mut(..=left).ok_or(Failure::Storage)?,
@@ -289,12 +292,20 @@ impl<'a> World<'a> {
     }
 
     /// The responder has named memory that it may not reach. If it cannot know, because the memory
-    /// was taken from it when a task was killed, that costs only the connection.
+    /// was taken from it, by a requester that misbehaves or when a task was killed, that costs only
+    /// the connection.
     fn refuse_access(&mut self, number: usize, handle: u32) -> Result<(), Failure> {
-        if !self.rpc(number)?.killed {
+        let rpc = self.rpc(number)?;
+        if !rpc.killed && rpc.fate != Fate::Invalidated {
             return Err(Failure::NotRegistered(handle));
         }
+        self.refused = Some(Xid(rpc.xid));
         self.fabric.tally.refused_accesses += 1;
         self.fabric.lose()
+    }
+
+    /// Tells the responder of the Call for which an access was refused.
+    pub(crate) fn take_refused(&mut self) -> Option<Xid> {
+        self.refused.take()
     }
 }
