@@ -52,11 +52,11 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// The RDMA Reads that were posted for `message` have filled `pages`.
     fn read(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>, pages: PageVec);
 
-    /// An RDMA Read for a message, with which this is kept, has failed, or was flushed.
-    /// [`Self::failed`] is called next.
+    /// An RDMA Read for the message with this note has failed or was flushed. [`Self::failed`] is
+    /// called next.
     fn not_read(&self, note: &Self::Note, status: WcStatus);
 
-    /// The same for an RDMA Write before the Send of which this was to be told.
+    /// The same for an RDMA Write before the Send to which `sent` belongs.
     fn not_written(&self, sent: &Self::Sent, status: WcStatus);
 
     /// A Send has completed, so that there is about to be room on the send queue.
@@ -69,8 +69,8 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// A work request failed or was flushed. The connection is no longer usable.
     fn failed(&self, status: WcStatus);
 
-    /// A thread has waited for the send queue, of which the peer has let nothing complete. The
-    /// connection is to end. In process context.
+    /// A thread has waited for room on the send queue, but the peer has let too little complete.
+    /// The connection has to end. Called in process context.
     fn timed_out(&self);
 }
 
@@ -91,9 +91,9 @@ pub(crate) struct AcceptedSizes {
     /// RDMA Reads and Writes that can be outstanding where memory has to be registered for each;
     /// more if one message takes more.
     pub(crate) transfers: u32,
-    /// Pieces of memory that the RDMA Reads or Writes for one message have at most.
+    /// The most pieces of memory in the RDMA Reads or Writes for one message.
     pub(crate) message_pieces: u32,
-    /// Pages in all of these.
+    /// The most pages in all of these.
     pub(crate) message_pages: u32,
     /// Elements in the scatter/gather list of each of them.
     pub(crate) transfer_sge: u32,
@@ -102,7 +102,7 @@ pub(crate) struct AcceptedSizes {
 impl AcceptedSizes {
     /// The capacities of the queue pair of `id`, including one request in each queue for the drain.
     fn capacities(&self, id: &CmId<Bound>, pd: &Pd) -> Capacities {
-        // Elsewhere each is among the other work requests.
+        // Where nothing is registered, transfers are counted in `send_requests`.
         let transfers = match may_need_mr(id, pd) {
             true => self.transfers.max(self.message_regions(id, pd)),
             false => 0,
@@ -115,8 +115,8 @@ impl AcceptedSizes {
         }
     }
 
-    /// Work requests that the RDMA Reads or Writes for one message take at most where memory is
-    /// registered for them; none elsewhere.
+    /// The most work requests that the RDMA Reads or Writes for one message take where memory is
+    /// registered for them; 0 elsewhere.
     pub(crate) fn registered_requests(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
         match may_need_mr(id, pd) {
             true => transfer_requests(id, pd, self.message_regions(id, pd)),
@@ -124,10 +124,10 @@ impl AcceptedSizes {
         }
     }
 
-    /// Regions that the RDMA Reads or Writes for one message take at most. All are mapped before
+    /// The most regions that the RDMA Reads or Writes for one message take. All are mapped before
     /// any is posted.
     fn message_regions(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
-        // The last region of each piece may have less than it could.
+        // The last region of each piece may not be full.
         let full = regions_of(id, pd, self.message_pages);
         full.saturating_add(self.message_pieces)
     }
@@ -153,8 +153,8 @@ pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     reads: Pool<ReadContext<Self>>,
     #[pin]
     receives: SpinLock<IdleReceives<C>>,
-    /// Receives that the device holds. They are counted when they have been posted, so that nobody
-    /// grants them before; some may complete even earlier, and leave a number below zero for a
+    /// Receives that the device holds. A Receive is counted once it is posted, so that nobody
+    /// grants it earlier; it may complete before it is counted, so the count can be negative for a
     /// moment.
     posted_count: Atomic<i32>,
     posted: PostedReceives<Self>,
@@ -168,20 +168,21 @@ struct IdleReceives<C: AcceptedEvents> {
     idle: Receives<AcceptedQp<C>>,
     /// How many have been allocated, whether idle or not.
     made: u32,
-    /// Numbers below [`Self::next`] that none of them has; there is space for all.
+    /// Unused numbers below [`Self::next`]. There is room for all numbers.
     unused: KVVec<u32>,
     next: u32,
 }
 
-/// Receives that are kept for what is posted next. As many more are while others are with the user:
-/// they come back between two batches. What was made for a burst goes.
+/// How many idle Receives are kept for the next batch. Twice as many are kept while others are with
+/// the user, since those come back between two batches. Receives that a burst needed beyond that
+/// are freed.
 const KEPT_RECEIVES: usize = 8;
 
 impl<C: AcceptedEvents> IdleReceives<C> {
-    /// There is no Receive of this number any more.
+    /// Records that there is no Receive with this number any more.
     fn forget(&mut self, index: u32) {
         self.made = self.made.saturating_sub(1);
-        // Without space, which there is, the number would not be used again.
+        // There is room; without it, the number would just not be reused.
         let _ = self.unused.push_within_capacity(index);
     }
 }
@@ -264,7 +265,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         }
     }
 
-    /// [`Self::post_receives`] if some are missing.
+    /// The slow path of [`Self::post_receives`]: some are missing.
     #[inline(never)]
     fn post_missing(&self, count: u32, batch: u32, may_wait: bool) -> Result {
         let flags = if may_wait {
@@ -289,7 +290,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
                 Ok(receive) => receives.idle.push(receive),
                 Err(error) => {
                     receives.forget(index);
-                    // Those that there are serve meanwhile.
+                    // Until there is memory, the ones that exist have to do.
                     let missing = self.missing_receives(count, 1);
                     self.post_idle(receives, missing)?;
                     return Err(error);
@@ -312,11 +313,12 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         }
         // SAFETY: Both the Receives and the queue pair belong to this object.
         let posted = unsafe { self.qp.post_receives(self, chain) };
-        // With an error the connection ends, and nobody posts more than the queue holds. Release:
-        // the Send of who finds enough counted is behind these Receives.
+        // All are counted even after an error: the connection ends then, and nobody posts more than
+        // the queue holds. Release: a Reply that relies on the count is sent after these Receives
+        // were posted.
         self.posted_count.fetch_add(taken, Release);
         drop(receives);
-        // The others are freed without the lock.
+        // Receives that were not posted are freed outside the lock.
         posted.map_err(|(error, _rest)| {
             trace::svcrdma_rq_post_err(self, error);
             error
@@ -505,7 +507,7 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
         // One slot is reserved for the drain.
         slots.open(send_queue.saturating_sub(1));
         let cq = Arc::new(Cq::shared(pd, completions)?, GFP_KERNEL)?;
-        // One number for each, posted or with a message.
+        // Posted Receives and those that hold a message each have a number.
         let numbers = sizes.receives.saturating_mul(2);
         let unused = KVVec::with_capacity(usize::try_from(numbers)?, GFP_KERNEL)?;
         let qp = Arc::pin_init(

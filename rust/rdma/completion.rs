@@ -67,8 +67,8 @@ impl WcStatus {
         self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
     }
 
-    /// Whether the peer has refused the request, as one for memory that it has not registered. A
-    /// peer that does not answer has not.
+    /// Whether the peer refused the request, for instance because it has not registered the memory.
+    /// A peer that does not answer has not refused it.
     pub(crate) fn is_refusal(self) -> bool {
         matches!(
             self.0,

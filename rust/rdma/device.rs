@@ -23,7 +23,7 @@ pub(crate) struct Device {
     users: Mutex<Users>,
     /// Completed when the last reference to the device is dropped.
     gone: Arc<Gone>,
-    /// As [`super::needs_mr`], once that is known.
+    /// The result of [`super::needs_mr`], once it is known.
     pub(super) needs_mr: SetOnce<bool>,
 }
 
@@ -172,7 +172,7 @@ fn limit(limit: impl Into<i64>) -> u32 {
     u32::try_from(limit.into()).unwrap_or(0)
 }
 
-/// A limit of which connections can use no more than the CM's messages have room for.
+/// A limit, capped at what the CM's messages have room for.
 fn depth(reported: impl Into<i64>) -> u8 {
     u8::try_from(limit(reported)).unwrap_or(u8::MAX)
 }

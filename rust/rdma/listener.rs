@@ -32,7 +32,7 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
     /// A connect request arrived: [`Listener::next`] returns it.
     fn requested(&self);
 
-    /// A connect request of this peer was rejected because too many are waiting.
+    /// A connect request from this peer was rejected because too many are waiting.
     fn rejected(&self, peer: &SocketAddress);
 
     /// The listener's address has moved to another device, or its device is being removed, which
@@ -229,7 +229,7 @@ unsafe extern "C" fn request_handler<H: ListenHandler>(
                 unsafe { request.id.leave() };
                 1
             }
-            // It is being accepted, by somebody who is also told of the device's removal.
+            // It is being accepted; whoever accepts it is also notified of the device's removal.
             None => 0,
         },
         // Other events of a waiting connect request surface as an error when it is accepted.

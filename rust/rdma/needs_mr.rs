@@ -2,9 +2,9 @@
 
 //! Whether the RDMA core registers memory for transfers with a device.
 //!
-//! It asks for memory regions also where it only might use them: a device that prefers them for
-//! long scatter/gather lists need not get any, but a parameter of the core, which nobody else sees,
-//! can demand them. So the first connection through a device finds out.
+//! The core asks for memory regions even where it may not use them: a device that only prefers them
+//! for long scatter/gather lists needs none, but a parameter of the core, which no other module can
+//! read, can force their use. So the first connection through a device finds out.
 
 use super::{
     cm::{Bound, CmId},
@@ -16,11 +16,11 @@ use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*};
 
 /// Whether a queue pair of `id` is to have memory regions for transfers.
 pub(super) fn may_need_mr(id: &CmId<Bound>, pd: &Pd) -> bool {
-    // One that may be registered takes work requests for that.
+    // A transfer that may be registered takes further work requests for that.
     transfer_requests(id, pd, 1) > 1 && pd.device().needs_mr.copy() != Some(false)
 }
 
-/// Work requests that so many transfers take at most.
+/// The most work requests that this many transfers take.
 pub(super) fn transfer_requests(id: &CmId<Bound>, pd: &Pd, transfers: u32) -> u32 {
     // SAFETY: The device is registered as long as the domain exists.
     unsafe { bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), transfers, 0) }
@@ -37,29 +37,29 @@ pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd
         // SAFETY: Guaranteed by the caller.
         let found = unsafe { registers(qp, id.port()) };
         if let Ok(needed) = found {
-            // Whoever was faster has found the same.
+            // If another thread was faster, it has found the same.
             known.populate(needed);
         }
-        // With them a connection works in any case.
+        // A connection that registers memory works in any case.
         found.unwrap_or(true)
     })
 }
 
-/// Memory regions that a transfer of so many pages takes where the RDMA core registers memory for
-/// it: how many pages a region has at most depends on the device.
+/// How many memory regions a transfer of this many pages takes if the RDMA core registers memory
+/// for it. The most pages in a region depend on the device.
 pub(super) fn regions_of(id: &CmId<Bound>, pd: &Pd, pages: u32) -> u32 {
     let device = pd.device();
     if device.attributes().max_fast_reg_pages == 0 {
         return 0;
     }
-    // SAFETY: The device is registered as long as the domain exists. Its regions have pages, by
-    // whose number the call divides.
+    // SAFETY: The device is registered as long as the domain exists. The call divides by the number
+    // of pages in its regions, which is not 0.
     unsafe { bindings::rdma_rw_mr_factor(device.as_raw(), id.port(), pages) }
 }
 
-/// Pages that such a region takes, of those that the device could have.
+/// Pages in one such region, which may be fewer than the device supports.
 pub(super) fn region_pages(pd: &Pd) -> NonZeroUsize {
-    /// As many as the RDMA core makes regions for (`rdma_rw_fr_page_list_len()`).
+    /// The most pages for which the RDMA core makes regions (`rdma_rw_fr_page_list_len()`).
     const MOST: u32 = 256;
     let pages = pd.device().attributes().max_fast_reg_pages.min(MOST);
     // CAST: A u32 always fits the kernel's usize.
@@ -96,7 +96,7 @@ unsafe fn registers(qp: NonNull<bindings::ib_qp>, port: u32) -> Result<bool> {
             bindings::rdma_rw_ctx_init_bvec(ctx, qp, port, vec, 1, iter, 0, 0, direction.into());
         to_result(requests)?;
         bindings::rdma_rw_ctx_destroy_bvec(ctx, qp, port, vec, 1, direction.into());
-        // The Read itself is one.
+        // The Read itself is one request.
         Ok(requests > 1)
     }
 }

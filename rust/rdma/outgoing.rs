@@ -45,8 +45,8 @@ pub(crate) unsafe trait OutgoingOwner: TraceQp + Sized + 'static {
     /// Accounting for its send queue.
     fn slots(&self) -> &SendSlots;
 
-    /// Held while transfers are mapped, where these take memory regions: two threads that wait for
-    /// more of them would wait for each other.
+    /// Held while transfers are mapped, where these take memory regions: two threads that both need
+    /// more regions would wait for each other.
     fn mapping(&self) -> &Mutex<()>;
 
     /// Locks [`Self::mapping`], where that is necessary. Sleeps if `may_wait`.
@@ -83,7 +83,8 @@ pub(crate) unsafe trait OutgoingOwner: TraceQp + Sized + 'static {
     /// A work request failed or was flushed.
     fn failed(&self, status: WcStatus);
 
-    /// The peer has let nothing of the send queue complete for as long as the caller may wait.
+    /// The caller has waited for the send queue as long as it may: the peer has let too little
+    /// complete.
     fn timed_out(&self);
 }
 
@@ -281,7 +282,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
 
     /// Calls `add` to add the pages that [`Self::write`] takes its data from; they are kept until
     /// the Send has completed. Reserves memory for `writes` Writes with as many elements in all as
-    /// `add` returns. May sleep, also until no other thread maps transfers.
+    /// `add` returns. May sleep, and wait for another thread that maps transfers.
     ///
     /// # Errors
     ///
@@ -310,8 +311,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Adds RDMA Writes of `ranges` of the kept pages to the peer's memory at `offset` under
-    /// `handle`, to be done before the message is sent: one of all, or, if they cannot be joined,
-    /// one or more of each. May sleep for memory, and for a memory region.
+    /// `handle`, to be done before the message is sent: one Write for all ranges, or, if they
+    /// cannot be joined, one or more for each. May sleep for memory, and for a memory region.
     ///
     /// # Errors
     ///

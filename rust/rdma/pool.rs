@@ -11,9 +11,9 @@ use kernel::{new_spinlock, prelude::*, sync::SpinLock};
 ///
 /// Only the pool uses them, with its lock held.
 pub(crate) struct Links<T> {
-    /// The next context of all.
+    /// The next context in the list of all.
     all: Cell<*mut T>,
-    /// The next idle context.
+    /// The next context in the list of idle ones.
     idle: Cell<*mut T>,
 }
 
@@ -55,7 +55,7 @@ struct Lists<T> {
     /// How many there are, and how many of them are idle.
     count: u32,
     idle_count: u32,
-    /// The most that were lent out lately.
+    /// The most that were lent out at once lately.
     most: u32,
 }
 
@@ -102,8 +102,8 @@ impl<T: Pooled> Pool<T> {
         context
     }
 
-    /// Takes back a context. Each time that none is lent out, those go that have not been in use at
-    /// once lately.
+    /// Takes back a context. Whenever none is lent out, frees those beyond the most that were lent
+    /// out at once lately.
     ///
     /// # Safety
     ///
@@ -152,13 +152,13 @@ impl<T: Pooled> Pool<T> {
 }
 
 impl<T: Pooled> Lists<T> {
-    /// One more is lent out.
+    /// Records that one more is lent out.
     fn lent(&mut self) {
         self.most = self.most.max(self.count.saturating_sub(self.idle_count));
     }
 
-    /// Cuts the list of all contexts, which are idle and more than `kept`, behind so many. The
-    /// others.
+    /// Cuts the list of all contexts after the first `kept`, and returns the rest. All are idle,
+    /// and there are more than `kept`.
     fn cut(&mut self, kept: u32) -> *mut T {
         (self.count, self.idle_count) = (kept, kept);
         self.idle = self.all;
@@ -177,7 +177,7 @@ impl<T: Pooled> Lists<T> {
     }
 }
 
-/// Frees the contexts of a list of all, after `end` has had each.
+/// Frees a list of contexts linked by `all`, after passing each to `end`.
 ///
 /// # Safety
 ///

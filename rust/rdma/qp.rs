@@ -77,8 +77,8 @@ const RNR_TIMER: u8 = 14;
 /// not the connection.
 const RNR_RETRIES: u8 = 6;
 
-/// The value for no end of it. A requester that sends more than it was granted, or finds memory for
-/// Receives short, waits.
+/// The value for repeating it for ever: a requester that sends more than it was granted, or finds
+/// no Receive because memory is short, waits.
 const RNR_FOR_EVER: u8 = 7;
 
 /// How often this end repeats lost packets (a field of the fabric with a maximum of 7): a lost
@@ -171,30 +171,30 @@ impl Qp {
         self.registers_transfers
     }
 
-    /// Bytes that one element of a transfer may have if it is of several pages: as many as can be
-    /// mapped for the device as one piece, as a bounce buffer has less than memory. None where
-    /// transfers are registered: the RDMA core sizes a region by the number of elements, whatever
-    /// their length.
+    /// The most bytes in an element of a transfer that spans several pages: what can be mapped for
+    /// the device as one piece, which a bounce buffer limits. 0 where transfers are registered: the
+    /// RDMA core sizes a region by the number of elements, whatever their length.
     pub(super) fn max_element(&self) -> u32 {
         self.max_element
     }
 
-    /// Whether a transfer may have several ranges, such as the head and the pages of a message.
-    /// Behind an IOMMU the RDMA core maps it as one piece, and so it does where it registers
-    /// memory: there only whole pages can follow each other.
+    /// Whether a transfer may have several ranges, such as the head and the pages of a message. It
+    /// may not behind an IOMMU, or where memory is registered: there the RDMA core maps it as one
+    /// piece, in which only whole pages can follow each other.
     pub(super) fn joins_ranges(&self) -> bool {
         self.joins_ranges
     }
 
-    /// The most pages that one transfer may have: where transfers are registered those of one
-    /// region. The RDMA core gives each region as many elements, of which an IOMMU makes one of
-    /// pages that follow each other: it would have more than the region takes.
+    /// The most pages in one transfer: where transfers are registered, those of one region. The
+    /// RDMA core gives each region as many elements as it has pages. An IOMMU can merge adjacent
+    /// pages into one element, so a longer transfer could put more pages into a region than it
+    /// takes.
     pub(super) fn transfer_pages(&self) -> NonZeroUsize {
         self.transfer_pages
     }
 
-    /// How many transfers more there are if those with so many elements in all have no more than
-    /// [`Self::transfer_pages`].
+    /// How many transfers are added when those with this many elements in all are split into ones
+    /// of at most [`Self::transfer_pages`].
     #[inline(always)]
     pub(super) fn more_transfers(&self, elements: usize) -> usize {
         // A division is slow.
@@ -370,7 +370,7 @@ fn create(
         send_cq: cq.as_raw(),
         recv_cq: cq.as_raw(),
         cap: bindings::ib_qp_cap {
-            // Where it adds requests for transfers, the RDMA core sees to the limit.
+            // Where the RDMA core adds requests for transfers, it applies the limit to the sum.
             max_send_wr: capacities
                 .send_requests
                 .min(pd.device().attributes().max_qp_wr),

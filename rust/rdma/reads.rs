@@ -54,7 +54,7 @@ pub(crate) struct ReadContext<O: ReadOwner> {
     /// The destination of the Reads.
     pages: PageVec,
     message: Option<Received<O>>,
-    /// Why the first of the Reads that failed did.
+    /// The status of the first Read that failed.
     failure: Option<WcStatus>,
     slots: u32,
 }
@@ -109,7 +109,7 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
         let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), &mut *this.as_ptr()) };
         let slots = core::mem::replace(&mut context.slots, 0);
         let failure = WcStatus::failure(wc);
-        // An earlier Read may have told why.
+        // An earlier Read may have recorded why.
         let failure = failure.map(|status| context.failure.take().unwrap_or(status));
         let (message, pages) = context.end(owner.qp());
         // SAFETY: The context is the owner's, and was lent out until now.
@@ -190,7 +190,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// # Errors
     ///
-    /// `EBUSY` once there are Reads, which fill the earlier pages; `ENOMEM`.
+    /// `ENOMEM`, or `EBUSY` if Reads were added already.
     pub(crate) fn fill(&mut self, pages: PageVec, reads: usize) -> Result {
         let qp = self.owner.qp();
         let context = self.context();
@@ -228,7 +228,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         unsafe { reads.add(qp, pages, &[range], handle, offset) }
     }
 
-    /// [`Self::read`] where each Read takes a region, of which it may need several.
+    /// [`Self::read`] where each Read takes a memory region: the data may need several Reads.
     #[inline(never)]
     fn read_registered(
         &mut self,
@@ -261,8 +261,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// # Errors
     ///
-    /// [`NoRoom::Closed`] if there are no Reads; otherwise why there is no room. With it come the
-    /// message and its pages, unless those are freed with the connection.
+    /// [`NoRoom::Closed`] if there are no Reads; otherwise why there is no room. The message and
+    /// its pages are returned with it, unless they are freed with the connection.
     pub(crate) fn post(self, message: Received<O>, may_wait: bool) -> Result<(), NotPosted<O>> {
         let mut this = ManuallyDrop::new(self);
         // Other threads may map transfers when this returns.

@@ -31,7 +31,7 @@ pub(super) unsafe trait SlotOwner: Sized {
     /// What the user keeps in a slot.
     type User: Default + Send + Unpin;
 
-    /// The last request of a chain of invalidations, that of slot `index`, has completed.
+    /// The last of the invalidations that were posted for slot `index` has completed.
     ///
     /// # Safety
     ///

@@ -28,8 +28,8 @@ use kernel::{
     sync::Arc,
 };
 
-/// How many Sends are reserved. Whoever answers one message at a time needs two: the previous
-/// answer may have arrived before its completion.
+/// How many Sends are reserved. Answering one message at a time takes two: the previous answer may
+/// have arrived before its Send completes.
 pub(super) const RESERVED: usize = 4;
 
 /// The most buffers that are allocated with the ring, so that Sends do not depend on memory. With

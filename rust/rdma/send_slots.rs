@@ -16,7 +16,7 @@ use kernel::{
 /// Why there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// The queue is smaller than that.
+    /// That is more than the queue holds.
     TooMany,
     /// There is no room at present.
     Full,
@@ -26,11 +26,11 @@ pub(crate) enum NoRoom {
     Closed,
 }
 
-/// How long a thread waits while nothing of the queue completes, in milliseconds. A peer that posts
-/// no Receives can have its Sends repeated for ever, and is not to keep the threads of all others.
+/// How long a thread waits while nothing on the queue completes, in milliseconds. Sends to a peer
+/// that posts no Receives can be repeated for ever; it must not tie up threads that serve others.
 const TIME_LIMIT: u32 = 10_000;
 
-/// How long it waits in all: a peer may let something complete now and then.
+/// How long it waits in all, in milliseconds: a peer may let something complete now and then.
 const WHOLE_TIME_LIMIT: u32 = 60_000;
 
 /// The free and used slots of a send queue, one for each work request.
@@ -52,13 +52,14 @@ struct State {
     least: u32,
     /// Counts the times that slots were returned.
     returns: u32,
-    /// What that was at a look since which none were returned, and when that was.
+    /// A value of `returns` and when [`SendSlots::is_stuck`] first saw it; `None` if no slots were
+    /// in use.
     seen: Option<(u32, u64)>,
     is_closed: bool,
 }
 
 impl State {
-    /// Takes so many slots, if they are free.
+    /// Takes `count` slots, if they are free.
     fn take(&mut self, count: u32) -> bool {
         let Some(free) = self.free.checked_sub(count) else {
             return false;
@@ -70,7 +71,7 @@ impl State {
 }
 
 impl SendSlots {
-    /// Without room, until there is a queue.
+    /// Slots of which none can be taken before [`Self::open`].
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             state <- new_spinlock!(State {
@@ -114,7 +115,7 @@ impl SendSlots {
         self.take_later(state, count, may_wait, is_full)
     }
 
-    /// [`Self::take`] if there is no room at first.
+    /// The slow path of [`Self::take`]: there is no room at first.
     #[cold]
     fn take_later(
         &self,
@@ -173,7 +174,8 @@ impl SendSlots {
         Err(NoRoom::Closed)
     }
 
-    /// Sleeps until something has changed, for no longer than what is `left`, in jiffies.
+    /// Sleeps until something has changed, for at most `left` jiffies, and deducts the time from
+    /// that.
     ///
     /// # Errors
     ///
@@ -191,7 +193,8 @@ impl SendSlots {
         let has_changed = state.is_closed || state.returns != before;
         let rest = match woken {
             CondVarTimeoutResult::Woken { jiffies } => jiffies,
-            // Threads of a service take no signals. One that had some would not sleep any more.
+            // Threads of a service take no signals. One with a pending signal could not sleep any
+            // more.
             CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => 0,
         };
         *left = left.saturating_sub(limit.saturating_sub(rest));
@@ -212,9 +215,9 @@ impl SendSlots {
         }
     }
 
-    /// Whether slots are in use, and none has been returned between looks that were [`TIME_LIMIT`]
-    /// apart; `now` is in nanoseconds. A queue's requests are executed in order: if one hangs,
-    /// those behind it do.
+    /// Whether slots are in use, and none was returned between calls that were at least
+    /// [`TIME_LIMIT`] apart; `now` is in nanoseconds. Requests of a queue are executed in order: if
+    /// one hangs, so do those behind it.
     pub(crate) fn is_stuck(&self, now: u64) -> bool {
         let mut state = self.state.lock();
         if state.free == state.total {
@@ -273,7 +276,7 @@ mod tests {
         );
         slots.give_back(1);
         assert_eq!(stuck([3 * LIMIT; 3]), [false; 3]);
-        // What was seen before does not count for others.
+        // What was seen before does not count for later requests.
         assert_eq!(slots.take(1, false, |_, _| {}), Ok(()));
         assert_eq!(
             stuck([4 * LIMIT, 4 * LIMIT + 1, 5 * LIMIT]),
@@ -288,7 +291,7 @@ mod tests {
         assert_eq!(slots.take(3, false, |_, _| {}), Ok(()));
         let mut seen = None;
         assert_eq!(slots.wait(&mut seen), Ok(()));
-        // Another takes as many as come back.
+        // Another caller takes as many as come back.
         slots.give_back(1);
         assert_eq!(slots.take(1, false, |_, _| {}), Ok(()));
         assert_eq!(slots.wait(&mut seen), Ok(()));

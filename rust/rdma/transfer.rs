@@ -83,7 +83,7 @@ impl Transfers {
         self.reserve_more(transfers, elements)
     }
 
-    /// [`Self::reserve`] if memory lacks.
+    /// The slow path of [`Self::reserve`]: there is not enough memory yet.
     #[cold]
     fn reserve_more(&mut self, transfers: usize, elements: usize) -> Result {
         self.vecs.reserve(elements, GFP_KERNEL)?;
@@ -91,7 +91,7 @@ impl Transfers {
     }
 
     /// Adds a transfer between `ranges` of `pages` and the peer's memory at `offset` under
-    /// `handle`, of the length of the ranges. May sleep. There is one range unless
+    /// `handle`, of the length of the ranges. May sleep. There may be several ranges only if
     /// [`Qp::joins_ranges`].
     ///
     /// # Safety
@@ -101,7 +101,7 @@ impl Transfers {
     /// # Errors
     ///
     /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL`
-    /// without any bytes, or if a range is not of these pages.
+    /// if there are no bytes, or if a range is not within these pages.
     pub(super) unsafe fn add(
         &mut self,
         qp: &Qp,
@@ -119,8 +119,8 @@ impl Transfers {
         added
     }
 
-    /// Adds a transfer whose elements are those from `first` on; some of them may stay if that
-    /// fails.
+    /// Adds a transfer whose elements are those from `first` on. If it fails, it may leave some of
+    /// them in `vecs`.
     ///
     /// # Safety
     ///
@@ -151,7 +151,7 @@ impl Transfers {
         };
         let added = self.transfers.push_within_capacity(transfer);
         added.map_err(|_| ENOMEM)?;
-        // It does not move any more.
+        // From here on it does not move.
         let transfer = self.transfers.last_mut().ok_or(EINVAL)?;
         let iter = bindings::bvec_iter {
             bi_size: length,
@@ -229,7 +229,7 @@ impl Transfers {
         }
     }
 
-    /// [`Self::release`] if there is anything.
+    /// [`Self::release`] if there is anything to release.
     ///
     /// # Safety
     ///
@@ -237,7 +237,7 @@ impl Transfers {
     unsafe fn release_all(&mut self, qp: &Qp) {
         let port = qp.id().port();
         for transfer in &mut self.transfers {
-            // By the type's invariant there are some.
+            // By the type's invariant the vectors exist.
             let Some(vecs) = self.vecs.get(transfer.first..) else {
                 continue;
             };
