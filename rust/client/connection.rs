@@ -90,7 +90,7 @@ impl Connection {
         }? Error)
     }
 
-    /// Takes over what both ends have said, before the first Call; what that is sent by.
+    /// Applies what both ends have said, before the first Call; returns the terms for that Call.
     pub(super) fn agree(&self, own: PrivateData, peer: Option<PrivateData>) -> Option<Terms> {
         let thresholds = negotiate(own, peer);
         trace::xprtrdma_inline_thresh(
@@ -129,7 +129,7 @@ impl Connection {
         }
     }
 
-    /// Has other connections to the server know what this one has shown.
+    /// Records what this connection has shown of the server, for its later connections.
     #[cold]
     pub(super) fn learn(&self) {
         if let Some(lesson) = self.version.lesson() {

@@ -20,7 +20,8 @@ use kernel::{
     time::{BootTime, Instant},
 };
 
-/// The most servers in the list. If it is full, the one goes that is, or would be, forgotten first.
+/// The most servers in the list. In a full one, a new server replaces the one that would be
+/// forgotten first.
 const MOST: usize = 64;
 
 /// A server, as one network namespace reaches it.
@@ -48,9 +49,9 @@ pub(super) struct Choice {
     pub(super) supported: Versions,
     /// What is tried first.
     pub(super) first: u32,
-    /// Whom the connection is made to.
+    /// The server that the connection is made to.
     server: Server,
-    /// Which write of the setting this follows.
+    /// How often the setting had been written when this was chosen.
     writes: u32,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct Servers {
 struct Known {
     /// As many as fit the allocation, at most.
     servers: KVec<(Server, KnownVersions)>,
-    /// Which write of the setting all of that was learned after.
+    /// How often the setting had been written when these were learned.
     writes: u32,
 }
 
@@ -100,8 +101,7 @@ impl Servers {
         self.since.elapsed().as_millis().unsigned_abs() / 1000
     }
 
-    /// What a new connection is to speak. Who writes the setting wants what was learned to be
-    /// forgotten.
+    /// What a new connection is to speak. Writing the setting discards what was learned.
     pub(super) fn choose_version(&self, xprt: &OwnedXprt) -> Choice {
         let (setting, writes) = sysctl::version_two();
         let (server, supported) = (Server::of(xprt), setting.versions());

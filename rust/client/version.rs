@@ -6,8 +6,9 @@
 //! Call is outstanding. Its bytes are kept: if the peer refuses the version, they are sent once
 //! more with another one, while the Call's regions stay registered.
 //!
-//! Who sends asks before each message until all is agreed, under the send lock; completions take in
-//! what the peer says. Where Version One is spoken from the start none of this has a part.
+//! Until the version is agreed, the sender asks this module before each message, under the send
+//! lock, and completion handlers record what the peer says. A connection that speaks Version One
+//! from the start uses none of this.
 
 use super::servers::Choice;
 use crate::{
@@ -28,7 +29,7 @@ use kernel::{new_spinlock, prelude::*, sync::SpinLock};
 /// The most bytes of the first message (Version Two section 5).
 const FIRST_MESSAGE: usize = 1024;
 
-/// What the next message is sent by.
+/// The version and limits that the next message is sent with.
 #[derive(Clone, Copy)]
 pub(super) struct Terms {
     pub(super) version: u32,

@@ -28,7 +28,7 @@ use kernel::{
 /// The number of the next connection.
 static NEXT: Atomic<u32> = Atomic::new(1);
 
-/// Nothing but sunrpc's wish ends the connection.
+/// No cause of this module's own: sunrpc ends the connection.
 const NO_CAUSE: i32 = -1;
 
 /// A connection, but for its queue pair.
@@ -37,7 +37,7 @@ pub(super) struct Events {
     pub(super) xprt: OwnedSvcXprt,
     /// The room of the send queue, for which nobody waits once the connection is to be closed.
     pub(super) slots: Arc<SendSlots>,
-    /// Whether the handshake is over. What arrives before waits.
+    /// Whether the handshake is over. Messages that arrive earlier wait for that.
     is_established: Atomic<bool>,
     pub(super) backward: Arc<Backward>,
     /// The number of the cause for which the connection ends, the first one of several; or

@@ -15,7 +15,7 @@ pub(super) enum NotAccepted {
         /// Those that the RPC takes.
         needed: u32,
     },
-    /// What the kernel had to say.
+    /// An error of the kernel.
     Error(Error),
 }
 

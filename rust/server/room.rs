@@ -3,8 +3,8 @@
 //! Room for the connections that came through one listener: for the pages that RDMA Reads fetch,
 //! and for Receives.
 //!
-//! Connections for whose Calls there are no pages wait in line. Who gives some back hands them to
-//! the first ones, so that nobody overtakes them.
+//! Connections for whose Calls there are no pages wait in line. Pages that are given back go to the
+//! first ones, so that nobody overtakes them.
 
 use super::PAGE_SIZE;
 use crate::{
@@ -58,7 +58,7 @@ pub(super) struct Room {
     /// Looks for connections that are stuck, as long as others wait.
     #[pin]
     work: Work<Self>,
-    /// From here on time is counted.
+    /// The origin of the times that are kept.
     began: Moment,
     /// Where the work is done; nowhere in tests.
     user: Option<ClassUser>,
@@ -282,7 +282,7 @@ impl Room {
         let is_watched = core::mem::replace(&mut state.is_watched, true);
         drop(state);
         if let (Some(user), false) = (&this.user, is_watched) {
-            // It is not queued: whoever watches says so.
+            // `is_watched` says that the work is not queued yet.
             let _ = user.enqueue(this.clone());
         }
         false

@@ -3,8 +3,8 @@
 //! What earlier connections have shown of the versions that a responder speaks (Version Two section
 //! 5.2).
 //!
-//! It may be another one by the next time, and one that restarts loses a first message, so that
-//! that is not remembered for ever.
+//! The responder may have been replaced by the next time, and one that restarts loses a first
+//! message, so what was learned is forgotten after a while.
 
 use crate::proto::wire::header::Versions;
 
