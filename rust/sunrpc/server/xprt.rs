@@ -376,7 +376,7 @@ impl OwnedSvcXprt {
         let pointer = Arc::into_raw(transport).cast::<c_void>().cast_mut();
         // SAFETY: The transport is new, and only its own events, which do not read these fields,
         // know of it. It is marked as busy, so that only `has_wspace` of its operations is called.
-        // Release: who finds the implementation there early sees what is in it.
+        // Release: a thread that finds the implementation early sees what is in it.
         unsafe {
             (*raw).xpt_ops = ops;
             Atomic::from_ptr(&raw mut (*raw.cast::<Allocation>()).transport)
