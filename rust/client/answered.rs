@@ -82,8 +82,8 @@ pub(super) fn complete(
     completion.recycle(message);
 }
 
-/// Ends a connection without a common version. Not before its Call has ended, whose regions could
-/// not be invalidated any more.
+/// Ends a connection without a common version. Called once its Call has ended: the Call's regions
+/// could not be invalidated afterwards.
 pub(super) fn end_if_hopeless(connection: &Connection) {
     if connection.version.is_hopeless() {
         connection.end(Cause::NoCommonVersion);

@@ -220,7 +220,8 @@ impl ConnectAttempt {
     ) -> Result<(), Reason> {
         let device = self.made.id().and_then(CmId::device);
         let device = device.ok_or(Reason::DeviceRemoved)?;
-        // For whatever is agreed on, as the Receives are posted before.
+        // The Receives are posted before anything is agreed on, and have to fit whatever that will
+        // be.
         let least = Thresholds::DEFAULT.at_version(self.choice.first).receive;
         let limits = Limits::new(
             &device.attributes(),
@@ -280,13 +281,13 @@ impl ConnectAttempt {
             // This end never issues RDMA Reads.
             initiator_depth: 0,
         })?;
-        // While the peer is working on it.
+        // The worker makes them while the peer handles the request.
         let in_use = transport.regions_in_use.load(Relaxed);
         qp.context().regions.prepare(in_use);
         Ok(())
     }
 
-    /// Takes over what both ends have agreed on. Nothing without a queue pair.
+    /// Takes over what both ends have agreed on. Returns `None` without a queue pair or a version.
     fn open(&mut self) -> Option<LimitedSender> {
         let Progressed::QueuePair(sender) = core::mem::replace(&mut self.made, Progressed::Nothing)
         else {

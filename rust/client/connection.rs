@@ -44,7 +44,7 @@ pub(super) struct Agreement {
 /// The context of a queue pair.
 #[pin_data]
 pub(super) struct Connection {
-    /// Notified when a chunk entry becomes free that is awaited.
+    /// Notified when an awaited chunk entry becomes free.
     #[pin]
     pub(super) chunks_freed: CondVar,
     pub(super) regions: Arc<Regions>,
@@ -53,7 +53,7 @@ pub(super) struct Connection {
     number: u64,
     /// The credits before the first Reply.
     first_window: CreditWindow,
-    /// The Calls that may be outstanding; 0 before the first Reply, when it is one.
+    /// How many Calls may be outstanding. 0 before the first Reply, which stands for one.
     window: RelaxedCell<u32>,
     #[pin]
     agreement: SpinLock<Option<Agreement>>,
@@ -110,7 +110,7 @@ impl Connection {
         Some(terms)
     }
 
-    /// Backward messages are as long as these thresholds let them be.
+    /// Limits backward messages to what fits these thresholds.
     fn limit_backward(&self, thresholds: &Thresholds) {
         let threshold = thresholds.send.min(thresholds.receive);
         self.transport
@@ -118,7 +118,7 @@ impl Connection {
             .store(backward_payload(threshold), Relaxed);
     }
 
-    /// Takes note of a Reply, which may be the one that both ends agree on a version by.
+    /// Takes note of a Reply, which may be the one by which both ends agree on a version.
     #[cold]
     pub(super) fn replied(&self, xid: Xid, version: u32) {
         if let Some(terms) = self.version.replied(xid, version) {
@@ -137,8 +137,8 @@ impl Connection {
         }
     }
 
-    /// The same for a connection that ends for `cause`. If this end gave it up, then the peer has
-    /// lost no message. A refusal was noted when it came.
+    /// Does so for a connection that ends for `cause`, if that lost its first message. If this end
+    /// gave the connection up, the peer has lost none. A refusal was noted when it came.
     pub(super) fn lost_for(&self, cause: Cause) {
         let is_of_this_end = matches!(
             cause,
@@ -182,10 +182,10 @@ impl Connection {
         }
     }
 
-    /// The window becomes another one, as it does by the first Reply.
+    /// Changes the window, as the first Reply always does.
     #[cold]
     fn change_window(&self, window: u32, xid: Xid, version: u32) {
-        // Whoever gets a credit by it then sends in the version that is agreed on.
+        // Comes first, so that whoever gets a new credit sends in the version that is agreed on.
         self.replied(xid, version);
         self.window.set(window);
         self.transport.xprt.set_credits(window);
@@ -217,7 +217,7 @@ impl Connection {
         self.number | u64::from(version)
     }
 
-    /// The version of the backward Call that keeps this; nothing if that did not come on this
+    /// The version of the backward Call with this mark; `None` if the Call did not come on this
     /// connection.
     pub(super) fn backward_version(&self, mark: u64) -> Option<u32> {
         u32::try_from(mark.wrapping_sub(self.number)).ok()
@@ -235,7 +235,7 @@ impl Connection {
         }
     }
 
-    /// Has the regions of an entry invalidated, and counts them.
+    /// Posts the invalidation of an entry's regions, and counts them.
     pub(super) fn invalidate(&self, qp: &QueuePair<Self>, index: usize) -> Invalidation {
         let count = qp.slot(index).map_or(0, |slot| slot.regions().len());
         let posted = qp.invalidate(index);
@@ -251,12 +251,12 @@ impl Connection {
 pub(super) enum Sent {
     /// Without chunks.
     Inline,
-    /// With those in the chunk entry of this index.
+    /// With the chunks in the entry of this index.
     WithChunks(usize),
 }
 
 impl Sent {
-    /// Whether a request's number is that of a Call with chunks, on whatever connection.
+    /// Whether this is the cookie of a Call with chunks, on whatever connection.
     pub(super) fn has_chunks(cookie: u64) -> bool {
         cookie & u64::from(u32::MAX) != 0
     }

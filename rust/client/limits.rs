@@ -137,8 +137,8 @@ mod tests {
         max_transfer_sge: 30,
     };
 
-    /// The pages of the smallest regions of which 16 hold a mebibyte, with head and tail in two of
-    /// their own.
+    /// Pages in the smallest regions of which 16 are enough: 14 for a mebibyte, and one each for
+    /// head and tail.
     const LEAST_PAGES: u32 = DATA_PAGES.div_ceil(14);
     const _: () = assert!(PAGE_SIZE != 4096 || LEAST_PAGES == 19);
 

@@ -34,7 +34,7 @@ impl Segments for MessageRegions<'_> {
 }
 
 /// Counts the regions without gaps of `bytes` that a part needs. A count that does not fit makes
-/// the plan fail: no list has as many segments.
+/// the plan fail: no list has that many segments.
 fn region_count(part: Option<Exposable<'_>>, bytes: NonZeroUsize) -> u32 {
     part.map_or(0, |part| {
         u32::try_from(part.region_count(bytes)).unwrap_or(u32::MAX)
@@ -53,8 +53,8 @@ fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
         .saturating_add(count(message.tail()))
 }
 
-/// Which regions have gaps, of a Call and of the buffer for its Reply, as far as these are mapped
-/// as a whole: those of the Call come first, those of the Reply last.
+/// Which regions have gaps: those onto which the Call, or the buffer for its Reply, is mapped as a
+/// whole. The Call's region comes first, the Reply's last.
 #[inline(never)]
 pub(super) fn with_gaps(
     call: Option<RqstBuf<'_>>,

@@ -41,7 +41,7 @@ pub(super) struct LimitedSender {
 }
 
 impl LimitedSender {
-    /// On a connection that begins with these terms.
+    /// The sender of a connection that begins with these terms.
     pub(super) fn new(sender: Sender<Connection>, terms: &Terms) -> Self {
         Self {
             sender,
@@ -50,7 +50,7 @@ impl LimitedSender {
         }
     }
 
-    /// Follows what both ends have agreed on meanwhile.
+    /// Adopts what both ends have agreed on meanwhile.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl LimitedSender {
     }
 }
 
-/// What limits the messages that are sent by these terms.
+/// The limits of messages that are sent on these terms.
 fn limits(terms: &Terms) -> PlanLimits {
     PlanLimits {
         inline_send: terms.thresholds.send,
@@ -177,7 +177,7 @@ fn narrow(count: u32) -> Result<usize, SendError> {
     usize::try_from(count).map_err(|_| SendError::TooLarge)
 }
 
-/// A buffer for the next Send. Without one the sender was told to wait for space.
+/// A buffer for the next Send. If there is none, the sender was told to wait for space.
 #[inline(always)]
 fn send_buffer<'a>(
     transport: &Transport,
@@ -189,8 +189,8 @@ fn send_buffer<'a>(
     })
 }
 
-/// Takes a chunk entry, and so many regions, which are added to `taken`. If there are none, the
-/// sender was told to wait for space.
+/// Takes a chunk entry, and the regions that are `needed`, which are added to `taken`. If there are
+/// not enough, the sender was told to wait for space.
 #[inline(always)]
 fn take(
     transport: &Transport,
@@ -242,8 +242,8 @@ fn side<'a>(
     capacity: &'a Capacity,
     pages_eligible: bool,
 ) -> Side<MessageRegions<'a>> {
-    // A length that does not fit makes the plan fail: what is as long fits neither inline nor into
-    // the segments of a list.
+    // A length that does not fit makes the plan fail: nothing that long fits inline or into the
+    // segments of a list.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     Side {
         len: Parts {
@@ -331,7 +331,7 @@ fn build(
     let results = segments.skip(reads);
     let write_chunk = results.clone().take(only(ReplyForm::WriteChunk));
     let reply_chunk = results.clone().take(only(ReplyForm::ReplyChunk));
-    // Behind the trace event, or its words would have to be kept during that.
+    // Made after the trace event, so that its words need not be kept meanwhile.
     let fixed = FixedHeader {
         xid: Xid(rqst.xid()),
         version: connection.version.of_next_call(),
@@ -398,7 +398,7 @@ fn count_segments(transport: &Transport, plan: &Plan, reply: &Parts) {
     }
 }
 
-/// Sends a backward Reply, which is inline always, under the send lock.
+/// Sends a backward Reply, which is always inline, under the send lock.
 ///
 /// The Receive for it belongs to the connection that the Call came on (RFC 8167 section 4). On
 /// another one the Reply is dropped, and counts as sent.

@@ -49,7 +49,7 @@ struct Progress {
 }
 
 impl Monitor {
-    /// For a connection that has not been requested yet.
+    /// A monitor of a connection that has not been requested yet.
     ///
     /// # Errors
     ///

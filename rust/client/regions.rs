@@ -303,7 +303,7 @@ impl Regions {
         }
     }
 
-    /// Takes a chunk entry for the Call `rqst`, and so many regions, which are added to `taken`;
+    /// Takes a chunk entry for the Call `rqst`, and `count` regions, which are added to `taken`;
     /// returns `None` if there are not enough. The worker is asked for more regions before none is
     /// idle.
     #[inline(always)]
@@ -376,8 +376,8 @@ impl Regions {
         drop(stocks);
     }
 
-    /// Allocates a batch of regions if there are too few, as many as exist or are missing, so that
-    /// many Calls soon find theirs; returns how many were allocated. May sleep.
+    /// If there are too few regions, allocates as many as exist or are missing, in one batch, so
+    /// that many Calls soon find theirs; returns how many were allocated. May sleep.
     fn make(&self, mr_type: MrType, pages: u32) -> u32 {
         let mut made = 0u32;
         let mut idle = self.idle.lock();

@@ -46,8 +46,7 @@ pub(super) fn received(
 ) {
     let qp = completion.qp();
     let connection = qp.context();
-    // What is not nearly always received has a function of its own, as its result would be in
-    // memory.
+    // Less common messages have a function of their own: their result would have to be in memory.
     let Some(reply) = ReceivedReply::take(message.bytes(), connection.version.taken()) else {
         return received_other(completion, message, invalidated);
     };
@@ -74,7 +73,7 @@ pub(super) fn received(
     fence(completion, fixed.xid, claim.rest, rqst, answer);
 }
 
-/// Takes a message that is no Reply, or no good one.
+/// Takes a message that is not a Reply, or not a good one.
 #[inline(never)]
 fn received_other(
     completion: &mut Completion<'_, Connection>,
@@ -146,7 +145,8 @@ fn refused(
     fail(completion, rqst, error.xid, message, invalidated);
 }
 
-/// The peer has refused the version of a Call; whether it is to be sent again in another one.
+/// Handles a refusal of a Call's version; returns whether the Call is to be sent again in another
+/// one.
 fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> bool {
     let transport = &connection.transport;
     match connection.version.refused(xid, range) {
@@ -168,7 +168,8 @@ fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> bool {
     }
 }
 
-/// Sends the first Call again, in the version that is tried now. It goes on waiting.
+/// Sends the first Call again, in the version that is tried now. Its task keeps waiting for a
+/// Reply.
 fn resend(
     completion: &mut Completion<'_, Connection>,
     rqst: PinnedRqst<'_>,
@@ -184,7 +185,7 @@ fn resend(
     } else {
         connection.end(Cause::PostFailed);
     }
-    // Until here its memory could not go.
+    // Its memory could not be freed until here.
     drop(rqst);
     completion.recycle(message);
 }
@@ -451,7 +452,8 @@ fn fence(
     }
 }
 
-/// Invalidates the regions that the Reply has not; the completion of that completes the RPC.
+/// Invalidates the regions that the Reply has not invalidated; then the completion of that
+/// completes the RPC.
 #[inline(never)]
 fn invalidate(
     qp: &QueuePair<Connection>,

@@ -2,8 +2,8 @@
 
 //! What was learned of servers, for all transports to them.
 //!
-//! A server is an address with its port, as one network namespace reaches it. Only those are listed
-//! that did not speak the highest version that was tried, and each of them counts for a time.
+//! A server is an address with its port, as one network namespace reaches it. Only servers that did
+//! not speak the highest version that was tried are listed, each for a limited time.
 
 use crate::{
     proto::{
@@ -47,7 +47,7 @@ impl Server {
 #[derive(Clone, Copy)]
 pub(super) struct Choice {
     pub(super) supported: Versions,
-    /// What is tried first.
+    /// The version that is tried first.
     pub(super) first: u32,
     /// The server that the connection is made to.
     server: Server,
@@ -55,17 +55,17 @@ pub(super) struct Choice {
     writes: u32,
 }
 
-/// The list.
+/// The list of servers.
 #[pin_data]
 pub(crate) struct Servers {
     #[pin]
     known: SpinLock<Known>,
-    /// When its clock began.
+    /// When the clock of [`Self::seconds`] began.
     since: Instant<BootTime>,
 }
 
 struct Known {
-    /// As many as fit the allocation, at most.
+    /// At most as many as fit the first allocation.
     servers: KVec<(Server, KnownVersions)>,
     /// How often the setting had been written when these were learned.
     writes: u32,
@@ -96,7 +96,7 @@ impl Servers {
         Arc::pin_init(servers, GFP_KERNEL)
     }
 
-    /// Seconds of the list's clock.
+    /// The list's clock, in seconds.
     fn seconds(&self) -> u64 {
         self.since.elapsed().as_millis().unsigned_abs() / 1000
     }
@@ -118,7 +118,8 @@ impl Servers {
         }
     }
 
-    /// Takes in what the connection of this choice has shown. Does not sleep.
+    /// Records what the connection with this choice has shown, unless the setting was written
+    /// since. Does not sleep.
     pub(super) fn learn(&self, choice: &Choice, lesson: Lesson) {
         let now = self.seconds();
         let mut guard = self.known.lock();
@@ -147,7 +148,7 @@ impl Servers {
     }
 
     /// The highest version that the server may speak, and for how many seconds more that is known;
-    /// nothing if nothing is.
+    /// `None` if nothing is known.
     pub(super) fn highest(&self, xprt: &OwnedXprt) -> Option<(u32, u64)> {
         let known = self.known.lock().of(&Server::of(xprt));
         known.highest(self.seconds())

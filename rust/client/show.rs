@@ -103,7 +103,7 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
     seq_print!(seq, "credits_granted {}\n", connection.granted_credits());
 }
 
-/// What one end has announced (RFC 8797).
+/// What one end announced (RFC 8797).
 fn show_private_data(seq: &SeqFile, end: &str, said: &PrivateData) {
     seq_print!(seq, "{end}_send {}\n", said.send.bytes());
     seq_print!(seq, "{end}_receive {}\n", said.receive.bytes());

@@ -34,7 +34,7 @@ const FIRST_MESSAGE: usize = 1024;
 pub(super) struct Terms {
     pub(super) version: u32,
     pub(super) thresholds: Thresholds,
-    /// Whether they hold for the rest of the connection.
+    /// Whether these hold for the rest of the connection.
     pub(super) is_final: bool,
 }
 
@@ -56,7 +56,8 @@ pub(super) struct Version {
     state: SpinLock<State>,
     /// The version of the next Call. The holder of the send lock sets it.
     next: RelaxedCell<u32>,
-    /// The highest version of messages that are taken. Completions lower it, one after the other.
+    /// The highest version of messages that are accepted. Completions lower it, one after the
+    /// other.
     highest: RelaxedCell<u32>,
     /// Whether the version is agreed on; 0 or 1. Completions set it.
     is_agreed: RelaxedCell<u32>,
@@ -71,7 +72,7 @@ struct State {
 }
 
 impl Version {
-    /// That of a connection that is not made yet.
+    /// The state for a connection that is not established yet.
     pub(super) fn new(choice: Choice) -> impl PinInit<Self, Error> {
         let Choice {
             supported, first, ..
@@ -91,7 +92,8 @@ impl Version {
         }? Error)
     }
 
-    /// The connection is made, and private data says this of it.
+    /// The connection is established, and private data has these thresholds. Returns the terms for
+    /// the first message.
     pub(super) fn connected(&self, thresholds: Thresholds) -> Option<Terms> {
         let mut state = self.state.lock();
         let _ = (state.negotiation).handle(RequesterEvent::Connected(thresholds));
@@ -107,14 +109,14 @@ impl Version {
         })
     }
 
-    /// What is spoken, or tried; nothing if no version is common to both ends, or before the
-    /// connection is made.
+    /// The terms that are agreed on, or tried; `None` if no version is common to both ends, or
+    /// before the connection is established.
     pub(super) fn spoken(&self) -> Option<Terms> {
         self.terms_of(&self.state.lock().negotiation)
     }
 
-    /// What the next message is sent by; nothing if no version is common to both ends. Under the
-    /// send lock.
+    /// The terms for the next message; `None` if no version is common to both ends. Called under
+    /// the send lock.
     pub(super) fn follow(&self) -> Option<Terms> {
         let terms = self.spoken()?;
         self.next.set(terms.version);
@@ -131,7 +133,7 @@ impl Version {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` for a first one that is too long.
+    /// `EMSGSIZE` if the first message is too long.
     #[cold]
     pub(super) fn sends(&self, xid: Xid, message: &[u8]) -> Result {
         if self.is_agreed.get() != 0 {
@@ -149,7 +151,7 @@ impl Version {
         Ok(())
     }
 
-    /// The versions of messages that are taken. In a completion.
+    /// The versions of messages that are accepted. Called in a completion.
     pub(super) fn taken(&self) -> Versions {
         Versions {
             low: VERSION_ONE,
@@ -157,7 +159,7 @@ impl Version {
         }
     }
 
-    /// A Reply has come; what is spoken from now on, if that is new. In a completion.
+    /// Records a Reply; returns the terms from now on, if they are new. Called in a completion.
     pub(super) fn replied(&self, xid: Xid, version: u32) -> Option<Terms> {
         if self.is_agreed.get() != 0 {
             return None;
@@ -177,7 +179,8 @@ impl Version {
         }
     }
 
-    /// The peer has refused the version of a Call; what becomes of it. In a completion.
+    /// Records that the peer has refused the version of a Call; returns what becomes of the Call.
+    /// Called in a completion.
     pub(super) fn refused(&self, xid: Xid, range: Versions) -> Refusal {
         let mut state = self.state.lock();
         match (state.negotiation).handle(RequesterEvent::Refused(xid, range)) {
@@ -198,13 +201,13 @@ impl Version {
         self.is_hopeless.get() != 0
     }
 
-    /// Another error than a refused version has ended a Call. In a completion.
+    /// An error other than a refused version has ended a Call. Called in a completion.
     pub(super) fn failed(&self, xid: Xid) {
         let _ = (self.state.lock().negotiation).handle(RequesterEvent::Failed(xid));
     }
 
-    /// Writes the first message into `buffer`, in the version that is tried now; its length.
-    /// Nothing if there is none.
+    /// Writes the first message into `buffer`, in the version that is tried now, and returns its
+    /// length; `None` if there is no such version, or if the buffer is too small.
     pub(super) fn copy_first(&self, buffer: &mut [u8]) -> Option<usize> {
         let state = self.state.lock();
         let version = state.negotiation.version()?;
@@ -217,7 +220,7 @@ impl Version {
         Some(length)
     }
 
-    /// What connections that follow are to know.
+    /// What later connections to the server are to know.
     pub(super) fn lesson(&self) -> Option<Lesson> {
         self.state.lock().negotiation.lesson()
     }

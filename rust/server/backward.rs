@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The backward direction (RFC 8167): what nfsd calls its clients with.
+//! The backward direction (RFC 8167): nfsd's Calls to its clients.
 
 use super::{connection::Connection, shared::Shared, sizes::BACKWARD_CREDITS, stats::Sent};
 use crate::{
@@ -72,7 +72,7 @@ fn send(qp: &AcceptedQp<Shared>, call: &BackwardRqst<'_>) -> Result<(), SendErro
         _ => SendError::NotConnected,
     })?;
     let sent = outgoing.send(end, None, true, Sent::BackwardCall);
-    // While it waited for room, the service was not told of Calls that came.
+    // While this waited for room, the service was not told of Calls that arrived.
     shared.xprt().enqueue();
     sent.map_err(|reason| match reason {
         NoRoom::TooMany => SendError::Failed,

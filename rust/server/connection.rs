@@ -50,25 +50,25 @@ use kernel::{
 /// A connection.
 #[pin_data]
 pub(crate) struct Connection {
-    // A notice that is under way uses nothing but the events.
+    // A notification that is under way uses only the events.
     _removal: RemovalNotice,
-    // Ends what runs, and with it all that refers to sunrpc's object.
+    // Dropping this ends whatever runs, and thus all uses of sunrpc's object.
     #[pin]
     pub(super) parts: WithFiles<Parts>,
-    // All that happens was counted.
+    // By now everything has been counted.
     farewell: Farewell,
-    // Last: it has sunrpc's object.
+    // Last: it owns sunrpc's object.
     events: Arc<Events>,
 }
 
-/// What files show of a connection.
+/// What the files of a connection show.
 pub(super) struct Parts {
     pub(super) qp: AcceptedOwner<Shared>,
     /// The requester's address.
     pub(super) address: SocketAddress,
-    /// What this end has said about itself.
+    /// What this end announced.
     pub(super) own: PrivateData,
-    /// What the requester has said.
+    /// What the requester announced.
     pub(super) peer: Option<PrivateData>,
     /// RDMA Reads that can be under way.
     pub(super) read_depth: u8,
@@ -81,8 +81,8 @@ impl Parts {
     }
 }
 
-/// Leaves the listener's room, and enters the end of a connection, if it was accepted, into the
-/// listener's record, when it is dropped. May sleep then.
+/// When dropped, leaves the listener's room and, if the connection was accepted, enters its end
+/// into the listener's record. May sleep then.
 struct Farewell {
     events: Arc<Events>,
     peer: SocketAddress,
@@ -106,7 +106,7 @@ impl Drop for Farewell {
     }
 }
 
-/// What this end says about itself (RFC 8797).
+/// What this end announces (RFC 8797).
 fn own_private_data(device: &Device) -> PrivateData {
     let size = InlineSize::from_bytes(sysctl::max_request_size()).unwrap_or(InlineSize::DEFAULT);
     PrivateData {
@@ -141,13 +141,13 @@ impl Connection {
         let thresholds = negotiate(own, found);
         let budget = CallBudget::new(events.xprt.max_message());
         let max_credits = max_credits(sysctl::max_requests().min(attributes.max_qp_wr / 4));
-        // All pages of the largest RPC, one by one.
+        // All pages of the largest RPC, each of them an element.
         let pages = events.xprt.max_message().div_ceil(PAGE_SIZE);
         let sge =
             |limit: u32| NonZeroU32::new(limit.min(MAX_TRANSFER_SGE)).unwrap_or(NonZeroU32::MIN);
         let full = pages
             / match id.registers_reads() {
-                // Their work requests come on top.
+                // The RDMA core adds the work requests of Reads.
                 true => sge(attributes.max_send_sge),
                 false => sge(attributes.max_transfer_sge),
             };
@@ -161,7 +161,7 @@ impl Connection {
             transfers: TRANSFERS,
             message_pieces: CALL_PIECES,
             message_pages: pages,
-            // The RDMA core knows that Reads may have fewer.
+            // The RDMA core takes into account that Reads may have fewer.
             transfer_sge: sge(attributes.max_send_sge).get(),
         };
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
@@ -217,7 +217,7 @@ impl SvcTransport for Connection {
     }
 
     fn detach(&self) {
-        // If nobody had another reason: what is flushed from now on is none.
+        // Unless another cause was noted first. What is flushed from now on is not a cause.
         self.events.note(Cause::Closed);
         let qp = &self.parts.qp;
         qp.disconnect();
@@ -225,7 +225,7 @@ impl SvcTransport for Connection {
     }
 
     fn end(this: Arc<Self>) {
-        // The end of the queue pair waits for what is under way.
+        // Dropping the queue pair waits for what is under way.
         drop(this);
     }
 }
@@ -256,7 +256,7 @@ impl SvcConnection for Connection {
     #[inline]
     fn reply(&self, rqst: Replying<'_>, call: KeptCall<'_, Self::Call>) -> Result {
         reply::reply(&self.parts.qp, rqst, call).inspect_err(|_| {
-            // A Reply that comes too late is no reason for the end.
+            // A Reply that comes too late is not why the connection ends.
             if !self.events.xprt.is_closing() {
                 self.events.note(Cause::ReplyFailed);
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the connection manager, the device and the connections in the same room tell of a
+//! What the connection manager, the device and the other connections of the room report to a
 //! connection, and what they use of it.
 
 use super::{
@@ -31,25 +31,24 @@ static NEXT: Atomic<u32> = Atomic::new(1);
 /// No cause of this module's own: sunrpc ends the connection.
 const NO_CAUSE: i32 = -1;
 
-/// A connection, but for its queue pair.
+/// A connection, without its queue pair.
 #[pin_data]
 pub(super) struct Events {
     pub(super) xprt: OwnedSvcXprt,
-    /// The room of the send queue, for which nobody waits once the connection is to be closed.
+    /// The slots of the send queue, for which nobody waits once the connection is to be closed.
     pub(super) slots: Arc<SendSlots>,
     /// Whether the handshake is over. Messages that arrive earlier wait for that.
     is_established: Atomic<bool>,
     pub(super) backward: Arc<Backward>,
-    /// The number of the cause for which the connection ends, the first one of several; or
-    /// [`NO_CAUSE`].
+    /// The number of the first cause for which the connection ends, or [`NO_CAUSE`].
     cause: Atomic<i32>,
-    /// Tells it from others, in debugfs and in trace events.
+    /// Distinguishes the connection in debugfs and in trace events.
     pub(super) number: u32,
     pub(super) since: Instant<BootTime>,
     pub(super) stats: Stats,
-    /// That of the listener.
+    /// The listener's record.
     pub(super) record: SharedRecord,
-    /// That of the listener, of which the connection has a part.
+    /// The listener's room, of which the connection has a part.
     pub(super) room: Arc<Room>,
     #[pin]
     pages: SpinLock<Pages>,
@@ -60,8 +59,9 @@ struct Pages {
     budget: PageBudget,
     /// Whether a Call waits until some are given back.
     is_awaited: bool,
-    /// Those of them for which a Call is in the room's line, or that it has not taken yet. A thread
-    /// that keeps it from that waits for the send queue, and ends the connection in time.
+    /// The pages for a Call that is in the room's line, or was admitted and has not taken them yet.
+    /// If a thread that waits for the send queue keeps it from taking them, that thread ends the
+    /// connection in time.
     in_line: u32,
 }
 
@@ -74,8 +74,8 @@ pub(super) enum Shortage {
 }
 
 impl Events {
-    /// Those of a connection whose handshake is under way, with up to `max_pages` pages for its
-    /// Calls. In their place: the counters are too large for the stack.
+    /// The events of a connection whose handshake is under way, with up to `max_pages` pages for
+    /// its Calls. Initialised in place: the counters are too large for the stack.
     pub(super) fn new(
         xprt: OwnedSvcXprt,
         record: SharedRecord,
@@ -100,7 +100,7 @@ impl Events {
         }? Error)
     }
 
-    /// Has the room count the connection among those that may wait. May sleep.
+    /// Adds the connection to those that may wait for the room. May sleep.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Events {
         this.room.enter(this.number, this.clone())
     }
 
-    /// Undoes [`Self::enter`], when no Call is left.
+    /// Undoes [`Self::enter`], once no Call is left.
     pub(super) fn leave(&self) {
         self.room.leave(self.number);
     }
@@ -119,7 +119,7 @@ impl Events {
         self.pages.lock().budget
     }
 
-    /// Takes room for so many pages, if it is there. For want of it nobody is told later.
+    /// Takes room for `pages` pages, if there is some; otherwise nobody is told later.
     #[inline(always)]
     pub(super) fn try_reserve(this: &Arc<Self>, pages: u32) -> Option<Reserved> {
         if !this.pages.lock().budget.take(pages) {
@@ -132,7 +132,7 @@ impl Events {
         Some(Reserved::new(this, pages))
     }
 
-    /// Gives room back within the connection's part.
+    /// Gives room back to the connection's own budget.
     #[inline(always)]
     fn give_back(&self, pages: u32) {
         let mut own = self.pages.lock();
@@ -144,7 +144,7 @@ impl Events {
         }
     }
 
-    /// Takes room for so many pages, or has the connection woken when there may be some.
+    /// Takes room for `pages` pages, or has the connection woken when there may be some.
     pub(super) fn reserve(this: &Arc<Self>, pages: u32) -> Result<Reserved, Shortage> {
         let mut own = this.pages.lock();
         if !own.budget.take(pages) {
@@ -160,19 +160,20 @@ impl Events {
         }
     }
 
-    /// The room for so many pages, if those of the room's line are there.
+    /// Takes room for the `pages` pages that the connection waited for in the room's line, if it
+    /// was admitted.
     pub(super) fn take_admitted(this: &Arc<Self>, pages: u32) -> Option<Reserved> {
         let is_there = this.room.take_admitted(this.number);
         is_there.then(|| Self::admitted(this, pages))
     }
 
-    /// There is room for so many pages in the room, too.
+    /// The pages have been taken from the room as well as from the connection's own budget.
     fn admitted(this: &Arc<Self>, pages: u32) -> Reserved {
         this.pages.lock().in_line = 0;
         Reserved::new(this, pages)
     }
 
-    /// No Call is in the room's line any more.
+    /// Takes the connection out of the room's line, and gives back what its Call there has.
     pub(super) fn withdraw(&self) {
         self.room.withdraw(self.number);
         let mut own = self.pages.lock();
@@ -180,7 +181,7 @@ impl Events {
         own.budget.give_back(pages);
     }
 
-    /// Takes note of the cause for which the connection is going to be closed.
+    /// Records the cause for which the connection is going to be closed.
     pub(super) fn note(&self, cause: Cause) {
         // The first one stays.
         let _ = self.cause.cmpxchg(NO_CAUSE, cause.number(), Relaxed);
@@ -194,8 +195,8 @@ impl Events {
         cause.unwrap_or(Cause::Closed)
     }
 
-    /// Has the connection closed for this cause. Threads that wait for the send queue are not to be
-    /// waited for: they may be all that could close it. Does not sleep.
+    /// Has the connection closed for this cause. Wakes threads that wait for the send queue: they
+    /// may be all that could close it. Does not sleep.
     pub(super) fn close(&self, cause: Cause) {
         self.note(cause);
         self.slots.close();
@@ -203,13 +204,13 @@ impl Events {
         self.backward.disconnected();
     }
 
-    /// A Call's chunks are of no use, which costs the connection.
+    /// Records that a Call's chunks cannot be used, which costs the connection.
     pub(super) fn cannot_answer(&self, xid: Xid) {
         self.record.cannot_answer(&self.xprt.peer_address(), xid);
     }
 
-    /// Whether a Call like this one has cost earlier connections, so that it is to be refused. That
-    /// is forgotten then.
+    /// Whether a Call like this one has cost earlier connections, so that it is to be refused. If
+    /// so, that is forgotten.
     #[inline(always)]
     pub(super) fn take_unanswerable(&self, xid: Xid) -> bool {
         let record = &self.record;
@@ -227,7 +228,7 @@ impl CmHandler for Events {
         match event {
             CmEvent::Established(_) => {
                 self.is_established.store(true, Release);
-                // What waits was not reported to a thread yet.
+                // No thread has been told of the messages that wait.
                 self.xprt.enqueue();
             }
             CmEvent::Disconnected => self.close(Cause::Disconnected),
@@ -276,14 +277,14 @@ impl Waiter for Events {
     }
 }
 
-/// Room for the pages of a Call, which goes back with this object.
+/// Room for the pages of a Call, which is given back when this object is dropped.
 pub(super) struct Reserved {
     events: Arc<Events>,
     pages: u32,
 }
 
 impl Reserved {
-    /// That which `events` has taken.
+    /// The room that `events` has taken.
     fn new(events: &Arc<Events>, pages: u32) -> Self {
         Self {
             events: events.clone(),

@@ -34,21 +34,21 @@ static CLASS: SvcClass<Listener> = SvcClass::new(c"rdma", IDENT_RDMA, MAX_PAYLOA
 pub(crate) struct Listener {
     #[pin]
     state: Mutex<State>,
-    /// The listener is closed.
+    /// Notified when the listener is closed.
     #[pin]
     closed: CondVar,
-    /// Listens anew.
+    /// Runs [`Self::listen_anew`].
     #[pin]
     work: Work<Self>,
     record: SharedRecord,
     /// Where the work is done.
     user: ClassUser,
-    // Last: it is sunrpc's object.
+    // Last: it owns sunrpc's object.
     xprt: OwnedSvcXprt,
 }
 
 struct State {
-    /// Nothing while no device has the address. It refers to the listener, until that is closed.
+    /// `None` while no device has the address. It refers to the listener, until that is closed.
     id: Option<rdma::Listener<Listener>>,
     address: SocketAddress,
     is_closed: bool,
@@ -78,16 +78,16 @@ impl ListenHandler for Listener {
     }
 
     fn address_changed(this: &Arc<Self>) {
-        // An event that comes while the work waits to run is the work's as well.
+        // If the work is already queued, it handles this event as well.
         let _ = this.user.enqueue(this.clone());
     }
 }
 
 impl Listener {
-    /// Listens where the address is now, once it is on a device. May sleep.
+    /// Listens at the address again, once a device has it. May sleep.
     fn listen_anew(this: &Arc<Self>) {
         let mut state = this.state.lock();
-        // The port has to be free before it can be listened at again. The end of the identifier
+        // The port has to be free before it can be listened at again. Destroying the identifier
         // waits for handlers, which do not take the lock.
         state.id = None;
         let mut is_told = false;
@@ -109,14 +109,14 @@ impl Listener {
                 }
                 Err(_) => {}
             }
-            // Which of them ends it does not matter.
+            // It does not matter what ends the wait.
             let _ = this
                 .closed
                 .wait_interruptible_timeout(&mut state, msecs_to_jiffies(PAUSE_MS));
         }
     }
 
-    /// The connect that waits longest.
+    /// The connect request that has waited longest.
     fn next(&self) -> Option<ConnectRequest> {
         let (request, is_followed) = self.state.lock().id.as_ref()?.next()?;
         if is_followed {

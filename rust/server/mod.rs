@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The responder: what `rpc.nfsd` exports over.
+//! The responder: the transport over which nfsd exports.
 //!
 //! ```text
 //! listener.rs      waits for connects, and accepts them
 //! connection.rs    one connection: what it is made of, and its end
-//! not_accepted.rs  why there is none
-//! events.rs        what is told of it, and what others use of it
+//! not_accepted.rs  why a connection is not accepted
+//! events.rs        what is reported to it, and what others use of it
 //! shared.rs        what its threads and completions share: messages, grants
 //! note.rs          what is kept with a message
 //! receive.rs       from a message to a Call that nfsd executes
 //! reply.rs         from nfsd's Reply to what the requester gets
 //! sinks.rs         pages for RDMA Reads
 //! sizes.rs         how much of each resource a connection and a Call can have
-//! room.rs          how many pages all connections may have for them, and Receives
+//! room.rs          how many pages and Receives all connections may have
 //! record.rs        what is known of a listener and of the connections that came through it
 //! stats.rs         what is counted of one connection
 //! show.rs          its files under debugfs
-//! backward.rs      what nfsd calls its clients with
+//! backward.rs      nfsd's Calls to its clients
 //! ```
 //!
 //! A Call goes through these threads: the completion of its Receive decodes it, and posts RDMA
@@ -25,10 +25,10 @@
 //! executes it, and posts the Reply; the completion of that gives pages and room back, and wakes
 //! only threads that wait for room.
 //!
-//! Lock order: the locks here are leaves, each taken alone, but for that of the listener
-//! (`Listener::state`), within which it begins and ends to listen; that of the Calls that wait for
-//! room (`Shared::waiting`), within which those of the connection's and the listener's budgets are
-//! taken (`Events::pages`, `Room::state`), one at a time.
+//! Lock order: the locks here are leaves, each taken alone, with two exceptions. The listener's
+//! (`Listener::state`) is held while it begins and stops listening. That of the Calls that wait for
+//! room (`Shared::waiting`) is held while those of the connection's and the listener's budgets
+//! (`Events::pages`, `Room::state`) are taken, one at a time.
 
 mod backward;
 mod connection;

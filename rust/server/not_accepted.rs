@@ -4,15 +4,15 @@
 
 use kernel::{alloc::AllocError, fmt, prelude::*};
 
-/// Why a connection is not accepted, as the log has it.
+/// Why a connection is not accepted, as the log says it.
 pub(super) enum NotAccepted {
-    /// RDMA Reads would never begin, and what is behind them would wait for ever.
+    /// RDMA Reads would never begin, and requests behind them would wait for ever.
     NoReads,
-    /// The queues of the device hold so many work requests, and the largest RPC takes more.
+    /// The largest RPC takes more work requests than a queue of the device holds.
     SmallQueues {
-        /// Those that a queue holds.
+        /// Work requests that a queue holds.
         held: u32,
-        /// Those that the RPC takes.
+        /// Work requests that the RPC takes.
         needed: u32,
     },
     /// An error of the kernel.
@@ -20,7 +20,7 @@ pub(super) enum NotAccepted {
 }
 
 impl NotAccepted {
-    /// The number for trace events.
+    /// The errno for trace events.
     pub(super) fn to_errno(&self) -> i32 {
         match self {
             Self::NoReads | Self::SmallQueues { .. } => EINVAL.to_errno(),

@@ -11,9 +11,9 @@ use crate::{
 
 /// What is kept with each message.
 pub(crate) struct CallNote {
-    /// What the message says; nothing until it is decoded.
+    /// What the message says; `None` until it is decoded.
     pub(super) index: Option<CallIndex>,
-    /// Whether it is a Call of which nothing has to be fetched any more.
+    /// Whether it is a Call with nothing left to fetch.
     pub(super) is_complete: bool,
     /// Which results are in which Write chunk.
     pub(super) placement: Placement,
@@ -21,16 +21,16 @@ pub(crate) struct CallNote {
     pub(super) pages: PageVec,
     /// The room for these pages, until a thread takes them.
     pub(super) reserved: Option<Reserved>,
-    /// Whether it is one of those that the requester has outstanding.
+    /// Whether it counts as one of the requester's outstanding Calls.
     pub(super) is_outstanding: bool,
     /// The handle that the Reply invalidates, if that is known when RDMA Reads are posted.
     pub(super) invalidate: Option<u32>,
-    /// When the last completion was that the Call waited for.
+    /// The time of the last completion that the Call waited for.
     pub(super) complete: Option<Moment>,
 }
 
 impl CallNote {
-    /// Pages for what is to be fetched.
+    /// How many pages are needed for what is to be fetched.
     pub(super) fn wanted(&self) -> u32 {
         let index = self.index.as_ref();
         index.map_or(0, |index| index.layout.pages.div_ceil(PAGE_SIZE))

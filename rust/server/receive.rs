@@ -30,7 +30,7 @@ use kernel::{alloc::flags::__GFP_NOWARN, prelude::*};
 
 type Message = AcceptedMessage<Shared>;
 
-/// A Receive has completed. On the completion workqueue.
+/// A Receive has completed. Called on the completion workqueue.
 pub(super) fn received(qp: &AcceptedQp<Shared>, mut message: Message) {
     let shared = qp.context();
     shared.stats().received();
@@ -45,7 +45,7 @@ pub(super) fn received(qp: &AcceptedQp<Shared>, mut message: Message) {
     }
 }
 
-/// The RDMA Reads for a message are done. On the completion workqueue.
+/// The RDMA Reads for a message are done. Called on the completion workqueue.
 pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: PageVec) {
     let number = message.number();
     let (bytes, note) = message.with_note();
@@ -111,7 +111,7 @@ pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<
         // No thread need look for more.
         shared.xprt().no_call_waits();
         drop(ready);
-        // There may be room since the first look, of which nobody is told any more.
+        // There may be room since the first look, and nobody else is told of that.
         if message.is_some() && shared.has_waiting() {
             shared.xprt().call_waits();
         }
@@ -128,7 +128,7 @@ pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<
     })
 }
 
-/// A complete Call as sunrpc takes it.
+/// Returns a complete Call in the form that sunrpc takes.
 #[inline(always)]
 fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     let note = message.with_note().1;
@@ -150,10 +150,11 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     })
 }
 
-/// Decodes a message that has just arrived, and posts RDMA Reads for what is not in it. The
-/// message, if it is a complete Call.
+/// Decodes a message that has just arrived, and posts RDMA Reads for what is not in it. Returns the
+/// message if it is a complete Call.
 ///
-/// A completion handler does not wait: what lacks memory or room comes back for a thread.
+/// A completion handler does not wait: a message for which memory or room is lacking is also
+/// returned, and a thread goes on with it.
 #[inline]
 fn start(qp: &AcceptedQp<Shared>, message: Message) -> Option<Message> {
     let shared = qp.context();
@@ -168,7 +169,7 @@ fn start(qp: &AcceptedQp<Shared>, message: Message) -> Option<Message> {
     started.unwrap_or_else(|message| start_any(qp, message, false))
 }
 
-/// [`start`] with any message, also in a thread, which may wait.
+/// [`start`] for any message, also in a thread, which may wait.
 // Most of these have one Read chunk.
 #[inline(never)]
 fn start_any(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
@@ -185,11 +186,11 @@ fn start_any(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Optio
     started.unwrap_or_else(|message| start_other(qp, message, may_wait))
 }
 
-/// [`start`] with a Call that `take` decodes.
+/// [`start`] for a Call that `take` decodes.
 ///
 /// # Errors
 ///
-/// The message, if it is no such Call.
+/// The message, if it is not such a Call.
 // Inlined into each caller, so that the decoded Call stays in registers.
 #[inline(always)]
 fn start_call(
@@ -208,7 +209,7 @@ fn start_call(
     Ok(go_on(qp, message, credits, accepted, may_wait))
 }
 
-/// Takes note of a Call.
+/// Records a Call.
 ///
 /// # Errors
 ///
@@ -235,7 +236,7 @@ fn accept(
     Ok(())
 }
 
-/// Goes on with a Call that was accepted, or does with it what is to be done instead.
+/// Goes on with a Call that was accepted, or does what is to be done instead.
 #[inline(always)]
 fn go_on(
     qp: &AcceptedQp<Shared>,
@@ -254,7 +255,7 @@ fn go_on(
     }
 }
 
-/// [`start`] with a message that need not be a Call, nor well formed.
+/// [`start`] for a message that may not be a Call, or not be well formed.
 #[cold]
 fn start_other(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
     let (shared, number) = (qp.context(), message.number());
@@ -278,7 +279,7 @@ fn start_other(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) ->
             credits,
             payload,
         }) => {
-            // Its Call was in this version.
+            // Its Call was in the version that is agreed on.
             if shared.agreed().0 == Some(version) {
                 shared.backward().reply(xid.0, credits.get(), payload);
             }
@@ -299,8 +300,8 @@ fn start_other(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) ->
     None
 }
 
-/// Posts RDMA Reads for a Call, once there is room for what they bring. As [`start`], the message
-/// comes back if that has to wait for a thread.
+/// Posts RDMA Reads for a Call, once there is room for their data. As with [`start`], the message
+/// is returned if that has to wait for a thread.
 #[inline]
 fn fetch(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
     let shared = qp.context();
@@ -319,7 +320,7 @@ fn fetch(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Me
     }
 }
 
-/// Writes the trace events of a Call that is good.
+/// Emits the trace events of a Call that is good.
 #[inline(always)]
 fn trace_call(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
@@ -340,7 +341,7 @@ fn trace_call(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], call: &Receive
     trace::svcrdma_segments(qp, number, reads, writes);
 }
 
-/// Writes the trace event of a message that is refused.
+/// Emits the trace event of a message that is refused.
 fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &Refused<CallError>) {
     match refused.why.error {
         CallError::Header(HeaderError::Short) => {
@@ -363,7 +364,7 @@ fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &R
 ///
 /// # Errors
 ///
-/// The message, unless it went with the connection's end, if there is no memory or no room.
+/// The message, if there is no memory or no room; `None` if the connection is ending.
 #[inline(always)]
 fn post_reads(
     qp: &AcceptedQp<Shared>,
@@ -383,7 +384,7 @@ fn post_reads(
         let sinks = shared.events.record.sinks();
         let pages = sinks.take(usize::try_from(layout.pages)?, flags)?;
         let mut reads = qp.reading(may_wait)?;
-        // A Position Zero chunk is read in pieces, between the other ones.
+        // A Position Zero chunk is read in pieces, which the other chunks separate.
         let (segments, _) = index.reads();
         let most = segments.saturating_add(layout.read_chunks);
         reads.fill(pages, usize::try_from(most)?)?;
@@ -415,7 +416,8 @@ fn post_reads(
     }
 }
 
-/// Puts what was not read in its place between what was; whether all of it has a place.
+/// Copies what was inline to its place between what was read; returns whether all of it has a
+/// place.
 fn complete_stream(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
     let head = call.layout.head;
     let is_whole = head == 0 && call.layout.tail == 0;
@@ -440,8 +442,8 @@ fn complete_stream(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
     })
 }
 
-/// Does with a message what the protocol wants done with one that is refused. If that is an answer,
-/// it counts as a Call that asks for `credits`.
+/// Handles a message that is refused, as the protocol requires. If it is answered, it counts as a
+/// Call that asks for `credits`.
 fn refuse(
     qp: &AcceptedQp<Shared>,
     mut message: Message,
@@ -466,20 +468,20 @@ fn refuse(
     discard(qp, message);
 }
 
-/// Lets go of a message that is no Call to be executed.
+/// Releases a message that the service is not given.
 fn discard(qp: &AcceptedQp<Shared>, message: Message) {
     forget(qp, message);
     qp.context().replace_receive(qp);
 }
 
-/// Lets go of a message that the service was given, and may have answered.
+/// Releases a message that the service was given, and may have answered.
 pub(super) fn release(qp: &AcceptedQp<Shared>, message: Message) {
     if forget(qp, message) {
         qp.context().replace_receive(qp);
     }
 }
 
-/// Lets go of a message; whether it was a Call that has no answer.
+/// Releases a message; returns whether it was a Call that has no answer.
 fn forget(qp: &AcceptedQp<Shared>, message: Message) -> bool {
     let was_outstanding = message.note().is_outstanding;
     qp.recycle(message);

@@ -33,10 +33,11 @@ const LINES: u32 = 10;
 /// The period.
 const PERIOD: Delta = Delta::from_secs(60);
 
-/// Calls that could not be answered which are remembered.
+/// How many Calls that could not be answered are remembered.
 const UNANSWERABLE: usize = 16;
 
-/// How long, in nanoseconds: until a requester has connected again, and sent them once more.
+/// How long they are remembered, in nanoseconds: until a requester has connected again and repeated
+/// them.
 const REMEMBERED: u64 = 60_000_000_000;
 
 /// The number of the next listener.
@@ -89,7 +90,7 @@ struct Lines {
 pub(super) type SharedRecord = Arc<WithFiles<Record>>;
 
 impl Record {
-    /// That of a new listener. `user` is for the work of its room.
+    /// The record of a new listener. `user` is for the work of its room.
     ///
     /// # Errors
     ///
@@ -139,19 +140,20 @@ impl Record {
         &self.sinks
     }
 
-    /// An RDMA Read or Write for a Call of `peer` has failed, which costs its connection.
+    /// Records that an RDMA Read or Write for a Call of `peer` has failed, which costs its
+    /// connection.
     pub(super) fn cannot_answer(&self, peer: &SocketAddress, xid: Xid) {
         let mut calls = self.unanswerable.lock();
         calls.record(peer.host(), xid, self.now());
         self.has_unanswerable.store(true, Relaxed);
     }
 
-    /// Whether [`Self::take_unanswerable`] need be asked.
+    /// Whether [`Self::take_unanswerable`] has to be asked.
     pub(super) fn has_unanswerable(&self) -> bool {
         self.has_unanswerable.read_once()
     }
 
-    /// Whether a Call of `peer` is such a one, which is forgotten then.
+    /// Whether a Call of `peer` is one of these. If so, it is forgotten.
     pub(super) fn take_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
         let mut calls = self.unanswerable.lock();
         let found = calls.take(peer.host(), xid, self.now());
@@ -164,7 +166,7 @@ impl Record {
         self.began.elapsed().as_nanos().unsigned_abs()
     }
 
-    /// The address at which it listens.
+    /// Records the address at which it listens.
     pub(super) fn listens(&self, address: SocketAddress) {
         self.address.populate(address);
     }
@@ -174,7 +176,7 @@ impl Record {
         self.accepted.increment();
     }
 
-    /// A connection could not be accepted.
+    /// Records that a connection could not be accepted.
     pub(super) fn accept_failed(&self, peer: &SocketAddress, why: &NotAccepted) {
         trace::svcrdma_accept_err(self.number, why.to_errno());
         self.accept_failures.increment();
@@ -183,7 +185,7 @@ impl Record {
         }
     }
 
-    /// A connect was rejected, as too many wait already.
+    /// Records that a connect request was rejected because too many were waiting.
     pub(super) fn rejected(&self, peer: &SocketAddress) {
         self.rejected.increment();
         if self.may_log() {
@@ -191,12 +193,13 @@ impl Record {
         }
     }
 
-    /// The address was on another device, or on none for a while, and is listened at again.
+    /// Records that the listener listens again, after its address has moved to another device or
+    /// had none for a while.
     pub(super) fn listened_anew(&self) {
         self.moves.increment();
     }
 
-    /// Memory lacks for the Receives that a client is granted.
+    /// Records that memory was short for the Receives that a client is granted.
     pub(super) fn starved(&self, peer: &SocketAddress) {
         self.starved_grants.increment();
         if self.may_log() {
@@ -204,7 +207,7 @@ impl Record {
         }
     }
 
-    /// A connection has ended. May sleep.
+    /// Records the end of a connection. May sleep.
     pub(super) fn ended(&self, end: End) {
         let mut counts = self.counts.lock();
         let causes = Cause::ALL.iter().zip(&mut *counts);
@@ -224,7 +227,7 @@ impl Record {
         let _ = ends.push_within_capacity(end);
     }
 
-    /// Whether there may be another line in the log.
+    /// Whether another line may be logged.
     pub(super) fn may_log(&self) -> bool {
         let mut lines = self.lines.lock();
         if lines.since.elapsed() >= PERIOD {
@@ -236,7 +239,7 @@ impl Record {
     }
 }
 
-/// Whether an administrator may want to hear of this end, which is neither side's wish.
+/// Whether an administrator may want to hear of this end, which neither side asked for.
 fn is_failure(cause: Cause) -> bool {
     !matches!(
         cause,

@@ -28,7 +28,7 @@ use kernel::prelude::*;
 
 type Message = AcceptedMessage<Shared>;
 
-/// Takes note of a result that may be placed directly.
+/// Records a result that may be placed directly.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub(super) fn place(mut message: KeptCall<'_, Message>, at: u32, length: u32) ->
 ///
 /// # Errors
 ///
-/// Those of a connection that has to be closed.
+/// Any error means that the connection has to be closed.
 pub(super) fn reply(
     qp: &AcceptedQp<Shared>,
     rqst: Replying<'_>,
@@ -117,8 +117,8 @@ fn make_and_send(
         .map_err(to_error)
 }
 
-/// The credits that a Reply grants; its Call has this version, and the service has come with it at
-/// `replied`.
+/// The credits that a Reply grants. Its Call has this version, and the service returned with the
+/// Reply at `replied`.
 #[inline(always)]
 fn grant(qp: &AcceptedQp<Shared>, version: u32, replied: Moment) -> Result<Credits> {
     let shared = qp.context();
@@ -187,7 +187,7 @@ fn place_and_send(
 
 /// Whether a Reply, as in [`place_and_send`], has no more RDMA Writes than the send queue has room
 /// for.
-// By itself, so that the decoded Call need not be in memory there.
+// A function of its own, so that its caller need not have the decoded Call in memory.
 #[cold]
 fn fits_send_queue(
     (index, bytes, placement): (&CallIndex, &[u8], &Placement),
@@ -255,14 +255,14 @@ fn write(
     Ok((count, bytes))
 }
 
-/// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`; without memory
+/// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`. Without memory
 /// or room the connection ends instead.
 pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait: bool) {
     send_short(qp, error, may_wait, |_, _| None);
 }
 
-/// Ends a Call, `message`, whose Read chunks do not fit it, with a Reply, or with `error` if that
-/// leaves no room for one. Does not wait.
+/// Ends a Call, `message`, whose Read chunks do not fit it, with a GARBAGE_ARGS Reply, or with
+/// `error` if it leaves no room for a Reply. Does not wait.
 pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &[u8], error: &ErrorMessage) {
     send_short(qp, error, false, |buffer, credits| {
         let length = encode_garbage_args(buffer, message, credits).ok()?;
@@ -270,7 +270,7 @@ pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &[u8], error: 
     });
 }
 
-/// Sends what `encode` writes, or `error` if that is nothing.
+/// Sends what `encode` writes, or `error` if it returns `None`.
 fn send_short(
     qp: &AcceptedQp<Shared>,
     error: &ErrorMessage,
@@ -300,7 +300,7 @@ fn send_short(
     }
 }
 
-/// Writes the trace event of an RDMA_ERROR.
+/// Emits the trace event of an RDMA_ERROR.
 fn trace_error(error: &ErrorMessage) {
     match error.body {
         ErrorBody::Version(_) => trace::svcrdma_err_vers(error.xid.0),

@@ -23,36 +23,36 @@ use kernel::{
     workqueue::{impl_has_work, Work, WorkItem},
 };
 
-/// What part of the machine's memory the Calls of one listener can have.
+/// The part of the machine's memory that the Calls of one listener can have: one in this many.
 const PART: u32 = 16;
 
-/// What part its connections can have in Receives, beyond the first ones of each. Receives that
-/// were posted cannot be taken back from a connection that has become idle.
+/// The same for Receives of its connections, beyond the first ones of each. Receives that were
+/// posted cannot be taken back from a connection that has become idle.
 const RECEIVE_PART: u32 = 1024;
 
-/// Milliseconds between two looks for connections whose RDMA Reads hang, while others wait.
+/// Milliseconds between two checks for connections whose RDMA Reads hang, while others wait.
 const LOOK_PAUSE_MS: u32 = 10_000;
 
 /// A connection that may have to wait.
 pub(super) trait Waiter: Send + Sync {
-    /// Has somebody look, as the pages that were waited for are there ([`Room::take_admitted`]).
+    /// The pages that it waits for are there: has a thread take them ([`Room::take_admitted`]).
     /// Does not sleep.
     fn wake(&self);
 
-    /// Whether it has pages, and nothing of it has completed for too long, at `now` nanoseconds.
-    /// Does not sleep.
+    /// Whether it has pages, and none of its work requests has completed for too long, at `now`
+    /// nanoseconds. Does not sleep.
     fn is_stuck(&self, now: u64) -> bool;
 
-    /// Ends the connection, as it keeps room from others. Does not sleep.
+    /// Ends the connection, as it keeps others from having room. Does not sleep.
     fn end(&self);
 }
 
-/// The room.
+/// The room that all connections of a listener share.
 #[pin_data]
 pub(super) struct Room {
     #[pin]
     state: SpinLock<State>,
-    /// Nobody waits any more.
+    /// Notified when nobody waits any more.
     #[pin]
     is_empty: CondVar,
     /// Looks for connections that are stuck, as long as others wait.
@@ -60,9 +60,9 @@ pub(super) struct Room {
     work: Work<Self>,
     /// The origin of the times that are kept.
     began: Moment,
-    /// Where the work is done; nowhere in tests.
+    /// For the work; `None` in tests.
     user: Option<ClassUser>,
-    /// Bytes of Receives, and how many there may be.
+    /// Bytes in Receives, and the most that there may be.
     receives: Atomic<i64>,
     max_receives: i64,
 }
@@ -73,7 +73,7 @@ struct State {
     connections: RBTree<u32, Place>,
     /// The connections that wait, by the order in which they came.
     line: RBTree<u64, u32>,
-    /// The last one's key in the line. No machine runs long enough for it to wrap.
+    /// The key of the last one in the line. No machine runs long enough for it to wrap.
     last: u64,
     /// How many wait.
     waiting: usize,
@@ -84,22 +84,22 @@ struct State {
 /// A connection's place in the room.
 struct Place {
     connection: Arc<dyn Waiter>,
-    /// For the line; none while the connection is there.
+    /// For its entry in the line; `None` while that is in use.
     node: Option<RBTreeNodeReservation<u64, u32>>,
     /// Its key in the line while it waits.
     key: u64,
-    /// The pages that it waits for, or has waited for and not taken yet.
+    /// The pages that it waits for, or was admitted for and has not taken yet.
     pages: u32,
 }
 
 impl State {
-    /// Takes so many pages, if they are there and nobody waits.
+    /// Takes `pages` pages, if they are there and nobody waits.
     fn take(&mut self, pages: u32) -> bool {
         self.waiting == 0 && self.budget.take(pages)
     }
 
-    /// Puts a connection at the end of the line, for so many pages. There is nothing to be done for
-    /// one that is not in the room, or waits already.
+    /// Puts a connection at the end of the line, for `pages` pages, unless it is not in the room or
+    /// already waits.
     fn queue(&mut self, number: u32, pages: u32) {
         let Some(place) = self.connections.get_mut(&number) else {
             return;
@@ -126,7 +126,7 @@ impl State {
         Some(place.connection.clone())
     }
 
-    /// Takes a connection out of the line, or the pages back for which it was admitted.
+    /// Takes a connection out of the line, or takes back the pages for which it was admitted.
     fn withdraw(&mut self, number: u32) {
         let Some(place) = self.connections.get_mut(&number) else {
             return;
@@ -154,7 +154,7 @@ impl WorkItem for Room {
 }
 
 impl Room {
-    /// A part of the machine's memory. `user` is for its work.
+    /// Room of a part of the machine's memory. `user` is for its work.
     ///
     /// # Errors
     ///
@@ -185,12 +185,12 @@ impl Room {
         Arc::pin_init(room, GFP_KERNEL)
     }
 
-    /// There is another connection, with a number that no other one in the room has. It may wait
+    /// Adds a connection, with a number that no other one in the room has. It can wait for pages
     /// once at a time. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or `EEXIST` if there is one of that number.
+    /// `ENOMEM`, or `EEXIST` if there is one with that number.
     pub(super) fn enter(&self, number: u32, connection: Arc<dyn Waiter>) -> Result {
         let place = Place {
             connection,
@@ -201,7 +201,7 @@ impl Room {
         let node = RBTreeNode::new(number, place, GFP_KERNEL)?;
         let mut state = self.state.lock();
         if state.connections.get(&number).is_some() {
-            // The reference that `node` has may be the last one.
+            // `node` may have the last reference.
             drop(state);
             return Err(EEXIST);
         }
@@ -209,7 +209,7 @@ impl Room {
         Ok(())
     }
 
-    /// A connection has ended, and does not wait any more.
+    /// Removes a connection that has ended.
     pub(super) fn leave(&self, number: u32) {
         self.withdraw(number);
         let mut state = self.state.lock();
@@ -218,7 +218,8 @@ impl Room {
         drop(place);
     }
 
-    /// A connection waits no more, nor takes what it has waited for. Does not sleep.
+    /// Ends the wait of a connection, which does not take the pages even if it was admitted. Does
+    /// not sleep.
     pub(super) fn withdraw(&self, number: u32) {
         let mut state = self.state.lock();
         state.withdraw(number);
@@ -226,14 +227,14 @@ impl Room {
         self.admit(state);
     }
 
-    /// Looks for connections that are stuck, again and again while others wait.
+    /// Looks for stuck connections, repeatedly as long as others wait.
     fn watch(&self) {
         loop {
             self.end_stuck();
             let mut state = self.state.lock();
             if state.waiting != 0 {
                 let pause = msecs_to_jiffies(LOOK_PAUSE_MS);
-                // Which of them ends it does not matter.
+                // It does not matter what ends the wait.
                 let _ = self.is_empty.wait_interruptible_timeout(&mut state, pause);
             }
             if state.waiting == 0 {
@@ -248,7 +249,7 @@ impl Room {
         let now = Moment::now().since(self.began);
         let mut next = Some(0);
         while let Some((number, connection)) = next.and_then(|number| self.from(number)) {
-            // Without the lock: it may be the last reference, and that of the listener's files.
+            // Without the lock: it may be the last reference, also to the listener's files.
             if connection.is_stuck(now) {
                 connection.end();
             }
@@ -264,14 +265,14 @@ impl Room {
         Some((*number, place.connection.clone()))
     }
 
-    /// Takes so many pages, if they are there and nobody waits.
+    /// Takes `pages` pages, if they are there and nobody waits.
     #[inline]
     #[must_use]
     pub(super) fn try_take(&self, pages: u32) -> bool {
         self.state.lock().take(pages)
     }
 
-    /// Takes so many pages, or has the connection, which does not wait yet, wait for them.
+    /// Takes `pages` pages, or has the connection, which does not wait yet, wait for them.
     #[must_use]
     pub(super) fn take(this: &Arc<Self>, number: u32, pages: u32) -> bool {
         let mut state = this.state.lock();
@@ -288,7 +289,7 @@ impl Room {
         false
     }
 
-    /// Whether the pages that a connection has waited for are there, which it takes then.
+    /// Takes the pages that a connection has waited for; returns whether they are there.
     #[must_use]
     pub(super) fn take_admitted(&self, number: u32) -> bool {
         let mut state = self.state.lock();
@@ -328,26 +329,26 @@ impl Room {
         (self.receives.load(Relaxed), self.max_receives)
     }
 
-    /// The pages that Calls have, and connections that wait.
+    /// The pages that Calls have, and how many connections wait.
     pub(super) fn usage(&self) -> (PageBudget, usize) {
         let state = self.state.lock();
         (state.budget, state.waiting)
     }
 }
 
-/// What a connection has of the room for Receives. It goes back with this object.
+/// A connection's part of the room for Receives, which is given back when this object is dropped.
 pub(super) struct ReceiveShare {
     room: Arc<Room>,
-    /// Bytes of each.
+    /// Bytes in each Receive.
     size: u32,
-    /// How many it has, and how many of these its grants may use. The others were posted, and go
-    /// back as Calls use them up.
+    /// How many it has room for, and how many of these its grants may use. The others were posted;
+    /// their room is given back as Calls use them up.
     count: u32,
     wanted: u32,
 }
 
 impl ReceiveShare {
-    /// None yet of Receives of `size` bytes.
+    /// No room yet, for Receives of `size` bytes.
     pub(super) fn new(room: Arc<Room>, size: u32) -> Self {
         Self {
             room,
@@ -361,8 +362,8 @@ impl ReceiveShare {
         i64::from(count).saturating_mul(self.size.into())
     }
 
-    /// Takes room for so many more Receives, if that is no more than half of what is left: others
-    /// want some, too. Does not sleep.
+    /// Takes room for `more` Receives, if that is no more than half of what is left, so that others
+    /// get some, too. Does not sleep.
     #[cold]
     #[must_use]
     pub(super) fn take(&mut self, more: u32) -> bool {
@@ -370,7 +371,7 @@ impl ReceiveShare {
         let new = wanted.saturating_sub(self.count);
         let (room, bytes) = (&self.room, self.bytes(new));
         let limit = room.max_receives.saturating_sub(bytes.saturating_mul(2));
-        // Whoever finds none does not take the cache line from others.
+        // If there is none, the cache line is not taken from others.
         if room.receives.load(Relaxed) > limit {
             return false;
         }
@@ -383,7 +384,7 @@ impl ReceiveShare {
         true
     }
 
-    /// Grants use so many fewer.
+    /// Records that grants use fewer Receives, by `less`.
     #[inline(always)]
     pub(super) fn lower(&mut self, less: u32) {
         if less != 0 {
@@ -391,13 +392,13 @@ impl ReceiveShare {
         }
     }
 
-    /// Whether there are some that grants do not use.
+    /// Whether there is room that grants do not use.
     #[inline(always)]
     pub(super) fn has_surplus(&self) -> bool {
         self.count > self.wanted
     }
 
-    /// Gives back the room for those that grants do not use, but for `posted` in all.
+    /// Gives back room that grants do not use, but keeps that of `posted` Receives in all.
     #[cold]
     pub(super) fn give_back_surplus(&mut self, posted: u32) {
         let kept = self.wanted.max(posted).min(self.count);
@@ -439,7 +440,7 @@ mod tests {
         }
     }
 
-    /// Lets three connections in, which have the numbers 0 to 2.
+    /// Adds three connections, with the numbers 0 to 2.
     fn testers(room: &Room) -> [Arc<Tester>; 3] {
         [0, 1, 2].map(|number| {
             let tester = Tester {
@@ -474,7 +475,7 @@ mod tests {
             [0, 0, 1, 2].map(|who| room.take_admitted(who)),
             [true, false, true, false]
         );
-        // It goes, and nobody is left.
+        // It leaves, and nobody waits any more.
         room.leave(2);
         assert_eq!(room.usage().1, 0);
         room.give_back(8);
@@ -503,7 +504,7 @@ mod tests {
         assert!(!Room::take(&room, 1, 6));
         assert!(!Room::take(&room, 2, 7));
         room.give_back(10);
-        // Admitted, it does not take the pages.
+        // It was admitted, but does not take the pages.
         assert_eq!((woken(&all), room.usage().0.used()), ([0, 1, 0], 6));
         room.withdraw(1);
         assert_eq!((woken(&all), room.usage().0.used()), ([0, 1, 1], 7));
@@ -538,7 +539,7 @@ mod tests {
         let mut first = ReceiveShare::new(room.clone(), 4096);
         let mut second = ReceiveShare::new(room.clone(), 1024);
         assert!(first.take(10));
-        // No one takes more than half of what is left.
+        // Nobody takes more than half of what is left.
         assert!(!first.take(6));
         assert!(first.take(5));
         assert!(!second.take(11));
@@ -558,7 +559,7 @@ mod tests {
         assert!(share.has_surplus());
         share.give_back_surplus(35);
         assert_eq!(room.receives().0, 35);
-        // What it has serves again before any is taken.
+        // What it still has is used before any is taken.
         assert!(share.take(20));
         assert_eq!(room.receives().0, 35);
         assert!(share.take(10));

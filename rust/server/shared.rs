@@ -42,13 +42,14 @@ use kernel::{
 /// Calls that a new connection is granted. More come with its load.
 const FIRST_GRANT: u32 = 8;
 
-/// Nanoseconds in which a requester that does not use its grant keeps it.
+/// How long, in nanoseconds, a requester keeps a grant that it does not use.
 const QUIET_TIME: u64 = 5_000_000_000;
 
-/// Calls that wait for room, in their order.
+/// Calls that wait for room, in order.
 struct Waiting {
     messages: Messages<AcceptedQp<Shared>>,
-    /// Whether the first one is in the room's line. The connection's own budget has its pages then.
+    /// Whether the first one is in the room's line. Its pages are then taken from the connection's
+    /// own budget.
     is_in_line: bool,
 }
 
@@ -56,7 +57,7 @@ struct Waiting {
 #[pin_data]
 pub(crate) struct Shared {
     pub(super) events: Arc<Events>,
-    /// What private data says, and so those of Version One.
+    /// The thresholds from private data, which are those of Version One.
     pub(super) thresholds: Thresholds,
     /// The versions that the requester may speak.
     versions: Versions,
@@ -66,31 +67,31 @@ pub(crate) struct Shared {
     pub(super) ready: SpinLock<Messages<AcceptedQp<Self>>>,
     #[pin]
     waiting: SpinLock<Waiting>,
-    /// How many [`Self::waiting`] has.
+    /// How many Calls are in [`Self::waiting`].
     waiting_count: Atomic<u32>,
-    /// What arrives, and what it is compared with.
+    /// What has arrived, and what Calls that arrive are compared with.
     arrivals: Arriving,
     #[pin]
     credits: SpinLock<Grants>,
 }
 
-/// The half of a requester's credits that arriving Calls need, and what they tell Replies. It is
-/// read and written without a lock: a Call that arrives waits for nobody who replies.
+/// The part of a requester's credits that arriving Calls need, and what they tell Replies. It is
+/// read and written without a lock, so that a Call that arrives waits for nobody who replies.
 struct Arriving {
     received: Atomic<u64>,
-    /// Messages among these that were refused with an answer, and are no Calls.
+    /// Messages among these that were refused with an answer, and are not Calls.
     refused: Atomic<u64>,
     /// What the last Call asked for.
     requested: RelaxedCell<u32>,
-    /// As Replies have left them: [`ResponderCredits::allowed`], [`ResponderCredits::dropped`] and
-    /// [`ResponderCredits::limit`].
+    /// As [`Self::leave`] has last stored them: [`ResponderCredits::allowed`],
+    /// [`ResponderCredits::dropped`] and [`ResponderCredits::limit`].
     allowed: RelaxedCell<u64>,
     dropped: RelaxedCell<u64>,
     limit: RelaxedCell<u32>,
-    /// The most Calls that the requester had outstanding since a Reply has looked. An arriving Call
-    /// may put back what it was before that: then the limit falls one period later.
+    /// The most Calls that the requester had outstanding since a Reply last looked. An arriving
+    /// Call may put an older value back: then the limit falls one period later.
     most: RelaxedCell<u64>,
-    /// Whether the requester has used all that it may, and there was room for more.
+    /// Whether the requester has used all that it may, while no Call of it waited for room.
     is_short: RelaxedCell<bool>,
 }
 
@@ -113,13 +114,13 @@ impl Arriving {
     #[inline(always)]
     fn now(&self) -> Arrivals {
         Arrivals {
-            // Pairs with `Shared::called`: the Receives of these are not counted as posted.
+            // Pairs with `Shared::called`: the Receives of these are no longer counted as posted.
             received: self.received.load(Acquire),
             requested: Credits::new(self.requested.get()),
         }
     }
 
-    /// Leaves what Calls that arrive are to be compared with.
+    /// Stores what arriving Calls are to be compared with.
     #[inline(always)]
     fn leave(&self, credits: &ResponderCredits) {
         self.allowed.set(credits.allowed());
@@ -132,15 +133,15 @@ impl Arriving {
 struct Grants {
     credits: ResponderCredits,
     load: Load,
-    /// For what is granted beyond the first credits.
+    /// Room for the Receives of grants beyond the first ones.
     receives: ReceiveShare,
-    /// When the connection began, from which on the load counts nanoseconds.
+    /// When the connection began. The load counts nanoseconds from then on.
     since: Moment,
     negotiation: ResponderNegotiation,
 }
 
 impl Grants {
-    /// The requester has used all that it may: it gets as much again, if there is room for that.
+    /// The requester has used its whole grant: grants as much again, if there is room for that.
     #[cold]
     fn raise(&mut self) {
         let more = self.load.more(&self.credits);
@@ -149,13 +150,14 @@ impl Grants {
         }
     }
 
-    /// There is less room than the requester could use.
+    /// Lowers the grant, as there is less room than the requester could use.
     fn lower(&mut self) {
         let less = self.load.lower(&mut self.credits);
         self.receives.lower(less);
     }
 
-    /// Gives back the room for Receives of grants that have fallen, once Calls have used them up.
+    /// Gives back the room for Receives that lowered grants do not use, once Calls have used them
+    /// up.
     #[cold]
     fn give_back_surplus(&mut self) {
         let posted = self.credits.expected().saturating_sub(self.load.first());
@@ -164,7 +166,7 @@ impl Grants {
 }
 
 impl Shared {
-    /// What a connection starts with, which is granted up to `max_credits`, each for a Receive of
+    /// The state of a new connection, which is granted up to `max_credits`, each with a Receive of
     /// `receive_size` bytes.
     pub(super) fn new<'a>(
         events: Arc<Events>,
@@ -203,7 +205,7 @@ impl Shared {
         &self.events.backward
     }
 
-    /// What is counted.
+    /// What is counted of the connection.
     pub(super) fn stats(&self) -> &Stats {
         &self.events.stats
     }
@@ -225,8 +227,8 @@ impl Shared {
         seq_print!(seq, "read_pages_limit {}\n", pages.limit());
     }
 
-    /// Receives were not posted because of `error`. Returns how many are for Calls. With these the
-    /// connection goes on, as each Reply posts what is missing.
+    /// Receives were not posted because of `error`. Returns how many are posted for Calls. The
+    /// connection goes on with these, as each Reply posts what is missing.
     ///
     /// # Errors
     ///
@@ -251,7 +253,7 @@ impl Shared {
         self.versions
     }
 
-    /// Takes note of a Call of Version Two, before [`Self::called`]: the first one decides what is
+    /// Records a Call of Version Two, before [`Self::called`]: the first Call decides what is
     /// spoken.
     #[cold]
     pub(super) fn called_in_version_two(&self) {
@@ -261,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Takes note of a Reply in Version Two, which is about to be sent.
+    /// Records that a Reply in Version Two is about to be sent.
     #[cold]
     pub(super) fn replies_in_version_two(&self) {
         if self.credits.lock().negotiation.replied(VERSION_TWO) {
@@ -275,8 +277,8 @@ impl Shared {
         self.credits.lock().negotiation.thresholds(VERSION_TWO).send
     }
 
-    /// The version that both ends speak, once that is known, and its thresholds. Until then they
-    /// are those of Version One.
+    /// The version that both ends speak, once that is known, and its thresholds. Until then the
+    /// thresholds are those of Version One.
     pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
         let grants = self.credits.lock();
         let refused = self.arrivals.refused.load(Relaxed);
@@ -289,23 +291,23 @@ impl Shared {
         (version, thresholds)
     }
 
-    /// Takes note of a message that is answered although it is no Call, as one that asks for
+    /// Records a message that is answered although it is not a Call, as one that asks for
     /// `requested` credits.
     pub(super) fn refused(&self, requested: Credits) {
         self.arrivals.refused.fetch_add(1, Relaxed);
         self.called(requested);
     }
 
-    /// Takes note of a Call that asks for `requested` credits. A requester that uses all of its
-    /// grant gets twice as much with the next Reply, as long as there is room for its Receives and
-    /// no Call of it waits for pages.
+    /// Records a Call that asks for `requested` credits. A requester that uses all of its grant
+    /// gets twice as much with the next Reply, as long as there is room for its Receives and none
+    /// of its Calls waits for pages.
     #[inline(always)]
     pub(super) fn called(&self, requested: Credits) {
         let known = &self.arrivals;
         known.requested.set(requested.get());
         let arrivals = Arrivals {
-            // A completion and a thread may both receive: what comes before the handshake is over
-            // is the thread's. Release: its Receive was counted as used up.
+            // A completion and a thread may both receive: the thread handles what came before the
+            // handshake was over. Release: the Receive was counted as used up before.
             received: known.received.fetch_add(1, Release).wrapping_add(1),
             requested,
         };
@@ -329,14 +331,14 @@ impl Shared {
         grants
     }
 
-    /// Takes note that a Call which [`Self::called`] knows of gets no answer.
+    /// Records that a Call which [`Self::called`] has counted gets no answer.
     pub(super) fn dropped(&self) {
         let mut grants = self.grants();
         grants.credits.drop_call();
         self.arrivals.leave(&grants.credits);
     }
 
-    /// There is less room than the requester could use.
+    /// Lowers the grant, as there is less room than the requester could use.
     fn lower_grants(&self) {
         let mut grants = self.grants();
         grants.lower();
@@ -344,10 +346,10 @@ impl Shared {
         self.arrivals.is_short.set(false);
     }
 
-    /// Has a Call wait until there is room for the data that is to be fetched for it. The Call, if
-    /// there is room already.
+    /// Has a Call wait until there is room for the data that is to be fetched for it. Returns the
+    /// Call if there is room already.
     ///
-    /// Its Receive is not posted again meanwhile, and the grant falls.
+    /// While it waits, its Receive is not posted again, and the grant falls.
     #[inline(always)]
     pub(super) fn admit(
         &self,
@@ -368,7 +370,7 @@ impl Shared {
         }
     }
 
-    /// [`Self::admit`] if there was no room.
+    /// The slow path of [`Self::admit`]: there was no room.
     #[cold]
     fn admit_later(
         &self,
@@ -377,13 +379,13 @@ impl Shared {
         pages: u32,
     ) -> Option<AcceptedMessage<Self>> {
         let mut waiting = self.waiting.lock();
-        // Once closed, `give_up` has this lock afterwards or has had it.
+        // Once closed, `give_up` may have run; until then, it takes this lock later.
         if self.xprt().is_closing() {
             drop(waiting);
             qp.recycle(message);
             return None;
         }
-        // Before somebody is to give pages back for it.
+        // Counted before anybody is to give pages back for it.
         self.waiting_count.fetch_add(1, Full);
         if waiting.messages.first_note().is_none() {
             match Events::reserve(&self.events, pages) {
@@ -417,9 +419,9 @@ impl Shared {
         self.xprt().enqueue_recorded();
     }
 
-    /// Lets go of all Calls that no thread has taken, with what they have of the room, and of the
-    /// place in its line: the transport is closed, so that none will take them. It may be long
-    /// until its last Call is done.
+    /// Drops all Calls that no thread has taken, with their room and the place in the room's line.
+    /// The transport is closed, so that no thread will take them, and it may be long until its last
+    /// Call is done.
     pub(super) fn give_up(&self, qp: &AcceptedQp<Self>) {
         let mut waiting = self.waiting.lock();
         let is_in_line = core::mem::replace(&mut waiting.is_in_line, false);
@@ -452,7 +454,7 @@ impl Shared {
         self.admit_first()
     }
 
-    /// [`Self::admitted`] if Calls wait, which is rare.
+    /// The slow path of [`Self::admitted`]: Calls wait, which is rare.
     #[cold]
     fn admit_first(&self) -> Option<AcceptedMessage<Self>> {
         let events = &self.events;
@@ -472,7 +474,7 @@ impl Shared {
         waiting.is_in_line = false;
         let mut message = waiting.messages.pop()?;
         self.waiting_count.fetch_sub(1, Relaxed);
-        // Others may have room as well, of which nobody is told again.
+        // There may be room for others as well, and nobody is told again.
         if waiting.messages.first_note().is_some() {
             self.xprt().call_waits();
         }
@@ -481,8 +483,8 @@ impl Shared {
         Some(message)
     }
 
-    /// The credit word of a Reply that is about to be sent, `now`. The Receives that it promises
-    /// are posted.
+    /// The credit word of a Reply that is about to be sent at `now`. Posts the Receives that it
+    /// promises.
     ///
     /// # Errors
     ///
@@ -534,7 +536,7 @@ impl Shared {
         granted
     }
 
-    /// Receives to be posted: so many for Calls, and those for Replies.
+    /// How many Receives are to be posted: `calls` for Calls, and those for backward Replies.
     fn wanted_receives(&self, calls: u32) -> u32 {
         let replies = match self.events.backward.is_used() {
             true => BACKWARD_CREDITS,
@@ -543,7 +545,7 @@ impl Shared {
         calls.saturating_add(replies)
     }
 
-    /// Has every Receive posted that what may arrive needs. May sleep.
+    /// Posts Receives for all that may arrive. May sleep.
     ///
     /// # Errors
     ///
@@ -553,7 +555,7 @@ impl Shared {
         qp.post_receives(self.wanted_receives(receives), 1, true)
     }
 
-    /// Has a Receive posted in place of one that was used up without a Reply.
+    /// Posts a Receive in place of one that was used up without a Reply.
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
         let receives = self.grants().credits.receives(SPARE_RECEIVES);
         let wanted = self.wanted_receives(receives);
@@ -561,7 +563,7 @@ impl Shared {
             return;
         };
         let goes_on = self.starved(qp, error).is_ok_and(|posted| {
-            // Nobody posts any without a Reply.
+            // If no Reply is to come, nobody posts any.
             posted != 0 || self.grants().credits.outstanding() != 0
         });
         if !goes_on {

@@ -61,7 +61,7 @@ fn connection(parts: &Parts, seq: &SeqFile) {
     }
 }
 
-/// What one end has said about itself (RFC 8797).
+/// What one end announced (RFC 8797).
 fn show_private_data(seq: &SeqFile, end: &str, said: &PrivateData) {
     seq_print!(seq, "{end}_send {}\n", said.send.bytes());
     seq_print!(seq, "{end}_receive {}\n", said.receive.bytes());

@@ -3,8 +3,8 @@
 //! Pages for RDMA Reads to fill, at hand before a Call needs them.
 //!
 //! A thread that takes a Call gives as many pages of its own for those with the data, so that in
-//! the long run nobody allocates any. All connections of a listener share them: one that is idle
-//! has none.
+//! the long run none is allocated. All connections of a listener share the pages: an idle
+//! connection has none.
 
 use crate::sunrpc::PageVec;
 use kernel::{alloc::Flags, new_spinlock, prelude::*, sync::SpinLock};
@@ -44,7 +44,7 @@ impl Sinks {
         }))
     }
 
-    /// Pages for `length` bytes, those that lack allocated.
+    /// Pages for `length` bytes. Allocates those that are missing.
     ///
     /// # Errors
     ///

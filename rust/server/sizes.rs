@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much a connection can have of each of its resources, and a Call.
+//! How much of each resource a connection and a Call can have.
 
 use super::PAGE_SIZE;
 use crate::proto::responder::budget::{MAX_READ_CHUNKS, MAX_SEGMENTS};
@@ -16,50 +16,49 @@ pub(super) const BACKWARD_CREDITS: u32 = 2;
 /// Up to one less than this may be missing at any time.
 pub(super) const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
 
-/// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. There a
-/// connection has so many, or as many as one Call can take where a region has few pages.
+/// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. A
+/// connection has more if its regions have so few pages that one Call can take more.
 pub(super) const TRANSFERS: u32 = 64;
 
-/// Pieces in which the data of a Call is read at most. A Position Zero chunk goes on behind each of
-/// the other Read chunks.
+/// The most pieces in which the data of a Call is read. A Position Zero chunk continues after each
+/// of the other Read chunks.
 pub(super) const CALL_PIECES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS;
 
-/// RDMA Writes that a Reply has at most, not counting that its head, its pages and its tail are
-/// written one by one: with these two more and the Send it fits the send queue as Calls do.
+/// The most RDMA Writes of a Reply. Writing its head, its pages and its tail one by one takes two
+/// more: with these and the Send it fits the send queue as Calls do.
 pub(super) const MAX_RDMA_WRITES: u32 = CALL_PIECES - 3;
 
-/// Entries of a queue that are for none of the connection's work requests. Providers round the
-/// number of entries up to a power of two: one is for the drain, and some keep one empty.
+/// Entries of a queue that the connection's work requests cannot use. Providers round the number of
+/// entries up to a power of two: one is for the drain, and some providers keep one empty.
 const KEPT_REQUESTS: u32 = 2;
 
-/// Parts of memory that one work request of a transfer has at most. Providers keep room for as many
-/// in each entry of the send queue, and round that up: so many fit 320 bytes of mlx5, and 512 of
-/// rxe.
+/// The most parts of memory in one work request of a transfer. Providers keep room for that many in
+/// each entry of the send queue, and round it up: this many fit 320 bytes of mlx5, and 512 of rxe.
 pub(super) const MAX_TRANSFER_SGE: u32 = 18;
 
-/// Bytes of data that the Calls of one connection may have fetched at once, unless two of the
-/// largest have more. No fabric has as many under way.
+/// Bytes that are fetched at once for the Calls of one connection at most, unless two of the
+/// largest have more. No fabric has that many under way.
 const MAX_READ_BYTES: u32 = 8 << 20;
 
-/// The smallest send queue that the largest RPC fits, whose pages take `full` work requests with
-/// as many parts as each can have. Each segment takes one more, where a page ends; and so does each
-/// Read chunk within a Position Zero chunk, which goes on behind it. Where memory is registered
-/// instead that takes up to `registered` work requests.
+/// The smallest send queue that the largest RPC fits. Its pages take `full` work requests with as
+/// many parts as each can have. Each segment takes one more, where a page ends, and so does each
+/// Read chunk within a Position Zero chunk, which continues after it. Where memory is registered,
+/// the RPC takes up to `registered` work requests instead.
 pub(super) fn least_send_queue(full: u32, registered: u32) -> u32 {
     let requests = CALL_PIECES.saturating_add(full).max(registered);
     requests.saturating_add(KEPT_REQUESTS)
 }
 
-/// Work requests that can be under way: those of [`least_send_queue`], and as many more as the
-/// provider makes in any case, which rounds the queue up.
+/// Work requests that can be under way: those of [`least_send_queue`], and those that the provider
+/// adds anyway when it rounds the queue up.
 pub(super) fn send_requests(full: u32) -> u32 {
     let queue = least_send_queue(full, 0);
     let rounded = queue.checked_next_power_of_two().unwrap_or(queue);
     rounded.saturating_sub(KEPT_REQUESTS)
 }
 
-/// The most credits that a connection gets, if `requests` are to be served at once: somewhat fewer
-/// if the provider rounds the receive queue up to half of what it would make for all.
+/// The most credits that a connection gets if `requests` are to be served at once: somewhat fewer
+/// where the provider, which rounds the receive queue up, then makes one of half the size.
 pub(super) fn max_credits(requests: u32) -> u32 {
     const OTHERS: u32 = SPARE_RECEIVES + BACKWARD_CREDITS + KEPT_REQUESTS;
     let requests = requests.max(1);
@@ -73,7 +72,7 @@ pub(super) fn max_credits(requests: u32) -> u32 {
 }
 
 /// Pages that the Calls of one connection may have while they are fetched and wait for a thread, if
-/// RPC messages have up to `max_message` bytes: of several of the largest.
+/// RPC messages have up to `max_message` bytes: enough for two of the largest.
 pub(super) fn max_read_pages(max_message: u32) -> u32 {
     max_message
         .saturating_mul(2)
@@ -88,7 +87,7 @@ mod tests {
 
     #[test]
     fn queues_are_as_large_as_the_provider_makes_them() {
-        // With 1 and with 4 MiB, in pages of 4 KiB, and whatever the number.
+        // For 1 and for 4 MiB, in pages of 4 KiB, and for any number.
         assert_eq!([14, 56].map(send_requests), [62, 126]);
         assert!((0..300).all(|full| send_requests(full) > full + MAX_SEGMENTS + 15));
         assert_eq!(

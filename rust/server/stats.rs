@@ -3,7 +3,7 @@
 //! What is counted of one connection.
 //!
 //! Nearly all of it is counted by completion handlers, which never run two at a time for one
-//! connection: what a Reply counts goes with its Send, and is added when that has completed.
+//! connection: what is counted of a Reply is kept with its Send, and added when that has completed.
 
 use crate::{
     proto::{
@@ -25,7 +25,7 @@ counters! {
     read_segments: SoleCounter,
     /// Bytes of them, with the round-up of XDR.
     read_bytes: SoleCounter,
-    /// Calls whose RDMA Reads a thread has posted, as memory or room were short when they arrived.
+    /// Calls whose RDMA Reads a thread has posted, as memory or room was short when they arrived.
     deferred_reads: Counter,
     /// Calls that have waited for room for their data.
     delayed_reads: Counter,
@@ -35,13 +35,13 @@ counters! {
     write_segments: SoleCounter,
     /// Bytes of them.
     write_bytes: SoleCounter,
-    /// Bytes of Replies beside the transport headers that were sent inline.
+    /// Bytes of Replies that were sent inline, not counting transport headers.
     inline_reply_bytes: SoleCounter,
     /// Replies that have invalidated a handle of the requester.
     remote_invalidations: SoleCounter,
     /// Times that the send queue was full.
     send_queue_full: Counter,
-    /// Messages that the service was not given, with an answer of the transport's or without any.
+    /// Messages that the service was not given, whether the transport answered them or not.
     refused_messages: Counter,
     /// RDMA_ERROR messages sent with ERR_VERS.
     vers_errors_sent: SoleCounter,
@@ -62,7 +62,7 @@ counters! {
 pub(crate) struct Form {
     /// 0 inline, 1 with one Read chunk, 2 with several, 3 as a Position Zero Read chunk.
     call: u8,
-    /// 1 for Write chunks, 2 for the Reply chunk, 0 without any bytes in either.
+    /// 1 for Write chunks, 2 for the Reply chunk, 0 if neither has any bytes.
     reply: u8,
 }
 
@@ -70,7 +70,7 @@ impl Form {
     const CALLS: [&'static str; 4] = ["inline", "read", "several_reads", "position_zero"];
     const REPLIES: [&'static str; 4] = ["inline", "write", "reply", "write_and_reply"];
 
-    /// That of a Call, and of a Reply that is sent inline as a whole.
+    /// The form of a Call, and of a Reply that is sent inline as a whole.
     pub(super) fn inline(call: &CallIndex) -> Self {
         Self {
             call: match (call.layout.read_chunks, call.is_inline()) {
@@ -83,7 +83,7 @@ impl Form {
         }
     }
 
-    /// That of a Call, and of the Reply that is sent.
+    /// The form of a Call, and of the Reply that is sent.
     #[inline(always)]
     pub(super) fn new(call: &CallIndex, plan: &ReplyPlan<'_>) -> Self {
         let is_placed = plan.results().any(|result| result.length != 0);
@@ -132,7 +132,7 @@ pub(crate) struct Answered {
     pub(super) times: Times,
 }
 
-/// When an RPC went from one hand to the next.
+/// When an RPC passed from one stage to the next.
 #[derive(Clone, Copy)]
 pub(crate) struct Times {
     /// The last completion that its Call waited for.
@@ -143,19 +143,19 @@ pub(crate) struct Times {
     pub(super) replied: Moment,
 }
 
-/// What a Send was.
+/// What was sent.
 #[derive(Default)]
 pub(crate) enum Sent {
     /// Nothing that is counted.
     #[default]
     Nothing,
-    /// A Reply of the service's.
+    /// A Reply of the service.
     Reply(Answered),
     /// An RDMA_ERROR.
     Error(ErrorBody),
     /// A Reply that says GARBAGE_ARGS.
     GarbageArgs,
-    /// A Call of the service's to its client.
+    /// A Call of the service to its client.
     BackwardCall,
 }
 
@@ -191,7 +191,7 @@ impl Stats {
         ServerCounter::Receives.add(1);
     }
 
-    /// Counts the RDMA Reads for a Call, which took so many nanoseconds. In a completion handler.
+    /// Counts the RDMA Reads for a Call, which took `took` nanoseconds. In a completion handler.
     pub(super) fn read(&self, call: &CallIndex, took: u64) {
         let (segments, bytes) = call.reads();
         self.counters.read_segments.add(u64::from(segments));
@@ -241,7 +241,7 @@ impl Stats {
         ServerCounter::SendQueueFull.add(1);
     }
 
-    /// Answers of any kind, also those of the transport's, that the requester is known to have.
+    /// Answers of any kind, including the transport's own, that the requester is known to have.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered.get()
     }
@@ -253,7 +253,8 @@ impl Stats {
             .fold(0, |sum, (_, _, count)| u64::saturating_add(sum, count))
     }
 
-    /// Writes the counters, one `name value` a line; of the forms those that occurred.
+    /// Writes the counters, one `name value` a line. Of the forms, only those that occurred are
+    /// shown.
     pub(super) fn show(&self, seq: &SeqFile) {
         seq_print!(seq, "answered_calls {}\n", self.answers());
         for (call, reply, count) in self.forms.counts().filter(|(_, _, count)| *count != 0) {
