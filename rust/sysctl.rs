@@ -91,8 +91,8 @@ impl From<bindings::rpcrdma_version_two> for VersionTwo {
     }
 }
 
-/// Whether a new connection speaks Version Two, and a number that is another one after each write
-/// of the setting.
+/// Whether a new connection speaks Version Two, and a number that changes with each write of the
+/// setting.
 pub(crate) fn version_two() -> (VersionTwo, u32) {
     // SAFETY: Each reads one word.
     let (setting, writes) = unsafe {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that regions are mapped over, and what keeps it until they are not any longer. Whoever
-//! owns memory, such as an RPC, describes it; `rdma/` maps it, and knows nothing else of it.
+//! Memory that regions are mapped over, and what keeps it allocated while they are. Whoever owns
+//! memory, such as an RPC, describes it; `rdma/` maps it, and knows nothing else of it.
 
 use super::page;
 use core::{num::NonZeroUsize, ptr::NonNull};

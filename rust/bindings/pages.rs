@@ -62,17 +62,17 @@ impl PageVec {
         self.0.clear();
     }
 
-    /// Takes the place of `self`, whose pages are dropped.
+    /// Replaces `self` by `pages`, and drops the pages that it had.
     #[inline]
     pub(crate) fn put(&mut self, pages: Self) {
         let before = core::mem::replace(self, pages);
         if before.0.capacity() == 0 {
-            // There is nothing to free, which the allocator is asked to do in any case.
+            // There is nothing to free, but dropping it would call the allocator.
             core::mem::forget(before);
         }
     }
 
-    /// Makes room for `count` more pages, which [`Self::push`] can then add.
+    /// Makes room for `count` more pages.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl PageVec {
         Ok(())
     }
 
-    /// Moves the pages of `array` here, which is null afterwards.
+    /// Moves the pages of `array` here, and leaves null pointers there.
     ///
     /// # Safety
     ///
@@ -106,7 +106,7 @@ impl PageVec {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` without room for all; the pages stay where they are.
+    /// `ENOMEM` if there is no room for all; the pages stay where they are.
     pub(crate) unsafe fn take_array(&mut self, array: &mut [*mut page]) -> Result {
         let room = self.0.spare_capacity_mut();
         let room = room.get_mut(..array.len()).ok_or(ENOMEM)?;
@@ -194,7 +194,7 @@ impl PageVec {
         if length == 0 {
             return Ok(());
         }
-        // What the bytes and those before them in the first page take, in whole pages.
+        // The end of the whole pages that the bytes, and those before them in the first page, take.
         let end = start.checked_add(length).ok_or(EINVAL)?;
         let whole = end.checked_next_multiple_of(PAGE_BYTES).ok_or(EINVAL)?;
         // CAST: A u32 always fits the kernel's usize.
@@ -204,7 +204,7 @@ impl PageVec {
             return Ok(());
         };
         let room = vecs.spare_capacity_mut().get_mut(..count).ok_or(ENOMEM)?;
-        // Each page as far as it goes, one or several to an element.
+        // Each page is added to the last element as far as that goes, or begins another one.
         let mut last = first.as_ptr();
         let start_of_room: *mut bio_vec = room.as_mut_ptr().cast();
         let mut vec = start_of_room;
@@ -281,7 +281,7 @@ impl Drop for PageVec {
     }
 }
 
-/// Bytes in pages of a [`PageVec`] that stand one behind the other there.
+/// Bytes in consecutive pages of a [`PageVec`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageRange {
     /// The first page.
@@ -302,7 +302,7 @@ impl PageRange {
         }
     }
 
-    /// The same bytes in ranges that are in up to `most` pages each, as they follow each other.
+    /// The same bytes in consecutive ranges of up to `most` pages each.
     pub(crate) fn split(self, most: NonZeroUsize) -> impl Iterator<Item = Self> {
         let most = most.get().saturating_mul(PAGE_SIZE);
         let mut rest = self;

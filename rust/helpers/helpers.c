@@ -200,9 +200,9 @@ void rpcrdma_put_page_array(struct page **pages, size_t count)
 	struct page **end = pages + count;
 
 	/*
-	 * Page-cache pages have other references, and for those alone release_pages() takes twice
-	 * as long as this loop. Pages that nobody else holds are freed in batches. There is one at
-	 * least.
+	 * Page-cache pages have other references, and for those release_pages() takes twice as
+	 * long as this loop. Pages that nobody else holds are freed in batches. There is at least
+	 * one page.
 	 */
 	if (page_count(*pages) == 1) {
 		release_pages(pages, count);
@@ -238,7 +238,7 @@ void rpcrdma_memalloc_noio_end(unsigned int flags)
 	memalloc_noio_restore(flags);
 }
 
-/* Whoever lowers the count calls wake_up_var() for it, behind a full barrier. */
+/* Whoever lowers the count calls wake_up_var() for it, after a full barrier. */
 void rpcrdma_wait_until_zero(unsigned long *count)
 {
 	/* acquire: what the last user did comes before what follows */

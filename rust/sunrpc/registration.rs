@@ -176,7 +176,7 @@ impl Class {
         unsafe { bindings::rpcrdma_wait_until_zero(self.users.as_ptr()) };
     }
 
-    /// Counts a user less.
+    /// Counts one user less.
     fn leave(&self) {
         self.users.fetch_sub(1, Full);
         // SAFETY: Only uses the address, to find who waits for it.

@@ -17,7 +17,7 @@ events! {
     /// The device is being removed, and the connection closed.
     fn svcrdma_device_removal(connection: u32) => (connection);
 
-    /// The queue pair is of no use any more, by an event of this number (`enum ib_event_type`).
+    /// An event with this number (`enum ib_event_type`) has made the queue pair unusable.
     fn svcrdma_qp_error(connection: u32, event: u32) => (connection, event);
 }
 
@@ -143,7 +143,7 @@ macro_rules! refusals {
 refusals! {
     /// A message has another version.
     fn svcrdma_decode_badvers_err;
-    /// A message is not one that is answered.
+    /// A message gets no answer.
     fn svcrdma_decode_drop_err;
     /// A message's procedure is unknown.
     fn svcrdma_decode_badproc_err;

@@ -111,7 +111,7 @@ pub(crate) fn decode_received(
     }
 }
 
-/// [`decode_received`] of a message that need not be a Reply, nor well formed.
+/// [`decode_received`] for a message that may not be a Reply, or not be well formed.
 pub(crate) fn decode_any(
     bytes: &[u8],
     versions: Versions,
@@ -158,7 +158,7 @@ pub(crate) fn decode_any(
 impl<'a> ReceivedReply<'a> {
     /// Decodes a Reply in an RDMA_MSG, or in an RDMA_NOMSG with a Reply chunk, without the checks
     /// that other messages need, which takes a third of the time. `None` for anything else.
-    // For each of its two callers, of which one is rare.
+    // Inlined into both of its callers, one of which is rare.
     #[inline(always)]
     pub(crate) fn take(bytes: &'a [u8], versions: Versions) -> Option<Self> {
         let mut reader = Reader::new(bytes);

@@ -11,9 +11,9 @@ use crate::proto::wire::header::Versions;
 /// What a connection has shown of its responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lesson {
-    /// It has refused what is above this version.
+    /// It has refused versions above this one.
     Refused(u32),
-    /// It has not answered what is above this version.
+    /// It has not answered a version above this one.
     Lost(u32),
     /// It speaks the highest version that the requester supports.
     Agreed,
@@ -28,13 +28,13 @@ const LOST_FOR: u64 = 60;
 /// What was learned of the versions of one responder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KnownVersions {
-    /// The highest one that it may speak, and when that is forgotten, in seconds.
+    /// The highest version that it may speak, and when that is forgotten, in seconds.
     highest: Option<(u32, u64)>,
 }
 
 impl KnownVersions {
     /// The highest version that the responder may speak, and for how many seconds more that is
-    /// known; nothing if nothing is. All methods are given the time by one clock, in seconds.
+    /// known; `None` if nothing is known. All methods take the time of one clock, in seconds.
     pub(crate) fn highest(&self, now: u64) -> Option<(u32, u64)> {
         let (highest, until) = self.highest?;
         let left = until.checked_sub(now).filter(|left| *left != 0)?;
@@ -48,7 +48,7 @@ impl KnownVersions {
         })
     }
 
-    /// Takes in what a connection has shown.
+    /// Records what a connection has shown.
     pub(crate) fn learn(&mut self, lesson: Lesson, now: u64) {
         self.highest = match lesson {
             Lesson::Refused(highest) => Some((highest, now.saturating_add(REFUSED_FOR))),

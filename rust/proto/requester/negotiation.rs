@@ -9,8 +9,8 @@
 //! thresholds never costs the connection.
 //!
 //! The first message has no timer of its own. If its Call times out, the connection ends as it does
-//! whenever a Call times out, and what that tells of the version is [`Lesson::Lost`]; a shorter
-//! timer would take a slow responder for one that does not know the version.
+//! whenever a Call times out, and the version is recorded as [`Lesson::Lost`]; a shorter timer
+//! would take a slow responder for one that does not know the version.
 //!
 //! The transport reports what happens as an event and carries out the action that it gets back.
 
@@ -21,10 +21,10 @@ use crate::proto::wire::private_data::Thresholds;
 /// What happened at a requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequesterEvent {
-    /// The connection was made, with what private data says of it.
+    /// The connection was made, with these thresholds from private data.
     Connected(Thresholds),
-    /// A Call is about to be sent, in the version that [`RequesterNegotiation::version`] tells. If
-    /// an earlier one waits, it has ended without an answer that tells the version.
+    /// A Call is about to be sent, in the version that [`RequesterNegotiation::version`] returns.
+    /// If an earlier one waits, it has ended without an answer that tells the version.
     Sent(Xid),
     /// A Reply arrived, of this version.
     Replied(Xid, u32),
@@ -66,11 +66,11 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequesterNegotiation {
     supported: Versions,
-    /// What is tried, or spoken.
+    /// The version that is tried, or spoken.
     version: u32,
     /// Whether a higher version was refused.
     refused: bool,
-    /// What private data says.
+    /// The thresholds from private data.
     thresholds: Thresholds,
     state: State,
 }
@@ -103,13 +103,13 @@ impl RequesterNegotiation {
         })
     }
 
-    /// Whether more than one Call may be outstanding. Before, the credit window has one as well.
+    /// Whether more than one Call may be outstanding. Until then the credit window is one as well.
     pub(crate) fn is_agreed(&self) -> bool {
         self.state == State::Agreed
     }
 
-    /// The versions of messages that are taken: what is spoken, or may still be, and Version One,
-    /// in which some responders refuse all others.
+    /// The versions of messages that are accepted: the one that is spoken, or may still be, and
+    /// Version One, in which some responders refuse all others.
     pub(crate) const fn taken(&self) -> Versions {
         Versions {
             low: VERSION_ONE,
@@ -117,9 +117,9 @@ impl RequesterNegotiation {
         }
     }
 
-    /// Takes an event in, and says what to do next, if anything.
+    /// Handles an event, and returns what to do next, if anything.
     ///
-    /// An event that names another XID than that of the first message has no effect, nor has one
+    /// An event that names another XID than that of the first message has no effect, nor does one
     /// that comes too late.
     pub(crate) fn handle(&mut self, event: RequesterEvent) -> Option<NegotiationAction> {
         match (self.state, event) {

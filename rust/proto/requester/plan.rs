@@ -187,7 +187,7 @@ pub(crate) fn plan(
 
 /// Chooses the form of the Reply and returns it with the segments of its chunk.
 ///
-/// The header of the Reply repeats the chunk, so it counts into what must fit.
+/// The header of the Reply repeats the chunk, so it is part of what must fit.
 fn plan_reply(
     side: &Side<impl Segments>,
     limits: &PlanLimits,

@@ -17,9 +17,9 @@ const MAX_VERIFIER_LEN: usize = 400;
 /// Why the chunks of a Reply do not match those of its Call. The RPC fails, and nothing is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// Another number of Write chunks than were offered, or a Reply chunk that was not.
+    /// More or fewer Write chunks than were offered, or a Reply chunk that was not offered.
     Chunks,
-    /// Another number of segments in a chunk than were offered.
+    /// More or fewer segments in a chunk than were offered.
     Segments,
     /// A segment came back longer than it was offered.
     Length,
@@ -144,7 +144,7 @@ impl ReceivedReply<'_> {
 }
 
 /// Length in bytes of the body of an RPC Reply's verifier, with its padding (RFC 5531 section 9),
-/// no more than one may have; 0 if there is none.
+/// but at most the maximum; 0 if there is none.
 #[cold]
 fn verifier_len(rpc: &[u8]) -> usize {
     let mut reader = Reader::new(rpc);

@@ -2,8 +2,8 @@
 
 //! What Calls may ask of a responder (RFC 8166 section 4.5.2).
 //!
-//! The text bounds nothing but the Send. A responder that takes every Call lets its peer choose how
-//! much memory, how many work requests and how much time one message costs.
+//! The specification limits only the Send. A responder that takes every Call lets its peer choose
+//! how much memory, how many work requests and how much time one message costs.
 
 use crate::proto::wire::chunk::Lists;
 
@@ -11,16 +11,16 @@ use crate::proto::wire::chunk::Lists;
 /// of use.
 pub(crate) const MAX_RESULTS: u32 = 8;
 
-/// Segments that one list of a Call has at most: twice as many as Linux requesters put into one.
+/// The most segments in one list of a Call: twice as many as Linux requesters put into one.
 pub(crate) const MAX_SEGMENTS: u32 = 32;
 
-/// Read chunks that a Call has at most.
+/// The most Read chunks in a Call.
 pub(crate) const MAX_READ_CHUNKS: u32 = 16;
 
 /// The most that the chunk lists of one Call may hold. All numbers may be 0.
 ///
-/// A segment without bytes counts like any other one. Memory that several segments have in common
-/// is not looked for: it is the requester's, and each segment costs this end what it counts.
+/// A segment without bytes counts like any other. Nobody checks whether segments overlap: the
+/// memory is the requester's, and each segment costs this end what it is counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallBudget {
     /// Segments of the Read list.
@@ -67,7 +67,7 @@ impl CallBudget {
         }
     }
 
-    /// Compares all lists with the budget, but the number of Read chunks, which takes a walk.
+    /// Compares all lists with the budget, except the number of Read chunks, which takes a walk.
     ///
     /// # Errors
     ///
@@ -100,8 +100,8 @@ impl CallBudget {
 /// Pages that Calls have while their data is fetched and until they are executed: those of one
 /// connection, or those of several.
 ///
-/// A Call that finds nobody with pages gets its own beyond the limit, so that none waits for ever:
-/// it is within its [`CallBudget`].
+/// A Call that wants pages while no other has any gets them even beyond the limit, so that none
+/// waits for ever: it is within its [`CallBudget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageBudget {
     limit: u32,
@@ -110,7 +110,7 @@ pub(crate) struct PageBudget {
 }
 
 impl PageBudget {
-    /// `limit` pages, all of them left.
+    /// A budget of `limit` pages, all of them left.
     pub(crate) const fn new(limit: u32) -> Self {
         Self {
             limit,
@@ -119,7 +119,7 @@ impl PageBudget {
         }
     }
 
-    /// Takes so many pages, or none if there are not as many left.
+    /// Takes `pages` pages, or none if fewer are left.
     #[must_use]
     pub(crate) fn take(&mut self, pages: u32) -> bool {
         match self.used.checked_add(pages) {
@@ -142,12 +142,12 @@ impl PageBudget {
         self.used
     }
 
-    /// The most that they ever had.
+    /// The most that Calls ever had at once.
     pub(crate) const fn most(&self) -> u32 {
         self.most
     }
 
-    /// Pages that there are.
+    /// The most that Calls may have.
     pub(crate) const fn limit(&self) -> u32 {
         self.limit
     }

@@ -155,14 +155,14 @@ impl CallIndex {
         self.lists.has_results()
     }
 
-    /// Checks the start of the RPC message of a Call by RDMA_NOMSG, after it was read: `start` are
-    /// its first bytes, eight of them if it has as many. Inline messages are checked when they are
-    /// decoded.
+    /// Checks the start of an RPC message that an RDMA_NOMSG announced, after it was read: `start`
+    /// are its first bytes, eight of them if it has as many. Inline messages are checked when they
+    /// are decoded.
     ///
     /// # Errors
     ///
-    /// What to do with the message instead: the RDMA_ERROR if the message is too short or has
-    /// another XID, nothing if it is no Call.
+    /// What to do with the message instead: answer it with an RDMA_ERROR if it is too short or has
+    /// another XID, discard it if it is not a Call.
     pub(crate) fn check_rpc_header(&self, start: &[u8]) -> Result<(), ResponderRefusal> {
         let fixed = FixedHeader {
             xid: self.xid,

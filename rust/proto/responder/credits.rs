@@ -11,7 +11,7 @@ pub(crate) fn granted(requested: Credits, limit: Credits) -> Credits {
     Credits::new(requested.get().min(limit.get()))
 }
 
-/// Whether a Call is one that the requester had a credit for.
+/// Whether the requester had a credit for a Call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conduct {
     /// It is within what was granted.
@@ -50,12 +50,12 @@ impl Arrivals {
         }
     }
 
-    /// Calls that the requester counts as outstanding, at the most: those without an answer, and
-    /// those whose answer it may not have. So many were `dropped` ([`ResponderCredits::dropped`]),
-    /// and it is known to have `delivered` answers.
+    /// The most Calls that the requester may count as outstanding: those without an answer, and
+    /// those whose answer it may not have. `dropped` Calls were dropped
+    /// ([`ResponderCredits::dropped`]), and the requester is known to have `delivered` answers.
     ///
-    /// On a long way most of its Calls are under way, or answers to them: only that these were not
-    /// delivered when it sends the next Call tells that it waits for them.
+    /// Over a long distance most Calls, or the answers to them, are under way. That the requester
+    /// waits for them shows only in answers that are not delivered when it sends its next Call.
     pub(crate) fn used(self, dropped: u64, delivered: u64) -> u64 {
         (self.received.saturating_sub(dropped)).saturating_sub(delivered)
     }
@@ -72,7 +72,7 @@ impl Arrivals {
 pub(crate) struct ResponderCredits {
     /// The most Calls to serve at once.
     limit: Credits,
-    /// Those that this object knows of.
+    /// The arrivals that this object knows of.
     arrivals: Arrivals,
     /// What the last Reply granted.
     granted: Credits,
@@ -103,7 +103,7 @@ impl ResponderCredits {
         self.limit = limit;
     }
 
-    /// As [`Self::set_limit`], to so many more than now.
+    /// Raises the limit by `more`, as [`Self::set_limit`] does.
     pub(crate) fn raise_limit(&mut self, more: u32) {
         self.set_limit(Credits::new(self.limit.get().saturating_add(more)));
     }
@@ -138,24 +138,25 @@ impl ResponderCredits {
         self.arrivals.received.saturating_sub(self.answered)
     }
 
-    /// Takes note of the Calls that have arrived by now, that which is to be answered among them.
+    /// Records the Calls that have arrived by now, including the one that is to be answered.
     #[inline(always)]
     pub(crate) fn arrived(&mut self, arrivals: Arrivals) {
         self.arrivals = arrivals;
     }
 
     /// A Reply is about to be sent. Returns its credit word, at least 1: what was asked for, within
-    /// the limit and the `receives` that are posted for Calls: all but those for answers to own
-    /// Calls.
+    /// the limit and the `receives` that are posted for Calls. Those for answers to own Calls do
+    /// not count.
     pub(crate) fn reply(&mut self, receives: u32) -> Credits {
         let limit = Credits::new(self.limit.get().min(receives));
         self.granted = granted(self.requested(), limit);
         self.error()
     }
 
-    /// Memory is short for the Receives that the last Reply grants, which is still to be sent, and
-    /// `posted` is how many Calls have one. Returns what it grants instead, or nothing if no Call
-    /// has a Receive and none is outstanding: none could follow, so that no more would be posted.
+    /// Memory is short for the Receives that the last Reply, which is still to be sent, grants:
+    /// only `posted` Calls have one. Returns what the Reply grants instead, or `None` if no Call
+    /// has a Receive and none is outstanding: no Call could follow, and no more Receives would be
+    /// posted.
     pub(crate) fn lower_grant(&mut self, posted: u32) -> Option<Credits> {
         let outstanding = u32::try_from(self.outstanding()).unwrap_or(u32::MAX);
         let covered = posted.saturating_add(outstanding);
@@ -172,7 +173,8 @@ impl ResponderCredits {
         self.granted
     }
 
-    /// A Call gets no answer. Its requester may send another one in its place when it gives it up.
+    /// A Call gets no answer. The requester may send another in its place when it gives the Call
+    /// up.
     pub(crate) fn drop_call(&mut self) {
         self.dropped = self.dropped.saturating_add(1);
         self.end();
@@ -210,22 +212,23 @@ impl ResponderCredits {
 
 /// The limit of a requester's grants, which follows from how many Calls it has outstanding.
 ///
-/// Receives are posted for all that is granted, so that what a requester does not use costs memory.
+/// Receives are posted for all that is granted, so grants that a requester does not use cost
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Load {
-    /// The least and the most that the limit becomes.
+    /// The lowest and the highest limit.
     first: u32,
     max: u32,
-    /// Since when it is looked how many Calls the requester has outstanding.
+    /// When it was last checked how many Calls the requester has outstanding.
     since: u64,
-    /// How long a limit stays that is not used.
+    /// How long an unused limit stays.
     quiet: u64,
 }
 
 impl Load {
-    /// The limit, which `first` is, becomes up to `max`, and no less than `first` again. `quiet` is
-    /// how long it stays when it is not used, in the unit of the clock that [`Self::replies`] is
-    /// given, which begins at 0.
+    /// A limit that starts at `first`, rises up to `max`, and falls no lower than `first`. `quiet`
+    /// is how long an unused limit stays, in the unit of the clock that [`Self::replies`] is given,
+    /// which begins at 0.
     pub(crate) const fn new(first: u32, max: u32, quiet: u64) -> Self {
         Self {
             first,
@@ -235,27 +238,28 @@ impl Load {
         }
     }
 
-    /// The least that the limit becomes.
+    /// The lowest limit.
     pub(crate) const fn first(&self) -> u32 {
         self.first
     }
 
-    /// The most that the limit becomes.
+    /// The highest limit.
     pub(crate) const fn max(&self) -> u32 {
         self.max
     }
 
-    /// How much more the limit may become for a requester that has used all that it may
-    /// ([`Arrivals::used`]): as much again.
+    /// By how much the limit may rise for a requester that has used all of it ([`Arrivals::used`]):
+    /// it may double.
     pub(crate) fn more(&self, credits: &ResponderCredits) -> u32 {
         let limit = credits.limit.get();
         let max = self.max.min(credits.requested().get());
         max.saturating_sub(limit).min(limit)
     }
 
-    /// A Reply is about to be sent, `now`. If it is time to look what the requester uses, `most`
-    /// ([`Arrivals::used`]) is the most that it did since the last look: if that is less than half
-    /// of what it may, it gets half as much. Returns how much less that is.
+    /// A Reply is about to be sent at `now`. If it is time to check what the requester uses, `most`
+    /// ([`Arrivals::used`]) is the most that it has used since the last check: if that is less than
+    /// half of the limit, the limit is halved. Returns by how much it was lowered, or `None` if it
+    /// is not time.
     pub(crate) fn replies(
         &mut self,
         credits: &mut ResponderCredits,
@@ -272,8 +276,8 @@ impl Load {
         }
     }
 
-    /// There is less room than the requester could use: it gets half as much. Returns how much less
-    /// that is.
+    /// Halves the limit, as there is less room than the requester could use. Returns by how much it
+    /// was lowered.
     pub(crate) fn lower(&self, credits: &mut ResponderCredits) -> u32 {
         let limit = credits.limit.get();
         let lower = (limit / 2).max(self.first).min(limit);

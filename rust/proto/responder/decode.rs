@@ -53,7 +53,7 @@ pub(crate) fn decode_call<'a>(
     }
 }
 
-/// [`decode_call`] of a message that need not be a Call, nor well formed.
+/// [`decode_call`] for a message that may not be a Call, or not be well formed.
 pub(crate) fn decode_any<'a>(
     bytes: &'a [u8],
     versions: Versions,
@@ -113,7 +113,7 @@ fn judge(
     }
     budget.check(lists).map_err(CallError::Budget)?;
     let layout = StreamLayout::new(payload, &lists.reads, budget.read_chunks)?;
-    // What is inline is copied to the pages of several chunks.
+    // With several Read chunks, what is inline is copied to the pages as well.
     match u64::from(layout.pages) > padded(budget.read_bytes.into()) {
         true => Err(CallError::Budget(Excess::ReadBytes)),
         false => Ok(layout),

@@ -75,13 +75,13 @@ impl CallIndex {
 const GARBAGE_ARGS: [u32; 5] = [1, 0, 0, 0, 4];
 
 /// Writes the RPC Reply with `accept_stat` GARBAGE_ARGS to a Call whose Read chunks do not fit its
-/// RPC message, header and all, and returns its length in bytes. `message` is what was received;
-/// its Write and Reply chunks are returned without bytes.
+/// RPC message, with the transport header, and returns its length in bytes. `message` is what was
+/// received; its Write and Reply chunks are returned without bytes.
 ///
 /// # Errors
 ///
 /// [`NoSpace`] if it does not fit `buffer`, which is no longer than the threshold, or if `message`
-/// is none that was refused for this. The answer is an RDMA_ERROR then.
+/// was not refused for this. The answer is then an RDMA_ERROR.
 pub(crate) fn encode_garbage_args(
     buffer: &mut [u8],
     message: &[u8],

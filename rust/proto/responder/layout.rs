@@ -22,9 +22,9 @@ const TOO_LONG: CallError = CallError::Budget(Excess::ReadBytes);
 /// Which bytes of the RPC message stay in the Receive buffer, and which are in pages.
 ///
 /// The message is the first `head` bytes of the inline part, the pages, and the rest of the inline
-/// part. If there is one Read chunk beside an inline part, the pages hold what it has, so that
-/// nothing is copied. If there are more, or one at Position Zero, they hold the whole message, what
-/// is inline copied into its place.
+/// part. If there is one Read chunk beside an inline part, the pages hold the chunk's data, so that
+/// nothing is copied. If there are more, or one at Position Zero, the pages hold the whole message,
+/// with what is inline copied into its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StreamLayout {
     /// Bytes before the pages, the first ones of the inline part.
@@ -35,8 +35,8 @@ pub(crate) struct StreamLayout {
     pub(crate) tail: u32,
     /// Read chunks, the one at Position Zero included.
     pub(crate) read_chunks: u32,
-    /// Whether bytes of the pages come from elsewhere than a Read chunk: round-up that one goes
-    /// without, or what is inline.
+    /// Whether the pages have bytes that do not come from a Read chunk: round-up that a chunk
+    /// leaves out, or what is inline.
     pub(crate) is_mixed: bool,
 }
 
@@ -55,8 +55,7 @@ impl StreamLayout {
     }
 
     /// The layout of a Call with this inline part and one Read chunk, which is not at Position
-    /// Zero;
-    /// `None` if [`Self::new`] has an error for them.
+    /// Zero; `None` if [`Self::new`] has an error for them.
     pub(super) fn with_one(payload: &[u8], reads: &ReadList<'_>) -> Option<Self> {
         let inline = u32::try_from(payload.len()).ok()?;
         let (position, length) = (reads.lowest(), padded(reads.length()));
@@ -94,7 +93,7 @@ impl StreamLayout {
         let inline = Self::inline(payload.unwrap_or_default())?.head;
         let mut base = u64::from(inline);
         let (mut offset, mut count) = (0u64, 0u32);
-        // Of the last chunk that has bytes: where it is, and how long with its round-up.
+        // Where the last chunk that has bytes is, and its length with its round-up.
         let (mut position, mut length) = (0, 0);
         let (mut with_bytes, mut is_rounded) = (0u32, false);
         for chunk in reads.chunks() {

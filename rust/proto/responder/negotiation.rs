@@ -2,9 +2,9 @@
 
 //! Which version a connection speaks, at the end that listens (Version Two section 5).
 //!
-//! Each Reply has the version of its Call. What the first Call has decides about the version of
-//! backward messages, and about the thresholds. Until something of Version Two arrives there is
-//! nothing to decide, so that Calls of Version One need not be told.
+//! Each Reply has the version of its Call. The first Call decides the version of backward messages,
+//! and the thresholds. Until something of Version Two arrives there is nothing to decide, so Calls
+//! of Version One need not be reported here.
 
 use crate::proto::wire::header::{VERSION_ONE, VERSION_TWO};
 use crate::proto::wire::private_data::Thresholds;
@@ -14,9 +14,9 @@ use crate::proto::wire::private_data::Thresholds;
 enum State {
     /// No first Call of Version Two has arrived.
     One,
-    /// One has arrived.
+    /// The first Call is of Version Two, and has arrived.
     Called,
-    /// It has its Reply.
+    /// That Call has its Reply.
     Two,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct ResponderNegotiation {
 }
 
 impl ResponderNegotiation {
-    /// A connection of which private data says this, and on which nothing was received.
+    /// A connection with these thresholds from private data, on which nothing was received yet.
     pub(crate) const fn new(thresholds: Thresholds) -> Self {
         Self {
             thresholds,
@@ -37,15 +37,15 @@ impl ResponderNegotiation {
     }
 
     /// A Call of `version` was decoded; `is_first` if there was none before. A message that is
-    /// answered with an RDMA_ERROR is no Call.
+    /// answered with an RDMA_ERROR is not a Call.
     pub(crate) fn called(&mut self, version: u32, is_first: bool) {
         if version == VERSION_TWO && is_first {
             self.state = State::Called;
         }
     }
 
-    /// A Reply of `version` is about to be sent. Whether both ends have agreed on Version Two by
-    /// it.
+    /// A Reply of `version` is about to be sent. Returns whether both ends thereby agree on Version
+    /// Two.
     pub(crate) fn replied(&mut self, version: u32) -> bool {
         let agrees = version == VERSION_TWO && self.state == State::Called;
         if agrees {

@@ -40,7 +40,7 @@ impl Range {
         self.at.saturating_add(self.length)
     }
 
-    /// The first byte behind them and the padding of the item that they are.
+    /// The first byte behind them and their padding.
     const fn padded_end(&self) -> u32 {
         self.end().saturating_add(self.length.wrapping_neg() & 3)
     }
@@ -82,7 +82,7 @@ impl Placement {
         used
     }
 
-    /// Places the result of `length` bytes that starts at byte `at` of the RPC message. Gives the
+    /// Places the result of `length` bytes that starts at byte `at` of the RPC message. Returns the
     /// number of its Write chunk, counted from 0. A result for which there is none stays in the
     /// message, and so does one without bytes, which uses up no chunk.
     ///
@@ -129,7 +129,7 @@ impl Placement {
     /// `threshold` bytes in its Send.
     ///
     /// What is in no Write chunk comes inline if it fits there, or else goes into the Reply chunk.
-    /// Results of which the message has not all bytes were discarded by the upper layer.
+    /// Results that are not entirely within the message were discarded by the upper layer.
     ///
     /// # Errors
     ///
@@ -211,13 +211,14 @@ impl<'a> ReplyPlan<'a> {
         self.reply_chunk_len > 0 || self.results().any(|result| result.length > 0)
     }
 
-    /// How many RDMA Writes the Reply to `call` has, or some more.
+    /// The most RDMA Writes that the Reply to `call` can have.
     pub(crate) fn most_rdma_writes(&self, call: &ReceivedCall<'_>) -> usize {
         let segments = call.most_result_segments();
         if self.reply_chunk_len == 0 {
             return segments;
         }
-        // What comes between the results, and each may end within a segment of the Reply chunk.
+        // The parts between the results count too, and each may end within a segment of the Reply
+        // chunk.
         segments
             .saturating_add(self.results.len())
             .saturating_add(1)
@@ -258,8 +259,8 @@ impl<'a> ReplyPlan<'a> {
     }
 }
 
-/// Calls `each` with the RDMA Writes that bring `ranges` of the RPC message into `chunk`, one range
-/// behind the other, as far as it has room.
+/// Calls `each` with the RDMA Writes that bring `ranges` of the RPC message into `chunk`, one after
+/// the other, as far as it has room.
 #[inline(always)]
 fn fill<E>(
     chunk: &Chunk<'_>,
@@ -305,7 +306,7 @@ pub(crate) struct Rest<'a> {
     results: core::slice::Iter<'a, Range>,
     /// The first byte that was not looked at.
     at: u32,
-    /// That of the RPC message.
+    /// The length of the RPC message.
     length: u32,
 }
 
@@ -564,7 +565,7 @@ mod tests {
         assert_eq!(placement.place(&call, 100, 0), Ok(None));
         assert_eq!(placement.place(&call, 104, 4096), Ok(Some(0)));
         assert_eq!(placement.place(&call, 4204, 9), Ok(None));
-        // One that is too large leaves the chunk to another.
+        // A result that is too large leaves the chunk to another.
         assert_eq!(placement.place(&call, 4220, 101), Err(ResultTooLarge));
         assert_eq!(placement.place(&call, 4220, 100), Ok(Some(2)));
         assert_eq!(placement.place(&call, 4324, 1), Ok(None));

@@ -14,7 +14,7 @@ pub(crate) enum CallError {
     Header(HeaderError),
     /// RDMA_NOMSG without a Position Zero chunk that holds bytes (`no_pz`).
     NoPositionZero,
-    /// More than the budget has.
+    /// More than the budget allows.
     Budget(Excess),
     /// A Read chunk outside the Payload stream, or overlapping another one.
     PositionRange,

@@ -37,7 +37,7 @@ pub(crate) struct StreamPiece {
 /// The part of the message that is in no Read chunk of its own.
 #[derive(Clone, Debug)]
 enum Base<'a> {
-    /// The inline part, of which so many bytes were taken.
+    /// The inline part, of which this many bytes were taken.
     Inline(u32),
     /// The Position Zero chunk, and what is left of the segment that was begun.
     PositionZero(ReadChunkSegments<'a>, Option<Segment>),
@@ -72,13 +72,13 @@ impl Base<'_> {
 /// The pieces of an RPC message, from its first byte on.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream<'a> {
-    /// The Read chunks that come later, but the one at Position Zero.
+    /// The Read chunks that come later, except the one at Position Zero.
     chunks: ReadChunks<'a>,
     /// The first of them.
     next: Option<ReadChunk<'a>>,
     /// What is left of the chunk that was begun.
     segments: Option<ReadChunkSegments<'a>>,
-    /// What rounds it up.
+    /// Bytes of its round-up.
     padding: u32,
     base: Base<'a>,
     /// Bytes of the message that come later.
@@ -90,8 +90,8 @@ pub(crate) struct Stream<'a> {
 impl<'a> ReceivedCall<'a> {
     /// The pieces of the RPC message, in its order.
     ///
-    /// Those that are not inline lie in the pages of the layout, at their place less the head. The
-    /// inline ones are to be copied there if the layout has no head and has pages.
+    /// Pieces that are not inline are in the pages of the layout, at their place less the head.
+    /// Inline ones have to be copied there if the layout has pages but no head.
     #[inline(always)]
     pub(crate) fn stream(&self) -> Stream<'a> {
         let mut chunks = self.lists.reads.chunks();
@@ -114,7 +114,7 @@ impl<'a> ReceivedCall<'a> {
 }
 
 impl CallIndex {
-    /// As [`ReceivedCall::for_each_read`] of the Call in `buffer`.
+    /// As [`ReceivedCall::for_each_read`], for the Call in `buffer`.
     ///
     /// # Errors
     ///
@@ -136,8 +136,8 @@ impl CallIndex {
 }
 
 impl ReceivedCall<'_> {
-    /// Calls `each` with what is to be read, as [`Self::stream`] has it: where it goes in the pages
-    /// of the layout, and the requester's memory, which has at least one byte.
+    /// Calls `each` with the pieces of [`Self::stream`] that are to be read: where each goes in the
+    /// pages of the layout, and the requester's memory, which has at least one byte.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl ReceivedCall<'_> {
         Ok(())
     }
 
-    /// [`Self::has_counts`] of a Call with one Read chunk.
+    /// [`Self::has_counts`] for a Call with one Read chunk.
     #[inline(always)]
     pub(crate) fn has_one_count(&self) -> bool {
         let reads = &self.lists.reads;

@@ -9,7 +9,7 @@
 use crate::proto::wire::header::Xid;
 
 /// Connections that a Call may cost before it is refused: a requester may have let go of its memory
-/// for a reason that is over when it sends the Call again.
+/// for a reason that no longer holds when it sends the Call again.
 const PATIENCE: u32 = 2;
 
 /// A Call that could not be answered.
@@ -41,14 +41,14 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
         }
     }
 
-    /// An RDMA Read or Write for the Call `xid` of `peer` was refused by the requester's end,
-    /// `now`, which ends the connection. The oldest Call makes room. Operations that are
-    /// only flushed with their connection do not count, nor do those that get no answer: their
-    /// Calls are as good as any.
+    /// The requester's end has refused an RDMA Read or Write for the Call `xid` of `peer` at `now`,
+    /// which ends the connection. The oldest Call makes room. Operations that are only flushed with
+    /// their connection do not count, nor do those that get no answer: neither says anything about
+    /// their Calls.
     pub(crate) fn record(&mut self, peer: P, xid: Xid, now: u64) {
         let before = self.remove(peer, xid, now);
         let age = |entry: &Option<Entry<P>>| {
-            // What is not used goes first.
+            // Unused entries are taken first.
             entry.map_or(u64::MAX, |entry| now.saturating_sub(entry.since))
         };
         let oldest = self.entries.iter_mut().max_by_key(|entry| age(entry));
@@ -62,16 +62,16 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
         }
     }
 
-    /// A Call has arrived: whether it is to be answered with an RDMA_ERROR of
-    /// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), because it has cost some
-    /// connections already. It is forgotten then: the RDMA_ERROR is final for the requester, which
-    /// may use the XID again.
+    /// Whether a Call that has arrived is to be answered with an RDMA_ERROR of
+    /// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), because it has already
+    /// cost several connections. If so, it is forgotten: the RDMA_ERROR is final for the requester,
+    /// which may use the XID again.
     pub(crate) fn take(&mut self, peer: P, xid: Xid, now: u64) -> bool {
         let connections = self.remove(peer, xid, now);
         if connections == 0 || connections >= PATIENCE {
             return connections != 0;
         }
-        // It has another try.
+        // The Call has another try.
         let unused = self.entries.iter_mut().find(|entry| entry.is_none());
         if let Some(entry) = unused {
             *entry = Some(Entry {
@@ -84,7 +84,8 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
         false
     }
 
-    /// Forgets a Call, and those whose time is over: how many connections it has cost.
+    /// Forgets a Call, and those whose time is over; returns how many connections the Call has
+    /// cost.
     fn remove(&mut self, peer: P, xid: Xid, now: u64) -> u32 {
         let mut connections = 0;
         for entry in &mut self.entries {
@@ -122,7 +123,7 @@ mod tests {
         // It may have been bad luck.
         assert!(!calls.take(1, XID, 1001));
         calls.record(1, XID, 1002);
-        // Neither another requester nor another Call has to do with it.
+        // Another requester's Calls have nothing to do with it, nor have other Calls.
         assert!(!calls.take(2, XID, 1003));
         assert!(!calls.take(1, Xid(XID.0.wrapping_add(1)), 1003));
         assert!(calls.take(1, XID, 1003));
@@ -146,7 +147,7 @@ mod tests {
         // A clock that goes back makes nothing old.
         record_twice(&mut calls, 1, 1000);
         assert!(calls.take(1, XID, 999));
-        // Others than the one that is looked for go as well.
+        // Calls other than the one that is looked for are forgotten as well.
         calls.record(1, XID, 1000);
         assert!(!calls.take(2, XID, 1100));
         assert!(calls.is_empty());
@@ -157,7 +158,7 @@ mod tests {
         let mut calls = UnanswerableCalls::<u32, 2>::new(100);
         record_twice(&mut calls, 1, 10);
         record_twice(&mut calls, 2, 11);
-        // The same again needs no room.
+        // The same Call again needs no room.
         calls.record(2, XID, 12);
         assert!(calls.take(1, XID, 13));
         record_twice(&mut calls, 1, 13);

@@ -8,8 +8,8 @@
 //! | [`optional`] | RDMA_OPTIONAL, and the options that are supported | V2 sections 3.1 and 4.2 |
 //! | [`thresholds`] | inline thresholds | V2 sections 2.3 and 5 |
 //!
-//! Other drafts give the same version word to another protocol, whose headers none of this decodes:
-//! what tells them apart is what an endpoint is set to speak.
+//! Other drafts use the same version word for another protocol, whose headers nothing here decodes.
+//! Only the settings of an endpoint tell the two apart.
 
 pub(crate) mod opaque;
 pub(crate) mod optional;
@@ -17,7 +17,7 @@ pub(crate) mod thresholds;
 
 use super::wire::header::{VERSION_ONE, VERSION_TWO};
 
-/// The document that the headers of a version are decoded by.
+/// The document by which the headers of a version are decoded.
 pub(crate) const fn dialect(version: u32) -> &'static str {
     match version {
         VERSION_ONE => "rfc8166",

@@ -5,7 +5,7 @@
 use crate::proto::wire::header::VERSION_TWO;
 use crate::proto::wire::private_data::{InlineSize, Thresholds};
 
-/// The inline threshold that every receiver of Version Two has at least, in bytes (Version Two
+/// The smallest inline threshold that a receiver of Version Two may have, in bytes (Version Two
 /// section 2.3).
 const VERSION_TWO_THRESHOLD: u32 = 4096;
 

@@ -495,7 +495,7 @@ impl<'a> Lists<'a> {
         }
     }
 
-    /// Takes lists of which all are empty; otherwise nothing.
+    /// Takes three lists if all of them are empty, otherwise nothing.
     #[inline(always)]
     pub(crate) fn take_none(reader: &mut Reader<'a>) -> Option<Self> {
         let reads = ReadList::empty(*reader);
@@ -510,7 +510,7 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// Takes a Read list of one segment, and two other lists that are empty; otherwise nothing.
+    /// Takes a Read list of one segment and two other lists if these are empty, otherwise nothing.
     #[inline(always)]
     pub(crate) fn take_one_read(reader: &mut Reader<'a>) -> Option<Self> {
         let mut reads = ReadList::begin(*reader);

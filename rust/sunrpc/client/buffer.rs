@@ -20,7 +20,8 @@ struct Prefix {
     /// Whether somebody is handling a Reply, as 0 or 1. The lock of the requests that wait for a
     /// Reply guards it.
     is_taken: RelaxedCell<u32>,
-    /// Of all memory of the RPC, which neither completes nor is freed before it is over.
+    /// The exposure of all memory of the RPC, which neither completes nor is freed before that is
+    /// over.
     exposure: Exposure,
     /// The size of the allocation in bytes.
     size: usize,

@@ -83,7 +83,7 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     let shared = unsafe { ArcBorrow::from_raw(owned.user().shared().cast::<T::Shared>()) };
     let shared = shared.into();
     let transport = T::setup(owned, shared)?;
-    // The transport lends out its allocation for as long as it exists itself, but that need not be
+    // The allocation lives as long as the transport that owns it, but `setup` need not have kept
     // the one that it was given.
     if transport.xprt().as_raw() != raw {
         return Err(EINVAL);
@@ -234,7 +234,7 @@ mod tests {
             let (mut args, address) = arguments(bindings::AF_INET, 16, CARELESS);
             args.dstaddr = address.as_raw();
             let other = allocate::<Self>(&args)?;
-            // Only now, or both could have the same place.
+            // Dropped only now: otherwise both could have the same address.
             drop(xprt);
             Ok(Arc::new(Self(other), GFP_KERNEL)?)
         }

@@ -52,7 +52,7 @@ impl SendLock<'_> {
     }
 
     /// Initialises the credits of a new connection: requests that were sent on an earlier one must
-    /// take a credit again. Those that are not even encoded again yet do not count.
+    /// take a credit again. The credits of those that sunrpc has not encoded again become stale.
     pub(crate) fn reset_credits(&mut self, credits: u32) {
         let xprt = self.xprt();
         let raw = xprt.as_raw();

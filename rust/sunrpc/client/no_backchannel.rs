@@ -38,7 +38,7 @@ impl Backchannel {
 ///
 /// # Safety
 ///
-/// Always safe to call: no request is.
+/// Always safe to call: no request is a backward one.
 pub(super) unsafe fn is_backward(_rqst: *const bindings::rpc_rqst) -> bool {
     false
 }

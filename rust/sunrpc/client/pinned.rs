@@ -112,8 +112,8 @@ impl<'a> PinnedRqst<'a> {
         }
     }
 
-    /// Fails the RPC, on the same condition. A task that is not asleep yet, because the Reply was
-    /// faster, fails too, and does not send the Call again.
+    /// Fails the RPC, under the same condition. A task that is not asleep yet, because the Reply
+    /// was faster, fails too, and does not send the Call again.
     pub(crate) fn fail(self, error: Error) {
         if self.is_fenced() {
             // SAFETY: A pinned request is valid and has a task.

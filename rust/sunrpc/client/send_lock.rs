@@ -75,7 +75,7 @@ unsafe impl<T: Send + Sync> Send for SendLocked<T> {}
 unsafe impl<T: Send + Sync> Sync for SendLocked<T> {}
 
 impl<T> SendLocked<T> {
-    /// Without an object at first; the send lock is that of `xprt`.
+    /// No object at first. The send lock is that of `xprt`.
     pub(crate) fn new(xprt: &Xprt) -> impl PinInit<Self> {
         let xprt = xprt.as_raw().addr();
         pin_init!(Self {
@@ -125,7 +125,7 @@ pub(crate) struct SendOwned<T> {
 unsafe impl<T: Send> Sync for SendOwned<T> {}
 
 impl<T> SendOwned<T> {
-    /// Without an object at first; the send lock is that of `xprt`.
+    /// No object at first. The send lock is that of `xprt`.
     pub(crate) fn new(xprt: &Xprt) -> Self {
         Self {
             xprt: xprt.as_raw().addr(),

@@ -360,7 +360,7 @@ impl OwnedXprt {
         Self { ptr, user }
     }
 
-    /// The user of the class that the transport is.
+    /// The transport's reference to its class.
     pub(super) fn user(&self) -> &ClassUser {
         &self.user
     }

@@ -330,7 +330,7 @@ impl BackwardRqst<'_> {
 pub(crate) struct Backward {
     #[pin]
     transports: SpinLock<Transports>,
-    /// Whether there is a transport, or was.
+    /// Whether there is, or was, a transport.
     is_used: Atomic<bool>,
 }
 
@@ -387,7 +387,7 @@ impl Backward {
             // SAFETY: The request waits for this Reply, and has a buffer for it that nobody else
             // uses.
             let room = unsafe { &mut (*rqst).rq_rcv_buf };
-            // nfsd's callbacks want no pages; such would not be there yet.
+            // nfsd's callbacks expect no pages; none would be allocated yet.
             if room.flags & bindings::XDRBUF_SPARSE_PAGES != 0 {
                 return Err(EIO);
             }
@@ -418,7 +418,7 @@ impl Backward {
         found
     }
 
-    /// The connection is ending, and all Calls with it. Process context; does not sleep.
+    /// Ends all Calls, as the connection is ending. Process context; does not sleep.
     pub(crate) fn disconnected(&self) {
         for xprt in self.transports.lock().iter() {
             xprt.disconnect();

@@ -337,8 +337,8 @@ impl<T: BackwardConnection> Table<T> {
         error.to_errno()
     }
 
-    /// The connection is being closed, by whoever does so, without the send lock; or sunrpc ends
-    /// the transport, on a worker of its own, with the lock. Does not sleep.
+    /// Called by whoever closes the connection, without the send lock, or by a worker of sunrpc
+    /// that ends the transport, with the lock. Does not sleep.
     ///
     /// # Safety
     ///

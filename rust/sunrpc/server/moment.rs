@@ -9,7 +9,7 @@ use crate::bindings;
 pub(crate) struct Moment(i64);
 
 impl Moment {
-    /// This one.
+    /// The present moment.
     #[inline(always)]
     pub(crate) fn now() -> Self {
         // SAFETY: Always safe to call.

@@ -101,7 +101,8 @@ impl<L: SvcListener> ListenerTable<L> {
             (xprt, xprt.transport::<L>())
         };
         xprt.clear(flag::CONN);
-        // One that was made for another class would be taken for what the listeners of that accept.
+        // A connection of another class would be taken for one that a listener of that class
+        // accepted.
         let accepted = listener.accept();
         match accepted.filter(|connection| connection.xprt().class() == xprt.class()) {
             // SAFETY: These are the operations for what `accept` returns.
@@ -112,9 +113,10 @@ impl<L: SvcListener> ListenerTable<L> {
         }
     }
 
-    /// Called by whoever enqueues the transport; does not sleep. A listener is not asked. A new
-    /// connection has this table until it is published, and whoever finds it no longer busy may be
-    /// late to see the other one: sunrpc does not order its reads of the flags and of the table.
+    /// Called by whoever enqueues the transport; does not sleep. A listener always has room. A new
+    /// connection has this table until it is published, and a thread that finds it no longer busy
+    /// may not see the other table yet: sunrpc does not order its reads of the flags and of the
+    /// table.
     ///
     /// # Safety
     ///

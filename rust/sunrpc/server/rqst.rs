@@ -242,7 +242,7 @@ impl Replying<'_> {
         }
     }
 
-    /// When the thread has begun to execute the Call, which it had just taken.
+    /// When the thread began to execute the Call, which it had just taken.
     pub(crate) fn began(&self) -> Moment {
         // SAFETY: By the type's invariant.
         Moment::from_ktime(unsafe { (*self.rqst.as_ptr()).rq_stime })

@@ -98,7 +98,7 @@ impl SvcXprt {
         unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
     }
 
-    /// The implementation, or nothing if this thread is late to see that it was published.
+    /// The implementation, or `None` if this thread does not see yet that it was published.
     ///
     /// # Safety
     ///
@@ -376,7 +376,7 @@ impl OwnedSvcXprt {
         let pointer = Arc::into_raw(transport).cast::<c_void>().cast_mut();
         // SAFETY: The transport is new, and only its own events, which do not read these fields,
         // know of it. It is marked as busy, so that only `has_wspace` of its operations is called.
-        // Release: a thread that finds the implementation early sees what is in it.
+        // Release: whoever finds the implementation there early sees what is in it.
         unsafe {
             (*raw).xpt_ops = ops;
             Atomic::from_ptr(&raw mut (*raw.cast::<Allocation>()).transport)
@@ -398,8 +398,8 @@ impl core::ops::Deref for OwnedSvcXprt {
 impl Drop for OwnedSvcXprt {
     fn drop(&mut self) {
         if !self.is_published.load(Relaxed) {
-            // sunrpc drops the module's reference with the transport's, and whoever asked for a new
-            // transport will do so too.
+            // sunrpc drops a reference to the module with that to the transport, and whoever asked
+            // for a new transport will drop one too.
             // SAFETY: The class has an owner, to which the caller's code belongs. Its `xpo_free`
             // finds no transport, and leaves the memory alone.
             unsafe {
