@@ -8,6 +8,8 @@
 
 cd "$PROJECT"
 "$here/buildroot.sh" packaging
+# All runs build in the same folder.
+lock deb
 version=$(sed -n '1s/^rpcrdma-rust (\(.*\)).*/\1/p' debian/changelog)
 module=$(sed -n 's/^MODULE_VERSION("\(.*\)");/\1/p' rust/helpers/modinfo.c)
 [ "$version" = "${module:-none}" ] ||
@@ -22,7 +24,7 @@ mkdir -p "$source" "$CACHE/cargo"
 # Of those that are about to be deleted only the names are left.
 while IFS= read -r file; do
 	[ ! -e "$file" ] || printf '%s\0' "$file"
-done <<<"$files" | cpio --null --create --quiet | (cd "$source" && cpio --extract --make-directories --preserve-modification-time --quiet)
+done <<<"$files" | xargs --null cp --parents --no-dereference --preserve=mode,timestamps --target-directory="$source"
 
 export CARGO_HOME=$CACHE/cargo
 logged deb-crates "check the network, then start again" \
