@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: check-tree.sh KDIR RUSTC BINDGEN [headers]
+# Usage: check-tree.sh KDIR RUSTC BINDGEN [KERNEL]
 #
 # Says in one sentence why a Rust module cannot be built against a kernel tree, before kbuild
-# says it in many. With "headers", the tree is a distribution's header package, and what is looked
-# for beside the compilers is the library's source, of which rust-metadata.sh makes the metadata.
+# says it in many, and what to do. With KERNEL, the tree is the header package of that release of a
+# distribution's, and what is looked for beside the compilers is the library's source, of which
+# rust-metadata.sh makes the metadata.
 
-kdir=$1 rustc=$2 bindgen=$3 headers=${4:-}
+kdir=$1 rustc=$2 bindgen=$3 release=${4:-}
 
 die() {
 	printf 'rpcrdma: %s\n' "$*" >&2
@@ -19,23 +20,12 @@ setting() {
 	sed -n "s/^CONFIG_$1=\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" "$conf"
 }
 
-conf=$kdir/include/config/auto.conf
-[ -f "$conf" ] || die "$kdir is not a prepared kernel tree: run 'make modules_prepare' there, or set KDIR to one."
-grep -qx 'CONFIG_RUST=y' "$conf" || die "the kernel in $kdir is configured without CONFIG_RUST, so no Rust module fits it."
-if [ -z "$headers" ]; then
-	for file in libkernel.rmeta libcore.rmeta libpin_init.rmeta libmacros.so; do
-		[ -f "$kdir/rust/$file" ] ||
-			die "$kdir has no Rust metadata (rust/$file is missing), as is usual for a distribution's header package: scripts/kernel.sh stock makes a tree that has it."
-	done
-fi
-release=$(cat "$kdir/include/config/kernel.release" 2>/dev/null)
-
-# advice OTHERWISE [=VERSION] PACKAGE...: what to do. With a distribution's headers that is to install
-# Debian's packages, of the version that begins so if apt knows one, and to have dkms try again.
+# advice OTHERWISE [=VERSION | --reinstall] PACKAGE...: what to do. With a distribution's headers that is to
+# install Debian's packages, of the version that begins so if apt knows one, and to have dkms try again.
 advice() {
 	otherwise=$1 version='' line='apt install'
 	shift
-	[ -n "$headers" ] || {
+	[ -n "$release" ] || {
 		printf '%s.' "$otherwise"
 		return
 	}
@@ -50,12 +40,26 @@ advice() {
 		}
 		shift
 		;;
+	--*)
+		line="$line $1"
+		shift
+		;;
 	esac
 	for package; do
 		line="$line $package$version"
 	done
 	printf 'type: %s && dkms autoinstall -k %s' "$line" "$release"
 }
+
+conf=$kdir/include/config/auto.conf
+[ -f "$conf" ] || die "$kdir is not a prepared kernel tree: $(advice "run 'make modules_prepare' there, or set KDIR to one" --reinstall "linux-headers-$release")"
+grep -qx 'CONFIG_RUST=y' "$conf" || die "the kernel in $kdir is configured without CONFIG_RUST, so no Rust module fits it: set KDIR to the tree of one that has it, or set CONFIG_RUST=y there and build that kernel anew."
+if [ -z "$release" ]; then
+	for file in libkernel.rmeta libcore.rmeta libpin_init.rmeta libmacros.so; do
+		[ -f "$kdir/rust/$file" ] ||
+			die "$kdir has no Rust metadata (rust/$file is missing), as is usual for a distribution's header package: scripts/kernel.sh stock makes a tree that has it."
+	done
+fi
 
 # minimum TOOL OTHERWISE: the oldest version of a tool that the tree takes, which only whole trees say.
 minimum() {
@@ -86,7 +90,7 @@ status=$?
 rm -f "$header"
 [ $status -eq 0 ] ||
 	die "$bindgen finds no libclang: $(advice 'install libclang-dev, or set LIBCLANG_PATH to its folder' libclang-dev)"
-[ -n "$headers" ] || exit 0
+[ -n "$release" ] || exit 0
 library=$("$rustc" --print sysroot)/lib/rustlib/src/rust/library
 [ -f "$library/core/src/lib.rs" ] ||
 	die "the source of Rust's library is not in $library: $(advice '' "=$number" rust-src)"
