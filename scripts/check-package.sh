@@ -3,10 +3,10 @@
 #
 # Usage: check-package.sh
 #
-# What somebody goes through who installs the DKMS package: a fresh Debian with the oldest of the tested
-# kernels gets it, boots, exports and mounts by RDMA; Debian's own kernel without CONFIG_RUST comes beside,
-# and the newest of the tested ones, first without its source package; the package is upgraded when the
-# source of one of them is gone, and purged. Prints KTAP.
+# What somebody goes through who installs the packages: a fresh Debian with the oldest of the tested
+# kernels gets them, is told what a build lacks, boots, exports and mounts by RDMA; Debian's own kernel without
+# CONFIG_RUST comes beside, and the newest of the tested ones, first without its source package; the package
+# is upgraded when the source of one of them is gone, rejected in a lockdown, and purged. Prints KTAP.
 #
 # apt installs in a folder that is the machine's disk, in namespaces without a network, because rustc takes
 # an hour where a CPU is emulated. What boots in QEMU is a disk made from that folder, with the kernel and
@@ -96,15 +96,16 @@ make_fresh() {
 
 # Fetches what apt will want to install without a network.
 fetch() {
-	local want deb=$1
+	local want deb=$1 tools=$2
 	want="$(cat "$fresh.stamp" "$place/kernels") $(sha256sum <"$PROJECT/debian/control")"
 	stamped "$archives.stamp" "$want" && return 0
 	fetched() {
 		"$here/as-root.sh" cp "$deb" "$fresh/var/tmp/package.deb"
+		"$here/as-root.sh" cp "$tools" "$fresh/var/tmp/tools.deb"
 		# shellcheck disable=SC2046
-		inside "$fresh" online "${apt[@]}" install --download-only /var/tmp/package.deb linux-image-amd64 linux-headers-amd64 \
-			$(kernel_packages "$new") "$(source_package "$new")"
-		"$here/as-root.sh" rm "$fresh/var/tmp/package.deb"
+		inside "$fresh" online "${apt[@]}" install --download-only /var/tmp/{package,tools}.deb man-db \
+			linux-image-amd64 linux-headers-amd64 $(kernel_packages "$new") "$(source_package "$new")"
+		"$here/as-root.sh" rm "$fresh"/var/tmp/{package,tools}.deb
 	}
 	logged package-fetch "check the network, then start again" fetched
 	stamp "$archives.stamp" "$want"
@@ -118,10 +119,10 @@ make_disk() {
 }
 on_disk() { BIND=$RUN "$here/in-buildroot.sh" debugfs -R "$1" "$disk" 2>/dev/null; }
 
-# Boots what is on the disk as a boot loader would, until somebody answers: boot RELEASE
+# Boots what is on the disk as a boot loader would, until somebody answers: boot RELEASE [PARAMETER...]
 boot() {
 	local accel file vm_out
-	say "[package] boot $1"
+	say "[package] boot $*"
 	read -ra accel < <("$here/accel.sh")
 	for file in vmlinuz initrd.img; do
 		on_disk "dump /boot/$file-$1 $RUN/$file"
@@ -132,7 +133,7 @@ boot() {
 	# On a busy host an emulated machine takes longer than systemd waits for a device or a mount.
 	TMPDIR=$RUN qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine pc \
 		"${accel[@]}" -name debian -m 2048 -smp 2 -kernel "$RUN/vmlinuz" -initrd "$RUN/initrd.img" \
-		-append "root=LABEL=root rw console=ttyS0 no_timer_check panic=-1 oops=panic systemd.default_timeout_start_sec=infinity systemd.default_device_timeout_sec=infinity" \
+		-append "root=LABEL=root rw console=ttyS0 no_timer_check panic=-1 oops=panic systemd.default_timeout_start_sec=infinity systemd.default_device_timeout_sec=infinity ${*:2}" \
 		-drive "file=$disk,format=raw,if=virtio" -device virtio-rng-pci -device virtio-serial-pci \
 		-chardev "pipe,id=agent,path=$RUN/debian.agent" -device virtserialport,chardev=agent,name=agent \
 		-netdev user,id=net,restrict=on -device virtio-net-pci,netdev=net,romfile= \
@@ -188,11 +189,51 @@ carries() {
 		echo 3 >/proc/sys/vm/drop_caches
 		cmp /var/tmp/data /mnt/data
 		cmp /var/tmp/data /srv/data
+		[ $transport = c ] || rpcrdma-top --once | grep -F $address || fail "rpcrdma-top does not show the mount"
 		rm /mnt/data
 		umount /mnt
 		systemctl stop nfs-server
 		modprobe -r rpcrdma || fail "it cannot be unloaded"' >"$RUN/carries" 2>&1 || cat "$RUN/carries"
 	"$here/complaints.sh" debian
+}
+
+# What is wrong with what a kernel says that is locked down and knows no key of dkms's, and that loads but
+# signed modules.
+locked_down() {
+	local quote
+	vm_run debian 300 '
+		set -u
+		fail() { printf "%s\n" "$*"; exit 1; }
+		grep -F "[integrity]" /sys/kernel/security/lockdown || fail "there is no lockdown"
+		told=$(/usr/lib/rpcrdma-rust-dkms/say-secure-boot)
+		[[ $told == *"is locked down, without Secure Boot"* ]] || fail "it says: $told"
+		rejects() {
+			"$@" && fail "it works: $*"
+			dmesg --notime
+			dmesg --clear
+		}
+		modprobe rdma_cm && modprobe sunrpc || exit
+		dmesg --clear
+		rejects modprobe rpcrdma
+		echo 1 >/sys/module/module/parameters/sig_enforce
+		rejects modprobe rpcrdma
+		xz -dc "$(modinfo -n rpcrdma)" >/var/tmp/signed.ko
+		strip --strip-debug -o /var/tmp/unsigned.ko /var/tmp/signed.ko
+		rejects insmod /var/tmp/unsigned.ko
+		rm /var/tmp/{un,}signed.ko' >"$RUN/locked" 2>&1 || {
+		cat "$RUN/locked"
+		return
+	}
+	while IFS= read -r quote; do
+		grep -qF -- "$quote" "$RUN/locked" || {
+			printf 'the guide quotes: %s\n' "$quote"
+			cat "$RUN/locked"
+		}
+	done < <(guide_quotes)
+}
+# The lines that the guide has of a kernel that does not load the module, and there are three.
+guide_quotes() {
+	sed -n 's/^    \(\(Lockdown: \|Loading of \).*\)/\1/p' Documentation/admin-guide.rst | grep . || echo "none at all"
 }
 
 # Keeps what a kernel has without ours, to be compared with in the end: remember RELEASE
@@ -257,16 +298,113 @@ takes() {
 }
 # What is wrong with "$2" as a text that has "$1": tells TEXT SAID
 tells() { [[ $2 == *"$1"* ]] || printf 'it says: %s\n' "$2"; }
+# The same for all of a text, with a pattern: says PATTERN SAID
+# shellcheck disable=SC2053
+says() { [[ $2 == $1 ]] || printf 'it says: %s\n' "${2:-nothing}"; }
+
+ours_of() { sha256sum <"$(modules_of "$1")/$ours"; }
+# What a build has left that takes room.
+build_left() { ls -d "$machine/var/lib/dkms/rpcrdma-rust/$version/build"/{linux,tree} 2>/dev/null || true; }
+
+# What is wrong when the module of the oldest kernel is to be built again and cannot be: lacks NAME PATTERN
+# INSTEAD FILE... The files are away meanwhile, and the command INSTEAD may put others in their place.
+lacks() {
+	local name=$1 pattern=$2 log=$CACHE/logs/package-$1.log before status=0
+	shift 2
+	say "[package] $name, log in $log"
+	before=$(ours_of "$old")
+	# shellcheck disable=SC2016
+	inside "$machine" offline sh -c '
+		kernel=$1 version=$2 instead=$3 status=0
+		shift 3
+		for file; do mv "$file" "$file.away" || exit; done
+		eval "$instead"
+		dkms build --force "rpcrdma-rust/$version" -k "$kernel" || status=$?
+		for file; do
+			rm -f "$file"
+			mv "$file.away" "$file" || exit
+		done
+		[ -z "$(dpkg --audit)" ] || exit
+		exit $status' sh "$old" "$version" "$@" >"$log" 2>&1 || status=$?
+	[ $status -eq 77 ] || printf 'status %s, log: %s\n' $status "$log"
+	says "the rpcrdma module that was built before: $pattern" "$(said "$name" "$old")"
+	[ "$before" = "$(ours_of "$old")" ] || echo "its module is another one"
+	build_left
+}
+
+missing() { result "without_$1" "$(lacks "no-$@")"; }
+# A script that says that it is something else: program TEXT
+program() { printf 'printf "%%s\\n" "#!/bin/sh" "echo %s" >"$1"; chmod 755 "$1"' "$1"; }
+# What dpkg knows, with another version of a package: other PACKAGE
+other() { printf 'sed "/^Package: %s\$/,/^\$/s/^Version: .*/Version: 0/" "$1.away" >"$1"' "$1"; }
+# A source that makes next to nothing, and says that it is this version: source_of VERSION
+source_of() {
+	cat <<-EOF
+		mkdir -p /tmp/source/linux-source-$series
+		cat >/tmp/source/linux-source-$series/Makefile <<-"END"
+			.RECIPEPREFIX = >
+			kernelversion:
+			>@echo $1
+			prepare:
+			>mkdir -p \$(O)/include/config \$(O)/rust
+			>echo $old >\$(O)/include/config/kernel.release
+			>echo "EXPORT_SYMBOL_RUST_GPL(_Rstrange);" >\$(O)/rust/exports_core_generated.h
+			olddefconfig modules_prepare:
+		END
+		tar -C /tmp/source -cJf "\$1" linux-source-$series
+	EOF
+}
+
+# What is wrong when dkms tries a kernel of somebody's own, and the hooks of its installation, after a change:
+# tries_own NAME STATUS PATTERN CHANGE
+tries_own() {
+	local name=$1 want=$2 pattern=$3 log=$CACHE/logs/package-$1.log status=0
+	say "[package] $name, log in $log"
+	# shellcheck disable=SC2016
+	inside "$machine" offline sh -ec '
+		own=$1 version=$2 headers=/usr/src/linux-headers-$1 status=0
+		eval "$3"
+		list() {
+			find "/usr/lib/modules/$own" /var/lib/dkms /var/lib/rpcrdma-rust-dkms -path "*/build" -prune -o -print \
+				2>/dev/null | sort
+		}
+		list >/tmp/before
+		dkms build "rpcrdma-rust/$version" -k "$own" || status=$?
+		for hook in dkms rpcrdma-rust-dkms; do /etc/kernel/postinst.d/$hook "$own"; done
+		list | diff /tmp/before -
+		exit $status' sh "$own" "$version" "$4" >"$log" 2>&1 || status=$?
+	[ $status -eq "$want" ] || printf 'status %s, log: %s\n' $status "$log"
+	says "its own rpcrdma module: $pattern" "$(said "$name" "$own")"
+	build_left
+}
+
+# What say-secure-boot says where the value of the firmware's variable and the kernel's lockdown are such, after
+# a command: secure_boot BYTE LOCKDOWN [COMMAND]
+secure_boot() {
+	# shellcheck disable=SC2016
+	inside "$machine" offline sh -ec '
+		cd /tmp
+		mkdir efivars bin
+		printf "\006\000\000\000\00$1" >efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
+		printf "%s\n" "$2" >lockdown
+		eval "$3"
+		EFIVARS=/tmp/efivars LOCKDOWN=/tmp/lockdown PATH=/tmp/bin:$PATH /usr/lib/rpcrdma-rust-dkms/say-secure-boot' \
+		sh "$1" "$2" "${3:-}" 2>&1
+}
+# One that says of each key that it is enrolled, or not: mokutil already|not
+mokutil() { printf 'printf "%%s\\n" "#!/bin/sh" "echo \\$2 is %s enrolled" >bin/mokutil; chmod 755 bin/mokutil' "$1"; }
 
 cd "$PROJECT"
 "$here/host-packages.sh" vm
 lock package
 mkdir -p "$place"
-deb=$("$here/deb.sh" | grep /rpcrdma-rust-dkms_)
+debs=$("$here/deb.sh")
+deb=$(grep /rpcrdma-rust-dkms_ <<<"$debs")
+tools=$(grep /rpcrdma-rust-tools_ <<<"$debs")
 version=$(sed -n '1s/^rpcrdma-rust (\(.*\)).*/\1/p' "$PROJECT/debian/changelog")
 make_fresh
 { read -r old && read -r new; } <"$place/kernels"
-fetch "$deb"
+fetch "$deb" "$tools"
 
 RUN=$(mktemp -d "${TMPDIR:-/tmp}/rpcrdma.XXXXXX")
 export RUN
@@ -293,11 +431,12 @@ trap 'exit 130' INT TERM
 remove "$machine" "$disk" "$place/before" "$place/after"
 newer "$RUN/newer.deb"
 "$here/as-root.sh" sh -ec '
-	fresh=$1 machine=$2 guest=$3 deb=$4 newer=$5
+	fresh=$1 machine=$2 guest=$3 deb=$4 newer=$5 tools=$6
 	cp -a "$fresh" "$machine"
 	cd "$machine"
 	cp "$deb" var/tmp/package.deb
 	cp "$newer" var/tmp/newer.deb
+	cp "$tools" var/tmp/tools.deb
 	mkdir lab
 	cp -r "$guest" lab/guest
 	cat >etc/systemd/system/agent.service <<-EOF
@@ -314,7 +453,7 @@ newer "$RUN/newer.deb"
 	# As if it mounted its root by RDMA.
 	printf "%s\n" "#!/bin/sh" "[ \"\$1\" = prereqs ] || . /usr/share/initramfs-tools/hook-functions" \
 		"[ \"\$1\" = prereqs ] || manual_add_modules rpcrdma" >etc/initramfs-tools/hooks/rpcrdma
-	chmod 755 etc/initramfs-tools/hooks/rpcrdma' sh "$fresh" "$machine" "$here/guest" "$deb" "$RUN/newer.deb"
+	chmod 755 etc/initramfs-tools/hooks/rpcrdma' sh "$fresh" "$machine" "$here/guest" "$deb" "$RUN/newer.deb" "$tools"
 rm "$RUN/newer.deb"
 
 bad=$(works initramfs update-initramfs -u -k "$old"; has "$old" $theirs)
@@ -325,6 +464,105 @@ remember "$old"
 bad=$(works install "${apt[@]}" install /var/tmp/package.deb)
 result installs_without_a_network "$bad"
 result "${old}_gets_ours_beside" "$(has "$old" $theirs $ours)"
+
+bad=$(works tools "${apt[@]}" install /var/tmp/tools.deb man-db)
+result tools_install_without_a_network "$bad"
+# One message of RFC 8166, an RDMA_ERROR.
+result tools_run "$(works tools-run sh -exc '
+	rpcrdma-top --help | grep "^usage: rpcrdma-top"
+	rpcrdma-decode --help | grep "^usage: rpcrdma-decode"
+	rpcrdma-decode --hex 11223344000000010000002000000004000000010000000100000001 | grep "xid 0x11223344 v1 .*ERR_VERS"
+	man -w 8 rpcrdma-top
+	man -w 1 rpcrdma-decode')"
+
+# What is said of a kernel that was built without Rust, or whose headers do not do.
+own=$old-own
+again='type: * && dkms autoinstall -k '
+result own_kernel_without_headers "$(tries_own no-headers 21 "its headers are missing, type: apt install linux-headers-$own" '
+	old=${own%-own}
+	mkdir -p "/usr/lib/modules/$own/kernel"
+	cp "/boot/config-$old" "/boot/config-$own"
+	cp -rs "/usr/src/linux-headers-$old" "$headers"')"
+result own_kernel_without_rust "$(tries_own no-rust 77 'it was built without CONFIG_RUST.' '
+	for file in .config include/config/auto.conf; do
+		mv "$headers/$file" "$headers/$file.away"
+		grep -v "^CONFIG_RUST=" "$headers/$file.away" >"$headers/$file"
+	done
+	cp "$headers/.config" "/boot/config-$own"
+	ln -s "$headers" "/usr/lib/modules/$own/build"')"
+result own_kernel_of_no_package "$(tries_own no-package 77 "its headers come from no package *ln -sfn TREE /lib/modules/$own/build && ${again#*&& }$own" '
+	for file in .config include/config/auto.conf; do mv "$headers/$file.away" "$headers/$file"; done
+	cp "$headers/.config" "/boot/config-$own"')"
+result own_kernel_that_is_not_prepared "$(tries_own no-config 77 "* is not a prepared kernel tree: $again$own" '
+	rm "$headers/include/config/auto.conf"')"
+"$here/as-root.sh" rm -rf "$machine"/{boot/config-,usr/lib/modules/,usr/src/linux-headers-}"$own"
+
+# What is said when something is missing, or of another version, one by one. The module that is there stays.
+# dkms forgets it at the first try, and is made to remember it in the end.
+series=$(cut -d . -f 1,2 <<<"$old")
+state=$machine/var/lib/dkms/rpcrdma-rust
+retry="$again$old"
+"$here/as-root.sh" cp -a "$state" "$state.away"
+gcc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$machine/boot/config-$old")
+symvers=/usr/src/linux-headers-$old/Module.symvers
+tarball=/usr/src/linux-source-$series.tar.xz
+status_file=/var/lib/dpkg/status
+missing libelf "libelf-dev is missing, ${retry/\*/apt install libelf-dev=*}" '' /usr/include/libelf.h
+missing rustc "there is no rustc named rustc: $retry" '' /usr/bin/rustc
+missing fitting-rustc "rustc is 'rustc 0.1', but * was built by 'rustc *: $retry" "$(program 'rustc 0.1')" /usr/bin/rustc
+missing bindgen "there is no bindgen named bindgen: ${retry/\*/apt install bindgen}" '' /usr/bin/bindgen
+missing fitting-bindgen "bindgen is 0.1, but * takes * or later: $retry" "$(program 'bindgen 0.1')" /usr/bin/bindgen
+mapfile -t libclang < <(cd "$machine" && find usr/lib -name 'libclang*.so*' -printf '/%p\n')
+missing libclang "bindgen finds no libclang: ${retry/\*/apt install libclang-dev}" '' "${libclang[@]}"
+missing rust-src "the source of Rust's library is not in *: ${retry/\*/apt install *rust-src*}" '' \
+	"$(cd "$machine" && find usr/lib usr/src -path '*/library/core/src/lib.rs' -printf '/%p\n' -quit)"
+missing fitting-rust-src "rust-src is of another version than rustc: $retry" "$(other rust-src)" $status_file
+missing compiler "there is no $gcc, which built *: $retry" '' "/usr/bin/$gcc"
+missing source "the kernel's source is missing, ${retry/\*/apt install linux-source-$series=*}" '' "$tarball"
+missing fitting-source "linux-source-$series is of version 0 instead of *, $retry" \
+	"$(other "linux-source-$series")" $status_file
+missing pahole "the configuration of $old does not come out with *CONFIG_DEBUG_INFO_BTF=y* is lost: $retry" '' /usr/bin/pahole
+missing source-of-that-name "the source is that of 1.0, and cannot become $old: $retry" "$(source_of 1.0)" "$tarball"
+missing rust-symbols "the kernel $old exports no Rust symbols, if *: $retry" "$(source_of "${old%%[!0-9.]*}"); : >\"\$2\"" \
+	"$tarball" "$symvers"
+missing fitting-symbols "* of the * Rust symbols get other names here, such as _R*: $retry" "$(source_of "${old%%[!0-9.]*}")" \
+	"$tarball"
+# Whatever else fails is in a log, which a later try does not take away.
+why=/var/lib/rpcrdma-rust-dkms/log/$old
+missing whole-source "unpacking the source failed: look into $why, mend it, and $retry" 'echo nothing >"$1"' "$tarball"
+result what_fails_is_kept "$(grep -q 'xz\|tar' "$machine$why" 2>&1 || echo "$why does not tell why it failed")"
+# shellcheck disable=SC2016
+result an_ended_build_leaves_nothing "$(works ended sh -c '
+	build=/var/lib/dkms/rpcrdma-rust/$2/build
+	setsid dkms build --force "rpcrdma-rust/$2" -k "$1" &
+	until [ -d "$build/linux/drivers" ]; do
+		kill -0 $! || exit
+		sleep 0.1
+	done
+	kill -s TERM -- -$!
+	while kill -s 0 -- -$! 2>/dev/null; do sleep 0.1; done
+	for left in "$build/linux" "$build/tree"; do
+		[ ! -e "$left" ] || exit 1
+	done' sh "$old" "$version"; build_left)"
+"$here/as-root.sh" rm -rf "$state"
+"$here/as-root.sh" mv "$state.away" "$state"
+result "${old}_still_has_ours_after_all" "$(has "$old" $theirs $ours; says '*: installed*' \
+	"$(inside "$machine" offline dkms status -k "$old")")"
+
+# Of keys that the machine has to know.
+enroll() { printf "rpcrdma-rust: Secure Boot is on: *before you type '%s', boot, and enroll that key." "$1"; }
+import='mokutil --import /var/lib/dkms/mok.pub'
+locked='rpcrdma-rust: the kernel is locked down, without Secure Boot: *GRUB_CMDLINE_LINUX*update-grub*'
+result secure_boot_off_says_nothing "$(says '' "$(secure_boot 0 '[none] integrity confidentiality')")"
+result secure_boot_on_tells "$(says "$(enroll "apt install mokutil && $import")" "$(secure_boot 1 '[none] integrity')")"
+result secure_boot_knows_mokutil "$(says "$(enroll "$import")" "$(secure_boot 1 'none [integrity]' "$(mokutil not)")")"
+result secure_boot_with_the_key_says_nothing "$(says '' "$(secure_boot 1 'none [integrity]' "$(mokutil already)")")"
+result secure_boot_without_a_key "$(says "$(enroll "dkms generate_mok && $import")" "$(secure_boot 1 '' \
+	"$(mokutil not); mv /var/lib/dkms/mok.pub /var/lib/dkms/mok.away; trap 'mv /var/lib/dkms/mok.away /var/lib/dkms/mok.pub' EXIT")")"
+result lockdown_tells "$(says "$locked" "$(secure_boot 0 'none [integrity] confidentiality')")"
+result lockdown_without_efi_tells "$(says "$locked" "$(secure_boot 0 'none integrity [confidentiality]' 'rm -r efivars')")"
+result no_efi_says_nothing "$(says '' "$(secure_boot 0 '' 'rm -r efivars lockdown')")"
+
 make_disk
 boot "$old"
 result "${old}_boots_with_ours" "$(carries "$old" rust)"
@@ -363,7 +601,6 @@ result "${old}_still_has_ours" "$(has "$old" $theirs $ours)"
 
 # The package is upgraded, when the source of the older one is gone. What it has goes on, and is replaced
 # when that can be built again.
-ours_of() { sha256sum <"$(modules_of "$1")/$ours"; }
 without_source() {
 	local package
 	package=$(source_package "$old")
@@ -387,6 +624,9 @@ result "${old}_keeps_what_it_has" "$(has "$old" $theirs $ours; [ "$kept" = "$(ou
 make_disk
 boot "$release"
 result "${release}_boots_with_the_c_module" "$(carries "$release" c)"
+shut_down
+boot "$new" lockdown=integrity
+result "${new}_loads_no_unknown_key_in_a_lockdown" "$(locked_down)"
 shut_down
 boot "$new"
 result "${new}_boots_with_ours" "$(carries "$new" rust)"
