@@ -317,12 +317,14 @@ lacks() {
 	inside "$machine" offline sh -c '
 		kernel=$1 version=$2 instead=$3 status=0
 		shift 3
-		for file; do mv "$file" "$file.away" || exit; done
+		# Some programs take a library whatever its name ends with.
+		away() { printf "%s/away.%s\n" "${1%/*}" "${1##*/}"; }
+		for file; do mv "$file" "$(away "$file")" || exit; done
 		eval "$instead"
 		dkms build --force "rpcrdma-rust/$version" -k "$kernel" || status=$?
 		for file; do
 			rm -f "$file"
-			mv "$file.away" "$file" || exit
+			mv "$(away "$file")" "$file" || exit
 		done
 		[ -z "$(dpkg --audit)" ] || exit
 		exit $status' sh "$old" "$version" "$@" >"$log" 2>&1 || status=$?
@@ -336,7 +338,7 @@ missing() { result "without_$1" "$(lacks "no-$@")"; }
 # A script that says that it is something else: program TEXT
 program() { printf 'printf "%%s\\n" "#!/bin/sh" "echo %s" >"$1"; chmod 755 "$1"' "$1"; }
 # What dpkg knows, with another version of a package: other PACKAGE
-other() { printf 'sed "/^Package: %s\$/,/^\$/s/^Version: .*/Version: 0/" "$1.away" >"$1"' "$1"; }
+other() { printf 'sed "/^Package: %s\$/,/^\$/s/^Version: .*/Version: 0/" "$(away "$1")" >"$1"' "$1"; }
 # A source that makes next to nothing, and says that it is this version: source_of VERSION
 source_of() {
 	cat <<-EOF
@@ -512,10 +514,10 @@ missing rustc "there is no rustc named rustc: $retry" '' /usr/bin/rustc
 missing fitting-rustc "rustc is 'rustc 0.1', but * was built by 'rustc *: $retry" "$(program 'rustc 0.1')" /usr/bin/rustc
 missing bindgen "there is no bindgen named bindgen: ${retry/\*/apt install bindgen}" '' /usr/bin/bindgen
 missing fitting-bindgen "bindgen is 0.1, but * takes * or later: $retry" "$(program 'bindgen 0.1')" /usr/bin/bindgen
-mapfile -t libclang < <(cd "$machine" && find usr/lib -name 'libclang*.so*' -printf '/%p\n')
+mapfile -t libclang < <(cd "$machine" && find usr/lib -name 'libclang[-.]*so*' -printf '/%p\n')
 missing libclang "bindgen finds no libclang: ${retry/\*/apt install libclang-dev}" '' "${libclang[@]}"
 missing rust-src "the source of Rust's library is not in *: ${retry/\*/apt install *rust-src*}" '' \
-	"$(cd "$machine" && find usr/lib usr/src -path '*/library/core/src/lib.rs' -printf '/%p\n' -quit)"
+	"$(cd "$machine" && find usr/src -path 'usr/src/rustc-[^/]*/library/core/src/lib.rs' -not -path '*/tests/*' -printf '/%p\n')"
 missing fitting-rust-src "rust-src is of another version than rustc: $retry" "$(other rust-src)" $status_file
 missing compiler "there is no $gcc, which built *: $retry" '' "/usr/bin/$gcc"
 missing source "the kernel's source is missing, ${retry/\*/apt install linux-source-$series=*}" '' "$tarball"
@@ -529,7 +531,7 @@ missing fitting-symbols "* of the * Rust symbols get other names here, such as _
 	"$tarball"
 # Whatever else fails is in a log, which a later try does not take away.
 why=/var/lib/rpcrdma-rust-dkms/log/$old
-missing whole-source "unpacking the source failed: look into $why, mend it, and $retry" 'echo nothing >"$1"' "$tarball"
+missing whole-source "unpacking the source failed: look into $why, mend it, and type: ${retry#*&& }" 'echo nothing >"$1"' "$tarball"
 result what_fails_is_kept "$(grep -q 'xz\|tar' "$machine$why" 2>&1 || echo "$why does not tell why it failed")"
 # shellcheck disable=SC2016
 result an_ended_build_leaves_nothing "$(works ended sh -c '
