@@ -333,7 +333,7 @@ lacks() {
 	[ "$before" = "$(ours_of "$old")" ] || echo "its module is another one"
 	build_left
 }
-
+# One result of that: missing NAME PATTERN INSTEAD FILE...
 missing() { result "without_$1" "$(lacks "no-$@")"; }
 # A script that says that it is something else: program TEXT
 program() { printf 'printf "%%s\\n" "#!/bin/sh" "echo %s" >"$1"; chmod 755 "$1"' "$1"; }
@@ -529,7 +529,7 @@ missing rust-symbols "the kernel $old exports no Rust symbols, if *: $retry" "$(
 	"$tarball" "$symvers"
 missing fitting-symbols "* of the * Rust symbols get other names here, such as _R*: $retry" "$(source_of "${old%%[!0-9.]*}")" \
 	"$tarball"
-# Whatever else fails is in a log, which a later try does not take away.
+# Whatever else fails is in a log, which a try for another kernel does not take away.
 why=/var/lib/rpcrdma-rust-dkms/log/$old
 missing whole-source "unpacking the source failed: look into $why, mend it, and type: ${retry#*&& }" 'echo nothing >"$1"' "$tarball"
 result what_fails_is_kept "$(grep -q 'xz\|tar' "$machine$why" 2>&1 || echo "$why does not tell why it failed")"
