@@ -80,10 +80,12 @@ depmod = depmod -b '$(or $(INSTALL_MOD_PATH),/)' $(release)
 install: modules_install
 	$(depmod)
 
+installed = $(INSTALL_MOD_PATH)/lib/modules/$(release)
+
 uninstall: tree
-	rm -f '$(INSTALL_MOD_PATH)/lib/modules/$(release)/$(INSTALL_MOD_DIR)'/rust/rpcrdma.ko*
-	cd '$(INSTALL_MOD_PATH)/lib/modules/$(release)' && \
-		rmdir -p --ignore-fail-on-non-empty '$(INSTALL_MOD_DIR)/rust'
+	rm -f '$(installed)/$(INSTALL_MOD_DIR)'/rust/rpcrdma.ko*
+	[ ! -d '$(installed)/$(INSTALL_MOD_DIR)/rust' ] || \
+		(cd '$(installed)' && rmdir -p --ignore-fail-on-non-empty '$(INSTALL_MOD_DIR)/rust')
 	$(depmod)
 
 run:

@@ -19,11 +19,14 @@ trap 'rm -rf "$root"' EXIT
 (cd "$root" && cpio --extract --make-directories --quiet 'lab/modules/*' lib/modules <"$tree.initrd")
 
 bad=0
+reach() {
+	BIND=$root "$here/in-buildroot.sh" make -C "$PROJECT" --no-print-directory KDIR="$tree" \
+		MO="$KERNELS/build/$kernel" INSTALL_MOD_PATH="$root" "$1" >&2
+}
 # boots_with GOAL MODULE: after this goal of make it is this one that a mount loads.
 boots_with() {
 	local result=ok
-	BIND=$root "$here/in-buildroot.sh" make -C "$PROJECT" --no-print-directory KDIR="$tree" \
-		MO="$KERNELS/build/$kernel" INSTALL_MOD_PATH="$root" "$1" >&2
+	reach "$1"
 	KERNEL=$kernel CLIENT=none OVERLAY=$root "$here/vm.sh" "$here/first-mount.sh" "$2" | sed 's/^/# /' || {
 		result='not ok'
 		bad=1
@@ -31,7 +34,10 @@ boots_with() {
 	printf '%s - after make %s and a boot a mount loads the %s module\n' "$result" "$1" "$2"
 }
 
-printf '1..2\n'
+printf '1..3\n'
 boots_with install rust
 boots_with uninstall c
+result=ok
+reach uninstall || result='not ok' bad=1
+printf '%s - make uninstall has nothing to say where nothing is installed\n' "$result"
 exit $bad
