@@ -18,8 +18,7 @@ shift
 out=$(dirname "$dir")/patches
 layout=$here/in-tree/layout.py
 
-number() { sed -n "s/^$1 = //p" "$dir/Makefile"; }
-version=$(number VERSION).$(number PATCHLEVEL)
+version=$(series_of "$dir")
 [ "$(printf '%s\n' 7.3 "$version" | sort -V | head -n 1)" = 7.3 ] ||
 	die "$dir has Linux $version, and the patches are for 7.3 or later: take another source"
 [ ! -e "$dir/net/sunrpc/xprtrdma_rust" ] ||

@@ -103,7 +103,7 @@ built() {
 		;;
 	esac
 	[ -f "$src/Makefile" ] || die "$src is no kernel source: set KSRC to one, or unset it"
-	series=$(sed -n 's/^\(VERSION\|PATCHLEVEL\) = //p' "$src/Makefile" | paste -sd .)
+	series=$(series_of "$src")
 	[ ! -f "$here/kernel/$series.config" ] || fragments+=("$here/kernel/$series.config")
 	[ -z "${KSRC:-}" ] || export BIND="$KSRC${BIND:+:$BIND}"
 	want="$src $(cat "$KERNELS/src.stamp" 2>/dev/null) $(cat "${fragments[@]}" | sha256sum)${flags:+ $flags $module_flags}${mended[*]:+ ${mended[*]}}"

@@ -38,6 +38,9 @@ stamp() {
 	mv "$1.tmp" "$1"
 }
 
+# The series of a kernel's source, such as 7.3.
+series_of() { sed -n 's/^\(VERSION\|PATCHLEVEL\) = //p' "$1/Makefile" | paste -sd .; }
+
 # Two runs of the same step must not collide: the second waits and then finds the work done.
 lock() {
 	exec {lock_fd}>"$CACHE/.lock-$1"
