@@ -2,8 +2,8 @@
 
 //! Completion queues.
 
-use super::Pd;
-use crate::bindings;
+use super::{cqe::CqRef, Pd};
+use crate::{bindings, trace::TraceCq};
 use core::ptr::NonNull;
 use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
 
@@ -78,8 +78,8 @@ impl Cq {
 
     /// The number of the queue among the RDMA core's resources.
     pub(super) fn number(&self) -> u32 {
-        // SAFETY: By the type's invariant; the number does not change.
-        unsafe { (*self.as_raw()).res.id }
+        // SAFETY: By the type's invariant.
+        unsafe { CqRef::from_raw(self.as_raw()) }.number()
     }
 
     /// The C pointer.

@@ -2,7 +2,7 @@
 
 //! Completion handles (`struct ib_cqe`), embedded in the objects whose work requests they complete.
 
-use crate::{bindings, trace};
+use crate::{bindings, trace::TraceCq};
 use core::{marker::PhantomData, ptr::NonNull};
 use kernel::types::Opaque;
 
@@ -65,7 +65,19 @@ pub(super) use impl_has_cqe;
 #[repr(transparent)]
 pub(crate) struct CqRef(Opaque<bindings::ib_cq>);
 
-impl trace::TraceCq for CqRef {
+impl CqRef {
+    /// Borrows a completion queue from C.
+    ///
+    /// # Safety
+    ///
+    /// The type's invariants hold for all of `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::ib_cq) -> &'a Self {
+        // SAFETY: `CqRef` is transparent over `ib_cq`; the caller guarantees the rest.
+        unsafe { &*ptr.cast() }
+    }
+}
+
+impl TraceCq for CqRef {
     fn number(&self) -> u32 {
         // SAFETY: By the type's invariant; the number does not change.
         unsafe { (*self.0.get()).res.id }
@@ -95,9 +107,8 @@ unsafe extern "C" fn done<T: Complete<ID>, const ID: u64>(
     cq: *mut bindings::ib_cq,
     wc: *mut bindings::ib_wc,
 ) {
-    // SAFETY: Both are valid during the call; `CqRef` is transparent over `ib_cq`.
-    // INVARIANT: The references are dropped before the call returns.
-    let (cq, wc) = unsafe { (&*cq.cast(), &*wc) };
+    // SAFETY: Both are valid during the call.
+    let (cq, wc) = unsafe { (CqRef::from_raw(cq), &*wc) };
     // SAFETY: The RDMA core calls the handler that it finds through the `wr_cqe` of the request.
     // Only handles within a `T` have this function as their handler, so the pointer is that of such
     // a handle.

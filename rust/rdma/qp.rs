@@ -5,11 +5,15 @@
 use super::{
     cm::{Bound, CmId},
     cq::Cq,
+    cqe::CqRef,
     needs_mr::{needs_mr, region_pages, transfer_requests},
     receive::{ReceiveOwner, Receives},
     Pd,
 };
-use crate::{bindings, trace};
+use crate::{
+    bindings,
+    trace::{TraceCq, TraceQp},
+};
 use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{
     error::to_result,
@@ -343,11 +347,10 @@ impl Qp {
     }
 }
 
-impl trace::TraceQp for Qp {
+impl TraceQp for Qp {
     fn queue(&self) -> u32 {
-        // SAFETY: By the type's invariant; the queue pair keeps its completion queue, whose number
-        // does not change.
-        unsafe { (*(*self.as_raw()).recv_cq).res.id }
+        // SAFETY: By the type's invariant; the queue pair keeps its completion queue.
+        unsafe { CqRef::from_raw((*self.as_raw()).recv_cq) }.number()
     }
 }
 
