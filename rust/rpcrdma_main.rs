@@ -42,15 +42,17 @@ impl kernel::Module for RpcRdma {
         let folder = debugfs::Folder::new();
         let devices = rdma::IbClient::register()?;
         let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
-        let settings = sysctl::register()?;
-        let server_settings = sysctl::server::register()?;
-        // Last, because mounts may begin at once.
+        // Mounts may begin as soon as a class is registered.
         let servers = client::Servers::new()?;
         let client = sunrpc::client::register::<client::Client>(module, queue, servers)?;
         let service_queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma_service")?, GFP_KERNEL)?;
         let backward =
             sunrpc::server::register_backward::<server::Listener>(module, service_queue)?;
         let server = sunrpc::server::register::<server::Listener>(module)?;
+        // Last: whoever has a class of this name may have these files too, and /proc loses both
+        // modules' when it refuses the second ones.
+        let settings = sysctl::register()?;
+        let server_settings = sysctl::server::register()?;
         Ok(Self {
             _server: server,
             _backward: backward,

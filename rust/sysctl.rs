@@ -6,24 +6,63 @@
 pub(crate) mod server;
 
 use crate::{bindings, proto::wire::header::Versions};
-use kernel::{error::from_err_ptr, prelude::*};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::atomic::{Atomic, Full, Release},
+};
 
 /// The settings of one end, registered until this object is dropped.
 ///
 /// # Invariants
 ///
-/// The pointer came from one of the functions that register a table.
-pub(crate) struct Settings(*mut bindings::ctl_table_header);
+/// The header came from the function that registers the table, and nothing else is registered while
+/// `is_registered` is set.
+pub(crate) struct Settings {
+    header: *mut bindings::ctl_table_header,
+    is_registered: &'static Atomic<bool>,
+}
 
 // SAFETY: Any thread may unregister the settings.
 unsafe impl Send for Settings {}
 // SAFETY: No method takes `&self`.
 unsafe impl Sync for Settings {}
 
+impl Settings {
+    /// Registers a table with `register`, unless it is registered already, as `is_registered`
+    /// tells: /proc loses the first registration's files when it refuses a second one.
+    ///
+    /// # Safety
+    ///
+    /// `register` returns what it registered, or null for nothing, or an error. `is_registered`
+    /// belongs to that table alone.
+    unsafe fn new(
+        register: unsafe extern "C" fn() -> *mut bindings::ctl_table_header,
+        is_registered: &'static Atomic<bool>,
+    ) -> Result<Self> {
+        if is_registered.xchg(true, Full) {
+            return Err(EBUSY);
+        }
+        // SAFETY: May sleep.
+        match from_err_ptr(unsafe { register() }) {
+            // INVARIANT: It was just registered, and the flag was set by this call.
+            Ok(header) => Ok(Self {
+                header,
+                is_registered,
+            }),
+            Err(error) => {
+                is_registered.store(false, Release);
+                Err(error)
+            }
+        }
+    }
+}
+
 impl Drop for Settings {
     fn drop(&mut self) {
         // SAFETY: By the type's invariant. Nothing is done for a null pointer.
-        unsafe { bindings::rpcrdma_sysctl_unregister(self.0) };
+        unsafe { bindings::rpcrdma_sysctl_unregister(self.header) };
+        self.is_registered.store(false, Release);
     }
 }
 
@@ -32,12 +71,11 @@ impl Drop for Settings {
 ///
 /// # Errors
 ///
-/// `ENOMEM`, also if they are registered already.
+/// `EBUSY` if they are registered already; `ENOMEM`.
 pub(crate) fn register() -> Result<Settings> {
-    // SAFETY: May sleep.
-    let table = from_err_ptr(unsafe { bindings::rpcrdma_sysctl_register() })?;
-    // INVARIANT: It was just registered.
-    Ok(Settings(table))
+    static IS_REGISTERED: Atomic<bool> = Atomic::new(false);
+    // SAFETY: The function registers the client's table, and the flag is its own.
+    unsafe { Settings::new(bindings::rpcrdma_sysctl_register, &IS_REGISTERED) }
 }
 
 /// The number of Calls that a new mount can have outstanding, and of credits that it requests, 4 to
@@ -102,4 +140,16 @@ pub(crate) fn version_two() -> (VersionTwo, u32) {
         )
     };
     (setting.into(), writes)
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_settings)]
+mod tests {
+    use super::*;
+
+    // The module itself has registered its settings when its tests run.
+    #[test]
+    fn a_second_registration_is_refused() {
+        assert_eq!(register().err(), Some(EBUSY));
+    }
 }

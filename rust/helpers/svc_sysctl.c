@@ -120,7 +120,10 @@ static const struct ctl_table svc_settings[] = {
 	RPCRDMA_SVC_ZERO("rdma_stat_sq_prod"),
 };
 
-/* Registering them twice fails with the same error as lack of memory. */
+/*
+ * Must not be called while they are registered: /proc would refuse it, and lose
+ * the files of the first registration.
+ */
 struct ctl_table_header *rpcrdma_svc_sysctl_register(void)
 {
 	struct ctl_table_header *header;

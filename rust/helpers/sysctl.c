@@ -101,7 +101,10 @@ static const struct ctl_table settings[] = {
 	},
 };
 
-/* Registering them twice fails with the same error as lack of memory. */
+/*
+ * Must not be called while they are registered: /proc would refuse it, and lose
+ * the files of the first registration.
+ */
 struct ctl_table_header *rpcrdma_sysctl_register(void)
 {
 	struct ctl_table_header *header = register_sysctl("sunrpc", settings);

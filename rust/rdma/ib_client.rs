@@ -160,3 +160,15 @@ unsafe extern "C" fn remove(raw: *mut bindings::ib_device, _data: *mut c_void) {
         Device::remove(device);
     }
 }
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_rdma_ib_client)]
+mod tests {
+    use super::*;
+
+    // The module itself is registered when its tests run.
+    #[test]
+    fn a_second_registration_is_refused() {
+        assert_eq!(IbClient::register().err(), Some(EBUSY));
+    }
+}

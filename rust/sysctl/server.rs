@@ -4,18 +4,17 @@
 
 use super::{Settings, VersionTwo};
 use crate::bindings;
-use kernel::{error::from_err_ptr, prelude::*};
+use kernel::{prelude::*, sync::atomic::Atomic};
 
 /// Registers the server's settings and counters.
 ///
 /// # Errors
 ///
-/// `ENOMEM`, also if they are registered already.
+/// `EBUSY` if they are registered already; `ENOMEM`.
 pub(crate) fn register() -> Result<Settings> {
-    // SAFETY: May sleep.
-    let table = from_err_ptr(unsafe { bindings::rpcrdma_svc_sysctl_register() })?;
-    // INVARIANT: It was just registered.
-    Ok(Settings(table))
+    static IS_REGISTERED: Atomic<bool> = Atomic::new(false);
+    // SAFETY: The function registers the server's table, and the flag is its own.
+    unsafe { Settings::new(bindings::rpcrdma_svc_sysctl_register, &IS_REGISTERED) }
 }
 
 /// The number of Calls that a client of the local service can have outstanding, 4 to 16384.
@@ -74,6 +73,7 @@ mod tests {
         file_open_root, filp_close, get_fs_type, kern_mount, kern_unmount, kernel_read, path,
         vfsmount, O_RDONLY,
     };
+    use kernel::error::from_err_ptr;
 
     /// The number that a file of procfs has. Threads that run tests see no mount, so it gets one.
     fn shown(name: &CStr) -> Result<u64> {
@@ -113,6 +113,12 @@ mod tests {
         let text = text.get(..usize::try_from(length)?).ok_or(EINVAL)?;
         let text = core::str::from_utf8(text).map_err(|_| EINVAL)?;
         text.trim().parse().map_err(|_| EINVAL)
+    }
+
+    // The module itself has registered them when its tests run.
+    #[test]
+    fn a_second_registration_is_refused() {
+        assert_eq!(register().err(), Some(EBUSY));
     }
 
     #[test]

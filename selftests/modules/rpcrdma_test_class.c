@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Registers one of the transport classes of RPC-over-RDMA while it is loaded, so that a test sees
- * what a transport module does when another one was first. No transport comes out of it.
+ * Registers one of the transport classes of RPC-over-RDMA while it is loaded, and a setting that
+ * each module with such a class has, so that a test sees what a transport module does when another
+ * one was first. No transport comes out of it.
  */
 #include <linux/err.h>
 #include <linux/module.h>
 #include <linux/string.h>
 #include <linux/sunrpc/svc_xprt.h>
 #include <linux/sunrpc/xprt.h>
+#include <linux/sysctl.h>
 
 static char *which = "client";
 module_param(which, charp, 0444);
@@ -44,7 +46,21 @@ static struct svc_xprt_class test_svc_class = {
 	.xcl_list	= LIST_HEAD_INIT(test_svc_class.xcl_list),
 };
 
-static int __init test_init(void)
+static int entries;
+
+static const struct ctl_table test_settings[] = {
+	{
+		.procname	= "rdma_slot_table_entries",
+		.data		= &entries,
+		.maxlen		= sizeof(entries),
+		.mode		= 0444,
+		.proc_handler	= proc_dointvec,
+	},
+};
+
+static struct ctl_table_header *test_header;
+
+static int register_class(void)
 {
 	if (!strcmp(which, "server"))
 		return svc_reg_xprt_class(&test_svc_class);
@@ -53,8 +69,22 @@ static int __init test_init(void)
 	return xprt_register_transport(&test_class);
 }
 
+static int __init test_init(void)
+{
+	int ret;
+
+	test_header = register_sysctl("sunrpc", test_settings);
+	if (!test_header)
+		return -ENOMEM;
+	ret = register_class();
+	if (ret)
+		unregister_sysctl_table(test_header);
+	return ret;
+}
+
 static void __exit test_exit(void)
 {
+	unregister_sysctl_table(test_header);
 	if (!strcmp(which, "server"))
 		svc_unreg_xprt_class(&test_svc_class);
 	else
