@@ -3,7 +3,10 @@
 //! The allocation that contains the C object of a transport.
 
 use super::buffer::SpareBuffers;
-use crate::bindings::{self, RelaxedCell};
+use crate::{
+    bindings::{self, RelaxedCell},
+    sunrpc::orphans::Orphans,
+};
 use core::ffi::c_void;
 
 /// The allocation of one transport.
@@ -32,14 +35,7 @@ pub(super) struct Allocation {
 /// What the part of sunrpc's congestion window that is in use includes besides living requests; see
 /// `credits.rs`. Guarded by the transport lock.
 pub(super) struct Shares {
-    /// Orphaned Calls.
-    pub(super) orphaned: u32,
-    /// Replies for which there was neither a waiting request nor an orphaned Call. Such a Reply
-    /// arrives after its request has left the queue of those that wait, but before that request is
-    /// released.
-    pub(super) unclaimed: u32,
-    /// When the first Call was orphaned, or the last Reply to an orphaned Call arrived, in jiffies.
-    pub(super) since: usize,
-    /// Checks for orphaned Calls whose Replies are overdue.
+    pub(super) orphans: Orphans,
+    /// Checks whether the responder has owed their Replies for too long.
     pub(super) overdue: bindings::delayed_work,
 }

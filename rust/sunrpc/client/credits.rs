@@ -8,11 +8,10 @@
 //!
 //! - *stale* credits belong to requests that were sent on an earlier connection and are not in the
 //!   queue of those that wait for a Reply. The window is larger by these.
-//! - *orphaned* credits belong to Calls that were released without their Reply, because they were
-//!   killed. The responder still works on them, so they keep their credits until a Reply arrives
-//!   that no request waits for, or until the connection ends. If the responder owes these Replies
-//!   for too long, the connection is closed, as it is when a Call times out: otherwise requests
-//!   that wait for a credit would wait for ever.
+//! - *orphaned* credits ([`Orphans`](crate::sunrpc::orphans::Orphans)) belong to Calls that were
+//!   killed after they were sent. If the responder owes their Replies for too long, the connection
+//!   is closed, as it is when a Call times out: otherwise requests that wait for a credit would
+//!   wait for ever.
 
 use super::{
     allocation::{Allocation, Shares},
@@ -99,9 +98,7 @@ impl TransportLock<'_> {
         // SAFETY: The transport is valid, and by the type's invariant the lock that guards the
         // shares is held.
         let shares = unsafe { &mut *self.xprt.shares() };
-        self.lower_use(window(shares.orphaned));
-        shares.orphaned = 0;
-        shares.unclaimed = 0;
+        self.lower_use(window(shares.orphans.take_all()));
     }
 
     /// Lowers the part of the window that is in use. Others read it without the lock.
@@ -133,26 +130,18 @@ impl Xprt {
 
     /// Records a Reply on the present connection that no request waits for: if it answers a Call
     /// that was killed, the Call's credit is returned.
-    ///
-    /// A Reply counts for one credit, whatever its XID: a responder that makes up XIDs gets no more
-    /// Calls than it sends Replies.
     pub(crate) fn late_reply(&self) {
         let raw = self.as_raw();
         let _lock = self.transport_lock();
         // SAFETY: The transport is valid, and the lock that guards the shares and the window is
-        // held.
+        // held. The credit of an orphaned Call has no request.
         unsafe {
-            let shares = &mut *self.shares();
-            if shares.orphaned == 0 {
-                // There cannot be more of these than requests that they could answer.
-                if window(shares.unclaimed) < (*raw).cong {
-                    shares.unclaimed = shares.unclaimed.saturating_add(1);
-                }
-                return;
+            let orphans = &mut (*self.shares()).orphans;
+            if orphans.late_reply(bindings::rpcrdma_jiffies()) {
+                rpc_xprt::release_credit(raw);
+            } else {
+                orphans.early_reply((*raw).cong >> bindings::RPC_CWNDSHIFT);
             }
-            shares.orphaned = shares.orphaned.saturating_sub(1);
-            shares.since = bindings::rpcrdma_jiffies();
-            rpc_xprt::release_credit(raw);
         }
     }
 
@@ -204,16 +193,10 @@ impl Xprt {
             if (*rqst).rq_connect_cookie != (*self.as_raw()).connect_cookie {
                 return;
             }
-            if shares.unclaimed != 0 {
-                shares.unclaimed = shares.unclaimed.saturating_sub(1);
-                return;
+            if shares.orphans.give_up(bindings::rpcrdma_jiffies()) {
+                (*rqst).rq_cong = 0;
+                self.enqueue(&raw mut shares.overdue, self.patience());
             }
-            if shares.orphaned == 0 {
-                shares.since = bindings::rpcrdma_jiffies();
-            }
-            shares.orphaned = shares.orphaned.saturating_add(1);
-            (*rqst).rq_cong = 0;
-            self.enqueue(&raw mut shares.overdue, self.patience());
         }
     }
 
@@ -269,15 +252,11 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
     };
     let guard = xprt.transport_lock();
     // SAFETY: The transport is valid, and the lock that guards the shares is held.
-    let (orphaned, elapsed) = unsafe {
-        let shares = &*xprt.shares();
-        let elapsed = bindings::rpcrdma_jiffies().wrapping_sub(shares.since);
-        (shares.orphaned, elapsed)
-    };
+    let owed = unsafe { (*xprt.shares()).orphans.owed(bindings::rpcrdma_jiffies()) };
     drop(guard);
-    if orphaned == 0 {
+    let Some((_, elapsed)) = owed else {
         return;
-    }
+    };
     match xprt.patience().checked_sub(elapsed) {
         // SAFETY: Setup has initialised the work.
         Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.shares()).overdue, left) },

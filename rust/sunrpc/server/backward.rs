@@ -12,6 +12,7 @@
 use crate::{
     bindings::{self, ReadOnce},
     sunrpc::{
+        orphans::Orphans,
         registration::ClassUser,
         rpc_xprt::{self, window},
         send_error::end_task,
@@ -39,24 +40,14 @@ pub(super) struct Allocation {
     pub(super) backward: *const Backward,
     /// The next transport of the connection.
     next: Cell<*mut BackwardXprt>,
-    debts: Debts,
+    /// Calls that were given up after they were sent keep their credits until the client answers.
+    orphans: Orphans,
     /// The timeouts that `xprt.timeout` points to.
     pub(super) timeout: bindings::rpc_timeout,
     /// The transport's end.
     pub(super) work: bindings::delayed_work,
     /// The class, and thus the module.
     pub(super) user: ManuallyDrop<ClassUser>,
-}
-
-/// Credits in use that sunrpc's window does not tell apart. Guarded by the transport lock.
-struct Debts {
-    /// Calls that were given up after they were sent. They keep their credits until the client
-    /// answers.
-    orphaned: u32,
-    /// Replies that arrived just before their Call was given up.
-    unclaimed: u32,
-    /// When a Call was orphaned, or the Reply to an orphaned Call arrived, in jiffies.
-    since: usize,
 }
 
 /// How long a client may leave Calls unanswered while others wait for their credits, in
@@ -109,9 +100,9 @@ impl BackwardXprt {
         unsafe { &(*self.allocation()).next }
     }
 
-    fn debts(&self) -> *mut Debts {
+    fn orphans(&self) -> *mut Orphans {
         // SAFETY: By the type's invariant; only takes the address of a field.
-        unsafe { &raw mut (*self.allocation()).debts }
+        unsafe { &raw mut (*self.allocation()).orphans }
     }
 
     /// Whether the connection is up.
@@ -138,18 +129,21 @@ impl BackwardXprt {
         if unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst) } {
             return Credit::Taken;
         }
-        // SAFETY: The transport is valid, and the lock that guards the window and the debts is
-        // held.
-        unsafe {
+        // SAFETY: The transport is valid, and the lock that guards the window and the orphaned
+        // credits is held.
+        let (owed, cwnd) = unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
-            let debts = &*self.debts();
-            let elapsed = bindings::rpcrdma_jiffies().wrapping_sub(debts.since);
-            let is_overdue = elapsed > msecs_to_jiffies(PATIENCE_MS);
-            if is_overdue && window(debts.orphaned) >= (*self.as_raw()).cwnd {
-                return Credit::Overdue;
+            let owed = (*self.orphans()).owed(bindings::rpcrdma_jiffies());
+            (owed, (*self.as_raw()).cwnd)
+        };
+        match owed {
+            Some((credits, elapsed))
+                if elapsed > msecs_to_jiffies(PATIENCE_MS) && window(credits) >= cwnd =>
+            {
+                Credit::Overdue
             }
+            _ => Credit::None,
         }
-        Credit::None
     }
 
     /// Returns a request's credit, if it has one: the request was not sent, or its Reply has
@@ -174,17 +168,13 @@ impl BackwardXprt {
     /// - `task` has a request, of one of this module's backward transports, whose transport lock is
     ///   held.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: Guaranteed by the caller; the lock guards the debts and the request's credit.
+        // SAFETY: Guaranteed by the caller; the lock guards the orphaned credits and the request's.
         unsafe {
             let rqst = (*task).tk_rqstp;
             let was_sent = u32::from((*task).tk_flags) & bindings::RPC_TASK_SENT != 0;
             if (*rqst).rq_cong != 0 && was_sent {
-                let debts = &mut *Self::from_raw((*rqst).rq_xprt).debts();
-                if debts.unclaimed != 0 {
-                    debts.unclaimed = debts.unclaimed.saturating_sub(1);
-                } else {
-                    debts.orphaned = debts.orphaned.saturating_add(1);
-                    debts.since = bindings::rpcrdma_jiffies();
+                let orphans = &mut *Self::from_raw((*rqst).rq_xprt).orphans();
+                if orphans.give_up(bindings::rpcrdma_jiffies()) {
                     (*rqst).rq_cong = 0;
                 }
             }
@@ -226,32 +216,26 @@ impl BackwardXprt {
 
     /// Attributes a Reply that no request waits for to a Call that was given up, if there is one.
     fn late_reply(&self) -> bool {
-        // SAFETY: The transport is valid, and the lock that guards the debts and the window is
-        // held. The credit of an orphaned Call has no request.
+        // SAFETY: The transport is valid, and the lock that guards the orphaned credits and the
+        // window is held. The credit of an orphaned Call has no request.
         unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
-            let debts = &mut *self.debts();
-            let Some(orphaned) = debts.orphaned.checked_sub(1) else {
-                return false;
-            };
-            debts.orphaned = orphaned;
-            debts.since = bindings::rpcrdma_jiffies();
-            rpc_xprt::release_credit(self.as_raw());
+            let is_owed = (*self.orphans()).late_reply(bindings::rpcrdma_jiffies());
+            if is_owed {
+                rpc_xprt::release_credit(self.as_raw());
+            }
+            is_owed
         }
-        true
     }
 
     /// Records a Reply to a Call that may be about to be given up.
     fn early_reply(&self) {
-        // SAFETY: The transport is valid, and the lock that guards the debts and the window is
-        // held.
+        // SAFETY: The transport is valid, and the lock that guards the orphaned credits and the
+        // window is held.
         unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
-            let debts = &mut *self.debts();
-            // There cannot be more of these than requests that they could answer.
-            if window(debts.unclaimed) < (*self.as_raw()).cong {
-                debts.unclaimed = debts.unclaimed.saturating_add(1);
-            }
+            let in_use = (*self.as_raw()).cong >> bindings::RPC_CWNDSHIFT;
+            (*self.orphans()).early_reply(in_use);
         }
     }
 }

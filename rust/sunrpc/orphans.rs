@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Credits of Calls that were given up before their Reply arrived, in either direction.
+//!
+//! A Call that was sent and then killed, or whose caller timed out, is released; but the peer still
+//! works on it, so that another Call in its place would exceed the grant (RFC 8166 section 3.3.1).
+//! Its credit stays in use until a Reply arrives that no request waits for, whatever its XID: a
+//! peer that makes up XIDs gets no more Calls than it sends Replies.
+
+/// The orphaned credits of one transport. sunrpc's transport lock guards them. Zeroes are valid,
+/// and stand for none.
+#[derive(Default)]
+pub(super) struct Orphans {
+    /// Credits in use whose Calls were given up.
+    credits: u32,
+    /// Replies for which there was neither a waiting request nor an orphaned credit. Such a Reply
+    /// arrives after its request has left the queue of those that wait, but before that request is
+    /// released.
+    unclaimed: u32,
+    /// When the first Call was given up, or the last Reply to one arrived, in jiffies.
+    since: usize,
+}
+
+impl Orphans {
+    /// A Call that has a credit, and has been sent, is given up at `now`. Returns whether its
+    /// credit stays in use; otherwise its Reply has already arrived.
+    pub(super) fn give_up(&mut self, now: usize) -> bool {
+        if let Some(rest) = self.unclaimed.checked_sub(1) {
+            self.unclaimed = rest;
+            return false;
+        }
+        if self.credits == 0 {
+            self.since = now;
+        }
+        self.credits = self.credits.saturating_add(1);
+        true
+    }
+
+    /// A Reply has arrived at `now` that no request waits for. Returns whether it answers a Call
+    /// that was given up, whose credit the caller then returns.
+    pub(super) fn late_reply(&mut self, now: usize) -> bool {
+        let Some(rest) = self.credits.checked_sub(1) else {
+            return false;
+        };
+        self.credits = rest;
+        self.since = now;
+        true
+    }
+
+    /// A Reply has arrived that neither a request nor an orphaned credit waits for. If there are no
+    /// more of these than the `in_use` credits, its Call may be about to be given up.
+    pub(super) fn early_reply(&mut self, in_use: usize) {
+        // CAST: A u32 always fits the kernel's usize.
+        if (self.unclaimed as usize) < in_use {
+            self.unclaimed = self.unclaimed.saturating_add(1);
+        }
+    }
+
+    /// How many credits are orphaned, and for how many jiffies the peer has sent no Reply for them,
+    /// if there are any.
+    pub(super) fn owed(&self, now: usize) -> Option<(u32, usize)> {
+        (self.credits != 0).then(|| (self.credits, now.wrapping_sub(self.since)))
+    }
+
+    /// The connection has ended, so that no Reply will arrive. Returns how many credits are to be
+    /// returned.
+    pub(super) fn take_all(&mut self) -> u32 {
+        core::mem::take(self).credits
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_orphans)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_reply_returns_one_credit() {
+        let mut orphans = Orphans::default();
+        assert!(!orphans.late_reply(1));
+        assert!(orphans.give_up(2));
+        assert!(orphans.give_up(3));
+        assert!(orphans.late_reply(4));
+        assert_eq!(orphans.owed(4), Some((1, 0)));
+        assert!(orphans.late_reply(5));
+        assert_eq!(orphans.owed(5), None);
+        assert!(!orphans.late_reply(6));
+    }
+
+    #[test]
+    fn a_reply_before_the_end_of_its_call_leaves_no_orphan() {
+        let mut orphans = Orphans::default();
+        orphans.early_reply(2);
+        orphans.early_reply(2);
+        // Only two Calls have credits.
+        orphans.early_reply(2);
+        assert!(!orphans.give_up(1));
+        assert!(!orphans.give_up(2));
+        assert!(orphans.give_up(3));
+    }
+
+    #[test]
+    fn the_peer_owes_since_the_first_call_or_its_last_reply() {
+        let mut orphans = Orphans::default();
+        // Before the jiffies wrap around.
+        assert!(orphans.give_up(usize::MAX));
+        assert!(orphans.give_up(8));
+        assert_eq!(orphans.owed(9), Some((2, 10)));
+        assert!(orphans.late_reply(9));
+        assert_eq!(orphans.owed(12), Some((1, 3)));
+    }
+
+    #[test]
+    fn the_end_of_the_connection_settles_all() {
+        let mut orphans = Orphans::default();
+        orphans.early_reply(1);
+        assert!(!orphans.give_up(1));
+        assert!(orphans.give_up(2));
+        orphans.early_reply(1);
+        assert_eq!(orphans.take_all(), 1);
+        assert_eq!(orphans.owed(3), None);
+        // The early Reply belonged to that connection, too.
+        assert!(orphans.give_up(4));
+    }
+}
