@@ -203,10 +203,10 @@ impl Connection {
 
     /// The cookie that a request keeps of its Send: the connection's number, plus that of the chunk
     /// entry, counted from 1. `None` if there can be no such entry.
-    pub(super) fn cookie(&self, sent: Sent) -> Option<u64> {
+    pub(super) fn cookie(&self, sent: SentCall) -> Option<u64> {
         let entry = match sent {
-            Sent::Inline => 0,
-            Sent::WithChunks(index) => u32::try_from(index).ok()?.checked_add(1)?,
+            SentCall::Inline => 0,
+            SentCall::WithChunks(index) => u32::try_from(index).ok()?.checked_add(1)?,
         };
         Some(self.number | u64::from(entry))
     }
@@ -225,13 +225,13 @@ impl Connection {
 
     /// How the request with this cookie was sent; `None` if that was not on this connection.
     #[inline(always)]
-    pub(super) fn sent(&self, cookie: u64) -> Option<Sent> {
+    pub(super) fn sent(&self, cookie: u64) -> Option<SentCall> {
         let entry = cookie.wrapping_sub(self.number);
         match u32::try_from(entry).ok()? {
-            0 => Some(Sent::Inline),
+            0 => Some(SentCall::Inline),
             entry => usize::try_from(entry.wrapping_sub(1))
                 .ok()
-                .map(Sent::WithChunks),
+                .map(SentCall::WithChunks),
         }
     }
 
@@ -248,14 +248,14 @@ impl Connection {
 
 /// How a Call was sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(super) enum SentCall {
     /// Without chunks.
     Inline,
     /// With the chunks in the entry of this index.
     WithChunks(usize),
 }
 
-impl Sent {
+impl SentCall {
     /// Whether this is the cookie of a Call with chunks, on whatever connection.
     pub(super) fn has_chunks(cookie: u64) -> bool {
         cookie & u64::from(u32::MAX) != 0

@@ -5,7 +5,7 @@
 
 use super::{
     chunks::Chunks,
-    connection::{Connection, Sent},
+    connection::{Connection, SentCall},
 };
 use crate::{
     error::Cause,
@@ -19,7 +19,7 @@ use crate::{
 pub(super) fn fence(qp: &QueuePair<Connection>, cookie: u64, rqst: &Rqst) {
     let (connection, chunks) = (qp.context(), Chunks::of(qp));
     let xid = rqst.xid();
-    let Some(Sent::WithChunks(index)) = connection.sent(cookie) else {
+    let Some(SentCall::WithChunks(index)) = connection.sent(cookie) else {
         return;
     };
     if chunks.abandon(index, xid) {

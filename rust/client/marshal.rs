@@ -4,7 +4,7 @@
 
 use super::{
     chunks::Offer,
-    connection::{Connection, Sent},
+    connection::{Connection, SentCall},
     limits::{BACKWARD_SLOTS, MAX_SEGMENTS},
     mapping::{self, MessageRegions},
     regions::{Capacity, Regions, WithGaps},
@@ -137,7 +137,7 @@ fn send_inline(
         buffer.bytes(),
     )?;
     rqst.start();
-    let cookie = connection.cookie(Sent::Inline);
+    let cookie = connection.cookie(SentCall::Inline);
     rqst.cookie().set(cookie.ok_or(SendError::Failed)?);
     buffer.send(length).map_err(|_| SendError::NotConnected)
 }
@@ -278,7 +278,7 @@ fn transmit(
         });
         let bytes = buffer.bytes();
         let length = build(transport, connection, rqst, plan, segments, reads, bytes)?;
-        let cookie = connection.cookie(Sent::WithChunks(entry));
+        let cookie = connection.cookie(SentCall::WithChunks(entry));
         Ok((length, reads, cookie.ok_or(SendError::Failed)?))
     });
     let (length, reads, cookie) = match built {

@@ -40,7 +40,7 @@ use crate::{
     },
     sysctl, trace,
 };
-use connection::{Connection, Sent};
+use connection::{Connection, SentCall};
 use kernel::{
     prelude::*,
     seq_file::SeqFile,
@@ -175,7 +175,7 @@ impl ClientTransport for Client {
     fn fence(&self, rqst: &Rqst) {
         // Otherwise the Call had no chunks, or its Reply has already fenced them.
         let cookie = rqst.cookie().get();
-        if Sent::has_chunks(cookie) {
+        if SentCall::has_chunks(cookie) {
             self.fence_regions(rqst, cookie);
         }
     }

@@ -8,7 +8,7 @@
 use super::{
     answered::{complete, end_if_hopeless, Answer, AnsweredCall, Outcome},
     chunks::{Chunks, Offer},
-    connection::{Connection, Sent},
+    connection::{Connection, SentCall},
     version::Refusal,
 };
 use crate::{
@@ -223,8 +223,8 @@ fn claim<R>(
 ) -> Option<Claim<R>> {
     let connection = qp.context();
     let index = match connection.sent(rqst.cookie().get())? {
-        Sent::WithChunks(index) => index,
-        Sent::Inline => {
+        SentCall::WithChunks(index) => index,
+        SentCall::Inline => {
             return Some(Claim {
                 form: Form::INLINE,
                 seen: look(None),

@@ -15,7 +15,7 @@ use super::{
     pool::Pool,
     qp::{Capacities, ConnectParameters, Qp},
     reads::{ReadContext, ReadOwner, Reads},
-    receive::{Note, PostedReceives, Receive, ReceiveOwner, Received, Receives},
+    receive::{CompletedReceive, Note, PostedReceives, Receive, ReceiveOwner, Receives},
     send_slots::SendSlots,
     Pd,
 };
@@ -75,7 +75,7 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
 }
 
 /// A message that arrived at an accepted queue pair with this context.
-pub(crate) type AcceptedMessage<C> = Received<AcceptedQp<C>>;
+pub(crate) type AcceptedMessage<C> = CompletedReceive<AcceptedQp<C>>;
 
 /// The sizes of an accepted queue pair's queues.
 #[derive(Clone, Copy)]

@@ -10,7 +10,7 @@ use super::{
     cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     mr::{Idle, MrList},
     qp::Qp,
-    receive::{PostedReceives, Receive, ReceiveOwner, Received, Receives},
+    receive::{CompletedReceive, PostedReceives, Receive, ReceiveOwner, Receives},
     registered::{Invalidation, LockedSlot, RegisteredMrs, SlotOwner},
     send::{ReservedSend, SendOwner, SendQueue},
     sizes::QpSizes,
@@ -97,7 +97,7 @@ impl<'a, C: Completions> Completion<'a, C> {
 }
 
 /// A message that arrived at a queue pair with this context.
-pub(crate) type ReceivedMessage<C> = Received<QueuePair<C>>;
+pub(crate) type ReceivedMessage<C> = CompletedReceive<QueuePair<C>>;
 
 /// A queue pair, the resources of its work requests, and the user's `context`.
 ///

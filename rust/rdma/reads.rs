@@ -8,7 +8,7 @@ use super::{
     outgoing::{take_slots, wait_for_slots, OutgoingOwner},
     pool::{Links, Pool, Pooled},
     qp::Qp,
-    receive::{ReceiveOwner, Received},
+    receive::{CompletedReceive, ReceiveOwner},
     send_slots::NoRoom,
     transfer::Transfers,
 };
@@ -32,10 +32,10 @@ pub(crate) unsafe trait ReadOwner: ReceiveOwner + OutgoingOwner {
     fn reads(&self) -> &Pool<ReadContext<Self>>;
 
     /// The RDMA Reads that were posted for `message` have filled `pages`.
-    fn read(&self, message: Received<Self>, pages: PageVec);
+    fn read(&self, message: CompletedReceive<Self>, pages: PageVec);
 
     /// The RDMA Reads for `message` failed; [`OutgoingOwner::failed`] is called next.
-    fn not_read(&self, message: Received<Self>, status: WcStatus);
+    fn not_read(&self, message: CompletedReceive<Self>, status: WcStatus);
 }
 
 /// The resources of the RDMA Reads for one message.
@@ -53,7 +53,7 @@ pub(crate) struct ReadContext<O: ReadOwner> {
     reads: Transfers,
     /// The destination of the Reads.
     pages: PageVec,
-    message: Option<Received<O>>,
+    message: Option<CompletedReceive<O>>,
     /// The status of the first Read that failed.
     failure: Option<WcStatus>,
     slots: u32,
@@ -94,7 +94,7 @@ impl<O: ReadOwner> ReadContext<O> {
     }
 
     /// Releases what the context holds. None of its work requests is outstanding.
-    pub(super) fn end(&mut self, qp: &Qp) -> (Option<Received<O>>, PageVec) {
+    pub(super) fn end(&mut self, qp: &Qp) -> (Option<CompletedReceive<O>>, PageVec) {
         // SAFETY: The Reads were added with the owner's queue pair, and have completed or were
         // never posted.
         unsafe { self.reads.release(qp) };
@@ -147,7 +147,7 @@ impl<O: ReadOwner> Complete<1> for ReadContext<O> {
 
 /// Why Reads were not posted, with the message and the pages, unless those are freed with the
 /// connection.
-pub(crate) type NotPosted<O> = (NoRoom, Option<(Received<O>, PageVec)>);
+pub(crate) type NotPosted<O> = (NoRoom, Option<(CompletedReceive<O>, PageVec)>);
 
 /// RDMA Reads to be posted. Their context is returned to the owner if they are not.
 ///
@@ -263,7 +263,11 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// [`NoRoom::Closed`] if there are no Reads; otherwise why there is no room. The message and
     /// its pages are returned with it, unless they are freed with the connection.
-    pub(crate) fn post(self, message: Received<O>, may_wait: bool) -> Result<(), NotPosted<O>> {
+    pub(crate) fn post(
+        self,
+        message: CompletedReceive<O>,
+        may_wait: bool,
+    ) -> Result<(), NotPosted<O>> {
         let mut this = ManuallyDrop::new(self);
         // Other threads may map transfers when this returns.
         let _turn = this.turn.take();

@@ -40,7 +40,7 @@ pub(crate) unsafe trait ReceiveOwner: Sized {
     /// # Safety
     ///
     /// Called by the handler of that completion, `wc`.
-    unsafe fn received(&self, message: Received<Self>, wc: &bindings::ib_wc);
+    unsafe fn received(&self, message: CompletedReceive<Self>, wc: &bindings::ib_wc);
 
     /// Emits the trace event for a completion, `wc`, of the Receive with this number.
     fn trace(cq: &CqRef, index: u32, wc: &bindings::ib_wc);
@@ -207,18 +207,18 @@ impl<O: ReceiveOwner> Complete for Receive<O> {
             _ => 0,
         };
         // SAFETY: This is the handler of the completion.
-        unsafe { owner.received(Received(receive), wc) };
+        unsafe { owner.received(CompletedReceive(receive), wc) };
     }
 }
 
 /// A message that arrived, in its buffer.
-pub(crate) struct Received<O: ReceiveOwner>(KBox<Receive<O>>);
+pub(crate) struct CompletedReceive<O: ReceiveOwner>(KBox<Receive<O>>);
 
 // SAFETY: The message may be read, and its buffer freed, from any thread; only completion handlers
 // use the owner.
-unsafe impl<O: ReceiveOwner> Send for Received<O> {}
+unsafe impl<O: ReceiveOwner> Send for CompletedReceive<O> {}
 
-impl<O: ReceiveOwner> Received<O> {
+impl<O: ReceiveOwner> CompletedReceive<O> {
     /// The bytes of the message.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -254,7 +254,7 @@ impl<O: ReceiveOwner> Received<O> {
 }
 
 // SAFETY: The bytes are in a buffer that the message owns, which has at least that many.
-unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for Received<O> {
+unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for CompletedReceive<O> {
     type Note = O::Note;
 
     fn memory(&mut self) -> (NonNull<u8>, usize) {
@@ -266,7 +266,7 @@ unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for Received<O> {
 
     #[inline]
     fn with_note(&mut self) -> (&[u8], &mut O::Note) {
-        Received::with_note(self)
+        CompletedReceive::with_note(self)
     }
 
     fn into_raw(self) -> NonNull<c_void> {
@@ -415,7 +415,7 @@ pub(crate) struct Messages<O: ReceiveOwner> {
     receive: PhantomData<KBox<Receive<O>>>,
 }
 
-// SAFETY: As for `Received`.
+// SAFETY: As for `CompletedReceive`.
 unsafe impl<O: ReceiveOwner> Send for Messages<O> {}
 
 impl<O: ReceiveOwner> Messages<O> {
@@ -434,7 +434,7 @@ impl<O: ReceiveOwner> Messages<O> {
     }
 
     /// Appends a message.
-    pub(crate) fn push(&mut self, message: Received<O>) {
+    pub(crate) fn push(&mut self, message: CompletedReceive<O>) {
         let mut receive = message.0;
         receive.request.next = core::ptr::null_mut();
         let receive = KBox::into_raw(receive);
@@ -465,7 +465,7 @@ impl<O: ReceiveOwner> Messages<O> {
     }
 
     /// Removes the first message.
-    pub(crate) fn pop(&mut self) -> Option<Received<O>> {
+    pub(crate) fn pop(&mut self) -> Option<CompletedReceive<O>> {
         if self.first.is_null() {
             return None;
         }
@@ -476,7 +476,7 @@ impl<O: ReceiveOwner> Messages<O> {
             if self.first.is_null() {
                 self.last = core::ptr::null_mut();
             }
-            Some(Received(KBox::from_raw(receive)))
+            Some(CompletedReceive(KBox::from_raw(receive)))
         }
     }
 }

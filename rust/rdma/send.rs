@@ -66,7 +66,7 @@ pub(super) struct Message {
 /// # Invariants
 ///
 /// `owner` contains the ring.
-pub(super) struct Slot<O: SendOwner> {
+pub(super) struct RingSlot<O: SendOwner> {
     cqe: Cqe<Self>,
     owner: NonNull<O>,
     /// The number of the Send that was last posted from here. Before the first round, the number
@@ -77,15 +77,15 @@ pub(super) struct Slot<O: SendOwner> {
 }
 
 impl_has_cqe! {
-    impl{O: SendOwner} HasCqe<0> for Slot<O> { self.cqe }
+    impl{O: SendOwner} HasCqe<0> for RingSlot<O> { self.cqe }
     impl{O: SendOwner} HasCqe<0> for Reserved<O> { self.cqe }
 }
 
 // SAFETY: The message belongs to its owner, the number is a `RelaxedCell`, and the rest is only
 // read.
-unsafe impl<O: SendOwner> Sync for Slot<O> {}
+unsafe impl<O: SendOwner> Sync for RingSlot<O> {}
 // SAFETY: Nothing in a slot is tied to a thread.
-unsafe impl<O: SendOwner> Send for Slot<O> {}
+unsafe impl<O: SendOwner> Send for RingSlot<O> {}
 
 /// A buffer outside the ring.
 ///
@@ -117,7 +117,7 @@ unsafe impl<O: SendOwner> Send for Reserved<O> {}
 /// the `Sender`.
 #[pin_data]
 pub(super) struct SendQueue<O: SendOwner> {
-    slots: KVVec<Slot<O>>,
+    slots: KVVec<RingSlot<O>>,
     /// How many slots there are.
     count: u32,
     /// How many of them have a buffer, counted from the first; the `Sender` adds to them.
@@ -155,7 +155,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
                         None
                     };
                     // INVARIANT: Guaranteed by the caller.
-                    let slot = Slot {
+                    let slot = RingSlot {
                         cqe: Cqe::new(),
                         owner,
                         number: RelaxedCell::new(index.wrapping_sub(span(count))),
@@ -220,7 +220,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
 
     /// The slot at `index` of the ring.
     #[inline(always)]
-    pub(super) fn slot(&self, index: u32) -> Option<&Slot<O>> {
+    pub(super) fn slot(&self, index: u32) -> Option<&RingSlot<O>> {
         // CAST: A u32 always fits the kernel's usize.
         self.slots.get(index as usize)
     }
@@ -255,14 +255,14 @@ impl<O: SendOwner + 'static> SendQueue<O> {
         let buffers = self.buffers.get() as usize;
         let span = span(self.count);
         let completed = self.completed.load(Relaxed);
-        let is_posted = |slot: &&Slot<O>| slot.number.get().wrapping_sub(completed) < span;
+        let is_posted = |slot: &&RingSlot<O>| slot.number.get().wrapping_sub(completed) < span;
         let slots = self.slots.iter().take(buffers);
         (slots.filter(is_posted).count(), buffers)
     }
 }
 
 /// A signalled Send of the ring has completed, and with it all Sends before it.
-impl<O: SendOwner> Complete for Slot<O> {
+impl<O: SendOwner> Complete for RingSlot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         // SAFETY: By the type's invariant, and that of the owner, which waits for the request that
         // has just completed.
@@ -290,7 +290,7 @@ impl<O: SendOwner> Complete for Reserved<O> {
     }
 }
 
-impl<O: SendOwner> Slot<O> {
+impl<O: SendOwner> RingSlot<O> {
     /// The message, if there is one.
     ///
     /// # Safety

@@ -8,7 +8,7 @@ use super::{
     mr::{Mapped, MrList},
     queue_pair::{Completions, QueuePair},
     ring::Ring,
-    send::{Message, Slot},
+    send::{Message, RingSlot},
     sizes::QpSizes,
     Pd,
 };
@@ -110,7 +110,7 @@ impl<C: Completions> Drop for Sender<C> {
 /// `message` is the slot's.
 pub(crate) struct SendBuffer<'a, C: Completions> {
     qp: &'a QueuePair<C>,
-    slot: &'a Slot<QueuePair<C>>,
+    slot: &'a RingSlot<QueuePair<C>>,
     message: &'a mut Message,
     ring: &'a mut Ring,
 }
@@ -178,7 +178,7 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
         ring.advance();
         slot.number.set(number);
         let signaled = qp.send_queue().is_signaled(number);
-        let wr_cqe = Slot::wr_cqe(slot);
+        let wr_cqe = RingSlot::wr_cqe(slot);
         // SAFETY: The ring does not return to the slot before the device has returned the message.
         unsafe {
             message.send(qp.qp(), wr_cqe, length, (number, signaled), |send| {

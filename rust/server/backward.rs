@@ -2,7 +2,9 @@
 
 //! The backward direction (RFC 8167): nfsd's Calls to its clients.
 
-use super::{connection::Connection, shared::Shared, sizes::BACKWARD_CREDITS, stats::Sent};
+use super::{
+    connection::Connection, incoming::IncomingCalls, sizes::BACKWARD_CREDITS, stats::SentMessage,
+};
 use crate::{
     proto::{
         backward::encode_backward,
@@ -49,9 +51,9 @@ impl BackwardConnection for Connection {
 }
 
 /// Sends a Call, once there is a Receive for its Reply.
-fn send(qp: &AcceptedQp<Shared>, call: &BackwardRqst<'_>) -> Result<(), SendError> {
-    let shared = qp.context();
-    let (version, thresholds) = shared.agreed();
+fn send(qp: &AcceptedQp<IncomingCalls>, call: &BackwardRqst<'_>) -> Result<(), SendError> {
+    let incoming = qp.context();
+    let (version, thresholds) = incoming.agreed();
     // The client has had no Reply that tells the version. sunrpc tries again soon.
     let version = version.ok_or(SendError::NoMemory)?;
     let mut outgoing = qp.outgoing().map_err(|_| SendError::NoMemory)?;
@@ -67,13 +69,15 @@ fn send(qp: &AcceptedQp<Shared>, call: &BackwardRqst<'_>) -> Result<(), SendErro
     let end = header.saturating_add(call.len());
     let to = buffer.get_mut(header..end).ok_or(SendError::TooLarge)?;
     call.copy_out(to).map_err(|_| SendError::Failed)?;
-    shared.post_all_receives(qp).map_err(|error| match error {
-        ENOMEM => SendError::NoMemory,
-        _ => SendError::NotConnected,
-    })?;
-    let sent = outgoing.send(end, None, true, Sent::BackwardCall);
+    incoming
+        .post_all_receives(qp)
+        .map_err(|error| match error {
+            ENOMEM => SendError::NoMemory,
+            _ => SendError::NotConnected,
+        })?;
+    let sent = outgoing.send(end, None, true, SentMessage::BackwardCall);
     // While this waited for room, the service was not told of Calls that arrived.
-    shared.xprt().enqueue();
+    incoming.xprt().enqueue();
     sent.map_err(|reason| match reason {
         NoRoom::TooMany => SendError::Failed,
         NoRoom::Full => SendError::NoMemory,

@@ -4,17 +4,17 @@
 
 use super::{
     events::Events,
+    incoming::IncomingCalls,
     not_accepted::NotAccepted,
     note::CallNote,
     receive,
     record::{End, SharedRecord},
     reply,
-    shared::Shared,
     sizes::{
         least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
         CALL_PIECES, MAX_TRANSFER_SGE, SPARE_RECEIVES, TRANSFERS,
     },
-    stats::Sent,
+    stats::SentMessage,
     PAGE_SIZE,
 };
 use crate::{
@@ -63,7 +63,7 @@ pub(crate) struct Connection {
 
 /// What the files of a connection show.
 pub(super) struct Parts {
-    pub(super) qp: AcceptedOwner<Shared>,
+    pub(super) qp: AcceptedOwner<IncomingCalls>,
     /// The requester's address.
     pub(super) address: SocketAddress,
     /// What this end announced.
@@ -172,8 +172,8 @@ impl Connection {
         }
         let versions = sysctl::service_version_two().versions();
         let credits = (max_credits, own.receive.bytes());
-        let shared = Shared::new(events.clone(), thresholds, versions, budget, credits);
-        let qp = AcceptedOwner::new(id, &pd, &sizes, events.slots.clone(), shared)?;
+        let incoming = IncomingCalls::new(events.clone(), thresholds, versions, budget, credits);
+        let qp = AcceptedOwner::new(id, &pd, &sizes, events.slots.clone(), incoming)?;
         let removal = RemovalNotice::new(&device, events.clone())?;
         let parts = Parts {
             qp,
@@ -231,7 +231,7 @@ impl SvcTransport for Connection {
 }
 
 impl SvcConnection for Connection {
-    type Call = AcceptedMessage<Shared>;
+    type Call = AcceptedMessage<IncomingCalls>;
 
     #[inline]
     fn has_room(&self) -> bool {
@@ -269,9 +269,9 @@ impl SvcConnection for Connection {
     }
 }
 
-impl AcceptedEvents for Shared {
+impl AcceptedEvents for IncomingCalls {
     type Note = CallNote;
-    type Sent = Sent;
+    type Sent = SentMessage;
 
     #[inline]
     fn received(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>) {
@@ -289,14 +289,14 @@ impl AcceptedEvents for Shared {
         }
     }
 
-    fn not_written(&self, sent: &Sent, status: WcStatus) {
-        if let (Sent::Reply(answered), true) = (sent, status.is_refusal()) {
+    fn not_written(&self, sent: &SentMessage, status: WcStatus) {
+        if let (SentMessage::Reply(answered), true) = (sent, status.is_refusal()) {
             self.events.cannot_answer(answered.xid);
         }
     }
 
     #[inline]
-    fn sent(&self, sent: &Sent) {
+    fn sent(&self, sent: &SentMessage) {
         self.stats().sent(sent);
     }
 

@@ -7,7 +7,7 @@
 //! connection.rs    one connection: what it is made of, and its end
 //! not_accepted.rs  why a connection is not accepted
 //! events.rs        what is reported to it, and what others use of it
-//! shared.rs        what its threads and completions share: messages, grants
+//! incoming.rs      its Calls until a thread takes them, and its grants
 //! note.rs          what is kept with a message
 //! receive.rs       from a message to a Call that nfsd executes
 //! reply.rs         from nfsd's Reply to what the requester gets
@@ -27,12 +27,13 @@
 //!
 //! Lock order: the locks here are leaves, each taken alone, with two exceptions. The listener's
 //! (`Listener::state`) is held while it begins and stops listening. That of the Calls that wait for
-//! room (`Shared::waiting`) is held while those of the connection's and the listener's budgets
-//! (`Events::pages`, `Room::state`) are taken, one at a time.
+//! room (`IncomingCalls::waiting`) is held while those of the connection's and the listener's
+//! budgets (`Events::pages`, `Room::state`) are taken, one at a time.
 
 mod backward;
 mod connection;
 mod events;
+mod incoming;
 mod listener;
 mod not_accepted;
 mod note;
@@ -40,7 +41,6 @@ mod receive;
 mod record;
 mod reply;
 mod room;
-mod shared;
 mod show;
 mod sinks;
 mod sizes;

@@ -2,7 +2,7 @@
 
 //! From a message to a Call that nfsd executes.
 
-use super::{note::CallNote, reply, shared::Shared};
+use super::{incoming::IncomingCalls, note::CallNote, reply};
 use crate::{
     error::Cause,
     proto::{
@@ -28,25 +28,25 @@ use crate::{
 };
 use kernel::{alloc::flags::__GFP_NOWARN, prelude::*};
 
-type Message = AcceptedMessage<Shared>;
+type Message = AcceptedMessage<IncomingCalls>;
 
 /// A Receive has completed. Called on the completion workqueue.
-pub(super) fn received(qp: &AcceptedQp<Shared>, mut message: Message) {
-    let shared = qp.context();
-    shared.stats().received();
+pub(super) fn received(qp: &AcceptedQp<IncomingCalls>, mut message: Message) {
+    let incoming = qp.context();
+    incoming.stats().received();
     message.with_note().1.complete = Some(Moment::now());
-    let complete = if shared.events.is_established() {
+    let complete = if incoming.events.is_established() {
         start(qp, message)
     } else {
         Some(message)
     };
     if let Some(message) = complete {
-        shared.enqueue(qp, message);
+        incoming.enqueue(qp, message);
     }
 }
 
 /// The RDMA Reads for a message are done. Called on the completion workqueue.
-pub(super) fn read(qp: &AcceptedQp<Shared>, mut message: Message, mut pages: PageVec) {
+pub(super) fn read(qp: &AcceptedQp<IncomingCalls>, mut message: Message, mut pages: PageVec) {
     let number = message.number();
     let (bytes, note) = message.with_note();
     let now = Moment::now();
@@ -100,22 +100,25 @@ fn complete(index: &CallIndex, bytes: &[u8], pages: &mut PageVec) -> Result<(), 
 
 /// The next Call for a thread of the service, if there is one that is complete.
 #[inline(always)]
-pub(super) fn next(qp: &AcceptedQp<Shared>, rqst: &mut Receiving<'_>) -> Option<SvcCall<Message>> {
-    let shared = qp.context();
-    let message = shared.admitted().or_else(|| {
-        let mut ready = shared.ready.lock();
+pub(super) fn next(
+    qp: &AcceptedQp<IncomingCalls>,
+    rqst: &mut Receiving<'_>,
+) -> Option<SvcCall<Message>> {
+    let incoming = qp.context();
+    let message = incoming.admitted().or_else(|| {
+        let mut ready = incoming.ready.lock();
         let message = ready.pop();
         if !ready.is_empty() {
             return message;
         }
         // No thread need look for more.
-        shared.xprt().no_call_waits();
+        incoming.xprt().no_call_waits();
         drop(ready);
         // There may be room since the first look, and nobody else is told of that.
-        if message.is_some() && shared.has_waiting() {
-            shared.xprt().call_waits();
+        if message.is_some() && incoming.has_waiting() {
+            incoming.xprt().call_waits();
         }
-        message.or_else(|| shared.admitted())
+        message.or_else(|| incoming.admitted())
     });
     rqst.let_others_in();
     let message = message?;
@@ -156,14 +159,14 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
 /// A completion handler does not wait: a message for which memory or room is lacking is also
 /// returned, and a thread goes on with it.
 #[inline]
-fn start(qp: &AcceptedQp<Shared>, message: Message) -> Option<Message> {
-    let shared = qp.context();
+fn start(qp: &AcceptedQp<IncomingCalls>, message: Message) -> Option<Message> {
+    let incoming = qp.context();
     let started = start_call(qp, message, false, |bytes| {
-        ReceivedCall::take_inline(bytes, shared.versions(), &shared.budget)
+        ReceivedCall::take_inline(bytes, incoming.versions(), &incoming.budget)
     });
     let started = started.or_else(|message| {
         start_call(qp, message, false, |bytes| {
-            ReceivedCall::take_whole(bytes, shared.versions(), &shared.budget)
+            ReceivedCall::take_whole(bytes, incoming.versions(), &incoming.budget)
         })
     });
     started.unwrap_or_else(|message| start_any(qp, message, false))
@@ -172,15 +175,16 @@ fn start(qp: &AcceptedQp<Shared>, message: Message) -> Option<Message> {
 /// [`start`] for any message, also in a thread, which may wait.
 // Most of these have one Read chunk.
 #[inline(never)]
-fn start_any(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
-    let shared = qp.context();
+fn start_any(qp: &AcceptedQp<IncomingCalls>, message: Message, may_wait: bool) -> Option<Message> {
+    let incoming = qp.context();
     let has_data = |call: &ReceivedCall<'_>| call.layout.pages == 0 || call.has_one_count();
     let started = start_call(qp, message, may_wait, |bytes| {
-        ReceivedCall::take_one_read(bytes, shared.versions(), &shared.budget).filter(has_data)
+        ReceivedCall::take_one_read(bytes, incoming.versions(), &incoming.budget).filter(has_data)
     });
     let started = started.or_else(|message| {
         start_call(qp, message, may_wait, |bytes| {
-            ReceivedCall::take_reduced(bytes, shared.versions(), &shared.budget).filter(has_data)
+            ReceivedCall::take_reduced(bytes, incoming.versions(), &incoming.budget)
+                .filter(has_data)
         })
     });
     started.unwrap_or_else(|message| start_other(qp, message, may_wait))
@@ -194,7 +198,7 @@ fn start_any(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Optio
 // Inlined into each caller, so that the decoded Call stays in registers.
 #[inline(always)]
 fn start_call(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     mut message: Message,
     may_wait: bool,
     take: impl for<'a> FnOnce(&'a [u8]) -> Option<ReceivedCall<'a>>,
@@ -216,21 +220,21 @@ fn start_call(
 /// What to do with it instead.
 #[inline(always)]
 fn accept(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     number: u32,
     (bytes, note): (&[u8], &mut CallNote),
     call: &ReceivedCall<'_>,
 ) -> Result<(), ResponderRefusal> {
-    let shared = qp.context();
+    let incoming = qp.context();
     trace_call(qp, number, bytes, call);
-    if shared.events.take_unanswerable(call.xid) {
+    if incoming.events.take_unanswerable(call.xid) {
         return Err(ResponderRefusal::Answer(call.error(ErrorBody::Chunk)));
     }
     if call.version != VERSION_ONE {
-        shared.called_in_version_two();
+        incoming.called_in_version_two();
     }
     note.is_complete = call.layout.pages == 0;
-    shared.called(call.credits);
+    incoming.called(call.credits);
     note.is_outstanding = true;
     note.index = Some(call.index(bytes.len()));
     Ok(())
@@ -239,7 +243,7 @@ fn accept(
 /// Goes on with a Call that was accepted, or does what is to be done instead.
 #[inline(always)]
 fn go_on(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     message: Message,
     credits: Credits,
     accepted: Result<(), ResponderRefusal>,
@@ -257,10 +261,14 @@ fn go_on(
 
 /// [`start`] for a message that may not be a Call, or not be well formed.
 #[cold]
-fn start_other(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) -> Option<Message> {
-    let (shared, number) = (qp.context(), message.number());
+fn start_other(
+    qp: &AcceptedQp<IncomingCalls>,
+    mut message: Message,
+    may_wait: bool,
+) -> Option<Message> {
+    let (incoming, number) = (qp.context(), message.number());
     let (bytes, note) = message.with_note();
-    match decode_call(bytes, shared.versions(), &shared.budget) {
+    match decode_call(bytes, incoming.versions(), &incoming.budget) {
         Ok(ReceivedByResponder::Call(call)) => {
             let accepted = if call.layout.pages == 0 || call.has_counts() {
                 accept(qp, number, (bytes, note), &call)
@@ -280,14 +288,14 @@ fn start_other(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) ->
             payload,
         }) => {
             // Its Call was in the version that is agreed on.
-            if shared.agreed().0 == Some(version) {
-                shared.backward().reply(xid.0, credits.get(), payload);
+            if incoming.agreed().0 == Some(version) {
+                incoming.backward().reply(xid.0, credits.get(), payload);
             }
             let _scope = NoIoScope::enter();
             discard(qp, message);
         }
         Ok(ReceivedByResponder::Error(error)) => {
-            shared.backward().refused(error.xid.0);
+            incoming.backward().refused(error.xid.0);
             let _scope = NoIoScope::enter();
             discard(qp, message);
         }
@@ -303,18 +311,18 @@ fn start_other(qp: &AcceptedQp<Shared>, mut message: Message, may_wait: bool) ->
 /// Posts RDMA Reads for a Call, once there is room for their data. As with [`start`], the message
 /// is returned if that has to wait for a thread.
 #[inline]
-fn fetch(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Message> {
-    let shared = qp.context();
-    let message = shared.admit(qp, message)?;
+fn fetch(qp: &AcceptedQp<IncomingCalls>, message: Message, may_wait: bool) -> Option<Message> {
+    let incoming = qp.context();
+    let message = incoming.admit(qp, message)?;
     let _scope = NoIoScope::enter();
     match post_reads(qp, message, may_wait) {
         Ok(()) => None,
         Err(Some(message)) if !may_wait => {
-            shared.stats().counters.deferred_reads.increment();
+            incoming.stats().counters.deferred_reads.increment();
             Some(message)
         }
         Err(_) => {
-            shared.events.close(Cause::LocalResources);
+            incoming.events.close(Cause::LocalResources);
             None
         }
     }
@@ -322,7 +330,7 @@ fn fetch(qp: &AcceptedQp<Shared>, message: Message, may_wait: bool) -> Option<Me
 
 /// Emits the trace events of a Call that is good.
 #[inline(always)]
-fn trace_call(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
+fn trace_call(qp: &AcceptedQp<IncomingCalls>, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
     let lists = &call.lists;
     if lists.is_empty() {
@@ -342,7 +350,12 @@ fn trace_call(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], call: &Receive
 }
 
 /// Emits the trace event of a message that is refused.
-fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &Refused<CallError>) {
+fn trace_refused(
+    qp: &AcceptedQp<IncomingCalls>,
+    number: u32,
+    bytes: &[u8],
+    refused: &Refused<CallError>,
+) {
     match refused.why.error {
         CallError::Header(HeaderError::Short) => {
             trace::svcrdma_decode_short_err(qp, number, bytes);
@@ -367,11 +380,11 @@ fn trace_refused(qp: &AcceptedQp<Shared>, number: u32, bytes: &[u8], refused: &R
 /// The message, if there is no memory or no room; `None` if the connection is ending.
 #[inline(always)]
 fn post_reads(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     mut message: Message,
     may_wait: bool,
 ) -> Result<(), Option<Message>> {
-    let shared = qp.context();
+    let incoming = qp.context();
     let flags = if may_wait {
         GFP_KERNEL
     } else {
@@ -381,7 +394,7 @@ fn post_reads(
         let (bytes, note) = message.with_note();
         let index = note.index.as_ref().ok_or(EINVAL)?;
         let layout = &index.layout;
-        let sinks = shared.events.record.sinks();
+        let sinks = incoming.events.record.sinks();
         let pages = sinks.take(usize::try_from(layout.pages)?, flags)?;
         let mut reads = qp.reading(may_wait)?;
         // A Position Zero chunk is read in pieces, which the other chunks separate.
@@ -394,7 +407,7 @@ fn post_reads(
             let place = (usize::try_from(at)?, segment.length);
             reads.read(place, (segment.handle, segment.offset), may_wait)
         })?;
-        note.invalidate = first.filter(|_| shared.thresholds.remote_invalidation);
+        note.invalidate = first.filter(|_| incoming.thresholds.remote_invalidation);
         Ok(reads)
     };
     let reads = match { built }() {
@@ -404,7 +417,7 @@ fn post_reads(
     match reads.post(message, may_wait) {
         Ok(()) => Ok(()),
         Err((NoRoom::Full, Some((message, pages)))) => {
-            shared.events.record.sinks().give_back(pages);
+            incoming.events.record.sinks().give_back(pages);
             Err(Some(message))
         }
         Err((_, left)) => {
@@ -445,7 +458,7 @@ fn complete_stream(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
 /// Handles a message that is refused, as the protocol requires. If it is answered, it counts as a
 /// Call that asks for `credits`.
 fn refuse(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     mut message: Message,
     credits: Option<Credits>,
     refusal: ResponderRefusal,
@@ -469,20 +482,20 @@ fn refuse(
 }
 
 /// Releases a message that the service is not given.
-fn discard(qp: &AcceptedQp<Shared>, message: Message) {
+fn discard(qp: &AcceptedQp<IncomingCalls>, message: Message) {
     forget(qp, message);
     qp.context().replace_receive(qp);
 }
 
 /// Releases a message that the service was given, and may have answered.
-pub(super) fn release(qp: &AcceptedQp<Shared>, message: Message) {
+pub(super) fn release(qp: &AcceptedQp<IncomingCalls>, message: Message) {
     if forget(qp, message) {
         qp.context().replace_receive(qp);
     }
 }
 
 /// Releases a message; returns whether it was a Call that has no answer.
-fn forget(qp: &AcceptedQp<Shared>, message: Message) -> bool {
+fn forget(qp: &AcceptedQp<IncomingCalls>, message: Message) -> bool {
     let was_outstanding = message.note().is_outstanding;
     qp.recycle(message);
     if was_outstanding {

@@ -3,9 +3,9 @@
 //! From nfsd's Reply to what the requester gets.
 
 use super::{
-    shared::Shared,
+    incoming::IncomingCalls,
     sizes::MAX_RDMA_WRITES,
-    stats::{Answered, Form, Sent, Times},
+    stats::{Answered, Form, SentMessage, Times},
 };
 use crate::{
     error::Cause,
@@ -26,7 +26,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-type Message = AcceptedMessage<Shared>;
+type Message = AcceptedMessage<IncomingCalls>;
 
 /// Records a result that may be placed directly.
 ///
@@ -49,7 +49,7 @@ pub(super) fn place(mut message: KeptCall<'_, Message>, at: u32, length: u32) ->
 ///
 /// Any error means that the connection has to be closed.
 pub(super) fn reply(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     rqst: Replying<'_>,
     mut message: KeptCall<'_, Message>,
 ) -> Result {
@@ -66,20 +66,20 @@ pub(super) fn reply(
 }
 
 fn make_and_send(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     rqst: Replying<'_>,
     message: &mut KeptCall<'_, Message>,
 ) -> Result {
-    let shared = qp.context();
+    let incoming = qp.context();
     let replied = Moment::now();
-    if shared.xprt().is_closing() {
+    if incoming.xprt().is_closing() {
         return Err(EPIPE);
     }
     let number = message.message().number();
     let (bytes, note) = message.with_note();
     let index = note.index.as_ref().ok_or(EINVAL)?;
     let length = u32::try_from(rqst.len())?;
-    let threshold = threshold(shared, index.version);
+    let threshold = threshold(incoming, index.version);
     let taken = rqst.began();
     let times = Times {
         complete: note.complete.unwrap_or(taken),
@@ -111,7 +111,7 @@ fn make_and_send(
         has_invalidated: note.invalidate.is_some(),
         times,
     };
-    let sent = Sent::Reply(answered);
+    let sent = SentMessage::Reply(answered);
     outgoing
         .send(end, note.invalidate, true, sent)
         .map_err(to_error)
@@ -120,19 +120,19 @@ fn make_and_send(
 /// The credits that a Reply grants. Its Call has this version, and the service returned with the
 /// Reply at `replied`.
 #[inline(always)]
-fn grant(qp: &AcceptedQp<Shared>, version: u32, replied: Moment) -> Result<Credits> {
-    let shared = qp.context();
+fn grant(qp: &AcceptedQp<IncomingCalls>, version: u32, replied: Moment) -> Result<Credits> {
+    let incoming = qp.context();
     if version != VERSION_ONE {
-        shared.replies_in_version_two();
+        incoming.replies_in_version_two();
     }
-    shared.grant(qp, replied)
+    incoming.grant(qp, replied)
 }
 
 /// Sends the Reply, of `length` bytes, to a Call that offers memory for it, with no more than
 /// `threshold` bytes in the Send.
 #[inline(never)]
 fn place_and_send(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     rqst: Replying<'_>,
     number: u32,
     (index, bytes, placement): (&CallIndex, &[u8], &Placement),
@@ -173,7 +173,7 @@ fn place_and_send(
         _ => write(qp, number, &mut outgoing, rqst, (&plan, writes), &call)?,
     };
     let invalidate = call.handle_to_invalidate(&qp.context().thresholds);
-    let sent = Sent::Reply(Answered {
+    let sent = SentMessage::Reply(Answered {
         xid: call.xid,
         form: Form::new(index, &plan),
         segments,
@@ -200,11 +200,11 @@ fn fits_send_queue(
 }
 
 /// The largest message to send in answer to one of `version`, in bytes.
-fn threshold(shared: &Shared, version: u32) -> u32 {
+fn threshold(incoming: &IncomingCalls, version: u32) -> u32 {
     if version == VERSION_ONE {
-        shared.thresholds.send
+        incoming.thresholds.send
     } else {
-        shared.version_two_threshold()
+        incoming.version_two_threshold()
     }
 }
 
@@ -212,9 +212,9 @@ fn threshold(shared: &Shared, version: u32) -> u32 {
 /// bytes.
 #[inline(always)]
 fn write(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     number: u32,
-    outgoing: &mut Outgoing<'_, AcceptedQp<Shared>>,
+    outgoing: &mut Outgoing<'_, AcceptedQp<IncomingCalls>>,
     rqst: Replying<'_>,
     (plan, writes): (&ReplyPlan<'_>, usize),
     call: &ReceivedCall<'_>,
@@ -257,38 +257,42 @@ fn write(
 
 /// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`. Without memory
 /// or room the connection ends instead.
-pub(super) fn send_error(qp: &AcceptedQp<Shared>, error: &ErrorMessage, may_wait: bool) {
+pub(super) fn send_error(qp: &AcceptedQp<IncomingCalls>, error: &ErrorMessage, may_wait: bool) {
     send_short(qp, error, may_wait, |_, _| None);
 }
 
 /// Ends a Call, `message`, whose Read chunks do not fit it, with a GARBAGE_ARGS Reply, or with
 /// `error` if it leaves no room for a Reply. Does not wait.
-pub(super) fn send_garbage_args(qp: &AcceptedQp<Shared>, message: &[u8], error: &ErrorMessage) {
+pub(super) fn send_garbage_args(
+    qp: &AcceptedQp<IncomingCalls>,
+    message: &[u8],
+    error: &ErrorMessage,
+) {
     send_short(qp, error, false, |buffer, credits| {
         let length = encode_garbage_args(buffer, message, credits).ok()?;
-        Some((length, Sent::GarbageArgs))
+        Some((length, SentMessage::GarbageArgs))
     });
 }
 
 /// Sends what `encode` writes, or `error` if it returns `None`.
 fn send_short(
-    qp: &AcceptedQp<Shared>,
+    qp: &AcceptedQp<IncomingCalls>,
     error: &ErrorMessage,
     may_wait: bool,
-    encode: impl FnOnce(&mut [u8], Credits) -> Option<(usize, Sent)>,
+    encode: impl FnOnce(&mut [u8], Credits) -> Option<(usize, SentMessage)>,
 ) {
-    let shared = qp.context();
+    let incoming = qp.context();
     let send = || -> Result {
         let mut outgoing = qp.outgoing()?;
-        let room = usize::try_from(threshold(shared, error.version))?.min(outgoing.bytes().len());
+        let room = usize::try_from(threshold(incoming, error.version))?.min(outgoing.bytes().len());
         let buffer = outgoing.bytes().get_mut(..room).ok_or(EMSGSIZE)?;
-        let credits = shared.grant(qp, Moment::now())?;
+        let credits = incoming.grant(qp, Moment::now())?;
         let (length, sent) = match encode(buffer, credits) {
             Some(encoded) => encoded,
             None => {
                 trace_error(error);
                 let length = error.encode(buffer, credits).map_err(|_| EMSGSIZE)?;
-                (length, Sent::Error(error.body))
+                (length, SentMessage::Error(error.body))
             }
         };
         outgoing
@@ -296,7 +300,7 @@ fn send_short(
             .map_err(to_error)
     };
     if send().is_err() {
-        shared.events.close(Cause::ReplyFailed);
+        incoming.events.close(Cause::ReplyFailed);
     }
 }
 

@@ -43,14 +43,14 @@ fn connection(parts: &Parts, seq: &SeqFile) {
         show_private_data(seq, "peer", peer);
     }
     seq_print!(seq, "read_depth {}\n", parts.read_depth);
-    let shared = qp.context();
-    let (version, thresholds) = shared.agreed();
+    let incoming = qp.context();
+    let (version, thresholds) = incoming.agreed();
     if let Some(version) = version {
         seq_print!(seq, "version {version}\ndialect {}\n", dialect(version));
     }
     seq_print!(seq, "inline_send {}\n", thresholds.send);
     seq_print!(seq, "inline_receive {}\n", thresholds.receive);
-    shared.show_grants(seq);
+    incoming.show_grants(seq);
     let (posted, buffers) = qp.receives();
     seq_print!(seq, "receives_posted {posted}\nreceive_buffers {buffers}\n");
     let (used, most, size) = qp.send_queue();

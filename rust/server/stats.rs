@@ -145,7 +145,7 @@ pub(crate) struct Times {
 
 /// What was sent.
 #[derive(Default)]
-pub(crate) enum Sent {
+pub(crate) enum SentMessage {
     /// Nothing that is counted.
     #[default]
     Nothing,
@@ -201,19 +201,19 @@ impl Stats {
     }
 
     /// Counts what was sent. In a completion handler.
-    pub(super) fn sent(&self, sent: &Sent) {
+    pub(super) fn sent(&self, sent: &SentMessage) {
         let counters = &self.counters;
-        if !matches!(sent, Sent::Nothing | Sent::BackwardCall) {
+        if !matches!(sent, SentMessage::Nothing | SentMessage::BackwardCall) {
             self.delivered.increment();
         }
         match sent {
-            Sent::Nothing => {}
-            Sent::Reply(answered) => self.answered(answered),
-            Sent::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
-            Sent::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
-            Sent::Error(ErrorBody::InvalidOption) => counters.option_errors_sent.increment(),
-            Sent::GarbageArgs => counters.garbage_args_sent.increment(),
-            Sent::BackwardCall => counters.backward_calls.increment(),
+            SentMessage::Nothing => {}
+            SentMessage::Reply(answered) => self.answered(answered),
+            SentMessage::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
+            SentMessage::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
+            SentMessage::Error(ErrorBody::InvalidOption) => counters.option_errors_sent.increment(),
+            SentMessage::GarbageArgs => counters.garbage_args_sent.increment(),
+            SentMessage::BackwardCall => counters.backward_calls.increment(),
         }
     }
 

@@ -33,10 +33,10 @@ unsafe impl Send for BackchannelRqst {}
 #[pin_data]
 pub(crate) struct Backchannel {
     #[pin]
-    pool: SpinLock<Pool>,
+    pool: SpinLock<RqstPool>,
 }
 
-struct Pool {
+struct RqstPool {
     idle: KVec<KBox<BackchannelRqst>>,
     /// Requests that exist, whether idle or not.
     allocated: usize,
@@ -48,7 +48,7 @@ impl Backchannel {
     /// Without a back channel at first.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            pool <- new_spinlock!(Pool {
+            pool <- new_spinlock!(RqstPool {
                 idle: KVec::new(),
                 allocated: 0,
                 limit: 0,

@@ -6,7 +6,7 @@
 use super::backchannel_ops;
 use super::{
     buffer, connect, credits,
-    rqst::{Outgoing, Rqst},
+    rqst::{OutgoingMessage, Rqst},
     send_lock::SendLock,
     transport::ClientTransport,
     xprt::Xprt,
@@ -114,7 +114,8 @@ impl<T: ClientTransport> VTable<T> {
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback, and so is its transport.
-        let (outgoing, xprt) = unsafe { (Outgoing::new(raw), Xprt::from_raw((*raw).rq_xprt)) };
+        let (outgoing, xprt) =
+            unsafe { (OutgoingMessage::new(raw), Xprt::from_raw((*raw).rq_xprt)) };
         // SAFETY: The transport's setup has succeeded.
         let transport = unsafe { xprt.transport::<T>() };
         if !xprt.is_connected() {
@@ -123,8 +124,8 @@ impl<T: ClientTransport> VTable<T> {
         // SAFETY: sunrpc holds the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
         let sent = match &outgoing {
-            Outgoing::Reply(reply) => transport.send_backward(&mut lock, reply),
-            Outgoing::Call(rqst) => {
+            OutgoingMessage::Reply(reply) => transport.send_backward(&mut lock, reply),
+            OutgoingMessage::Call(rqst) => {
                 rqst.set_reply_owed(true);
                 let sent = transport.send(&mut lock, rqst);
                 if sent.is_err() {
@@ -141,7 +142,7 @@ impl<T: ClientTransport> VTable<T> {
 
     /// The value that `send_request` returns for an error.
     #[cold]
-    fn not_sent(outgoing: &Outgoing<'_>, error: SendError) -> c_int {
+    fn not_sent(outgoing: &OutgoingMessage<'_>, error: SendError) -> c_int {
         if matches!(error, SendError::TooLarge | SendError::Failed) {
             // sunrpc would fail the RPC of the task that is sending, which may be another one.
             outgoing.end_rpc(error);

@@ -191,14 +191,14 @@ impl Rqst {
 }
 
 /// A message that sunrpc asks to send.
-pub(super) enum Outgoing<'a> {
+pub(super) enum OutgoingMessage<'a> {
     /// The Call of a forward request.
     Call(&'a Rqst),
     /// The Reply of a backward one.
     Reply(BackwardReply<'a>),
 }
 
-impl<'a> Outgoing<'a> {
+impl<'a> OutgoingMessage<'a> {
     /// Determines what is to be sent for a request.
     ///
     /// # Safety

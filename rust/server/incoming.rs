@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the threads and completions of one connection share.
+//! The Calls of one connection until a thread of the service takes them, and the grants that limit
+//! them: what its completions and the threads share.
 
 use super::{
     events::{Events, Shortage},
@@ -47,15 +48,15 @@ const QUIET_TIME: u64 = 5_000_000_000;
 
 /// Calls that wait for room, in order.
 struct Waiting {
-    messages: Messages<AcceptedQp<Shared>>,
+    messages: Messages<AcceptedQp<IncomingCalls>>,
     /// Whether the first one is in the room's line. Its pages are then taken from the connection's
     /// own budget.
     is_in_line: bool,
 }
 
-/// What a connection's completions work on.
+/// The Calls that have arrived on a connection, and what they are judged by.
 #[pin_data]
-pub(crate) struct Shared {
+pub(crate) struct IncomingCalls {
     pub(super) events: Arc<Events>,
     /// The thresholds from private data, which are those of Version One.
     pub(super) thresholds: Thresholds,
@@ -165,7 +166,7 @@ impl Grants {
     }
 }
 
-impl Shared {
+impl IncomingCalls {
     /// The state of a new connection, which is granted up to `max_credits`, each with a Receive of
     /// `receive_size` bytes.
     pub(super) fn new<'a>(
