@@ -14,6 +14,8 @@ guest+='
 limit_is() { [ "$(stat_of credits_limit)" = "$1" ]; }
 granted_beyond() { [ "$(stat_of credits_granted)" -gt "$1" ]; }
 without_receives() { [ "$(listener_of receive_bytes)" = 0 ]; }
+# Messages for which rxe found no Receive.
+not_ready() { cat /sys/class/infiniband/*/ports/1/hw_counters/send_rnr_err 2>/dev/null || echo 0; }
 
 # Whether allocations fail of nfsd alone, 1 or 0. The kernel looks at the stack of each allocation that might
 # fail, which makes a machine so slow that its packets are taken for lost.
@@ -113,10 +115,11 @@ small_device() {
 
 # No memory for more Receives than there are.
 without_memory() {
-	local first max mark
+	local first max mark not_ready
 	server '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
 	server_anew
 	mark=$(server log_mark)
+	not_ready=$(server not_ready)
 	begin
 	defer 'server "$shortage shortage_ends; nfsd_alone 0"'
 	server "$shortage"'
@@ -133,9 +136,12 @@ without_memory() {
 		nfsd_alone 0"
 	client_wait load
 	server "
+		[ \$(not_ready) = $not_ready ] || fail 'there was no Receive for a Call that was granted'
 		printf '%d times memory was short\n' \$(listener_of starved_grants)
-		wait_for 10 lines_tell starved_grants $mark \
-			\"client \$CLIENT: memory is short for what it is granted\""
+		# One line a minute.
+		lines=\$(log_since $mark | grep -c \"rpcrdma: client \$CLIENT: memory is short for what it is granted\$\")
+		[ \$lines -ge 1 ] && [ \$lines -le 2 ] || fail \"\$lines lines tell of it\""
+	load
 	server "granted_beyond $first || fail 'the grant does not rise with memory'"
 }
 

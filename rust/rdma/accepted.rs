@@ -249,7 +249,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
 
     /// How many Receives the device holds, counting completions that were not handled yet.
     #[inline(always)]
-    fn posted_count(&self) -> u32 {
+    pub(crate) fn posted_count(&self) -> u32 {
         self.posted_count.read_once().max(0).unsigned_abs()
     }
 

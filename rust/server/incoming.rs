@@ -115,7 +115,8 @@ impl Arriving {
     #[inline(always)]
     fn now(&self) -> Arrivals {
         Arrivals {
-            // Pairs with `Shared::called`: the Receives of these are no longer counted as posted.
+            // Pairs with `IncomingCalls::called`: the Receives of these are no longer counted as
+            // posted.
             received: self.received.load(Acquire),
             requested: Credits::new(self.requested.get()),
         }
@@ -136,21 +137,14 @@ struct Grants {
     load: Load,
     /// Room for the Receives of grants beyond the first ones.
     receives: ReceiveShare,
+    /// Whether a thread posts Receives in order to raise the limit.
+    is_rising: bool,
     /// When the connection began. The load counts nanoseconds from then on.
     since: Moment,
     negotiation: ResponderNegotiation,
 }
 
 impl Grants {
-    /// The requester has used its whole grant: grants as much again, if there is room for that.
-    #[cold]
-    fn raise(&mut self) {
-        let more = self.load.more(&self.credits);
-        if more != 0 && self.receives.take(more) {
-            self.credits.raise_limit(more);
-        }
-    }
-
     /// Lowers the grant, as there is less room than the requester could use.
     fn lower(&mut self) {
         let less = self.load.lower(&mut self.credits);
@@ -195,6 +189,7 @@ impl IncomingCalls {
                 credits,
                 load: Load::new(limit, max_credits, QUIET_TIME),
                 receives,
+                is_rising: false,
                 since: Moment::now(),
                 negotiation: ResponderNegotiation::new(*thresholds),
             }, "rpcrdma_grants"),
@@ -228,20 +223,24 @@ impl IncomingCalls {
         seq_print!(seq, "read_pages_limit {}\n", pages.limit());
     }
 
-    /// Receives were not posted because of `error`. Returns how many are posted for Calls. The
-    /// connection goes on with these, as each Reply posts what is missing.
+    /// Receives were not posted because of `error`. The connection goes on with those that are
+    /// posted, as each Reply posts what is missing.
     ///
     /// # Errors
     ///
     /// `error`, unless memory was short.
     #[cold]
-    fn starved(&self, qp: &AcceptedQp<Self>, error: Error) -> Result<u32> {
+    fn starved(&self, error: Error) -> Result {
         if error != ENOMEM {
             return Err(error);
         }
         self.events.record.starved(&self.xprt().peer_address());
-        let (posted, _) = qp.receives();
-        Ok(posted.saturating_sub(self.wanted_receives(0)))
+        Ok(())
+    }
+
+    /// How many Receives are posted for Calls.
+    fn posted_for_calls(&self, qp: &AcceptedQp<Self>) -> u32 {
+        qp.posted_count().saturating_sub(self.wanted_receives(0))
     }
 
     /// sunrpc's object.
@@ -484,6 +483,39 @@ impl IncomingCalls {
         Some(message)
     }
 
+    /// The requester has used its whole grant: grants as much again, if there is room for that. The
+    /// Receives are posted first, as a Reply that relies on the new limit may be sent long after
+    /// one that follows it.
+    #[cold]
+    fn raise(&self, qp: &AcceptedQp<Self>) {
+        let known = &self.arrivals;
+        let mut grants = self.grants();
+        let is_short = known.is_short.get();
+        known.is_short.set(false);
+        if !is_short || grants.is_rising || self.has_waiting() {
+            return;
+        }
+        let more = grants.load.more(&grants.credits);
+        if more == 0 || !grants.receives.take(more) {
+            return;
+        }
+        grants.is_rising = true;
+        let calls = grants.credits.receives(SPARE_RECEIVES).saturating_add(more);
+        drop(grants);
+        let posted = qp.post_receives(self.wanted_receives(calls), 1, true);
+        let mut grants = self.grants();
+        grants.is_rising = false;
+        match posted {
+            Ok(()) => grants.credits.raise_limit(more),
+            Err(error) => {
+                grants.receives.lower(more);
+                drop(grants);
+                // The limit stays. Other errors end the connection, which the Reply finds out.
+                let _ = self.starved(error);
+            }
+        }
+    }
+
     /// The credit word of a Reply that is about to be sent at `now`. Posts the Receives that it
     /// promises.
     ///
@@ -493,11 +525,10 @@ impl IncomingCalls {
     #[inline(always)]
     pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Moment) -> Result<Credits> {
         let known = &self.arrivals;
-        let mut grants = self.grants();
-        let is_short = known.is_short.get();
-        if is_short && !self.has_waiting() {
-            grants.raise();
+        if known.is_short.get() {
+            self.raise(qp);
         }
+        let mut grants = self.grants();
         let Grants {
             credits,
             load,
@@ -513,9 +544,6 @@ impl IncomingCalls {
         let granted = credits.reply(limit);
         let wanted = credits.receives(SPARE_RECEIVES);
         known.leave(credits);
-        if is_short {
-            known.is_short.set(false);
-        }
         if receives.has_surplus() {
             grants.give_back_surplus();
         }
@@ -529,9 +557,12 @@ impl IncomingCalls {
     /// What [`Self::grant`] grants if Receives were not posted because of `error`.
     #[cold]
     fn grant_less(&self, qp: &AcceptedQp<Self>, error: Error) -> Result<Credits> {
-        let posted = self.starved(qp, error)?;
+        self.starved(error)?;
         let mut grants = self.grants();
         grants.lower();
+        // After the Calls that have arrived are known: of another one that arrives in between,
+        // neither the Call nor its Receive counts. The other way round both would.
+        let posted = self.posted_for_calls(qp);
         let granted = grants.credits.lower_grant(posted).ok_or(error);
         self.arrivals.leave(&grants.credits);
         granted
@@ -563,9 +594,9 @@ impl IncomingCalls {
         let Err(error) = qp.post_receives(wanted, RECEIVE_BATCH, false) else {
             return;
         };
-        let goes_on = self.starved(qp, error).is_ok_and(|posted| {
+        let goes_on = self.starved(error).is_ok_and(|()| {
             // If no Reply is to come, nobody posts any.
-            posted != 0 || self.grants().credits.outstanding() != 0
+            self.grants().credits.outstanding() != 0 || self.posted_for_calls(qp) != 0
         });
         if !goes_on {
             self.events.close(Cause::LocalResources);

@@ -84,6 +84,8 @@ pub(super) struct Record {
 struct Lines {
     since: Instant<BootTime>,
     count: u32,
+    /// Whether one says that memory is short: many Replies in turn lack it.
+    tells_of_shortage: bool,
 }
 
 /// A record, with its files under debugfs.
@@ -117,10 +119,7 @@ impl Record {
             has_unanswerable: Atomic::new(false),
             counts <- new_spinlock!([0; Cause::ALL.len()], "rpcrdma_end_counts"),
             ends <- new_mutex!(ends, "rpcrdma_ends"),
-            lines <- new_spinlock!(Lines {
-                since: Instant::now(),
-                count: 0,
-            }, "rpcrdma_lines"),
+            lines <- new_spinlock!(Lines::new(), "rpcrdma_lines"),
         }? Error);
         Arc::pin_init(WithFiles::new(number, record), GFP_KERNEL)
     }
@@ -202,7 +201,7 @@ impl Record {
     /// Records that memory was short for the Receives that a client is granted.
     pub(super) fn starved(&self, peer: &SocketAddress) {
         self.starved_grants.increment();
-        if self.may_log() {
+        if self.may_log_shortage() {
             pr_warn!("client {peer}: memory is short for what it is granted\n");
         }
     }
@@ -229,13 +228,39 @@ impl Record {
 
     /// Whether another line may be logged.
     pub(super) fn may_log(&self) -> bool {
+        self.lines.lock().has_another()
+    }
+
+    /// Whether a line about the shortage of memory may be logged, which is one a period.
+    fn may_log_shortage(&self) -> bool {
         let mut lines = self.lines.lock();
-        if lines.since.elapsed() >= PERIOD {
-            lines.since = Instant::now();
-            lines.count = 0;
+        lines.begin();
+        !core::mem::replace(&mut lines.tells_of_shortage, true) && lines.has_another()
+    }
+}
+
+impl Lines {
+    /// No line yet, in a period that begins now.
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            count: 0,
+            tells_of_shortage: false,
         }
-        lines.count = lines.count.saturating_add(1);
-        lines.count <= LINES
+    }
+
+    /// Begins another period if the last one is over.
+    fn begin(&mut self) {
+        if self.since.elapsed() >= PERIOD {
+            *self = Self::new();
+        }
+    }
+
+    /// Whether the period has room for another line, which is then counted.
+    fn has_another(&mut self) -> bool {
+        self.begin();
+        self.count = self.count.saturating_add(1);
+        self.count <= LINES
     }
 }
 

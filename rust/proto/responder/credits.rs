@@ -157,13 +157,16 @@ impl ResponderCredits {
     /// only `posted` Calls have one. Returns what the Reply grants instead, or `None` if no Call
     /// has a Receive and none is outstanding: no Call could follow, and no more Receives would be
     /// posted.
+    ///
+    /// Other Replies may be sent before this one: those to Calls that are outstanding, which the
+    /// grant therefore does not count though they have had their Receives, and those to Calls that
+    /// have yet to arrive, which use up what this one grants. Half of the Receives are left for
+    /// these.
     pub(crate) fn lower_grant(&mut self, posted: u32) -> Option<Credits> {
-        let outstanding = u32::try_from(self.outstanding()).unwrap_or(u32::MAX);
-        let covered = posted.saturating_add(outstanding);
-        if covered == 0 {
+        if posted == 0 && self.outstanding() == 0 {
             return None;
         }
-        self.granted = granted(self.granted, Credits::new(covered));
+        self.granted = granted(self.granted, Credits::new(posted / 2));
         Some(self.granted)
     }
 
