@@ -68,10 +68,12 @@ second_class() {
 		[ "$(lines Registered) $(lines Unregistered)" = "$count $count" ] ||
 			fail "the log has other registrations"
 		# Neither threads nor files nor anything on the device stays.
-		! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/{rdma_max_inline_read,svc_rdma} 2>/dev/null ||
+		! ls -d /sys/kernel/debug/rpcrdma \
+			/proc/sys/sunrpc/{rdma_max_inline_read,svc_rdma} 2>/dev/null ||
 			fail "files are left"
 		# /proc takes these from their owners when it refuses one that is there already.
-		cat /proc/sys/sunrpc/{rdma_slot_table_entries,rpc_debug} || fail "files of others are gone"
+		cat /proc/sys/sunrpc/{rdma_slot_table_entries,rpc_debug} ||
+			fail "files of others are gone"
 		# A worker of all queues that is idle still has the name of the last one, behind a
 		# minus.
 		! grep . /proc/[0-9]*/comm 2>/dev/null |
@@ -124,7 +126,8 @@ unload_behind_the_last_reference() {
 			mount_nfs 4.2
 			ls $MNT >/dev/null
 			umount $MNT
-			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err || fail "round $round: $(tail -n 1 /run/$TEST.err)"
+			wait_for 10 rmmod rpcrdma 2>/run/$TEST.err ||
+				fail "round $round: $(tail -n 1 /run/$TEST.err)"
 			# The next module may well be in the place of this one.
 			sleep 1
 			module_load

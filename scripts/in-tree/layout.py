@@ -211,8 +211,8 @@ def reduced_root(text, there):
     start = text.index("struct RpcRdma {")
     head, body = text[:start], text[start:]
     names = re.compile(r"\b(?:%s)::" % "|".join(gone))
-    # A statement may go over several lines.
-    statement = re.compile(r"^( +)let (\w+) =(?:.*\n)(?:\1 +.*\n)*", re.M)
+    # A statement, with what stands above it, may go over several lines.
+    statement = re.compile(r"^(?: +//.*\n)*( +)let (\w+) =(?:.*\n)(?:\1 +.*\n)*", re.M)
     lost = [match[2] for match in statement.finditer(body) if names.search(match[0])]
     body = statement.sub(lambda match: "" if match[2] in lost else match[0], body)
     field = re.compile(r"^ +(_\w+): (\w+),\n", re.M)
@@ -220,6 +220,9 @@ def reduced_root(text, there):
     fields += [match[1] for match in re.finditer(r"^ +(_\w+): .*,\n", body, re.M) if names.search(match[0])]
     for name in fields:
         body = re.sub(rf"^ +{name}: .*,\n", "", body, flags=re.M)
+    # Then, what only those needed.
+    while unused := [match for match in statement.finditer(body) if len(re.findall(rf"\b{match[2]}\b", body)) == 1]:
+        body = body.replace(unused[0][0], "")
     if "let " not in body:
         body = re.sub(r"^ +//.*\n", "", body, flags=re.M)
     if not re.search(r"\(module,", body):

@@ -194,10 +194,11 @@ clients_gone() {
 	done
 }
 
-# What must not grow with repetition. Transports that debugfs shows, sunrpc's, by a hexadecimal number, and
-# ours:
-transports() { printf '%s\n' /sys/kernel/debug/{sunrpc/rpc_xprt,rpcrdma}/* | grep -cE '/[0-9a-f]+$' ||
-	true; }
+# What must not grow with repetition. Transports that debugfs shows, sunrpc's, whose numbers are
+# hexadecimal, and ours:
+transports() {
+	printf '%s\n' /sys/kernel/debug/{sunrpc/rpc_xprt,rpcrdma}/* | grep -cE '/[0-9a-f]+$' || true
+}
 # Of the kernel's threads those that belong to one workqueue; others come and go.
 workqueue_threads() { cat /proc/[0-9]*/comm 2>/dev/null | grep -c '^kworker/R' || true; }
 # KiB that the kernel took by parts.

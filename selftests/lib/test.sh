@@ -190,8 +190,8 @@ server_rests() {
 		$1"
 }
 
-# Has our server begin anew, while it has no clients: a new listener has counted nothing, and may write
-# all of its lines.
+# Has our server begin anew, while it has no clients: a new listener has counted nothing, and may
+# write all of its lines.
 server_anew() { server '/lab/guest/server stop; /lab/guest/server resume'; }
 
 # top_copies client|server: copies what rpcrdma-top reads in that machine, for top_of.
