@@ -28,11 +28,11 @@ module! {
 
 /// What exists while the module is loaded. Fields are dropped in order.
 struct RpcRdma {
+    _server_settings: sysctl::Settings,
+    _settings: sysctl::Settings,
     _server: sunrpc::server::SvcRegistration,
     _backward: sunrpc::ClassRegistration,
     _client: sunrpc::client::ClientRegistration<client::Client>,
-    _server_settings: sysctl::Settings,
-    _settings: sysctl::Settings,
     _devices: Pin<KBox<rdma::IbClient>>,
     _folder: debugfs::Folder,
 }
@@ -54,11 +54,11 @@ impl kernel::Module for RpcRdma {
         let settings = sysctl::register()?;
         let server_settings = sysctl::server::register()?;
         Ok(Self {
+            _server_settings: server_settings,
+            _settings: settings,
             _server: server,
             _backward: backward,
             _client: client,
-            _server_settings: server_settings,
-            _settings: settings,
             _devices: devices,
             _folder: folder,
         })

@@ -16,8 +16,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The header came from the function that registers the table, and nothing else is registered while
-/// `is_registered` is set.
+/// The header came from the function that registers the table, and `is_registered`, which is the
+/// table's own, is set as long as the object exists: there is no other registration of it.
 pub(crate) struct Settings {
     header: *mut bindings::ctl_table_header,
     is_registered: &'static Atomic<bool>,
@@ -43,7 +43,7 @@ impl Settings {
         if is_registered.xchg(true, Full) {
             return Err(EBUSY);
         }
-        // SAFETY: May sleep.
+        // SAFETY: As the flag was not set, the table is not registered. May sleep.
         match from_err_ptr(unsafe { register() }) {
             // INVARIANT: It was just registered, and the flag was set by this call.
             Ok(header) => Ok(Self {

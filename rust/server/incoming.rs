@@ -137,14 +137,21 @@ struct Grants {
     load: Load,
     /// Room for the Receives of grants beyond the first ones.
     receives: ReceiveShare,
-    /// Whether a thread posts Receives in order to raise the limit.
-    is_rising: bool,
+    /// By how much a thread is about to raise the limit, once the Receives for that are posted.
+    rising: u32,
     /// When the connection began. The load counts nanoseconds from then on.
     since: Moment,
     negotiation: ResponderNegotiation,
 }
 
 impl Grants {
+    /// Receives to be posted for Calls.
+    #[inline(always)]
+    fn receives(&self) -> u32 {
+        let receives = self.credits.receives(SPARE_RECEIVES);
+        receives.saturating_add(self.rising)
+    }
+
     /// Lowers the grant, as there is less room than the requester could use.
     fn lower(&mut self) {
         let less = self.load.lower(&mut self.credits);
@@ -189,7 +196,7 @@ impl IncomingCalls {
                 credits,
                 load: Load::new(limit, max_credits, QUIET_TIME),
                 receives,
-                is_rising: false,
+                rising: 0,
                 since: Moment::now(),
                 negotiation: ResponderNegotiation::new(*thresholds),
             }, "rpcrdma_grants"),
@@ -492,27 +499,33 @@ impl IncomingCalls {
         let mut grants = self.grants();
         let is_short = known.is_short.get();
         known.is_short.set(false);
-        if !is_short || grants.is_rising || self.has_waiting() {
+        if !is_short || grants.rising != 0 || self.has_waiting() {
             return;
         }
+        let limit = grants.credits.limit();
         let more = grants.load.more(&grants.credits);
         if more == 0 || !grants.receives.take(more) {
             return;
         }
-        grants.is_rising = true;
-        let calls = grants.credits.receives(SPARE_RECEIVES).saturating_add(more);
+        grants.rising = more;
+        let calls = grants.receives();
         drop(grants);
         let posted = qp.post_receives(self.wanted_receives(calls), 1, true);
         let mut grants = self.grants();
-        grants.is_rising = false;
-        match posted {
-            Ok(()) => grants.credits.raise_limit(more),
-            Err(error) => {
-                grants.receives.lower(more);
-                drop(grants);
-                // The limit stays. Other errors end the connection, which the Reply finds out.
-                let _ = self.starved(error);
-            }
+        grants.rising = 0;
+        // Unless there is no longer a reason to.
+        if posted.is_ok() && grants.credits.limit() == limit && !self.has_waiting() {
+            grants.credits.raise_limit(more);
+            known.leave(&grants.credits);
+            // Calls that have arrived in the meantime were compared with the old limit.
+            known.is_short.set(false);
+            return;
+        }
+        grants.receives.lower(more);
+        drop(grants);
+        if let Err(error) = posted {
+            // The limit stays. Other errors end the connection, which the Reply finds out.
+            let _ = self.starved(error);
         }
     }
 
@@ -533,6 +546,7 @@ impl IncomingCalls {
             credits,
             load,
             receives,
+            rising,
             since,
             ..
         } = &mut *grants;
@@ -542,7 +556,7 @@ impl IncomingCalls {
         }
         let limit = credits.limit().get();
         let granted = credits.reply(limit);
-        let wanted = credits.receives(SPARE_RECEIVES);
+        let wanted = credits.receives(SPARE_RECEIVES).saturating_add(*rising);
         known.leave(credits);
         if receives.has_surplus() {
             grants.give_back_surplus();
@@ -563,7 +577,14 @@ impl IncomingCalls {
         // After the Calls that have arrived are known: of another one that arrives in between,
         // neither the Call nor its Receive counts. The other way round both would.
         let posted = self.posted_for_calls(qp);
-        let granted = grants.credits.lower_grant(posted).ok_or(error);
+        let granted = match grants.credits.lower_grant(posted) {
+            Some(granted) => Ok(granted),
+            None => {
+                // Unless it was the last that could.
+                grants.credits.arrived(self.arrivals.now());
+                grants.credits.lower_grant(posted).ok_or(error)
+            }
+        };
         self.arrivals.leave(&grants.credits);
         granted
     }
@@ -583,20 +604,20 @@ impl IncomingCalls {
     ///
     /// As [`AcceptedQp::post_receives`].
     pub(super) fn post_all_receives(&self, qp: &AcceptedQp<Self>) -> Result {
-        let receives = self.grants().credits.receives(SPARE_RECEIVES);
+        let receives = self.grants().receives();
         qp.post_receives(self.wanted_receives(receives), 1, true)
     }
 
     /// Posts a Receive in place of one that was used up without a Reply.
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
-        let receives = self.grants().credits.receives(SPARE_RECEIVES);
+        let receives = self.grants().receives();
         let wanted = self.wanted_receives(receives);
         let Err(error) = qp.post_receives(wanted, RECEIVE_BATCH, false) else {
             return;
         };
         let goes_on = self.starved(error).is_ok_and(|()| {
             // If no Reply is to come, nobody posts any.
-            self.grants().credits.outstanding() != 0 || self.posted_for_calls(qp) != 0
+            self.posted_for_calls(qp) != 0 || self.grants().credits.outstanding() != 0
         });
         if !goes_on {
             self.events.close(Cause::LocalResources);

@@ -84,7 +84,7 @@ pub(super) struct Record {
 struct Lines {
     since: Instant<BootTime>,
     count: u32,
-    /// Whether one says that memory is short: many Replies in turn lack it.
+    /// Whether memory was short in this period, which is told once: many Replies in turn lack it.
     tells_of_shortage: bool,
 }
 
@@ -198,7 +198,7 @@ impl Record {
         self.moves.increment();
     }
 
-    /// Records that memory was short for the Receives that a client is granted.
+    /// Records that memory was short for Receives that a client is granted, or would have been.
     pub(super) fn starved(&self, peer: &SocketAddress) {
         self.starved_grants.increment();
         if self.may_log_shortage() {

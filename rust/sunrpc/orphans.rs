@@ -4,8 +4,19 @@
 //!
 //! A Call that was sent and then killed, or whose caller timed out, is released; but the peer still
 //! works on it, so that another Call in its place would exceed the grant (RFC 8166 section 3.3.1).
-//! Its credit stays in use until a Reply arrives that no request waits for, whatever its XID: a
-//! peer that makes up XIDs gets no more Calls than it sends Replies.
+//! Its credit stays in use until a Reply arrives that no request waits for, whatever its XID, or
+//! until the connection ends: a peer that makes up XIDs gets no more Calls than it sends Replies.
+
+/// What a peer owes for Calls that were given up.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Owed {
+    /// The credits that are orphaned.
+    pub(super) credits: u32,
+    /// How long there have been some, or since the last Reply for one of them, in jiffies.
+    pub(super) silence: usize,
+    /// How long since the last one was added or a Reply for one arrived, in jiffies.
+    pub(super) unchanged: usize,
+}
 
 /// The orphaned credits of one transport. sunrpc's transport lock guards them. Zeroes are valid,
 /// and stand for none.
@@ -18,7 +29,9 @@ pub(super) struct Orphans {
     /// released.
     unclaimed: u32,
     /// When the first Call was given up, or the last Reply to one arrived, in jiffies.
-    since: usize,
+    silent_since: usize,
+    /// When the last Call was given up, or the last Reply to one arrived, in jiffies.
+    changed: usize,
 }
 
 impl Orphans {
@@ -30,8 +43,9 @@ impl Orphans {
             return false;
         }
         if self.credits == 0 {
-            self.since = now;
+            self.silent_since = now;
         }
+        self.changed = now;
         self.credits = self.credits.saturating_add(1);
         true
     }
@@ -43,7 +57,7 @@ impl Orphans {
             return false;
         };
         self.credits = rest;
-        self.since = now;
+        (self.silent_since, self.changed) = (now, now);
         true
     }
 
@@ -56,10 +70,13 @@ impl Orphans {
         }
     }
 
-    /// How many credits are orphaned, and for how many jiffies the peer has sent no Reply for them,
-    /// if there are any.
-    pub(super) fn owed(&self, now: usize) -> Option<(u32, usize)> {
-        (self.credits != 0).then(|| (self.credits, now.wrapping_sub(self.since)))
+    /// What the peer owes at `now`, if anything.
+    pub(super) fn owed(&self, now: usize) -> Option<Owed> {
+        (self.credits != 0).then(|| Owed {
+            credits: self.credits,
+            silence: now.wrapping_sub(self.silent_since),
+            unchanged: now.wrapping_sub(self.changed),
+        })
     }
 
     /// The connection has ended, so that no Reply will arrive. Returns how many credits are to be
@@ -81,7 +98,7 @@ mod tests {
         assert!(orphans.give_up(2));
         assert!(orphans.give_up(3));
         assert!(orphans.late_reply(4));
-        assert_eq!(orphans.owed(4), Some((1, 0)));
+        assert_eq!(orphans.owed(4).map(|owed| owed.credits), Some(1));
         assert!(orphans.late_reply(5));
         assert_eq!(orphans.owed(5), None);
         assert!(!orphans.late_reply(6));
@@ -102,12 +119,21 @@ mod tests {
     #[test]
     fn the_peer_owes_since_the_first_call_or_its_last_reply() {
         let mut orphans = Orphans::default();
+        let owed = |credits, silence, unchanged| {
+            Some(Owed {
+                credits,
+                silence,
+                unchanged,
+            })
+        };
         // Before the jiffies wrap around.
         assert!(orphans.give_up(usize::MAX));
         assert!(orphans.give_up(8));
-        assert_eq!(orphans.owed(9), Some((2, 10)));
-        assert!(orphans.late_reply(9));
-        assert_eq!(orphans.owed(12), Some((1, 3)));
+        assert_eq!(orphans.owed(9), owed(2, 10, 1));
+        assert!(orphans.late_reply(10));
+        assert_eq!(orphans.owed(12), owed(1, 2, 2));
+        assert!(orphans.give_up(13));
+        assert_eq!(orphans.owed(14), owed(2, 4, 1));
     }
 
     #[test]

@@ -254,10 +254,10 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
     // SAFETY: The transport is valid, and the lock that guards the shares is held.
     let owed = unsafe { (*xprt.shares()).orphans.owed(bindings::rpcrdma_jiffies()) };
     drop(guard);
-    let Some((_, elapsed)) = owed else {
+    let Some(owed) = owed else {
         return;
     };
-    match xprt.patience().checked_sub(elapsed) {
+    match xprt.patience().checked_sub(owed.silence) {
         // SAFETY: Setup has initialised the work.
         Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.shares()).overdue, left) },
         _ => transport.timed_out(),

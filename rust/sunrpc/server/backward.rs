@@ -137,8 +137,10 @@ impl BackwardXprt {
             (owed, (*self.as_raw()).cwnd)
         };
         match owed {
-            Some((credits, elapsed))
-                if elapsed > msecs_to_jiffies(PATIENCE_MS) && window(credits) >= cwnd =>
+            // Others wait since the last credit was orphaned.
+            Some(owed)
+                if owed.unchanged > msecs_to_jiffies(PATIENCE_MS)
+                    && window(owed.credits) >= cwnd =>
             {
                 Credit::Overdue
             }
