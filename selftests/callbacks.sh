@@ -85,8 +85,8 @@ reconnect() {
 	calling_server 'wait_for 20 callback_works'
 }
 
-# A Receive is posted for each Call under way, beyond those for what is granted and those to spare: of
-# the first connection, or, receives VERS again, of another one.
+# A Receive is posted for each Call under way, beyond those for what is granted and those to spare:
+# of the first connection, or, receives VERS again, of another one.
 # Proves: BD-015, BD-016.
 receives() {
 	local spare before
