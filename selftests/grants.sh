@@ -15,7 +15,7 @@ limit_is() { [ "$(stat_of credits_limit)" = "$1" ]; }
 granted_beyond() { [ "$(stat_of credits_granted)" -gt "$1" ]; }
 without_receives() { [ "$(listener_of receive_bytes)" = 0 ]; }
 # Messages for which rxe found no Receive.
-not_ready() { cat /sys/class/infiniband/*/ports/1/hw_counters/send_rnr_err 2>/dev/null || echo 0; }
+not_ready() { rdma_counter send_rnr_err 2>/dev/null || echo 0; }
 
 # Whether allocations fail of nfsd alone, 1 or 0. The kernel looks at the stack of each allocation that might
 # fail, which makes a machine so slow that its packets are taken for lost.

@@ -46,7 +46,7 @@ receives() {
 }
 
 # How many Sends have met a client without a Receive.
-sends_refused() { client 'cat /sys/class/infiniband/$RDMA_LINK/ports/1/hw_counters/send_rnr_err'; }
+sends_refused() { client 'rdma_counter send_rnr_err'; }
 
 # Proves: BD-011, BD-029.
 replies() {

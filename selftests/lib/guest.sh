@@ -157,6 +157,9 @@ module_reload() {
 	module_load
 }
 
+# What the RDMA device has counted, by the counter's name. Not all devices have each.
+rdma_counter() { cat "/sys/class/infiniband/$RDMA_LINK/ports/1/hw_counters/$1"; }
+
 # Take the machine's RDMA device away and add it again; neither minds what is there.
 rdma_link_delete() { ! rdma link show "$RDMA_LINK/1" >/dev/null 2>&1 ||
 	rdma link delete "$RDMA_LINK"; }

@@ -12,7 +12,7 @@
 counter() {
 	local sum=0 part machine
 	for machine in client server; do
-		part=$("$machine" "cat /sys/class/infiniband/\$RDMA_LINK/ports/1/hw_counters/$1") ||
+		part=$("$machine" "rdma_counter $1") ||
 			skip "the device does not count $1"
 		sum=$((sum + part))
 	done
