@@ -221,8 +221,9 @@ def reduced_root(text, there):
     for name in fields:
         body = re.sub(rf"^ +{name}: .*,\n", "", body, flags=re.M)
     # Then, what only those needed.
-    while unused := [match for match in statement.finditer(body) if len(re.findall(rf"\b{match[2]}\b", body)) == 1]:
-        body = body.replace(unused[0][0], "")
+    unused = lambda match: len(re.findall(rf"\b{match[2]}\b", body)) == 1
+    while match := next(filter(unused, statement.finditer(body)), None):
+        body = body.replace(match[0], "")
     if "let " not in body:
         body = re.sub(r"^ +//.*\n", "", body, flags=re.M)
     if not re.search(r"\(module,", body):
