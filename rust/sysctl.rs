@@ -9,19 +9,15 @@ use crate::{bindings, proto::wire::header::Versions};
 use kernel::{
     error::from_err_ptr,
     prelude::*,
-    sync::atomic::{Atomic, Full, Release},
+    sync::atomic::{Atomic, Relaxed},
 };
 
 /// The settings of one end, registered until this object is dropped.
 ///
 /// # Invariants
 ///
-/// The header came from the function that registers the table, and `is_registered`, which is the
-/// table's own, is set as long as the object exists: there is no other registration of it.
-pub(crate) struct Settings {
-    header: *mut bindings::ctl_table_header,
-    is_registered: &'static Atomic<bool>,
-}
+/// The header came from the only call of the function that registers the table.
+pub(crate) struct Settings(*mut bindings::ctl_table_header);
 
 // SAFETY: Any thread may unregister the settings.
 unsafe impl Send for Settings {}
@@ -29,40 +25,31 @@ unsafe impl Send for Settings {}
 unsafe impl Sync for Settings {}
 
 impl Settings {
-    /// Registers a table with `register`, unless it is registered already, as `is_registered`
-    /// tells: /proc loses the first registration's files when it refuses a second one.
+    /// Registers a table with `register`, but only the first time, as `was_registered` tells: /proc
+    /// loses the first registration's files when it refuses a second one.
     ///
     /// # Safety
     ///
-    /// `register` returns what it registered, or null for nothing, or an error. `is_registered`
+    /// `register` returns what it registered, or null for nothing, or an error. `was_registered`
     /// belongs to that table alone.
     unsafe fn new(
         register: unsafe extern "C" fn() -> *mut bindings::ctl_table_header,
-        is_registered: &'static Atomic<bool>,
+        was_registered: &Atomic<bool>,
     ) -> Result<Self> {
-        if is_registered.xchg(true, Full) {
+        if was_registered.xchg(true, Relaxed) {
             return Err(EBUSY);
         }
         // SAFETY: As the flag was not set, the table is not registered. May sleep.
-        match from_err_ptr(unsafe { register() }) {
-            // INVARIANT: It was just registered, and the flag was set by this call.
-            Ok(header) => Ok(Self {
-                header,
-                is_registered,
-            }),
-            Err(error) => {
-                is_registered.store(false, Release);
-                Err(error)
-            }
-        }
+        let header = from_err_ptr(unsafe { register() })?;
+        // INVARIANT: This is the only call.
+        Ok(Self(header))
     }
 }
 
 impl Drop for Settings {
     fn drop(&mut self) {
         // SAFETY: By the type's invariant. Nothing is done for a null pointer.
-        unsafe { bindings::rpcrdma_sysctl_unregister(self.header) };
-        self.is_registered.store(false, Release);
+        unsafe { bindings::rpcrdma_sysctl_unregister(self.0) };
     }
 }
 
@@ -71,11 +58,11 @@ impl Drop for Settings {
 ///
 /// # Errors
 ///
-/// `EBUSY` if they are registered already; `ENOMEM`.
+/// `EBUSY` the second time; `ENOMEM`.
 pub(crate) fn register() -> Result<Settings> {
-    static IS_REGISTERED: Atomic<bool> = Atomic::new(false);
+    static WAS_REGISTERED: Atomic<bool> = Atomic::new(false);
     // SAFETY: The function registers the client's table, and the flag is its own.
-    unsafe { Settings::new(bindings::rpcrdma_sysctl_register, &IS_REGISTERED) }
+    unsafe { Settings::new(bindings::rpcrdma_sysctl_register, &WAS_REGISTERED) }
 }
 
 /// The number of Calls that a new mount can have outstanding, and of credits that it requests, 4 to

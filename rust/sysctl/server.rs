@@ -10,11 +10,11 @@ use kernel::{prelude::*, sync::atomic::Atomic};
 ///
 /// # Errors
 ///
-/// `EBUSY` if they are registered already; `ENOMEM`.
+/// `EBUSY` the second time; `ENOMEM`.
 pub(crate) fn register() -> Result<Settings> {
-    static IS_REGISTERED: Atomic<bool> = Atomic::new(false);
+    static WAS_REGISTERED: Atomic<bool> = Atomic::new(false);
     // SAFETY: The function registers the server's table, and the flag is its own.
-    unsafe { Settings::new(bindings::rpcrdma_svc_sysctl_register, &IS_REGISTERED) }
+    unsafe { Settings::new(bindings::rpcrdma_svc_sysctl_register, &WAS_REGISTERED) }
 }
 
 /// The number of Calls that a client of the local service can have outstanding, 4 to 16384.
