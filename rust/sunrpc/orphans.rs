@@ -7,6 +7,8 @@
 //! Its credit stays in use until a Reply arrives that no request waits for, whatever its XID, or
 //! until the connection ends: a peer that makes up XIDs gets no more Calls than it sends Replies.
 
+use super::rpc_xprt::window;
+
 /// What a peer owes for Calls that were given up.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Owed {
@@ -62,10 +64,10 @@ impl Orphans {
     }
 
     /// A Reply has arrived that neither a request nor an orphaned credit waits for. If there are no
-    /// more of these than the `in_use` credits, its Call may be about to be given up.
-    pub(super) fn early_reply(&mut self, in_use: usize) {
-        // CAST: A u32 always fits the kernel's usize.
-        if (self.unclaimed as usize) < in_use {
+    /// more of these than credits in use, of which the window has `cong`, its Call may be about to
+    /// be given up.
+    pub(super) fn early_reply(&mut self, cong: usize) {
+        if window(self.unclaimed) < cong {
             self.unclaimed = self.unclaimed.saturating_add(1);
         }
     }
@@ -107,10 +109,10 @@ mod tests {
     #[test]
     fn a_reply_before_the_end_of_its_call_leaves_no_orphan() {
         let mut orphans = Orphans::default();
-        orphans.early_reply(2);
-        orphans.early_reply(2);
+        orphans.early_reply(window(2));
+        orphans.early_reply(window(2));
         // Only two Calls have credits.
-        orphans.early_reply(2);
+        orphans.early_reply(window(2));
         assert!(!orphans.give_up(1));
         assert!(!orphans.give_up(2));
         assert!(orphans.give_up(3));
@@ -139,10 +141,10 @@ mod tests {
     #[test]
     fn the_end_of_the_connection_settles_all() {
         let mut orphans = Orphans::default();
-        orphans.early_reply(1);
+        orphans.early_reply(window(1));
         assert!(!orphans.give_up(1));
         assert!(orphans.give_up(2));
-        orphans.early_reply(1);
+        orphans.early_reply(window(1));
         assert_eq!(orphans.take_all(), 1);
         assert_eq!(orphans.owed(3), None);
         // The early Reply belonged to that connection, too.

@@ -140,7 +140,7 @@ impl Xprt {
             if orphans.late_reply(bindings::rpcrdma_jiffies()) {
                 rpc_xprt::release_credit(raw);
             } else {
-                orphans.early_reply((*raw).cong >> bindings::RPC_CWNDSHIFT);
+                orphans.early_reply((*raw).cong);
             }
         }
     }

@@ -236,8 +236,7 @@ impl BackwardXprt {
         // window is held.
         unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
-            let in_use = (*self.as_raw()).cong >> bindings::RPC_CWNDSHIFT;
-            (*self.orphans()).early_reply(in_use);
+            (*self.orphans()).early_reply((*self.as_raw()).cong);
         }
     }
 }
