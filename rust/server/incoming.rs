@@ -147,9 +147,9 @@ struct Grants {
 impl Grants {
     /// Receives to be posted for Calls.
     #[inline(always)]
-    fn receives(&self) -> u32 {
-        let receives = self.credits.receives(SPARE_RECEIVES);
-        receives.saturating_add(self.rising)
+    fn wanted(&self) -> u32 {
+        let wanted = self.credits.receives(SPARE_RECEIVES);
+        wanted.saturating_add(self.rising)
     }
 
     /// Lowers the grant, as there is less room than the requester could use.
@@ -508,9 +508,9 @@ impl IncomingCalls {
             return;
         }
         grants.rising = more;
-        let calls = grants.receives();
+        let wanted = grants.wanted();
         drop(grants);
-        let posted = qp.post_receives(self.wanted_receives(calls), 1, true);
+        let posted = qp.post_receives(self.wanted_receives(wanted), 1, true);
         let mut grants = self.grants();
         grants.rising = 0;
         // Unless there is no longer a reason to.
@@ -546,7 +546,6 @@ impl IncomingCalls {
             credits,
             load,
             receives,
-            rising,
             since,
             ..
         } = &mut *grants;
@@ -556,9 +555,10 @@ impl IncomingCalls {
         }
         let limit = credits.limit().get();
         let granted = credits.reply(limit);
-        let wanted = credits.receives(SPARE_RECEIVES).saturating_add(*rising);
         known.leave(credits);
-        if receives.has_surplus() {
+        let has_surplus = receives.has_surplus();
+        let wanted = grants.wanted();
+        if has_surplus {
             grants.give_back_surplus();
         }
         drop(grants);
@@ -604,15 +604,15 @@ impl IncomingCalls {
     ///
     /// As [`AcceptedQp::post_receives`].
     pub(super) fn post_all_receives(&self, qp: &AcceptedQp<Self>) -> Result {
-        let receives = self.grants().receives();
-        qp.post_receives(self.wanted_receives(receives), 1, true)
+        let wanted = self.grants().wanted();
+        qp.post_receives(self.wanted_receives(wanted), 1, true)
     }
 
     /// Posts a Receive in place of one that was used up without a Reply.
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
-        let receives = self.grants().receives();
-        let wanted = self.wanted_receives(receives);
-        let Err(error) = qp.post_receives(wanted, RECEIVE_BATCH, false) else {
+        let wanted = self.grants().wanted();
+        let posted = qp.post_receives(self.wanted_receives(wanted), RECEIVE_BATCH, false);
+        let Err(error) = posted else {
             return;
         };
         let goes_on = self.starved(error).is_ok_and(|()| {

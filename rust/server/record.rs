@@ -19,7 +19,7 @@ use kernel::{
     str::CStr,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, Mutex, SetOnce, SpinLock,
+        Arc, Mutex, SetOnce, SpinLock, SpinLockGuard,
     },
     time::{BootTime, Delta, Instant},
 };
@@ -228,14 +228,22 @@ impl Record {
 
     /// Whether another line may be logged.
     pub(super) fn may_log(&self) -> bool {
-        self.lines.lock().has_another()
+        self.current_lines().has_another()
     }
 
     /// Whether a line about the shortage of memory may be logged, which is one a period.
     fn may_log_shortage(&self) -> bool {
-        let mut lines = self.lines.lock();
-        lines.begin();
+        let mut lines = self.current_lines();
         !core::mem::replace(&mut lines.tells_of_shortage, true) && lines.has_another()
+    }
+
+    /// The lines of the present period, which begins now if the last one is over.
+    fn current_lines(&self) -> SpinLockGuard<'_, Lines> {
+        let mut lines = self.lines.lock();
+        if lines.since.elapsed() >= PERIOD {
+            *lines = Lines::new();
+        }
+        lines
     }
 }
 
@@ -249,16 +257,8 @@ impl Lines {
         }
     }
 
-    /// Begins another period if the last one is over.
-    fn begin(&mut self) {
-        if self.since.elapsed() >= PERIOD {
-            *self = Self::new();
-        }
-    }
-
     /// Whether the period has room for another line, which is then counted.
     fn has_another(&mut self) -> bool {
-        self.begin();
         self.count = self.count.saturating_add(1);
         self.count <= LINES
     }
