@@ -171,7 +171,7 @@ rdma_link_add() {
 # The events that trace_begins in lib/test.sh asked for, and marks among them.
 TRACING=/sys/kernel/tracing
 trace_mark() { printf '%s\n' "$1" >$TRACING/trace_marker; }
-trace_since() { sed "1,/tracing_mark_write: $1\$/d" $TRACING/trace | grep -q "$2"; }
+trace_since() { [ -n "$(sed "1,/tracing_mark_write: $1\$/d" $TRACING/trace | grep -m 1 "$2")" ]; }
 trace_between() { sed "1,/tracing_mark_write: $1\$/d; /tracing_mark_write: $2\$/,\$d" \
 	$TRACING/trace; }
 
@@ -284,7 +284,8 @@ log_mark() {
 	printf '%s\n' "$mark"
 }
 log_since() { dmesg | sed "1,/$1/d"; }
-log_has() { log_since "$1" | grep -qE "$2"; }
+# The status of a pipe is also that of who still writes when grep has found what it looks for.
+log_has() { [ -n "$(log_since "$1" | grep -m 1 -E "$2")" ]; }
 # Whether a listener that was new at the mark has a line there for each time that it has counted,
 # which has to be once; of more than ten as many as it may write, ten in each minute: lines_tell
 # COUNTER MARK REGEX.

@@ -24,7 +24,7 @@ realm_configuration="cat >/etc/krb5.conf <<-END
 # Both daemons say that they are ready before they listen to the kernel, which asks nobody then:
 # listens DAEMON FILE.
 realm_listens='
-	listens() { for pid in $(pidof "$1"); do readlink /proc/$pid/fd/*; done | grep -q "$2"; }
+	listens() { [ -n "$(for pid in $(pidof "$1"); do readlink /proc/$pid/fd/*; done | grep -m 1 "$2")" ]; }
 '
 
 # What the machines lack for it, if anything.
