@@ -71,6 +71,24 @@ line() {
 	server 'clients_gone 20'
 }
 
+# A Reply is kept from being sent until others have granted less than it was made with.
+overtaken() {
+	need_server
+	defer requester_stop
+	attack_begins overtaken
+	server '
+		granted_is() { [ "$(stat_of credits_granted)" = $1 ]; }
+		wait_for 40 granted_is 64'
+	MACHINE=server delay_events one_reply=600000
+	server '
+		granted_less() { [ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits) $(stat_of credits_granted)" = "1 16" ]; }
+		wait_for 40 granted_less'
+	delays_end server
+	attack_comes_to no_more
+	requester_stop
+	server 'clients_gone 20'
+}
+
 connections() {
 	attack silent 20_up listener:connections=21 ended_disconnected+20
 	attack half-open 10_up listener:connections=11 ended_rejected+10
@@ -177,6 +195,7 @@ test_case "messages that are cut, or no Calls" beside_a_mount messages
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "a connection that ends while it waits for room, and a thread is busy with it" line
+test_case "a Reply that is overtaken by others that grant less" overtaken
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "more connections than are kept, and more connects than may wait" anew too_many silent-100
 test_case "connects whose client has gone when it is their turn" anew few

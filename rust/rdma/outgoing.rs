@@ -351,6 +351,9 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     /// Sends the first `length` bytes after the Writes, and asks the peer to invalidate `handle`.
     /// Waits for room on the send queue if `may_wait`. `sent` is passed to [`OutgoingOwner::sent`].
     ///
+    /// Messages that were built later may be sent while this one waits: `revise` is called with its
+    /// bytes right before it is posted.
+    ///
     /// # Errors
     ///
     /// Why there is no room; after [`NoRoom::Closed`] the connection is unusable.
@@ -360,6 +363,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         invalidate: Option<u32>,
         may_wait: bool,
         sent: O::Sent,
+        revise: impl FnOnce(&mut [u8]),
     ) -> Result<(), NoRoom> {
         let mut this = ManuallyDrop::new(self);
         // Other threads may map transfers when this returns.
@@ -377,7 +381,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         }
         context.slots = slots;
         context.sent = sent;
-        context.buffer.sync_for_device(length);
         context.sge.length = bytes;
         context.request.opcode = bindings::ib_wr_opcode_IB_WR_SEND;
         if let Some(handle) = invalidate {
@@ -388,6 +391,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             trace::svcrdma_post_write_chunk(owner, context.number, slots.saturating_sub(1));
         }
         trace::svcrdma_post_send(owner, context.number, invalidate);
+        revise(context.buffer.bytes());
+        context.buffer.sync_for_device(length);
         let last = &raw mut context.request;
         // SAFETY: The Writes were added with this queue pair. The context, with everything that the
         // chain refers to, stays until the Send has completed.

@@ -18,7 +18,7 @@ use crate::{
             negotiation::ResponderNegotiation,
         },
         wire::{
-            header::{Credits, Versions, VERSION_TWO},
+            header::{set_credits, Credits, Versions, VERSION_TWO},
             private_data::Thresholds,
         },
     },
@@ -587,6 +587,17 @@ impl IncomingCalls {
         };
         self.arrivals.leave(&grants.credits);
         granted
+    }
+
+    /// A Reply that grants `granted` is about to be posted. Others may have been posted since
+    /// [`Self::grant`], which granted less and have Receives for no more: neither does this one.
+    /// Those that are posted after this look, but before the Reply, meet [`SPARE_RECEIVES`].
+    #[inline(always)]
+    pub(super) fn revise_grant(&self, granted: Credits, reply: &mut [u8]) {
+        let limit = self.arrivals.limit.get();
+        if granted.get() > limit {
+            set_credits(reply, Credits::new(limit));
+        }
     }
 
     /// How many Receives are to be posted: `calls` for Calls, and those for backward Replies.

@@ -113,7 +113,9 @@ fn make_and_send(
     };
     let sent = SentMessage::Reply(answered);
     outgoing
-        .send(end, note.invalidate, true, sent)
+        .send(end, note.invalidate, true, sent, |reply| {
+            incoming.revise_grant(credits, reply);
+        })
         .map_err(to_error)
 }
 
@@ -182,7 +184,11 @@ fn place_and_send(
         has_invalidated: invalidate.is_some(),
         times,
     });
-    outgoing.send(end, invalidate, true, sent).map_err(to_error)
+    outgoing
+        .send(end, invalidate, true, sent, |reply| {
+            qp.context().revise_grant(credits, reply);
+        })
+        .map_err(to_error)
 }
 
 /// Whether a Reply, as in [`place_and_send`], has no more RDMA Writes than the send queue has room
@@ -296,7 +302,9 @@ fn send_short(
             }
         };
         outgoing
-            .send(length, None, may_wait, sent)
+            .send(length, None, may_wait, sent, |reply| {
+                incoming.revise_grant(credits, reply);
+            })
             .map_err(to_error)
     };
     if send().is_err() {

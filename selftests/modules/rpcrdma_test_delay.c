@@ -45,6 +45,10 @@ static uint reading;
 module_param(reading, uint, 0444);
 MODULE_PARM_DESC(reading, "milliseconds that a thread of nfsd sleeps before it reads a file");
 
+static uint one_reply;
+module_param(one_reply, uint, 0444);
+MODULE_PARM_DESC(one_reply, "milliseconds that a server sleeps with a message before it sends it, one of them only");
+
 static uint last_put;
 module_param(last_put, uint, 0444);
 MODULE_PARM_DESC(last_put, "milliseconds that a worker sleeps behind dropping the last reference to rpcrdma");
@@ -94,6 +98,14 @@ static void delay_established(void *milliseconds, const void *id, const struct r
 		delay_any(milliseconds);
 }
 
+static void delay_one(void *milliseconds)
+{
+	static atomic_t delayed = ATOMIC_INIT(0);
+
+	if (!atomic_xchg(&delayed, 1))
+		delay_any(milliseconds);
+}
+
 /* Whoever loads a module drops a reference to it too. */
 static void delay_last_put(void *milliseconds, struct module *module, unsigned long ip)
 {
@@ -117,6 +129,7 @@ static struct delay {
 	{ "svcrdma_decode_badvers_err", delay_any, &refusing },
 	{ "svc_xprt_accept", delay_any, &accepted },
 	{ "nfsd_read_start", delay_any, &reading },
+	{ "svcrdma_post_send", delay_one, &one_reply },
 	{ "module_put", delay_last_put, &last_put },
 };
 

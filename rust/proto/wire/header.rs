@@ -40,6 +40,14 @@ impl Credits {
     }
 }
 
+/// Replaces the credit word of an encoded message, which is the third in every version (RFC 8166
+/// section 4.2).
+pub(crate) fn set_credits(message: &mut [u8], credits: Credits) {
+    if let Some(word) = message.get_mut(8..12) {
+        word.copy_from_slice(&credits.get().to_be_bytes());
+    }
+}
+
 /// The range of versions that an endpoint supports, both bounds included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Versions {
@@ -171,6 +179,18 @@ mod tests {
     const FIXED: [u8; FIXED_LEN] = [
         0xa1, 0xb2, 0xc3, 0xd4, 0, 0, 0, 1, 0, 0, 0, 0x10, 0, 0, 0, 4,
     ];
+
+    #[test]
+    fn a_credit_word_is_replaced() {
+        let mut message = FIXED;
+        set_credits(&mut message, Credits::new(0x0102));
+        assert_eq!(message[..8], FIXED[..8]);
+        assert_eq!(message[8..12], [0, 0, 1, 2]);
+        assert_eq!(message[12..], FIXED[12..]);
+        // There is none.
+        set_credits(&mut message[..11], Credits::new(7));
+        assert_eq!(message[8..12], [0, 0, 1, 2]);
+    }
 
     /// Proves: V1-088.
     #[test]
