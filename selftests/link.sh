@@ -43,7 +43,7 @@ peer_moves() {
 		ip link set $NETDEV address 52:54:00:00:00:71' || skip "the interface keeps its address while it is up"
 	defer "server 'ip link set \$NETDEV address \$(cat /run/$TEST.address) && rm /run/$TEST.address'"
 	client '
-		neighbour() { ip neigh show $SERVER dev $NETDEV | grep -q 52:54:00:00:00:71; }
+		neighbour() { grep -q 52:54:00:00:00:71 <<<"$(ip neigh show $SERVER dev $NETDEV)"; }
 		wait_for 20 neighbour'
 	client 'work_goes_on 50'
 	printf 'connects: %d before, %d after\n' "$connects" "$(client 'xprt_stat 3')"

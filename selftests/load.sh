@@ -8,7 +8,7 @@
 check_aliases() {
 	client '
 		for alias in rpcrdma6 svcrdma xprtrdma; do
-			modinfo -F alias "$(module_file)" | grep -qx $alias ||
+			grep -qx $alias <<<"$(modinfo -F alias "$(module_file)")" ||
 				fail "there is no alias $alias"
 		done
 		[ "$(modinfo -F name "$(module_file)")" = rpcrdma ]'

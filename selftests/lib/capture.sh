@@ -76,7 +76,7 @@ capture_begins() {
 # The connection's end, a DREP of the connection manager, is the last that there is to wait for.
 capture_ends() {
 	client '
-		ended() { tcpdump -r /run/$TEST.pcap "udp[8] = 0x64 and udp[44:2] = 0x16" 2>/dev/null | grep -q .; }
+		ended() { [ -n "$(tcpdump -r /run/$TEST.pcap "udp[8] = 0x64 and udp[44:2] = 0x16" 2>/dev/null)" ]; }
 		wait_for 30 ended
 		pkill -INT -x tcpdump'
 	client_wait capture

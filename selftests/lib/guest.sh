@@ -70,8 +70,7 @@ xprt_stat() {
 }
 
 # Whether the mount's transport counts as connected: the only RDMA mount's, or all of them.
-xprt_connected() { ! cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state |
-	grep -qvw CONNECTED; }
+xprt_connected() { ! grep -qvw CONNECTED /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state; }
 xprt_unconnected() { ! xprt_connected; }
 
 # Gives a transport of sysfs an address, which ends its connection, be it the old one: set_address

@@ -59,14 +59,14 @@ check() {
 		die "somebody uses the $role's rpcrdma: unmount what is mounted by RDMA"
 	[ "$role" = client ] || ! pgrep -x 'rpc.mountd|nfsd' >/dev/null ||
 		die "the server serves somebody: stop its NFS service for the tests"
-	[ "$netif" != - ] || netif=$(ip -o address show to "$local" | awk '{ print $2; exit }')
+	[ "$netif" != - ] || netif=$(ip -o address show to "$local" | awk 'NR == 1 { print $2 }')
 	[ -n "$netif" ] || die "the server has no interface with the address $local"
 	[ -d "/sys/class/net/$netif" ] || die "the $role has no interface $netif"
-	ip -o address show dev "$netif" to "$local" | grep -q . ||
+	[ -n "$(ip -o address show dev "$netif" to "$local")" ] ||
 		die "the $role's interface $netif does not have the address $local"
 	link=$(rdma link show |
 		awk -v netif="$netif" \
-		'$0 ~ " netdev " netif "( |$)" { sub("/.*", "", $2); print $2; exit }')
+		'$0 ~ " netdev " netif "( |$)" && !n++ { sub("/.*", "", $2); print $2 }')
 	[ -n "$link" ] ||
 		die "rdma link show has no device of the $role's interface $netif"
 }
