@@ -38,9 +38,34 @@ PATCHES = [
         rpcrdma_main.rs
         """,
     ),
+    ("client", "wire", "proto/mod.rs proto/v2/ proto/wire/"),
     ("client", "proto", "proto/"),
     ("client", "surfaces", "debugfs.rs error.rs sysctl.rs trace.rs"),
+    (
+        "client",
+        "memory",
+        """
+        rdma/access.rs rdma/device.rs rdma/dma.rs rdma/ib_client.rs rdma/mod.rs rdma/mr.rs rdma/pd.rs
+        """,
+    ),
+    (
+        "client",
+        "verbs",
+        """
+        rdma/cm.rs rdma/completion.rs rdma/cq.rs rdma/cqe.rs rdma/needs_mr.rs rdma/qp.rs rdma/receive.rs
+        """,
+    ),
     ("client", "rdma", "rdma/"),
+    (
+        "client",
+        "requests",
+        """
+        sunrpc/address.rs sunrpc/address_strings.rs sunrpc/client/allocation.rs sunrpc/client/backchannel.rs
+        sunrpc/client/buffer.rs sunrpc/client/mod.rs sunrpc/client/no_backchannel.rs sunrpc/client/rqst.rs
+        sunrpc/client/rqst_buf.rs sunrpc/client/xprt.rs sunrpc/mod.rs sunrpc/orphans.rs sunrpc/queue.rs
+        sunrpc/registration.rs sunrpc/rpc_xprt.rs sunrpc/send_error.rs sunrpc/xdr_buf.rs
+        """,
+    ),
     ("client", "sunrpc", "sunrpc/"),
     ("client", "client", "client/ stats.rs"),
     ("client", "selftests", ""),
@@ -57,7 +82,8 @@ PATCHES = [
     ("server", "rdma", ""),
     ("server", "sunrpc", "sunrpc/server/"),
     ("server", "server", "server/"),
-    ("server", "tests", "proto/testing/ sim_tests.rs"),
+    ("server", "tests", "proto/testing/"),
+    ("server", "simulation", "proto/testing/simulation/ sim_tests.rs"),
     ("server", "selftests", ""),
     ("server", "documentation", ""),
 ]
@@ -76,10 +102,11 @@ ENTRIES = {
     "client": ("RPC-OVER-RDMA TRANSPORT IN RUST", "RPMSG TTY DRIVER"),
     "server": ("RPC-OVER-RDMA TRANSPORT IN RUST, SERVER", "RPMSG TTY DRIVER"),
 }
-# Each patch that brings files adds some, as checkpatch.pl wants.
+# Each patch that brings files adds some, as checkpatch.pl wants: these, or the files that it brings.
 FILES = {
     ("client", "bindings"): [f"{FOLDER}/*", f"{FOLDER}/bindings/", f"{FOLDER}/helpers/"],
     ("client", "surfaces"): [f"{FOLDER}/trace/"],
+    ("client", "wire"): [f"{FOLDER}/proto/{name}" for name in ("mod.rs", "v2/", "wire/")],
     ("client", "proto"): [f"{FOLDER}/proto/"],
     ("client", "rdma"): [f"{FOLDER}/rdma/"],
     ("client", "sunrpc"): [f"{FOLDER}/sunrpc/"],
@@ -90,7 +117,8 @@ FILES = {
     ("server", "surfaces"): [f"{FOLDER}/helpers/svc_*", f"{FOLDER}/sysctl/", f"{FOLDER}/trace/s*"],
     ("server", "sunrpc"): [f"{FOLDER}/sunrpc/server/"],
     ("server", "server"): [f"{FOLDER}/server/"],
-    ("server", "tests"): [f"{FOLDER}/proto/testing/"],
+    ("server", "tests"): [f"{FOLDER}/proto/testing/{name}" for name in ("*", "requester/", "responder/", "vectors/")],
+    ("server", "simulation"): [f"{FOLDER}/proto/testing/"],
     ("server", "selftests"): [f"{TESTS}/{name}.sh" for name in SELFTESTS["server"].split()],
     ("server", "documentation"): [f"{DOCS}/architecture.rst"],
 }
@@ -283,13 +311,13 @@ def lay_build(here, kernel, names):
     objects = "".join(f"rpcrdma-y += {name[:-2]}.o\n" for name in helpers)
     makefile = read(os.path.join(here, "Makefile")).replace("# HELPERS\n", objects)
     kconfig = read(os.path.join(here, "Kconfig"))
-    if "sim_tests.rs" in names:
+    if "proto/testing/mod.rs" in names:
         write(os.path.join(kernel, FOLDER, ".kunitconfig"), read(os.path.join(here, "kunitconfig")))
     else:
         kconfig = kconfig[: kconfig.index("\nconfig SUNRPC_XPRT_RDMA_RUST_KUNIT_TEST")]
     if "server/mod.rs" not in names:
         kconfig = kconfig.replace("\n\t  If unsure", CLIENT_ONLY + "\n\t  If unsure", 1)
-    if "sim_tests.rs" not in names:
+    if "proto/testing/mod.rs" not in names:
         makefile = re.sub(r"rustflags-\$\(CONFIG_SUNRPC_XPRT_RDMA_RUST_KUNIT_TEST\).*\n.*\n", "", makefile)
     write(os.path.join(kernel, FOLDER, "Makefile"), makefile)
     write(os.path.join(kernel, FOLDER, "Kconfig"), kconfig)
@@ -347,8 +375,7 @@ def test_for_the_tree(text):
 
 def lay_maintainers(rust, kernel, index):
     """The entry in MAINTAINERS, as long as it is after the patch."""
-    # Beside what only the server uses of the verbs is what both use.
-    of_server = [f"{FOLDER}/{path}" for path, at in patches(rust).items() if NAMES[at] == "server/rdma"]
+    brought = patches(rust)
     path = os.path.join(kernel, "MAINTAINERS")
     text = read(path)
     for series, (title, before) in ENTRIES.items():
@@ -356,8 +383,11 @@ def lay_maintainers(rust, kernel, index):
             name
             for at, (owner, patch, _) in enumerate(PATCHES)
             if at <= index and owner == series
-            for name in FILES.get((owner, patch), of_server if (owner, patch) == ("server", "rdma") else [])
+            for name in FILES.get((owner, patch)) or [f"{FOLDER}/{file}" for file in brought if brought[file] == at]
         ]
+        # A folder stands for all in it.
+        folders = [name for name in files if name.endswith("/")]
+        files = [name for name in files if not any(name != one and name.startswith(one) for one in folders)]
         text = re.sub(rf"^{re.escape(title)}\n(?:.+\n)*\n", "", text, flags=re.M)
         if not files:
             continue
