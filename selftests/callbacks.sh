@@ -120,16 +120,18 @@ receives() {
 	calling_server 'wait_for 20 no_backward'
 }
 
-# Each goes with its connection, and then the module can go.
+# Each holds the module, goes with its connection, and then the module can go.
 ends() {
-	local n
+	local n uses
 	server_dir /export
 	calling_server 'wait_for 20 no_backward'
+	uses=$(server module_uses)
 	for n in {1..5}; do
 		client "mount_nfs $1"
 		defer unmount_nfs
 		calling_server 'wait_for 20 callback_works; [ $(backward) = 1 ] ||
-			fail "there are $(backward)"'
+			fail "there are $(backward)"
+		[ $(module_uses) = '$((uses + 2))' ] || fail "a connection and its callbacks make '$uses' uses $(module_uses)"'
 		client 'umount $MNT && wait_for 10 module_unused'
 		calling_server 'wait_for 20 no_backward'
 	done
