@@ -131,7 +131,8 @@ ends() {
 		defer unmount_nfs
 		calling_server 'wait_for 20 callback_works; [ $(backward) = 1 ] ||
 			fail "there are $(backward)"
-		[ $(module_uses) = '$((uses + 2))' ] || fail "a connection and its callbacks make '$uses' uses $(module_uses)"'
+		[ $(module_uses) = '$((uses + 2))' ] ||
+			fail "a connection and its callbacks make '$uses' uses $(module_uses)"'
 		client 'umount $MNT && wait_for 10 module_unused'
 		calling_server 'wait_for 20 no_backward'
 	done

@@ -70,7 +70,8 @@ xprt_stat() {
 }
 
 # Whether the mount's transport counts as connected: the only RDMA mount's, or all of them.
-xprt_connected() { ! grep -qvw CONNECTED /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state; }
+xprt_connected() { ! grep -qvw CONNECTED \
+	/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state; }
 xprt_unconnected() { ! xprt_connected; }
 
 # Gives a transport of sysfs an address, which ends its connection, be it the old one: set_address
