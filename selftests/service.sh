@@ -54,14 +54,15 @@ deferred() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
-# The connection breaks when a Call is on its way, and the client sends it once more on the next
-# one, from another port. nfsd has to recognise it: what it did must not be done twice.
+# What nfsd has answered from its cache.
+cache_hits="awk '/^rc / { print \$2 }' /proc/net/rpc/nfsd"
+
+# The connection breaks when Calls are on their way, and the client sends them once more on the next
+# one, from another port. What nfsd did must not be done twice.
 sent_again() {
-	local hits
 	need_injection client
 	server_dir /export
 	mount_nfs_timeo 3
-	hits=$(server "awk '/^rc / { print \$2 }' /proc/net/rpc/nfsd")
 	defer 'client "$inject inject_ends"'
 	LIMIT=150 client "$inject
 		inject_begins 15
@@ -72,10 +73,39 @@ sent_again() {
 		done
 		inject_ends
 		printf '%d connections were broken\n' \$(injected)"
-	server "
-		now=\$(awk '/^rc / { print \$2 }' /proc/net/rpc/nfsd)
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# The same for certain: the Reply is kept from being sent until the Call has come again.
+sent_again_without_a_reply() {
+	local hits
+	need_injection client
+	server_dir /export
+	mount_nfs_timeo 3
+	hits=$(server "$cache_hits")
+	defer 'client "$inject inject_ends"'
+	# A file that is open already, so that nothing else is asked for before.
+	client_background written '
+		exec 3>$MNT/$TEST/file
+		touch /run/$TEST.open
+		wait_for 40 test -f /run/$TEST.write
+		dd if=/dev/zero bs=4k count=1 oflag=direct status=none >&3'
+	client 'wait_for 20 test -f /run/$TEST.open'
+	MACHINE=server delay_events one_reply=600000
+	client 'touch /run/$TEST.write'
+	server '
+		is_kept() { [ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 1 ]; }
+		wait_for 20 is_kept'
+	client "$inject
+		inject_begins 100 1
+		stat -f \$MNT >/dev/null
+		inject_is_over"
+	client_wait written
+	client 'rm /run/$TEST.open /run/$TEST.write'
+	server "now=\$($cache_hits)
 		printf 'nfsd has answered %d Calls from its cache\n' \$((now - $hits))
 		[ \$now -gt $hits ] || fail 'no Call came twice'"
+	delays_end server
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
@@ -122,7 +152,8 @@ secure_port() {
 }
 
 test_case "v3: Calls wait for what nfsd has forgotten" deferred
-test_case "v3: a Call comes twice, on two connections" sent_again
+test_case "v3: Calls come twice, on two connections" sent_again
+test_case "v3: a Call comes again, as its Reply was kept" sent_again_without_a_reply
 for vers in 3 4.2; do
 	test_case "v$vers: one Call at a time" one_at_a_time $vers
 done
