@@ -124,14 +124,15 @@ receives() {
 ends() {
 	local n uses
 	server_dir /export
-	calling_server 'wait_for 20 no_backward'
+	calling_server 'wait_for 20 no_backward; wait_for 20 no_connections'
 	uses=$(server module_uses)
 	for n in {1..5}; do
 		client "mount_nfs $1"
 		defer unmount_nfs
 		calling_server 'wait_for 20 callback_works; [ $(backward) = 1 ] ||
 			fail "there are $(backward)"
-		[ $(module_uses) = '$((uses + 2))' ] ||
+		uses_are() { [ $(module_uses) = $1 ]; }
+		wait_for 10 uses_are '$((uses + 2))' ||
 			fail "a connection and its callbacks make '$uses' uses $(module_uses)"'
 		client 'umount $MNT && wait_for 10 module_unused'
 		calling_server 'wait_for 20 no_backward'
@@ -168,8 +169,11 @@ silent() {
 	wait_for 20 callback_works'
 	client "[ \"\$(tail -n 1 \$MNT/$TEST/file1)\" = 'once more' ]"
 	# What it said at last is found to be for the Call that was given up.
-	calling_server 'credits_are_back() { ! cat $(backward_files xprt_info) | grep "^cur_cong=" |
-		grep -v "=0\$"; }
+	calling_server 'credits_are_back() {
+			local windows
+			windows=$(grep -h "^cur_cong=" $(backward_files xprt_info)) &&
+				! grep -v "=0\$" <<<"$windows"
+		}
 		wait_for 20 credits_are_back'
 	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the connection was lost"
 	client 'umount $MNT && wait_for 10 module_unused'

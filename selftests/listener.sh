@@ -19,7 +19,7 @@ listen() {
 listeners() { rdma -d resource show cm_id | grep "state LISTEN " | grep -F "comm [rpcrdma]" ||
 	true; }
 # Whether one of this module listens at an address, be it in brackets: is_listening ADDRESS:PORT.
-is_listening() { listeners | grep -qF "src-addr ${1//[][]/} "; }
+is_listening() { grep -qF "src-addr ${1//[][]/} " <<<"$(listeners)"; }
 no_longer() { ! "$@"; }
 moved() { [ "$(listener_of moves "$1")" -ge "$2" ]; }
 '

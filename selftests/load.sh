@@ -76,8 +76,8 @@ second_class() {
 			fail "files of others are gone"
 		# A worker of all queues that is idle still has the name of the last one, behind a
 		# minus.
-		! grep . /proc/[0-9]*/comm 2>/dev/null |
-			grep -E ":(rpcrdma|kworker/(R-|.*[+])rpcrd)" || fail "a thread is left"
+		threads=$(grep . /proc/[0-9]*/comm 2>/dev/null || true)
+		! grep -E ":(rpcrdma|kworker/(R-|.*[+])rpcrd)" <<<"$threads" || fail "a thread is left"
 		rdma_resources_are "$before" ||
 			fail "the device had $before and has $(rdma_resources)"
 		rmmod rpcrdma_test_class

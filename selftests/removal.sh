@@ -16,7 +16,7 @@ remove_device() {
 	LIMIT=100 client 'rdma link delete $RDMA_LINK'
 	printf 'the removal took about %d seconds\n' $((SECONDS - start))
 	client '
-		! rdma link show | grep $RDMA_LINK || fail "the device is still there"
+		! grep $RDMA_LINK <<<"$(rdma link show)" || fail "the device is still there"
 		rdma_link_add'
 	client 'work_goes_on 60'
 	work_ends

@@ -76,12 +76,16 @@ overtaken() {
 	need_server
 	defer requester_stop
 	attack_begins overtaken
+	# After as many Calls it has one outstanding at a time.
 	server '
-		granted_is() { [ "$(stat_of credits_granted)" = $1 ]; }
-		wait_for 40 granted_is 64'
+		all_are_there() { [ "$(stat_of received_messages)" -gt 600 ]; }
+		wait_for 40 all_are_there'
 	MACHINE=server delay_events one_reply=600000
 	server '
-		granted_less() { [ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits) $(stat_of credits_granted)" = "1 16" ]; }
+		is_kept() { [ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 1 ]; }
+		wait_for 40 is_kept
+		compare stat_of credits_granted=64
+		granted_less() { [ "$(stat_of credits_granted)" -le 16 ]; }
 		wait_for 40 granted_less'
 	delays_end server
 	attack_comes_to no_more
@@ -158,10 +162,7 @@ stopped() {
 		printf "nfsd ended within %d seconds\n" $((SECONDS - start))
 		wait_for 20 module_unused
 		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail "the service has ended, and has left files"
-		rmmod rpcrdma
-		for kind in qp cq pd mr cm_id; do
-			! rdma resource show $kind | grep -F "[rpcrdma]" || fail "the module has gone, and has left a $kind"
-		done
+		module_unload
 		insmod /lab/payload/server/rpcrdma.ko
 		/lab/guest/server resume'
 	attack_comes_to 'ended*8'

@@ -72,7 +72,8 @@ sent_again() {
 			rmdir \$MNT/$TEST/moved || fail 'a folder was removed twice'
 		done
 		inject_ends
-		printf '%d connections were broken\n' \$(injected)"
+		printf '%d connections were broken\n' \$(injected)
+		has_injected 5 || fail 'those are too few'"
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
@@ -80,11 +81,14 @@ sent_again() {
 sent_again_without_a_reply() {
 	local hits
 	need_injection client
+	server '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
 	server_dir /export
 	mount_nfs_timeo 3
+	defer "client 'touch /run/$TEST.write' && client_wait written"
 	hits=$(server "$cache_hits")
 	defer 'client "$inject inject_ends"'
 	# A file that is open already, so that nothing else is asked for before.
+	client 'rm -f /run/$TEST.open /run/$TEST.write'
 	client_background written '
 		exec 3>$MNT/$TEST/file
 		touch /run/$TEST.open
@@ -101,7 +105,6 @@ sent_again_without_a_reply() {
 		stat -f \$MNT >/dev/null
 		inject_is_over"
 	client_wait written
-	client 'rm /run/$TEST.open /run/$TEST.write'
 	server "now=\$($cache_hits)
 		printf 'nfsd has answered %d Calls from its cache\n' \$((now - $hits))
 		[ \$now -gt $hits ] || fail 'no Call came twice'"

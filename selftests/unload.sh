@@ -15,12 +15,8 @@ server_load() { insmod /lab/payload/server/rpcrdma.ko; }
 refused() { ! rmmod rpcrdma 2>/run/$TEST.err && grep -q "in use" /run/$TEST.err; }
 # Nothing of the module is left, be it on the device, in debugfs or among the settings.
 server_unload() {
-	local kind
 	wait_for 20 module_unused
-	rmmod rpcrdma
-	for kind in qp cq pd mr cm_id; do
-		! rdma resource show $kind | grep -F "[rpcrdma]" || fail "the module has gone, and has left a $kind"
-	done
+	module_unload
 	! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/svc_rdma 2>/dev/null || fail "the module has gone, and has left files"
 	! grep -q "^rdma " /proc/fs/nfsd/portlist 2>/dev/null || fail "the module has gone, and has left a listener"
 }

@@ -53,7 +53,7 @@ removed() {
 	for round in {1..3}; do
 		server '
 			timeout 30 rdma link delete $RDMA_LINK || fail "the removal waits"
-			! rdma link show | grep $RDMA_LINK || fail "the device is still there"
+			! grep $RDMA_LINK <<<"$(rdma link show)" || fail "the device is still there"
 			second_works
 			rdma_link_add'
 		client 'work_goes_on 60'

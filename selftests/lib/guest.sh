@@ -70,8 +70,11 @@ xprt_stat() {
 }
 
 # Whether the mount's transport counts as connected: the only RDMA mount's, or all of them.
-xprt_connected() { ! grep -qvw CONNECTED \
-	/sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state; }
+xprt_connected() {
+	local states
+	states=$(cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state) &&
+		! grep -qvw CONNECTED <<<"$states"
+}
 xprt_unconnected() { ! xprt_connected; }
 
 # Gives a transport of sysfs an address, which ends its connection, be it the old one: set_address
@@ -146,14 +149,18 @@ module_load() { insmod "$(module_file)"; }
 rdma_resources() { rdma resource show | grep -oE '(qp|cq|pd|mr|cm_id) [0-9]+' | tr '\n' ' '; }
 rdma_resources_are() { [ "$(rdma_resources)" = "$1" ]; }
 
-# Unloads the module, after which the device has nothing of it, and loads it again.
-module_reload() {
-	local kind
+# Unloads the module, after which the device must have nothing of it.
+module_unload() {
+	local kind left
 	rmmod rpcrdma
 	for kind in qp cq pd mr cm_id; do
-		! rdma resource show $kind | grep -F '[rpcrdma]' ||
+		left=$(rdma resource show $kind)
+		! grep -F '[rpcrdma]' <<<"$left" ||
 			fail "the module has gone, and has left a $kind"
 	done
+}
+module_reload() {
+	module_unload
 	module_load
 }
 
@@ -273,7 +280,7 @@ holds_check() {
 	[ -z "${ADAPTERS:-}" ] && ! finds_leaks || return 0
 	# All of these waver: the number of objects, or of pages, by some dozens. So a few
 	# repetitions tell nothing.
-	[ $parts -lt $most ] || fail "that is $most KiB or more, for $1 times"
+	[ $parts -lt $most ] || fail "a leak of $most KiB or more, for $1 times"
 	[ $pages -lt $few ] || fail "a leak of a page each time, or every other time"
 	# Those that RCU frees go a little later.
 	(wait_for 20 holds_objects $few >/run/holds.grown) ||
