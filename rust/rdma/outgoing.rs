@@ -73,6 +73,11 @@ pub(crate) unsafe trait OutgoingOwner: TraceQp + Sized + 'static {
     /// An RDMA Write before a Send has failed; [`Self::failed`] is called next.
     fn not_written(&self, sent: &Self::Sent, status: WcStatus);
 
+    /// A message, at the start of `buffer`, is about to be posted, and no other will be posted
+    /// before it. Returns whether it was changed, which is the last chance. Called with a spinlock
+    /// held.
+    fn revise(&self, sent: &Self::Sent, buffer: &mut [u8]) -> bool;
+
     /// A Send has completed.
     fn sent(&self, sent: &Self::Sent);
 
@@ -349,10 +354,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Sends the first `length` bytes after the Writes, and asks the peer to invalidate `handle`.
-    /// Waits for room on the send queue if `may_wait`. `sent` is passed to [`OutgoingOwner::sent`].
-    ///
-    /// Messages that were built later may be sent while this one waits: `revise` is called with its
-    /// bytes right before it is posted.
+    /// Waits for room on the send queue if `may_wait`. `sent` is passed to
+    /// [`OutgoingOwner::revise`] and [`OutgoingOwner::sent`].
     ///
     /// # Errors
     ///
@@ -363,7 +366,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         invalidate: Option<u32>,
         may_wait: bool,
         sent: O::Sent,
-        revise: impl FnOnce(&mut [u8]),
     ) -> Result<(), NoRoom> {
         let mut this = ManuallyDrop::new(self);
         // Other threads may map transfers when this returns.
@@ -381,6 +383,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         }
         context.slots = slots;
         context.sent = sent;
+        context.buffer.sync_for_device(length);
         context.sge.length = bytes;
         context.request.opcode = bindings::ib_wr_opcode_IB_WR_SEND;
         if let Some(handle) = invalidate {
@@ -391,8 +394,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             trace::svcrdma_post_write_chunk(owner, context.number, slots.saturating_sub(1));
         }
         trace::svcrdma_post_send(owner, context.number, invalidate);
-        revise(context.buffer.bytes());
-        context.buffer.sync_for_device(length);
         let last = &raw mut context.request;
         // SAFETY: The Writes were added with this queue pair. The context, with everything that the
         // chain refers to, stays until the Send has completed.
@@ -406,7 +407,12 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
                 (*write).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe);
                 write = (*write).next;
             }
-            owner.qp().post_send_beside(first)
+            let (sent, buffer) = (&context.sent, &mut context.buffer);
+            owner.qp().post_send_revised(first, || {
+                if owner.revise(sent, buffer.bytes()) {
+                    buffer.sync_for_device(length);
+                }
+            })
         };
         match posted {
             Ok(()) => Ok(()),

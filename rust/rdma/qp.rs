@@ -287,10 +287,30 @@ impl Qp {
     ///
     /// `EPIPE` during or after the drain; otherwise as for [`Self::post_send`].
     pub(super) unsafe fn post_send_beside(&self, first: *const bindings::ib_send_wr) -> Result {
+        // SAFETY: Guaranteed by the caller.
+        unsafe { self.post_send_revised(first, || ()) }
+    }
+
+    /// The same for a message that `revise` may change when its turn has come: whatever is posted
+    /// beside the owner was posted before, or will be posted later. It must not sleep.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::post_send_beside`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::post_send_beside`].
+    pub(super) unsafe fn post_send_revised(
+        &self,
+        first: *const bindings::ib_send_wr,
+        revise: impl FnOnce(),
+    ) -> Result {
         let gate = self.send_gate.lock();
         if !*gate {
             return Err(EPIPE);
         }
+        revise();
         // SAFETY: Guaranteed by the caller. The drain does not begin while the gate is held.
         unsafe { self.post_send(first) }
     }

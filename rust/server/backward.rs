@@ -75,7 +75,7 @@ fn send(qp: &AcceptedQp<IncomingCalls>, call: &BackwardRqst<'_>) -> Result<(), S
             ENOMEM => SendError::NoMemory,
             _ => SendError::NotConnected,
         })?;
-    let sent = outgoing.send(end, None, true, SentMessage::BackwardCall, |_| ());
+    let sent = outgoing.send(end, None, true, SentMessage::BackwardCall);
     // While this waited for room, the service was not told of Calls that arrived.
     incoming.xprt().enqueue();
     sent.map_err(|reason| match reason {

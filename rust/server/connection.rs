@@ -296,6 +296,16 @@ impl AcceptedEvents for IncomingCalls {
     }
 
     #[inline]
+    fn revise(&self, sent: &SentMessage, buffer: &mut [u8]) -> bool {
+        match sent {
+            SentMessage::Nothing | SentMessage::BackwardCall => false,
+            SentMessage::Reply(_) | SentMessage::Error(_) | SentMessage::GarbageArgs => {
+                self.revise_grant(buffer)
+            }
+        }
+    }
+
+    #[inline]
     fn sent(&self, sent: &SentMessage) {
         self.stats().sent(sent);
     }

@@ -18,7 +18,7 @@ use crate::{
             negotiation::ResponderNegotiation,
         },
         wire::{
-            header::{set_credits, Credits, Versions, VERSION_TWO},
+            header::{lower_credits, Credits, Versions, VERSION_TWO},
             private_data::Thresholds,
         },
     },
@@ -89,6 +89,8 @@ struct Arriving {
     allowed: RelaxedCell<u64>,
     dropped: RelaxedCell<u64>,
     limit: RelaxedCell<u32>,
+    /// The same of [`ResponderCredits::granted`], for Replies that are about to be sent.
+    granted: RelaxedCell<u32>,
     /// The most Calls that the requester had outstanding since a Reply last looked. An arriving
     /// Call may put an older value back: then the limit falls one period later.
     most: RelaxedCell<u64>,
@@ -106,6 +108,7 @@ impl Arriving {
             allowed: RelaxedCell::new(credits.allowed()),
             dropped: RelaxedCell::new(0),
             limit: RelaxedCell::new(credits.limit().get()),
+            granted: RelaxedCell::new(credits.granted().get()),
             most: RelaxedCell::new(0),
             is_short: RelaxedCell::new(false),
         }
@@ -128,6 +131,7 @@ impl Arriving {
         self.allowed.set(credits.allowed());
         self.dropped.set(credits.dropped());
         self.limit.set(credits.limit().get());
+        self.granted.set(credits.granted().get());
     }
 }
 
@@ -589,15 +593,13 @@ impl IncomingCalls {
         granted
     }
 
-    /// A Reply that grants `granted` is about to be posted. Others may have been posted since
-    /// [`Self::grant`], which granted less and have Receives for no more: neither does this one.
-    /// Those that are posted after this look, but before the Reply, meet [`SPARE_RECEIVES`].
+    /// A Reply is about to be posted. For each that was posted before, [`Self::grant`] had stored
+    /// what it grants, and the lock under which they are posted orders that before this look. If
+    /// the last one grants less, it has Receives for no more: neither does this one grant more.
+    /// Returns whether it was changed.
     #[inline(always)]
-    pub(super) fn revise_grant(&self, granted: Credits, reply: &mut [u8]) {
-        let limit = self.arrivals.limit.get();
-        if granted.get() > limit {
-            set_credits(reply, Credits::new(limit));
-        }
+    pub(super) fn revise_grant(&self, reply: &mut [u8]) -> bool {
+        lower_credits(reply, Credits::new(self.arrivals.granted.get()))
     }
 
     /// How many Receives are to be posted: `calls` for Calls, and those for backward Replies.

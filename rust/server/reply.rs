@@ -113,9 +113,7 @@ fn make_and_send(
     };
     let sent = SentMessage::Reply(answered);
     outgoing
-        .send(end, note.invalidate, true, sent, |reply| {
-            incoming.revise_grant(credits, reply);
-        })
+        .send(end, note.invalidate, true, sent)
         .map_err(to_error)
 }
 
@@ -184,11 +182,7 @@ fn place_and_send(
         has_invalidated: invalidate.is_some(),
         times,
     });
-    outgoing
-        .send(end, invalidate, true, sent, |reply| {
-            qp.context().revise_grant(credits, reply);
-        })
-        .map_err(to_error)
+    outgoing.send(end, invalidate, true, sent).map_err(to_error)
 }
 
 /// Whether a Reply, as in [`place_and_send`], has no more RDMA Writes than the send queue has room
@@ -302,9 +296,7 @@ fn send_short(
             }
         };
         outgoing
-            .send(length, None, may_wait, sent, |reply| {
-                incoming.revise_grant(credits, reply);
-            })
+            .send(length, None, may_wait, sent)
             .map_err(to_error)
     };
     if send().is_err() {

@@ -40,12 +40,19 @@ impl Credits {
     }
 }
 
-/// Replaces the credit word of an encoded message, which is the third in every version (RFC 8166
-/// section 4.2).
-pub(crate) fn set_credits(message: &mut [u8], credits: Credits) {
-    if let Some(word) = message.get_mut(8..12) {
-        word.copy_from_slice(&credits.get().to_be_bytes());
+/// Lowers the credit word of an encoded message to `most`; returns whether it was higher. It is the
+/// third word in every version (RFC 8166 section 4.2).
+#[inline]
+pub(crate) fn lower_credits(message: &mut [u8], most: Credits) -> bool {
+    let word = message.first_chunk_mut::<12>();
+    let Some([.., a, b, c, d]) = word else {
+        return false;
+    };
+    let is_higher = u32::from_be_bytes([*a, *b, *c, *d]) > most.get();
+    if is_higher {
+        [*a, *b, *c, *d] = most.get().to_be_bytes();
     }
+    is_higher
 }
 
 /// The range of versions that an endpoint supports, both bounds included.
@@ -181,15 +188,18 @@ mod tests {
     ];
 
     #[test]
-    fn a_credit_word_is_replaced() {
+    fn a_credit_word_is_lowered() {
         let mut message = FIXED;
-        set_credits(&mut message, Credits::new(0x0102));
+        assert!(!lower_credits(&mut message, Credits::new(0x10)));
+        assert!(!lower_credits(&mut message, Credits::new(0x0102)));
+        assert_eq!(message, FIXED);
+        assert!(lower_credits(&mut message, Credits::new(0x0f)));
         assert_eq!(message[..8], FIXED[..8]);
-        assert_eq!(message[8..12], [0, 0, 1, 2]);
+        assert_eq!(message[8..12], [0, 0, 0, 0x0f]);
         assert_eq!(message[12..], FIXED[12..]);
         // There is none.
-        set_credits(&mut message[..11], Credits::new(7));
-        assert_eq!(message[8..12], [0, 0, 1, 2]);
+        assert!(!lower_credits(&mut message[..11], Credits::new(7)));
+        assert_eq!(message[8..12], [0, 0, 0, 0x0f]);
     }
 
     /// Proves: V1-088.
