@@ -77,7 +77,8 @@ second_class() {
 		# A worker of all queues that is idle still has the name of the last one, behind a
 		# minus.
 		threads=$(grep . /proc/[0-9]*/comm 2>/dev/null || true)
-		! grep -E ":(rpcrdma|kworker/(R-|.*[+])rpcrd)" <<<"$threads" || fail "a thread is left"
+		! grep -E ":(rpcrdma|kworker/(R-|.*[+])rpcrd)" <<<"$threads" ||
+			fail "a thread is left"
 		rdma_resources_are "$before" ||
 			fail "the device had $before and has $(rdma_resources)"
 		rmmod rpcrdma_test_class

@@ -81,7 +81,8 @@ sent_again() {
 sent_again_without_a_reply() {
 	local hits
 	need_injection client
-	server '[ -f /lab/payload/rpcrdma_test_delay.ko ]' || skip "the payload has no rpcrdma_test_delay.ko"
+	server '[ -f /lab/payload/rpcrdma_test_delay.ko ]' ||
+		skip "the payload has no rpcrdma_test_delay.ko"
 	server_dir /export
 	mount_nfs_timeo 3
 	defer "client 'touch /run/$TEST.write' && client_wait written"
