@@ -24,11 +24,10 @@ timeouts() {
 	calls_end_so never-receives-but-waits "calls=null timeout_ms=$TIMEOUT" '-110*2'
 }
 
-# The ping of a client that is made: ECONNREFUSED, and EIO, which a timeout gives as well, unless it comes
-# before the connection: ETIMEDOUT.
+# The ping of a client that is made: ECONNREFUSED, and EIO, which a timeout gives as well.
 pings() {
 	calls_end_so rejects ping=1 -111
-	calls_end_so mute "ping=1 timeout_ms=$TIMEOUT" -5 -110
+	calls_end_so mute "ping=1 timeout_ms=$TIMEOUT" -5
 	calls_end_so errs ping=1 -5
 }
 
