@@ -151,7 +151,7 @@ backward() {
 backward_at_the_end() {
 	delay_events backward_call=2000
 	calls_end 'backward-at-the-end | calls=null backward=1'
-	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 2 ] || fail "the second Call did not come in time"'
+	client '[ "$(delayed)" = 2 ] || fail "the second Call did not come in time"'
 }
 
 # A Call that the service has in its hands outlives the client, so the last reference to the transport

@@ -133,7 +133,7 @@ unload_behind_the_last_reference() {
 			sleep 1
 			module_load
 		done
-		hits=$(cat /sys/module/rpcrdma_test_delay/parameters/hits)
+		hits=$(delayed)
 		[ $hits = 3 ] || fail "$hits workers have slept"'
 }
 

@@ -181,7 +181,7 @@ slow_handshake() {
 	MACHINE=server delay_events established=1500
 	mount_nfs "$1"
 	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the first connection was lost"
-	server '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" -gt 0 ] || fail "nothing was delayed"'
+	server '[ "$(delayed)" -gt 0 ] || fail "nothing was delayed"'
 	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
 }
 

@@ -88,7 +88,7 @@ slow_to_hear() {
 	defer "client rdma_link_add"
 	client '
 		rdma link delete $RDMA_LINK
-		failed() { [ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" -gt 0 ]; }
+		failed() { [ "$(delayed)" -gt 0 ]; }
 		wait_for 30 failed
 		rdma_link_add
 		work_goes_on 55'
@@ -97,7 +97,7 @@ slow_to_hear() {
 	client_wait programs
 	client "
 		rm -f /run/$TEST.*
-		printf '%d RPCs were slow to hear of a failure\n' \$(cat /sys/module/rpcrdma_test_delay/parameters/hits)
+		printf '%d RPCs were slow to hear of a failure\n' \$(delayed)
 		[ \$(xprt_stat 3) = $((connects + 1)) ] || fail \"the transport had $connects connections and has had \$(xprt_stat 3)\"
 		umount \$MNT
 		wait_for 10 module_unused"

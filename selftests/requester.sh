@@ -82,7 +82,7 @@ overtaken() {
 		wait_for 40 all_are_there'
 	MACHINE=server delay_events one_reply=600000
 	server '
-		is_kept() { [ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 1 ]; }
+		is_kept() { [ "$(delayed)" = 1 ]; }
 		wait_for 40 is_kept
 		compare stat_of credits_granted=64
 		granted_less() { [ "$(stat_of credits_granted)" -le 16 ]; }

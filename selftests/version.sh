@@ -258,13 +258,13 @@ lost_between() {
 	client 'insmod /lab/payload/rpcrdma_test_delay.ko refused=700'
 	# Between the refusal and the Call in Version One.
 	peer_ends offered 'two-refused-and-gone | calls=write,read,null | known_version=1 known_version_s>60'
-	client '[ "$(cat /sys/module/rpcrdma_test_delay/parameters/hits)" = 1 ]'
+	client '[ "$(delayed)" = 1 ]'
 }
 
 # Has the peer end the connection that the client has made, and is held back with, and lets the client
 # go on when it knows. What ends before the client has taken it over was a failed attempt for it.
 ends_unused() {
-	client 'wait_for 30 eval "[ \$(cat /sys/module/rpcrdma_test_delay/parameters/hits) = 1 ]"'
+	client 'wait_for 30 eval "[ \$(delayed) = 1 ]"'
 	peer_goes_on
 	client 'wait_for 30 grep -q "DISCONNECTED consumer returns" $TRACING/trace'
 	delays_end
@@ -307,10 +307,10 @@ refusal_lost() {
 	MACHINE=server delay_events refusing=2000
 	client 'echo offered >$client_setting; break_connections'
 	client_background caller 'ls $MNT/$TEST'
-	server 'wait_for 20 eval "[ \$(cat /sys/module/rpcrdma_test_delay/parameters/hits) = 1 ]"'
+	server 'wait_for 20 eval "[ \$(delayed) = 1 ]"'
 	client 'are <<<"version_fallbacks 1"; break_connections'
 	client_wait caller
-	server '[ $(cat /sys/module/rpcrdma_test_delay/parameters/hits) = 2 ] || fail "there was another number of refusals"'
+	server '[ $(delayed) = 2 ] || fail "there was another number of refusals"'
 	work
 	client 'are <<-END
 		version 1

@@ -145,6 +145,9 @@ module_uses() { awk '$1 == "rpcrdma" { print $3 }' /proc/modules; }
 module_unused() { [ "$(module_uses)" = 0 ]; }
 module_load() { insmod "$(module_file)"; }
 
+# How often somebody has slept since delay_events, of lib/test.sh.
+delayed() { cat /sys/module/rpcrdma_test_delay/parameters/hits; }
+
 # What the RDMA device holds: queue pairs, completion queues and so on, as one line.
 rdma_resources() { rdma resource show | grep -oE '(qp|cq|pd|mr|cm_id) [0-9]+' | tr '\n' ' '; }
 rdma_resources_are() { [ "$(rdma_resources)" = "$1" ]; }
