@@ -18,16 +18,18 @@ disconnects() {
 }
 
 timeouts() {
-	calls_end "never-answers | calls=null,null+,read+,write+,list+,long+,exchange+ timeout_ms=$TIMEOUT"
+	local all=null+,read+,write+,list+,long+,exchange+
+	calls_end "never-answers | calls=null,timeout=$TIMEOUT,$all,timeout=60000"
 	# The Call and the last one: -110 is ETIMEDOUT.
 	calls_end_so never-receives "calls=null timeout_ms=$TIMEOUT" '-110*2'
 	calls_end_so never-receives-but-waits "calls=null timeout_ms=$TIMEOUT" '-110*2'
 }
 
-# The ping of a client that is made: ECONNREFUSED, and EIO, which a timeout gives as well.
+# The ping of a client that is made: ECONNREFUSED, and EIO. A timeout gives EIO only where there is
+# a connection, so there was a Call before this ping.
 pings() {
 	calls_end_so rejects ping=1 -111
-	calls_end_so mute "ping=1 timeout_ms=$TIMEOUT" -5
+	calls_end_so never-answers "calls=null,timeout=$TIMEOUT,ping,timeout=60000" '-5 0*2'
 	calls_end_so errs ping=1 -5
 }
 

@@ -36,7 +36,7 @@ without_replies() {
 		killed+=,$form+,sent,null,kill,null
 	done
 	calls_end \
-		"late-after-timeout | calls=$BETWEEN timeout_ms=$((2000 * ${SLOW:-1}))" \
+		"late-after-timeout | calls=${BETWEEN/,/,timeout=$((2000 * ${SLOW:-1})),},timeout=60000" \
 		"late-after-kill | calls=$killed" \
 		'late-on-next-connection | calls=null,read,write,list,long'
 }

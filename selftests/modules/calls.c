@@ -11,8 +11,10 @@
  *
  * Parameter calls= is a list of FORM[*COUNT][+]. Without the plus sign a Call ends before the list
  * goes on. "sent" waits until all that were started are sent, without which they may overtake
- * each other; "kill[+]" kills those that are under way. When all have ended there is one more,
- * "done", by which the peer knows that it is the last of this client.
+ * each other; "kill[+]" kills those that are under way. "timeout=MS" waits for their ends, and is
+ * the time that those behind it have, so that setting up the connection is not part of it. "ping"
+ * makes a further client of the same transport, and its ping fails. When all have ended there is
+ * one more, "done", by which the peer knows that it is the last of this client.
  */
 #include <linux/completion.h>
 #include <linux/cred.h>
@@ -110,6 +112,8 @@ static LIST_HEAD(test_calls);
 /* What making the RPC client gave, the last time that it failed. */
 static int test_created;
 static struct rpc_clnt *test_client;
+/* Of the Calls behind "timeout=". */
+static struct rpc_timeout test_timeout;
 static struct test_backward *test_service;
 static struct dentry *test_file;
 
@@ -447,6 +451,34 @@ static void test_calls_wait(void)
 	}
 }
 
+static int test_timeout_set(const char *text)
+{
+	unsigned int ms;
+	int status;
+
+	status = kstrtouint(text, 10, &ms);
+	if (status)
+		return status;
+	/* sunrpc looks at it while a Call waits. */
+	test_calls_wait();
+	test_timeout.to_initval = msecs_to_jiffies(ms);
+	test_timeout.to_maxval = test_timeout.to_initval;
+	test_client->cl_timeout = &test_timeout;
+	return 0;
+}
+
+static int test_ping(void)
+{
+	struct rpc_clnt *client = rpc_bind_new_program(test_client, &test_program, TEST_VERSION);
+
+	if (!IS_ERR(client)) {
+		rpc_shutdown_client(client);
+		return 0;
+	}
+	test_created = PTR_ERR(client);
+	return 0;
+}
+
 /* One item of the list that the parameter is. */
 static int test_item_run(const char *text)
 {
@@ -457,6 +489,10 @@ static int test_item_run(const char *text)
 
 	if (!strcmp(text, "sent"))
 		return test_calls_sent();
+	if (!strncmp(text, "timeout=", strlen("timeout=")))
+		return test_timeout_set(text + strlen("timeout="));
+	if (!strcmp(text, "ping"))
+		return test_ping();
 	if (!strcmp(text, "kill") || !strcmp(text, "kill+")) {
 		rpc_killall_tasks(test_client);
 		if (!text[strlen("kill")])
