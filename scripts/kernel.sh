@@ -81,6 +81,9 @@ built() {
 		# keep it from sleeping to the next tick, up to 10 ms later: that signal is not waited for.
 		mended+=(os-Linux/time.c 's/sigaddset(&set, SIGALRM);/sigaddset(\&set, SIGALRM), sigaddset(\&set, SIGIO);/' '(&set, SIGIO)')
 		mended+=(os-Linux/signal.c '/^int timer_alarm_pending/,/^}/s/& SIGALRM_MASK/\& (SIGALRM_MASK | SIGIO_MASK)/' '(SIGALRM_MASK | SIGIO_MASK)')
+		# For the signals of other CPUs there is a system call whenever interrupts go off or on: more than
+		# half of the time, in machines of one CPU.
+		mended+=(os-Linux/smp.c 's/if (sigprocmask(enable/if (uml_ncpus > 1 \&\& sigprocmask(enable/' '(uml_ncpus > 1 && sigprocmask(enable')
 		# The network driver takes locks of its softirqs with softirqs on. Lockdep tells, and from
 		# then on looks at no lock.
 		mended+=(drivers/vector_kern.c '/^static void vector_reset_stats/,/^}/s/\bspin_\(un\)\?lock(/spin_\1lock_bh(/' 'spin_lock_bh(&vp->rx_queue->head_lock)')
