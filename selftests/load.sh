@@ -62,23 +62,14 @@ second_class() {
 		# otherwise.
 		grep -qE "File exists|Device or resource busy" /run/$TEST.err ||
 			fail "the wrong error: $(cat /run/$TEST.err)"
-		! module_loaded || fail "the module is loaded"
+		module_left_nothing
 		log_has $mark "another module has registered the transport class \"$name$"
 		lines() { log_since $mark | grep -c "RPC: $1 rdma" || true; }
 		[ "$(lines Registered) $(lines Unregistered)" = "$count $count" ] ||
 			fail "the log has other registrations"
-		# Neither threads nor files nor anything on the device stays.
-		! ls -d /sys/kernel/debug/rpcrdma \
-			/proc/sys/sunrpc/{rdma_max_inline_read,svc_rdma} 2>/dev/null ||
-			fail "files are left"
 		# /proc takes these from their owners when it refuses one that is there already.
 		cat /proc/sys/sunrpc/{rdma_slot_table_entries,rpc_debug} ||
 			fail "files of others are gone"
-		# A worker of all queues that is idle still has the name of the last one, behind a
-		# minus.
-		threads=$(grep . /proc/[0-9]*/comm 2>/dev/null || true)
-		! grep -E ":(rpcrdma|kworker/(R-|.*[+])rpcrd)" <<<"$threads" ||
-			fail "a thread is left"
 		rdma_resources_are "$before" ||
 			fail "the device had $before and has $(rdma_resources)"
 		rmmod rpcrdma_test_class

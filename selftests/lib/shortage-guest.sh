@@ -6,6 +6,7 @@
 #   shortage_begins N [TIMES [FUNCTION]]
 #                             fails every Nth allocation with the module's code on the stack, or that of
 #                             the function, also those that could wait, not more often
+#   shortage_at_load          prepares for the fail-nth of a task that loads a module
 #   shortage_ends             no longer
 #   shortage_strikes N        so until three have failed
 #   failed, has_failed N      how many have failed
@@ -24,16 +25,22 @@ shortage_begins() {
 		range=$(grep -A1 "$3" <<<"$range")
 		[ "$(wc -l <<<"$range")" = 2 ] || fail "this is not one function: $range"
 	fi
-	echo 0 >$knobs/probability
-	echo "0x$(head -n 1 <<<"$range" | cut -d' ' -f1)" >$knobs/require-start
-	echo "0x$(tail -n 1 <<<"$range" | cut -d' ' -f1)" >$knobs/require-end
-	echo 32 >$knobs/stacktrace-depth
-	echo N >$knobs/ignore-gfp-wait
-	echo 0 >$knobs/verbose
+	shortage_within "$range"
 	echo "${2:-$ALLOWED}" >$knobs/times
 	echo "$1" >$knobs/interval
 	echo 100 >$knobs/probability
 }
+# The lines of functions, of which the last one does not count any more.
+shortage_within() {
+	echo 0 >$knobs/probability
+	echo "0x$(head -n 1 <<<"$1" | cut -d' ' -f1)" >$knobs/require-start
+	echo "0x$(tail -n 1 <<<"$1" | cut -d' ' -f1)" >$knobs/require-end
+	echo 32 >$knobs/stacktrace-depth
+	echo N >$knobs/ignore-gfp-wait
+	echo 0 >$knobs/verbose
+	echo $ALLOWED >$knobs/times
+}
+shortage_at_load() { shortage_within "$(grep -A1 ' do_one_initcall$' /proc/kallsyms)"; }
 shortage_ends() {
 	echo 0 >$knobs/probability
 	echo 0 >$knobs/require-start

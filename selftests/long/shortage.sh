@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Allocations fail that the transport, or what it calls, makes, in the client or in the server: during steady
-# I/O, and while it connects. The program on a hard mount sees only pauses, and what failed is tried again in
+# Allocations fail that the transport, or what it calls, makes, in the client or in the server: while the module
+# is loaded, during steady I/O, and while it connects. The program on a hard mount sees only pauses, and what failed is tried again in
 # measure.
 # limit: 1800
 # virtual: has allocations fail
@@ -16,6 +16,43 @@ short_server() { server "$shortage$1"; }
 # need_filter MACHINE
 need_filter() {
 	"$1" '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
+}
+
+# Each allocation with which the module begins fails once. Then it is loaded without what it can do without, or
+# is not, and nothing stays of it.
+loading() {
+	need_filter client
+	defer 'client "module_loaded || module_load"'
+	defer 'short_client shortage_ends'
+	LIMIT=550 short_client '
+		resources=$(rdma_resources)
+		file=$(module_file)
+		rmmod rpcrdma
+		shortage_at_load
+		round=0 loaded=0
+		until [ "$(failed)" -lt $round ]; do
+			round=$((round + 1))
+			if (
+				echo $round >/proc/self/fail-nth
+				exec insmod "$file"
+			) 2>/run/$TEST.err; then
+				loaded=$((loaded + 1))
+				rmmod rpcrdma
+			else
+				grep -q "Cannot allocate memory" /run/$TEST.err ||
+					fail "number $round: $(cat /run/$TEST.err)"
+			fi
+			module_left_nothing
+		done
+		shortage_ends
+		rm /run/$TEST.err
+		printf "%d allocations, %d that may fail\n" $((round - 1)) $((loaded - 1))
+		[ $round -gt 20 ] || fail "that is not enough to tell anything"
+		rdma_resources_are "$resources" ||
+			fail "the device had $resources and has $(rdma_resources)"
+		mark=$(log_mark)
+		module_load
+		log_has $mark "RPC: Registered rdma transport module\."'
 }
 
 # The transport keeps what it has allocated. So many threads more want more of everything.
@@ -173,6 +210,7 @@ refusals() {
 		shortage_ends"
 }
 
+test_case "each allocation that loading makes fails once" loading
 for every in 2 10; do
 	test_case "v4.2: one in $every of the transport's allocations fails under I/O" steady 4.2 $every
 done
