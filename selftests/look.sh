@@ -339,31 +339,6 @@ first_credit() {
 		wait_for 10 module_unused'
 }
 
-# The server recalls a delegation.
-backward_call() {
-	server '
-		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
-			grep -q Y $end || echo Y >$end
-		done
-		wait_for 10 callback_works
-		echo here >/export/$TEST/delegated'
-	client "rm -f /run/$TEST.*"
-	client_background holder "
-		exec 3<\$MNT/$TEST/delegated
-		cat <&3
-		touch /run/$TEST.open
-		wait_for 60 test -f /run/$TEST.stop"
-	defer "client 'touch /run/$TEST.stop'"
-	client "wait_for 20 test -f /run/$TEST.open"
-	server 'grep -qs "type: deleg" /proc/fs/nfsd/clients/*/states ||
-		fail "the client got no delegation"'
-	LIMIT=40 server "timeout 30 bash -c 'echo there >>/export/$TEST/delegated' ||
-		fail 'the delegation was not returned'"
-	client "touch /run/$TEST.stop"
-	client_wait holder
-	client "rm -f /run/$TEST.*"
-}
-
 # Somebody reads all files again and again while mounts and connections come and go.
 read_meanwhile() {
 	local link='rdma link add $RDMA_LINK type '"${TRANSPORT:-rxe}"' netdev $NETDEV'

@@ -93,19 +93,24 @@ parameters() {
 }
 
 # What a session may send backward: 16 Calls of a page each, less what comes before an RPC message.
-# Each field is there for both directions.
+# Each field is there for both directions. Neither the server's Calls nor the Replies to them invalidate.
 back_channel() {
+	local backward
+	backward=$(client 'echo "rpc.msgtyp == 0 && ip.src == $SERVER || rpc.msgtyp == 1 && ip.src == $CLIENT"')
 	fields 'nfs.opcode == 43 && rpc.msgtyp == 0' nfs.maxreqsize4 nfs.maxreqs4 | tr ',' '\t' | cut -f 2,4 |
 		always 'size and number of backward Calls' '4068 16'
+	fields "rpcordma.msg_type == 0 && ($backward)" infiniband.bth.opcode |
+		always 'the kind of Send that backward messages are' 4
 }
 
-# Proves: V1-119, V1-148, BD-020.
+# Proves: V1-119, V1-148, BD-020, PD-022.
 judge() {
 	needed
 	server_dir /export
 	capture_begins
 	mount_nfs "$1"
 	work "$1"
+	[ "$1" = 3 ] || backward_call
 	unmount_nfs
 	capture_ends
 	all_forms_seen

@@ -227,6 +227,31 @@ squeeze() {
 	}'
 }
 
+# The server recalls a delegation that the client has by its mount.
+backward_call() {
+	server '
+		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
+			grep -q Y $end || echo Y >$end
+		done
+		wait_for 10 callback_works
+		echo here >/export/$TEST/delegated'
+	client "rm -f /run/$TEST-delegation.*"
+	client_background holder "
+		exec 3<\$MNT/$TEST/delegated
+		cat <&3
+		touch /run/$TEST-delegation.open
+		wait_for 60 test -f /run/$TEST-delegation.stop"
+	defer "client 'touch /run/$TEST-delegation.stop'"
+	client "wait_for 20 test -f /run/$TEST-delegation.open"
+	server 'grep -qs "type: deleg" /proc/fs/nfsd/clients/*/states ||
+		fail "the client got no delegation"'
+	LIMIT=40 server "timeout 30 bash -c 'echo there >>/export/$TEST/delegated' ||
+		fail 'the delegation was not returned'"
+	client "touch /run/$TEST-delegation.stop"
+	client_wait holder
+	client "rm -f /run/$TEST-delegation.*"
+}
+
 # Keeps the client busy with files on its mount until work_ends, which collects and checks them;
 # WORK_SIZE=SIZE before it says how large they are.
 work_begins() {
