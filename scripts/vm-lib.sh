@@ -21,6 +21,20 @@ vm_end() {
 	kill -KILL -- "-$pid" 2>/dev/null || kill "$pid" 2>/dev/null || true
 }
 
+# Has a machine that does not answer say where it is. The interrupt gets through to a kernel that has
+# switched off all others, which then ends.
+vm_where() {
+	local lines
+	[ -S "$RUN/$1.monitor" ] || return 0
+	lines=$(wc -l <"$RUN/$1.log")
+	perl -MIO::Socket::UNIX -e '
+		my $monitor = IO::Socket::UNIX->new($ARGV[0]) or exit 1;
+		print $monitor "nmi\n";
+		$monitor->flush;
+		sleep 5' "$RUN/$1.monitor" || true
+	tail -n "+$((lines + 1))" "$RUN/$1.log"
+}
+
 # Reads one line of a machine's answers, for as long as the machine lives and the limit allows.
 vm_read() {
 	local name=$1 end=$((SECONDS + $2)) part
@@ -34,6 +48,7 @@ vm_read() {
 		[ "$SECONDS" -lt "$end" ] || {
 			# What it answered later would be taken for the answer to something else.
 			printf 'the %s machine does not answer and is ended; its console is in %s\n' "$name" "$RUN/$name.log" >&2
+			vm_where "$name" >&2
 			vm_end "$name"
 			return 125
 		}
