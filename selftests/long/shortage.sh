@@ -18,8 +18,8 @@ need_filter() {
 	"$1" '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
 }
 
-# Each allocation with which the module begins fails once. Then it is loaded without what it can do without, or
-# is not, and nothing stays of it.
+# Each allocation with which the module begins fails once. Then it is loaded without files in debugfs, or is not, and
+# nothing stays of it.
 loading() {
 	need_filter client
 	defer 'client "module_loaded || module_load"'
@@ -37,6 +37,8 @@ loading() {
 				exec insmod "$file"
 			) 2>/run/$TEST.err; then
 				loaded=$((loaded + 1))
+				ls /proc/sys/sunrpc/{rdma_max_inline_read,svc_rdma} >/dev/null ||
+					fail "number $round: loaded without its settings"
 				rmmod rpcrdma
 			else
 				grep -q "Cannot allocate memory" /run/$TEST.err ||
