@@ -148,7 +148,8 @@ module_load() { insmod "$(module_file)"; }
 module_left_nothing() {
 	local threads
 	! module_loaded || fail "the module is loaded"
-	! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/{rdma_max_inline_read,svc_rdma} 2>/dev/null ||
+	! ls -d /sys/kernel/debug/rpcrdma \
+		/proc/sys/sunrpc/{rdma_max_inline_read,svc_rdma} 2>/dev/null ||
 		fail "files are left"
 	# A worker of all queues that is idle still has the name of the last one, behind a minus.
 	threads=$(grep . /proc/[0-9]*/comm 2>/dev/null || true)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Allocations fail that the transport, or what it calls, makes, in the client or in the server: while the module
-# is loaded, during steady I/O, and while it connects. The program on a hard mount sees only pauses, and what failed is tried again in
-# measure.
+# Allocations fail that the transport, or what it calls, makes, in the client or in the server: while the
+# module is loaded, during steady I/O, and while it connects. The program on a hard mount sees only pauses,
+# and what failed is tried again in measure.
 # limit: 1800
 # virtual: has allocations fail
 
@@ -18,8 +18,8 @@ need_filter() {
 	"$1" '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
 }
 
-# Each allocation with which the module begins fails once. Then it is loaded without files in debugfs, or is not, and
-# nothing stays of it.
+# Each allocation with which the module begins fails once. Then it is loaded without files in debugfs, or
+# is not, and nothing stays of it.
 loading() {
 	need_filter client
 	defer 'client "module_loaded || module_load"'
