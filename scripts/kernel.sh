@@ -83,7 +83,7 @@ built() {
 		mended+=(os-Linux/signal.c '/^int timer_alarm_pending/,/^}/s/& SIGALRM_MASK/\& (SIGALRM_MASK | SIGIO_MASK)/' '(SIGALRM_MASK | SIGIO_MASK)')
 		# For the signals of other CPUs there is a system call whenever interrupts go off or on: more than
 		# half of the time, in machines of one CPU.
-		mended+=(os-Linux/smp.c 's/if (sigprocmask(enable/if (uml_ncpus > 1 \&\& sigprocmask(enable/' '(uml_ncpus > 1 && sigprocmask(enable')
+		mended+=(os-Linux/smp.c 's/^\t__local_ipi_set(/\tif (uml_ncpus > 1)\n\t&/' 'if (uml_ncpus > 1)')
 		# The network driver takes locks of its softirqs with softirqs on. Lockdep tells, and from
 		# then on looks at no lock.
 		mended+=(drivers/vector_kern.c '/^static void vector_reset_stats/,/^}/s/\bspin_\(un\)\?lock(/spin_\1lock_bh(/' 'spin_lock_bh(&vp->rx_queue->head_lock)')
