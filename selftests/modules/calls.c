@@ -404,6 +404,12 @@ static int test_calls_sent(void)
 	return 0;
 }
 
+/* A Call may take longer than a task may be blocked, unless it is one that idles. */
+static void test_call_wait(struct test_call *call)
+{
+	wait_for_completion_state(&call->ended, TASK_IDLE);
+}
+
 static int test_call_start(const struct test_form *form, bool wait)
 {
 	struct rpc_message message = {
@@ -432,7 +438,7 @@ static int test_call_start(const struct test_form *form, bool wait)
 	}
 	if (wait) {
 		rpc_put_task(task);
-		wait_for_completion(&call->ended);
+		test_call_wait(call);
 	} else {
 		call->task = task;
 	}
@@ -447,7 +453,7 @@ static void test_calls_wait(void)
 		if (call->task)
 			rpc_put_task(call->task);
 		call->task = NULL;
-		wait_for_completion(&call->ended);
+		test_call_wait(call);
 	}
 }
 
