@@ -20,15 +20,18 @@ shortage_begins() {
 	local range
 	range=$(awk '$4 == "[rpcrdma]" && tolower($2) == "t" { print $1, $3 }' /proc/kallsyms | sort)
 	[ "$(wc -l <<<"$range")" -gt 50 ]
-	if [ -n "${3:-}" ]; then
-		# The next function begins where it ends.
-		range=$(grep -A1 "$3" <<<"$range")
-		[ "$(wc -l <<<"$range")" = 2 ] || fail "this is not one function: $range"
-	fi
+	[ -z "${3:-}" ] || range=$(shortage_function "$3" <<<"$range")
 	shortage_within "$range"
 	echo "${2:-$ALLOWED}" >$knobs/times
 	echo "$1" >$knobs/interval
 	echo 100 >$knobs/probability
+}
+# The lines of a function and of the next one, which begins where it ends.
+shortage_function() {
+	local range
+	range=$(grep -A1 "$1")
+	[ "$(wc -l <<<"$range")" = 2 ] || fail "this is not one function: $range"
+	printf '%s\n' "$range"
 }
 # The lines of functions, of which the last one does not count any more.
 shortage_within() {
@@ -40,7 +43,11 @@ shortage_within() {
 	echo 0 >$knobs/verbose
 	echo $ALLOWED >$knobs/times
 }
-shortage_at_load() { shortage_within "$(grep -A1 ' do_one_initcall$' /proc/kallsyms)"; }
+shortage_at_load() {
+	local range
+	range=$(shortage_function ' do_one_initcall$' </proc/kallsyms)
+	shortage_within "$range"
+}
 shortage_ends() {
 	echo 0 >$knobs/probability
 	echo 0 >$knobs/require-start
