@@ -19,10 +19,7 @@ recall() {
 	server "$delegations
 		printf 'the first\n' >/export/$TEST/file
 		[ \$(delegations) = 0 ] || fail 'there is a delegation already'
-		# Nobody gets any while old locks may still be claimed, of NFSv3 or of v4.
-		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
-			grep -q Y \$end || echo Y >\$end
-		done
+		end_grace
 		[ -d \$events/nfsd_cb_recall ] || exit 0
 		echo >\$trace
 		for event in nfsd_cb_recall nfsd_cb_recall_done; do

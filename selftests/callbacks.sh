@@ -30,9 +30,7 @@ hand_out() {
 	server_dir /export
 	calling_server "
 		for n in {1..$count}; do printf 'the first\n' >/export/$TEST/file\$n; done
-		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
-			grep -q Y \$end || echo Y >\$end
-		done"
+		end_grace"
 	mount_nfs "$vers"
 	calling_server 'wait_for 20 callback_works'
 	handed_out() {

@@ -125,9 +125,7 @@ large_rpcs() {
 	server "
 		[ \$(cat /proc/fs/nfsd/max_block_size) = $length ]
 		head -c $length /dev/urandom >/export/$TEST/file
-		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
-			grep -q Y \$end || echo Y >\$end
-		done"
+		end_grace"
 	client "
 		modprobe -q ib_uverbs
 		modprobe -q rdma_ucm

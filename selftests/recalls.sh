@@ -21,10 +21,7 @@ hand_out() {
 	server_dir /export
 	delegating_server "
 		for n in {1..$COUNT}; do printf 'file %d\n' \$n >/export/$TEST/\$n; done
-		# Nobody gets any while old locks may still be claimed, of NFSv3 or of v4.
-		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
-			grep -q Y \$end || echo Y >\$end
-		done"
+		end_grace"
 	mount_nfs "$1"
 	# Until the server has tried the connection's other direction it hands out nothing.
 	delegating_server 'wait_for 20 callback_works'

@@ -57,7 +57,7 @@ line() {
 	defer requester_stop
 	server_dir /export
 	server "head -c 1000 /dev/urandom >/export/$TEST/file
-		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do grep -q Y \$end || echo Y >\$end; done"
+		end_grace"
 	MACHINE=server delay_events reading=600000
 	attack_begins hangs-up-in-line
 	WAIT=100 attack_comes_to 'ended*10'

@@ -127,6 +127,14 @@ all_listeners_of() {
 		'$1 == name { sum += $2; seen = 1 } END { print seen ? sum : "nothing" }' || true
 }
 
+# Nobody gets a delegation while old locks may still be claimed, of NFSv3 or of v4.
+end_grace() {
+	local knob
+	for knob in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
+		grep -q Y $knob || echo Y >$knob
+	done
+}
+
 # Whether nfsd can call back a client of NFSv4.1 or later. One of NFSv4.0 stays for as long as its
 # lease, and is called by TCP.
 callback_works() { grep -ls '^minor version: [12]' /proc/fs/nfsd/clients/*/info |

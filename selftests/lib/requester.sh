@@ -141,7 +141,7 @@ beside_a_mount() {
 	server "head -c 100000 /dev/urandom >/export/$TEST/file"
 	mount_nfs 4.2
 	work_begins
-	server 'for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do grep -q Y $end || echo Y >$end; done'
+	server 'end_grace'
 	# By parts, in all, and the files of the work by then.
 	read -ra memory <<<"$(server memory) $(client work_done)"
 	"$1"

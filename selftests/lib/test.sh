@@ -230,9 +230,7 @@ squeeze() {
 # The server recalls a delegation that the client has by its mount.
 backward_call() {
 	server '
-		for end in /proc/fs/lockd/nlm_end_grace /proc/fs/nfsd/v4_end_grace; do
-			grep -q Y $end || echo Y >$end
-		done
+		end_grace
 		wait_for 10 callback_works
 		echo here >/export/$TEST/delegated'
 	client "rm -f /run/$TEST-delegation.*"
