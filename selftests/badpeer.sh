@@ -25,12 +25,30 @@ timeouts() {
 	calls_end_so never-receives-but-waits "calls=null timeout_ms=$TIMEOUT" '-110*2'
 }
 
-# The ping of a client that is made: ECONNREFUSED, and EIO. A timeout gives EIO only where there is
-# a connection, so there was a Call before this ping.
+# The ping of a client that is made: ECONNREFUSED, and EIO.
 pings() {
 	calls_end_so rejects ping=1 -111
-	calls_end_so never-answers "calls=null,timeout=$TIMEOUT,ping,timeout=60000" '-5 0*2'
 	calls_end_so errs ping=1 -5
+}
+
+# A Call that times out ends its connection. What sunrpc makes of it depends on whether it still
+# finds a connection: EIO if so, else ETIMEDOUT. Here it looks when there is none any more.
+ping_times_out() {
+	delay_events timed_out=600000
+	MEANWHILE=look_without_connection calls_end_so never-answers \
+		"calls=null,timeout=$TIMEOUT,ping,timeout=60000" '-110 0*2'
+}
+look_without_connection() {
+	client '
+		timed_out() { [ "$(delayed)" = 1 ]; }
+		not_connected() {
+			local state
+			state=$(cat /sys/kernel/sunrpc/xprt-switches/*/xprt-*-rdma/xprt_state)
+			! grep CONNECTED <<<"$state"
+		}
+		wait_for 60 timed_out
+		wait_for 10 not_connected'
+	delays_end
 }
 
 # Proves: V1-025, V1-159, PD-001, PD-003, PD-007, PD-008, PD-009, PD-030, PD-031, SEC-016.
@@ -81,6 +99,7 @@ mounts() {
 test_case "connections that end" disconnects
 test_case "no answer, and no Receive" timeouts
 test_case "the ping of a new client" pings
+test_case "a ping that is not answered" ping_times_out
 test_case "private data" private_data
 test_case "mounts" mounts
 run_cases

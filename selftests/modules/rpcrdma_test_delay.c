@@ -17,6 +17,10 @@ static uint failed_connect;
 module_param(failed_connect, uint, 0444);
 MODULE_PARM_DESC(failed_connect, "milliseconds that an RPC sleeps before it acts on a failure to connect");
 
+static uint timed_out;
+module_param(timed_out, uint, 0444);
+MODULE_PARM_DESC(timed_out, "milliseconds that an RPC sleeps whose time is over, before it looks for a connection");
+
 static uint backward_call;
 module_param(backward_call, uint, 0444);
 MODULE_PARM_DESC(backward_call, "milliseconds that the transport sleeps with a backward Call in its hands");
@@ -121,6 +125,7 @@ static struct delay {
 	struct tracepoint *point;
 } delays[] = {
 	{ "rpc_connect_status", delay_failed_connect, &failed_connect },
+	{ "rpc_timeout_status", delay_any, &timed_out },
 	/* The arguments are not the same in each implementation of the transport. */
 	{ "xprtrdma_cb_call", delay_any, &backward_call },
 	{ "cm_event_handler", delay_established, &established },
