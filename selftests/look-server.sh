@@ -343,6 +343,41 @@ events_tell() {
 	server '! grep svcrdma_ $TRACING/trace'
 }
 
+# What a requester does wrong, message by message.
+wrongs_are_traced() {
+	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	server '[ -d $TRACING/events/rpcrdma ]' || skip "the kernel has no tracepoints"
+	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	defer trace_is_off
+	trace_is_off
+	server_dir /export
+	server 'head -c 100000 /dev/urandom >/export/$TEST/file
+		end_grace
+		echo 1 >$TRACING/events/rpcrdma/enable'
+	# The last one takes its Replies late, if at all.
+	LIMIT=100 client '
+		modprobe -q ib_uverbs
+		modprobe -q rdma_ucm
+		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer --requester $SERVER cut versions not-calls longer \
+			bad-handle bad-write-handle takes-no-replies </dev/null'
+	server '
+		seen() { grep -c " svcrdma_$1: " $TRACING/trace || true; }
+		seen_as() { [ "$(seen "$1")" = "$2" ] || fail "$1 was seen $(seen "$1") times for $2"; }
+		seen_as decode_short_err 3
+		seen_as decode_badvers_err 3
+		seen_as err_vers 3
+		seen_as decode_badproc_err 4
+		seen_as decode_parse_err 9
+		# One of four of not-calls is neither a Call nor a Reply nor an error.
+		seen_as decode_drop_err 25
+		seen_as wc_recv_err 1
+		seen_as wc_read_err 5
+		seen_as wc_write_err 1
+		for name in err_chunk wc_recv_flush wc_send_flush sq_full send_err; do
+			[ "$(seen $name)" -gt 0 ] || fail "$name was not seen"
+		done'
+}
+
 # Some Sends of the server cannot be posted, which ends the connection.
 failures_are_told() {
 	local mark
@@ -467,6 +502,7 @@ test_case "connections end for the causes that ended them" ends_have_causes
 test_case "the last hundred ends are remembered" last_hundred
 test_case "connections that fail leave a line in the log, but not too many" failures_are_told
 test_case "the trace events tell what happens" events_tell
+test_case "the trace events tell what a requester does wrong" wrongs_are_traced
 test_case "the files are read while connections come and go" read_meanwhile
 test_case "rpcrdma-top shows it" top_shows
 run_cases

@@ -238,10 +238,11 @@ impl<O: OutgoingOwner> Complete for SendContext<O> {
 }
 
 impl<O: OutgoingOwner> Complete<1> for SendContext<O> {
-    unsafe fn complete(this: NonNull<Self>, _cq: &CqRef, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {
             // SAFETY: The owner has the context, and waits for its Send, which completes later.
             let (owner, context) = unsafe { ((*this.as_ptr()).owner.as_ref(), this.as_ref()) };
+            trace::svcrdma_wc_write_failed(cq, context.number, wc);
             owner.not_written(&context.sent, status);
             owner.failed(status);
         }

@@ -83,24 +83,26 @@ completions! {
     fn svcrdma_wc_send => svcrdma_wc_send_flush, svcrdma_wc_send_err, ();
 }
 
-/// RDMA Reads have failed.
-#[inline(always)]
-pub(crate) fn svcrdma_wc_read_failed(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
-    if wc.status == ib_wc_status_IB_WC_WR_FLUSH_ERR {
-        emit!(svcrdma_wc_read_flush(
-            cq.number(),
-            cid,
-            wc.status,
-            wc.vendor_err
-        ));
-    } else {
-        emit!(svcrdma_wc_read_err(
-            cq.number(),
-            cid,
-            wc.status,
-            wc.vendor_err
-        ));
-    }
+/// Defines the functions of events that show how a work request has failed.
+macro_rules! failures {
+    ($($(#[$doc:meta])* fn $name:ident => $flush:ident, $error:ident;)*) => {$(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
+            if wc.status == ib_wc_status_IB_WC_WR_FLUSH_ERR {
+                emit!($flush(cq.number(), cid, wc.status, wc.vendor_err));
+            } else {
+                emit!($error(cq.number(), cid, wc.status, wc.vendor_err));
+            }
+        }
+    )*};
+}
+
+failures! {
+    /// RDMA Reads have failed.
+    fn svcrdma_wc_read_failed => svcrdma_wc_read_flush, svcrdma_wc_read_err;
+    /// RDMA Writes before the Send with this number have failed.
+    fn svcrdma_wc_write_failed => svcrdma_wc_write_flush, svcrdma_wc_write_err;
 }
 
 // Messages from requesters.

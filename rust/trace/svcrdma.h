@@ -109,6 +109,8 @@ DEFINE_SVC_FLUSH_EVENT(svcrdma_wc_send_flush);
 DEFINE_SVC_FLUSH_EVENT(svcrdma_wc_send_err);
 DEFINE_SVC_FLUSH_EVENT(svcrdma_wc_read_flush);
 DEFINE_SVC_FLUSH_EVENT(svcrdma_wc_read_err);
+DEFINE_SVC_FLUSH_EVENT(svcrdma_wc_write_flush);
+DEFINE_SVC_FLUSH_EVENT(svcrdma_wc_write_err);
 
 TRACE_EVENT(svcrdma_wc_recv,
 	    TP_PROTO(u32 cq_id, u32 cid, u32 received),
