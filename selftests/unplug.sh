@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # One of the server's RDMA devices goes away under load, and comes back: its removal is not held up, its
-# clients see a pause, and those of another device see nothing.
+# clients see a pause, and those of another device see nothing and can come and go.
 # virtual: takes one of the server's RDMA devices away
 
 . "$(dirname "$0")/lib/test.sh"
@@ -20,10 +20,22 @@ second_begins() {
 	wait_for 20 reachable
 }
 second_ends() {
+	! mountpoint -q $MNT.other || umount $MNT.other
 	! mountpoint -q $MNT || umount $MNT
 	! inside rdma link show inner/1 >/dev/null 2>&1 || inside rdma link delete inner
 	! rdma link show outer/1 >/dev/null 2>&1 || rdma link delete outer
 	inner_ends
+}
+# A connection that is made while the first device is away.
+second_accepts() {
+	mkdir -p $MNT.other
+	inside timeout 30 mount -t nfs -o rdma,port=20049,vers=3,nolock,sec=sys $OUTER:/export $MNT.other ||
+		fail "the listener of the other device accepts nothing"
+	echo accepted >$MNT.other/$TEST.second/accepted
+	umount $MNT.other
+	rmdir $MNT.other
+	grep -q accepted /export/$TEST.second/accepted
+	rm /export/$TEST.second/accepted
 }
 second_works() {
 	local n
@@ -55,6 +67,7 @@ removed() {
 			timeout 30 rdma link delete $RDMA_LINK || fail "the removal waits"
 			! grep $RDMA_LINK <<<"$(rdma link show)" || fail "the device is still there"
 			second_works
+			second_accepts
 			rdma_link_add'
 		client 'work_goes_on 60'
 	done
