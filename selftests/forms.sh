@@ -40,6 +40,25 @@ read_directory() {
 	same 'sha256sum </run/$TEST.names' 'ls /export/$TEST | sort | sha256sum'
 }
 
+# READDIRPLUS: names, attributes and file handles, many to a Reply. Nobody asks for an entry's once more.
+read_attributes() {
+	local format='%f %s %m %n %T@\n'
+	server_dir /export
+	server 'cd /export/$TEST &&
+		for i in {1..1000}; do head -c $((i * 7)) /dev/zero >"entry $i" && chmod $((400 + i % 8)) "entry $i"; done'
+	mount_nfs 3 rdirplus=force
+	grows $REPLY_CHUNKS "
+		asked() { awk '\$1 ~ /^(GETATTR|LOOKUP|READDIRPLUS):/ { count[\$1] = \$2 }
+			END { print count[\"READDIRPLUS:\"], count[\"GETATTR:\"] + count[\"LOOKUP:\"] }' /proc/self/mountstats; }
+		read -r lists entries <<<\"\$(asked)\"
+		find \$MNT/$TEST -mindepth 1 -printf '$format' | sort >/run/$TEST.entries
+		read -r more_lists more_entries <<<\"\$(asked)\"
+		printf '%d READDIRPLUS, %d GETATTR and LOOKUP\n' \$((more_lists - lists)) \$((more_entries - entries))
+		[ \$((more_lists - lists)) -ge 3 ] || fail 'that is not how the entries were read'
+		[ \$((more_entries - entries)) -lt 100 ] || fail 'entries were asked for once more'"
+	same 'cat /run/$TEST.entries; rm /run/$TEST.entries' "find /export/$TEST -mindepth 1 -printf '$format' | sort"
+}
+
 # No more entries: at ACLs beyond a page the kernel's NFS code itself fails, over TCP as well.
 posix_acls() {
 	server_dir /export
@@ -121,6 +140,7 @@ long_names() {
 
 test_case "v3: 2000 directory entries in Reply chunks" read_directory 3
 test_case "v4.2: 2000 directory entries in Reply chunks" read_directory 4.2
+test_case "v3: attributes of 1000 entries in Reply chunks" read_attributes
 test_case "v3: POSIX ACLs in a position-zero Read chunk" posix_acls
 test_case "v4.2: extended attributes in a position-zero Read chunk" extended_attributes
 for vers in 3 4.2; do
