@@ -179,15 +179,22 @@ choices() {
 results() {
 	# 27 is NFS4ERR_FBIG.
 	# 17 is NFS4ERR_EXIST.
-	attack replayed 'err_chunk nfs_0 nfs_17' chunk_errors_sent=1
+	attack replayed 'err_chunk*2 nfs_0 nfs_17' chunk_errors_sent=2
 	attack small-chunks 'nfs_0 nfs_27 in_reply_chunk err_chunk*3 nfs_0 nfs_27 nfs_0 in_reply_chunk err_chunk' \
 		chunk_errors_sent=4 calls_outstanding=0
 }
 
+# Proves: PD-028, PD-031.
+announced_sizes() {
+	local each='nfs_0 err_chunk'
+	attack announces "$each $each $each $each $each $each" chunk_errors_sent=1 ended_disconnected+6
+}
+
 # Data in every form of Call and Reply that there is.
 forms() {
-	attack forms 'nfs_0 same nfs_0 same nfs_0 same' refused_messages=0 several_reads_call_inline_reply=2 \
-		position_zero_call_inline_reply=1 inline_call_write_and_reply_reply=3
+	attack forms 'nfs_0 same nfs_0 same nfs_0 same*3' refused_messages=0 several_reads_call_inline_reply=2 \
+		position_zero_call_inline_reply=1 inline_call_write_and_reply_reply=3 \
+		read_call_write_reply=1 read_call_write_and_reply_reply=1
 	attack read-plus 'same*3' refused_messages=0
 }
 
@@ -203,5 +210,6 @@ test_case "connects whose client has gone when it is their turn" anew few
 test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices
+test_case "Replies that just fit the Receives that a requester has announced" beside_a_mount announced_sizes
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

@@ -123,6 +123,7 @@ attack() {
 	local outcomes=$2
 	attack_begins "$1" "${@:3}"
 	attack_comes_to "$outcomes"
+	client 'work_goes_on 55'
 	attack_ends
 }
 

@@ -22,6 +22,7 @@ const STREAM: usize = 0;
 const DATA: [usize; 2] = [256 << 10, 512 << 10];
 const RESULTS: [usize; 2] = [768 << 10, 1024 << 10];
 const REPLY: usize = 1280 << 10;
+const REPLY_LENGTH: usize = 16384;
 
 /// How two items that the server is to write travel.
 enum Form {
@@ -54,6 +55,9 @@ fn forms(requester: &mut Requester) -> Result<Vec<String>> {
         let data = data(seed);
         outcomes.push(write(requester, form, &data)?);
         outcomes.push(read(requester, &data)?);
+    }
+    for (has_reply_chunk, seed) in [(false, 4), (true, 5)] {
+        outcomes.push(exchange(requester, &data(seed)[0], has_reply_chunk)?);
     }
     Ok(outcomes)
 }
@@ -89,6 +93,19 @@ fn chunk(
     })
 }
 
+/// Takes item `n` out of the RPC message, where it begins at `place`: its Read chunk.
+fn reduce(
+    requester: &mut Requester,
+    stream: &mut Vec<u8>,
+    place: usize,
+    n: usize,
+    data: &[u8],
+) -> [ReadSegment; 2] {
+    requester.verbs.put(DATA[n], data);
+    stream.drain(place..place + data.len().next_multiple_of(4));
+    chunk(requester, place, DATA[n], (1001, data.len()))
+}
+
 /// Writes both items, one behind the other, in one COMPOUND: its status.
 fn write(requester: &mut Requester, form: &Form, data: &[Vec<u8>; 2]) -> Result<String> {
     let xid = requester.next_xid();
@@ -102,10 +119,8 @@ fn write(requester: &mut Requester, form: &Form, data: &[Vec<u8>; 2]) -> Result<
     let mut reads = Vec::new();
     if !matches!(form, Form::Whole) {
         for n in [1, 0] {
-            requester.verbs.put(DATA[n], &data[n]);
-            stream.drain(places[n]..places[n] + LENGTHS[n].next_multiple_of(4));
-            let found = chunk(requester, places[n], DATA[n], (1001, LENGTHS[n]));
-            reads.splice(0..0, found);
+            let item = reduce(requester, &mut stream, places[n], n, &data[n]);
+            reads.splice(0..0, item);
         }
     }
     let mut procedure = Procedure::Msg;
@@ -144,7 +159,7 @@ fn read(requester: &mut Requester, data: &[Vec<u8>; 2]) -> Result<String> {
         ],
         reply: Some(vec![
             segment(requester, REPLY, 333),
-            segment(requester, REPLY + 333, 16384 - 333),
+            segment(requester, REPLY + 333, REPLY_LENGTH - 333),
         ]),
         body: compound(&operations)?,
         ..Call::null()
@@ -154,18 +169,12 @@ fn read(requester: &mut Requester, data: &[Vec<u8>; 2]) -> Result<String> {
     if procedure != 1 {
         return Ok(format!("procedure_{procedure}"));
     }
-    // The third result is the last thing in the Reply, in front of its padding.
-    let rest = requester.verbs.get(REPLY, 16384);
-    let start = rest.windows(64).position(|bytes| bytes == &data[0][..64]);
-    let third = start.and_then(|start| rest.get(start..start + LENGTHS[0]));
     let mut wrong = Vec::new();
-    if third != Some(&data[0]) {
+    if !is_in_reply_chunk(requester, &data[0]) {
         wrong.push("reply_chunk".to_owned());
     }
     for n in [0, 1] {
-        let found = requester.verbs.get(RESULTS[n], LENGTHS[n] + 1);
-        // Nothing may be behind it.
-        if found[..LENGTHS[n]] != data[n] || found[LENGTHS[n]] != 0x55 {
+        if !is_in_write_chunk(requester, n, &data[n]) {
             wrong.push(format!("write_chunk_{n}"));
         }
     }
@@ -174,4 +183,49 @@ fn read(requester: &mut Requester, data: &[Vec<u8>; 2]) -> Result<String> {
     } else {
         wrong.join("+")
     })
+}
+
+/// Whether the Reply chunk has this item, the last thing in the Reply in front of its padding.
+fn is_in_reply_chunk(requester: &mut Requester, item: &[u8]) -> bool {
+    let reply = requester.verbs.get(REPLY, REPLY_LENGTH);
+    let start = reply.windows(64).position(|bytes| bytes == &item[..64]);
+    start.and_then(|start| reply.get(start..start + item.len())) == Some(item)
+}
+
+/// Whether a Write chunk has this item, and nothing behind it.
+fn is_in_write_chunk(requester: &mut Requester, n: usize, item: &[u8]) -> bool {
+    let found = requester.verbs.get(RESULTS[n], item.len() + 1);
+    found.split_last() == Some((&0x55, item))
+}
+
+/// Writes an item and reads it again in one COMPOUND, whose Call has a Read and a Write chunk; then
+/// reads it twice, so that it has a Reply chunk, too: whether it is the same.
+fn exchange(requester: &mut Requester, item: &[u8], has_reply_chunk: bool) -> Result<String> {
+    let xid = requester.next_xid();
+    let length = item.len();
+    let mut operations = vec![write_operation(0, item)];
+    operations.extend(vec![
+        read_operation(0, length as u32);
+        if has_reply_chunk { 2 } else { 1 }
+    ]);
+    for at in [RESULTS[0], REPLY] {
+        requester.verbs.put(at, &vec![0x55; length + 1]);
+    }
+    let mut stream = words(&[xid]);
+    stream.extend(compound(&operations)?);
+    let place = stream.len() - operations.concat().len() + WRITE_HEADER;
+    let reads = reduce(requester, &mut stream, place, 0, item);
+    let reply = segment(requester, REPLY, REPLY_LENGTH);
+    let call = Call {
+        reads: reads.to_vec(),
+        writes: vec![vec![segment(requester, RESULTS[0], length)]],
+        reply: has_reply_chunk.then(|| vec![reply]),
+        body: stream.split_off(4),
+        ..Call::null()
+    };
+    requester.verbs.send(&call.encode(xid), None)?;
+    receive(requester)?;
+    let is_same = is_in_write_chunk(requester, 0, item)
+        && (!has_reply_chunk || is_in_reply_chunk(requester, item));
+    Ok(if is_same { "same" } else { "different" }.to_owned())
 }

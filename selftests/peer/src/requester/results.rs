@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chunks that are too small for their results, or of too many segments.
+//! Chunks that are too small for their results, or of too many segments, and Receives that are.
 
-use super::compound::{compound, read_operation};
+use super::compound::{compound, names, path, read_operation};
 use super::{payload_of, Call, Requester, Scenarios};
 use crate::peer::{word_at, LIMIT};
 use crate::proto::wire::chunk::Segment;
-use crate::verbs::Waited;
+use crate::proto::wire::private_data::{InlineSize, PrivateData};
+use crate::verbs::{Acceptance, Waited};
 use crate::Result;
 
-pub(super) const SCENARIOS: &Scenarios = &[("small-chunks", small_chunks)];
+pub(super) const SCENARIOS: &Scenarios =
+    &[("small-chunks", small_chunks), ("announces", announces)];
 
 /// Reads `count` bytes of the file that the test has made.
 pub(super) fn read(writes: &[Segment], reply: Option<Vec<Segment>>, count: u32) -> Result<Call> {
@@ -72,4 +74,43 @@ fn small_chunks(requester: &mut Requester) -> Result<Vec<String>> {
         read_twice(&[small; 20], vec![tiny; 30], 20_000)?,
     ];
     calls.iter().map(|call| status(requester, call)).collect()
+}
+
+/// The private data of RFC 8797 for Receives of this many bytes.
+fn announcement(receive: u32) -> Result<Vec<u8>> {
+    let receive = InlineSize::from_bytes(receive).ok_or("there is no such size")?;
+    let data = PrivateData {
+        receive,
+        ..PrivateData::DEFAULT
+    };
+    Ok(data.encode().to_vec())
+}
+
+/// What a requester says of its Receives when it connects, and for each a Reply that just fits it
+/// and one that is a word too long. The server itself sends 4096 bytes at most.
+fn announces(requester: &mut Requester) -> Result<Vec<String>> {
+    // The headers of transport, RPC and COMPOUND; the results of PUTROOTFH and of each LOOKUP;
+    // that of READ.
+    let before = 28 + 24 + 12 + 8 * (1 + names(&path()?).len() as u32) + 16;
+    let mut unknown = announcement(4096)?;
+    unknown[4] += 1;
+    let mut outcomes = Vec::new();
+    for (private_data, most) in [
+        (Vec::new(), 1024),
+        (unknown, 1024),
+        (announcement(1024)?, 1024),
+        (announcement(2048)?, 2048),
+        (announcement(3072)?, 3072),
+        (announcement(65_536)?, 4096),
+    ] {
+        requester.connect_with(&Acceptance {
+            private_data,
+            receive_size: most,
+            ..Requester::offer()
+        })?;
+        for count in [most - before, most - before + 4] {
+            outcomes.push(status(requester, &read(&[], None, count)?)?);
+        }
+    }
+    Ok(outcomes)
 }

@@ -91,9 +91,10 @@ fn session(requester: &mut Requester) -> Result<Vec<u8>> {
     Ok(session)
 }
 
-/// Makes a directory, and asks for so much about it that the Reply does not fit inline: it is lost.
-/// Then the Call comes again, with a Reply chunk: the Reply is the first one, which the server has
-/// kept. Another Call of the same finds the directory.
+/// Makes a directory, and asks for so much about it that the Reply does not fit inline, and then
+/// not into its Reply chunk either: it is lost. Then the Call comes again, with a chunk that is
+/// large enough: the Reply is the first one, which the server has kept. Another Call of the same
+/// finds the directory.
 fn replayed(requester: &mut Requester) -> Result<Vec<String>> {
     requester.connect()?;
     let session = session(requester)?;
@@ -109,15 +110,16 @@ fn replayed(requester: &mut Requester) -> Result<Vec<String>> {
         operations
     };
     let mut outcomes = vec![status(call(requester, &make(2))?)];
-    let length = 8192;
-    let chunk = requester.segment(length);
-    let again = Call {
-        reply: Some(vec![chunk]),
-        body: compound_of(2, &make(2)),
-        ..Call::null()
-    };
-    send(requester, &again)?;
-    outcomes.push(status(Some(requester.verbs.get(0, length as usize))));
+    for length in [1024, 8192] {
+        let again = Call {
+            reply: Some(vec![requester.segment(length)]),
+            body: compound_of(2, &make(2)),
+            ..Call::null()
+        };
+        let reply = send(requester, &again)?;
+        let found = reply.map(|_| requester.verbs.get(0, length as usize));
+        outcomes.push(status(found));
+    }
     outcomes.push(status(call(requester, &make(3))?));
     Ok(outcomes)
 }
