@@ -190,7 +190,9 @@ impl Xprt {
         // Setup has initialised the work.
         unsafe {
             let shares = &mut *self.shares();
-            if (*rqst).rq_connect_cookie != (*self.as_raw()).connect_cookie {
+            // A request that starts an attempt to connect has the present cookie, too.
+            if !self.is_connected() || (*rqst).rq_connect_cookie != (*self.as_raw()).connect_cookie
+            {
                 return;
             }
             if shares.orphans.give_up(bindings::rpcrdma_jiffies()) {

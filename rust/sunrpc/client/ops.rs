@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     bindings,
-    sunrpc::{address_strings, send_error::SendError},
+    sunrpc::{address_strings, queue::ReclaimScope, send_error::SendError},
     trace,
 };
 use core::marker::PhantomData;
@@ -234,6 +234,8 @@ impl<T: ClientTransport> VTable<T> {
             let transport = (*allocation).transport.cast::<T>();
             (Xprt::from_raw(allocation.cast()), Arc::from_raw(transport))
         };
+        // Others connect on the same queue, and reclaim may wait for them.
+        let _scope = ReclaimScope::enter(xprt.is_swapper());
         // SAFETY: Setup has initialised the work, which nobody queues any longer.
         unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).shares.overdue) };
         // The callback that queued this work may still be about to return. The last reference to
@@ -242,6 +244,8 @@ impl<T: ClientTransport> VTable<T> {
         unsafe { bindings::cancel_work_sync(&raw mut (*xprt.as_raw()).task_cleanup) };
         // SAFETY: sunrpc holds the lock for good. The transport stays as long as `transport`.
         transport.close(&mut unsafe { SendLock::new(xprt) });
+        // Within the scope.
+        drop(transport);
     }
 
     /// The reader of the seq_file holds a reference to the transport.
