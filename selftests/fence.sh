@@ -54,9 +54,17 @@ no_invalidation() {
 	calls_end 'cannot-be-invalidated | calls=read,write,list,long | failed_requests=0'
 }
 
+# A Call times out, which ends its connection, and is released while its memory is still mapped.
+while_ending() {
+	delay_events timed_out=1500 deregistered=4000
+	calls_end_so never-answers "calls=null,timeout=$((2000 * ${SLOW:-1})),read,timeout=60000" '0 -110 0'
+	client '[ "$(delayed)" = 2 ]'
+}
+
 test_case "remote invalidation of these and other handles" invalidation
 test_case "no access behind the end of a Call" after_replies
 test_case "no access behind the end of a Call without a Reply" without_replies
 test_case "no access but to what is offered" during_calls
 test_case "memory that cannot be invalidated" no_invalidation
+test_case "a Call that ends with its connection" while_ending
 run_cases

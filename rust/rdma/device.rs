@@ -68,16 +68,34 @@ impl RemovalNotice {
     ///
     /// `ENODEV` if it is already being removed, or `ENOMEM`.
     pub(crate) fn new(device: &Arc<Device>, whom: Arc<dyn Removal>) -> Result<Self> {
-        let mut users = device.users.lock();
-        if users.is_removed {
-            return Err(ENODEV);
+        // Connecting and closing take the lock, and memory reclaim may wait for a connection:
+        // nothing is allocated under the lock.
+        let mut list = KVec::new();
+        loop {
+            let mut users = device.users.lock();
+            if users.is_removed {
+                return Err(ENODEV);
+            }
+            let count = users.notified.len();
+            if count < users.notified.capacity() || count < list.capacity() {
+                if count == users.notified.capacity() {
+                    for user in users.notified.drain_all() {
+                        list.push_within_capacity(user).map_err(|_| ENOMEM)?;
+                    }
+                    core::mem::swap(&mut users.notified, &mut list);
+                }
+                let added = users.notified.push_within_capacity(whom.clone());
+                added.map_err(|_| ENOMEM)?;
+                drop(users);
+                // INVARIANT: Just added.
+                return Ok(Self {
+                    device: device.clone(),
+                    whom,
+                });
+            }
+            drop(users);
+            list = KVec::with_capacity(count.saturating_mul(2).max(4), GFP_KERNEL)?;
         }
-        users.notified.push(whom.clone(), GFP_KERNEL)?;
-        // INVARIANT: Just added.
-        Ok(Self {
-            device: device.clone(),
-            whom,
-        })
     }
 }
 

@@ -28,13 +28,16 @@ impl DmaBuffer {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if memory cannot be allocated or mapped.
+    /// `EINVAL` for no bytes, or `ENOMEM` if memory cannot be allocated or mapped.
     pub(super) fn new(
         pd: &Arc<Pd>,
         length: usize,
         direction: DataDirection,
         flags: Flags,
     ) -> Result<Self> {
+        if length == 0 {
+            return Err(EINVAL);
+        }
         let mut data = KVec::<u8>::with_capacity(length, flags | __GFP_ZERO)?;
         // SAFETY: There is room for as many, all of them zero.
         unsafe { data.inc_len(length) };

@@ -76,8 +76,11 @@ impl<H: ListenHandler> Listener<H> {
             }),
             GFP_KERNEL,
         )?;
+        // If listening fails on one device, connect requests may have come from another. They are
+        // rejected after the identifier is dropped, which is before.
+        let waiting = Waiting(shared);
         // SAFETY: This is the handler for a `Shared<H>`.
-        let id = unsafe { RawCmId::new(net, listen_handler::<H>, shared.clone())? };
+        let id = unsafe { RawCmId::new(net, listen_handler::<H>, waiting.0.clone())? };
         // SAFETY: The identifier is valid, the address is complete and only read.
         unsafe {
             #[cfg(CONFIG_IPV6)]
@@ -85,10 +88,7 @@ impl<H: ListenHandler> Listener<H> {
             to_result(bindings::rdma_bind_addr(id.as_raw(), address.as_raw()))?;
             to_result(bindings::rdma_listen(id.as_raw(), BACKLOG))?;
         }
-        Ok(Self {
-            id,
-            waiting: Waiting(shared),
-        })
+        Ok(Self { id, waiting })
     }
 
     /// The address, with the port that was chosen.

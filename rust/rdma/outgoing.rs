@@ -8,7 +8,7 @@ use super::{
     dma::DmaBuffer,
     pool::{Links, Pool, Pooled},
     qp::Qp,
-    send_slots::{NoRoom, SendSlots},
+    send_slots::{NoRoom, SendSlots, SlotWait},
     transfer::Transfers,
 };
 use crate::{
@@ -114,9 +114,9 @@ pub(super) fn take_slots<O: OutgoingOwner>(
 #[cold]
 pub(super) fn wait_for_slots<O: OutgoingOwner>(
     owner: &O,
-    seen: &mut Option<u32>,
+    wait: &mut SlotWait,
 ) -> Result<(), NoRoom> {
-    let waited = owner.slots().wait(seen);
+    let waited = owner.slots().wait(wait);
     if waited == Err(NoRoom::TimedOut) {
         owner.timed_out();
     }
@@ -229,7 +229,7 @@ impl<O: OutgoingOwner> Complete for SendContext<O> {
         let slots = core::mem::replace(&mut context.slots, 0);
         context.end(owner.qp());
         // SAFETY: The context is the owner's, and was lent out until now.
-        unsafe { owner.sends().put(this) };
+        unsafe { owner.sends().put(this, owner.qp()) };
         owner.slots().give_back(slots);
         if let Some(status) = failure {
             owner.failed(status);
@@ -258,6 +258,7 @@ pub(crate) struct Outgoing<'a, O: OutgoingOwner> {
     owner: &'a O,
     context: NonNull<SendContext<O>>,
     turn: Option<MutexGuard<'a, ()>>,
+    wait: SlotWait,
 }
 
 impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
@@ -273,6 +274,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             owner,
             context,
             turn: None,
+            wait: SlotWait::default(),
         })
     }
 
@@ -342,13 +344,13 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     fn write_joined(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
         let owner = self.owner;
         let qp = owner.qp();
-        let SendContext { writes, pages, .. } = self.context();
-        let mut seen = None;
+        // SAFETY: By the type's invariant nobody else uses the context.
+        let SendContext { writes, pages, .. } = unsafe { self.context.as_mut() };
         loop {
             // SAFETY: The pages stay with the context until `end`, which is called with the same
             // queue pair.
             match unsafe { writes.add(qp, pages, ranges, handle, offset) } {
-                Err(EAGAIN) if wait_for_slots(owner, &mut seen).is_ok() => {}
+                Err(EAGAIN) if wait_for_slots(owner, &mut self.wait).is_ok() => {}
                 added => return added,
             }
         }
@@ -437,6 +439,6 @@ impl<O: OutgoingOwner> Drop for Outgoing<'_, O> {
         let owner = self.owner;
         self.context().end(owner.qp());
         // SAFETY: By the type's invariant; this object does not use the context any longer.
-        unsafe { owner.sends().put(self.context) };
+        unsafe { owner.sends().put(self.context, owner.qp()) };
     }
 }

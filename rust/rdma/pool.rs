@@ -2,6 +2,7 @@
 
 //! Contexts of work requests, allocated on demand and reused.
 
+use super::qp::Qp;
 use core::{cell::Cell, ptr::NonNull};
 use kernel::{new_spinlock, prelude::*, sync::SpinLock};
 
@@ -107,8 +108,10 @@ impl<T: Pooled> Pool<T> {
     ///
     /// # Safety
     ///
-    /// It came from this pool, and the caller no longer uses it.
-    pub(super) unsafe fn put(&self, context: NonNull<T>) {
+    /// It came from this pool, and the caller no longer uses it. Its requests are posted to the send
+    /// queue of `qp` only, by [`Qp::post_send_beside`] or [`Qp::post_send_revised`], and the last
+    /// one's link is always null.
+    pub(super) unsafe fn put(&self, context: NonNull<T>, qp: &Qp) {
         let mut lists = self.lists.lock();
         // SAFETY: By the type's invariant; nobody uses the context.
         unsafe { context.as_ref() }.links().idle.set(lists.idle);
@@ -124,6 +127,8 @@ impl<T: Pooled> Pool<T> {
         }
         let surplus = lists.cut(kept);
         drop(lists);
+        // A request may complete while the provider has yet to look for one behind it.
+        qp.wait_for_posting();
         // SAFETY: Nobody else knows of these, which came from `KBox::into_raw`.
         unsafe { free(surplus, |_| {}) };
     }

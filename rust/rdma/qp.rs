@@ -315,6 +315,12 @@ impl Qp {
         unsafe { self.post_send(first) }
     }
 
+    /// Waits until the calls of [`Self::post_send_revised`] that have begun have ended. Does not
+    /// sleep.
+    pub(super) fn wait_for_posting(&self) {
+        drop(self.send_gate.lock());
+    }
+
     /// Posts a chain on the send queue. Does not sleep.
     ///
     /// # Safety

@@ -9,7 +9,7 @@ use super::{
     pool::{Links, Pool, Pooled},
     qp::Qp,
     receive::{CompletedReceive, ReceiveOwner},
-    send_slots::NoRoom,
+    send_slots::{NoRoom, SlotWait},
     transfer::Transfers,
 };
 use crate::{
@@ -113,7 +113,7 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
         let failure = failure.map(|status| context.failure.take().unwrap_or(status));
         let (message, pages) = context.end(owner.qp());
         // SAFETY: The context is the owner's, and was lent out until now.
-        unsafe { owner.reads().put(this) };
+        unsafe { owner.reads().put(this, owner.qp()) };
         owner.slots().give_back(slots);
         match (failure, message) {
             (None, Some(message)) => owner.read(message, pages),
@@ -158,6 +158,7 @@ pub(crate) struct Reads<'a, O: ReadOwner> {
     owner: &'a O,
     context: NonNull<ReadContext<O>>,
     turn: Option<MutexGuard<'a, ()>>,
+    wait: SlotWait,
 }
 
 impl<'a, O: ReadOwner> Reads<'a, O> {
@@ -178,6 +179,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
             owner,
             context,
             turn,
+            wait: SlotWait::default(),
         })
     }
 
@@ -241,13 +243,13 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         }
         let (owner, mut offset) = (self.owner, offset);
         let qp = owner.qp();
-        let ReadContext { reads, pages, .. } = self.context();
+        // SAFETY: By the type's invariant nobody else uses the context.
+        let ReadContext { reads, pages, .. } = unsafe { self.context.as_mut() };
         for range in range.split(qp.transfer_pages()) {
-            let mut seen = None;
             loop {
                 // SAFETY: As in `read`.
                 match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
-                    Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut seen).is_ok() => {}
+                    Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut self.wait).is_ok() => {}
                     added => break added?,
                 }
             }
@@ -325,6 +327,6 @@ impl<O: ReadOwner> Drop for Reads<'_, O> {
         let owner = self.owner;
         drop(self.context().end(owner.qp()));
         // SAFETY: By the type's invariant; this object does not use the context any longer.
-        unsafe { owner.reads().put(self.context) };
+        unsafe { owner.reads().put(self.context, owner.qp()) };
     }
 }

@@ -121,6 +121,9 @@ pub(super) struct Receive<O: ReceiveOwner> {
     /// Distinguishes the owner's Receives in trace events.
     index: u32,
     owner: NonNull<O>,
+    /// The message behind this one. Not the request's own link: the Receive may complete while the
+    /// call that has posted it is still going on, and has yet to follow that link.
+    behind: *mut Self,
     note: O::Note,
 }
 
@@ -153,6 +156,7 @@ impl<O: ReceiveOwner> Receive<O> {
                 length: 0,
                 index,
                 owner,
+                behind: core::ptr::null_mut(),
                 note: O::Note::default(),
             },
             flags,
@@ -407,11 +411,11 @@ impl<O: ReceiveOwner> Receives<O> {
 ///
 /// # Invariants
 ///
-/// `first` is null, or the request of a Receive from `KBox::into_raw`, whose `next` leads to
-/// another such request, up to `last`. The object owns them all, with their messages.
+/// `first` is null, or a Receive from `KBox::into_raw`, whose `behind` leads to another one, up to
+/// `last`. The object owns them all, with their messages.
 pub(crate) struct Messages<O: ReceiveOwner> {
-    first: *mut bindings::ib_recv_wr,
-    last: *mut bindings::ib_recv_wr,
+    first: *mut Receive<O>,
+    last: *mut Receive<O>,
     receive: PhantomData<KBox<Receive<O>>>,
 }
 
@@ -436,32 +440,22 @@ impl<O: ReceiveOwner> Messages<O> {
     /// Appends a message.
     pub(crate) fn push(&mut self, message: CompletedReceive<O>) {
         let mut receive = message.0;
-        receive.request.next = core::ptr::null_mut();
+        receive.behind = core::ptr::null_mut();
         let receive = KBox::into_raw(receive);
-        // SAFETY: The Receive is valid; only takes the address of a field.
-        let request = unsafe { &raw mut (*receive).request };
         if self.last.is_null() {
-            self.first = request;
+            self.first = receive;
         } else {
-            // SAFETY: By the type's invariant this is the request of a Receive that this object
-            // owns.
-            unsafe { (*self.last).next = request };
+            // SAFETY: By the type's invariant this object owns the Receive.
+            unsafe { (*self.last).behind = receive };
         }
         // INVARIANT: The object owns what it has just taken over.
-        self.last = request;
+        self.last = receive;
     }
 
     /// What the owner's user keeps with the first message.
     pub(crate) fn first_note(&self) -> Option<&O::Note> {
-        if self.first.is_null() {
-            return None;
-        }
-        // SAFETY: By the type's invariant this is the request of a Receive that this object owns.
-        unsafe {
-            let receive: *mut Receive<O> =
-                self.first.byte_sub(offset_of!(Receive<O>, request)).cast();
-            Some(&(*receive).note)
-        }
+        // SAFETY: By the type's invariant this object owns the Receive, if there is one.
+        unsafe { self.first.as_ref() }.map(|receive| &receive.note)
     }
 
     /// Removes the first message.
@@ -469,15 +463,14 @@ impl<O: ReceiveOwner> Messages<O> {
         if self.first.is_null() {
             return None;
         }
-        // SAFETY: By the type's invariant this is the request of a Receive that this object owns.
-        unsafe {
-            let receive = self.first.byte_sub(offset_of!(Receive<O>, request)).cast();
-            self.first = (*self.first).next;
-            if self.first.is_null() {
-                self.last = core::ptr::null_mut();
-            }
-            Some(CompletedReceive(KBox::from_raw(receive)))
+        // SAFETY: By the type's invariant this object owns the Receive, which came from
+        // `KBox::into_raw`.
+        let receive = unsafe { KBox::from_raw(self.first) };
+        self.first = receive.behind;
+        if self.first.is_null() {
+            self.last = core::ptr::null_mut();
         }
+        Some(CompletedReceive(receive))
     }
 }
 

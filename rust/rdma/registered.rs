@@ -46,8 +46,8 @@ pub(crate) enum Invalidation {
     Empty,
     /// It is in progress; [`super::Completions::invalidated`] reports success.
     Posted,
-    /// It could not be posted. The regions stay registered until the connection ends, which must
-    /// follow.
+    /// It could not be posted. The regions stay registered, or mapped, until the end of the
+    /// connection, which must follow.
     Failed,
 }
 
@@ -56,6 +56,8 @@ struct Contents<U> {
     regions: MrList<Registered>,
     /// Whether the invalidation of all of them was requested.
     is_invalidating: bool,
+    /// Whether they are being destroyed, or are. None follow.
+    is_destroyed: bool,
     user: U,
 }
 
@@ -109,8 +111,14 @@ impl<U: Unpin> LockedSlot<'_, U> {
         &mut self.contents.user
     }
 
-    /// Removes the region that the peer has invalidated, if it is one of these.
+    /// Removes the region that the peer has invalidated, if it is one of these and no invalidation
+    /// of them all is in progress.
     pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_>) -> Option<Mr<Idle>> {
+        // With an empty slot other regions could be registered in it, and would be taken for those
+        // whose invalidation completes.
+        if self.contents.is_invalidating {
+            return None;
+        }
         let handle = proof.into_handle(self.qp)?;
         // SAFETY: By the type's invariant the queue pair of these regions has reported their handle
         // as invalid.
@@ -145,6 +153,7 @@ impl<O: SlotOwner> RegisteredMrs<O> {
                     contents <- new_spinlock!(Contents {
                         regions: MrList::new(),
                         is_invalidating: false,
+                        is_destroyed: false,
                         user: O::User::default(),
                     }, "rpcrdma_registered"),
                 }? Error)
@@ -242,6 +251,10 @@ impl<O: SlotOwner> RegisteredMrs<O> {
             return Invalidation::Empty;
         };
         let mut contents = slot.contents.lock();
+        // Whoever destroys them has taken them out, and may not have unmapped them yet.
+        if contents.is_destroyed {
+            return Invalidation::Failed;
+        }
         if contents.regions.is_empty() {
             return Invalidation::Empty;
         }
@@ -278,7 +291,10 @@ impl<O: SlotOwner> RegisteredMrs<O> {
     /// Destroys all regions in all slots. May sleep.
     pub(super) fn destroy(&self) {
         for slot in self.slots.iter() {
-            let regions = core::mem::replace(&mut slot.contents.lock().regions, MrList::new());
+            let mut contents = slot.contents.lock();
+            contents.is_destroyed = true;
+            let regions = core::mem::replace(&mut contents.regions, MrList::new());
+            drop(contents);
             drop(regions);
         }
     }

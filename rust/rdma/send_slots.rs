@@ -33,6 +33,15 @@ const TIME_LIMIT: u32 = 10_000;
 /// How long it waits in all, in milliseconds: a peer may let something complete now and then.
 const WHOLE_TIME_LIMIT: u32 = 60_000;
 
+/// What one message waits for in [`SendSlots::wait`], time and again.
+#[derive(Default)]
+pub(super) struct SlotWait {
+    /// How often slots had been returned at the last call.
+    seen: Option<u32>,
+    /// What is left of [`WHOLE_TIME_LIMIT`], in jiffies; `None` before the first sleep.
+    left: Option<Jiffies>,
+}
+
 /// The free and used slots of a send queue, one for each work request.
 #[pin_data]
 pub(crate) struct SendSlots {
@@ -151,25 +160,25 @@ impl SendSlots {
     }
 
     /// Waits until others have returned slots, and with them the other resources that they used,
-    /// since the last call with the same `seen`. The first call does not wait: what is lacking may
+    /// since the last call with the same `wait`. The first call does not wait: what is lacking may
     /// have been returned since the caller looked. Sleeps.
     ///
     /// # Errors
     ///
     /// [`NoRoom::TooMany`] if nobody will return any, as no slot is in use; [`NoRoom::TimedOut`];
     /// [`NoRoom::Closed`].
-    pub(super) fn wait(&self, seen: &mut Option<u32>) -> Result<(), NoRoom> {
+    pub(super) fn wait(&self, wait: &mut SlotWait) -> Result<(), NoRoom> {
         let mut state = self.state.lock();
-        let mut left = msecs_to_jiffies(WHOLE_TIME_LIMIT);
+        let limit = || msecs_to_jiffies(WHOLE_TIME_LIMIT);
         while !state.is_closed {
-            if *seen != Some(state.returns) {
-                *seen = Some(state.returns);
+            if wait.seen != Some(state.returns) {
+                wait.seen = Some(state.returns);
                 return Ok(());
             }
             if state.free == state.total {
                 return Err(NoRoom::TooMany);
             }
-            self.sleep(&mut state, &mut left)?;
+            self.sleep(&mut state, wait.left.get_or_insert_with(limit))?;
         }
         Err(NoRoom::Closed)
     }
@@ -289,17 +298,17 @@ mod tests {
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(4);
         assert_eq!(slots.take(3, false, |_, _| {}), Ok(()));
-        let mut seen = None;
-        assert_eq!(slots.wait(&mut seen), Ok(()));
+        let mut wait = SlotWait::default();
+        assert_eq!(slots.wait(&mut wait), Ok(()));
         // Another caller takes as many as come back.
         slots.give_back(1);
         assert_eq!(slots.take(1, false, |_, _| {}), Ok(()));
-        assert_eq!(slots.wait(&mut seen), Ok(()));
+        assert_eq!(slots.wait(&mut wait), Ok(()));
         // The last ones come back before the next look.
         slots.give_back(3);
-        assert_eq!(slots.wait(&mut seen), Ok(()));
-        assert_eq!(slots.wait(&mut seen), Err(NoRoom::TooMany));
+        assert_eq!(slots.wait(&mut wait), Ok(()));
+        assert_eq!(slots.wait(&mut wait), Err(NoRoom::TooMany));
         slots.close();
-        assert_eq!(slots.wait(&mut seen), Err(NoRoom::Closed));
+        assert_eq!(slots.wait(&mut wait), Err(NoRoom::Closed));
     }
 }

@@ -21,6 +21,10 @@ static uint timed_out;
 module_param(timed_out, uint, 0444);
 MODULE_PARM_DESC(timed_out, "milliseconds that an RPC sleeps whose time is over, before it looks for a connection");
 
+static uint deregistered;
+module_param(deregistered, uint, 0444);
+MODULE_PARM_DESC(deregistered, "milliseconds that a client sleeps with memory that is no longer registered, but mapped, once");
+
 static uint backward_call;
 module_param(backward_call, uint, 0444);
 MODULE_PARM_DESC(backward_call, "milliseconds that the transport sleeps with a backward Call in its hands");
@@ -127,6 +131,7 @@ static struct delay {
 	{ "rpc_connect_status", delay_failed_connect, &failed_connect },
 	{ "rpc_timeout_status", delay_any, &timed_out },
 	/* The arguments are not the same in each implementation of the transport. */
+	{ "xprtrdma_frwr_dereg", delay_one, &deregistered },
 	{ "xprtrdma_cb_call", delay_any, &backward_call },
 	{ "cm_event_handler", delay_established, &established },
 	{ "xprtrdma_inline_thresh", delay_any, &connected },
