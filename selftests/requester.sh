@@ -14,7 +14,7 @@ chunks() {
 	attack too-many-segments 'err_chunk*3 answered' chunk_errors_sent=3 refused_messages=3
 	attack too-many-chunks 'err_chunk*2 answered' chunk_errors_sent=2 refused_messages=2
 	attack too-many-bytes 'err_chunk*4 answered' chunk_errors_sent=4 read_pages_most=0
-	attack misfits 'garbage_args*5 err_chunk answered' garbage_args_sent=5 chunk_errors_sent=1 read_pages_most=0
+	attack misfits 'garbage_args*7 err_chunk answered' garbage_args_sent=7 chunk_errors_sent=1 read_pages_most=0
 	attack without-bytes 'answered*5' refused_messages=0
 	attack same-memory 'answered*3' refused_messages=0
 	attack position-zero 'err_chunk*5 answered' chunk_errors_sent=5 read_pages=0
@@ -177,11 +177,14 @@ choices() {
 
 # Proves: V1-137.
 results() {
-	# 27 is NFS4ERR_FBIG.
 	# 17 is NFS4ERR_EXIST.
 	attack replayed 'err_chunk*2 nfs_0 nfs_17' chunk_errors_sent=2
-	attack small-chunks 'nfs_0 nfs_27 in_reply_chunk err_chunk*3 nfs_0 nfs_27 nfs_0 in_reply_chunk err_chunk' \
-		chunk_errors_sent=4 calls_outstanding=0
+	attack small-chunks 'nfs_0 err_chunk in_reply_chunk err_chunk*3 nfs_0 err_chunk nfs_0 in_reply_chunk err_chunk' \
+		chunk_errors_sent=6 calls_outstanding=0
+	# Nothing is written into the page cache.
+	server 'sha256sum /export/$TEST/file >/run/$TEST.sum'
+	attack short-chunks 'err_chunk*32 in_reply_chunk*32' chunk_errors_sent=32
+	server 'sha256sum --quiet -c /run/$TEST.sum && rm /run/$TEST.sum'
 }
 
 # Proves: PD-028, PD-031.

@@ -194,6 +194,9 @@ impl PageVec {
         if length == 0 {
             return Ok(());
         }
+        if start >= PAGE_BYTES {
+            return Err(EINVAL);
+        }
         // The end of the whole pages that the bytes, and those before them in the first page, take.
         let end = start.checked_add(length).ok_or(EINVAL)?;
         let whole = end.checked_next_multiple_of(PAGE_BYTES).ok_or(EINVAL)?;

@@ -4,7 +4,7 @@
 
 use super::{__kernel_sockaddr_storage as sockaddr_storage, net, rpcrdma_net_cookie, sockaddr};
 use core::{ffi::c_void, ptr::NonNull};
-use kernel::types::Opaque;
+use kernel::{sync::aref::AlwaysRefCounted, types::Opaque};
 
 /// A network namespace.
 ///
@@ -39,6 +39,21 @@ impl Net {
 
 // SAFETY: A `struct net` is reference counted and does its own locking.
 unsafe impl Sync for Net {}
+// SAFETY: As above; the last reference may be dropped anywhere.
+unsafe impl Send for Net {}
+
+// SAFETY: The namespace is live as long as its count is not zero.
+unsafe impl AlwaysRefCounted for Net {
+    fn inc_ref(&self) {
+        // SAFETY: By the type's invariant the namespace is live.
+        unsafe { super::rpcrdma_get_net(self.as_raw()) };
+    }
+
+    unsafe fn dec_ref(obj: NonNull<Self>) {
+        // SAFETY: The caller gives up a reference.
+        unsafe { super::rpcrdma_put_net(obj.cast().as_ptr()) };
+    }
+}
 
 /// A copy of a socket address of any family.
 #[derive(Clone, Copy)]

@@ -165,6 +165,16 @@ u64 rpcrdma_net_cookie(const struct net *net)
 	return net->net_cookie;
 }
 
+void rpcrdma_get_net(struct net *net)
+{
+	get_net(net);
+}
+
+void rpcrdma_put_net(struct net *net)
+{
+	put_net(net);
+}
+
 struct page *rpcrdma_alloc_page_nowait(void)
 {
 	return alloc_page(GFP_NOWAIT | __GFP_NOWARN);

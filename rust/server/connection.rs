@@ -30,8 +30,8 @@ use crate::{
     },
     sunrpc::{
         server::{
-            KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection, SvcTransport,
-            SvcXprt,
+            Accepting, KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection,
+            SvcTransport,
         },
         PageVec, SocketAddress,
     },
@@ -117,16 +117,16 @@ fn own_private_data(device: &Device) -> PrivateData {
 }
 
 impl Connection {
-    /// Accepts a connection that came through `listener`. May sleep.
+    /// Accepts a connection that came through a listener. May sleep.
     pub(super) fn accept(
         request: ConnectRequest,
-        listener: &SvcXprt,
+        accepting: &Accepting<'_>,
         record: &SharedRecord,
     ) -> Result<Arc<Self>, NotAccepted> {
         let (local, peer) = (request.local_address(), request.peer_address());
         let found = PrivateData::find(request.private_data()).map(|(_, found)| found);
         let peer_depth = request.read_depth();
-        let xprt = OwnedSvcXprt::connection(listener, &local, &peer)?;
+        let xprt = OwnedSvcXprt::connection(accepting, &local, &peer)?;
         let max_pages = max_read_pages(xprt.max_message());
         let events = Events::new(xprt, record.clone(), max_pages);
         let events = Arc::pin_init(events, GFP_KERNEL)?;
@@ -249,8 +249,8 @@ impl SvcConnection for Connection {
     }
 
     #[inline]
-    fn place(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32) -> Result {
-        reply::place(call, at, length)
+    fn place(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32) {
+        reply::place(call, at, length);
     }
 
     #[inline]

@@ -9,7 +9,9 @@ use super::{
 use crate::{
     rdma::{self, ConnectRequest, ListenHandler},
     sunrpc::{
-        server::{BackwardConnection, OwnedSvcXprt, SvcClass, SvcListener, SvcTransport},
+        server::{
+            Accepting, BackwardConnection, OwnedSvcXprt, SvcClass, SvcListener, SvcTransport,
+        },
         ClassUser, NoIoScope, SocketAddress, IDENT_RDMA,
     },
 };
@@ -184,10 +186,10 @@ impl SvcListener for Listener {
         self.state.lock().address
     }
 
-    fn accept(&self) -> Option<Arc<Connection>> {
+    fn accept(&self, accepting: &Accepting<'_>) -> Option<Arc<Connection>> {
         let request = self.next()?;
         let peer = request.peer_address();
-        Connection::accept(request, &self.xprt, &self.record)
+        Connection::accept(request, accepting, &self.record)
             .inspect_err(|why| self.record.accept_failed(&peer, why))
             .ok()
     }

@@ -29,18 +29,13 @@ use kernel::prelude::*;
 type Message = AcceptedMessage<IncomingCalls>;
 
 /// Records a result that may be placed directly.
-///
-/// # Errors
-///
-/// `E2BIG` if the requester has not made enough room for it.
-pub(super) fn place(mut message: KeptCall<'_, Message>, at: u32, length: u32) -> Result {
+pub(super) fn place(mut message: KeptCall<'_, Message>, at: u32, length: u32) {
     let (bytes, note) = message.with_note();
     let index = note.index.as_ref().filter(|index| index.offers_memory());
     let Some(call) = index.and_then(|index| index.call(bytes)) else {
-        return Ok(());
+        return;
     };
-    let placed = note.placement.place(&call, at, length);
-    placed.map(|_| ()).map_err(|_| E2BIG)
+    note.placement.place(&call, at, length);
 }
 
 /// Sends a Reply.

@@ -14,12 +14,8 @@ use crate::proto::wire::header::Procedure;
 /// [`MAX_RESULTS`](super::budget::MAX_RESULTS) as the length of an array.
 const RESULTS: usize = 8;
 
-/// A result is larger than the Write chunk whose turn it is. The upper layer answers with an error
-/// of its own; nothing is placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ResultTooLarge;
-
-/// The Reply fits neither inline nor into the Reply chunk. The answer is an RDMA_ERROR with
+/// The Reply fits neither inline nor into the Reply chunk, or a result of it not into its Write
+/// chunk. The answer is an RDMA_ERROR with
 /// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), before anything is written
 /// (RFC 8166 section 4.5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +50,8 @@ pub(crate) struct Placement {
     results: [Range; RESULTS],
     /// Write chunks that had their turn.
     count: usize,
+    /// A result that is larger than the Write chunk whose turn it was.
+    too_large: Option<Range>,
 }
 
 impl Placement {
@@ -62,12 +60,14 @@ impl Placement {
         Self {
             results: [Range { at: 0, length: 0 }; RESULTS],
             count: 0,
+            too_large: None,
         }
     }
 
     /// Forgets all results, for another Reply.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
+        self.too_large = None;
     }
 
     /// What is in each Write chunk that had its turn, up to the last one for which `is_kept` holds.
@@ -88,41 +88,34 @@ impl Placement {
     ///
     /// Write chunks are used in their order. One without segments takes its turn, and leaves the
     /// result where it is. A result that starts before the end of earlier ones takes their place:
-    /// the upper layer has discarded those, and encodes anew from there.
+    /// the upper layer has discarded those, and encodes anew from there. For one that is larger
+    /// than its chunk, [`Self::finish`] fails unless the upper layer discards it.
     ///
     /// Not to be called for RPCs with integrity or privacy, in which nothing is eligible (RFC 8166
     /// section 8.2.2).
-    ///
-    /// # Errors
-    ///
-    /// [`ResultTooLarge`] if its chunk is too small.
-    pub(crate) fn place(
-        &mut self,
-        call: &ReceivedCall<'_>,
-        at: u32,
-        length: u32,
-    ) -> Result<Option<u32>, ResultTooLarge> {
+    pub(crate) fn place(&mut self, call: &ReceivedCall<'_>, at: u32, length: u32) -> Option<u32> {
         // It takes the place of earlier ones that are not before it.
-        self.count = self
-            .used(|result| result.at < at && result.end() <= at)
-            .len();
+        let is_before = |result: &Range| result.at < at && result.end() <= at;
+        self.count = self.used(is_before).len();
+        self.too_large = self.too_large.filter(is_before);
         let chunk = call.lists.writes.chunks().nth(self.count);
         let (Some(chunk), Some(place), true) =
             (chunk, self.results.get_mut(self.count), length > 0)
         else {
-            return Ok(None);
+            return None;
         };
         let number = u32::try_from(self.count).ok();
         let is_usable = chunk.count() > 0;
         if is_usable && chunk.length() < u64::from(length) {
-            return Err(ResultTooLarge);
+            self.too_large.get_or_insert(Range { at, length });
+            return None;
         }
         *place = Range {
             at,
             length: if is_usable { length } else { 0 },
         };
         self.count = self.count.saturating_add(1);
-        Ok(number.filter(|_| is_usable))
+        number.filter(|_| is_usable)
     }
 
     /// Decides how the Reply travels: an RPC message of `length` bytes, with no more than
@@ -133,7 +126,8 @@ impl Placement {
     ///
     /// # Errors
     ///
-    /// [`ReplyTooLarge`] if the Reply chunk is too small, or there is none where one is needed.
+    /// [`ReplyTooLarge`] if the Reply chunk or a Write chunk is too small, or there is no Reply
+    /// chunk where one is needed.
     #[inline]
     pub(crate) fn finish(
         &self,
@@ -141,6 +135,9 @@ impl Placement {
         length: u32,
         threshold: u32,
     ) -> Result<ReplyPlan<'_>, ReplyTooLarge> {
+        if self.too_large.is_some_and(|result| result.end() <= length) {
+            return Err(ReplyTooLarge);
+        }
         let mut plan = ReplyPlan {
             header_len: call.reply_header_len().ok_or(ReplyTooLarge)?,
             inline_len: 0,
@@ -436,7 +433,7 @@ mod tests {
             let length = match *part {
                 Words(length) => length,
                 Data(length) => {
-                    placement.place(call, at, length).ok()?;
+                    placement.place(call, at, length);
                     length
                 }
             };
@@ -562,13 +559,16 @@ mod tests {
         assert!(call.is_some());
         let Some(call) = call else { return };
         let mut placement = Placement::new();
-        assert_eq!(placement.place(&call, 100, 0), Ok(None));
-        assert_eq!(placement.place(&call, 104, 4096), Ok(Some(0)));
-        assert_eq!(placement.place(&call, 4204, 9), Ok(None));
-        // A result that is too large leaves the chunk to another.
-        assert_eq!(placement.place(&call, 4220, 101), Err(ResultTooLarge));
-        assert_eq!(placement.place(&call, 4220, 100), Ok(Some(2)));
-        assert_eq!(placement.place(&call, 4324, 1), Ok(None));
+        assert_eq!(placement.place(&call, 100, 0), None);
+        assert_eq!(placement.place(&call, 104, 4096), Some(0));
+        assert_eq!(placement.place(&call, 4204, 9), None);
+        // A result that is too large leaves the chunk to another, which takes its place.
+        assert_eq!(placement.place(&call, 4220, 101), None);
+        assert!(placement.finish(&call, 4321, THRESHOLD).is_err());
+        assert!(placement.finish(&call, 4320, THRESHOLD).is_ok());
+        assert_eq!(placement.place(&call, 4220, 100), Some(2));
+        assert!(placement.finish(&call, 4324, THRESHOLD).is_ok());
+        assert_eq!(placement.place(&call, 4324, 1), None);
     }
 
     /// Proves: V1-071.
@@ -579,8 +579,8 @@ mod tests {
         assert!(call.is_some());
         let Some(call) = call else { return };
         let mut placement = Placement::new();
-        assert_eq!(placement.place(&call, 40, 99), Ok(Some(0)));
-        assert_eq!(placement.place(&call, 140, 100), Ok(Some(1)));
+        assert_eq!(placement.place(&call, 40, 99), Some(0));
+        assert_eq!(placement.place(&call, 140, 100), Some(1));
         let results = |plan: Result<ReplyPlan<'_>, ReplyTooLarge>| {
             let lengths = plan.ok()?;
             let mut lengths = lengths.results().map(|result| (result.at, result.length));
@@ -592,10 +592,10 @@ mod tests {
         let plan = placement.finish(&call, 48, THRESHOLD);
         assert_eq!(results(plan), Some([None, None]));
         // The second one is encoded anew, at its place; and then both are.
-        assert_eq!(placement.place(&call, 140, 30), Ok(Some(1)));
+        assert_eq!(placement.place(&call, 140, 30), Some(1));
         let plan = placement.finish(&call, 900, THRESHOLD);
         assert_eq!(results(plan), Some([Some((40, 99)), Some((140, 30))]));
-        assert_eq!(placement.place(&call, 40, 20), Ok(Some(0)));
+        assert_eq!(placement.place(&call, 40, 20), Some(0));
         let plan = placement.finish(&call, 900, THRESHOLD);
         assert_eq!(results(plan), Some([Some((40, 20)), None]));
     }
@@ -618,7 +618,11 @@ mod tests {
         let is_placed = |lengths: &[u32], length| {
             let offer = Offer::new(&[lengths], Some(&[65536]))?;
             let call = offer.call()?;
-            Some(Placement::new().place(&call, 128, length).is_ok())
+            let mut placement = Placement::new();
+            placement.place(&call, 128, length);
+            // The Reply chunk does not help.
+            let plan = placement.finish(&call, length + 131, THRESHOLD);
+            Some(plan.is_ok())
         };
         assert_eq!(is_placed(&[8192], 8193), Some(false));
         assert_eq!(is_placed(&[8192, 1], 8193), Some(true));

@@ -178,11 +178,14 @@ impl ReceivedCall<'_> {
         let reads = &self.lists.reads;
         let payload = self.payload.unwrap_or_default();
         has_count(payload, reads.lowest(), reads.length())
+            && is_behind_header(payload, reads.lowest())
     }
 
-    /// Whether the word before each Read chunk can be the byte count of what the chunk holds, as
-    /// in all Upper Layer Bindings whose items are counted arrays (RFC 8267 has no others). If
-    /// not, the Call is answered with GARBAGE_ARGS (RFC 8166 sections 3.4.4 and 4.5.2).
+    /// Whether the Read chunks are behind the header of the RPC Call, in which nothing may be in a
+    /// chunk, and the word before each can be the byte count of what the chunk holds, as in all
+    /// Upper Layer Bindings whose items are counted arrays (RFC 8267 has no others). If not, the
+    /// Call is answered with GARBAGE_ARGS (RFC 8166 sections 3.4.4 and 4.5.2). With RPCSEC_GSS
+    /// nothing may be in a chunk unless the arguments follow as they are (RFC 8166 section 8.2.2).
     ///
     /// Words that come in a Position Zero chunk are not looked at.
     pub(crate) fn has_counts(&self) -> bool {
@@ -192,6 +195,9 @@ impl ReceivedCall<'_> {
         let reads = &self.lists.reads;
         if reads.is_one_chunk() {
             return self.has_one_count();
+        }
+        if self.layout.read_chunks != 0 && !is_behind_header(payload, reads.lowest()) {
+            return false;
         }
         // Bytes of the message that are not inline, and inline ones before the last chunk.
         let (mut reduced, mut last) = (0u64, 0);
@@ -255,6 +261,40 @@ fn has_count(payload: &[u8], position: u32, length: u64) -> bool {
     let before = end.and_then(|end| payload.get(..end));
     let count = before.and_then(<[u8]>::last_chunk);
     count.is_some_and(|&count| is_data_of(length, u32::from_be_bytes(count)))
+}
+
+/// Whether the first Read chunk, at `position`, and the count before it are arguments of the Call
+/// that begins with `payload`. sunrpc expects the header in one piece.
+fn is_behind_header(payload: &[u8], position: u32) -> bool {
+    let start = arguments(payload);
+    start.is_some_and(|start| start.saturating_add(4) <= u64::from(position))
+}
+
+/// Where the arguments of an RPC Call start (RFC 5531 section 9), of which it has the header at
+/// least; `None` if they are not there as they are.
+fn arguments(payload: &[u8]) -> Option<u64> {
+    const CREDENTIAL: u64 = 24;
+    const RPCSEC_GSS: u32 = 6;
+    // The procedure RPCSEC_GSS_DATA and rpc_gss_svc_none (RFC 2203 section 5).
+    const DATA: u32 = 0;
+    const NONE: u32 = 1;
+    let word = |at: u64| {
+        let bytes = payload.get(usize::try_from(at).ok()?..)?;
+        bytes.first_chunk().map(|&word| u32::from_be_bytes(word))
+    };
+    if word(CREDENTIAL)? == RPCSEC_GSS && (word(36)?, word(44)?) != (DATA, NONE) {
+        return None;
+    }
+    let verifier = opaque_end(CREDENTIAL + 8, word(CREDENTIAL + 4)?);
+    Some(opaque_end(
+        verifier.saturating_add(8),
+        word(verifier.saturating_add(4))?,
+    ))
+}
+
+/// Where an item of `length` bytes ends that starts at `start`, round-up included.
+fn opaque_end(start: u64, length: u32) -> u64 {
+    start.saturating_add(padded(u64::from(length)))
 }
 
 /// Whether a Read chunk of `length` bytes can be the data of a counted array of `count` bytes:

@@ -40,4 +40,4 @@ pub(crate) use moment::Moment;
 pub(crate) use ops::register;
 pub(crate) use rqst::{KeptCall, Receiving, Replying, SvcCall};
 pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};
-pub(crate) use xprt::{OwnedSvcXprt, SvcXprt};
+pub(crate) use xprt::{Accepting, OwnedSvcXprt, SvcXprt};

@@ -7,7 +7,7 @@ use super::{
     class::SvcRegistration,
     rqst::{KeptCall, Receiving, Replying},
     transport::{SvcConnection, SvcListener, SvcTransport},
-    xprt::{flag, OwnedSvcXprt, SvcXprt},
+    xprt::{flag, Accepting, OwnedSvcXprt, SvcXprt},
 };
 use crate::bindings::{self, OwnedMessage, SocketAddress};
 use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
@@ -78,7 +78,12 @@ impl<L: SvcListener> ListenerTable<L> {
             let class = L::class().as_raw();
             // SAFETY: Guaranteed by the caller; the class was registered with this function.
             let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv)? };
+            let new = xprt.as_raw();
             let listener = L::listen(xprt, &address)?;
+            // Any other would be taken for a listener.
+            if listener.xprt().as_raw() != new {
+                return Err(EINVAL);
+            }
             listener.xprt().set_local(&listener.address());
             // SAFETY: These are the operations for an `L`.
             NonNull::new(unsafe { publish(listener, &Self::OPS) }).ok_or(EINVAL)
@@ -103,7 +108,8 @@ impl<L: SvcListener> ListenerTable<L> {
         xprt.clear(flag::CONN);
         // A connection of another class would be taken for one that a listener of that class
         // accepted.
-        let accepted = listener.accept();
+        // SAFETY: This is a thread of the service, which has marked the listener as busy.
+        let accepted = listener.accept(&unsafe { Accepting::new(xprt) });
         match accepted.filter(|connection| connection.xprt().class() == xprt.class()) {
             // SAFETY: These are the operations for what `accept` returns.
             Some(connection) => unsafe {
@@ -248,10 +254,13 @@ impl<T: SvcConnection> ConnectionTable<T> {
         };
         // SAFETY: As in `sendto`.
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
-        let placed = connection.place(KeptCall::new(&mut call), offset, length);
+        connection.place(KeptCall::new(&mut call), offset, length);
         // SAFETY: The request belongs to the calling thread.
         unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
-        placed.map_or_else(Error::to_errno, |()| 0)
+        // Never an error: with one, nfsd encodes its status from before the data on, and leaves the
+        // page cache's pages among those for Replies, where the thread's next one is written
+        // (nfsd4_encode_splice_read).
+        0
     }
 
     /// Process context; does not sleep.

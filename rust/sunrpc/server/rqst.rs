@@ -135,6 +135,8 @@ impl<'a> Receiving<'a> {
                 first_page = 1;
             }
             given = Some(pages);
+        } else if head_vec.iov_len > PAGE_SIZE {
+            page_len = spill(rqst, &mut head_vec)?;
         }
         let total = head_vec
             .iov_len
@@ -187,6 +189,34 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bi
         iov_base: start.as_ptr().wrapping_add(bytes.start).cast(),
         iov_len,
     })
+}
+
+/// Copies what `head` has beyond a page to the thread's pages, and takes it from the head; returns
+/// how many bytes that are. Other transports leave no more in the head, and not all of sunrpc
+/// expects more: gss_read_proxy_verf() of 7.2 copies a token from the head to one page.
+///
+/// # Errors
+///
+/// `EMSGSIZE` if the thread has not so many pages.
+#[cold]
+fn spill(rqst: &mut bindings::svc_rqst, head: &mut bindings::kvec) -> Result<usize> {
+    let rest = head.iov_len.saturating_sub(PAGE_SIZE);
+    if rest.div_ceil(PAGE_SIZE) > rqst.rq_maxpages {
+        return Err(EMSGSIZE);
+    }
+    for (index, at) in (0..rest).step_by(PAGE_SIZE).enumerate() {
+        let length = rest.saturating_sub(at).min(PAGE_SIZE);
+        // SAFETY: The array has `rq_maxpages` pages, all of which are present before a thread looks
+        // for work, and which nobody else uses. The head has all bytes up to `rest` behind its
+        // first page.
+        unsafe {
+            let page = bindings::rpcrdma_page_address(*rqst.rq_pages.add(index)).cast::<u8>();
+            let from = head.iov_base.cast::<u8>().add(PAGE_SIZE.saturating_add(at));
+            core::ptr::copy_nonoverlapping(from, page, length);
+        }
+    }
+    head.iov_len = PAGE_SIZE;
+    Ok(rest)
 }
 
 /// Exchanges the thread's first pages for `pages`, one for one, so that neither side has to

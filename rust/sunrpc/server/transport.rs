@@ -5,7 +5,7 @@
 use super::{
     class::SvcClass,
     rqst::{KeptCall, Receiving, Replying, SvcCall},
-    xprt::OwnedSvcXprt,
+    xprt::{Accepting, OwnedSvcXprt},
 };
 use crate::bindings::{OwnedMessage, PageVec, SocketAddress};
 use kernel::{prelude::*, sync::Arc};
@@ -43,7 +43,7 @@ pub(crate) trait SvcListener: SvcTransport {
 
     /// Accepts a connection that a peer requested, if there is one. If another one is waiting,
     /// calls [`SvcXprt::connection_waits`]. May sleep.
-    fn accept(&self) -> Option<Arc<Self::Connection>>;
+    fn accept(&self, accepting: &Accepting<'_>) -> Option<Arc<Self::Connection>>;
 }
 
 /// A connection.
@@ -61,12 +61,9 @@ pub(crate) trait SvcConnection: SvcTransport {
     fn take_pages(&self, pages: PageVec);
 
     /// Records that the `length` bytes of the Reply from `at` on are one result that may be placed
-    /// directly. Results are passed in order.
-    ///
-    /// # Errors
-    ///
-    /// `E2BIG` if the requester has not provided enough room for it.
-    fn place(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32) -> Result;
+    /// directly. Results are passed in order. If there is no room for this one, the answer says so
+    /// in place of the Reply.
+    fn place(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32);
 
     /// Sends a Reply. May sleep.
     ///

@@ -12,6 +12,7 @@ use core::{
 use kernel::{
     prelude::*,
     sync::{
+        aref::ARef,
         atomic::{Atomic, Relaxed, Release},
         Arc, ArcBorrow,
     },
@@ -213,22 +214,24 @@ impl SvcXprt {
         unsafe { bindings::svc_xprt_close(self.as_raw()) };
     }
 
-    /// The network namespace of the service.
-    pub(crate) fn net(&self) -> &Net {
-        // SAFETY: The transport holds a reference to its namespace.
-        unsafe { Net::from_raw((*self.as_raw()).xpt_net) }
-    }
-
-    /// The longest RPC message of the service, in bytes.
-    pub(crate) fn max_message(&self) -> u32 {
-        // SAFETY: The service outlives its transports; the length does not change while it has any.
-        unsafe { (*(*self.as_raw()).xpt_server).sv_max_mesg }
-    }
-
     /// The peer's address.
     pub(crate) fn peer_address(&self) -> SocketAddress {
         // SAFETY: The transport is valid; the address does not change once it is published.
         SocketAddress::new(unsafe { (*self.as_raw()).xpt_remote })
+    }
+}
+
+/// A listener whose service accepts a connection.
+pub(crate) struct Accepting<'a>(&'a SvcXprt);
+
+impl<'a> Accepting<'a> {
+    /// Declares that a thread of the listener's service accepts a connection.
+    ///
+    /// # Safety
+    ///
+    /// It does so as long as this object exists.
+    pub(super) unsafe fn new(listener: &'a SvcXprt) -> Self {
+        Self(listener)
     }
 }
 
@@ -240,6 +243,11 @@ impl SvcXprt {
 /// allocation is null, sunrpc does not know of the transport, or has forgotten it.
 pub(crate) struct OwnedSvcXprt {
     ptr: NonNull<Allocation>,
+    /// The network namespace of the service, to which sunrpc drops its reference before the
+    /// transport's end.
+    net: ARef<Net>,
+    /// The longest RPC message of the service, in bytes.
+    max_message: u32,
     /// Whether sunrpc has the reference with which the count starts.
     is_published: Atomic<bool>,
 }
@@ -272,9 +280,14 @@ impl OwnedSvcXprt {
             bindings::svc_xprt_init(net, class, raw.cast(), serv);
             (*raw).transport = core::ptr::null_mut();
         }
+        // SAFETY: Namespace and service are valid. The length does not change while the service has
+        // transports.
+        let (net, max_message) = unsafe { (Net::from_raw(net).into(), (*serv).sv_max_mesg) };
         // INVARIANT: It has not been published.
         let this = Self {
             ptr,
+            net,
+            max_message,
             is_published: Atomic::new(false),
         };
         // All RDMA fabrics have some congestion control (RFC 8881 section 2.9.1).
@@ -308,15 +321,14 @@ impl OwnedSvcXprt {
     ///
     /// `ENOMEM`.
     pub(crate) fn connection(
-        listener: &SvcXprt,
+        listener: &Accepting<'_>,
         local: &SocketAddress,
         peer: &SocketAddress,
     ) -> Result<Self> {
-        let parent = listener.as_raw();
-        // SAFETY: The listener is valid, and is one of this module's transports; it keeps its
-        // service.
+        // SAFETY: The listener is valid, and is one of this module's transports; its service is
+        // about to accept a connection.
         let this = unsafe {
-            let raw = &*parent;
+            let raw = &*listener.0.as_raw();
             Self::new(raw.xpt_net, raw.xpt_class, raw.xpt_server)?
         };
         this.set_local(local);
@@ -336,6 +348,16 @@ impl OwnedSvcXprt {
         }
         this.name(text.split(|&byte| byte == 0).next().unwrap_or(b"?"));
         Ok(this)
+    }
+
+    /// The network namespace of the service.
+    pub(crate) fn net(&self) -> &Net {
+        &self.net
+    }
+
+    /// The longest RPC message of the service, in bytes.
+    pub(crate) fn max_message(&self) -> u32 {
+        self.max_message
     }
 
     /// Sets the peer's name in messages for users.

@@ -315,6 +315,49 @@ mod tests {
 
     /// Proves: V1-043.
     #[test]
+    fn no_chunk_is_in_the_header_of_the_call() {
+        // A Call whose credential and verifier have these words, and a Read chunk with as many
+        // bytes as the word before it says.
+        let is_taken = |flavor: u32, credential: &[u32], verifier: &[u32], position: usize| {
+            let mut inline = [0; 128];
+            let sizes = [credential, verifier].map(|words| u32::try_from(words.len() * 4));
+            let [of_credential, of_verifier] = sizes;
+            let header = [flavor, of_credential.ok()?]
+                .into_iter()
+                .chain(credential.iter().copied());
+            let header = header
+                .chain([0, of_verifier.ok()?])
+                .chain(verifier.iter().copied());
+            let places = inline.get_mut(24..)?.chunks_exact_mut(4);
+            for (place, word) in places.zip(header.chain([100; 4])) {
+                place.copy_from_slice(&word.to_be_bytes());
+            }
+            let count = inline
+                .get(position - 4..)?
+                .first_chunk()
+                .map(|&word| u32::from_be_bytes(word))?;
+            let reads = [(u32::try_from(position).ok()?, count)];
+            Some(Sent::new(&reads, Some(&inline))?.call()?.ok()?.has_counts())
+        };
+        // In front of the credential's body, in it, in the verifier, at the arguments' start, and
+        // behind their first word.
+        assert_eq!(is_taken(1, &[28; 7], &[], 32), Some(false));
+        assert_eq!(is_taken(1, &[28; 7], &[], 44), Some(false));
+        assert_eq!(is_taken(1, &[28; 7], &[8; 2], 68), Some(false));
+        assert_eq!(is_taken(1, &[28; 7], &[8; 2], 76), Some(false));
+        assert_eq!(is_taken(1, &[28; 7], &[8; 2], 80), Some(true));
+        assert_eq!(is_taken(0, &[], &[], 44), Some(true));
+        // RPCSEC_GSS_DATA without integrity and privacy, with them, and another procedure.
+        assert_eq!(is_taken(6, &[1, 0, 7, 1, 0], &[], 64), Some(true));
+        assert_eq!(is_taken(6, &[1, 0, 7, 2, 0], &[], 64), Some(false));
+        assert_eq!(is_taken(6, &[1, 0, 7, 3, 0], &[], 64), Some(false));
+        assert_eq!(is_taken(6, &[1, 1, 7, 1, 0], &[], 64), Some(false));
+        // A credential that does not end.
+        assert_eq!(is_taken(1, &[u32::MAX; 20], &[], 120), Some(false));
+    }
+
+    /// Proves: V1-043.
+    #[test]
     fn the_length_of_a_chunk_is_the_count_or_its_round_up() {
         for (count, length, good) in [
             (4096, 4096, true),

@@ -205,7 +205,7 @@ fn place<'a>(
 ) -> Option<ReplyPlan<'a>> {
     for part in payload.layout.parts() {
         if part.eligible {
-            placement.place(call, part.start, part.len).ok()?;
+            placement.place(call, part.start, part.len);
         }
     }
     // A responder may use a Reply chunk that it does not need, as if the threshold were lower.

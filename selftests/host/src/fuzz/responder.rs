@@ -188,11 +188,8 @@ impl Connection {
             }
             let length = input.size() & 0x3fff;
             placed.retain(|(_, range)| range.at < at && range.at + range.length <= at);
-            match placement.place(&call, at, length) {
-                Ok(Some(chunk)) => placed.push((chunk, Range { at, length })),
-                Ok(None) => {}
-                // The upper layer says so instead.
-                Err(_) => continue,
+            if let Some(chunk) = placement.place(&call, at, length) {
+                placed.push((chunk, Range { at, length }));
             }
             at += length.next_multiple_of(4);
         }

@@ -3,6 +3,7 @@
 //! Chunk lists that ask for too much, or do not fit their message.
 
 use super::{Call, Requester, Scenarios};
+use crate::peer::words;
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::Procedure;
 use crate::Result;
@@ -119,6 +120,24 @@ fn misfits(requester: &mut Requester) -> Result<Vec<String>> {
     let at = |position| ReadSegment { position, segment };
     let mut wrong_count = Call::reading(&[segment]);
     wrong_count.argument = vec![0, 0, 0, 77];
+    // The body of the credential, and the token of RPCSEC_GSS_INIT.
+    let [credential, token] = [28, 100].map(|length| requester.segment(length));
+    let in_credential = Call {
+        reads: vec![ReadSegment {
+            position: 32,
+            segment: credential,
+        }],
+        body: words(&[0, 2, 100_003, 3, 0, 1, 28, 0, 0]),
+        ..Call::null()
+    };
+    let in_token = Call {
+        reads: vec![ReadSegment {
+            position: 64,
+            segment: token,
+        }],
+        body: words(&[0, 2, 100_003, 3, 0, 6, 20, 1, 1, 0, 1, 0, 0, 0, 100]),
+        ..Call::null()
+    };
     let without_room = Call {
         writes: vec![vec![segment; 4]; 8],
         reply: Some(vec![segment; 32]),
@@ -144,6 +163,8 @@ fn misfits(requester: &mut Requester) -> Result<Vec<String>> {
                 ..Call::reading(&[segment])
             },
             wrong_count,
+            in_credential,
+            in_token,
             without_room,
         ],
     )

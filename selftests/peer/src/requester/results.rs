@@ -10,8 +10,11 @@ use crate::proto::wire::private_data::{InlineSize, PrivateData};
 use crate::verbs::{Acceptance, Waited};
 use crate::Result;
 
-pub(super) const SCENARIOS: &Scenarios =
-    &[("small-chunks", small_chunks), ("announces", announces)];
+pub(super) const SCENARIOS: &Scenarios = &[
+    ("small-chunks", small_chunks),
+    ("short-chunks", short_chunks),
+    ("announces", announces),
+];
 
 /// Reads `count` bytes of the file that the test has made.
 pub(super) fn read(writes: &[Segment], reply: Option<Vec<Segment>>, count: u32) -> Result<Call> {
@@ -73,6 +76,26 @@ fn small_chunks(requester: &mut Requester) -> Result<Vec<String>> {
         read_twice(&[small; 20], vec![exact; 20], 20_000)?,
         read_twice(&[small; 20], vec![tiny; 30], 20_000)?,
     ];
+    calls.iter().map(|call| status(requester, call)).collect()
+}
+
+/// READs of data for which there is no room, by which nfsd has pages of the file in its hands, and
+/// then others from behind these, which are no pages of the file but copies.
+fn short_chunks(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect()?;
+    let [short, large] = [1000, 65_536].map(|length| requester.segment(length));
+    let short = read(&[short], None, 20_000)?;
+    let copies = [
+        read_operation(50_000, 20_000),
+        read_operation(70_000, 20_000),
+    ];
+    let copies = Call {
+        reply: Some(vec![large]),
+        body: compound(&copies)?,
+        ..Call::null()
+    };
+    // For each of the server's threads, and more.
+    let calls = [[&short; 32], [&copies; 32]].concat();
     calls.iter().map(|call| status(requester, call)).collect()
 }
 

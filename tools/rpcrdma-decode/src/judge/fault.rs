@@ -15,7 +15,8 @@ pub(crate) enum Fault {
     Refused(CallError),
     /// Its client does.
     RefusedReply(ReplyError),
-    /// A Read chunk is not as long as the word before it says (RFC 8166 section 3.4.4).
+    /// A Read chunk is in the header of the RPC Call, or not as long as the word before it says
+    /// (RFC 8166 section 3.4.4).
     WrongCount,
     /// The credit word is 0, which counts as 1 (RFC 8166 section 3.3.1).
     NoCredits,
@@ -63,7 +64,11 @@ impl Display for Fault {
             Self::Refused(error) => write!(f, "{}", refused(*error)),
             Self::RefusedReply(ReplyError::ReadList) => write!(f, "a Reply has a Read list"),
             Self::RefusedReply(_) => write!(f, "a backward Call has chunks"),
-            Self::WrongCount => write!(f, "a Read chunk is not as long as the word before it says"),
+            Self::WrongCount => write!(
+                f,
+                "a Read chunk is in the header of the RPC Call, or not as long as the word before \
+                 it says"
+            ),
             Self::NoCredits => write!(f, "the credit word is 0"),
             Self::Overrun {
                 outstanding,
