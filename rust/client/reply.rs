@@ -408,12 +408,14 @@ fn result_lengths<'a>(
     results.map(|extent| extent.length)
 }
 
-/// Whether data arrived inline for which the Call has offered a Write chunk.
+/// Whether data arrived inline for which the Call has offered a Write chunk, or a longer header
+/// before such data than there is room for.
 fn is_unreduced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Delivery; 1]) -> bool {
     let (Some(inline), Some(room)) = (reply.payload, rqst.reply().filled()) else {
         return false;
     };
-    write.is_eligibility_violation(inline, room.head_len())
+    let head = room.head_len();
+    write.is_eligibility_violation(inline, head) || write.is_behind_longer_verifier(inline, head)
 }
 
 /// The result of a Reply, with what it has delivered by RDMA Write, if that matches what was

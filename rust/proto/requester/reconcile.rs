@@ -56,6 +56,14 @@ impl Delivery {
             && inline.len().saturating_sub(head) > verifier_len(inline)
     }
 
+    /// Whether the result was placed directly, and the `head` bytes for what precedes it are too
+    /// few for `inline`, as the verifier is longer than that of an earlier Reply: the last words
+    /// before the result would be looked for in it. Nothing but round-up follows such a result.
+    pub(crate) fn is_behind_longer_verifier(&self, inline: &[u8], head: usize) -> bool {
+        let excess = inline.len().saturating_sub(head);
+        self.total != 0 && excess != 0 && excess & 3 == 0 && excess <= verifier_len(inline)
+    }
+
     /// Compares a returned chunk with the segment lengths that were offered.
     ///
     /// # Errors

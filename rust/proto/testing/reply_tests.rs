@@ -180,15 +180,8 @@ mod tests {
     /// Proves: V1-155.
     #[test]
     fn a_verifier_may_be_longer_than_was_expected() {
-        // An accepted Reply with a verifier of RPCSEC_GSS, from one whose length was unknown on.
         let is_allowed = |verifier: u32, stat, length, head| {
-            let mut rpc = [0; 1028];
-            for (at, word) in [XID, 1, stat, 6, verifier].into_iter().enumerate() {
-                let to = at
-                    .checked_mul(4)
-                    .and_then(|at| rpc.get_mut(at..)?.first_chunk_mut());
-                *to? = word.to_be_bytes();
-            }
+            let rpc = with_verifier(verifier, stat)?;
             let delivery = inline_delivery(&[0, 0])?;
             Some(!delivery.is_eligibility_violation(rpc.get(..length)?, head))
         };
@@ -202,6 +195,36 @@ mod tests {
         assert_eq!(is_allowed(40, 1, 28 + 40, 28), Some(false));
         // No bytes that would say how long it is.
         assert_eq!(is_allowed(40, 0, 16, 12), Some(false));
+    }
+
+    /// Proves: V1-155.
+    #[test]
+    fn what_was_placed_is_behind_a_header_as_long_as_was_expected() {
+        let is_behind = |placed: &[u32], verifier: u32, length, head| {
+            let rpc = with_verifier(verifier, 0)?;
+            let delivery = inline_delivery(placed)?;
+            Some(delivery.is_behind_longer_verifier(rpc.get(..length)?, head))
+        };
+        assert_eq!(is_behind(&[1, 0], 40, 60, 60), Some(false));
+        assert_eq!(is_behind(&[1, 0], 40, 64, 60), Some(true));
+        assert_eq!(is_behind(&[0, 0], 40, 64, 60), Some(false));
+        // Round-up.
+        assert_eq!(is_behind(&[1, 0], 40, 63, 60), Some(false));
+        // More than the verifier, or without one: something else follows.
+        assert_eq!(is_behind(&[1, 0], 40, 104, 60), Some(false));
+        assert_eq!(is_behind(&[1, 0], 0, 64, 60), Some(false));
+    }
+
+    /// An accepted Reply, or one with another `stat`, with a verifier of RPCSEC_GSS of this length.
+    fn with_verifier(verifier: u32, stat: u32) -> Option<[u8; 1028]> {
+        let mut rpc = [0; 1028];
+        for (at, word) in [XID, 1, stat, 6, verifier].into_iter().enumerate() {
+            let to = at
+                .checked_mul(4)
+                .and_then(|at| rpc.get_mut(at..)?.first_chunk_mut());
+            *to? = word.to_be_bytes();
+        }
+        Some(rpc)
     }
 
     /// What a Reply delivers that returns these lengths, or no Write list, for one chunk.
