@@ -79,9 +79,10 @@ xprt_unconnected() { ! xprt_connected; }
 
 # Gives a transport of sysfs an address, which ends its connection, be it the old one: set_address
 # FOLDER ADDRESS. Who waits there for the send lock is not woken when a sender lets it go
-# (xprt_clear_locked()), so the wait is given up and begun again.
+# (xprt_clear_locked()), so the wait is given up and begun again. Not too soon: an address that was
+# taken by then is given once more.
 set_address() {
-	until printf '%s\n' "$2" | timeout -s KILL 1 tee "$1/dstaddr" >/dev/null; do
+	until printf '%s\n' "$2" | timeout -s KILL "${SLOW:-1}" tee "$1/dstaddr" >/dev/null; do
 		[ $? = 137 ] || fail "$1 does not take the address $2"
 	done
 }

@@ -32,7 +32,7 @@ guest=$(<"$lib/guest.sh")
 names=() functions=() deferred=()
 
 guest+="
-TEST=$TEST TRANSPORT=${TRANSPORT:-rxe}
+TEST=$TEST TRANSPORT=${TRANSPORT:-rxe} SLOW=${SLOW:-1}
 "
 
 needs_machines() { [ -z "${ADAPTERS:-}" ] || skip "it $*, which is for virtual machines"; }

@@ -64,7 +64,8 @@ fn burst(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
         pending.push(verbs);
     }
     let mut refused = 0;
-    let end = Instant::now() + LIMIT;
+    // A message that is lost is repeated after some seconds.
+    let end = Instant::now() + 2 * LIMIT;
     while pending.len() > WAITING && Instant::now() < end {
         for mut verbs in std::mem::take(&mut pending) {
             match verbs.answer(Duration::from_millis(1))? {
