@@ -3,6 +3,7 @@
 #
 # Which version of the protocol is spoken: for each setting of either end, and each kind of it; what is
 # remembered of a server; and what a responder may do to a client that offers Version Two.
+# limit: 1200
 # virtual: has rpcrdma-peer listen at an address of the server
 
 . "$(dirname "$0")/lib/peer.sh"
