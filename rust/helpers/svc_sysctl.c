@@ -51,6 +51,8 @@ static int show_counter(const struct ctl_table *table, int write, void *buffer,
 			size_t *lenp, loff_t *ppos)
 {
 	unsigned long *zero_point = table->data;
+	/* Before the counts, which are then no less than those of the reset. */
+	unsigned long zero = smp_load_acquire(zero_point);
 	unsigned long sum = 0;
 	const struct ctl_table shown = {
 		.procname = table->procname,
@@ -64,10 +66,10 @@ static int show_counter(const struct ctl_table *table, int write, void *buffer,
 		sum += READ_ONCE(per_cpu(counts, cpu)[zero_point - zero_points]);
 	if (write) {
 		/* Any write resets the counter. */
-		WRITE_ONCE(*zero_point, sum);
+		smp_store_release(zero_point, sum);
 		return 0;
 	}
-	sum -= READ_ONCE(*zero_point);
+	sum -= zero;
 	return proc_doulongvec_minmax(&shown, write, buffer, lenp, ppos);
 }
 
