@@ -76,8 +76,8 @@ impl<H: ListenHandler> Listener<H> {
             }),
             GFP_KERNEL,
         )?;
-        // If listening fails on one device, connect requests may have come from another. They are
-        // rejected after the identifier is dropped, which is before.
+        // If listening fails on one device, connect requests may have come from another. Declared
+        // before the identifier, so that it rejects them after that is dropped.
         let waiting = Waiting(shared);
         // SAFETY: This is the handler for a `Shared<H>`.
         let id = unsafe { RawCmId::new(net, listen_handler::<H>, waiting.0.clone())? };

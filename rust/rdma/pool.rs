@@ -109,8 +109,8 @@ impl<T: Pooled> Pool<T> {
     /// # Safety
     ///
     /// It came from this pool, and the caller no longer uses it. Its requests are posted to the
-    /// send queue of `qp` only, by [`Qp::post_send_beside`] or [`Qp::post_send_revised`], and the
-    /// last one's link is always null.
+    /// send queue of `qp` only, by [`Qp::post_send_beside`] or [`Qp::post_send_revised`]. These
+    /// calls have ended, or the last request's link is always null.
     pub(super) unsafe fn put(&self, context: NonNull<T>, qp: &Qp) {
         let mut lists = self.lists.lock();
         // SAFETY: By the type's invariant; nobody uses the context.

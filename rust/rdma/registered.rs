@@ -56,7 +56,7 @@ struct Contents<U> {
     regions: MrList<Registered>,
     /// Whether the invalidation of all of them was requested.
     is_invalidating: bool,
-    /// Whether they are being destroyed, or are. None follow.
+    /// Set once the regions are being destroyed. No others follow.
     is_destroyed: bool,
     user: U,
 }
