@@ -53,6 +53,7 @@ struct State {
     /// `None` while no device has the address. It refers to the listener, until that is closed.
     id: Option<rdma::Listener<Listener>>,
     address: SocketAddress,
+    /// Whether it does not listen any longer, or not yet.
     is_closed: bool,
 }
 
@@ -160,7 +161,8 @@ impl SvcListener for Listener {
         let state = State {
             id: None,
             address: *address,
-            is_closed: false,
+            // Should this fail, an event that has come meanwhile is not to listen anew.
+            is_closed: true,
         };
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -177,6 +179,7 @@ impl SvcListener for Listener {
         let id = rdma::Listener::new(this.xprt.net(), address, this.clone())?;
         state.address = id.address();
         state.id = Some(id);
+        state.is_closed = false;
         this.record.listens(state.address);
         drop(state);
         Ok(this)

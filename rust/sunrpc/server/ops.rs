@@ -82,6 +82,7 @@ impl<L: SvcListener> ListenerTable<L> {
             let listener = L::listen(xprt, &address)?;
             // Any other would be taken for a listener.
             if listener.xprt().as_raw() != new {
+                listener.detach();
                 return Err(EINVAL);
             }
             listener.xprt().set_local(&listener.address());
