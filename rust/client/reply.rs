@@ -389,7 +389,7 @@ fn reconcile(
             Some((offer, regions)) if offer.reply == ReplyForm::WriteChunk => reply
                 .reconcile([result_lengths(offer, regions)], empty())
                 .ok()
-                .filter(|delivered| !is_unreduced(rqst, reply, &delivered.writes)),
+                .filter(|delivered| !is_misplaced(rqst, reply, &delivered.writes)),
             Some((offer, regions)) if offer.reply == ReplyForm::ReplyChunk => reply
                 .reconcile([empty()], result_lengths(offer, regions))
                 .ok(),
@@ -410,12 +410,16 @@ fn result_lengths<'a>(
 
 /// Whether data arrived inline for which the Call has offered a Write chunk, or a longer header
 /// before such data than there is room for.
-fn is_unreduced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Delivery; 1]) -> bool {
+fn is_misplaced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Delivery; 1]) -> bool {
     let (Some(inline), Some(room)) = (reply.payload, rqst.reply().filled()) else {
         return false;
     };
     let head = room.head_len();
-    write.is_eligibility_violation(inline, head) || write.is_behind_longer_verifier(inline, head)
+    if write.is_behind_longer_verifier(inline, head) {
+        rqst.relearn_verifier();
+        return true;
+    }
+    write.is_eligibility_violation(inline, head)
 }
 
 /// The result of a Reply, with what it has delivered by RDMA Write, if that matches what was

@@ -165,6 +165,12 @@ u64 rpcrdma_net_cookie(const struct net *net)
 	return net->net_cookie;
 }
 
+/* The next Reply without placed data tells RPCSEC_GSS how long its verifiers are. */
+void rpcrdma_rpc_relearn_verifier(struct rpc_rqst *rqst)
+{
+	set_bit(RPCAUTH_AUTH_UPDATE_SLACK, &rqst->rq_cred->cr_auth->au_flags);
+}
+
 void rpcrdma_get_net(struct net *net)
 {
 	get_net(net);

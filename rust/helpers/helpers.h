@@ -49,6 +49,7 @@ void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt);
 unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address);
 void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port);
 u64 rpcrdma_net_cookie(const struct net *net);
+void rpcrdma_rpc_relearn_verifier(struct rpc_rqst *rqst);
 void rpcrdma_get_net(struct net *net);
 void rpcrdma_put_net(struct net *net);
 struct page *rpcrdma_alloc_page_nowait(void);

@@ -61,7 +61,7 @@ impl Delivery {
     /// before the result would be looked for in it. Nothing but round-up follows such a result.
     pub(crate) fn is_behind_longer_verifier(&self, inline: &[u8], head: usize) -> bool {
         let excess = inline.len().saturating_sub(head);
-        self.total != 0 && excess != 0 && excess & 3 == 0 && excess <= verifier_len(inline)
+        self.total != 0 && excess > 3 && excess & !3 <= verifier_len(inline)
     }
 
     /// Compares a returned chunk with the segment lengths that were offered.

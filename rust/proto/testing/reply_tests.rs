@@ -208,8 +208,10 @@ mod tests {
         assert_eq!(is_behind(&[1, 0], 40, 60, 60), Some(false));
         assert_eq!(is_behind(&[1, 0], 40, 64, 60), Some(true));
         assert_eq!(is_behind(&[0, 0], 40, 64, 60), Some(false));
-        // Round-up.
+        // Round-up, alone and behind words of the header.
         assert_eq!(is_behind(&[1, 0], 40, 63, 60), Some(false));
+        assert_eq!(is_behind(&[1, 0], 40, 67, 60), Some(true));
+        assert_eq!(is_behind(&[1, 0], 40, 103, 60), Some(true));
         // More than the verifier, or without one: something else follows.
         assert_eq!(is_behind(&[1, 0], 40, 104, 60), Some(false));
         assert_eq!(is_behind(&[1, 0], 0, 64, 60), Some(false));

@@ -99,6 +99,14 @@ impl<'a> PinnedRqst<'a> {
         }
     }
 
+    /// Has sunrpc learn the length of RPCSEC_GSS' verifiers anew, from the next Reply without
+    /// placed data: it was learned from the first Reply, and this one's verifier is longer.
+    #[cold]
+    pub(crate) fn relearn_verifier(&self) {
+        // SAFETY: A pinned request is valid, and keeps its credential.
+        unsafe { bindings::rpcrdma_rpc_relearn_verifier(self.ptr.as_ptr()) };
+    }
+
     /// Completes the request with a Reply of `length` bytes, and wakes its task.
     ///
     /// A request whose memory the peer can still reach is not completed (the fence, RFC 8166
