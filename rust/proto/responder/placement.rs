@@ -14,8 +14,8 @@ use crate::proto::wire::header::Procedure;
 /// [`MAX_RESULTS`](super::budget::MAX_RESULTS) as the length of an array.
 const RESULTS: usize = 8;
 
-/// The Reply fits neither inline nor into the Reply chunk, or a result of it not into its Write
-/// chunk. The answer is an RDMA_ERROR with
+/// The Reply fits neither inline nor into the Reply chunk, or one of its results is larger than its
+/// Write chunk. The answer is an RDMA_ERROR with
 /// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), before anything is written
 /// (RFC 8166 section 4.5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -270,8 +270,8 @@ fn is_behind_header(payload: &[u8], position: u32) -> bool {
     start.is_some_and(|start| start.saturating_add(4) <= u64::from(position))
 }
 
-/// Where the arguments of an RPC Call start (RFC 5531 section 9), of which it has the header at
-/// least; `None` if they are not there as they are.
+/// Where the arguments of the RPC Call in `payload` start (RFC 5531 section 9); `None` if its
+/// header does not end there, or if RPCSEC_GSS protects the arguments or has its own.
 fn arguments(payload: &[u8]) -> Option<u64> {
     const CREDENTIAL: u64 = 24;
     const RPCSEC_GSS: u32 = 6;

@@ -192,12 +192,12 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bi
 }
 
 /// Copies what `head` has beyond a page to the thread's pages, and takes it from the head; returns
-/// how many bytes that are. Other transports leave no more in the head, and not all of sunrpc
+/// how many bytes it has moved. Other transports leave no more in the head, and not all of sunrpc
 /// expects more: gss_read_proxy_verf() of 7.2 copies a token from the head to one page.
 ///
 /// # Errors
 ///
-/// `EMSGSIZE` if the thread has not so many pages.
+/// `EMSGSIZE` if the thread has fewer pages.
 #[cold]
 fn spill(rqst: &mut bindings::svc_rqst, head: &mut bindings::kvec) -> Result<usize> {
     let rest = head.iov_len.saturating_sub(PAGE_SIZE);

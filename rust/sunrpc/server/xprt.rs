@@ -221,7 +221,7 @@ impl SvcXprt {
     }
 }
 
-/// A listener whose service accepts a connection.
+/// Proof that a thread of the service is about to accept a connection on this listener.
 pub(crate) struct Accepting<'a>(&'a SvcXprt);
 
 impl<'a> Accepting<'a> {

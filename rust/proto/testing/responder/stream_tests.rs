@@ -352,8 +352,23 @@ mod tests {
         assert_eq!(is_taken(6, &[1, 0, 7, 2, 0], &[], 64), Some(false));
         assert_eq!(is_taken(6, &[1, 0, 7, 3, 0], &[], 64), Some(false));
         assert_eq!(is_taken(6, &[1, 1, 7, 1, 0], &[], 64), Some(false));
-        // A credential that does not end.
-        assert_eq!(is_taken(1, &[u32::MAX; 20], &[], 120), Some(false));
+        // A credential and a verifier that do not end within the message.
+        let is_taken = |length: usize| {
+            let mut inline = [0; 128];
+            for (at, word) in [(length, u32::MAX), (96, 100)] {
+                let place = inline.get_mut(at..)?.first_chunk_mut()?;
+                *place = u32::to_be_bytes(word);
+            }
+            Some(
+                Sent::new(&[(100, 100)], Some(&inline))?
+                    .call()?
+                    .ok()?
+                    .has_counts(),
+            )
+        };
+        assert_eq!(is_taken(28), Some(false));
+        assert_eq!(is_taken(36), Some(false));
+        assert_eq!(is_taken(120), Some(true));
     }
 
     /// Proves: V1-043.
