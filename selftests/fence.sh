@@ -56,7 +56,7 @@ no_invalidation() {
 
 # A Call times out, which ends its connection, and is released while its memory is still mapped.
 while_ending() {
-	delay_events timed_out=1500 deregistered=4000
+	delay_events timed_out=$((1500 * ${SLOW:-1})) deregistered=$((4000 * ${SLOW:-1}))
 	calls_end_so never-answers "calls=null,timeout=$((2000 * ${SLOW:-1})),read,timeout=60000" '0 -110 0'
 	client '[ "$(delayed)" = 2 ]'
 }

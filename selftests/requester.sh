@@ -199,6 +199,10 @@ forms() {
 		position_zero_call_inline_reply=1 inline_call_write_and_reply_reply=3 \
 		read_call_write_reply=1 read_call_write_and_reply_reply=1
 	attack read-plus 'same*3' refused_messages=0
+	# An RPC message whose first page only is in the head that sunrpc is given.
+	defer "server 'echo $(server 'cat /proc/sys/sunrpc/svc_rdma/max_req_size') >/proc/sys/sunrpc/svc_rdma/max_req_size'"
+	server 'echo 16384 >/proc/sys/sunrpc/svc_rdma/max_req_size'
+	attack inline same refused_messages=0 read_pages_most=0
 }
 
 test_case "chunk lists that ask for too much, or do not fit" beside_a_mount chunks

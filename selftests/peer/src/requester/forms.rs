@@ -7,10 +7,10 @@ use super::{payload_of, Call, Requester, Scenarios};
 use crate::peer::{word_at, words, LIMIT};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::Procedure;
-use crate::verbs::Waited;
+use crate::verbs::{Acceptance, Waited};
 use crate::Result;
 
-pub(super) const SCENARIOS: &Scenarios = &[("forms", forms)];
+pub(super) const SCENARIOS: &Scenarios = &[("forms", forms), ("inline", inline)];
 
 /// Bytes of the items, neither of which ends with a word. Behind each of them and the 16 bytes
 /// before the next result a page begins: where that is not so, nfsd has the data of the second of
@@ -60,6 +60,31 @@ fn forms(requester: &mut Requester) -> Result<Vec<String>> {
         outcomes.push(exchange(requester, &data(seed)[0], has_reply_chunk)?);
     }
     Ok(outcomes)
+}
+
+/// An item that is larger than a page, in a Call that is inline as a whole: whether it is what can be
+/// read then.
+fn inline(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect_with(&Acceptance {
+        send_size: 16384,
+        ..Requester::offer()
+    })?;
+    let [item, _] = data(6);
+    requester.send(&Call {
+        body: compound(&[write_operation(0, &item)])?,
+        ..Call::null()
+    })?;
+    receive(requester)?;
+    requester.verbs.put(RESULTS[0], &vec![0x55; item.len() + 1]);
+    let chunk = segment(requester, RESULTS[0], item.len());
+    requester.send(&Call {
+        writes: vec![vec![chunk]],
+        body: compound(&[read_operation(0, item.len() as u32)])?,
+        ..Call::null()
+    })?;
+    receive(requester)?;
+    let is_same = is_in_write_chunk(requester, 0, &item);
+    Ok(vec![if is_same { "same" } else { "different" }.to_owned()])
 }
 
 /// The message that comes next: its procedure, and the RPC message that is inline.
