@@ -181,6 +181,9 @@ results() {
 	attack replayed 'err_chunk*2 nfs_0 nfs_17' chunk_errors_sent=2
 	attack small-chunks 'nfs_0 err_chunk in_reply_chunk err_chunk*3 nfs_0 err_chunk nfs_0 in_reply_chunk err_chunk' \
 		chunk_errors_sent=6 calls_outstanding=0
+	server 'cd /export/$TEST && ln -s "$(printf "%02000d" 0 | tr 0 a)" link'
+	attack readlink same
+	server 'rm /export/$TEST/link'
 	# Nothing is written into the page cache.
 	server 'sha256sum /export/$TEST/file >/run/$TEST.sum'
 	attack short-chunks 'err_chunk*32 in_reply_chunk*32' chunk_errors_sent=32

@@ -243,16 +243,24 @@ impl<T: SvcConnection> ConnectionTable<T> {
         length: c_uint,
     ) -> c_int {
         // SAFETY: The request and its transport are valid during the callback.
-        let (xprt, context, is_wrapped) = unsafe {
+        let (xprt, context, is_wrapped, encoded) = unsafe {
             let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
             // If the encoder has to leave room for it, RPCSEC_GSS changes the message afterwards,
             // for integrity or privacy (RFC 8166 section 8.2.2).
             let is_wrapped = (*rqstp).rq_auth_slack != 0;
-            (xprt, NonNull::new((*rqstp).rq_xprt_ctxt), is_wrapped)
+            let context = NonNull::new((*rqstp).rq_xprt_ctxt);
+            (xprt, context, is_wrapped, (*rqstp).rq_res.len)
         };
         let (Some(context), false) = (context, is_wrapped) else {
             return 0;
         };
+        // A result ends with what is encoded so far, but for READLINK of NFSv4: of that nfsd says
+        // where its count is.
+        let end = offset.checked_add(length);
+        let end = end.and_then(|end| end.checked_next_multiple_of(4));
+        if end != Some(encoded) {
+            return 0;
+        }
         // SAFETY: As in `sendto`.
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
         connection.place(KeptCall::new(&mut call), offset, length);

@@ -2,9 +2,10 @@
 
 //! Chunks that are too small for their results, or of too many segments, and Receives that are.
 
-use super::compound::{compound, names, path, read_operation};
+use super::compound::{compound, compound_of, lookups, names, path, read_operation};
+use super::forms::segment;
 use super::{payload_of, Call, Requester, Scenarios};
-use crate::peer::{word_at, LIMIT};
+use crate::peer::{word_at, words, LIMIT};
 use crate::proto::wire::chunk::Segment;
 use crate::proto::wire::private_data::{InlineSize, PrivateData};
 use crate::verbs::{Acceptance, Waited};
@@ -14,6 +15,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("small-chunks", small_chunks),
     ("short-chunks", short_chunks),
     ("announces", announces),
+    ("readlink", readlink),
 ];
 
 /// Reads `count` bytes of the file that the test has made.
@@ -97,6 +99,38 @@ fn short_chunks(requester: &mut Requester) -> Result<Vec<String>> {
     // For each of the server's threads, and more.
     let calls = [[&short; 32], [&copies; 32]].concat();
     calls.iter().map(|call| status(requester, call)).collect()
+}
+
+/// The text of the symbolic link beside the file, in a Reply chunk, with a Write chunk and without:
+/// whether it is the same.
+fn readlink(requester: &mut Requester) -> Result<Vec<String>> {
+    const LENGTH: usize = 8192;
+    requester.connect()?;
+    let path = path()?;
+    let mut names = names(&path);
+    names.pop();
+    names.push("link");
+    let operations = [lookups(&names), vec![words(&[27])]].concat();
+    let chunks = [0, LENGTH].map(|at| segment(requester, at, LENGTH));
+    let mut text = |writes: &[Segment]| {
+        requester.verbs.put(0, &[0; LENGTH]);
+        requester.send(&Call {
+            writes: writes.iter().map(|&segment| vec![segment]).collect(),
+            reply: Some(vec![chunks[0]]),
+            body: compound_of(0, &operations),
+            ..Call::null()
+        })?;
+        let Waited::For(_) = requester.verbs.receive(LIMIT)? else {
+            return Err("there is no Reply".to_owned());
+        };
+        requester.verbs.post_receive()?;
+        // Behind the XID.
+        Ok(requester.verbs.get(4, LENGTH - 4))
+    };
+    let (inline, placed) = (text(&[])?, text(&chunks[1..])?);
+    let has_text = inline.windows(100).any(|bytes| bytes == [b'a'; 100]);
+    let is_same = has_text && inline == placed;
+    Ok(vec![if is_same { "same" } else { "different" }.to_owned()])
 }
 
 /// The private data of RFC 8797 for Receives of this many bytes.
