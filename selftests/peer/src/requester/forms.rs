@@ -10,7 +10,8 @@ use crate::proto::wire::header::Procedure;
 use crate::verbs::{Acceptance, Waited};
 use crate::Result;
 
-pub(super) const SCENARIOS: &Scenarios = &[("forms", forms), ("inline", inline)];
+pub(super) const SCENARIOS: &Scenarios =
+    &[("forms", forms), ("inline", inline), ("repeated", repeated)];
 
 /// Bytes of the items, neither of which ends with a word. Behind each of them and the 16 bytes
 /// before the next result a page begins: where that is not so, nfsd has the data of the second of
@@ -87,6 +88,38 @@ fn inline(requester: &mut Requester) -> Result<Vec<String>> {
     Ok(vec![if is_same { "same" } else { "different" }.to_owned()])
 }
 
+/// A WRITE of few bytes, with more behind them in the same COMPOUND, and the same again on another
+/// connection, after many others: what became of both.
+fn repeated(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect()?;
+    let xid = requester.next_xid();
+    let item = [7; 49];
+    // GETATTR of the type behind it.
+    let operations = [write_operation(0, &item), words(&[9, 1, 2])];
+    let mut outcomes = Vec::new();
+    for round in 0..2 {
+        let mut stream = words(&[xid]);
+        stream.extend(compound(&operations)?);
+        let place = stream.len() - operations.concat().len() + WRITE_HEADER;
+        let reads = reduce(requester, &mut stream, place, 0, &item);
+        let call = Call {
+            reads: reads.to_vec(),
+            body: stream.split_off(4),
+            ..Call::null()
+        };
+        requester.verbs.send(&call.encode(xid), None)?;
+        let (_, reply) = receive(requester)?;
+        outcomes.push(format!("nfs_{}", word_at(&reply, 24)));
+        if round == 0 {
+            for seed in 10..40 {
+                write(requester, &Form::Chunks, &data(seed))?;
+            }
+            requester.connect()?;
+        }
+    }
+    Ok(outcomes)
+}
+
 /// The message that comes next: its procedure, and the RPC message that is inline.
 fn receive(requester: &mut Requester) -> Result<(u32, Vec<u8>)> {
     let Waited::For(bytes) = requester.verbs.receive(LIMIT)? else {
@@ -128,7 +161,12 @@ fn reduce(
 ) -> [ReadSegment; 2] {
     requester.verbs.put(DATA[n], data);
     stream.drain(place..place + data.len().next_multiple_of(4));
-    chunk(requester, place, DATA[n], (1001, data.len()))
+    chunk(
+        requester,
+        place,
+        DATA[n],
+        (data.len().min(1001), data.len()),
+    )
 }
 
 /// Writes both items, one behind the other, in one COMPOUND: its status.
