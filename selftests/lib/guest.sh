@@ -39,9 +39,10 @@ show_state() {
 	dmesg | tail -n 20
 }
 
-# wait_for SECONDS COMMAND...: waits until the command succeeds, for no longer than that.
+# wait_for SECONDS COMMAND...: waits until the command succeeds, for no longer than that, or as
+# many times that as a slow kernel is slower.
 wait_for() {
-	local end=$((SECONDS + $1))
+	local end=$((SECONDS + $1 * ${SLOW:-1}))
 	shift
 	until "$@"; do
 		[ "$SECONDS" -lt "$end" ] || fail "no success in time: $*"

@@ -84,7 +84,7 @@ attack_begins() {
 		rm -f /run/$TEST.*
 		mkfifo /run/$TEST.go
 		: >/run/$TEST.out
-		FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
+		SLOW=\$SLOW FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
 		echo \$! >/run/$TEST.pid"
 }
 
