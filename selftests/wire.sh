@@ -228,7 +228,7 @@ requester() {
 		Version 3
 		WriteChunks 1
 		WriteSegments 1
-		WrongCount 2
+		WrongCount 4
 	END
 	diff "$files.theirs" "$files.ours" || fail "rpcrdma-decode (>) does not say what the requester has done wrong (<)"
 }
