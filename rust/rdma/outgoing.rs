@@ -295,6 +295,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     /// # Errors
     ///
     /// That of `add`, `ENOMEM`, or `EBUSY` if Writes were added already.
+    #[inline(always)]
     pub(crate) fn keep<T>(
         &mut self,
         writes: usize,
