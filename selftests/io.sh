@@ -118,7 +118,7 @@ without_splice() {
 large_rpcs() {
 	local length=4194304
 	is_served || skip "the server's transport is the kernel's own"
-	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	need_requester
 	defer "largest_block 1048576"
 	largest_block $length
 	server_dir /export
@@ -127,8 +127,6 @@ large_rpcs() {
 		head -c $length /dev/urandom >/export/$TEST/file
 		end_grace"
 	client "
-		modprobe -q ib_uverbs
-		modprobe -q rdma_ucm
 		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer \
 			--requester \$SERVER large </dev/null >/run/$TEST.out
 		cat /run/$TEST.out"

@@ -345,9 +345,8 @@ events_tell() {
 
 # What a requester does wrong, message by message.
 wrongs_are_traced() {
-	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	need_requester
 	server '[ -d $TRACING/events/rpcrdma ]' || skip "the kernel has no tracepoints"
-	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
 	defer trace_is_off
 	trace_is_off
 	server_dir /export
@@ -356,8 +355,6 @@ wrongs_are_traced() {
 		echo 1 >$TRACING/events/rpcrdma/enable'
 	# The last one takes its Replies late, if at all.
 	LIMIT=100 client '
-		modprobe -q ib_uverbs
-		modprobe -q rdma_ucm
 		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer --requester $SERVER cut versions not-calls longer \
 			bad-handle bad-write-handle takes-no-replies </dev/null'
 	server '

@@ -53,7 +53,7 @@ reads() {
 # A thread is kept with a Call of a connection that is closed meanwhile: what else it had of the room, and its
 # place in the line, goes to others.
 line() {
-	need_server
+	need_requester
 	defer requester_stop
 	server_dir /export
 	server "head -c 1000 /dev/urandom >/export/$TEST/file
@@ -73,7 +73,7 @@ line() {
 
 # A Reply is kept from being sent until others have granted less than it was made with.
 overtaken() {
-	need_server
+	need_requester
 	defer requester_stop
 	attack_begins overtaken
 	# After as many Calls it has one outstanding at a time.
@@ -141,7 +141,7 @@ wait_in_vain() {
 
 # With a new listener, which has written no lines, and with events that are traced, whose memory stays.
 anew() {
-	need_server
+	need_requester
 	server_anew
 	trace_begins server rdma_cma/cm_event_done
 	beside_a_mount "$@"

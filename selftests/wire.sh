@@ -200,8 +200,7 @@ requester() {
 	local scenarios=(too-many-segments too-many-chunks misfits position-zero cut versions not-calls beyond-the-grant)
 	needed
 	is_served || skip "the kernel's own server ends such connections"
-	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
-	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
+	need_requester
 	capture_begins
 	LIMIT=120 client "/lab/payload/rpcrdma-peer --requester \$SERVER ${scenarios[*]} </dev/null" | squeeze
 	client "

@@ -51,12 +51,6 @@ allowed() {
 }
 '
 
-need_server() {
-	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
-	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
-	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
-}
-
 requester_stop() {
 	client '[ ! -f /run/$TEST.pid ] || kill $(cat /run/$TEST.pid) 2>/dev/null || true; rm -f /run/$TEST.*'
 }
@@ -132,7 +126,7 @@ attack() {
 
 beside_a_mount() {
 	local memory scenario found held checks before
-	need_server
+	need_requester
 	defer requester_stop
 	# What is only made once is there afterwards: as many pages for RDMA Reads as the listener keeps, and with
 	# the scenario completion queues for as many connections, which the core keeps with the device.

@@ -166,6 +166,13 @@ is_rust() { client '[ -f /lab/payload/rpcrdma.ko ]'; }
 # The same of the server's.
 is_served() { server '[ -f /lab/payload/server/rpcrdma.ko ]'; }
 
+# For tests in which rpcrdma-peer is a requester, in the client, of our server.
+need_requester() {
+	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
+	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
+}
+
 # What our server holds when its clients have gone: server_mark notes it, and server_check N fails
 # if N times something left anything behind. GONE=SECONDS before either waits so long for
 # connections to end. The service is stopped meanwhile, and with it goes what nfsd remembers of the

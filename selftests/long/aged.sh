@@ -8,12 +8,6 @@
 
 . "$(dirname "$0")/../lib/test.sh"
 
-need_requester() {
-	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
-	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
-	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
-}
-
 requesters_stop() { client 'kill $(cat /run/$TEST.*.pid) || true; rm -f /run/$TEST.*'; }
 
 # requester SCENARIO OUTCOME: stays connected when it is through.

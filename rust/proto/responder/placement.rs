@@ -430,13 +430,10 @@ mod tests {
     ) -> Option<Result<ReplyPlan<'a>, ReplyTooLarge>> {
         let mut at = 0u32;
         for part in parts {
-            let length = match *part {
-                Words(length) => length,
-                Data(length) => {
-                    placement.place(call, at, length);
-                    length
-                }
-            };
+            let (Words(length) | Data(length)) = *part;
+            if matches!(part, Data(_)) {
+                placement.place(call, at, length);
+            }
             at = at.checked_add(length)?;
         }
         Some(placement.finish(call, at, THRESHOLD))

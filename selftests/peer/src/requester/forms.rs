@@ -3,7 +3,7 @@
 //! Forms of Calls and Replies that Linux requesters do not use, with data that is compared.
 
 use super::compound::{compound, read_operation, write_operation, WRITE_HEADER};
-use super::{payload_of, Call, Requester, Scenarios};
+use super::{payload_of, verdict, Call, Requester, Scenarios};
 use crate::peer::{word_at, words, LIMIT};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::Procedure;
@@ -84,8 +84,7 @@ fn inline(requester: &mut Requester) -> Result<Vec<String>> {
         ..Call::null()
     })?;
     receive(requester)?;
-    let is_same = is_in_write_chunk(requester, 0, &item);
-    Ok(vec![if is_same { "same" } else { "different" }.to_owned()])
+    Ok(vec![verdict(is_in_write_chunk(requester, 0, &item))])
 }
 
 /// A WRITE of few bytes, with more behind them in the same COMPOUND, and the same again on another
@@ -94,19 +93,11 @@ fn repeated(requester: &mut Requester) -> Result<Vec<String>> {
     requester.connect()?;
     let xid = requester.next_xid();
     let item = [7; 49];
-    // GETATTR of the type behind it.
-    let operations = [write_operation(0, &item), words(&[9, 1, 2])];
+    // GETATTR of the type.
+    let others = [words(&[9, 1, 2])];
     let mut outcomes = Vec::new();
     for round in 0..2 {
-        let mut stream = words(&[xid]);
-        stream.extend(compound(&operations)?);
-        let place = stream.len() - operations.concat().len() + WRITE_HEADER;
-        let reads = reduce(requester, &mut stream, place, 0, &item);
-        let call = Call {
-            reads: reads.to_vec(),
-            body: stream.split_off(4),
-            ..Call::null()
-        };
+        let call = write_first(requester, xid, &item, &others)?;
         requester.verbs.send(&call.encode(xid), None)?;
         let (_, reply) = receive(requester)?;
         outcomes.push(format!("nfs_{}", word_at(&reply, 24)));
@@ -121,7 +112,7 @@ fn repeated(requester: &mut Requester) -> Result<Vec<String>> {
 }
 
 /// The message that comes next: its procedure, and the RPC message that is inline.
-fn receive(requester: &mut Requester) -> Result<(u32, Vec<u8>)> {
+pub(super) fn receive(requester: &mut Requester) -> Result<(u32, Vec<u8>)> {
     let Waited::For(bytes) = requester.verbs.receive(LIMIT)? else {
         return Err("there is no Reply".to_owned());
     };
@@ -167,6 +158,25 @@ fn reduce(
         DATA[n],
         (data.len().min(1001), data.len()),
     )
+}
+
+/// A Call of a COMPOUND that writes an item, which is a Read chunk, and then does the others.
+fn write_first(
+    requester: &mut Requester,
+    xid: u32,
+    item: &[u8],
+    others: &[Vec<u8>],
+) -> Result<Call> {
+    let operations = [&[write_operation(0, item)], others].concat();
+    let mut stream = words(&[xid]);
+    stream.extend(compound(&operations)?);
+    let place = stream.len() - operations.concat().len() + WRITE_HEADER;
+    let reads = reduce(requester, &mut stream, place, 0, item);
+    Ok(Call {
+        reads: reads.to_vec(),
+        body: stream.split_off(4),
+        ..Call::null()
+    })
 }
 
 /// Writes both items, one behind the other, in one COMPOUND: its status.
@@ -242,7 +252,7 @@ fn read(requester: &mut Requester, data: &[Vec<u8>; 2]) -> Result<String> {
         }
     }
     Ok(if wrong.is_empty() {
-        "same".to_owned()
+        verdict(true)
     } else {
         wrong.join("+")
     })
@@ -266,29 +276,19 @@ fn is_in_write_chunk(requester: &mut Requester, n: usize, item: &[u8]) -> bool {
 fn exchange(requester: &mut Requester, item: &[u8], has_reply_chunk: bool) -> Result<String> {
     let xid = requester.next_xid();
     let length = item.len();
-    let mut operations = vec![write_operation(0, item)];
-    operations.extend(vec![
-        read_operation(0, length as u32);
-        if has_reply_chunk { 2 } else { 1 }
-    ]);
+    let reads = vec![read_operation(0, length as u32); if has_reply_chunk { 2 } else { 1 }];
     for at in [RESULTS[0], REPLY] {
         requester.verbs.put(at, &vec![0x55; length + 1]);
     }
-    let mut stream = words(&[xid]);
-    stream.extend(compound(&operations)?);
-    let place = stream.len() - operations.concat().len() + WRITE_HEADER;
-    let reads = reduce(requester, &mut stream, place, 0, item);
     let reply = segment(requester, REPLY, REPLY_LENGTH);
     let call = Call {
-        reads: reads.to_vec(),
         writes: vec![vec![segment(requester, RESULTS[0], length)]],
         reply: has_reply_chunk.then(|| vec![reply]),
-        body: stream.split_off(4),
-        ..Call::null()
+        ..write_first(requester, xid, item, &reads)?
     };
     requester.verbs.send(&call.encode(xid), None)?;
     receive(requester)?;
     let is_same = is_in_write_chunk(requester, 0, item)
         && (!has_reply_chunk || is_in_reply_chunk(requester, item));
-    Ok(if is_same { "same" } else { "different" }.to_owned())
+    Ok(verdict(is_same))
 }

@@ -295,6 +295,11 @@ fn outcome_of(verbs: &mut Verbs, limit: Duration) -> Result<String> {
     })
 }
 
+/// The outcome of a comparison.
+fn verdict(is_same: bool) -> String {
+    if is_same { "same" } else { "different" }.to_owned()
+}
+
 /// The inline RPC message behind a header whose lists are well formed.
 fn payload_of(message: &[u8]) -> &[u8] {
     let mut at = 16;

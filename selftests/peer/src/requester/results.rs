@@ -3,8 +3,8 @@
 //! Chunks that are too small for their results, or of too many segments, and Receives that are.
 
 use super::compound::{compound, compound_of, lookups, names, path, read_operation};
-use super::forms::segment;
-use super::{payload_of, Call, Requester, Scenarios};
+use super::forms::{receive, segment};
+use super::{payload_of, verdict, Call, Requester, Scenarios};
 use crate::peer::{word_at, words, LIMIT};
 use crate::proto::wire::chunk::Segment;
 use crate::proto::wire::private_data::{InlineSize, PrivateData};
@@ -120,17 +120,13 @@ fn readlink(requester: &mut Requester) -> Result<Vec<String>> {
             body: compound_of(0, &operations),
             ..Call::null()
         })?;
-        let Waited::For(_) = requester.verbs.receive(LIMIT)? else {
-            return Err("there is no Reply".to_owned());
-        };
-        requester.verbs.post_receive()?;
+        receive(requester)?;
         // Behind the XID.
-        Ok(requester.verbs.get(4, LENGTH - 4))
+        Result::Ok(requester.verbs.get(4, LENGTH - 4))
     };
     let (inline, placed) = (text(&[])?, text(&chunks[1..])?);
     let has_text = inline.windows(100).any(|bytes| bytes == [b'a'; 100]);
-    let is_same = has_text && inline == placed;
-    Ok(vec![if is_same { "same" } else { "different" }.to_owned()])
+    Ok(vec![verdict(has_text && inline == placed)])
 }
 
 /// The private data of RFC 8797 for Receives of this many bytes.

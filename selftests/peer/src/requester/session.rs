@@ -5,7 +5,7 @@
 
 use super::compound::{compound_of, lookups, names, opaque, path};
 use super::forms::segment;
-use super::{payload_of, Call, Requester, Scenarios};
+use super::{payload_of, verdict, Call, Requester, Scenarios};
 use crate::peer::{word_at, words, LIMIT};
 use crate::verbs::Waited;
 use crate::Result;
@@ -177,9 +177,9 @@ fn read_plus(requester: &mut Requester) -> Result<Vec<String>> {
         Some(requester.verbs.get(CHUNK, LENGTH)),
         item(&whole, LENGTH),
     ];
-    let same = |found: &Option<Vec<u8>>| match found {
-        Some(found) if data.starts_with(found) && !found.is_empty() => "same".to_owned(),
-        _ => "different".to_owned(),
+    let same = |found: &Option<Vec<u8>>| {
+        let found = found.as_deref().unwrap_or_default();
+        verdict(data.starts_with(found) && !found.is_empty())
     };
     Ok(found.iter().map(same).collect())
 }
