@@ -15,8 +15,10 @@ use kernel::{
 #[repr(C, align(16))]
 struct Prefix {
     cookie: RelaxedCell<u64>,
-    /// Whether the Call was sent and its Reply has not arrived, as 0 or 1.
+    /// Whether the Call was sent when that was last tried, and its Reply has not arrived, as 0 or 1.
     reply_owed: RelaxedCell<u32>,
+    /// The transport's `connect_cookie` when the request took its credit.
+    credit: RelaxedCell<u32>,
     /// Whether somebody is handling a Reply, as 0 or 1. The lock of the requests that wait for a
     /// Reply guards it.
     is_taken: RelaxedCell<u32>,
@@ -48,6 +50,7 @@ impl Buffer {
         let prefix = Prefix {
             cookie: RelaxedCell::new(0),
             reply_owed: RelaxedCell::new(0),
+            credit: RelaxedCell::new(0),
             is_taken: RelaxedCell::new(0),
             exposure: Exposure::new(),
             size,
@@ -158,7 +161,7 @@ pub(super) unsafe fn cookie<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCel
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).cookie }
 }
 
-/// Whether the Call was sent and its Reply has not arrived, as 0 or 1.
+/// Whether the Call was sent when that was last tried, and its Reply has not arrived, as 0 or 1.
 ///
 /// # Safety
 ///
@@ -166,6 +169,16 @@ pub(super) unsafe fn cookie<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCel
 pub(super) unsafe fn reply_owed<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u32> {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).reply_owed }
+}
+
+/// The transport's `connect_cookie` when the request took its credit.
+///
+/// # Safety
+///
+/// As for [`cookie`].
+pub(super) unsafe fn credit<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u32> {
+    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
+    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).credit }
 }
 
 /// Whether somebody is handling a Reply to the request, as 0 or 1.

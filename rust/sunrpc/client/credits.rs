@@ -6,8 +6,8 @@
 //! `cwnd`, and the part of it that is in use, `cong`, also include credits that do not belong to a
 //! living request of this connection:
 //!
-//! - *stale* credits belong to requests that were sent on an earlier connection and are not in the
-//!   queue of those that wait for a Reply. The window is larger by these.
+//! - *stale* credits belong to requests that took them on an earlier connection and were not in
+//!   the queue of those that wait for a Reply when this one began. The window is larger by these.
 //! - *orphaned* credits ([`Orphans`](crate::sunrpc::orphans::Orphans)) belong to Calls that were
 //!   killed after they were sent. If the responder owes their Replies for too long, the connection
 //!   is closed, as it is when a Call times out: otherwise requests that wait for a credit would
@@ -38,7 +38,8 @@ impl SendLock<'_> {
         }
         if xprt.stale().get() != 0 {
             let lock = xprt.transport_lock();
-            // SAFETY: Transport and request are valid, and the lock is held.
+            // SAFETY: Transport and request are valid, the request has its buffer, and the lock is
+            // held.
             unsafe {
                 if xprt.forget_stale(rqst) {
                     (*rqst).rq_cong = 0;
@@ -46,8 +47,16 @@ impl SendLock<'_> {
                 }
             }
         }
-        // SAFETY: Transport and request are valid.
-        unsafe { bindings::xprt_request_get_cong(xprt.as_raw(), rqst) }
+        // SAFETY: Transport and request are valid, and the request has its buffer. The transport's
+        // cookie changes under the send lock only; nobody else changes what the request has.
+        unsafe {
+            let has_credit = (*rqst).rq_cong != 0;
+            let is_there = bindings::xprt_request_get_cong(xprt.as_raw(), rqst);
+            if is_there && !has_credit {
+                buffer::credit(rqst).set((*xprt.as_raw()).connect_cookie);
+            }
+            is_there
+        }
     }
 
     /// Initialises the credits of a new connection: requests that were sent on an earlier one must
@@ -114,11 +123,21 @@ impl TransportLock<'_> {
 }
 
 impl Xprt {
-    /// Sets the number of requests that may be outstanding.
+    /// Sets the number of requests that may be outstanding. If there are more, a task that waits
+    /// for a credit is woken.
     pub(crate) fn set_credits(&self, credits: u32) {
+        let raw = self.as_raw();
         let _guard = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the window is held.
-        unsafe { (*self.as_raw()).cwnd = window(credits).saturating_add(self.stale().get()) };
+        // SAFETY: The transport is valid, and the lock that guards the window is held. The credit
+        // that is returned is one more than requests have.
+        unsafe {
+            let before = (*raw).cwnd;
+            (*raw).cwnd = window(credits).saturating_add(self.stale().get());
+            if (*raw).cwnd > before {
+                (*raw).cong = (*raw).cong.saturating_add(window(1));
+                rpc_xprt::release_credit(raw);
+            }
+        }
     }
 
     /// How many credits are in use.
@@ -162,13 +181,14 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// `rqst` is a request of this transport, and the transport lock is held.
+    /// `rqst` is a forward request of this transport that has its buffer, and the transport lock is
+    /// held.
     unsafe fn forget_stale(&self, rqst: *mut bindings::rpc_rqst) -> bool {
         let (raw, part) = (self.as_raw(), window(1));
         // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
         unsafe {
             let is_stale =
-                (*rqst).rq_cong != 0 && (*rqst).rq_connect_cookie != (*raw).connect_cookie;
+                (*rqst).rq_cong != 0 && buffer::credit(rqst).get() != (*raw).connect_cookie;
             let Some(rest) = self.stale().get().checked_sub(part).filter(|_| is_stale) else {
                 return false;
             };
@@ -190,9 +210,7 @@ impl Xprt {
         // Setup has initialised the work.
         unsafe {
             let shares = &mut *self.shares();
-            // A request that starts an attempt to connect has the present cookie, too.
-            if !self.is_connected() || (*rqst).rq_connect_cookie != (*self.as_raw()).connect_cookie
-            {
+            if buffer::credit(rqst).get() != (*self.as_raw()).connect_cookie {
                 return;
             }
             if shares.orphans.give_up(bindings::rpcrdma_jiffies()) {
@@ -263,5 +281,87 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
         // SAFETY: Setup has initialised the work.
         Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.shares()).overdue, left) },
         _ => transport.timed_out(),
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_credits)]
+mod tests {
+    use super::*;
+    use kernel::prelude::*;
+
+    /// A transport that only its test knows of.
+    struct Unregistered(*mut bindings::rpc_xprt);
+
+    impl Unregistered {
+        fn new() -> Self {
+            // SAFETY: The initial namespace always exists.
+            let raw = unsafe {
+                let net = &raw mut bindings::init_net;
+                bindings::xprt_alloc(net, size_of::<Allocation>(), 2, 2)
+            };
+            assert!(!raw.is_null());
+            Self(raw)
+        }
+
+        /// A request of it that has its buffer.
+        fn request(&self) -> KBox<bindings::rpc_rqst> {
+            let mut rqst = KBox::new(bindings::rpc_rqst::default(), GFP_KERNEL).unwrap();
+            rqst.rq_xprt = self.0;
+            assert!(buffer::attach(&mut rqst, self.spare_buffers()).is_ok());
+            rqst
+        }
+
+        fn release(&self, rqst: &mut bindings::rpc_rqst) {
+            // SAFETY: Nobody else uses the request.
+            unsafe { buffer::detach(rqst, self.spare_buffers()) };
+        }
+
+        fn spare_buffers(&self) -> &buffer::SpareBuffers {
+            // SAFETY: What follows the `rpc_xprt` is zeroed: there are no buffers.
+            unsafe { &(*self.0.cast::<Allocation>()).spare_buffers }
+        }
+    }
+
+    impl Drop for Unregistered {
+        fn drop(&mut self) {
+            self.spare_buffers().clear();
+            // SAFETY: Nobody else knows of the transport.
+            unsafe { bindings::xprt_free(self.0) };
+        }
+    }
+
+    #[test]
+    fn a_stale_credit_is_taken_anew_once() {
+        let transport = Unregistered::new();
+        let mut requests = [transport.request(), transport.request()];
+        let [first, second] = requests.each_mut().map(|rqst| &raw mut **rqst);
+        // SAFETY: Transport and requests are valid, and nobody else uses them.
+        let (mut lock, first, second) = unsafe {
+            let xprt = Xprt::from_raw(transport.0);
+            (
+                SendLock::new(xprt),
+                Rqst::from_raw(first),
+                Rqst::from_raw(second),
+            )
+        };
+        lock.reset_credits(2);
+        assert!(lock.take_credit(first));
+        assert!(lock.take_credit(second));
+        // The connection is lost while sunrpc encodes both again.
+        lock.next_cookie();
+        lock.reset_credits(1);
+        // The first one cannot be sent at once.
+        for _ in 0..2 {
+            assert!(lock.take_credit(first));
+        }
+        assert!(!lock.take_credit(second));
+        assert_eq!(lock.xprt().credits_in_use(), 1);
+        lock.xprt().set_credits(2);
+        assert!(lock.take_credit(second));
+        assert_eq!(lock.xprt().credits_in_use(), 2);
+        for rqst in &mut requests {
+            transport.release(rqst);
+        }
     }
 }
