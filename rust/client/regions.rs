@@ -69,6 +69,9 @@ pub(super) enum WithGaps {
     Both,
 }
 
+/// How many regions with gaps a Call takes at most, see [`WithGaps::Both`].
+const MOST_WITH_GAPS: u32 = 2;
+
 /// Idle regions, and the worker that allocates more.
 #[pin_data]
 pub(super) struct Regions {
@@ -225,8 +228,9 @@ impl_has_work! {
 }
 
 impl Regions {
-    /// Creates as many chunk entries as the queue pair has slots, and the initial regions, none of
-    /// them with gaps. May sleep.
+    /// Creates as many chunk entries as the queue pair has slots, and the initial regions. With
+    /// gaps these are as many as a Call can take, so that none waits for memory that is only freed
+    /// behind it. May sleep.
     ///
     /// # Errors
     ///
@@ -254,7 +258,17 @@ impl Regions {
             contiguous.add(Mr::new(pd, MrType::MemReg, pages)?);
             transport.stats.regions_allocated.increment();
         }
-        trace::xprtrdma_createmrs(&transport.xprt, limits.initial_regions);
+        let mut with_gaps = Stock::new();
+        let most_with_gaps = match capacity.has_gaps() {
+            true => MOST_WITH_GAPS,
+            false => 0,
+        };
+        for _ in 0..most_with_gaps {
+            with_gaps.add(Mr::new(pd, MrType::SgGaps, capacity.pieces)?);
+            transport.stats.regions_allocated.increment();
+        }
+        let made = limits.initial_regions.saturating_add(most_with_gaps);
+        trace::xprtrdma_createmrs(&transport.xprt, made);
         Arc::pin_init(
             try_pin_init!(Self {
                 pd: pd.clone(),
@@ -262,7 +276,7 @@ impl Regions {
                 capacity,
                 idle <- new_spinlock!(IdleMrs {
                     contiguous,
-                    with_gaps: Stock::new(),
+                    with_gaps,
                     entries,
                     closed: false,
                 }, "rpcrdma_regions"),
