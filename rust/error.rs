@@ -79,6 +79,8 @@ causes! {
     ReplyFailed = rpcrdma_cause_RPCRDMA_CAUSE_REPLY_FAILED, "reply_failed";
     /// The peer speaks no version of the protocol that this end is set to.
     NoCommonVersion = rpcrdma_cause_RPCRDMA_CAUSE_NO_COMMON_VERSION, "no_common_version";
+    /// The server requires a higher version than it was thought to speak.
+    HigherVersion = rpcrdma_cause_RPCRDMA_CAUSE_HIGHER_VERSION, "higher_version";
     /// Fault injection.
     Injected = rpcrdma_cause_RPCRDMA_CAUSE_INJECTED, "injected";
 }

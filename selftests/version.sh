@@ -240,9 +240,10 @@ refused() {
 		'two-refused-without-end | calls=read,null,null | version_fallbacks=1 ended_no_common_version=1'
 }
 
-# Proves: V2-033, V2-034.
+# Proves: V2-033, V2-034, V2-039.
 lost() {
 	peer_ends offered 'two-lost | calls=read,null | version_fallbacks=0 known_version=1' \
+		'two-lost-and-required | calls=read,list,null | version_fallbacks=0 known_version= ended_higher_version=1' \
 		'two-executed-and-lost | calls=write,list,null | version_fallbacks=0 known_version=1' \
 		'two-refused-and-lost | calls=write,null | version_fallbacks=1' \
 		"two-unanswered | calls=null,null timeout_ms=$TIMEOUT | version_fallbacks=0"
@@ -269,6 +270,23 @@ ends_unused() {
 	peer_goes_on
 	client 'wait_for 30 grep -q "DISCONNECTED consumer returns" $TRACING/trace'
 	delays_end
+}
+
+# The first Call is killed. That its connection is lost then says nothing of Version Two; an answer does, and
+# so does a server that gives none.
+# Proves: V2-034.
+killed() {
+	peer_ends offered 'two-killed | calls=write+,sent,kill,null,read | known_version=' \
+		"two-killed-and-unanswered | calls=write+,sent,kill,null timeout_ms=$TIMEOUT | known_version=1"
+	trace_begins client rpcrdma/xprtrdma_version
+	MEANWHILE=refused_when_killed peer_ends offered \
+		'two-killed-and-refused | calls=read+,sent,kill,null,list | known_version=1 known_version_s>60'
+	client '[ "$(grep -c xprtrdma_version: $TRACING/trace)" = 1 ]'
+}
+
+refused_when_killed() {
+	client 'wait_for 30 eval "[ \$(our_stat local_invalidations) = 1 ]"'
+	peer_goes_on
 }
 
 lost_later() {
@@ -357,6 +375,7 @@ test_case "a responder of Version One" refused
 test_case "lost first messages" lost
 test_case "connections lost before the first message, and behind its refusal" lost_between
 test_case "connections lost behind the agreement" lost_later
+test_case "first Calls that are killed" killed
 test_case "a first Reply that is lost" first_reply_lost
 test_case "a refusal that is lost" refusal_lost
 test_case "responders that break the rules" hostile

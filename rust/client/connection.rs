@@ -129,6 +129,15 @@ impl Connection {
         }
     }
 
+    /// Goes on in the version that is tried now: the peer has refused a higher one for a Call that
+    /// is gone.
+    #[cold]
+    pub(super) fn settle(&self, xid: Xid) {
+        if let Some(terms) = self.version.spoken() {
+            self.replied(xid, terms.version);
+        }
+    }
+
     /// Records what this connection has shown of the server, for its later connections.
     #[cold]
     pub(super) fn learn(&self) {
@@ -151,6 +160,9 @@ impl Connection {
                 | Cause::Retransmission
                 | Cause::OneWayCall
         );
+        // The peer may end the connection as its access to memory of the first Call has failed.
+        let is_of_this_end =
+            is_of_this_end || cause != Cause::RpcTimeout && self.version.is_abandoned();
         if !is_of_this_end && matches!(self.version.lesson(), Some(Lesson::Lost(_))) {
             self.learn();
         }
@@ -171,24 +183,26 @@ impl Connection {
         self.window.get().max(1)
     }
 
-    /// Records the grant of a Reply. Completions are handled one after the other, so nobody else
-    /// does so concurrently.
+    /// Records the grant of a Reply; returns whether the Reply is in a version that this end
+    /// speaks. Completions are handled one after the other, so nobody else does so concurrently.
     #[inline(always)]
-    pub(super) fn grant(&self, reply: &FixedHeader) {
+    pub(super) fn grant(&self, reply: &FixedHeader) -> bool {
         let mut credits = self.first_window;
         let window = credits.grant(reply.credits);
-        if window != self.window.get() {
-            self.change_window(window, reply.xid, reply.version);
-        }
+        window == self.window.get() || self.change_window(window, reply.xid, reply.version)
     }
 
     /// Changes the window, as the first Reply always does.
     #[cold]
-    fn change_window(&self, window: u32, xid: Xid, version: u32) {
+    fn change_window(&self, window: u32, xid: Xid, version: u32) -> bool {
         // Comes first, so that whoever gets a new credit sends in the version that is agreed on.
         self.replied(xid, version);
+        if self.version.is_hopeless() {
+            return false;
+        }
         self.window.set(window);
         self.transport.xprt.set_credits(window);
+        true
     }
 
     /// Expects the connection to be closed, so that flushed work requests are not reported.

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::{
     error::Cause,
+    proto::wire::header::Xid,
     rdma::{Invalidation, QueuePair, Sender},
     sunrpc::client::Rqst,
     trace,
@@ -24,6 +25,7 @@ pub(super) fn fence(qp: &QueuePair<Connection>, cookie: u64, rqst: &Rqst) {
     };
     if chunks.abandon(index, xid) {
         trace::xprtrdma_mrs_zap(&connection.transport.xprt, rqst);
+        connection.version.abandoned(Xid(xid));
         match connection.invalidate(qp, index) {
             Invalidation::Empty => chunks.release(index, xid),
             Invalidation::Posted => {}

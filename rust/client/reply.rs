@@ -64,10 +64,13 @@ pub(super) fn received(
         return drop_unexpected(completion, message);
     };
     // Only the Reply to a Call grants credits, and only once.
-    connection.grant(&fixed);
+    let is_of_good_version = connection.grant(&fixed);
     let answer = Answer {
         message,
-        outcome: claim.seen,
+        outcome: match is_of_good_version {
+            true => claim.seen,
+            false => Outcome::Failed,
+        },
         form: claim.form,
     };
     fence(completion, fixed.xid, claim.rest, rqst, answer);
@@ -118,7 +121,12 @@ fn refused(
         Err(NotPinned::Unknown) => {
             match error.body {
                 ErrorBody::Version(versions) => {
-                    let _ = fall_back(connection, error.xid, versions);
+                    match fall_back(connection, error.xid, versions) {
+                        // There is nothing to send again.
+                        Refusal::Resend => connection.settle(error.xid),
+                        Refusal::Reconnect => connection.end(Cause::HigherVersion),
+                        Refusal::Final | Refusal::NoCommonVersion => {}
+                    }
                 }
                 ErrorBody::Chunk | ErrorBody::InvalidOption => {
                     connection.version.failed(error.xid);
@@ -132,8 +140,17 @@ fn refused(
         ErrorBody::Version(versions) => {
             stats.vers_errors_received.increment();
             trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
-            if fall_back(connection, error.xid, versions) && invalidated.is_none() {
-                return resend(completion, rqst, message);
+            match fall_back(connection, error.xid, versions) {
+                Refusal::Resend if invalidated.is_none() => {
+                    return resend(completion, rqst, message);
+                }
+                // sunrpc sends the Call again.
+                Refusal::Reconnect if invalidated.is_none() => {
+                    connection.end(Cause::HigherVersion);
+                    drop(rqst);
+                    return completion.recycle(message);
+                }
+                _ => {}
             }
         }
         ErrorBody::Chunk => {
@@ -145,16 +162,13 @@ fn refused(
     fail(completion, rqst, error.xid, message, invalidated);
 }
 
-/// Handles a refusal of a Call's version; returns whether the Call is to be sent again in another
-/// one.
-fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> bool {
+/// Handles a refusal of a Call's version; returns what is to become of the Call.
+fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> Refusal {
     let transport = &connection.transport;
-    match connection.version.refused(xid, range) {
-        Refusal::Final => false,
-        Refusal::Resend => {
-            connection.learn();
-            true
-        }
+    let refusal = connection.version.refused(xid, range);
+    match refusal {
+        Refusal::Final => {}
+        Refusal::Resend | Refusal::Reconnect => connection.learn(),
         Refusal::NoCommonVersion => {
             if !transport.refusal_logged.xchg(true, Relaxed) {
                 transport.xprt.log_warning(fmt!(
@@ -163,9 +177,9 @@ fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> bool {
                     range.high
                 ));
             }
-            false
         }
     }
+    refusal
 }
 
 /// Sends the first Call again, in the version that is tried now. Its task keeps waiting for a

@@ -47,6 +47,8 @@ pub(super) enum Refusal {
     Resend,
     /// It ends, and then the connection.
     NoCommonVersion,
+    /// The connection ends, and it is sent on the next one.
+    Reconnect,
 }
 
 /// Which version a connection speaks.
@@ -175,7 +177,7 @@ impl Version {
                 self.is_hopeless.set(1);
                 None
             }
-            NegotiationAction::Resend(..) => None,
+            NegotiationAction::Resend(..) | NegotiationAction::Reconnect => None,
         }
     }
 
@@ -192,6 +194,7 @@ impl Version {
                 self.is_hopeless.set(1);
                 Refusal::NoCommonVersion
             }
+            Some(NegotiationAction::Reconnect) => Refusal::Reconnect,
             Some(NegotiationAction::Agree(_)) | None => Refusal::Final,
         }
     }
@@ -206,6 +209,13 @@ impl Version {
         let _ = (self.state.lock().negotiation).handle(RequesterEvent::Failed(xid));
     }
 
+    /// This end takes back the memory that a Call offers, before its Reply.
+    pub(super) fn abandoned(&self, xid: Xid) {
+        if self.is_agreed.get() == 0 {
+            let _ = (self.state.lock().negotiation).handle(RequesterEvent::Abandoned(xid));
+        }
+    }
+
     /// Writes the first message into `buffer`, in the version that is tried now, and returns its
     /// length; `None` if there is no such version, or if the buffer is too small.
     pub(super) fn copy_first(&self, buffer: &mut [u8]) -> Option<usize> {
@@ -218,6 +228,11 @@ impl Version {
         let word = buffer.get_mut(4..)?.first_chunk_mut()?;
         *word = version.to_be_bytes();
         Some(length)
+    }
+
+    /// Whether that Call is the first one.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.state.lock().negotiation.is_abandoned()
     }
 
     /// What later connections to the server are to know.

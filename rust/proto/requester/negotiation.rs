@@ -33,6 +33,8 @@ pub(crate) enum RequesterEvent {
     Refused(Xid, Versions),
     /// Another RDMA_ERROR arrived, or a message that cannot be decoded.
     Failed(Xid),
+    /// The requester takes back the memory that a Call offers: the connection may be lost for that.
+    Abandoned(Xid),
 }
 
 /// What an end has to do next.
@@ -47,6 +49,9 @@ pub(crate) enum NegotiationAction {
     /// Fail the Calls that wait and close the connection: none of several versions is common to
     /// both ends.
     Fail,
+    /// Close the connection, and send the Calls that wait on the next one: the responder speaks a
+    /// higher version than it was thought to, and only that. It has not executed the Call.
+    Reconnect,
 }
 
 /// How far a connection has come.
@@ -60,6 +65,8 @@ enum State {
     Waiting(Xid),
     /// A Reply has arrived.
     Agreed,
+    /// The connection began with a lower version than the responder speaks.
+    TooLow,
 }
 
 /// Which version a requester speaks on one connection.
@@ -70,6 +77,8 @@ pub(crate) struct RequesterNegotiation {
     version: u32,
     /// Whether a higher version was refused.
     refused: bool,
+    /// As [`Self::is_abandoned`].
+    abandoned: bool,
     /// The thresholds from private data.
     thresholds: Thresholds,
     state: State,
@@ -83,6 +92,7 @@ impl RequesterNegotiation {
             supported,
             version: first,
             refused: false,
+            abandoned: false,
             thresholds: Thresholds::DEFAULT,
             state: State::Closed,
         }
@@ -130,6 +140,11 @@ impl RequesterNegotiation {
             }
             (State::Silent | State::Waiting(_), RequesterEvent::Sent(xid)) => {
                 self.state = State::Waiting(xid);
+                self.abandoned = false;
+                None
+            }
+            (State::Waiting(sent), RequesterEvent::Abandoned(xid)) if xid == sent => {
+                self.abandoned = true;
                 None
             }
             (State::Waiting(sent), RequesterEvent::Replied(xid, version)) if xid == sent => {
@@ -145,6 +160,13 @@ impl RequesterNegotiation {
             }
             (State::Waiting(sent), RequesterEvent::Refused(xid, range)) if xid == sent => {
                 self.fall_back(xid, range)
+            }
+            // All Calls are of Version One, which needs no first message.
+            (State::Silent | State::TooLow, RequesterEvent::Refused(_, range))
+                if self.is_too_low(range) =>
+            {
+                self.state = State::TooLow;
+                Some(NegotiationAction::Reconnect)
             }
             // Nothing is known of the version, and no credit was granted.
             (State::Waiting(sent), RequesterEvent::Failed(xid)) if xid == sent => {
@@ -163,6 +185,10 @@ impl RequesterNegotiation {
             self.state = State::Silent;
             return None;
         }
+        if self.is_too_low(range) {
+            self.state = State::TooLow;
+            return Some(NegotiationAction::Reconnect);
+        }
         let version = self.version.saturating_sub(1).min(range.high);
         if range.contains(version) && self.supported.contains(version) {
             self.version = version;
@@ -171,6 +197,19 @@ impl RequesterNegotiation {
         }
         self.state = State::Closed;
         Some(NegotiationAction::Fail)
+    }
+
+    /// Whether the requester has taken back the memory that the first message offers.
+    pub(crate) const fn is_abandoned(&self) -> bool {
+        self.abandoned
+    }
+
+    /// Whether what was remembered of a responder that supports `range` is wrong.
+    fn is_too_low(&self, range: Versions) -> bool {
+        !self.refused
+            && self.version < self.supported.high
+            && !range.contains(self.version)
+            && range.contains(self.supported.high)
     }
 
     /// What the next connection is to know, if this one is lost now.
@@ -186,6 +225,7 @@ impl RequesterNegotiation {
                 Some(Lesson::Lost(self.version.saturating_sub(1)))
             }
             State::Agreed if self.version == highest => Some(Lesson::Agreed),
+            State::TooLow => Some(Lesson::Agreed),
             _ => None,
         }
     }

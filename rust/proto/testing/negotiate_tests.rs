@@ -251,6 +251,16 @@ mod tests {
         // A requester that has to speak Version Two goes on asking.
         let two = Versions { low: 2, high: 2 };
         assert_eq!(waiting(two, DEFAULT).lesson(), None);
+        // The requester may be to blame for the loss.
+        let mut requester = waiting(BOTH, DEFAULT);
+        for (event, is_abandoned) in [
+            (RequesterEvent::Abandoned(OTHER), false),
+            (RequesterEvent::Abandoned(XID), true),
+            (RequesterEvent::Sent(OTHER), false),
+        ] {
+            let _ = requester.handle(event);
+            assert_eq!(requester.is_abandoned(), is_abandoned);
+        }
         // A connection that is lost before anything was sent says nothing.
         assert_eq!(connected(BOTH, DEFAULT).lesson(), None);
         // Nor does the loss of one on which both ends agreed.
@@ -284,6 +294,40 @@ mod tests {
         assert_eq!(refused(Versions::ONE, 2, 2), (None, Some(VERSION_ONE)));
         assert_eq!(refused(Versions::ONE, 1, 1), (None, Some(VERSION_ONE)));
         assert_eq!(refused(Versions { low: 2, high: 2 }, 1, 1), failed);
+    }
+
+    /// Proves: V2-039.
+    #[test]
+    fn a_responder_that_requires_more_than_is_remembered_is_asked_again() {
+        let began_low = |supported| {
+            let mut requester = RequesterNegotiation::new(supported, VERSION_ONE);
+            let _ = requester.handle(RequesterEvent::Connected(DEFAULT));
+            requester
+        };
+        let refused = |supported, low, high| {
+            let mut requester = began_low(supported);
+            let action = requester.handle(RequesterEvent::Refused(XID, Versions { low, high }));
+            (action, requester.lesson())
+        };
+        let asked = (Some(NegotiationAction::Reconnect), Some(Lesson::Agreed));
+        assert_eq!(refused(BOTH, 2, 2), asked);
+        assert_eq!(refused(BOTH, 2, 9), asked);
+        let mut requester = began_low(BOTH);
+        let _ = requester.handle(RequesterEvent::Sent(XID));
+        let action = requester.handle(RequesterEvent::Refused(XID, Versions { low: 2, high: 2 }));
+        assert_eq!((action, requester.lesson()), asked);
+        // It speaks Version One, or nothing that the requester does.
+        for (low, high) in [(1, 1), (1, 2), (3, 9), (0, 0), (2, 1)] {
+            assert_eq!(refused(BOTH, low, high), (None, None));
+        }
+        assert_eq!(refused(Versions::ONE, 2, 2), (None, None));
+        // It has just refused the other one.
+        let mut requester = waiting(BOTH, DEFAULT);
+        let _ = requester.handle(RequesterEvent::Refused(XID, Versions::ONE));
+        let _ = requester.handle(RequesterEvent::Failed(XID));
+        let two = Versions { low: 2, high: 2 };
+        assert_eq!(requester.handle(RequesterEvent::Refused(OTHER, two)), None);
+        assert_eq!(requester.lesson(), Some(Lesson::Refused(VERSION_ONE)));
     }
 
     /// Proves: V2-039.

@@ -427,6 +427,13 @@ impl Peer {
         }
     }
 
+    /// Waits until there is a line on standard input: the test goes on.
+    pub(crate) fn wait_for_line(&mut self) -> Result {
+        let read = std::io::stdin().read_line(&mut String::new());
+        read.map(|_| ())
+            .map_err(|error| format!("standard input: {error}"))
+    }
+
     /// Waits for the end of the connection.
     pub(crate) fn end(&mut self) -> Result {
         match self.call_or_end()? {

@@ -76,6 +76,7 @@ impl Requester<'_> {
                 }
             }
             Some(NegotiationAction::Fail) => self.fail_all(world),
+            Some(NegotiationAction::Reconnect) => self.end_connection(world),
             Some(NegotiationAction::Agree(_)) | None => Ok(()),
         }
     }

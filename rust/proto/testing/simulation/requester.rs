@@ -387,6 +387,10 @@ impl<'a> Requester<'a> {
                 world.messages.free(slot);
                 self.fail_all(world)
             }
+            Some(NegotiationAction::Reconnect) => {
+                world.messages.free(slot);
+                self.end_connection(world)
+            }
             Some(NegotiationAction::Agree(_)) => Err(Failure::Negotiation),
             None => {
                 self.credits.error();

@@ -5,7 +5,9 @@
 use super::backward;
 use super::shapes::answer_exactly;
 use super::Scenarios;
-use crate::peer::{word_at, words, Call, Form, Peer, Received, EIO, ETIMEDOUT, THRESHOLD};
+use crate::peer::{
+    word_at, words, Call, Form, Peer, Received, EIO, ERESTARTSYS, ETIMEDOUT, LIMIT, THRESHOLD,
+};
 use crate::proto::wire::header::{Versions, VERSION_ONE, VERSION_TWO};
 use crate::Result;
 
@@ -18,6 +20,10 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("two-refused-and-lost", refused_and_lost),
     ("two-refused-and-gone", refused_and_gone),
     ("two-lost", lost),
+    ("two-lost-and-required", lost_and_required),
+    ("two-killed", killed),
+    ("two-killed-and-refused", killed_and_refused),
+    ("two-killed-and-unanswered", killed_and_unanswered),
     ("two-executed-and-lost", executed_and_lost),
     ("two-not-begun", not_begun),
     ("two-agreed-and-lost", agreed_and_lost),
@@ -215,9 +221,7 @@ fn executed_and_lost(peer: &mut Peer) -> Result {
 /// there is a line to read, once the client has it: before, that would be a refused connection.
 fn not_begun(peer: &mut Peer) -> Result {
     accept(peer)?;
-    std::io::stdin()
-        .read_line(&mut String::new())
-        .map_err(|error| format!("standard input: {error}"))?;
+    peer.wait_for_line()?;
     peer.verbs.disconnect();
     accept(peer)?;
     let call = first(peer)?;
@@ -239,6 +243,61 @@ fn lost(peer: &mut Peer) -> Result {
     accept(peer)?;
     let call = first(peer)?;
     lose(peer, &call)
+}
+
+/// The same with a responder that has Version Two only: what was learned of it is wrong.
+fn lost_and_required(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.verbs.disconnect();
+    accept(peer)?;
+    let call = peer.call_again(&call)?;
+    is_of(&call, VERSION_ONE)?;
+    refuse(peer, &call, VERSION_ONE, &[4, 1, 2, 2])?;
+    peer.end()?;
+    accept(peer)?;
+    let call = peer.call_again(&call)?;
+    is_of(&call, VERSION_TWO)?;
+    peer.answer(&call)?;
+    goes_on(peer, VERSION_TWO, 4096)
+}
+
+/// The first Call is killed, and the connection lost for memory that it no longer offers.
+fn killed(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.ends(ERESTARTSYS);
+    let segment = call.reads.first().ok_or("the Call offers nothing")?.segment;
+    let start = std::time::Instant::now();
+    while peer.verbs.read(&mut [0], segment.offset, segment.handle)? == 0 {
+        if start.elapsed() > LIMIT {
+            return Err("the Call is not killed".to_owned());
+        }
+    }
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.answer(&call)?;
+    goes_on(peer, VERSION_TWO, 4096)
+}
+
+/// The first Call is killed, and then its version refused.
+fn killed_and_refused(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.ends(ERESTARTSYS);
+    peer.wait_for_line()?;
+    refuse(peer, &call, VERSION_TWO, &ONLY_ONE)?;
+    goes_on(peer, VERSION_ONE, 1024)
+}
+
+/// The first Call is killed, and has no answer either.
+fn killed_and_unanswered(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    first(peer)?;
+    peer.ends(ERESTARTSYS);
+    peer.end()?;
+    accept(peer)?;
+    goes_on(peer, VERSION_ONE, 1024)
 }
 
 /// The first message has no answer: its Call times out, and Version One is tried next.
@@ -267,7 +326,7 @@ fn required_and_one(peer: &mut Peer) -> Result {
     let mut reply = peer.reply(&call)?;
     reply.version = VERSION_ONE;
     peer.send(&reply.encode())?;
-    peer.succeeds(&call);
+    peer.ends(EIO);
     peer.end()?;
     accept(peer)?;
     goes_on(peer, VERSION_TWO, 4096)
