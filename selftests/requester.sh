@@ -7,6 +7,7 @@
 # virtual: runs rpcrdma-peer in the client
 
 . "$(dirname "$0")/lib/requester.sh"
+. "$(dirname "$0")/lib/version.sh"
 
 # Proves: V1-074, V1-132, V1-134.
 chunks() {
@@ -190,6 +191,20 @@ results() {
 	server 'sha256sum --quiet -c /run/$TEST.sum && rm /run/$TEST.sum'
 }
 
+in_version_two() {
+	attack version-two 'garbage_args answered err_chunk answered*2 rdma_error_3' chunk_errors_sent=1 option_errors_sent=1 ended_disconnected+2
+}
+# Proves: V2-030.
+first_calls() {
+	need_server
+	settings off offered
+	trace_begins server rpcrdma/svcrdma_version rpcrdma/svcrdma_err_option
+	beside_a_mount in_version_two
+	server '
+		[ $(grep -c svcrdma_version: $TRACING/trace) = 2 ]
+		[ $(grep -c svcrdma_err_option: $TRACING/trace) = 1 ]'
+}
+
 # Proves: PD-028, PD-031.
 announced_sizes() {
 	local each='nfs_0 err_chunk'
@@ -223,6 +238,7 @@ test_case "connections that say nothing, are not completed, or do not last" besi
 test_case "more connections than are kept, and more connects than may wait" anew too_many silent-100
 test_case "connects whose client has gone when it is their turn" anew few
 test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
+test_case "first Calls of Version Two that fail" first_calls
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices
 test_case "Replies that just fit the Receives that a requester has announced" beside_a_mount announced_sizes

@@ -80,7 +80,7 @@ pub(crate) struct IncomingCalls {
 /// read and written without a lock, so that a Call that arrives waits for nobody who replies.
 struct Arriving {
     received: Atomic<u64>,
-    /// Messages among these that were refused with an answer, and are not Calls.
+    /// Messages among these that were answered, but not with a Reply.
     refused: Atomic<u64>,
     /// What the last Call asked for.
     requested: RelaxedCell<u32>,
@@ -279,6 +279,17 @@ impl IncomingCalls {
     pub(super) fn replies_in_version_two(&self) {
         if self.credits.lock().negotiation.replied(VERSION_TWO) {
             trace::svcrdma_version(self.events.number, VERSION_TWO);
+        }
+    }
+
+    /// Records that a Call of Version Two is about to be answered with an RDMA_ERROR.
+    #[cold]
+    pub(super) fn fails_in_version_two(&self) {
+        let (mut grants, known) = (self.credits.lock(), &self.arrivals);
+        // The Reply to another Call decides.
+        let is_only = known.received.read_once() <= known.refused.read_once().saturating_add(1);
+        if is_only && grants.negotiation.failed() {
+            known.refused.fetch_add(1, Relaxed);
         }
     }
 

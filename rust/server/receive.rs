@@ -475,8 +475,8 @@ fn complete_stream(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
     })
 }
 
-/// Handles a message that is refused, as the protocol requires. If it is answered, it counts as a
-/// Call that asks for `credits`.
+/// Handles a message that is refused, as the protocol requires. If it is answered, it counts as one
+/// that asks for `credits`, unless it was counted when it came.
 fn refuse(
     qp: &AcceptedQp<IncomingCalls>,
     mut message: Message,
@@ -484,17 +484,27 @@ fn refuse(
     refusal: ResponderRefusal,
 ) {
     let _scope = NoIoScope::enter();
-    let is_answered = refusal != ResponderRefusal::Discard;
+    let incoming = qp.context();
     let is_counted = message.note().is_outstanding;
-    if let (Some(credits), true, false) = (credits, is_answered, is_counted) {
-        qp.context().refused(credits);
-    }
-    message.with_note().1.is_outstanding = is_counted && !is_answered;
-    qp.context().stats().counters.refused_messages.increment();
+    let credits = credits.filter(|_| !is_counted);
+    message.with_note().1.is_outstanding = is_counted && refusal == ResponderRefusal::Discard;
+    incoming.stats().counters.refused_messages.increment();
     match refusal {
         ResponderRefusal::Discard => {}
-        ResponderRefusal::Answer(error) => reply::send_error(qp, &error, false),
+        ResponderRefusal::Answer(error) => match credits {
+            Some(credits) => {
+                incoming.refused(credits);
+                reply::send_error(qp, &error, false);
+            }
+            None => reply::fail_call(qp, &error, false),
+        },
         ResponderRefusal::GarbageArgs(error) => {
+            if let Some(credits) = credits {
+                if error.version != VERSION_ONE {
+                    incoming.called_in_version_two();
+                }
+                incoming.called(credits);
+            }
             reply::send_garbage_args(qp, message.bytes(), &error);
         }
     }

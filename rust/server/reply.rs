@@ -86,7 +86,7 @@ fn make_and_send(
         return place_and_send(qp, rqst, number, call, (length, threshold), times);
     }
     if length > threshold.saturating_sub(MIN_HEADER_LEN) {
-        send_error(qp, &index.error(ErrorBody::Chunk), true);
+        fail_call(qp, &index.error(ErrorBody::Chunk), true);
         return Ok(());
     }
     let mut outgoing = qp.outgoing()?;
@@ -136,7 +136,7 @@ fn place_and_send(
 ) -> Result {
     let call = index.call(bytes).ok_or(EINVAL)?;
     let Ok(plan) = placement.finish(&call, length, threshold) else {
-        send_error(qp, &index.error(ErrorBody::Chunk), true);
+        fail_call(qp, &index.error(ErrorBody::Chunk), true);
         return Ok(());
     };
     let writes = match plan.has_rdma_writes() {
@@ -147,7 +147,7 @@ fn place_and_send(
     if writes > MAX_RDMA_WRITES as usize
         && !fits_send_queue((index, bytes, placement), (length, threshold))
     {
-        send_error(qp, &index.error(ErrorBody::Chunk), true);
+        fail_call(qp, &index.error(ErrorBody::Chunk), true);
         return Ok(());
     }
     let mut outgoing = qp.outgoing()?;
@@ -250,8 +250,17 @@ fn write(
     Ok((count, bytes))
 }
 
-/// Ends a Call with an RDMA_ERROR, waiting for room on the send queue if `may_wait`. Without memory
-/// or room the connection ends instead.
+/// Ends a Call that was counted with an RDMA_ERROR, as [`send_error`] does.
+#[cold]
+pub(super) fn fail_call(qp: &AcceptedQp<IncomingCalls>, error: &ErrorMessage, may_wait: bool) {
+    if error.version != VERSION_ONE {
+        qp.context().fails_in_version_two();
+    }
+    send_error(qp, error, may_wait);
+}
+
+/// Answers a message with an RDMA_ERROR, waiting for room on the send queue if `may_wait`. Without
+/// memory or room the connection ends instead.
 pub(super) fn send_error(qp: &AcceptedQp<IncomingCalls>, error: &ErrorMessage, may_wait: bool) {
     send_short(qp, error, may_wait, |_, _| None);
 }
@@ -263,9 +272,15 @@ pub(super) fn send_garbage_args(
     message: &[u8],
     error: &ErrorMessage,
 ) {
+    let incoming = qp.context();
     send_short(qp, error, false, |buffer, credits| {
-        let length = encode_garbage_args(buffer, message, credits).ok()?;
-        Some((length, SentMessage::GarbageArgs))
+        let encoded = encode_garbage_args(buffer, message, credits);
+        match encoded {
+            _ if error.version == VERSION_ONE => {}
+            Ok(_) => incoming.replies_in_version_two(),
+            Err(_) => incoming.fails_in_version_two(),
+        }
+        Some((encoded.ok()?, SentMessage::GarbageArgs))
     });
 }
 

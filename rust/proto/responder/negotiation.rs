@@ -36,8 +36,8 @@ impl ResponderNegotiation {
         }
     }
 
-    /// A Call of `version` was decoded; `is_first` if there was none before. A message that is
-    /// answered with an RDMA_ERROR is not a Call.
+    /// A Call of `version` was decoded; `is_first` if there was none before, or only such that were
+    /// answered with an RDMA_ERROR.
     pub(crate) fn called(&mut self, version: u32, is_first: bool) {
         if version == VERSION_TWO && is_first {
             self.state = State::Called;
@@ -52,6 +52,16 @@ impl ResponderNegotiation {
             self.state = State::Two;
         }
         agrees
+    }
+
+    /// A Call of Version Two has an RDMA_ERROR instead of its Reply. Returns whether it was the
+    /// first one, so that nothing is decided yet.
+    pub(crate) fn failed(&mut self) -> bool {
+        let is_first = self.state == State::Called;
+        if is_first {
+            self.state = State::One;
+        }
+        is_first
     }
 
     /// The version of backward Calls; none may be sent before there is one. `has_replied` says

@@ -415,6 +415,21 @@ mod tests {
     }
 
     #[test]
+    fn a_first_call_that_fails_decides_nothing() {
+        let mut responder = ResponderNegotiation::new(DEFAULT);
+        responder.called(VERSION_TWO, true);
+        assert_eq!(responder.agreed(false), None);
+        assert!(responder.failed());
+        // The requester goes on in Version One.
+        assert_eq!(responder.agreed(true), Some(VERSION_ONE));
+        // Or it does not.
+        responder.called(VERSION_TWO, true);
+        assert!(responder.replied(VERSION_TWO));
+        assert!(!responder.failed());
+        assert_eq!(responder.agreed(true), Some(VERSION_TWO));
+    }
+
+    #[test]
     fn nothing_is_sent_without_a_connection() {
         let unconnected = RequesterNegotiation::new(BOTH, VERSION_TWO);
         let mut requester = unconnected;

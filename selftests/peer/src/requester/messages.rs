@@ -2,8 +2,10 @@
 
 //! Messages that are cut short, or not Calls at all.
 
+use super::results::read;
 use super::{Call, Requester, Scenarios, SILENCE};
 use crate::peer::{words, LIMIT};
+use crate::proto::wire::header::VERSION_TWO;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -11,6 +13,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("versions", versions),
     ("not-calls", not_calls),
     ("longer", longer),
+    ("version-two", version_two),
 ];
 
 /// An honest Call, cut at each word and at some bytes between. What has no whole fixed header gets
@@ -77,4 +80,29 @@ fn longer(requester: &mut Requester) -> Result<Vec<String>> {
     let mut bytes = Call::null().encode(requester.next_xid());
     bytes.resize(8000, 0);
     Ok(vec![requester.bytes(&bytes, LIMIT)?])
+}
+
+/// Sends a Call in Version Two: what comes of it.
+fn in_two(requester: &mut Requester, call: &Call) -> Result<String> {
+    let mut bytes = call.encode(requester.next_xid());
+    bytes[4..8].copy_from_slice(&words(&[VERSION_TWO]));
+    requester.bytes(&bytes, LIMIT)
+}
+
+/// A first Call of Version Two whose Reply says that it is wrong, and on another connection one whose
+/// Reply does not fit a first message, which decides nothing.
+fn version_two(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect()?;
+    let mut wrong = Call::reading(&[requester.segment(100)]);
+    wrong.argument = vec![0, 0, 0, 77];
+    let long = read(&[], None, 2000)?;
+    let mut outcomes = vec![in_two(requester, &wrong)?, in_two(requester, &long)?];
+    requester.connect()?;
+    for call in [&long, &Call::null(), &long] {
+        outcomes.push(in_two(requester, call)?);
+    }
+    // An RDMA_OPTIONAL, of which the server has none.
+    let option = words(&[requester.next_xid(), VERSION_TWO, 32, 5, 7, 0]);
+    outcomes.push(requester.bytes(&option, LIMIT)?);
+    Ok(outcomes)
 }
