@@ -77,9 +77,6 @@ pub(super) fn read(qp: &AcceptedQp<IncomingCalls>, mut message: Message, mut pag
 ///
 /// What to do with it instead.
 fn complete(index: &CallIndex, bytes: &[u8], pages: &mut PageVec) -> Result<(), ResponderRefusal> {
-    if index.layout.tail != 0 && index.layout.pages < HASHED {
-        repeat_tail(index, bytes, pages).ok_or(ResponderRefusal::Discard)?;
-    }
     if index.layout.is_mixed {
         let call = index.call(bytes).ok_or(ResponderRefusal::Discard)?;
         if !complete_stream(&call, pages) {
@@ -99,23 +96,6 @@ fn complete(index: &CallIndex, bytes: &[u8], pages: &mut PageVec) -> Result<(), 
         return Err(ResponderRefusal::Discard);
     }
     index.check_rpc_header(start)
-}
-
-/// The bytes at the start of a Call that nfsd's reply cache hashes (`RC_CSUMLEN`). It goes on in
-/// the pages even where these have fewer, and the tail follows.
-const HASHED: u32 = 256;
-
-/// Repeats what follows a short Read chunk behind its data, for nfsd's reply cache: without it the
-/// same Call would not be the same, as it would hash what the page held before. `None` if the pages
-/// or `bytes` do not have the Call.
-#[cold]
-fn repeat_tail(index: &CallIndex, bytes: &[u8], pages: &mut PageVec) -> Option<()> {
-    let size = |length: u32| usize::try_from(length).ok();
-    let layout = &index.layout;
-    let room = HASHED.saturating_sub(layout.pages);
-    let start = index.header_len.checked_add(size(layout.head)?)?;
-    let tail = bytes.get(start..)?.get(..size(layout.tail.min(room))?)?;
-    pages.copy_in(size(layout.pages)?, tail).then_some(())
 }
 
 /// The next Call for a thread of the service, if there is one that is complete.

@@ -116,7 +116,7 @@ impl<'a> Receiving<'a> {
         } = call;
         let memory = message.memory();
         let mut head_vec = kvec(memory, head).ok_or(EINVAL)?;
-        let tail_vec = kvec(memory, tail).ok_or(EINVAL)?;
+        let mut tail_vec = kvec(memory, tail).ok_or(EINVAL)?;
         // SAFETY: By the type's invariant.
         let rqst = unsafe { self.rqst.as_mut() };
         let (mut page_len, mut first_page, mut given) = (0, 0, None);
@@ -133,6 +133,8 @@ impl<'a> Receiving<'a> {
                 head_vec.iov_len = length.min(PAGE_SIZE);
                 page_len = length.saturating_sub(head_vec.iov_len);
                 first_page = 1;
+            } else if tail_vec.iov_len != 0 {
+                page_len = append(rqst, length, &mut tail_vec)?;
             }
             given = Some(pages);
         } else if head_vec.iov_len > PAGE_SIZE {
@@ -191,32 +193,67 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bi
     })
 }
 
-/// Copies what `head` has beyond a page to the thread's pages, and takes it from the head; returns
-/// how many bytes it has moved. Other transports leave no more in the head, and not all of sunrpc
-/// expects more: gss_read_proxy_verf() of 7.2 copies a token from the head to one page.
+/// Moves the tail to the thread's pages, behind the `page_len` bytes that these have; returns how
+/// many they have now. Other transports have no tail, and not all of nfsd looks for one: in its
+/// stead its reply cache hashes what a page held before, and nfsd4_vbuf_from_vector() of 7.2 copies
+/// that.
+///
+/// # Errors
+///
+/// `EMSGSIZE` if the thread has too few pages.
+#[inline(never)]
+fn append(
+    rqst: &mut bindings::svc_rqst,
+    page_len: usize,
+    tail: &mut bindings::kvec,
+) -> Result<usize> {
+    // SAFETY: The tail has this many bytes, and nobody writes to them.
+    let bytes = unsafe { core::slice::from_raw_parts(tail.iov_base.cast(), tail.iov_len) };
+    copy_to_pages(rqst, page_len, bytes)?;
+    tail.iov_len = 0;
+    Ok(page_len.saturating_add(bytes.len()))
+}
+
+/// Moves what `head` has beyond a page to the thread's pages; returns how many bytes that is. Other
+/// transports leave no more in the head, and not all of sunrpc expects more: gss_read_proxy_verf()
+/// of 7.2 copies a token from the head to one page.
 ///
 /// # Errors
 ///
 /// `EMSGSIZE` if the thread has fewer pages.
 #[cold]
 fn spill(rqst: &mut bindings::svc_rqst, head: &mut bindings::kvec) -> Result<usize> {
-    let rest = head.iov_len.saturating_sub(PAGE_SIZE);
-    if rest.div_ceil(PAGE_SIZE) > rqst.rq_maxpages {
-        return Err(EMSGSIZE);
-    }
-    for (index, at) in (0..rest).step_by(PAGE_SIZE).enumerate() {
-        let length = rest.saturating_sub(at).min(PAGE_SIZE);
+    // SAFETY: The head has this many bytes, and nobody writes to them.
+    let bytes = unsafe { core::slice::from_raw_parts(head.iov_base.cast(), head.iov_len) };
+    let rest = bytes.get(PAGE_SIZE..).unwrap_or_default();
+    copy_to_pages(rqst, 0, rest)?;
+    head.iov_len = PAGE_SIZE;
+    Ok(rest.len())
+}
+
+/// Copies `bytes` to the thread's pages, from byte `at` of these on.
+///
+/// # Errors
+///
+/// `EMSGSIZE` if the thread has too few pages.
+fn copy_to_pages(rqst: &mut bindings::svc_rqst, at: usize, bytes: &[u8]) -> Result {
+    let (mut index, mut offset) = (at / PAGE_SIZE, at % PAGE_SIZE);
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        if index >= rqst.rq_maxpages {
+            return Err(EMSGSIZE);
+        }
+        let room = PAGE_SIZE.saturating_sub(offset);
+        let (part, others) = rest.split_at(rest.len().min(room));
         // SAFETY: The array has `rq_maxpages` pages, all of which are present before a thread looks
-        // for work, and which nobody else uses. The head has all bytes up to `rest` behind its
-        // first page.
+        // for work, and which nobody else uses. `part` fits behind `offset`.
         unsafe {
             let page = bindings::rpcrdma_page_address(*rqst.rq_pages.add(index)).cast::<u8>();
-            let from = head.iov_base.cast::<u8>().add(PAGE_SIZE.saturating_add(at));
-            core::ptr::copy_nonoverlapping(from, page, length);
+            core::ptr::copy_nonoverlapping(part.as_ptr(), page.add(offset), part.len());
         }
+        (index, offset, rest) = (index.saturating_add(1), 0, others);
     }
-    head.iov_len = PAGE_SIZE;
-    Ok(rest)
+    Ok(())
 }
 
 /// Exchanges the thread's first pages for `pages`, one for one, so that neither side has to

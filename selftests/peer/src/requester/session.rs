@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What takes a session of NFSv4.2 (RFC 8881, RFC 7862): a Reply that the server has kept, and
-//! READ_PLUS, which Linux' clients do not use.
+//! What takes a session of NFSv4.2 (RFC 8881, RFC 7862): a Reply that the server has kept,
+//! READ_PLUS, which Linux' clients do not use, and extended attributes (RFC 8276).
 
 use super::compound::{compound_of, lookups, names, opaque, path};
 use super::forms::segment;
 use super::{payload_of, verdict, Call, Requester, Scenarios};
 use crate::peer::{word_at, words, LIMIT};
+use crate::proto::wire::chunk::ReadSegment;
 use crate::verbs::Waited;
 use crate::Result;
 
-pub(super) const SCENARIOS: &Scenarios = &[("replayed", replayed), ("read-plus", read_plus)];
+pub(super) const SCENARIOS: &Scenarios = &[
+    ("replayed", replayed),
+    ("read-plus", read_plus),
+    ("attribute", attribute),
+];
 
 /// Bytes that a Reply may have to be kept.
 const MOST_KEPT: u32 = 4096;
@@ -182,4 +187,54 @@ fn read_plus(requester: &mut Requester) -> Result<Vec<String>> {
         verdict(data.starts_with(found) && !found.is_empty())
     };
     Ok(found.iter().map(same).collect())
+}
+
+/// An attribute of the file whose value follows a Read chunk: whether the server has it then, or what
+/// else of the Call it has taken for it.
+fn attribute(requester: &mut Requester) -> Result<Vec<String>> {
+    const TAG: u32 = 4;
+    const LENGTH: usize = 600;
+    const NAME: &[u8] = b"name";
+    requester.connect()?;
+    let session = session(requester)?;
+    let path = path()?;
+    let mut next = 1;
+    let mut on_file = |operation: Vec<u8>| {
+        next += 1;
+        let mut operations = vec![sequence(&session, next, false)];
+        operations.extend(lookups(&names(&path)));
+        operations.push(operation);
+        compound_of(2, &operations)
+    };
+    let value: Vec<u8> = (0..LENGTH).map(|at| at as u8).collect();
+    // SETXATTR, whether there is one already or not.
+    let set = [words(&[73, 0]), opaque(NAME), opaque(&value)].concat();
+    let mut body = on_file(set);
+    // What is in pages there: the bytes of the chunk, and what follows it.
+    requester.verbs.put(0, &words(&[0x7461_6773]));
+    let pages = [words(&[0x7461_6773]), body[60..].to_vec()].concat();
+    // The tag follows its length, with which the header of the RPC Call and the XID are 64 bytes.
+    body[56..60].copy_from_slice(&words(&[TAG]));
+    let call = Call {
+        reads: vec![ReadSegment {
+            position: 64,
+            segment: requester.segment(TAG),
+        }],
+        body,
+        ..Call::null()
+    };
+    let set = status(send(requester, &call)?);
+    let get = Call {
+        body: on_file([words(&[72]), opaque(NAME)].concat()),
+        ..Call::null()
+    };
+    let found = good(send(requester, &get)?)?;
+    let outcome = if found.ends_with(&opaque(&value)) {
+        "same"
+    } else if found.ends_with(&opaque(&pages[..LENGTH])) {
+        "beginning"
+    } else {
+        "different"
+    };
+    Ok(vec![set, outcome.to_owned()])
 }
