@@ -13,7 +13,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal editor fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma matrix release series install package cost)
+	steps=(minimal editor fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma forced matrix release series install package cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -125,6 +125,9 @@ step_dma() {
 	more=$("$here/dma-device.sh" custom)
 	APPEND=swiotlb=force selftests_on custom selftests/dma.sh
 }
+
+# Registered memory for all that the server transfers.
+step_forced() { APPEND=ib_core.force_mr=1 selftests_on um selftests/forced.sh; }
 
 # The other series of kernels that there are, and a pair of machines of which each has another one.
 step_series() {

@@ -26,11 +26,11 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{
     alloc::{flags::__GFP_NOWARN, Flags},
-    new_mutex, new_spinlock,
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed, Release},
-        Arc, Mutex, SpinLock, SpinLockGuard,
+        Arc, SpinLock, SpinLockGuard,
     },
 };
 
@@ -150,8 +150,6 @@ pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     qp: Qp,
     cq: Arc<Cq>,
     slots: Arc<SendSlots>,
-    #[pin]
-    mapping: Mutex<()>,
     #[pin]
     sends: Pool<SendContext<Self>>,
     #[pin]
@@ -385,6 +383,12 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         [self.sends.len(), self.reads.len()]
     }
 
+    /// Whether an [`Outgoing`] with RDMA Writes excludes all others from its first page until it is
+    /// sent: no memory may be reclaimed meanwhile that waits for one of these.
+    pub(crate) fn maps_in_turn(&self) -> bool {
+        self.qp.registers_writes()
+    }
+
     /// Starts to disconnect, and wakes threads that wait for room on the send queue. May sleep.
     pub(crate) fn disconnect(&self) {
         self.slots.close();
@@ -438,10 +442,6 @@ unsafe impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
 
     fn slots(&self) -> &SendSlots {
         &self.slots
-    }
-
-    fn mapping(&self) -> &Mutex<()> {
-        &self.mapping
     }
 
     fn sends(&self) -> &Pool<SendContext<Self>> {
@@ -533,7 +533,6 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
                 }, "rpcrdma_idle_receives"),
                 reads <- Pool::new(),
                 sends <- Pool::new(),
-                mapping <- new_mutex!((), "rpcrdma_mapping"),
                 slots,
                 qp <- Qp::new(id, pd, &cq, capacities),
                 cq,

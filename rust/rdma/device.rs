@@ -24,7 +24,24 @@ pub(crate) struct Device {
     /// Completed when the last reference to the device is dropped.
     gone: Arc<Gone>,
     /// The result of [`super::needs_mr`], once it is known.
-    pub(super) needs_mr: SetOnce<bool>,
+    pub(super) needs_mr: SetOnce<NeedsMr>,
+}
+
+/// For which transfers the RDMA core registers memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct NeedsMr {
+    /// RDMA Reads.
+    pub(super) reads: bool,
+    /// RDMA Writes, and then Reads as well.
+    pub(super) writes: bool,
+}
+
+impl NeedsMr {
+    /// For none.
+    pub(super) const NONE: Self = Self {
+        reads: false,
+        writes: false,
+    };
 }
 
 /// Those to be notified of the removal.

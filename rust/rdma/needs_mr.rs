@@ -8,6 +8,7 @@
 
 use super::{
     cm::{Bound, CmId},
+    device::NeedsMr,
     Pd,
 };
 use crate::bindings;
@@ -17,7 +18,7 @@ use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*};
 /// Whether a queue pair of `id` is to have memory regions for transfers.
 pub(super) fn may_need_mr(id: &CmId<Bound>, pd: &Pd) -> bool {
     // A transfer that may be registered takes further work requests for that.
-    transfer_requests(id, pd, 1) > 1 && pd.device().needs_mr.copy() != Some(false)
+    transfer_requests(id, pd, 1) > 1 && pd.device().needs_mr.copy() != Some(NeedsMr::NONE)
 }
 
 /// The most work requests that this many transfers take.
@@ -26,22 +27,28 @@ pub(super) fn transfer_requests(id: &CmId<Bound>, pd: &Pd, transfers: u32) -> u3
     unsafe { bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), transfers, 0) }
 }
 
-/// Whether memory is registered for transfers on `qp`, which has regions for them. May sleep.
+/// For which transfers memory is registered on `qp`, which has regions for them. May sleep.
 ///
 /// # Safety
 ///
 /// `qp` is the valid queue pair of `id`.
-pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd: &Pd) -> bool {
+pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd: &Pd) -> NeedsMr {
     let known = &pd.device().needs_mr;
     known.copy().unwrap_or_else(|| {
         // SAFETY: Guaranteed by the caller.
-        let found = unsafe { registers(qp, id.port()) };
-        if let Ok(needed) = found {
-            // If another thread was faster, it has found the same.
-            known.populate(needed);
-        }
+        let registers = |direction| unsafe { registers(qp, id.port(), direction) };
+        let reads = registers(DataDirection::FromDevice);
+        let writes = registers(DataDirection::ToDevice);
         // A connection that registers memory works in any case.
-        found.unwrap_or(true)
+        let found = NeedsMr {
+            reads: reads.unwrap_or(true),
+            writes: writes.unwrap_or(true),
+        };
+        if reads.and(writes).is_ok() {
+            // If another thread was faster, it has found the same.
+            known.populate(found);
+        }
+        found
     })
 }
 
@@ -66,7 +73,8 @@ pub(super) fn region_pages(pd: &Pd) -> NonZeroUsize {
     NonZeroUsize::new(pages as usize).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Maps an RDMA Read of one byte, to see whether the RDMA core registers memory for it.
+/// Maps a transfer of one byte, an RDMA Read if it comes from the device, to see whether the RDMA
+/// core registers memory for it.
 ///
 /// # Safety
 ///
@@ -75,7 +83,11 @@ pub(super) fn region_pages(pd: &Pd) -> NonZeroUsize {
 /// # Errors
 ///
 /// `ENOMEM`, or `EAGAIN` if there is no region.
-unsafe fn registers(qp: NonNull<bindings::ib_qp>, port: u32) -> Result<bool> {
+unsafe fn registers(
+    qp: NonNull<bindings::ib_qp>,
+    port: u32,
+    direction: DataDirection,
+) -> Result<bool> {
     let page = Page::alloc_page(GFP_KERNEL)?;
     let vec = bindings::bio_vec {
         bv_page: page.as_ptr(),
@@ -87,7 +99,7 @@ unsafe fn registers(qp: NonNull<bindings::ib_qp>, port: u32) -> Result<bool> {
         ..pin_init::zeroed()
     };
     let (qp, vec) = (qp.as_ptr(), &raw const vec);
-    let (mut ctx, direction) = (MaybeUninit::uninit(), DataDirection::FromDevice);
+    let mut ctx = MaybeUninit::uninit();
     let ctx = ctx.as_mut_ptr();
     // SAFETY: The queue pair is valid. The vector describes a byte of a page, and both stay until
     // the context is gone, which is initialised if the first call succeeds.
@@ -96,7 +108,7 @@ unsafe fn registers(qp: NonNull<bindings::ib_qp>, port: u32) -> Result<bool> {
             bindings::rdma_rw_ctx_init_bvec(ctx, qp, port, vec, 1, iter, 0, 0, direction.into());
         to_result(requests)?;
         bindings::rdma_rw_ctx_destroy_bvec(ctx, qp, port, vec, 1, direction.into());
-        // The Read itself is one request.
+        // The transfer itself is one request.
         Ok(requests > 1)
     }
 }

@@ -8,7 +8,7 @@ use super::{
     dma::DmaBuffer,
     pool::{Links, Pool, Pooled},
     qp::Qp,
-    send_slots::{NoRoom, SendSlots, SlotWait},
+    send_slots::{NoRoom, SendSlots, SlotWait, Turn},
     transfer::Transfers,
 };
 use crate::{
@@ -19,11 +19,7 @@ use core::{
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
-use kernel::{
-    dma::DataDirection,
-    prelude::*,
-    sync::{Mutex, MutexGuard},
-};
+use kernel::{dma::DataDirection, prelude::*};
 
 // CAST: A small bit mask, in a signed word.
 #[allow(clippy::unnecessary_cast)]
@@ -44,25 +40,6 @@ pub(crate) unsafe trait OutgoingOwner: TraceQp + Sized + 'static {
 
     /// Accounting for its send queue.
     fn slots(&self) -> &SendSlots;
-
-    /// Held while transfers are mapped, where these take memory regions: two threads that both need
-    /// more regions would wait for each other.
-    fn mapping(&self) -> &Mutex<()>;
-
-    /// Locks [`Self::mapping`], where that is necessary. Sleeps if `may_wait`.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN` if it would have to wait.
-    fn turn(&self, may_wait: bool) -> Result<Option<MutexGuard<'_, ()>>> {
-        if !self.qp().registers_transfers() {
-            return Ok(None);
-        }
-        if may_wait {
-            return Ok(Some(self.mapping().lock()));
-        }
-        Ok(Some(self.mapping().try_lock().ok_or(EAGAIN)?))
-    }
 
     /// The contexts of Sends.
     fn sends(&self) -> &Pool<SendContext<Self>>;
@@ -93,17 +70,36 @@ pub(crate) unsafe trait OutgoingOwner: TraceQp + Sized + 'static {
     fn timed_out(&self);
 }
 
+/// Takes the turn to map transfers that take memory regions; see [`SendSlots::turn`].
+///
+/// # Errors
+///
+/// `EAGAIN` if there is no turn to be had.
+#[cold]
+pub(super) fn take_turn<'a, O: OutgoingOwner>(
+    owner: &'a O,
+    wait: Option<&mut SlotWait>,
+) -> Result<Turn<'a>> {
+    let turn = owner.slots().turn(wait);
+    turn.map_err(|reason| {
+        if reason == NoRoom::TimedOut {
+            owner.timed_out();
+        }
+        EAGAIN
+    })
+}
+
 /// Takes slots of the send queue; see [`SendSlots::take`].
 pub(super) fn take_slots<O: OutgoingOwner>(
     owner: &O,
     count: u32,
-    may_wait: bool,
+    wait: Option<&mut SlotWait>,
 ) -> Result<(), NoRoom> {
     let told = |used, total| {
         trace::svcrdma_sq_full(owner, count, used, total);
         owner.queue_is_full();
     };
-    let taken = owner.slots().take(count, may_wait, told);
+    let taken = owner.slots().take(count, wait, told);
     if taken == Err(NoRoom::TimedOut) {
         owner.timed_out();
     }
@@ -257,7 +253,7 @@ impl<O: OutgoingOwner> Complete<1> for SendContext<O> {
 pub(crate) struct Outgoing<'a, O: OutgoingOwner> {
     owner: &'a O,
     context: NonNull<SendContext<O>>,
-    turn: Option<MutexGuard<'a, ()>>,
+    turn: Option<Turn<'a>>,
     wait: SlotWait,
 }
 
@@ -301,10 +297,10 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         writes: usize,
         add: impl FnOnce(&mut PageVec) -> Result<(T, usize)>,
     ) -> Result<T> {
-        if self.turn.is_none() {
-            self.turn = self.owner.turn(true)?;
-        }
         let qp = self.owner.qp();
+        if qp.registers_writes() && self.turn.is_none() {
+            self.turn = Some(take_turn(self.owner, Some(&mut self.wait))?);
+        }
         let SendContext {
             writes: transfers,
             pages,
@@ -342,19 +338,34 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// [`Self::write`] of ranges that can be joined.
+    #[inline(always)]
     fn write_joined(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        let owner = self.owner;
-        let qp = owner.qp();
-        // SAFETY: By the type's invariant nobody else uses the context.
-        let SendContext { writes, pages, .. } = unsafe { self.context.as_mut() };
-        loop {
-            // SAFETY: The pages stay with the context until `end`, which is called with the same
-            // queue pair.
-            match unsafe { writes.add(qp, pages, ranges, handle, offset) } {
-                Err(EAGAIN) if wait_for_slots(owner, &mut self.wait).is_ok() => {}
+        match self.add_write(ranges, handle, offset) {
+            Err(EAGAIN) => self.write_later(ranges, handle, offset),
+            added => added,
+        }
+    }
+
+    /// Adds one Write.
+    #[inline(always)]
+    fn add_write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
+        let qp = self.owner.qp();
+        let SendContext { writes, pages, .. } = self.context();
+        // SAFETY: The pages stay with the context until `end`, which is called with the same queue
+        // pair.
+        unsafe { writes.add(qp, pages, ranges, handle, offset) }
+    }
+
+    /// Adds one Write once there are memory regions again.
+    #[cold]
+    fn write_later(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
+        while wait_for_slots(self.owner, &mut self.wait).is_ok() {
+            match self.add_write(ranges, handle, offset) {
+                Err(EAGAIN) => {}
                 added => return added,
             }
         }
+        Err(EAGAIN)
     }
 
     /// Sends the first `length` bytes after the Writes, and asks the peer to invalidate `handle`.
@@ -381,10 +392,12 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             drop(ManuallyDrop::into_inner(this));
             return Err(NoRoom::TooMany);
         };
-        if let Err(reason) = take_slots(owner, slots, may_wait) {
+        let wait = may_wait.then_some(&mut this.wait);
+        if let Err(reason) = take_slots(owner, slots, wait) {
             drop(ManuallyDrop::into_inner(this));
             return Err(reason);
         }
+        let context = this.context();
         context.slots = slots;
         context.sent = sent;
         context.buffer.sync_for_device(length);

@@ -6,6 +6,7 @@ use super::{
     cm::{Bound, CmId},
     cq::Cq,
     cqe::CqRef,
+    device::NeedsMr,
     needs_mr::{needs_mr, region_pages, transfer_requests},
     receive::{ReceiveOwner, Receives},
     Pd,
@@ -104,8 +105,10 @@ pub(crate) struct Qp {
     /// Whether anybody but the owner of the send queue may post there.
     #[pin]
     send_gate: SpinLock<bool>,
+    /// Whether a call of [`Self::post_send_beside`] is posting there now.
+    is_posting: Atomic<bool>,
     /// As [`needs_mr`].
-    registers_transfers: bool,
+    needs_mr: NeedsMr,
     /// As [`Self::max_element`].
     max_element: u32,
     /// As [`Self::joins_ranges`].
@@ -139,18 +142,21 @@ impl Qp {
             ptr: create(&id, pd, cq, capacities)?,
             receive_gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
             send_gate <- new_spinlock!(true, "rpcrdma_send_gate"),
-            registers_transfers: capacities.transfers != 0
+            is_posting: Atomic::new(false),
+            needs_mr: match capacities.transfers {
+                0 => NeedsMr::NONE,
                 // SAFETY: It was just created.
-                && unsafe { needs_mr(*ptr, &id, pd) },
-            max_element: match *registers_transfers {
+                _ => unsafe { needs_mr(*ptr, &id, pd) },
+            },
+            max_element: match needs_mr.reads {
                 true => 0,
                 // SAFETY: The device is registered as long as the domain exists.
                 false => unsafe { bindings::rpcrdma_ib_max_mapping(pd.device().as_raw()) },
             },
-            joins_ranges: !*registers_transfers
+            joins_ranges: !needs_mr.reads
                 // SAFETY: As above.
                 && unsafe { bindings::rpcrdma_ib_joins_ranges(pd.device().as_raw()) },
-            transfer_pages: match *registers_transfers {
+            transfer_pages: match needs_mr.reads {
                 true => region_pages(pd),
                 false => NonZeroUsize::MAX,
             },
@@ -170,9 +176,14 @@ impl Qp {
         &self.pd
     }
 
-    /// Whether the RDMA core registers memory for transfers.
+    /// Whether the RDMA core registers memory for transfers, or at least for RDMA Reads.
     pub(super) fn registers_transfers(&self) -> bool {
-        self.registers_transfers
+        self.needs_mr.reads
+    }
+
+    /// Whether it does so for RDMA Writes.
+    pub(super) fn registers_writes(&self) -> bool {
+        self.needs_mr.writes
     }
 
     /// The most bytes in an element of a transfer that spans several pages: what can be mapped for
@@ -202,7 +213,7 @@ impl Qp {
     #[inline(always)]
     pub(super) fn more_transfers(&self, elements: usize) -> usize {
         // A division is slow.
-        match self.registers_transfers {
+        match self.needs_mr.reads {
             true => elements / self.transfer_pages,
             false => 0,
         }

@@ -5,11 +5,11 @@
 use super::{
     completion::WcStatus,
     cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
-    outgoing::{take_slots, wait_for_slots, OutgoingOwner},
+    outgoing::{take_slots, take_turn, wait_for_slots, OutgoingOwner},
     pool::{Links, Pool, Pooled},
     qp::Qp,
     receive::{CompletedReceive, ReceiveOwner},
-    send_slots::{NoRoom, SlotWait},
+    send_slots::{NoRoom, SlotWait, Turn},
     transfer::Transfers,
 };
 use crate::{
@@ -20,7 +20,7 @@ use core::{
     mem::ManuallyDrop,
     ptr::{self, NonNull},
 };
-use kernel::{prelude::*, sync::MutexGuard};
+use kernel::prelude::*;
 
 /// An object that owns a queue pair on which RDMA Reads are posted for messages.
 ///
@@ -160,7 +160,7 @@ pub(crate) type NotPosted<O> = (NoRoom, Option<(CompletedReceive<O>, PageVec)>);
 pub(crate) struct Reads<'a, O: ReadOwner> {
     owner: &'a O,
     context: NonNull<ReadContext<O>>,
-    turn: Option<MutexGuard<'a, ()>>,
+    turn: Option<Turn<'a>>,
     wait: SlotWait,
 }
 
@@ -172,7 +172,11 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     ///
     /// `ENOMEM`, or `EAGAIN` if it would have to wait.
     pub(super) fn new(owner: &'a O, may_wait: bool) -> Result<Self> {
-        let turn = owner.turn(may_wait)?;
+        let mut wait = SlotWait::default();
+        let turn = match owner.qp().registers_transfers() {
+            true => Some(take_turn(owner, may_wait.then_some(&mut wait))?),
+            false => None,
+        };
         let context = match owner.reads().take() {
             Some(context) => context,
             None => owner.reads().add(ReadContext::new(owner)?),
@@ -182,7 +186,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
             owner,
             context,
             turn,
-            wait: SlotWait::default(),
+            wait,
         })
     }
 
@@ -277,13 +281,13 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         // Other threads may map transfers when this returns.
         let _turn = this.turn.take();
         let (owner, pointer) = (this.owner, this.context);
-        let context = this.context();
-        let slots = context.reads.requests();
+        let slots = this.context().reads.requests();
         // Without Reads nothing would complete.
         let taken = match slots {
             0 => Err(NoRoom::Closed),
-            _ => take_slots(owner, slots, may_wait),
+            _ => take_slots(owner, slots, may_wait.then_some(&mut this.wait)),
         };
+        let context = this.context();
         if let Err(reason) = taken {
             let (_, pages) = context.end(owner.qp());
             drop(ManuallyDrop::into_inner(this));

@@ -33,13 +33,32 @@ const TIME_LIMIT: u32 = 10_000;
 /// How long it waits in all, in milliseconds: a peer may let something complete now and then.
 const WHOLE_TIME_LIMIT: u32 = 60_000;
 
-/// What one message waits for in [`SendSlots::wait`], time and again.
+/// What one message waits for, time and again.
 #[derive(Default)]
 pub(super) struct SlotWait {
-    /// How often slots had been returned at the last call.
+    /// [`State::returned`] at the last call of [`SendSlots::wait`].
     seen: Option<u32>,
     /// What is left of [`WHOLE_TIME_LIMIT`], in jiffies; `None` before the first sleep.
     left: Option<Jiffies>,
+}
+
+impl SlotWait {
+    /// What is left to wait.
+    fn left(&mut self) -> &mut Jiffies {
+        self.left
+            .get_or_insert_with(|| msecs_to_jiffies(WHOLE_TIME_LIMIT))
+    }
+}
+
+/// The right to map transfers that take memory regions: two threads that both need more regions
+/// would wait for each other.
+pub(super) struct Turn<'a>(&'a SendSlots);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().is_mapping = false;
+        self.0.notify();
+    }
 }
 
 /// The free and used slots of a send queue, one for each work request.
@@ -59,15 +78,25 @@ struct State {
     free: u32,
     /// The lowest number of slots that were ever free.
     least: u32,
-    /// Counts the times that slots were returned.
-    returns: u32,
-    /// A value of `returns` and when [`SendSlots::is_stuck`] first saw it; `None` if no slots were
+    /// Counts the slots that were returned.
+    returned: u32,
+    /// A value of `returned` and when [`SendSlots::is_stuck`] first saw it; `None` if no slots were
     /// in use.
     seen: Option<(u32, u64)>,
+    /// What `returned` will be when all slots are returned that were in use at a time, and that
+    /// time.
+    expected: Option<(u32, u64)>,
+    /// Whether somebody has the [`Turn`].
+    is_mapping: bool,
     is_closed: bool,
 }
 
 impl State {
+    /// Slots in use.
+    fn used(&self) -> u32 {
+        self.total.saturating_sub(self.free)
+    }
+
     /// Takes `count` slots, if they are free.
     fn take(&mut self, count: u32) -> bool {
         let Some(free) = self.free.checked_sub(count) else {
@@ -87,8 +116,10 @@ impl SendSlots {
                 total: 0,
                 free: 0,
                 least: 0,
-                returns: 0,
+                returned: 0,
                 seen: None,
+                expected: None,
+                is_mapping: false,
                 is_closed: false,
             }, "rpcrdma_send_slots"),
             changed <- new_condvar!("rpcrdma_send_slots"),
@@ -102,26 +133,26 @@ impl SendSlots {
         (state.total, state.free, state.least) = (total, total, total);
     }
 
-    /// Takes slots for `count` work requests; sleeps until they are free if `may_wait`. If they are
+    /// Takes slots for `count` work requests; with `wait`, sleeps until they are free. If they are
     /// not free at first, `is_full` is called, under the lock, with the number of slots in use and
     /// the capacity.
     ///
     /// # Errors
     ///
-    /// [`NoRoom::Full`] only if the caller may not wait; [`NoRoom::TimedOut`] only if it may.
+    /// [`NoRoom::Full`] only without `wait`; [`NoRoom::TimedOut`] only with it.
     #[inline]
     pub(super) fn take(
         &self,
         count: u32,
-        may_wait: bool,
+        wait: Option<&mut SlotWait>,
         is_full: impl FnOnce(u32, u32),
     ) -> Result<(), NoRoom> {
         let mut state = self.state.lock();
         // Callers that cannot wait do not overtake those that do.
-        if !state.is_closed && (may_wait || !self.is_awaited()) && state.take(count) {
+        if !state.is_closed && (wait.is_some() || !self.is_awaited()) && state.take(count) {
             return Ok(());
         }
-        self.take_later(state, count, may_wait, is_full)
+        self.take_later(state, count, wait, is_full)
     }
 
     /// The slow path of [`Self::take`]: there is no room at first.
@@ -130,31 +161,46 @@ impl SendSlots {
         &self,
         mut state: SpinLockGuard<'_, State>,
         count: u32,
-        may_wait: bool,
+        wait: Option<&mut SlotWait>,
         is_full: impl FnOnce(u32, u32),
     ) -> Result<(), NoRoom> {
-        let mut is_full = Some(is_full);
         if count > state.total {
             return Err(NoRoom::TooMany);
         }
-        if !may_wait && self.is_awaited() {
-            if let Some(is_full) = is_full.take() {
-                is_full(state.total.saturating_sub(state.free), state.total);
+        let Some(wait) = wait else {
+            if state.is_closed {
+                return Err(NoRoom::Closed);
             }
+            is_full(state.used(), state.total);
             return Err(NoRoom::Full);
-        }
-        let mut left = msecs_to_jiffies(WHOLE_TIME_LIMIT);
+        };
+        let mut is_full = Some(is_full);
         while !state.is_closed {
             if state.take(count) {
                 return Ok(());
             }
             if let Some(is_full) = is_full.take() {
-                is_full(state.total.saturating_sub(state.free), state.total);
+                is_full(state.used(), state.total);
             }
-            if !may_wait {
-                return Err(NoRoom::Full);
+            self.sleep(&mut state, wait.left())?;
+        }
+        Err(NoRoom::Closed)
+    }
+
+    /// Takes the turn to map transfers; with `wait`, sleeps until nobody has it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::take`], but for [`NoRoom::TooMany`].
+    #[cold]
+    pub(super) fn turn(&self, mut wait: Option<&mut SlotWait>) -> Result<Turn<'_>, NoRoom> {
+        let mut state = self.state.lock();
+        while !state.is_closed {
+            if !core::mem::replace(&mut state.is_mapping, true) {
+                return Ok(Turn(self));
             }
-            self.sleep(&mut state, &mut left)?;
+            let wait = wait.as_mut().ok_or(NoRoom::Full)?;
+            self.sleep(&mut state, wait.left())?;
         }
         Err(NoRoom::Closed)
     }
@@ -169,16 +215,15 @@ impl SendSlots {
     /// [`NoRoom::Closed`].
     pub(super) fn wait(&self, wait: &mut SlotWait) -> Result<(), NoRoom> {
         let mut state = self.state.lock();
-        let limit = || msecs_to_jiffies(WHOLE_TIME_LIMIT);
         while !state.is_closed {
-            if wait.seen != Some(state.returns) {
-                wait.seen = Some(state.returns);
+            if wait.seen != Some(state.returned) {
+                wait.seen = Some(state.returned);
                 return Ok(());
             }
             if state.free == state.total {
                 return Err(NoRoom::TooMany);
             }
-            self.sleep(&mut state, wait.left.get_or_insert_with(limit))?;
+            self.sleep(&mut state, wait.left())?;
         }
         Err(NoRoom::Closed)
     }
@@ -194,12 +239,12 @@ impl SendSlots {
         state: &mut SpinLockGuard<'_, State>,
         left: &mut Jiffies,
     ) -> Result<(), NoRoom> {
-        let before = state.returns;
+        let before = state.returned;
         let limit = msecs_to_jiffies(TIME_LIMIT).min(*left);
         self.waiting.fetch_add(1, Relaxed);
         let woken = self.changed.wait_interruptible_timeout(state, limit);
         self.waiting.fetch_sub(1, Relaxed);
-        let has_changed = state.is_closed || state.returns != before;
+        let has_changed = state.is_closed || state.returned != before;
         let rest = match woken {
             CondVarTimeoutResult::Woken { jiffies } => jiffies,
             // Threads of a service take no signals. One with a pending signal could not sleep any
@@ -217,31 +262,41 @@ impl SendSlots {
     pub(super) fn give_back(&self, count: u32) {
         let mut state = self.state.lock();
         state.free = state.free.saturating_add(count);
-        state.returns = state.returns.wrapping_add(1);
+        state.returned = state.returned.wrapping_add(count);
         drop(state);
+        self.notify();
+    }
+
+    /// Wakes those who wait, if there are any.
+    #[inline(always)]
+    fn notify(&self) {
         if self.is_awaited() {
             self.changed.notify_all();
         }
     }
 
     /// Whether slots are in use, and none was returned between calls that were at least
-    /// [`TIME_LIMIT`] apart; `now` is in nanoseconds. Requests of a queue are executed in order: if
-    /// one hangs, so do those behind it.
+    /// [`TIME_LIMIT`] apart, or not all that were in use at the first of calls that were
+    /// [`WHOLE_TIME_LIMIT`] apart; `now` is in nanoseconds. Requests of a queue are executed in
+    /// order: if one hangs, so do those behind it.
     pub(crate) fn is_stuck(&self, now: u64) -> bool {
+        let is_over = |since: u64, limit: u32| {
+            now.saturating_sub(since) >= u64::from(limit).saturating_mul(1_000_000)
+        };
         let mut state = self.state.lock();
-        if state.free == state.total {
-            state.seen = None;
+        let (returned, used) = (state.returned, state.used());
+        if used == 0 {
+            (state.seen, state.expected) = (None, None);
             return false;
         }
-        match state.seen {
-            Some((returns, since)) if returns == state.returns => {
-                now.saturating_sub(since) >= u64::from(TIME_LIMIT).saturating_mul(1_000_000)
-            }
-            _ => {
-                state.seen = Some((state.returns, now));
-                false
-            }
-        }
+        // Those in use then are at most as many as are in use now, unless all were returned.
+        let is_left = |expected: u32| (1..=used).contains(&expected.wrapping_sub(returned));
+        let seen = state.seen.filter(|(seen, _)| *seen == returned);
+        let expected = state.expected.filter(|(expected, _)| is_left(*expected));
+        state.seen = seen.or(Some((returned, now)));
+        state.expected = expected.or(Some((returned.wrapping_add(used), now)));
+        seen.is_some_and(|(_, since)| is_over(since, TIME_LIMIT))
+            || expected.is_some_and(|(_, since)| is_over(since, WHOLE_TIME_LIMIT))
     }
 
     /// Refuses further slots, and wakes all waiting threads.
@@ -258,8 +313,8 @@ impl SendSlots {
     /// Slots in use, the most that ever were, and the capacity.
     pub(super) fn usage(&self) -> (u32, u32, u32) {
         let state = self.state.lock();
-        let used = |free| state.total.saturating_sub(free);
-        (used(state.free), used(state.least), state.total)
+        let most = state.total.saturating_sub(state.least);
+        (state.used(), most, state.total)
     }
 }
 
@@ -276,7 +331,7 @@ mod tests {
         slots.open(4);
         let stuck = |times: [u64; 3]| times.map(|now| slots.is_stuck(now));
         assert_eq!(stuck([0, LIMIT, 2 * LIMIT]), [false; 3]);
-        assert_eq!(slots.take(2, false, |_, _| {}), Ok(()));
+        assert_eq!(slots.take(2, None, |_, _| {}), Ok(()));
         assert_eq!(stuck([5, LIMIT, LIMIT + 5]), [false, false, true]);
         slots.give_back(1);
         assert_eq!(
@@ -286,7 +341,7 @@ mod tests {
         slots.give_back(1);
         assert_eq!(stuck([3 * LIMIT; 3]), [false; 3]);
         // What was seen before does not count for later requests.
-        assert_eq!(slots.take(1, false, |_, _| {}), Ok(()));
+        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
         assert_eq!(
             stuck([4 * LIMIT, 4 * LIMIT + 1, 5 * LIMIT]),
             [false, false, true]
@@ -294,15 +349,69 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_with_too_little_progress_is_stuck() {
+        const SECOND: u64 = 1_000_000_000;
+        let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
+        slots.open(8);
+        // After how many looks, nine seconds apart, a queue with `used` slots in use is stuck, if
+        // one is returned after every `pause` looks, and another one taken.
+        let ends = |used: u32, pause: u64| {
+            assert_eq!(slots.take(used, None, |_, _| {}), Ok(()));
+            let end = (0..60u64).find(|round| {
+                let is_stuck = slots.is_stuck(round * 9 * SECOND);
+                if round % pause == 0 {
+                    slots.give_back(1);
+                    assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+                }
+                is_stuck
+            });
+            slots.give_back(used);
+            assert!(!slots.is_stuck(600 * SECOND));
+            end
+        };
+        assert_eq!(ends(1, 1), None);
+        assert_eq!(ends(6, 1), None);
+        assert_eq!(ends(8, 1), Some(7));
+        assert_eq!(ends(1, 3), Some(3));
+    }
+
+    #[test]
+    fn one_at_a_time_maps() {
+        let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
+        slots.open(4);
+        let turn = slots.turn(None);
+        assert!(turn.is_ok());
+        assert!(matches!(slots.turn(None), Err(NoRoom::Full)));
+        drop(turn);
+        assert!(slots.turn(None).is_ok());
+        slots.close();
+        assert!(matches!(slots.turn(None), Err(NoRoom::Closed)));
+    }
+
+    #[test]
+    fn who_cannot_wait_does_not_overtake() {
+        let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
+        slots.open(4);
+        slots.waiting.store(1, Relaxed);
+        assert_eq!(slots.take(1, None, |_, _| {}), Err(NoRoom::Full));
+        assert_eq!(
+            slots.take(1, Some(&mut SlotWait::default()), |_, _| {}),
+            Ok(())
+        );
+        slots.waiting.store(0, Relaxed);
+        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+    }
+
+    #[test]
     fn what_was_returned_while_nobody_waited_is_seen() {
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(4);
-        assert_eq!(slots.take(3, false, |_, _| {}), Ok(()));
+        assert_eq!(slots.take(3, None, |_, _| {}), Ok(()));
         let mut wait = SlotWait::default();
         assert_eq!(slots.wait(&mut wait), Ok(()));
         // Another caller takes as many as come back.
         slots.give_back(1);
-        assert_eq!(slots.take(1, false, |_, _| {}), Ok(()));
+        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
         assert_eq!(slots.wait(&mut wait), Ok(()));
         // The last ones come back before the next look.
         slots.give_back(3);

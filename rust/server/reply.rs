@@ -21,7 +21,10 @@ use crate::{
         },
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
-    sunrpc::server::{KeptCall, Moment, Replying},
+    sunrpc::{
+        server::{KeptCall, Moment, Replying},
+        NoIoScope,
+    },
     trace::server as trace,
 };
 use kernel::prelude::*;
@@ -214,6 +217,7 @@ fn write(
     (plan, writes): (&ReplyPlan<'_>, usize),
     call: &ReceivedCall<'_>,
 ) -> Result<(u32, u64)> {
+    let _scope = qp.maps_in_turn().then(NoIoScope::enter);
     let (mut count, mut bytes) = (0u32, 0u64);
     let is_whole = plan.reply_chunk_len != 0
         || !plan
