@@ -163,11 +163,14 @@ impl Grants {
     }
 
     /// Gives back the room for Receives that lowered grants do not use, once Calls have used them
-    /// up.
+    /// up: of `posted` ones.
     #[cold]
-    fn give_back_surplus(&mut self) {
-        let posted = self.credits.expected().saturating_sub(self.load.first());
-        self.receives.give_back_surplus(posted);
+    fn give_back_surplus(&mut self, posted: u32) {
+        let expected = self.credits.expected();
+        // Those of a limit that was not raised after all are not expected.
+        let kept = expected.max(posted.saturating_sub(SPARE_RECEIVES));
+        self.receives
+            .give_back_surplus(kept.saturating_sub(self.load.first()));
     }
 }
 
@@ -574,7 +577,7 @@ impl IncomingCalls {
         let has_surplus = receives.has_surplus();
         let wanted = grants.wanted();
         if has_surplus {
-            grants.give_back_surplus();
+            grants.give_back_surplus(self.posted_for_calls(qp));
         }
         drop(grants);
         match qp.post_receives(self.wanted_receives(wanted), RECEIVE_BATCH, true) {
