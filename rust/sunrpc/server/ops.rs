@@ -174,9 +174,16 @@ impl<T: SvcConnection> ConnectionTable<T> {
                 xprt.published_transport::<T>()
             })
         };
-        connection
-            .is_none_or(|connection| connection.has_room())
-            .into()
+        let has_room = connection.is_none_or(|connection| {
+            connection.has_room() || {
+                // Who makes room looks then whether the transport is busy, and svc_xprt_received(),
+                // which says that it is not, has no barrier before it looks for room.
+                // SAFETY: Always safe to call.
+                unsafe { bindings::smp_mb() };
+                connection.has_room()
+            }
+        });
+        has_room.into()
     }
 
     /// A thread of the service, with the transport marked as busy; may sleep.
