@@ -20,7 +20,10 @@ use kernel::{
     error::to_result,
     new_spinlock,
     prelude::*,
-    sync::{Arc, SpinLock},
+    sync::{
+        atomic::{Acquire, Atomic, Relaxed, Release},
+        Arc, SpinLock,
+    },
     types::Opaque,
 };
 
@@ -297,9 +300,17 @@ impl Qp {
     /// # Errors
     ///
     /// `EPIPE` during or after the drain; otherwise as for [`Self::post_send`].
+    #[inline(always)]
     pub(super) unsafe fn post_send_beside(&self, first: *const bindings::ib_send_wr) -> Result {
-        // SAFETY: Guaranteed by the caller.
-        unsafe { self.post_send_revised(first, || ()) }
+        let gate = self.send_gate.lock();
+        if !*gate {
+            return Err(EPIPE);
+        }
+        self.is_posting.store(true, Relaxed);
+        // SAFETY: Guaranteed by the caller. The drain does not begin while the gate is held.
+        let posted = unsafe { self.post_send(first) };
+        self.is_posting.store(false, Release); // Pairs with `wait_for_posting_beside`.
+        posted
     }
 
     /// The same for a message that `revise` may change when its turn has come: whatever is posted
@@ -326,10 +337,20 @@ impl Qp {
         unsafe { self.post_send(first) }
     }
 
-    /// Waits until the calls of [`Self::post_send_revised`] that have begun have ended. Does not
-    /// sleep.
+    /// Waits until the calls of [`Self::post_send_revised`] and of [`Self::post_send_beside`] that
+    /// have begun have ended. Does not sleep.
     pub(super) fn wait_for_posting(&self) {
         drop(self.send_gate.lock());
+    }
+
+    /// Waits until the call of [`Self::post_send_beside`] has ended whose request has completed.
+    /// Does not sleep.
+    pub(super) fn wait_for_posting_beside(&self) {
+        // Whoever sees the completion also sees what was stored before its request was posted: the
+        // provider publishes a request with a barrier before its doorbell, or by a release.
+        if self.is_posting.load(Acquire) {
+            self.wait_for_posting();
+        }
     }
 
     /// Posts a chain on the send queue. Does not sleep.

@@ -112,7 +112,7 @@ impl<O: ReadOwner> Complete for ReadContext<O> {
         // An earlier Read may have recorded why.
         let failure = failure.map(|status| context.failure.take().unwrap_or(status));
         // The last Read may complete while the provider has yet to look for a request behind it.
-        owner.qp().wait_for_posting();
+        owner.qp().wait_for_posting_beside();
         let (message, pages) = context.end(owner.qp());
         // SAFETY: The context is the owner's, and was lent out until now. Its requests have been
         // posted.

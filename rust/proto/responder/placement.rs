@@ -50,24 +50,27 @@ pub(crate) struct Placement {
     results: [Range; RESULTS],
     /// Write chunks that had their turn.
     count: usize,
-    /// A result that is larger than the Write chunk whose turn it was.
-    too_large: Option<Range>,
+    /// Where the first result ends that is larger than the Write chunk whose turn it was.
+    too_large: u32,
 }
 
 impl Placement {
+    /// No result is too large: a Reply has fewer bytes.
+    const NONE: u32 = u32::MAX;
+
     /// The placement of a Reply that has no results yet.
     pub(crate) const fn new() -> Self {
         Self {
             results: [Range { at: 0, length: 0 }; RESULTS],
             count: 0,
-            too_large: None,
+            too_large: Self::NONE,
         }
     }
 
     /// Forgets all results, for another Reply.
     pub(crate) fn clear(&mut self) {
         self.count = 0;
-        self.too_large = None;
+        self.too_large = Self::NONE;
     }
 
     /// What is in each Write chunk that had its turn, up to the last one for which `is_kept` holds.
@@ -97,7 +100,9 @@ impl Placement {
         // It takes the place of earlier ones that are not before it.
         let is_before = |result: &Range| result.at < at && result.end() <= at;
         self.count = self.used(is_before).len();
-        self.too_large = self.too_large.filter(is_before);
+        if self.too_large > at {
+            self.too_large = Self::NONE;
+        }
         let chunk = call.lists.writes.chunks().nth(self.count);
         let (Some(chunk), Some(place), true) =
             (chunk, self.results.get_mut(self.count), length > 0)
@@ -107,7 +112,7 @@ impl Placement {
         let number = u32::try_from(self.count).ok();
         let is_usable = chunk.count() > 0;
         if is_usable && chunk.length() < u64::from(length) {
-            self.too_large.get_or_insert(Range { at, length });
+            self.too_large = self.too_large.min(at.saturating_add(length));
             return None;
         }
         *place = Range {
@@ -135,7 +140,7 @@ impl Placement {
         length: u32,
         threshold: u32,
     ) -> Result<ReplyPlan<'_>, ReplyTooLarge> {
-        if self.too_large.is_some_and(|result| result.end() <= length) {
+        if self.too_large <= length {
             return Err(ReplyTooLarge);
         }
         let mut plan = ReplyPlan {

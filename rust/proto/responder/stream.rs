@@ -266,35 +266,42 @@ fn has_count(payload: &[u8], position: u32, length: u64) -> bool {
 /// Whether the first Read chunk, at `position`, and the count before it are arguments of the Call
 /// that begins with `payload`. sunrpc expects the header in one piece.
 fn is_behind_header(payload: &[u8], position: u32) -> bool {
-    let start = arguments(payload);
-    start.is_some_and(|start| start.saturating_add(4) <= u64::from(position))
+    let position = usize::try_from(position).ok();
+    let before = position.and_then(|position| position.checked_sub(4));
+    arguments(payload).is_some_and(|start| before.is_some_and(|before| start <= before))
 }
 
 /// Where the arguments of the RPC Call in `payload` start (RFC 5531 section 9); `None` if its
 /// header does not end there, or if RPCSEC_GSS protects the arguments or has its own.
-fn arguments(payload: &[u8]) -> Option<u64> {
-    const CREDENTIAL: u64 = 24;
-    const RPCSEC_GSS: u32 = 6;
-    // The procedure RPCSEC_GSS_DATA and rpc_gss_svc_none (RFC 2203 section 5).
-    const DATA: u32 = 0;
-    const NONE: u32 = 1;
-    let word = |at: u64| {
-        let bytes = payload.get(usize::try_from(at).ok()?..)?;
-        bytes.first_chunk().map(|&word| u32::from_be_bytes(word))
-    };
-    if word(CREDENTIAL)? == RPCSEC_GSS && (word(36)?, word(44)?) != (DATA, NONE) {
+fn arguments(payload: &[u8]) -> Option<usize> {
+    const RPCSEC_GSS: [u8; 4] = 6u32.to_be_bytes();
+    /// Bytes before the credential, and flavor and length of that and of the verifier.
+    const FIXED: usize = 24;
+    const AUTH: usize = 8;
+    let (flavor, length) = auth(payload.get(FIXED..)?)?;
+    if flavor == RPCSEC_GSS && !is_unprotected(payload.get(FIXED + AUTH..)?) {
         return None;
     }
-    let verifier = opaque_end(CREDENTIAL + 8, word(CREDENTIAL + 4)?);
-    Some(opaque_end(
-        verifier.saturating_add(8),
-        word(verifier.saturating_add(4))?,
-    ))
+    let verifier = FIXED.saturating_add(AUTH).saturating_add(length);
+    let (_, length) = auth(payload.get(verifier..)?)?;
+    Some(verifier.saturating_add(AUTH).saturating_add(length))
 }
 
-/// Where an item of `length` bytes ends that starts at `start`, round-up included.
-fn opaque_end(start: u64, length: u32) -> u64 {
-    start.saturating_add(padded(u64::from(length)))
+/// The flavor at the start of `bytes`, and the bytes of the body that follows its length.
+fn auth(bytes: &[u8]) -> Option<([u8; 4], usize)> {
+    let &[a, b, c, d, length @ ..] = bytes.first_chunk::<8>()?;
+    let length = usize::try_from(u32::from_be_bytes(length)).ok()?;
+    Some(([a, b, c, d], length.checked_next_multiple_of(4)?))
+}
+
+/// Whether a credential of RPCSEC_GSS with this body is that of a Call whose arguments follow as
+/// they are: RPCSEC_GSS_DATA with rpc_gss_svc_none (RFC 2203 section 5).
+#[cold]
+fn is_unprotected(body: &[u8]) -> bool {
+    const DATA: [u8; 4] = 0u32.to_be_bytes();
+    const NONE: [u8; 4] = 1u32.to_be_bytes();
+    let word = |at: usize| body.get(at..)?.first_chunk();
+    word(4) == Some(&DATA) && word(12) == Some(&NONE)
 }
 
 /// Whether a Read chunk of `length` bytes can be the data of a counted array of `count` bytes:
