@@ -55,7 +55,12 @@ by_netlink() {
 	server '
 		listen "$SERVER:20049" "[$SERVER6]:20049" "$SERVER:20050"
 		nfsdctl threads 4
-		nfsdctl listener
+		nfsdctl listener >/run/$TEST.listeners
+		cat /run/$TEST.listeners
+		for address in "$SERVER:20049" "$SERVER:20050" "[$SERVER6]:20049"; do
+			grep -qF "rdma:$address" /run/$TEST.listeners || fail "netlink does not list $address"
+		done
+		rm /run/$TEST.listeners
 		is_listening "$SERVER:20049" && is_listening "[$SERVER6]:20049" &&
 			is_listening "$SERVER:20050" || fail "$(listeners)"'
 	mount_at "$(server 'echo $SERVER')" 20049
@@ -99,7 +104,9 @@ device_returns() {
 	defer "server rdma_link_add"
 	server "
 		listen \"\$SERVER:20049\" \"[\$SERVER6]:20049\"
-		[ $threads = 0 ] || nfsdctl threads $threads
+		[ $threads = 0 ] || nfsdctl threads $threads"
+	[ "$threads" != 0 ] || nobody_accepts
+	server "
 		mark=\$(log_mark)
 		timeout 20 rdma link delete \$RDMA_LINK || fail 'the removal waits'
 		wait_for 10 no_longer is_listening \"\$SERVER:20049\"
@@ -112,8 +119,38 @@ device_returns() {
 		wait_for 10 moved \$SERVER 1
 		[ \$(log_since \$mark | grep -c \"\$SERVER port 20049: cannot listen\") -le 1 ]
 		[ $threads != 0 ] || nfsdctl threads 4"
+	[ "$threads" != 0 ] || somebody_accepts
 	mount_at "$(server 'echo $SERVER')" 20049
 	mount_at "[$(server 'echo $SERVER6')]" 20049
+}
+
+# A client connects to a server that has no threads yet, and waits.
+nobody_accepts() {
+	defer unmount_nfs
+	client_background waiting 'mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys $SERVER:/export $MNT'
+	server "wait_for 20 sh -c 'rdma resource show cm_id | grep -q \"state CONNECT \"'"
+}
+# The server has threads.
+somebody_accepts() {
+	LIMIT=150 client_wait waiting
+	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
+}
+
+# A listener can be closed while connects wait for it that nobody has accepted.
+closed_while_connecting() {
+	ours
+	elsewhere
+	defer "server 'module_loaded || insmod /lab/payload/server/rpcrdma.ko'"
+	server 'listen "$SERVER:20049"'
+	nobody_accepts
+	server '
+		/lab/guest/server stop
+		wait_for 20 module_unused
+		module_unload
+		insmod /lab/payload/server/rpcrdma.ko
+		listen "$SERVER:20049"
+		nfsdctl threads 4'
+	somebody_accepts
 }
 
 # One that waits for its address can be closed, and the module can go.
@@ -166,6 +203,7 @@ for threads in 4 0; do
 	test_case "the device goes and comes, with $threads threads" device_returns $threads
 done
 test_case "closed while the device is away" closed_without_device
+test_case "closed while clients connect" closed_while_connecting
 for vers in 3 4.2; do
 	test_case "v$vers: the address goes and comes under I/O" address_returns $vers
 done

@@ -139,10 +139,11 @@ counters_agree() {
 			credits_granted $(client 'our_stat credits_granted')
 			peer_port $(client 'our_stat source_port')
 		END
-		listed() { rdma resource show \$1 | grep \"\$2 \$(stat_of \$3) \" ||
-			fail \"rdma resource does not have the \$3\"; }
-		listed cm_id lqpn queue_pair
-		listed cq cqn completion_queue
+		listed() { rdma -d resource show \$1 | grep \"\$2 \$(stat_of \$3) .*comm \\[\$4\\]\" ||
+			fail \"rdma resource does not have the \$3 of \$4\"; }
+		listed cm_id lqpn queue_pair rpcrdma
+		# These are the core's, for all who have connections.
+		listed cq cqn completion_queue ib_core
 		[ \$(stat_of receives_posted) -ge \$(stat_of credits_granted) ] ||
 			fail 'more is granted than Receives are posted'
 		[ \$(stat_of receive_buffers) -ge \$(stat_of receives_posted) ]

@@ -25,9 +25,11 @@ few_elements() {
 
 # The send queue is too small for all that the client may ask for at once: threads wait for room, and no Call
 # is begun meanwhile.
+starved=/proc/sys/sunrpc/svc_rdma/rdma_stat_sq_starve
 small_queue() {
 	server_dir /export
 	limit_server "max_qp_wr=$2 max_send_sge=1"
+	server "[ ! -f $starved ] || echo 0 >$starved"
 	mount_nfs "$1"
 	trace_begins server sunrpc/svc_xprt_no_write_space
 	netem_begins client
@@ -39,6 +41,7 @@ small_queue() {
 	server '
 		printf "%d entries of the send queue, all used %d times\n" $(stat_of send_queue_size) $(stat_of send_queue_full)
 		[ $(stat_of send_queue_full) -gt 0 ] || fail "there was always room"
+		[ $(cat '"$starved"') = $(stat_of send_queue_full) ] || fail "$(cat '"$starved"') of these were counted"
 		grep -q svc_xprt_no_write_space: $TRACING/trace || fail "Calls were begun all the same"'
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -113,8 +116,10 @@ sends_fail() {
 	server_dir /export
 	limit_server failing_sends=40
 	mount_nfs_timeo "$1"
+	trace_begins server rpcrdma/svcrdma_sq_post_err
 	work_begins
 	work_outlasts_three
+	server '[ $(grep -c svcrdma_sq_post_err: $TRACING/trace) -ge 3 ]'
 	server '[ "$(listener_of ended_reply_failed)" -ge 3 ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -175,6 +180,17 @@ one_read() {
 	limits_end
 }
 
+# A device of which a queue pair has no more of its own under way.
+few_own_reads() {
+	server_dir /export
+	limit_server max_qp_init_rd_atom=2
+	mount_nfs "$1"
+	server '[ "$(stat_of read_depth)" = 2 ] || fail "$(stat_of read_depth) may be under way"'
+	LIMIT=200 client verified_data
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
 # What the client sends before this end knows that the handshake is over has to wait, and must not be lost.
 slow_handshake() {
 	server_dir /export
@@ -202,6 +218,7 @@ test_case "v3: a client that lets nobody read" no_reads
 for vers in 3 4.2; do
 	test_case "v$vers: a client that lets one RDMA Read at a time be under way" one_read $vers
 done
+test_case "v4.2: a device that has two RDMA Reads under way at a time" few_own_reads 4.2
 for vers in 3 4.2; do
 	test_case "v$vers: Calls come before the end of the handshake is known" slow_handshake $vers
 done

@@ -94,6 +94,26 @@ overtaken() {
 	server 'clients_gone 20'
 }
 
+# nfsd drops a Call that it has in its hands already: each gives back its credit and its Receive.
+dropped() {
+	need_requester
+	defer requester_stop
+	server_dir /export
+	server "head -c 1000 /dev/urandom >/export/$TEST/file
+		end_grace"
+	MACHINE=server delay_events reading=600000
+	attack_begins dropped
+	server '
+		all_are_there() { [ "$(stat_of received_messages)" = 221 ]; }
+		wait_for 40 all_are_there
+		one_is_left() { [ "$(stat_of calls_outstanding)" = 1 ]; }
+		wait_for 20 one_is_left'
+	delays_end server
+	attack_comes_to 'answered*21'
+	requester_stop
+	server 'clients_gone 20'
+}
+
 connections() {
 	attack silent 20_up listener:connections=21 ended_disconnected+20
 	attack half-open 10_up listener:connections=11 ended_rejected+10
@@ -121,7 +141,8 @@ few() {
 	wait_in_vain burst-5 5 0_refused rejected+0
 	# User-Mode Linux has no names of errors.
 	server "wait_for 10 lines_tell accept_failures $mark \
-		\"client \$CLIENT: cannot accept its connection: (EINVAL|Error\\(22\\))\""
+		\"client \$CLIENT: cannot accept its connection: (EINVAL|Error\\(22\\))\"
+		[ \$(grep -c svcrdma_accept_err: \$TRACING/trace) = 5 ]"
 }
 
 # The server is kept from accepting while so many connects arrive behind one that it has accepted.
@@ -144,7 +165,7 @@ wait_in_vain() {
 anew() {
 	need_requester
 	server_anew
-	trace_begins server rdma_cma/cm_event_done
+	trace_begins server rdma_cma/cm_event_done rpcrdma/svcrdma_accept_err
 	beside_a_mount "$@"
 }
 
@@ -237,6 +258,7 @@ test_case "more Calls than were granted, and more data than there is room for" b
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "a connection that ends while it waits for room, and a thread is busy with it" line
 test_case "a Reply that is overtaken by others that grant less" overtaken
+test_case "Calls that nfsd drops" dropped
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "more connections than are kept, and more connects than may wait" anew too_many silent-100
 test_case "connects whose client has gone when it is their turn" anew few

@@ -26,17 +26,7 @@ deferred() {
 	client "cd \$MNT/$TEST &&
 		for n in {1..20}; do : >\"a file with a name that is checked, number \$n\"; done"
 	trace_begins server sunrpc/svc_defer_drop sunrpc/svc_defer_queue sunrpc/svc_defer_recv
-	defer "server \
-		'cd /sys/kernel/debug/fail_sunrpc &&
-		echo 0 >probability && echo Y >ignore-cache-wait'"
-	server '
-		cd /sys/kernel/debug/fail_sunrpc
-		echo Y >ignore-client-disconnect
-		echo Y >ignore-server-disconnect
-		echo N >ignore-cache-wait
-		echo 0 >verbose
-		echo -1 >times
-		echo 100 >probability'
+	nobody_waits
 	for _ in {1..5}; do
 		server 'exportfs -f'
 		client '
@@ -52,6 +42,45 @@ deferred() {
 		! grep svc_defer_drop: $TRACING/trace'
 	[ "$(client 'xprt_stat 3')" = "$connects" ] || fail "the connection did not outlast it"
 	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# For the rest of the case no thread waits for what nfsd asks of its helpers: the Call is put aside at once.
+nobody_waits() {
+	defer "server \
+		'cd /sys/kernel/debug/fail_sunrpc &&
+		echo 0 >probability && echo Y >ignore-cache-wait'"
+	server '
+		cd /sys/kernel/debug/fail_sunrpc
+		echo Y >ignore-client-disconnect
+		echo Y >ignore-server-disconnect
+		echo N >ignore-cache-wait
+		echo 0 >verbose
+		echo -1 >times
+		echo 100 >probability'
+}
+
+# The connection of a Call that is put aside ends before the answer is there.
+deferred_for_nobody() {
+	need_injection server
+	is_served || skip "the kernel's own server does not tell when a connection has ended"
+	server_dir /export
+	mount_nfs 3
+	client ": >\$MNT/$TEST/file; drop_caches"
+	trace_begins server sunrpc/svc_defer sunrpc/svc_defer_drop
+	nobody_waits
+	defer "server 'pkill -CONT rpc.mountd'"
+	server 'pkill -STOP rpc.mountd && exportfs -f'
+	client_background names "[ \"\$(ls \$MNT/$TEST)\" = file ]"
+	server 'wait_for 30 grep -q "svc_defer:" $TRACING/trace'
+	client 'break_connections'
+	server '
+		has_ended() { [ "$(listener_of "ended_.*")" = 1 ]; }
+		wait_for 20 has_ended
+		pkill -CONT rpc.mountd
+		wait_for 30 grep -q svc_defer_drop: $TRACING/trace'
+	LIMIT=100 client_wait names
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'clients_gone 20'
 }
 
 # What nfsd has answered from its cache.
@@ -156,6 +185,7 @@ secure_port() {
 }
 
 test_case "v3: Calls wait for what nfsd has forgotten" deferred
+test_case "v3: the connection of a Call that waits for that ends" deferred_for_nobody
 test_case "v3: nothing is done twice when connections break" sent_again
 test_case "v3: a Call comes again, as its Reply was kept" sent_again_without_a_reply
 for vers in 3 4.2; do

@@ -60,6 +60,7 @@ removed() {
 		grep "$MNT .*proto=rdma" /proc/mounts
 		second_works'
 	mount_nfs_timeo "$1"
+	! server '[ -d /sys/kernel/debug/rpcrdma ]' || trace_begins server rpcrdma/svcrdma_device_removal
 	work_begins
 	defer "server rdma_link_add"
 	for round in {1..3}; do
@@ -72,6 +73,7 @@ removed() {
 		client 'work_goes_on 60'
 	done
 	server '
+		[ ! -d /sys/kernel/debug/rpcrdma ] || [ $(grep -c svcrdma_device_removal: $TRACING/trace) -ge 3 ]
 		second_works
 		[ "$(xprt_stat 3)" = 1 ] || fail "the other connection has ended, $(xprt_stat 3) were made"
 		[ ! -d /sys/kernel/debug/rpcrdma ] || grep -h ended_ /sys/kernel/debug/rpcrdma/listener-*/listener

@@ -32,6 +32,10 @@ static int max_qp_rd_atom = -1;
 module_param(max_qp_rd_atom, int, 0444);
 MODULE_PARM_DESC(max_qp_rd_atom, "RDMA Reads of a peer that a queue pair takes at a time");
 
+static int max_qp_init_rd_atom = -1;
+module_param(max_qp_init_rd_atom, int, 0444);
+MODULE_PARM_DESC(max_qp_init_rd_atom, "RDMA Reads of its own that a queue pair has under way at a time");
+
 static int max_sgl_rd = -1;
 module_param(max_sgl_rd, int, 0444);
 MODULE_PARM_DESC(max_sgl_rd, "SGEs of an RDMA Read beyond which memory is better registered");
@@ -274,6 +278,8 @@ static int limits_add(struct ib_device *device)
 		device->attrs.max_fast_reg_page_list_len = max_fast_reg_pages;
 	if (max_qp_rd_atom >= 0)
 		device->attrs.max_qp_rd_atom = max_qp_rd_atom;
+	if (max_qp_init_rd_atom >= 0)
+		device->attrs.max_qp_init_rd_atom = max_qp_init_rd_atom;
 	if (max_sgl_rd >= 0)
 		device->attrs.max_sgl_rd = max_sgl_rd;
 	if (no_invalidation || failing_sends || fatal_events || slow_sends || count_work ||
@@ -302,6 +308,7 @@ static void limits_remove(struct ib_device *device, void *data)
 	device->attrs.max_qp_wr = saved->attrs.max_qp_wr;
 	device->attrs.max_fast_reg_page_list_len = saved->attrs.max_fast_reg_page_list_len;
 	device->attrs.max_qp_rd_atom = saved->attrs.max_qp_rd_atom;
+	device->attrs.max_qp_init_rd_atom = saved->attrs.max_qp_init_rd_atom;
 	device->attrs.max_sgl_rd = saved->attrs.max_sgl_rd;
 	kfree(saved);
 }

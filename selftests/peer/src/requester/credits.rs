@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::compound::{compound, read_operation, write_operation};
 use super::{Call, Requester, Scenarios};
 use crate::peer::{word_at, LIMIT};
 use crate::verbs::Waited;
@@ -13,6 +14,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("beyond-the-grant", beyond),
     ("overrun-reads", overrun_reads),
     ("overtaken", overtaken),
+    ("dropped", dropped),
 ];
 
 /// Sends Calls as fast as there are Receives for them, which the fabric repeats until then.
@@ -72,4 +74,22 @@ fn overtaken(requester: &mut Requester) -> Result<Vec<String>> {
         }
     }
     Ok(vec!["none".to_owned()])
+}
+
+/// The same Call again and again, with which a thread of the server is kept, and then others.
+fn dropped(requester: &mut Requester) -> Result<Vec<String>> {
+    const AGAIN: usize = 200;
+    const OTHERS: usize = 20;
+    requester.connect()?;
+    let call = Call {
+        body: compound(&[write_operation(0, b"data"), read_operation(0, 4)])?,
+        ..Call::null()
+    };
+    let bytes = call.encode(requester.next_xid());
+    for _ in 0..=AGAIN {
+        requester.verbs.send(&bytes, None)?;
+    }
+    let mut outcomes = overrun(requester, &Call::null(), OTHERS)?;
+    outcomes.push(requester.outcome(LIMIT)?);
+    Ok(outcomes)
 }
