@@ -90,7 +90,22 @@ pub(super) fn take_turn<'a, O: OutgoingOwner>(
 }
 
 /// Takes slots of the send queue; see [`SendSlots::take`].
+#[inline(always)]
 pub(super) fn take_slots<O: OutgoingOwner>(
+    owner: &O,
+    count: u32,
+    may_wait: bool,
+    wait: &mut SlotWait,
+) -> Result<(), NoRoom> {
+    if owner.slots().try_take(count, may_wait) {
+        return Ok(());
+    }
+    take_slots_later(owner, count, may_wait.then_some(wait))
+}
+
+/// [`take_slots`] if they are not free at first.
+#[cold]
+fn take_slots_later<O: OutgoingOwner>(
     owner: &O,
     count: u32,
     wait: Option<&mut SlotWait>,
@@ -325,11 +340,16 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     /// region.
     #[inline(always)]
     pub(crate) fn write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        let qp = self.owner.qp();
-        if qp.joins_ranges() {
+        if self.owner.qp().joins_ranges() {
             return self.write_joined(ranges, handle, offset);
         }
-        let (mut offset, most) = (offset, qp.transfer_pages());
+        self.write_split(ranges, handle, offset)
+    }
+
+    /// [`Self::write`] of ranges that cannot be joined.
+    #[inline(never)]
+    fn write_split(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
+        let (mut offset, most) = (offset, self.owner.qp().transfer_pages());
         for range in ranges.iter().flat_map(|range| range.split(most)) {
             self.write_joined(&[range], handle, offset)?;
             offset = offset.wrapping_add(u64::try_from(range.length)?);
@@ -392,8 +412,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             drop(ManuallyDrop::into_inner(this));
             return Err(NoRoom::TooMany);
         };
-        let wait = may_wait.then_some(&mut this.wait);
-        if let Err(reason) = take_slots(owner, slots, wait) {
+        if let Err(reason) = take_slots(owner, slots, may_wait, &mut this.wait) {
             drop(ManuallyDrop::into_inner(this));
             return Err(reason);
         }

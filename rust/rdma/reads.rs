@@ -285,7 +285,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         // Without Reads nothing would complete.
         let taken = match slots {
             0 => Err(NoRoom::Closed),
-            _ => take_slots(owner, slots, may_wait.then_some(&mut this.wait)),
+            _ => take_slots(owner, slots, may_wait, &mut this.wait),
         };
         let context = this.context();
         if let Err(reason) = taken {

@@ -40,14 +40,9 @@ pub(super) struct SlotWait {
     seen: Option<u32>,
     /// What is left of [`WHOLE_TIME_LIMIT`], in jiffies; `None` before the first sleep.
     left: Option<Jiffies>,
-}
-
-impl SlotWait {
-    /// What is left to wait.
-    fn left(&mut self) -> &mut Jiffies {
-        self.left
-            .get_or_insert_with(|| msecs_to_jiffies(WHOLE_TIME_LIMIT))
-    }
+    /// What is left of [`TIME_LIMIT`], in jiffies, unless something has completed; `None` if
+    /// something has.
+    quiet: Option<Jiffies>,
 }
 
 /// The right to map transfers that take memory regions: two threads that both need more regions
@@ -68,8 +63,9 @@ pub(crate) struct SendSlots {
     state: SpinLock<State>,
     #[pin]
     changed: CondVar,
-    /// Threads that are waiting for room.
+    /// Threads that are waiting for room, and those that are waiting for their [`Turn`].
     waiting: Atomic<u32>,
+    waiting_turns: Atomic<u32>,
 }
 
 struct State {
@@ -124,6 +120,7 @@ impl SendSlots {
             }, "rpcrdma_send_slots"),
             changed <- new_condvar!("rpcrdma_send_slots"),
             waiting: Atomic::new(0),
+            waiting_turns: Atomic::new(0),
         })
     }
 
@@ -133,6 +130,15 @@ impl SendSlots {
         (state.total, state.free, state.least) = (total, total, total);
     }
 
+    /// Takes slots for `count` work requests if they are free. Callers that cannot wait do not
+    /// overtake those that do.
+    #[inline(always)]
+    #[must_use]
+    pub(super) fn try_take(&self, count: u32, may_wait: bool) -> bool {
+        let mut state = self.state.lock();
+        !state.is_closed && (may_wait || !self.is_awaited()) && state.take(count)
+    }
+
     /// Takes slots for `count` work requests; with `wait`, sleeps until they are free. If they are
     /// not free at first, `is_full` is called, under the lock, with the number of slots in use and
     /// the capacity.
@@ -140,30 +146,16 @@ impl SendSlots {
     /// # Errors
     ///
     /// [`NoRoom::Full`] only without `wait`; [`NoRoom::TimedOut`] only with it.
-    #[inline]
     pub(super) fn take(
         &self,
         count: u32,
         wait: Option<&mut SlotWait>,
         is_full: impl FnOnce(u32, u32),
     ) -> Result<(), NoRoom> {
-        let mut state = self.state.lock();
-        // Callers that cannot wait do not overtake those that do.
-        if !state.is_closed && (wait.is_some() || !self.is_awaited()) && state.take(count) {
+        if self.try_take(count, wait.is_some()) {
             return Ok(());
         }
-        self.take_later(state, count, wait, is_full)
-    }
-
-    /// The slow path of [`Self::take`]: there is no room at first.
-    #[cold]
-    fn take_later(
-        &self,
-        mut state: SpinLockGuard<'_, State>,
-        count: u32,
-        wait: Option<&mut SlotWait>,
-        is_full: impl FnOnce(u32, u32),
-    ) -> Result<(), NoRoom> {
+        let mut state = self.state.lock();
         if count > state.total {
             return Err(NoRoom::TooMany);
         }
@@ -182,7 +174,7 @@ impl SendSlots {
             if let Some(is_full) = is_full.take() {
                 is_full(state.used(), state.total);
             }
-            self.sleep(&mut state, wait.left())?;
+            self.sleep(&mut state, wait, &self.waiting)?;
         }
         Err(NoRoom::Closed)
     }
@@ -200,7 +192,7 @@ impl SendSlots {
                 return Ok(Turn(self));
             }
             let wait = wait.as_mut().ok_or(NoRoom::Full)?;
-            self.sleep(&mut state, wait.left())?;
+            self.sleep(&mut state, wait, &self.waiting_turns)?;
         }
         Err(NoRoom::Closed)
     }
@@ -223,13 +215,13 @@ impl SendSlots {
             if state.free == state.total {
                 return Err(NoRoom::TooMany);
             }
-            self.sleep(&mut state, wait.left())?;
+            self.sleep(&mut state, wait, &self.waiting)?;
         }
         Err(NoRoom::Closed)
     }
 
-    /// Sleeps until something has changed, for at most `left` jiffies, and deducts the time from
-    /// that.
+    /// Sleeps until something has changed, for as long as `wait` allows, as one of those that
+    /// `waiting` counts.
     ///
     /// # Errors
     ///
@@ -237,22 +229,29 @@ impl SendSlots {
     fn sleep(
         &self,
         state: &mut SpinLockGuard<'_, State>,
-        left: &mut Jiffies,
+        wait: &mut SlotWait,
+        waiting: &Atomic<u32>,
     ) -> Result<(), NoRoom> {
         let before = state.returned;
-        let limit = msecs_to_jiffies(TIME_LIMIT).min(*left);
-        self.waiting.fetch_add(1, Relaxed);
+        let left = (wait.left).unwrap_or_else(|| msecs_to_jiffies(WHOLE_TIME_LIMIT));
+        let quiet = (wait.quiet).unwrap_or_else(|| msecs_to_jiffies(TIME_LIMIT));
+        let limit = quiet.min(left);
+        waiting.fetch_add(1, Relaxed);
         let woken = self.changed.wait_interruptible_timeout(state, limit);
-        self.waiting.fetch_sub(1, Relaxed);
-        let has_changed = state.is_closed || state.returned != before;
+        waiting.fetch_sub(1, Relaxed);
         let rest = match woken {
             CondVarTimeoutResult::Woken { jiffies } => jiffies,
             // Threads of a service take no signals. One with a pending signal could not sleep any
             // more.
             CondVarTimeoutResult::Timeout | CondVarTimeoutResult::Signal { .. } => 0,
         };
-        *left = left.saturating_sub(limit.saturating_sub(rest));
-        match (rest == 0 && !has_changed) || *left == 0 {
+        let slept = limit.saturating_sub(rest);
+        let (left, quiet) = (left.saturating_sub(slept), quiet.saturating_sub(slept));
+        // Nothing can complete if nothing is outstanding.
+        let has_changed = state.is_closed || state.returned != before || state.used() == 0;
+        wait.left = Some(left);
+        wait.quiet = Some(quiet).filter(|_| !has_changed);
+        match left == 0 || wait.quiet == Some(0) {
             true => Err(NoRoom::TimedOut),
             false => Ok(()),
         }
@@ -270,7 +269,7 @@ impl SendSlots {
     /// Wakes those who wait, if there are any.
     #[inline(always)]
     fn notify(&self) {
-        if self.is_awaited() {
+        if self.is_awaited() || self.waiting_turns.read_once() != 0 {
             self.changed.notify_all();
         }
     }
