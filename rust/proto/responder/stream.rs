@@ -264,44 +264,47 @@ fn has_count(payload: &[u8], position: u32, length: u64) -> bool {
 }
 
 /// Whether the first Read chunk, at `position`, and the count before it are arguments of the Call
-/// that begins with `payload`. sunrpc expects the header in one piece.
+/// that begins with `payload`: sunrpc expects the header (RFC 5531 section 9) in one piece, and if
+/// RPCSEC_GSS protects the arguments or has its own, they are in no chunk.
+// Not inlined, as its callers would become too long to be inlined.
+#[inline(never)]
 fn is_behind_header(payload: &[u8], position: u32) -> bool {
-    let position = usize::try_from(position).ok();
-    let before = position.and_then(|position| position.checked_sub(4));
-    arguments(payload).is_some_and(|start| before.is_some_and(|before| start <= before))
+    let end = usize::try_from(position).ok();
+    let before = end.and_then(|end| payload.get(..end.checked_sub(4)?));
+    before.is_some_and(|before| has_header(before).is_some())
 }
 
-/// Where the arguments of the RPC Call in `payload` start (RFC 5531 section 9); `None` if its
-/// header does not end there, or if RPCSEC_GSS protects the arguments or has its own.
-fn arguments(payload: &[u8]) -> Option<usize> {
+/// Whether `bytes` begin with the header of an RPC Call whose arguments may be in chunks.
+#[inline(always)]
+fn has_header(bytes: &[u8]) -> Option<()> {
     const RPCSEC_GSS: [u8; 4] = 6u32.to_be_bytes();
-    /// Bytes before the credential, and flavor and length of that and of the verifier.
-    const FIXED: usize = 24;
-    const AUTH: usize = 8;
-    let (flavor, length) = auth(payload.get(FIXED..)?)?;
-    if flavor == RPCSEC_GSS && !is_unprotected(payload.get(FIXED + AUTH..)?) {
+    let credential = bytes.get(24..)?;
+    let (flavor, rest) = auth(credential)?;
+    if flavor == RPCSEC_GSS && !is_unprotected(credential) {
         return None;
     }
-    let verifier = FIXED.saturating_add(AUTH).saturating_add(length);
-    let (_, length) = auth(payload.get(verifier..)?)?;
-    Some(verifier.saturating_add(AUTH).saturating_add(length))
+    auth(rest).map(|_| ())
 }
 
-/// The flavor at the start of `bytes`, and the bytes of the body that follows its length.
-fn auth(bytes: &[u8]) -> Option<([u8; 4], usize)> {
-    let &[a, b, c, d, length @ ..] = bytes.first_chunk::<8>()?;
+/// The flavor of a credential or verifier at the start of `bytes`, and what follows it.
+#[inline(always)]
+fn auth(bytes: &[u8]) -> Option<([u8; 4], &[u8])> {
+    let (&[a, b, c, d, length @ ..], rest) = bytes.split_first_chunk::<8>()?;
     let length = usize::try_from(u32::from_be_bytes(length)).ok()?;
-    Some(([a, b, c, d], length.checked_next_multiple_of(4)?))
+    Some((
+        [a, b, c, d],
+        rest.get(length.checked_next_multiple_of(4)?..)?,
+    ))
 }
 
-/// Whether a credential of RPCSEC_GSS with this body is that of a Call whose arguments follow as
-/// they are: RPCSEC_GSS_DATA with rpc_gss_svc_none (RFC 2203 section 5).
+/// Whether a credential of RPCSEC_GSS, with flavor and length, is that of a Call whose arguments
+/// follow as they are: RPCSEC_GSS_DATA with rpc_gss_svc_none (RFC 2203 section 5).
 #[cold]
-fn is_unprotected(body: &[u8]) -> bool {
+fn is_unprotected(credential: &[u8]) -> bool {
     const DATA: [u8; 4] = 0u32.to_be_bytes();
     const NONE: [u8; 4] = 1u32.to_be_bytes();
-    let word = |at: usize| body.get(at..)?.first_chunk();
-    word(4) == Some(&DATA) && word(12) == Some(&NONE)
+    let word = |at: usize| credential.get(at..)?.first_chunk();
+    word(12) == Some(&DATA) && word(20) == Some(&NONE)
 }
 
 /// Whether a Read chunk of `length` bytes can be the data of a counted array of `count` bytes:
