@@ -23,7 +23,6 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("two-lost-and-required", lost_and_required),
     ("two-killed", killed),
     ("two-killed-and-refused", killed_and_refused),
-    ("two-killed-and-unanswered", killed_and_unanswered),
     ("two-executed-and-lost", executed_and_lost),
     ("two-not-begun", not_begun),
     ("two-agreed-and-lost", agreed_and_lost),
@@ -287,16 +286,6 @@ fn killed_and_refused(peer: &mut Peer) -> Result {
     peer.ends(ERESTARTSYS);
     peer.wait_for_line()?;
     refuse(peer, &call, VERSION_TWO, &ONLY_ONE)?;
-    goes_on(peer, VERSION_ONE, 1024)
-}
-
-/// The first Call is killed, and has no answer either.
-fn killed_and_unanswered(peer: &mut Peer) -> Result {
-    accept(peer)?;
-    first(peer)?;
-    peer.ends(ERESTARTSYS);
-    peer.end()?;
-    accept(peer)?;
     goes_on(peer, VERSION_ONE, 1024)
 }
 
