@@ -91,7 +91,7 @@ parameters() {
 	fields $req $req.{serviceid,transpsvctype,srq,e2eflowctrl,retrcount,rnrretrcount,initdepth,responderres} |
 		always 'the parameters of the connection' '0x0000000001064e51 0x00 0x00 0x00 0x06 0x06 0x00 0x80'
 	# The server reads, and no client does; it repeats what finds no Receive for ever.
-	! is_served || fields infiniband.cm.rep infiniband.cm.rep.{initdepth,responderres,rnrretrcount} |
+	! is_served || fields infiniband.cm.rep infiniband.cm.rep.{initdepth,respres,rnrretrcount} |
 		always 'what the server has accepted' '0x80 0x00 0x07'
 }
 

@@ -299,35 +299,35 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         self.context().buffer.bytes()
     }
 
-    /// Calls `add` to add the pages that [`Self::write`] takes its data from; they are kept until
-    /// the Send has completed. Reserves memory for `writes` Writes with as many elements in all as
-    /// `add` returns. May sleep, and wait for another thread that maps transfers.
+    /// The pages that [`Self::write`] takes its data from, to which the caller adds them. They are
+    /// kept until the Send has completed. May sleep, and wait for another thread that maps
+    /// transfers.
     ///
     /// # Errors
     ///
-    /// That of `add`, `ENOMEM`, or `EBUSY` if Writes were added already.
+    /// `EBUSY` if Writes were added already; `EAGAIN` if there is no turn to map them.
     #[inline(always)]
-    pub(crate) fn keep<T>(
-        &mut self,
-        writes: usize,
-        add: impl FnOnce(&mut PageVec) -> Result<(T, usize)>,
-    ) -> Result<T> {
-        let qp = self.owner.qp();
-        if qp.registers_writes() && self.turn.is_none() {
+    pub(crate) fn kept_pages(&mut self) -> Result<&mut PageVec> {
+        if self.owner.qp().registers_writes() && self.turn.is_none() {
             self.turn = Some(take_turn(self.owner, Some(&mut self.wait))?);
         }
-        let SendContext {
-            writes: transfers,
-            pages,
-            ..
-        } = self.context();
-        if transfers.requests() != 0 {
-            return Err(EBUSY);
+        let context = self.context();
+        match context.writes.requests() {
+            0 => Ok(&mut context.pages),
+            _ => Err(EBUSY),
         }
-        let (result, elements) = add(pages)?;
-        let writes = writes.saturating_add(qp.more_transfers(elements));
-        transfers.reserve(writes, elements)?;
-        Ok(result)
+    }
+
+    /// Reserves memory for `writes` Writes with `elements` elements in all. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    #[inline(always)]
+    pub(crate) fn reserve_writes(&mut self, writes: usize, elements: usize) -> Result {
+        let more = self.owner.qp().more_transfers(elements);
+        let writes = writes.saturating_add(more);
+        self.context().writes.reserve(writes, elements)
     }
 
     /// Adds RDMA Writes of `ranges` of the kept pages to the peer's memory at `offset` under

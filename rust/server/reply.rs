@@ -16,13 +16,14 @@ use crate::{
             placement::{Placement, ReplyPlan},
         },
         wire::{
+            chunk::Segment,
             error::{ErrorBody, ErrorMessage},
             header::{Credits, MIN_HEADER_LEN, VERSION_ONE},
         },
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
     sunrpc::{
-        server::{KeptCall, Moment, Replying},
+        server::{KeptCall, Moment, Replying, ResultLayout},
         NoIoScope,
     },
     trace::server as trace,
@@ -218,40 +219,64 @@ fn write(
     call: &ReceivedCall<'_>,
 ) -> Result<(u32, u64)> {
     let _scope = qp.maps_in_turn().then(NoIoScope::enter);
-    let (mut count, mut bytes) = (0u32, 0u64);
     let is_whole = plan.reply_chunk_len != 0
         || !plan
             .results()
             .all(|result| rqst.is_in_pages(result.at, result.length));
     // The head, the pages and the tail may be transfers of their own.
     let transfers = writes.saturating_add(2);
-    let layout = outgoing.keep(transfers, |pages| {
-        let layout = rqst.move_pages(pages, is_whole)?;
-        // Each Write can begin and end within a page.
-        let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
-        Ok((layout, elements))
-    })?;
-    plan.for_each_rdma_write(call, |at, target| {
+    let layout = rqst.move_pages(outgoing.kept_pages()?, is_whole)?;
+    // Each Write can begin and end within a page.
+    let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
+    outgoing.reserve_writes(transfers, elements)?;
+    let mut writing = Writing {
+        qp,
+        number,
+        outgoing,
+        layout,
+        count: 0,
+        bytes: 0,
+    };
+    plan.for_each_rdma_write(call, &mut writing, Writing::add)?;
+    Ok((writing.count, writing.bytes))
+}
+
+/// A Reply whose RDMA Writes are being added.
+struct Writing<'a, 'b> {
+    qp: &'a AcceptedQp<IncomingCalls>,
+    /// The number of the Call's message, for trace events.
+    number: u32,
+    outgoing: &'a mut Outgoing<'b, AcceptedQp<IncomingCalls>>,
+    /// Where the bytes of the Reply are.
+    layout: ResultLayout,
+    /// How many Writes were added, and of how many bytes.
+    count: u32,
+    bytes: u64,
+}
+
+impl Writing<'_, '_> {
+    /// Adds the RDMA Write of the bytes from `at` on to `target`.
+    #[inline(always)]
+    fn add(&mut self, at: u32, target: Segment) -> Result {
         let segment = (target.handle, target.length, target.offset);
-        trace::svcrdma_encode_wseg(qp, number, count, segment);
+        trace::svcrdma_encode_wseg(self.qp, self.number, self.count, segment);
         let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
         let (in_pages, ranges);
-        let parts = match layout.in_pages(start, length) {
+        let parts = match self.layout.in_pages(start, length) {
             Some(range) => {
                 in_pages = [range];
                 in_pages.as_slice()
             }
             None => {
-                ranges = layout.ranges(start, length)?;
+                ranges = self.layout.ranges(start, length)?;
                 ranges.parts()
             }
         };
-        outgoing.write(parts, target.handle, target.offset)?;
-        count = count.saturating_add(1);
-        bytes = bytes.saturating_add(u64::from(target.length));
-        Ok::<_, Error>(())
-    })?;
-    Ok((count, bytes))
+        self.outgoing.write(parts, target.handle, target.offset)?;
+        self.count = self.count.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(u64::from(target.length));
+        Ok(())
+    }
 }
 
 /// Ends a Call that was counted with an RDMA_ERROR, as [`send_error`] does.

@@ -229,45 +229,47 @@ impl<'a> ReplyPlan<'a> {
     /// Whether the Reply to `call` has no more than `most` RDMA Writes.
     pub(crate) fn has_at_most(&self, most: u32, call: &ReceivedCall<'_>) -> bool {
         let mut left = most;
-        let counted = self.for_each_rdma_write(call, |_, _| {
-            left = left.checked_sub(1).ok_or(())?;
+        let counted = self.for_each_rdma_write(call, &mut left, |left, _, _| {
+            *left = left.checked_sub(1).ok_or(())?;
             Ok::<_, ()>(())
         });
         counted.is_ok()
     }
 
-    /// Calls `each` with the RDMA Writes of the Reply to `call`: where in the RPC message the bytes
-    /// start, and the memory that they go to, exactly as long as they are, at least one byte. Each
-    /// chunk is filled from its start.
+    /// Calls `each` with `state` and the RDMA Writes of the Reply to `call`: where in the RPC message
+    /// the bytes start, and the memory that they go to, exactly as long as they are, at least one
+    /// byte. Each chunk is filled from its start.
     ///
     /// # Errors
     ///
     /// The first one of `each`.
-    // Inlined, so that the Call need not be in memory.
+    // Inlined, so that the Call need not be in memory. A function as `each` can be as well.
     #[inline(always)]
-    pub(crate) fn for_each_rdma_write<E>(
+    pub(crate) fn for_each_rdma_write<S, E>(
         &self,
         call: &ReceivedCall<'_>,
-        mut each: impl FnMut(u32, Segment) -> Result<(), E>,
+        state: &mut S,
+        each: impl Fn(&mut S, u32, Segment) -> Result<(), E>,
     ) -> Result<(), E> {
         let writes = call.lists.writes.chunks().zip(self.results);
         let writes = writes.map(|(chunk, result)| (chunk, Rest::one(result)));
         let reply = call.lists.reply.filter(|_| self.reply_chunk_len > 0);
         let reply = reply.map(|chunk| (chunk, self.rest()));
         for (chunk, ranges) in writes.chain(reply) {
-            fill(&chunk, ranges, &mut each)?;
+            fill(&chunk, ranges, state, &each)?;
         }
         Ok(())
     }
 }
 
-/// Calls `each` with the RDMA Writes that bring `ranges` of the RPC message into `chunk`, one after
-/// the other, as far as it has room.
+/// Calls `each` with `state` and the RDMA Writes that bring `ranges` of the RPC message into
+/// `chunk`, one after the other, as far as it has room.
 #[inline(always)]
-fn fill<E>(
+fn fill<S, E>(
     chunk: &Chunk<'_>,
     ranges: Rest<'_>,
-    each: &mut impl FnMut(u32, Segment) -> Result<(), E>,
+    state: &mut S,
+    each: &impl Fn(&mut S, u32, Segment) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut segments = chunk.segments();
     let mut room = NO_SEGMENT;
@@ -281,7 +283,7 @@ fn fill<E>(
                 room = segment;
             }
             let length = left.min(room.length);
-            each(at, Segment { length, ..room })?;
+            each(state, at, Segment { length, ..room })?;
             at = at.saturating_add(length);
             left = left.saturating_sub(length);
             room = Segment {
@@ -674,7 +676,7 @@ mod tests {
             write(3120, REPLY, 4, 0x10_0008),
         ];
         let mut expected = expected.into_iter();
-        let written = plan.for_each_rdma_write(&call, |at, target| {
+        let written = plan.for_each_rdma_write(&call, &mut expected, |expected, at, target| {
             match expected.next() == Some((at, target)) {
                 true => Ok(()),
                 false => Err(at),

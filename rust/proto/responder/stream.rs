@@ -286,15 +286,18 @@ fn has_header(bytes: &[u8]) -> Option<()> {
     auth(rest).map(|_| ())
 }
 
-/// The flavor of a credential or verifier at the start of `bytes`, and what follows it.
+/// The flavor of a credential or verifier at the start of `bytes`, and what follows its body.
 #[inline(always)]
 fn auth(bytes: &[u8]) -> Option<([u8; 4], &[u8])> {
+    /// The most bytes in a body.
+    const MOST: u32 = 400;
     let (&[a, b, c, d, length @ ..], rest) = bytes.split_first_chunk::<8>()?;
-    let length = usize::try_from(u32::from_be_bytes(length)).ok()?;
-    Some((
-        [a, b, c, d],
-        rest.get(length.checked_next_multiple_of(4)?..)?,
-    ))
+    let length = u32::from_be_bytes(length);
+    if length > MOST {
+        return None;
+    }
+    let padded = usize::try_from(length.wrapping_add(3) & !3).ok()?;
+    Some(([a, b, c, d], rest.get(padded..)?))
 }
 
 /// Whether a credential of RPCSEC_GSS, with flavor and length, is that of a Call whose arguments

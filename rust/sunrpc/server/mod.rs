@@ -38,6 +38,6 @@ pub(crate) use backward_class::{register_backward, BackwardClass, BackwardConnec
 pub(crate) use class::{SvcClass, SvcRegistration};
 pub(crate) use moment::Moment;
 pub(crate) use ops::register;
-pub(crate) use rqst::{KeptCall, Receiving, Replying, SvcCall};
+pub(crate) use rqst::{KeptCall, Receiving, Replying, ResultLayout, SvcCall};
 pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};
 pub(crate) use xprt::{Accepting, OwnedSvcXprt, SvcXprt};

@@ -290,7 +290,7 @@ struct RdmaWrite {
 /// The RDMA Writes of a Reply, in their order.
 fn rdma_writes(call: &ReceivedCall<'_>, plan: &ReplyPlan<'_>) -> VecDeque<RdmaWrite> {
     let mut writes = VecDeque::new();
-    let all: Result<(), ()> = plan.for_each_rdma_write(call, |at, target| {
+    let all: Result<(), ()> = plan.for_each_rdma_write(call, &mut writes, |writes, at, target| {
         writes.push_back(RdmaWrite { at, target });
         Ok(())
     });
