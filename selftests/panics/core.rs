@@ -48,8 +48,8 @@ pub fn responder_instances(
     let placement = Placement::new();
     let plan = placement.finish(call, lengths[0], lengths[1])?;
     let mut written = 0;
-    plan.for_each_rdma_write(call, |at, segment| {
-        written = at;
+    plan.for_each_rdma_write(call, &mut written, |written, at, segment| {
+        *written = at;
         match segment.length < at {
             true => Ok(()),
             false => Err(ReplyTooLarge),

@@ -236,9 +236,9 @@ impl<'a> ReplyPlan<'a> {
         counted.is_ok()
     }
 
-    /// Calls `each` with `state` and the RDMA Writes of the Reply to `call`: where in the RPC message
-    /// the bytes start, and the memory that they go to, exactly as long as they are, at least one
-    /// byte. Each chunk is filled from its start.
+    /// Calls `each` with `state` and the RDMA Writes of the Reply to `call`: where in the RPC
+    /// message the bytes start, and the memory that they go to, exactly as long as they are, at
+    /// least one byte. Each chunk is filled from its start.
     ///
     /// # Errors
     ///

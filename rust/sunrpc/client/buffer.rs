@@ -15,7 +15,8 @@ use kernel::{
 #[repr(C, align(16))]
 struct Prefix {
     cookie: RelaxedCell<u64>,
-    /// Whether the Call was sent when that was last tried, and its Reply has not arrived, as 0 or 1.
+    /// Whether the Call was sent when that was last tried, and its Reply has not arrived, as 0 or
+    /// 1.
     reply_owed: RelaxedCell<u32>,
     /// The transport's `connect_cookie` when the request took its credit.
     credit: RelaxedCell<u32>,
