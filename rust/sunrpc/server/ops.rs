@@ -263,9 +263,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
         };
         // A result ends with what is encoded so far, but for READLINK of NFSv4: of that nfsd says
         // where its count is.
-        let end = offset.checked_add(length);
-        let end = end.and_then(|end| end.checked_next_multiple_of(4));
-        if end != Some(encoded) {
+        let end = offset.wrapping_add(length).wrapping_add(3) & !3;
+        if end != encoded {
             return 0;
         }
         // SAFETY: As in `sendto`.
