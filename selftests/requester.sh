@@ -51,16 +51,21 @@ reads() {
 	WAIT=100 attack holds-room 'ended*10' ended_timed_out+10 ended_disconnected+1
 }
 
-# A thread is kept with a Call of a connection that is closed meanwhile: what else it had of the room, and its
-# place in the line, goes to others.
-line() {
+# A scenario, without a mount, of which a Call that reads the file keeps its thread until delays_end server.
+attack_begins_reading() {
 	need_requester
 	defer requester_stop
 	server_dir /export
 	server "head -c 1000 /dev/urandom >/export/$TEST/file
 		end_grace"
 	MACHINE=server delay_events reading=600000
-	attack_begins hangs-up-in-line
+	attack_begins "$1"
+}
+
+# A thread is kept with a Call of a connection that is closed meanwhile: what else it had of the room, and its
+# place in the line, goes to others.
+line() {
+	attack_begins_reading hangs-up-in-line
 	WAIT=100 attack_comes_to 'ended*10'
 	LIMIT=60 server '
 		wait_for 40 connections_are 1
@@ -96,13 +101,7 @@ overtaken() {
 
 # nfsd drops a Call that it has in its hands already: each gives back its credit and its Receive.
 dropped() {
-	need_requester
-	defer requester_stop
-	server_dir /export
-	server "head -c 1000 /dev/urandom >/export/$TEST/file
-		end_grace"
-	MACHINE=server delay_events reading=600000
-	attack_begins dropped
+	attack_begins_reading dropped
 	server '
 		all_are_there() { [ "$(stat_of received_messages)" = 221 ]; }
 		wait_for 40 all_are_there

@@ -179,6 +179,12 @@ fn lose(peer: &mut Peer, call: &Call) -> Result {
 /// The same with this version, and what fits inline then.
 fn lose_and_go_on(peer: &mut Peer, call: &Call, version: u32, threshold: usize) -> Result {
     peer.verbs.disconnect();
+    comes_again(peer, call, version, threshold)
+}
+
+/// The Call comes again on another connection, in this version, and those that follow as well, with
+/// what fits inline then.
+fn comes_again(peer: &mut Peer, call: &Call, version: u32, threshold: usize) -> Result {
     accept(peer)?;
     let call = peer.call_again(call)?;
     is_of(&call, version)?;
@@ -187,6 +193,14 @@ fn lose_and_go_on(peer: &mut Peer, call: &Call, version: u32, threshold: usize) 
     }
     peer.answer(&call)?;
     goes_on(peer, version, threshold)
+}
+
+/// Another connection begins with Version Two, and a Call of its own.
+fn begins_anew(peer: &mut Peer) -> Result {
+    accept(peer)?;
+    let call = first(peer)?;
+    peer.answer(&call)?;
+    goes_on(peer, VERSION_TWO, 4096)
 }
 
 /// The connection is lost with the refusal.
@@ -222,10 +236,7 @@ fn not_begun(peer: &mut Peer) -> Result {
     accept(peer)?;
     peer.wait_for_line()?;
     peer.verbs.disconnect();
-    accept(peer)?;
-    let call = first(peer)?;
-    peer.answer(&call)?;
-    goes_on(peer, VERSION_TWO, 4096)
+    begins_anew(peer)
 }
 
 /// The connection is lost when the version is agreed on, which the next one begins with.
@@ -254,11 +265,7 @@ fn lost_and_required(peer: &mut Peer) -> Result {
     is_of(&call, VERSION_ONE)?;
     refuse(peer, &call, VERSION_ONE, &[4, 1, 2, 2])?;
     peer.end()?;
-    accept(peer)?;
-    let call = peer.call_again(&call)?;
-    is_of(&call, VERSION_TWO)?;
-    peer.answer(&call)?;
-    goes_on(peer, VERSION_TWO, 4096)
+    comes_again(peer, &call, VERSION_TWO, 4096)
 }
 
 /// The first Call is killed, and the connection lost for memory that it no longer offers.
@@ -273,10 +280,7 @@ fn killed(peer: &mut Peer) -> Result {
             return Err("the Call is not killed".to_owned());
         }
     }
-    accept(peer)?;
-    let call = first(peer)?;
-    peer.answer(&call)?;
-    goes_on(peer, VERSION_TWO, 4096)
+    begins_anew(peer)
 }
 
 /// The first Call is killed, and then its version refused.
