@@ -126,6 +126,21 @@ sends_fail() {
 	limits_end server
 }
 
+# The same with Receives, where the device says what an allocation says for which there is no memory.
+receives_fail() {
+	server_dir /export
+	limit_server failing_receives=20
+	mount_nfs_timeo "$1"
+	trace_begins server rpcrdma/svcrdma_rq_post_err
+	work_begins
+	work_outlasts_three
+	server '[ $(grep -c svcrdma_rq_post_err: $TRACING/trace) -ge 3 ]'
+	server '[ "$(listener_of ended_post_failed)" -ge 3 ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"'
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
+}
+
 # The device tells that a queue pair has failed, which nothing else shows.
 queue_pairs_fail() {
 	server_dir /export
@@ -213,6 +228,7 @@ test_case "v4.2: memory cannot be registered" no_registration 4.2
 for vers in 3 4.2; do
 	test_case "v$vers: a Send cannot be posted, now and then" sends_fail $vers
 done
+test_case "v3: Receives cannot be posted, now and then" receives_fail 3
 test_case "v3: queue pairs fail, now and then" queue_pairs_fail 3
 test_case "v3: a client that lets nobody read" no_reads
 for vers in 3 4.2; do

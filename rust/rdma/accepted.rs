@@ -77,6 +77,9 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// A thread has waited for room on the send queue, but the peer has let too little complete.
     /// The connection has to end. Called in process context.
     fn timed_out(&self);
+
+    /// The provider has refused to post Receives. The connection is no longer usable.
+    fn refused(&self);
 }
 
 /// A message that arrived at an accepted queue pair with this context.
@@ -241,7 +244,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     ///
     /// # Errors
     ///
-    /// `EPIPE` if the connection is ending, `ENOMEM`, or whatever the provider returns.
+    /// `ENOMEM`, or `EPIPE` if the connection is ending, as it is when the provider refuses.
     #[inline]
     pub(crate) fn post_receives(&self, count: u32, batch: u32, may_wait: bool) -> Result {
         match self.missing_receives(count, batch) {
@@ -316,15 +319,18 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         }
         // SAFETY: Both the Receives and the queue pair belong to this object.
         let posted = unsafe { self.qp.post_receives(self, chain) };
-        // All are counted even after an error: the connection ends then, and nobody posts more than
-        // the queue holds. Release: a Reply that relies on the count is sent after these Receives
-        // were posted.
+        // All are counted even after an error: the connection is ending then, and nobody posts more
+        // than the queue holds. Release: a Reply that relies on the count is sent after these
+        // Receives were posted.
         self.posted_count.fetch_add(taken, Release);
         drop(receives);
         // Receives that were not posted are freed outside the lock.
         posted.map_err(|(error, _rest)| {
-            trace::svcrdma_rq_post_err(self, error);
-            error
+            if error != EPIPE {
+                trace::svcrdma_rq_post_err(self, error);
+                self.context.refused();
+            }
+            EPIPE
         })
     }
 

@@ -324,4 +324,8 @@ impl AcceptedEvents for IncomingCalls {
     fn timed_out(&self) {
         self.events.close(Cause::TimedOut);
     }
+
+    fn refused(&self) {
+        self.events.close(Cause::PostFailed);
+    }
 }

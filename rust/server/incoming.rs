@@ -542,7 +542,7 @@ impl IncomingCalls {
         grants.receives.lower(more);
         drop(grants);
         if let Err(error) = posted {
-            // The limit stays. Other errors end the connection, which the Reply finds out.
+            // The limit stays. Otherwise the connection is ending, which the Reply finds out.
             let _ = self.starved(error);
         }
     }

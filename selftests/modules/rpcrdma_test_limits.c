@@ -48,6 +48,10 @@ static uint failing_sends;
 module_param(failing_sends, uint, 0444);
 MODULE_PARM_DESC(failing_sends, "one Send of so many cannot be posted, what precedes it in its chain can");
 
+static uint failing_receives;
+module_param(failing_receives, uint, 0444);
+MODULE_PARM_DESC(failing_receives, "one chain of Receives of so many cannot be posted, what precedes its second can");
+
 static uint fatal_events;
 module_param(fatal_events, uint, 0444);
 MODULE_PARM_DESC(fatal_events, "at one Send of so many the queue pair is said to have failed");
@@ -109,6 +113,8 @@ struct limits_saved {
 	struct ib_device_attr attrs;
 	int (*post_send)(struct ib_qp *qp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad_wr);
+	int (*post_recv)(struct ib_qp *qp, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad_wr);
 	struct ib_mr *(*alloc_mr)(struct ib_pd *pd, enum ib_mr_type mr_type, u32 max_num_sg);
 	int (*map_mr_sg)(struct ib_mr *mr, struct scatterlist *sg, int sg_nents,
 			 unsigned int *sg_offset);
@@ -116,6 +122,7 @@ struct limits_saved {
 
 static atomic_t invalidations = ATOMIC_INIT(0);
 static atomic_t sends = ATOMIC_INIT(0);
+static atomic_t receives = ATOMIC_INIT(0);
 static atomic_t maps = ATOMIC_INIT(0);
 
 static int limits_add(struct ib_device *device);
@@ -225,6 +232,28 @@ static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	return ret;
 }
 
+/* A device that is out of memory says the same as who has none for a Receive. */
+static int limits_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
+			    const struct ib_recv_wr **bad_wr)
+{
+	struct limits_saved *saved = ib_get_client_data(qp->device, &limits_client);
+	struct ib_recv_wr *first = (struct ib_recv_wr *)wr, *rest = first->next;
+	int ret;
+
+	if (qp->qp_type != IB_QPT_RC || atomic_inc_return(&receives) % failing_receives)
+		return saved->post_recv(qp, wr, bad_wr);
+	if (!rest) {
+		*bad_wr = wr;
+		return -ENOMEM;
+	}
+	first->next = NULL;
+	ret = saved->post_recv(qp, wr, bad_wr);
+	first->next = rest;
+	if (!ret)
+		*bad_wr = rest;
+	return ret ?: -ENOMEM;
+}
+
 static struct ib_mr *limits_alloc_mr(struct ib_pd *pd, enum ib_mr_type mr_type, u32 max_num_sg)
 {
 	struct limits_saved *saved = ib_get_client_data(pd->device, &limits_client);
@@ -264,6 +293,7 @@ static int limits_add(struct ib_device *device)
 		return -ENOMEM;
 	saved->attrs = device->attrs;
 	saved->post_send = device->ops.post_send;
+	saved->post_recv = device->ops.post_recv;
 	saved->alloc_mr = device->ops.alloc_mr;
 	saved->map_mr_sg = device->ops.map_mr_sg;
 	ib_set_client_data(device, &limits_client, saved);
@@ -285,6 +315,8 @@ static int limits_add(struct ib_device *device)
 	if (no_invalidation || failing_sends || fatal_events || slow_sends || count_work ||
 	    max_send_sge >= 0)
 		device->ops.post_send = limits_post_send;
+	if (failing_receives)
+		device->ops.post_recv = limits_post_recv;
 	if (failing_maps || slow_maps)
 		device->ops.map_mr_sg = limits_map_mr_sg;
 	if (sg_gaps && rdma_cap_iw_cm(device, 1)) {
@@ -300,6 +332,7 @@ static void limits_remove(struct ib_device *device, void *data)
 	struct limits_saved *saved = data;
 
 	device->ops.post_send = saved->post_send;
+	device->ops.post_recv = saved->post_recv;
 	device->ops.alloc_mr = saved->alloc_mr;
 	device->ops.map_mr_sg = saved->map_mr_sg;
 	device->attrs.kernel_cap_flags = saved->attrs.kernel_cap_flags;
