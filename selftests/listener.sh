@@ -196,6 +196,26 @@ address_returns() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# The same with a connection on which nothing happens.
+address_goes_idle() {
+	needs_machines "takes the server's address away"
+	ours
+	server_dir /export
+	mount_nfs_timeo "$1"
+	client 'ls $MNT >/dev/null'
+	defer "server \
+		'ip address replace \$SERVER/24 dev \$NETDEV; rdma_link_delete; rdma_link_add'"
+	server '
+		[ "$(listener_of connections)" = 1 ]
+		ip address delete $SERVER/24 dev $NETDEV
+		closed() { [ "$(listener_of connections)" = 0 ]; }
+		wait_for 20 closed
+		ip address replace $SERVER/24 dev $NETDEV
+		rdma_link_delete
+		rdma_link_add'
+	LIMIT=60 client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
+}
+
 test_case "by netlink, at addresses of both families and two ports" by_netlink
 test_case "a port of the kernel's choice" any_port
 test_case "addresses that cannot be had" no_such_address
@@ -207,4 +227,5 @@ test_case "closed while clients connect" closed_while_connecting
 for vers in 3 4.2; do
 	test_case "v$vers: the address goes and comes under I/O" address_returns $vers
 done
+test_case "v4.2: the address goes and comes while a connection is idle" address_goes_idle 4.2
 run_cases
