@@ -57,7 +57,7 @@ step_kunit() {
 step_run() { "$here/run.sh"; }
 
 # Kselftests for which there is no time in the hour that all may take with an empty cache.
-later=(selftests/{badpeer,bond,device,frozen,grants,inject,jail,krb5,link,listener,look,loopback,modest,mountstats,multipath,netns,recalls,removal,requester,rpcbind,service,settings,swap,unplug,version,wire-two}.sh)
+later=(selftests/{badpeer,bond,callbacks,device,frozen,grants,inject,jail,krb5,link,listener,look,loopback,modest,mountstats,multipath,netns,recalls,removal,requester,rpcbind,service,settings,swap,unplug,version,wire-two}.sh)
 
 step_selftests() {
 	local file now=()
@@ -70,12 +70,13 @@ step_selftests() {
 # With the kernel's own module at one end.
 step_pairs() {
 	local rc=0
-	PEER=c "$here/check.sh" main || rc=1
-	CLIENT=c "$here/check.sh" main || rc=1
+	PEER=c "$here/check.sh" paired || rc=1
+	CLIENT=c "$here/check.sh" paired || rc=1
 	return $rc
 }
+step_paired() { selftests_on "${KERNEL:-custom}" selftests/{mount,forms,backchannel}.sh; }
 
-# What pairs of transports and kernels have to carry at least.
+# What pairs of kernels have to carry at least.
 step_main() { selftests_on "${KERNEL:-custom}" selftests/{mount,io,forms,backchannel}.sh; }
 
 # The same with all that is not about one of the transports, and with the kernel's own at both ends, which
