@@ -40,9 +40,9 @@ pub(super) struct SlotWait {
     seen: Option<u32>,
     /// What is left of [`WHOLE_TIME_LIMIT`], in jiffies; `None` before the first sleep.
     left: Option<Jiffies>,
-    /// What is left of [`TIME_LIMIT`], in jiffies, unless something has completed; `None` if
-    /// something has.
-    quiet: Option<Jiffies>,
+    /// What is left of [`TIME_LIMIT`], in jiffies, unless something has completed, and what
+    /// [`State::returned`] was then; `None` if something has.
+    quiet: Option<(Jiffies, u32)>,
 }
 
 /// The right to map transfers that take memory regions: two threads that both need more regions
@@ -234,7 +234,9 @@ impl SendSlots {
     ) -> Result<(), NoRoom> {
         let before = state.returned;
         let left = (wait.left).unwrap_or_else(|| msecs_to_jiffies(WHOLE_TIME_LIMIT));
-        let quiet = (wait.quiet).unwrap_or_else(|| msecs_to_jiffies(TIME_LIMIT));
+        // Something may have completed since the last sleep as well.
+        let quiet = wait.quiet.filter(|&(_, returned)| returned == before);
+        let quiet = quiet.map_or_else(|| msecs_to_jiffies(TIME_LIMIT), |(quiet, _)| quiet);
         let limit = quiet.min(left);
         waiting.fetch_add(1, Relaxed);
         let woken = self.changed.wait_interruptible_timeout(state, limit);
@@ -250,8 +252,8 @@ impl SendSlots {
         // Nothing can complete if nothing is outstanding.
         let has_changed = state.is_closed || state.returned != before || state.used() == 0;
         wait.left = Some(left);
-        wait.quiet = Some(quiet).filter(|_| !has_changed);
-        match left == 0 || wait.quiet == Some(0) {
+        wait.quiet = (!has_changed).then_some((quiet, before));
+        match left == 0 || (quiet == 0 && !has_changed) {
             true => Err(NoRoom::TimedOut),
             false => Ok(()),
         }
@@ -372,6 +374,29 @@ mod tests {
         assert_eq!(ends(6, 1), None);
         assert_eq!(ends(8, 1), Some(7));
         assert_eq!(ends(1, 3), Some(3));
+    }
+
+    #[test]
+    fn what_completed_between_two_sleeps_renews_the_time() {
+        let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
+        slots.open(2);
+        assert_eq!(slots.take(2, None, |_, _| {}), Ok(()));
+        // Of the time in which nothing has completed one jiffy is left, and of the whole `left`.
+        // Returns what is left of that in the end.
+        let left = |left| {
+            let mut wait = SlotWait {
+                left: Some(left),
+                quiet: Some((1, 0)),
+                ..SlotWait::default()
+            };
+            let taken = slots.take(1, Some(&mut wait), |_, _| {});
+            assert_eq!(taken, Err(NoRoom::TimedOut));
+            wait.left
+        };
+        assert_eq!(left(5), Some(4));
+        slots.give_back(1);
+        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+        assert_eq!(left(5), Some(0));
     }
 
     #[test]
