@@ -27,7 +27,8 @@ pub(crate) struct CallBudget {
     pub(crate) read_segments: u32,
     /// Read chunks, which are the different Positions.
     pub(crate) read_chunks: u32,
-    /// Bytes of all Read chunks together, and of a message that is put together of several.
+    /// Bytes of all Read chunks together, and of what is put into pages with them: what follows a
+    /// Read chunk, or all of a message that is put together of several.
     pub(crate) read_bytes: u32,
     /// Write chunks; never more than [`MAX_RESULTS`].
     pub(crate) write_chunks: u32,

@@ -113,14 +113,29 @@ fn judge(
     }
     budget.check(lists).map_err(CallError::Budget)?;
     let layout = StreamLayout::new(payload, &lists.reads, budget.read_chunks)?;
-    // With several Read chunks, what is inline is copied to the pages as well.
-    match u64::from(layout.pages) > padded(budget.read_bytes.into()) {
-        true => Err(CallError::Budget(Excess::ReadBytes)),
-        false => Ok(layout),
+    match has_room(&layout, budget) {
+        true => Ok(layout),
+        false => Err(CallError::Budget(Excess::ReadBytes)),
     }
 }
 
+/// Whether there is room for what goes to pages: with several Read chunks, what is inline is copied
+/// there as well, and with one, what follows it.
+#[inline(always)]
+fn has_room(layout: &StreamLayout, budget: &CallBudget) -> bool {
+    let pages = u64::from(layout.pages);
+    pages == 0 || pages.saturating_add(layout.tail.into()) <= padded(budget.read_bytes.into())
+}
+
 impl<'a> ReceivedCall<'a> {
+    /// Whether a Read list may begin behind the fixed words: neither [`Self::take_inline`] nor
+    /// [`Self::take_whole`] need be tried then.
+    #[inline(always)]
+    pub(crate) fn may_have_reads(bytes: &[u8]) -> bool {
+        let flag = bytes.get(FIXED_LEN..).and_then(<[u8]>::first_chunk);
+        flag.is_some_and(|&flag| u32::from_be_bytes(flag) != 0)
+    }
+
     /// Decodes a Call in an RDMA_MSG without chunks, as most are. `None` for anything else, and for
     /// what [`decode_call`] refuses.
     #[inline(always)]
@@ -194,6 +209,9 @@ impl<'a> ReceivedCall<'a> {
             return None;
         }
         let layout = StreamLayout::with_one(reader.rest(), reads)?;
+        if !has_room(&layout, budget) {
+            return None;
+        }
         Self::with(fixed, lists, reader, layout, budget)
     }
 

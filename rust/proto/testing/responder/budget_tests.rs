@@ -86,14 +86,17 @@ mod tests {
     /// Proves: V1-102.
     #[test]
     fn a_call_may_have_all_of_the_budget_and_no_more() {
-        let reads = [(40, 4000), (40, 96), (4140, 0)];
+        let reads = [(40, 4000), (40, 92), (4136, 0)];
         assert_eq!(excess(&reads, &[], None), WITHIN);
         assert_eq!(excess(&[], &[3, 3], Some(4)), WITHIN);
-        assert_eq!(excess(&[(40, 4000), (40, 96)], &[0, 3], Some(0)), WITHIN);
+        assert_eq!(excess(&[(44, 4000), (44, 96)], &[0, 3], Some(0)), WITHIN);
         assert_eq!(
-            excess(&[(40, 4000), (40, 97)], &[], None),
+            excess(&[(44, 4000), (44, 97)], &[], None),
             over(Excess::ReadBytes)
         );
+        // The four bytes that follow the data are put behind them.
+        assert_eq!(excess(&[(40, 4092)], &[], None), WITHIN);
+        assert_eq!(excess(&[(40, 4093)], &[], None), over(Excess::ReadBytes));
         // The inline part, of 44 bytes, is put together with them.
         assert_eq!(excess(&[(40, 2048), (2092, 2004)], &[], None), WITHIN);
         assert_eq!(
