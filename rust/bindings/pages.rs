@@ -197,8 +197,21 @@ impl PageVec {
         if start >= PAGE_BYTES {
             return Err(EINVAL);
         }
-        // The end of the whole pages that the bytes, and those before them in the first page, take.
         let end = start.checked_add(length).ok_or(EINVAL)?;
+        let room = vecs.spare_capacity_mut();
+        if end <= PAGE_BYTES {
+            let page = self.0.get(range.index).ok_or(EINVAL)?;
+            let vec = bio_vec {
+                bv_page: page.as_ptr(),
+                bv_len: length,
+                bv_offset: start,
+            };
+            room.first_mut().ok_or(ENOMEM)?.write(vec);
+            // SAFETY: There was room for it, and it is initialised.
+            unsafe { vecs.inc_len(1) };
+            return Ok(());
+        }
+        // The end of the whole pages that the bytes, and those before them in the first page, take.
         let whole = end.checked_next_multiple_of(PAGE_BYTES).ok_or(EINVAL)?;
         // CAST: A u32 always fits the kernel's usize.
         let count = (whole / PAGE_BYTES) as usize;
@@ -206,7 +219,7 @@ impl PageVec {
         let Some((first, others)) = pages.get(..count).ok_or(EINVAL)?.split_first() else {
             return Ok(());
         };
-        let room = vecs.spare_capacity_mut().get_mut(..count).ok_or(ENOMEM)?;
+        let room = room.get_mut(..count).ok_or(ENOMEM)?;
         // Each page is added to the last element as far as that goes, or begins another one.
         let mut last = first.as_ptr();
         let start_of_room: *mut bio_vec = room.as_mut_ptr().cast();

@@ -144,13 +144,15 @@ impl Transfers {
         }
         let vecs = self.vecs.get(first..).ok_or(EINVAL)?;
         let count = u32::try_from(vecs.len())?;
-        let transfer = Transfer {
-            ctx: MaybeUninit::uninit(),
-            first,
-            count,
-        };
-        let added = self.transfers.push_within_capacity(transfer);
-        added.map_err(|_| ENOMEM)?;
+        let room = self.transfers.spare_capacity_mut().first_mut();
+        let transfer = room.ok_or(ENOMEM)?.as_mut_ptr();
+        // The context is not initialised, so there is nothing to copy here.
+        // SAFETY: There is room for one more, and these are all fields that need be initialised.
+        unsafe {
+            (&raw mut (*transfer).first).write(first);
+            (&raw mut (*transfer).count).write(count);
+            self.transfers.inc_len(1);
+        }
         // From here on it does not move.
         let transfer = self.transfers.last_mut().ok_or(EINVAL)?;
         let iter = bindings::bvec_iter {

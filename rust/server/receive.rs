@@ -161,6 +161,9 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
 #[inline]
 fn start(qp: &AcceptedQp<IncomingCalls>, message: Message) -> Option<Message> {
     let incoming = qp.context();
+    if ReceivedCall::may_have_reads(message.bytes()) {
+        return start_any(qp, message, false);
+    }
     let started = start_call(qp, message, false, |bytes| {
         ReceivedCall::take_inline(bytes, incoming.versions(), &incoming.budget)
     });

@@ -77,7 +77,8 @@ fn make_and_send(
     let number = message.message().number();
     let (bytes, note) = message.with_note();
     let index = note.index.as_ref().ok_or(EINVAL)?;
-    let length = u32::try_from(rqst.len())?;
+    let inline_len = rqst.len();
+    let length = u32::try_from(inline_len)?;
     let threshold = threshold(incoming, index.version);
     let taken = rqst.began();
     let times = Times {
@@ -98,7 +99,7 @@ fn make_and_send(
     let header = index
         .encode_inline(outgoing.bytes(), credits)
         .map_err(|_| EMSGSIZE)?;
-    let end = header.saturating_add(rqst.len());
+    let end = header.saturating_add(inline_len);
     let to = outgoing.bytes().get_mut(header..end).ok_or(EMSGSIZE)?;
     rqst.copy_out(0, to)?;
     let answered = Answered {

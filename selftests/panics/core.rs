@@ -65,10 +65,12 @@ pub fn whole_instances<'a>(
     versions: Versions,
     budget: &CallBudget,
 ) -> Option<ReceivedCall<'a>> {
+    if ReceivedCall::may_have_reads(bytes) {
+        return ReceivedCall::take_one_read(bytes, versions, budget)
+            .or_else(|| ReceivedCall::take_reduced(bytes, versions, budget));
+    }
     ReceivedCall::take_inline(bytes, versions, budget)
         .or_else(|| ReceivedCall::take_whole(bytes, versions, budget))
-        .or_else(|| ReceivedCall::take_one_read(bytes, versions, budget))
-        .or_else(|| ReceivedCall::take_reduced(bytes, versions, budget))
 }
 
 /// The same for what is inlined wherever it is used.

@@ -6,7 +6,7 @@ use super::call::{CallIndex, ReceivedCall};
 use super::placement::ReplyPlan;
 use crate::proto::wire::chunk::{Chunk, Lists, Segment};
 use crate::proto::wire::encode::encode_header;
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, MIN_HEADER_LEN};
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
 impl ReplyPlan<'_> {
@@ -42,8 +42,7 @@ impl ReplyPlan<'_> {
 
 impl CallIndex {
     /// Writes the header of the Reply to a Call that offers no memory, which is inline as a whole,
-    /// into `buffer` and returns its length, which is [`MIN_HEADER_LEN`](
-    /// crate::proto::wire::header::MIN_HEADER_LEN).
+    /// into `buffer` and returns its length, which is [`MIN_HEADER_LEN`].
     ///
     /// # Errors
     ///
@@ -60,13 +59,16 @@ impl CallIndex {
             credits,
             procedure: Procedure::Msg,
         };
-        let mut writer = Writer::new(buffer);
+        // CAST: A u32 always fits the kernel's usize.
+        const LENGTH: usize = MIN_HEADER_LEN as usize;
+        let header = buffer.first_chunk_mut::<LENGTH>().ok_or(NoSpace)?;
+        let mut writer = Writer::new(header);
         fixed.put(&mut writer)?;
         // Three empty lists.
         for _ in 0..3 {
             writer.put_u32(0)?;
         }
-        Ok(writer.position())
+        Ok(LENGTH)
     }
 }
 

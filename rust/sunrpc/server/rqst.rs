@@ -156,10 +156,7 @@ impl<'a> Receiving<'a> {
         arg.buflen = arg.len;
         // SAFETY: The request and its transport are valid.
         unsafe { bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw()) };
-        set_flag(rqst, bindings::RQ_SECURE, true);
-        // For such a Call nfsd does not wait for pages that the client has dirtied: those wait for
-        // nfsd.
-        set_flag(rqst, bindings::RQ_LOCAL, self.xprt.is_local());
+        set_flags(rqst, self.xprt.is_local());
         // What nfsd expects of a transport that is neither UDP nor TCP.
         rqst.rq_prot = bindings::IPPROTO_MAX;
         // The bytes stay where they are until the context is released.
@@ -168,8 +165,24 @@ impl<'a> Receiving<'a> {
     }
 }
 
-/// Sets or clears a flag of a request. Most threads serve one kind of transport, for whose Calls it
-/// does not change.
+/// Sets the flags of a request. Most threads serve one kind of transport, for whose Calls they do
+/// not change.
+#[inline(always)]
+fn set_flags(rqst: &mut bindings::svc_rqst, is_local: bool) {
+    let (secure, local) = (1 << bindings::RQ_SECURE, 1 << bindings::RQ_LOCAL);
+    let wanted = secure | if is_local { local } else { 0 };
+    // SAFETY: As in `set_flag`.
+    let flags = unsafe { (&raw const rqst.rq_flags).read_volatile() };
+    if flags & (secure | local) != wanted {
+        set_flag(rqst, bindings::RQ_SECURE, true);
+        // For such a Call nfsd does not wait for pages that the client has dirtied: those wait for
+        // nfsd.
+        set_flag(rqst, bindings::RQ_LOCAL, is_local);
+    }
+}
+
+/// Sets or clears a flag of a request.
+#[cold]
 fn set_flag(rqst: &mut bindings::svc_rqst, number: u32, value: bool) {
     let flags = &raw mut rqst.rq_flags;
     // SAFETY: The request is valid, and other threads change its flags only by atomic operations;
