@@ -45,7 +45,7 @@ pub fn responder(input: &[u8]) {
             }
             1..=4 => {
                 let message = call(&mut input);
-                connection.receive(&message);
+                assert!(connection.receive(&message), "a Call was ignored");
             }
             5 | 6 => connection.answer(&mut input),
             _ => connection.set_limit(Credits::new(input.below(8).into())),
@@ -133,11 +133,12 @@ impl Connection {
         self.highest = self.highest.max(limit.get());
     }
 
-    fn receive(&mut self, bytes: &[u8]) {
+    /// Receives a message; returns whether it is a Call or was answered.
+    fn receive(&mut self, bytes: &[u8]) -> bool {
         let (refused, credits) = match decode_call(bytes, Versions::ONE, &BUDGET) {
             Ok(ReceivedByResponder::Call(call)) => {
                 check_call(&call, bytes);
-                check_budget(&call.lists);
+                check_budget(&call);
                 let within = self.credits.call(call.credits) == Conduct::Within;
                 self.calls.push_back(Served {
                     index: call.index(bytes.len()),
@@ -146,13 +147,13 @@ impl Connection {
                 });
                 let within = self.calls.iter().filter(|call| call.within).count();
                 assert!(within <= usize::try_from(self.highest).unwrap());
-                return;
+                return true;
             }
-            Ok(_) => return,
+            Ok(_) => return false,
             Err(refused) => (refused.at_responder(), refused.fixed),
         };
         match refused {
-            ResponderRefusal::Discard => {}
+            ResponderRefusal::Discard => return false,
             ResponderRefusal::Answer(error) => {
                 let requested = credits.unwrap().credits;
                 let _ = self.credits.call(requested);
@@ -169,6 +170,7 @@ impl Connection {
                 check_returned(bytes, &buffer[..length], Procedure::Msg, |_| 0);
             }
         }
+        true
     }
 
     /// The first Call is served, with any results.
@@ -179,17 +181,35 @@ impl Connection {
         let call = served.index.call(&served.buffer).unwrap();
         let mut placement = Placement::new();
         let mut at = 24u32;
-        // The results that the placement must have, each with its chunk.
-        let mut placed = Vec::<(u32, Range)>::new();
+        // The results so far, and for each of them that is in a Write chunk its number.
+        let mut placed = Vec::<(Option<u32>, Range)>::new();
+        let mut too_large = Vec::<Range>::new();
         for _ in 0..input.below(8) {
             at += 4 * u32::from(input.byte());
             if input.below(8) == 0 {
                 at = at.saturating_sub(1000).max(24);
             }
             let length = input.size() & 0x3fff;
-            placed.retain(|(_, range)| range.at < at && range.at + range.length <= at);
-            if let Some(chunk) = placement.place(&call, at, length) {
-                placed.push((chunk, Range { at, length }));
+            let range = Range { at, length };
+            let is_before = |range: &Range| range.at < at && range.at + range.length <= at;
+            placed.retain(|(_, range)| is_before(range));
+            too_large.retain(|range| range.at + range.length <= at);
+            let chunk = call.lists.writes.chunks().nth(placed.len());
+            let number = placement.place(&call, at, length);
+            match chunk.filter(|_| length > 0).map(|chunk| chunk_size(&chunk)) {
+                None => assert_eq!(number, None),
+                Some(None) => {
+                    assert_eq!(number, None);
+                    placed.push((None, Range { at, length: 0 }));
+                }
+                Some(Some(size)) if size < u64::from(length) => {
+                    assert_eq!(number, None);
+                    too_large.push(range);
+                }
+                Some(Some(_)) => {
+                    assert_eq!(number, u32::try_from(placed.len()).ok());
+                    placed.push((number, range));
+                }
             }
             at += length.next_multiple_of(4);
         }
@@ -197,9 +217,16 @@ impl Connection {
             at = at.saturating_sub(u32::from(input.byte())).max(24);
         }
         placed.retain(|(_, range)| range.at + range.length <= at);
+        too_large.retain(|range| range.at + range.length <= at);
+        let placed = placed.iter();
+        let placed = placed.filter_map(|&(number, range)| Some((number?, range)));
+        let placed: Vec<_> = placed.collect();
         let threshold = if input.below(4) == 0 { 600 } else { THRESHOLD };
         let credits = self.credits.reply(u32::MAX);
-        let Ok(plan) = placement.finish(&call, at, threshold) else {
+        let finished = placement.finish(&call, at, threshold);
+        let is_possible = too_large.is_empty() && fits(&call, &placed, at, threshold);
+        assert_eq!(finished.is_ok(), is_possible);
+        let Ok(plan) = finished else {
             return;
         };
         assert!(plan.header_len + plan.inline_len <= threshold);
@@ -235,8 +262,33 @@ impl Connection {
     }
 }
 
+/// The bytes of a chunk, if it has segments.
+fn chunk_size(chunk: &Chunk<'_>) -> Option<u64> {
+    let mut segments = chunk.segments().peekable();
+    segments.peek()?;
+    Some(segments.map(|segment| u64::from(segment.length)).sum())
+}
+
+/// Whether a Reply of `total` bytes, of which `placed` are in Write chunks, fits a Send of `threshold`
+/// bytes, or the Reply chunk and the header alone such a Send.
+fn fits(call: &ReceivedCall<'_>, placed: &[(u32, Range)], total: u32, threshold: u32) -> bool {
+    // A word says how many segments there are, another one that there is a Write chunk.
+    let size = |chunk: Chunk<'_>| 4 + 16 * u32::try_from(chunk.segments().count()).unwrap();
+    let writes = call.lists.writes.chunks().map(|chunk| 4 + size(chunk));
+    let header = 28 + writes.sum::<u32>() + call.lists.reply.map_or(0, size);
+    let taken = placed.iter().map(|(_, range)| {
+        let padded = range.length.next_multiple_of(4);
+        padded.min(total - range.at)
+    });
+    let rest = total - taken.sum::<u32>();
+    let room = call.lists.reply.and_then(|chunk| chunk_size(&chunk));
+    header + rest <= threshold || header <= threshold && room.unwrap_or(0) >= u64::from(rest)
+}
+
 /// Checks that a Call has no more than the budget.
-fn check_budget(lists: &Lists<'_>) {
+fn check_budget(call: &ReceivedCall<'_>) {
+    let (lists, layout) = (&call.lists, &call.layout);
+    assert!(layout.pages == 0 || layout.pages + layout.tail <= 20_000);
     let reads: Vec<_> = lists.reads.segments().collect();
     let bytes: u64 = reads
         .iter()
