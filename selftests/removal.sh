@@ -7,6 +7,13 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
+# A device that is away tells nobody that its connections have ended, and other tests look for those that
+# the server has.
+server_forgets() {
+	client 'umount $MNT && wait_for 10 module_unused'
+	server_anew
+}
+
 remove_device() {
 	server_dir /export
 	mount_nfs "$1"
@@ -20,7 +27,7 @@ remove_device() {
 		rdma_link_add'
 	client 'work_goes_on 60'
 	work_ends
-	client 'umount $MNT && wait_for 10 module_unused'
+	server_forgets
 }
 
 # The path is dead, so that the connection manager repeats its request, for minutes. Only the order of
@@ -61,7 +68,7 @@ remove_while_connecting() {
 	client rdma_link_add
 	client 'work_goes_on 60'
 	work_ends
-	client 'umount $MNT && wait_for 10 module_unused'
+	server_forgets
 }
 
 # Programs come while there is no device, and RPCs are slow to hear so. By then the next attempt to
@@ -98,9 +105,8 @@ slow_to_hear() {
 	client "
 		rm -f /run/$TEST.*
 		printf '%d RPCs were slow to hear of a failure\n' \$(delayed)
-		[ \$(xprt_stat 3) = $((connects + 1)) ] || fail \"the transport had $connects connections and has had \$(xprt_stat 3)\"
-		umount \$MNT
-		wait_for 10 module_unused"
+		[ \$(xprt_stat 3) = $((connects + 1)) ] || fail \"the transport had $connects connections and has had \$(xprt_stat 3)\""
+	server_forgets
 }
 
 test_case "v4.2: the device is removed and added under I/O" remove_device 4.2
