@@ -12,4 +12,6 @@ mod call_tests;
 #[cfg(any(test, rpcrdma_kunit))]
 mod choices_tests;
 #[cfg(any(test, rpcrdma_kunit))]
+mod placement_tests;
+#[cfg(any(test, rpcrdma_kunit))]
 mod stream_tests;
