@@ -36,9 +36,9 @@ use kernel::{
 
 /// The events that an accepted queue pair reports to its user.
 ///
-/// All methods run on the RDMA core's completion workqueue, never two at a time for one queue pair.
-/// An implementation must not wait for another completion, nor for memory whose reclaim could
-/// depend on write-back by the server's own clients.
+/// Unless they say otherwise, the methods run on the RDMA core's completion workqueue, never two at
+/// a time for one queue pair. An implementation must not wait for another completion, nor for
+/// memory whose reclaim could depend on write-back by the server's own clients.
 pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// State that the user keeps with each message.
     type Note: Note;
@@ -78,7 +78,8 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// The connection has to end. Called in process context.
     fn timed_out(&self);
 
-    /// The provider has refused to post Receives. The connection is no longer usable.
+    /// The provider has refused to post Receives. The connection is no longer usable. Called in
+    /// process context by those who post, who may be several; must not sleep.
     fn refused(&self);
 }
 
@@ -244,7 +245,8 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`, or `EPIPE` if the connection is ending, as it is when the provider refuses.
+    /// `ENOMEM` if there is no memory for Receives. After any other error the connection is ending:
+    /// `EPIPE` if it was before, or what the provider returns, but `EIO` for its `ENOMEM`.
     #[inline]
     pub(crate) fn post_receives(&self, count: u32, batch: u32, may_wait: bool) -> Result {
         match self.missing_receives(count, batch) {
@@ -326,11 +328,15 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         drop(receives);
         // Receives that were not posted are freed outside the lock.
         posted.map_err(|(error, _rest)| {
-            if error != EPIPE {
-                trace::svcrdma_rq_post_err(self, error);
-                self.context.refused();
+            if error == EPIPE {
+                return error;
             }
-            EPIPE
+            trace::svcrdma_rq_post_err(self, error);
+            self.context.refused();
+            match error {
+                ENOMEM => EIO,
+                error => error,
+            }
         })
     }
 
