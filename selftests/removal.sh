@@ -7,13 +7,6 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
-# A device that is away tells nobody that its connections have ended, and other tests look for those that
-# the server has.
-server_forgets() {
-	client 'umount $MNT && wait_for 10 module_unused'
-	server_anew
-}
-
 remove_device() {
 	server_dir /export
 	mount_nfs "$1"

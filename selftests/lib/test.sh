@@ -201,6 +201,13 @@ server_rests() {
 # write all of its lines.
 server_anew() { server '/lab/guest/server stop; /lab/guest/server resume'; }
 
+# Unmounts, and has the server end connections whose client had its device taken away, which tells nobody
+# of them: other tests look for those that the server has.
+server_forgets() {
+	client 'umount $MNT && wait_for 10 module_unused'
+	server_anew
+}
+
 # top_copies client|server: copies what rpcrdma-top reads in that machine, for top_of.
 top_copies() {
 	copy=$RUN/$TEST.copy

@@ -94,7 +94,7 @@ reconnecting() {
 		printf "%d allocations failed\n" $(failed)
 		has_failed 1 || fail "no allocation failed"'
 	work_ends
-	client 'umount $MNT && wait_for 10 module_unused'
+	server_forgets
 }
 
 # With no memory at all each attempt fails at once. There are to be a few a second, not thousands.
@@ -105,11 +105,10 @@ paced() {
 	mount_nfs "$1"
 	work_begins
 	defer 'short_client shortage_ends'
-	defer 'client rdma_link_add'
+	# A device that is added waits until there is memory.
 	short_client '
 		shortage_begins 1
-		rdma link delete $RDMA_LINK
-		rdma_link_add
+		break_connections
 		wait_for 30 has_failed 3'
 	attempts=$(short_client 'before=$(failed); sleep 5; echo $(($(failed) - before))')
 	printf '%d allocations failed in five seconds\n' "$attempts"
