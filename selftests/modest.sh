@@ -2,15 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # The server has a modest device: few elements for each work request, small queues, no means to register
-# memory, work requests that cannot be posted, a handshake that takes long.
+# memory, work requests that cannot be posted.
 # virtual: limits what the server's device can do
 
 . "$(dirname "$0")/lib/test.sh"
 
 server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
-
-# The limits of the server's device are those that a connection finds when it is accepted.
-limit_server() { MACHINE=server limit_devices "$@"; }
 
 few_elements() {
 	server_dir /export
@@ -46,15 +43,6 @@ small_queue() {
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
-}
-
-# The log has a line with the client and the reason for each connection that was not accepted:
-# not_accepted MARK REASON. The listener was new at the mark.
-not_accepted() {
-	server "
-		printf '%d connections could not be accepted\n' \$(listener_of accept_failures)
-		wait_for 10 lines_tell accept_failures $1 \
-			\"client \$CLIENT: cannot accept its connection: $2\""
 }
 
 # Not even one Call of the largest size fits, and the log says what to do.
@@ -155,67 +143,6 @@ queue_pairs_fail() {
 	limits_end server
 }
 
-# A client from whose memory nothing can be read.
-# Proves: V1-022.
-no_reads() {
-	local mark
-	is_rust || skip "the kernel's own client takes no notice of this limit"
-	server_anew
-	mark=$(server 'wait_for 20 sh -c "! rdma resource show cm_id | grep -q CONNECT"
-		rdma_resources >/run/$TEST.resources
-		log_mark')
-	limit_devices max_qp_rd_atom=0
-	client "
-		! mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,soft,retry=0,timeo=50,retrans=1 \$SERVER:/export \$MNT || fail 'it mounts'
-		wait_for 40 module_unused"
-	limits_end
-	not_accepted "$mark" 'no RDMA Reads are possible between the two devices'
-	server "
-		wait_for 20 rdma_resources_are \"\$(cat /run/\$TEST.resources)\" || fail \"the device had \$(cat /run/\$TEST.resources) and has \$(rdma_resources)\"
-		rm /run/\$TEST.resources"
-	mount_nfs 3
-	client 'ls $MNT >/dev/null'
-	server '
-		printf "RDMA Reads under way at most: %d\n" $(stat_of read_depth)
-		[ "$(stat_of read_depth)" -gt 0 ]'
-	client 'umount $MNT && wait_for 10 module_unused'
-}
-
-# A client from whose memory one RDMA Read at a time may read: its Calls have several segments all the same.
-# Proves: V1-022.
-one_read() {
-	is_rust || skip "the kernel's own client takes no notice of this limit"
-	server_dir /export
-	limit_devices max_qp_rd_atom=1
-	mount_nfs "$1"
-	server '[ "$(stat_of read_depth)" = 1 ] || fail "$(stat_of read_depth) may be under way"'
-	LIMIT=200 client verified_data
-	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
-	client 'umount $MNT && wait_for 10 module_unused'
-	limits_end
-}
-
-# A device of which a queue pair has no more of its own under way.
-few_own_reads() {
-	server_dir /export
-	limit_server max_qp_init_rd_atom=2
-	mount_nfs "$1"
-	server '[ "$(stat_of read_depth)" = 2 ] || fail "$(stat_of read_depth) may be under way"'
-	LIMIT=200 client verified_data
-	client 'umount $MNT && wait_for 10 module_unused'
-	limits_end server
-}
-
-# What the client sends before this end knows that the handshake is over has to wait, and must not be lost.
-slow_handshake() {
-	server_dir /export
-	MACHINE=server delay_events established=1500
-	mount_nfs "$1"
-	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the first connection was lost"
-	server '[ "$(delayed)" -gt 0 ] || fail "nothing was delayed"'
-	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
-}
-
 for sge in 1 2; do
 	test_case "v4.2: $sge element(s) in the list of a work request" few_elements 4.2 $sge
 done
@@ -230,12 +157,4 @@ for vers in 3 4.2; do
 done
 test_case "v3: Receives cannot be posted, now and then" receives_fail 3
 test_case "v3: queue pairs fail, now and then" queue_pairs_fail 3
-test_case "v3: a client that lets nobody read" no_reads
-for vers in 3 4.2; do
-	test_case "v$vers: a client that lets one RDMA Read at a time be under way" one_read $vers
-done
-test_case "v4.2: a device that has two RDMA Reads under way at a time" few_own_reads 4.2
-for vers in 3 4.2; do
-	test_case "v$vers: Calls come before the end of the handshake is known" slow_handshake $vers
-done
 run_cases

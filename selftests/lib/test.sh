@@ -351,6 +351,17 @@ limit_devices() {
 }
 limits_end() { "${1:-client}" \
 	'! grep -q ^rpcrdma_test_limits /proc/modules || rmmod rpcrdma_test_limits'; }
+# The limits of the server's device are those that a connection finds when it is accepted.
+limit_server() { MACHINE=server limit_devices "$@"; }
+
+# The log has a line with the client and the reason for each connection that was not accepted:
+# not_accepted MARK REASON. The listener was new at the mark.
+not_accepted() {
+	server "
+		printf '%d connections could not be accepted\n' \$(listener_of accept_failures)
+		wait_for 10 lines_tell accept_failures $1 \
+			\"client \$CLIENT: cannot accept its connection: $2\""
+}
 
 # Has who passes certain trace events in the client, or MACHINE=server, sleep there for the rest of
 # the case, or until delays_end, see modules/rpcrdma_test_delay.c: delay_events PARAMETER...
