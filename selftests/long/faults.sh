@@ -50,10 +50,11 @@ disconnect() {
 }
 do_disconnect() { disconnect client; }
 do_served_disconnect() { disconnect server; }
-# shortage MACHINE NUMBER
+# shortage MACHINE NUMBER: a connection that has all that it needs would allocate nothing, a new one does.
 shortage() {
+	"$1" "$shortage shortage_begins $((2 + $2 % 9))"
+	client break_connections
 	"$1" "$shortage
-		shortage_begins $((2 + $2 % 9))
 		wait_for 30 has_failed 3
 		shortage_ends"
 }
