@@ -201,8 +201,8 @@ server_rests() {
 # write all of its lines.
 server_anew() { server '/lab/guest/server stop; /lab/guest/server resume'; }
 
-# Unmounts, and has the server end connections whose client had its device taken away, which tells nobody
-# of them: other tests look for those that the server has.
+# Unmounts, and has the server end connections of which the client could not tell it, as its device was taken
+# away or there was no memory: other tests look for those that the server has.
 server_forgets() {
 	client 'umount $MNT && wait_for 10 module_unused'
 	server_anew

@@ -116,7 +116,7 @@ paced() {
 	short_client shortage_ends
 	client 'work_goes_on 55'
 	work_ends
-	client 'umount $MNT && wait_for 10 module_unused'
+	server_forgets
 }
 
 # The same in the server: served FAILURES [ARGUMENT...]. What is only made once is there afterwards.
