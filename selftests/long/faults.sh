@@ -53,10 +53,12 @@ do_served_disconnect() { disconnect server; }
 # shortage MACHINE NUMBER: a connection that has all that it needs would allocate nothing, a new one does.
 shortage() {
 	"$1" "$shortage shortage_begins $((2 + $2 % 9))"
-	client break_connections
+	# What breaks it waits for an attempt to connect, of which none may succeed.
+	client_background break break_connections
 	"$1" "$shortage
 		wait_for 30 has_failed 3
 		shortage_ends"
+	client_wait break
 }
 do_shortage() { shortage client "$1"; }
 do_served_shortage() { shortage server "$1"; }
