@@ -174,12 +174,7 @@ closed_without_device() {
 
 # The address is taken away from the interface, which closes the connections at it, and comes back.
 # The software device answers nobody until it is made anew.
-address_returns() {
-	needs_machines "takes the server's address away"
-	ours
-	server_dir /export
-	mount_nfs_timeo "$1"
-	work_begins
+address_goes_and_comes() {
 	defer "server \
 		'ip address replace \$SERVER/24 dev \$NETDEV; rdma_link_delete; rdma_link_add'"
 	server '
@@ -191,6 +186,15 @@ address_returns() {
 		ip address replace $SERVER/24 dev $NETDEV
 		rdma_link_delete
 		rdma_link_add'
+}
+
+address_returns() {
+	needs_machines "takes the server's address away"
+	ours
+	server_dir /export
+	mount_nfs_timeo "$1"
+	work_begins
+	address_goes_and_comes
 	client 'work_goes_on 50'
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -203,16 +207,8 @@ address_goes_idle() {
 	server_dir /export
 	mount_nfs_timeo "$1"
 	client 'ls $MNT >/dev/null'
-	defer "server \
-		'ip address replace \$SERVER/24 dev \$NETDEV; rdma_link_delete; rdma_link_add'"
-	server '
-		[ "$(listener_of connections)" = 1 ]
-		ip address delete $SERVER/24 dev $NETDEV
-		closed() { [ "$(listener_of connections)" = 0 ]; }
-		wait_for 20 closed
-		ip address replace $SERVER/24 dev $NETDEV
-		rdma_link_delete
-		rdma_link_add'
+	server '[ "$(listener_of connections)" = 1 ]'
+	address_goes_and_comes
 	LIMIT=60 client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
 }
 

@@ -97,37 +97,29 @@ no_registration() {
 	limits_end server
 }
 
-# One Send of so many cannot be posted, and what precedes it in its chain may be. The connection ends, and
-# the client sends its Calls on another one.
-# Proves: V1-141.
-sends_fail() {
+# Some work requests cannot be posted: posts_fail VERS PARAMETER EVENT CAUSE. Their connections end for that
+# cause, and the client sends its Calls on others.
+posts_fail() {
 	server_dir /export
-	limit_server failing_sends=40
+	limit_server "$2"
 	mount_nfs_timeo "$1"
-	trace_begins server rpcrdma/svcrdma_sq_post_err
+	trace_begins server "rpcrdma/$3"
 	work_begins
 	work_outlasts_three
-	server '[ $(grep -c svcrdma_sq_post_err: $TRACING/trace) -ge 3 ]'
-	server '[ "$(listener_of ended_reply_failed)" -ge 3 ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"'
+	server "
+		[ \$(grep -c $3: \$TRACING/trace) -ge 3 ]
+		[ \"\$(listener_of ended_$4)\" -ge 3 ] || fail \"\$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)\""
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
 }
 
-# The same with Receives, where the device says what an allocation says for which there is no memory.
-receives_fail() {
-	server_dir /export
-	limit_server failing_receives=20
-	mount_nfs_timeo "$1"
-	trace_begins server rpcrdma/svcrdma_rq_post_err
-	work_begins
-	work_outlasts_three
-	server '[ $(grep -c svcrdma_rq_post_err: $TRACING/trace) -ge 3 ]'
-	server '[ "$(listener_of ended_post_failed)" -ge 3 ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"'
-	work_ends
-	client 'umount $MNT && wait_for 10 module_unused'
-	limits_end server
-}
+# One Send of so many, and what precedes it in its chain may be posted.
+# Proves: V1-141.
+sends_fail() { posts_fail "$1" failing_sends=40 svcrdma_sq_post_err reply_failed; }
+
+# Receives, where the device says what an allocation says for which there is no memory.
+receives_fail() { posts_fail "$1" failing_receives=20 svcrdma_rq_post_err post_failed; }
 
 # The device tells that a queue pair has failed, which nothing else shows.
 queue_pairs_fail() {
