@@ -28,6 +28,9 @@ qemu_start() {
 		accel=(-accel tcg -cpu max)
 		plugin=(-plugin "$PLUGIN")
 	fi
+	# A pool of pages in the network driver would run softirqs wherever a packet is freed, and rxe frees
+	# packets with the lock of its queue pair held, which those softirqs take. virtio_net has no pool for
+	# packets of more than 1500 bytes each of which is one buffer; init sets the MTU that is used.
 	# The snapshot file of the root disk lives where QEMU finds TMPDIR.
 	TMPDIR=$RUN launch "$name" "${program[@]}" -nodefaults -no-user-config -no-reboot -display none \
 		"${accel[@]}" "${plugin[@]}" -name "$name" -m "${MEM:-1024}" -smp "${SMP:-1}" \
@@ -35,7 +38,7 @@ qemu_start() {
 		-drive "file=$CACHE/guest/$root.img,format=raw,if=virtio,snapshot=on" \
 		-device virtio-rng-pci -device virtio-serial-pci \
 		-chardev "pipe,id=agent,path=$RUN/$name.agent" -device virtserialport,chardev=agent,name=agent \
-		-netdev "$4" -device "virtio-net-pci,netdev=net,mac=$3,host_mtu=${MTU:-1500},romfile=" \
+		-netdev "$4" -device "virtio-net-pci,netdev=net,mac=$3,mrg_rxbuf=off,host_mtu=$((${MTU:-1500} + 1)),romfile=" \
 		-monitor "unix:$RUN/$name.monitor,server=on,wait=off" -serial "file:$RUN/$name.log" "${shell[@]}"
 }
 
