@@ -12,7 +12,9 @@
 # What a kernel says when it, or a checker in it, found something wrong.
 words='WARNING:|BUG|Oops|[Kk]ernel panic|general protection|UBSAN|KASAN|KFENCE'
 words+='|possible (recursive|circular|irq)|inconsistent lock|suspicious RCU|held lock freed|still held'
-words+='|task .* blocked|detected stalls?|self-detected|lockup|while atomic|sleeping function'
+words+='|non-static key|turning off the locking correctness'
+words+='|task .* blocked|detected (expedited )?stalls?|self-detected|lockup|while atomic|sleeping function'
+words+='|already exists in|duplicate filename'
 words+='|unreferenced object|[Mm]emory leak|leaked|DMA-API|ODEBUG|refcount_t|list_(add|del) corruption'
 
 # Each look leaves a mark in the log, whose beginning gets lost in time. Without the last mark

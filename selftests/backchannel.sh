@@ -80,6 +80,8 @@ recall() {
 		rm /run/$TEST.*
 		umount \$MNT
 		wait_for 10 module_unused"
+	# Of the connection that went with the device the server may not know.
+	[ -z "$reconnect" ] || server_anew
 }
 
 for vers in 4.1 4.2; do

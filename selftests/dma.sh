@@ -39,7 +39,7 @@ nothing_mapped() { [ "$(bounced)" = "$(cat /run/$TEST.bounced)" ]; }
 # Runs another test's cases over it: other NAME [REGEX].
 other() {
 	dma_device
-	ONLY=${2:-} "$(dirname "$0")/$1.sh"
+	other_test "$(dirname "$0")/$1.sh" "${2:-}"
 }
 
 # The responder there is a program (DMA_ATTR_REQUIRE_COHERENT).

@@ -18,7 +18,7 @@ registered() { awk "\$1 == \"registrations\" { print \$2 }" /sys/module/rpcrdma_
 # Runs another test's cases over it: other NAME [REGEX].
 other() {
 	forced
-	ONLY=${2:-} "$(dirname "$0")/$1.sh"
+	other_test "$(dirname "$0")/$1.sh" "${2:-}"
 }
 
 # Regions of so few pages that a transfer takes several, more than there are for all at once: PAGES.

@@ -238,6 +238,7 @@ ends_have_causes() {
 	client '
 		cd /sys/kernel/debug/fail_sunrpc
 		echo N >ignore-client-disconnect
+		echo Y >ignore-server-disconnect
 		echo 1 >times
 		echo 1 >interval
 		echo 100 >probability'
@@ -353,7 +354,7 @@ read_meanwhile() {
 			looks=\$((looks + 1))
 			echo \$looks >/run/$TEST.looks
 		done
-		[[ \$states = *connected* ]] || fail 'no look was at a connection'"
+		[[ \$states = *' connected'* ]] || fail 'no look was at a connection'"
 	defer "client 'touch /run/$TEST.stop'"
 	defer unmount_nfs
 	defer "client 'rdma link show \$RDMA_LINK/1 >/dev/null 2>&1 || $link'"
@@ -375,6 +376,8 @@ read_meanwhile() {
 		touch /run/$TEST.stop"
 	client_wait reader
 	client "rm -f /run/$TEST.*"
+	# Of the connection that went with the device it may not know.
+	server_anew
 }
 
 # rpcrdma-top, on a copy of the client's files.

@@ -90,8 +90,9 @@ overtaken() {
 	server '
 		is_kept() { [ "$(delayed)" = 1 ]; }
 		wait_for 40 is_kept
-		compare stat_of credits_granted=64
-		granted_less() { [ "$(stat_of credits_granted)" -le 16 ]; }
+		kept=$(stat_of credits_granted)
+		[ $kept -gt 16 ] || fail "only $kept were granted"
+		granted_less() { [ "$(stat_of credits_granted)" -le $((kept / 4)) ]; }
 		wait_for 40 granted_less'
 	delays_end server
 	attack_comes_to no_more

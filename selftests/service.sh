@@ -48,13 +48,14 @@ deferred() {
 nobody_waits() {
 	defer "server \
 		'cd /sys/kernel/debug/fail_sunrpc &&
-		echo 0 >probability && echo Y >ignore-cache-wait'"
+		echo 0 >probability && echo Y >ignore-cache-wait && echo 1 >times'"
 	server '
 		cd /sys/kernel/debug/fail_sunrpc
 		echo Y >ignore-client-disconnect
 		echo Y >ignore-server-disconnect
 		echo N >ignore-cache-wait
 		echo 0 >verbose
+		echo 1 >interval
 		echo -1 >times
 		echo 100 >probability'
 }
@@ -78,7 +79,7 @@ deferred_for_nobody() {
 		wait_for 30 grep -q svc_defer_drop: $TRACING/trace'
 	LIMIT=100 client_wait names
 	client 'umount $MNT && wait_for 10 module_unused'
-	server 'clients_gone 20'
+	! is_served || server 'clients_gone 20'
 }
 
 # What nfsd has answered from its cache.

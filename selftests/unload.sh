@@ -17,7 +17,7 @@ refused() { ! rmmod rpcrdma 2>/run/$TEST.err && grep -q "in use" /run/$TEST.err;
 server_unload() {
 	wait_for 20 module_unused
 	module_unload
-	! ls -d /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/svc_rdma 2>/dev/null || fail "the module has gone, and has left files"
+	absent /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/svc_rdma
 	! grep -q "^rdma " /proc/fs/nfsd/portlist 2>/dev/null || fail "the module has gone, and has left a listener"
 }
 '

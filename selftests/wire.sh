@@ -147,7 +147,7 @@ never_twice() {
 	[ ! -s "$files.twice" ] || fail "sent twice on one connection: $(<"$files.twice")"
 	cut -f 1 "$files.calls" | uniq -c | sort -n | tail -n 1 >"$files.most"
 	printf '%d Calls, one of them on %d connections\n' "$(wc -l <"$files.calls")" "$(awk '{ print $1 }' "$files.most")"
-	awk '$1 < 3 { exit 1 }' "$files.most" || fail "no Call was sent on three connections"
+	awk '$1 >= 3 { several = 1 } END { exit !several }' "$files.most" || fail "no Call was sent on three connections"
 }
 
 # With memory regions of so few pages a Call with a mebibyte has many, of which its Reply invalidates one.

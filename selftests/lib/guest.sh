@@ -154,13 +154,18 @@ module_loaded() { grep -q '^rpcrdma ' /proc/modules; }
 module_uses() { awk '$1 == "rpcrdma" { print $3 }' /proc/modules; }
 module_unused() { [ "$(module_uses)" = 0 ]; }
 module_load() { insmod "$(module_file)"; }
+# None of these files is there: absent FILE...
+absent() {
+	local file
+	for file; do
+		[ ! -e "$file" ] || fail "$file is left"
+	done
+}
 # Of a module that was not loaded, neither threads nor files stay.
 module_left_nothing() {
 	local threads
 	! module_loaded || fail "the module is loaded"
-	! ls -d /sys/kernel/debug/rpcrdma \
-		/proc/sys/sunrpc/{rdma_max_inline_read,svc_rdma} 2>/dev/null ||
-		fail "files are left"
+	absent /sys/kernel/debug/rpcrdma /proc/sys/sunrpc/{rdma_max_inline_read,svc_rdma}
 	# A worker of all queues that is idle still has the name of the last one, behind a minus.
 	threads=$(grep . /proc/[0-9]*/comm 2>/dev/null || true)
 	! grep -E ":(rpcrdma|kworker/(R-|.*[+])rpcrd)" <<<"$threads" || fail "a thread is left"

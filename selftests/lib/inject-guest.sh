@@ -19,6 +19,7 @@ inject_begins() {
 	echo Y >$knobs/ignore-cache-wait
 	echo N >$knobs/ignore-${INJECT:-client}-disconnect
 	echo 0 >$knobs/verbose
+	echo 1 >$knobs/interval
 	echo "${2:-$ALLOWED}" >$knobs/times
 	echo "$1" >$knobs/probability
 }

@@ -12,6 +12,7 @@
 #   fail TEXT...               ends the case with a failure
 #   wait_for SECONDS COMMAND   waits until it succeeds; fails when that takes longer
 #   skip TEXT...               ends it as skipped
+#   other_test FILE [REGEX]    runs another test's cases
 #   needs_machines TEXT...     the same between real machines: it TEXT, which is for virtual ones
 
 set -euo pipefail
@@ -132,6 +133,12 @@ run_cases() {
 		esac
 	done
 	ktap_finished
+}
+
+# Runs another test's cases, or those that REGEX names, and skips if all of them do: other_test FILE [REGEX].
+other_test() {
+	ONLY=${2:-} "$1" | tee "$RUN/$TEST.other"
+	grep '^ok ' "$RUN/$TEST.other" | grep -qv '# SKIP' || skip "none of its cases could run"
 }
 
 # Mounts the server's export for the rest of the case: mount_nfs VERS [OPTIONS [EXPORT]].
@@ -317,13 +324,18 @@ work_outlasts_three() {
 
 # Traces these events in a machine for the rest of the case: trace_begins MACHINE SYSTEM/EVENT...
 trace_begins() {
-	local machine=$1
+	local machine=$1 missing ours=is_rust
 	shift
+	[ "$machine" = client ] || ours=is_served
+	missing=$("$machine" "for event in $*; do [ -d \$TRACING/events/\$event ] || echo \$event; done")
+	# Ours has all that are documented, in a kernel that has any.
+	[[ $missing != *rpcrdma/* ]] || ! "$ours" || ! "$machine" '[ -d $TRACING/events ]' ||
+		fail "the $machine's module lacks trace events: $missing"
+	[ -z "$missing" ] || skip "the $machine has no trace events $missing"
 	defer "$machine 'echo >\$TRACING/set_event && echo >\$TRACING/trace'"
 	"$machine" "
 		echo >\$TRACING/trace
-		for event in $*; do echo 1 >\$TRACING/events/\$event/enable; done" ||
-			skip "the $machine has no such trace events"
+		for event in $*; do echo 1 >\$TRACING/events/\$event/enable; done"
 }
 
 # What ours says of how connections of the mount ended: ended_by CAUSE.

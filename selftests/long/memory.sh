@@ -50,7 +50,8 @@ idle_connections() {
 		# use WAY BLOCK DEPTH: as many Calls of each mount, at once, as it has slots.
 		use() {
 			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=8M \
-				--direct=1 --ioengine=libaio --rw=$1 --bs=$2 --iodepth=$3 --output=/run/$TEST.fio
+				--direct=1 --ioengine=libaio --rw=$1 --bs=$2 --iodepth=$3 --output=/run/$TEST.fio ||
+				fail "$(cat /run/$TEST.fio)"
 		}
 		for n in 11 12 13 14; do
 			for way in write read; do
@@ -68,6 +69,9 @@ idle_connections() {
 	after=$(available)
 	each=$(((before - after) / CONNECTIONS))
 	printf '%d KiB for each of %d connections that are idle\n' $each $CONNECTIONS
+	server '
+		queue_pairs=$(rdma resource show qp | grep -c "type RC")
+		[ $queue_pairs = '$CONNECTIONS' ] || fail "there are $queue_pairs connections"'
 	server '[ -f /lab/payload/server/rpcrdma.ko ]' || return 0
 	[ $each -le "$most" ] || fail "that is more than $most KiB"
 }

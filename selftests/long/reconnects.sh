@@ -17,6 +17,7 @@ faults() {
 	[ "$machine" = client ] && other=server || other=client
 	"$machine" "
 		cd /sys/kernel/debug/fail_sunrpc
+		echo N >ignore-$machine-disconnect
 		echo Y >ignore-$other-disconnect
 		echo Y >ignore-cache-wait
 		echo 0 >verbose

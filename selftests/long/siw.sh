@@ -64,7 +64,7 @@ gaps() {
 # Runs another test's cases over it: other NAME [REGEX].
 other() {
 	other_device
-	TRANSPORT=$other ONLY=${2:-} "$(dirname "$0")/../$1.sh"
+	TRANSPORT=$other other_test "$(dirname "$0")/../$1.sh" "${2:-}"
 }
 
 # Data by chunks both ways, and remote invalidation.
