@@ -209,12 +209,19 @@ impl Events {
         self.record.cannot_answer(&self.xprt.peer_address(), xid);
     }
 
-    /// Whether a Call like this one has cost earlier connections, so that it is to be refused. If
-    /// so, that is forgotten.
+    /// Whether a Call like this one has cost earlier connections, so that it is to be refused.
     #[inline(always)]
-    pub(super) fn take_unanswerable(&self, xid: Xid) -> bool {
+    pub(super) fn is_unanswerable(&self, xid: Xid) -> bool {
         let record = &self.record;
-        record.has_unanswerable() && record.take_unanswerable(&self.xprt.peer_address(), xid)
+        record.has_unanswerable() && record.is_unanswerable(&self.xprt.peer_address(), xid)
+    }
+
+    /// Forgets that such a Call has cost connections, as it was refused.
+    pub(super) fn refused(&self, xid: Xid) {
+        let record = &self.record;
+        if record.has_unanswerable() {
+            record.refused(&self.xprt.peer_address(), xid);
+        }
     }
 
     /// Whether messages can be answered.

@@ -230,7 +230,7 @@ fn accept(
 ) -> Result<(), ResponderRefusal> {
     let incoming = qp.context();
     trace_call(qp, number, bytes, call);
-    if incoming.events.take_unanswerable(call.xid) {
+    if incoming.events.is_unanswerable(call.xid) {
         return Err(ResponderRefusal::Answer(call.error(ErrorBody::Chunk)));
     }
     if call.version != VERSION_ONE {

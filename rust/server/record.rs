@@ -147,17 +147,24 @@ impl Record {
         self.has_unanswerable.store(true, Relaxed);
     }
 
-    /// Whether [`Self::take_unanswerable`] has to be asked.
+    /// Whether there are such Calls.
     pub(super) fn has_unanswerable(&self) -> bool {
         self.has_unanswerable.read_once()
     }
 
-    /// Whether a Call of `peer` is one of these. If so, it is forgotten.
-    pub(super) fn take_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
+    /// Whether a Call of `peer` is one of these, and is to be refused.
+    pub(super) fn is_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
         let mut calls = self.unanswerable.lock();
-        let found = calls.take(peer.host(), xid, self.now());
+        let found = calls.is_refused(peer.host(), xid, self.now());
         self.has_unanswerable.store(!calls.is_empty(), Relaxed);
         found
+    }
+
+    /// Forgets a Call of `peer` that was refused.
+    pub(super) fn refused(&self, peer: &SocketAddress, xid: Xid) {
+        let mut calls = self.unanswerable.lock();
+        calls.forget(peer.host(), xid);
+        self.has_unanswerable.store(!calls.is_empty(), Relaxed);
     }
 
     /// Nanoseconds since the listener began.

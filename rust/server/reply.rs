@@ -339,8 +339,9 @@ fn send_short(
             .send(length, None, may_wait, sent)
             .map_err(to_error)
     };
-    if send().is_err() {
-        incoming.events.close(Cause::ReplyFailed);
+    match send() {
+        Ok(()) => incoming.events.refused(error.xid),
+        Err(_) => incoming.events.close(Cause::ReplyFailed),
     }
 }
 

@@ -99,7 +99,9 @@ pub fn read_instances(call: &ReceivedCall<'_>, before: u32) -> Result<(), u32> {
 /// The same for what it remembers.
 pub fn memory_instances(calls: &mut UnanswerableCalls<u64, 4>, xid: Xid, now: u64) -> bool {
     calls.record(1, xid, now);
-    calls.take(1, xid, now) && calls.is_empty()
+    let is_refused = calls.is_refused(1, xid, now);
+    calls.forget(1, xid);
+    is_refused && calls.is_empty()
 }
 
 /// The same for a new memory.

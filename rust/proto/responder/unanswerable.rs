@@ -46,7 +46,9 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
     /// their connection do not count, nor do those that get no answer: neither says anything about
     /// their Calls.
     pub(crate) fn record(&mut self, peer: P, xid: Xid, now: u64) {
-        let before = self.remove(peer, xid, now);
+        self.expire(now);
+        let before = self.find(peer, xid).map_or(0, |entry| entry.connections);
+        self.forget(peer, xid);
         let age = |entry: &Option<Entry<P>>| {
             // Unused entries are taken first.
             entry.map_or(u64::MAX, |entry| now.saturating_sub(entry.since))
@@ -64,43 +66,41 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
 
     /// Whether a Call that has arrived is to be answered with an RDMA_ERROR of
     /// [`ErrorBody::Chunk`](crate::proto::wire::error::ErrorBody::Chunk), because it has already
-    /// cost several connections. If so, it is forgotten: the RDMA_ERROR is final for the requester,
-    /// which may use the XID again.
-    pub(crate) fn take(&mut self, peer: P, xid: Xid, now: u64) -> bool {
-        let connections = self.remove(peer, xid, now);
-        if connections == 0 || connections >= PATIENCE {
-            return connections != 0;
-        }
-        // The Call has another try.
-        let unused = self.entries.iter_mut().find(|entry| entry.is_none());
-        if let Some(entry) = unused {
-            *entry = Some(Entry {
-                peer,
-                xid,
-                since: now,
-                connections,
-            });
-        }
-        false
+    /// cost several connections. Once that is sent, the Call is to be forgotten.
+    pub(crate) fn is_refused(&mut self, peer: P, xid: Xid, now: u64) -> bool {
+        self.expire(now);
+        self.find(peer, xid).is_some_and(|entry| {
+            entry.since = now;
+            entry.connections >= PATIENCE
+        })
     }
 
-    /// Forgets a Call, and those whose time is over; returns how many connections the Call has
-    /// cost.
-    fn remove(&mut self, peer: P, xid: Xid, now: u64) -> u32 {
-        let mut connections = 0;
+    /// Forgets a Call that was answered with an RDMA_ERROR. That is final for the requester, which
+    /// may use the XID again.
+    pub(crate) fn forget(&mut self, peer: P, xid: Xid) {
         for entry in &mut self.entries {
-            let Some(found) = *entry else { continue };
-            if now.saturating_sub(found.since) >= self.lifetime {
-                *entry = None;
-            } else if found.peer == peer && found.xid == xid {
-                connections = found.connections;
+            if entry.is_some_and(|found| found.peer == peer && found.xid == xid) {
                 *entry = None;
             }
         }
-        connections
     }
 
-    /// Whether no Call is remembered, so that [`Self::take`] need not be asked.
+    /// What is remembered of a Call.
+    fn find(&mut self, peer: P, xid: Xid) -> Option<&mut Entry<P>> {
+        let mut entries = self.entries.iter_mut().flatten();
+        entries.find(|entry| entry.peer == peer && entry.xid == xid)
+    }
+
+    /// Forgets the Calls whose time is over.
+    fn expire(&mut self, now: u64) {
+        for entry in &mut self.entries {
+            if entry.is_some_and(|found| now.saturating_sub(found.since) >= self.lifetime) {
+                *entry = None;
+            }
+        }
+    }
+
+    /// Whether no Call is remembered, so that [`Self::is_refused`] need not be asked.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.iter().all(Option::is_none)
     }
@@ -113,6 +113,20 @@ mod tests {
 
     const XID: Xid = Xid(0xa1b2_c3d4);
 
+    /// Whether a Call is refused, which is answered then.
+    fn take<const N: usize>(
+        calls: &mut UnanswerableCalls<u32, N>,
+        peer: u32,
+        xid: Xid,
+        now: u64,
+    ) -> bool {
+        let is_refused = calls.is_refused(peer, xid, now);
+        if is_refused {
+            calls.forget(peer, xid);
+        }
+        is_refused
+    }
+
     /// Proves: V1-138.
     #[test]
     fn a_call_that_cannot_be_answered_is_refused_once() {
@@ -121,14 +135,31 @@ mod tests {
         calls.record(1, XID, 1000);
         assert!(!calls.is_empty());
         // It may have been bad luck.
-        assert!(!calls.take(1, XID, 1001));
+        assert!(!take(&mut calls, 1, XID, 1001));
         calls.record(1, XID, 1002);
         // Another requester's Calls have nothing to do with it, nor have other Calls.
-        assert!(!calls.take(2, XID, 1003));
-        assert!(!calls.take(1, Xid(XID.0.wrapping_add(1)), 1003));
-        assert!(calls.take(1, XID, 1003));
+        assert!(!take(&mut calls, 2, XID, 1003));
+        assert!(!take(&mut calls, 1, Xid(XID.0.wrapping_add(1)), 1003));
+        assert!(take(&mut calls, 1, XID, 1003));
         assert!(calls.is_empty());
-        assert!(!calls.take(1, XID, 1004));
+        assert!(!take(&mut calls, 1, XID, 1004));
+    }
+
+    #[test]
+    fn a_call_is_refused_until_it_is_answered() {
+        let mut calls = UnanswerableCalls::<u32, 4>::new(100);
+        record_twice(&mut calls, 1, 1000);
+        record_twice(&mut calls, 2, 1000);
+        assert_eq!(
+            [1001, 1002].map(|now| calls.is_refused(1, XID, now)),
+            [true; 2]
+        );
+        // The answer to another Call changes nothing.
+        calls.forget(2, XID);
+        calls.forget(1, Xid(1));
+        assert!(calls.is_refused(1, XID, 1003));
+        calls.forget(1, XID);
+        assert!(calls.is_empty());
     }
 
     fn record_twice<const N: usize>(calls: &mut UnanswerableCalls<u32, N>, peer: u32, now: u64) {
@@ -141,15 +172,15 @@ mod tests {
         let mut calls = UnanswerableCalls::<u32, 2>::new(100);
         record_twice(&mut calls, 1, 1000);
         record_twice(&mut calls, 2, 1000);
-        assert!(calls.take(1, XID, 1099));
-        assert!(!calls.take(2, XID, 1100));
+        assert!(take(&mut calls, 1, XID, 1099));
+        assert!(!take(&mut calls, 2, XID, 1100));
         assert!(calls.is_empty());
         // A clock that goes back makes nothing old.
         record_twice(&mut calls, 1, 1000);
-        assert!(calls.take(1, XID, 999));
+        assert!(take(&mut calls, 1, XID, 999));
         // Calls other than the one that is looked for are forgotten as well.
         calls.record(1, XID, 1000);
-        assert!(!calls.take(2, XID, 1100));
+        assert!(!take(&mut calls, 2, XID, 1100));
         assert!(calls.is_empty());
     }
 
@@ -160,14 +191,14 @@ mod tests {
         record_twice(&mut calls, 2, 11);
         // The same Call again needs no room.
         calls.record(2, XID, 12);
-        assert!(calls.take(1, XID, 13));
+        assert!(take(&mut calls, 1, XID, 13));
         record_twice(&mut calls, 1, 13);
         record_twice(&mut calls, 3, 14);
-        assert!(!calls.take(2, XID, 15));
-        assert!(calls.take(1, XID, 15));
-        assert!(calls.take(3, XID, 15));
+        assert!(!take(&mut calls, 2, XID, 15));
+        assert!(take(&mut calls, 1, XID, 15));
+        assert!(take(&mut calls, 3, XID, 15));
         let mut none = UnanswerableCalls::<u32, 0>::new(100);
         none.record(1, XID, 10);
-        assert!(!none.take(1, XID, 10));
+        assert!(!take(&mut none, 1, XID, 10));
     }
 }
