@@ -324,8 +324,11 @@ fn fetch(qp: &AcceptedQp<IncomingCalls>, message: Message, may_wait: bool) -> Op
             incoming.stats().counters.deferred_reads.increment();
             Some(message)
         }
-        Err(_) => {
+        Err(left) => {
             incoming.events.close(Cause::LocalResources);
+            if let Some(message) = left {
+                qp.recycle(message);
+            }
             None
         }
     }
