@@ -76,11 +76,11 @@ struct State {
     least: u32,
     /// Counts the slots that were returned.
     returned: u32,
-    /// A value of `returned` and when [`SendSlots::is_stuck`] first saw it; `None` if no slots were
-    /// in use.
+    /// A value of `returned` and when [`Self::is_quiet`] first saw it; `None` if no slots were in
+    /// use.
     seen: Option<(u32, u64)>,
-    /// What `returned` will be when all slots are returned that were in use at a time, and that
-    /// time.
+    /// What `returned` will be when all slots are returned that were in use at a call of
+    /// [`Self::is_late`], and when that was; `None` if none were.
     expected: Option<(u32, u64)>,
     /// Whether somebody has the [`Turn`].
     is_mapping: bool,
@@ -102,6 +102,35 @@ impl State {
         self.least = self.least.min(free);
         true
     }
+
+    /// Whether slots are in use, and none was returned between calls that were at least
+    /// [`TIME_LIMIT`] apart; `now` is in nanoseconds.
+    fn is_quiet(&mut self, now: u64) -> bool {
+        let seen = self.seen.filter(|(seen, _)| *seen == self.returned);
+        let seen = seen.unwrap_or((self.returned, now));
+        self.seen = (self.used() != 0).then_some(seen);
+        self.seen
+            .is_some_and(|(_, since)| is_over(since, now, TIME_LIMIT))
+    }
+
+    /// The same of slots that were in use at a call and were not all returned at another one,
+    /// [`WHOLE_TIME_LIMIT`] later. Requests of a queue are executed in order: if one hangs, so do
+    /// those behind it.
+    fn is_late(&mut self, now: u64) -> bool {
+        let used = self.used();
+        // Those in use then are at most as many as are in use now, unless all were returned.
+        let is_left = |expected: u32| (1..=used).contains(&expected.wrapping_sub(self.returned));
+        let expected = self.expected.filter(|(expected, _)| is_left(*expected));
+        let expected = expected.unwrap_or((self.returned.wrapping_add(used), now));
+        self.expected = (used != 0).then_some(expected);
+        self.expected
+            .is_some_and(|(_, since)| is_over(since, now, WHOLE_TIME_LIMIT))
+    }
+}
+
+/// Whether `limit` milliseconds have passed since a time; both times are in nanoseconds.
+fn is_over(since: u64, now: u64, limit: u32) -> bool {
+    now.saturating_sub(since) >= u64::from(limit).saturating_mul(1_000_000)
 }
 
 impl SendSlots {
@@ -278,26 +307,18 @@ impl SendSlots {
 
     /// Whether slots are in use, and none was returned between calls that were at least
     /// [`TIME_LIMIT`] apart, or not all that were in use at the first of calls that were
-    /// [`WHOLE_TIME_LIMIT`] apart; `now` is in nanoseconds. Requests of a queue are executed in
-    /// order: if one hangs, so do those behind it.
+    /// [`WHOLE_TIME_LIMIT`] apart; `now` is in nanoseconds, by the clock of [`Self::is_late`].
     pub(crate) fn is_stuck(&self, now: u64) -> bool {
-        let is_over = |since: u64, limit: u32| {
-            now.saturating_sub(since) >= u64::from(limit).saturating_mul(1_000_000)
-        };
         let mut state = self.state.lock();
-        let (returned, used) = (state.returned, state.used());
-        if used == 0 {
-            (state.seen, state.expected) = (None, None);
-            return false;
-        }
-        // Those in use then are at most as many as are in use now, unless all were returned.
-        let is_left = |expected: u32| (1..=used).contains(&expected.wrapping_sub(returned));
-        let seen = state.seen.filter(|(seen, _)| *seen == returned);
-        let expected = state.expected.filter(|(expected, _)| is_left(*expected));
-        state.seen = seen.or(Some((returned, now)));
-        state.expected = expected.or(Some((returned.wrapping_add(used), now)));
-        seen.is_some_and(|(_, since)| is_over(since, TIME_LIMIT))
-            || expected.is_some_and(|(_, since)| is_over(since, WHOLE_TIME_LIMIT))
+        let (is_quiet, is_late) = (state.is_quiet(now), state.is_late(now));
+        is_quiet || is_late
+    }
+
+    /// Whether slots were in use at an earlier call, and not all are returned
+    /// [`WHOLE_TIME_LIMIT`] later: whether the peer lets next to nothing complete, though no thread
+    /// waits for that. `now` is in nanoseconds.
+    pub(crate) fn is_late(&self, now: u64) -> bool {
+        self.state.lock().is_late(now)
     }
 
     /// Refuses further slots, and wakes all waiting threads.
@@ -374,6 +395,14 @@ mod tests {
         assert_eq!(ends(6, 1), None);
         assert_eq!(ends(8, 1), Some(7));
         assert_eq!(ends(1, 3), Some(3));
+        // Who only looks now and then is not misled by a moment without progress.
+        assert_eq!(slots.take(2, None, |_, _| {}), Ok(()));
+        let late = [600, 659].map(|time| slots.is_late(time * SECOND));
+        slots.give_back(1);
+        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+        assert_eq!((late, slots.is_late(660 * SECOND)), ([false; 2], true));
+        slots.give_back(1);
+        assert!(!slots.is_late(661 * SECOND));
     }
 
     #[test]

@@ -204,6 +204,15 @@ impl Events {
         self.backward.disconnected();
     }
 
+    /// Ends the connection if the peer lets next to nothing complete. Calls keep sunrpc from closing
+    /// it as idle, and what was sent keeps pages until it has completed.
+    #[cold]
+    pub(super) fn check_sends(&self) {
+        if self.slots.is_late(self.room.now()) {
+            self.close(Cause::TimedOut);
+        }
+    }
+
     /// Records that a Call's chunks cannot be used, which costs the connection.
     pub(super) fn cannot_answer(&self, xid: Xid) {
         self.record.cannot_answer(&self.xprt.peer_address(), xid);

@@ -567,7 +567,8 @@ impl IncomingCalls {
             since,
             ..
         } = &mut *grants;
-        if let Some(less) = load.replies(credits, known.most.get(), now.since(*since)) {
+        let less = load.replies(credits, known.most.get(), now.since(*since));
+        if let Some(less) = less {
             receives.lower(less);
             known.most.set(credits.outstanding());
         }
@@ -580,6 +581,9 @@ impl IncomingCalls {
             grants.give_back_surplus(self.posted_for_calls(qp));
         }
         drop(grants);
+        if less.is_some() {
+            self.events.check_sends();
+        }
         match qp.post_receives(self.wanted_receives(wanted), RECEIVE_BATCH, true) {
             Ok(()) => Ok(granted),
             Err(error) => self.grant_less(qp, error),

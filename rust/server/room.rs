@@ -244,9 +244,14 @@ impl Room {
         }
     }
 
+    /// Nanoseconds since the room began.
+    pub(super) fn now(&self) -> u64 {
+        Moment::now().since(self.began)
+    }
+
     /// Ends connections that are stuck.
     fn end_stuck(&self) {
-        let now = Moment::now().since(self.began);
+        let now = self.now();
         let mut next = Some(0);
         while let Some((number, connection)) = next.and_then(|number| self.from(number)) {
             // Without the lock: it may be the last reference, also to the listener's files.

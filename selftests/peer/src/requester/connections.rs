@@ -21,6 +21,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("takes-no-replies-8", |requester| {
         takes_no_replies(requester, 8)
     }),
+    ("holds-replies", holds_replies),
     ("comes-and-goes", |requester| comes_and_goes(requester, 50)),
     ("comes-and-goes-10000", |requester| {
         comes_and_goes(requester, 10_000)
@@ -101,6 +102,31 @@ fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<Strin
             outcome_of(verbs, Duration::from_secs(60))
         })
         .collect()
+}
+
+/// The server looks at what it has sent at intervals of this length, when it sends a Reply.
+const LOOKS: Duration = Duration::from_secs(6);
+
+/// So long what it has sent may be under way.
+const UNDER_WAY: Duration = Duration::from_secs(61);
+
+/// A few Replies that are never received. They do not fill the send queue, so that no thread waits
+/// for them, and Calls keep the connection from being idle.
+fn holds_replies(requester: &mut Requester) -> Result<Vec<String>> {
+    let mut verbs = requester.connect_for_one_reply()?;
+    let mut call = |verbs: &mut Verbs| {
+        requester.xid += 1;
+        verbs.send(&Call::null().encode(requester.xid), None)
+    };
+    call(&mut verbs)?;
+    verbs.receive(LIMIT)?;
+    for pause in [LOOKS, UNDER_WAY] {
+        call(&mut verbs)?;
+        std::thread::sleep(pause);
+    }
+    // The server has looked with the Reply to the one before, and looks again with this one's.
+    call(&mut verbs)?;
+    Ok(vec![outcome_of(&mut verbs, LIMIT)?])
 }
 
 /// One connection after the other; every tenth is used.
