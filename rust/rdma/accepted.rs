@@ -177,7 +177,9 @@ struct IdleReceives<C: AcceptedEvents> {
     made: u32,
     /// Unused numbers below [`Self::next`]. There is room for all numbers.
     unused: KVVec<u32>,
+    /// The lowest number that was never used, and the end of all numbers.
     next: u32,
+    end: u32,
 }
 
 /// How many idle Receives are kept for the next batch. Twice as many are kept while others are with
@@ -186,6 +188,17 @@ struct IdleReceives<C: AcceptedEvents> {
 const KEPT_RECEIVES: usize = 8;
 
 impl<C: AcceptedEvents> IdleReceives<C> {
+    /// A number for one more Receive, unless all are used.
+    fn number(&mut self) -> Option<u32> {
+        let index = self.unused.pop().or_else(|| {
+            let next = (self.next < self.end).then_some(self.next)?;
+            self.next = next.saturating_add(1);
+            Some(next)
+        })?;
+        self.made = self.made.saturating_add(1);
+        Some(index)
+    }
+
     /// Records that there is no Receive with this number any more.
     fn forget(&mut self, index: u32) {
         self.made = self.made.saturating_sub(1);
@@ -288,11 +301,12 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
             if receives.idle.len() >= usize::try_from(missing)? {
                 return self.post_idle(receives, missing);
             }
-            let index = receives.unused.pop().unwrap_or(receives.next);
-            receives.next = receives.next.max(index.saturating_add(1));
-            receives.made = receives.made.saturating_add(1);
+            let number = receives.number();
             drop(receives);
-            let made = self.make_receive(index, flags);
+            let made = match number {
+                Some(index) => self.make_receive(index, flags),
+                None => Err(ENOMEM),
+            };
             let mut receives = self.receives.lock();
             match made {
                 Ok(receive) => receives.idle.push(receive),
@@ -527,9 +541,11 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
         let completions = capacities.receive_requests.saturating_add(send_queue);
         // One slot is reserved for the drain.
         slots.open(send_queue.saturating_sub(1));
-        let cq = Arc::new(Cq::shared(pd, completions)?, GFP_KERNEL)?;
-        // Posted Receives and those that hold a message each have a number.
-        let numbers = sizes.receives.saturating_mul(2);
+        let cq = Arc::new(Cq::new(pd, completions)?, GFP_KERNEL)?;
+        // Each Receive has a number. The requester may fill as many as are posted while threads
+        // have as many of Calls that count as answered.
+        // CAST: A small constant.
+        let numbers = (sizes.receives.saturating_mul(3)).saturating_add(2 * KEPT_RECEIVES as u32);
         let unused = KVVec::with_capacity(usize::try_from(numbers)?, GFP_KERNEL)?;
         let qp = Arc::pin_init(
             try_pin_init!(AcceptedQp {
@@ -542,6 +558,7 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
                     made: 0,
                     unused,
                     next: 0,
+                    end: numbers,
                 }, "rpcrdma_idle_receives"),
                 reads <- Pool::new(),
                 sends <- Pool::new(),
