@@ -262,7 +262,7 @@ test_case "a connection that ends while it waits for room, and a thread is busy 
 test_case "a Reply that is overtaken by others that grant less" overtaken
 test_case "Calls that nfsd drops" dropped
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
-test_case "more connections than are kept, and more connects than may wait" anew too_many silent-100
+test_case "more connections than are kept, and more connects than may wait" anew too_many
 test_case "connects whose client has gone when it is their turn" anew few
 test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
 test_case "first Calls of Version Two that fail" first_calls

@@ -147,9 +147,11 @@ impl AcceptedSizes {
 /// # Invariants
 ///
 /// [`AcceptedOwner`] closes the queues and waits for all posted work requests before this object is
-/// dropped, so no handler runs by then.
+/// dropped, so no handler runs by then. If the device cannot be stopped, the drop of `qp` and then
+/// of `cq`, which come first, ends them.
 #[pin_data]
 pub(crate) struct AcceptedQp<C: AcceptedEvents> {
+    // Dropped in this order.
     #[pin]
     qp: Qp,
     cq: Arc<Cq>,
@@ -311,7 +313,9 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
             match made {
                 Ok(receive) => receives.idle.push(receive),
                 Err(error) => {
-                    receives.forget(index);
+                    if let Some(index) = number {
+                        receives.forget(index);
+                    }
                     // Until there is memory, the ones that exist have to do.
                     let missing = self.missing_receives(count, 1);
                     self.post_idle(receives, missing)?;

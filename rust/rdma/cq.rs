@@ -8,16 +8,17 @@ use core::ptr::NonNull;
 use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
 
 /// A completion queue that the RDMA core polls from its workqueue. The completion handler is chosen
-/// by the work request ([`super::cqe::Cqe`]), so queue pairs can share a completion queue.
+/// by the work request ([`super::cqe::Cqe`]).
+///
+/// It belongs to one connection. Completions in a queue of the RDMA core's pool may be handled
+/// several at a time: another user of the pool polls it in his own thread when he ends a queue pair
+/// with a shared receive queue (`ib_drain_qp()`).
 ///
 /// # Invariants
 ///
-/// `ptr` is a completion queue on the device of `_pd`. If `share` is 0, this object owns it;
-/// otherwise it belongs to the RDMA core's pool, and `share` of its entries are reserved for this
-/// object.
+/// `ptr` is a completion queue on the device of `_pd`, which this object owns.
 pub(super) struct Cq {
     ptr: NonNull<bindings::ib_cq>,
-    share: u32,
     _pd: Arc<Pd>,
 }
 
@@ -43,35 +44,6 @@ impl Cq {
         // INVARIANT: The queue was just allocated.
         Ok(Self {
             ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
-            share: 0,
-            _pd: pd.clone(),
-        })
-    }
-
-    /// Reserves `entries` entries, at least one, in a queue of the RDMA core's pool, which others
-    /// may use as well. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::new`].
-    pub(super) fn shared(pd: &Arc<Pd>, entries: u32) -> Result<Self> {
-        if entries == 0 {
-            return Err(EINVAL);
-        }
-        // SAFETY: The device is registered as long as the protection domain exists. The core
-        // chooses the completion vector.
-        let ptr = from_err_ptr(unsafe {
-            bindings::ib_cq_pool_get(
-                pd.device().as_raw(),
-                entries,
-                -1,
-                bindings::ib_poll_context_IB_POLL_WORKQUEUE,
-            )
-        })?;
-        // INVARIANT: That many entries of the queue were just reserved.
-        Ok(Self {
-            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
-            share: entries,
             _pd: pd.clone(),
         })
     }
@@ -90,14 +62,8 @@ impl Cq {
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: Queue pairs hold a counted reference, so no user of this object is left. For a
-        // queue that this object owns the call waits until no completion handler runs; in a shared
-        // one, the handlers of our queue pairs finished with their drain.
-        unsafe {
-            match self.share {
-                0 => bindings::ib_free_cq(self.ptr.as_ptr()),
-                share => bindings::ib_cq_pool_put(self.ptr.as_ptr(), share),
-            }
-        }
+        // SAFETY: Queue pairs hold a counted reference, so no user of this object is left. The call
+        // waits until no completion handler runs.
+        unsafe { bindings::ib_free_cq(self.ptr.as_ptr()) };
     }
 }

@@ -88,7 +88,7 @@ impl TraceCq for CqRef {
 pub(super) trait Complete<const ID: u64 = 0>: HasCqe<ID> {
     /// Handles the completion `wc` of a work request that was posted with the handle in `this`.
     /// Runs on the RDMA core's completion workqueue, in process context; the completions of one
-    /// queue are handled one at a time.
+    /// queue, which only this module uses ([`super::cq::Cq`]), are handled one at a time.
     ///
     /// # Safety
     ///

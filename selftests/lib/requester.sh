@@ -3,9 +3,8 @@
 #
 # For tests with a requester that breaks the rules. It runs in the client (selftests/peer), beside a mount.
 #
-#   beside_a_mount FUNCTION [SCENARIO]
-#                              calls it while a mount works on files, and compares what the server holds with
-#                              what it held before, once that scenario had been there
+#   beside_a_mount FUNCTION    calls it while a mount works on files, and compares what the server holds with
+#                              what it held before
 #   attack SCENARIO OUTCOMES [CONDITION...]
 #                              has the requester run a scenario, and compares what comes of each message
 #   attack_begins SCENARIO [CONDITION...]
@@ -128,12 +127,10 @@ beside_a_mount() {
 	local memory scenario found held checks before
 	need_requester
 	defer requester_stop
-	# What is only made once is there afterwards: as many pages for RDMA Reads as the listener keeps, and with
-	# the scenario completion queues for as many connections, which the core keeps with the device.
+	# What is only made once is there afterwards: as many pages for RDMA Reads as the listener keeps.
 	mount_nfs 4.2
 	client 'dd if=/dev/zero of=$MNT/$TEST.first bs=1M count=16 conv=fsync status=none && rm $MNT/$TEST.first'
 	client 'umount $MNT && wait_for 10 module_unused'
-	[ -z "${2:-}" ] || client "/lab/payload/rpcrdma-peer --requester \$SERVER $2 </dev/null >/dev/null"
 	server 'clients_gone 20; holds_mark'
 	server_dir /export
 	server "head -c 100000 /dev/urandom >/export/$TEST/file"
