@@ -44,8 +44,15 @@ read_directory() {
 read_attributes() {
 	local format='%f %s %m %n %T@\n'
 	server_dir /export
-	server 'cd /export/$TEST &&
-		for i in {1..1000}; do head -c $((i * 7)) /dev/zero >"entry $i" && chmod $((400 + i % 8)) "entry $i"; done'
+	# Not with a process for each: where the CPU is emulated, these take minutes.
+	server '
+		cd /export/$TEST
+		for i in {1..1000}; do printf "%*s" $((i * 7)) "" >"entry $i"; done
+		for mode in {0..7}; do
+			names=()
+			for ((i = mode; i < 1000; i += 8)); do names+=("entry $((i + 1))"); done
+			chmod 40$mode "${names[@]}"
+		done'
 	mount_nfs 3 rdirplus=force
 	grows $REPLY_CHUNKS "
 		asked() { awk '\$1 ~ /^(GETATTR|LOOKUP|READDIRPLUS):/ { count[\$1] = \$2 }
