@@ -147,11 +147,10 @@ impl AcceptedSizes {
 /// # Invariants
 ///
 /// [`AcceptedOwner`] closes the queues and waits for all posted work requests before this object is
-/// dropped, so no handler runs by then. If the device cannot be stopped, the drop of `qp` and then
-/// of `cq`, which come first, ends them.
+/// dropped, so no handler runs by then.
 #[pin_data]
 pub(crate) struct AcceptedQp<C: AcceptedEvents> {
-    // Dropped in this order.
+    // These are dropped before what work requests use.
     #[pin]
     qp: Qp,
     cq: Arc<Cq>,
@@ -605,8 +604,8 @@ impl<C: AcceptedEvents> Drop for AcceptedOwner<C> {
         // SAFETY: No work request is left, and contexts are only handed out through this object,
         // which is being dropped.
         unsafe {
-            qp.sends.clear(|context| context.end(&qp.qp));
-            qp.reads.clear(|context| drop(context.end(&qp.qp)));
+            qp.sends.end_all(|context| context.unmap(&qp.qp));
+            qp.reads.end_all(|context| context.unmap(&qp.qp));
         }
     }
 }

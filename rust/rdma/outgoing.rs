@@ -218,11 +218,16 @@ impl<O: OutgoingOwner> SendContext<O> {
         Ok(owner.sends().add(Self::new(owner)?))
     }
 
-    /// Releases what the context holds. None of its work requests is outstanding.
-    pub(super) fn end(&mut self, qp: &Qp) {
+    /// Releases what was mapped. None of the context's work requests is outstanding.
+    pub(super) fn unmap(&mut self, qp: &Qp) {
         // SAFETY: The Writes were added with the owner's queue pair, and have completed or were
         // never posted.
         unsafe { self.writes.release(qp) };
+    }
+
+    /// Releases what the context holds. None of its work requests is outstanding.
+    fn end(&mut self, qp: &Qp) {
+        self.unmap(qp);
         self.pages.clear();
     }
 }

@@ -130,7 +130,7 @@ impl<T: Pooled> Pool<T> {
         // A request may complete while the provider has yet to look for one behind it.
         qp.wait_for_posting();
         // SAFETY: Nobody else knows of these, which came from `KBox::into_raw`.
-        unsafe { free(surplus, |_| {}) };
+        unsafe { free(surplus) };
     }
 
     /// How many contexts are lent out, and how many there are.
@@ -139,20 +139,18 @@ impl<T: Pooled> Pool<T> {
         (lists.count.saturating_sub(lists.idle_count), lists.count)
     }
 
-    /// Frees all contexts after passing each to `end`.
+    /// Passes all contexts to `end`.
     ///
     /// # Safety
     ///
-    /// Nobody uses a context any longer.
-    pub(super) unsafe fn clear(&self, mut end: impl FnMut(&mut T)) {
-        let mut lists = self.lists.lock();
-        lists.idle = core::ptr::null_mut();
-        lists.idle_count = 0;
-        lists.count = 0;
-        let all = core::mem::replace(&mut lists.all, core::ptr::null_mut());
-        drop(lists);
+    /// Nobody uses a context any longer, and none is added.
+    pub(super) unsafe fn end_all(&self, mut end: impl FnMut(&mut T)) {
+        let mut next = self.lists.lock().all;
         // SAFETY: By the type's invariant, and the caller's promise.
-        unsafe { free(all, &mut end) };
+        while let Some(context) = unsafe { next.as_mut() } {
+            next = context.links().all.get();
+            end(context);
+        }
     }
 }
 
@@ -182,26 +180,26 @@ impl<T: Pooled> Lists<T> {
     }
 }
 
-/// Frees a list of contexts linked by `all`, after passing each to `end`.
+/// Frees a list of contexts linked by `all`.
 ///
 /// # Safety
 ///
 /// They came from `KBox::into_raw`, and nobody uses them.
-unsafe fn free<T: Pooled>(first: *mut T, mut end: impl FnMut(&mut T)) {
+unsafe fn free<T: Pooled>(first: *mut T) {
     let mut next = first;
     while !next.is_null() {
         // SAFETY: The caller's promise.
-        let mut context = unsafe { KBox::from_raw(next) };
+        let context = unsafe { KBox::from_raw(next) };
         next = context.links().all.get();
-        end(&mut context);
     }
 }
 
 #[pinned_drop]
 impl<T: Pooled> PinnedDrop for Pool<T> {
     fn drop(self: Pin<&mut Self>) {
+        let all = self.lists.lock().all;
         // SAFETY: The pool is dropped, and its borrowers have kept it alive for as long as they
         // used a context.
-        unsafe { self.clear(|_| {}) };
+        unsafe { free(all) };
     }
 }

@@ -93,11 +93,16 @@ impl<O: ReadOwner> ReadContext<O> {
         )?)
     }
 
-    /// Releases what the context holds. None of its work requests is outstanding.
-    pub(super) fn end(&mut self, qp: &Qp) -> (Option<CompletedReceive<O>>, PageVec) {
+    /// Releases what was mapped. None of the context's work requests is outstanding.
+    pub(super) fn unmap(&mut self, qp: &Qp) {
         // SAFETY: The Reads were added with the owner's queue pair, and have completed or were
         // never posted.
         unsafe { self.reads.release(qp) };
+    }
+
+    /// Releases what the context holds. None of its work requests is outstanding.
+    fn end(&mut self, qp: &Qp) -> (Option<CompletedReceive<O>>, PageVec) {
+        self.unmap(qp);
         (self.message.take(), core::mem::take(&mut self.pages))
     }
 }
