@@ -20,7 +20,7 @@ use super::{
     Pd,
 };
 use crate::{
-    bindings::{self, PageVec, ReadOnce},
+    bindings::{self, PageVec, ReadOnce, RelaxedCell},
     trace::{server as trace, TraceQp},
 };
 use core::ptr::NonNull;
@@ -166,6 +166,8 @@ pub(crate) struct AcceptedQp<C: AcceptedEvents> {
     /// moment.
     posted_count: Atomic<i32>,
     posted: PostedReceives<Self>,
+    /// How many the user last wanted the device to hold.
+    wanted: RelaxedCell<u32>,
     sizes: AcceptedSizes,
     #[pin]
     context: C,
@@ -176,6 +178,8 @@ struct IdleReceives<C: AcceptedEvents> {
     idle: Receives<AcceptedQp<C>>,
     /// How many have been allocated, whether idle or not.
     made: u32,
+    /// The most that were with the user at once lately, up to [`KEPT_RECEIVES`].
+    most: usize,
     /// Unused numbers below [`Self::next`]. There is room for all numbers.
     unused: KVVec<u32>,
     /// The lowest number that was never used, and the end of all numbers.
@@ -183,9 +187,8 @@ struct IdleReceives<C: AcceptedEvents> {
     end: u32,
 }
 
-/// How many idle Receives are kept for the next batch. Twice as many are kept while others are with
-/// the user, since those come back between two batches. Receives that a burst needed beyond that
-/// are freed.
+/// How many idle Receives are kept at most. Twice as many are kept while others are with the user,
+/// since those come back between two batches. Receives that a burst needed beyond that are freed.
 const KEPT_RECEIVES: usize = 8;
 
 impl<C: AcceptedEvents> IdleReceives<C> {
@@ -198,6 +201,25 @@ impl<C: AcceptedEvents> IdleReceives<C> {
         })?;
         self.made = self.made.saturating_add(1);
         Some(index)
+    }
+
+    /// Takes back a Receive from the user, while the device holds `posted` and is to hold
+    /// `wanted`. Returns how many are to be freed. Once all are back, those are kept that the next
+    /// batch takes, or as many as the user had at once lately.
+    #[inline(always)]
+    fn put(&mut self, receive: KBox<Receive<AcceptedQp<C>>>, posted: u32, wanted: u32) -> usize {
+        // CAST: A u32 always fits the kernel's usize.
+        let others = self.made.saturating_sub(posted) as usize;
+        let lent = others.saturating_sub(self.idle.len());
+        self.most = self.most.max(lent).min(KEPT_RECEIVES);
+        self.idle.push(receive);
+        if lent > 1 {
+            return self.idle.len().saturating_sub(2 * KEPT_RECEIVES);
+        }
+        // CAST: As above.
+        let kept = self.most.max(wanted.saturating_sub(posted) as usize);
+        self.most /= 2;
+        self.idle.len().saturating_sub(kept)
     }
 
     /// Records that there is no Receive with this number any more.
@@ -263,6 +285,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     /// `EPIPE` if it was before, or what the provider returns, but `EIO` for its `ENOMEM`.
     #[inline]
     pub(crate) fn post_receives(&self, count: u32, batch: u32, may_wait: bool) -> Result {
+        self.wanted.set(count.min(self.sizes.receives));
         match self.missing_receives(count, batch) {
             0 => Ok(()),
             _ => self.post_missing(count, batch, may_wait),
@@ -370,24 +393,17 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         };
         receive.give_to_device();
         let mut receives = self.receives.lock();
-        receives.idle.push(receive);
-        if receives.idle.len() > KEPT_RECEIVES {
-            self.trim(receives);
+        let surplus = receives.put(receive, self.posted_count(), self.wanted.get());
+        if surplus != 0 {
+            Self::trim(receives, surplus);
         }
     }
 
-    /// Frees Receives beyond those that are kept.
+    /// Frees so many idle Receives.
     #[cold]
-    fn trim(&self, mut receives: SpinLockGuard<'_, IdleReceives<C>>) {
-        let idle = receives.idle.len();
-        // CAST: A u32 always fits the kernel's usize.
-        let others = receives.made.saturating_sub(self.posted_count()) as usize;
-        let kept = match others > idle {
-            true => 2 * KEPT_RECEIVES,
-            false => KEPT_RECEIVES,
-        };
+    fn trim(mut receives: SpinLockGuard<'_, IdleReceives<C>>, count: usize) {
         let mut surplus = Receives::new();
-        for _ in kept..idle {
+        for _ in 0..count {
             if let Some(receive) = receives.idle.pop() {
                 receives.forget(receive.index());
                 surplus.push(receive);
@@ -545,10 +561,10 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
         // One slot is reserved for the drain.
         slots.open(send_queue.saturating_sub(1));
         let cq = Arc::new(Cq::new(pd, completions)?, GFP_KERNEL)?;
-        // Each Receive has a number. The requester may fill as many as are posted while threads
-        // have as many of Calls that count as answered.
-        // CAST: A small constant.
-        let numbers = (sizes.receives.saturating_mul(3)).saturating_add(2 * KEPT_RECEIVES as u32);
+        // Each Receive has a number: those that are posted, those that hold a Call within the
+        // grant, which are fewer by more than the spare ones, and the idle ones that are kept
+        // meanwhile. A requester with more Calls finds no more Receives.
+        let numbers = sizes.receives.saturating_mul(2).saturating_add(4);
         let unused = KVVec::with_capacity(usize::try_from(numbers)?, GFP_KERNEL)?;
         let qp = Arc::pin_init(
             try_pin_init!(AcceptedQp {
@@ -556,9 +572,11 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
                 sizes: *sizes,
                 posted: PostedReceives::new(numbers)?,
                 posted_count: Atomic::new(0),
+                wanted: RelaxedCell::new(0),
                 receives <- new_spinlock!(IdleReceives {
                     idle: Receives::new(),
                     made: 0,
+                    most: 0,
                     unused,
                     next: 0,
                     end: numbers,
@@ -601,6 +619,8 @@ impl<C: AcceptedEvents> Drop for AcceptedOwner<C> {
         // SAFETY: Everyone who posts on the send queue goes through its gate, which the drain
         // closes.
         unsafe { qp.qp.drain() };
+        // A device that does not even take the command to stop may still write: pages and contexts
+        // are freed behind its queue pair and the completion queue.
         // SAFETY: No work request is left, and contexts are only handed out through this object,
         // which is being dropped.
         unsafe {
