@@ -57,7 +57,7 @@ step_kunit() {
 step_run() { "$here/run.sh"; }
 
 # Kselftests for which there is no time in the hour that all may take with an empty cache.
-later=(selftests/{badpeer,bond,callbacks,device,frozen,grants,handshake,inject,jail,krb5,link,listener,look,look-server,loopback,modest,mountstats,multipath,netns,recalls,removal,requester,rpcbind,service,settings,swap,unplug,version,wire-two}.sh)
+later=(selftests/{badpeer,bond,callbacks,crowd,device,frozen,grants,handshake,inject,jail,krb5,link,listener,look,look-server,loopback,modest,mountstats,multipath,netns,recalls,removal,requester,rpcbind,service,settings,swap,unplug,version,wire-two}.sh)
 
 step_selftests() {
 	local file now=()

@@ -114,86 +114,6 @@ dropped() {
 	server 'clients_gone 20'
 }
 
-connections() {
-	attack silent 20_up listener:connections=21 ended_disconnected+20
-	attack half-open 10_up listener:connections=11 ended_rejected+10
-	# Only the connections that threads wait for end, and soon.
-	attack takes-no-replies ended ended_timed_out+1
-	# So do those that keep what was sent from completing.
-	WAIT=150 attack holds-replies ended ended_timed_out+1
-	attack comes-and-goes 5_answered listener:connections=1 ended_disconnected+50
-}
-
-# Of connections whose client has shown access to no file sunrpc keeps 64 (XPT_MAX_TMP_CONN) and the
-# one that it accepts then: each beyond costs the oldest one. Then more connects wait than its listener
-# has room for (MAX_WAITING): those beyond are refused, and the mount goes on.
-too_many() {
-	local mark
-	attack silent-100 '65_up ended*35' listener:connections=66 ended_closed+35 ended_disconnected+65
-	mark=$(server log_mark)
-	wait_in_vain burst 256 44_refused rejected+44
-	server "wait_for 10 lines_tell rejected $mark \
-		\"client \$CLIENT: its connect was rejected, as too many wait to be accepted\""
-}
-
-# As many as the log may have a line for each.
-few() {
-	local mark
-	mark=$(server log_mark)
-	wait_in_vain burst-5 5 0_refused rejected+0
-	# User-Mode Linux has no names of errors.
-	server "wait_for 10 lines_tell accept_failures $mark \
-		\"client \$CLIENT: cannot accept its connection: (EINVAL|Error\\(22\\))\"
-		[ \$(grep -c svcrdma_accept_err: \$TRACING/trace) = 5 ]"
-}
-
-# The server is kept from accepting while so many connects arrive behind one that it has accepted.
-# When they have their turn nobody is there any more: wait_in_vain SCENARIO COUNT OUTCOMES CONDITION.
-wait_in_vain() {
-	MACHINE=server delay_events accepted=600000
-	attack_begins "$1" "$4" accepted+1 "accept_failures+$2" ended_rejected+1
-	WAIT=100 attack_comes_to "$3"
-	client 'work_goes_on 30'
-	client 'kill $(cat /run/$TEST.pid)'
-	# The server has been told so of each.
-	server "
-		told() { [ \$(grep -c ' REJECTED consumer returns' \$TRACING/trace) = $(($2 + 1)) ]; }
-		wait_for 60 told"
-	delays_end server
-	attack_ends
-}
-
-# With a new listener, which has written no lines, and with events that are traced, whose memory stays.
-anew() {
-	need_requester
-	server_anew
-	trace_begins server rdma_cma/cm_event_done rpcrdma/svcrdma_accept_err
-	beside_a_mount "$@"
-}
-
-# nfsd is to end while all of its threads wait for room on the send queues of a requester that takes no Replies.
-# Each waits for ten seconds (TIME_LIMIT), and may come to another such connection before it is its turn to end.
-stopped() {
-	defer "server '
-		module_loaded || insmod /lab/payload/server/rpcrdma.ko
-		[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
-	attack_begins takes-no-replies-8 anew
-	LIMIT=150 server '
-		full() { [ "$(grep -s "^send_queue_full [1-9]" /sys/kernel/debug/rpcrdma/connection-*/stats | wc -l)" -ge "$(cat /proc/fs/nfsd/threads)" ]; }
-		wait_for 20 full
-		start=$SECONDS
-		/lab/guest/server stop
-		printf "nfsd ended within %d seconds\n" $((SECONDS - start))
-		wait_for 20 module_unused
-		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail "the service has ended, and has left files"
-		module_unload
-		insmod /lab/payload/server/rpcrdma.ko
-		/lab/guest/server resume'
-	attack_comes_to 'ended*8'
-	client 'work_goes_on 55'
-	attack_ends
-}
-
 # Proves: V1-014, V1-015, V1-080, V1-096.
 choices() {
 	attack choices '5 1*2 3 4*5 answered*2 err_chunk*2 answered' refused_messages=2 excess_calls=0
@@ -261,10 +181,6 @@ test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "a connection that ends while it waits for room, and a thread is busy with it" line
 test_case "a Reply that is overtaken by others that grant less" overtaken
 test_case "Calls that nfsd drops" dropped
-test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
-test_case "more connections than are kept, and more connects than may wait" anew too_many
-test_case "connects whose client has gone when it is their turn" anew few
-test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
 test_case "first Calls of Version Two that fail" first_calls
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices

@@ -204,8 +204,8 @@ impl Events {
         self.backward.disconnected();
     }
 
-    /// Ends the connection if the peer lets next to nothing complete. Calls keep sunrpc from closing
-    /// it as idle, and what was sent keeps pages until it has completed.
+    /// Ends the connection if the peer lets next to nothing complete. Calls keep sunrpc from
+    /// closing it as idle, and what was sent keeps pages until it has completed.
     #[cold]
     pub(super) fn check_sends(&self) {
         if self.slots.is_late(self.room.now()) {

@@ -181,8 +181,8 @@ impl Xprt {
     /// The peer's address.
     pub(crate) fn address(&self) -> SocketAddress {
         // SAFETY: The transport is valid; the address is plain memory inside it. sunrpc may change
-        // the port, and by sysfs the whole address, with the transport locked: of that an attempt to
-        // connect sees all or nothing, and others may see a part, which makes a wrong address.
+        // the port, and by sysfs the whole address, with the transport locked: an attempt to
+        // connect sees all of that or nothing. Others may see a part, which makes a wrong address.
         SocketAddress::new(unsafe { (&raw const (*self.as_raw()).addr).read_volatile() })
     }
 
