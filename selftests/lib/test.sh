@@ -138,6 +138,7 @@ run_cases() {
 # Runs another test's cases, or those that REGEX names, and skips if all of them do: other_test FILE [REGEX].
 other_test() {
 	ONLY=${2:-} "$1" | tee "$RUN/$TEST.other"
+	grep -q '^ok ' "$RUN/$TEST.other" || fail "no case has a name like $2"
 	grep '^ok ' "$RUN/$TEST.other" | grep -qv '# SKIP' || skip "none of its cases could run"
 }
 
@@ -284,7 +285,10 @@ work_ends() {
 	client work_end
 	client_wait work || fail "the program that worked on the mount saw an error"
 	printf '%s files written, read and compared\n' "$(client work_done)"
-	server 'cd /export/$TEST && [ $(wc -l <sums) -ge 4 ] && sha256sum --quiet -c sums'
+	server '
+		cd /export/$TEST
+		[ $(wc -l <sums) -ge 4 ] || fail "these are too few: $(wc -l sums) of $(ls | wc -l) files"
+		sha256sum --quiet -c sums'
 	client work_forget
 }
 

@@ -105,10 +105,10 @@ fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<Strin
 }
 
 /// The server looks at what it has sent at intervals of this length, when it sends a Reply.
-const LOOKS: Duration = Duration::from_secs(6);
+const LOOKS: Duration = Duration::from_secs(10);
 
 /// So long what it has sent may be under way.
-const UNDER_WAY: Duration = Duration::from_secs(61);
+const UNDER_WAY: Duration = Duration::from_secs(65);
 
 /// A few Replies that are never received. They do not fill the send queue, so that no thread waits
 /// for them, and Calls keep the connection from being idle.
