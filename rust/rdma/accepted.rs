@@ -26,6 +26,7 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::{
     alloc::{flags::__GFP_NOWARN, Flags},
+    bitmap::BitmapVec,
     new_spinlock,
     prelude::*,
     sync::{
@@ -180,11 +181,8 @@ struct IdleReceives<C: AcceptedEvents> {
     made: u32,
     /// The most that were with the user at once lately, up to [`KEPT_RECEIVES`].
     most: usize,
-    /// Unused numbers below [`Self::next`]. There is room for all numbers.
-    unused: KVVec<u32>,
-    /// The lowest number that was never used, and the end of all numbers.
-    next: u32,
-    end: u32,
+    /// Which numbers are used.
+    numbers: BitmapVec,
 }
 
 /// How many idle Receives are kept at most. Twice as many are kept while others are with the user,
@@ -194,30 +192,39 @@ const KEPT_RECEIVES: usize = 8;
 impl<C: AcceptedEvents> IdleReceives<C> {
     /// A number for one more Receive, unless all are used.
     fn number(&mut self) -> Option<u32> {
-        let index = self.unused.pop().or_else(|| {
-            let next = (self.next < self.end).then_some(self.next)?;
-            self.next = next.saturating_add(1);
-            Some(next)
-        })?;
+        let free = self.numbers.next_zero_bit(0)?;
+        let index = u32::try_from(free).ok()?;
+        self.numbers.set_bit(free);
         self.made = self.made.saturating_add(1);
         Some(index)
     }
 
     /// Takes back a Receive from the user, while the device holds `posted` and is to hold
-    /// `wanted`. Returns how many are to be freed. Once all are back, those are kept that the next
-    /// batch takes, or as many as the user had at once lately.
+    /// `wanted`. Returns how many are to be freed.
     #[inline(always)]
     fn put(&mut self, receive: KBox<Receive<AcceptedQp<C>>>, posted: u32, wanted: u32) -> usize {
+        self.idle.push(receive);
+        // CAST: A u32 always fits the kernel's usize.
+        let missing = wanted.saturating_sub(posted) as usize;
+        match self.idle.len() > missing {
+            true => self.surplus(missing, posted),
+            false => 0,
+        }
+    }
+
+    /// How many of the idle Receives are to be freed, if the next batch takes `missing` of them.
+    /// Once all are back, as many are kept as it takes, or as the user had at once lately.
+    #[inline(never)]
+    fn surplus(&mut self, missing: usize, posted: u32) -> usize {
         // CAST: A u32 always fits the kernel's usize.
         let others = self.made.saturating_sub(posted) as usize;
-        let lent = others.saturating_sub(self.idle.len());
+        // With the one that has just come back.
+        let lent = others.saturating_add(1).saturating_sub(self.idle.len());
         self.most = self.most.max(lent).min(KEPT_RECEIVES);
-        self.idle.push(receive);
         if lent > 1 {
             return self.idle.len().saturating_sub(2 * KEPT_RECEIVES);
         }
-        // CAST: As above.
-        let kept = self.most.max(wanted.saturating_sub(posted) as usize);
+        let kept = self.most.max(missing);
         self.most /= 2;
         self.idle.len().saturating_sub(kept)
     }
@@ -225,8 +232,8 @@ impl<C: AcceptedEvents> IdleReceives<C> {
     /// Records that there is no Receive with this number any more.
     fn forget(&mut self, index: u32) {
         self.made = self.made.saturating_sub(1);
-        // There is room; without it, the number would just not be reused.
-        let _ = self.unused.push_within_capacity(index);
+        // CAST: A u32 always fits the kernel's usize.
+        self.numbers.clear_bit(index as usize);
     }
 }
 
@@ -275,8 +282,8 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         !self.slots.is_awaited()
     }
 
-    /// Tops up the posted Receives to `count`, or to as many as the queue holds, once at least
-    /// `batch` of them are missing. They are posted when this returns. Sleeps for memory if
+    /// Tops up the posted Receives to `count`, or to as many as the queue holds, if at least
+    /// `batch` of them are missing. When this returns, fewer than that are. Sleeps for memory if
     /// `may_wait`.
     ///
     /// # Errors
@@ -322,7 +329,10 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
             let mut receives = self.receives.lock();
             // Completions only lower the count.
             let missing = self.missing_receives(count, batch);
-            if receives.idle.len() >= usize::try_from(missing)? {
+            let short = usize::try_from(missing)?.saturating_sub(receives.idle.len());
+            // The Receive of the Call that is being answered is about to be idle, and belongs to
+            // the next batch.
+            if short < usize::try_from(batch)?.min(2) {
                 return self.post_idle(receives, missing);
             }
             let number = receives.number();
@@ -565,7 +575,7 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
         // grant, which are fewer by more than the spare ones, and the idle ones that are kept
         // meanwhile. A requester with more Calls finds no more Receives.
         let numbers = sizes.receives.saturating_mul(2).saturating_add(4);
-        let unused = KVVec::with_capacity(usize::try_from(numbers)?, GFP_KERNEL)?;
+        let used = BitmapVec::new(usize::try_from(numbers)?, GFP_KERNEL)?;
         let qp = Arc::pin_init(
             try_pin_init!(AcceptedQp {
                 context <- context,
@@ -577,9 +587,7 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
                     idle: Receives::new(),
                     made: 0,
                     most: 0,
-                    unused,
-                    next: 0,
-                    end: numbers,
+                    numbers: used,
                 }, "rpcrdma_idle_receives"),
                 reads <- Pool::new(),
                 sends <- Pool::new(),

@@ -13,7 +13,8 @@ pub(super) const SPARE_RECEIVES: u32 = 8;
 pub(super) const BACKWARD_CREDITS: u32 = 2;
 
 /// How many Receives are posted together: ringing the doorbell costs the same for one as for many.
-/// Up to one less than this may be missing at any time.
+/// Up to one less than this may be missing at any time, which leaves one for a Call beyond the
+/// grant: nothing else has more posted while nfsd drops such Calls.
 pub(super) const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
 
 /// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. A
