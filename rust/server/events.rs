@@ -75,7 +75,7 @@ pub(super) enum Shortage {
 
 impl Events {
     /// The events of a connection whose handshake is under way, with up to `max_pages` pages for
-    /// its Calls. Initialised in place: the counters are too large for the stack.
+    /// its Calls.
     pub(super) fn new(
         xprt: OwnedSvcXprt,
         record: SharedRecord,
@@ -89,7 +89,7 @@ impl Events {
             cause: Atomic::new(NO_CAUSE),
             number: NEXT.fetch_add(1, Relaxed),
             since: Instant::now(),
-            stats: Stats::new(),
+            stats: Stats::new()?,
             room: record.room().clone(),
             pages <- new_spinlock!(Pages {
                 budget: PageBudget::new(max_pages),

@@ -165,6 +165,12 @@ pub(super) struct Stats {
     /// Answers that the requester has acknowledged.
     delivered: SoleCounter,
     forms: Forms,
+    /// By itself, as the allocator would round both up to more.
+    durations: KBox<Durations>,
+}
+
+/// How long the steps of RPCs took.
+struct Durations {
     waiting: Histogram,
     reading: Histogram,
     executing: Histogram,
@@ -173,16 +179,24 @@ pub(super) struct Stats {
 
 impl Stats {
     /// All at zero.
-    pub(super) const fn new() -> Self {
-        Self {
-            counters: Counters::new(),
-            delivered: SoleCounter::new(),
-            forms: Forms::new(),
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new() -> Result<Self> {
+        // Initialised in place: they are too large for the stack.
+        let durations = init!(Durations {
             waiting: Histogram::new(),
             reading: Histogram::new(),
             executing: Histogram::new(),
             sending: Histogram::new(),
-        }
+        });
+        Ok(Self {
+            counters: Counters::new(),
+            delivered: SoleCounter::new(),
+            forms: Forms::new(),
+            durations: KBox::init(durations, GFP_KERNEL)?,
+        })
     }
 
     /// Counts a message that has arrived. In a completion handler.
@@ -196,7 +210,7 @@ impl Stats {
         let (segments, bytes) = call.reads();
         self.counters.read_segments.add(u64::from(segments));
         self.counters.read_bytes.add(bytes);
-        self.reading.record(took);
+        self.durations.reading.record(took);
         ServerCounter::Reads.add(segments);
     }
 
@@ -229,10 +243,10 @@ impl Stats {
         if answered.has_invalidated {
             counters.remote_invalidations.increment();
         }
-        let times = &answered.times;
-        self.waiting.record(times.taken.since(times.complete));
-        self.executing.record(times.replied.since(times.taken));
-        self.sending.record(Moment::now().since(times.replied));
+        let (times, durations) = (&answered.times, &*self.durations);
+        durations.waiting.record(times.taken.since(times.complete));
+        durations.executing.record(times.replied.since(times.taken));
+        durations.sending.record(Moment::now().since(times.replied));
     }
 
     /// Counts a wait for room on the send queue.
@@ -265,9 +279,9 @@ impl Stats {
 
     /// Writes how long the steps took, one `step limit count` a line.
     pub(super) fn show_latency(&self, seq: &SeqFile) {
-        self.waiting.show(seq, fmt!("waiting"));
-        self.reading.show(seq, fmt!("reading"));
-        self.executing.show(seq, fmt!("executing"));
-        self.sending.show(seq, fmt!("sending"));
+        self.durations.waiting.show(seq, fmt!("waiting"));
+        self.durations.reading.show(seq, fmt!("reading"));
+        self.durations.executing.show(seq, fmt!("executing"));
+        self.durations.sending.show(seq, fmt!("sending"));
     }
 }
