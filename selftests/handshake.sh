@@ -59,6 +59,17 @@ few_own_reads() {
 	limits_end server
 }
 
+# The administrator wants no more to be under way.
+few_reads_wanted() {
+	server_dir /export
+	defer "server 'echo $(server 'cat /proc/sys/sunrpc/svc_rdma/max_outbound_read_requests') >/proc/sys/sunrpc/svc_rdma/max_outbound_read_requests'"
+	server 'echo 3 >/proc/sys/sunrpc/svc_rdma/max_outbound_read_requests'
+	mount_nfs "$1"
+	server '[ "$(stat_of read_depth)" = 3 ] || fail "$(stat_of read_depth) may be under way"'
+	LIMIT=200 client verified_data
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
 # What the client sends before this end knows that the handshake is over has to wait, and must not be lost.
 slow_handshake() {
 	server_dir /export
@@ -74,6 +85,7 @@ for vers in 3 4.2; do
 	test_case "v$vers: a client that lets one RDMA Read at a time be under way" one_read $vers
 done
 test_case "v4.2: a device that has two RDMA Reads under way at a time" few_own_reads 4.2
+test_case "v4.2: three RDMA Reads at a time are wanted" few_reads_wanted 4.2
 for vers in 3 4.2; do
 	test_case "v$vers: Calls come before the end of the handshake is known" slow_handshake $vers
 done

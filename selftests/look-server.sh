@@ -190,7 +190,7 @@ settings() {
 		cd $sysctls
 		check_setting max_requests 128 4 16384
 		check_setting max_req_size 4096 4096 65536
-		check_setting max_outbound_read_requests 16 1 255
+		check_setting max_outbound_read_requests $([ -f /lab/payload/server/rpcrdma.ko ] && echo 255 || echo 16) 1 255
 		for name in rdma_stat_{rq_starve,rq_poll,rq_prod,sq_poll,sq_prod}; do
 			[ "$(cat $name)" = 0 ]
 			echo 0 >$name

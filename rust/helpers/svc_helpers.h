@@ -28,6 +28,7 @@ enum rpcrdma_svc_counter {
 struct ctl_table_header *rpcrdma_svc_sysctl_register(void);
 unsigned int rpcrdma_svc_max_requests(void);
 unsigned int rpcrdma_svc_max_req_size(void);
+unsigned int rpcrdma_svc_read_requests(void);
 enum rpcrdma_version_two rpcrdma_svc_version_two(void);
 void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count);
 

@@ -11,6 +11,7 @@
 
 static unsigned int max_requests = 128;
 static unsigned int max_req_size = 4096;
+static unsigned int read_requests = 255;
 static enum rpcrdma_version_two version_two = RPCRDMA_VERSION_TWO_OFF;
 
 unsigned int rpcrdma_svc_max_requests(void)
@@ -21,6 +22,11 @@ unsigned int rpcrdma_svc_max_requests(void)
 unsigned int rpcrdma_svc_max_req_size(void)
 {
 	return READ_ONCE(max_req_size);
+}
+
+unsigned int rpcrdma_svc_read_requests(void)
+{
+	return READ_ONCE(read_requests);
 }
 
 enum rpcrdma_version_two rpcrdma_svc_version_two(void)
@@ -40,8 +46,7 @@ void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count)
 
 static unsigned int min_requests = 4, max_max_requests = 16384;
 static unsigned int min_req_size = 4096, max_max_req_size = 65536;
-static unsigned int read_requests = 16, min_read_requests = 1;
-static unsigned int max_read_requests = 255;
+static unsigned int min_read_requests = 1, max_read_requests = 255;
 static unsigned int unused;
 
 /* The value of each counter when it was last reset. */
@@ -96,7 +101,7 @@ static int show_counter(const struct ctl_table *table, int write, void *buffer,
 #define RPCRDMA_SVC_ZERO(name)	\
 	RPCRDMA_SVC_SETTING(name, unused, SYSCTL_ZERO, SYSCTL_ZERO)
 
-/* max_outbound_read_requests and the ones that are always 0 have no effect. */
+/* The ones that are always 0 have no effect. */
 static const struct ctl_table svc_settings[] = {
 	RPCRDMA_SVC_SETTING("max_requests", max_requests, &min_requests,
 			    &max_max_requests),

@@ -135,7 +135,7 @@ impl Connection {
         let attributes = device.attributes();
         let read_depth = match peer_depth.min(attributes.max_initiator_depth) {
             0 => return Err(NotAccepted::NoReads),
-            depth => depth,
+            depth => depth.min(sysctl::max_read_requests()),
         };
         let own = own_private_data(&device);
         let thresholds = negotiate(own, found);

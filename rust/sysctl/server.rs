@@ -30,6 +30,14 @@ pub(crate) fn max_request_size() -> u32 {
     unsafe { bindings::rpcrdma_svc_max_req_size() }
 }
 
+/// The number of RDMA Reads from one client that can be under way, 1 to 255.
+pub(crate) fn max_read_requests() -> u8 {
+    // SAFETY: Reads one word.
+    let reads = unsafe { bindings::rpcrdma_svc_read_requests() };
+    // The setting takes no more than that.
+    u8::try_from(reads).unwrap_or(u8::MAX)
+}
+
 /// Whether a new connection of a client of this machine's service speaks Version Two.
 pub(crate) fn service_version_two() -> VersionTwo {
     // SAFETY: Reads one word.
