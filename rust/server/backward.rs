@@ -6,6 +6,7 @@ use super::{
     connection::Connection, incoming::IncomingCalls, sizes::BACKWARD_CREDITS, stats::SentMessage,
 };
 use crate::{
+    error::Cause,
     proto::{
         backward::encode_backward,
         wire::header::{Credits, Xid, MIN_HEADER_LEN},
@@ -47,6 +48,10 @@ impl BackwardConnection for Connection {
             );
         }
         result
+    }
+
+    fn overdue(&self) {
+        self.parts.events().close(Cause::TimedOut);
     }
 }
 

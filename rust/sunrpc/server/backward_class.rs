@@ -72,6 +72,10 @@ pub(crate) trait BackwardConnection: SvcConnection {
     ///
     /// [`SendError`]; after [`SendError::NotConnected`] no further Call is sent.
     fn call_back(&self, call: &BackwardRqst<'_>) -> Result<(), SendError>;
+
+    /// The client has owed Replies for too long, and the connection has to end. As
+    /// [`Self::call_back`].
+    fn overdue(&self);
 }
 
 /// Registers the class of the backward transports over connections accepted by an `L`. They end on
@@ -298,19 +302,19 @@ impl<T: BackwardConnection> Table<T> {
             if svc.is_closing() || !xprt.is_connected() {
                 return Err(SendError::NotConnected);
             }
+            // SAFETY: Setup has checked the connection's type.
+            let connection = unsafe { svc.transport::<T>() };
             // SAFETY: The request belongs to the transport, whose send lock is held.
             match unsafe { xprt.take_credit(raw) } {
                 Credit::Taken => {}
                 Credit::None => return Err(SendError::NoCredit),
-                Credit::Overdue => return Err(SendError::NotConnected),
+                Credit::Overdue => {
+                    connection.overdue();
+                    return Err(SendError::NotConnected);
+                }
             }
-            // SAFETY: The request is pinned and encoded. Setup has checked the connection's type.
-            let (rqst, connection) = unsafe {
-                (
-                    BackwardRqst::new(NonNull::new_unchecked(raw)),
-                    svc.transport::<T>(),
-                )
-            };
+            // SAFETY: The request is pinned and encoded.
+            let rqst = unsafe { BackwardRqst::new(NonNull::new_unchecked(raw)) };
             rqst.start();
             connection.call_back(&rqst)
         };
