@@ -69,7 +69,7 @@ pub(super) struct Record {
     sinks: Sinks,
     began: Instant<BootTime>,
     #[pin]
-    unanswerable: SpinLock<UnanswerableCalls<Host, UNANSWERABLE>>,
+    unanswerable: SpinLock<Unanswerable>,
     has_unanswerable: Atomic<bool>,
     #[pin]
     counts: SpinLock<[u64; Cause::ALL.len()]>,
@@ -87,6 +87,8 @@ struct Lines {
     /// Whether memory was short in this period, which is told once: many Replies in turn lack it.
     tells_of_shortage: bool,
 }
+
+type Unanswerable = UnanswerableCalls<Host, UNANSWERABLE>;
 
 /// A record, with its files under debugfs.
 pub(super) type SharedRecord = Arc<WithFiles<Record>>;
@@ -142,9 +144,7 @@ impl Record {
     /// Records that an RDMA Read or Write for a Call of `peer` has failed, which costs its
     /// connection.
     pub(super) fn cannot_answer(&self, peer: &SocketAddress, xid: Xid) {
-        let mut calls = self.unanswerable.lock();
-        calls.record(peer.host(), xid, self.now());
-        self.has_unanswerable.store(true, Relaxed);
+        self.with_unanswerable(|calls, now| calls.record(peer.host(), xid, now));
     }
 
     /// Whether there are such Calls.
@@ -154,22 +154,21 @@ impl Record {
 
     /// Whether a Call of `peer` is one of these, and is to be refused.
     pub(super) fn is_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
-        let mut calls = self.unanswerable.lock();
-        let found = calls.is_refused(peer.host(), xid, self.now());
-        self.has_unanswerable.store(!calls.is_empty(), Relaxed);
-        found
+        self.with_unanswerable(|calls, now| calls.is_refused(peer.host(), xid, now))
     }
 
     /// Forgets a Call of `peer` that was refused.
     pub(super) fn refused(&self, peer: &SocketAddress, xid: Xid) {
-        let mut calls = self.unanswerable.lock();
-        calls.forget(peer.host(), xid);
-        self.has_unanswerable.store(!calls.is_empty(), Relaxed);
+        self.with_unanswerable(|calls, _| calls.forget(peer.host(), xid));
     }
 
-    /// Nanoseconds since the listener began.
-    fn now(&self) -> u64 {
-        self.began.elapsed().as_nanos().unsigned_abs()
+    /// Passes `change` the Calls that could not be answered, and the nanoseconds since the listener
+    /// began.
+    fn with_unanswerable<R>(&self, change: impl FnOnce(&mut Unanswerable, u64) -> R) -> R {
+        let mut calls = self.unanswerable.lock();
+        let result = change(&mut calls, self.began.elapsed().as_nanos().unsigned_abs());
+        self.has_unanswerable.store(!calls.is_empty(), Relaxed);
+        result
     }
 
     /// Records the address at which it listens.

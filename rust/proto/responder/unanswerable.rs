@@ -47,8 +47,11 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
     /// their Calls.
     pub(crate) fn record(&mut self, peer: P, xid: Xid, now: u64) {
         self.expire(now);
-        let before = self.find(peer, xid).map_or(0, |entry| entry.connections);
-        self.forget(peer, xid);
+        if let Some(entry) = self.find(peer, xid) {
+            entry.since = now;
+            entry.connections = entry.connections.saturating_add(1);
+            return;
+        }
         let age = |entry: &Option<Entry<P>>| {
             // Unused entries are taken first.
             entry.map_or(u64::MAX, |entry| now.saturating_sub(entry.since))
@@ -59,7 +62,7 @@ impl<P: Copy + PartialEq, const N: usize> UnanswerableCalls<P, N> {
                 peer,
                 xid,
                 since: now,
-                connections: before.saturating_add(1),
+                connections: 1,
             });
         }
     }
