@@ -431,3 +431,142 @@ impl<T: BackwardConnection> Table<T> {
         unsafe { SvcXprt::from_raw((*raw).bc_xprt) }.close();
     }
 }
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_backward)]
+mod tests {
+    use super::{
+        super::{
+            rqst::{KeptCall, Receiving, Replying, SvcCall},
+            transport::SvcTransport,
+            xprt::OwnedSvcXprt,
+        },
+        *,
+    };
+    use crate::bindings::{OwnedMessage, PageVec};
+    use core::ffi::c_void;
+
+    /// A connection, and a Call of one, of which there is none.
+    enum Unmade {}
+
+    static UNMADE: BackwardClass<Unmade> =
+        BackwardClass::new(c"rpcrdma-kunit-backward", 0x7f00_0002);
+
+    impl SvcTransport for Unmade {
+        fn xprt(&self) -> &OwnedSvcXprt {
+            match *self {}
+        }
+
+        fn detach(&self) {
+            match *self {}
+        }
+
+        fn end(this: Arc<Self>) {
+            match *this {}
+        }
+    }
+
+    // SAFETY: There is no such object.
+    unsafe impl OwnedMessage for Unmade {
+        type Note = ();
+
+        fn memory(&mut self) -> (NonNull<u8>, usize) {
+            match *self {}
+        }
+
+        fn with_note(&mut self) -> (&[u8], &mut ()) {
+            match *self {}
+        }
+
+        fn into_raw(self) -> NonNull<c_void> {
+            match self {}
+        }
+
+        unsafe fn from_raw(_raw: NonNull<c_void>) -> Self {
+            unreachable!()
+        }
+    }
+
+    impl SvcConnection for Unmade {
+        type Call = Self;
+
+        fn has_room(&self) -> bool {
+            match *self {}
+        }
+
+        fn receive(&self, _rqst: &mut Receiving<'_>) -> Option<SvcCall<Self>> {
+            match *self {}
+        }
+
+        fn take_pages(&self, _pages: PageVec) {
+            match *self {}
+        }
+
+        fn place(&self, _call: KeptCall<'_, Self>, _at: u32, _length: u32) {
+            match *self {}
+        }
+
+        fn reply(&self, _rqst: Replying<'_>, _call: KeptCall<'_, Self>) -> Result {
+            match *self {}
+        }
+
+        fn release(&self, call: Self) {
+            match call {}
+        }
+    }
+
+    impl BackwardConnection for Unmade {
+        const CREDITS: u32 = 1;
+
+        fn backward_class() -> &'static BackwardClass<Self> {
+            &UNMADE
+        }
+
+        fn backward(&self) -> &Arc<Backward> {
+            match *self {}
+        }
+
+        fn max_backward_call(&self) -> u32 {
+            match *self {}
+        }
+
+        fn call_back(&self, _call: &BackwardRqst<'_>) -> Result<(), SendError> {
+            match *self {}
+        }
+
+        fn overdue(&self) {
+            match *self {}
+        }
+    }
+
+    /// All that sunrpc calls without a look, but for what a transport needs that connects (it asks
+    /// for a port then) or that is called back: nfsd's RPCs neither wait for a connection
+    /// (`RPC_TASK_NOCONNECT`) nor have a backchannel of their own.
+    #[test]
+    fn what_sunrpc_calls_is_there() {
+        let ops = Table::<Unmade>::ops();
+        assert!(ops.reserve_xprt.is_some());
+        assert!(ops.release_xprt.is_some());
+        assert!(ops.alloc_slot.is_some());
+        assert!(ops.free_slot.is_some());
+        assert!(ops.buf_alloc.is_some());
+        assert!(ops.buf_free.is_some());
+        assert!(ops.send_request.is_some());
+        assert!(ops.wait_for_reply_request.is_some());
+        assert!(ops.close.is_some());
+        assert!(ops.destroy.is_some());
+        assert!(ops.print_stats.is_some());
+        assert!(ops.enable_swap.is_some());
+        assert!(ops.disable_swap.is_some());
+        assert!(ops.inject_disconnect.is_some());
+    }
+
+    #[test]
+    fn nobody_swaps_over_a_backward_transport() {
+        let ops = Table::<Unmade>::ops();
+        let enable = ops.enable_swap.unwrap();
+        // SAFETY: It does not look at the transport.
+        let status = unsafe { enable(core::ptr::null_mut()) };
+        assert_eq!(status, EINVAL.to_errno());
+    }
+}
