@@ -7,6 +7,7 @@
 . "$(dirname "$0")/lib/test.sh"
 
 here=$(cd "$(dirname "$0")" && pwd)
+inject=$(<"$lib/inject-guest.sh")$'\n'
 
 need_ours() { is_rust || skip "the kernel's own module has no such files"; }
 
@@ -234,14 +235,8 @@ ends_have_causes() {
 	comes_to 1 last_end device_removed
 
 	client '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the rest needs CONFIG_FAIL_SUNRPC"
-	defer "client 'echo 0 >/sys/kernel/debug/fail_sunrpc/probability'"
-	client '
-		cd /sys/kernel/debug/fail_sunrpc
-		echo N >ignore-client-disconnect
-		echo Y >ignore-server-disconnect
-		echo 1 >times
-		echo 1 >interval
-		echo 100 >probability'
+	defer 'client "$inject inject_ends"'
+	client "$inject inject_begins 100 1"
 	client 'drop_caches; ls $MNT/$TEST >/dev/null'
 	comes_to 10 ended_injected 1
 	client 'drop_caches; ls $MNT/$TEST >/dev/null'

@@ -35,8 +35,8 @@ deferred() {
 			[ $names = 20 ] || fail "there are $names names"
 			mkdir "$MNT/$TEST/a folder" && rmdir "$MNT/$TEST/a folder"'
 	done
+	server "$inject inject_ends"
 	server '
-		echo 0 >/sys/kernel/debug/fail_sunrpc/probability
 		cat $TRACING/trace | grep -c svc_defer_recv: | sed "s/$/ Calls were taken up again/"
 		[ $(grep -c svc_defer_recv: $TRACING/trace) -ge 5 ] || fail "$(cat $TRACING/trace)"
 		! grep svc_defer_drop: $TRACING/trace'
@@ -46,18 +46,8 @@ deferred() {
 
 # For the rest of the case no thread waits for what nfsd asks of its helpers: the Call is put aside at once.
 nobody_waits() {
-	defer "server \
-		'cd /sys/kernel/debug/fail_sunrpc &&
-		echo 0 >probability && echo Y >ignore-cache-wait && echo 1 >times'"
-	server '
-		cd /sys/kernel/debug/fail_sunrpc
-		echo Y >ignore-client-disconnect
-		echo Y >ignore-server-disconnect
-		echo N >ignore-cache-wait
-		echo 0 >verbose
-		echo 1 >interval
-		echo -1 >times
-		echo 100 >probability'
+	defer 'server "$inject inject_ends"'
+	server "$inject INJECT=cache inject_begins 100"
 }
 
 # The connection of a Call that is put aside ends before the answer is there.

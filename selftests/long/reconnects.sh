@@ -9,24 +9,8 @@
 
 . "$(dirname "$0")/../lib/test.sh"
 
+inject=$(<"$lib/inject-guest.sh")$'\n'
 BREAKS=${BREAKS:-500} RESTARTS=${RESTARTS:-100}
-
-# Has a machine break its connections, one every so many RPCs: faults MACHINE RPCS.
-faults() {
-	local machine=$1 other
-	[ "$machine" = client ] && other=server || other=client
-	"$machine" "
-		cd /sys/kernel/debug/fail_sunrpc
-		echo N >ignore-$machine-disconnect
-		echo Y >ignore-$other-disconnect
-		echo Y >ignore-cache-wait
-		echo 0 >verbose
-		echo $2 >interval
-		echo -1 >times
-		echo 100 >probability"
-}
-
-no_faults() { "$1" 'echo 0 >/sys/kernel/debug/fail_sunrpc/probability'; }
 
 # Runs a command with work going on on a mount.
 during_work() {
@@ -59,17 +43,17 @@ nothing_left() {
 
 break_connections() {
 	local reached=$(($(client 'xprt_stat 3') + $1))
-	faults "$machine" 10
+	"$machine" "$inject INJECT=$machine EVERY=10 inject_begins 100"
 	LIMIT=1000 client "
 		made() { [ \$(xprt_stat 3) -ge $reached ]; }
 		until made; do work_goes_on 60; done"
-	no_faults "$machine"
+	"$machine" "$inject inject_ends"
 }
 
 breaks() {
 	local vers=$1 machine=$2
 	"$machine" '[ -d /sys/kernel/debug/fail_sunrpc ]' || skip "the $machine's kernel has no CONFIG_FAIL_SUNRPC"
-	defer "no_faults $machine"
+	defer "$machine \"\$inject inject_ends\""
 	nothing_left "$BREAKS" break_connections
 }
 
