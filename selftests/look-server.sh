@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What one can see and set of the server: its files under debugfs, its counters and settings under
-# /proc/sys/sunrpc/svc_rdma, its trace events and its lines in the log.
+# /proc/sys/sunrpc/svc_rdma, its trace events, its lines in the log and its lock classes.
 
 . "$(dirname "$0")/lib/test.sh"
 
@@ -437,6 +437,24 @@ read_meanwhile() {
 		[ \$looks -ge 5 ] && [ \$found -gt 0 ]"
 }
 
+# lockdep knows each lock by the name that it was given, once somebody has taken it: so it does after a connection
+# with data and its end, but for the locks of what goes wrong (rpcrdma_unanswerable, rpcrdma_lines).
+locks_have_classes() {
+	server '[ -d $debug ]' || skip "the kernel's own server has no such locks"
+	server '[ -f /proc/lockdep ]' || skip "the server's kernel has no lockdep"
+	server_dir /export
+	mount_nfs 3
+	do_something
+	client 'umount $MNT && wait_for 10 module_unused'
+	server '
+		clients_gone 20
+		for name in listener connect_requests device_users end_counts ends room sinks pages ready \
+			waiting grants contexts idle_receives send_slots receive_gate send_gate backward; do
+			grep -qE ": rpcrdma_$name(#[0-9]+)?\$" /proc/lockdep ||
+				fail "there is no class rpcrdma_$name among $(grep -c ": rpcrdma_" /proc/lockdep)"
+		done'
+}
+
 # rpcrdma-top, on a copy of the server's files.
 top_shows() {
 	local copy text client device words
@@ -502,5 +520,6 @@ test_case "connections that fail leave a line in the log, but not too many" fail
 test_case "the trace events tell what happens" events_tell
 test_case "the trace events tell what a requester does wrong" wrongs_are_traced
 test_case "the files are read while connections come and go" read_meanwhile
+test_case "lockdep knows its locks by their names" locks_have_classes
 test_case "rpcrdma-top shows it" top_shows
 run_cases

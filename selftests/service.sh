@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What sunrpc and nfsd do with a transport of the server's: Calls that wait for a cache, Calls that
-# come once more, a limit of Calls at a time, exports for privileged ports.
+# come once more, a limit of Calls at a time, exports for privileged ports, statistics.
 
 . "$(dirname "$0")/lib/test.sh"
 
@@ -173,6 +173,40 @@ secure_port() {
 			fail 'this export is for any port'"
 }
 
+# What the server has counted: packets, those by UDP and by TCP, connections by TCP; and of its pools packets,
+# transports that a thread was to look at, and threads that were woken.
+counts="awk '
+	/^net / { print \$2, \$3, \$4, \$5 }
+	FILENAME ~ /pool_stats/ && !/^#/ { packets += \$2; looks += \$3; woken += \$4 }
+	END { print packets, looks, woken }' /proc/net/rpc/nfsd /proc/fs/nfsd/pool_stats | tr '\n' ' '"
+
+# Each Call is a packet, and neither a Call nor the connection is one by UDP or by TCP.
+counted() {
+	local before after calls packets udp tcp connections in_pools looks woken
+	server_dir /export
+	read -ra before <<<"$(server "$counts")"
+	mount_nfs 4.2
+	# One at a time: sunrpc counts without a lock.
+	client 'for _ in {1..10}; do calling true; done'
+	calls=$(client 'xprt_stat 7')
+	read -ra after <<<"$(server "$counts")"
+	read -r packets udp tcp connections in_pools looks woken <<<"$(
+		for n in {0..6}; do printf '%d ' $((after[n] - before[n])); done
+	)"
+	printf '%d Replies: %d packets, %d in pools, %d looks at transports, %d threads woken\n' \
+		"$calls" "$packets" "$in_pools" "$looks" "$woken"
+	[ "$calls" -gt 200 ] || fail "those are too few for this test"
+	[ "$packets" -ge "$calls" ] || fail "some are no packets"
+	[ "$in_pools" -ge "$calls" ] || fail "some are no packets of a pool"
+	[ "$udp $tcp $connections" = "0 0 0" ] ||
+		fail "$udp packets were by UDP, $tcp by TCP, with $connections connections"
+	[ "$woken" -gt 0 ] || fail "no thread was woken"
+	# The kernel's own transport has a thread look once more behind each Call.
+	! is_served || [ "$looks" -le $((in_pools * 3 / 2)) ] ||
+		fail "threads have looked for Calls that were not there"
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
 test_case "v3: Calls wait for what nfsd has forgotten" deferred
 test_case "v3: the connection of a Call that waits for that ends" deferred_for_nobody
 test_case "v3: nothing is done twice when connections break" sent_again
@@ -183,4 +217,5 @@ done
 for vers in 3 4.2; do
 	test_case "v$vers: an export for privileged ports only" secure_port $vers
 done
+test_case "v4.2: what sunrpc counts of the server's packets" counted
 run_cases
