@@ -3,7 +3,7 @@
 #
 # A requester that breaks the rules, beside a mount that keeps to them: each message has its answer on the
 # wire, or its connection an end with a cause; memory comes back; and the mount goes on.
-# limit: 1800
+# limit: 3600
 # virtual: runs rpcrdma-peer in the client
 
 . "$(dirname "$0")/lib/requester.sh"
@@ -174,6 +174,25 @@ forms() {
 	attack inline same refused_messages=0 read_pages_most=0
 }
 
+# nfsd calls back when it has copied what it was asked to. A message answers that Call, or makes it fail, by which
+# it comes again, or is no Reply to it.
+backward() {
+	attack backward-taken 'answered*7' backward_calls=8 refused_messages=0 calls_outstanding=0
+	attack backward-fails 'again*6 answered' backward_calls=8 refused_messages=0 calls_outstanding=0
+	attack backward-refused 'answered err_chunk*2 answered*3 err_chunk answered err_chunk answered' \
+		backward_calls=2 refused_messages=9 chunk_errors_sent=4 read_pages=0 calls_outstanding=0
+}
+
+# Whatever a Reply grants, it is one such Call at least, and two at most (in units of 256).
+called_back() {
+	need_requester
+	trace_begins server sunrpc/xprt_get_cong
+	beside_a_mount backward
+	server '
+		windows=$(sed -n "s/.*xprt_get_cong:.* cwnd=\([0-9]*\).*/\1/p" $TRACING/trace | sort -nu)
+		[ "$(echo $windows)" = "256 512" ] || fail "the windows were $(echo $windows)"'
+}
+
 test_case "chunk lists that ask for too much, or do not fit" beside_a_mount chunks
 test_case "messages that are cut, or no Calls" beside_a_mount messages
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
@@ -185,5 +204,6 @@ test_case "first Calls of Version Two that fail" first_calls
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices
 test_case "Replies that just fit the Receives that a requester has announced" beside_a_mount announced_sizes
+test_case "Replies to backward Calls that are cut, too long, or none" called_back
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

@@ -3,6 +3,7 @@
 //! The requester's side of the protocol: Calls go to an NFS server as they should or not, and each
 //! message's outcome is a word.
 
+mod backward;
 mod choices;
 mod chunks;
 mod compound;
@@ -39,7 +40,8 @@ type Run = fn(&mut Requester) -> Result<Vec<String>>;
 type Scenarios = [(&'static str, Run)];
 
 fn find(name: &str) -> Option<Run> {
-    let files: [&Scenarios; 10] = [
+    let files: [&Scenarios; 11] = [
+        backward::SCENARIOS,
         choices::SCENARIOS,
         chunks::SCENARIOS,
         connections::SCENARIOS,
@@ -278,8 +280,13 @@ fn outcome_of(verbs: &mut Verbs, limit: Duration) -> Result<String> {
         Waited::TimedOut => return Ok("silence".to_owned()),
     };
     verbs.post_receive()?;
-    if word_at(&bytes, 12) == 4 {
-        return Ok(match word_at(&bytes, 16) {
+    Ok(word_of(&bytes))
+}
+
+/// What a message from the server says, in a word.
+fn word_of(bytes: &[u8]) -> String {
+    if word_at(bytes, 12) == 4 {
+        return match word_at(bytes, 16) {
             1 => "err_vers".to_owned(),
             2 => "err_chunk".to_owned(),
             other => format!("rdma_error_{other}"),

@@ -63,13 +63,18 @@ fn good(reply: Option<Vec<u8>>) -> Result<Vec<u8>> {
 
 /// SEQUENCE with this number in the only slot. The server is to keep the Reply if `is_kept`, which
 /// may not be long then.
-fn sequence(session: &[u8], number: u32, is_kept: bool) -> Vec<u8> {
+pub(super) fn sequence(session: &[u8], number: u32, is_kept: bool) -> Vec<u8> {
     let slot = words(&[number, 0, 0, is_kept.into()]);
     [words(&[53]), session.to_vec(), slot].concat()
 }
 
 /// A session, whose identifier is returned. The first number of its slot is used up.
 fn session(requester: &mut Requester) -> Result<Vec<u8>> {
+    session_with(requester, 0)
+}
+
+/// The same with these flags.
+pub(super) fn session_with(requester: &mut Requester, flags: u32) -> Result<Vec<u8>> {
     // EXCHANGE_ID with a verifier and a name, no flags, no protection of state, no implementation.
     let owner = [
         words(&[42, std::process::id(), 0]),
@@ -83,7 +88,7 @@ fn session(requester: &mut Requester) -> Result<Vec<u8>> {
     let session = [
         words(&[43]),
         client.to_vec(),
-        words(&[0, 0, 1 << 16, 1 << 16, MOST_KEPT, 50, 1, 0]),
+        words(&[flags, 0, 1 << 16, 1 << 16, MOST_KEPT, 50, 1, 0]),
         words(&[0, 4096, 4096, 0, 2, 1, 0]),
         words(&[1 << 30, 1, 0]),
     ]
