@@ -65,6 +65,48 @@ anew() {
 	beside_a_mount "$@"
 }
 
+# How many threads have waited in vain for room on a send queue, and for how many milliseconds at most.
+waited="awk '
+	{ for (i = 2; i < NF && \$i !~ /^svcrdma_/; i++); now = \$(i - 1) + 0 }
+	\$i == \"svcrdma_sq_full:\" { since[\$1] = now }
+	\$i == \"svcrdma_send_err:\" && \$1 in since {
+		if (now - since[\$1] > most) most = now - since[\$1]
+		seen[\$1]
+		delete since[\$1]
+	}
+	END { for (thread in seen) n++; printf \"%d %d\", n, 1000 * most }' \$TRACING/trace"
+
+# All threads of nfsd wait for room on the send queues of a requester that takes no Replies, and it ends these
+# connections. Nothing that was sent completes or fails by that, and nobody is left to close them: only the end
+# itself can wake the threads before their time (TIME_LIMIT) is over.
+woken() {
+	attack_begins full-and-gone-8 ended_disconnected+8
+	server '
+		# Of all that a thread waits for only this can be interrupted (S): one without work is I.
+		waiting() { for comm in $(grep -slx nfsd /proc/[0-9]*/comm); do grep -s "^State:.S" "${comm%comm}status"; done | wc -l; }
+		all_wait() {
+			grep -qs "^send_queue_full [1-9]" /sys/kernel/debug/rpcrdma/connection-*/stats &&
+				[ "$(waiting)" = "$(cat /proc/fs/nfsd/threads)" ]
+		}
+		wait_for 20 all_wait'
+	client "echo 1<>/run/$TEST.go"
+	attack_comes_to 'ended*8'
+	client 'work_goes_on 55'
+	attack_ends
+	server "
+		read -r threads most <<<\"\$($waited)\"
+		printf '%d threads have waited for up to %d ms\n' \$threads \$most
+		[ \$threads = \$(cat /proc/fs/nfsd/threads) ] || fail 'that is not all of nfsd'
+		[ \$most -lt 9900 ] || fail 'they were not woken before their time was over'"
+}
+
+# With events that are traced, whose memory stays.
+traced() {
+	need_requester
+	trace_begins server rpcrdma/svcrdma_sq_full rpcrdma/svcrdma_send_err
+	beside_a_mount "$@"
+}
+
 # nfsd is to end while all of its threads wait for room on the send queues of a requester that takes no Replies.
 # Each waits for ten seconds (TIME_LIMIT), and may come to another such connection before it is its turn to end.
 stopped() {
@@ -91,5 +133,6 @@ stopped() {
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "more connections than are kept, and more connects than may wait" anew too_many
 test_case "connects whose client has gone when it is their turn" anew few
+test_case "connections end while all threads of nfsd wait for room on their send queues" traced woken
 test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
 run_cases

@@ -4,7 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{end_of, outcome_of, results, segment_of, Call, Requester, Scenarios, PORT};
+use super::{
+    end_of, outcome_of, results, segment_of, wait_for_line, Call, Requester, Scenarios, PORT,
+};
 use crate::peer::LIMIT;
 use crate::verbs::{Verbs, Waited};
 use crate::Result;
@@ -21,6 +23,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("takes-no-replies-8", |requester| {
         takes_no_replies(requester, 8)
     }),
+    ("full-and-gone-8", |requester| full_and_gone(requester, 8)),
     ("holds-replies", holds_replies),
     ("comes-and-goes", |requester| comes_and_goes(requester, 50)),
     ("comes-and-goes-10000", |requester| {
@@ -82,7 +85,7 @@ fn burst(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
 }
 
 /// READs whose Replies fill the server's send queues of some connections.
-fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
+fn fill_queues(requester: &mut Requester, count: usize) -> Result {
     for _ in 0..count {
         let verbs = requester.connect_for_one_reply()?;
         requester.others.push(verbs);
@@ -95,6 +98,12 @@ fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<Strin
             verbs.send(&call.encode(requester.xid), None)?;
         }
     }
+    Ok(())
+}
+
+/// Connections with full queues, which the server has to end.
+fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
+    fill_queues(requester, count)?;
     let others = requester.others.iter_mut();
     others
         .map(|verbs| {
@@ -102,6 +111,17 @@ fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<Strin
             outcome_of(verbs, Duration::from_secs(60))
         })
         .collect()
+}
+
+/// The same, which end when the test says so. Their queue pairs have the server repeat its Replies
+/// all the same: by these it cannot tell that they have ended.
+fn full_and_gone(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
+    fill_queues(requester, count)?;
+    wait_for_line();
+    for verbs in &mut requester.others {
+        verbs.say_goodbye()?;
+    }
+    requester.others.iter_mut().map(end_of).collect()
 }
 
 /// The server looks at what it has sent at intervals of this length, when it sends a Reply.

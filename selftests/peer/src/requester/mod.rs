@@ -71,9 +71,14 @@ pub(crate) fn main(address: &str, scenarios: &[String]) -> ExitCode {
         let outcome = run(&mut requester).unwrap_or_else(|error| vec![format!("failed: {error}")]);
         println!("{name}: {}", outcome.join(" "));
         let _ = std::io::stdout().flush();
-        let _ = std::io::stdin().read_line(&mut String::new());
+        wait_for_line();
     }
     ExitCode::SUCCESS
+}
+
+/// Waits until the test goes on, or there is nobody to say so.
+fn wait_for_line() {
+    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 /// One end of connections to the server.
@@ -290,16 +295,16 @@ fn word_of(bytes: &[u8]) -> String {
             1 => "err_vers".to_owned(),
             2 => "err_chunk".to_owned(),
             other => format!("rdma_error_{other}"),
-        });
+        };
     }
-    let payload = payload_of(&bytes);
+    let payload = payload_of(bytes);
     // The status of an accepted RPC Reply (RFC 5531 section 9).
-    Ok(match word_at(payload, 20) {
+    match word_at(payload, 20) {
         _ if payload.len() < 24 => "short".to_owned(),
         0 => "answered".to_owned(),
         4 => "garbage_args".to_owned(),
         other => format!("rpc_{other}"),
-    })
+    }
 }
 
 /// The outcome of a comparison.
