@@ -113,10 +113,12 @@ small_device() {
 	limits_end server
 }
 
+need_shortage() { server '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"; }
+
 # No memory for more Receives than there are.
 without_memory() {
 	local first max mark not_ready
-	server '[ -f /sys/kernel/debug/failslab/require-start ]' || skip "the kernel cannot choose which allocations to fail"
+	need_shortage
 	server_anew
 	mark=$(server log_mark)
 	not_ready=$(server not_ready)
@@ -145,9 +147,45 @@ without_memory() {
 	server "granted_beyond $first || fail 'the grant does not rise with memory'"
 }
 
+# The same, when the grant has risen: each Call that it allows has a Receive. But one who replies has yet to give
+# back that of his own Call, and allows the next one already: if more threads than ever before do so at a time, that
+# takes more Receives. Without memory for these, less is granted.
+loses_memory() {
+	local first max low starved not_ready
+	need_shortage
+	not_ready=$(server not_ready)
+	begin
+	defer "client 'touch /run/$TEST.stop && wait_for 60 test -f /run/job.load.status && rm /run/$TEST.stop'"
+	client_background load "until [ -f /run/$TEST.stop ]; do read_ahead 128 8M 4k; done"
+	server "wait_for 30 limit_is $max"
+	defer "server 'echo $(server 'cat /proc/fs/nfsd/threads') >/proc/fs/nfsd/threads'"
+	server 'echo 16 >/proc/fs/nfsd/threads'
+	defer 'server "$shortage shortage_ends; nfsd_alone 0"'
+	starved=$(server 'listener_of starved_grants')
+	server "$shortage"'
+		nfsd_alone 1
+		shortage_begins 1 "" post_missing'
+	MACHINE=server delay_events replies=20
+	server "
+		fallen() { [ \$(stat_of credits_limit) -lt $max ]; }
+		wait_for 30 fallen
+		[ \$(listener_of starved_grants) -gt $starved ] || fail 'that was not for lack of memory'"
+	low=$(server 'stat_of credits_limit')
+	printf 'the limit was %d, and is %d without memory\n' "$max" "$low"
+	server "$shortage shortage_ends; nfsd_alone 0"
+	delays_end server
+	server "
+		risen() { granted_beyond $low; }
+		wait_for 30 risen"
+	client "touch /run/$TEST.stop"
+	client_wait load
+	[ "$(server not_ready)" = "$not_ready" ] || fail "there was no Receive for a Call that was granted"
+}
+
 test_case "grants rise with the load of a connection, and fall without" with_load
 test_case "they fall when there is no room for its Calls" without_room
 test_case "they rise as far as all Receives have room" shared
 test_case "a small device: they rise as far as its queues hold Receives" small_device
 test_case "they do not rise while there is no memory for its Receives" without_memory
+test_case "they fall when there is no memory for its Receives any more" loses_memory
 run_cases

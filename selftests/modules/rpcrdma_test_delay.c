@@ -53,6 +53,10 @@ static uint reading;
 module_param(reading, uint, 0444);
 MODULE_PARM_DESC(reading, "milliseconds that a thread of nfsd sleeps before it reads a file");
 
+static uint replies;
+module_param(replies, uint, 0444);
+MODULE_PARM_DESC(replies, "milliseconds that a server sleeps with each message before it sends it");
+
 static uint one_reply;
 module_param(one_reply, uint, 0444);
 MODULE_PARM_DESC(one_reply, "milliseconds that a server sleeps with a message before it sends it, one of them only");
@@ -139,6 +143,7 @@ static struct delay {
 	{ "svcrdma_decode_badvers_err", delay_any, &refusing },
 	{ "svc_xprt_accept", delay_any, &accepted },
 	{ "nfsd_read_start", delay_any, &reading },
+	{ "svcrdma_post_send", delay_any, &replies },
 	{ "svcrdma_post_send", delay_one, &one_reply },
 	{ "module_put", delay_last_put, &last_put },
 };
