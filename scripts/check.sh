@@ -89,7 +89,7 @@ step_matrix() {
 	return $rc
 }
 step_carried() {
-	selftests_on um selftests/{mount,io,forms,backchannel,callbacks,krb5,cycles,restart,killed,look,removal,listener,loopback,service,unload,unplug}.sh
+	selftests_on um selftests/{mount,io,forms,backchannel,callbacks,recalls,krb5,cycles,restart,killed,inject,look,multipath,rpcbind,removal,listener,loopback,service,unload,unplug}.sh
 }
 
 # With Debian 13's own kernel at one end.
@@ -106,17 +106,26 @@ step_minimal() { VARIANT=minimal "$here/module.sh" minimal KBUILD_MODPOST_WARN=1
 # What takes minutes runs where no CPU is emulated, and so does what the checkers slow down.
 step_um() { selftests_on um selftests/*.sh selftests/long/*.sh; }
 
-step_um-debug() { selftests_on um-debug selftests/*.sh; }
+step_um-debug() { checked_on um-debug selftests/*.sh; }
 
-step_um-leaks() { selftests_on um-leaks selftests/*.sh; }
+step_um-leaks() { checked_on um-leaks selftests/*.sh; }
+
+# With some of the long tests, made shorter for what the checkers cost.
+checked_on() {
+	BREAKS=50 RESTARTS=10 ROUNDS=10 EVENTS=${EVENTS:-60} \
+		selftests_on "$@" selftests/long/{faults,reconnects,shortage,siw,unload}.sh
+}
 
 # Which allocations fail the kernel chooses by the stack, and User-Mode Linux' has no frames.
 step_custom() {
 	EVENTS=${EVENTS:-100} selftests_on custom "${later[@]}" selftests/long/{shortage,faults}.sh
 }
 
-# User-Mode Linux takes no interface down.
-step_debug() { selftests_on debug selftests/{mount,cycles,bond,link}.sh; }
+# User-Mode Linux takes no interface down, and cannot say which allocations are to fail.
+step_debug() {
+	EVENTS=${EVENTS:-30} \
+		selftests_on debug selftests/{mount,cycles,bond,link,grants}.sh selftests/long/{shortage,faults}.sh
+}
 
 step_stock() { selftests_on stock selftests/*.sh; }
 
