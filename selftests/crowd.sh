@@ -46,7 +46,7 @@ few() {
 wait_in_vain() {
 	MACHINE=server delay_events accepted=600000
 	attack_begins "$1" "$4" accepted+1 "accept_failures+$2" ended_rejected+1
-	WAIT=100 attack_comes_to "$3"
+	WAIT=300 attack_comes_to "$3"
 	client 'work_goes_on 30'
 	client 'kill $(cat /run/$TEST.pid)'
 	# The server has been told so of each.

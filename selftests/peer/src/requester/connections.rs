@@ -70,7 +70,7 @@ fn burst(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
     let mut refused = 0;
     // A message that is lost is repeated after some seconds.
     let slow = std::env::var("SLOW").map_or(Ok(1), |slow| slow.parse::<u32>());
-    let end = Instant::now() + 2 * slow.map_err(|error| error.to_string())? * LIMIT;
+    let end = Instant::now() + 8 * slow.map_err(|error| error.to_string())? * LIMIT;
     while pending.len() > WAITING && Instant::now() < end {
         for mut verbs in std::mem::take(&mut pending) {
             match verbs.answer(Duration::from_millis(1))? {
