@@ -113,7 +113,7 @@ step_um-leaks() { checked_on um-leaks selftests/*.sh; }
 # With some of the long tests, made shorter for what the checkers cost.
 checked_on() {
 	BREAKS=50 RESTARTS=10 ROUNDS=10 EVENTS=${EVENTS:-60} \
-		selftests_on "$@" selftests/long/{faults,reconnects,shortage,siw,unload}.sh
+		selftests_on "$@" selftests/long/{faults,reconnects,siw,unload}.sh
 }
 
 # Which allocations fail the kernel chooses by the stack, and User-Mode Linux' has no frames.

@@ -148,8 +148,8 @@ without_memory() {
 }
 
 # The same, when the grant has risen: each Call that it allows has a Receive. But one who replies has yet to give
-# back that of his own Call, and allows the next one already: if more threads than ever before do so at a time, that
-# takes more Receives. Without memory for these, less is granted.
+# back that of his own Call, and allows the next one already: if more threads than lately do so at a time, that takes
+# more Receives. Without memory for these, less is granted.
 loses_memory() {
 	local first max low starved not_ready
 	need_shortage

@@ -179,14 +179,16 @@ struct IdleReceives<C: AcceptedEvents> {
     idle: Receives<AcceptedQp<C>>,
     /// How many have been allocated, whether idle or not.
     made: u32,
-    /// The most that were with the user at once lately, up to [`KEPT_RECEIVES`].
+    /// The most that were with the user at once lately when a batch was posted, up to
+    /// [`KEPT_RECEIVES`].
     most: usize,
     /// Which numbers are used.
     numbers: BitmapVec,
 }
 
-/// How many idle Receives are kept at most. Twice as many are kept while others are with the user,
-/// since those come back between two batches. Receives that a burst needed beyond that are freed.
+/// For how many Receives that are with the user at once idle ones are kept in their place. Twice as
+/// many are kept at most while some are with the user, since these come back between two batches.
+/// Receives that a burst needed beyond that are freed.
 const KEPT_RECEIVES: usize = 8;
 
 impl<C: AcceptedEvents> IdleReceives<C> {
@@ -213,20 +215,30 @@ impl<C: AcceptedEvents> IdleReceives<C> {
     }
 
     /// How many of the idle Receives are to be freed, if the next batch takes `missing` of them.
-    /// Once all are back, as many are kept as it takes, or as the user had at once lately.
+    /// Once all are back, as many more are kept as are with the user when that is posted.
     #[inline(never)]
     fn surplus(&mut self, missing: usize, posted: u32) -> usize {
-        // CAST: A u32 always fits the kernel's usize.
-        let others = self.made.saturating_sub(posted) as usize;
-        // With the one that has just come back.
-        let lent = others.saturating_add(1).saturating_sub(self.idle.len());
-        self.most = self.most.max(lent).min(KEPT_RECEIVES);
-        if lent > 1 {
+        if self.lent(posted) > 0 {
             return self.idle.len().saturating_sub(2 * KEPT_RECEIVES);
         }
-        let kept = self.most.max(missing);
-        self.most /= 2;
+        // One of these may be missing in a batch.
+        self.most = self.most.saturating_sub(1);
+        let kept = missing.saturating_add(self.most);
         self.idle.len().saturating_sub(kept)
+    }
+
+    /// How many idle ones a batch of `missing` Receives lacks.
+    fn short(&mut self, missing: u32, posted: u32) -> usize {
+        self.most = self.most.max(self.lent(posted)).min(KEPT_RECEIVES);
+        // CAST: A u32 always fits the kernel's usize.
+        (missing as usize).saturating_sub(self.idle.len())
+    }
+
+    /// How many are with the user, while the device holds `posted`.
+    fn lent(&self, posted: u32) -> usize {
+        // CAST: A u32 always fits the kernel's usize.
+        let others = self.made.saturating_sub(posted) as usize;
+        others.saturating_sub(self.idle.len())
     }
 
     /// Records that there is no Receive with this number any more.
@@ -329,7 +341,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
             let mut receives = self.receives.lock();
             // Completions only lower the count.
             let missing = self.missing_receives(count, batch);
-            let short = usize::try_from(missing)?.saturating_sub(receives.idle.len());
+            let short = receives.short(missing, self.posted_count());
             // The Receive of the Call that is being answered is about to be idle, and belongs to
             // the next batch.
             if short < usize::try_from(batch)?.min(2) {

@@ -263,6 +263,10 @@ other_pages() {
 # Gives back what is only kept in reserve, so that the rest can be counted.
 give_reserves_back() {
 	drop_caches
+	shrink_slabs
+}
+shrink_slabs() {
+	local cache
 	[ -r /proc/slabinfo ] || return 0
 	for cache in /sys/kernel/slab/*/shrink; do echo 1 >"$cache"; done
 }

@@ -98,7 +98,7 @@ attack_ends() {
 		echo 1<>/run/$TEST.go
 		wait_for 20 gone
 		work_done")
-	after=$(LIMIT=120 server 'wait_for 100 connections_are 1; memory') || fail "$found: $after"
+	after=$(LIMIT=120 server 'wait_for 100 connections_are 1; shrink_slabs; memory') || fail "$found: $after"
 	times=$((200 + files - memory[2]))
 	read -r _ held allowed <<<"$held"
 	read -r parts after <<<"$after"
@@ -138,7 +138,7 @@ beside_a_mount() {
 	work_begins
 	server 'end_grace'
 	# By parts, in all, and the files of the work by then.
-	read -ra memory <<<"$(server memory) $(client work_done)"
+	read -ra memory <<<"$(server 'shrink_slabs; memory') $(client work_done)"
 	"$1"
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
