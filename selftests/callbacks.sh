@@ -143,16 +143,11 @@ ends() {
 		insmod /lab/payload/server/rpcrdma.ko'
 }
 
-# The time that nfsd gives a lease; a tenth of it is what it gives a callback.
-lease_time() { server "/lab/guest/server stop && echo $1 >/proc/fs/nfsd/nfsv4leasetime &&
-	/lab/guest/server resume"; }
-
 # The client keeps the Call in its hands until that is given up, and answers it then. Its device
 # goes on, so the connection lasts however long that takes.
 silent() {
-	defer "lease_time $(server 'cat /proc/fs/nfsd/nfsv4leasetime')"
 	# What is looked at while nfsd waits takes longer on a slow machine.
-	lease_time $((10 * ${SLOW:-1}))
+	server_lease $((10 * ${SLOW:-1}))
 	hand_out "$1" 1
 	delay_events backward_call=120000
 	calling_server '

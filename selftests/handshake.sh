@@ -62,8 +62,7 @@ few_own_reads() {
 # The administrator wants no more to be under way.
 few_reads_wanted() {
 	server_dir /export
-	defer "server 'echo $(server 'cat /proc/sys/sunrpc/svc_rdma/max_outbound_read_requests') >/proc/sys/sunrpc/svc_rdma/max_outbound_read_requests'"
-	server 'echo 3 >/proc/sys/sunrpc/svc_rdma/max_outbound_read_requests'
+	server_set max_outbound_read_requests 3
 	mount_nfs "$1"
 	server '[ "$(stat_of read_depth)" = 3 ] || fail "$(stat_of read_depth) may be under way"'
 	LIMIT=200 client verified_data

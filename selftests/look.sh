@@ -174,10 +174,7 @@ regions_are_ready() {
 lease_lowers_timeouts() {
 	need_ours
 	server_dir /export
-	lease() { server "/lab/guest/server stop; echo $1 >/proc/fs/nfsd/nfsv4leasetime
-	/lab/guest/server resume"; }
-	defer 'lease 90'
-	lease 20
+	server_lease 20
 	mount_nfs 3
 	values_are <<-'EOF'
 		connect_timeout_ms 60000

@@ -169,8 +169,7 @@ forms() {
 	! server 'printf "7.3\n%s\n" "$(uname -r)" | sort -VC' || value=same
 	attack attribute "nfs_0 $value" refused_messages=0
 	# An RPC message whose first page only is in the head that sunrpc is given.
-	defer "server 'echo $(server 'cat /proc/sys/sunrpc/svc_rdma/max_req_size') >/proc/sys/sunrpc/svc_rdma/max_req_size'"
-	server 'echo 16384 >/proc/sys/sunrpc/svc_rdma/max_req_size'
+	server_set max_req_size 16384
 	attack inline same refused_messages=0 read_pages_most=0
 }
 

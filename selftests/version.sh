@@ -100,9 +100,7 @@ larger() {
 	need_client
 	need_server
 	settings offered offered
-	old=$(server 'cat /proc/sys/sunrpc/svc_rdma/max_req_size')
-	defer "server 'echo $old >/proc/sys/sunrpc/svc_rdma/max_req_size'"
-	server 'echo 16384 >/proc/sys/sunrpc/svc_rdma/max_req_size'
+	server_set max_req_size 16384
 	for name in read write; do
 		old=$(client "cat /proc/sys/sunrpc/rdma_max_inline_$name")
 		defer "client 'echo $old >/proc/sys/sunrpc/rdma_max_inline_$name'"

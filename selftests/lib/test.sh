@@ -205,6 +205,21 @@ server_rests() {
 		$1"
 }
 
+# Sets a setting of svcrdma for the rest of the case: server_set NAME VALUE.
+server_set() {
+	local file=/proc/sys/sunrpc/svc_rdma/$1
+	defer "server 'echo $(server "cat $file") >$file'"
+	server "echo $2 >$file"
+}
+
+# The seconds of a lease, while the server has no clients, for the rest of the case. nfsd waits a tenth of them
+# for the Reply to a callback.
+server_lease() {
+	local file=/proc/fs/nfsd/nfsv4leasetime anew='/lab/guest/server stop; echo %d >%s; /lab/guest/server resume'
+	defer "server '$(printf "$anew" "$(server "cat $file")" $file)'"
+	server "$(printf "$anew" "$1" $file)"
+}
+
 # Has our server begin anew, while it has no clients: a new listener has counted nothing, and may
 # write all of its lines.
 server_anew() { server '/lab/guest/server stop; /lab/guest/server resume'; }

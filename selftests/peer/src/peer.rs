@@ -8,7 +8,7 @@ use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::encode::encode_header;
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 use crate::proto::wire::private_data::{InlineSize, PrivateData};
 use crate::verbs::{Acceptance, Verbs, Waited, MEMORY_SIZE};
 use crate::Result;
@@ -105,6 +105,20 @@ pub(crate) struct Message {
 }
 
 impl Message {
+    /// An RDMA_MSG of Version One with this RPC message and no chunks.
+    pub(crate) fn inline(xid: u32, credits: u32, payload: Vec<u8>) -> Self {
+        Self {
+            xid,
+            version: VERSION_ONE,
+            credits,
+            procedure: Procedure::Msg,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            reply: None,
+            payload,
+        }
+    }
+
     /// The bytes on the wire.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut buffer = vec![0; 64 * 1024];
@@ -445,14 +459,10 @@ impl Peer {
     /// Does what a Call asks for; the Reply to it.
     pub(crate) fn reply(&mut self, call: &Call) -> Result<Message> {
         let mut message = Message {
-            xid: call.xid,
             version: call.version,
-            credits: CREDITS,
-            procedure: Procedure::Msg,
-            reads: Vec::new(),
             writes: call.writes.iter().map(|chunk| filled(chunk, 0)).collect(),
             reply: call.reply.as_ref().map(|chunk| filled(chunk, 0)),
-            payload: rpc_reply(call.xid),
+            ..Message::inline(call.xid, CREDITS, rpc_reply(call.xid))
         };
         let size = call.size;
         match call.form {

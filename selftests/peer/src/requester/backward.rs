@@ -80,16 +80,7 @@ impl BackwardCall {
 
     /// A message with this RPC message.
     fn message(&self, payload: Vec<u8>) -> Message {
-        Message {
-            xid: self.xid,
-            version: VERSION_ONE,
-            credits: 1,
-            procedure: Procedure::Msg,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            reply: None,
-            payload,
-        }
+        Message::inline(self.xid, 1, payload)
     }
 
     /// The Reply that it should have.
@@ -99,11 +90,7 @@ impl BackwardCall {
 
     /// The same with another credit word.
     fn granting(&self, credits: u32) -> Vec<u8> {
-        let message = Message {
-            credits,
-            ..self.message(self.results())
-        };
-        message.encode()
+        Message::inline(self.xid, credits, self.results()).encode()
     }
 
     /// What has become of the Reply to the Call before.

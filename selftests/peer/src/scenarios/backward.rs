@@ -6,7 +6,6 @@ use super::garbage::Random;
 use super::Scenarios;
 use crate::peer::{word_at, words, Message, Peer, Received, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
-use crate::proto::wire::header::{Procedure, VERSION_ONE};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -27,16 +26,7 @@ const PROGRAM: u32 = 0x2004_9000;
 
 /// A Call of NULL.
 pub(super) fn null(xid: u32) -> Message {
-    Message {
-        xid,
-        version: VERSION_ONE,
-        credits: 1,
-        procedure: Procedure::Msg,
-        reads: Vec::new(),
-        writes: Vec::new(),
-        reply: None,
-        payload: words(&[xid, 0, 2, PROGRAM, 1, 0, 0, 0, 0, 0]),
-    }
+    Message::inline(xid, 1, words(&[xid, 0, 2, PROGRAM, 1, 0, 0, 0, 0, 0]))
 }
 
 /// Waits for `count` backward Replies more.

@@ -3,9 +3,9 @@
 //! Replies whose chunk lists are not what the Call has offered.
 
 use super::Scenarios;
-use crate::peer::{data, filled, rpc_reply, words, Call, Form, Message, Peer, EIO};
+use crate::peer::{data, filled, rpc_reply, words, Call, Form, Message, Peer, CREDITS, EIO};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
-use crate::proto::wire::header::{Procedure, VERSION_ONE};
+use crate::proto::wire::header::Procedure;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -184,16 +184,7 @@ fn unused_chunks(peer: &mut Peer) -> Result {
 fn inline(call: &Call, count: u32) -> Message {
     let mut payload = rpc_reply(call.xid);
     payload.extend(words(&[count]));
-    Message {
-        xid: call.xid,
-        version: VERSION_ONE,
-        credits: crate::peer::CREDITS,
-        procedure: Procedure::Msg,
-        reads: Vec::new(),
-        writes: Vec::new(),
-        reply: None,
-        payload,
-    }
+    Message::inline(call.xid, CREDITS, payload)
 }
 
 /// The RPC message promises more bytes than the chunk says were placed. The client sees those that

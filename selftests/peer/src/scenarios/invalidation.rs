@@ -4,7 +4,6 @@
 
 use super::Scenarios;
 use crate::peer::{rpc_reply, words, Call, Form, Message, Peer, CREDITS};
-use crate::proto::wire::header::{Procedure, VERSION_ONE};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -60,16 +59,7 @@ fn invalidates_for_nobody(peer: &mut Peer) -> Result {
     peer.accept()?;
     for _ in 0..3 {
         let call = peer.call()?;
-        let nobody = Message {
-            xid: !call.xid,
-            version: VERSION_ONE,
-            credits: CREDITS,
-            procedure: Procedure::Msg,
-            reads: Vec::new(),
-            writes: Vec::new(),
-            reply: None,
-            payload: rpc_reply(!call.xid),
-        };
+        let nobody = Message::inline(!call.xid, CREDITS, rpc_reply(!call.xid));
         let reply = peer.reply(&call)?;
         peer.verbs.send(&nobody.encode(), Some(handle(&call)?))?;
         peer.send(&reply.encode())?;

@@ -5,7 +5,6 @@
 
 use super::Scenarios;
 use crate::peer::{rpc_reply, Message, Peer, CREDITS, EIO, REPLY_LEN};
-use crate::proto::wire::header::{Procedure, VERSION_ONE};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -23,16 +22,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
 fn reply_of(xid: u32, length: usize) -> Message {
     let mut payload = rpc_reply(xid);
     payload.resize(length, 0);
-    Message {
-        xid,
-        version: VERSION_ONE,
-        credits: CREDITS,
-        procedure: Procedure::Msg,
-        reads: Vec::new(),
-        writes: Vec::new(),
-        reply: None,
-        payload,
-    }
+    Message::inline(xid, CREDITS, payload)
 }
 
 fn other_xid(peer: &mut Peer) -> Result {
