@@ -183,7 +183,7 @@ struct IdleReceives<C: AcceptedEvents> {
     /// [`KEPT_RECEIVES`].
     most: usize,
     /// Which numbers are used.
-    numbers: BitmapVec,
+    used: BitmapVec,
 }
 
 /// For how many Receives that are with the user at once idle ones are kept in their place. Twice as
@@ -194,9 +194,9 @@ const KEPT_RECEIVES: usize = 8;
 impl<C: AcceptedEvents> IdleReceives<C> {
     /// A number for one more Receive, unless all are used.
     fn number(&mut self) -> Option<u32> {
-        let free = self.numbers.next_zero_bit(0)?;
+        let free = self.used.next_zero_bit(0)?;
         let index = u32::try_from(free).ok()?;
-        self.numbers.set_bit(free);
+        self.used.set_bit(free);
         self.made = self.made.saturating_add(1);
         Some(index)
     }
@@ -245,7 +245,7 @@ impl<C: AcceptedEvents> IdleReceives<C> {
     fn forget(&mut self, index: u32) {
         self.made = self.made.saturating_sub(1);
         // CAST: A u32 always fits the kernel's usize.
-        self.numbers.clear_bit(index as usize);
+        self.used.clear_bit(index as usize);
     }
 }
 
@@ -599,7 +599,7 @@ impl<C: AcceptedEvents> AcceptedOwner<C> {
                     idle: Receives::new(),
                     made: 0,
                     most: 0,
-                    numbers: used,
+                    used,
                 }, "rpcrdma_idle_receives"),
                 reads <- Pool::new(),
                 sends <- Pool::new(),
