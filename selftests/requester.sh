@@ -192,6 +192,15 @@ called_back() {
 		[ "$(echo $windows)" = "256 512" ] || fail "the windows were $(echo $windows)"'
 }
 
+# A Call that has timed out keeps its credit, and the connection of a client that grants no other for ten seconds
+# ends. The client's lease is longer than that, as nfsd calls back no client without one.
+owed() { attack backward-owed ended ended_timed_out+1; }
+never_answered() {
+	need_requester
+	server_lease 20
+	beside_a_mount owed
+}
+
 test_case "chunk lists that ask for too much, or do not fit" beside_a_mount chunks
 test_case "messages that are cut, or no Calls" beside_a_mount messages
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
@@ -204,5 +213,6 @@ test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices
 test_case "Replies that just fit the Receives that a requester has announced" beside_a_mount announced_sizes
 test_case "Replies to backward Calls that are cut, too long, or none" called_back
+test_case "Replies to backward Calls that never come" never_answered
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

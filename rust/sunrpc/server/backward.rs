@@ -50,8 +50,8 @@ pub(super) struct Allocation {
     pub(super) user: ManuallyDrop<ClassUser>,
 }
 
-/// How long a client may leave Calls unanswered while others wait for their credits, in
-/// milliseconds.
+/// How long a client may leave all Calls that it grants unanswered before the next one ends the
+/// connection, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
 
 /// A backward transport.
@@ -65,12 +65,12 @@ pub(super) struct BackwardXprt(Opaque<bindings::rpc_xprt>);
 /// Whether a Call has been given a credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Credit {
-    /// It has one.
-    Taken,
+    /// It has been given one.
+    New,
+    /// It was sent before, and has the one of then.
+    Kept,
     /// It has to wait for one.
     None,
-    /// The client has owed Replies for so long that waiting is pointless.
-    Overdue,
 }
 
 impl BackwardXprt {
@@ -125,10 +125,21 @@ impl BackwardXprt {
     ///
     /// `rqst` is a request of this transport, and the send lock is held.
     pub(super) unsafe fn take_credit(&self, rqst: *mut bindings::rpc_rqst) -> Credit {
-        // SAFETY: The transport is valid; the caller guarantees the rest.
-        if unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst) } {
-            return Credit::Taken;
+        // SAFETY: The transport is valid; the caller guarantees the rest. Credits are taken under the
+        // send lock only.
+        unsafe {
+            let is_kept = (*rqst).rq_cong != 0;
+            match bindings::xprt_request_get_cong(self.as_raw(), rqst) {
+                true if is_kept => Credit::Kept,
+                true => Credit::New,
+                false => Credit::None,
+            }
         }
+    }
+
+    /// Whether all credits belong to Calls that were given up, and have done so for a while. Process
+    /// context; does not sleep.
+    pub(super) fn is_overdue(&self) -> bool {
         // SAFETY: The transport is valid, and the lock that guards the window and the orphaned
         // credits is held.
         let (owed, cwnd) = unsafe {
@@ -136,20 +147,12 @@ impl BackwardXprt {
             let owed = (*self.orphans()).owed(bindings::rpcrdma_jiffies());
             (owed, (*self.as_raw()).cwnd)
         };
-        match owed {
-            // Others wait since the last credit was orphaned.
-            Some(owed)
-                if owed.unchanged > msecs_to_jiffies(PATIENCE_MS)
-                    && window(owed.credits) >= cwnd =>
-            {
-                Credit::Overdue
-            }
-            _ => Credit::None,
-        }
+        let patience = msecs_to_jiffies(PATIENCE_MS);
+        owed.is_some_and(|owed| window(owed.credits) >= cwnd && owed.unchanged > patience)
     }
 
-    /// Returns a request's credit, if it has one: the request was not sent, or its Reply has
-    /// arrived.
+    /// Returns a request's credit, if it has one: it is new, and the request was not sent, or its
+    /// Reply has arrived.
     ///
     /// # Safety
     ///
@@ -437,5 +440,96 @@ impl Backward {
         if let Some(before) = before {
             before.next().set(next);
         }
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_backward_credits)]
+mod tests {
+    use super::*;
+
+    /// A transport of two credits that only its test knows of.
+    struct Unregistered(*mut bindings::rpc_xprt);
+
+    impl Unregistered {
+        fn new() -> Self {
+            // SAFETY: The initial namespace always exists.
+            let raw = unsafe {
+                let net = &raw mut bindings::init_net;
+                bindings::xprt_alloc(net, size_of::<Allocation>(), 2, 2)
+            };
+            assert!(!raw.is_null());
+            // SAFETY: Nobody else knows of the transport.
+            unsafe { (*raw).cwnd = window(2) };
+            Self(raw)
+        }
+
+        fn xprt(&self) -> &BackwardXprt {
+            // SAFETY: It is valid until it is dropped.
+            unsafe { BackwardXprt::from_raw(self.0) }
+        }
+
+        /// A request of it with its task.
+        fn request(&self) -> KBox<(bindings::rpc_rqst, bindings::rpc_task)> {
+            let mut both = KBox::new(Default::default(), GFP_KERNEL).unwrap();
+            let (rqst, task): &mut (bindings::rpc_rqst, bindings::rpc_task) = &mut both;
+            rqst.rq_xprt = self.0;
+            rqst.rq_task = task;
+            task.tk_rqstp = rqst;
+            both
+        }
+
+        fn take(&self, request: &mut (bindings::rpc_rqst, bindings::rpc_task)) -> Credit {
+            // SAFETY: It is a request of this transport, which nobody else uses.
+            unsafe { self.xprt().take_credit(&raw mut request.0) }
+        }
+    }
+
+    impl Drop for Unregistered {
+        fn drop(&mut self) {
+            // SAFETY: Nobody else knows of the transport.
+            unsafe { bindings::xprt_free(self.0) };
+        }
+    }
+
+    #[test]
+    fn a_credit_is_new_once() {
+        let transport = Unregistered::new();
+        let mut requests = [0; 3].map(|_| transport.request());
+        let [first, second, third] = requests.each_mut();
+        assert_eq!(transport.take(first), Credit::New);
+        assert_eq!(transport.take(first), Credit::Kept);
+        assert_eq!(transport.take(second), Credit::New);
+        assert_eq!(transport.take(third), Credit::None);
+        // SAFETY: It is a request of this transport, and has a task.
+        unsafe { transport.xprt().give_credit_back(&raw mut first.0) };
+        assert_eq!(transport.take(third), Credit::New);
+        assert_eq!(transport.take(first), Credit::None);
+    }
+
+    #[test]
+    fn calls_wait_for_orphaned_credits_for_a_while() {
+        let transport = Unregistered::new();
+        let mut requests = [0; 3].map(|_| transport.request());
+        let [first, second, third] = requests.each_mut();
+        let xprt = transport.xprt();
+        let give_up = |request: &mut (bindings::rpc_rqst, bindings::rpc_task), ago| {
+            assert_eq!(transport.take(request), Credit::New);
+            request.0.rq_cong = 0;
+            // SAFETY: Nobody else uses the transport. Its field is valid.
+            let orphans = unsafe { &mut *xprt.orphans() };
+            // SAFETY: Always safe to call.
+            let now = unsafe { bindings::rpcrdma_jiffies() };
+            assert!(orphans.give_up(now.wrapping_sub(msecs_to_jiffies(ago))));
+        };
+        assert!(!xprt.is_overdue());
+        give_up(first, 3 * PATIENCE_MS);
+        // There is another credit.
+        assert!(!xprt.is_overdue());
+        give_up(second, PATIENCE_MS / 2);
+        assert!(!xprt.is_overdue());
+        assert!(xprt.late_reply());
+        give_up(third, 2 * PATIENCE_MS);
+        assert!(xprt.is_overdue());
     }
 }

@@ -73,8 +73,8 @@ pub(crate) trait BackwardConnection: SvcConnection {
     /// [`SendError`]; after [`SendError::NotConnected`] no further Call is sent.
     fn call_back(&self, call: &BackwardRqst<'_>) -> Result<(), SendError>;
 
-    /// The client has owed Replies for too long, and the connection has to end. As
-    /// [`Self::call_back`].
+    /// The client has owed Replies for too long, and the connection has to end: there is to be no
+    /// connected transport after the call. As [`Self::call_back`].
     fn overdue(&self);
 }
 
@@ -208,6 +208,7 @@ impl<T: BackwardConnection> Table<T> {
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         buf_alloc: Some(Self::buf_alloc),
         buf_free: Some(Self::buf_free),
+        prepare_request: Some(Self::prepare_request),
         send_request: Some(Self::send_request),
         close: Some(Self::close),
         destroy: Some(Self::destroy),
@@ -284,6 +285,27 @@ impl<T: BackwardConnection> Table<T> {
         unsafe { bindings::kfree((*(*task).tk_rqstp).rq_buffer) };
     }
 
+    /// Called for either buffer of a Call before that is queued: from then on sunrpc lets it wait
+    /// for a credit without asking again. Task context; may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is a request of a transport with this table. The transport and its connection stay
+    ///   allocated during the call.
+    unsafe extern "C" fn prepare_request(
+        raw: *mut bindings::rpc_rqst,
+        _buffer: *mut bindings::xdr_buf,
+    ) -> c_int {
+        // SAFETY: The request is valid during the callback, and so are transport and connection.
+        let xprt = unsafe { BackwardXprt::from_raw((*raw).rq_xprt) };
+        if xprt.is_connected() && xprt.is_overdue() {
+            // sunrpc finds that the transport is no longer connected, and fails the RPC.
+            // SAFETY: As above. Setup has checked the connection's type.
+            unsafe { SvcXprt::from_raw((*xprt.as_raw()).bc_xprt).transport::<T>() }.overdue();
+        }
+        0
+    }
+
     /// Process context; the send lock is held, possibly by another task than the request's. May
     /// sleep.
     ///
@@ -305,18 +327,21 @@ impl<T: BackwardConnection> Table<T> {
             // SAFETY: Setup has checked the connection's type.
             let connection = unsafe { svc.transport::<T>() };
             // SAFETY: The request belongs to the transport, whose send lock is held.
-            match unsafe { xprt.take_credit(raw) } {
-                Credit::Taken => {}
+            let is_new = match unsafe { xprt.take_credit(raw) } {
+                Credit::New => true,
+                Credit::Kept => false,
                 Credit::None => return Err(SendError::NoCredit),
-                Credit::Overdue => {
-                    connection.overdue();
-                    return Err(SendError::NotConnected);
-                }
-            }
+            };
             // SAFETY: The request is pinned and encoded.
             let rqst = unsafe { BackwardRqst::new(NonNull::new_unchecked(raw)) };
             rqst.start();
-            connection.call_back(&rqst)
+            let sent = connection.call_back(&rqst);
+            if sent.is_err() && is_new {
+                // No Reply will return it. The RPC may have been sent before, and would orphan it.
+                // SAFETY: The request is pinned, and has a task.
+                unsafe { xprt.give_credit_back(raw) };
+            }
+            sent
         };
         let Err(error) = send() else {
             return 0;
@@ -325,10 +350,7 @@ impl<T: BackwardConnection> Table<T> {
             SendError::TooLarge | SendError::Failed => {
                 // sunrpc would fail the RPC of the task that is sending, which may be another one.
                 // SAFETY: The request is pinned, and has a task.
-                unsafe {
-                    xprt.give_credit_back(raw);
-                    end_task(raw, error.to_errno());
-                }
+                unsafe { end_task(raw, error.to_errno()) };
                 return 0;
             }
             // Otherwise the tasks would try again and again until a thread closes the connection.

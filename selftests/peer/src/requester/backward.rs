@@ -25,6 +25,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("backward-refused", |requester| {
         on_channel(requester, refused)
     }),
+    ("backward-owed", |requester| on_channel(requester, owed)),
 ];
 
 /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
@@ -314,6 +315,14 @@ fn fails(channel: &mut Channel<'_>) -> Result {
         call = next;
     }
     channel.finish(&call)
+}
+
+/// A Call is not answered: the next one, which has no credit, does not come, and the connection ends.
+fn owed(channel: &mut Channel<'_>) -> Result {
+    channel.copy()?;
+    channel
+        .call()
+        .map(|call| channel.outcomes.push(format!("{call:?}")))
 }
 
 /// Messages that are no Replies, although they have the XID of the Call and, as far as they have
