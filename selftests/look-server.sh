@@ -357,7 +357,7 @@ wrongs_are_traced() {
 	# The last one takes its Replies late, if at all.
 	LIMIT=100 client '
 		FILE=/export/$TEST/file /lab/payload/rpcrdma-peer --requester $SERVER cut versions not-calls longer \
-			bad-handle bad-write-handle takes-no-replies </dev/null'
+			small-receives bad-handle bad-write-handle takes-no-replies </dev/null'
 	server '
 		seen() { grep -c " svcrdma_$1: " $TRACING/trace || true; }
 		seen_as() { [ "$(seen "$1")" = "$2" ] || fail "$1 was seen $(seen "$1") times for $2"; }
@@ -371,7 +371,8 @@ wrongs_are_traced() {
 		seen_as wc_recv_err 1
 		seen_as wc_read_err 5
 		seen_as wc_write_err 1
-		for name in err_chunk wc_recv_flush wc_send_flush sq_full send_err; do
+		seen_as wc_send_err 1
+		for name in err_chunk wc_{recv,send,read,write}_flush sq_full send_err; do
 			[ "$(seen $name)" -gt 0 ] || fail "$name was not seen"
 		done'
 }

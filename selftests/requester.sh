@@ -152,6 +152,7 @@ first_calls() {
 announced_sizes() {
 	local each='nfs_0 err_chunk'
 	attack announces "$each $each $each $each $each $each" chunk_errors_sent=1 ended_disconnected+6
+	attack small-receives ended ended_work_request+1
 }
 
 # Data in every form of Call and Reply that there is.
@@ -211,7 +212,7 @@ test_case "Calls that nfsd drops" dropped
 test_case "first Calls of Version Two that fail" first_calls
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices
-test_case "Replies that just fit the Receives that a requester has announced" beside_a_mount announced_sizes
+test_case "Replies that fit the Receives that a requester has announced, or not those that it has" beside_a_mount announced_sizes
 test_case "Replies to backward Calls that are cut, too long, or none" called_back
 test_case "Replies to backward Calls that never come" never_answered
 test_case "chunks that are too small for their results, or too many" beside_a_mount results

@@ -15,6 +15,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("small-chunks", small_chunks),
     ("short-chunks", short_chunks),
     ("announces", announces),
+    ("small-receives", small_receives),
     ("readlink", readlink),
 ];
 
@@ -166,4 +167,13 @@ fn announces(requester: &mut Requester) -> Result<Vec<String>> {
         }
     }
     Ok(outcomes)
+}
+
+/// Receives that are smaller than any Reply, although it is the default that is announced.
+fn small_receives(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect_with(&Acceptance {
+        receive_size: 32,
+        ..Requester::offer()
+    })?;
+    Ok(vec![requester.call(&Call::null())?])
 }
