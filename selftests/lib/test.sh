@@ -205,6 +205,13 @@ server_rests() {
 		$1"
 }
 
+# client_waits SECONDS: in this case tasks of the client may wait for as long, and are not taken for hung.
+client_waits() {
+	local name=kernel.hung_task_timeout_secs
+	defer "client 'sysctl -qw $name=$(client "sysctl -n $name")'"
+	client "sysctl -qw $name=$1"
+}
+
 # Sets a setting of svcrdma for the rest of the case: server_set NAME VALUE.
 server_set() {
 	local file=/proc/sys/sunrpc/svc_rdma/$1

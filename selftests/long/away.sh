@@ -22,8 +22,7 @@ away() {
 	[ "$what" = threads ] || netem_begins server
 	mount_nfs "$vers"
 	# Who waits for a page to be written cannot be killed, and waits as long as the server is away.
-	defer "client 'sysctl -qw kernel.hung_task_timeout_secs=$(client 'sysctl -n kernel.hung_task_timeout_secs')'"
-	client "sysctl -qw kernel.hung_task_timeout_secs=$((AWAY + 120))"
+	client_waits $((AWAY + 120))
 	work_begins
 	defer "${what}_come"
 	"${what}_go"
