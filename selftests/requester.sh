@@ -193,6 +193,25 @@ called_back() {
 		[ "$(echo $windows)" = "256 512" ] || fail "the windows were $(echo $windows)"'
 }
 
+# What is too long to be called back fails as if it had no Reply, and is not repeated more often than that. nfsd
+# has other callbacks for that client meanwhile. When the client is gone it repeats it until a thread has closed
+# the connection.
+long() {
+	attack_begins backward-long backward_calls=2
+	attack_comes_to 'answered*2'
+	server '
+		repeated=$(grep -c nfsd_cb_restart: $TRACING/trace)
+		[ $repeated -gt 0 ] || fail "nothing was too long"
+		[ $repeated -lt 20 ] || fail "it was repeated $repeated times"'
+	attack_ends
+}
+too_long() {
+	need_requester
+	server_lease 20
+	trace_begins server nfsd/nfsd_cb_restart
+	beside_a_mount long
+}
+
 # A Call that has timed out keeps its credit, and the connection of a client that grants no other for ten seconds
 # ends. The client's lease is longer than that, as nfsd calls back no client without one.
 owed() { attack backward-owed ended ended_timed_out+1; }
@@ -215,5 +234,6 @@ test_case "credit words, long Calls and XIDs as a requester likes" beside_a_moun
 test_case "Replies that fit the Receives that a requester has announced, or not those that it has" beside_a_mount announced_sizes
 test_case "Replies to backward Calls that are cut, too long, or none" called_back
 test_case "Replies to backward Calls that never come" never_answered
+test_case "a backward Call that is too long for the requester" too_long
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

@@ -18,7 +18,7 @@ use crate::{
         queue::{NoIoScope, OwnedQueue},
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
         rpc_xprt,
-        send_error::{end_task, SendError},
+        send_error::SendError,
     },
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
@@ -70,7 +70,8 @@ pub(crate) trait BackwardConnection: SvcConnection {
     ///
     /// # Errors
     ///
-    /// [`SendError`]; after [`SendError::NotConnected`] no further Call is sent.
+    /// [`SendError`]; after [`SendError::NotConnected`] no further Call is sent, and after
+    /// [`SendError::TooLarge`] and [`SendError::Failed`] the Call waits for its timeout.
     fn call_back(&self, call: &BackwardRqst<'_>) -> Result<(), SendError>;
 
     /// The client has owed Replies for too long, and the connection has to end: there is to be no
@@ -348,9 +349,8 @@ impl<T: BackwardConnection> Table<T> {
         };
         match error {
             SendError::TooLarge | SendError::Failed => {
-                // sunrpc would fail the RPC of the task that is sending, which may be another one.
-                // SAFETY: The request is pinned, and has a task.
-                unsafe { end_task(raw, error.to_errno()) };
+                // It waits for its timeout, as if it had been sent: nfsd repeats what has failed
+                // without a pause.
                 return 0;
             }
             // Otherwise the tasks would try again and again until a thread closes the connection.

@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use super::compound::{compound_of, lookups, names, path};
+use super::compound::{compound_of, lookups, names, opaque, path};
 use super::session::{sequence, session_with};
 use super::{end_of, payload_of, word_of, Call, Requester, Scenarios};
 use crate::peer::{rpc_reply, word_at, words, Message, LIMIT, THRESHOLD};
@@ -26,6 +26,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
         on_channel(requester, refused)
     }),
     ("backward-owed", |requester| on_channel(requester, owed)),
+    ("backward-long", |requester| on_channel(requester, long)),
 ];
 
 /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
@@ -229,6 +230,32 @@ impl Channel<'_> {
         }
     }
 
+    /// Sends an operation on the file, which is to have this status: the state that is its result.
+    fn state(&mut self, operation: Vec<u8>, status: u32) -> Result<Vec<u8>> {
+        self.number += 1;
+        let mut operations = vec![sequence(&self.session, self.number, false)];
+        operations.extend(lookups(&names(&path()?)));
+        let at = 36 + 44 + 8 * (operations.len() - 1) + 8;
+        operations.push(operation);
+        self.requester.send(&Call {
+            body: compound_of(2, &operations),
+            ..Call::null()
+        })?;
+        match self.receive()? {
+            Came::Reply(bytes) => {
+                let payload = payload_of(&bytes);
+                match word_at(payload, 24) {
+                    found if found == status => {
+                        Ok(payload.get(at..at + 16).unwrap_or_default().to_vec())
+                    }
+                    found => Err(format!("nfs_{found}")),
+                }
+            }
+            Came::Call(call) => Err(format!("{call:?}")),
+            Came::Other(word) => Err(word),
+        }
+    }
+
     /// Adds an outcome: what [`Self::send`] says of messages for a Call, or what the next one does.
     fn tell(&mut self, word: String, call: &BackwardCall, next: &BackwardCall) {
         self.outcomes.push(match word.as_str() {
@@ -323,6 +350,42 @@ fn owed(channel: &mut Channel<'_>) -> Result {
     channel
         .call()
         .map(|call| channel.outcomes.push(format!("{call:?}")))
+}
+
+/// A lock that somebody else has is asked for, and that one gives it back, of which the server tells
+/// who waits for it (RFC 8881 section 20.11): by a name that makes the Call longer than the
+/// Receives.
+fn long(channel: &mut Channel<'_>) -> Result {
+    const WRITE: u32 = 2;
+    const WRITE_WAITING: u32 = 4;
+    const DENIED: u32 = 10_010;
+    let whole = words(&[0, 0, u32::MAX, u32::MAX]);
+    // OPEN for both, and no delegation, of the file itself.
+    let open = [
+        words(&[18, 0, 0x403, 0, 0, 0]),
+        opaque(b"opener"),
+        words(&[0, 4]),
+    ]
+    .concat();
+    let opened = channel.state(open, 0)?;
+    let lock = |kind, name: &[u8]| {
+        let range = [words(&[12, kind, 0]), whole.clone()].concat();
+        let owner = [
+            words(&[1, 0]),
+            opened.clone(),
+            words(&[0, 0, 0]),
+            opaque(name),
+        ]
+        .concat();
+        [range, owner].concat()
+    };
+    let locked = channel.state(lock(WRITE, b"one"), 0)?;
+    channel.state(lock(WRITE_WAITING, &[b'x'; 1000]), DENIED)?;
+    channel.state([words(&[14, WRITE, 0]), locked, whole].concat(), 0)?;
+    let word = channel.send(&[])?;
+    channel.outcomes.push(word);
+    let call = channel.copy()?;
+    channel.finish(&call)
 }
 
 /// Messages that are no Replies, although they have the XID of the Call and, as far as they have
