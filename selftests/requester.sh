@@ -167,7 +167,7 @@ forms() {
 	attack repeated 'nfs_0*2' refused_messages=0 ended_disconnected+2
 	[ "$(server "$cache_hits")" = $((hits + 1)) ] || fail "$(server 'cat /proc/fs/nfsd/reply_cache_stats')"
 	# nfsd before 7.3 takes the first bytes in pages for a value that begins behind these.
-	! server 'printf "7.3\n%s\n" "$(uname -r)" | sort -VC' || value=same
+	! has_kernel server 7.3 || value=same
 	attack attribute "nfs_0 $value" refused_messages=0
 	# An RPC message whose first page only is in the head that sunrpc is given.
 	server_set max_req_size 16384

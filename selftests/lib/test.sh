@@ -205,6 +205,9 @@ server_rests() {
 		$1"
 }
 
+# Whether a machine has this kernel or a later one: has_kernel client|server VERSION.
+has_kernel() { "$1" "printf '%s\n' $2 \"\$(uname -r)\" | sort -VC"; }
+
 # client_waits SECONDS: in this case tasks of the client may wait for as long, and are not taken for hung.
 client_waits() {
 	local name=kernel.hung_task_timeout_secs
