@@ -344,6 +344,24 @@ events_tell() {
 	server '! grep svcrdma_ $TRACING/trace'
 }
 
+# No two Replies under way have the same number, be there as many as ever or fewer before.
+contexts_are_told_apart() {
+	need_ours
+	server '[ -d $TRACING/events/rpcrdma ]' || skip "the kernel has no tracepoints"
+	server_dir /export
+	mount_nfs 3
+	client 'data_file 1M 4k'
+	trace_begins server rpcrdma/svcrdma_post_send rpcrdma/svcrdma_wc_send
+	client 'for i in {1..8}; do drop_caches; read_at_once 8 128k 4k; stat $MNT/$TEST >/dev/null; done'
+	server "
+		awk '
+			match(\$0, /cq\.id=[0-9]+ cid=[0-9]+/) { name = substr(\$0, RSTART, RLENGTH) }
+			/ svcrdma_post_send: / { n++; if (name in sent) { print \"twice: \" name; wrong++ }; sent[name]; names[name] }
+			/ svcrdma_wc_send: / { delete sent[name] }
+			END { for (name in names) m++; print n + 0, \"Replies, \", m + 0, \"contexts\"; exit !n || m < 3 || wrong }
+		' \$TRACING/trace"
+}
+
 # What a requester does wrong, message by message.
 wrongs_are_traced() {
 	need_requester
@@ -519,6 +537,7 @@ test_case "connections end for the causes that ended them" ends_have_causes
 test_case "the last hundred ends are remembered" last_hundred
 test_case "connections that fail leave a line in the log, but not too many" failures_are_told
 test_case "the trace events tell what happens" events_tell
+test_case "the trace events tell the contexts of Replies apart" contexts_are_told_apart
 test_case "the trace events tell what a requester does wrong" wrongs_are_traced
 test_case "the files are read while connections come and go" read_meanwhile
 test_case "lockdep knows its locks by their names" locks_have_classes

@@ -186,7 +186,7 @@ impl<O: OutgoingOwner> SendContext<O> {
                 write_cqe: Cqe::new(),
                 links: Links::new(),
                 owner: NonNull::from(owner),
-                number: owner.sends().len().1,
+                number: owner.sends().number(),
                 buffer,
                 request: bindings::ib_send_wr::default(),
                 sge,

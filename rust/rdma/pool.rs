@@ -4,7 +4,14 @@
 
 use super::qp::Qp;
 use core::{cell::Cell, ptr::NonNull};
-use kernel::{new_spinlock, prelude::*, sync::SpinLock};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        SpinLock,
+    },
+};
 
 /// The links by which a context is kept in its [`Pool`].
 ///
@@ -48,6 +55,7 @@ pub(crate) unsafe trait Pooled: Send + Sized {
 pub(crate) struct Pool<T: Pooled> {
     #[pin]
     lists: SpinLock<Lists<T>>,
+    numbers: Atomic<u32>,
 }
 
 struct Lists<T> {
@@ -77,7 +85,13 @@ impl<T: Pooled> Pool<T> {
                 idle_count: 0,
                 most: 0,
             }, "rpcrdma_contexts"),
+            numbers: Atomic::new(0),
         })
+    }
+
+    /// A number that no other context of the pool has, unless four thousand million were made.
+    pub(super) fn number(&self) -> u32 {
+        self.numbers.fetch_add(1, Relaxed)
     }
 
     /// Lends out an idle context, which belongs to the caller until [`Self::put`].
