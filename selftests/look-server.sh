@@ -65,7 +65,10 @@ queues_are_apart() {
 		queues=$(printf "%s\n" "$@" | sort -u | wc -l)
 		printf "%d connections have %d completion queues\n" $# $queues
 		[ $# = 8 ]
-		[ $queues = 8 ]'
+		[ $queues = 8 ]
+		# Nor does any have a second one.
+		queues=$(rdma resource show cq | grep -c "comm \[rpcrdma\]")
+		[ $queues = 8 ] || fail "the device has $queues of rpcrdma"'
 	client 'umount $MNT && wait_for 10 module_unused'
 	server 'clients_gone 20'
 }
@@ -331,6 +334,11 @@ events_tell() {
 				sort -u | wc -l
 		}
 		[ \$(xids decode_rqst) = $calls ]
+		# Threads do that for Calls which came before the handshake was over, or had to wait.
+		by_threads() { grep -cE \"^ *nfsd-[0-9]+ .* svcrdma_\$1: \" \$trace || true; }
+		[ \$(by_threads decode_rqst) -le 2 ] || fail \"threads decode \$(by_threads decode_rqst) Calls\"
+		[ \$(by_threads post_read_chunk) -le \$((\$(stat_of deferred_reads) + \$(stat_of delayed_reads) + 2)) ] ||
+			fail \"threads post RDMA Reads for \$(by_threads post_read_chunk) Calls\"
 		! grep ' xprtrdma_' \$trace || fail 'the client of this machine does nothing'
 		if grep -E '(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|\$)' \$trace; then
 			fail 'a kernel address is in the trace'

@@ -235,9 +235,23 @@ requester() {
 	diff "$files.theirs" "$files.ours" || fail "rpcrdma-decode (>) does not say what the requester has done wrong (<)"
 }
 
+# What the administrator wants the server to have under way is what it tells the device and the client.
+few_reads() {
+	needed
+	is_served || skip "the kernel's own server does not look at the setting"
+	server_dir /export
+	server_set max_outbound_read_requests 4
+	capture_begins
+	mount_nfs 4.2
+	unmount_nfs
+	capture_ends
+	fields infiniband.cm.rep infiniband.cm.rep.initdepth | always 'how many RDMA Reads may be under way' 0x04
+}
+
 test_case "v3: another decoder sees the same" judge 3
 test_case "v4.2: another decoder sees the same" judge 4.2
 test_case "v3: a Call never goes out twice on one connection" never_twice
 test_case "v3: of several handles each Reply invalidates one" one_of_several
 test_case "a requester that breaks rules, and what rpcrdma-decode says of it" requester
+test_case "v4.2: few RDMA Reads at a time" few_reads
 run_cases
