@@ -217,8 +217,8 @@ impl SvcTransport for Connection {
     }
 
     fn detach(&self) {
-        // Unless another cause was noted first. What is flushed from now on is not a cause.
-        self.events.note(Cause::Closed);
+        // What is flushed from now on is not a cause.
+        self.events.note(self.events.cause());
         let qp = &self.parts.qp;
         qp.disconnect();
         qp.context().give_up(qp);
@@ -315,10 +315,12 @@ impl AcceptedEvents for IncomingCalls {
     }
 
     fn failed(&self, status: WcStatus) {
-        if !status.is_flush() {
+        if status.is_flush() {
+            self.events.flushed();
+        } else {
             self.stats().counters.failed_requests.increment();
+            self.events.close(Cause::WorkRequest);
         }
-        self.events.close(Cause::WorkRequest);
     }
 
     fn timed_out(&self) {

@@ -42,6 +42,8 @@ pub(super) struct Events {
     pub(super) backward: Arc<Backward>,
     /// The number of the first cause for which the connection ends, or [`NO_CAUSE`].
     cause: Atomic<i32>,
+    /// Whether the device has flushed a work request.
+    is_flushed: Atomic<bool>,
     /// Distinguishes the connection in debugfs and in trace events.
     pub(super) number: u32,
     pub(super) since: Instant<BootTime>,
@@ -87,6 +89,7 @@ impl Events {
             is_established: Atomic::new(false),
             backward: Arc::pin_init(Backward::new(), GFP_KERNEL)?,
             cause: Atomic::new(NO_CAUSE),
+            is_flushed: Atomic::new(false),
             number: NEXT.fetch_add(1, Relaxed),
             since: Instant::now(),
             stats: Stats::new()?,
@@ -187,18 +190,34 @@ impl Events {
         let _ = self.cause.cmpxchg(NO_CAUSE, cause.number(), Relaxed);
     }
 
+    /// Has the connection closed, as the device has flushed a work request. As [`Self::close`].
+    ///
+    /// With iWARP that may come before the connection manager tells that the client has
+    /// disconnected, which is what it means unless another cause is noted.
+    pub(super) fn flushed(&self) {
+        self.is_flushed.store(true, Relaxed);
+        self.end();
+    }
+
     /// Why the connection ends.
     pub(super) fn cause(&self) -> Cause {
         let number = self.cause.load(Relaxed);
         let mut causes = Cause::ALL.iter().copied();
-        let cause = causes.find(|cause| cause.number() == number);
-        cause.unwrap_or(Cause::Closed)
+        match causes.find(|cause| cause.number() == number) {
+            Some(cause) => cause,
+            None if self.is_flushed.load(Relaxed) => Cause::Disconnected,
+            None => Cause::Closed,
+        }
     }
 
     /// Has the connection closed for this cause. Wakes threads that wait for the send queue: they
     /// may be all that could close it. Does not sleep.
     pub(super) fn close(&self, cause: Cause) {
         self.note(cause);
+        self.end();
+    }
+
+    fn end(&self) {
         self.slots.close();
         self.xprt.close();
         self.backward.disconnected();
