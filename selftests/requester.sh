@@ -186,6 +186,8 @@ backward() {
 # Whatever a Reply grants, it is one such Call at least, and two at most (in units of 256).
 called_back() {
 	need_requester
+	# A Call that was refused comes again when its time is over.
+	server_lease 20
 	trace_begins server sunrpc/xprt_get_cong
 	beside_a_mount backward
 	server '
@@ -193,17 +195,19 @@ called_back() {
 		[ "$(echo $windows)" = "256 512" ] || fail "the windows were $(echo $windows)"'
 }
 
-# What is too long to be called back fails as if it had no Reply, and is not repeated more often than that. nfsd
-# has other callbacks for that client meanwhile. When the client is gone it repeats it until a thread has closed
-# the connection.
+# What is too long to be called back fails as if it had no Reply, and is not repeated more often than that, nor
+# when the client is gone. nfsd has other callbacks for that client meanwhile.
 long() {
+	local mark
+	mark=$(server log_mark)
 	attack_begins backward-long backward_calls=2
 	attack_comes_to 'answered*2'
+	server "log_has $mark 'a callback of [0-9]* bytes is too long for its client'"
+	attack_ends
 	server '
 		repeated=$(grep -c nfsd_cb_restart: $TRACING/trace)
 		[ $repeated -gt 0 ] || fail "nothing was too long"
 		[ $repeated -lt 20 ] || fail "it was repeated $repeated times"'
-	attack_ends
 }
 too_long() {
 	need_requester

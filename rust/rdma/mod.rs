@@ -76,7 +76,7 @@ pub(crate) use queue_pair::{Completion, Completions, QueuePair, ReceivedMessage}
 pub(crate) use receive::{Messages, Note};
 pub(crate) use registered::{Invalidation, LockedSlot};
 pub(crate) use ring::MAX_UNSIGNALED;
-pub(crate) use send_slots::{NoRoom, SendSlots};
+pub(crate) use send_slots::{NoRoom, Patience, SendSlots};
 pub(crate) use sender::{SendBuffer, Sender};
 pub(crate) use sizes::QpSizes;
 

@@ -8,7 +8,7 @@ use super::{
     dma::DmaBuffer,
     pool::{Links, Pool, Pooled},
     qp::Qp,
-    send_slots::{NoRoom, SendSlots, SlotWait, Turn},
+    send_slots::{NoRoom, Patience, SendSlots, SlotWait, Turn},
     transfer::Transfers,
 };
 use crate::{
@@ -94,13 +94,13 @@ pub(super) fn take_turn<'a, O: OutgoingOwner>(
 pub(super) fn take_slots<O: OutgoingOwner>(
     owner: &O,
     count: u32,
-    may_wait: bool,
+    patience: Patience,
     wait: &mut SlotWait,
 ) -> Result<(), NoRoom> {
-    if owner.slots().try_take(count, may_wait) {
+    if owner.slots().try_take(count, patience) {
         return Ok(());
     }
-    take_slots_later(owner, count, may_wait.then_some(wait))
+    take_slots_later(owner, count, patience, wait)
 }
 
 /// [`take_slots`] if they are not free at first.
@@ -108,13 +108,14 @@ pub(super) fn take_slots<O: OutgoingOwner>(
 fn take_slots_later<O: OutgoingOwner>(
     owner: &O,
     count: u32,
-    wait: Option<&mut SlotWait>,
+    patience: Patience,
+    wait: &mut SlotWait,
 ) -> Result<(), NoRoom> {
     let told = |used, total| {
         trace::svcrdma_sq_full(owner, count, used, total);
         owner.queue_is_full();
     };
-    let taken = owner.slots().take(count, wait, told);
+    let taken = owner.slots().take(count, patience, wait, told);
     if taken == Err(NoRoom::TimedOut) {
         owner.timed_out();
     }
@@ -394,8 +395,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Sends the first `length` bytes after the Writes, and asks the peer to invalidate `handle`.
-    /// Waits for room on the send queue if `may_wait`. `sent` is passed to
-    /// [`OutgoingOwner::revise`] and [`OutgoingOwner::sent`].
+    /// `patience` is for room on the send queue. `sent` is passed to [`OutgoingOwner::revise`] and [`OutgoingOwner::sent`].
     ///
     /// # Errors
     ///
@@ -404,7 +404,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         self,
         length: usize,
         invalidate: Option<u32>,
-        may_wait: bool,
+        patience: Patience,
         sent: O::Sent,
     ) -> Result<(), NoRoom> {
         let mut this = ManuallyDrop::new(self);
@@ -417,7 +417,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
             drop(ManuallyDrop::into_inner(this));
             return Err(NoRoom::TooMany);
         };
-        if let Err(reason) = take_slots(owner, slots, may_wait, &mut this.wait) {
+        if let Err(reason) = take_slots(owner, slots, patience, &mut this.wait) {
             drop(ManuallyDrop::into_inner(this));
             return Err(reason);
         }

@@ -9,7 +9,7 @@ use super::{
     pool::{Links, Pool, Pooled},
     qp::Qp,
     receive::{CompletedReceive, ReceiveOwner},
-    send_slots::{NoRoom, SlotWait, Turn},
+    send_slots::{NoRoom, Patience, SlotWait, Turn},
     transfer::Transfers,
 };
 use crate::{
@@ -290,7 +290,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         // Without Reads nothing would complete.
         let taken = match slots {
             0 => Err(NoRoom::Closed),
-            _ => take_slots(owner, slots, may_wait, &mut this.wait),
+            _ => take_slots(owner, slots, Patience::of(may_wait), &mut this.wait),
         };
         let context = this.context();
         if let Err(reason) = taken {

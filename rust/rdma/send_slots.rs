@@ -26,6 +26,28 @@ pub(crate) enum NoRoom {
     Closed,
 }
 
+/// What is done where there is no room.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Sleep until there is.
+    Wait,
+    /// Fail, also where there is room for which others wait.
+    Yield,
+    /// Fail, but do not leave room to those who wait: they could take all of it for ever.
+    Overtake,
+}
+
+impl Patience {
+    /// That of messages which leave room to those who wait.
+    pub(crate) fn of(may_wait: bool) -> Self {
+        if may_wait {
+            Self::Wait
+        } else {
+            Self::Yield
+        }
+    }
+}
+
 /// How long a thread waits while nothing on the queue completes, in milliseconds. Sends to a peer
 /// that posts no Receives can be repeated for ever; it must not tie up threads that serve others.
 const TIME_LIMIT: u32 = 10_000;
@@ -159,42 +181,41 @@ impl SendSlots {
         (state.total, state.free, state.least) = (total, total, total);
     }
 
-    /// Takes slots for `count` work requests if they are free. Callers that cannot wait do not
-    /// overtake those that do.
+    /// Takes slots for `count` work requests if they are free, and not left to others.
     #[inline(always)]
     #[must_use]
-    pub(super) fn try_take(&self, count: u32, may_wait: bool) -> bool {
+    pub(super) fn try_take(&self, count: u32, patience: Patience) -> bool {
         let mut state = self.state.lock();
-        !state.is_closed && (may_wait || !self.is_awaited()) && state.take(count)
+        !state.is_closed && (patience != Patience::Yield || !self.is_awaited()) && state.take(count)
     }
 
-    /// Takes slots for `count` work requests; with `wait`, sleeps until they are free. If they are
-    /// not free at first, `is_full` is called, under the lock, with the number of slots in use and
-    /// the capacity.
+    /// Takes slots for `count` work requests. If they are not free at first, `is_full` is called,
+    /// under the lock, with the number of slots in use and the capacity.
     ///
     /// # Errors
     ///
-    /// [`NoRoom::Full`] only without `wait`; [`NoRoom::TimedOut`] only with it.
+    /// [`NoRoom::TimedOut`] only with [`Patience::Wait`], [`NoRoom::Full`] only without.
     pub(super) fn take(
         &self,
         count: u32,
-        wait: Option<&mut SlotWait>,
+        patience: Patience,
+        wait: &mut SlotWait,
         is_full: impl FnOnce(u32, u32),
     ) -> Result<(), NoRoom> {
-        if self.try_take(count, wait.is_some()) {
+        if self.try_take(count, patience) {
             return Ok(());
         }
         let mut state = self.state.lock();
         if count > state.total {
             return Err(NoRoom::TooMany);
         }
-        let Some(wait) = wait else {
+        if patience != Patience::Wait {
             if state.is_closed {
                 return Err(NoRoom::Closed);
             }
             is_full(state.used(), state.total);
             return Err(NoRoom::Full);
-        };
+        }
         let mut is_full = Some(is_full);
         while !state.is_closed {
             if state.take(count) {
@@ -353,7 +374,10 @@ mod tests {
         slots.open(4);
         let stuck = |times: [u64; 3]| times.map(|now| slots.is_stuck(now));
         assert_eq!(stuck([0, LIMIT, 2 * LIMIT]), [false; 3]);
-        assert_eq!(slots.take(2, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(2, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
         assert_eq!(stuck([5, LIMIT, LIMIT + 5]), [false, false, true]);
         slots.give_back(1);
         assert_eq!(
@@ -363,7 +387,10 @@ mod tests {
         slots.give_back(1);
         assert_eq!(stuck([3 * LIMIT; 3]), [false; 3]);
         // What was seen before does not count for later requests.
-        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
         assert_eq!(
             stuck([4 * LIMIT, 4 * LIMIT + 1, 5 * LIMIT]),
             [false, false, true]
@@ -378,12 +405,18 @@ mod tests {
         // After how many looks, nine seconds apart, a queue with `used` slots in use is stuck, if
         // one is returned after every `pause` looks, and another one taken.
         let ends = |used: u32, pause: u64| {
-            assert_eq!(slots.take(used, None, |_, _| {}), Ok(()));
+            assert_eq!(
+                slots.take(used, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+                Ok(())
+            );
             let end = (0..60u64).find(|round| {
                 let is_stuck = slots.is_stuck(round * 9 * SECOND);
                 if round % pause == 0 {
                     slots.give_back(1);
-                    assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+                    assert_eq!(
+                        slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+                        Ok(())
+                    );
                 }
                 is_stuck
             });
@@ -396,10 +429,16 @@ mod tests {
         assert_eq!(ends(8, 1), Some(7));
         assert_eq!(ends(1, 3), Some(3));
         // Who only looks now and then is not misled by a moment without progress.
-        assert_eq!(slots.take(2, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(2, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
         let late = [600, 659].map(|time| slots.is_late(time * SECOND));
         slots.give_back(1);
-        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
         assert_eq!((late, slots.is_late(660 * SECOND)), ([false; 2], true));
         slots.give_back(1);
         assert!(!slots.is_late(661 * SECOND));
@@ -409,7 +448,10 @@ mod tests {
     fn what_completed_between_two_sleeps_renews_the_time() {
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(2);
-        assert_eq!(slots.take(2, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(2, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
         // Of the time in which nothing has completed one jiffy is left, and of the whole `left`.
         // Returns what is left of that in the end.
         let left = |left| {
@@ -418,13 +460,16 @@ mod tests {
                 quiet: Some((1, 0)),
                 ..SlotWait::default()
             };
-            let taken = slots.take(1, Some(&mut wait), |_, _| {});
+            let taken = slots.take(1, Patience::Wait, &mut wait, |_, _| {});
             assert_eq!(taken, Err(NoRoom::TimedOut));
             wait.left
         };
         assert_eq!(left(5), Some(4));
         slots.give_back(1);
-        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
         assert_eq!(left(5), Some(0));
     }
 
@@ -446,25 +491,41 @@ mod tests {
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(4);
         slots.waiting.store(1, Relaxed);
-        assert_eq!(slots.take(1, None, |_, _| {}), Err(NoRoom::Full));
         assert_eq!(
-            slots.take(1, Some(&mut SlotWait::default()), |_, _| {}),
+            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Err(NoRoom::Full)
+        );
+        assert_eq!(
+            slots.take(1, Patience::Wait, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
+        assert_eq!(
+            slots.take(1, Patience::Overtake, &mut SlotWait::default(), |_, _| {}),
             Ok(())
         );
         slots.waiting.store(0, Relaxed);
-        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
     }
 
     #[test]
     fn what_was_returned_while_nobody_waited_is_seen() {
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(4);
-        assert_eq!(slots.take(3, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(3, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
         let mut wait = SlotWait::default();
         assert_eq!(slots.wait(&mut wait), Ok(()));
         // Another caller takes as many as come back.
         slots.give_back(1);
-        assert_eq!(slots.take(1, None, |_, _| {}), Ok(()));
+        assert_eq!(
+            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
+            Ok(())
+        );
         assert_eq!(slots.wait(&mut wait), Ok(()));
         // The last ones come back before the next look.
         slots.give_back(3);

@@ -11,13 +11,13 @@ use crate::{
         backward::encode_backward,
         wire::header::{Credits, Xid, MIN_HEADER_LEN},
     },
-    rdma::{AcceptedQp, NoRoom},
+    rdma::{AcceptedQp, NoRoom, Patience},
     sunrpc::{
-        server::{Backward, BackwardClass, BackwardConnection, BackwardRqst},
+        server::{BackwardClass, BackwardConnection, BackwardRqst},
         NoIoScope, SendError, IDENT_BACKWARD,
     },
 };
-use kernel::{pr_warn_once, prelude::*, sync::Arc};
+use kernel::{pr_warn_once, prelude::*};
 
 static CLASS: BackwardClass<Connection> = BackwardClass::new(c"rdma backchannel", IDENT_BACKWARD);
 
@@ -26,10 +26,6 @@ impl BackwardConnection for Connection {
 
     fn backward_class() -> &'static BackwardClass<Self> {
         &CLASS
-    }
-
-    fn backward(&self) -> &Arc<Backward> {
-        self.parts.qp.context().backward()
     }
 
     fn max_backward_call(&self) -> u32 {
@@ -80,12 +76,20 @@ fn send(qp: &AcceptedQp<IncomingCalls>, call: &BackwardRqst<'_>) -> Result<(), S
             ENOMEM => SendError::NoMemory,
             _ => SendError::NotConnected,
         })?;
-    let sent = outgoing.send(end, None, true, SentMessage::BackwardCall);
-    // While this waited for room, the service was not told of Calls that arrived.
-    incoming.xprt().enqueue();
+    // Whoever ends an RPC client of sunrpc, such as a thread of nfsd, waits for this.
+    let sent = outgoing.send(end, None, Patience::Overtake, SentMessage::BackwardCall);
     sent.map_err(|reason| match reason {
         NoRoom::TooMany => SendError::Failed,
-        NoRoom::Full => SendError::NoMemory,
-        NoRoom::TimedOut | NoRoom::Closed => SendError::NotConnected,
+        NoRoom::Full => {
+            incoming.events.check_sends();
+            SendError::NoMemory
+        }
+        NoRoom::TimedOut => SendError::NotConnected,
+        NoRoom::Closed => {
+            if !incoming.xprt().is_closing() {
+                incoming.events.note(Cause::PostFailed);
+            }
+            SendError::NotConnected
+        }
     })
 }

@@ -220,7 +220,6 @@ impl Events {
     fn end(&self) {
         self.slots.close();
         self.xprt.close();
-        self.backward.disconnected();
     }
 
     /// Ends the connection if the peer lets next to nothing complete. Calls keep sunrpc from
@@ -289,7 +288,6 @@ impl Removal for Events {
         self.slots.close();
         // The removal waits, and there may be no thread of the service.
         self.xprt.close_now();
-        self.backward.disconnected();
     }
 }
 

@@ -21,7 +21,7 @@ use crate::{
             header::{Credits, MIN_HEADER_LEN, VERSION_ONE},
         },
     },
-    rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing},
+    rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing, Patience},
     sunrpc::{
         server::{KeptCall, Moment, Replying, ResultLayout},
         NoIoScope,
@@ -113,7 +113,7 @@ fn make_and_send(
     };
     let sent = SentMessage::Reply(answered);
     outgoing
-        .send(end, note.invalidate, true, sent)
+        .send(end, note.invalidate, Patience::Wait, sent)
         .map_err(to_error)
 }
 
@@ -182,7 +182,9 @@ fn place_and_send(
         has_invalidated: invalidate.is_some(),
         times,
     });
-    outgoing.send(end, invalidate, true, sent).map_err(to_error)
+    outgoing
+        .send(end, invalidate, Patience::Wait, sent)
+        .map_err(to_error)
 }
 
 /// Whether a Reply, as in [`place_and_send`], has no more RDMA Writes than the send queue has room
@@ -336,7 +338,7 @@ fn send_short(
             }
         };
         outgoing
-            .send(length, None, may_wait, sent)
+            .send(length, None, Patience::of(may_wait), sent)
             .map_err(to_error)
     };
     match send() {

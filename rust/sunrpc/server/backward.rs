@@ -21,11 +21,11 @@ use crate::{
 };
 use core::{cell::Cell, marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
-    new_spinlock,
+    new_condvar, new_spinlock,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        SpinLock,
+        CondVar, SpinLock,
     },
     time::msecs_to_jiffies,
     types::Opaque,
@@ -92,6 +92,13 @@ impl BackwardXprt {
     /// The allocation that contains the C object.
     pub(super) fn allocation(&self) -> *mut Allocation {
         self.as_raw().cast()
+    }
+
+    /// The transports of the connection.
+    pub(super) fn backward(&self) -> &Backward {
+        // SAFETY: By the type's invariant the allocation is valid, and has a count of the `Arc` from
+        // before anybody else knows of it until it is freed.
+        unsafe { &*(*self.allocation()).backward }
     }
 
     /// The next transport of the connection; the list's lock guards it.
@@ -193,7 +200,7 @@ impl BackwardXprt {
     fn finish(
         &self,
         xid: u32,
-        granted: Option<u32>,
+        granted: u32,
         receive: impl FnOnce(*mut bindings::rpc_rqst) -> Result<i32>,
     ) -> bool {
         let raw = self.as_raw();
@@ -209,12 +216,28 @@ impl BackwardXprt {
                 end_task(rqst, error.to_errno());
                 0
             });
-            if let Some(granted) = granted {
+            {
                 let _guard = rpc_xprt::transport_lock(raw);
                 (*raw).cwnd = window(granted.min((*raw).max_reqs));
             }
             self.give_credit_back(rqst);
             bindings::xprt_complete_rqst((*rqst).rq_task, length);
+            true
+        }
+    }
+
+    /// Takes back the credit of the RPC with this XID, if it waits for its Reply: there will be
+    /// none.
+    fn refuse(&self, xid: u32) -> bool {
+        let raw = self.as_raw();
+        // SAFETY: As in `finish`.
+        unsafe {
+            let _guard = rpc_xprt::queue_lock(raw);
+            let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
+            if rqst.is_null() {
+                return false;
+            }
+            self.give_credit_back(rqst);
             true
         }
     }
@@ -318,6 +341,9 @@ impl BackwardRqst<'_> {
 pub(crate) struct Backward {
     #[pin]
     transports: SpinLock<Transports>,
+    /// Notified when nobody uses the connection.
+    #[pin]
+    unused: CondVar,
     /// Whether there is, or was, a transport.
     is_used: Atomic<bool>,
 }
@@ -329,6 +355,10 @@ pub(crate) struct Backward {
 /// All transports linked from `first` are valid: a transport is removed before it is freed.
 struct Transports {
     first: *mut BackwardXprt,
+    /// How many callbacks use the connection, and whether it is about to be freed: sunrpc's tasks
+    /// may outlive the references that nfsd has to it.
+    users: usize,
+    is_gone: bool,
 }
 
 // SAFETY: The transports may be used from any thread.
@@ -358,9 +388,42 @@ impl Backward {
         pin_init!(Self {
             transports <- new_spinlock!(Transports {
                 first: core::ptr::null_mut(),
+                users: 0,
+                is_gone: false,
             }, "rpcrdma_backward"),
+            unused <- new_condvar!("rpcrdma_backward"),
             is_used: Atomic::new(false),
         })
+    }
+
+    /// Calls `with`, during which the connection is not freed, unless it is about to be. Task
+    /// context; sleeps only if `with` does.
+    pub(super) fn while_connection<R>(&self, with: impl FnOnce() -> R) -> Option<R> {
+        {
+            let mut transports = self.transports.lock();
+            if transports.is_gone {
+                return None;
+            }
+            transports.users = transports.users.checked_add(1)?;
+        }
+        let result = with();
+        let mut transports = self.transports.lock();
+        transports.users = transports.users.saturating_sub(1);
+        let is_last = transports.users == 0 && transports.is_gone;
+        drop(transports);
+        if is_last {
+            self.unused.notify_all();
+        }
+        Some(result)
+    }
+
+    /// The connection is about to be freed: waits for those who use it. Process context.
+    pub(super) fn connection_ends(&self) {
+        let mut transports = self.transports.lock();
+        transports.is_gone = true;
+        while transports.users != 0 {
+            self.unused.wait(&mut transports);
+        }
     }
 
     /// Whether the service may call the client.
@@ -371,7 +434,7 @@ impl Backward {
     /// Completes the Call that a Reply answers, and applies the credits that it grants; returns
     /// whether there is such a Call. Process context; does not sleep.
     pub(crate) fn reply(&self, xid: u32, credits: u32, payload: &[u8]) -> bool {
-        self.finish(xid, Some(credits), |rqst| {
+        let receive = |rqst: *mut bindings::rpc_rqst| {
             // SAFETY: The request waits for this Reply, and has a buffer for it that nobody else
             // uses.
             let room = unsafe { &mut (*rqst).rq_rcv_buf };
@@ -382,24 +445,20 @@ impl Backward {
             // SAFETY: As above, and no page is missing.
             let room = unsafe { XdrBuf::from_raw(NonNull::from(room)) };
             Ok(i32::try_from(room.copy_in(0, payload)?)?)
-        })
+        };
+        self.find(|xprt| xprt.finish(xid, credits, receive))
     }
 
-    /// Fails the Call that the client has refused; returns whether there is such a Call. Process
-    /// context; does not sleep.
-    pub(crate) fn refused(&self, xid: u32) -> bool {
-        self.finish(xid, None, |_| Err(EIO))
+    /// The client has refused a Call. If it is one that waits, it goes on to do so until its time is
+    /// over: nfsd repeats what has failed without a pause. Process context; does not sleep.
+    pub(crate) fn refused(&self, xid: u32) {
+        self.find(|xprt| xprt.refuse(xid));
     }
 
-    fn finish(
-        &self,
-        xid: u32,
-        granted: Option<u32>,
-        receive: impl Fn(*mut bindings::rpc_rqst) -> Result<i32>,
-    ) -> bool {
+    /// Finds the transport of a Call, for a message that answers it.
+    fn find(&self, is_found: impl Fn(&BackwardXprt) -> bool) -> bool {
         let transports = self.transports.lock();
-        let mut all = transports.iter();
-        let found = all.any(|xprt| xprt.finish(xid, granted, &receive));
+        let found = transports.iter().any(is_found);
         if !found {
             transports.unexpected_reply();
         }
@@ -447,6 +506,7 @@ impl Backward {
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_backward_credits)]
 mod tests {
     use super::*;
+    use kernel::sync::Arc;
 
     /// A transport of two credits that only its test knows of.
     struct Unregistered(*mut bindings::rpc_xprt);
@@ -490,6 +550,18 @@ mod tests {
             // SAFETY: Nobody else knows of the transport.
             unsafe { bindings::xprt_free(self.0) };
         }
+    }
+
+    #[test]
+    fn nobody_uses_a_connection_that_has_ended() {
+        let backward = Arc::pin_init(Backward::new(), GFP_KERNEL).unwrap();
+        let users = || backward.transports.lock().users;
+        let inner = || backward.while_connection(users);
+        assert_eq!(backward.while_connection(inner), Some(Some(2)));
+        assert_eq!(users(), 0);
+        // Nobody is waited for.
+        backward.connection_ends();
+        assert_eq!(backward.while_connection(users), None);
     }
 
     #[test]

@@ -4,11 +4,13 @@
 //! connection that was accepted by a listener.
 //!
 //! They are created connected, and never reconnect: the client does so, and new ones are created
-//! then. `nfsd` holds a reference to the connection for as long as it has RPCs on such a transport.
+//! then. nfsd has a reference to the connection while it creates one, and until it has ended the
+//! RPCs of which it knows. Others may still be about to use the connection, see
+//! [`Backward::while_connection`](super::Backward::while_connection).
 
 use super::{
-    backward::{Allocation, Backward, BackwardRqst, BackwardXprt, Credit},
-    transport::{SvcConnection, SvcListener},
+    backward::{Allocation, BackwardRqst, BackwardXprt, Credit},
+    transport::{SvcConnection, SvcListener, SvcTransport},
     xprt::{flag, SvcXprt},
 };
 use crate::{
@@ -59,9 +61,6 @@ pub(crate) trait BackwardConnection: SvcConnection {
     /// The class of the transports for these Calls.
     fn backward_class() -> &'static BackwardClass<Self>;
 
-    /// Matches Replies with the Calls.
-    fn backward(&self) -> &Arc<Backward>;
-
     /// The longest Call, in bytes of its RPC message.
     fn max_backward_call(&self) -> u32;
 
@@ -74,8 +73,8 @@ pub(crate) trait BackwardConnection: SvcConnection {
     /// [`SendError::TooLarge`] and [`SendError::Failed`] the Call waits for its timeout.
     fn call_back(&self, call: &BackwardRqst<'_>) -> Result<(), SendError>;
 
-    /// The client has owed Replies for too long, and the connection has to end: there is to be no
-    /// connected transport after the call. As [`Self::call_back`].
+    /// The client has owed Replies for too long, and the connection has to end. As
+    /// [`Self::call_back`].
     fn overdue(&self);
 }
 
@@ -135,6 +134,7 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
         // client.
         svc.transport::<L::Connection>()
     };
+    let backward = connection.backward().ok_or(EINVAL)?;
     let user = L::Connection::backward_class().enter().ok_or(EIO)?;
     let credits = L::Connection::CREDITS;
     // SAFETY: The namespace is referenced during the callback.
@@ -152,10 +152,10 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
         }
         (*raw).xprt_class = user.class().as_raw();
         (&raw mut (*allocation).user).write(ManuallyDrop::new(user));
-        (*allocation).backward = Arc::into_raw(connection.backward().clone());
+        (*allocation).backward = Arc::into_raw(backward.clone());
     }
     // SAFETY: The transport is complete; it is removed from the list when it ends.
-    unsafe { connection.backward().add(BackwardXprt::from_raw(raw)) };
+    unsafe { backward.add(BackwardXprt::from_raw(raw)) };
     Ok(raw)
 }
 
@@ -232,23 +232,27 @@ impl<T: BackwardConnection> Table<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport with this table. It and its connection stay allocated during the
-    ///   call.
+    /// - `raw` is a transport with this table, and stays allocated during the call.
     /// - `task` has no request.
     unsafe extern "C" fn alloc_slot(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
-        // SAFETY: The connection is valid. Everybody who changes the pointer does so here.
-        let found = unsafe { Atomic::from_ptr(&raw mut (*(*raw).bc_xprt).xpt_bc_xprt) };
-        // SAFETY: The transport is valid. The reference is dropped when the connection ends.
-        unsafe {
-            if found.load(Relaxed).is_null()
-                && found
-                    .cmpxchg(core::ptr::null_mut(), bindings::xprt_get(raw), Full)
-                    .is_err()
-            {
-                bindings::xprt_put(raw);
+        // SAFETY: The transport is valid.
+        let backward = unsafe { BackwardXprt::from_raw(raw) }.backward();
+        backward.while_connection(|| {
+            // SAFETY: The connection is valid. Everybody who changes the pointer does so here. The
+            // reference to the transport, which is valid, is dropped when the connection ends.
+            unsafe {
+                let found = Atomic::from_ptr(&raw mut (*(*raw).bc_xprt).xpt_bc_xprt);
+                if found.load(Relaxed).is_null()
+                    && found
+                        .cmpxchg(core::ptr::null_mut(), bindings::xprt_get(raw), Full)
+                        .is_err()
+                {
+                    bindings::xprt_put(raw);
+                }
             }
-            bindings::xprt_alloc_slot(raw, task);
-        }
+        });
+        // SAFETY: The transport is valid.
+        unsafe { bindings::xprt_alloc_slot(raw, task) };
     }
 
     /// Task context; may sleep, but not wait for pages that a client on the same machine has to
@@ -291,18 +295,18 @@ impl<T: BackwardConnection> Table<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a request of a transport with this table. The transport and its connection stay
-    ///   allocated during the call.
+    /// - `raw` is a request of a transport with this table, which stays allocated during the call.
     unsafe extern "C" fn prepare_request(
         raw: *mut bindings::rpc_rqst,
         _buffer: *mut bindings::xdr_buf,
     ) -> c_int {
-        // SAFETY: The request is valid during the callback, and so are transport and connection.
+        // SAFETY: The request is valid during the callback, and so is the transport.
         let xprt = unsafe { BackwardXprt::from_raw((*raw).rq_xprt) };
         if xprt.is_connected() && xprt.is_overdue() {
-            // sunrpc finds that the transport is no longer connected, and fails the RPC.
-            // SAFETY: As above. Setup has checked the connection's type.
-            unsafe { SvcXprt::from_raw((*xprt.as_raw()).bc_xprt).transport::<T>() }.overdue();
+            xprt.backward().while_connection(|| {
+                // SAFETY: The connection is valid. Setup has checked its type.
+                unsafe { SvcXprt::from_raw((*xprt.as_raw()).bc_xprt).transport::<T>() }.overdue();
+            });
         }
         0
     }
@@ -312,18 +316,17 @@ impl<T: BackwardConnection> Table<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` has a task, is pinned, and is an encoded request of a transport with this table. The
-    ///   transport and its connection stay allocated during the call.
+    /// - `raw` has a task, is pinned, and is an encoded request of a transport with this table,
+    ///   which stays allocated during the call.
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
-        // SAFETY: The request is pinned during the callback; transport and connection are valid.
-        let (xprt, svc) = unsafe {
-            let xprt = BackwardXprt::from_raw((*raw).rq_xprt);
-            (xprt, SvcXprt::from_raw((*xprt.as_raw()).bc_xprt))
-        };
+        // SAFETY: The request is pinned during the callback; its transport is valid.
+        let xprt = unsafe { BackwardXprt::from_raw((*raw).rq_xprt) };
         let send = || -> Result<(), SendError> {
-            if svc.is_closing() || !xprt.is_connected() {
-                return Err(SendError::NotConnected);
+            // SAFETY: The connection is valid.
+            let svc = unsafe { SvcXprt::from_raw((*xprt.as_raw()).bc_xprt) };
+            if svc.is_closing() {
+                return Err(SendError::NoMemory);
             }
             // SAFETY: Setup has checked the connection's type.
             let connection = unsafe { svc.transport::<T>() };
@@ -337,6 +340,9 @@ impl<T: BackwardConnection> Table<T> {
             let rqst = unsafe { BackwardRqst::new(NonNull::new_unchecked(raw)) };
             rqst.start();
             let sent = connection.call_back(&rqst);
+            if sent == Err(SendError::NotConnected) {
+                svc.close();
+            }
             if sent.is_err() && is_new {
                 // No Reply will return it. The RPC may have been sent before, and would orphan it.
                 // SAFETY: The request is pinned, and has a task.
@@ -344,23 +350,20 @@ impl<T: BackwardConnection> Table<T> {
             }
             sent
         };
-        let Err(error) = send() else {
-            return 0;
+        let sent = match xprt.is_connected() {
+            true => xprt.backward().while_connection(send),
+            false => None,
         };
-        match error {
-            SendError::TooLarge | SendError::Failed => {
-                // It waits for its timeout, as if it had been sent: nfsd repeats what has failed
-                // without a pause.
-                return 0;
-            }
-            // Otherwise the tasks would try again and again until a thread closes the connection.
-            SendError::NotConnected => {
-                xprt.disconnect();
-                svc.close();
-            }
-            SendError::NoCredit | SendError::Busy | SendError::NoMemory => {}
+        match sent.unwrap_or(Err(SendError::NotConnected)) {
+            Ok(()) => 0,
+            // It waits for its timeout, as if it had been sent: nfsd repeats what has failed without
+            // a pause.
+            Err(SendError::TooLarge | SendError::Failed) => 0,
+            // For the same reason it is to be sent later, until a thread closes the connection, and
+            // disconnects the transport.
+            Err(SendError::NotConnected) if xprt.is_connected() => SendError::NoMemory.to_errno(),
+            Err(error) => error.to_errno(),
         }
-        error.to_errno()
     }
 
     /// Called by whoever closes the connection, without the send lock, or by a worker of sunrpc
@@ -446,11 +449,12 @@ impl<T: BackwardConnection> Table<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a transport with this table. It and its connection stay allocated during the
-    ///   call.
+    /// - `raw` is a transport with this table, and stays allocated during the call.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: Guaranteed by the caller.
-        unsafe { SvcXprt::from_raw((*raw).bc_xprt) }.close();
+        // SAFETY: The transport is valid.
+        let backward = unsafe { BackwardXprt::from_raw(raw) }.backward();
+        // SAFETY: Transport and connection are valid.
+        backward.while_connection(|| unsafe { SvcXprt::from_raw((*raw).bc_xprt) }.close());
     }
 }
 
@@ -460,7 +464,6 @@ mod tests {
     use super::{
         super::{
             rqst::{KeptCall, Receiving, Replying, SvcCall},
-            transport::SvcTransport,
             xprt::OwnedSvcXprt,
         },
         *,
@@ -542,10 +545,6 @@ mod tests {
 
         fn backward_class() -> &'static BackwardClass<Self> {
             &UNMADE
-        }
-
-        fn backward(&self) -> &Arc<Backward> {
-            match *self {}
         }
 
         fn max_backward_call(&self) -> u32 {

@@ -317,6 +317,9 @@ unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
     // SAFETY: The memory belongs to the transport if it was published; otherwise it belongs to
     // whoever failed to create one.
     if let Some(transport) = unsafe { SvcXprt::from_raw(raw).take_transport::<T>() } {
+        if let Some(backward) = transport.backward() {
+            backward.connection_ends();
+        }
         T::end(transport);
     }
 }

@@ -3,6 +3,7 @@
 //! The interface of a server transport.
 
 use super::{
+    backward::Backward,
     class::SvcClass,
     rqst::{KeptCall, Receiving, Replying, SvcCall},
     xprt::{Accepting, OwnedSvcXprt},
@@ -19,7 +20,13 @@ pub(crate) trait SvcTransport: Send + Sync + Sized + 'static {
     /// sleep.
     fn detach(&self);
 
-    /// sunrpc has dropped its last reference. May sleep.
+    /// Matches Replies with the Calls that the service sends to the peer, if it can: always the
+    /// same object.
+    fn backward(&self) -> Option<&Arc<Backward>> {
+        None
+    }
+
+    /// sunrpc has dropped its last reference, and nobody uses [`Self::backward`]'s. May sleep.
     fn end(this: Arc<Self>);
 }
 

@@ -9,6 +9,7 @@
 //! next Call tells what has become of a Reply.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use super::compound::{compound_of, lookups, names, opaque, path};
 use super::session::{sequence, session_with};
@@ -326,19 +327,32 @@ const FAILURES: &[Failure] = &[
         call.message(payload).encode()
     },
     |call| call.message(call.failure()).encode(),
-    // ERR_VERS and ERR_CHUNK. Either end may send them (RFC 8166 section 4.5), and there will be
-    // no Reply.
+];
+
+/// ERR_VERS and ERR_CHUNK. Either end may send them (RFC 8166 section 4.5), and there will be no
+/// Reply.
+const REFUSALS: &[Failure] = &[
     |call| words(&[call.xid, VERSION_ONE, 1, 4, 1, 1, 1]),
     |call| words(&[call.xid, VERSION_ONE, 1, 4, 2]),
 ];
 
-/// Messages by which the Call fails: it comes again.
+/// Messages by which the Call fails: it comes again, behind a refusal when its time is over.
 fn fails(channel: &mut Channel<'_>) -> Result {
     let mut call = channel.copy()?;
     for failure in FAILURES {
         let word = channel.send(&[failure(&call)])?;
         let next = channel.call()?;
         channel.tell(word, &call, &next);
+        call = next;
+    }
+    for refusal in REFUSALS {
+        let before = Instant::now();
+        let word = channel.send(&[refusal(&call)])?;
+        let next = channel.call()?;
+        channel.tell(word, &call, &next);
+        if before.elapsed() < Duration::from_secs(1) {
+            channel.outcomes.push("at_once".to_owned());
+        }
         call = next;
     }
     channel.finish(&call)
