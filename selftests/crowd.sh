@@ -15,6 +15,7 @@ connections() {
 	attack takes-no-replies ended ended_timed_out+1
 	# So do those that keep what was sent from completing.
 	WAIT=150 attack holds-replies ended ended_timed_out+1
+	WAIT=200 attack leaves-replies ended ended_timed_out+1
 	attack comes-and-goes 5_answered listener:connections=1 ended_disconnected+50
 }
 

@@ -327,12 +327,14 @@ impl SendSlots {
     }
 
     /// Whether slots are in use, and none was returned between calls that were at least
-    /// [`TIME_LIMIT`] apart, or not all that were in use at the first of calls that were
-    /// [`WHOLE_TIME_LIMIT`] apart; `now` is in nanoseconds, by the clock of [`Self::is_late`].
-    pub(crate) fn is_stuck(&self, now: u64) -> bool {
-        let mut state = self.state.lock();
-        let (is_quiet, is_late) = (state.is_quiet(now), state.is_late(now));
-        is_quiet || is_late
+    /// [`TIME_LIMIT`] apart; `now` is in nanoseconds.
+    pub(crate) fn is_quiet(&self, now: u64) -> bool {
+        self.state.lock().is_quiet(now)
+    }
+
+    /// Whether slots are in use.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.state.lock().used() != 0
     }
 
     /// Whether slots were in use at an earlier call, and not all are returned
@@ -372,7 +374,7 @@ mod tests {
         const LIMIT: u64 = 10_000_000_000;
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(4);
-        let stuck = |times: [u64; 3]| times.map(|now| slots.is_stuck(now));
+        let stuck = |times: [u64; 3]| times.map(|now| slots.is_quiet(now));
         assert_eq!(stuck([0, LIMIT, 2 * LIMIT]), [false; 3]);
         assert_eq!(
             slots.take(2, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
@@ -410,7 +412,8 @@ mod tests {
                 Ok(())
             );
             let end = (0..60u64).find(|round| {
-                let is_stuck = slots.is_stuck(round * 9 * SECOND);
+                let now = round * 9 * SECOND;
+                let is_stuck = slots.is_quiet(now) || slots.is_late(now);
                 if round % pause == 0 {
                     slots.give_back(1);
                     assert_eq!(
@@ -421,7 +424,7 @@ mod tests {
                 is_stuck
             });
             slots.give_back(used);
-            assert!(!slots.is_stuck(600 * SECOND));
+            assert!(!slots.is_quiet(600 * SECOND) && !slots.is_late(600 * SECOND));
             end
         };
         assert_eq!(ends(1, 1), None);

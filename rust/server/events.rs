@@ -297,12 +297,17 @@ impl Waiter for Events {
         self.xprt.enqueue_recorded();
     }
 
-    fn is_stuck(&self, now: u64) -> bool {
-        if !self.slots.is_stuck(now) {
-            return false;
-        }
-        let own = self.pages.lock();
-        own.budget.used() > own.in_line
+    fn is_stuck(&self, now: u64, others_wait: bool) -> bool {
+        let (is_quiet, is_late) = (self.slots.is_quiet(now), self.slots.is_late(now));
+        is_late
+            || (is_quiet && others_wait && {
+                let own = self.pages.lock();
+                own.budget.used() > own.in_line
+            })
+    }
+
+    fn is_sending(&self) -> bool {
+        self.slots.is_in_use()
     }
 
     fn end(&self) {

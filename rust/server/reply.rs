@@ -4,6 +4,7 @@
 
 use super::{
     incoming::IncomingCalls,
+    room::Room,
     sizes::MAX_RDMA_WRITES,
     stats::{Answered, Form, SentMessage, Times},
 };
@@ -184,7 +185,12 @@ fn place_and_send(
     });
     outgoing
         .send(end, invalidate, Patience::Wait, sent)
-        .map_err(to_error)
+        .map_err(to_error)?;
+    if segments != 0 {
+        // The requester may not let the Writes complete, nor call again.
+        Room::look_later(&qp.context().events.room);
+    }
+    Ok(())
 }
 
 /// Whether a Reply, as in [`place_and_send`], has no more RDMA Writes than the send queue has room

@@ -16,7 +16,7 @@ use kernel::{
     prelude::*,
     rbtree::{RBTree, RBTreeNode, RBTreeNodeReservation},
     sync::{
-        atomic::{Atomic, Relaxed},
+        atomic::{Atomic, Full, Relaxed},
         Arc, CondVar, SpinLock, SpinLockGuard,
     },
     time::msecs_to_jiffies,
@@ -30,7 +30,7 @@ const PART: u32 = 16;
 /// posted cannot be taken back from a connection that has become idle.
 const RECEIVE_PART: u32 = 1024;
 
-/// Milliseconds between two checks for connections whose RDMA Reads hang, while others wait.
+/// Milliseconds between two checks for connections whose work requests hang.
 const LOOK_PAUSE_MS: u32 = 10_000;
 
 /// A connection that may have to wait.
@@ -39,9 +39,12 @@ pub(super) trait Waiter: Send + Sync {
     /// Does not sleep.
     fn wake(&self);
 
-    /// Whether it has pages, and none of its work requests has completed for too long, at `now`
-    /// nanoseconds. Does not sleep.
-    fn is_stuck(&self, now: u64) -> bool;
+    /// Whether too few of its work requests have completed for too long, at `now` nanoseconds; or
+    /// none, while it has pages for which others wait. Does not sleep.
+    fn is_stuck(&self, now: u64, others_wait: bool) -> bool;
+
+    /// Whether it has work requests that have not completed. Does not sleep.
+    fn is_sending(&self) -> bool;
 
     /// Ends the connection, as it keeps others from having room. Does not sleep.
     fn end(&self);
@@ -52,12 +55,14 @@ pub(super) trait Waiter: Send + Sync {
 pub(super) struct Room {
     #[pin]
     state: SpinLock<State>,
-    /// Notified when nobody waits any more.
+    /// Notified when there is no connection any more.
     #[pin]
     is_empty: CondVar,
-    /// Looks for connections that are stuck, as long as others wait.
+    /// Looks for connections that are stuck, as long as others wait, or any has work requests.
     #[pin]
     work: Work<Self>,
+    /// Whether the work looks for them.
+    is_watched: Atomic<bool>,
     /// The origin of the times that are kept.
     began: Moment,
     /// For the work; `None` in tests.
@@ -77,8 +82,6 @@ struct State {
     last: u64,
     /// How many wait.
     waiting: usize,
-    /// Whether the work looks for connections that are stuck.
-    is_watched: bool,
 }
 
 /// A connection's place in the room.
@@ -173,10 +176,10 @@ impl Room {
                 line: RBTree::new(),
                 last: 0,
                 waiting: 0,
-                is_watched: false,
             }, "rpcrdma_room"),
             is_empty <- new_condvar!("rpcrdma_room"),
             work <- new_work!("rpcrdma_room"),
+            is_watched: Atomic::new(false),
             began: Moment::now(),
             user,
             receives: Atomic::new(0),
@@ -214,8 +217,12 @@ impl Room {
         self.withdraw(number);
         let mut state = self.state.lock();
         let place = state.connections.remove_node(&number);
+        let is_empty = state.connections.is_empty();
         drop(state);
         drop(place);
+        if is_empty {
+            self.is_empty.notify_all();
+        }
     }
 
     /// Ends the wait of a connection, which does not take the pages even if it was admitted. Does
@@ -227,20 +234,42 @@ impl Room {
         self.admit(state);
     }
 
-    /// Looks for stuck connections, repeatedly as long as others wait.
+    /// Looks for stuck connections, repeatedly as long as others wait, or any has work requests.
     fn watch(&self) {
         loop {
-            self.end_stuck();
+            let is_sending = self.end_stuck();
             let mut state = self.state.lock();
-            if state.waiting != 0 {
+            let is_needed = state.waiting != 0 || is_sending;
+            if is_needed && !state.connections.is_empty() {
                 let pause = msecs_to_jiffies(LOOK_PAUSE_MS);
                 // It does not matter what ends the wait.
                 let _ = self.is_empty.wait_interruptible_timeout(&mut state, pause);
+                continue;
             }
-            if state.waiting == 0 {
-                state.is_watched = false;
+            self.is_watched.store(false, Relaxed);
+            drop(state);
+            // Whoever has taken slots since they were looked at may have found the work still there.
+            // Who takes some behind this look, and the lock that is taken for it, finds it gone.
+            let is_sending = self.all().any(|connection| connection.is_sending());
+            if !is_sending || self.is_watched.xchg(true, Full) {
                 return;
             }
+        }
+    }
+
+    /// Has the work look for stuck connections, if it does not. Behind what it is to see.
+    #[inline(always)]
+    pub(super) fn look_later(this: &Arc<Self>) {
+        if !this.is_watched.load(Relaxed) {
+            Self::begin_to_look(this);
+        }
+    }
+
+    #[cold]
+    fn begin_to_look(this: &Arc<Self>) {
+        if let (Some(user), false) = (&this.user, this.is_watched.xchg(true, Full)) {
+            // `is_watched` says that the work is not queued yet.
+            let _ = user.enqueue(this.clone());
         }
     }
 
@@ -249,17 +278,30 @@ impl Room {
         Moment::now().since(self.began)
     }
 
-    /// Ends connections that are stuck.
-    fn end_stuck(&self) {
+    /// Ends connections that are stuck. Returns whether any connection has work requests that have
+    /// not completed.
+    fn end_stuck(&self) -> bool {
         let now = self.now();
-        let mut next = Some(0);
-        while let Some((number, connection)) = next.and_then(|number| self.from(number)) {
-            // Without the lock: it may be the last reference, also to the listener's files.
-            if connection.is_stuck(now) {
+        let others_wait = self.state.lock().waiting != 0;
+        let mut is_sending = false;
+        for connection in self.all() {
+            is_sending |= connection.is_sending();
+            if connection.is_stuck(now, others_wait) {
                 connection.end();
             }
-            next = number.checked_add(1);
         }
+        is_sending
+    }
+
+    /// All connections, which are used and dropped without the lock: each may be the last reference,
+    /// also to the listener's files.
+    fn all(&self) -> impl Iterator<Item = Arc<dyn Waiter>> + '_ {
+        let mut next = Some(0);
+        core::iter::from_fn(move || {
+            let (number, connection) = self.from(next?)?;
+            next = number.checked_add(1);
+            Some(connection)
+        })
     }
 
     /// The first connection with this number or a higher one.
@@ -285,12 +327,8 @@ impl Room {
             return true;
         }
         state.queue(number, pages);
-        let is_watched = core::mem::replace(&mut state.is_watched, true);
         drop(state);
-        if let (Some(user), false) = (&this.user, is_watched) {
-            // `is_watched` says that the work is not queued yet.
-            let _ = user.enqueue(this.clone());
-        }
+        Self::look_later(this);
         false
     }
 
@@ -321,11 +359,6 @@ impl Room {
             connection.wake();
             drop(connection);
             state = self.state.lock();
-        }
-        let is_empty = state.waiting == 0;
-        drop(state);
-        if is_empty {
-            self.is_empty.notify_all();
         }
     }
 
@@ -436,7 +469,11 @@ mod tests {
             self.woken.fetch_add(1, Relaxed);
         }
 
-        fn is_stuck(&self, _now: u64) -> bool {
+        fn is_stuck(&self, _now: u64, _others_wait: bool) -> bool {
+            self.is_stuck.load(Relaxed)
+        }
+
+        fn is_sending(&self) -> bool {
             self.is_stuck.load(Relaxed)
         }
 
@@ -531,8 +568,12 @@ mod tests {
             who.is_stuck.store(true, Relaxed);
         }
         assert_eq!(ended(), [false; 3]);
-        room.end_stuck();
+        assert!(room.end_stuck());
         assert_eq!(ended(), [false, true, true]);
+        for who in &all {
+            who.is_stuck.store(false, Relaxed);
+        }
+        assert!(!room.end_stuck());
         assert!(room.enter(1, all[0].clone()) == Err(EEXIST));
         room.leave(1);
         assert!(room.enter(1, all[0].clone()) == Ok(()));

@@ -25,6 +25,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     }),
     ("full-and-gone-8", |requester| full_and_gone(requester, 8)),
     ("holds-replies", holds_replies),
+    ("leaves-replies", leaves_replies),
     ("comes-and-goes", |requester| comes_and_goes(requester, 50)),
     ("comes-and-goes-10000", |requester| {
         comes_and_goes(requester, 10_000)
@@ -147,6 +148,22 @@ fn holds_replies(requester: &mut Requester) -> Result<Vec<String>> {
     // The server has looked with the Reply to the one before, and looks again with this one's.
     call(&mut verbs)?;
     Ok(vec![outcome_of(&mut verbs, LIMIT)?])
+}
+
+/// The Reply to a READ finds no Receive, and the requester says not a word more: the server keeps the
+/// pages that it has read for a while.
+fn leaves_replies(requester: &mut Requester) -> Result<Vec<String>> {
+    let mut verbs = requester.connect_for_one_reply()?;
+    let segment = segment_of(&mut verbs, 20_000);
+    for call in [
+        Call::null(),
+        results::read(&[segment], None, 20_000)?,
+    ] {
+        requester.xid += 1;
+        verbs.send(&call.encode(requester.xid), None)?;
+    }
+    verbs.receive(LIMIT)?;
+    Ok(vec![outcome_of(&mut verbs, Duration::from_secs(180))?])
 }
 
 /// One connection after the other; every tenth is used.
