@@ -216,6 +216,25 @@ too_long() {
 	beside_a_mount long
 }
 
+# A worker of sunrpc that waited for room could not be told to stop: it is to try again instead.
+no_room() {
+	SLOTS=$(server 'stat_of send_queue_size') attack_begins backward-without-room ended_disconnected+2
+	server '
+		is_full() { [ "$(stat_of send_queue_used)" = "$(stat_of send_queue_size)" ]; }
+		wait_for 20 is_full'
+	client "echo >/run/$TEST.go"
+	attack_comes_to nfs_0
+	server '
+		tries() { [ "$(grep -cE "^ *kworker/.* svcrdma_sq_full: " $TRACING/trace)" -ge 3 ]; }
+		wait_for 8 tries'
+	attack_ends
+}
+tries_again() {
+	need_requester
+	trace_begins server rpcrdma/svcrdma_sq_full
+	beside_a_mount no_room
+}
+
 # A Call that has timed out keeps its credit, and the connection of a client that grants no other for ten seconds
 # ends. The client's lease is longer than that, as nfsd calls back no client without one.
 owed() { attack backward-owed ended ended_timed_out+1; }
@@ -238,6 +257,7 @@ test_case "credit words, long Calls and XIDs as a requester likes" beside_a_moun
 test_case "Replies that fit the Receives that a requester has announced, or not those that it has" beside_a_mount announced_sizes
 test_case "Replies to backward Calls that are cut, too long, or none" called_back
 test_case "Replies to backward Calls that never come" never_answered
+test_case "no room for a backward Call" tries_again
 test_case "a backward Call that is too long for the requester" too_long
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

@@ -77,7 +77,7 @@ attack_begins() {
 		rm -f /run/$TEST.*
 		mkfifo /run/$TEST.go
 		: >/run/$TEST.out
-		SLOW=\$SLOW FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
+		SLOW=\$SLOW SLOTS=${SLOTS:-} FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
 		echo \$! >/run/$TEST.pid"
 }
 

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use super::compound::{compound_of, lookups, names, opaque, path};
 use super::session::{sequence, session_with};
-use super::{end_of, payload_of, word_of, Call, Requester, Scenarios};
+use super::{end_of, payload_of, wait_for_line, word_of, Call, Requester, Scenarios};
 use crate::peer::{rpc_reply, word_at, words, Message, LIMIT, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::{Procedure, VERSION_ONE};
-use crate::verbs::Waited;
+use crate::verbs::{Acceptance, Verbs, Waited};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -28,6 +28,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     }),
     ("backward-owed", |requester| on_channel(requester, owed)),
     ("backward-long", |requester| on_channel(requester, long)),
+    ("backward-without-room", without_room),
 ];
 
 /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
@@ -113,6 +114,21 @@ enum Came {
     Reply(Vec<u8>),
     /// Anything else, in a word.
     Other(String),
+}
+
+/// A Call that has the server copy a part of the file within it, and call back when that is done.
+fn copy_call(session: &[u8], number: u32) -> Result<Call> {
+    let mut operations = vec![sequence(session, number, false)];
+    operations.extend(lookups(&names(&path()?)));
+    // COPY from the file that SAVEFH saves, without an OPEN of either.
+    let no_states = words(&[60, 0, 0, 0, 0, 0, 0, 0, 0]);
+    // 100 bytes from byte 0 on, to byte 200, in order, not synchronously, on this server.
+    let what = words(&[0, 0, 0, 200, 0, 100, 1, 0, 0]);
+    operations.extend([words(&[32]), [no_states, what].concat()]);
+    Ok(Call {
+        body: compound_of(2, &operations),
+        ..Call::null()
+    })
 }
 
 /// A connection with a session by which the server may call back. That it has ended, or that
@@ -207,17 +223,8 @@ impl Channel<'_> {
     /// this is done unless one before has come again.
     fn copy(&mut self) -> Result<BackwardCall> {
         self.number += 1;
-        let mut operations = vec![sequence(&self.session, self.number, false)];
-        operations.extend(lookups(&names(&path()?)));
-        // COPY from the file that SAVEFH saves, without an OPEN of either.
-        let no_states = words(&[60, 0, 0, 0, 0, 0, 0, 0, 0]);
-        // 100 bytes from byte 0 on, to byte 200, in order, not synchronously, on this server.
-        let what = words(&[0, 0, 0, 200, 0, 100, 1, 0, 0]);
-        operations.extend([words(&[32]), [no_states, what].concat()]);
-        self.requester.send(&Call {
-            body: compound_of(2, &operations),
-            ..Call::null()
-        })?;
+        self.requester
+            .send(&copy_call(&self.session, self.number)?)?;
         // It may be done before there is a Reply.
         loop {
             match self.receive()? {
@@ -400,6 +407,33 @@ fn long(channel: &mut Channel<'_>) -> Result {
     channel.outcomes.push(word);
     let call = channel.copy()?;
     channel.finish(&call)
+}
+
+/// The server's send queue is full of Replies for which there are no Receives, SLOTS of them, when it
+/// is to call back. Another connection has it do so, and says what became of that.
+fn without_room(requester: &mut Requester) -> Result<Vec<String>> {
+    let slots = std::env::var("SLOTS").map_err(|error| format!("SLOTS: {error}"))?;
+    let slots: u32 = slots.parse().map_err(|_| format!("SLOTS is {slots}"))?;
+    requester.connect_with(&Acceptance {
+        receives: 1,
+        ..Requester::offer()
+    })?;
+    let session = session_with(requester, BACK_CHANNEL)?;
+    // The first Reply takes the Receive.
+    for _ in 0..=slots {
+        requester.send(&Call::null())?;
+    }
+    wait_for_line();
+    let mut other = Verbs::new();
+    std::mem::swap(&mut other, &mut requester.verbs);
+    requester.others.push(other);
+    requester.connect()?;
+    requester.send(&copy_call(&session, 2)?)?;
+    let Waited::For(bytes) = requester.verbs.receive(LIMIT)? else {
+        return Err("there is no Reply".to_owned());
+    };
+    let status = word_at(payload_of(&bytes), 24);
+    Ok(vec![format!("nfs_{status}")])
 }
 
 /// Messages that are no Replies, although they have the XID of the Call and, as far as they have
