@@ -14,9 +14,28 @@ connections() {
 	# Only the connections that threads wait for end, and soon.
 	attack takes-no-replies ended ended_timed_out+1
 	# So do those that keep what was sent from completing.
-	WAIT=150 attack holds-replies ended ended_timed_out+1
-	WAIT=200 attack leaves-replies ended ended_timed_out+1
 	attack comes-and-goes 5_answered listener:connections=1 ended_disconnected+50
+}
+
+# Nor are Replies kept for long which a requester does not take, whether it goes on with Calls or not. That no
+# other Replies are under way, nor were any with data, makes sure who looks.
+not_taken() {
+	local scenario
+	need_requester
+	defer requester_stop
+	server_dir /export
+	server_anew
+	server "head -c 100000 /dev/urandom >/export/$TEST/file; end_grace"
+	for scenario in holds leaves; do
+		attack_begins $scenario-replies
+		WAIT=200 attack_comes_to ended
+		server '
+			[ "$(listener_of ended_timed_out)" = 1 ] ||
+				fail "the last connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/ends)"'
+		requester_stop
+		server 'clients_gone 20'
+		server_anew
+	done
 }
 
 # Of connections whose client has shown access to no file sunrpc keeps 64 (XPT_MAX_TMP_CONN) and the
@@ -134,6 +153,7 @@ stopped() {
 	attack_ends
 }
 
+test_case "Replies that are not taken" not_taken
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "more connections than are kept, and more connects than may wait" anew too_many
 test_case "connects whose client has gone when it is their turn" anew few

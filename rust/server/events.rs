@@ -218,8 +218,9 @@ impl Events {
     }
 
     fn end(&self) {
-        self.slots.close();
+        // First, so that whoever is woken finds that no new cause counts.
         self.xprt.close();
+        self.slots.close();
     }
 
     /// Ends the connection if the peer lets next to nothing complete. Calls keep sunrpc from

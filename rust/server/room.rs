@@ -236,14 +236,17 @@ impl Room {
 
     /// Looks for stuck connections, repeatedly as long as others wait, or any has work requests.
     fn watch(&self) {
+        // Not to be begun anew with every Reply.
+        let mut is_needed = true;
         loop {
-            let is_sending = self.end_stuck();
+            is_needed |= self.end_stuck();
             let mut state = self.state.lock();
-            let is_needed = state.waiting != 0 || is_sending;
+            is_needed |= state.waiting != 0;
             if is_needed && !state.connections.is_empty() {
                 let pause = msecs_to_jiffies(LOOK_PAUSE_MS);
                 // It does not matter what ends the wait.
                 let _ = self.is_empty.wait_interruptible_timeout(&mut state, pause);
+                is_needed = false;
                 continue;
             }
             self.is_watched.store(false, Relaxed);

@@ -98,8 +98,7 @@ pub(crate) fn register_backward<L: SvcListener<Connection: BackwardConnection>>(
 /// # Safety
 ///
 /// - `args` is valid, its namespace is referenced, and its address has as many bytes as it says.
-/// - The server transport in it is null, or is valid and stays valid for as long as there are RPCs
-///   on the transport that is created.
+/// - The server transport in it is null, or the caller has a reference to it.
 unsafe extern "C" fn setup<L: SvcListener<Connection: BackwardConnection>>(
     args: *mut bindings::xprt_create,
 ) -> *mut bindings::rpc_xprt {

@@ -316,10 +316,14 @@ unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
 unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
     // SAFETY: The memory belongs to the transport if it was published; otherwise it belongs to
     // whoever failed to create one.
-    if let Some(transport) = unsafe { SvcXprt::from_raw(raw).take_transport::<T>() } {
-        if let Some(backward) = transport.backward() {
-            backward.connection_ends();
-        }
+    let xprt = unsafe { SvcXprt::from_raw(raw) };
+    // SAFETY: It is a `T`.
+    let backward = unsafe { xprt.published_transport::<T>() };
+    if let Some(backward) = backward.as_ref().and_then(|transport| transport.backward()) {
+        backward.connection_ends();
+    }
+    // SAFETY: It is a `T`, to which sunrpc has no reference; nor does a task use it from here on.
+    if let Some(transport) = unsafe { xprt.take_transport::<T>() } {
         T::end(transport);
     }
 }

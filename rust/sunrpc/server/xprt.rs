@@ -115,7 +115,8 @@ impl SvcXprt {
     ///
     /// # Safety
     ///
-    /// The transport is a `T`, and sunrpc no longer has a reference to it.
+    /// The transport is a `T`, sunrpc no longer has a reference to it, and no task uses it
+    /// ([`Backward::connection_ends`](super::Backward::connection_ends)).
     pub(super) unsafe fn take_transport<T>(&self) -> Option<Arc<T>> {
         // SAFETY: Nobody else uses the allocation.
         let transport = unsafe { &mut (*self.allocation()).transport };

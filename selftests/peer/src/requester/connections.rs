@@ -155,11 +155,11 @@ fn holds_replies(requester: &mut Requester) -> Result<Vec<String>> {
 fn leaves_replies(requester: &mut Requester) -> Result<Vec<String>> {
     let mut verbs = requester.connect_for_one_reply()?;
     let segment = segment_of(&mut verbs, 20_000);
-    for call in [Call::null(), results::read(&[segment], None, 20_000)?] {
-        requester.xid += 1;
-        verbs.send(&call.encode(requester.xid), None)?;
-    }
+    requester.xid += 2;
+    verbs.send(&Call::null().encode(requester.xid - 1), None)?;
     verbs.receive(LIMIT)?;
+    let read = results::read(&[segment], None, 20_000)?;
+    verbs.send(&read.encode(requester.xid), None)?;
     Ok(vec![outcome_of(&mut verbs, Duration::from_secs(180))?])
 }
 
