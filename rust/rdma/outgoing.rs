@@ -395,7 +395,8 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Sends the first `length` bytes after the Writes, and asks the peer to invalidate `handle`.
-    /// `patience` is for room on the send queue. `sent` is passed to [`OutgoingOwner::revise`] and [`OutgoingOwner::sent`].
+    /// `patience` is for room on the send queue. `sent` is passed to [`OutgoingOwner::revise`] and
+    /// [`OutgoingOwner::sent`].
     ///
     /// # Errors
     ///

@@ -251,8 +251,8 @@ impl Room {
             }
             self.is_watched.store(false, Relaxed);
             drop(state);
-            // Whoever has taken slots since they were looked at may have found the work still there.
-            // Who takes some behind this look, and the lock that is taken for it, finds it gone.
+            // Whoever has taken slots since the last look may have found the work still there. Who
+            // takes some behind this one, and the lock that is taken for it, finds it gone.
             let is_sending = self.all().any(|connection| connection.is_sending());
             if !is_sending || self.is_watched.xchg(true, Full) {
                 return;
@@ -296,8 +296,8 @@ impl Room {
         is_sending
     }
 
-    /// All connections, which are used and dropped without the lock: each may be the last reference,
-    /// also to the listener's files.
+    /// All connections, which are used and dropped without the lock: each may be the last
+    /// reference, also to the listener's files.
     fn all(&self) -> impl Iterator<Item = Arc<dyn Waiter>> + '_ {
         let mut next = Some(0);
         core::iter::from_fn(move || {

@@ -96,8 +96,8 @@ impl BackwardXprt {
 
     /// The transports of the connection.
     pub(super) fn backward(&self) -> &Backward {
-        // SAFETY: By the type's invariant the allocation is valid, and has a count of the `Arc` from
-        // before anybody else knows of it until it is freed.
+        // SAFETY: By the type's invariant the allocation is valid, and has a count of the `Arc`
+        // from before anybody else knows of it until it is freed.
         unsafe { &*(*self.allocation()).backward }
     }
 
@@ -132,8 +132,8 @@ impl BackwardXprt {
     ///
     /// `rqst` is a request of this transport, and the send lock is held.
     pub(super) unsafe fn take_credit(&self, rqst: *mut bindings::rpc_rqst) -> Credit {
-        // SAFETY: The transport is valid; the caller guarantees the rest. Credits are taken under the
-        // send lock only.
+        // SAFETY: The transport is valid; the caller guarantees the rest. Credits are taken under
+        // the send lock only.
         unsafe {
             let is_kept = (*rqst).rq_cong != 0;
             match bindings::xprt_request_get_cong(self.as_raw(), rqst) {
@@ -144,8 +144,8 @@ impl BackwardXprt {
         }
     }
 
-    /// Whether all credits belong to Calls that were given up, and have done so for a while. Process
-    /// context; does not sleep.
+    /// Whether all credits belong to Calls that were given up, and have done so for a while.
+    /// Process context; does not sleep.
     pub(super) fn is_overdue(&self) -> bool {
         // SAFETY: The transport is valid, and the lock that guards the window and the orphaned
         // credits is held.
@@ -449,8 +449,8 @@ impl Backward {
         self.find(|xprt| xprt.finish(xid, credits, receive))
     }
 
-    /// The client has refused a Call. If it is one that waits, it goes on to do so until its time is
-    /// over: nfsd repeats what has failed without a pause. Process context; does not sleep.
+    /// The client has refused a Call. If it is one that waits, it goes on to do so until its time
+    /// is over: nfsd repeats what has failed without a pause. Process context; does not sleep.
     pub(crate) fn refused(&self, xid: u32) {
         self.find(|xprt| xprt.refuse(xid));
     }

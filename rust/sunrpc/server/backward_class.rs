@@ -355,8 +355,8 @@ impl<T: BackwardConnection> Table<T> {
         };
         match sent.unwrap_or(Err(SendError::NotConnected)) {
             Ok(()) => 0,
-            // It waits for its timeout, as if it had been sent: nfsd repeats what has failed without
-            // a pause.
+            // It waits for its timeout, as if it had been sent: nfsd repeats what has failed
+            // without a pause.
             Err(SendError::TooLarge | SendError::Failed) => 0,
             // For the same reason it is to be sent later, until a thread closes the connection, and
             // disconnects the transport.
