@@ -92,16 +92,13 @@ extended_attributes() {
 	server_dir /export
 	server '
 		touch /export/$TEST/file
-		value=$(head -c 12288 /dev/urandom | base64 -w 0)
-		# What begins with 0x or 0s is not taken as it is.
-		value=A${value:1}
+		value=$(attribute_value)
 		[ ${#value} = 16384 ]
 		setfattr -n user.down -v "$value" /export/$TEST/file' ||
 			skip "the export has no user attributes of 16 KiB"
 	mount_nfs 4.2
 	grows $POSITION_ZERO '
-		value=$(head -c 12288 /dev/urandom | base64 -w 0)
-		setfattr -n user.up -v "$value" $MNT/$TEST/file'
+		setfattr -n user.up -v "$(attribute_value)" $MNT/$TEST/file'
 	grows $REPLY_CHUNKS 'getfattr --absolute-names --only-values -n user.down $MNT/$TEST/file \
 		>/run/$TEST.down'
 	same 'sha256sum </run/$TEST.down

@@ -35,7 +35,7 @@ work() {
 	*)
 		client "
 			cd \$MNT/$TEST
-			setfattr -n user.wire -v \"\$(head -c 12288 /dev/urandom | base64 -w 0)\" data.1
+			setfattr -n user.wire -v \"\$(attribute_value)\" data.1
 			drop_caches
 			[ \$(getfattr --only-values -n user.wire data.1 | wc -c) = 16384 ]"
 		;;

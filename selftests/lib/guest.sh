@@ -382,6 +382,8 @@ read_data() {
 		--output-format=terse --output="/run/$TEST.fio" "$@" ||
 		fail "$(cat "/run/$TEST.fio")"
 }
+# 16 KiB for setfattr, which does not take for text what begins with 0x or 0s.
+attribute_value() { printf A; head -c 12288 /dev/urandom | base64 -w 0 | tail -c +2; }
 # So many threads read a part of it each, at the same time: read_at_once THREADS SIZE BLOCK.
 read_at_once() {
 	read_data --numjobs="$1" --thread --size="$2" --offset_increment="$2" --bs="$3" \

@@ -42,7 +42,7 @@ gaps() {
 	server '
 		cd /export/$TEST
 		for i in {1..2000}; do : >"an entry whose name has some length, number $i"; done
-		setfattr -n user.down -v "$(head -c 12288 /dev/urandom | base64 -w 0)" .' ||
+		setfattr -n user.down -v "$(attribute_value)" .' ||
 		skip "the export has no user attributes of 16 KiB"
 	mount_nfs 4.2
 	client '{
