@@ -13,7 +13,6 @@ connections() {
 	attack half-open 10_up listener:connections=11 ended_rejected+10
 	# Only the connections that threads wait for end, and soon.
 	attack takes-no-replies ended ended_timed_out+1
-	# So do those that keep what was sent from completing.
 	attack comes-and-goes 5_answered listener:connections=1 ended_disconnected+50
 }
 

@@ -43,6 +43,7 @@ read_directory() {
 # READDIRPLUS: names, attributes and file handles, many to a Reply. Nobody asks for an entry's once more.
 read_attributes() {
 	local format='%f %s %m %n %T@\n'
+	has_kernel client 7.2 || skip "the client's kernel may not know rdirplus=force"
 	server_dir /export
 	# Not with a process for each: where the CPU is emulated, these take minutes.
 	server '
@@ -53,7 +54,6 @@ read_attributes() {
 			for ((i = mode; i < 1000; i += 8)); do names+=("entry $((i + 1))"); done
 			chmod 40$mode "${names[@]}"
 		done'
-	has_kernel client 7.2 || skip "the client's kernel may not know rdirplus=force"
 	mount_nfs 3 rdirplus=force
 	grows $REPLY_CHUNKS "
 		asked() { awk '\$1 ~ /^(GETATTR|LOOKUP|READDIRPLUS):/ { count[\$1] = \$2 }

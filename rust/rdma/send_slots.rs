@@ -369,6 +369,10 @@ mod tests {
     use super::*;
     use kernel::sync::Arc;
 
+    fn take(slots: &SendSlots, count: u32, patience: Patience) -> Result<(), NoRoom> {
+        slots.take(count, patience, &mut SlotWait::default(), |_, _| {})
+    }
+
     #[test]
     fn a_queue_without_progress_is_stuck() {
         const LIMIT: u64 = 10_000_000_000;
@@ -376,10 +380,7 @@ mod tests {
         slots.open(4);
         let stuck = |times: [u64; 3]| times.map(|now| slots.is_quiet(now));
         assert_eq!(stuck([0, LIMIT, 2 * LIMIT]), [false; 3]);
-        assert_eq!(
-            slots.take(2, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 2, Patience::Yield), Ok(()));
         assert_eq!(stuck([5, LIMIT, LIMIT + 5]), [false, false, true]);
         slots.give_back(1);
         assert_eq!(
@@ -389,10 +390,7 @@ mod tests {
         slots.give_back(1);
         assert_eq!(stuck([3 * LIMIT; 3]), [false; 3]);
         // What was seen before does not count for later requests.
-        assert_eq!(
-            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 1, Patience::Yield), Ok(()));
         assert_eq!(
             stuck([4 * LIMIT, 4 * LIMIT + 1, 5 * LIMIT]),
             [false, false, true]
@@ -407,19 +405,13 @@ mod tests {
         // After how many looks, nine seconds apart, a queue with `used` slots in use is stuck, if
         // one is returned after every `pause` looks, and another one taken.
         let ends = |used: u32, pause: u64| {
-            assert_eq!(
-                slots.take(used, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-                Ok(())
-            );
+            assert_eq!(take(&slots, used, Patience::Yield), Ok(()));
             let end = (0..60u64).find(|round| {
                 let now = round * 9 * SECOND;
                 let is_stuck = slots.is_quiet(now) || slots.is_late(now);
                 if round % pause == 0 {
                     slots.give_back(1);
-                    assert_eq!(
-                        slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-                        Ok(())
-                    );
+                    assert_eq!(take(&slots, 1, Patience::Yield), Ok(()));
                 }
                 is_stuck
             });
@@ -432,16 +424,10 @@ mod tests {
         assert_eq!(ends(8, 1), Some(7));
         assert_eq!(ends(1, 3), Some(3));
         // Who only looks now and then is not misled by a moment without progress.
-        assert_eq!(
-            slots.take(2, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 2, Patience::Yield), Ok(()));
         let late = [600, 659].map(|time| slots.is_late(time * SECOND));
         slots.give_back(1);
-        assert_eq!(
-            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 1, Patience::Yield), Ok(()));
         assert_eq!((late, slots.is_late(660 * SECOND)), ([false; 2], true));
         slots.give_back(1);
         assert!(!slots.is_late(661 * SECOND));
@@ -451,10 +437,7 @@ mod tests {
     fn what_completed_between_two_sleeps_renews_the_time() {
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(2);
-        assert_eq!(
-            slots.take(2, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 2, Patience::Yield), Ok(()));
         // Of the time in which nothing has completed one jiffy is left, and of the whole `left`.
         // Returns what is left of that in the end.
         let left = |left| {
@@ -469,10 +452,7 @@ mod tests {
         };
         assert_eq!(left(5), Some(4));
         slots.give_back(1);
-        assert_eq!(
-            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 1, Patience::Yield), Ok(()));
         assert_eq!(left(5), Some(0));
     }
 
@@ -494,41 +474,23 @@ mod tests {
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(4);
         slots.waiting.store(1, Relaxed);
-        assert_eq!(
-            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Err(NoRoom::Full)
-        );
-        assert_eq!(
-            slots.take(1, Patience::Wait, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
-        assert_eq!(
-            slots.take(1, Patience::Overtake, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 1, Patience::Yield), Err(NoRoom::Full));
+        assert_eq!(take(&slots, 1, Patience::Wait), Ok(()));
+        assert_eq!(take(&slots, 1, Patience::Overtake), Ok(()));
         slots.waiting.store(0, Relaxed);
-        assert_eq!(
-            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 1, Patience::Yield), Ok(()));
     }
 
     #[test]
     fn what_was_returned_while_nobody_waited_is_seen() {
         let slots = Arc::pin_init(SendSlots::new(), GFP_KERNEL).unwrap();
         slots.open(4);
-        assert_eq!(
-            slots.take(3, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 3, Patience::Yield), Ok(()));
         let mut wait = SlotWait::default();
         assert_eq!(slots.wait(&mut wait), Ok(()));
         // Another caller takes as many as come back.
         slots.give_back(1);
-        assert_eq!(
-            slots.take(1, Patience::Yield, &mut SlotWait::default(), |_, _| {}),
-            Ok(())
-        );
+        assert_eq!(take(&slots, 1, Patience::Yield), Ok(()));
         assert_eq!(slots.wait(&mut wait), Ok(()));
         // The last ones come back before the next look.
         slots.give_back(3);

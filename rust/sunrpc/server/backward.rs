@@ -194,6 +194,22 @@ impl BackwardXprt {
         }
     }
 
+    /// Calls `with` for the request of the RPC with this XID, if it waits for its Reply, under the
+    /// lock that completing it requires; the request stays during the call.
+    fn with_waiting(&self, xid: u32, with: impl FnOnce(*mut bindings::rpc_rqst)) -> bool {
+        let raw = self.as_raw();
+        // SAFETY: The transport is valid, and the lock that the lookup requires is held.
+        unsafe {
+            let _guard = rpc_xprt::queue_lock(raw);
+            let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
+            if rqst.is_null() {
+                return false;
+            }
+            with(rqst);
+        }
+        true
+    }
+
     /// Completes the RPC with this XID, if it waits for its Reply. `receive` is passed the request,
     /// and returns the length of the Reply, or why there is none. `granted` is the number of
     /// credits that the Reply grants.
@@ -204,14 +220,9 @@ impl BackwardXprt {
         receive: impl FnOnce(*mut bindings::rpc_rqst) -> Result<i32>,
     ) -> bool {
         let raw = self.as_raw();
-        // SAFETY: The transport is valid, and the lock that lookup and completion require is held,
-        // under which the request stays.
-        unsafe {
-            let _guard = rpc_xprt::queue_lock(raw);
-            let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
-            if rqst.is_null() {
-                return false;
-            }
+        // SAFETY: The transport is valid, the request has a task and stays during the call, and the
+        // locks that the window and the completion require are held.
+        self.with_waiting(xid, |rqst| unsafe {
             let length = receive(rqst).unwrap_or_else(|error| {
                 end_task(rqst, error.to_errno());
                 0
@@ -222,24 +233,14 @@ impl BackwardXprt {
             }
             self.give_credit_back(rqst);
             bindings::xprt_complete_rqst((*rqst).rq_task, length);
-            true
-        }
+        })
     }
 
     /// Takes back the credit of the RPC with this XID, if it waits for its Reply: there will be
     /// none.
     fn refuse(&self, xid: u32) -> bool {
-        let raw = self.as_raw();
-        // SAFETY: As in `finish`.
-        unsafe {
-            let _guard = rpc_xprt::queue_lock(raw);
-            let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
-            if rqst.is_null() {
-                return false;
-            }
-            self.give_credit_back(rqst);
-            true
-        }
+        // SAFETY: The request is one of this transport, has a task, and stays during the call.
+        self.with_waiting(xid, |rqst| unsafe { self.give_credit_back(rqst) })
     }
 
     /// Attributes a Reply that no request waits for to a Call that was given up, if there is one.

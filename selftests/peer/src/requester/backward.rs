@@ -116,19 +116,27 @@ enum Came {
     Other(String),
 }
 
+/// A Call of operations on the file, and the place of the first one's result in the Reply.
+fn on_file(session: &[u8], number: u32, operations: Vec<Vec<u8>>) -> Result<(Call, usize)> {
+    let mut all = vec![sequence(session, number, false)];
+    all.extend(lookups(&names(&path()?)));
+    let at = 36 + 44 + 8 * (all.len() - 1) + 8;
+    all.extend(operations);
+    let call = Call {
+        body: compound_of(2, &all),
+        ..Call::null()
+    };
+    Ok((call, at))
+}
+
 /// A Call that has the server copy a part of the file within it, and call back when that is done.
 fn copy_call(session: &[u8], number: u32) -> Result<Call> {
-    let mut operations = vec![sequence(session, number, false)];
-    operations.extend(lookups(&names(&path()?)));
     // COPY from the file that SAVEFH saves, without an OPEN of either.
     let no_states = words(&[60, 0, 0, 0, 0, 0, 0, 0, 0]);
     // 100 bytes from byte 0 on, to byte 200, in order, not synchronously, on this server.
     let what = words(&[0, 0, 0, 200, 0, 100, 1, 0, 0]);
-    operations.extend([words(&[32]), [no_states, what].concat()]);
-    Ok(Call {
-        body: compound_of(2, &operations),
-        ..Call::null()
-    })
+    let operations = vec![words(&[32]), [no_states, what].concat()];
+    Ok(on_file(session, number, operations)?.0)
 }
 
 /// A connection with a session by which the server may call back. That it has ended, or that
@@ -241,14 +249,8 @@ impl Channel<'_> {
     /// Sends an operation on the file, which is to have this status: the state that is its result.
     fn state(&mut self, operation: Vec<u8>, status: u32) -> Result<Vec<u8>> {
         self.number += 1;
-        let mut operations = vec![sequence(&self.session, self.number, false)];
-        operations.extend(lookups(&names(&path()?)));
-        let at = 36 + 44 + 8 * (operations.len() - 1) + 8;
-        operations.push(operation);
-        self.requester.send(&Call {
-            body: compound_of(2, &operations),
-            ..Call::null()
-        })?;
+        let (call, at) = on_file(&self.session, self.number, vec![operation])?;
+        self.requester.send(&call)?;
         match self.receive()? {
             Came::Reply(bytes) => {
                 let payload = payload_of(&bytes);
@@ -424,9 +426,8 @@ fn without_room(requester: &mut Requester) -> Result<Vec<String>> {
         requester.send(&Call::null())?;
     }
     wait_for_line();
-    let mut other = Verbs::new();
-    std::mem::swap(&mut other, &mut requester.verbs);
-    requester.others.push(other);
+    let full = std::mem::replace(&mut requester.verbs, Verbs::new());
+    requester.others.push(full);
     requester.connect()?;
     requester.send(&copy_call(&session, 2)?)?;
     let Waited::For(bytes) = requester.verbs.receive(LIMIT)? else {
