@@ -176,6 +176,31 @@ privacy() {
 	[ "$seen" = 0 ] || fail "with privacy the word was seen $seen times"
 }
 
+# What is wrapped comes inline, even if the client asks for direct placement. Ours refuses it then.
+#
+# Proves: SEC-013.
+not_placed() {
+	local flavor=$1 again="! read_it || fail 'the client took what was not placed'"
+	is_served || skip "the kernel's own server places it"
+	is_rust || again=read_it
+	client '[ -f /lab/payload/rpcrdma_test_placed.ko ]' || skip "the payload has no rpcrdma_test_placed.ko"
+	trace_begins server rpcrdma/svcrdma_encode_wseg
+	mount_krb5 4.1 "$flavor"
+	server "head -c 300 /dev/urandom >/export/$TEST/short"
+	defer "client '! grep -q ^rpcrdma_test_placed /proc/modules || rmmod rpcrdma_test_placed'"
+	client "
+		read_it() { dd if=\$MNT/$TEST/short of=/dev/null bs=64K iflag=direct status=none; }
+		read_it
+		insmod /lab/payload/rpcrdma_test_placed.ko
+		chunks=\$(xprt_stat $WRITE_CHUNKS)
+		$again
+		[ \$(xprt_stat $WRITE_CHUNKS) -gt \$chunks ] || fail 'nothing was to be placed'
+		rmmod rpcrdma_test_placed
+		umount \$MNT
+		wait_for 10 module_unused"
+	server "! sed -n 's/.*_encode_wseg: .* segno=[0-9]* \([0-9]*\)@.*/\1/p' \$TRACING/trace | grep -v '^0$' || fail 'it was placed'"
+}
+
 # Privacy has each Call in pages of its own, which a region over them keeps, until it is unmapped.
 pages_go() {
 	mount_krb5 4.2 krb5p
@@ -219,6 +244,9 @@ for vers in 3 4.0 4.1; do
 	done
 done
 test_case "krb5p: the pages of Calls go" pages_go
+for flavor in krb5i krb5p; do
+	test_case "$flavor: what is wrapped is never placed directly" not_placed $flavor
+done
 test_case "krb5: without a key there is no mount" no_key
 if [ -n "${LONG:-}" ]; then
 	test_case "v4.2, sys: the same without Kerberos" all_forms 4.2 sys
