@@ -128,7 +128,7 @@ pub(crate) struct ReadList<'a> {
 
 /// The most segments of a Read list whose Positions are out of order; no known requester sends such
 /// lists. The time to sort them grows with the square of their number.
-pub(crate) const MAX_UNORDERED: u32 = 256;
+pub(crate) const MAX_UNORDERED: u32 = 32;
 
 impl<'a> ReadList<'a> {
     /// The empty list whose terminating word is next in `entries`, and is not looked at again.
