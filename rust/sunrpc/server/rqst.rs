@@ -422,8 +422,22 @@ impl Replying<'_> {
         // CAST: Unsigned ints always fit the kernel's usize.
         let end = (res.page_base as usize).saturating_add(res.page_len as usize);
         let distance = res.pages.addr().checked_sub(rqst.rq_respages.addr());
-        let first = distance.ok_or(EIO)? / size_of::<*mut bindings::page>();
+        let first = distance.map(|distance| distance / size_of::<*mut bindings::page>());
+        let first = match first.filter(|first| *first < rqst.rq_maxpages) {
+            Some(first) => first,
+            // NFSv2's READLINK has a pointer to its only page elsewhere.
+            // SAFETY: It has pages.
+            None if end <= PAGE_SIZE => self.position(unsafe { *res.pages }).ok_or(EIO)?,
+            None => return Err(EIO),
+        };
         Ok(first..first.saturating_add(end.div_ceil(PAGE_SIZE)))
+    }
+
+    /// Where a page is among those of the thread.
+    fn position(&self, page: *mut bindings::page) -> Option<usize> {
+        let rqst = self.rqst();
+        // SAFETY: The array has so many elements.
+        (0..rqst.rq_maxpages).find(|index| unsafe { *rqst.rq_respages.add(*index) == page })
     }
 
     /// Where head and tail are among the thread's pages: page and offset, if they have bytes.
@@ -437,18 +451,15 @@ impl Replying<'_> {
         if vec.iov_len == 0 {
             return Ok(None);
         }
-        let rqst = self.rqst();
         let offset = vec.iov_base.addr() % PAGE_SIZE;
         // SAFETY: Head and tail are in the linear map.
         let page = unsafe { bindings::rpcrdma_virt_to_page(vec.iov_base) };
-        for index in 0..rqst.rq_maxpages {
-            // SAFETY: The array has so many elements.
-            let is_it = unsafe { *rqst.rq_respages.add(index) == page };
-            if is_it && offset.saturating_add(vec.iov_len) <= PAGE_SIZE {
-                return Ok(Some((index, offset)));
+        match self.position(page) {
+            Some(index) if offset.saturating_add(vec.iov_len) <= PAGE_SIZE => {
+                Ok(Some((index, offset)))
             }
+            _ => Err(EIO),
         }
-        Err(EIO)
     }
 }
 
@@ -590,6 +601,28 @@ mod tests {
         let end = 48 + 2 * PAGE_SIZE;
         assert!(ranges(&layout, end - 4, 4)[..] == [(0, 144, 4)]);
         assert!(layout.ranges(end - 4, 5).is_err());
+    }
+
+    #[test]
+    fn a_page_is_found_wherever_the_pointer_to_it_is() {
+        let mut pages = [8, 16, 24].map(core::ptr::without_provenance_mut::<bindings::page>);
+        let mut elsewhere = pages[2];
+        let mut rqst: KBox<bindings::svc_rqst> = KBox::new(Default::default(), GFP_KERNEL).unwrap();
+        rqst.rq_respages = pages.as_mut_ptr();
+        rqst.rq_maxpages = pages.len();
+        rqst.rq_res.page_len = 10;
+        let mut found = |pages: *mut *mut bindings::page, page_base| {
+            rqst.rq_res.pages = pages;
+            rqst.rq_res.page_base = page_base;
+            // SAFETY: Nobody else uses the request, of which only the pages are looked at.
+            unsafe { Replying::new(&raw mut *rqst) }.data_pages().ok()
+        };
+        assert_eq!(found(&raw mut pages[1], 0), Some(1..2));
+        assert_eq!(found(&raw mut elsewhere, 0), Some(2..3));
+        // There is only one pointer.
+        assert_eq!(found(&raw mut elsewhere, 4090), None);
+        elsewhere = core::ptr::without_provenance_mut(32);
+        assert_eq!(found(&raw mut elsewhere, 0), None);
     }
 
     #[test]
