@@ -360,6 +360,8 @@ struct Transports {
     /// may outlive the references that nfsd has to it.
     users: usize,
     is_gone: bool,
+    /// Whether the connection has been closed, or is being closed.
+    is_closed: bool,
 }
 
 // SAFETY: The transports may be used from any thread.
@@ -391,6 +393,7 @@ impl Backward {
                 first: core::ptr::null_mut(),
                 users: 0,
                 is_gone: false,
+                is_closed: false,
             }, "rpcrdma_backward"),
             unused <- new_condvar!("rpcrdma_backward"),
             is_used: Atomic::new(false),
@@ -416,6 +419,15 @@ impl Backward {
             self.unused.notify_all();
         }
         Some(result)
+    }
+
+    /// Calls `with`, which does not sleep, unless the connection has been closed. Until `with` has
+    /// ended it is not closed, and so not freed.
+    pub(super) fn unless_closed(&self, with: impl FnOnce()) {
+        let transports = self.transports.lock();
+        if !transports.is_closed {
+            with();
+        }
     }
 
     /// The connection is about to be freed: waits for those who use it. Process context.
@@ -468,7 +480,9 @@ impl Backward {
 
     /// Ends all Calls, as the connection is ending. Process context; does not sleep.
     pub(crate) fn disconnected(&self) {
-        for xprt in self.transports.lock().iter() {
+        let mut transports = self.transports.lock();
+        transports.is_closed = true;
+        for xprt in transports.iter() {
             xprt.disconnect();
         }
     }
@@ -563,6 +577,16 @@ mod tests {
         // Nobody is waited for.
         backward.connection_ends();
         assert_eq!(backward.while_connection(users), None);
+    }
+
+    #[test]
+    fn nothing_is_published_on_a_closed_connection() {
+        let backward = Arc::pin_init(Backward::new(), GFP_KERNEL).unwrap();
+        let mut published = 0;
+        backward.unless_closed(|| published += 1);
+        backward.disconnected();
+        backward.unless_closed(|| published += 1);
+        assert_eq!(published, 1);
     }
 
     #[test]

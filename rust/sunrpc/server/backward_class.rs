@@ -236,9 +236,10 @@ impl<T: BackwardConnection> Table<T> {
     unsafe extern "C" fn alloc_slot(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
         // SAFETY: The transport is valid.
         let backward = unsafe { BackwardXprt::from_raw(raw) }.backward();
-        backward.while_connection(|| {
-            // SAFETY: The connection is valid. Everybody who changes the pointer does so here. The
-            // reference to the transport, which is valid, is dropped when the connection ends.
+        backward.unless_closed(|| {
+            // SAFETY: The connection is valid until it has been closed. Everybody who changes the
+            // pointer does so here. The reference to the transport, which is valid and has another
+            // one, is dropped when the connection is freed.
             unsafe {
                 let found = Atomic::from_ptr(&raw mut (*(*raw).bc_xprt).xpt_bc_xprt);
                 if found.load(Relaxed).is_null()
