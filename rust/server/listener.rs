@@ -190,6 +190,9 @@ impl SvcListener for Listener {
     }
 
     fn accept(&self, accepting: &Accepting<'_>) -> Option<Arc<Connection>> {
+        // Nobody else accepts meanwhile, and a client on this machine may need a connection to give
+        // memory back.
+        let _scope = NoIoScope::enter();
         let request = self.next()?;
         let peer = request.peer_address();
         Connection::accept(request, accepting, &self.record)
