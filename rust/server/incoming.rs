@@ -449,13 +449,11 @@ impl IncomingCalls {
     /// Call is done.
     pub(super) fn give_up(&self, qp: &AcceptedQp<Self>) {
         let mut waiting = self.waiting.lock();
-        let is_in_line = core::mem::replace(&mut waiting.is_in_line, false);
+        waiting.is_in_line = false;
         let calls = core::mem::replace(&mut waiting.messages, Messages::new());
         self.waiting_count.store(0, Relaxed);
         drop(waiting);
-        if is_in_line {
-            self.events.withdraw();
-        }
+        self.events.withdraw();
         let ready = core::mem::replace(&mut *self.ready.lock(), Messages::new());
         for mut messages in [calls, ready] {
             while let Some(message) = messages.pop() {

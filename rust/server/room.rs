@@ -34,9 +34,13 @@ const RECEIVE_PART: u32 = 1024;
 const LOOK_PAUSE_MS: u32 = 10_000;
 
 /// A connection that may have to wait.
+///
+/// Whoever wakes or ends one uses it without a reference to its transport, so it does that with the
+/// room's lock held, which the connection takes once ([`Room::withdraw`]) between its closing, from
+/// which on neither does anything, and its being freed.
 pub(super) trait Waiter: Send + Sync {
     /// The pages that it waits for are there: has a thread take them ([`Room::take_admitted`]).
-    /// Does not sleep.
+    /// With the room's lock held.
     fn wake(&self);
 
     /// Whether too few of its work requests have completed for too long, at `now` nanoseconds; or
@@ -46,7 +50,7 @@ pub(super) trait Waiter: Send + Sync {
     /// Whether it has work requests that have not completed. Does not sleep.
     fn is_sending(&self) -> bool;
 
-    /// Ends the connection, as it keeps others from having room. Does not sleep.
+    /// Ends the connection, as it keeps others from having room. With the room's lock held.
     fn end(&self);
 }
 
@@ -225,8 +229,8 @@ impl Room {
         }
     }
 
-    /// Ends the wait of a connection, which does not take the pages even if it was admitted. Does
-    /// not sleep.
+    /// Ends the wait of a connection, if it waits, which does not take the pages even if it was
+    /// admitted. When this returns nobody is still waking or ending it. Does not sleep.
     pub(super) fn withdraw(&self, number: u32) {
         let mut state = self.state.lock();
         state.withdraw(number);
@@ -290,6 +294,7 @@ impl Room {
         for connection in self.all() {
             is_sending |= connection.is_sending();
             if connection.is_stuck(now, others_wait) {
+                let _state = self.state.lock();
                 connection.end();
             }
         }
@@ -358,8 +363,8 @@ impl Room {
     #[cold]
     fn admit<'a>(&'a self, mut state: SpinLockGuard<'a, State>) {
         while let Some(connection) = state.admit() {
-            drop(state);
             connection.wake();
+            drop(state);
             drop(connection);
             state = self.state.lock();
         }
