@@ -29,7 +29,8 @@ not_taken() {
 		attack_begins $scenario-replies
 		WAIT=200 attack_comes_to ended
 		server '
-			[ "$(listener_of ended_timed_out)" = 1 ] ||
+			is_told() { [ "$(listener_of ended_timed_out)" = 1 ]; }
+			(wait_for 10 is_told) ||
 				fail "the last connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/ends)"'
 		requester_stop
 		server 'clients_gone 20'

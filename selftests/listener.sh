@@ -86,6 +86,7 @@ any_port() {
 no_such_address() {
 	elsewhere
 	server '
+		wait_for 20 module_unused
 		uses=$(module_uses)
 		! listen "192.0.2.99:20049" || fail "it listens at an address of nobody"
 		/lab/guest/server stop
@@ -101,6 +102,7 @@ device_returns() {
 	needs_machines "takes the server's RDMA device away"
 	ours
 	elsewhere
+	trace_begins server rdma_cma/cm_id_destroy
 	defer "server rdma_link_add"
 	server "
 		listen \"\$SERVER:20049\" \"[\$SERVER6]:20049\"
@@ -113,6 +115,9 @@ device_returns() {
 		wait_for 10 log_has \$mark \"rpcrdma: \$SERVER port 20049: cannot listen\"
 		# It goes on trying, and does not say so again.
 		[ \"\$(listener_of moves \$SERVER)\" = 0 ]
+		echo >\$TRACING/trace
+		tried() { [ \$(grep -c ' cm_id_destroy: ' \$TRACING/trace) -ge 3 ]; }
+		wait_for 20 tried
 		rdma_link_add
 		wait_for 20 is_listening \"\$SERVER:20049\"
 		wait_for 20 is_listening \"[\$SERVER6]:20049\"

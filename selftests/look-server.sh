@@ -153,13 +153,11 @@ counters_agree() {
 		[ \$(stat_of credits_limit) -le \$(stat_of credits_max) ]
 		[ \$(stat_of credits_max) -le \$(cat \$sysctls/max_requests) ]
 		[ \$(stat_of send_queue_most) -gt 0 ]
-		[ \$(stat_of send_queue_most) -le \$(stat_of send_queue_size) ]
 		[ \$(stat_of send_contexts) -gt 0 ]
 		[ \$(stat_of read_contexts) -gt 0 ]
 		[ \$(listener_of sink_pages) -gt 0 ]
 		[ \$(stat_of read_pages) = 0 ]
 		[ \$(stat_of read_pages_most) -gt 0 ]
-		[ \$(stat_of read_pages_limit) -ge \$(stat_of read_pages_most) ]
 		[ \$(listener_of read_pages_most) -ge \$(stat_of read_pages_most) ]
 		[ \$(listener_of read_pages) = 0 ]
 		of() { awk -v step=\$1 \
@@ -302,6 +300,7 @@ events_tell() {
 	server_dir /export
 	defer trace_is_off
 	trace_is_off
+	defer "server 'echo $(server "cut -d ' ' -f 1 \$TRACING/buffer_size_kb") >\$TRACING/buffer_size_kb'"
 	server 'echo 16384 >$TRACING/buffer_size_kb; echo 1 >$TRACING/events/rpcrdma/enable'
 	mount_nfs 3
 	do_something

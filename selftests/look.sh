@@ -257,6 +257,7 @@ events_tell() {
 	server_dir /export
 	defer trace_is_off
 	trace_is_off
+	defer "client 'echo $(client "cut -d ' ' -f 1 \$TRACING/buffer_size_kb") >\$TRACING/buffer_size_kb'"
 	client 'echo 16384 >/sys/kernel/tracing/buffer_size_kb
 	echo 1 >/sys/kernel/tracing/events/rpcrdma/enable'
 	mount_nfs 4.2

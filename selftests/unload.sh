@@ -34,8 +34,9 @@ refuse_unload() {
 	server 'refused || fail "a listener does not keep the module"'
 	mount_nfs 3
 	server 'refused || fail "neither a listener nor a connection keeps the module"'
-	client 'ls $MNT >/dev/null && umount $MNT'
+	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
 	server '
+		clients_gone 20
 		before=$(module_uses)
 		# Each has the port to itself.
 		! echo "rdma 20049" 2>/dev/null >/proc/fs/nfsd/portlist || fail "there are two listeners at one port"

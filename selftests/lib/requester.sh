@@ -28,16 +28,18 @@
 
 # Also run before each command in the server.
 guest+='
-# Values of the newest connection, or of the listener: NAME=N, NAME<N, NAME>N.
-compare() {
-	local found name=${2%%[=<>]*}
-	found=$($1 $name)
+# Values of the newest connection, or of the listener: NAME=N, NAME<N, NAME>N. Some are only counted once
+# a Send has completed, which its receiver may see before.
+is_true() {
+	local found
+	found=$($1 ${2%%[=<>]*})
 	case $2 in
 	*">"*) [ "$found" -gt "${2#*>}" ] ;;
 	*"<"*) [ "$found" -lt "${2#*<}" ] ;;
 	*) [ "$found" = "${2#*=}" ] ;;
-	esac || fail "$2 is not true: it is $found"
+	esac
 }
+compare() { (wait_for 10 is_true "$@") || fail "it is $($1 ${2%%[=<>]*})"; }
 connections_are() { [ "$(listener_of connections)" = "$1" ]; }
 # KiB that the kernel holds: by parts, and what it cannot give back. Free pages that a CPU keeps are free.
 memory() {

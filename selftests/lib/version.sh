@@ -24,7 +24,12 @@ check_dialect() {
 }
 '
 
-offers() { "$1" "[ -f \$$1_setting ]"; }
+# Whether a machine offers it, as ours does in any case.
+offers() {
+	local ours=is_rust
+	[ "$1" = client ] || ours=is_served
+	"$1" "[ -f \$$1_setting ]" || { ! "$ours" || fail "the $1 has no setting for it"; false; }
+}
 
 # Sets both ends, as far as they can be set, for the rest of the case: settings CLIENT SERVER.
 settings() {

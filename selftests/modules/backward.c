@@ -142,7 +142,7 @@ static int backward_thread(void *data)
 struct test_backward *test_backward_start(struct rpc_clnt *client, u32 program)
 {
 	struct test_backward *service;
-	int status;
+	int round, status;
 
 	service = kzalloc(sizeof(*service), GFP_KERNEL);
 	if (!service)
@@ -164,12 +164,17 @@ struct test_backward *test_backward_start(struct rpc_clnt *client, u32 program)
 		return ERR_PTR(status);
 	}
 	service->xprt->bc_serv = service->serv;
-	status = xprt_setup_backchannel(service->xprt, BACKWARD_REQUESTS);
-	if (status) {
-		test_backward_stop(service);
-		return ERR_PTR(status);
+	/* As many sessions as there are requests for one, none of which may take any of them along. */
+	for (round = 0; ; round++) {
+		status = xprt_setup_backchannel(service->xprt, BACKWARD_REQUESTS);
+		if (status) {
+			test_backward_stop(service);
+			return ERR_PTR(status);
+		}
+		if (round == BACKWARD_REQUESTS)
+			return service;
+		xprt_destroy_backchannel(service->xprt, BACKWARD_REQUESTS);
 	}
-	return service;
 }
 
 /* To be called while the client is there. */

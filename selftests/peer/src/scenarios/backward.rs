@@ -4,7 +4,7 @@
 
 use super::garbage::Random;
 use super::Scenarios;
-use crate::peer::{word_at, words, Message, Peer, Received, THRESHOLD};
+use crate::peer::{word_at, words, Message, Peer, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::Result;
 
@@ -180,30 +180,27 @@ fn backward_long(peer: &mut Peer) -> Result {
     peer.answer(&again)
 }
 
-/// Many more than there are credits for, and no more than the client has Receives: some are served,
-/// and the forward direction works on.
+/// Many more than there are credits for, and no more than the client has Receives, while the service
+/// is busy: those that it has requests for wait, and the forward direction works on.
 fn backward_burst(peer: &mut Peer) -> Result {
     peer.accept()?;
     let call = peer.call()?;
-    for xid in 0..100 {
+    // The procedure that is answered when there is another connection.
+    peer.send(&procedure(1, 1).encode())?;
+    for xid in 2..=100 {
         peer.send(&null(xid).encode())?;
-        while let Some(message) = peer.receive_at_once()? {
-            match message {
-                Received::BackwardReply(reply) => peer.backward_replies.push(reply),
-                other => return Err(format!("no backward Reply but {other:02x?}")),
-            }
-        }
     }
     peer.verbs.flush()?;
     peer.answer(&call)?;
-    for _ in 0..5 {
+    for _ in 0..4 {
         let call = peer.call()?;
         peer.answer(&call)?;
     }
-    if peer.backward_replies.len() < 16 {
-        return Err(format!("only {} were served", peer.backward_replies.len()));
-    }
-    Ok(())
+    let last = peer.call()?;
+    peer.verbs.disconnect();
+    peer.accept()?;
+    let again = peer.call_again(&last)?;
+    peer.answer(&again)
 }
 
 /// The Reply to the client's last Call comes between two backward Calls. With the second one in its
