@@ -230,10 +230,23 @@ no_room() {
 		wait_for 8 tries'
 	attack_ends
 }
-tries_again() {
+# Nor does it wait behind a thread whose Reply needs more room than there is.
+some_room() {
+	SLOTS=$(server 'stat_of send_queue_size') attack_begins backward-overtakes 'ended_(disconnected|timed_out)+2'
+	server '
+		waits() { grep -q "svcrdma_sq_full: .* needed=2[0-9] " $TRACING/trace; }
+		wait_for 20 waits'
+	client "echo >/run/$TEST.go"
+	attack_comes_to nfs_0
+	server '
+		is_sent() { grep -qE "^ *kworker/.* xprt_transmit: .* status=0" $TRACING/trace; }
+		wait_for 8 is_sent'
+	attack_ends
+}
+without_waiting() {
 	need_requester
-	trace_begins server rpcrdma/svcrdma_sq_full
-	beside_a_mount no_room
+	trace_begins server rpcrdma/svcrdma_sq_full sunrpc/xprt_transmit
+	beside_a_mount "$1"
 }
 
 # A Call that has timed out keeps its credit, and the connection of a client that grants no other for ten seconds
@@ -258,7 +271,8 @@ test_case "credit words, long Calls and XIDs as a requester likes" beside_a_moun
 test_case "Replies that fit the Receives that a requester has announced, or not those that it has" beside_a_mount announced_sizes
 test_case "Replies to backward Calls that are cut, too long, or none" called_back
 test_case "Replies to backward Calls that never come" never_answered
-test_case "no room for a backward Call" tries_again
+test_case "no room for a backward Call" without_waiting no_room
+test_case "room for a backward Call, and too little for a Reply that waits" without_waiting some_room
 test_case "a backward Call that is too long for the requester" too_long
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::compound::{compound_of, lookups, names, opaque, path};
 use super::session::{sequence, session_with};
-use super::{end_of, payload_of, wait_for_line, word_of, Call, Requester, Scenarios};
+use super::{end_of, payload_of, results, wait_for_line, word_of, Call, Requester, Scenarios};
 use crate::peer::{rpc_reply, word_at, words, Message, LIMIT, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::{Procedure, VERSION_ONE};
@@ -28,7 +28,8 @@ pub(super) const SCENARIOS: &Scenarios = &[
     }),
     ("backward-owed", |requester| on_channel(requester, owed)),
     ("backward-long", |requester| on_channel(requester, long)),
-    ("backward-without-room", without_room),
+    ("backward-without-room", |requester| behind(requester, 0)),
+    ("backward-overtakes", |requester| behind(requester, 6)),
 ];
 
 /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
@@ -411,9 +412,10 @@ fn long(channel: &mut Channel<'_>) -> Result {
     channel.finish(&call)
 }
 
-/// The server's send queue is full of Replies for which there are no Receives, SLOTS of them, when it
-/// is to call back. Another connection has it do so, and says what became of that.
-fn without_room(requester: &mut Requester) -> Result<Vec<String>> {
+/// The server's send queue of SLOTS entries has room for `left` more, as there are no Receives for its
+/// Replies, when it is to call back; and one more Reply waits for more than that. Another connection
+/// has the server call back, and says what became of that.
+fn behind(requester: &mut Requester, left: u32) -> Result<Vec<String>> {
     let slots = std::env::var("SLOTS").map_err(|error| format!("SLOTS: {error}"))?;
     let slots: u32 = slots.parse().map_err(|_| format!("SLOTS is {slots}"))?;
     requester.connect_with(&Acceptance {
@@ -422,8 +424,12 @@ fn without_room(requester: &mut Requester) -> Result<Vec<String>> {
     })?;
     let session = session_with(requester, BACK_CHANNEL)?;
     // The first Reply takes the Receive.
-    for _ in 0..=slots {
+    for _ in left..=slots {
         requester.send(&Call::null())?;
+    }
+    if left != 0 {
+        let segment = requester.segment(1000);
+        requester.send(&results::read(&[], Some(vec![segment; 22]), 20_000)?)?;
     }
     wait_for_line();
     let full = std::mem::replace(&mut requester.verbs, Verbs::new());
