@@ -200,7 +200,10 @@ fn backward_burst(peer: &mut Peer) -> Result {
     peer.verbs.disconnect();
     peer.accept()?;
     let again = peer.call_again(&last)?;
-    peer.answer(&again)
+    peer.answer(&again)?;
+    // The service has to see that there is a connection.
+    peer.finished = true;
+    peer.end()
 }
 
 /// The Reply to the client's last Call comes between two backward Calls. With the second one in its
