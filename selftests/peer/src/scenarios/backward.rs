@@ -201,7 +201,9 @@ fn backward_burst(peer: &mut Peer) -> Result {
     peer.accept()?;
     let again = peer.call_again(&last)?;
     peer.answer(&again)?;
-    // The service has to see that there is a connection.
+    let done = peer.call()?;
+    peer.answer(&done)?;
+    // The service has to see that there is a connection, until the client ends it.
     peer.finished = true;
     peer.end()
 }
