@@ -275,11 +275,6 @@ impl Peer {
         }
     }
 
-    /// The next message, if it has come by now.
-    pub(crate) fn receive_at_once(&mut self) -> Result<Option<Received>> {
-        self.receive_for(Duration::ZERO)
-    }
-
     /// The next message, if it comes within this time.
     pub(crate) fn receive_for(&mut self, limit: Duration) -> Result<Option<Received>> {
         match self.verbs.receive(limit)? {
