@@ -4,12 +4,11 @@
  * no client may do (RFC 8166 section 8.2.2.3), to see that the server does not place it. The mount
  * stays as it is when it is unloaded, and is of no use any longer.
  */
-#include <linux/magic.h>
 #include <linux/module.h>
-#include <linux/namei.h>
-#include <linux/nfs_fs.h>
 #include <linux/sunrpc/auth.h>
 #include <linux/sunrpc/clnt.h>
+
+#include "mounted.h"
 
 static char *mount = "/mnt/nfs";
 module_param(mount, charp, 0444);
@@ -17,20 +16,15 @@ MODULE_PARM_DESC(mount, "the mount whose results are to be placed");
 
 static int __init placed_init(void)
 {
+	struct rpc_clnt *clnt;
 	struct path path;
-	int rc;
 
-	rc = kern_path(mount, LOOKUP_FOLLOW, &path);
-	if (rc)
-		return rc;
-	rc = -EINVAL;
-	if (path.dentry->d_sb->s_magic == NFS_SUPER_MAGIC) {
-		clear_bit(RPCAUTH_AUTH_DATATOUCH,
-			  &NFS_CLIENT(d_inode(path.dentry))->cl_auth->au_flags);
-		rc = 0;
-	}
+	clnt = mounted(mount, &path);
+	if (IS_ERR(clnt))
+		return PTR_ERR(clnt);
+	clear_bit(RPCAUTH_AUTH_DATATOUCH, &clnt->cl_auth->au_flags);
 	path_put(&path);
-	return rc;
+	return 0;
 }
 
 static void __exit placed_exit(void)

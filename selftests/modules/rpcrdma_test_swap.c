@@ -6,15 +6,14 @@
  * have come from a file system that waits for this very connection. Nobody may be connecting when
  * it is unloaded.
  */
-#include <linux/magic.h>
 #include <linux/module.h>
-#include <linux/namei.h>
-#include <linux/nfs_fs.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/sunrpc/clnt.h>
 #include <linux/sunrpc/xprt.h>
 #include <rdma/ib_verbs.h>
+
+#include "mounted.h"
 
 static char *mount = "/mnt/nfs";
 module_param(mount, charp, 0444);
@@ -57,18 +56,15 @@ static int swapper_print(struct rpc_clnt *clnt, struct rpc_xprt *xprt, void *dat
 /* How often each transport of the mount was said to carry swap space, one a line. */
 static int swappers_get(char *buffer, const struct kernel_param *kp)
 {
+	struct rpc_clnt *clnt;
 	struct path path;
 	int rc;
 
-	rc = kern_path(mount, LOOKUP_FOLLOW, &path);
-	if (rc)
-		return rc;
-	rc = -EINVAL;
-	if (path.dentry->d_sb->s_magic == NFS_SUPER_MAGIC) {
-		buffer[0] = '\0';
-		rc = rpc_clnt_iterate_for_each_xprt(NFS_CLIENT(d_inode(path.dentry)),
-						    swapper_print, buffer);
-	}
+	clnt = mounted(mount, &path);
+	if (IS_ERR(clnt))
+		return PTR_ERR(clnt);
+	buffer[0] = '\0';
+	rc = rpc_clnt_iterate_for_each_xprt(clnt, swapper_print, buffer);
 	path_put(&path);
 	return rc ?: strlen(buffer);
 }
