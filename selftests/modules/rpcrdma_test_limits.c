@@ -11,6 +11,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
 
 static bool no_frwr;
 module_param(no_frwr, bool, 0444);
@@ -56,6 +57,10 @@ static uint fatal_events;
 module_param(fatal_events, uint, 0444);
 MODULE_PARM_DESC(fatal_events, "at one Send of so many the queue pair is said to have failed");
 
+static uint failing_stops;
+module_param(failing_stops, uint, 0444);
+MODULE_PARM_DESC(failing_stops, "so many times a connection's queue pair does not go to the error state");
+
 static uint slow_sends;
 module_param(slow_sends, uint, 0444);
 MODULE_PARM_DESC(slow_sends, "milliseconds by which the peer has a message before its Send is posted");
@@ -74,13 +79,16 @@ MODULE_PARM_DESC(sg_gaps, "iWARP devices, which must be siw, register memory wit
 
 static bool count_work;
 module_param(count_work, bool, 0444);
-MODULE_PARM_DESC(count_work, "count what is posted on the send queues of connections");
+MODULE_PARM_DESC(count_work,
+		 "count what connections post on their send queues, keep the last listener's backlog");
 
-/* What is counted: work requests of each kind. */
+/* What is counted: work requests of each kind, and commands that failed. The backlog is no count. */
 enum limits_work {
 	WORK_READS,
 	WORK_WRITES,
 	WORK_REGISTRATIONS,
+	WORK_FAILED_STOPS,
+	WORK_BACKLOG,
 	WORK_KINDS,
 };
 
@@ -88,6 +96,8 @@ static const char * const work_names[WORK_KINDS] = {
 	[WORK_READS]		= "reads",
 	[WORK_WRITES]		= "writes",
 	[WORK_REGISTRATIONS]	= "registrations",
+	[WORK_FAILED_STOPS]	= "failed_stops",
+	[WORK_BACKLOG]		= "backlog",
 };
 
 static atomic_t work[WORK_KINDS];
@@ -118,12 +128,16 @@ struct limits_saved {
 	struct ib_mr *(*alloc_mr)(struct ib_pd *pd, enum ib_mr_type mr_type, u32 max_num_sg);
 	int (*map_mr_sg)(struct ib_mr *mr, struct scatterlist *sg, int sg_nents,
 			 unsigned int *sg_offset);
+	int (*iw_create_listen)(struct iw_cm_id *cm_id, int backlog);
+	int (*modify_qp)(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
+			 struct ib_udata *udata);
 };
 
 static atomic_t invalidations = ATOMIC_INIT(0);
 static atomic_t sends = ATOMIC_INIT(0);
 static atomic_t receives = ATOMIC_INIT(0);
 static atomic_t maps = ATOMIC_INIT(0);
+static atomic_t stops = ATOMIC_INIT(0);
 
 static int limits_add(struct ib_device *device);
 static void limits_remove(struct ib_device *device, void *data);
@@ -286,6 +300,28 @@ static int limits_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nen
 	return ret;
 }
 
+static int limits_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
+			    struct ib_udata *udata)
+{
+	struct limits_saved *saved = ib_get_client_data(qp->device, &limits_client);
+
+	if (qp->qp_type == IB_QPT_RC && mask & IB_QP_STATE && attr->qp_state == IB_QPS_ERR &&
+	    atomic_inc_return(&stops) <= failing_stops) {
+		atomic_inc(&work[WORK_FAILED_STOPS]);
+		return -EINVAL;
+	}
+	return saved->modify_qp(qp, attr, mask, udata);
+}
+
+/* Only iWARP devices are told. */
+static int limits_create_listen(struct iw_cm_id *cm_id, int backlog)
+{
+	struct limits_saved *saved = ib_get_client_data(cm_id->device, &limits_client);
+
+	atomic_set(&work[WORK_BACKLOG], backlog);
+	return saved->iw_create_listen(cm_id, backlog);
+}
+
 static int limits_add(struct ib_device *device)
 {
 	struct limits_saved *saved;
@@ -298,6 +334,8 @@ static int limits_add(struct ib_device *device)
 	saved->post_recv = device->ops.post_recv;
 	saved->alloc_mr = device->ops.alloc_mr;
 	saved->map_mr_sg = device->ops.map_mr_sg;
+	saved->iw_create_listen = device->ops.iw_create_listen;
+	saved->modify_qp = device->ops.modify_qp;
 	ib_set_client_data(device, &limits_client, saved);
 
 	if (no_frwr)
@@ -321,6 +359,10 @@ static int limits_add(struct ib_device *device)
 		device->ops.post_recv = limits_post_recv;
 	if (failing_maps || slow_maps)
 		device->ops.map_mr_sg = limits_map_mr_sg;
+	if (failing_stops)
+		device->ops.modify_qp = limits_modify_qp;
+	if (count_work && saved->iw_create_listen)
+		device->ops.iw_create_listen = limits_create_listen;
 	if (sg_gaps && rdma_cap_iw_cm(device, 1)) {
 		device->attrs.kernel_cap_flags |= IBK_SG_GAPS_REG;
 		device->ops.alloc_mr = limits_alloc_mr;
@@ -337,6 +379,8 @@ static void limits_remove(struct ib_device *device, void *data)
 	device->ops.post_recv = saved->post_recv;
 	device->ops.alloc_mr = saved->alloc_mr;
 	device->ops.map_mr_sg = saved->map_mr_sg;
+	device->ops.iw_create_listen = saved->iw_create_listen;
+	device->ops.modify_qp = saved->modify_qp;
 	device->attrs.kernel_cap_flags = saved->attrs.kernel_cap_flags;
 	device->attrs.device_cap_flags = saved->attrs.device_cap_flags;
 	device->attrs.max_send_sge = saved->attrs.max_send_sge;
