@@ -138,6 +138,24 @@ queue_pairs_fail() {
 	limits_end server
 }
 
+# The same, and the device never takes the command to stop, so that nothing of what is under way can be waited for. The
+# RDMA core would warn.
+never_stop() {
+	server_dir /export
+	limit_server fatal_events=40 failing_stops=1000
+	mount_nfs_timeo "$1"
+	work_begins
+	work_outlasts_three
+	work_ends
+	client 'umount $MNT && wait_for 10 module_unused'
+	server '
+		clients_gone 20
+		refused=$(sed -n "s/^failed_stops //p" /sys/module/rpcrdma_test_limits/parameters/work)
+		printf "it has refused %d times\n" $refused
+		[ $refused -ge 4 ]'
+	limits_end server
+}
+
 for sge in 1 2; do
 	test_case "v4.2: $sge element(s) in the list of a work request" few_elements 4.2 $sge
 done
@@ -152,4 +170,5 @@ for vers in 3 4.2; do
 done
 test_case "v3: Receives cannot be posted, now and then" receives_fail 3
 test_case "v3: queue pairs fail, now and then" queue_pairs_fail 3
+test_case "v3: queue pairs fail, and do not stop" never_stop 3
 run_cases

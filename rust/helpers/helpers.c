@@ -15,6 +15,19 @@ int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 	return ib_post_send(qp, wr, NULL);
 }
 
+int rpcrdma_ib_modify_qp_err(struct ib_qp *qp)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+
+	return ib_modify_qp(qp, &attr, IB_QP_STATE);
+}
+
+/* The core polls a queue of IB_POLL_WORKQUEUE in this work. */
+void rpcrdma_ib_cq_disable(struct ib_cq *cq)
+{
+	disable_work_sync(&cq->work);
+}
+
 int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 			 const struct ib_recv_wr **bad_wr)
 {

@@ -12,6 +12,8 @@
 #include <rdma/ib_verbs.h>
 
 int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr);
+int rpcrdma_ib_modify_qp_err(struct ib_qp *qp);
+void rpcrdma_ib_cq_disable(struct ib_cq *cq);
 int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 			 const struct ib_recv_wr **bad_wr);
 

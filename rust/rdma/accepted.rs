@@ -641,8 +641,8 @@ impl<C: AcceptedEvents> Drop for AcceptedOwner<C> {
         unsafe { qp.qp.drain() };
         // A device that does not even take the command to stop may still write: pages and contexts
         // are freed behind its queue pair and the completion queue.
-        // SAFETY: No work request is left, and contexts are only handed out through this object,
-        // which is being dropped.
+        // SAFETY: No completion is handled any more, and contexts are only handed out through this
+        // object, which is being dropped.
         unsafe {
             qp.sends.end_all(|context| context.unmap(&qp.qp));
             qp.reads.end_all(|context| context.unmap(&qp.qp));

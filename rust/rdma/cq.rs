@@ -54,6 +54,13 @@ impl Cq {
         unsafe { CqRef::from_raw(self.as_raw()) }.number()
     }
 
+    /// Has no further completion handled, and waits until no handler runs. May sleep; must not be
+    /// called from one.
+    pub(super) fn disable(&self) {
+        // SAFETY: By the type's invariant; the RDMA core polls the queue from its workqueue.
+        unsafe { bindings::rpcrdma_ib_cq_disable(self.as_raw()) };
+    }
+
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::ib_cq {
         self.ptr.as_ptr()

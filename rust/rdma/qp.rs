@@ -98,7 +98,7 @@ const RETRIES: u8 = 6;
 /// # Invariants
 ///
 /// `ptr` is a queue pair that this object owns. It is the queue pair of `id`, in the protection
-/// domain `pd`, and its completions go to `_cq`.
+/// domain `pd`, and its completions go to `cq`.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Qp {
     ptr: NonNull<bindings::ib_qp>,
@@ -120,7 +120,7 @@ pub(crate) struct Qp {
     transfer_pages: NonZeroUsize,
     // The queue pair is destroyed before these, in `drop`.
     id: CmId<Bound>,
-    _cq: Arc<Cq>,
+    cq: Arc<Cq>,
     pd: Arc<Pd>,
 }
 
@@ -164,7 +164,7 @@ impl Qp {
                 false => NonZeroUsize::MAX,
             },
             id,
-            _cq: cq.clone(),
+            cq: cq.clone(),
             pd: pd.clone(),
         }? Error)
     }
@@ -374,8 +374,9 @@ impl Qp {
         }
     }
 
-    /// Ends the connection, closes both queues and waits until every work request has completed and
-    /// its handler has returned. May sleep; must not be called from a completion or CM event
+    /// Ends the connection, closes both queues, and waits until every work request has completed.
+    /// No handler of a completion runs any more when this returns, even if the device has refused
+    /// to stop, as some do for good. May sleep; must not be called from a completion or CM event
     /// handler.
     ///
     /// # Safety
@@ -388,9 +389,15 @@ impl Qp {
         // SAFETY: By the type's invariant; the queues have room for the drain's requests, and
         // nothing is posted behind these.
         unsafe {
-            bindings::ib_drain_rq(self.as_raw());
-            bindings::ib_drain_sq(self.as_raw());
+            let qp = self.as_raw();
+            let refuses = bindings::rpcrdma_ib_modify_qp_err(qp) != 0;
+            // The core would only warn then; a drain of the device's own may know what to do.
+            if !refuses || (*(*qp).device).ops.drain_sq.is_some() {
+                bindings::ib_drain_rq(qp);
+                bindings::ib_drain_sq(qp);
+            }
         }
+        self.cq.disable();
     }
 
     /// The C object.
