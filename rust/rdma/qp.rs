@@ -27,6 +27,17 @@ use kernel::{
     types::Opaque,
 };
 
+/// An error of the provider. `EPIPE` would say that nothing was posted, as the queue pair is being
+/// drained.
+#[cold]
+fn by_provider(error: Error) -> Error {
+    if error == EPIPE {
+        EIO
+    } else {
+        error
+    }
+}
+
 /// The capacities of a queue pair.
 #[derive(Clone, Copy)]
 pub(super) struct Capacities {
@@ -287,7 +298,8 @@ impl Qp {
         }
         // SAFETY: Guaranteed by the caller. The drain has not begun, and will wait for what is
         // posted now.
-        unsafe { receives.post(owner, self.as_raw()) }
+        let posted = unsafe { receives.post(owner, self.as_raw()) };
+        posted.map_err(|(error, rest)| (by_provider(error), rest))
     }
 
     /// Posts a chain on the send queue on behalf of somebody other than the queue's owner, unless
@@ -363,14 +375,14 @@ impl Qp {
     ///
     /// # Errors
     ///
-    /// Whatever the provider returns. Part of the chain may have been posted, so the connection has
-    /// to end.
+    /// Whatever the provider returns, but never `EPIPE`. Part of the chain may have been posted, so
+    /// the connection has to end.
     #[inline(always)]
     pub(super) unsafe fn post_send(&self, first: *const bindings::ib_send_wr) -> Result {
         // SAFETY: By the type's invariant and the caller's guarantee.
         match unsafe { bindings::rpcrdma_ib_post_send(self.as_raw(), first) } {
             0 => Ok(()),
-            errno => to_result(errno),
+            errno => to_result(errno).map_err(by_provider),
         }
     }
 
