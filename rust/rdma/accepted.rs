@@ -476,6 +476,8 @@ unsafe impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
 
     unsafe fn received(&self, message: AcceptedMessage<C>, wc: &bindings::ib_wc) {
         self.posted_count.fetch_sub(1, Relaxed);
+        // Others post as well, and whoever has the message may free it.
+        self.qp.wait_for_posting_receives();
         match WcStatus::failure(wc) {
             Some(status) => {
                 self.recycle(message);

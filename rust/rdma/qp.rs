@@ -12,7 +12,7 @@ use super::{
     Pd,
 };
 use crate::{
-    bindings,
+    bindings::{self, ReadOnce},
     trace::{TraceCq, TraceQp},
 };
 use core::{num::NonZeroUsize, ptr::NonNull};
@@ -119,7 +119,9 @@ pub(crate) struct Qp {
     /// Whether anybody but the owner of the send queue may post there.
     #[pin]
     send_gate: SpinLock<bool>,
-    /// Whether a call of [`Self::post_send_beside`] is posting there now.
+    /// Whether a call of [`Self::post_receives`] is posting now.
+    is_posting_receives: Atomic<bool>,
+    /// Whether a call of [`Self::post_send_beside`] is posting now.
     is_posting: Atomic<bool>,
     /// As [`needs_mr`].
     needs_mr: NeedsMr,
@@ -156,6 +158,7 @@ impl Qp {
             ptr: create(&id, pd, cq, capacities)?,
             receive_gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
             send_gate <- new_spinlock!(true, "rpcrdma_send_gate"),
+            is_posting_receives: Atomic::new(false),
             is_posting: Atomic::new(false),
             needs_mr: match capacities.transfers {
                 0 => NeedsMr::NONE,
@@ -296,10 +299,23 @@ impl Qp {
         if !*gate {
             return Err((EPIPE, receives));
         }
+        self.is_posting_receives.store(true, Relaxed);
         // SAFETY: Guaranteed by the caller. The drain has not begun, and will wait for what is
         // posted now.
         let posted = unsafe { receives.post(owner, self.as_raw()) };
+        self.is_posting_receives.store(false, Release); // Pairs with the drop of a Receive.
         posted.map_err(|(error, rest)| (by_provider(error), rest))
+    }
+
+    /// Waits until the call of [`Self::post_receives`] has ended by which a Receive was posted that
+    /// has completed: the provider may have yet to look for one behind it. Whoever then frees the
+    /// Receive needs a full barrier before. Does not sleep.
+    #[inline(always)]
+    pub(super) fn wait_for_posting_receives(&self) {
+        // As in `wait_for_posting_beside`.
+        if self.is_posting_receives.read_once() {
+            drop(self.receive_gate.lock());
+        }
     }
 
     /// Posts a chain on the send queue on behalf of somebody other than the queue's owner, unless

@@ -186,6 +186,14 @@ impl<O: ReceiveOwner> Receive<O> {
     }
 }
 
+impl<O: ReceiveOwner> Drop for Receive<O> {
+    fn drop(&mut self) {
+        // Behind what its completion saw of the call that had posted it.
+        // SAFETY: A barrier can be anywhere.
+        unsafe { bindings::smp_mb() };
+    }
+}
+
 impl<O: ReceiveOwner> Complete for Receive<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
         // SAFETY: `Receives::post` gave up the ownership of the Receive, and its completion returns
