@@ -114,7 +114,7 @@ impl AcceptedSizes {
     fn capacities(&self, id: &CmId<Bound>, pd: &Pd) -> Capacities {
         // Where nothing is registered, transfers are counted in `send_requests`.
         let transfers = match may_need_mr(id, pd) {
-            true => self.transfers.max(self.message_regions(id, pd)),
+            true => self.transfers.max(self.message_regions(id)),
             false => 0,
         };
         Capacities {
@@ -129,16 +129,16 @@ impl AcceptedSizes {
     /// registered for them; 0 elsewhere.
     pub(crate) fn registered_requests(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
         match may_need_mr(id, pd) {
-            true => transfer_requests(id, pd, self.message_regions(id, pd)),
+            true => transfer_requests(id, self.message_regions(id)),
             false => 0,
         }
     }
 
     /// The most regions that the RDMA Reads or Writes for one message take. All are mapped before
     /// any is posted.
-    fn message_regions(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
+    fn message_regions(&self, id: &CmId<Bound>) -> u32 {
         // The last region of each piece may not be full.
-        let full = regions_of(id, pd, self.message_pages);
+        let full = regions_of(id, self.message_pages);
         full.saturating_add(self.message_pieces)
     }
 }

@@ -434,7 +434,8 @@ impl CmId<Bound> {
         unsafe { DeviceName::of(self.raw_device()) }
     }
 
-    fn raw_device(&self) -> NonNull<bindings::ib_device> {
+    /// The C object of the device.
+    pub(super) fn raw_device(&self) -> NonNull<bindings::ib_device> {
         // SAFETY: By the type's invariant there is a device, and it does not change.
         unsafe { NonNull::new_unchecked((*self.as_raw()).device) }
     }

@@ -18,13 +18,14 @@ use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*};
 /// Whether a queue pair of `id` is to have memory regions for transfers.
 pub(super) fn may_need_mr(id: &CmId<Bound>, pd: &Pd) -> bool {
     // A transfer that may be registered takes further work requests for that.
-    transfer_requests(id, pd, 1) > 1 && pd.device().needs_mr.copy() != Some(NeedsMr::NONE)
+    transfer_requests(id, 1) > 1 && pd.device().needs_mr.copy() != Some(NeedsMr::NONE)
 }
 
 /// The most work requests that this many transfers take.
-pub(super) fn transfer_requests(id: &CmId<Bound>, pd: &Pd, transfers: u32) -> u32 {
-    // SAFETY: The device is registered as long as the domain exists.
-    unsafe { bindings::rdma_rw_max_send_wr(pd.device().as_raw(), id.port(), transfers, 0) }
+pub(super) fn transfer_requests(id: &CmId<Bound>, transfers: u32) -> u32 {
+    let device = id.raw_device().as_ptr();
+    // SAFETY: By the identifier's invariant the device is registered, and this is one of its ports.
+    unsafe { bindings::rdma_rw_max_send_wr(device, id.port(), transfers, 0) }
 }
 
 /// For which transfers memory is registered on `qp`, which has regions for them. May sleep.
@@ -54,14 +55,16 @@ pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd
 
 /// How many memory regions a transfer of this many pages takes if the RDMA core registers memory
 /// for it. The most pages in a region depend on the device.
-pub(super) fn regions_of(id: &CmId<Bound>, pd: &Pd, pages: u32) -> u32 {
-    let device = pd.device();
-    if device.attributes().max_fast_reg_pages == 0 {
-        return 0;
+pub(super) fn regions_of(id: &CmId<Bound>, pages: u32) -> u32 {
+    let device = id.raw_device().as_ptr();
+    // SAFETY: By the identifier's invariant the device is registered, and this is one of its ports.
+    // The call divides by the number of pages in its regions, which is not 0.
+    unsafe {
+        match (*device).attrs.max_fast_reg_page_list_len {
+            0 => 0,
+            _ => bindings::rdma_rw_mr_factor(device, id.port(), pages),
+        }
     }
-    // SAFETY: The device is registered as long as the domain exists. The call divides by the number
-    // of pages in its regions, which is not 0.
-    unsafe { bindings::rdma_rw_mr_factor(device.as_raw(), id.port(), pages) }
 }
 
 /// Pages in one such region, which may be fewer than the device supports.

@@ -56,7 +56,7 @@ impl Capacities {
     /// The actual capacity of the send queue of a connection with `id`, including the work requests
     /// that the RDMA core adds for transfers (`rdma_rw_init_qp()`).
     pub(super) fn send_queue(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
-        let added = transfer_requests(id, pd, self.transfers);
+        let added = transfer_requests(id, self.transfers);
         let limit = pd.device().attributes().max_qp_wr;
         self.send_requests.saturating_add(added).min(limit)
     }
