@@ -262,12 +262,10 @@ impl PageVec {
         let mut from = from;
         for (page, start, length) in self.parts(PageRange::at(offset, from.len())) {
             let (now, later) = from.split_at(length.min(from.len()));
-            // SAFETY: By the type's invariant the page is valid, and within the linear map, as
-            // pages of the kernel are that no flag puts elsewhere; the part lies within it.
-            unsafe {
-                let to: *mut u8 = super::rpcrdma_page_address(page.as_ptr()).cast();
-                core::ptr::copy_nonoverlapping(now.as_ptr(), to.add(start), now.len());
-            }
+            let now_at = now.as_ptr().cast();
+            // SAFETY: By the type's invariant the page is valid; the part lies within it. C copies,
+            // for which it does not matter whether others use the page as well.
+            unsafe { super::rpcrdma_memcpy_to_page(page.as_ptr(), start, now_at, now.len()) };
             from = later;
         }
         from.is_empty()
@@ -280,11 +278,9 @@ impl PageVec {
             let Some(to) = to.get_mut(copied..copied.saturating_add(length)) else {
                 return false;
             };
+            let to_at = to.as_mut_ptr().cast();
             // SAFETY: As in `copy_in`.
-            unsafe {
-                let from: *const u8 = super::rpcrdma_page_address(page.as_ptr()).cast();
-                core::ptr::copy_nonoverlapping(from.add(start), to.as_mut_ptr(), to.len());
-            }
+            unsafe { super::rpcrdma_memcpy_from_page(to_at, page.as_ptr(), start, to.len()) };
             copied = copied.saturating_add(to.len());
         }
         copied == to.len()

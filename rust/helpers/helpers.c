@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 #include <linux/dma-mapping.h>
+#include <linux/highmem.h>
 #include <linux/iommu-dma.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
@@ -245,6 +246,16 @@ void rpcrdma_put_page_array(struct page **pages, size_t count)
 void *rpcrdma_page_address(const struct page *page)
 {
 	return page_address(page);
+}
+
+void rpcrdma_memcpy_to_page(struct page *page, size_t offset, const void *from, size_t length)
+{
+	memcpy_to_page(page, offset, from, length);
+}
+
+void rpcrdma_memcpy_from_page(void *to, struct page *page, size_t offset, size_t length)
+{
+	memcpy_from_page(to, page, offset, length);
 }
 
 u64 rpcrdma_page_to_phys(struct page *page)

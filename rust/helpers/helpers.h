@@ -102,6 +102,8 @@ unsigned int rpcrdma_version_two_writes(void);
 
 void rpcrdma_put_page_array(struct page **pages, size_t count);
 void *rpcrdma_page_address(const struct page *page);
+void rpcrdma_memcpy_to_page(struct page *page, size_t offset, const void *from, size_t length);
+void rpcrdma_memcpy_from_page(void *to, struct page *page, size_t offset, size_t length);
 u64 rpcrdma_page_to_phys(struct page *page);
 u32 rpcrdma_total_pages(void);
 unsigned int rpcrdma_memalloc_noio_begin(void);
