@@ -2,7 +2,7 @@
 
 //! From a message to a Call that nfsd executes.
 
-use super::{incoming::IncomingCalls, note::CallNote, reply};
+use super::{incoming::IncomingCalls, note::CallNote, reply, room::Room};
 use crate::{
     error::Cause,
     proto::{
@@ -319,7 +319,11 @@ fn fetch(qp: &AcceptedQp<IncomingCalls>, message: Message, may_wait: bool) -> Op
     let message = incoming.admit(qp, message)?;
     let _scope = NoIoScope::enter();
     match post_reads(qp, message, may_wait) {
-        Ok(()) => None,
+        Ok(()) => {
+            // The requester may not let them complete, nor call again.
+            Room::look_later(&incoming.events.room);
+            None
+        }
         Err(Some(message)) if !may_wait => {
             incoming.stats().counters.deferred_reads.increment();
             Some(message)

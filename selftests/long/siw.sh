@@ -134,6 +134,37 @@ reads_fail() {
 	limits_end server
 }
 
+# The client hears nothing of an RDMA Read, and says no more. No Replies are under way either, whose RDMA Writes would
+# have the server look. NFS waits longer than that takes.
+reads_hang() {
+	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+	[ $other = siw ] || skip "RDMA Reads of other devices end by themselves"
+	other_device
+	netem_begins server
+	server_anew
+	server_dir /export
+	mount_nfs "$1" timeo=6000
+	client_waits 600
+	client "head -c 64K /dev/urandom >/run/$TEST.data; : >\$MNT/$TEST/file; rm -f /run/$TEST.ready /run/$TEST.go"
+	client_background writes "
+		exec 3>\$MNT/$TEST/file
+		: >/run/$TEST.ready
+		wait_for 60 test -e /run/$TEST.go
+		dd if=/run/$TEST.data bs=64K conv=fdatasync status=none >&3"
+	client "wait_for 60 test -e /run/$TEST.ready"
+	netem server 'loss 100%'
+	client ": >/run/$TEST.go"
+	server "
+		is_told() { [ \$(listener_of ended_timed_out) = 1 ]; }
+		(wait_for 150 is_told) ||
+			fail \"the last connections ended for \$(cat /sys/kernel/debug/rpcrdma/listener-*/ends)\""
+	netem server
+	LIMIT=700 client_wait writes
+	server "sha256sum </export/$TEST/file" | diff - <(client "sha256sum </run/$TEST.data")
+	client "umount \$MNT && wait_for 10 module_unused
+		rm /run/$TEST.*"
+}
+
 # The server's device takes so few pages at a time that each RDMA Read becomes many, and the largest Call wants
 # more regions than a connection has on other devices.
 short_lists() {
@@ -183,17 +214,34 @@ calls() {
 	[ $registrations = $reads ] || fail "each RDMA Read should have one"
 }
 
+# So many connects wait for the server, which the connection manager counts on iWARP alone.
+backlog() {
+	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+	[ $other = siw ] || skip "no device but iWARP's is told"
+	other_device
+	MACHINE=server limit_devices count_work=1
+	server '
+		/lab/guest/server stop
+		/lab/guest/server resume
+		printf "%d connects may wait\n" $(posted backlog)
+		[ $(posted backlog) = 64 ]'
+	limits_end server
+}
+
 test_case "v4.2: chunks" chunks 4.2
 test_case "v3: more segments than the server has regions" few_regions 3
 test_case "v3: a region takes no pages, now and then" reads_fail 3
+test_case "v3: RDMA Reads hang" reads_hang 3
 for pages in 8 1; do
 	test_case "v3: the server's regions have $pages page(s)" short_lists 3 $pages
 done
 test_case "v3: what the server registers" registrations 3
+test_case "connects that may wait" backlog
 test_case "v4.2: Reply chunks with gaps" gaps '' -eq
 test_case "v4.2: Reply chunks too long for it" gaps max_fast_reg_pages=19 -gt
 test_case "mount.sh" other mount
 test_case "io.sh" other io 'v3, direct|v4.2, buffered'
 test_case "forms.sh" other forms
+test_case "grants.sh" other grants "grants rise"
 test_case "backchannel.sh" other backchannel
 run_cases
