@@ -102,10 +102,10 @@ few_regions() {
 	server_dir /export
 	mount_nfs "$1"
 	LIMIT=300 client '
-		fio --name=data --directory=$MNT/$TEST --size=2M --bs=1M --numjobs=16 --rw=write --direct=1 --ioengine=psync --thread \
+		fio --name=data --directory=$MNT/$TEST --size=1M --bs=512K --numjobs=12 --rw=write --direct=1 --ioengine=psync --thread \
 			--loops=3 --verify=crc32c --do_verify=0 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
 		drop_caches
-		fio --name=data --directory=$MNT/$TEST --size=2M --bs=1M --numjobs=16 --rw=read --direct=1 --ioengine=psync --thread \
+		fio --name=data --directory=$MNT/$TEST --size=1M --bs=512K --numjobs=12 --rw=read --direct=1 --ioengine=psync --thread \
 			--verify=crc32c --verify_fatal=1 --output=/run/$TEST.fio || fail "$(cat /run/$TEST.fio)"
 		rm /run/$TEST.fio'
 	server '
