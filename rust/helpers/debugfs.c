@@ -5,6 +5,7 @@
  */
 #include <linux/debugfs.h>
 #include <linux/mutex.h>
+#include <linux/sched/mm.h>
 #include <linux/seq_file.h>
 
 #include "helpers.h"
@@ -39,14 +40,22 @@ void rpcrdma_debugfs_put(void)
 	mutex_unlock(&root_lock);
 }
 
-/* Creates a directory whose name is the prefix and a number. */
+/*
+ * Creates a directory whose name is the prefix and a number. Whoever accepts a connection waits for the
+ * lock of the directory around it. If this machine is the client, and its mount needs that connection, no
+ * memory that is allocated under the lock may wait for the mount.
+ */
 struct dentry *rpcrdma_debugfs_add(const char *prefix, unsigned int id)
 {
+	unsigned int flags = memalloc_noio_save();
+	struct dentry *folder;
 	char name[32];
 
 	rpcrdma_debugfs_get();
 	snprintf(name, sizeof(name), "%s%u", prefix, id);
-	return debugfs_create_dir(name, root);
+	folder = debugfs_create_dir(name, root);
+	memalloc_noio_restore(flags);
+	return folder;
 }
 
 void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,

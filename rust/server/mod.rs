@@ -25,10 +25,12 @@
 //! executes it, and posts the Reply; the completion of that gives pages and room back, and wakes
 //! only threads that wait for room.
 //!
-//! Lock order: the locks here are leaves, each taken alone, with two exceptions. The listener's
+//! Lock order: the locks here are leaves, each taken alone, with three exceptions. The listener's
 //! (`Listener::state`) is held while it begins and stops listening. That of the Calls that wait for
 //! room (`IncomingCalls::waiting`) is held while those of the connection's and the listener's
-//! budgets (`Events::pages`, `Room::state`) are taken, one at a time.
+//! budgets (`Events::pages`, `Room::state`) are taken, one at a time. That of the listener's budget
+//! is held while another connection is enqueued, for which sunrpc asks whether it has room, and
+//! while one that is stuck is ended, which takes the lock of its send queue's slots.
 
 mod backward;
 mod connection;
