@@ -52,7 +52,8 @@ falls() {
 
 # With its load the grant rises; without, it falls again.
 with_load() {
-	local first max most
+	local first max most not_ready
+	not_ready=$(server not_ready)
 	begin
 	load
 	most=$(server 'stat_of credits_granted')
@@ -62,6 +63,9 @@ with_load() {
 	falls
 	load
 	server "granted_beyond $first || fail 'the grant has not risen again'"
+	# Where the device does not repeat a Send without a Receive the connection would have ended.
+	[ "$(server 'not_ready')" = "$not_ready" ] && [ "$(client 'xprt_stat 3')" = 1 ] ||
+		fail "there was no Receive for a Call that was granted"
 }
 
 # More is to be written at once than the server fetches for one connection.

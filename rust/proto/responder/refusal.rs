@@ -22,7 +22,7 @@ pub(crate) enum CallError {
     ChunksInBackwardReply,
 }
 
-/// What a responder does with a message that it refuses.
+/// What a responder does with a message that it refuses. None is a reason to end the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponderRefusal {
     /// Forgets it.
