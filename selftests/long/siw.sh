@@ -92,7 +92,7 @@ chunks() {
 # Each segment that the server reads takes one of the memory regions that a connection has there, so that
 # some Calls can get none at first, and some not all that they need.
 few_regions() {
-	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+	is_served || skip "the server's transport is the kernel's own"
 	other_device
 	limit_devices max_fast_reg_pages=19
 	# So many, and in no hurry, that they could have all regions among them, none as many as it needs.
@@ -119,7 +119,7 @@ few_regions() {
 
 # One of the server's regions of so many takes no pages: what could not be read when the Call came a thread reads.
 reads_fail() {
-	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+	is_served || skip "the server's transport is the kernel's own"
 	other_device
 	MACHINE=server limit_devices failing_maps=10
 	server_dir /export
@@ -137,7 +137,7 @@ reads_fail() {
 # The client hears nothing of an RDMA Read, and says no more. No Replies are under way either, whose RDMA Writes would
 # have the server look. NFS waits longer than that takes.
 reads_hang() {
-	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+	is_served || skip "the server's transport is the kernel's own"
 	[ $other = siw ] || skip "RDMA Reads of other devices end by themselves"
 	other_device
 	netem_begins server
@@ -216,7 +216,7 @@ calls() {
 
 # So many connects wait for the server, which the connection manager counts on iWARP alone.
 backlog() {
-	server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
+	is_served || skip "the server's transport is the kernel's own"
 	[ $other = siw ] || skip "no device but iWARP's is told"
 	other_device
 	MACHINE=server limit_devices count_work=1
