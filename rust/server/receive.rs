@@ -36,7 +36,7 @@ pub(super) fn received(qp: &AcceptedQp<IncomingCalls>, mut message: Message) {
     incoming.stats().received();
     message.with_note().1.complete = Some(Moment::now());
     let complete = if incoming.events.is_established() {
-        start(qp, message)
+        start(qp, message, false)
     } else {
         Some(message)
     };
@@ -127,7 +127,7 @@ pub(super) fn next(
         (true, _) => message,
         (false, Some(_)) => fetch(qp, message, true)?,
         // It came before the handshake was over.
-        (false, None) => start_any(qp, message, true)?,
+        (false, None) => start(qp, message, true)?,
     })
 }
 
@@ -153,136 +153,22 @@ fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     })
 }
 
-/// Decodes a message that has just arrived, and posts RDMA Reads for what is not in it. Returns the
-/// message if it is a complete Call.
+/// Decodes a message, and posts RDMA Reads for what is not in it. Returns the message if it is a
+/// complete Call.
 ///
-/// A completion handler does not wait: a message for which memory or room is lacking is also
-/// returned, and a thread goes on with it.
-#[inline]
-fn start(qp: &AcceptedQp<IncomingCalls>, message: Message) -> Option<Message> {
-    let incoming = qp.context();
-    if ReceivedCall::may_have_reads(message.bytes()) {
-        return start_any(qp, message, false);
-    }
-    let started = start_call(qp, message, false, |bytes| {
-        ReceivedCall::take_inline(bytes, incoming.versions(), &incoming.budget)
-    });
-    let started = started.or_else(|message| {
-        start_call(qp, message, false, |bytes| {
-            ReceivedCall::take_whole(bytes, incoming.versions(), &incoming.budget)
-        })
-    });
-    started.unwrap_or_else(|message| start_any(qp, message, false))
-}
-
-/// [`start`] for any message, also in a thread, which may wait.
-// Most of these have one Read chunk.
-#[inline(never)]
-fn start_any(qp: &AcceptedQp<IncomingCalls>, message: Message, may_wait: bool) -> Option<Message> {
-    let incoming = qp.context();
-    let has_data = |call: &ReceivedCall<'_>| call.layout.pages == 0 || call.has_one_count();
-    let started = start_call(qp, message, may_wait, |bytes| {
-        ReceivedCall::take_one_read(bytes, incoming.versions(), &incoming.budget).filter(has_data)
-    });
-    let started = started.or_else(|message| {
-        start_call(qp, message, may_wait, |bytes| {
-            ReceivedCall::take_reduced(bytes, incoming.versions(), &incoming.budget)
-                .filter(has_data)
-        })
-    });
-    started.unwrap_or_else(|message| start_other(qp, message, may_wait))
-}
-
-/// [`start`] for a Call that `take` decodes.
-///
-/// # Errors
-///
-/// The message, if it is not such a Call.
-// Inlined into each caller, so that the decoded Call stays in registers.
-#[inline(always)]
-fn start_call(
-    qp: &AcceptedQp<IncomingCalls>,
-    mut message: Message,
-    may_wait: bool,
-    take: impl for<'a> FnOnce(&'a [u8]) -> Option<ReceivedCall<'a>>,
-) -> Result<Option<Message>, Message> {
-    let number = message.number();
-    let (bytes, note) = message.with_note();
-    let Some(call) = take(bytes) else {
-        return Err(message);
-    };
-    let accepted = accept(qp, number, (bytes, note), &call);
-    let credits = call.credits;
-    Ok(go_on(qp, message, credits, accepted, may_wait))
-}
-
-/// Records a Call.
-///
-/// # Errors
-///
-/// What to do with it instead.
-#[inline(always)]
-fn accept(
-    qp: &AcceptedQp<IncomingCalls>,
-    number: u32,
-    (bytes, note): (&[u8], &mut CallNote),
-    call: &ReceivedCall<'_>,
-) -> Result<(), ResponderRefusal> {
-    let incoming = qp.context();
-    trace_call(qp, number, bytes, call);
-    if incoming.events.is_unanswerable(call.xid) {
-        return Err(ResponderRefusal::Answer(call.error(ErrorBody::Chunk)));
-    }
-    if call.version != VERSION_ONE {
-        incoming.called_in_version_two();
-    }
-    note.is_complete = call.layout.pages == 0;
-    incoming.called(call.credits);
-    note.is_outstanding = true;
-    note.index = Some(call.index(bytes.len()));
-    Ok(())
-}
-
-/// Goes on with a Call that was accepted, or does what is to be done instead.
-#[inline(always)]
-fn go_on(
-    qp: &AcceptedQp<IncomingCalls>,
-    message: Message,
-    credits: Credits,
-    accepted: Result<(), ResponderRefusal>,
-    may_wait: bool,
-) -> Option<Message> {
-    match accepted {
-        Ok(()) if message.note().is_complete => Some(message),
-        Ok(()) => fetch(qp, message, may_wait),
-        Err(refusal) => {
-            refuse(qp, message, Some(credits), refusal);
-            None
-        }
-    }
-}
-
-/// [`start`] for a message that may not be a Call, or not be well formed.
-#[cold]
-fn start_other(
-    qp: &AcceptedQp<IncomingCalls>,
-    mut message: Message,
-    may_wait: bool,
-) -> Option<Message> {
+/// A completion handler does not wait: unless `may_wait`, a message for which memory or room is
+/// lacking is also returned, and a thread goes on with it.
+fn start(qp: &AcceptedQp<IncomingCalls>, mut message: Message, may_wait: bool) -> Option<Message> {
     let (incoming, number) = (qp.context(), message.number());
     let (bytes, note) = message.with_note();
     match decode_call(bytes, incoming.versions(), &incoming.budget) {
         Ok(ReceivedByResponder::Call(call)) => {
-            let accepted = if call.layout.pages == 0 || call.has_counts() {
-                accept(qp, number, (bytes, note), &call)
-            } else {
-                trace_call(qp, number, bytes, &call);
-                trace::svcrdma_decode_parse_err(qp, number, bytes);
-                let error = call.error(ErrorBody::Chunk);
-                Err(ResponderRefusal::GarbageArgs(error))
-            };
             let credits = call.credits;
-            return go_on(qp, message, credits, accepted, may_wait);
+            match accept(qp, number, (bytes, &mut *note), &call) {
+                Ok(()) if note.is_complete => return Some(message),
+                Ok(()) => return fetch(qp, message, may_wait),
+                Err(refusal) => refuse(qp, message, Some(credits), refusal),
+            }
         }
         Ok(ReceivedByResponder::BackwardReply {
             xid,
@@ -309,6 +195,36 @@ fn start_other(
         }
     }
     None
+}
+
+/// Records a Call.
+///
+/// # Errors
+///
+/// What to do with it instead.
+fn accept(
+    qp: &AcceptedQp<IncomingCalls>,
+    number: u32,
+    (bytes, note): (&[u8], &mut CallNote),
+    call: &ReceivedCall<'_>,
+) -> Result<(), ResponderRefusal> {
+    let incoming = qp.context();
+    trace_call(qp, number, bytes, call);
+    if call.layout.pages > 0 && !call.has_counts() {
+        trace::svcrdma_decode_parse_err(qp, number, bytes);
+        return Err(ResponderRefusal::GarbageArgs(call.error(ErrorBody::Chunk)));
+    }
+    if incoming.events.is_unanswerable(call.xid) {
+        return Err(ResponderRefusal::Answer(call.error(ErrorBody::Chunk)));
+    }
+    if call.version != VERSION_ONE {
+        incoming.called_in_version_two();
+    }
+    note.is_complete = call.layout.pages == 0;
+    incoming.called(call.credits);
+    note.is_outstanding = true;
+    note.index = Some(call.index(bytes.len()));
+    Ok(())
 }
 
 /// Posts RDMA Reads for a Call, once there is room for their data. As with [`start`], the message
@@ -412,11 +328,11 @@ fn post_reads(
         let most = segments.saturating_add(layout.read_chunks);
         reads.fill(pages, usize::try_from(most)?)?;
         let mut first = None;
-        index.for_each_read(bytes, EINVAL, |at, segment| {
+        for (at, segment) in index.call(bytes).ok_or(EINVAL)?.reads() {
             first = first.or(Some(segment.handle));
             let place = (usize::try_from(at)?, segment.length);
-            reads.read(place, (segment.handle, segment.offset), may_wait)
-        })?;
+            reads.read(place, (segment.handle, segment.offset), may_wait)?;
+        }
         note.invalidate = first.filter(|_| incoming.thresholds.remote_invalidation);
         Ok(reads)
     };

@@ -8,12 +8,11 @@ mod proto;
 use proto::requester::decode::ReceivedReply;
 use proto::requester::plan::{plan, Plan, PlanError, PlanLimits, RpcShape};
 use proto::requester::reconcile::{Delivered, Mismatch};
-use proto::responder::budget::CallBudget;
 use proto::responder::call::{CallIndex, ReceivedCall};
 use proto::responder::placement::{Placement, ReplyTooLarge};
 use proto::responder::unanswerable::UnanswerableCalls;
 use proto::testing::requester::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
-use proto::wire::header::{Credits, Versions, Xid};
+use proto::wire::header::{Credits, Xid};
 use proto::wire::private_data::Thresholds;
 
 /// Instantiates the generic functions that the core does not call itself.
@@ -59,20 +58,6 @@ pub fn responder_instances(
     header.map_err(|_| ReplyTooLarge)
 }
 
-/// The same for what a responder tries first.
-pub fn whole_instances<'a>(
-    bytes: &'a [u8],
-    versions: Versions,
-    budget: &CallBudget,
-) -> Option<ReceivedCall<'a>> {
-    if ReceivedCall::may_have_reads(bytes) {
-        return ReceivedCall::take_one_read(bytes, versions, budget)
-            .or_else(|| ReceivedCall::take_reduced(bytes, versions, budget));
-    }
-    ReceivedCall::take_inline(bytes, versions, budget)
-        .or_else(|| ReceivedCall::take_whole(bytes, versions, budget))
-}
-
 /// The same for what is inlined wherever it is used.
 pub fn inlined_instances(
     index: &CallIndex,
@@ -81,19 +66,6 @@ pub fn inlined_instances(
 ) -> Option<usize> {
     let handle = index.call(buffers.0)?.handle_to_invalidate(thresholds)?;
     index.encode_inline(buffers.1, Credits::new(handle)).ok()
-}
-
-/// The same for what is read.
-pub fn read_instances(call: &ReceivedCall<'_>, before: u32) -> Result<(), u32> {
-    let mut last = before;
-    call.for_each_read(|at, segment| {
-        last = last.max(segment.length);
-        if last < at {
-            Err(segment.handle)
-        } else {
-            Ok(())
-        }
-    })
 }
 
 /// The same for what it remembers.

@@ -143,13 +143,6 @@ impl CallIndex {
         self.lists.reads()
     }
 
-    /// The segment of the Read list in `buffer`, which is as for [`Self::call`], if it is the only
-    /// one and not empty.
-    #[inline(always)]
-    pub(super) fn only_read(&self, buffer: &[u8]) -> Option<Segment> {
-        self.lists.only_read(buffer)
-    }
-
     /// Whether the Call offers memory for its Reply: a Write chunk, or the Reply chunk.
     pub(crate) const fn offers_memory(&self) -> bool {
         self.lists.has_results()

@@ -41,43 +41,6 @@ pub(crate) struct StreamLayout {
 }
 
 impl StreamLayout {
-    /// The layout of a Call without Read chunks.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError::Budget`] if the message is too long for a 32-bit length.
-    pub(super) fn inline(payload: &[u8]) -> Result<Self, CallError> {
-        let head = u32::try_from(payload.len());
-        Ok(Self {
-            head: head.map_err(|_| TOO_LONG)?,
-            ..Self::default()
-        })
-    }
-
-    /// The layout of a Call with this inline part and one Read chunk, which is not at Position
-    /// Zero; `None` if [`Self::new`] has an error for them.
-    pub(super) fn with_one(payload: &[u8], reads: &ReadList<'_>) -> Option<Self> {
-        let inline = u32::try_from(payload.len()).ok()?;
-        let (position, length) = (reads.lowest(), padded(reads.length()));
-        let tail = inline.checked_sub(position)?;
-        if length == 0 {
-            return Some(Self {
-                head: inline,
-                read_chunks: 1,
-                ..Self::default()
-            });
-        }
-        let pages = u32::try_from(length).ok()?;
-        inline.checked_add(pages)?;
-        Some(Self {
-            head: position,
-            pages,
-            tail,
-            read_chunks: 1,
-            is_mixed: length != reads.length(),
-        })
-    }
-
     /// The layout of a Call with this inline part and Read list.
     ///
     /// # Errors
@@ -90,7 +53,7 @@ impl StreamLayout {
         most: u32,
     ) -> Result<Self, CallError> {
         let in_range = |bytes: u64| u32::try_from(bytes).map_err(|_| TOO_LONG);
-        let inline = Self::inline(payload.unwrap_or_default())?.head;
+        let inline = u32::try_from(payload.map_or(0, <[u8]>::len)).map_err(|_| TOO_LONG)?;
         let mut base = u64::from(inline);
         let (mut offset, mut count) = (0u64, 0u32);
         // Where the last chunk that has bytes is, and its length with its round-up.

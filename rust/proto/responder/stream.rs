@@ -2,7 +2,7 @@
 
 //! The RPC message of a Call as a responder puts it together again (RFC 8166 section 3.4.5).
 
-use super::call::{CallIndex, ReceivedCall};
+use super::call::ReceivedCall;
 use super::layout::{padded, round_up};
 use crate::proto::wire::chunk::{ReadChunk, ReadChunkSegments, ReadChunks, Segment};
 
@@ -92,7 +92,6 @@ impl<'a> ReceivedCall<'a> {
     ///
     /// Pieces that are not inline are in the pages of the layout, at their place less the head.
     /// Inline ones have to be copied there if the layout has pages but no head.
-    #[inline(always)]
     pub(crate) fn stream(&self) -> Stream<'a> {
         let mut chunks = self.lists.reads.chunks();
         let mut next = chunks.next();
@@ -113,72 +112,22 @@ impl<'a> ReceivedCall<'a> {
     }
 }
 
-impl CallIndex {
-    /// As [`ReceivedCall::for_each_read`], for the Call in `buffer`.
-    ///
-    /// # Errors
-    ///
-    /// The first one of `each`, or `short` if `buffer` does not have the Call.
-    #[inline(always)]
-    pub(crate) fn for_each_read<E>(
-        &self,
-        buffer: &[u8],
-        short: E,
-        mut each: impl FnMut(u32, Segment) -> Result<(), E>,
-    ) -> Result<(), E> {
-        if self.is_inline() {
-            if let Some(only) = self.only_read(buffer) {
-                return each(0, only);
-            }
-        }
-        self.call(buffer).ok_or(short)?.for_each_read(each)
-    }
-}
-
 impl ReceivedCall<'_> {
-    /// Calls `each` with the pieces of [`Self::stream`] that are to be read: where each goes in the
-    /// pages of the layout, and the requester's memory, which has at least one byte.
-    ///
-    /// # Errors
-    ///
-    /// The first one of `each`.
-    // Inlined, as is what it calls, so that the Call need not be in memory.
-    #[inline(always)]
-    pub(crate) fn for_each_read<E>(
-        &self,
-        mut each: impl FnMut(u32, Segment) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let reads = &self.lists.reads;
-        if self.payload.is_some() && reads.is_one_chunk() {
-            // The pages hold nothing else.
-            let mut at = 0u32;
-            let segments = reads.segments().map(|entry| entry.segment);
-            for segment in segments.filter(|segment| segment.length != 0) {
-                each(at, segment)?;
-                at = at.saturating_add(segment.length);
-            }
-            return Ok(());
-        }
-        for piece in self.stream() {
-            if let Source::Read { handle, offset } = piece.source {
+    /// The pieces of [`Self::stream`] that are to be read: where each goes in the pages of the
+    /// layout, and the requester's memory, which has at least one byte.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = (u32, Segment)> + '_ {
+        let head = self.layout.head;
+        self.stream().filter_map(move |piece| match piece.source {
+            Source::Read { handle, offset } => {
                 let segment = Segment {
                     handle,
                     length: piece.length,
                     offset,
                 };
-                each(piece.at.saturating_sub(self.layout.head), segment)?;
+                Some((piece.at.saturating_sub(head), segment))
             }
-        }
-        Ok(())
-    }
-
-    /// [`Self::has_counts`] for a Call with one Read chunk.
-    #[inline(always)]
-    pub(crate) fn has_one_count(&self) -> bool {
-        let reads = &self.lists.reads;
-        let payload = self.payload.unwrap_or_default();
-        has_count(payload, reads.lowest(), reads.length())
-            && is_behind_header(payload, reads.lowest())
+            Source::Inline(_) | Source::RoundUp => None,
+        })
     }
 
     /// Whether the Read chunks are behind the header of the RPC Call, in which nothing may be in a
@@ -192,16 +141,14 @@ impl ReceivedCall<'_> {
         let Some(payload) = self.payload else {
             return true;
         };
-        let reads = &self.lists.reads;
-        if reads.is_one_chunk() {
-            return self.has_one_count();
-        }
-        if self.layout.read_chunks != 0 && !is_behind_header(payload, reads.lowest()) {
+        let mut chunks = self.lists.reads.chunks();
+        let first = chunks.clone().next();
+        if first.is_some_and(|first| !is_behind_header(payload, first.position)) {
             return false;
         }
         // Bytes of the message that are not inline, and inline ones before the last chunk.
         let (mut reduced, mut last) = (0u64, 0);
-        self.lists.reads.chunks().all(|chunk| {
+        chunks.all(|chunk| {
             let inline = u64::from(chunk.position).checked_sub(reduced);
             let end = inline.and_then(|inline| usize::try_from(inline).ok());
             let between = end.and_then(|end| payload.get(last..end));
@@ -255,19 +202,9 @@ impl Iterator for Stream<'_> {
     }
 }
 
-/// Whether the word before the first Read chunk, of `length` bytes at `position`, can be its count.
-fn has_count(payload: &[u8], position: u32, length: u64) -> bool {
-    let end = usize::try_from(position).ok();
-    let before = end.and_then(|end| payload.get(..end));
-    let count = before.and_then(<[u8]>::last_chunk);
-    count.is_some_and(|&count| is_data_of(length, u32::from_be_bytes(count)))
-}
-
 /// Whether the first Read chunk, at `position`, and the count before it are arguments of the Call
 /// that begins with `payload`: sunrpc expects the header (RFC 5531 section 9) in one piece, and if
 /// RPCSEC_GSS protects the arguments or has its own, they are in no chunk.
-// Not inlined, as its callers would become too long to be inlined.
-#[inline(never)]
 fn is_behind_header(payload: &[u8], position: u32) -> bool {
     let end = usize::try_from(position).ok();
     let before = end.and_then(|end| payload.get(..end.checked_sub(4)?));
@@ -275,7 +212,6 @@ fn is_behind_header(payload: &[u8], position: u32) -> bool {
 }
 
 /// Whether `bytes` begin with the header of an RPC Call whose arguments may be in chunks.
-#[inline(always)]
 fn has_header(bytes: &[u8]) -> Option<()> {
     const RPCSEC_GSS: [u8; 4] = 6u32.to_be_bytes();
     let credential = bytes.get(24..)?;
@@ -287,7 +223,6 @@ fn has_header(bytes: &[u8]) -> Option<()> {
 }
 
 /// The flavor of a credential or verifier at the start of `bytes`, and what follows its body.
-#[inline(always)]
 fn auth(bytes: &[u8]) -> Option<([u8; 4], &[u8])> {
     /// The most bytes in a body.
     const MOST: u32 = 400;
@@ -302,7 +237,6 @@ fn auth(bytes: &[u8]) -> Option<([u8; 4], &[u8])> {
 
 /// Whether a credential of RPCSEC_GSS, with flavor and length, is that of a Call whose arguments
 /// follow as they are: RPCSEC_GSS_DATA with rpc_gss_svc_none (RFC 2203 section 5).
-#[cold]
 fn is_unprotected(credential: &[u8]) -> bool {
     const DATA: [u8; 4] = 0u32.to_be_bytes();
     const NONE: [u8; 4] = 1u32.to_be_bytes();

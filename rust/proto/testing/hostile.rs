@@ -15,7 +15,6 @@ use crate::proto::responder::encode::encode_reply;
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::testing::options::{encode_option, OptionMessage};
 use crate::proto::testing::responder::decode::decode_call;
-use crate::proto::testing::responder::decoders;
 use crate::proto::wire::chunk::{Chunk, Lists};
 use crate::proto::wire::encode::header_len;
 use crate::proto::wire::error::ErrorMessage;
@@ -38,7 +37,6 @@ pub(crate) fn check(bytes: &[u8], scratch: &mut [u8]) -> Result<(), Violation> {
     for versions in [Versions::ONE, Versions::ONE_AND_TWO] {
         check_requester(bytes, versions)?;
         check_decoders(bytes, versions)?;
-        decoders::check_decoders(bytes, versions)?;
         check_responder(bytes, versions)?;
         if let Ok(message) = Message::decode(bytes, versions) {
             check_encoding(bytes, &message, scratch)?;

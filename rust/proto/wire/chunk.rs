@@ -187,11 +187,6 @@ impl<'a> ReadList<'a> {
         self.lowest == self.highest
     }
 
-    /// Where that chunk starts.
-    pub(crate) const fn lowest(&self) -> u32 {
-        self.lowest
-    }
-
     /// Whether there is a Position Zero chunk.
     pub(crate) const fn has_position_zero(&self) -> bool {
         self.lowest == 0
@@ -510,27 +505,6 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// Takes a Read list of one segment and two other lists if these are empty, otherwise nothing.
-    #[inline(always)]
-    pub(crate) fn take_one_read(reader: &mut Reader<'a>) -> Option<Self> {
-        let mut reads = ReadList::begin(*reader);
-        let mut ahead = *reader;
-        if !ahead.take_flag().ok()? {
-            return None;
-        }
-        reads.add(ReadSegment::take(&mut ahead).ok()?);
-        let mut entries = ahead;
-        if !ahead.take_zeroes::<12>() || !entries.take_zeroes::<4>() {
-            return None;
-        }
-        *reader = ahead;
-        Some(Self {
-            reads,
-            writes: WriteList::empty(entries),
-            reply: None,
-        })
-    }
-
     /// As [`Self::take`], for lists that are not all empty.
     #[inline(always)]
     pub(crate) fn take_some(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
@@ -612,17 +586,6 @@ impl ListIndex {
     /// As [`ReadList::count`] and [`ReadList::length`].
     pub(crate) const fn reads(&self) -> (u32, u64) {
         (self.reads_count, self.reads_length)
-    }
-
-    /// The segment of the Read list of `message`, which is as for [`Self::lists`], if it is the
-    /// only one and not empty.
-    #[inline(always)]
-    pub(crate) fn only_read(&self, message: &[u8]) -> Option<Segment> {
-        if self.reads_count != 1 {
-            return None;
-        }
-        let entry = ReadSegment::take_next(&mut Reader::at(message, self.reads_at)?)?;
-        Some(entry.segment).filter(|segment| segment.length != 0)
     }
 
     /// Whether there is a Write chunk or a Reply chunk.

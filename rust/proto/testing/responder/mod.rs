@@ -3,7 +3,6 @@
 //! The end that listens: what no transport calls, and what tests take for it.
 
 pub(crate) mod decode;
-pub(crate) mod decoders;
 
 #[cfg(any(test, rpcrdma_kunit))]
 mod budget_tests;
