@@ -38,7 +38,7 @@ use crate::{
 use core::iter::empty;
 use kernel::{prelude::*, sync::atomic::Relaxed};
 
-/// Takes a message from the peer.
+/// Handles a message from the peer.
 pub(super) fn received(
     completion: &mut Completion<'_, Connection>,
     message: ReceivedMessage<Connection>,
@@ -46,9 +46,14 @@ pub(super) fn received(
 ) {
     let qp = completion.qp();
     let connection = qp.context();
-    // Less common messages have a function of their own: their result would have to be in memory.
-    let Some(reply) = ReceivedReply::take(message.bytes(), connection.version.taken()) else {
-        return received_other(completion, message, invalidated);
+    let reply = match decode_received(message.bytes(), connection.version.taken()) {
+        Ok(Received::Reply(reply)) => reply,
+        Ok(Received::Error(error)) => return refused(completion, &error, message, invalidated),
+        Ok(Received::BackwardCall(call)) => {
+            backward(connection, &call);
+            return completion.recycle(message);
+        }
+        Err(refused) => return refuse(completion, &refused, message, invalidated),
     };
     let fixed = reply.fixed;
     let rqst = match connection.transport.xprt.pin(fixed.xid.0) {
@@ -74,33 +79,6 @@ pub(super) fn received(
         form: claim.form,
     };
     fence(completion, fixed.xid, claim.rest, rqst, answer);
-}
-
-/// Takes a message that is not a Reply, or not a good one.
-#[inline(never)]
-fn received_other(
-    completion: &mut Completion<'_, Connection>,
-    message: ReceivedMessage<Connection>,
-    invalidated: Option<RemoteInvalidation<'_>>,
-) {
-    let connection = completion.qp().context();
-    match decode_received(message.bytes(), connection.version.taken()) {
-        // RDMA_NOMSG without a Reply chunk: the RPC message is missing.
-        Ok(Received::Reply(reply)) => {
-            let xid = reply.fixed.xid;
-            match connection.transport.xprt.pin(xid.0) {
-                Ok(rqst) => fail(completion, rqst, xid, message, invalidated),
-                Err(NotPinned::Taken) => drop_unexpected(completion, message),
-                Err(NotPinned::Unknown) => drop_late(completion, message),
-            }
-        }
-        Ok(Received::Error(error)) => refused(completion, &error, message, invalidated),
-        Ok(Received::BackwardCall(call)) => {
-            backward(connection, &call);
-            completion.recycle(message);
-        }
-        Err(refused) => refuse(completion, &refused, message, invalidated),
-    }
 }
 
 /// Takes an RDMA_ERROR: it ends its Call, or has it sent again in another version.

@@ -7,12 +7,11 @@
 //! chunks with those that were offered.
 
 use crate::proto::backward::BackwardCall;
-use crate::proto::message::{check_payload, Body, Message, MessageType, Refused};
-use crate::proto::wire::chunk::{Chunk, Lists, WriteList};
+use crate::proto::message::{Body, Message, MessageType, Refused};
+use crate::proto::wire::chunk::{Chunk, WriteList};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-use crate::proto::wire::header::{FixedHeader, Procedure, Versions, FIXED_LEN};
+use crate::proto::wire::header::{FixedHeader, Versions, FIXED_LEN};
 use crate::proto::wire::malformed::HeaderError;
-use crate::proto::wire::xdr::Reader;
 
 /// A Reply as a requester received it.
 #[derive(Clone, Copy, Debug)]
@@ -105,17 +104,6 @@ pub(crate) fn decode_received(
     bytes: &[u8],
     versions: Versions,
 ) -> Result<Received<'_>, Refused<ReplyError>> {
-    match ReceivedReply::take(bytes, versions) {
-        Some(reply) => Ok(Received::Reply(reply)),
-        None => decode_any(bytes, versions),
-    }
-}
-
-/// [`decode_received`] for a message that may not be a Reply, or not be well formed.
-pub(crate) fn decode_any(
-    bytes: &[u8],
-    versions: Versions,
-) -> Result<Received<'_>, Refused<ReplyError>> {
     let message =
         Message::decode(bytes, versions).map_err(|refused| refused.map(ReplyError::Header))?;
     let refuse = |error| Err(message.refuse(error, FIXED_LEN, versions));
@@ -153,33 +141,4 @@ pub(crate) fn decode_any(
         writes: lists.writes,
         chunk: lists.reply,
     }))
-}
-
-impl<'a> ReceivedReply<'a> {
-    /// Decodes a Reply in an RDMA_MSG, or in an RDMA_NOMSG with a Reply chunk, without the checks
-    /// that other messages need, which takes a third of the time. `None` for anything else.
-    // Inlined into both of its callers, one of which is rare.
-    #[inline(always)]
-    pub(crate) fn take(bytes: &'a [u8], versions: Versions) -> Option<Self> {
-        let mut reader = Reader::new(bytes);
-        let fixed = FixedHeader::take(&mut reader).ok()?;
-        if !versions.contains(fixed.version) {
-            return None;
-        }
-        let (writes, chunk) = Lists::take_without_reads(&mut reader)?;
-        let payload = match fixed.procedure {
-            Procedure::Msg if check_payload(reader, &fixed) == Ok(MessageType::Reply) => {
-                Some(reader.rest())
-            }
-            Procedure::Nomsg if chunk.is_some() && reader.rest().is_empty() => None,
-            _ => return None,
-        };
-        Some(Self {
-            fixed,
-            header_len: reader.position(),
-            payload,
-            writes,
-            chunk,
-        })
-    }
 }

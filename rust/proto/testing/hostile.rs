@@ -6,9 +6,7 @@
 //! up: whatever decodes lies inside the message, and encodes to the bytes that it came from.
 
 use crate::proto::message::{Body, Message};
-use crate::proto::requester::decode::{
-    decode_any, decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal,
-};
+use crate::proto::requester::decode::{decode_received, Received, ReplyError, RequesterRefusal};
 use crate::proto::requester::encode::encode_call;
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::encode::encode_reply;
@@ -36,7 +34,6 @@ const OFFERED: [u32; 3] = [4096; 3];
 pub(crate) fn check(bytes: &[u8], scratch: &mut [u8]) -> Result<(), Violation> {
     for versions in [Versions::ONE, Versions::ONE_AND_TWO] {
         check_requester(bytes, versions)?;
-        check_decoders(bytes, versions)?;
         check_responder(bytes, versions)?;
         if let Ok(message) = Message::decode(bytes, versions) {
             check_encoding(bytes, &message, scratch)?;
@@ -109,32 +106,6 @@ fn check_requester(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
             Ok(())
         }
     }
-}
-
-/// Checks that the decoder of good Replies finds what the one of all messages does, and that both
-/// are the same to what compares them with a Call.
-fn check_decoders(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
-    let Some(reply) = ReceivedReply::take(bytes, versions) else {
-        return Ok(());
-    };
-    let Ok(Received::Reply(other)) = decode_any(bytes, versions) else {
-        return Err("only one decoder takes it for a Reply");
-    };
-    let same_payload = match (reply.payload, other.payload) {
-        (Some(one), Some(two)) => core::ptr::eq(one, two),
-        (one, two) => one.is_none() && two.is_none(),
-    };
-    hold(
-        same_payload && reply.fixed == other.fixed && reply.header_len == other.header_len,
-        "the decoders see different Replies",
-    )?;
-    for (writes, chunk) in [(0, 0), (1, 0), (3, 0), (0, 1), (0, 3), (2, 3)] {
-        let offered = |count| OFFERED.into_iter().take(count);
-        let one = reply.reconcile([offered(writes), offered(0)], offered(chunk));
-        let two = other.reconcile([offered(writes), offered(0)], offered(chunk));
-        hold(one == two, "the decoders see different chunks")?;
-    }
-    Ok(())
 }
 
 fn check_responder(bytes: &[u8], versions: Versions) -> Result<(), Violation> {

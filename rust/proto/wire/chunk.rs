@@ -526,26 +526,6 @@ impl<'a> Lists<'a> {
         })
     }
 
-    /// Takes the Write list and the Reply chunk after an empty Read list, as in Replies and most
-    /// Calls; `None` for any other lists.
-    #[inline]
-    pub(crate) fn take_without_reads(
-        reader: &mut Reader<'a>,
-    ) -> Option<(WriteList<'a>, Option<Chunk<'a>>)> {
-        if let Some(none) = Self::take_none(reader) {
-            return Some((none.writes, None));
-        }
-        if reader.take_flag().ok()? {
-            return None;
-        }
-        let writes = WriteList::take(reader).ok()?;
-        let reply = match reader.take_flag().ok()? {
-            true => Some(Chunk::take(reader).ok()?),
-            false => None,
-        };
-        Some((writes, reply))
-    }
-
     /// Whether all three lists are empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()

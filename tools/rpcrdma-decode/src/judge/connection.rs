@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use super::calls::Calls;
 use super::fault::Fault;
 use crate::proto::message::{Body, Message, Refused};
-use crate::proto::requester::decode::{decode_any as decode_reply, Received, ReplyError};
+use crate::proto::requester::decode::{decode_received, Received, ReplyError};
 use crate::proto::responder::budget::CallBudget;
 use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
 use crate::proto::responder::refusal::{CallError, ResponderRefusal};
@@ -159,7 +159,7 @@ impl Connection {
 
     /// A message of the server's. The Call that it answers, if it is a Reply.
     fn from_server(&mut self, bytes: &[u8], faults: &mut Vec<Fault>) -> Option<Vec<u8>> {
-        match decode_reply(bytes, Versions::ONE_AND_TWO) {
+        match decode_received(bytes, Versions::ONE_AND_TWO) {
             Ok(Received::Reply(reply)) => {
                 let fixed = reply.fixed;
                 let call = self.forward.answer(fixed.xid, Some(fixed.credits));
