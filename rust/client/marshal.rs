@@ -14,13 +14,13 @@ use super::{
 use crate::{
     error::Cause,
     proto::{
-        backward::encode_backward,
         requester::{
             encode::encode_call,
             plan::{plan, CallForm, Parts, Plan, PlanLimits, ReplyForm, RpcShape, Side},
         },
         wire::{
             chunk::{ReadSegment, Segment},
+            encode::encode_inline,
             header::{Credits, FixedHeader, Xid, VERSION_ONE},
         },
     },
@@ -424,7 +424,7 @@ pub(super) fn send_backward(
     // CAST: A u32 always fits the kernel's usize.
     let limit = limits.inline_send as usize;
     let bytes = buffer.bytes();
-    let header = encode_backward(
+    let header = encode_inline(
         bytes,
         version,
         Xid(reply.xid()),

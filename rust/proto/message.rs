@@ -130,14 +130,14 @@ impl<'a> Message<'a> {
     /// Payload.
     pub(crate) fn decode(bytes: &'a [u8], versions: Versions) -> Result<Self, Refused> {
         let mut reader = Reader::new(bytes);
-        let Ok(fixed) = FixedHeader::take(&mut reader) else {
+        let Ok(fixed) = FixedHeader::decode(&mut reader) else {
             return Err(Refused {
                 why: Malformed::new(HeaderError::Short, bytes.len()),
                 fixed: None,
                 versions,
             });
         };
-        let body = Self::take_body(&fixed, &mut reader, versions);
+        let body = Self::decode_body(&fixed, &mut reader, versions);
         body.map(|body| Self {
             fixed,
             header_len: reader.position(),
@@ -150,8 +150,8 @@ impl<'a> Message<'a> {
         })
     }
 
-    /// Takes what follows the fixed words and leaves `reader` at the end of the header.
-    fn take_body(
+    /// Decodes what follows the fixed words and leaves `reader` at the end of the header.
+    fn decode_body(
         fixed: &FixedHeader,
         reader: &mut Reader<'a>,
         versions: Versions,
@@ -161,9 +161,9 @@ impl<'a> Message<'a> {
         }
         match fixed.procedure {
             Procedure::Msg => {
-                let lists = Lists::take(reader)?;
+                let lists = Lists::decode(reader)?;
                 let message_type = check_payload(*reader, fixed)?;
-                if lists.reads.has_position_zero() {
+                if lists.reads.segments().any(|entry| entry.position == 0) {
                     return Err(Malformed::new(HeaderError::PositionZeroInMsg, FIXED_LEN));
                 }
                 Ok(Body::Msg {
@@ -173,17 +173,17 @@ impl<'a> Message<'a> {
                 })
             }
             Procedure::Nomsg => {
-                let lists = Lists::take(reader)?;
+                let lists = Lists::decode(reader)?;
                 if lists.is_empty() {
                     return Err(Malformed::new(HeaderError::NoChunks, FIXED_LEN));
                 }
                 reader.finish()?;
                 Ok(Body::Nomsg { lists })
             }
-            Procedure::Error => Ok(Body::Error(ErrorBody::take(reader, fixed.version)?)),
+            Procedure::Error => Ok(Body::Error(ErrorBody::decode(reader, fixed.version)?)),
             OPTIONAL if fixed.version == VERSION_TWO => {
                 // What does not decode is a bad header, whatever the option.
-                let option = Optional::take(reader)?.known();
+                let option = Optional::decode(reader)?.known();
                 let unknown = Malformed::new(HeaderError::UnknownOption, FIXED_LEN);
                 Ok(Body::Optional(option.ok_or(unknown)?))
             }
@@ -205,9 +205,9 @@ pub(crate) fn check_payload(
 ) -> Result<MessageType, Malformed> {
     let start = reader.position();
     let short = Malformed::new(HeaderError::ShortPayload, start);
-    let xid = reader.take_u32().map_err(|_| short)?;
+    let xid = reader.decode_u32().map_err(|_| short)?;
     let type_at = reader.position();
-    let message_type = reader.take_u32().map_err(|_| short)?;
+    let message_type = reader.decode_u32().map_err(|_| short)?;
     if xid != fixed.xid.0 {
         return Err(Malformed::new(HeaderError::XidMismatch, start));
     }

@@ -7,9 +7,9 @@ use super::{
 };
 use crate::{
     error::Cause,
-    proto::{
-        backward::encode_backward,
-        wire::header::{Credits, Xid, MIN_HEADER_LEN},
+    proto::wire::{
+        encode::encode_inline,
+        header::{Credits, Xid, MIN_HEADER_LEN},
     },
     rdma::{AcceptedQp, NoRoom, Patience},
     sunrpc::{
@@ -65,7 +65,7 @@ fn send(qp: &AcceptedQp<IncomingCalls>, call: &BackwardRqst<'_>) -> Result<(), S
         .get_mut(..room)
         .ok_or(SendError::TooLarge)?;
     let credits = Credits::new(BACKWARD_CREDITS);
-    let header = encode_backward(buffer, version, Xid(call.xid()), credits)
+    let header = encode_inline(buffer, version, Xid(call.xid()), credits)
         .map_err(|_| SendError::TooLarge)?;
     let end = header.saturating_add(call.len());
     let to = buffer.get_mut(header..end).ok_or(SendError::TooLarge)?;

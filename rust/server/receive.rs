@@ -269,8 +269,7 @@ fn trace_call(qp: &AcceptedQp<IncomingCalls>, number: u32, bytes: &[u8], call: &
             (segment.handle, segment.length, segment.offset),
         )
     });
-    let chunks = Iterator::chain(lists.writes.chunks(), lists.reply);
-    let writes = chunks.flat_map(|chunk| chunk.segments());
+    let writes = lists.segments();
     let writes = writes.map(|segment| (segment.handle, segment.length, segment.offset));
     trace::svcrdma_segments(qp, number, reads, writes);
 }

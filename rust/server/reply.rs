@@ -18,6 +18,7 @@ use crate::{
         },
         wire::{
             chunk::Segment,
+            encode::encode_inline,
             error::{ErrorBody, ErrorMessage},
             header::{Credits, MIN_HEADER_LEN, VERSION_ONE},
         },
@@ -97,9 +98,8 @@ fn make_and_send(
     }
     let mut outgoing = qp.outgoing()?;
     let credits = grant(qp, index.version, replied)?;
-    let header = index
-        .encode_inline(outgoing.bytes(), credits)
-        .map_err(|_| EMSGSIZE)?;
+    let header =
+        encode_inline(outgoing.bytes(), index.version, index.xid, credits).map_err(|_| EMSGSIZE)?;
     let end = header.saturating_add(inline_len);
     let to = outgoing.bytes().get_mut(header..end).ok_or(EMSGSIZE)?;
     rqst.copy_out(0, to)?;
@@ -145,10 +145,7 @@ fn place_and_send(
         fail_call(qp, &index.error(ErrorBody::Chunk), true);
         return Ok(());
     };
-    let writes = match plan.has_rdma_writes() {
-        true => plan.most_rdma_writes(&call),
-        false => 0,
-    };
+    let writes = plan.most_rdma_writes(&call);
     // CAST: A u32 always fits the kernel's usize.
     if writes > MAX_RDMA_WRITES as usize
         && !fits_send_queue((index, bytes, placement), (length, threshold))
@@ -246,7 +243,7 @@ fn write(
         count: 0,
         bytes: 0,
     };
-    plan.for_each_rdma_write(call, &mut writing, Writing::add)?;
+    plan.for_each_rdma_write(call, |at, target| writing.add(at, target))?;
     Ok((writing.count, writing.bytes))
 }
 

@@ -47,8 +47,8 @@ pub fn responder_instances(
     let placement = Placement::new();
     let plan = placement.finish(call, lengths[0], lengths[1])?;
     let mut written = 0;
-    plan.for_each_rdma_write(call, &mut written, |written, at, segment| {
-        *written = at;
+    plan.for_each_rdma_write(call, |at, segment| {
+        written = at;
         match segment.length < at {
             true => Ok(()),
             false => Err(ReplyTooLarge),
@@ -56,16 +56,6 @@ pub fn responder_instances(
     })?;
     let header = plan.encode(buffer, call, Credits::new(written));
     header.map_err(|_| ReplyTooLarge)
-}
-
-/// The same for what is inlined wherever it is used.
-pub fn inlined_instances(
-    index: &CallIndex,
-    buffers: (&[u8], &mut [u8]),
-    thresholds: &Thresholds,
-) -> Option<usize> {
-    let handle = index.call(buffers.0)?.handle_to_invalidate(thresholds)?;
-    index.encode_inline(buffers.1, Credits::new(handle)).ok()
 }
 
 /// The same for what it remembers.

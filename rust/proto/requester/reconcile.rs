@@ -156,8 +156,8 @@ impl ReceivedReply<'_> {
 #[cold]
 fn verifier_len(rpc: &[u8]) -> usize {
     let mut reader = Reader::new(rpc);
-    match (reader.take_four(), reader.take_u32()) {
-        (Ok([_xid, _reply, MSG_ACCEPTED, _flavor]), Ok(length)) => {
+    match reader.decode_words() {
+        Ok([_xid, _reply, MSG_ACCEPTED, _flavor, length]) => {
             let length = usize::try_from(length).unwrap_or(MAX_VERIFIER_LEN);
             length.min(MAX_VERIFIER_LEN).saturating_add(3) & !3
         }

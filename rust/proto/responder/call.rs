@@ -5,7 +5,7 @@
 use super::layout::StreamLayout;
 use super::refusal::ResponderRefusal;
 use crate::proto::message::{check_payload, MessageType};
-use crate::proto::wire::chunk::{ListIndex, Lists, Segment, SEGMENT_LEN};
+use crate::proto::wire::chunk::Lists;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, FIXED_LEN};
 use crate::proto::wire::malformed::HeaderError;
@@ -47,49 +47,26 @@ impl ReceivedCall<'_> {
     /// Both ends must have agreed to it, and the handle must belong to this Call (RFC 8797 section
     /// 4.1): it is the first one whose segment has bytes. The others, if there are any, are left
     /// to the requester. Neither an RDMA_ERROR nor a backward message invalidates anything.
-    #[inline(always)]
     pub(crate) fn handle_to_invalidate(&self, thresholds: &Thresholds) -> Option<u32> {
-        if !thresholds.remote_invalidation || self.lists.is_empty() {
+        if !thresholds.remote_invalidation {
             return None;
         }
+        let reads = self.lists.reads.segments().map(|entry| entry.segment);
+        let mut segments = reads.chain(self.lists.segments());
         // A segment without bytes need not name a registration.
-        let has_bytes = |segment: &Segment| segment.length != 0;
-        let lists = &self.lists;
-        let mut reads = lists.reads.segments().map(|entry| entry.segment);
-        let mut found = reads.find(has_bytes);
-        for chunk in lists.writes.chunks() {
-            if found.is_some() {
-                break;
-            }
-            found = chunk.segments().find(has_bytes);
-        }
-        let found = found.or_else(|| lists.reply?.segments().find(has_bytes));
+        let found = segments.find(|segment| segment.length != 0);
         found.map(|segment| segment.handle)
     }
 
-    /// Bytes of the transport header behind the Read list: the Write list and the Reply chunk.
-    fn results_len(&self) -> usize {
-        self.header_len.saturating_sub(self.lists.writes.position())
-    }
-
-    /// Bytes of the header of a Reply, which returns these lists, and has no Read list; `None` if
-    /// that is out of range.
+    /// Bytes of the header of a Reply, which returns the Write list and the Reply chunk, and has no
+    /// Read list; `None` if that is out of range.
     pub(super) fn reply_header_len(&self) -> Option<u32> {
-        let length = self
-            .results_len()
-            .checked_add(FIXED_LEN + size_of::<u32>())?;
-        u32::try_from(length).ok()
-    }
-
-    /// The most segments that the Write list and the Reply chunk can have together.
-    pub(super) fn most_result_segments(&self) -> usize {
-        // Both of them end with a word.
-        self.results_len().saturating_sub(2 * size_of::<u32>()) / SEGMENT_LEN
+        let results = self.header_len.checked_sub(self.lists.writes.position())?;
+        u32::try_from(results.checked_add(FIXED_LEN + size_of::<u32>())?).ok()
     }
 
     /// What a responder keeps of the Call in addition to its Receive buffer. `message_len` is the
     /// length of the whole message in bytes.
-    #[inline]
     pub(crate) fn index(&self, message_len: usize) -> CallIndex {
         CallIndex {
             xid: self.xid,
@@ -98,14 +75,14 @@ impl ReceivedCall<'_> {
             layout: self.layout,
             message_len,
             header_len: self.header_len,
-            lists: self.lists.index(),
+            reads: (self.lists.reads.count(), self.lists.reads.length()),
+            offers_memory: self.lists.offers_memory(),
             is_inline: self.payload.is_some(),
         }
     }
 }
 
-/// A [`ReceivedCall`] without its bytes: those stay in the Receive buffer until it is answered, and
-/// are not decoded again.
+/// A [`ReceivedCall`] without its bytes, which stay in the Receive buffer until it is answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallIndex {
     /// The transaction.
@@ -119,7 +96,8 @@ pub(crate) struct CallIndex {
     /// Bytes of the transport header.
     pub(crate) header_len: usize,
     message_len: usize,
-    lists: ListIndex,
+    reads: (u32, u64),
+    offers_memory: bool,
     is_inline: bool,
 }
 
@@ -140,12 +118,12 @@ impl CallIndex {
 
     /// The segments of the Read list, and their bytes.
     pub(crate) const fn reads(&self) -> (u32, u64) {
-        self.lists.reads()
+        self.reads
     }
 
     /// Whether the Call offers memory for its Reply: a Write chunk, or the Reply chunk.
     pub(crate) const fn offers_memory(&self) -> bool {
-        self.lists.has_results()
+        self.offers_memory
     }
 
     /// Checks the start of an RPC message that an RDMA_NOMSG announced, after it was read: `start`
@@ -173,17 +151,17 @@ impl CallIndex {
 
     /// The Call in `buffer`, which is the Receive buffer that it was decoded from or the part of it
     /// that was filled. `None` if `buffer` is too short for it.
-    #[inline(always)]
     pub(crate) fn call<'a>(&self, buffer: &'a [u8]) -> Option<ReceivedCall<'a>> {
-        let message = buffer.get(..self.message_len)?;
-        let payload = message.get(self.header_len..)?;
+        let mut reader = Reader::new(buffer.get(..self.message_len)?);
+        FixedHeader::decode(&mut reader).ok()?;
+        let lists = Lists::decode(&mut reader).ok()?;
         Some(ReceivedCall {
             xid: self.xid,
             version: self.version,
             credits: self.credits,
             header_len: self.header_len,
-            lists: self.lists.lists(message)?,
-            payload: self.is_inline.then_some(payload),
+            lists,
+            payload: self.is_inline.then_some(reader.rest()),
             layout: self.layout,
         })
     }

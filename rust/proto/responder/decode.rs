@@ -72,7 +72,7 @@ pub(crate) fn decode_call<'a>(
         Body::Nomsg { lists } => (lists, None),
         Body::Optional(option) => match option {},
     };
-    if payload.is_none() && lists.reads.length_at(0) == 0 {
+    if payload.is_none() && lists.reads.chunk(0).length == 0 {
         return Err(refuse(CallError::NoPositionZero));
     }
     let excess = |excess| refuse(CallError::Budget(excess));

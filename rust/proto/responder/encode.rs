@@ -2,11 +2,11 @@
 
 //! The header of a Reply (RFC 8166 section 3.5).
 
-use super::call::{CallIndex, ReceivedCall};
+use super::call::ReceivedCall;
 use super::placement::ReplyPlan;
 use crate::proto::wire::chunk::{Chunk, Lists, Segment};
 use crate::proto::wire::encode::encode_header;
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, MIN_HEADER_LEN};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure};
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
 impl ReplyPlan<'_> {
@@ -17,7 +17,6 @@ impl ReplyPlan<'_> {
     /// # Errors
     ///
     /// [`NoSpace`] if the header does not fit.
-    #[inline]
     pub(crate) fn encode(
         &self,
         buffer: &mut [u8],
@@ -40,38 +39,6 @@ impl ReplyPlan<'_> {
     }
 }
 
-impl CallIndex {
-    /// Writes the header of the Reply to a Call that offers no memory, which is inline as a whole,
-    /// into `buffer` and returns its length, which is [`MIN_HEADER_LEN`].
-    ///
-    /// # Errors
-    ///
-    /// [`NoSpace`] if the header does not fit.
-    #[inline(always)]
-    pub(crate) fn encode_inline(
-        &self,
-        buffer: &mut [u8],
-        credits: Credits,
-    ) -> Result<usize, NoSpace> {
-        let fixed = FixedHeader {
-            xid: self.xid,
-            version: self.version,
-            credits,
-            procedure: Procedure::Msg,
-        };
-        // CAST: A u32 always fits the kernel's usize.
-        const LENGTH: usize = MIN_HEADER_LEN as usize;
-        let header = buffer.first_chunk_mut::<LENGTH>().ok_or(NoSpace)?;
-        let mut writer = Writer::new(header);
-        fixed.put(&mut writer)?;
-        // Three empty lists.
-        for _ in 0..3 {
-            writer.put_u32(0)?;
-        }
-        Ok(LENGTH)
-    }
-}
-
 /// `reply_stat`, `accept_stat` and what is between them in an RPC Reply with GARBAGE_ARGS: the
 /// message was accepted, the verifier is empty (RFC 5531 section 9).
 const GARBAGE_ARGS: [u32; 5] = [1, 0, 0, 0, 4];
@@ -90,8 +57,8 @@ pub(crate) fn encode_garbage_args(
     credits: Credits,
 ) -> Result<usize, NoSpace> {
     let mut reader = Reader::new(message);
-    let call = FixedHeader::take(&mut reader).map_err(|_| NoSpace)?;
-    let lists = Lists::take(&mut reader).map_err(|_| NoSpace)?;
+    let call = FixedHeader::decode(&mut reader).map_err(|_| NoSpace)?;
+    let lists = Lists::decode(&mut reader).map_err(|_| NoSpace)?;
     let fixed = FixedHeader {
         credits,
         procedure: Procedure::Msg,
@@ -102,9 +69,7 @@ pub(crate) fn encode_garbage_args(
     let header = encode_reply(buffer, &fixed, writes, reply)?;
     let mut writer = Writer::new(buffer.get_mut(header..).ok_or(NoSpace)?);
     writer.put_u32(call.xid.0)?;
-    for word in GARBAGE_ARGS {
-        writer.put_u32(word)?;
-    }
+    writer.put_words(GARBAGE_ARGS)?;
     header.checked_add(writer.position()).ok_or(NoSpace)
 }
 

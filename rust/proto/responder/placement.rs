@@ -133,7 +133,6 @@ impl Placement {
     ///
     /// [`ReplyTooLarge`] if the Reply chunk or a Write chunk is too small, or there is no Reply
     /// chunk where one is needed.
-    #[inline]
     pub(crate) fn finish(
         &self,
         call: &ReceivedCall<'_>,
@@ -215,61 +214,58 @@ impl<'a> ReplyPlan<'a> {
 
     /// The most RDMA Writes that the Reply to `call` can have.
     pub(crate) fn most_rdma_writes(&self, call: &ReceivedCall<'_>) -> usize {
-        let segments = call.most_result_segments();
-        if self.reply_chunk_len == 0 {
-            return segments;
+        if !self.has_rdma_writes() {
+            return 0;
         }
-        // The parts between the results count too, and each may end within a segment of the Reply
-        // chunk.
-        segments
-            .saturating_add(self.results.len())
-            .saturating_add(1)
+        // In the Reply chunk the parts between the results count too, and each may end within a
+        // segment.
+        let parts = match self.reply_chunk_len {
+            0 => 0,
+            _ => self.results.len().saturating_add(1),
+        };
+        let segments = call.lists.segments();
+        segments.fold(parts, |most, _| most.saturating_add(1))
     }
 
     /// Whether the Reply to `call` has no more than `most` RDMA Writes.
     pub(crate) fn has_at_most(&self, most: u32, call: &ReceivedCall<'_>) -> bool {
         let mut left = most;
-        let counted = self.for_each_rdma_write(call, &mut left, |left, _, _| {
-            *left = left.checked_sub(1).ok_or(())?;
-            Ok::<_, ()>(())
+        let counted: Result<(), ()> = self.for_each_rdma_write(call, |_, _| {
+            left = left.checked_sub(1).ok_or(())?;
+            Ok(())
         });
         counted.is_ok()
     }
 
-    /// Calls `each` with `state` and the RDMA Writes of the Reply to `call`: where in the RPC
-    /// message the bytes start, and the memory that they go to, exactly as long as they are, at
-    /// least one byte. Each chunk is filled from its start.
+    /// Calls `each` with the RDMA Writes of the Reply to `call`: where in the RPC message the bytes
+    /// start, and the memory that they go to, exactly as long as they are, at least one byte. Each
+    /// chunk is filled from its start.
     ///
     /// # Errors
     ///
     /// The first one of `each`.
-    // Inlined, so that the Call need not be in memory. A function as `each` can be as well.
-    #[inline(always)]
-    pub(crate) fn for_each_rdma_write<S, E>(
+    pub(crate) fn for_each_rdma_write<E>(
         &self,
         call: &ReceivedCall<'_>,
-        state: &mut S,
-        each: impl Fn(&mut S, u32, Segment) -> Result<(), E>,
+        mut each: impl FnMut(u32, Segment) -> Result<(), E>,
     ) -> Result<(), E> {
         let writes = call.lists.writes.chunks().zip(self.results);
         let writes = writes.map(|(chunk, result)| (chunk, Rest::one(result)));
         let reply = call.lists.reply.filter(|_| self.reply_chunk_len > 0);
         let reply = reply.map(|chunk| (chunk, self.rest()));
         for (chunk, ranges) in writes.chain(reply) {
-            fill(&chunk, ranges, state, &each)?;
+            fill(&chunk, ranges, &mut each)?;
         }
         Ok(())
     }
 }
 
-/// Calls `each` with `state` and the RDMA Writes that bring `ranges` of the RPC message into
-/// `chunk`, one after the other, as far as it has room.
-#[inline(always)]
-fn fill<S, E>(
+/// Calls `each` with the RDMA Writes that bring `ranges` of the RPC message into `chunk`, one after
+/// the other, as far as it has room.
+fn fill<E>(
     chunk: &Chunk<'_>,
     ranges: Rest<'_>,
-    state: &mut S,
-    each: &impl Fn(&mut S, u32, Segment) -> Result<(), E>,
+    each: &mut impl FnMut(u32, Segment) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut segments = chunk.segments();
     let mut room = NO_SEGMENT;
@@ -283,7 +279,7 @@ fn fill<S, E>(
                 room = segment;
             }
             let length = left.min(room.length);
-            each(state, at, Segment { length, ..room })?;
+            each(at, Segment { length, ..room })?;
             at = at.saturating_add(length);
             left = left.saturating_sub(length);
             room = Segment {

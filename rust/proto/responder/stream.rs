@@ -2,9 +2,11 @@
 
 //! The RPC message of a Call as a responder puts it together again (RFC 8166 section 3.4.5).
 
+use core::iter::from_fn;
+
 use super::call::ReceivedCall;
 use super::layout::{padded, round_up};
-use crate::proto::wire::chunk::{ReadChunk, ReadChunkSegments, ReadChunks, Segment};
+use crate::proto::wire::chunk::Segment;
 
 /// Where a piece of the RPC message comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,57 +36,26 @@ pub(crate) struct StreamPiece {
     pub(crate) source: Source,
 }
 
-/// The part of the message that is in no Read chunk of its own.
-#[derive(Clone, Debug)]
-enum Base<'a> {
-    /// The inline part, of which this many bytes were taken.
-    Inline(u32),
-    /// The Position Zero chunk, and what is left of the segment that was begun.
-    PositionZero(ReadChunkSegments<'a>, Option<Segment>),
-}
-
-impl Base<'_> {
-    /// Takes the next bytes, at least one and no more than `most`, which is not 0.
-    fn take(&mut self, most: u32) -> Option<(u32, Source)> {
-        match self {
-            Self::Inline(taken) => {
-                let from = *taken;
-                *taken = from.saturating_add(most);
-                Some((most, Source::Inline(from)))
-            }
-            Self::PositionZero(segments, begun) => {
-                let mut more = begun.take().into_iter().chain(segments);
-                let segment = more.find(|segment| segment.length != 0)?;
-                let length = segment.length.min(most);
-                *begun = Some(Segment {
-                    length: segment.length.saturating_sub(length),
-                    // What is left has no byte if the address space ends here.
-                    offset: segment.offset.wrapping_add(u64::from(length)),
-                    ..segment
-                });
-                let Segment { handle, offset, .. } = segment;
-                Some((length, Source::Read { handle, offset }))
-            }
-        }
+impl Source {
+    /// The bytes of a segment.
+    const fn read(segment: Segment) -> (u64, Self) {
+        let Segment { handle, offset, .. } = segment;
+        // CAST: No lossless conversion is const.
+        (segment.length as u64, Self::Read { handle, offset })
     }
-}
 
-/// The pieces of an RPC message, from its first byte on.
-#[derive(Clone, Debug)]
-pub(crate) struct Stream<'a> {
-    /// The Read chunks that come later, except the one at Position Zero.
-    chunks: ReadChunks<'a>,
-    /// The first of them.
-    next: Option<ReadChunk<'a>>,
-    /// What is left of the chunk that was begun.
-    segments: Option<ReadChunkSegments<'a>>,
-    /// Bytes of its round-up.
-    padding: u32,
-    base: Base<'a>,
-    /// Bytes of the message that come later.
-    left: u32,
-    /// Bytes of the message before this place.
-    at: u32,
+    /// What follows the first `bytes` bytes.
+    fn skip(self, bytes: u64) -> Option<Self> {
+        Some(match self {
+            Self::Inline(from) => Self::Inline(from.checked_add(u32::try_from(bytes).ok()?)?),
+            Self::Read { handle, offset } => Self::Read {
+                handle,
+                // What is left has no byte if the address space ends here.
+                offset: offset.wrapping_add(bytes),
+            },
+            Self::RoundUp => Self::RoundUp,
+        })
+    }
 }
 
 impl<'a> ReceivedCall<'a> {
@@ -92,27 +63,52 @@ impl<'a> ReceivedCall<'a> {
     ///
     /// Pieces that are not inline are in the pages of the layout, at their place less the head.
     /// Inline ones have to be copied there if the layout has pages but no head.
-    pub(crate) fn stream(&self) -> Stream<'a> {
-        let mut chunks = self.lists.reads.chunks();
+    // An iterator made of adapters has a type whose name is too long for the kernel's symbols.
+    pub(crate) fn stream(&self) -> impl Iterator<Item = StreamPiece> + 'a {
+        let mut chunks = self
+            .lists
+            .reads
+            .chunks()
+            .filter(|chunk| chunk.position != 0);
         let mut next = chunks.next();
-        let mut base = Base::Inline(0);
-        if let (None, Some(zero)) = (self.payload, next) {
-            base = Base::PositionZero(zero.segments(), None);
-            next = chunks.next();
-        }
-        Stream {
-            chunks,
-            next,
-            segments: None,
-            padding: 0,
-            base,
-            left: self.layout.total(),
-            at: 0,
-        }
+        let (mut segments, mut padding) = (None, 0);
+        // The part of the message that is in no Read chunk of its own: what is inline, or the
+        // Position Zero chunk. The first bytes and the segments after these.
+        // CAST: A usize always fits 64 bits.
+        let inline = self.payload.map_or(0, |payload| payload.len() as u64);
+        let mut begun = (inline, Source::Inline(0));
+        let mut base = self.lists.reads.chunk(0).segments();
+        let mut at = 0u32;
+        from_fn(move || loop {
+            let (length, source) = if let Some(segment) = segments.as_mut().and_then(Iterator::next)
+            {
+                Source::read(segment)
+            } else if padding > 0 {
+                (core::mem::take(&mut padding), Source::RoundUp)
+            } else if let Some(chunk) = next.filter(|chunk| chunk.position <= at) {
+                segments = Some(chunk.segments());
+                padding = round_up(chunk.length);
+                next = chunks.next();
+                continue;
+            } else if begun.0 > 0 {
+                let gap = next.map_or(u32::MAX, |chunk| chunk.position.saturating_sub(at));
+                let (left, source) = begun;
+                let length = left.min(gap.into());
+                begun = (left.saturating_sub(length), source.skip(length)?);
+                (length, source)
+            } else {
+                begun = Source::read(base.next()?);
+                continue;
+            };
+            if length > 0 {
+                let length = u32::try_from(length).ok()?;
+                let piece = StreamPiece { at, length, source };
+                at = at.checked_add(length)?;
+                return Some(piece);
+            }
+        })
     }
-}
 
-impl ReceivedCall<'_> {
     /// The pieces of [`Self::stream`] that are to be read: where each goes in the pages of the
     /// layout, and the requester's memory, which has at least one byte.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (u32, Segment)> + '_ {
@@ -157,48 +153,6 @@ impl ReceivedCall<'_> {
             let count = between.and_then(<[u8]>::last_chunk);
             count.is_some_and(|&count| is_data_of(chunk.length, u32::from_be_bytes(count)))
         })
-    }
-}
-
-impl Stream<'_> {
-    /// The next piece, which has `length` bytes.
-    fn piece(&mut self, length: u32, source: Source) -> Option<StreamPiece> {
-        let at = self.at;
-        self.left = self.left.checked_sub(length)?;
-        self.at = at.checked_add(length)?;
-        Some(StreamPiece { at, length, source })
-    }
-}
-
-impl Iterator for Stream<'_> {
-    type Item = StreamPiece;
-
-    fn next(&mut self) -> Option<StreamPiece> {
-        loop {
-            if let Some(segments) = &mut self.segments {
-                if let Some(segment) = segments.find(|segment| segment.length != 0) {
-                    let Segment { handle, offset, .. } = segment;
-                    return self.piece(segment.length, Source::Read { handle, offset });
-                }
-                self.segments = None;
-                let padding = core::mem::take(&mut self.padding);
-                if padding > 0 {
-                    return self.piece(padding, Source::RoundUp);
-                }
-            }
-            let gap = match &self.next {
-                Some(chunk) => chunk.position.checked_sub(self.at)?,
-                None => self.left,
-            };
-            if gap > 0 {
-                let (length, source) = self.base.take(gap)?;
-                return self.piece(length, source);
-            }
-            let chunk = self.next.take()?;
-            self.next = self.chunks.next();
-            self.segments = Some(chunk.segments());
-            self.padding = u32::try_from(round_up(chunk.length)).ok()?;
-        }
     }
 }
 

@@ -4,7 +4,6 @@
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_examples))]
 mod tests {
-    use crate::proto::backward::encode_backward;
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
     use crate::proto::requester::plan::{plan, CallForm, Parts, PlanLimits, RpcShape, Side};
@@ -14,6 +13,7 @@ mod tests {
     use crate::proto::responder::stream::Source;
     use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::wire::chunk::{Lists, ReadSegment, Segment};
+    use crate::proto::wire::encode::encode_inline;
     use crate::proto::wire::encode::{put_read_list, put_reply_chunk, put_write_list};
     use crate::proto::wire::header::{
         Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,
@@ -341,7 +341,7 @@ mod tests {
                 Some(writer.position())
             });
             let bytes = lists.as_ref().map(Message::bytes).unwrap_or_default();
-            let lists = Lists::take(&mut Reader::new(bytes));
+            let lists = Lists::decode(&mut Reader::new(bytes));
             assert!(lists.is_ok());
             let Ok(lists) = lists else { return };
             assert!(lists.reads.segments().eq([read(8, segment)]));
@@ -440,7 +440,7 @@ mod tests {
             for (message_type, credits) in [(0, 2), (1, 0)] {
                 let message = Message::written(|buffer| {
                     let credits = Credits::new(credits);
-                    let header = encode_backward(buffer, version, Xid(0x51), credits).ok()?;
+                    let header = encode_inline(buffer, version, Xid(0x51), credits).ok()?;
                     let mut writer = Writer::new(buffer.get_mut(header..)?);
                     writer.put_u32(0x51).ok()?;
                     writer.put_u32(message_type).ok()?;

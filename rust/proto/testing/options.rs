@@ -29,12 +29,12 @@ impl<'a> OptionMessage<'a> {
     /// What a role refuses such a message for that does not decode.
     pub(crate) fn decode(bytes: &'a [u8], versions: Versions) -> Option<Result<Self, Refused>> {
         let mut reader = Reader::new(bytes);
-        let fixed = FixedHeader::take(&mut reader).ok()?;
+        let fixed = FixedHeader::decode(&mut reader).ok()?;
         let is_optional = fixed.procedure == OPTIONAL && fixed.version == VERSION_TWO;
         if !is_optional || !versions.contains(VERSION_TWO) {
             return None;
         }
-        let option = Optional::take(&mut reader);
+        let option = Optional::decode(&mut reader);
         let message = option.map(|option| Self {
             fixed,
             header_len: reader.position(),
@@ -96,7 +96,7 @@ fn put_opaque(writer: &mut Writer<'_>, bytes: &[u8]) -> Result<(), NoSpace> {
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_put_opaque))]
 mod tests {
     use super::*;
-    use crate::proto::v2::opaque::take_opaque;
+    use crate::proto::v2::opaque::decode_opaque;
 
     /// Proves: V1-004.
     #[test]
@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(writer.position(), expected.len());
             assert_eq!(buffer.get(..expected.len()), Some(expected));
             let mut reader = Reader::new(expected);
-            assert_eq!(take_opaque(&mut reader), Ok(data));
+            assert_eq!(decode_opaque(&mut reader), Ok(data));
             assert_eq!(reader.finish(), Ok(()));
 
             let short = buffer.get_mut(1..expected.len()).unwrap_or_default();

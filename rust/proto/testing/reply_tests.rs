@@ -4,12 +4,12 @@
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_reply))]
 mod tests {
-    use crate::proto::backward::encode_backward;
     use crate::proto::message::{Body, Message};
     use crate::proto::requester::decode::{decode_received, Received, RequesterRefusal};
     use crate::proto::requester::reconcile::{Delivered, Delivery, Mismatch};
     use crate::proto::responder::encode::encode_reply;
     use crate::proto::wire::chunk::Segment;
+    use crate::proto::wire::encode::encode_inline;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{
         Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn backward_call_has_no_chunks() {
         let mut header = [0u8; 28];
-        let length = encode_backward(&mut header, VERSION_ONE, Xid(XID), Credits::new(2));
+        let length = encode_inline(&mut header, VERSION_ONE, Xid(XID), Credits::new(2));
         assert_eq!(length, Ok(28));
 
         let wire = Wire::reply(Procedure::Msg, [], None, &RPC_CALL);

@@ -5,18 +5,18 @@
 use crate::proto::wire::malformed::{HeaderError, Malformed};
 use crate::proto::wire::xdr::Reader;
 
-/// Takes counted opaque data (RFC 4506 section 4.10) with its 0 to 3 pad bytes, whose values
+/// Decodes counted opaque data (RFC 4506 section 4.10) with its 0 to 3 pad bytes, whose values
 /// do not matter, and returns the data.
 ///
 /// # Errors
 ///
 /// [`HeaderError::Truncated`] at the count if there is none, or if fewer bytes are left than it
 /// says, padding included.
-pub(crate) fn take_opaque<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+pub(crate) fn decode_opaque<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
     let too_long = Malformed::new(HeaderError::Truncated, reader.position());
-    let length = usize::try_from(reader.take_u32()?).map_err(|_| too_long)?;
+    let length = usize::try_from(reader.decode_u32()?).map_err(|_| too_long)?;
     let padded = length.checked_next_multiple_of(4).ok_or(too_long)?;
-    let bytes = reader.take_bytes(padded).map_err(|_| too_long)?;
+    let bytes = reader.decode_bytes(padded).map_err(|_| too_long)?;
     bytes.get(..length).ok_or(too_long)
 }
 
@@ -29,10 +29,10 @@ mod tests {
     #[test]
     fn opaque_data_ends_inside_the_message() {
         let mut reader = Reader::new(&[0, 0, 0, 1, 7, 0xff, 0xff, 0xff, 0, 0, 0, 9]);
-        assert_eq!(take_opaque(&mut reader), Ok([7].as_slice()));
-        assert_eq!(reader.take_u32(), Ok(9));
+        assert_eq!(decode_opaque(&mut reader), Ok([7].as_slice()));
+        assert_eq!(reader.decode_u32(), Ok(9));
         assert_eq!(
-            take_opaque(&mut reader),
+            decode_opaque(&mut reader),
             Err(Malformed::new(HeaderError::Truncated, 12))
         );
         // The last pad byte is missing, more is announced than a message can have, and a length
@@ -45,7 +45,7 @@ mod tests {
         ];
         for bytes in refused {
             let too_long = Malformed::new(HeaderError::Truncated, 0);
-            assert_eq!(take_opaque(&mut Reader::new(bytes)), Err(too_long));
+            assert_eq!(decode_opaque(&mut Reader::new(bytes)), Err(too_long));
         }
     }
 }

@@ -8,7 +8,7 @@
 //! gets a variant and [`KnownOption::ALL`] an entry; the compiler names the places that have to
 //! handle it.
 
-use super::opaque::take_opaque;
+use super::opaque::decode_opaque;
 use crate::proto::wire::header::Procedure;
 use crate::proto::wire::malformed::Malformed;
 use crate::proto::wire::xdr::Reader;
@@ -40,15 +40,15 @@ pub(crate) struct Optional<'a> {
 }
 
 impl<'a> Optional<'a> {
-    /// Takes the body.
+    /// Decodes the body.
     ///
     /// # Errors
     ///
-    /// Those of [`Reader::take_u32`] and [`take_opaque`].
-    pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+    /// Those of [`Reader::decode_u32`] and [`decode_opaque`].
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         Ok(Self {
-            opttype: reader.take_u32()?,
-            optinfo: take_opaque(reader)?,
+            opttype: reader.decode_u32()?,
+            optinfo: decode_opaque(reader)?,
         })
     }
 

@@ -3,7 +3,7 @@
 //! Headers with chunk lists: encoding them, and computing their length (RFC 8166 section 4.3).
 
 use super::chunk::{ReadSegment, Segment};
-use super::header::{FixedHeader, MIN_HEADER_LEN};
+use super::header::{Credits, FixedHeader, Procedure, Xid, MIN_HEADER_LEN};
 use super::xdr::{NoSpace, Writer};
 
 /// Bytes of a Read segment with the flag word before it.
@@ -18,7 +18,6 @@ const READ_ENTRY_LEN: u64 = 24;
 /// # Errors
 ///
 /// [`NoSpace`] if the header does not fit `buffer`.
-#[inline]
 pub(crate) fn encode_header<W, R>(
     buffer: &mut [u8],
     fixed: &FixedHeader,
@@ -35,6 +34,33 @@ where
     put_read_list(&mut writer, reads)?;
     put_write_list(&mut writer, writes)?;
     put_reply_chunk(&mut writer, reply)?;
+    Ok(writer.position())
+}
+
+/// Writes the header of an RDMA_MSG with three empty lists into `buffer` and returns its length,
+/// [`MIN_HEADER_LEN`]. The RPC message follows it in the same Send.
+///
+/// Such are all backward messages (RFC 8167 section 5), in the version that the forward direction
+/// uses, and the Reply to a Call that offers no memory.
+///
+/// # Errors
+///
+/// [`NoSpace`] if the header does not fit.
+pub(crate) fn encode_inline(
+    buffer: &mut [u8],
+    version: u32,
+    xid: Xid,
+    credits: Credits,
+) -> Result<usize, NoSpace> {
+    let fixed = FixedHeader {
+        xid,
+        version,
+        credits,
+        procedure: Procedure::Msg,
+    };
+    let mut writer = Writer::new(buffer);
+    fixed.put(&mut writer)?;
+    writer.put_words([0; 3])?;
     Ok(writer.position())
 }
 
@@ -97,14 +123,14 @@ fn put_chunk(
     writer: &mut Writer<'_>,
     segments: impl Iterator<Item = Segment>,
 ) -> Result<(), NoSpace> {
-    let room = writer.reserve_u32()?;
+    let reserved = writer.reserve()?;
     let mut count = 0u32;
     for segment in segments {
         segment.put(writer)?;
         // A saturated count fits no buffer.
         count = count.saturating_add(1);
     }
-    *room = count.to_be_bytes();
+    *reserved = count.to_be_bytes();
     Ok(())
 }
 

@@ -29,18 +29,18 @@ pub(crate) enum ErrorBody {
 }
 
 impl ErrorBody {
-    /// Takes the body of a received RDMA_ERROR of `version`.
+    /// Decodes the body of a received RDMA_ERROR of `version`.
     ///
     /// # Errors
     ///
     /// [`HeaderError::ErrorCode`] for a code that the version does not define,
     /// [`HeaderError::Truncated`] if the body is not all there.
-    pub(crate) fn take(reader: &mut Reader<'_>, version: u32) -> Result<Self, Malformed> {
+    pub(crate) fn decode(reader: &mut Reader<'_>, version: u32) -> Result<Self, Malformed> {
         let at = reader.position();
-        match reader.take_u32()? {
+        match reader.decode_u32()? {
             ERR_VERS => Ok(Self::Version(Versions {
-                low: reader.take_u32()?,
-                high: reader.take_u32()?,
+                low: reader.decode_u32()?,
+                high: reader.decode_u32()?,
             })),
             ERR_CHUNK => Ok(Self::Chunk),
             ERR_INVAL_OPTION if version == VERSION_TWO => Ok(Self::InvalidOption),
@@ -51,11 +51,7 @@ impl ErrorBody {
     /// Appends the body.
     fn put(self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
         match self {
-            Self::Version(Versions { low, high }) => {
-                writer.put_u32(ERR_VERS)?;
-                writer.put_u32(low)?;
-                writer.put_u32(high)
-            }
+            Self::Version(Versions { low, high }) => writer.put_words([ERR_VERS, low, high]),
             Self::Chunk => writer.put_u32(ERR_CHUNK),
             Self::InvalidOption => writer.put_u32(ERR_INVAL_OPTION),
         }
@@ -143,9 +139,9 @@ mod tests {
             (HEADER_REFUSED.as_slice(), ErrorBody::Chunk),
         ] {
             let mut reader = Reader::new(bytes);
-            assert!(FixedHeader::take(&mut reader).is_ok());
+            assert!(FixedHeader::decode(&mut reader).is_ok());
             assert_eq!(reader.position(), FIXED_LEN);
-            assert_eq!(ErrorBody::take(&mut reader, VERSION_ONE), Ok(body));
+            assert_eq!(ErrorBody::decode(&mut reader, VERSION_ONE), Ok(body));
         }
     }
 }

@@ -42,7 +42,6 @@ impl Credits {
 
 /// Lowers the credit word of an encoded message to `most`; returns whether it was higher. It is the
 /// third word in every version (RFC 8166 section 4.2).
-#[inline]
 pub(crate) fn lower_credits(message: &mut [u8], most: Credits) -> bool {
     let word = message.first_chunk_mut::<12>();
     let Some([.., a, b, c, d]) = word else {
@@ -146,13 +145,13 @@ pub(crate) struct FixedHeader {
 }
 
 impl FixedHeader {
-    /// Takes the fixed words without checking their values.
+    /// Decodes the fixed words without checking their values.
     ///
     /// # Errors
     ///
     /// [`HeaderError::Truncated`] if they are not all there.
-    pub(crate) fn take(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
-        let [xid, version, credits, procedure] = reader.take_four()?;
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let [xid, version, credits, procedure] = reader.decode_words()?;
         Ok(Self {
             xid: Xid(xid),
             version,
@@ -166,9 +165,8 @@ impl FixedHeader {
     /// # Errors
     ///
     /// [`NoSpace`] if they do not fit.
-    #[inline]
     pub(crate) fn put(&self, writer: &mut Writer<'_>) -> Result<(), NoSpace> {
-        writer.put_four([
+        writer.put_words([
             self.xid.0,
             self.version,
             self.credits.get(),
@@ -212,7 +210,7 @@ mod tests {
             credits: Credits::new(16),
             procedure: Procedure::Error,
         };
-        assert_eq!(FixedHeader::take(&mut reader), Ok(fixed));
+        assert_eq!(FixedHeader::decode(&mut reader), Ok(fixed));
 
         let mut buffer = [0u8; FIXED_LEN];
         let mut writer = Writer::new(&mut buffer);

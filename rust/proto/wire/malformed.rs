@@ -21,10 +21,8 @@ pub(crate) enum HeaderError {
     SegmentWrap,
     /// A Position is not a multiple of four (`pos_align`).
     PositionAlignment,
-    /// Read segments are out of order, and too many to sort.
-    PositionOrder,
-    /// A Read chunk is longer than a 32-bit count can express (`sum`).
-    ReadChunkLength,
+    /// The Read chunks are longer than a 32-bit count can express (`sum`).
+    ReadListLength,
     /// RDMA_MSG without a Payload, or with one that is shorter than an XID and a message type
     /// (`nopayload`, `shortpayload`).
     ShortPayload,

@@ -75,11 +75,11 @@ fn decode(bytes: &[u8]) -> Result<Decoded<'_>, Refused> {
 
 fn option(bytes: &[u8]) -> Option<OptionMessage<'_>> {
     let mut reader = Reader::new(bytes);
-    let fixed = FixedHeader::take(&mut reader).ok()?;
+    let fixed = FixedHeader::decode(&mut reader).ok()?;
     if fixed.version != VERSION_TWO || fixed.procedure != OPTIONAL {
         return None;
     }
-    let option = Optional::take(&mut reader).ok()?;
+    let option = Optional::decode(&mut reader).ok()?;
     Some(OptionMessage {
         fixed,
         header_len: reader.position(),

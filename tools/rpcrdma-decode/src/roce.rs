@@ -246,9 +246,9 @@ impl Header {
     /// Takes the base transport header, and knows the length of the one behind it.
     fn take(packet: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(packet);
-        let first = reader.take_u32().ok()?;
-        let qp = reader.take_u32().ok()? & 0xff_ffff;
-        let psn = reader.take_u32().ok()? & 0xff_ffff;
+        let first = reader.decode_u32().ok()?;
+        let qp = reader.decode_u32().ok()? & 0xff_ffff;
+        let psn = reader.decode_u32().ok()? & 0xff_ffff;
         let [opcode, flags, _, _] = first.to_be_bytes();
         // Chapter 9.2.1: the upper three bits name the service, 0 is the reliable connection. An
         // immediate or a key to invalidate has four bytes, the header of a datagram eight.
@@ -263,7 +263,7 @@ impl Header {
             _ => return None,
         };
         let invalidates = match opcode {
-            0x16 | 0x17 => Some(reader.take_u32().ok()?),
+            0x16 | 0x17 => Some(reader.decode_u32().ok()?),
             _ => None,
         };
         Some(Self {

@@ -11,6 +11,7 @@ mod tests {
     use crate::proto::responder::placement::Placement;
     use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::wire::chunk::{ReadSegment, Segment};
+    use crate::proto::wire::encode::encode_inline;
     use crate::proto::wire::error::ErrorBody;
     use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid};
     use crate::proto::wire::header::{Versions, VERSION_ONE};
@@ -155,7 +156,8 @@ mod tests {
                 let placement = Placement::new();
                 let plan = placement.finish(&call, 100, 1024).ok()?;
                 let length = plan.encode(one, &call, Credits::new(7)).ok()?;
-                let is_same = index.encode_inline(other, Credits::new(7)) == Ok(length);
+                let is_same =
+                    encode_inline(other, index.version, index.xid, Credits::new(7)) == Ok(length);
                 Some((index.offers_memory(), is_same && one == other))
             });
             assert_eq!(found, Some((expected, !expected)));

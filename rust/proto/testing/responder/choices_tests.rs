@@ -12,6 +12,7 @@ mod tests {
     use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::responder::stream::Source;
     use crate::proto::wire::chunk::{ReadSegment, Segment};
+    use crate::proto::wire::encode::encode_inline;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 
@@ -85,7 +86,7 @@ mod tests {
     fn reply(server: &mut ResponderCredits, call: &ReceivedCall<'_>) -> Option<u32> {
         let mut header = [0xff; 28];
         let index = call.index(call.header_len.checked_add(NULL_LEN)?);
-        let length = index.encode_inline(&mut header, server.reply(16)).ok()?;
+        let length = encode_inline(&mut header, index.version, index.xid, server.reply(16)).ok()?;
         assert_eq!(length, 28);
         let word = header.get(8..)?.first_chunk()?;
         Some(u32::from_be_bytes(*word))
@@ -154,7 +155,8 @@ mod tests {
             assert_eq!(index.check_rpc_header(&start), Ok(()));
             // Its Reply is inline.
             let mut header = [0xff; 28];
-            assert_eq!(index.encode_inline(&mut header, Credits::new(1)), Ok(28));
+            let length = encode_inline(&mut header, index.version, index.xid, Credits::new(1));
+            assert_eq!(length, Ok(28));
         }
     }
 

@@ -332,7 +332,7 @@ mod tests {
             write(3120, REPLY, 4, 0x10_0008),
         ];
         let mut expected = expected.into_iter();
-        let written = plan.for_each_rdma_write(&call, &mut expected, |expected, at, target| {
+        let written = plan.for_each_rdma_write(&call, |at, target| {
             match expected.next() == Some((at, target)) {
                 true => Ok(()),
                 false => Err(at),
@@ -346,9 +346,9 @@ mod tests {
         let length = plan.encode(&mut buffer, &call, Credits::new(7)).ok();
         let header = length.and_then(|length| buffer.get(..length));
         let mut reader = Reader::new(header.unwrap_or_default());
-        let fixed = FixedHeader::take(&mut reader).map(|fixed| (fixed.credits, fixed.procedure));
+        let fixed = FixedHeader::decode(&mut reader).map(|fixed| (fixed.credits, fixed.procedure));
         assert_eq!(fixed, Ok((Credits::new(7), Procedure::Nomsg)));
-        let lists = Lists::take(&mut reader).ok();
+        let lists = Lists::decode(&mut reader).ok();
         let same = lists.map(|lists| {
             let mut chunks = lists.writes.chunks().chain(lists.reply);
             let mut is_next = |lengths: &[u32], handle| {

@@ -117,7 +117,7 @@ impl Responder<'_> {
         call: &ReceivedCall<'_>,
         plan: &ReplyPlan<'_>,
     ) -> Result<(), Failure> {
-        plan.for_each_rdma_write(call, fabric, |fabric, at, target| {
+        plan.for_each_rdma_write(call, |at, target| {
             let access = Access {
                 rpc,
                 generation: self.generation,

@@ -13,9 +13,9 @@ use super::responder::Responder;
 use super::rpc::Fate;
 use super::world::World;
 use super::{Direction, End, Failure, Outcome};
-use crate::proto::backward::encode_backward;
 use crate::proto::requester::encode::encode_call;
 use crate::proto::wire::chunk::Segment;
+use crate::proto::wire::encode::encode_inline;
 use crate::proto::wire::header::{FixedHeader, Procedure, Xid};
 
 /// How long the responder waits for the Reply to a backward Call.
@@ -124,7 +124,7 @@ impl Responder<'_> {
             let none = core::iter::empty();
             encode_call(buffer, &fixed, [], [[segment].into_iter()], none)
         } else {
-            encode_backward(buffer, version, xid, credits)
+            encode_inline(buffer, version, xid, credits)
         };
         let header = header.map_err(|_| Failure::NoSpace)?;
         let length = header + index(payload.total());

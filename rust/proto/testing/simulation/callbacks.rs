@@ -12,8 +12,8 @@ use super::requester::Requester;
 use super::rpc::Fate;
 use super::world::World;
 use super::{Direction, End, Failure};
-use crate::proto::backward::encode_backward;
 use crate::proto::responder::credits::Conduct;
+use crate::proto::wire::encode::encode_inline;
 use crate::proto::wire::header::{Credits, Xid};
 
 impl Requester<'_> {
@@ -69,7 +69,7 @@ impl Requester<'_> {
         let payload = world.rpc(number)?.reply_payload();
         let slot = world.messages.take()?;
         let buffer = world.messages.buffer(slot);
-        let header = encode_backward(buffer, version, Xid(payload.xid), credits)
+        let header = encode_inline(buffer, version, Xid(payload.xid), credits)
             .map_err(|_| Failure::NoSpace)?;
         let length = header + index(payload.total());
         let bytes = buffer.get_mut(header..length).ok_or(Failure::NoSpace)?;

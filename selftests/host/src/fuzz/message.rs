@@ -36,7 +36,7 @@ fn put_lists(writer: &mut Writer<'_>, lists: &Lists<'_>) {
 /// The three chunk lists alone, wherever in a message they are.
 pub fn chunk_lists(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
-    let lists = match Lists::take(&mut reader) {
+    let lists = match Lists::decode(&mut reader) {
         Ok(lists) => lists,
         Err(why) => {
             assert!(why.at <= bytes.len());
@@ -65,7 +65,7 @@ pub fn chunk_lists(bytes: &[u8]) {
         .map(|chunk| (chunk.position, chunk.length))
         .eq(gathered.clone()));
     for (position, length) in gathered {
-        assert_eq!(lists.reads.length_at(position), length);
+        assert_eq!(lists.reads.chunk(position).length, length);
         assert!(length <= u64::from(u32::MAX));
     }
     let reads = entries.into_iter().map(|entry| entry.segment);

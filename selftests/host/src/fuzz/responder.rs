@@ -16,6 +16,7 @@ use crate::proto::responder::placement::{Placement, Range, ReplyPlan};
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::responder::stream::{Source, StreamPiece};
 use crate::proto::wire::chunk::{Chunk, Lists, ReadSegment, Segment};
+use crate::proto::wire::encode::encode_inline;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 use crate::proto::wire::xdr::Reader;
 
@@ -243,7 +244,7 @@ impl Connection {
         assert!(rdma_writes(&call, &plan).len() <= plan.most_rdma_writes(&call));
         if !served.index.offers_memory() {
             let mut inline = [0xee; 1024];
-            let length = served.index.encode_inline(&mut inline, credits);
+            let length = encode_inline(&mut inline, call.version, call.xid, credits);
             assert_eq!(length, Ok(header));
             assert_eq!(inline, buffer);
         }
@@ -342,7 +343,7 @@ struct RdmaWrite {
 /// The RDMA Writes of a Reply, in their order.
 fn rdma_writes(call: &ReceivedCall<'_>, plan: &ReplyPlan<'_>) -> VecDeque<RdmaWrite> {
     let mut writes = VecDeque::new();
-    let all: Result<(), ()> = plan.for_each_rdma_write(call, &mut writes, |writes, at, target| {
+    let all: Result<(), ()> = plan.for_each_rdma_write(call, |at, target| {
         writes.push_back(RdmaWrite { at, target });
         Ok(())
     });
@@ -408,8 +409,8 @@ fn check_returned(
 ) {
     // Of the message that was received only the lists count: behind them may be anything.
     let mut reader = Reader::new(call);
-    FixedHeader::take(&mut reader).unwrap();
-    let offered = Lists::take(&mut reader).unwrap();
+    FixedHeader::decode(&mut reader).unwrap();
+    let offered = Lists::decode(&mut reader).unwrap();
     let reply = Message::decode(message, Versions::ONE).unwrap();
     assert_eq!(reply.fixed.procedure, procedure);
     let returned = match reply.body {

@@ -194,7 +194,7 @@ impl Connection {
 
 /// The fixed words of a message.
 fn fixed(bytes: &[u8]) -> Option<FixedHeader> {
-    FixedHeader::take(&mut Reader::new(bytes)).ok()
+    FixedHeader::decode(&mut Reader::new(bytes)).ok()
 }
 
 /// Whether a Call offers memory under this handle.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::fault::Fault;
 use super::Judge;
-use crate::proto::backward::encode_backward;
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::encode::encode_header;
+use crate::proto::wire::encode::encode_inline;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, VERSION_ONE};
 use crate::proto::wire::private_data::{InlineSize, PrivateData};
@@ -124,7 +124,7 @@ pub(super) fn error(xid: u32) -> Vec<u8> {
 /// A message of the backward direction: 0 for a Call, 1 for a Reply.
 pub(super) fn backward(xid: u32, credits: u32, message_type: u32) -> Vec<u8> {
     let mut buffer = [0; 28];
-    let length = encode_backward(&mut buffer, VERSION_ONE, Xid(xid), Credits::new(credits));
+    let length = encode_inline(&mut buffer, VERSION_ONE, Xid(xid), Credits::new(credits));
     assert_eq!(length, Ok(28));
     let mut bytes = buffer.to_vec();
     bytes.extend(words(&[xid, message_type, 0, 0, 0, 0]));
