@@ -5,9 +5,9 @@
 //! A disabled event costs the branch of its static key: its values are read from the arguments
 //! behind that branch. Without `CONFIG_TRACEPOINTS` nothing of it remains.
 //!
-//! The client's events are here, and defined in `trace/rpcrdma.h`.
+//! They are defined in `trace/rpcrdma.h`.
 
-use crate::bindings::ib_wc;
+use crate::bindings::{ib_wc, ib_wc_status_IB_WC_SUCCESS, ib_wc_status_IB_WC_WR_FLUSH_ERR};
 use kernel::prelude::*;
 
 /// What events show of a transport.
@@ -62,9 +62,9 @@ pub(crate) trait TraceMr {
 pub(crate) type Segment = (u32, u32, u64);
 
 /// Whether an event is enabled.
-#[cfg(CONFIG_TRACEPOINTS)]
 macro_rules! enabled {
-    ($name:ident) => {
+    ($name:ident) => {{
+        #[cfg(CONFIG_TRACEPOINTS)]
         kernel::macros::paste! {
             // SAFETY: The static key is that of a tracepoint, defined in C.
             unsafe {
@@ -75,35 +75,23 @@ macro_rules! enabled {
                 )
             }
         }
-    };
-}
-
-#[cfg(not(CONFIG_TRACEPOINTS))]
-macro_rules! enabled {
-    ($name:ident) => {
+        #[cfg(not(CONFIG_TRACEPOINTS))]
         false
-    };
+    }};
 }
 
 /// Emits an event, if it is enabled.
-#[cfg(CONFIG_TRACEPOINTS)]
 macro_rules! emit {
     ($name:ident($($value:expr),* $(,)?)) => {
         if enabled!($name) {
+            #[cfg(CONFIG_TRACEPOINTS)]
             kernel::macros::paste! {
-                // SAFETY: The event takes numbers only, and may be written in any context.
+                // SAFETY: The event takes numbers and references only, and may be written in any
+                // context.
                 unsafe { crate::bindings::[<rust_do_trace_ $name>]($($value),*) }
             }
-        }
-    };
-}
-
-/// Uses the arguments.
-#[cfg(not(CONFIG_TRACEPOINTS))]
-macro_rules! emit {
-    ($name:ident($($value:expr),* $(,)?)) => {
-        if enabled!($name) {
-            $(let _ = $value;)*
+            #[cfg(not(CONFIG_TRACEPOINTS))]
+            let _ = ($(&$value,)*);
         }
     };
 }
@@ -115,6 +103,7 @@ macro_rules! events {
         fn $name:ident($($argument:ident: $type:ty),* $(,)?) => ($($value:expr),* $(,)?);
     )*) => {$(
         $(#[$doc])*
+        // As the kernel crate's declare_trace!: a disabled event must not cost a call.
         #[inline(always)]
         pub(crate) fn $name($($argument: $type),*) {
             emit!($name($($value),*));
@@ -122,234 +111,9 @@ macro_rules! events {
     )*};
 }
 
-pub(crate) mod server;
-
-/// A length as the events show it.
+/// A length as events show it.
 fn clip(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
-}
-
-// Connections.
-events! {
-    /// An attempt to connect was queued, to start after `delay` jiffies.
-    fn xprtrdma_op_connect(xprt: &impl TraceXprt, delay: usize) => (xprt.id(), delay);
-
-    /// The mount requested different timeouts, in jiffies.
-    fn xprtrdma_op_set_cto(xprt: &impl TraceXprt, connect: usize, reconnect: usize) =>
-        (xprt.id(), connect, reconnect);
-
-    /// Fault injection breaks the connection.
-    fn xprtrdma_op_inject_dsc(xprt: &impl TraceXprt) => (xprt.id());
-
-    /// The connection manager reports that the device is being removed.
-    fn xprtrdma_device_removal(xprt: &impl TraceXprt) => (xprt.id());
-
-    /// Version Two was tried, and this version is spoken.
-    fn xprtrdma_version(xprt: &impl TraceXprt, version: u32) => (xprt.id(), version);
-
-    /// Both ends have agreed on the inline thresholds.
-    fn xprtrdma_inline_thresh(
-        xprt: &impl TraceXprt,
-        send: u32,
-        receive: u32,
-        own_send: u32,
-        own_receive: u32,
-    ) => (xprt.id(), send, receive, own_send, own_receive);
-
-    /// An attempt to connect is over; `errno` is what sunrpc is told, `cause` one of `enum
-    /// rpcrdma_cause`. Both are 0 if there is a connection.
-    fn xprtrdma_connect(xprt: &impl TraceXprt, errno: i32, cause: i32) => (xprt.id(), errno, cause);
-
-    /// A connection is torn down, for a cause of `enum rpcrdma_cause`.
-    fn xprtrdma_disconnect(xprt: &impl TraceXprt, cause: i32) => (xprt.id(), cause);
-}
-
-// Calls, until they are posted.
-events! {
-    /// Memory regions were allocated.
-    fn xprtrdma_createmrs(xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
-
-    /// No memory region was free for a Call, which waits for one.
-    fn xprtrdma_nomrs_err(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
-        (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
-
-    /// The memory regions of a Call whose task is gone are being invalidated.
-    fn xprtrdma_mrs_zap(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
-        (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
-
-    /// A Call was encoded, with `header` bytes of transport header. `call` and `reply` are the
-    /// forms of the Call and of its Reply.
-    fn xprtrdma_marshal(rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
-        rqst.task().0,
-        rqst.task().1,
-        rqst.xid(),
-        clip(header),
-        part(rqst.call_lens(), 0),
-        part(rqst.call_lens(), 1),
-        part(rqst.call_lens(), 2),
-        u32::from(call),
-        u32::from(reply),
-    );
-
-    /// A Call was not sent.
-    fn xprtrdma_marshal_failed(rqst: &impl TraceRqst, errno: i32) =>
-        (rqst.task().0, rqst.task().1, rqst.xid(), errno);
-}
-
-/// The length of one part of a message.
-fn part(lens: [usize; 3], index: usize) -> u32 {
-    lens.get(index).map_or(0, |&length| clip(length))
-}
-
-/// The segments of a Call's chunks: `xprtrdma_chunk_read`, `xprtrdma_chunk_write` and
-/// `xprtrdma_chunk_reply`. The first `reads` of `segments` belong to the Read list, for data at
-/// `position`; the others to the Reply chunk or the Write chunk.
-#[inline(always)]
-pub(crate) fn xprtrdma_chunks(
-    rqst: &impl TraceRqst,
-    position: u32,
-    is_reply_chunk: bool,
-    segments: impl Iterator<Item = Segment> + Clone,
-    reads: usize,
-) {
-    if enabled!(xprtrdma_chunk_read)
-        || enabled!(xprtrdma_chunk_write)
-        || enabled!(xprtrdma_chunk_reply)
-    {
-        write_chunks(rqst, position, is_reply_chunk, segments, reads);
-    }
-}
-
-#[cold]
-fn write_chunks(
-    rqst: &impl TraceRqst,
-    position: u32,
-    is_reply_chunk: bool,
-    segments: impl Iterator<Item = Segment> + Clone,
-    reads: usize,
-) {
-    let (task, client) = rqst.task();
-    let mut read_list = segments.clone().take(reads).peekable();
-    while let Some((handle, length, offset)) = read_list.next() {
-        let is_last = read_list.peek().is_none();
-        emit!(xprtrdma_chunk_read(
-            task, client, position, handle, length, offset, is_last
-        ));
-    }
-    let mut results = segments.skip(reads).peekable();
-    while let Some((handle, length, offset)) = results.next() {
-        let is_last = results.peek().is_none();
-        if is_reply_chunk {
-            emit!(xprtrdma_chunk_reply(
-                task, client, 0, handle, length, offset, is_last
-            ));
-        } else {
-            emit!(xprtrdma_chunk_write(
-                task, client, 0, handle, length, offset, is_last
-            ));
-        }
-    }
-}
-
-// Work requests.
-events! {
-    /// `message` is posted in the Send with this number.
-    fn xprtrdma_post_send(qp: &impl TraceQp, number: u32, message: &[u8], signaled: bool) =>
-        (qp.queue(), number, word(message, 0), clip(message.len()), signaled);
-
-    /// The device has rejected a chain that ends with a Send.
-    fn xprtrdma_post_send_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
-
-    /// The Receive with this number was posted, or will be with its batch.
-    fn xprtrdma_post_recv(qp: &impl TraceQp, index: u32) => (qp.queue(), index);
-
-    /// `count` Receives are posted together.
-    fn xprtrdma_post_recvs(qp: &impl TraceQp, count: usize) => (qp.queue(), clip(count));
-
-    /// The device has rejected a Receive.
-    fn xprtrdma_post_recvs_err(qp: &impl TraceQp, error: Error) =>
-        (qp.queue(), error.to_errno());
-
-    /// The device has rejected a chain of invalidations.
-    fn xprtrdma_post_linv_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
-
-    /// The Receive with this number has completed.
-    fn xprtrdma_wc_receive(cq: &impl TraceCq, index: u32, wc: &ib_wc) =>
-        (cq.number(), index, wc.status, wc.vendor_err, wc.byte_len);
-
-    /// The signalled Send with this number has completed.
-    fn xprtrdma_wc_send(cq: &impl TraceCq, number: u32, wc: &ib_wc) =>
-        (cq.number(), number, wc.status, wc.vendor_err);
-
-    /// The last invalidation of the slot at `index` has completed.
-    fn xprtrdma_wc_li_done(cq: &impl TraceCq, index: usize, wc: &ib_wc) =>
-        (cq.number(), clip(index), wc.status, wc.vendor_err);
-
-    /// An unsignalled work request has failed.
-    fn xprtrdma_wc_unsignaled(cq: &impl TraceCq, wc: &ib_wc) =>
-        (cq.number(), wc.status, wc.vendor_err);
-}
-
-/// Defines the functions of events that show a region with `elements` mapped pages.
-macro_rules! region_events {
-    ($($(#[$doc:meta])* fn $name:ident;)*) => {
-        events! {
-            $(
-                $(#[$doc])*
-                fn $name(region: &impl TraceMr) => (
-                    region.number(),
-                    region.elements(),
-                    region.segment().0,
-                    region.segment().1,
-                    region.segment().2,
-                    region.direction(),
-                );
-            )*
-        }
-    };
-}
-
-// Memory regions.
-region_events! {
-    /// A region's pages are mapped for DMA.
-    fn xprtrdma_mr_map;
-    /// A region's registration is added to a chain.
-    fn xprtrdma_mr_fastreg;
-    /// A region's invalidation is added to a chain.
-    fn xprtrdma_mr_localinv;
-    /// The peer has invalidated a region.
-    fn xprtrdma_mr_reminv;
-    /// A region's pages are unmapped.
-    fn xprtrdma_mr_unmap;
-}
-
-events! {
-    /// The region with the number `mr` was allocated, or `errno` says why none was.
-    fn xprtrdma_frwr_alloc(mr: u32, errno: i32) => (mr, errno);
-
-    /// The region with the number `mr` was freed, with this result.
-    fn xprtrdma_frwr_dereg(mr: u32, rc: i32) => (mr, rc);
-
-    /// None of `elements` pages could be mapped for DMA.
-    fn xprtrdma_frwr_sgerr(region: &impl TraceMr, elements: i32, mapped: i32) =>
-        (region.number(), elements, mapped);
-
-    /// Of `elements` mapped pages only `mapped` fit the region.
-    fn xprtrdma_frwr_maperr(region: &impl TraceMr, elements: i32, mapped: i32) =>
-        (region.number(), elements, mapped);
-}
-
-/// Defines the functions of events that show the fixed header fields of a `message`.
-macro_rules! message_events {
-    ($($(#[$doc:meta])* fn $name:ident;)*) => {
-        events! {
-            $(
-                $(#[$doc])*
-                fn $name(xprt: &impl TraceXprt, message: &[u8]) =>
-                    (xprt.id(), word(message, 0), word(message, 1), word(message, 3));
-            )*
-        }
-    };
 }
 
 /// A word of a message, zero if the message is shorter.
@@ -359,53 +123,354 @@ fn word(message: &[u8], index: usize) -> u32 {
         .map_or(0, |word| u32::from_be_bytes(*word))
 }
 
-// Messages from the peer.
-message_events! {
-    /// No Call waits for a message.
-    fn xprtrdma_reply_rqst_err;
-    /// A message is shorter than the fixed header fields.
-    fn xprtrdma_reply_short_err;
-    /// A message has another version.
-    fn xprtrdma_reply_vers_err;
-    /// A message's header is malformed.
-    fn xprtrdma_reply_hdr_err;
-}
-
+// The client's connections and its memory regions, by transport.
 events! {
-    /// A Reply was matched with its Call.
-    fn xprtrdma_reply(rqst: &impl TraceRqst, credits: u32) =>
-        (rqst.task().0, rqst.task().1, rqst.xid(), credits);
-
-    /// The peer has rejected the version of a Call.
-    fn xprtrdma_err_vers(rqst: &impl TraceRqst, low: u32, high: u32) =>
-        (rqst.task().0, rqst.task().1, rqst.xid(), low, high);
-
-    /// The peer has rejected the chunks of a Call.
-    fn xprtrdma_err_chunk(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
-        (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
-
-    /// The peer has rejected a Call for an unknown reason.
-    fn xprtrdma_err_unrecognized(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
-        (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
-
-    /// `bytes` of a Reply were copied to the pages for its data.
-    fn xprtrdma_fixup(rqst: &impl TraceRqst, bytes: usize) => (
-        rqst.task().0,
-        rqst.task().1,
-        u64::from(clip(bytes)),
-        part(rqst.reply_lens(), 0),
-        part(rqst.reply_lens(), 1),
-        part(rqst.reply_lens(), 2),
-    );
-
+    /// An attempt to connect was queued, to start after `delay` jiffies.
+    fn xprtrdma_op_connect(xprt: &impl TraceXprt, delay: usize) => (xprt.id(), delay);
+    /// The mount requested different timeouts, in jiffies.
+    fn xprtrdma_op_set_cto(xprt: &impl TraceXprt, connect: usize, reconnect: usize) =>
+        (xprt.id(), connect, reconnect);
+    /// Fault injection breaks the connection.
+    fn xprtrdma_op_inject_dsc(xprt: &impl TraceXprt) => (xprt.id());
+    /// The connection manager reports that the device is being removed.
+    fn xprtrdma_device_removal(xprt: &impl TraceXprt) => (xprt.id());
+    /// Version Two was tried, and this version is spoken.
+    fn xprtrdma_version(xprt: &impl TraceXprt, version: u32) => (xprt.id(), version);
+    /// Both ends have agreed on the inline thresholds.
+    fn xprtrdma_inline_thresh(
+        xprt: &impl TraceXprt,
+        send: u32,
+        recv: u32,
+        max_send: u32,
+        max_recv: u32,
+    ) => (xprt.id(), send, recv, max_send, max_recv);
+    /// An attempt to connect is over; `errno` is what sunrpc is told, `cause` one of `enum
+    /// rpcrdma_cause`. Both are 0 if there is a connection.
+    fn xprtrdma_connect(xprt: &impl TraceXprt, errno: i32, cause: i32) => (xprt.id(), errno, cause);
+    /// A connection is torn down, for a cause of `enum rpcrdma_cause`.
+    fn xprtrdma_disconnect(xprt: &impl TraceXprt, cause: i32) => (xprt.id(), cause);
+    /// Memory regions were allocated.
+    fn xprtrdma_createmrs(xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
     /// A back channel for `requests` Calls is set up.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn xprtrdma_cb_setup(xprt: &impl TraceXprt, requests: u32) => (xprt.id(), requests);
-
     /// A backward Call is passed to the callback service.
     #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn xprtrdma_cb_call(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
-
     /// A backward Reply is sent.
     fn xprtrdma_cb_reply(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
+}
+
+/// Defines the functions of events that show a Call, on a transport.
+macro_rules! task_events {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        events! {$(
+            $(#[$doc])*
+            fn $name(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
+                (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
+        )*}
+    };
+}
+
+task_events! {
+    /// No memory region was free for a Call, which waits for one.
+    xprtrdma_nomrs_err;
+    /// The memory regions of a Call whose task is gone are being invalidated.
+    xprtrdma_mrs_zap;
+    /// The peer has rejected the chunks of a Call.
+    xprtrdma_err_chunk;
+    /// The peer has rejected a Call for an unknown reason.
+    xprtrdma_err_unrecognized;
+}
+
+// The client's Calls and Replies.
+events! {
+    /// A Call was encoded, with `header` bytes of transport header. `call` and `reply` are the
+    /// forms of the Call and of its Reply.
+    fn xprtrdma_marshal(rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
+        rqst.task().0, rqst.task().1, rqst.xid(),
+        clip(header), rqst.call_lens().as_ptr(), call.into(), reply.into(),
+    );
+    /// A Call was not sent.
+    fn xprtrdma_marshal_failed(rqst: &impl TraceRqst, errno: i32) =>
+        (rqst.task().0, rqst.task().1, rqst.xid(), errno);
+    /// A Reply was matched with its Call.
+    fn xprtrdma_reply(rqst: &impl TraceRqst, credits: u32) =>
+        (rqst.task().0, rqst.task().1, rqst.xid(), credits);
+    /// The peer has rejected the version of a Call.
+    fn xprtrdma_err_vers(rqst: &impl TraceRqst, low: u32, high: u32) =>
+        (rqst.task().0, rqst.task().1, rqst.xid(), low, high);
+    /// `bytes` of a Reply were copied to the pages for its data.
+    fn xprtrdma_fixup(rqst: &impl TraceRqst, bytes: usize) =>
+        (rqst.task().0, rqst.task().1, bytes, rqst.reply_lens().as_ptr());
+}
+
+/// The segments of a Call's chunks: `xprtrdma_chunk_read`, `xprtrdma_chunk_write` and
+/// `xprtrdma_chunk_reply`. The first `reads` of `segments` belong to the Read list, for data at
+/// `position`; the others to the Reply chunk or the Write chunk.
+pub(crate) fn xprtrdma_chunks(
+    rqst: &impl TraceRqst,
+    position: u32,
+    is_reply_chunk: bool,
+    segments: impl Iterator<Item = Segment>,
+    reads: usize,
+) {
+    if !enabled!(xprtrdma_chunk_read)
+        && !enabled!(xprtrdma_chunk_write)
+        && !enabled!(xprtrdma_chunk_reply)
+    {
+        return;
+    }
+    let (task, client) = rqst.task();
+    let mut segments = (1..).zip(segments).peekable();
+    while let Some((count, (handle, length, offset))) = segments.next() {
+        let last = count == reads || segments.peek().is_none();
+        if count <= reads {
+            emit!(xprtrdma_chunk_read(
+                task, client, position, handle, length, offset, last
+            ));
+        } else if is_reply_chunk {
+            emit!(xprtrdma_chunk_reply(
+                task, client, 0, handle, length, offset, last
+            ));
+        } else {
+            emit!(xprtrdma_chunk_write(
+                task, client, 0, handle, length, offset, last
+            ));
+        }
+    }
+}
+
+// The client's work requests.
+events! {
+    /// `message` is posted in the Send with this number.
+    fn xprtrdma_post_send(qp: &impl TraceQp, number: u32, message: &[u8], signaled: bool) =>
+        (qp.queue(), number, word(message, 0), clip(message.len()), signaled);
+    /// The device has rejected a chain that ends with a Send.
+    fn xprtrdma_post_send_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    /// The Receive with this number was posted, or will be with its batch.
+    fn xprtrdma_post_recv(qp: &impl TraceQp, index: u32) => (qp.queue(), index);
+    /// `count` Receives are posted together.
+    fn xprtrdma_post_recvs(qp: &impl TraceQp, count: usize) => (qp.queue(), clip(count));
+    /// The device has rejected a Receive.
+    fn xprtrdma_post_recvs_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    /// The device has rejected a chain of invalidations.
+    fn xprtrdma_post_linv_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    /// The Receive with this number has completed.
+    fn xprtrdma_wc_receive(cq: &impl TraceCq, index: u32, wc: &ib_wc) => (cq.number(), index, wc);
+    /// The signalled Send with this number has completed.
+    fn xprtrdma_wc_send(cq: &impl TraceCq, number: u32, wc: &ib_wc) => (cq.number(), number, wc);
+    /// The last invalidation of the slot at `index` has completed.
+    fn xprtrdma_wc_li_done(cq: &impl TraceCq, index: usize, wc: &ib_wc) =>
+        (cq.number(), clip(index), wc);
+    /// An unsignalled work request has failed.
+    fn xprtrdma_wc_unsignaled(cq: &impl TraceCq, wc: &ib_wc) => (cq.number(), wc);
+    /// The region with the number `mr` was allocated, or `errno` says why none was.
+    fn xprtrdma_frwr_alloc(mr: u32, errno: i32) => (mr, errno);
+    /// The region with the number `mr` was freed, with this result.
+    fn xprtrdma_frwr_dereg(mr: u32, rc: i32) => (mr, rc);
+    /// None of `elements` pages could be mapped for DMA.
+    fn xprtrdma_frwr_sgerr(region: &impl TraceMr, elements: i32, mapped: i32) =>
+        (region.number(), elements, mapped);
+    /// Of `elements` mapped pages only `mapped` fit the region.
+    fn xprtrdma_frwr_maperr(region: &impl TraceMr, elements: i32, mapped: i32) =>
+        (region.number(), elements, mapped);
+}
+
+/// Defines the functions of events that show a memory region.
+macro_rules! region_events {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        events! {$(
+            $(#[$doc])*
+            fn $name(region: &impl TraceMr) => (
+                region.number(), region.elements(),
+                region.segment().0, region.segment().1, region.segment().2,
+                region.direction(),
+            );
+        )*}
+    };
+}
+
+region_events! {
+    /// A region's pages are mapped for DMA.
+    xprtrdma_mr_map;
+    /// A region's registration is added to a chain.
+    xprtrdma_mr_fastreg;
+    /// A region's invalidation is added to a chain.
+    xprtrdma_mr_localinv;
+    /// The peer has invalidated a region.
+    xprtrdma_mr_reminv;
+    /// A region's pages are unmapped.
+    xprtrdma_mr_unmap;
+}
+
+// The server's connections and work requests.
+events! {
+    /// A connection that a peer requested could not be accepted.
+    fn svcrdma_accept_err(listener: u32, errno: i32) => (listener, errno);
+    /// Both ends have agreed on another version than One.
+    fn svcrdma_version(connection: u32, version: u32) => (connection, version);
+    /// The device is being removed, and the connection closed.
+    fn svcrdma_device_removal(connection: u32) => (connection);
+    /// An event with this number (`enum ib_event_type`) has made the queue pair unusable.
+    fn svcrdma_qp_error(connection: u32, event: u32) => (connection, event);
+    /// The Receive with this number is about to be posted.
+    fn svcrdma_post_recv(qp: &impl TraceQp, cid: u32) => (qp.queue(), cid);
+    /// The device has rejected Receives.
+    fn svcrdma_rq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    /// A Send is posted.
+    fn svcrdma_post_send(qp: &impl TraceQp, cid: u32, invalidate: Option<u32>) =>
+        (qp.queue(), cid, 1, invalidate.unwrap_or(0));
+    /// RDMA Writes are posted before the Send with this number.
+    fn svcrdma_post_write_chunk(qp: &impl TraceQp, cid: u32, count: u32) =>
+        (qp.queue(), cid, count);
+    /// RDMA Reads are posted for the message in the Receive with this number.
+    fn svcrdma_post_read_chunk(qp: &impl TraceQp, cid: u32, count: u32) =>
+        (qp.queue(), cid, count);
+    /// The device has rejected a chain of Writes and a Send, or of Reads.
+    fn svcrdma_sq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    /// The send queue has no room for `needed` work requests.
+    fn svcrdma_sq_full(qp: &impl TraceQp, needed: u32, used: u32, depth: u32) =>
+        (qp.queue(), needed, used, depth);
+    /// The RDMA Reads for the message in the Receive with this number have completed.
+    fn svcrdma_wc_read(qp: &impl TraceQp, cid: u32, bytes: u64, nanoseconds: u64) =>
+        (qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), nanoseconds);
+}
+
+/// Defines the functions for work requests that have failed: an event for a flush and one for an
+/// error.
+macro_rules! failures {
+    ($($(#[$doc:meta])* $name:ident: $flush:ident, $error:ident;)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
+            if wc.status == ib_wc_status_IB_WC_WR_FLUSH_ERR {
+                emit!($flush(cq.number(), cid, wc));
+            } else {
+                emit!($error(cq.number(), cid, wc));
+            }
+        }
+    )*};
+}
+
+failures! {
+    /// A Receive has failed.
+    svcrdma_wc_recv_failed: svcrdma_wc_recv_flush, svcrdma_wc_recv_err;
+    /// A Send has failed.
+    svcrdma_wc_send_failed: svcrdma_wc_send_flush, svcrdma_wc_send_err;
+    /// RDMA Reads have failed.
+    svcrdma_wc_read_failed: svcrdma_wc_read_flush, svcrdma_wc_read_err;
+    /// RDMA Writes before the Send with this number have failed.
+    svcrdma_wc_write_failed: svcrdma_wc_write_flush, svcrdma_wc_write_err;
+}
+
+/// The Receive with this number has completed.
+pub(crate) fn svcrdma_wc_recv(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
+    if wc.status != ib_wc_status_IB_WC_SUCCESS {
+        return svcrdma_wc_recv_failed(cq, cid, wc);
+    }
+    emit!(svcrdma_wc_recv(cq.number(), cid, wc.byte_len));
+}
+
+/// The Send with this number has completed.
+pub(crate) fn svcrdma_wc_send(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
+    if wc.status != ib_wc_status_IB_WC_SUCCESS {
+        return svcrdma_wc_send_failed(cq, cid, wc);
+    }
+    emit!(svcrdma_wc_send(cq.number(), cid));
+}
+
+/// Defines the functions of events that show the header of a message that the client rejects.
+macro_rules! reply_events {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        events! {$(
+            $(#[$doc])*
+            fn $name(xprt: &impl TraceXprt, message: &[u8]) =>
+                (xprt.id(), word(message, 0), word(message, 1), word(message, 3));
+        )*}
+    };
+}
+
+reply_events! {
+    /// No Call waits for a message.
+    xprtrdma_reply_rqst_err;
+    /// A message is shorter than the fixed header fields.
+    xprtrdma_reply_short_err;
+    /// A message has another version.
+    xprtrdma_reply_vers_err;
+    /// A message's header is malformed.
+    xprtrdma_reply_hdr_err;
+}
+
+/// Defines the functions of events that show the header of a message that the server rejects.
+macro_rules! call_events {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        events! {$(
+            $(#[$doc])*
+            fn $name(qp: &impl TraceQp, cid: u32, message: &[u8]) => (
+                qp.queue(), cid,
+                word(message, 0), word(message, 1), word(message, 2), word(message, 3),
+            );
+        )*}
+    };
+}
+
+call_events! {
+    /// A message has another version.
+    svcrdma_decode_badvers_err;
+    /// A message gets no answer.
+    svcrdma_decode_drop_err;
+    /// A message's procedure is unknown.
+    svcrdma_decode_badproc_err;
+    /// A message's header is malformed, or requests too much.
+    svcrdma_decode_parse_err;
+}
+
+// Messages from requesters.
+events! {
+    /// `message` is a Call, with this many bytes of transport header.
+    fn svcrdma_decode_rqst(qp: &impl TraceQp, cid: u32, message: &[u8], header: usize) => (
+        qp.queue(), cid,
+        word(message, 0), word(message, 1), word(message, 2), word(message, 3),
+        clip(header),
+    );
+    /// A message is shorter than the fixed header fields.
+    fn svcrdma_decode_short_err(qp: &impl TraceQp, cid: u32, message: &[u8]) =>
+        (qp.queue(), cid, clip(message.len()));
+    /// An RDMA_ERROR with ERR_VERS ends the transaction.
+    fn svcrdma_err_vers(xid: u32) => (xid);
+    /// An RDMA_ERROR with ERR_CHUNK ends the transaction.
+    fn svcrdma_err_chunk(xid: u32) => (xid);
+    /// An RDMA_ERROR with RDMA_ERR_INVAL_OPTION answers an option.
+    fn svcrdma_err_option(xid: u32) => (xid);
+    /// A Reply could not be sent.
+    fn svcrdma_send_err(qp: &impl TraceQp, xid: u32, error: Error) =>
+        (qp.queue(), xid, error.to_errno());
+    /// An RDMA Write fills the first `length` bytes of a segment, for the Call in the Receive
+    /// `cid`.
+    fn svcrdma_encode_wseg(qp: &impl TraceQp, cid: u32, number: u32, segment: Segment) =>
+        (qp.queue(), cid, number, segment.0, segment.1, segment.2);
+}
+
+/// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads`
+/// include their Positions.
+pub(crate) fn svcrdma_segments(
+    qp: &impl TraceQp,
+    cid: u32,
+    reads: impl Iterator<Item = (u32, Segment)>,
+    writes: impl Iterator<Item = Segment>,
+) {
+    if !enabled!(svcrdma_decode_rseg) && !enabled!(svcrdma_decode_wseg) {
+        return;
+    }
+    let queue = qp.queue();
+    for (number, (position, (handle, length, offset))) in (0..).zip(reads) {
+        emit!(svcrdma_decode_rseg(
+            queue, cid, number, position, handle, length, offset
+        ));
+    }
+    for (number, (handle, length, offset)) in (0..).zip(writes) {
+        emit!(svcrdma_decode_wseg(
+            queue, cid, number, handle, length, offset
+        ));
+    }
 }

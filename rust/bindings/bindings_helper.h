@@ -18,6 +18,5 @@
 #include "helpers/helpers.h"
 #include "helpers/svc_helpers.h"
 #include "trace/rpcrdma.h"
-#include "trace/svcrdma.h"
 
 const size_t RPCRDMA_DMA_MINALIGN = ARCH_DMA_MINALIGN;

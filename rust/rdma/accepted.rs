@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     bindings::{self, PageVec, ReadOnce, RelaxedCell},
-    trace::{server as trace, TraceQp},
+    trace::{self, TraceQp},
 };
 use core::ptr::NonNull;
 use kernel::{

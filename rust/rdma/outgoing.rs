@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     bindings::{self, PageRange, PageVec},
-    trace::{server as trace, TraceQp},
+    trace::{self, TraceQp},
 };
 use core::{
     mem::ManuallyDrop,

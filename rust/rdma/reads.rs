@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     bindings::{self, PageRange, PageVec},
-    trace::server as trace,
+    trace,
 };
 use core::{
     mem::ManuallyDrop,

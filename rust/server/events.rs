@@ -13,7 +13,7 @@ use crate::{
     proto::{responder::budget::PageBudget, wire::header::Xid},
     rdma::{CmEvent, CmHandler, CmReport, Removal, SendSlots},
     sunrpc::server::{Backward, OwnedSvcXprt},
-    trace::server as trace,
+    trace,
 };
 use kernel::{
     new_spinlock,

@@ -27,7 +27,7 @@ use crate::{
         server::{Backward, Moment, SvcXprt},
         ReadOnce, RelaxedCell,
     },
-    trace::server as trace,
+    trace,
 };
 use kernel::{
     new_spinlock,

@@ -24,7 +24,7 @@ use crate::{
         server::{Moment, Receiving, SvcCall},
         NoIoScope, PageVec,
     },
-    trace::server as trace,
+    trace,
 };
 use kernel::{alloc::flags::__GFP_NOWARN, prelude::*};
 

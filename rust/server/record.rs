@@ -9,7 +9,7 @@ use crate::{
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::Counter,
     sunrpc::{ClassUser, Host, ReadOnce, SocketAddress},
-    trace::server as trace,
+    trace,
 };
 use kernel::{
     new_mutex, new_spinlock,

@@ -28,7 +28,7 @@ use crate::{
         server::{KeptCall, Moment, Replying, ResultLayout},
         NoIoScope,
     },
-    trace::server as trace,
+    trace,
 };
 use kernel::prelude::*;
 

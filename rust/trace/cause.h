@@ -1,34 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Why a connection ended, or was never established. The causes are explained
- * at enum Cause in error.rs; trace events show the names given there.
+ * at enum Cause in error.rs; trace events show the names given here.
  */
 #ifndef RPCRDMA_CAUSE_H
 #define RPCRDMA_CAUSE_H
 
-enum rpcrdma_cause {
-	RPCRDMA_CAUSE_ADDRESS_ERROR,
-	RPCRDMA_CAUSE_ROUTE_ERROR,
-	RPCRDMA_CAUSE_REJECTED,
-	RPCRDMA_CAUSE_STALE_CONNECTION,
-	RPCRDMA_CAUSE_UNREACHABLE,
-	RPCRDMA_CAUSE_CONNECT_ERROR,
-	RPCRDMA_CAUSE_DISCONNECTED,
-	RPCRDMA_CAUSE_DEVICE_REMOVED,
-	RPCRDMA_CAUSE_ADDRESS_CHANGED,
-	RPCRDMA_CAUSE_TIMED_OUT,
-	RPCRDMA_CAUSE_INCAPABLE,
-	RPCRDMA_CAUSE_LOCAL_RESOURCES,
-	RPCRDMA_CAUSE_CLOSED,
-	RPCRDMA_CAUSE_RPC_TIMEOUT,
-	RPCRDMA_CAUSE_WORK_REQUEST,
-	RPCRDMA_CAUSE_POST_FAILED,
-	RPCRDMA_CAUSE_RETRANSMISSION,
-	RPCRDMA_CAUSE_ONE_WAY_CALL,
-	RPCRDMA_CAUSE_REPLY_FAILED,
-	RPCRDMA_CAUSE_NO_COMMON_VERSION,
-	RPCRDMA_CAUSE_HIGHER_VERSION,
-	RPCRDMA_CAUSE_INJECTED
-};
+#define RPCRDMA_CAUSES						\
+	rpcrdma_cause(ADDRESS_ERROR, "address_error")		\
+	rpcrdma_cause(ROUTE_ERROR, "route_error")		\
+	rpcrdma_cause(REJECTED, "rejected")			\
+	rpcrdma_cause(STALE_CONNECTION, "stale_connection")	\
+	rpcrdma_cause(UNREACHABLE, "unreachable")		\
+	rpcrdma_cause(CONNECT_ERROR, "connect_error")		\
+	rpcrdma_cause(DISCONNECTED, "disconnected")		\
+	rpcrdma_cause(DEVICE_REMOVED, "device_removed")		\
+	rpcrdma_cause(ADDRESS_CHANGED, "address_changed")	\
+	rpcrdma_cause(TIMED_OUT, "timed_out")			\
+	rpcrdma_cause(INCAPABLE, "incapable")			\
+	rpcrdma_cause(LOCAL_RESOURCES, "local_resources")	\
+	rpcrdma_cause(CLOSED, "closed")				\
+	rpcrdma_cause(RPC_TIMEOUT, "rpc_timeout")		\
+	rpcrdma_cause(WORK_REQUEST, "work_request")		\
+	rpcrdma_cause(POST_FAILED, "post_failed")		\
+	rpcrdma_cause(RETRANSMISSION, "retransmission")		\
+	rpcrdma_cause(ONE_WAY_CALL, "one_way_call")		\
+	rpcrdma_cause(REPLY_FAILED, "reply_failed")		\
+	rpcrdma_cause(NO_COMMON_VERSION, "no_common_version")	\
+	rpcrdma_cause(HIGHER_VERSION, "higher_version")		\
+	rpcrdma_last_cause(INJECTED, "injected")
+
+#define rpcrdma_cause(symbol, name) RPCRDMA_CAUSE_##symbol,
+#define rpcrdma_last_cause(symbol, name) RPCRDMA_CAUSE_##symbol
+
+enum rpcrdma_cause { RPCRDMA_CAUSES };
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Trace events of the client. Events that the kernel's C transport also has
- * go by the same names. Arguments are numbers only:
+ * Trace events of both roles. Events and fields that the kernel's C transport
+ * also has go by the same names. Arguments are numbers only:
  *
- * xprt		the number of the transport in sysfs and debugfs
+ * xprt		the number of the client's transport in sysfs and debugfs
+ * listener,	the numbers in the server's debugfs
+ * connection
  * cq.id, mr.id	the number that "rdma resource show" lists
  * cid		the number of a Receive or of a Send
  * task		the RPC task, as in the sunrpc events
@@ -28,56 +30,80 @@
 #include "trace/cause.h"
 
 /*
- * Connections
+ * Work requests of both roles
  */
 
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_ADDRESS_ERROR);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_ROUTE_ERROR);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_REJECTED);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_STALE_CONNECTION);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_UNREACHABLE);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_CONNECT_ERROR);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_DISCONNECTED);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_DEVICE_REMOVED);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_ADDRESS_CHANGED);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_TIMED_OUT);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_INCAPABLE);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_LOCAL_RESOURCES);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_CLOSED);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_RPC_TIMEOUT);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_WORK_REQUEST);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_POST_FAILED);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_RETRANSMISSION);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_ONE_WAY_CALL);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_REPLY_FAILED);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_NO_COMMON_VERSION);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_HIGHER_VERSION);
-TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_INJECTED);
+DECLARE_EVENT_CLASS(rpcrdma_cid_class,
+		    TP_PROTO(u32 cq_id, u32 cid),
+		    TP_ARGS(cq_id, cid),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = cid;),
+		    TP_printk("cq.id=%u cid=%u", __entry->cq_id,
+			      __entry->completion_id));
+
+#define DEFINE_CID_EVENT(name)						\
+	DEFINE_EVENT(rpcrdma_cid_class, name,				\
+		TP_PROTO(u32 cq_id, u32 cid), TP_ARGS(cq_id, cid))
+
+DECLARE_EVENT_CLASS(rpcrdma_completion_class,
+		    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
+		    TP_ARGS(cq_id, cid, wc),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)
+				     __field(u32, status)
+				     __field(u32, vendor_err)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = cid;
+				   __entry->status = wc->status;
+				   /* Only valid if the completion failed. */
+				   __entry->vendor_err =
+					wc->status ? wc->vendor_err : 0;),
+		    TP_printk("cq.id=%u cid=%u status=%s (%u/0x%x)",
+			      __entry->cq_id, __entry->completion_id,
+			      rdma_show_wc_status(__entry->status),
+			      __entry->status, __entry->vendor_err));
+
+#define DEFINE_COMPLETION_EVENT(name)					\
+	DEFINE_EVENT(rpcrdma_completion_class, name,			\
+		TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),	\
+		TP_ARGS(cq_id, cid, wc))
+
+DECLARE_EVENT_CLASS(rpcrdma_post_err_class,
+		    TP_PROTO(u32 cq_id, int status),
+		    TP_ARGS(cq_id, status),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(int, status)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->status = status;),
+		    TP_printk("cq.id=%u status=%d", __entry->cq_id,
+			      __entry->status));
+
+#define DEFINE_POST_ERR_EVENT(name)					\
+	DEFINE_EVENT(rpcrdma_post_err_class, name,			\
+		TP_PROTO(u32 cq_id, int status), TP_ARGS(cq_id, status))
+
+/*
+ * The client's connections
+ */
 
 #define rpcrdma_show_cause(cause)					\
-	__print_symbolic(cause,						\
-		{ RPCRDMA_CAUSE_ADDRESS_ERROR, "address_error" },	\
-		{ RPCRDMA_CAUSE_ROUTE_ERROR, "route_error" },		\
-		{ RPCRDMA_CAUSE_REJECTED, "rejected" },			\
-		{ RPCRDMA_CAUSE_STALE_CONNECTION, "stale_connection" },	\
-		{ RPCRDMA_CAUSE_UNREACHABLE, "unreachable" },		\
-		{ RPCRDMA_CAUSE_CONNECT_ERROR, "connect_error" },	\
-		{ RPCRDMA_CAUSE_DISCONNECTED, "disconnected" },		\
-		{ RPCRDMA_CAUSE_DEVICE_REMOVED, "device_removed" },	\
-		{ RPCRDMA_CAUSE_ADDRESS_CHANGED, "address_changed" },	\
-		{ RPCRDMA_CAUSE_TIMED_OUT, "timed_out" },		\
-		{ RPCRDMA_CAUSE_INCAPABLE, "incapable" },		\
-		{ RPCRDMA_CAUSE_LOCAL_RESOURCES, "local_resources" },	\
-		{ RPCRDMA_CAUSE_CLOSED, "closed" },			\
-		{ RPCRDMA_CAUSE_RPC_TIMEOUT, "rpc_timeout" },		\
-		{ RPCRDMA_CAUSE_WORK_REQUEST, "work_request" },		\
-		{ RPCRDMA_CAUSE_POST_FAILED, "post_failed" },		\
-		{ RPCRDMA_CAUSE_RETRANSMISSION, "retransmission" },	\
-		{ RPCRDMA_CAUSE_ONE_WAY_CALL, "one_way_call" },		\
-		{ RPCRDMA_CAUSE_REPLY_FAILED, "reply_failed" },		\
-		{ RPCRDMA_CAUSE_NO_COMMON_VERSION, "no_common_version" }, \
-		{ RPCRDMA_CAUSE_HIGHER_VERSION, "higher_version" }, \
-		{ RPCRDMA_CAUSE_INJECTED, "injected" })
+	__print_symbolic(cause, RPCRDMA_CAUSES)
+
+#undef rpcrdma_cause
+#undef rpcrdma_last_cause
+#define rpcrdma_cause(symbol, name)					\
+	TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_##symbol);
+#define rpcrdma_last_cause(symbol, name)				\
+	TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_##symbol);
+
+RPCRDMA_CAUSES
+
+#undef rpcrdma_cause
+#undef rpcrdma_last_cause
+#define rpcrdma_cause(symbol, name) { RPCRDMA_CAUSE_##symbol, name },
+#define rpcrdma_last_cause(symbol, name) { RPCRDMA_CAUSE_##symbol, name }
 
 DECLARE_EVENT_CLASS(xprtrdma_xprt_class,
 		    TP_PROTO(u32 xprt),
@@ -86,12 +112,12 @@ DECLARE_EVENT_CLASS(xprtrdma_xprt_class,
 		    TP_fast_assign(__entry->xprt = xprt;),
 		    TP_printk("xprt=%u", __entry->xprt));
 
-DEFINE_EVENT(xprtrdma_xprt_class, xprtrdma_op_inject_dsc,
-	     TP_PROTO(u32 xprt),
-	     TP_ARGS(xprt));
-DEFINE_EVENT(xprtrdma_xprt_class, xprtrdma_device_removal,
-	     TP_PROTO(u32 xprt),
-	     TP_ARGS(xprt));
+#define DEFINE_XPRT_EVENT(name)						\
+	DEFINE_EVENT(xprtrdma_xprt_class, name, TP_PROTO(u32 xprt),	\
+		TP_ARGS(xprt))
+
+DEFINE_XPRT_EVENT(xprtrdma_op_inject_dsc);
+DEFINE_XPRT_EVENT(xprtrdma_device_removal);
 
 TRACE_EVENT(xprtrdma_op_connect,
 	    TP_PROTO(u32 xprt, unsigned long delay),
@@ -125,22 +151,22 @@ TRACE_EVENT(xprtrdma_version,
 		      __entry->version));
 
 TRACE_EVENT(xprtrdma_inline_thresh,
-	    TP_PROTO(u32 xprt, u32 inline_send, u32 inline_recv, u32 own_send,
-		     u32 own_recv),
-	    TP_ARGS(xprt, inline_send, inline_recv, own_send, own_recv),
+	    TP_PROTO(u32 xprt, u32 inline_send, u32 inline_recv, u32 max_send,
+		     u32 max_recv),
+	    TP_ARGS(xprt, inline_send, inline_recv, max_send, max_recv),
 	    TP_STRUCT__entry(__field(u32, xprt)
 			     __field(u32, inline_send)
 			     __field(u32, inline_recv)
-			     __field(u32, own_send)
-			     __field(u32, own_recv)),
+			     __field(u32, max_send)
+			     __field(u32, max_recv)),
 	    TP_fast_assign(__entry->xprt = xprt;
 			   __entry->inline_send = inline_send;
 			   __entry->inline_recv = inline_recv;
-			   __entry->own_send = own_send;
-			   __entry->own_recv = own_recv;),
+			   __entry->max_send = max_send;
+			   __entry->max_recv = max_recv;),
 	    TP_printk("xprt=%u neg send/recv=%u/%u, own send/recv=%u/%u",
 		      __entry->xprt, __entry->inline_send, __entry->inline_recv,
-		      __entry->own_send, __entry->own_recv));
+		      __entry->max_send, __entry->max_recv));
 
 TRACE_EVENT(xprtrdma_connect,
 	    TP_PROTO(u32 xprt, int rc, int cause),
@@ -166,7 +192,7 @@ TRACE_EVENT(xprtrdma_disconnect,
 		      rpcrdma_show_cause(__entry->cause)));
 
 /*
- * Calls
+ * The client's Calls
  */
 
 DECLARE_EVENT_CLASS(xprtrdma_task_class,
@@ -251,10 +277,8 @@ DEFINE_CHUNK_EVENT(xprtrdma_chunk_reply);
 
 TRACE_EVENT(xprtrdma_marshal,
 	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, u32 hdrlen,
-		     u32 headlen, u32 pagelen, u32 taillen, u32 rtype,
-		     u32 wtype),
-	    TP_ARGS(task_id, client_id, xid, hdrlen, headlen, pagelen, taillen,
-		    rtype, wtype),
+		     const size_t *lens, u32 rtype, u32 wtype),
+	    TP_ARGS(task_id, client_id, xid, hdrlen, lens, rtype, wtype),
 	    TP_STRUCT__entry(__field(u32, task_id)
 			     __field(u32, client_id)
 			     __field(u32, xid)
@@ -268,9 +292,9 @@ TRACE_EVENT(xprtrdma_marshal,
 			   __entry->client_id = client_id;
 			   __entry->xid = xid;
 			   __entry->hdrlen = hdrlen;
-			   __entry->headlen = headlen;
-			   __entry->pagelen = pagelen;
-			   __entry->taillen = taillen;
+			   __entry->headlen = lens[0];
+			   __entry->pagelen = lens[1];
+			   __entry->taillen = lens[2];
 			   __entry->rtype = rtype;
 			   __entry->wtype = wtype;),
 	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x hdr=%u xdr=%u/%u/%u %s/%s",
@@ -295,7 +319,7 @@ TRACE_EVENT(xprtrdma_marshal_failed,
 		      __entry->ret));
 
 /*
- * Work requests
+ * The client's work requests
  */
 
 TRACE_EVENT(xprtrdma_post_send,
@@ -315,31 +339,19 @@ TRACE_EVENT(xprtrdma_post_send,
 		      __entry->cid, __entry->xid, __entry->length,
 		      __entry->signaled ? " signaled" : ""));
 
-DECLARE_EVENT_CLASS(xprtrdma_rc_class,
-		    TP_PROTO(u32 cq_id, int rc),
-		    TP_ARGS(cq_id, rc),
-		    TP_STRUCT__entry(__field(u32, cq_id)
-				     __field(int, rc)),
-		    TP_fast_assign(__entry->cq_id = cq_id;
-				   __entry->rc = rc;),
-		    TP_printk("cq.id=%u rc=%d", __entry->cq_id, __entry->rc));
-
-#define DEFINE_RC_EVENT(name)						\
-	DEFINE_EVENT(xprtrdma_rc_class, name,				\
-		TP_PROTO(u32 cq_id, int rc), TP_ARGS(cq_id, rc))
-
-DEFINE_RC_EVENT(xprtrdma_post_send_err);
-DEFINE_RC_EVENT(xprtrdma_post_recvs_err);
-DEFINE_RC_EVENT(xprtrdma_post_linv_err);
-
-TRACE_EVENT(xprtrdma_post_recv,
-	    TP_PROTO(u32 cq_id, u32 cid),
-	    TP_ARGS(cq_id, cid),
+TRACE_EVENT(xprtrdma_post_send_err,
+	    TP_PROTO(u32 cq_id, int rc),
+	    TP_ARGS(cq_id, rc),
 	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, cid)),
+			     __field(int, rc)),
 	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->cid = cid;),
-	    TP_printk("cq.id=%u cid=%u", __entry->cq_id, __entry->cid));
+			   __entry->rc = rc;),
+	    TP_printk("cq.id=%u rc=%d", __entry->cq_id, __entry->rc));
+
+DEFINE_POST_ERR_EVENT(xprtrdma_post_recvs_err);
+DEFINE_POST_ERR_EVENT(xprtrdma_post_linv_err);
+
+DEFINE_CID_EVENT(xprtrdma_post_recv);
 
 TRACE_EVENT(xprtrdma_post_recvs,
 	    TP_PROTO(u32 cq_id, u32 count),
@@ -351,9 +363,8 @@ TRACE_EVENT(xprtrdma_post_recvs,
 	    TP_printk("cq.id=%u %u new recvs", __entry->cq_id, __entry->count));
 
 TRACE_EVENT(xprtrdma_wc_receive,
-	    TP_PROTO(u32 cq_id, u32 cid, u32 status, u32 vendor_err,
-		     u32 received),
-	    TP_ARGS(cq_id, cid, status, vendor_err, received),
+	    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
+	    TP_ARGS(cq_id, cid, wc),
 	    TP_STRUCT__entry(__field(u32, cq_id)
 			     __field(u32, cid)
 			     __field(u32, status)
@@ -361,50 +372,27 @@ TRACE_EVENT(xprtrdma_wc_receive,
 			     __field(u32, received)),
 	    TP_fast_assign(__entry->cq_id = cq_id;
 			   __entry->cid = cid;
-			   __entry->status = status;
-			   /* Only valid if the completion failed. */
-			   __entry->vendor_err = status ? vendor_err : 0;
-			   __entry->received = status ? 0 : received;),
+			   __entry->status = wc->status;
+			   __entry->vendor_err = wc->status ? wc->vendor_err : 0;
+			   __entry->received = wc->status ? 0 : wc->byte_len;),
 	    TP_printk("cq.id=%u cid=%u status=%s (%u/0x%x) received=%u",
 		      __entry->cq_id, __entry->cid,
 		      rdma_show_wc_status(__entry->status), __entry->status,
 		      __entry->vendor_err, __entry->received));
-
-DECLARE_EVENT_CLASS(xprtrdma_completion_class,
-		    TP_PROTO(u32 cq_id, u32 cid, u32 status, u32 vendor_err),
-		    TP_ARGS(cq_id, cid, status, vendor_err),
-		    TP_STRUCT__entry(__field(u32, cq_id)
-				     __field(u32, cid)
-				     __field(u32, status)
-				     __field(u32, vendor_err)),
-		    TP_fast_assign(__entry->cq_id = cq_id;
-				   __entry->cid = cid;
-				   __entry->status = status;
-				   __entry->vendor_err = status ? vendor_err : 0;),
-		    TP_printk("cq.id=%u cid=%u status=%s (%u/0x%x)",
-			      __entry->cq_id, __entry->cid,
-			      rdma_show_wc_status(__entry->status),
-			      __entry->status, __entry->vendor_err));
-
-#define DEFINE_COMPLETION_EVENT(name)					\
-	DEFINE_EVENT(xprtrdma_completion_class, name,			\
-		TP_PROTO(u32 cq_id, u32 cid, u32 status,		\
-			 u32 vendor_err),				\
-		TP_ARGS(cq_id, cid, status, vendor_err))
 
 DEFINE_COMPLETION_EVENT(xprtrdma_wc_send);
 DEFINE_COMPLETION_EVENT(xprtrdma_wc_li_done);
 
 /* Unsignalled work requests only complete if they fail. */
 TRACE_EVENT(xprtrdma_wc_unsignaled,
-	    TP_PROTO(u32 cq_id, u32 status, u32 vendor_err),
-	    TP_ARGS(cq_id, status, vendor_err),
+	    TP_PROTO(u32 cq_id, const struct ib_wc *wc),
+	    TP_ARGS(cq_id, wc),
 	    TP_STRUCT__entry(__field(u32, cq_id)
 			     __field(u32, status)
 			     __field(u32, vendor_err)),
 	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->status = status;
-			   __entry->vendor_err = vendor_err;),
+			   __entry->status = wc->status;
+			   __entry->vendor_err = wc->vendor_err;),
 	    TP_printk("cq.id=%u status=%s (%u/0x%x)", __entry->cq_id,
 		      rdma_show_wc_status(__entry->status), __entry->status,
 		      __entry->vendor_err));
@@ -422,32 +410,32 @@ TRACE_DEFINE_ENUM(DMA_FROM_DEVICE);
 
 DECLARE_EVENT_CLASS(xprtrdma_mr_class,
 		    TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length,
-			     u64 offset, u32 direction),
-		    TP_ARGS(mr_id, nents, handle, length, offset, direction),
+			     u64 offset, u32 dir),
+		    TP_ARGS(mr_id, nents, handle, length, offset, dir),
 		    TP_STRUCT__entry(__field(u32, mr_id)
 				     __field(int, nents)
 				     __field(u32, handle)
 				     __field(u64, length)
 				     __field(u64, offset)
-				     __field(u32, direction)),
+				     __field(u32, dir)),
 		    TP_fast_assign(__entry->mr_id = mr_id;
 				   __entry->nents = nents;
 				   __entry->handle = handle;
 				   __entry->length = length;
 				   __entry->offset = offset;
-				   __entry->direction = direction;),
+				   __entry->dir = dir;),
 		    TP_printk("mr.id=%u nents=%d %llu@0x%016llx:0x%08x (%s)",
 			      __entry->mr_id, __entry->nents,
 			      (unsigned long long)__entry->length,
 			      (unsigned long long)__entry->offset,
 			      __entry->handle,
-			      xprtrdma_show_direction(__entry->direction)));
+			      xprtrdma_show_direction(__entry->dir)));
 
 #define DEFINE_MR_EVENT(name)						\
 	DEFINE_EVENT(xprtrdma_mr_class, name,				\
 		TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length,	\
-			 u64 offset, u32 direction),			\
-		TP_ARGS(mr_id, nents, handle, length, offset, direction))
+			 u64 offset, u32 dir),			\
+		TP_ARGS(mr_id, nents, handle, length, offset, dir))
 
 DEFINE_MR_EVENT(xprtrdma_mr_map);
 DEFINE_MR_EVENT(xprtrdma_mr_fastreg);
@@ -464,35 +452,36 @@ DECLARE_EVENT_CLASS(xprtrdma_frwr_class,
 				   __entry->rc = rc;),
 		    TP_printk("mr.id=%u rc=%d", __entry->mr_id, __entry->rc));
 
+#define DEFINE_FRWR_EVENT(name)						\
+	DEFINE_EVENT(xprtrdma_frwr_class, name,				\
+		TP_PROTO(u32 mr_id, int rc), TP_ARGS(mr_id, rc))
+
 /* If no region was allocated, mr.id is meaningless. */
-DEFINE_EVENT(xprtrdma_frwr_class, xprtrdma_frwr_alloc,
-	     TP_PROTO(u32 mr_id, int rc),
-	     TP_ARGS(mr_id, rc));
-DEFINE_EVENT(xprtrdma_frwr_class, xprtrdma_frwr_dereg,
-	     TP_PROTO(u32 mr_id, int rc),
-	     TP_ARGS(mr_id, rc));
+DEFINE_FRWR_EVENT(xprtrdma_frwr_alloc);
+DEFINE_FRWR_EVENT(xprtrdma_frwr_dereg);
 
 DECLARE_EVENT_CLASS(xprtrdma_maperr_class,
-		    TP_PROTO(u32 mr_id, int nents, int mapped),
-		    TP_ARGS(mr_id, nents, mapped),
+		    TP_PROTO(u32 mr_id, int nents, int num_mapped),
+		    TP_ARGS(mr_id, nents, num_mapped),
 		    TP_STRUCT__entry(__field(u32, mr_id)
 				     __field(int, nents)
-				     __field(int, mapped)),
+				     __field(int, num_mapped)),
 		    TP_fast_assign(__entry->mr_id = mr_id;
 				   __entry->nents = nents;
-				   __entry->mapped = mapped;),
+				   __entry->num_mapped = num_mapped;),
 		    TP_printk("mr.id=%u nents=%d of %d", __entry->mr_id,
-			      __entry->mapped, __entry->nents));
+			      __entry->num_mapped, __entry->nents));
 
-DEFINE_EVENT(xprtrdma_maperr_class, xprtrdma_frwr_sgerr,
-	     TP_PROTO(u32 mr_id, int nents, int mapped),
-	     TP_ARGS(mr_id, nents, mapped));
-DEFINE_EVENT(xprtrdma_maperr_class, xprtrdma_frwr_maperr,
-	     TP_PROTO(u32 mr_id, int nents, int mapped),
-	     TP_ARGS(mr_id, nents, mapped));
+#define DEFINE_MAPERR_EVENT(name)					\
+	DEFINE_EVENT(xprtrdma_maperr_class, name,			\
+		TP_PROTO(u32 mr_id, int nents, int num_mapped),		\
+		TP_ARGS(mr_id, nents, num_mapped))
+
+DEFINE_MAPERR_EVENT(xprtrdma_frwr_sgerr);
+DEFINE_MAPERR_EVENT(xprtrdma_frwr_maperr);
 
 /*
- * Replies
+ * The client's Replies
  */
 
 TRACE_EVENT(xprtrdma_reply,
@@ -553,9 +542,9 @@ TRACE_EVENT(xprtrdma_err_vers,
 		      __entry->min, __entry->max));
 
 TRACE_EVENT(xprtrdma_fixup,
-	    TP_PROTO(u32 task_id, u32 client_id, u64 fixup, u32 headlen,
-		     u32 pagelen, u32 taillen),
-	    TP_ARGS(task_id, client_id, fixup, headlen, pagelen, taillen),
+	    TP_PROTO(u32 task_id, u32 client_id, size_t fixup,
+		     const size_t *lens),
+	    TP_ARGS(task_id, client_id, fixup, lens),
 	    TP_STRUCT__entry(__field(u32, task_id)
 			     __field(u32, client_id)
 			     __field(u64, fixup)
@@ -565,16 +554,16 @@ TRACE_EVENT(xprtrdma_fixup,
 	    TP_fast_assign(__entry->task_id = task_id;
 			   __entry->client_id = client_id;
 			   __entry->fixup = fixup;
-			   __entry->headlen = headlen;
-			   __entry->pagelen = pagelen;
-			   __entry->taillen = taillen;),
+			   __entry->headlen = lens[0];
+			   __entry->pagelen = lens[1];
+			   __entry->taillen = lens[2];),
 	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " fixup=%llu xdr=%u/%u/%u",
 		      __entry->task_id, __entry->client_id,
 		      (unsigned long long)__entry->fixup, __entry->headlen,
 		      __entry->pagelen, __entry->taillen));
 
 /*
- * Backward Calls
+ * Backward Calls at the client
  */
 
 TRACE_EVENT(xprtrdma_cb_setup,
@@ -596,12 +585,305 @@ DECLARE_EVENT_CLASS(xprtrdma_callback_class,
 		    TP_printk("xprt=%u xid=0x%08x", __entry->xprt,
 			      __entry->xid));
 
-DEFINE_EVENT(xprtrdma_callback_class, xprtrdma_cb_call,
-	     TP_PROTO(u32 xprt, u32 xid),
-	     TP_ARGS(xprt, xid));
-DEFINE_EVENT(xprtrdma_callback_class, xprtrdma_cb_reply,
-	     TP_PROTO(u32 xprt, u32 xid),
-	     TP_ARGS(xprt, xid));
+#define DEFINE_CALLBACK_EVENT(name)					\
+	DEFINE_EVENT(xprtrdma_callback_class, name,			\
+		TP_PROTO(u32 xprt, u32 xid), TP_ARGS(xprt, xid))
+
+DEFINE_CALLBACK_EVENT(xprtrdma_cb_call);
+DEFINE_CALLBACK_EVENT(xprtrdma_cb_reply);
+
+/*
+ * The server's connections
+ */
+
+TRACE_EVENT(svcrdma_accept_err,
+	    TP_PROTO(u32 listener, int status),
+	    TP_ARGS(listener, status),
+	    TP_STRUCT__entry(__field(u32, listener)
+			     __field(int, status)),
+	    TP_fast_assign(__entry->listener = listener;
+			   __entry->status = status;),
+	    TP_printk("listener=%u status=%d", __entry->listener,
+		      __entry->status));
+
+TRACE_EVENT(svcrdma_device_removal,
+	    TP_PROTO(u32 connection),
+	    TP_ARGS(connection),
+	    TP_STRUCT__entry(__field(u32, connection)),
+	    TP_fast_assign(__entry->connection = connection;),
+	    TP_printk("connection=%u", __entry->connection));
+
+TRACE_EVENT(svcrdma_qp_error,
+	    TP_PROTO(u32 connection, u32 event),
+	    TP_ARGS(connection, event),
+	    TP_STRUCT__entry(__field(u32, connection)
+			     __field(u32, event)),
+	    TP_fast_assign(__entry->connection = connection;
+			   __entry->event = event;),
+	    TP_printk("connection=%u event=%s", __entry->connection,
+		      rdma_show_ib_event(__entry->event)));
+
+TRACE_EVENT(svcrdma_version,
+	    TP_PROTO(u32 connection, u32 version),
+	    TP_ARGS(connection, version),
+	    TP_STRUCT__entry(__field(u32, connection)
+			     __field(u32, version)),
+	    TP_fast_assign(__entry->connection = connection;
+			   __entry->version = version;),
+	    TP_printk("connection=%u version=%u", __entry->connection,
+		      __entry->version));
+
+/*
+ * The server's work requests
+ */
+
+DEFINE_CID_EVENT(svcrdma_post_recv);
+DEFINE_CID_EVENT(svcrdma_wc_send);
+
+DEFINE_COMPLETION_EVENT(svcrdma_wc_recv_flush);
+DEFINE_COMPLETION_EVENT(svcrdma_wc_recv_err);
+DEFINE_COMPLETION_EVENT(svcrdma_wc_send_flush);
+DEFINE_COMPLETION_EVENT(svcrdma_wc_send_err);
+DEFINE_COMPLETION_EVENT(svcrdma_wc_read_flush);
+DEFINE_COMPLETION_EVENT(svcrdma_wc_read_err);
+DEFINE_COMPLETION_EVENT(svcrdma_wc_write_flush);
+DEFINE_COMPLETION_EVENT(svcrdma_wc_write_err);
+
+TRACE_EVENT(svcrdma_wc_recv,
+	    TP_PROTO(u32 cq_id, u32 cid, u32 received),
+	    TP_ARGS(cq_id, cid, received),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, received)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = cid;
+			   __entry->received = received;),
+	    TP_printk("cq.id=%u cid=%u received=%u", __entry->cq_id,
+		      __entry->completion_id, __entry->received));
+
+/* The cid is that of the Receive in which the Call arrived. */
+TRACE_EVENT(svcrdma_wc_read,
+	    TP_PROTO(u32 cq_id, u32 cid, u32 totalbytes, u64 read_latency),
+	    TP_ARGS(cq_id, cid, totalbytes, read_latency),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, totalbytes)
+			     __field(u64, read_latency)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = cid;
+			   __entry->totalbytes = totalbytes;
+			   __entry->read_latency = read_latency;),
+	    TP_printk("cq.id=%u cid=%u totalbytes=%u latency-us=%llu",
+		      __entry->cq_id, __entry->completion_id, __entry->totalbytes,
+		      (unsigned long long)__entry->read_latency / 1000));
+
+DEFINE_POST_ERR_EVENT(svcrdma_rq_post_err);
+DEFINE_POST_ERR_EVENT(svcrdma_sq_post_err);
+
+TRACE_EVENT(svcrdma_post_send,
+	    TP_PROTO(u32 cq_id, u32 cid, u32 num_sge, u32 inv_rkey),
+	    TP_ARGS(cq_id, cid, num_sge, inv_rkey),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, num_sge)
+			     __field(u32, inv_rkey)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = cid;
+			   __entry->num_sge = num_sge;
+			   __entry->inv_rkey = inv_rkey;),
+	    TP_printk("cq.id=%u cid=%u num_sge=%u inv_rkey=0x%08x",
+		      __entry->cq_id, __entry->completion_id, __entry->num_sge,
+		      __entry->inv_rkey));
+
+DECLARE_EVENT_CLASS(svcrdma_post_chunk_class,
+		    TP_PROTO(u32 cq_id, u32 cid, u32 sqecount),
+		    TP_ARGS(cq_id, cid, sqecount),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)
+				     __field(u32, sqecount)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = cid;
+				   __entry->sqecount = sqecount;),
+		    TP_printk("cq.id=%u cid=%u sqecount=%u", __entry->cq_id,
+			      __entry->completion_id, __entry->sqecount));
+
+#define DEFINE_POST_CHUNK_EVENT(name)					\
+	DEFINE_EVENT(svcrdma_post_chunk_class, name,			\
+		TP_PROTO(u32 cq_id, u32 cid, u32 sqecount),		\
+		TP_ARGS(cq_id, cid, sqecount))
+
+/* Counts RDMA Writes to Write chunks and to the Reply chunk. */
+DEFINE_POST_CHUNK_EVENT(svcrdma_post_write_chunk);
+DEFINE_POST_CHUNK_EVENT(svcrdma_post_read_chunk);
+
+TRACE_EVENT(svcrdma_sq_full,
+	    TP_PROTO(u32 cq_id, u32 needed, u32 used, u32 depth),
+	    TP_ARGS(cq_id, needed, used, depth),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, needed)
+			     __field(int, avail)
+			     __field(u32, depth)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->needed = needed;
+			   __entry->avail = depth - used;
+			   __entry->depth = depth;),
+	    TP_printk("cq.id=%u needed=%u sc_sq_avail=%d/%u", __entry->cq_id,
+		      __entry->needed, __entry->avail, __entry->depth));
+
+/*
+ * The server's messages
+ */
+
+TRACE_EVENT(svcrdma_decode_rqst,
+	    TP_PROTO(u32 cq_id, u32 cid, u32 xid, u32 vers, u32 credits,
+		     u32 proc, u32 hdrlen),
+	    TP_ARGS(cq_id, cid, xid, vers, credits, proc, hdrlen),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, xid)
+			     __field(u32, vers)
+			     __field(u32, credits)
+			     __field(u32, proc)
+			     __field(u32, hdrlen)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = cid;
+			   __entry->xid = xid;
+			   __entry->vers = vers;
+			   __entry->credits = credits;
+			   __entry->proc = proc;
+			   __entry->hdrlen = hdrlen;),
+	    TP_printk("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%s hdrlen=%u",
+		      __entry->cq_id, __entry->completion_id, __entry->xid, __entry->vers,
+		      __entry->credits,
+		      __print_symbolic(__entry->proc, { 0, "RDMA_MSG" },
+				       { 1, "RDMA_NOMSG" }, { 2, "RDMA_MSGP" },
+				       { 3, "RDMA_DONE" }, { 4, "RDMA_ERROR" }),
+		      __entry->hdrlen));
+
+TRACE_EVENT(svcrdma_decode_short_err,
+	    TP_PROTO(u32 cq_id, u32 cid, u32 hdrlen),
+	    TP_ARGS(cq_id, cid, hdrlen),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, hdrlen)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = cid;
+			   __entry->hdrlen = hdrlen;),
+	    TP_printk("cq.id=%u cid=%u hdrlen=%u", __entry->cq_id, __entry->completion_id,
+		      __entry->hdrlen));
+
+DECLARE_EVENT_CLASS(svcrdma_badreq_event,
+		    TP_PROTO(u32 cq_id, u32 cid, u32 xid, u32 vers, u32 credits,
+			     u32 proc),
+		    TP_ARGS(cq_id, cid, xid, vers, credits, proc),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)
+				     __field(u32, xid)
+				     __field(u32, vers)
+				     __field(u32, credits)
+				     __field(u32, proc)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = cid;
+				   __entry->xid = xid;
+				   __entry->vers = vers;
+				   __entry->credits = credits;
+				   __entry->proc = proc;),
+		    TP_printk("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%u",
+			      __entry->cq_id, __entry->completion_id, __entry->xid,
+			      __entry->vers, __entry->credits, __entry->proc));
+
+#define DEFINE_BADREQ_EVENT(name)					\
+	DEFINE_EVENT(svcrdma_badreq_event, svcrdma_decode_##name##_err,	\
+		TP_PROTO(u32 cq_id, u32 cid, u32 xid, u32 vers,		\
+			 u32 credits, u32 proc),			\
+		TP_ARGS(cq_id, cid, xid, vers, credits, proc))
+
+DEFINE_BADREQ_EVENT(badvers);
+DEFINE_BADREQ_EVENT(drop);
+DEFINE_BADREQ_EVENT(badproc);
+DEFINE_BADREQ_EVENT(parse);
+
+TRACE_EVENT(svcrdma_decode_rseg,
+	    TP_PROTO(u32 cq_id, u32 cid, u32 segno, u32 position, u32 handle,
+		     u32 length, u64 offset),
+	    TP_ARGS(cq_id, cid, segno, position, handle, length, offset),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, segno)
+			     __field(u32, position)
+			     __field(u32, handle)
+			     __field(u32, length)
+			     __field(u64, offset)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = cid;
+			   __entry->segno = segno;
+			   __entry->position = position;
+			   __entry->handle = handle;
+			   __entry->length = length;
+			   __entry->offset = offset;),
+	    TP_printk("cq.id=%u cid=%u segno=%u position=%u %u@0x%016llx:0x%08x",
+		      __entry->cq_id, __entry->completion_id, __entry->segno,
+		      __entry->position, __entry->length,
+		      (unsigned long long)__entry->offset, __entry->handle));
+
+DECLARE_EVENT_CLASS(svcrdma_wseg_class,
+		    TP_PROTO(u32 cq_id, u32 cid, u32 segno, u32 handle,
+			     u32 length, u64 offset),
+		    TP_ARGS(cq_id, cid, segno, handle, length, offset),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)
+				     __field(u32, segno)
+				     __field(u32, handle)
+				     __field(u32, length)
+				     __field(u64, offset)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = cid;
+				   __entry->segno = segno;
+				   __entry->handle = handle;
+				   __entry->length = length;
+				   __entry->offset = offset;),
+		    TP_printk("cq.id=%u cid=%u segno=%u %u@0x%016llx:0x%08x",
+			      __entry->cq_id, __entry->completion_id, __entry->segno,
+			      __entry->length,
+			      (unsigned long long)__entry->offset,
+			      __entry->handle));
+
+#define DEFINE_WSEG_EVENT(name)						\
+	DEFINE_EVENT(svcrdma_wseg_class, name,				\
+		TP_PROTO(u32 cq_id, u32 cid, u32 segno, u32 handle,	\
+			 u32 length, u64 offset),			\
+		TP_ARGS(cq_id, cid, segno, handle, length, offset))
+
+/* A segment that was offered, and the part of one that was written. */
+DEFINE_WSEG_EVENT(svcrdma_decode_wseg);
+DEFINE_WSEG_EVENT(svcrdma_encode_wseg);
+
+DECLARE_EVENT_CLASS(svcrdma_error_event,
+		    TP_PROTO(u32 xid),
+		    TP_ARGS(xid),
+		    TP_STRUCT__entry(__field(u32, xid)),
+		    TP_fast_assign(__entry->xid = xid;),
+		    TP_printk("xid=0x%08x", __entry->xid));
+
+#define DEFINE_ERROR_EVENT(name)					\
+	DEFINE_EVENT(svcrdma_error_event, name, TP_PROTO(u32 xid),	\
+		TP_ARGS(xid))
+
+DEFINE_ERROR_EVENT(svcrdma_err_vers);
+DEFINE_ERROR_EVENT(svcrdma_err_chunk);
+DEFINE_ERROR_EVENT(svcrdma_err_option);
+
+TRACE_EVENT(svcrdma_send_err,
+	    TP_PROTO(u32 cq_id, u32 xid, int status),
+	    TP_ARGS(cq_id, xid, status),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, xid)
+			     __field(int, status)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->xid = xid;
+			   __entry->status = status;),
+	    TP_printk("cq.id=%u xid=0x%08x status=%d", __entry->cq_id,
+		      __entry->xid, __entry->status));
 
 #endif /* _RPCRDMA_TRACE_H */
 

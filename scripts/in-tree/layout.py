@@ -75,8 +75,8 @@ PATCHES = [
         "server",
         "surfaces",
         """
-        helpers/svc_events.c helpers/svc_helpers.c helpers/svc_helpers.h helpers/svc_sysctl.c
-        sysctl/ trace/server.rs trace/svcrdma.h
+        helpers/svc_helpers.c helpers/svc_helpers.h helpers/svc_sysctl.c
+        sysctl/
         """,
     ),
     ("server", "rdma", ""),
@@ -114,7 +114,7 @@ FILES = {
     ("client", "selftests"): [f"{TESTS}/"],
     ("client", "documentation"): [f"{DOCS}/"],
     ("server", "proto"): [f"{FOLDER}/proto/responder/"],
-    ("server", "surfaces"): [f"{FOLDER}/helpers/svc_*", f"{FOLDER}/sysctl/", f"{FOLDER}/trace/s*"],
+    ("server", "surfaces"): [f"{FOLDER}/helpers/svc_*", f"{FOLDER}/sysctl/"],
     ("server", "sunrpc"): [f"{FOLDER}/sunrpc/server/"],
     ("server", "server"): [f"{FOLDER}/server/"],
     ("server", "tests"): [f"{FOLDER}/proto/testing/{name}" for name in ("*", "requester/", "responder/", "vectors/")],
@@ -131,7 +131,7 @@ CLIENT_ONLY = """
 """
 
 # The modules of which the server uses what the client does not.
-SHARED_MODULES = ("bindings", "proto", "rdma", "sunrpc")
+SHARED_MODULES = ("bindings", "proto", "rdma", "sunrpc", "sysctl", "trace")
 
 
 def sources(rust):
@@ -272,9 +272,6 @@ def with_allowed(text, names):
     if "client/mod.rs" not in names:
         lints, reason = lints + ", unused_macros", "for the patches that follow"
         modules = re.findall(r"^mod (\w+);", text, re.M)
-    for name in ("sysctl", "trace"):
-        if f"{name}/server.rs" in names:
-            modules.append(name)
     for name in modules:
         text = re.sub(rf"^mod {name};", f'#[allow({lints}, reason = "{reason}")]\nmod {name};', text, flags=re.M)
     return text
@@ -290,8 +287,8 @@ def lay_rust(rust, kernel, index):
             text = with_allowed(reduced_root(text, names), names)
         elif path.endswith(".rs"):
             text = without_modules(path, text, names)
-        elif "trace/svcrdma.h" not in names and path.startswith("bindings/"):
-            text = "".join(line for line in text.splitlines(keepends=True) if not re.search("svcrdma|svc_helpers", line))
+        elif "helpers/svc_helpers.h" not in names and path.startswith("bindings/"):
+            text = "".join(line for line in text.splitlines(keepends=True) if "svc_helpers" not in line)
         for vectors in re.findall(r'include_str!\("((?:\.\./)+selftests/[^"]+)"\)', text):
             name = os.path.basename(vectors)
             file = os.path.join(rust, os.path.dirname(path), vectors)
