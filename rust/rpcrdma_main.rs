@@ -28,7 +28,6 @@ module! {
 
 /// What exists while the module is loaded. Fields are dropped in order.
 struct RpcRdma {
-    _server_settings: sysctl::Settings,
     _settings: sysctl::Settings,
     _server: sunrpc::server::SvcRegistration,
     _backward: sunrpc::ClassRegistration,
@@ -51,10 +50,8 @@ impl kernel::Module for RpcRdma {
         let server = sunrpc::server::register::<server::Listener>(module)?;
         // Last: whoever has a class of this name may have these files too, and /proc loses both
         // modules' when it refuses the second ones.
-        let settings = sysctl::register()?;
-        let server_settings = sysctl::server::register()?;
+        let settings = sysctl::Settings::register()?;
         Ok(Self {
-            _server_settings: server_settings,
             _settings: settings,
             _server: server,
             _backward: backward,

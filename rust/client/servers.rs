@@ -103,8 +103,8 @@ impl Servers {
 
     /// What a new connection is to speak. Writing the setting discards what was learned.
     pub(super) fn choose_version(&self, xprt: &OwnedXprt) -> Choice {
-        let (setting, writes) = sysctl::version_two();
-        let (server, supported) = (Server::of(xprt), setting.versions());
+        let (supported, writes) = sysctl::client_versions();
+        let server = Server::of(xprt);
         let mut known = self.known.lock();
         if known.writes != writes {
             known.writes = writes;

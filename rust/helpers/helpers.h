@@ -77,9 +77,6 @@ void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
 			      struct rpcrdma_debugfs_file *file);
 void rpcrdma_debugfs_remove(struct dentry *folder);
 
-struct ctl_table;
-struct ctl_table_header;
-
 /* Whether one end speaks Version Two of the protocol. */
 enum rpcrdma_version_two {
 	RPCRDMA_VERSION_TWO_OFF,
@@ -89,16 +86,34 @@ enum rpcrdma_version_two {
 	RPCRDMA_VERSION_TWO_REQUIRED,
 };
 
-int rpcrdma_proc_version_two(const struct ctl_table *table, int write,
-			     void *buffer, size_t *lenp, loff_t *ppos);
+/* Each is one word that the administrator may write at any time. */
+struct rpcrdma_settings {
+	unsigned int slot_table_entries;
+	unsigned int max_inline_read;
+	unsigned int max_inline_write;
+	unsigned int version_two;
+	/* How often that was written, even if it did not change. */
+	unsigned int version_two_writes;
+	unsigned int max_requests;
+	unsigned int max_req_size;
+	unsigned int read_requests;
+	unsigned int svc_version_two;
+};
 
-struct ctl_table_header *rpcrdma_sysctl_register(void);
-void rpcrdma_sysctl_unregister(struct ctl_table_header *header);
-unsigned int rpcrdma_slot_table_entries(void);
-unsigned int rpcrdma_max_inline_read(void);
-unsigned int rpcrdma_max_inline_write(void);
-enum rpcrdma_version_two rpcrdma_version_two(void);
-unsigned int rpcrdma_version_two_writes(void);
+extern struct rpcrdma_settings rpcrdma_settings;
+
+/* The server's counters for all connections. */
+enum rpcrdma_svc_counter {
+	RPCRDMA_SVC_READ,
+	RPCRDMA_SVC_RECV,
+	RPCRDMA_SVC_WRITE,
+	RPCRDMA_SVC_SQ_STARVE,
+	RPCRDMA_SVC_COUNTERS
+};
+
+int rpcrdma_sysctl_register(void);
+void rpcrdma_sysctl_unregister(void);
+void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count);
 
 void rpcrdma_put_page_array(struct page **pages, size_t count);
 void *rpcrdma_page_address(const struct page *page);

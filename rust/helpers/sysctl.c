@@ -1,127 +1,174 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The administrator's settings of the client, under the names that existing
- * scripts use. Like those of sunrpc's other transports they exist with
- * CONFIG_SUNRPC_DEBUG only; without it the defaults apply.
+ * The administrator's settings of both roles, and the counters of the server,
+ * under the names that existing scripts use. Like those of sunrpc's other
+ * transports the client's exist with CONFIG_SUNRPC_DEBUG only; without it the
+ * defaults apply.
  */
-#include <linux/err.h>
-#include <linux/mm.h>
+#include <linux/percpu.h>
+#include <linux/string.h>
 #include <linux/sysctl.h>
 
 #include "helpers.h"
 
-static unsigned int slot_table_entries = 128;
-static unsigned int max_inline_read = 4096;
-static unsigned int max_inline_write = 4096;
-static enum rpcrdma_version_two version_two = RPCRDMA_VERSION_TWO_OFF;
-static unsigned int version_two_writes;
+struct rpcrdma_settings rpcrdma_settings = {
+	.slot_table_entries = 128,
+	.max_inline_read = 4096,
+	.max_inline_write = 4096,
+	.version_two = RPCRDMA_VERSION_TWO_OFF,
+	.max_requests = 128,
+	.max_req_size = 4096,
+	.read_requests = 255,
+	.svc_version_two = RPCRDMA_VERSION_TWO_OFF,
+};
 
-unsigned int rpcrdma_slot_table_entries(void)
-{
-	return READ_ONCE(slot_table_entries);
-}
+/* These have no effect. 5 is FRWR, the only strategy that is left. */
+static unsigned int memreg_strategy = 5, write_padding, pad_optimize, unused;
 
-unsigned int rpcrdma_max_inline_read(void)
-{
-	return READ_ONCE(max_inline_read);
-}
-
-unsigned int rpcrdma_max_inline_write(void)
-{
-	return READ_ONCE(max_inline_write);
-}
-
-enum rpcrdma_version_two rpcrdma_version_two(void)
-{
-	return READ_ONCE(version_two);
-}
-
-/* How often the setting was written, even if that did not change it. */
-unsigned int rpcrdma_version_two_writes(void)
-{
-	return READ_ONCE(version_two_writes);
-}
-
-#if IS_ENABLED(CONFIG_SUNRPC_DEBUG)
-
-static unsigned int min_slots = 4, max_slots = 16384;
-static unsigned int min_inline = 1024, max_inline = 65536;
-static unsigned int max_padding = PAGE_SIZE;
-/* 5 is FRWR, the only strategy that is left. */
-static unsigned int memreg_strategy = 5, max_memreg_strategy = 6;
-static unsigned int inline_write_padding;
-static int pad_optimize;
+static const char *const words[] = {
+	[RPCRDMA_VERSION_TWO_OFF] = "off",
+	[RPCRDMA_VERSION_TWO_OFFERED] = "offered",
+	[RPCRDMA_VERSION_TWO_REQUIRED] = "required",
+};
 
 static int proc_version_two(const struct ctl_table *table, int write,
 			    void *buffer, size_t *lenp, loff_t *ppos)
 {
-	int status = rpcrdma_proc_version_two(table, write, buffer, lenp, ppos);
+	struct rpcrdma_settings *all = &rpcrdma_settings;
+	unsigned int *setting = table->data;
+	char word[16] = "";
+	const struct ctl_table shown = {
+		.procname = table->procname,
+		.data = word,
+		.maxlen = sizeof(word),
+		.mode = table->mode,
+	};
+	int status;
 
-	if (!status && write)
-		WRITE_ONCE(version_two_writes, version_two_writes + 1);
-	return status;
+	if (!write)
+		strscpy(word, words[READ_ONCE(*setting)]);
+	status = proc_dostring(&shown, write, buffer, lenp, ppos);
+	if (status || !write)
+		return status;
+	status = sysfs_match_string(words, word);
+	if (status < 0)
+		return status;
+	WRITE_ONCE(*setting, status);
+	if (setting == &all->version_two)
+		WRITE_ONCE(all->version_two_writes, all->version_two_writes + 1);
+	return 0;
 }
 
-#define RPCRDMA_SETTING(name, variable, min, max)	\
-	{						\
-		.procname = name,			\
-		.data = &(variable),			\
-		.maxlen = sizeof(variable),		\
-		.mode = 0644,				\
-		.proc_handler = proc_dointvec_minmax,	\
-		.extra1 = min,				\
-		.extra2 = max,				\
-	}
+static DEFINE_PER_CPU(unsigned long [RPCRDMA_SVC_COUNTERS], counts);
+/* The value of each counter when it was last reset. */
+static unsigned long zero_points[RPCRDMA_SVC_COUNTERS];
 
-/* The three before the last are accepted but have no effect. */
-static const struct ctl_table settings[] = {
-	RPCRDMA_SETTING("rdma_slot_table_entries", slot_table_entries,
-			&min_slots, &max_slots),
-	RPCRDMA_SETTING("rdma_max_inline_read", max_inline_read,
-			&min_inline, &max_inline),
-	RPCRDMA_SETTING("rdma_max_inline_write", max_inline_write,
-			&min_inline, &max_inline),
-	RPCRDMA_SETTING("rdma_inline_write_padding", inline_write_padding,
-			SYSCTL_ZERO, &max_padding),
-	RPCRDMA_SETTING("rdma_memreg_strategy", memreg_strategy,
-			SYSCTL_ZERO, &max_memreg_strategy),
-	{
-		.procname = "rdma_pad_optimize",
-		.data = &pad_optimize,
-		.maxlen = sizeof(pad_optimize),
-		.mode = 0644,
-		.proc_handler = proc_dointvec,
-	},
-	{
-		.procname = "rdma_version_two",
-		.data = &version_two,
-		.maxlen = sizeof(version_two),
-		.mode = 0644,
-		.proc_handler = proc_version_two,
-	},
+/* May be called in any context. */
+void rpcrdma_svc_count(enum rpcrdma_svc_counter counter, unsigned long count)
+{
+	this_cpu_add(counts[counter], count);
+}
+
+static int proc_counter(const struct ctl_table *table, int write, void *buffer,
+			size_t *lenp, loff_t *ppos)
+{
+	unsigned long *zero_point = table->data;
+	/* Before the counts, which are then no less than those of the reset. */
+	unsigned long zero = smp_load_acquire(zero_point);
+	unsigned long sum = 0;
+	const struct ctl_table shown = {
+		.procname = table->procname,
+		.data = &sum,
+		.maxlen = sizeof(sum),
+		.mode = table->mode,
+	};
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu(counts, cpu)[zero_point - zero_points]);
+	if (write) {
+		/* Any write resets the counter. */
+		smp_store_release(zero_point, sum);
+		return 0;
+	}
+	sum -= zero;
+	return proc_doulongvec_minmax(&shown, write, buffer, lenp, ppos);
+}
+
+#define ENTRY(name, variable, handler, min, max)		\
+	{							\
+		.procname = name,				\
+		.data = &(variable),				\
+		.maxlen = sizeof(variable),			\
+		.mode = 0644,					\
+		.proc_handler = handler,			\
+		.extra1 = &(int){ min },			\
+		.extra2 = &(int){ max },			\
+	}
+#define CLIENT(name, variable, min, max)	\
+	ENTRY("rdma_" name, variable, proc_dointvec_minmax, min, max)
+#define SERVER(name, variable, min, max)	\
+	ENTRY(name, variable, proc_douintvec_minmax, min, max)
+#define VERSION_TWO(name, field)		\
+	ENTRY(name, rpcrdma_settings.field, proc_version_two, 0, 0)
+#define COUNTER(name, counter)			\
+	ENTRY("rdma_stat_" name, zero_points[counter], proc_counter, 0, 0)
+
+static const struct ctl_table client[] = {
+	CLIENT("slot_table_entries", rpcrdma_settings.slot_table_entries, 4, 16384),
+	CLIENT("max_inline_read", rpcrdma_settings.max_inline_read, 1024, 65536),
+	CLIENT("max_inline_write", rpcrdma_settings.max_inline_write, 1024, 65536),
+	CLIENT("inline_write_padding", write_padding, 0, PAGE_SIZE),
+	CLIENT("memreg_strategy", memreg_strategy, 0, 6),
+	CLIENT("pad_optimize", pad_optimize, INT_MIN, INT_MAX),
+	VERSION_TWO("rdma_version_two", version_two),
 };
 
-/*
- * Must not be called while they are registered: /proc would refuse it, and lose
- * the files of the first registration.
- */
-struct ctl_table_header *rpcrdma_sysctl_register(void)
-{
-	struct ctl_table_header *header = register_sysctl("sunrpc", settings);
+static const struct ctl_table server[] = {
+	SERVER("max_requests", rpcrdma_settings.max_requests, 4, 16384),
+	SERVER("max_req_size", rpcrdma_settings.max_req_size, 4096, 65536),
+	SERVER("max_outbound_read_requests", rpcrdma_settings.read_requests, 1, 255),
+	VERSION_TWO("version_two", svc_version_two),
+	COUNTER("read", RPCRDMA_SVC_READ),
+	COUNTER("recv", RPCRDMA_SVC_RECV),
+	COUNTER("write", RPCRDMA_SVC_WRITE),
+	COUNTER("sq_starve", RPCRDMA_SVC_SQ_STARVE),
+	SERVER("rdma_stat_rq_starve", unused, 0, 0),
+	SERVER("rdma_stat_rq_poll", unused, 0, 0),
+	SERVER("rdma_stat_rq_prod", unused, 0, 0),
+	SERVER("rdma_stat_sq_poll", unused, 0, 0),
+	SERVER("rdma_stat_sq_prod", unused, 0, 0),
+};
 
-	return header ?: ERR_PTR(-ENOMEM);
+static struct ctl_table_header *client_header, *server_header;
+
+/* May sleep. */
+int rpcrdma_sysctl_register(void)
+{
+	static bool is_registered;
+
+	/* /proc refuses a second registration, and loses the first one's files. */
+	if (is_registered)
+		return -EBUSY;
+	is_registered = true;
+	if (IS_ENABLED(CONFIG_SUNRPC_DEBUG)) {
+		client_header = register_sysctl("sunrpc", client);
+		if (!client_header)
+			return -ENOMEM;
+	}
+	if (IS_ENABLED(CONFIG_SYSCTL)) {
+		server_header = register_sysctl("sunrpc/svc_rdma", server);
+		if (!server_header) {
+			unregister_sysctl_table(client_header);
+			return -ENOMEM;
+		}
+	}
+	return 0;
 }
 
-#else
-
-struct ctl_table_header *rpcrdma_sysctl_register(void)
+/* May sleep. Does nothing for those that do not exist. */
+void rpcrdma_sysctl_unregister(void)
 {
-	return NULL;
-}
-
-#endif
-
-void rpcrdma_sysctl_unregister(struct ctl_table_header *header)
-{
-	unregister_sysctl_table(header);
+	unregister_sysctl_table(server_header);
+	unregister_sysctl_table(client_header);
 }

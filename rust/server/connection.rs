@@ -35,7 +35,7 @@ use crate::{
         },
         PageVec, SocketAddress,
     },
-    sysctl::server as sysctl,
+    sysctl,
 };
 use core::num::NonZeroU32;
 use kernel::{
@@ -108,7 +108,7 @@ impl Drop for Farewell {
 
 /// What this end announces (RFC 8797).
 fn own_private_data(device: &Device) -> PrivateData {
-    let size = InlineSize::from_bytes(sysctl::max_request_size()).unwrap_or(InlineSize::DEFAULT);
+    let size = InlineSize::from_bytes(sysctl::max_req_size()).unwrap_or(InlineSize::DEFAULT);
     PrivateData {
         send: size,
         receive: size,
@@ -170,7 +170,7 @@ impl Connection {
         if held < needed {
             return Err(NotAccepted::SmallQueues { held, needed });
         }
-        let versions = sysctl::service_version_two().versions();
+        let versions = sysctl::server_versions();
         let credits = (max_credits, own.receive.bytes());
         let incoming = IncomingCalls::new(events.clone(), thresholds, versions, budget, credits);
         let qp = AcceptedOwner::new(id, &pd, &sizes, events.slots.clone(), incoming)?;

@@ -12,7 +12,7 @@ use crate::{
     },
     stats::{counters, Counter, Histogram, SoleCounter},
     sunrpc::server::Moment,
-    sysctl::server::ServerCounter,
+    sysctl::ServerCounter,
 };
 use kernel::{prelude::*, seq_file::SeqFile, seq_print};
 

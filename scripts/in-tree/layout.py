@@ -34,7 +34,7 @@ PATCHES = [
         "bindings",
         """
         bindings/ helpers/debugfs.c helpers/events.c helpers/helpers.c helpers/helpers.h helpers/modinfo.c
-        helpers/sysctl.c helpers/version_two.c trace/cause.h trace/rpcrdma.h
+        helpers/sysctl.c trace/cause.h trace/rpcrdma.h
         rpcrdma_main.rs
         """,
     ),
@@ -75,8 +75,7 @@ PATCHES = [
         "server",
         "surfaces",
         """
-        helpers/svc_helpers.c helpers/svc_helpers.h helpers/svc_sysctl.c
-        sysctl/
+        helpers/svc_helpers.c helpers/svc_helpers.h
         """,
     ),
     ("server", "rdma", ""),
@@ -114,7 +113,7 @@ FILES = {
     ("client", "selftests"): [f"{TESTS}/"],
     ("client", "documentation"): [f"{DOCS}/"],
     ("server", "proto"): [f"{FOLDER}/proto/responder/"],
-    ("server", "surfaces"): [f"{FOLDER}/helpers/svc_*", f"{FOLDER}/sysctl/"],
+    ("server", "surfaces"): [f"{FOLDER}/helpers/svc_*"],
     ("server", "sunrpc"): [f"{FOLDER}/sunrpc/server/"],
     ("server", "server"): [f"{FOLDER}/server/"],
     ("server", "tests"): [f"{FOLDER}/proto/testing/{name}" for name in ("*", "requester/", "responder/", "vectors/")],
