@@ -41,7 +41,7 @@ mod relaxed;
 mod shared;
 pub(crate) use memory::{Exposable, Exposed, Exposure, Location};
 pub(crate) use pages::{total_pages, PageRange, PageVec};
-pub(crate) use relaxed::{ReadOnce, RelaxedCell};
+pub(crate) use relaxed::RelaxedCell;
 pub(crate) use shared::{Host, Net, OwnedMessage, SocketAddress};
 
 include!(env!("RPCRDMA_BINDINGS"));

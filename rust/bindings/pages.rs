@@ -51,7 +51,6 @@ impl PageVec {
     }
 
     /// Drops the references to all pages.
-    #[inline]
     pub(crate) fn clear(&mut self) {
         if self.0.is_empty() {
             return;
@@ -60,16 +59,6 @@ impl PageVec {
         // SAFETY: By the type's invariant one reference to each page belongs to this object.
         unsafe { super::rpcrdma_put_page_array(pages, self.0.len()) };
         self.0.clear();
-    }
-
-    /// Replaces `self` by `pages`, and drops the pages that it had.
-    #[inline]
-    pub(crate) fn put(&mut self, pages: Self) {
-        let before = core::mem::replace(self, pages);
-        if before.0.capacity() == 0 {
-            // There is nothing to free, but dropping it would call the allocator.
-            core::mem::forget(before);
-        }
     }
 
     /// Makes room for `count` more pages.
@@ -108,16 +97,16 @@ impl PageVec {
     ///
     /// `ENOMEM` if there is no room for all; the pages stay where they are.
     pub(crate) unsafe fn take_array(&mut self, array: &mut [*mut page]) -> Result {
-        let room = self.0.spare_capacity_mut();
-        let room = room.get_mut(..array.len()).ok_or(ENOMEM)?;
-        // SAFETY: The room is as long as the array, and elsewhere. By the caller's promise none of
-        // the pointers is null, and as many elements have a value then.
-        // INVARIANT: The caller's references go to this object.
-        unsafe {
-            core::ptr::copy_nonoverlapping(array.as_ptr(), room.as_mut_ptr().cast(), array.len());
-            self.0.inc_len(array.len());
+        if !self.has_space(self.len().saturating_add(array.len())) {
+            return Err(ENOMEM);
         }
-        array.fill(core::ptr::null_mut());
+        for page in array {
+            let page = core::mem::replace(page, core::ptr::null_mut());
+            // INVARIANT: The caller's reference goes to this object.
+            self.0
+                .push_within_capacity(NonNull::new(page).ok_or(EIO)?)
+                .map_err(|_| ENOMEM)?;
+        }
         Ok(())
     }
 
@@ -182,76 +171,39 @@ impl PageVec {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room for each page.
-    #[inline]
+    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room for them; `vecs` is as it
+    /// was then.
     pub(crate) fn append_to(
         &self,
         vecs: &mut KVVec<bio_vec>,
         range: PageRange,
         most: u32,
     ) -> Result {
-        let (start, length) = (u32::try_from(range.offset)?, u32::try_from(range.length)?);
-        if length == 0 {
-            return Ok(());
-        }
-        if start >= PAGE_BYTES {
-            return Err(EINVAL);
-        }
-        let end = start.checked_add(length).ok_or(EINVAL)?;
-        let room = vecs.spare_capacity_mut();
-        if end <= PAGE_BYTES {
-            let page = self.0.get(range.index).ok_or(EINVAL)?;
-            let vec = bio_vec {
-                bv_page: page.as_ptr(),
-                bv_len: length,
-                bv_offset: start,
-            };
-            room.first_mut().ok_or(ENOMEM)?.write(vec);
-            // SAFETY: There was room for it, and it is initialised.
-            unsafe { vecs.inc_len(1) };
-            return Ok(());
-        }
-        // The end of the whole pages that the bytes, and those before them in the first page, take.
-        let whole = end.checked_next_multiple_of(PAGE_BYTES).ok_or(EINVAL)?;
-        // CAST: A u32 always fits the kernel's usize.
-        let count = (whole / PAGE_BYTES) as usize;
-        let pages = self.0.get(range.index..).ok_or(EINVAL)?;
-        let Some((first, others)) = pages.get(..count).ok_or(EINVAL)?.split_first() else {
-            return Ok(());
-        };
-        let room = room.get_mut(..count).ok_or(ENOMEM)?;
-        // Each page is added to the last element as far as that goes, or begins another one.
-        let mut last = first.as_ptr();
-        let start_of_room: *mut bio_vec = room.as_mut_ptr().cast();
-        let mut vec = start_of_room;
-        // An element that is no longer than this can take one page more.
-        let before_last = most.saturating_sub(PAGE_BYTES);
-        // SAFETY: `room` has `count` elements, and the loop advances `vec` at most `count - 1`
-        // times. Every element up to and including `vec` is initialised.
-        unsafe {
-            vec.write(bio_vec {
-                bv_page: last,
-                bv_len: PAGE_BYTES.wrapping_sub(start),
-                bv_offset: start,
-            });
-            for page in others {
-                let page = page.as_ptr();
-                if is_behind(last, page) && (*vec).bv_len <= before_last {
-                    (*vec).bv_len = (*vec).bv_len.wrapping_add(PAGE_BYTES);
-                } else {
-                    vec = vec.add(1);
-                    vec.write(bio_vec {
-                        bv_page: page,
-                        bv_len: PAGE_BYTES,
-                        bv_offset: 0,
-                    });
+        let (before, mut left) = (vecs.len(), range.length);
+        for (page, start, length) in self.parts(range) {
+            left = left.saturating_sub(length);
+            let (start, length) = (u32::try_from(start)?, u32::try_from(length)?);
+            let last = vecs.get_mut(before..).and_then(|vecs| vecs.last_mut());
+            match last.filter(|last| is_behind(last, page)) {
+                Some(last) if last.bv_len.saturating_add(length) <= most => {
+                    last.bv_len = last.bv_len.saturating_add(length);
                 }
-                last = page;
+                _ => {
+                    let vec = bio_vec {
+                        bv_page: page.as_ptr(),
+                        bv_len: length,
+                        bv_offset: start,
+                    };
+                    if vecs.push_within_capacity(vec).is_err() {
+                        vecs.truncate(before);
+                        return Err(ENOMEM);
+                    }
+                }
             }
-            // The last page ends with the bytes.
-            (*vec).bv_len = (*vec).bv_len.wrapping_sub(whole.wrapping_sub(end));
-            let bytes = vec.addr().wrapping_sub(start_of_room.addr());
-            vecs.inc_len((bytes / size_of::<bio_vec>()).wrapping_add(1));
+        }
+        if left != 0 {
+            vecs.truncate(before);
+            return Err(EINVAL);
         }
         Ok(())
     }
@@ -279,7 +231,7 @@ impl PageVec {
                 return false;
             };
             let to_at = to.as_mut_ptr().cast();
-            // SAFETY: As in `copy_in`.
+            // SAFETY: By the type's invariant the page is valid, and the part lies within it.
             unsafe { super::rpcrdma_memcpy_from_page(to_at, page.as_ptr(), start, to.len()) };
             copied = copied.saturating_add(to.len());
         }
@@ -332,31 +284,14 @@ impl PageRange {
     }
 }
 
-/// Whether `next` is directly behind `page` in physical memory. If so, the structures are directly
-/// behind each other as well, unless they are in different arrays, which is missed here.
-#[inline]
-fn is_behind(page: *mut page, next: *mut page) -> bool {
-    page.wrapping_add(1) == next && is_one_array(page, next)
-}
-
-/// Whether two structures that are directly behind each other are in one array.
-#[cfg(any(not(CONFIG_SPARSEMEM), CONFIG_SPARSEMEM_VMEMMAP))]
-fn is_one_array(_page: *mut page, _next: *mut page) -> bool {
-    true
-}
-
-/// Whether two structures that are directly behind each other are in one array: each section of
-/// memory has its own.
-#[cfg(all(CONFIG_SPARSEMEM, not(CONFIG_SPARSEMEM_VMEMMAP)))]
-fn is_one_array(page: *mut page, next: *mut page) -> bool {
-    // SAFETY: Only called for pages of a `PageVec`, which are valid.
-    let (page, next) = unsafe {
-        (
-            super::rpcrdma_page_to_phys(page),
-            super::rpcrdma_page_to_phys(next),
-        )
-    };
-    page.checked_add(u64::from(PAGE_BYTES)) == Some(next)
+/// Whether `next` is directly behind the pages of `vec`, which end with one, in physical memory. Then
+/// the structures are directly behind each other as well, if there is one array of them; with several
+/// arrays (classic SPARSEMEM) the answer is no.
+fn is_behind(vec: &bio_vec, next: NonNull<page>) -> bool {
+    // CAST: A u32 always fits the kernel's usize.
+    let pages = (vec.bv_offset.saturating_add(vec.bv_len) / PAGE_BYTES) as usize;
+    cfg!(any(not(CONFIG_SPARSEMEM), CONFIG_SPARSEMEM_VMEMMAP))
+        && vec.bv_page.wrapping_add(pages) == next.as_ptr()
 }
 
 #[cfg(rpcrdma_kunit)]

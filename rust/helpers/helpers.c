@@ -195,26 +195,17 @@ void rpcrdma_put_net(struct net *net)
 	put_net(net);
 }
 
-struct page *rpcrdma_alloc_page_nowait(void)
-{
-	return alloc_page(GFP_NOWAIT | __GFP_NOWARN);
-}
-
 unsigned long rpcrdma_jiffies(void)
 {
 	return jiffies;
 }
 
-/*
- * A worker sets these flags around allocations that memory reclaim may wait
- * for: no file system recursion, and reserves if the transport carries swap.
- */
-unsigned int rpcrdma_memalloc_begin(bool swapper)
+unsigned int rpcrdma_memalloc_flags_save(unsigned int flags)
 {
-	return memalloc_flags_save(PF_MEMALLOC_NOFS | (swapper ? PF_MEMALLOC : 0));
+	return memalloc_flags_save(flags);
 }
 
-void rpcrdma_memalloc_end(unsigned int flags)
+void rpcrdma_memalloc_flags_restore(unsigned int flags)
 {
 	memalloc_flags_restore(flags);
 }
@@ -258,24 +249,9 @@ void rpcrdma_memcpy_from_page(void *to, struct page *page, size_t offset, size_t
 	memcpy_from_page(to, page, offset, length);
 }
 
-u64 rpcrdma_page_to_phys(struct page *page)
-{
-	return page_to_phys(page);
-}
-
 u32 rpcrdma_total_pages(void)
 {
 	return min_t(unsigned long, totalram_pages(), U32_MAX);
-}
-
-unsigned int rpcrdma_memalloc_noio_begin(void)
-{
-	return memalloc_noio_save();
-}
-
-void rpcrdma_memalloc_noio_end(unsigned int flags)
-{
-	memalloc_noio_restore(flags);
 }
 
 /* Whoever lowers the count calls wake_up_var() for it, after a full barrier. */

@@ -54,10 +54,9 @@ u64 rpcrdma_net_cookie(const struct net *net);
 void rpcrdma_rpc_relearn_verifier(struct rpc_rqst *rqst);
 void rpcrdma_get_net(struct net *net);
 void rpcrdma_put_net(struct net *net);
-struct page *rpcrdma_alloc_page_nowait(void);
 unsigned long rpcrdma_jiffies(void);
-unsigned int rpcrdma_memalloc_begin(bool swapper);
-void rpcrdma_memalloc_end(unsigned int flags);
+unsigned int rpcrdma_memalloc_flags_save(unsigned int flags);
+void rpcrdma_memalloc_flags_restore(unsigned int flags);
 
 struct dentry;
 struct seq_file;
@@ -119,10 +118,7 @@ void rpcrdma_put_page_array(struct page **pages, size_t count);
 void *rpcrdma_page_address(const struct page *page);
 void rpcrdma_memcpy_to_page(struct page *page, size_t offset, const void *from, size_t length);
 void rpcrdma_memcpy_from_page(void *to, struct page *page, size_t offset, size_t length);
-u64 rpcrdma_page_to_phys(struct page *page);
 u32 rpcrdma_total_pages(void);
-unsigned int rpcrdma_memalloc_noio_begin(void);
-void rpcrdma_memalloc_noio_end(unsigned int flags);
 
 void *rpcrdma_rpc_buf_alloc(size_t size);
 void rpcrdma_wait_until_zero(unsigned long *count);

@@ -8,17 +8,7 @@ bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *oth
 	return rpc_cmp_addr(one, other);
 }
 
-void rpcrdma_set_bit(unsigned int bit, unsigned long *word)
-{
-	set_bit(bit, word);
-}
-
-void rpcrdma_clear_bit(unsigned int bit, unsigned long *word)
-{
-	clear_bit(bit, word);
-}
-
-/* The same, ordered before whatever follows. */
+/* Ordered before whatever follows. */
 void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word)
 {
 	set_bit(bit, word);

@@ -20,7 +20,7 @@ use super::{
     Pd,
 };
 use crate::{
-    bindings::{self, PageVec, ReadOnce, RelaxedCell},
+    bindings::{self, PageVec, RelaxedCell},
     trace::{self, TraceQp},
 };
 use core::ptr::NonNull;
@@ -314,7 +314,7 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     /// How many Receives the device holds, counting completions that were not handled yet.
     #[inline(always)]
     pub(crate) fn posted_count(&self) -> u32 {
-        self.posted_count.read_once().max(0).unsigned_abs()
+        self.posted_count.load(Relaxed).max(0).unsigned_abs()
     }
 
     /// How many Receives [`Self::post_receives`] has to post.

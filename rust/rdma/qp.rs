@@ -12,7 +12,7 @@ use super::{
     Pd,
 };
 use crate::{
-    bindings::{self, ReadOnce},
+    bindings,
     trace::{TraceCq, TraceQp},
 };
 use core::{num::NonZeroUsize, ptr::NonNull};
@@ -313,7 +313,7 @@ impl Qp {
     #[inline(always)]
     pub(super) fn wait_for_posting_receives(&self) {
         // As in `wait_for_posting_beside`.
-        if self.is_posting_receives.read_once() {
+        if self.is_posting_receives.load(Relaxed) {
             drop(self.receive_gate.lock());
         }
     }

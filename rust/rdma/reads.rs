@@ -214,7 +214,7 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         // A Read that begins within a page shares that page with the Read before it.
         let elements = pages.len().saturating_add(reads);
         let reads = reads.saturating_add(qp.more_transfers(elements));
-        context.pages.put(pages);
+        context.pages = pages;
         context.reads.reserve(reads, elements)
     }
 

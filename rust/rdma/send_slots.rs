@@ -2,7 +2,6 @@
 
 //! Accounting for a send queue on which several threads post.
 
-use crate::bindings::ReadOnce;
 use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
@@ -321,7 +320,7 @@ impl SendSlots {
     /// Wakes those who wait, if there are any.
     #[inline(always)]
     fn notify(&self) {
-        if self.is_awaited() || self.waiting_turns.read_once() != 0 {
+        if self.is_awaited() || self.waiting_turns.load(Relaxed) != 0 {
             self.changed.notify_all();
         }
     }
@@ -352,7 +351,7 @@ impl SendSlots {
 
     /// Whether a thread is waiting for room.
     pub(super) fn is_awaited(&self) -> bool {
-        self.waiting.read_once() != 0
+        self.waiting.load(Relaxed) != 0
     }
 
     /// Slots in use, the most that ever were, and the capacity.

@@ -25,7 +25,7 @@ use crate::{
     rdma::{AcceptedMessage, AcceptedQp, Messages},
     sunrpc::{
         server::{Backward, Moment, SvcXprt},
-        ReadOnce, RelaxedCell,
+        RelaxedCell,
     },
     trace,
 };
@@ -272,7 +272,7 @@ impl IncomingCalls {
     #[cold]
     pub(super) fn called_in_version_two(&self) {
         let known = &self.arrivals;
-        if known.received.read_once() <= known.refused.read_once() {
+        if known.received.load(Relaxed) <= known.refused.load(Relaxed) {
             self.credits.lock().negotiation.called(VERSION_TWO, true);
         }
     }
@@ -290,7 +290,7 @@ impl IncomingCalls {
     pub(super) fn fails_in_version_two(&self) {
         let (mut grants, known) = (self.credits.lock(), &self.arrivals);
         // The Reply to another Call decides.
-        let is_only = known.received.read_once() <= known.refused.read_once().saturating_add(1);
+        let is_only = known.received.load(Relaxed) <= known.refused.load(Relaxed).saturating_add(1);
         if is_only && grants.negotiation.failed() {
             known.refused.fetch_add(1, Relaxed);
         }
@@ -465,7 +465,7 @@ impl IncomingCalls {
     /// Whether Calls wait for room.
     #[inline(always)]
     pub(super) fn has_waiting(&self) -> bool {
-        self.waiting_count.read_once() != 0
+        self.waiting_count.load(Relaxed) != 0
     }
 
     /// The first Call that waits, if there is room for it.

@@ -60,7 +60,7 @@ pub(super) fn read(qp: &AcceptedQp<IncomingCalls>, mut message: Message, mut pag
         Some(index) => complete(index, bytes, &mut pages),
         None => Err(ResponderRefusal::Discard),
     };
-    note.pages.put(pages);
+    note.pages = pages;
     match complete {
         Ok(()) => {
             note.is_complete = true;

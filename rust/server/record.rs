@@ -8,7 +8,7 @@ use crate::{
     error::Cause,
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::Counter,
-    sunrpc::{ClassUser, Host, ReadOnce, SocketAddress},
+    sunrpc::{ClassUser, Host, SocketAddress},
     trace,
 };
 use kernel::{
@@ -149,7 +149,7 @@ impl Record {
 
     /// Whether there are such Calls.
     pub(super) fn has_unanswerable(&self) -> bool {
-        self.has_unanswerable.read_once()
+        self.has_unanswerable.load(Relaxed)
     }
 
     /// Whether a Call of `peer` is one of these, and is to be refused.

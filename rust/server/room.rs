@@ -9,7 +9,7 @@
 use super::PAGE_SIZE;
 use crate::{
     proto::responder::budget::PageBudget,
-    sunrpc::{self, server::Moment, ClassUser, ReadOnce},
+    sunrpc::{self, server::Moment, ClassUser},
 };
 use kernel::{
     new_condvar, new_spinlock, new_work,
@@ -267,7 +267,7 @@ impl Room {
     /// Has the work look for stuck connections, if it does not. Behind what it is to see.
     #[inline(always)]
     pub(super) fn look_later(this: &Arc<Self>) {
-        if !this.is_watched.read_once() {
+        if !this.is_watched.load(Relaxed) {
             Self::begin_to_look(this);
         }
     }

@@ -65,9 +65,14 @@ pub(crate) struct ReclaimScope {
 impl ReclaimScope {
     /// Enters the scope.
     pub(crate) fn enter(swapper: bool) -> Self {
+        let reserves = if swapper { bindings::PF_MEMALLOC } else { 0 };
+        Self::with(bindings::PF_MEMALLOC_NOFS | reserves)
+    }
+
+    fn with(flags: u32) -> Self {
         Self {
             // SAFETY: Only changes the running thread's flags.
-            flags: unsafe { bindings::rpcrdma_memalloc_begin(swapper) },
+            flags: unsafe { bindings::rpcrdma_memalloc_flags_save(flags) },
             thread: PhantomData,
         }
     }
@@ -75,33 +80,22 @@ impl ReclaimScope {
 
 impl Drop for ReclaimScope {
     fn drop(&mut self) {
-        // SAFETY: Restores what `enter` found, in the same thread.
-        unsafe { bindings::rpcrdma_memalloc_end(self.flags) };
+        // SAFETY: Clears the flags that `with` has set, in the same thread.
+        unsafe { bindings::rpcrdma_memalloc_flags_restore(self.flags) };
     }
 }
 
 /// While this object exists, the running thread's allocations neither start I/O nor wait for it. A
 /// machine that mounts its own export needs what is allocated under it to write its pages back.
 pub(crate) struct NoIoScope {
-    flags: u32,
-    /// The scope is tied to the thread.
-    thread: PhantomData<*mut ()>,
+    _scope: ReclaimScope,
 }
 
 impl NoIoScope {
     /// Enters the scope.
     pub(crate) fn enter() -> Self {
         Self {
-            // SAFETY: Only changes the running thread's flags.
-            flags: unsafe { bindings::rpcrdma_memalloc_noio_begin() },
-            thread: PhantomData,
+            _scope: ReclaimScope::with(bindings::PF_MEMALLOC_NOIO),
         }
-    }
-}
-
-impl Drop for NoIoScope {
-    fn drop(&mut self) {
-        // SAFETY: Restores what `enter` found, in the same thread.
-        unsafe { bindings::rpcrdma_memalloc_noio_end(self.flags) };
     }
 }

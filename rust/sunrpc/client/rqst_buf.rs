@@ -132,8 +132,9 @@ impl<'a> ReplyRoom<'a> {
         if self.is_sparse() {
             self.each_page(|page| {
                 if page.is_null() {
-                    // SAFETY: Always safe to call.
-                    *page = unsafe { bindings::rpcrdma_alloc_page_nowait() };
+                    let flags = bindings::GFP_NOWAIT | bindings::__GFP_NOWARN;
+                    // SAFETY: `alloc_pages()` may be called in any context with these flags.
+                    *page = unsafe { bindings::alloc_pages(flags, 0) };
                 }
                 !page.is_null()
             })?;

@@ -10,7 +10,7 @@
 //! Lock order: the list of transports, then sunrpc's `queue_lock`, then its `transport_lock`.
 
 use crate::{
-    bindings::{self, ReadOnce},
+    bindings,
     sunrpc::{
         orphans::Orphans,
         registration::ClassUser,
@@ -441,7 +441,7 @@ impl Backward {
 
     /// Whether the service may call the client.
     pub(crate) fn is_used(&self) -> bool {
-        self.is_used.read_once()
+        self.is_used.load(Relaxed)
     }
 
     /// Completes the Call that a Reply answers, and applies the credits that it grants; returns

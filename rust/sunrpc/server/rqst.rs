@@ -190,8 +190,8 @@ fn set_flag(rqst: &mut bindings::svc_rqst, number: u32, value: bool) {
     unsafe {
         let is_set = flags.read_volatile() >> number & 1 != 0;
         match value {
-            true if !is_set => bindings::rpcrdma_set_bit(number, flags),
-            false if is_set => bindings::rpcrdma_clear_bit(number, flags),
+            true if !is_set => bindings::set_bit(number as usize, flags),
+            false if is_set => bindings::clear_bit(number as usize, flags),
             _ => {}
         }
     }

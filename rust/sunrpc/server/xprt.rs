@@ -138,16 +138,18 @@ impl SvcXprt {
     }
 
     pub(super) fn set(&self, number: u32) {
+        // CAST: A bit number.
         // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
         unsafe {
-            bindings::rpcrdma_set_bit(number, &raw mut (*self.as_raw()).xpt_flags);
+            bindings::set_bit(number as usize, &raw mut (*self.as_raw()).xpt_flags);
         }
     }
 
     pub(super) fn clear(&self, number: u32) {
-        // SAFETY: As above.
+        // CAST: A bit number.
+        // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
         unsafe {
-            bindings::rpcrdma_clear_bit(number, &raw mut (*self.as_raw()).xpt_flags);
+            bindings::clear_bit(number as usize, &raw mut (*self.as_raw()).xpt_flags);
         }
     }
 
