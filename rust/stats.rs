@@ -7,8 +7,8 @@
 //! at one moment.
 
 use crate::{
+    error::Cause,
     proto::requester::plan::{CallForm, Plan, ReplyForm},
-    sunrpc::RelaxedCell,
 };
 use kernel::{
     fmt,
@@ -16,6 +16,7 @@ use kernel::{
     seq_file::SeqFile,
     seq_print,
     sync::atomic::{Atomic, Relaxed},
+    time::{BootTime, Instant},
 };
 
 /// A counter that is only incremented.
@@ -37,7 +38,7 @@ impl Counter {
         self.0.add(count, Relaxed);
     }
 
-    /// Adds a number of objects in memory.
+    /// Adds a number of objects or bytes in memory.
     pub(crate) fn add_len(&self, len: usize) {
         // CAST: The kernel's usize always fits a u64.
         self.add(len as u64);
@@ -46,38 +47,6 @@ impl Counter {
     /// The present count.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
-    }
-}
-
-/// A counter that only one thread at a time increments: the sender, or the completion handler.
-/// Concurrent increments would be lost.
-pub(crate) struct SoleCounter(RelaxedCell<u64>);
-
-impl SoleCounter {
-    /// A counter at zero.
-    pub(crate) const fn new() -> Self {
-        Self(RelaxedCell::new(0))
-    }
-
-    /// Adds one.
-    pub(crate) fn increment(&self) {
-        self.add(1);
-    }
-
-    /// Adds `count`.
-    pub(crate) fn add(&self, count: u64) {
-        self.0.set(self.get().wrapping_add(count));
-    }
-
-    /// Adds a number of bytes.
-    pub(crate) fn add_len(&self, len: usize) {
-        // CAST: The kernel's usize always fits a u64.
-        self.add(len as u64);
-    }
-
-    /// The present count.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.get()
     }
 }
 
@@ -112,21 +81,21 @@ counters! {
     /// The counters of a transport.
     struct Stats;
     /// Replies that arrived in the Reply chunk.
-    reply_chunk_replies: SoleCounter,
+    reply_chunk_replies: Counter,
     /// Read segments sent.
-    read_segments: SoleCounter,
+    read_segments: Counter,
     /// Write segments sent.
-    write_segments: SoleCounter,
+    write_segments: Counter,
     /// Reply chunk segments sent.
-    reply_segments: SoleCounter,
+    reply_segments: Counter,
     /// Bytes offered in Write and Reply chunks.
-    offered_bytes: SoleCounter,
+    offered_bytes: Counter,
     /// Bytes that the peer reported having written to them.
-    delivered_bytes: SoleCounter,
+    delivered_bytes: Counter,
     /// Bytes of Calls copied into send buffers.
-    pullup_bytes: SoleCounter,
+    pullup_bytes: Counter,
     /// Bytes of Replies copied out of receive buffers into pages.
-    fixup_bytes: SoleCounter,
+    fixup_bytes: Counter,
     /// Calls that could not be marshalled at the time.
     failed_marshals: Counter,
     /// Replies that were malformed or an RDMA_ERROR.
@@ -152,7 +121,7 @@ counters! {
     /// Memory regions allocated.
     regions_allocated: Counter,
     /// Regions that a Reply invalidated.
-    remote_invalidations: SoleCounter,
+    remote_invalidations: Counter,
     /// Regions invalidated by a local work request.
     local_invalidations: Counter,
     /// Sends for which no send buffer was free.
@@ -172,9 +141,10 @@ counters! {
 /// How an RPC is conveyed: the forms of its Call and of its Reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Form {
-    /// 0: inline; 1: with a Read chunk; 2: as a Position Zero chunk.
+    /// 0: inline; 1: with a Read chunk; 2: with several; 3: as a Position Zero Read chunk.
     pub(crate) call: u8,
-    /// 0: inline; 1: with a Write chunk offered; 2: with a Reply chunk offered.
+    /// 1 with Write chunks, plus 2 with a Reply chunk: at the client those that it offers, at the
+    /// server those that are used.
     pub(crate) reply: u8,
 }
 
@@ -182,14 +152,21 @@ impl Form {
     /// Both inline.
     pub(crate) const INLINE: Self = Self { call: 0, reply: 0 };
 
-    const CALLS: [&'static str; 3] = ["inline", "read", "position_zero"];
-    const REPLIES: [&'static str; 3] = ["inline", "write", "reply"];
+    const CALLS: [&'static str; 4] = ["inline", "read", "several_reads", "position_zero"];
+    const REPLIES: [&'static str; 4] = ["inline", "write", "reply", "write_and_reply"];
+    const COUNT: usize = Self::CALLS.len() * Self::REPLIES.len();
 
-    /// Its place among all forms, by Call and then by Reply.
+    /// All forms with their names, by Call and then by Reply.
+    fn all() -> impl Iterator<Item = (Self, &'static str, &'static str)> {
+        (0..).zip(Self::CALLS).flat_map(|(call, of_call)| {
+            let replies = (0..).zip(Self::REPLIES);
+            replies.map(move |(reply, of_reply)| (Self { call, reply }, of_call, of_reply))
+        })
+    }
+
+    /// Its place among all forms.
     fn index(self) -> usize {
-        usize::from(self.call)
-            .saturating_mul(Self::REPLIES.len())
-            .saturating_add(self.reply.into())
+        usize::from(self.call) * Self::REPLIES.len() + usize::from(self.reply)
     }
 }
 
@@ -199,7 +176,7 @@ impl From<&Plan> for Form {
             call: match plan.call {
                 CallForm::Inline => 0,
                 CallForm::ReadChunk { .. } => 1,
-                CallForm::PositionZero => 2,
+                CallForm::PositionZero => 3,
             },
             reply: match plan.reply {
                 ReplyForm::Inline => 0,
@@ -210,60 +187,55 @@ impl From<&Plan> for Form {
     }
 }
 
-/// Calls by form.
-pub(crate) struct Calls([[SoleCounter; Form::REPLIES.len()]; Form::CALLS.len()]);
+/// RPCs by form.
+pub(crate) struct Forms([Counter; Form::COUNT]);
 
-impl Calls {
-    /// No Calls so far.
+impl Forms {
+    /// No RPCs so far.
     pub(crate) const fn new() -> Self {
-        Self([const { [const { SoleCounter::new() }; 3] }; 3])
+        Self([const { Counter::new() }; Form::COUNT])
     }
 
-    /// Counts a Call.
+    /// Counts an RPC.
     pub(crate) fn record(&self, form: Form) {
-        if let Some(count) = self.0.as_flattened().get(form.index()) {
+        if let Some(count) = self.0.get(form.index()) {
             count.increment();
         }
     }
 
-    /// Calls with this form.
-    fn with_call(&self, call: u8) -> u64 {
-        self.sum(|form| form.call == call)
-    }
-
-    /// Calls that expect a Reply of this form.
-    fn with_reply(&self, reply: u8) -> u64 {
-        self.sum(|form| form.reply == reply)
-    }
-
-    fn sum(&self, is_meant: impl Fn(Form) -> bool) -> u64 {
-        let calls = (0u8..).zip(&self.0);
-        let forms = calls.flat_map(|(call, replies)| {
-            (0u8..)
-                .zip(replies)
-                .map(move |(reply, count)| (Form { call, reply }, count))
-        });
+    /// How many RPCs have such a form.
+    pub(crate) fn sum(&self, is_meant: impl Fn(Form) -> bool) -> u64 {
+        let forms = Form::all().zip(&self.0);
         forms
-            .filter(|&(form, _)| is_meant(form))
+            .filter(|((form, ..), _)| is_meant(*form))
             .fold(0, |sum, (_, count)| u64::saturating_add(sum, count.get()))
     }
 
     /// Calls that were sent as a Position Zero Read chunk.
     pub(crate) fn position_zero(&self) -> u64 {
-        self.with_call(2)
+        self.sum(|form| form.call == 3)
     }
 
-    /// Prints them, one `name value` a line.
-    pub(crate) fn show(&self, seq: &SeqFile) {
+    /// Prints them as the client does, one `name value` a line.
+    pub(crate) fn show_calls(&self, seq: &SeqFile) {
         for (name, value) in [
-            ("inline_calls", self.with_call(0)),
-            ("read_chunk_calls", self.with_call(1)),
+            ("inline_calls", self.sum(|form| form.call == 0)),
+            ("read_chunk_calls", self.sum(|form| form.call == 1)),
             ("position_zero_calls", self.position_zero()),
-            ("inline_replies_expected", self.with_reply(0)),
-            ("write_chunk_calls", self.with_reply(1)),
-            ("reply_chunk_calls", self.with_reply(2)),
+            ("inline_replies_expected", self.sum(|form| form.reply == 0)),
+            ("write_chunk_calls", self.sum(|form| form.reply == 1)),
+            ("reply_chunk_calls", self.sum(|form| form.reply == 2)),
         ] {
             seq_print!(seq, "{name} {value}\n");
+        }
+    }
+
+    /// Prints those that occurred as the server does, one `name value` a line.
+    pub(crate) fn show_answers(&self, seq: &SeqFile) {
+        for ((_, call, reply), count) in Form::all().zip(self.0.iter().map(Counter::get)) {
+            if count != 0 {
+                seq_print!(seq, "{call}_call_{reply}_reply {count}\n");
+            }
         }
     }
 }
@@ -273,12 +245,12 @@ impl Calls {
 const CLASSES: usize = 26;
 
 /// A histogram of durations.
-pub(crate) struct Histogram([SoleCounter; CLASSES]);
+pub(crate) struct Histogram([Counter; CLASSES]);
 
 impl Histogram {
     /// An empty histogram.
     pub(crate) const fn new() -> Self {
-        Self([const { SoleCounter::new() }; CLASSES])
+        Self([const { Counter::new() }; CLASSES])
     }
 
     /// The class of this many nanoseconds.
@@ -301,7 +273,7 @@ impl Histogram {
     /// before.
     pub(crate) fn show(&self, seq: &SeqFile, what: fmt::Arguments<'_>) {
         let mut limit = 1u64 << 10;
-        for count in self.0.iter().map(SoleCounter::get) {
+        for count in self.0.iter().map(Counter::get) {
             if limit >> 10 == 1 << (CLASSES - 1) && count != 0 {
                 seq_print!(seq, "{what} inf {count}\n");
             } else if count != 0 {
@@ -313,29 +285,77 @@ impl Histogram {
 }
 
 /// The latency of RPCs by form, from the Send to the arrival of the Reply.
-///
-/// Replies of one connection are handled one after the other, and so are connections.
-pub(crate) struct Latency([[Histogram; Form::REPLIES.len()]; Form::CALLS.len()]);
+pub(crate) struct Latency([Histogram; Form::COUNT]);
 
 impl Latency {
     /// All at zero.
     pub(crate) const fn new() -> Self {
-        Self([const { [const { Histogram::new() }; 3] }; 3])
+        Self([const { Histogram::new() }; Form::COUNT])
     }
 
     /// Counts an RPC that took this long.
     pub(crate) fn record(&self, form: Form, nanoseconds: u64) {
-        if let Some(counts) = self.0.as_flattened().get(form.index()) {
+        if let Some(counts) = self.0.get(form.index()) {
             counts.record(nanoseconds);
         }
     }
 
     /// Prints the classes that are not empty, one `call reply limit count` a line.
     pub(crate) fn show(&self, seq: &SeqFile) {
-        for (call, replies) in Form::CALLS.iter().zip(&self.0) {
-            for (reply, counts) in Form::REPLIES.iter().zip(replies) {
-                counts.show(seq, fmt!("{call} {reply}"));
+        for ((_, call, reply), counts) in Form::all().zip(&self.0) {
+            counts.show(seq, fmt!("{call} {reply}"));
+        }
+    }
+}
+
+/// How often something came to an end for each cause, and the last time.
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    counts: [u64; Cause::ALL.len()],
+    last: Option<(Cause, Instant<BootTime>)>,
+}
+
+impl Ends {
+    /// There were none.
+    pub(crate) const NONE: Self = Self {
+        counts: [0; Cause::ALL.len()],
+        last: None,
+    };
+
+    /// Counts one, which is the last one from now on.
+    pub(crate) fn add(&mut self, cause: Cause) {
+        let counts = Cause::ALL.iter().zip(&mut self.counts);
+        for (_, count) in counts.filter(|(of, _)| **of == cause) {
+            *count = count.saturating_add(1);
+        }
+        self.last = Some((cause, Instant::now()));
+    }
+
+    /// How many there were.
+    pub(crate) fn sum(&self) -> u64 {
+        self.counts
+            .iter()
+            .fold(0, |sum, count| u64::saturating_add(sum, *count))
+    }
+
+    /// Prints the counts that are not zero, one `what_cause count` a line.
+    pub(crate) fn show_counts(&self, seq: &SeqFile, what: &str) {
+        for (cause, count) in Cause::ALL.iter().zip(self.counts) {
+            if count != 0 {
+                seq_print!(seq, "{what}_{} {count}\n", cause.name());
             }
+        }
+    }
+
+    /// Prints the last cause, if there was one, and how many milliseconds ago it occurred.
+    pub(crate) fn show_last(&self, seq: &SeqFile, what: &str) {
+        if let Some((cause, when)) = self.last {
+            let age = when.elapsed().as_millis();
+            seq_print!(
+                seq,
+                "last_{what} {}\nlast_{what}_age_ms {age}\n",
+                cause.name()
+            );
         }
     }
 }
@@ -364,26 +384,26 @@ mod tests {
 
     #[test]
     fn calls_are_counted_by_both_forms() {
-        let calls = Calls::new();
-        for (call, reply) in [(0, 0), (0, 1), (1, 0), (2, 2), (2, 2)] {
+        let calls = Forms::new();
+        for (call, reply) in [(0, 0), (0, 1), (1, 0), (3, 2), (3, 2)] {
             calls.record(Form { call, reply });
         }
-        assert_eq!([0, 1, 2].map(|call| calls.with_call(call)), [2, 1, 2]);
-        assert_eq!([0, 1, 2].map(|reply| calls.with_reply(reply)), [2, 1, 2]);
+        let with_call = [0, 1, 2, 3].map(|call| calls.sum(|form| form.call == call));
+        assert_eq!(with_call, [2, 1, 0, 2]);
+        let with_reply = [0, 1, 2, 3].map(|reply| calls.sum(|form| form.reply == reply));
+        assert_eq!(with_reply, [2, 1, 2, 0]);
         assert_eq!(calls.position_zero(), 2);
     }
 
     #[test]
     fn each_form_has_its_own_counts() {
         let latency = KBox::new(Latency::new(), GFP_KERNEL).unwrap();
-        let form = Form { call: 1, reply: 2 };
-        latency.record(form, 5000);
-        for (call, replies) in latency.0.iter().enumerate() {
-            for (reply, counts) in replies.iter().enumerate() {
-                let sum: u64 = counts.0.iter().map(SoleCounter::get).sum();
-                assert_eq!(sum, u64::from((call, reply) == (1, 2)));
-            }
+        let meant = Form { call: 1, reply: 2 };
+        latency.record(meant, 5000);
+        for ((form, ..), counts) in Form::all().zip(&latency.0) {
+            let sum: u64 = counts.0.iter().map(Counter::get).sum();
+            assert_eq!(sum, u64::from(form == meant));
         }
-        assert_eq!(latency.0[1][2].0[3].get(), 1);
+        assert_eq!(latency.0[meant.index()].0[3].get(), 1);
     }
 }

@@ -2,42 +2,13 @@
 
 //! Why the connections of a transport ended, and why its attempts to connect failed.
 
-use crate::error::Cause;
-use kernel::{
-    new_spinlock,
-    prelude::*,
-    seq_file::SeqFile,
-    seq_print,
-    sync::SpinLock,
-    time::{BootTime, Instant},
-};
-
-/// How often each cause occurred, and the last one.
-#[derive(Clone, Copy)]
-struct Tally {
-    counts: [u64; Cause::ALL.len()],
-    last: Option<(Cause, Instant<BootTime>)>,
-}
-
-impl Tally {
-    const NONE: Self = Self {
-        counts: [0; Cause::ALL.len()],
-        last: None,
-    };
-
-    fn add(&mut self, cause: Cause) {
-        let counts = Cause::ALL.iter().zip(&mut self.counts);
-        for (_, count) in counts.filter(|(of, _)| **of == cause) {
-            *count = count.saturating_add(1);
-        }
-        self.last = Some((cause, Instant::now()));
-    }
-}
+use crate::{error::Cause, stats};
+use kernel::{new_spinlock, prelude::*, seq_file::SeqFile, sync::SpinLock};
 
 #[derive(Clone, Copy)]
 struct State {
-    ended: Tally,
-    failed: Tally,
+    ended: stats::Ends,
+    failed: stats::Ends,
     /// Why the present connection will be closed: the first cause that was noted.
     pending: Option<Cause>,
 }
@@ -55,8 +26,8 @@ impl Ends {
         pin_init!(Self {
             state <- new_spinlock!(
                 State {
-                    ended: Tally::NONE,
-                    failed: Tally::NONE,
+                    ended: stats::Ends::NONE,
+                    failed: stats::Ends::NONE,
                     pending: None,
                 },
                 "rpcrdma_ends"
@@ -90,28 +61,15 @@ impl Ends {
     /// Prints the counts that are not zero, one `name value` a line.
     pub(super) fn show_counts(&self, seq: &SeqFile) {
         let state = *self.state.lock();
-        for (what, tally) in [("ended", &state.ended), ("connect_failed", &state.failed)] {
-            for (cause, count) in Cause::ALL.iter().zip(tally.counts) {
-                if count != 0 {
-                    seq_print!(seq, "{what}_{} {count}\n", cause.name());
-                }
-            }
-        }
+        state.ended.show_counts(seq, "ended");
+        state.failed.show_counts(seq, "connect_failed");
     }
 
     /// Prints the last cause of each kind, if there was one, and how many milliseconds ago it
     /// occurred.
     pub(super) fn show_last(&self, seq: &SeqFile) {
         let state = *self.state.lock();
-        for (what, tally) in [("end", state.ended), ("failure", state.failed)] {
-            if let Some((cause, when)) = tally.last {
-                seq_print!(
-                    seq,
-                    "last_{what} {}\nlast_{what}_age_ms {}\n",
-                    cause.name(),
-                    when.elapsed().as_millis()
-                );
-            }
-        }
+        state.ended.show_last(seq, "end");
+        state.failed.show_last(seq, "failure");
     }
 }

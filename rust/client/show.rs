@@ -22,7 +22,7 @@ impl Show for Endpoint {
 
 /// What was counted since the mount.
 fn stats(transport: &Transport, seq: &SeqFile) {
-    transport.calls.show(seq);
+    transport.calls.show_calls(seq);
     transport.stats.show(seq);
     transport.ends.show_counts(seq);
 }

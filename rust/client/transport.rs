@@ -6,7 +6,7 @@ use super::{ends::Ends, limits::backward_payload, servers::Servers};
 use crate::{
     error::Cause,
     proto::wire::private_data::Thresholds,
-    stats::{Calls, Latency, Stats},
+    stats::{Forms, Latency, Stats},
     sunrpc::client::{Backchannel, OwnedXprt},
 };
 use kernel::{
@@ -21,7 +21,7 @@ use kernel::{
 #[pin_data]
 pub(super) struct Transport {
     pub(super) stats: Stats,
-    pub(super) calls: Calls,
+    pub(super) calls: Forms,
     pub(super) latency: Latency,
     #[pin]
     pub(super) ends: Ends,
@@ -52,7 +52,7 @@ impl Transport {
     pub(super) fn new(xprt: OwnedXprt, servers: Arc<Servers>) -> Result<Arc<Self>> {
         let transport = try_pin_init!(Self {
             stats: Stats::new(),
-            calls: Calls::new(),
+            calls: Forms::new(),
             latency: Latency::new(),
             ends <- Ends::new(),
             backchannel <- Backchannel::new(),

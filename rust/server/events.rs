@@ -92,7 +92,7 @@ impl Events {
             is_flushed: Atomic::new(false),
             number: NEXT.fetch_add(1, Relaxed),
             since: Instant::now(),
-            stats: Stats::new()?,
+            stats: Stats::new(),
             room: record.room().clone(),
             pages <- new_spinlock!(Pages {
                 budget: PageBudget::new(max_pages),

@@ -7,7 +7,7 @@ use crate::{
     debugfs::{File, Show, WithFiles},
     error::Cause,
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
-    stats::Counter,
+    stats::{self, Counter},
     sunrpc::{ClassUser, Host, SocketAddress},
     trace,
 };
@@ -72,7 +72,7 @@ pub(super) struct Record {
     unanswerable: SpinLock<Unanswerable>,
     has_unanswerable: Atomic<bool>,
     #[pin]
-    counts: SpinLock<[u64; Cause::ALL.len()]>,
+    counts: SpinLock<stats::Ends>,
     /// The last ends, the oldest one first.
     #[pin]
     ends: Mutex<KVVec<End>>,
@@ -119,7 +119,7 @@ impl Record {
                 "rpcrdma_unanswerable"
             ),
             has_unanswerable: Atomic::new(false),
-            counts <- new_spinlock!([0; Cause::ALL.len()], "rpcrdma_end_counts"),
+            counts <- new_spinlock!(stats::Ends::NONE, "rpcrdma_end_counts"),
             ends <- new_mutex!(ends, "rpcrdma_ends"),
             lines <- new_spinlock!(Lines::new(), "rpcrdma_lines"),
         }? Error);
@@ -214,12 +214,7 @@ impl Record {
 
     /// Records the end of a connection. May sleep.
     pub(super) fn ended(&self, end: End) {
-        let mut counts = self.counts.lock();
-        let causes = Cause::ALL.iter().zip(&mut *counts);
-        for (_, count) in causes.filter(|(of, _)| **of == end.cause) {
-            *count = count.saturating_add(1);
-        }
-        drop(counts);
+        self.counts.lock().add(end.cause);
         if is_failure(end.cause) && self.may_log() {
             let (peer, cause) = (end.peer, end.cause.name());
             pr_warn!("client {peer}: its connection has failed: {cause}\n");
@@ -290,11 +285,12 @@ fn listener(record: &Record, seq: &SeqFile) {
         seq_print!(seq, "address {address}\nport {port}\n");
     }
     let counts = *record.counts.lock();
-    let ended = counts
-        .iter()
-        .fold(0, |sum, count| u64::saturating_add(sum, *count));
     let accepted = record.accepted.get();
-    seq_print!(seq, "connections {}\n", accepted.saturating_sub(ended));
+    seq_print!(
+        seq,
+        "connections {}\n",
+        accepted.saturating_sub(counts.sum())
+    );
     seq_print!(seq, "accepted {accepted}\n");
     seq_print!(seq, "accept_failures {}\n", record.accept_failures.get());
     seq_print!(seq, "rejected {}\n", record.rejected.get());
@@ -309,11 +305,7 @@ fn listener(record: &Record, seq: &SeqFile) {
     seq_print!(seq, "receive_bytes_limit {limit}\n");
     seq_print!(seq, "sink_pages {}\n", record.sinks.len());
     seq_print!(seq, "waiting_connections {waiting}\n");
-    for (cause, count) in Cause::ALL.iter().zip(counts) {
-        if count != 0 {
-            seq_print!(seq, "ended_{} {count}\n", cause.name());
-        }
-    }
+    counts.show_counts(seq, "ended");
 }
 
 /// The last ends, one `peer cause age lifetime answers` a line, with milliseconds.

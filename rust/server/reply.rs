@@ -6,7 +6,7 @@ use super::{
     incoming::IncomingCalls,
     room::Room,
     sizes::MAX_RDMA_WRITES,
-    stats::{Answered, Form, SentMessage, Times},
+    stats::{Answered, SentMessage, Times},
 };
 use crate::{
     error::Cause,
@@ -24,6 +24,7 @@ use crate::{
         },
     },
     rdma::{AcceptedMessage, AcceptedQp, NoRoom, Outgoing, Patience},
+    stats::Form,
     sunrpc::{
         server::{KeptCall, Moment, Replying, ResultLayout},
         NoIoScope,

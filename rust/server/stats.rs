@@ -10,7 +10,7 @@ use crate::{
         responder::{call::CallIndex, placement::ReplyPlan},
         wire::{error::ErrorBody, header::Xid},
     },
-    stats::{counters, Counter, Histogram, SoleCounter},
+    stats::{counters, Counter, Form, Forms, Histogram},
     sunrpc::server::Moment,
     sysctl::ServerCounter,
 };
@@ -20,11 +20,11 @@ counters! {
     /// The counters of a connection.
     struct Counters;
     /// Messages that arrived.
-    received_messages: SoleCounter,
+    received_messages: Counter,
     /// Segments that RDMA Reads have fetched.
-    read_segments: SoleCounter,
+    read_segments: Counter,
     /// Bytes of them, with the round-up of XDR.
-    read_bytes: SoleCounter,
+    read_bytes: Counter,
     /// Calls whose RDMA Reads a thread has posted, as memory or room was short when they arrived.
     deferred_reads: Counter,
     /// Calls that have waited for room for their data.
@@ -32,44 +32,32 @@ counters! {
     /// Calls beyond what the requester was granted.
     excess_calls: Counter,
     /// Segments that RDMA Writes have filled, wholly or in part.
-    write_segments: SoleCounter,
+    write_segments: Counter,
     /// Bytes of them.
-    write_bytes: SoleCounter,
+    write_bytes: Counter,
     /// Bytes of Replies that were sent inline, not counting transport headers.
-    inline_reply_bytes: SoleCounter,
+    inline_reply_bytes: Counter,
     /// Replies that have invalidated a handle of the requester.
-    remote_invalidations: SoleCounter,
+    remote_invalidations: Counter,
     /// Times that the send queue was full.
     send_queue_full: Counter,
     /// Messages that the service was not given, whether the transport answered them or not.
     refused_messages: Counter,
     /// RDMA_ERROR messages sent with ERR_VERS.
-    vers_errors_sent: SoleCounter,
+    vers_errors_sent: Counter,
     /// RDMA_ERROR messages sent with ERR_CHUNK.
-    chunk_errors_sent: SoleCounter,
+    chunk_errors_sent: Counter,
     /// RDMA_ERROR messages sent with RDMA_ERR_INVAL_OPTION.
-    option_errors_sent: SoleCounter,
+    option_errors_sent: Counter,
     /// Calls answered with GARBAGE_ARGS.
-    garbage_args_sent: SoleCounter,
+    garbage_args_sent: Counter,
     /// Backward Calls that were sent.
-    backward_calls: SoleCounter,
+    backward_calls: Counter,
     /// Work requests that failed, other than by the connection's end.
-    failed_requests: SoleCounter,
-}
-
-/// How an RPC travelled: its Call, and its Reply.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Form {
-    /// 0 inline, 1 with one Read chunk, 2 with several, 3 as a Position Zero Read chunk.
-    call: u8,
-    /// 1 for Write chunks, 2 for the Reply chunk, 0 if neither has any bytes.
-    reply: u8,
+    failed_requests: Counter,
 }
 
 impl Form {
-    const CALLS: [&'static str; 4] = ["inline", "read", "several_reads", "position_zero"];
-    const REPLIES: [&'static str; 4] = ["inline", "write", "reply", "write_and_reply"];
-
     /// The form of a Call, and of a Reply that is sent inline as a whole.
     pub(super) fn inline(call: &CallIndex) -> Self {
         Self {
@@ -84,37 +72,12 @@ impl Form {
     }
 
     /// The form of a Call, and of the Reply that is sent.
-    #[inline(always)]
     pub(super) fn new(call: &CallIndex, plan: &ReplyPlan<'_>) -> Self {
         let is_placed = plan.results().any(|result| result.length != 0);
         Self {
             reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,
             ..Self::inline(call)
         }
-    }
-}
-
-/// RPCs by form.
-struct Forms([[SoleCounter; Form::REPLIES.len()]; Form::CALLS.len()]);
-
-impl Forms {
-    const fn new() -> Self {
-        Self([const { [const { SoleCounter::new() }; 4] }; 4])
-    }
-
-    fn record(&self, form: Form) {
-        let replies = self.0.get(usize::from(form.call));
-        if let Some(count) = replies.and_then(|replies| replies.get(usize::from(form.reply))) {
-            count.increment();
-        }
-    }
-
-    fn counts(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
-        let calls = Form::CALLS.into_iter().zip(&self.0);
-        calls.flat_map(|(call, replies)| {
-            let replies = Form::REPLIES.into_iter().zip(replies);
-            replies.map(move |(reply, count)| (call, reply, count.get()))
-        })
     }
 }
 
@@ -163,14 +126,8 @@ pub(crate) enum SentMessage {
 pub(super) struct Stats {
     pub(super) counters: Counters,
     /// Answers that the requester has acknowledged.
-    delivered: SoleCounter,
+    delivered: Counter,
     forms: Forms,
-    /// By itself, as the allocator would round both up to more.
-    durations: KBox<Durations>,
-}
-
-/// How long the steps of RPCs took.
-struct Durations {
     waiting: Histogram,
     reading: Histogram,
     executing: Histogram,
@@ -179,24 +136,16 @@ struct Durations {
 
 impl Stats {
     /// All at zero.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(super) fn new() -> Result<Self> {
-        // Initialised in place: they are too large for the stack.
-        let durations = init!(Durations {
+    pub(super) const fn new() -> Self {
+        Self {
+            counters: Counters::new(),
+            delivered: Counter::new(),
+            forms: Forms::new(),
             waiting: Histogram::new(),
             reading: Histogram::new(),
             executing: Histogram::new(),
             sending: Histogram::new(),
-        });
-        Ok(Self {
-            counters: Counters::new(),
-            delivered: SoleCounter::new(),
-            forms: Forms::new(),
-            durations: KBox::init(durations, GFP_KERNEL)?,
-        })
+        }
     }
 
     /// Counts a message that has arrived. In a completion handler.
@@ -210,7 +159,7 @@ impl Stats {
         let (segments, bytes) = call.reads();
         self.counters.read_segments.add(u64::from(segments));
         self.counters.read_bytes.add(bytes);
-        self.durations.reading.record(took);
+        self.reading.record(took);
         ServerCounter::Reads.add(segments);
     }
 
@@ -243,10 +192,10 @@ impl Stats {
         if answered.has_invalidated {
             counters.remote_invalidations.increment();
         }
-        let (times, durations) = (&answered.times, &*self.durations);
-        durations.waiting.record(times.taken.since(times.complete));
-        durations.executing.record(times.replied.since(times.taken));
-        durations.sending.record(Moment::now().since(times.replied));
+        let times = &answered.times;
+        self.waiting.record(times.taken.since(times.complete));
+        self.executing.record(times.replied.since(times.taken));
+        self.sending.record(Moment::now().since(times.replied));
     }
 
     /// Counts a wait for room on the send queue.
@@ -262,26 +211,22 @@ impl Stats {
 
     /// RPCs that were answered.
     pub(super) fn answers(&self) -> u64 {
-        self.forms
-            .counts()
-            .fold(0, |sum, (_, _, count)| u64::saturating_add(sum, count))
+        self.forms.sum(|_| true)
     }
 
     /// Writes the counters, one `name value` a line. Of the forms, only those that occurred are
     /// shown.
     pub(super) fn show(&self, seq: &SeqFile) {
         seq_print!(seq, "answered_calls {}\n", self.answers());
-        for (call, reply, count) in self.forms.counts().filter(|(_, _, count)| *count != 0) {
-            seq_print!(seq, "{call}_call_{reply}_reply {count}\n");
-        }
+        self.forms.show_answers(seq);
         self.counters.show(seq);
     }
 
     /// Writes how long the steps took, one `step limit count` a line.
     pub(super) fn show_latency(&self, seq: &SeqFile) {
-        self.durations.waiting.show(seq, fmt!("waiting"));
-        self.durations.reading.show(seq, fmt!("reading"));
-        self.durations.executing.show(seq, fmt!("executing"));
-        self.durations.sending.show(seq, fmt!("sending"));
+        self.waiting.show(seq, fmt!("waiting"));
+        self.reading.show(seq, fmt!("reading"));
+        self.executing.show(seq, fmt!("executing"));
+        self.sending.show(seq, fmt!("sending"));
     }
 }

@@ -269,7 +269,7 @@ DEFINE_CHUNK_EVENT(xprtrdma_chunk_reply);
 
 #define xprtrdma_show_call_form(form)					\
 	__print_symbolic(form, { 0, "inline" }, { 1, "read list" },	\
-			 { 2, "*read list" })
+			 { 3, "*read list" })
 
 #define xprtrdma_show_reply_form(form)					\
 	__print_symbolic(form, { 0, "inline" }, { 1, "write list" },	\
