@@ -171,8 +171,8 @@ impl PageVec {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room for them; `vecs` is as it
-    /// was then.
+    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room for them; `vecs` is not
+    /// changed then.
     pub(crate) fn append_to(
         &self,
         vecs: &mut KVVec<bio_vec>,
@@ -284,9 +284,9 @@ impl PageRange {
     }
 }
 
-/// Whether `next` is directly behind the pages of `vec`, which end with one, in physical memory. Then
-/// the structures are directly behind each other as well, if there is one array of them; with several
-/// arrays (classic SPARSEMEM) the answer is no.
+/// Whether `next` comes right after the pages of `vec` in physical memory; `vec` ends where a page
+/// ends. If the kernel has one array of `struct page`, the structures then follow each other, too.
+/// If it has several (classic SPARSEMEM) the answer is always no.
 fn is_behind(vec: &bio_vec, next: NonNull<page>) -> bool {
     // CAST: A u32 always fits the kernel's usize.
     let pages = (vec.bv_offset.saturating_add(vec.bv_len) / PAGE_BYTES) as usize;

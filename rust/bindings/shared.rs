@@ -39,7 +39,7 @@ impl Net {
 
 // SAFETY: A `struct net` is reference counted and does its own locking.
 unsafe impl Sync for Net {}
-// SAFETY: As above; the last reference may be dropped anywhere.
+// SAFETY: A `struct net` may be used, and its last reference dropped, by any thread.
 unsafe impl Send for Net {}
 
 // SAFETY: The namespace is live as long as its count is not zero.
@@ -62,7 +62,7 @@ pub(crate) struct SocketAddress(sockaddr_storage);
 
 // SAFETY: The address is plain bytes. The union contains a pointer for alignment only.
 unsafe impl Send for SocketAddress {}
-// SAFETY: As above.
+// SAFETY: No method changes the address through `&self`.
 unsafe impl Sync for SocketAddress {}
 
 impl SocketAddress {
@@ -118,7 +118,7 @@ impl SocketAddress {
             return None;
         }
         let mut storage = sockaddr_storage::default();
-        // SAFETY: Guaranteed by the caller, and there is room, as just checked.
+        // SAFETY: By the contract `length` bytes at `from` are valid, and `storage` has as many.
         unsafe {
             core::ptr::copy_nonoverlapping(
                 from.cast::<u8>(),
