@@ -2,6 +2,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
 #include <linux/iommu-dma.h>
+#include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
@@ -214,6 +215,20 @@ void rpcrdma_memalloc_flags_restore(unsigned int flags)
 void *rpcrdma_rpc_buf_alloc(size_t size)
 {
 	return kmalloc(size, rpc_task_gfp_mask());
+}
+
+/* As many as sunrpc keeps for TCP, large enough for a WRITE of NFSv4.2. */
+#define RESERVE_BUFFERS		8
+#define RESERVE_SIZE		4096
+
+mempool_t *rpcrdma_rpc_reserve_create(void)
+{
+	return mempool_create_kmalloc_pool(RESERVE_BUFFERS, RESERVE_SIZE);
+}
+
+void *rpcrdma_rpc_reserve_alloc(mempool_t *reserve, size_t size)
+{
+	return reserve && size <= RESERVE_SIZE ? mempool_alloc(reserve, GFP_NOWAIT) : NULL;
 }
 
 void rpcrdma_put_page_array(struct page **pages, size_t count)

@@ -6,6 +6,7 @@
 #ifndef RPCRDMA_HELPERS_H
 #define RPCRDMA_HELPERS_H
 
+#include <linux/mempool.h>
 #include <linux/sunrpc/addr.h>
 #include <linux/sunrpc/clnt.h>
 #include <linux/sunrpc/xprt.h>
@@ -121,6 +122,8 @@ void rpcrdma_memcpy_from_page(void *to, struct page *page, size_t offset, size_t
 u32 rpcrdma_total_pages(void);
 
 void *rpcrdma_rpc_buf_alloc(size_t size);
+mempool_t *rpcrdma_rpc_reserve_create(void);
+void *rpcrdma_rpc_reserve_alloc(mempool_t *reserve, size_t size);
 void rpcrdma_wait_until_zero(unsigned long *count);
 void rpcrdma_init_delayed_work(struct delayed_work *work, work_func_t func);
 

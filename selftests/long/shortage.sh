@@ -76,6 +76,31 @@ steady() {
 	client 'umount $MNT && wait_for 10 module_unused'
 }
 
+# With no memory at all the transport's own reserve of buffers lets data be written back, however new the
+# connection is: nothing else may free memory.
+written_back() {
+	need_filter client
+	server_dir /export
+	mount_nfs "$1"
+	client "
+		head -c 4M /dev/urandom >/run/$TEST.data
+		: >\$MNT/$TEST/file"
+	defer 'short_client shortage_ends'
+	LIMIT=60 short_client "
+		{
+			break_connections
+			ls \$MNT/$TEST >&2
+			shortage_begins 1
+			dd if=/run/$TEST.data bs=64k conv=fsync status=none
+			shortage_ends
+		} >\$MNT/$TEST/file
+		printf '%d allocations failed\n' \$(failed)
+		has_failed 5 || fail 'that is not enough to tell anything'"
+	[ "$(client "sha256sum </run/$TEST.data; rm /run/$TEST.data")" = "$(server "sha256sum </export/$TEST/file")" ] ||
+		fail "other data was written"
+	mount_ends
+}
+
 # Every new connection needs a lot of memory at once.
 reconnecting() {
 	need_filter client
@@ -214,6 +239,9 @@ refusals() {
 test_case "each allocation that loading makes fails once" loading
 for every in 2 10; do
 	test_case "v4.2: one in $every of the transport's allocations fails under I/O" steady 4.2 $every
+done
+for vers in 3 4.2; do
+	test_case "v$vers: without memory data is written back" written_back $vers
 done
 # A connection needs about four hundred of them, so that every other attempt fails, or every third.
 for vers in 3 4.2; do

@@ -2,7 +2,6 @@
 
 //! The allocation that contains the C object of a transport.
 
-use super::buffer::SpareBuffers;
 use crate::{
     bindings::{self, RelaxedCell},
     sunrpc::orphans::Orphans,
@@ -24,7 +23,8 @@ pub(super) struct Allocation {
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The timeouts that `xprt.timeout` points to.
     pub(super) timeout: bindings::rpc_timeout,
-    pub(super) spare_buffers: SpareBuffers,
+    /// Buffers for RPCs that find no other memory, from the transport's creation to its end.
+    pub(super) reserve: *mut bindings::mempool_t,
     /// The credits of stale requests, in the unit of the congestion window; see `credits.rs`.
     /// Changed under the transport lock.
     pub(super) stale: RelaxedCell<usize>,

@@ -137,6 +137,10 @@ unsafe fn initialise<T: ClientTransport>(
         (*timeout).to_initval = seconds(60);
         (*timeout).to_maxval = seconds(60);
         (*raw).queue = user.queue();
+        (*raw).reserve = bindings::rpcrdma_rpc_reserve_create();
+        if (*raw).reserve.is_null() {
+            return Err(ENOMEM);
+        }
         bindings::rpcrdma_init_delayed_work(&raw mut (*raw).work, Some(connect::work::<T>));
         let overdue = &raw mut (*raw).shares.overdue;
         bindings::rpcrdma_init_delayed_work(overdue, Some(credits::overdue::<T>));

@@ -308,24 +308,19 @@ mod tests {
         fn request(&self) -> KBox<bindings::rpc_rqst> {
             let mut rqst = KBox::new(bindings::rpc_rqst::default(), GFP_KERNEL).unwrap();
             rqst.rq_xprt = self.0;
-            assert!(buffer::attach(&mut rqst, self.spare_buffers()).is_ok());
+            // SAFETY: There is no reserve.
+            assert!(unsafe { buffer::attach(&mut rqst, core::ptr::null_mut()) }.is_ok());
             rqst
         }
 
         fn release(&self, rqst: &mut bindings::rpc_rqst) {
             // SAFETY: Nobody else uses the request.
-            unsafe { buffer::detach(rqst, self.spare_buffers()) };
-        }
-
-        fn spare_buffers(&self) -> &buffer::SpareBuffers {
-            // SAFETY: What follows the `rpc_xprt` is zeroed: there are no buffers.
-            unsafe { &(*self.0.cast::<Allocation>()).spare_buffers }
+            unsafe { buffer::detach(rqst, core::ptr::null_mut()) };
         }
     }
 
     impl Drop for Unregistered {
         fn drop(&mut self) {
-            self.spare_buffers().clear();
             // SAFETY: Nobody else knows of the transport.
             unsafe { bindings::xprt_free(self.0) };
         }

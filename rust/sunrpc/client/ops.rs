@@ -81,7 +81,7 @@ impl<T: ClientTransport> VTable<T> {
         // The request's transport is one of this module's.
         let attached = unsafe {
             let rqst = &mut *(*task).tk_rqstp;
-            buffer::attach(rqst, Xprt::from_raw(rqst.rq_xprt).spare_buffers())
+            buffer::attach(rqst, Xprt::from_raw(rqst.rq_xprt).reserve())
         };
         attached.map_or_else(|error| error.to_errno(), |()| 0)
     }
@@ -101,7 +101,7 @@ impl<T: ClientTransport> VTable<T> {
             let raw = (*task).tk_rqstp;
             let xprt = Xprt::from_raw((*raw).rq_xprt);
             xprt.transport::<T>().fence(Rqst::from_raw(raw));
-            buffer::detach(&mut *raw, xprt.spare_buffers());
+            buffer::detach(&mut *raw, xprt.reserve());
         }
     }
 
@@ -192,8 +192,6 @@ impl<T: ClientTransport> VTable<T> {
         // SAFETY: sunrpc holds the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
         transport.close(&mut lock);
-        // A transport whose connection nobody needs does not need the buffers either.
-        xprt.spare_buffers().clear();
         lock.disconnect_done();
     }
 

@@ -3,7 +3,7 @@
 //! Transports (`struct rpc_xprt`): the object itself, and the services of sunrpc that a transport
 //! uses.
 
-use super::{allocation::Allocation, buffer::SpareBuffers};
+use super::allocation::Allocation;
 use crate::{
     bindings::{self, Net, SocketAddress},
     sunrpc::{
@@ -149,10 +149,10 @@ impl Xprt {
         }
     }
 
-    /// Buffers kept for later RPCs.
-    pub(super) fn spare_buffers(&self) -> &SpareBuffers {
-        // SAFETY: By the type's invariant the allocation is valid; zeroes stand for no buffers.
-        unsafe { &(*self.allocation()).spare_buffers }
+    /// The reserve of buffers, which exists as long as the transport.
+    pub(super) fn reserve(&self) -> *mut bindings::mempool_t {
+        // SAFETY: By the type's invariant the allocation is valid.
+        unsafe { (*self.allocation()).reserve }
     }
 
     /// The implementation.
@@ -388,7 +388,7 @@ impl Drop for OwnedXprt {
         // called, and `free_strings` waits for the strings' last readers.
         unsafe {
             let raw = self.ptr.as_ptr();
-            (*raw).spare_buffers.clear();
+            bindings::mempool_destroy((*raw).reserve);
             address_strings::free_strings(&mut (*raw).xprt);
             bindings::xprt_free(&raw mut (*raw).xprt);
         }
