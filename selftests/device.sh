@@ -55,6 +55,69 @@ maps_fail() {
 	limits_end
 }
 
+# Has the connection end while the server owes a READ, whose region is then the first that is destroyed; returns
+# what became of the READ.
+cut_read() {
+	local status=0
+	server "head -c 64K /dev/urandom >/export/$TEST/file"
+	netem_begins server
+	client_background read "
+		exec 3<\$MNT/$TEST/file
+		touch /run/$TEST.open
+		wait_for 20 test -e /run/$TEST.cut
+		dd of=/run/$TEST.read bs=64K count=1 iflag=direct status=none <&3"
+	client "wait_for 20 test -e /run/$TEST.open"
+	netem server 'loss 100%'
+	client "
+		before=\$(xprt_stat 12)
+		asked() { [ \$(xprt_stat 12) -gt \$before ]; }
+		touch /run/$TEST.cut
+		wait_for 20 asked
+		break_connections"
+	netem server
+	LIMIT=60 client_wait read || status=$?
+	client "rm /run/$TEST.open /run/$TEST.cut"
+	return $status
+}
+
+# The file can be read, by the second connection.
+reads_on() {
+	[ "$(client "sha256sum <\$MNT/$TEST/file")" = "$(server "sha256sum </export/$TEST/file")" ] || fail "other data was read"
+	[ "$(client 'xprt_stat 3')" = 2 ] || fail "the mount has had $(client 'xprt_stat 3') connections"
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# The device takes some time to destroy a region.
+destroy_is_late() {
+	server_dir /export
+	limit_devices failing_destroys=3
+	mount_nfs_timeo 3
+	cut_read
+	client "sha256sum </run/$TEST.read; rm /run/$TEST.read"
+	client '[ $(sed -n "s/^failed_destroys //p" /sys/module/rpcrdma_test_limits/parameters/work) = 3 ]'
+	reads_on
+	limits_end
+}
+
+# The device can never be kept from writing to the memory of the READ, which fails, and has one line in the log: lost
+# PARAMETER REGEX.
+lost() {
+	local mark
+	is_rust || skip "the kernel's own client gives the memory back"
+	server_dir /export
+	limit_devices "$1"
+	mount_nfs_timeo 3
+	mark=$(client log_mark)
+	! cut_read || fail "the READ has succeeded"
+	client "
+		rm /run/$TEST.read
+		grep 'Input/output error' /run/job.read.out
+		log_has $mark 'rpcrdma: device [^ ]* $2 \(.*\): memory that it may reach is lost\$'
+		[ \$(log_since $mark | grep -c 'is lost\$') = 1 ]"
+	reads_on
+	limits_end
+}
+
 # With the smallest regions that a mebibyte can have, of this many pages, no list has more segments
 # than 16, nor a segment more pages.
 PAGES=19
@@ -96,4 +159,6 @@ for vers in 3 4.2; do
 done
 test_case "v3: memory cannot be registered, every other time" maps_fail
 test_case "v3: regions of $PAGES pages" segments
+test_case "v3: a region is only destroyed at the fourth attempt" destroy_is_late
+test_case "v3: a region cannot be destroyed" lost failing_destroys=1000000 "cannot destroy a memory region"
 run_cases

@@ -14,7 +14,12 @@ use kernel::{
 ///
 /// The fence is built on this: the owner neither frees the memory nor relies on what is in it
 /// before the count is zero, whatever became of the regions.
+///
+/// A region that may never lose its access counts as [`LOST`].
 pub(crate) struct Exposure(Atomic<u32>);
+
+/// More than an owner has regions.
+const LOST: u32 = 1 << 16;
 
 impl Exposure {
     /// For memory that no device can reach.
@@ -26,6 +31,11 @@ impl Exposure {
     pub(crate) fn is_over(&self) -> bool {
         // Pairs with the release in `Exposed::drop`: what the device wrote is visible.
         self.0.load(Acquire) == 0
+    }
+
+    /// Whether a device may reach the memory for good.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.0.load(Relaxed) >= LOST
     }
 }
 
@@ -44,6 +54,13 @@ impl Exposed {
     /// Whether this keeps `memory` too, because it has the same owner.
     pub(crate) fn covers(&self, memory: &Exposable<'_>) -> bool {
         core::ptr::eq(self.0.as_ptr(), memory.exposure)
+    }
+
+    /// Takes the memory from its owner for good.
+    pub(crate) fn lose(self) {
+        // SAFETY: By the type's invariant; the owner keeps the count from now on.
+        unsafe { self.0.as_ref() }.0.fetch_add(LOST, Relaxed);
+        core::mem::forget(self);
     }
 }
 

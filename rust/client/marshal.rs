@@ -92,6 +92,10 @@ pub(super) fn send(
     if sending.is_open {
         sending.follow(transport)?;
     }
+    // The peer of an earlier connection can reach its memory: the RPC can never be completed.
+    if rqst.is_lost() {
+        return Err(SendError::Failed);
+    }
     let LimitedSender { sender, limits, .. } = sending;
     let connection = sender.qp().context();
     let room = rqst.reply().fill().map_err(|_| SendError::NoMemory)?;

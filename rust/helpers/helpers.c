@@ -110,8 +110,10 @@ void rpcrdma_get_pages(struct scatterlist *sg, int nents)
 	struct scatterlist *element;
 	int i;
 
+	/* Memory of a slab is kept by its owner. */
 	for_each_sg(sg, element, nents, i)
-		get_page(sg_page(element));
+		if (!PageSlab(sg_page(element)))
+			get_page(sg_page(element));
 }
 
 void rpcrdma_put_pages(struct scatterlist *sg, int nents)

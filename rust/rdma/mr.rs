@@ -16,7 +16,13 @@ use crate::{
     trace,
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
-use kernel::{error::from_err_ptr, page::PAGE_SIZE, prelude::*, sync::Arc};
+use kernel::{
+    error::{from_err_ptr, to_result},
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc,
+    time::{delay::fsleep, Delta},
+};
 
 mod state {
     /// Closes [`super::State`].
@@ -57,6 +63,11 @@ impl MrType {
         }
     }
 }
+
+/// How often a provider is asked again to destroy a region, and after which pauses: it may have no
+/// memory for that, or say that the device is busy.
+const DESTROY_ATTEMPTS: u32 = 4;
+const DESTROY_PAUSE: Delta = Delta::from_millis(20);
 
 /// The parts of a region that all states share.
 ///
@@ -126,6 +137,22 @@ impl Core {
     fn handle(&self) -> u32 {
         self.mr().rkey
     }
+
+    /// Destroys the region, which makes the device forget the handle: the pages can be unmapped
+    /// afterwards whatever the state was. May sleep, and must be the last use of the region.
+    fn destroy(&mut self) -> Result {
+        let mut attempts = 0..DESTROY_ATTEMPTS;
+        loop {
+            // SAFETY: This object owns the region, which still exists if the provider has failed.
+            let rc =
+                unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
+            let destroyed = to_result(rc);
+            if destroyed.is_ok() || attempts.next().is_none() {
+                return destroyed;
+            }
+            fsleep(DESTROY_PAUSE);
+        }
+    }
 }
 
 impl trace::TraceMr for Core {
@@ -154,17 +181,22 @@ impl Drop for Core {
         if self.elements != 0 {
             trace::xprtrdma_mr_unmap(self);
         }
-        // SAFETY: This object owns the region. Destroying it makes the device forget the handle, so
-        // the pages can be unmapped afterwards whatever the state was.
-        let rc = unsafe { bindings::ib_dereg_mr_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
-        trace::xprtrdma_frwr_dereg(number, rc);
-        if kernel::warn_on!(rc != 0) {
-            // The device may go on writing: the pages are neither unmapped nor released, and their
-            // owner does not get them back.
-            core::mem::forget(self.exposed.take());
-            return;
+        let destroyed = self.destroy();
+        trace::xprtrdma_frwr_dereg(number, destroyed.map_or_else(Error::to_errno, |()| 0));
+        let Err(error) = destroyed else {
+            return self.unmap_pages();
+        };
+        self.pd.log_lost("cannot destroy a memory region", error);
+        // The device may go on writing: the pages are neither unmapped nor released, and their
+        // owner does not get them back.
+        if let Some(exposed) = self.exposed.take() {
+            exposed.lose();
+            if self.counted == 0 {
+                // SAFETY: By the type's invariant that many elements describe memory, which their
+                // owner has kept until now.
+                unsafe { bindings::rpcrdma_get_pages(self.sg.as_mut_ptr(), self.elements) };
+            }
         }
-        self.unmap_pages();
     }
 }
 

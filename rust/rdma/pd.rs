@@ -2,10 +2,18 @@
 
 //! Protection domains.
 
-use super::device::Device;
+use super::device::{Device, DeviceName};
 use crate::bindings;
 use core::ptr::NonNull;
-use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    str::CStrExt,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc,
+    },
+};
 
 /// A protection domain.
 ///
@@ -15,6 +23,8 @@ use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
 pub(crate) struct Pd {
     ptr: NonNull<bindings::ib_pd>,
     device: Arc<Device>,
+    /// Whether [`Self::log_lost`] was called.
+    is_logged: Atomic<bool>,
 }
 
 // SAFETY: The RDMA core allows a protection domain to be used from any thread.
@@ -35,7 +45,21 @@ impl Pd {
         })?;
         let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
         // INVARIANT: The domain was just allocated on the device.
-        Ok(Self { ptr, device })
+        Ok(Self {
+            ptr,
+            device,
+            is_logged: Atomic::new(false),
+        })
+    }
+
+    /// Logs, once, that memory is not freed, and why.
+    #[cold]
+    pub(super) fn log_lost(&self, what: &str, error: Error) {
+        if !self.is_logged.xchg(true, Relaxed) {
+            // SAFETY: The device is registered as long as this object refers to it.
+            let name = unsafe { DeviceName::of(NonNull::new_unchecked(self.device.as_raw())) };
+            pr_warn!("device {name} {what} ({error:?}): memory that it may reach is lost\n");
+        }
     }
 
     /// The device of this domain.

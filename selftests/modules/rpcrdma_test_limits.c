@@ -61,6 +61,10 @@ static uint failing_stops;
 module_param(failing_stops, uint, 0444);
 MODULE_PARM_DESC(failing_stops, "so many times a connection's queue pair does not go to the error state");
 
+static uint failing_destroys;
+module_param(failing_destroys, uint, 0444);
+MODULE_PARM_DESC(failing_destroys, "so many times the first memory region that is destroyed is not");
+
 static uint slow_sends;
 module_param(slow_sends, uint, 0444);
 MODULE_PARM_DESC(slow_sends, "milliseconds by which the peer has a message before its Send is posted");
@@ -88,6 +92,7 @@ enum limits_work {
 	WORK_WRITES,
 	WORK_REGISTRATIONS,
 	WORK_FAILED_STOPS,
+	WORK_FAILED_DESTROYS,
 	WORK_BACKLOG,
 	WORK_KINDS,
 };
@@ -97,6 +102,7 @@ static const char * const work_names[WORK_KINDS] = {
 	[WORK_WRITES]		= "writes",
 	[WORK_REGISTRATIONS]	= "registrations",
 	[WORK_FAILED_STOPS]	= "failed_stops",
+	[WORK_FAILED_DESTROYS]	= "failed_destroys",
 	[WORK_BACKLOG]		= "backlog",
 };
 
@@ -131,6 +137,8 @@ struct limits_saved {
 	int (*iw_create_listen)(struct iw_cm_id *cm_id, int backlog);
 	int (*modify_qp)(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 			 struct ib_udata *udata);
+	int (*dereg_mr)(struct ib_mr *mr, struct ib_udata *udata);
+	int (*dealloc_pd)(struct ib_pd *pd, struct ib_udata *udata);
 };
 
 static atomic_t invalidations = ATOMIC_INIT(0);
@@ -138,6 +146,9 @@ static atomic_t sends = ATOMIC_INIT(0);
 static atomic_t receives = ATOMIC_INIT(0);
 static atomic_t maps = ATOMIC_INIT(0);
 static atomic_t stops = ATOMIC_INIT(0);
+/* The first one that was to be destroyed, and its domain. */
+static struct ib_mr *kept_mr;
+static struct ib_pd *kept_pd;
 
 static int limits_add(struct ib_device *device);
 static void limits_remove(struct ib_device *device, void *data);
@@ -313,6 +324,33 @@ static int limits_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 	return saved->modify_qp(qp, attr, mask, udata);
 }
 
+static int limits_dereg_mr(struct ib_mr *mr, struct ib_udata *udata)
+{
+	struct limits_saved *saved = ib_get_client_data(mr->device, &limits_client);
+
+	if (!cmpxchg(&kept_mr, NULL, mr))
+		kept_pd = mr->pd;
+	if (mr == kept_mr && atomic_read(&work[WORK_FAILED_DESTROYS]) < failing_destroys) {
+		atomic_inc(&work[WORK_FAILED_DESTROYS]);
+		return -ENOMEM;
+	}
+	if (mr == kept_mr)
+		kept_pd = NULL;
+	return saved->dereg_mr(mr, udata);
+}
+
+/* What still refers to a domain has to go first. */
+static int limits_dealloc_pd(struct ib_pd *pd, struct ib_udata *udata)
+{
+	struct limits_saved *saved = ib_get_client_data(pd->device, &limits_client);
+
+	if (pd == kept_pd) {
+		kept_pd = NULL;
+		saved->dereg_mr(kept_mr, NULL);
+	}
+	return saved->dealloc_pd(pd, udata);
+}
+
 /* Only iWARP devices are told. */
 static int limits_create_listen(struct iw_cm_id *cm_id, int backlog)
 {
@@ -336,6 +374,8 @@ static int limits_add(struct ib_device *device)
 	saved->map_mr_sg = device->ops.map_mr_sg;
 	saved->iw_create_listen = device->ops.iw_create_listen;
 	saved->modify_qp = device->ops.modify_qp;
+	saved->dereg_mr = device->ops.dereg_mr;
+	saved->dealloc_pd = device->ops.dealloc_pd;
 	ib_set_client_data(device, &limits_client, saved);
 
 	if (no_frwr)
@@ -361,6 +401,10 @@ static int limits_add(struct ib_device *device)
 		device->ops.map_mr_sg = limits_map_mr_sg;
 	if (failing_stops)
 		device->ops.modify_qp = limits_modify_qp;
+	if (failing_destroys) {
+		device->ops.dereg_mr = limits_dereg_mr;
+		device->ops.dealloc_pd = limits_dealloc_pd;
+	}
 	if (count_work && saved->iw_create_listen)
 		device->ops.iw_create_listen = limits_create_listen;
 	if (sg_gaps && rdma_cap_iw_cm(device, 1)) {
@@ -381,6 +425,8 @@ static void limits_remove(struct ib_device *device, void *data)
 	device->ops.map_mr_sg = saved->map_mr_sg;
 	device->ops.iw_create_listen = saved->iw_create_listen;
 	device->ops.modify_qp = saved->modify_qp;
+	device->ops.dereg_mr = saved->dereg_mr;
+	device->ops.dealloc_pd = saved->dealloc_pd;
 	device->attrs.kernel_cap_flags = saved->attrs.kernel_cap_flags;
 	device->attrs.device_cap_flags = saved->attrs.device_cap_flags;
 	device->attrs.max_send_sge = saved->attrs.max_send_sge;

@@ -134,7 +134,7 @@ pub(super) unsafe fn detach(rqst: &mut bindings::rpc_rqst, reserve: *mut binding
     let prefix = unsafe { rqst.rq_buffer.cast::<Prefix>().sub(1) };
     // SAFETY: As above.
     let exposure = unsafe { &(*prefix).exposure };
-    if kernel::warn_on!(!exposure.is_over()) {
+    if exposure.is_lost() || kernel::warn_on!(!exposure.is_over()) {
         return;
     }
     rqst.rq_buffer = core::ptr::null_mut();

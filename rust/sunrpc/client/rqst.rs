@@ -156,6 +156,12 @@ impl Rqst {
         unsafe { buffer::cookie(self.as_raw()) }
     }
 
+    /// Whether a device may reach the request's memory for good, so that it must not be sent again.
+    pub(crate) fn is_lost(&self) -> bool {
+        // SAFETY: By the type's invariant.
+        unsafe { buffer::exposure(self.as_raw()) }.is_lost()
+    }
+
     /// Sets whether the peer owes the Reply: true before the Call is posted, false if it was not
     /// posted.
     pub(super) fn set_reply_owed(&self, owed: bool) {
