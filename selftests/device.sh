@@ -161,4 +161,5 @@ test_case "v3: memory cannot be registered, every other time" maps_fail
 test_case "v3: regions of $PAGES pages" segments
 test_case "v3: a region is only destroyed at the fourth attempt" destroy_is_late
 test_case "v3: a region cannot be destroyed" lost failing_destroys=1000000 "cannot destroy a memory region"
+test_case "v3: a queue pair does not stop" lost failing_stops=1000 "does not stop a queue pair"
 run_cases

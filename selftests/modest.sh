@@ -138,10 +138,13 @@ queue_pairs_fail() {
 	limits_end server
 }
 
-# The same, and the device never takes the command to stop, so that nothing of what is under way can be waited for. The
-# RDMA core would warn.
+# The same, and the device never takes the command to stop, so that nothing of what is under way can be waited for, and
+# memory is lost, of which the log tells. The RDMA core would warn.
 never_stop() {
+	local mark ended
 	server_dir /export
+	mark=$(server log_mark)
+	ended=$(server 'listener_of "ended_.*"')
 	limit_server fatal_events=40 failing_stops=1000
 	mount_nfs_timeo "$1"
 	work_begins
@@ -152,7 +155,10 @@ never_stop() {
 		clients_gone 20
 		refused=$(sed -n "s/^failed_stops //p" /sys/module/rpcrdma_test_limits/parameters/work)
 		printf "it has refused %d times\n" $refused
-		[ $refused -ge 4 ]'
+		[ $refused -ge 4 ]
+		lines=$(log_since '"$mark"' | grep -cE "rpcrdma: device [^ ]* does not stop a queue pair \(.*\): memory that it may reach is lost$")
+		ended=$(($(listener_of "ended_.*") - '"$ended"'))
+		[ $lines = $ended ] || fail "the log has $lines lines of $ended connections"'
 	limits_end server
 }
 

@@ -641,13 +641,21 @@ impl<C: AcceptedEvents> Drop for AcceptedOwner<C> {
         // SAFETY: Everyone who posts on the send queue goes through its gate, which the drain
         // closes.
         unsafe { qp.qp.drain() };
-        // A device that does not even take the command to stop may still write: pages and contexts
-        // are freed behind its queue pair and the completion queue.
+        // A device that does not even take the command to stop may still write: pages are lost.
+        let is_lost = qp.qp.pd().is_unstoppable();
+        // The RDMA core wants its memory regions back all the same.
+        let unmaps = !is_lost || qp.qp.registers_transfers();
         // SAFETY: No completion is handled any more, and contexts are only handed out through this
         // object, which is being dropped.
         unsafe {
-            qp.sends.end_all(|context| context.unmap(&qp.qp));
-            qp.reads.end_all(|context| context.unmap(&qp.qp));
+            if unmaps {
+                qp.sends.end_all(|context| context.unmap(&qp.qp));
+                qp.reads.end_all(|context| context.unmap(&qp.qp));
+            }
+            if is_lost {
+                qp.sends.end_all(SendContext::lose_pages);
+                qp.reads.end_all(ReadContext::lose_pages);
+            }
         }
     }
 }

@@ -127,6 +127,9 @@ impl DmaBuffer {
 
 impl Drop for DmaBuffer {
     fn drop(&mut self) {
+        if self.pd.is_unstoppable() {
+            return core::mem::forget(core::mem::take(&mut self.data));
+        }
         // SAFETY: By the type's invariant exactly this range is mapped. No work request refers to
         // it any longer: whoever posts one keeps the buffer until that has completed, or until its
         // queue pair was drained or destroyed.

@@ -183,10 +183,12 @@ impl Drop for Core {
         }
         let destroyed = self.destroy();
         trace::xprtrdma_frwr_dereg(number, destroyed.map_or_else(Error::to_errno, |()| 0));
-        let Err(error) = destroyed else {
+        if let Err(error) = destroyed {
+            self.pd.log_lost("cannot destroy a memory region", error);
+        }
+        if destroyed.is_ok() && !self.pd.is_unstoppable() {
             return self.unmap_pages();
-        };
-        self.pd.log_lost("cannot destroy a memory region", error);
+        }
         // The device may go on writing: the pages are neither unmapped nor released, and their
         // owner does not get them back.
         if let Some(exposed) = self.exposed.take() {

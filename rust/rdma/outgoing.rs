@@ -226,6 +226,12 @@ impl<O: OutgoingOwner> SendContext<O> {
         unsafe { self.writes.release(qp) };
     }
 
+    /// Leaks the pages, which the device may still use.
+    #[cold]
+    pub(super) fn lose_pages(&mut self) {
+        core::mem::forget(core::mem::take(&mut self.pages));
+    }
+
     /// Releases what the context holds. None of its work requests is outstanding.
     fn end(&mut self, qp: &Qp) {
         self.unmap(qp);

@@ -23,6 +23,8 @@ use kernel::{
 pub(crate) struct Pd {
     ptr: NonNull<bindings::ib_pd>,
     device: Arc<Device>,
+    /// Whether the device has refused to stop the domain's queue pair.
+    is_unstoppable: Atomic<bool>,
     /// Whether [`Self::log_lost`] was called.
     is_logged: Atomic<bool>,
 }
@@ -48,8 +50,23 @@ impl Pd {
         Ok(Self {
             ptr,
             device,
+            is_unstoppable: Atomic::new(false),
             is_logged: Atomic::new(false),
         })
+    }
+
+    /// Records that the device has refused to stop the domain's queue pair, of which there is only
+    /// one. Providers report that they have destroyed an object even if the device does not answer:
+    /// memory that the device could reach is not freed from now on.
+    #[cold]
+    pub(super) fn is_not_stopped(&self, error: Error) {
+        self.is_unstoppable.store(true, Relaxed);
+        self.log_lost("does not stop a queue pair", error);
+    }
+
+    /// Whether memory that the device could reach must not be freed.
+    pub(super) fn is_unstoppable(&self) -> bool {
+        self.is_unstoppable.load(Relaxed)
     }
 
     /// Logs, once, that memory is not freed, and why.

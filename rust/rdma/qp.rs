@@ -416,16 +416,22 @@ impl Qp {
         *self.send_gate.lock() = false;
         // SAFETY: By the type's invariant; the queues have room for the drain's requests, and
         // nothing is posted behind these.
-        unsafe {
+        let stopped = unsafe {
             let qp = self.as_raw();
-            let refuses = bindings::rpcrdma_ib_modify_qp_err(qp) != 0;
+            let stopped = to_result(bindings::rpcrdma_ib_modify_qp_err(qp));
             // The core would only warn then; a drain of the device's own may know what to do.
-            if !refuses || (*(*qp).device).ops.drain_sq.is_some() {
+            if stopped.is_ok() || (*(*qp).device).ops.drain_sq.is_some() {
                 bindings::ib_drain_rq(qp);
                 bindings::ib_drain_sq(qp);
             }
-        }
+            stopped
+        };
         self.cq.disable();
+        match stopped {
+            // A provider did not ask the device: cxgb4 finds the queue pair terminated by the peer.
+            Ok(()) | Err(EINVAL) => {}
+            Err(error) => self.pd.is_not_stopped(error),
+        }
     }
 
     /// The C object.

@@ -100,6 +100,12 @@ impl<O: ReadOwner> ReadContext<O> {
         unsafe { self.reads.release(qp) };
     }
 
+    /// Leaks the pages, which the device may still use.
+    #[cold]
+    pub(super) fn lose_pages(&mut self) {
+        core::mem::forget(core::mem::take(&mut self.pages));
+    }
+
     /// Releases what the context holds. None of its work requests is outstanding.
     fn end(&mut self, qp: &Qp) -> (Option<CompletedReceive<O>>, PageVec) {
         self.unmap(qp);
