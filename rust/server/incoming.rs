@@ -438,9 +438,10 @@ impl IncomingCalls {
             drop(ready);
             return qp.recycle(message);
         }
+        // All of this under the lock: `give_up`, which takes it, runs before the service can end,
+        // whose pools the last call uses.
         ready.push(message);
         self.xprt().call_waits();
-        drop(ready);
         self.xprt().enqueue_recorded();
     }
 
