@@ -45,8 +45,7 @@ impl kernel::Module for RpcRdma {
         let servers = client::Servers::new()?;
         let client = sunrpc::client::register::<client::Client>(module, queue, servers)?;
         let service_queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma_service")?, GFP_KERNEL)?;
-        let backward =
-            sunrpc::server::register_backward::<server::Listener>(module, service_queue)?;
+        let backward = sunrpc::server::register_bc::<server::Listener>(module, service_queue)?;
         let server = sunrpc::server::register::<server::Listener>(module)?;
         // Last: whoever has a class of this name may have these files too, and /proc loses both
         // modules' when it refuses the second ones.

@@ -182,12 +182,36 @@ sysfs() {
 		for file in $(backward_files dstaddr); do
 			! echo 192.0.2.77 2>/dev/null >$file ||
 				fail "the client got another address"
-			echo 1 >${file%/*/*}/add_xprt
+			! echo 1 2>/dev/null >${file%/*/*}/add_xprt ||
+				fail "a connection got another backward transport"
 		done
-		[ $(backward) = 2 ] || fail "there are $(backward) backward transports"'
+		[ $(backward) = 1 ] || fail "there are $(backward) backward transports"'
 	LIMIT=60 calling_server "$recall_all"
 	client 'umount $MNT && wait_for 10 module_unused'
 	calling_server 'wait_for 20 no_backward'
+}
+
+# The connection is gone, and its svc_xprt is freed, but a reader keeps nfsd's RPC client.
+outlived() {
+	server '[ -d /sys/kernel/debug/sunrpc/rpc_clnt ]' || skip "the kernel has no debugfs of sunrpc"
+	hand_out "$1" 1
+	calling_server '
+		info=$(grep -ls "addr: *$CLIENT" /sys/kernel/debug/sunrpc/rpc_clnt/*/xprt/info)
+		rm -f /run/$TEST.stop /run/$TEST.reads
+		(exec 9<${info%/xprt/info}/tasks
+		touch /run/$TEST.reads
+		until [ -f /run/$TEST.stop ]; do sleep 0.1; done) </dev/null >/dev/null 2>&1 &
+		wait_for 10 test -f /run/$TEST.reads'
+	defer "server 'touch /run/\$TEST.stop'"
+	client 'umount $MNT && wait_for 10 module_unused'
+	calling_server '
+		wait_for 20 no_connections
+		for file in $(backward_files dstaddr); do
+			said=$( (echo 1 >${file%/*/*}/add_xprt) 2>&1) && fail "it got another transport"
+			grep -q "not connected" <<<"$said" || fail "$said"
+		done
+		touch /run/$TEST.stop
+		wait_for 20 no_backward'
 }
 
 # sunrpc breaks the connection after the first Calls.
@@ -214,5 +238,6 @@ test_case "v4.2: each has one on another connection as well" receives 4.2 again
 test_case "v4.2: they end with their connections" ends 4.2
 test_case "v4.2: a client says nothing for a while" silent 4.2
 test_case "v4.1: what sysfs lets people do" sysfs 4.1
+test_case "v4.2: one outlives its connection" outlived 4.2
 test_case "v4.2: the connection breaks as they are sent" injected 4.2
 run_cases

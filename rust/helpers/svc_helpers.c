@@ -21,6 +21,12 @@ void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
 	smp_mb__after_atomic(); /* before the Calls that wait are looked for */
 }
 
+/* A reference, unless the last one was dropped; the memory is valid in either case. */
+bool rpcrdma_svc_xprt_get_unless_zero(struct svc_xprt *xprt)
+{
+	return kref_get_unless_zero(&xprt->xpt_ref);
+}
+
 struct page *rpcrdma_virt_to_page(const void *address)
 {
 	return virt_to_page(address);

@@ -30,8 +30,8 @@ use crate::{
     },
     sunrpc::{
         server::{
-            Accepting, Backward, KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall,
-            SvcConnection, SvcTransport,
+            Accepting, KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection,
+            SvcTransport,
         },
         PageVec, SocketAddress,
     },
@@ -222,11 +222,6 @@ impl SvcTransport for Connection {
         let qp = &self.parts.qp;
         qp.disconnect();
         qp.context().give_up(qp);
-        self.events.backward.disconnected();
-    }
-
-    fn backward(&self) -> Option<&Arc<Backward>> {
-        Some(&self.events.backward)
     }
 
     fn end(this: Arc<Self>) {

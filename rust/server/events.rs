@@ -12,7 +12,7 @@ use crate::{
     error::Cause,
     proto::{responder::budget::PageBudget, wire::header::Xid},
     rdma::{CmEvent, CmHandler, CmReport, Removal, SendSlots},
-    sunrpc::server::{Backward, OwnedSvcXprt},
+    sunrpc::server::OwnedSvcXprt,
     trace,
 };
 use kernel::{
@@ -39,7 +39,6 @@ pub(super) struct Events {
     pub(super) slots: Arc<SendSlots>,
     /// Whether the handshake is over. Messages that arrive earlier wait for that.
     is_established: Atomic<bool>,
-    pub(super) backward: Arc<Backward>,
     /// The number of the first cause for which the connection ends, or [`NO_CAUSE`].
     cause: Atomic<i32>,
     /// Whether the device has flushed a work request.
@@ -87,7 +86,6 @@ impl Events {
             xprt,
             slots: Arc::pin_init(SendSlots::new(), GFP_KERNEL)?,
             is_established: Atomic::new(false),
-            backward: Arc::pin_init(Backward::new(), GFP_KERNEL)?,
             cause: Atomic::new(NO_CAUSE),
             is_flushed: Atomic::new(false),
             number: NEXT.fetch_add(1, Relaxed),

@@ -24,7 +24,7 @@ use crate::{
     },
     rdma::{AcceptedMessage, AcceptedQp, Messages},
     sunrpc::{
-        server::{Backward, Moment, SvcXprt},
+        server::{Bc, Moment, SvcXprt},
         RelaxedCell,
     },
     trace,
@@ -211,8 +211,8 @@ impl IncomingCalls {
     }
 
     /// What matches Replies with backward Calls.
-    pub(super) fn backward(&self) -> &Arc<Backward> {
-        &self.events.backward
+    pub(super) fn bc(&self) -> &Bc {
+        self.events.xprt.bc()
     }
 
     /// What is counted of the connection.
@@ -443,6 +443,7 @@ impl IncomingCalls {
         ready.push(message);
         self.xprt().call_waits();
         self.xprt().enqueue_recorded();
+        drop(ready);
     }
 
     /// Drops all Calls that no thread has taken, with their room and the place in the room's line.
@@ -621,7 +622,7 @@ impl IncomingCalls {
 
     /// How many Receives are to be posted: `calls` for Calls, and those for backward Replies.
     fn wanted_receives(&self, calls: u32) -> u32 {
-        let replies = match self.events.backward.is_used() {
+        let replies = match self.bc().is_used() {
             true => BACKWARD_CREDITS,
             false => 0,
         };

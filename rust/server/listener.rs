@@ -9,9 +9,7 @@ use super::{
 use crate::{
     rdma::{self, ConnectRequest, ListenHandler},
     sunrpc::{
-        server::{
-            Accepting, BackwardConnection, OwnedSvcXprt, SvcClass, SvcListener, SvcTransport,
-        },
+        server::{Accepting, BcConnection, OwnedSvcXprt, SvcClass, SvcListener, SvcTransport},
         ClassUser, NoIoScope, SocketAddress, IDENT_RDMA,
     },
 };
@@ -156,8 +154,8 @@ impl SvcListener for Listener {
     }
 
     fn listen(xprt: OwnedSvcXprt, address: &SocketAddress) -> Result<Arc<Self>> {
-        let user = Connection::backward_class().enter().ok_or(ENODEV)?;
-        let record = Record::new(Connection::backward_class().enter().ok_or(ENODEV)?)?;
+        let user = Connection::bc_class().enter().ok_or(ENODEV)?;
+        let record = Record::new(Connection::bc_class().enter().ok_or(ENODEV)?)?;
         let state = State {
             id: None,
             address: *address,

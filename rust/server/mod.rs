@@ -17,7 +17,7 @@
 //! record.rs        what is known of a listener and of the connections that came through it
 //! stats.rs         what is counted of one connection
 //! show.rs          its files under debugfs
-//! backward.rs      nfsd's Calls to its clients
+//! backchannel.rs   nfsd's Calls to its clients
 //! ```
 //!
 //! A Call goes through these threads: the completion of its Receive decodes it, and posts RDMA
@@ -32,7 +32,7 @@
 //! is held while another connection is enqueued, for which sunrpc asks whether it has room, and
 //! while one that is stuck is ended, which takes the lock of its send queue's slots.
 
-mod backward;
+mod backchannel;
 mod connection;
 mod events;
 mod incoming;

@@ -178,13 +178,13 @@ fn start(qp: &AcceptedQp<IncomingCalls>, mut message: Message, may_wait: bool) -
         }) => {
             // Its Call was in the version that is agreed on.
             if incoming.agreed().0 == Some(version) {
-                incoming.backward().reply(xid.0, credits.get(), payload);
+                incoming.bc().handle_reply(xid.0, credits.get(), payload);
             }
             let _scope = NoIoScope::enter();
             discard(qp, message);
         }
         Ok(ReceivedByResponder::Error(error)) => {
-            incoming.backward().refused(error.xid.0);
+            incoming.bc().handle_error(error.xid.0);
             let _scope = NoIoScope::enter();
             discard(qp, message);
         }

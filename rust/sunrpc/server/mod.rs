@@ -13,8 +13,7 @@
 //! | `xpo_release_ctxt` | [`SvcConnection::release`] |
 //! | `xpo_detach` | [`SvcTransport::detach`] |
 //! | `xpo_free` | [`SvcTransport::end`] |
-//! | `send_request` of the backward direction | [`BackwardConnection::call_back`], with a
-//! [`BackwardRqst`] |
+//! | `send_request` of the backward direction | [`BcConnection::bc_sendto`], with a [`BcRqst`] |
 //!
 //! Contexts: `accept`, `receive`, `place` and `reply` run on threads of the service and may sleep.
 //! Several of them may run for one connection at a time, except that `receive` runs alone until
@@ -24,8 +23,8 @@
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
 
-mod backward;
-mod backward_class;
+mod backchannel;
+mod backchannel_class;
 mod class;
 mod moment;
 mod ops;
@@ -33,8 +32,8 @@ mod rqst;
 mod transport;
 mod xprt;
 
-pub(crate) use backward::{Backward, BackwardRqst};
-pub(crate) use backward_class::{register_backward, BackwardClass, BackwardConnection};
+pub(crate) use backchannel::{Bc, BcRqst};
+pub(crate) use backchannel_class::{register_bc, BcClass, BcConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
 pub(crate) use moment::Moment;
 pub(crate) use ops::register;

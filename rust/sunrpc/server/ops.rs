@@ -14,7 +14,6 @@ use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 use kernel::{
     ffi::{c_int, c_uint},
     prelude::*,
-    sync::Arc,
 };
 
 /// Registers the class of `L`.
@@ -25,20 +24,6 @@ use kernel::{
 pub(crate) fn register<L: SvcListener>(module: &'static ThisModule) -> Result<SvcRegistration> {
     // SAFETY: These are the operations for an `L`.
     unsafe { L::class().register(module, &ListenerTable::<L>::OPS) }
-}
-
-/// Publishes `transport` with these operations; returns the pointer to give to sunrpc.
-///
-/// # Safety
-///
-/// The operations are those for a `T`.
-unsafe fn publish<T: SvcTransport>(
-    transport: Arc<T>,
-    ops: &'static bindings::svc_xprt_ops,
-) -> *mut bindings::svc_xprt {
-    let clone = transport.clone();
-    // SAFETY: Guaranteed by the caller; it is the transport's own object.
-    unsafe { clone.xprt().publish(transport, ops) }
 }
 
 struct ListenerTable<L>(PhantomData<L>);
@@ -77,17 +62,19 @@ impl<L: SvcListener> ListenerTable<L> {
             let address = address.ok_or_else(super::super::address::unsupported)?;
             let class = L::class().as_raw();
             // SAFETY: Guaranteed by the caller; the class was registered with this function.
-            let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv)? };
+            let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv, &address)? };
             let new = xprt.as_raw();
             let listener = L::listen(xprt, &address)?;
+            let own = listener.clone();
+            let xprt = own.xprt();
             // Any other would be taken for a listener.
-            if listener.xprt().as_raw() != new {
+            if xprt.as_raw() != new {
                 listener.detach();
                 return Err(EINVAL);
             }
-            listener.xprt().set_local(&listener.address());
+            xprt.set_local_port(listener.address().port());
             // SAFETY: These are the operations for an `L`.
-            NonNull::new(unsafe { publish(listener, &Self::OPS) }).ok_or(EINVAL)
+            NonNull::new(unsafe { xprt.publish(listener, &Self::OPS) }).ok_or(EINVAL)
         };
         match create() {
             Ok(raw) => raw.as_ptr(),
@@ -107,17 +94,18 @@ impl<L: SvcListener> ListenerTable<L> {
             (xprt, xprt.transport::<L>())
         };
         xprt.clear(flag::CONN);
-        // A connection of another class would be taken for one that a listener of that class
-        // accepted.
         // SAFETY: This is a thread of the service, which has marked the listener as busy.
-        let accepted = listener.accept(&unsafe { Accepting::new(xprt) });
-        match accepted.filter(|connection| connection.xprt().class() == xprt.class()) {
-            // SAFETY: These are the operations for what `accept` returns.
-            Some(connection) => unsafe {
-                publish(connection, &ConnectionTable::<L::Connection>::OPS)
-            },
-            None => core::ptr::null_mut(),
+        let Some(connection) = listener.accept(&unsafe { Accepting::new(xprt) }) else {
+            return core::ptr::null_mut();
+        };
+        let own = connection.clone();
+        let new = own.xprt();
+        // sunrpc would take any other for a connection of this service.
+        if !new.is_accepted_by(xprt) {
+            return core::ptr::null_mut();
         }
+        // SAFETY: These are the operations for what `accept` returns.
+        unsafe { new.publish(connection, &ConnectionTable::<L::Connection>::OPS) }
     }
 
     /// Called by whoever enqueues the transport; does not sleep. A listener always has room. A new
@@ -304,7 +292,11 @@ impl<T: SvcConnection> ConnectionTable<T> {
 /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the call.
 unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
     // SAFETY: The transport is valid during the callback, and was published.
-    unsafe { SvcXprt::from_raw(raw).transport::<T>() }.detach();
+    unsafe {
+        let xprt = SvcXprt::from_raw(raw);
+        xprt.transport::<T>().detach();
+        xprt.bc().close();
+    }
 }
 
 /// The last reference is gone; may sleep.
@@ -314,16 +306,9 @@ unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
 /// - `raw` is one of this module's transports, made for a `T`, and nobody has a reference to it.
 /// - The caller has a reference to the class's module, which it drops after this call.
 unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
-    // SAFETY: The memory belongs to the transport if it was published; otherwise it belongs to
-    // whoever failed to create one.
-    let xprt = unsafe { SvcXprt::from_raw(raw) };
-    // SAFETY: It is a `T`.
-    let backward = unsafe { xprt.published_transport::<T>() };
-    if let Some(backward) = backward.as_ref().and_then(|transport| transport.backward()) {
-        backward.connection_ends();
-    }
-    // SAFETY: It is a `T`, to which sunrpc has no reference; nor does a task use it from here on.
-    if let Some(transport) = unsafe { xprt.take_transport::<T>() } {
+    // SAFETY: It is a `T`, to which sunrpc has no reference. If it was not published, the memory
+    // belongs to whoever failed to create it.
+    if let Some(transport) = unsafe { SvcXprt::take_transport::<T>(raw) } {
         T::end(transport);
     }
 }

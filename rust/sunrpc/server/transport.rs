@@ -3,7 +3,6 @@
 //! The interface of a server transport.
 
 use super::{
-    backward::Backward,
     class::SvcClass,
     rqst::{KeptCall, Receiving, Replying, SvcCall},
     xprt::{Accepting, OwnedSvcXprt},
@@ -13,20 +12,14 @@ use kernel::{prelude::*, sync::Arc};
 
 /// A listener or a connection.
 pub(crate) trait SvcTransport: Send + Sync + Sized + 'static {
-    /// Its object in sunrpc: always the same one, and no other transport's.
+    /// Its object in sunrpc.
     fn xprt(&self) -> &OwnedSvcXprt;
 
     /// The transport is closed: stops its traffic, and wakes threads that wait in its methods. May
     /// sleep.
     fn detach(&self);
 
-    /// Matches Replies with the Calls that the service sends to the peer, if it can: always the
-    /// same object.
-    fn backward(&self) -> Option<&Arc<Backward>> {
-        None
-    }
-
-    /// sunrpc has dropped its last reference, and nobody uses [`Self::backward`]'s. May sleep.
+    /// sunrpc has dropped its last reference. May sleep.
     fn end(this: Arc<Self>);
 }
 

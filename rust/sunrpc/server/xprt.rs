@@ -3,12 +3,9 @@
 //! Server transports (`struct svc_xprt`): the object itself, and the services of sunrpc that a
 //! transport uses.
 
+use super::backchannel::Bc;
 use crate::bindings::{self, Net, SocketAddress};
-use core::{
-    ffi::c_void,
-    mem::{ManuallyDrop, MaybeUninit},
-    ptr::NonNull,
-};
+use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
     prelude::*,
     sync::{
@@ -39,21 +36,31 @@ pub(super) mod flag {
     pub(in super::super) const CONG_CTRL: u32 = bindings::XPT_CONG_CTRL;
 }
 
-/// The allocation of one transport.
+/// The memory of one transport. It has an owner in this module ([`OwnedSvcXprt`]), sunrpc from when
+/// the transport is published until `xpo_free`, and the transport for backward Calls.
+#[pin_data]
 #[repr(C)]
-pub(super) struct Allocation {
+pub(super) struct SvcMemory {
     /// First, because sunrpc identifies the allocation by this pointer.
-    xprt: bindings::svc_xprt,
+    #[pin]
+    xprt: Opaque<bindings::svc_xprt>,
     /// An `Arc<T>` of the [`SvcTransport`](super::SvcTransport), from when it is published until
     /// `xpo_free`.
-    transport: *mut c_void,
+    transport: Opaque<*mut c_void>,
+    #[pin]
+    bc: Bc,
 }
+
+// SAFETY: sunrpc does its own locking of transports.
+unsafe impl Send for SvcMemory {}
+// SAFETY: sunrpc does its own locking of transports.
+unsafe impl Sync for SvcMemory {}
 
 /// A server transport.
 ///
 /// # Invariants
 ///
-/// A reference to a `SvcXprt` points to the `xprt` of a valid [`Allocation`].
+/// A reference to a `SvcXprt` points to the `xprt` of a valid [`SvcMemory`], which is in an `Arc`.
 #[repr(transparent)]
 pub(crate) struct SvcXprt(Opaque<bindings::svc_xprt>);
 
@@ -78,15 +85,32 @@ impl SvcXprt {
         self.0.get()
     }
 
-    /// The class.
-    pub(super) fn class(&self) -> *mut bindings::svc_xprt_class {
-        // SAFETY: The transport is valid, and its class never changes.
-        unsafe { (*self.as_raw()).xpt_class }
+    /// Where the pointer to the implementation is.
+    fn transport_slot(&self) -> *mut *mut c_void {
+        let memory = self.as_raw().cast::<SvcMemory>().cast_const();
+        // SAFETY: The memory is valid (type invariant).
+        unsafe { &(*memory).transport }.get()
     }
 
-    /// The allocation that contains the C object.
-    fn allocation(&self) -> *mut Allocation {
-        self.as_raw().cast()
+    /// The memory, for one more owner.
+    pub(super) fn memory(&self) -> Arc<SvcMemory> {
+        // SAFETY: The pointer is that of an `Arc` (type invariant), whose count is not 0.
+        unsafe { ArcBorrow::from_raw(self.as_raw().cast::<SvcMemory>().cast_const()) }.into()
+    }
+
+    /// The backward direction.
+    pub(crate) fn bc(&self) -> &Bc {
+        let memory = self.as_raw().cast::<SvcMemory>().cast_const();
+        // SAFETY: The memory is valid (type invariant).
+        unsafe { &(*memory).bc }
+    }
+
+    /// A reference, unless sunrpc has dropped the last one.
+    pub(super) fn get(&self) -> Option<SvcXprtRef<'_>> {
+        // SAFETY: The memory is valid (type invariant).
+        let is_alive = unsafe { bindings::rpcrdma_svc_xprt_get_unless_zero(self.as_raw()) };
+        // INVARIANT: There is one more reference now.
+        is_alive.then_some(SvcXprtRef(self))
     }
 
     /// The implementation.
@@ -96,7 +120,7 @@ impl SvcXprt {
     /// The transport is a `T`, and was published.
     pub(super) unsafe fn transport<T>(&self) -> ArcBorrow<'_, T> {
         // SAFETY: `publish` stored the pointer of an `Arc<T>`, which stays until `xpo_free`.
-        unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
+        unsafe { ArcBorrow::from_raw((*self.transport_slot()).cast::<T>()) }
     }
 
     /// The implementation, or `None` if this thread does not see yet that it was published.
@@ -105,24 +129,30 @@ impl SvcXprt {
     ///
     /// The transport is a `T`.
     pub(super) unsafe fn published_transport<T>(&self) -> Option<ArcBorrow<'_, T>> {
-        // SAFETY: The allocation is valid, and the pointer is written once while others read it.
-        let transport = unsafe { (&raw const (*self.allocation()).transport).read_volatile() };
+        // SAFETY: The memory is valid, and the pointer is written once while others read it.
+        let transport = unsafe { self.transport_slot().read_volatile() };
         // SAFETY: `publish` stored the pointer of an `Arc<T>`, which stays until `xpo_free`.
         (!transport.is_null()).then(|| unsafe { ArcBorrow::from_raw(transport.cast::<T>()) })
     }
 
-    /// Takes the implementation back from sunrpc, if the transport was published.
+    /// Undoes [`OwnedSvcXprt::publish`], if the transport was published: returns the
+    /// implementation.
     ///
     /// # Safety
     ///
-    /// The transport is a `T`, sunrpc no longer has a reference to it, and no task uses it
-    /// ([`Backward::connection_ends`](super::Backward::connection_ends)).
-    pub(super) unsafe fn take_transport<T>(&self) -> Option<Arc<T>> {
-        // SAFETY: Nobody else uses the allocation.
-        let transport = unsafe { &mut (*self.allocation()).transport };
-        let transport = core::mem::replace(transport, core::ptr::null_mut());
-        // SAFETY: `publish` stored the pointer of an `Arc<T>`.
-        (!transport.is_null()).then(|| unsafe { Arc::from_raw(transport.cast::<T>()) })
+    /// The transport is a `T`, and sunrpc no longer has a reference to it. `this` is not used after
+    /// the call.
+    pub(super) unsafe fn take_transport<T>(this: *mut bindings::svc_xprt) -> Option<Arc<T>> {
+        // SAFETY: Guaranteed by the caller. `publish` stored the pointer of an `Arc<T>`, and left
+        // sunrpc a count of the memory's `Arc`.
+        unsafe {
+            let transport = Self::from_raw(this)
+                .transport_slot()
+                .replace(core::ptr::null_mut());
+            let transport = NonNull::new(transport)?.cast::<T>();
+            drop(Arc::from_raw(this.cast::<SvcMemory>().cast_const()));
+            Some(Arc::from_raw(transport.as_ptr()))
+        }
     }
 
     /// Whether the transport is closed, or about to be.
@@ -224,6 +254,20 @@ impl SvcXprt {
     }
 }
 
+/// A reference to a transport.
+///
+/// # Invariants
+///
+/// It is counted, and dropped with this object.
+pub(super) struct SvcXprtRef<'a>(&'a SvcXprt);
+
+impl Drop for SvcXprtRef<'_> {
+    fn drop(&mut self) {
+        // SAFETY: The reference belongs to this object (type invariant).
+        unsafe { bindings::svc_xprt_put(self.0.as_raw()) };
+    }
+}
+
 /// Proof that a thread of the service is about to accept a connection on this listener.
 pub(crate) struct Accepting<'a>(&'a SvcXprt);
 
@@ -238,14 +282,9 @@ impl<'a> Accepting<'a> {
     }
 }
 
-/// A transport's memory.
-///
-/// # Invariants
-///
-/// `ptr` came from a `KBox`, is initialised, and belongs to this object. While `transport` of the
-/// allocation is null, sunrpc does not know of the transport, or has forgotten it.
+/// A transport's memory, and what sunrpc needs of it until it is published.
 pub(crate) struct OwnedSvcXprt {
-    ptr: NonNull<Allocation>,
+    memory: Arc<SvcMemory>,
     /// The network namespace of the service, to which sunrpc drops its reference before the
     /// transport's end.
     net: ARef<Net>,
@@ -254,11 +293,6 @@ pub(crate) struct OwnedSvcXprt {
     /// Whether sunrpc has the reference with which the count starts.
     is_published: Atomic<bool>,
 }
-
-// SAFETY: As for `SvcXprt`.
-unsafe impl Send for OwnedSvcXprt {}
-// SAFETY: As above.
-unsafe impl Sync for OwnedSvcXprt {}
 
 impl OwnedSvcXprt {
     /// A transport of `serv` in `net`, with the operations of the class until [`Self::publish`].
@@ -275,20 +309,20 @@ impl OwnedSvcXprt {
         class: *mut bindings::svc_xprt_class,
         serv: *mut bindings::svc_serv,
     ) -> Result<Self> {
-        let memory = KBox::<MaybeUninit<Allocation>>::new_uninit(GFP_KERNEL)?;
-        let ptr: NonNull<Allocation> = NonNull::from(KBox::leak(memory)).cast();
-        // SAFETY: The memory belongs to the caller; the call initialises all of the C object.
-        unsafe {
-            let raw = ptr.as_ptr();
-            bindings::svc_xprt_init(net, class, raw.cast(), serv);
-            (*raw).transport = core::ptr::null_mut();
-        }
+        // SAFETY: Guaranteed by the caller; `svc_xprt_init` initialises all of the C object.
+        let xprt =
+            unsafe { Opaque::ffi_init(|raw| bindings::svc_xprt_init(net, class, raw, serv)) };
+        let memory = pin_init!(SvcMemory {
+            xprt <- xprt,
+            transport: Opaque::new(core::ptr::null_mut()),
+            bc <- Bc::new(),
+        });
+        let memory = Arc::pin_init(memory, GFP_KERNEL)?;
         // SAFETY: Namespace and service are valid. The length does not change while the service has
         // transports.
         let (net, max_message) = unsafe { (Net::from_raw(net).into(), (*serv).sv_max_mesg) };
-        // INVARIANT: It has not been published.
         let this = Self {
-            ptr,
+            memory,
             net,
             max_message,
             is_published: Atomic::new(false),
@@ -298,7 +332,7 @@ impl OwnedSvcXprt {
         Ok(this)
     }
 
-    /// A listener of `serv` in `net`.
+    /// A listener of `serv` in `net`, at `address`.
     ///
     /// # Safety
     ///
@@ -307,10 +341,12 @@ impl OwnedSvcXprt {
         net: *mut bindings::net,
         class: *mut bindings::svc_xprt_class,
         serv: *mut bindings::svc_serv,
+        address: &SocketAddress,
     ) -> Result<Self> {
         // SAFETY: Guaranteed by the caller.
         let this = unsafe { Self::new(net, class, serv)? };
         this.set(flag::LISTENER);
+        this.set_local(address);
         this.name(b"listener");
         Ok(this)
     }
@@ -331,8 +367,8 @@ impl OwnedSvcXprt {
         // SAFETY: The listener is valid, and is one of this module's transports; its service is
         // about to accept a connection.
         let this = unsafe {
-            let raw = &*listener.0.as_raw();
-            Self::new(raw.xpt_net, raw.xpt_class, raw.xpt_server)?
+            let raw = listener.0.as_raw();
+            Self::new((*raw).xpt_net, (*raw).xpt_class, (*raw).xpt_server)?
         };
         this.set_local(local);
         // SAFETY: Both addresses are complete.
@@ -374,8 +410,8 @@ impl OwnedSvcXprt {
         }
     }
 
-    /// Sets the local address, before the transport is published.
-    pub(super) fn set_local(&self, local: &SocketAddress) {
+    /// Sets the local address.
+    fn set_local(&self, local: &SocketAddress) {
         // SAFETY: The transport is new, and nobody else knows of it.
         unsafe {
             (*self.as_raw()).xpt_local = *local.storage();
@@ -383,12 +419,34 @@ impl OwnedSvcXprt {
         }
     }
 
+    /// Sets the local port, before the transport is published. Trace events of sunrpc may copy the
+    /// address at the same time: only its length must not change.
+    pub(super) fn set_local_port(&self, port: u16) {
+        // SAFETY: The transport is valid, and only this thread changes its address.
+        unsafe {
+            let local = &raw mut (*self.as_raw()).xpt_local;
+            bindings::rpcrdma_rpc_set_port(local.cast(), port);
+        }
+    }
+
+    /// Whether this is a new connection of the service and the network namespace of `listener`.
+    pub(super) fn is_accepted_by(&self, listener: &SvcXprt) -> bool {
+        let (own, other) = (self.as_raw(), listener.as_raw());
+        // SAFETY: Both are valid, and these fields never change.
+        let is_same = unsafe {
+            (*own).xpt_class == (*other).xpt_class
+                && (*own).xpt_server == (*other).xpt_server
+                && (*own).xpt_net == (*other).xpt_net
+        };
+        is_same && self.flags() >> flag::LISTENER & 1 == 0
+    }
+
     /// Publishes `transport` with its operations; returns the pointer to give to sunrpc, or null if
-    /// a transport was published before.
+    /// a transport was published before. From now on sunrpc owns the memory too.
     ///
     /// # Safety
     ///
-    /// The operations are those for a `T`, and `transport` owns this object.
+    /// The operations are those for a `T`.
     pub(super) unsafe fn publish<T>(
         &self,
         transport: Arc<T>,
@@ -399,13 +457,13 @@ impl OwnedSvcXprt {
         }
         let raw = self.as_raw();
         let pointer = Arc::into_raw(transport).cast::<c_void>().cast_mut();
+        let _ = Arc::into_raw(self.memory.clone());
         // SAFETY: The transport is new, and only its own events, which do not read these fields,
         // know of it. It is marked as busy, so that only `has_wspace` of its operations is called.
         // Release: whoever finds the implementation there early sees what is in it.
         unsafe {
             (*raw).xpt_ops = ops;
-            Atomic::from_ptr(&raw mut (*raw.cast::<Allocation>()).transport)
-                .store(pointer, Release);
+            Atomic::from_ptr(self.transport_slot()).store(pointer, Release);
         }
         raw
     }
@@ -415,8 +473,8 @@ impl core::ops::Deref for OwnedSvcXprt {
     type Target = SvcXprt;
 
     fn deref(&self) -> &SvcXprt {
-        // SAFETY: By the type's invariant the allocation is valid as long as `self`.
-        unsafe { SvcXprt::from_raw(self.ptr.as_ptr().cast()) }
+        // SAFETY: The memory is in an `Arc`, and valid as long as `self`.
+        unsafe { SvcXprt::from_raw(self.memory.xprt.get()) }
     }
 }
 
@@ -432,7 +490,5 @@ impl Drop for OwnedSvcXprt {
                 bindings::svc_xprt_put(self.as_raw());
             }
         }
-        // SAFETY: By the type's invariant; sunrpc has dropped its last reference.
-        drop(unsafe { KBox::from_raw(self.ptr.as_ptr().cast::<ManuallyDrop<Allocation>>()) });
     }
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transports of the backward direction. To sunrpc they are transports of an RPC client, over a
-//! connection that was accepted by a listener.
+//! The class of the transports for backward Calls. To sunrpc they are transports of an RPC client,
+//! over a connection that was accepted by a listener.
 //!
-//! They are created connected, and never reconnect: the client does so, and new ones are created
-//! then. nfsd has a reference to the connection while it creates one, and until it has ended the
-//! RPCs of which it knows. Others may still be about to use the connection, see
-//! [`Backward::while_connection`](super::Backward::while_connection).
+//! They are created connected, and never reconnect: the client does so, and nfsd creates another
+//! one for the new connection. nfsd has a reference to the connection while it creates one, and
+//! until it has ended the RPCs of which it knows. Other RPCs may outlive that reference. So a
+//! transport keeps the memory of the connection's `svc_xprt`, and uses the connection with a
+//! reference of its own: [`Table::with_connection`].
 
 use super::{
-    backward::{Allocation, BackwardRqst, BackwardXprt, Credit},
-    transport::{SvcConnection, SvcListener, SvcTransport},
-    xprt::{flag, SvcXprt},
+    backchannel::{BcAllocation, BcRqst, BcXprt},
+    transport::{SvcConnection, SvcListener},
+    xprt::{flag, SvcMemory, SvcXprt},
 };
 use crate::{
     bindings,
@@ -25,23 +26,15 @@ use crate::{
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
-    ffi::c_int,
-    prelude::*,
-    seq_file::SeqFile,
-    seq_print,
-    str::CStr,
-    sync::{
-        atomic::{Atomic, Full, Relaxed},
-        Arc,
-    },
+    ffi::c_int, prelude::*, seq_file::SeqFile, seq_print, str::CStr, sync::Arc,
     time::msecs_to_jiffies,
 };
 
 /// The class of the backward transports over connections `C`, and of no other transports. It is a
 /// static because they point to it.
-pub(crate) struct BackwardClass<C>(Class, PhantomData<fn(C)>);
+pub(crate) struct BcClass<C>(Class, PhantomData<fn(C)>);
 
-impl<C: BackwardConnection> BackwardClass<C> {
+impl<C: BcConnection> BcClass<C> {
     /// As for [`Class::new`].
     pub(crate) const fn new(name: &'static CStr, ident: i32) -> Self {
         Self(Class::new(name, ident, &[]), PhantomData)
@@ -54,27 +47,23 @@ impl<C: BackwardConnection> BackwardClass<C> {
 }
 
 /// A connection whose service may call the client.
-pub(crate) trait BackwardConnection: SvcConnection {
+pub(crate) trait BcConnection: SvcConnection {
     /// Calls that can be outstanding, if the client grants as many.
     const CREDITS: u32;
 
     /// The class of the transports for these Calls.
-    fn backward_class() -> &'static BackwardClass<Self>;
+    fn bc_class() -> &'static BcClass<Self>;
 
-    /// The longest Call, in bytes of its RPC message.
-    fn max_backward_call(&self) -> u32;
-
-    /// Sends a Call. Task context; may sleep, but must not wait for memory whose reclaim needs file
-    /// systems or block devices.
+    /// Sends a Call. Task context, in a [`NoIoScope`]; may sleep.
     ///
     /// # Errors
     ///
     /// [`SendError`]; after [`SendError::NotConnected`] no further Call is sent, and after
     /// [`SendError::TooLarge`] and [`SendError::Failed`] the Call waits for its timeout.
-    fn call_back(&self, call: &BackwardRqst<'_>) -> Result<(), SendError>;
+    fn bc_sendto(&self, call: &BcRqst<'_>) -> Result<(), SendError>;
 
     /// The client has owed Replies for too long, and the connection has to end. As
-    /// [`Self::call_back`].
+    /// [`Self::bc_sendto`].
     fn overdue(&self);
 }
 
@@ -84,13 +73,27 @@ pub(crate) trait BackwardConnection: SvcConnection {
 /// # Errors
 ///
 /// `EBUSY` the second time, `EEXIST` if another module has registered the class.
-pub(crate) fn register_backward<L: SvcListener<Connection: BackwardConnection>>(
+pub(crate) fn register_bc<L: SvcListener<Connection: BcConnection>>(
     module: &'static ThisModule,
     queue: Arc<OwnedQueue>,
 ) -> Result<ClassRegistration> {
-    let class = &L::Connection::backward_class().0;
+    let class = &L::Connection::bc_class().0;
     // SAFETY: `setup` looks at what the arguments refer to. The transports have nothing in common.
     unsafe { class.register(setup::<L>, module, queue, core::ptr::null()) }
+}
+
+/// The allocation of one transport.
+#[repr(C)]
+struct Allocation {
+    bc: BcAllocation,
+    /// The memory of the connection's `svc_xprt`.
+    svc: ManuallyDrop<Arc<SvcMemory>>,
+    /// The timeouts that `xprt.timeout` points to.
+    timeout: bindings::rpc_timeout,
+    /// Runs [`Table::finish`].
+    work: bindings::delayed_work,
+    /// The class, and thus the module.
+    user: ManuallyDrop<ClassUser>,
 }
 
 /// `setup`: creates a transport for a connection. Process context, may sleep.
@@ -98,11 +101,12 @@ pub(crate) fn register_backward<L: SvcListener<Connection: BackwardConnection>>(
 /// # Safety
 ///
 /// - `args` is valid, its namespace is referenced, and its address has as many bytes as it says.
-/// - The server transport in it is null, or the caller has a reference to it.
-unsafe extern "C" fn setup<L: SvcListener<Connection: BackwardConnection>>(
+/// - The server transport in it is null, or the caller has a reference to it, or to another
+///   transport of this class for it, which keeps its memory (`add_xprt` in sysfs).
+unsafe extern "C" fn setup<L: SvcListener<Connection: BcConnection>>(
     args: *mut bindings::xprt_create,
 ) -> *mut bindings::rpc_xprt {
-    // SAFETY: The arguments are valid during the callback.
+    // SAFETY: The arguments are valid during the callback; the caller guarantees the rest.
     match unsafe { create::<L>(&*args) } {
         Ok(raw) => raw,
         Err(error) => error.to_ptr(),
@@ -112,49 +116,53 @@ unsafe extern "C" fn setup<L: SvcListener<Connection: BackwardConnection>>(
 /// # Safety
 ///
 /// As for [`setup`].
-unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
+unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     args: &bindings::xprt_create,
 ) -> Result<*mut bindings::rpc_xprt> {
     if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
-    let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?;
-    // SAFETY: The server transport is valid. Only listeners `L` and what these accept have the
-    // class.
-    let connection = unsafe {
-        if (*svc.as_ptr()).xpt_class != L::class().as_raw() {
+    let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?.as_ptr();
+    // SAFETY: The memory of the server transport is valid. Only listeners `L` and what these accept
+    // have the class.
+    let svc = unsafe {
+        if (*svc).xpt_class != L::class().as_raw() {
             return Err(EINVAL);
         }
-        let svc = SvcXprt::from_raw(svc.as_ptr());
-        if svc.flags() >> flag::LISTENER & 1 != 0 {
-            return Err(EINVAL);
-        }
-        // This is a connection accepted by an `L`. It has been published, or nobody would call its
-        // client.
-        svc.transport::<L::Connection>()
+        SvcXprt::from_raw(svc)
     };
-    let backward = connection.backward().ok_or(EINVAL)?;
-    let user = L::Connection::backward_class().enter().ok_or(EIO)?;
+    if svc.flags() >> flag::LISTENER & 1 != 0 {
+        return Err(EINVAL);
+    }
+    // If there is a transport already, with a switch, rpc_create() has finished creating it, but no
+    // RPC came since: it is found the next time.
+    // SAFETY: As in `alloc_slot`; the switch is set once, while others may look for it.
+    unsafe {
+        let raw = svc.as_raw();
+        if !(&raw const (*raw).xpt_bc_xps).read_volatile().is_null() {
+            svc.bc().publish(&raw mut (*raw).xpt_bc_xprt);
+        }
+    }
+    let user = L::Connection::bc_class().enter().ok_or(EIO)?;
     let credits = L::Connection::CREDITS;
     // SAFETY: The namespace is referenced during the callback.
     let raw = unsafe { bindings::xprt_alloc(args.net, size_of::<Allocation>(), credits, credits) };
-    let allocation = NonNull::new(raw.cast::<Allocation>()).ok_or(ENOMEM)?;
-    let allocation = allocation.as_ptr();
-    // SAFETY: It was just allocated, and the length of the address was checked.
-    let initialised = unsafe { initialise::<L::Connection>(allocation, &connection, args) };
-    // SAFETY: Nobody else knows of the transport, whose strings are set or null.
+    let allocation = NonNull::new(raw.cast::<Allocation>())
+        .ok_or(ENOMEM)?
+        .as_ptr();
+    // SAFETY: The allocation is new and zeroed, and the length of the address was checked. The
+    // transport is removed when it ends. If that fails here, nobody knows of it.
     unsafe {
-        if let Err(error) = initialised {
-            address_strings::free_strings(&mut *raw);
-            bindings::xprt_free(raw);
-            return Err(error);
-        }
         (*raw).xprt_class = user.class().as_raw();
+        initialise::<L::Connection>(allocation, args)
+            .and_then(|()| svc.bc().add(BcXprt::from_raw(raw)))
+            .inspect_err(|_| {
+                address_strings::free_strings(&mut *raw);
+                bindings::xprt_free(raw);
+            })?;
         (&raw mut (*allocation).user).write(ManuallyDrop::new(user));
-        (*allocation).backward = Arc::into_raw(backward.clone());
+        (&raw mut (*allocation).svc).write(ManuallyDrop::new(svc.memory()));
     }
-    // SAFETY: The transport is complete; it is removed from the list when it ends.
-    unsafe { backward.add(BackwardXprt::from_raw(raw)) };
     Ok(raw)
 }
 
@@ -164,9 +172,8 @@ unsafe fn create<L: SvcListener<Connection: BackwardConnection>>(
 ///
 /// `raw` is from `xprt_alloc`, zeroed beyond the `xprt`, and known to nobody else. The address of
 /// `args` has as many bytes as it says, which fit the transport's.
-unsafe fn initialise<T: BackwardConnection>(
+unsafe fn initialise<T: BcConnection>(
     raw: *mut Allocation,
-    connection: &T,
     args: &bindings::xprt_create,
 ) -> Result {
     // SAFETY: Guaranteed by the caller. What is pointed to lies within the same allocation.
@@ -175,13 +182,11 @@ unsafe fn initialise<T: BackwardConnection>(
         (*timeout).to_initval = msecs_to_jiffies(60_000);
         (*timeout).to_maxval = (*timeout).to_initval;
 
-        let xprt = &raw mut (*raw).xprt;
+        let xprt = raw.cast::<bindings::rpc_xprt>();
         (*xprt).timeout = timeout;
         (*xprt).set_resvport(0);
         (*xprt).ops = Table::<T>::ops();
         (*xprt).prot = IDENT_BACKWARD;
-        // CAST: A u32 always fits the kernel's usize.
-        (*xprt).max_payload = connection.max_backward_call() as usize;
         (*xprt).bc_xprt = args.bc_xprt;
         (*xprt).addrlen = args.addrlen;
         core::ptr::copy_nonoverlapping(
@@ -198,13 +203,13 @@ unsafe fn initialise<T: BackwardConnection>(
 /// `struct rpc_xprt_ops` for the backward direction of a `T`.
 struct Table<T>(PhantomData<T>);
 
-impl<T: BackwardConnection> Table<T> {
+impl<T: BcConnection> Table<T> {
     const OPS: bindings::rpc_xprt_ops = bindings::rpc_xprt_ops {
         reserve_xprt: Some(bindings::xprt_reserve_xprt_cong),
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(Self::alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
-        release_request: Some(BackwardXprt::release_request),
+        release_request: Some(BcXprt::release_request),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         buf_alloc: Some(Self::buf_alloc),
         buf_free: Some(Self::buf_free),
@@ -224,6 +229,29 @@ impl<T: BackwardConnection> Table<T> {
         &Self::OPS
     }
 
+    /// Calls `with` for the connection, with a reference to its `svc_xprt`, unless sunrpc has
+    /// dropped the last one. Task context, in a [`NoIoScope`]; may sleep: this reference may have
+    /// become the last one.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is a transport with this table, and stays allocated during the call.
+    unsafe fn with_connection<R>(
+        raw: *mut bindings::rpc_xprt,
+        with: impl FnOnce(&SvcXprt, &T) -> R,
+    ) -> Option<R> {
+        let _scope = NoIoScope::enter();
+        // SAFETY: The transport keeps the memory of the server transport. Setup has checked the
+        // type of that, and as nfsd knows of it, it was published.
+        unsafe {
+            let svc = SvcXprt::from_raw((*raw).bc_xprt);
+            let reference = svc.get()?;
+            let result = with(svc, &svc.transport::<T>());
+            drop(reference);
+            Some(result)
+        }
+    }
+
     /// Task context; does not sleep.
     ///
     /// The first RPC of a connection makes sunrpc find this transport for later RPCs: once there is
@@ -234,25 +262,13 @@ impl<T: BackwardConnection> Table<T> {
     /// - `raw` is a transport with this table, and stays allocated during the call.
     /// - `task` has no request.
     unsafe extern "C" fn alloc_slot(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
-        // SAFETY: The transport is valid.
-        let backward = unsafe { BackwardXprt::from_raw(raw) }.backward();
-        backward.unless_closed(|| {
-            // SAFETY: The connection is valid until it has been closed. Everybody who changes the
-            // pointer does so here. The reference to the transport, which is valid and has another
-            // one, is dropped when the connection is freed.
-            unsafe {
-                let found = Atomic::from_ptr(&raw mut (*(*raw).bc_xprt).xpt_bc_xprt);
-                if found.load(Relaxed).is_null()
-                    && found
-                        .cmpxchg(core::ptr::null_mut(), bindings::xprt_get(raw), Full)
-                        .is_err()
-                {
-                    bindings::xprt_put(raw);
-                }
-            }
-        });
-        // SAFETY: The transport is valid.
-        unsafe { bindings::xprt_alloc_slot(raw, task) };
+        // SAFETY: The transport is valid, and keeps the memory of the server transport. sunrpc
+        // closes that before it drops its references, and `detach` closes its `Bc`.
+        unsafe {
+            let svc = SvcXprt::from_raw((*raw).bc_xprt);
+            svc.bc().publish(&raw mut (*svc.as_raw()).xpt_bc_xprt);
+            bindings::xprt_alloc_slot(raw, task);
+        }
     }
 
     /// Task context; may sleep, but not wait for pages that a client on the same machine has to
@@ -301,12 +317,12 @@ impl<T: BackwardConnection> Table<T> {
         _buffer: *mut bindings::xdr_buf,
     ) -> c_int {
         // SAFETY: The request is valid during the callback, and so is the transport.
-        let xprt = unsafe { BackwardXprt::from_raw((*raw).rq_xprt) };
-        if xprt.is_connected() && xprt.is_overdue() {
-            xprt.backward().while_connection(|| {
-                // SAFETY: The connection is valid. Setup has checked its type.
-                unsafe { SvcXprt::from_raw((*xprt.as_raw()).bc_xprt).transport::<T>() }.overdue();
-            });
+        unsafe {
+            let raw = (*raw).rq_xprt;
+            let xprt = BcXprt::from_raw(raw);
+            if xprt.is_connected() && xprt.is_overdue() {
+                Self::with_connection(raw, |_, connection| connection.overdue());
+            }
         }
         0
     }
@@ -321,38 +337,32 @@ impl<T: BackwardConnection> Table<T> {
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback; its transport is valid.
-        let xprt = unsafe { BackwardXprt::from_raw((*raw).rq_xprt) };
-        let send = || -> Result<(), SendError> {
-            // SAFETY: The connection is valid.
-            let svc = unsafe { SvcXprt::from_raw((*xprt.as_raw()).bc_xprt) };
+        let xprt = unsafe { BcXprt::from_raw((*raw).rq_xprt) };
+        let send = |svc: &SvcXprt, connection: &T| -> Result<(), SendError> {
             if svc.is_closing() {
                 return Err(SendError::NoMemory);
             }
-            // SAFETY: Setup has checked the connection's type.
-            let connection = unsafe { svc.transport::<T>() };
             // SAFETY: The request belongs to the transport, whose send lock is held.
-            let is_new = match unsafe { xprt.take_credit(raw) } {
-                Credit::New => true,
-                Credit::Kept => false,
-                Credit::None => return Err(SendError::NoCredit),
-            };
+            let is_new = unsafe { xprt.acquire_credit(raw)? };
             // SAFETY: The request is pinned and encoded.
-            let rqst = unsafe { BackwardRqst::new(NonNull::new_unchecked(raw)) };
+            let rqst = unsafe { BcRqst::new(NonNull::new_unchecked(raw)) };
             rqst.start();
-            let sent = connection.call_back(&rqst);
+            let sent = connection.bc_sendto(&rqst);
             if sent == Err(SendError::NotConnected) {
                 svc.close();
             }
             if sent.is_err() && is_new {
                 // No Reply will return it. The RPC may have been sent before, and would orphan it.
                 // SAFETY: The request is pinned, and has a task.
-                unsafe { xprt.give_credit_back(raw) };
+                unsafe { xprt.return_credit(raw) };
             }
             sent
         };
-        let sent = match xprt.is_connected() {
-            true => xprt.backward().while_connection(send),
-            false => None,
+        let sent = if xprt.is_connected() {
+            // SAFETY: The transport is valid.
+            unsafe { Self::with_connection(xprt.as_raw(), send) }
+        } else {
+            None
         };
         match sent.unwrap_or(Err(SendError::NotConnected)) {
             Ok(()) => 0,
@@ -374,7 +384,7 @@ impl<T: BackwardConnection> Table<T> {
     /// - `raw` is a transport with this table, and stays allocated during the call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback.
-        unsafe { BackwardXprt::from_raw(raw) }.disconnect();
+        unsafe { BcXprt::from_raw(raw) }.disconnect();
     }
 
     /// The last reference is gone. Runs on a system worker, may sleep.
@@ -402,21 +412,19 @@ impl<T: BackwardConnection> Table<T> {
     ///
     /// Called for the work that [`Self::destroy`] queued.
     unsafe extern "C" fn finish(work: *mut bindings::work_struct) {
-        // SAFETY: The work is that of a transport to which only its connection's list still refers.
-        // The callback that queued the work may be about to return: it must do so before the module
-        // can go.
+        // SAFETY: The work is that of a transport of which only its connection knows. The callback
+        // that queued the work may be about to return: it must do so before the module can go.
         unsafe {
             let delayed = kernel::container_of!(work, bindings::delayed_work, work);
             let allocation = kernel::container_of!(delayed, Allocation, work);
-            let xprt = &raw mut (*allocation).xprt;
+            let xprt = allocation.cast::<bindings::rpc_xprt>();
             bindings::cancel_work_sync(&raw mut (*xprt).task_cleanup);
-            // Setup left one count of the `Arc`.
-            let backward = Arc::from_raw((*allocation).backward);
-            backward.remove(BackwardXprt::from_raw(xprt));
+            let svc = ManuallyDrop::take(&mut (*allocation).svc);
+            SvcXprt::from_raw((*xprt).bc_xprt).bc().remove();
             let user = ManuallyDrop::take(&mut (*allocation).user);
             address_strings::free_strings(&mut *xprt);
             bindings::xprt_free(xprt);
-            drop(user);
+            drop((svc, user));
         }
     }
 
@@ -452,18 +460,17 @@ impl<T: BackwardConnection> Table<T> {
     /// - `raw` is a transport with this table, and stays allocated during the call.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid.
-        let backward = unsafe { BackwardXprt::from_raw(raw) }.backward();
-        // SAFETY: Transport and connection are valid.
-        backward.while_connection(|| unsafe { SvcXprt::from_raw((*raw).bc_xprt) }.close());
+        unsafe { Self::with_connection(raw, |svc, _| svc.close()) };
     }
 }
 
 #[cfg(rpcrdma_kunit)]
-#[kernel::macros::kunit_tests(rpcrdma_sunrpc_backward)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_backchannel)]
 mod tests {
     use super::{
         super::{
             rqst::{KeptCall, Receiving, Replying, SvcCall},
+            transport::SvcTransport,
             xprt::OwnedSvcXprt,
         },
         *,
@@ -474,8 +481,7 @@ mod tests {
     /// A connection, and a Call of one, of which there is none.
     enum Unmade {}
 
-    static UNMADE: BackwardClass<Unmade> =
-        BackwardClass::new(c"rpcrdma-kunit-backward", 0x7f00_0002);
+    static UNMADE: BcClass<Unmade> = BcClass::new(c"rpcrdma-kunit-bc", 0x7f00_0002);
 
     impl SvcTransport for Unmade {
         fn xprt(&self) -> &OwnedSvcXprt {
@@ -540,18 +546,14 @@ mod tests {
         }
     }
 
-    impl BackwardConnection for Unmade {
+    impl BcConnection for Unmade {
         const CREDITS: u32 = 1;
 
-        fn backward_class() -> &'static BackwardClass<Self> {
+        fn bc_class() -> &'static BcClass<Self> {
             &UNMADE
         }
 
-        fn max_backward_call(&self) -> u32 {
-            match *self {}
-        }
-
-        fn call_back(&self, _call: &BackwardRqst<'_>) -> Result<(), SendError> {
+        fn bc_sendto(&self, _call: &BcRqst<'_>) -> Result<(), SendError> {
             match *self {}
         }
 

@@ -9,33 +9,26 @@ use crate::{
     error::Cause,
     proto::wire::{
         encode::encode_inline,
-        header::{Credits, Xid, MIN_HEADER_LEN},
+        header::{Credits, Xid},
     },
     rdma::{AcceptedQp, NoRoom, Patience},
     sunrpc::{
-        server::{BackwardClass, BackwardConnection, BackwardRqst},
-        NoIoScope, SendError, IDENT_BACKWARD,
+        server::{BcClass, BcConnection, BcRqst},
+        SendError, IDENT_BACKWARD,
     },
 };
 use kernel::{pr_warn_once, prelude::*};
 
-static CLASS: BackwardClass<Connection> = BackwardClass::new(c"rdma backchannel", IDENT_BACKWARD);
+static CLASS: BcClass<Connection> = BcClass::new(c"rdma backchannel", IDENT_BACKWARD);
 
-impl BackwardConnection for Connection {
+impl BcConnection for Connection {
     const CREDITS: u32 = BACKWARD_CREDITS;
 
-    fn backward_class() -> &'static BackwardClass<Self> {
+    fn bc_class() -> &'static BcClass<Self> {
         &CLASS
     }
 
-    fn max_backward_call(&self) -> u32 {
-        let (_, thresholds) = self.parts.qp.context().agreed();
-        let threshold = thresholds.send;
-        threshold.saturating_sub(MIN_HEADER_LEN)
-    }
-
-    fn call_back(&self, call: &BackwardRqst<'_>) -> Result<(), SendError> {
-        let _scope = NoIoScope::enter();
+    fn bc_sendto(&self, call: &BcRqst<'_>) -> Result<(), SendError> {
         let result = send(&self.parts.qp, call);
         if result == Err(SendError::TooLarge) {
             pr_warn_once!(
@@ -52,7 +45,7 @@ impl BackwardConnection for Connection {
 }
 
 /// Sends a Call, once there is a Receive for its Reply.
-fn send(qp: &AcceptedQp<IncomingCalls>, call: &BackwardRqst<'_>) -> Result<(), SendError> {
+fn send(qp: &AcceptedQp<IncomingCalls>, call: &BcRqst<'_>) -> Result<(), SendError> {
     let incoming = qp.context();
     let (version, thresholds) = incoming.agreed();
     // The client has had no Reply that tells the version. sunrpc tries again soon.

@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The backward direction of a connection (RFC 8167): nfsd's Calls to its client, and the Replies.
+//!
+//! sunrpc sends these Calls through a transport of their own, a [`BcXprt`]; a connection has at
+//! most one. The completion handlers of the connection match its Replies with the requests of that
+//! transport: all threads of nfsd may be waiting for the result of a Call.
+//!
+//! Lock order: the lock of [`Bc`], then sunrpc's `queue_lock`, then its `transport_lock`.
+
+use crate::{
+    bindings,
+    sunrpc::{
+        orphans::Orphans,
+        rpc_xprt::{self, window},
+        send_error::{end_task, SendError},
+        XdrBuf,
+    },
+};
+use core::{marker::PhantomData, ptr::NonNull};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed, Release},
+        SpinLock,
+    },
+    time::msecs_to_jiffies,
+    types::Opaque,
+};
+
+/// What the allocation of a [`BcXprt`] begins with.
+#[repr(C)]
+pub(super) struct BcAllocation {
+    /// First, because sunrpc frees the allocation by this pointer.
+    pub(super) xprt: bindings::rpc_xprt,
+    /// The credits of Calls that were given up after they were sent. Zeroes stand for none.
+    orphans: Orphans,
+}
+
+/// How long a client may leave all Calls that it grants unanswered before the next one ends the
+/// connection, in milliseconds.
+const PATIENCE_MS: u32 = 10_000;
+
+/// A transport for backward Calls.
+///
+/// # Invariants
+///
+/// A reference to a `BcXprt` points to the `xprt` of a valid [`BcAllocation`].
+#[repr(transparent)]
+pub(super) struct BcXprt(Opaque<bindings::rpc_xprt>);
+
+impl BcXprt {
+    /// Borrows a transport from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is the `xprt` of a [`BcAllocation`] that stays valid for all of `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
+        // SAFETY: `BcXprt` is transparent over `rpc_xprt`; the caller guarantees the rest.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::rpc_xprt {
+        self.0.get()
+    }
+
+    fn orphans(&self) -> *mut Orphans {
+        // SAFETY: The allocation is valid (type invariant); only takes the address of a field.
+        unsafe { &raw mut (*self.as_raw().cast::<BcAllocation>()).orphans }
+    }
+
+    /// Whether the connection is up.
+    pub(super) fn is_connected(&self) -> bool {
+        // SAFETY: The transport is valid (type invariant).
+        unsafe { rpc_xprt::is_connected(self.as_raw()) }
+    }
+
+    /// Ends all Calls, and allows no others. Process context; does not sleep.
+    pub(super) fn disconnect(&self) {
+        if self.is_connected() {
+            // SAFETY: The transport is valid (type invariant).
+            unsafe { bindings::xprt_disconnect_done(self.as_raw()) };
+        }
+    }
+
+    /// Acquires a credit for a request, which keeps it until its Reply arrives. Returns whether
+    /// the credit is new: a request that was sent before still has one.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a request of this transport, and the send lock is held.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError::NoCredit`].
+    pub(super) unsafe fn acquire_credit(
+        &self,
+        rqst: *mut bindings::rpc_rqst,
+    ) -> Result<bool, SendError> {
+        // SAFETY: The transport is valid (type invariant); the caller guarantees the rest. Credits
+        // are acquired under the send lock only.
+        unsafe {
+            let is_new = (*rqst).rq_cong == 0;
+            bindings::xprt_request_get_cong(self.as_raw(), rqst)
+                .then_some(is_new)
+                .ok_or(SendError::NoCredit)
+        }
+    }
+
+    /// Whether all credits belong to Calls that were given up, and have done so for a while.
+    /// Process context; does not sleep.
+    pub(super) fn is_overdue(&self) -> bool {
+        // SAFETY: The transport is valid (type invariant), and the lock that guards the window and
+        // the orphaned credits is held.
+        let (owed, cwnd) = unsafe {
+            let _guard = rpc_xprt::transport_lock(self.as_raw());
+            let owed = (*self.orphans()).owed(bindings::rpcrdma_jiffies());
+            (owed, (*self.as_raw()).cwnd)
+        };
+        let patience = msecs_to_jiffies(PATIENCE_MS);
+        owed.is_some_and(|owed| window(owed.credits) >= cwnd && owed.unchanged > patience)
+    }
+
+    /// Returns a request's credit, if it has one: it is new, and the request was not sent, or its
+    /// Reply has arrived.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a request of this transport, has a task, and is not released during the call.
+    pub(super) unsafe fn return_credit(&self, rqst: *mut bindings::rpc_rqst) {
+        // SAFETY: Guaranteed by the caller; the lock that the call requires is held.
+        unsafe {
+            let _guard = rpc_xprt::transport_lock(self.as_raw());
+            bindings::xprt_release_rqst_cong((*rqst).rq_task);
+        }
+    }
+
+    /// `release_request`: a request that was sent and has no Reply leaves its credit in use. Called
+    /// under the transport lock.
+    ///
+    /// # Safety
+    ///
+    /// - `task` has a request, of a `BcXprt`, whose transport lock is held.
+    pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
+        // SAFETY: Guaranteed by the caller; the lock guards the orphaned credits and the request's.
+        unsafe {
+            let rqst = (*task).tk_rqstp;
+            let was_sent = u32::from((*task).tk_flags) & bindings::RPC_TASK_SENT != 0;
+            if (*rqst).rq_cong != 0 && was_sent {
+                let orphans = &mut *Self::from_raw((*rqst).rq_xprt).orphans();
+                if orphans.give_up(bindings::rpcrdma_jiffies()) {
+                    (*rqst).rq_cong = 0;
+                }
+            }
+            bindings::xprt_release_rqst_cong(task);
+        }
+    }
+
+    /// Attributes a Reply that no request waits for to a Call that was given up. Without one, the
+    /// Call may be about to be given up.
+    fn unexpected_reply(&self) {
+        // SAFETY: The transport is valid (type invariant), and the lock that guards the orphaned
+        // credits and the window is held. The credit of an orphaned Call has no request.
+        unsafe {
+            let _guard = rpc_xprt::transport_lock(self.as_raw());
+            let orphans = &mut *self.orphans();
+            if orphans.late_reply(bindings::rpcrdma_jiffies()) {
+                rpc_xprt::release_credit(self.as_raw());
+            } else {
+                orphans.early_reply((*self.as_raw()).cong);
+            }
+        }
+    }
+}
+
+/// Copies a Reply to its request.
+///
+/// # Safety
+///
+/// `rqst` waits for this Reply, and stays during the call.
+///
+/// # Errors
+///
+/// `EIO` or `EMSGSIZE` if the Reply does not fit the request's buffer.
+unsafe fn copy_reply(rqst: *mut bindings::rpc_rqst, payload: &[u8]) -> Result<i32> {
+    // SAFETY: Nobody else uses the buffer of a request that waits.
+    let rcv_buf = unsafe { &mut (*rqst).rq_rcv_buf };
+    // nfsd's callbacks expect no pages; none would be allocated yet.
+    if rcv_buf.flags & bindings::XDRBUF_SPARSE_PAGES != 0 {
+        return Err(EIO);
+    }
+    // SAFETY: As before; no page of the buffer is missing.
+    let rcv_buf = unsafe { XdrBuf::from_raw(NonNull::from(rcv_buf)) };
+    Ok(i32::try_from(rcv_buf.copy_in(0, payload)?)?)
+}
+
+/// sunrpc's request for a backward Call that is to be sent.
+///
+/// # Invariants
+///
+/// `rqst` is a request of a [`BcXprt`], has an encoded Call, and belongs to the running
+/// callback.
+pub(crate) struct BcRqst<'a> {
+    rqst: NonNull<bindings::rpc_rqst>,
+    callback: PhantomData<&'a bindings::rpc_rqst>,
+}
+
+impl BcRqst<'_> {
+    /// Wraps a request.
+    ///
+    /// # Safety
+    ///
+    /// The type's invariants hold.
+    pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
+        // INVARIANT: Guaranteed by the caller.
+        Self {
+            rqst,
+            callback: PhantomData,
+        }
+    }
+
+    fn raw(&self) -> *mut bindings::rpc_rqst {
+        self.rqst.as_ptr()
+    }
+
+    /// The transaction identifier, in host byte order.
+    pub(crate) fn xid(&self) -> u32 {
+        // SAFETY: `rqst` is valid (type invariant).
+        u32::from_be(unsafe { (*self.raw()).rq_xid })
+    }
+
+    /// Length of the RPC message in bytes.
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: `rqst` is valid (type invariant).
+        // CAST: An unsigned int always fits the kernel's usize.
+        unsafe { (*self.raw()).rq_snd_buf.len as usize }
+    }
+
+    /// Copies the beginning of the RPC message to `to`.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` if the message is shorter.
+    pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
+        // SAFETY: `rqst` is valid and has an encoded Call (type invariant). The address of a field
+        // is not null.
+        let message =
+            unsafe { XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*self.raw()).rq_snd_buf)) };
+        message.copy_out(0, to)
+    }
+
+    /// Starts to measure the round-trip time, and counts the bytes as sent. Must be called before
+    /// the Call is posted, after which the Reply can change the request.
+    pub(super) fn start(&self) {
+        let length = self.len();
+        // SAFETY: `rqst` is valid (type invariant).
+        unsafe {
+            let rqst = self.raw();
+            (*rqst).rq_xtime = bindings::ktime_get();
+            (*rqst).rq_xmit_bytes_sent = (*rqst).rq_xmit_bytes_sent.wrapping_add(length);
+        }
+    }
+}
+
+/// The backward direction of one connection.
+#[pin_data]
+pub(crate) struct Bc {
+    #[pin]
+    state: SpinLock<State>,
+    /// Whether there is, or was, a transport.
+    is_used: Atomic<bool>,
+}
+
+/// # Invariants
+///
+/// `xprt` is null or valid: it is removed before it is freed.
+struct State {
+    xprt: *const BcXprt,
+    /// Whether the connection has been closed. Then `xprt` is disconnected, and sunrpc does not
+    /// find it any longer.
+    is_closed: bool,
+}
+
+// SAFETY: The transport may be used from any thread.
+unsafe impl Send for State {}
+
+impl State {
+    fn xprt(&self) -> Option<&BcXprt> {
+        // SAFETY: Valid, or null (type invariant), as long as the lock is held, and thus `self`
+        // borrowed.
+        unsafe { self.xprt.as_ref() }
+    }
+}
+
+impl Bc {
+    /// No transport.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            state <- new_spinlock!(State {
+                xprt: core::ptr::null(),
+                is_closed: false,
+            }, "rpcrdma_bc"),
+            is_used: Atomic::new(false),
+        })
+    }
+
+    /// Whether the service may call the client.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Relaxed)
+    }
+
+    /// Completes the Call that a Reply answers, and applies the credits that the Reply grants.
+    /// Process context; does not sleep.
+    pub(crate) fn handle_reply(&self, xid: u32, credits: u32, payload: &[u8]) {
+        // SAFETY: The request waits for this Reply, has a task and stays during the call, and the
+        // locks that the window and the completion require are held.
+        self.with_waiting(xid, |xprt, rqst| unsafe {
+            let length = copy_reply(rqst, payload).unwrap_or_else(|error| {
+                end_task(rqst, error.to_errno());
+                0
+            });
+            let raw = xprt.as_raw();
+            {
+                let _guard = rpc_xprt::transport_lock(raw);
+                (*raw).cwnd = window(credits.min((*raw).max_reqs));
+            }
+            xprt.return_credit(rqst);
+            bindings::xprt_complete_rqst((*rqst).rq_task, length);
+        });
+    }
+
+    /// An RDMA_ERROR arrived. If it answers a Call that waits, there will be no Reply, and the Call
+    /// waits for its timeout: nfsd repeats what has failed without a pause. Process context; does
+    /// not sleep.
+    pub(crate) fn handle_error(&self, xid: u32) {
+        // SAFETY: The request is one of the transport, has a task, and stays during the call.
+        self.with_waiting(xid, |xprt, rqst| unsafe { xprt.return_credit(rqst) });
+    }
+
+    /// Calls `with` for the request that waits for the Reply with this XID, under `queue_lock`:
+    /// completing the request requires it, and the request stays during the call.
+    fn with_waiting(&self, xid: u32, with: impl FnOnce(&BcXprt, *mut bindings::rpc_rqst)) {
+        let state = self.state.lock();
+        let Some(xprt) = state.xprt() else {
+            return;
+        };
+        let raw = xprt.as_raw();
+        // SAFETY: The transport is valid, and the lock that the lookup requires is held.
+        unsafe {
+            let _guard = rpc_xprt::queue_lock(raw);
+            let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
+            if !rqst.is_null() {
+                return with(xprt, rqst);
+            }
+        }
+        xprt.unexpected_reply();
+    }
+
+    /// The connection has been closed: ends all Calls, and allows no others. Process context; does
+    /// not sleep.
+    pub(super) fn close(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        if let Some(xprt) = state.xprt() {
+            xprt.disconnect();
+        }
+    }
+
+    /// Adds the transport.
+    ///
+    /// # Safety
+    ///
+    /// It stays valid until [`Self::remove`].
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if the connection has been closed; `EAGAIN` if there is a transport: sunrpc finds
+    /// that one once it was published ([`Self::publish`]).
+    pub(super) unsafe fn add(&self, xprt: &BcXprt) -> Result {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return Err(ENOTCONN);
+        }
+        if !state.xprt.is_null() {
+            return Err(EAGAIN);
+        }
+        // INVARIANT: Guaranteed by the caller.
+        state.xprt = xprt;
+        self.is_used.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Removes the transport.
+    pub(super) fn remove(&self) {
+        self.state.lock().xprt = core::ptr::null();
+    }
+
+    /// Has sunrpc find the transport for later RPCs of the connection, unless that has been closed.
+    ///
+    /// # Safety
+    ///
+    /// `found` is the `xpt_bc_xprt` of the connection, and valid. sunrpc drops the reference in it
+    /// after [`Self::close`].
+    pub(super) unsafe fn publish(&self, found: *mut *mut bindings::rpc_xprt) {
+        let state = self.state.lock();
+        let Some(xprt) = state.xprt().filter(|_| !state.is_closed) else {
+            return;
+        };
+        // SAFETY: Guaranteed by the caller. Only this function changes the pointer, under the lock.
+        // Release: who finds the transport finds it set up.
+        unsafe {
+            let found = Atomic::from_ptr(found);
+            if found.load(Relaxed).is_null() {
+                found.store(bindings::xprt_get(xprt.as_raw()), Release);
+            }
+        }
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_sunrpc_backchannel_credits)]
+mod tests {
+    use super::*;
+    use kernel::sync::Arc;
+
+    /// A transport of two credits that only its test knows of.
+    struct Unregistered(*mut bindings::rpc_xprt);
+
+    impl Unregistered {
+        fn new() -> Self {
+            // SAFETY: The initial namespace always exists.
+            let raw = unsafe {
+                let net = &raw mut bindings::init_net;
+                bindings::xprt_alloc(net, size_of::<BcAllocation>(), 2, 2)
+            };
+            assert!(!raw.is_null());
+            // SAFETY: Nobody else knows of the transport.
+            unsafe { (*raw).cwnd = window(2) };
+            Self(raw)
+        }
+
+        fn xprt(&self) -> &BcXprt {
+            // SAFETY: It is valid until it is dropped.
+            unsafe { BcXprt::from_raw(self.0) }
+        }
+
+        /// A request of it with its task.
+        fn request(&self) -> KBox<(bindings::rpc_rqst, bindings::rpc_task)> {
+            let mut both = KBox::new(Default::default(), GFP_KERNEL).unwrap();
+            let (rqst, task): &mut (bindings::rpc_rqst, bindings::rpc_task) = &mut both;
+            rqst.rq_xprt = self.0;
+            rqst.rq_task = task;
+            task.tk_rqstp = rqst;
+            both
+        }
+
+        fn take(
+            &self,
+            request: &mut (bindings::rpc_rqst, bindings::rpc_task),
+        ) -> Result<bool, SendError> {
+            // SAFETY: It is a request of this transport, which nobody else uses.
+            unsafe { self.xprt().acquire_credit(&raw mut request.0) }
+        }
+    }
+
+    impl Drop for Unregistered {
+        fn drop(&mut self) {
+            // SAFETY: Nobody else knows of the transport.
+            unsafe { bindings::xprt_free(self.0) };
+        }
+    }
+
+    #[test]
+    fn a_connection_has_one_transport_until_it_is_closed() {
+        let bc = Arc::pin_init(Bc::new(), GFP_KERNEL).unwrap();
+        let (one, other) = (Unregistered::new(), Unregistered::new());
+        let add = |transport: &Unregistered| {
+            // SAFETY: The transports are valid until the end of the test.
+            unsafe { bc.add(transport.xprt()) }
+        };
+        assert_eq!(add(&one), Ok(()));
+        assert_eq!(add(&other), Err(EAGAIN));
+        bc.remove();
+        assert_eq!(add(&other), Ok(()));
+        bc.close();
+        bc.remove();
+        assert_eq!(add(&one), Err(ENOTCONN));
+    }
+
+    #[test]
+    fn nothing_is_published_on_a_closed_connection() {
+        for is_closed in [false, true] {
+            let bc = Arc::pin_init(Bc::new(), GFP_KERNEL).unwrap();
+            let transport = Unregistered::new();
+            let mut found = core::ptr::null_mut();
+            // SAFETY: Transport and pointer are valid until the end of the test, and nobody else
+            // knows of the reference.
+            unsafe {
+                assert_eq!(bc.add(transport.xprt()), Ok(()));
+                if is_closed {
+                    bc.close();
+                }
+                bc.publish(&raw mut found);
+            }
+            assert_eq!(found.is_null(), is_closed);
+        }
+    }
+
+    #[test]
+    fn a_credit_is_new_once() {
+        let transport = Unregistered::new();
+        let mut requests = [0; 3].map(|_| transport.request());
+        let [first, second, third] = requests.each_mut();
+        assert_eq!(transport.take(first), Ok(true));
+        assert_eq!(transport.take(first), Ok(false));
+        assert_eq!(transport.take(second), Ok(true));
+        assert_eq!(transport.take(third), Err(SendError::NoCredit));
+        // SAFETY: It is a request of this transport, and has a task.
+        unsafe { transport.xprt().return_credit(&raw mut first.0) };
+        assert_eq!(transport.take(third), Ok(true));
+        assert_eq!(transport.take(first), Err(SendError::NoCredit));
+    }
+
+    #[test]
+    fn calls_wait_for_orphaned_credits_for_a_while() {
+        let transport = Unregistered::new();
+        let mut requests = [0; 3].map(|_| transport.request());
+        let [first, second, third] = requests.each_mut();
+        let xprt = transport.xprt();
+        let give_up = |request: &mut (bindings::rpc_rqst, bindings::rpc_task), ago| {
+            assert_eq!(transport.take(request), Ok(true));
+            request.0.rq_cong = 0;
+            // SAFETY: Nobody else uses the transport. Its field is valid.
+            let orphans = unsafe { &mut *xprt.orphans() };
+            // SAFETY: Always safe to call.
+            let now = unsafe { bindings::rpcrdma_jiffies() };
+            assert!(orphans.give_up(now.wrapping_sub(msecs_to_jiffies(ago))));
+        };
+        assert!(!xprt.is_overdue());
+        give_up(first, 3 * PATIENCE_MS);
+        // There is another credit.
+        assert!(!xprt.is_overdue());
+        give_up(second, PATIENCE_MS / 2);
+        assert!(!xprt.is_overdue());
+        xprt.unexpected_reply();
+        give_up(third, 2 * PATIENCE_MS);
+        assert!(xprt.is_overdue());
+    }
+}
