@@ -117,76 +117,92 @@ impl<'a> Receiving<'a> {
         let memory = message.memory();
         let mut head_vec = kvec(memory, head).ok_or(EINVAL)?;
         let mut tail_vec = kvec(memory, tail).ok_or(EINVAL)?;
-        // SAFETY: By the type's invariant.
-        let rqst = unsafe { self.rqst.as_mut() };
+        let rqst = self.rqst.as_ptr();
+        // SAFETY: The request belongs to this thread (type invariant), and so do its pages, all of
+        // which are present before a thread looks for work. There are no references to the whole
+        // request: other threads change its flags.
+        let (array, arg) = unsafe {
+            let array = core::slice::from_raw_parts_mut((*rqst).rq_pages, (*rqst).rq_maxpages);
+            (array, &mut (*rqst).rq_arg)
+        };
         let (mut page_len, mut first_page, mut given) = (0, 0, None);
         if let Some((mut pages, length)) = pages {
             if length > pages.byte_len() {
                 return Err(EINVAL);
             }
-            exchange(rqst, &mut pages)?;
+            let used = array.get_mut(..pages.len()).ok_or(EMSGSIZE)?;
+            // SAFETY: The thread owns references to its pages.
+            unsafe { pages.exchange(used)? };
             page_len = length;
             if head_vec.iov_len == 0 {
                 // An RPC message must begin in the head.
-                // SAFETY: The first page was just put there.
-                head_vec.iov_base = unsafe { bindings::rpcrdma_page_address(*rqst.rq_pages) };
+                // SAFETY: The first page is present.
+                head_vec.iov_base = unsafe { bindings::rpcrdma_page_address(*array.as_ptr()) };
                 head_vec.iov_len = length.min(PAGE_SIZE);
                 page_len = length.saturating_sub(head_vec.iov_len);
                 first_page = 1;
             } else if tail_vec.iov_len != 0 {
-                page_len = append(rqst, length, &mut tail_vec)?;
+                page_len = append(array, length, &mut tail_vec)?;
             }
             given = Some(pages);
         } else if head_vec.iov_len > PAGE_SIZE {
-            page_len = spill(rqst, &mut head_vec)?;
+            page_len = spill(array, &mut head_vec)?;
         }
         let total = head_vec
             .iov_len
             .saturating_add(page_len)
             .saturating_add(tail_vec.iov_len);
         let length = c_int::try_from(total)?;
-        let arg = &mut rqst.rq_arg;
         arg.head[0] = head_vec;
         arg.tail[0] = tail_vec;
-        // SAFETY: The array has more than one page.
-        arg.pages = unsafe { rqst.rq_pages.add(first_page) };
+        arg.pages = array.as_mut_ptr().wrapping_add(first_page);
         arg.page_base = 0;
         arg.page_len = u32::try_from(page_len)?;
         arg.len = u32::try_from(total)?;
         arg.buflen = arg.len;
-        // SAFETY: The request and its transport are valid.
-        unsafe { bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw()) };
-        set_flags(rqst, self.xprt.is_local());
-        // What nfsd expects of a transport that is neither UDP nor TCP.
-        rqst.rq_prot = bindings::IPPROTO_MAX;
-        // The bytes stay where they are until the context is released.
-        rqst.rq_xprt_ctxt = message.into_raw().as_ptr();
+        // SAFETY: The request belongs to this thread (type invariant), and its transport is valid.
+        unsafe {
+            bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw());
+            set_flags(&raw mut (*rqst).rq_flags, self.xprt.is_local());
+            // What nfsd expects of a transport that is neither UDP nor TCP.
+            (*rqst).rq_prot = bindings::IPPROTO_MAX;
+            // The bytes stay where they are until the context is released.
+            (*rqst).rq_xprt_ctxt = message.into_raw().as_ptr();
+        }
         Ok((length, given))
     }
 }
 
 /// Sets the flags of a request. Most threads serve one kind of transport, for whose Calls they do
 /// not change.
+///
+/// # Safety
+///
+/// `flags` are those of a valid request.
 #[inline(always)]
-fn set_flags(rqst: &mut bindings::svc_rqst, is_local: bool) {
+unsafe fn set_flags(flags: *mut usize, is_local: bool) {
     let (secure, local) = (1 << bindings::RQ_SECURE, 1 << bindings::RQ_LOCAL);
     let wanted = secure | if is_local { local } else { 0 };
-    // SAFETY: As in `set_flag`.
-    let flags = unsafe { (&raw const rqst.rq_flags).read_volatile() };
-    if flags & (secure | local) != wanted {
-        set_flag(rqst, bindings::RQ_SECURE, true);
-        // For such a Call nfsd does not wait for pages that the client has dirtied: those wait for
-        // nfsd.
-        set_flag(rqst, bindings::RQ_LOCAL, is_local);
+    // SAFETY: Guaranteed by the caller; other threads change the flags by atomic operations.
+    unsafe {
+        if flags.read_volatile() & (secure | local) != wanted {
+            set_flag(flags, bindings::RQ_SECURE, true);
+            // For such a Call nfsd does not wait for pages that the client has dirtied: those wait
+            // for nfsd.
+            set_flag(flags, bindings::RQ_LOCAL, is_local);
+        }
     }
 }
 
 /// Sets or clears a flag of a request.
+///
+/// # Safety
+///
+/// As for [`set_flags`].
 #[cold]
-fn set_flag(rqst: &mut bindings::svc_rqst, number: u32, value: bool) {
-    let flags = &raw mut rqst.rq_flags;
-    // SAFETY: The request is valid, and other threads change its flags only by atomic operations;
-    // the flags are read at once, as test_bit() does.
+unsafe fn set_flag(flags: *mut usize, number: u32, value: bool) {
+    // SAFETY: Guaranteed by the caller; other threads change the flags only by atomic operations,
+    // and they are read at once, as test_bit() does.
     unsafe {
         let is_set = flags.read_volatile() >> number & 1 != 0;
         match value {
@@ -216,13 +232,13 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bi
 /// `EMSGSIZE` if the thread has too few pages.
 #[inline(never)]
 fn append(
-    rqst: &mut bindings::svc_rqst,
+    array: &[*mut bindings::page],
     page_len: usize,
     tail: &mut bindings::kvec,
 ) -> Result<usize> {
     // SAFETY: The tail has this many bytes, and nobody writes to them.
     let bytes = unsafe { core::slice::from_raw_parts(tail.iov_base.cast(), tail.iov_len) };
-    copy_to_pages(rqst, page_len, bytes)?;
+    copy_to_pages(array, page_len, bytes)?;
     tail.iov_len = 0;
     Ok(page_len.saturating_add(bytes.len()))
 }
@@ -235,11 +251,11 @@ fn append(
 ///
 /// `EMSGSIZE` if the thread has fewer pages.
 #[cold]
-fn spill(rqst: &mut bindings::svc_rqst, head: &mut bindings::kvec) -> Result<usize> {
+fn spill(array: &[*mut bindings::page], head: &mut bindings::kvec) -> Result<usize> {
     // SAFETY: The head has this many bytes, and nobody writes to them.
     let bytes = unsafe { core::slice::from_raw_parts(head.iov_base.cast(), head.iov_len) };
     let rest = bytes.get(PAGE_SIZE..).unwrap_or_default();
-    copy_to_pages(rqst, 0, rest)?;
+    copy_to_pages(array, 0, rest)?;
     head.iov_len = PAGE_SIZE;
     Ok(rest.len())
 }
@@ -249,42 +265,22 @@ fn spill(rqst: &mut bindings::svc_rqst, head: &mut bindings::kvec) -> Result<usi
 /// # Errors
 ///
 /// `EMSGSIZE` if the thread has too few pages.
-fn copy_to_pages(rqst: &mut bindings::svc_rqst, at: usize, bytes: &[u8]) -> Result {
+fn copy_to_pages(array: &[*mut bindings::page], at: usize, bytes: &[u8]) -> Result {
     let (mut index, mut offset) = (at / PAGE_SIZE, at % PAGE_SIZE);
     let mut rest = bytes;
     while !rest.is_empty() {
-        if index >= rqst.rq_maxpages {
-            return Err(EMSGSIZE);
-        }
+        let page = *array.get(index).ok_or(EMSGSIZE)?;
         let room = PAGE_SIZE.saturating_sub(offset);
         let (part, others) = rest.split_at(rest.len().min(room));
-        // SAFETY: The array has `rq_maxpages` pages, all of which are present before a thread looks
-        // for work, and which nobody else uses. `part` fits behind `offset`.
+        // SAFETY: All pages of the thread are present, and nobody else uses them. `part` fits
+        // behind `offset`.
         unsafe {
-            let page = bindings::rpcrdma_page_address(*rqst.rq_pages.add(index)).cast::<u8>();
+            let page = bindings::rpcrdma_page_address(page).cast::<u8>();
             core::ptr::copy_nonoverlapping(part.as_ptr(), page.add(offset), part.len());
         }
         (index, offset, rest) = (index.saturating_add(1), 0, others);
     }
     Ok(())
-}
-
-/// Exchanges the thread's first pages for `pages`, one for one, so that neither side has to
-/// allocate any.
-///
-/// # Errors
-///
-/// `EMSGSIZE` if the thread has fewer, `EIO` if one is missing.
-fn exchange(rqst: &mut bindings::svc_rqst, pages: &mut PageVec) -> Result {
-    if pages.len() > rqst.rq_maxpages {
-        return Err(EMSGSIZE);
-    }
-    // SAFETY: The array has `rq_maxpages` pages, all of which are present before a thread looks for
-    // work, and to which the thread owns references.
-    unsafe {
-        let array = core::slice::from_raw_parts_mut(rqst.rq_pages, pages.len());
-        pages.exchange(array)
-    }
 }
 
 /// A thread that has encoded a Reply.
@@ -359,15 +355,11 @@ impl Replying<'_> {
     /// # Errors
     ///
     /// `ENOMEM`; `EIO` if the message is not in these pages. Then none has moved.
-    pub(crate) fn move_pages(
-        mut self,
-        pages: &mut PageVec,
-        is_whole: bool,
-    ) -> Result<ResultLayout> {
+    pub(crate) fn move_pages(self, pages: &mut PageVec, is_whole: bool) -> Result<ResultLayout> {
         let message = self.message();
         let (head_len, tail_len) = (message.head_len(), message.tail_len());
         let data = self.data_pages()?;
-        let mut count = used_pages(self.rqst()).max(data.end);
+        let mut count = self.used_pages().max(data.end);
         let (mut linear, mut moved) = (None, data.clone());
         if is_whole {
             let [head, tail] = self.linear_pages()?;
@@ -377,28 +369,26 @@ impl Replying<'_> {
             linear = Some([head, tail].map(Option::unwrap_or_default));
             moved = 0..count;
         }
-        // SAFETY: By the type's invariant.
-        let rqst = unsafe { self.rqst.as_mut() };
-        if count > rqst.rq_maxpages {
+        let length = moved.end.saturating_sub(moved.start);
+        if count > self.pages().len() {
             return Err(EIO);
         }
-        let length = moved.end.saturating_sub(moved.start);
         pages.reserve(length, GFP_KERNEL)?;
         let first = data.start.saturating_sub(moved.start);
-        let res = &rqst.rq_res;
+        let rqst = self.rqst.as_ptr();
+        // SAFETY: The request belongs to this thread (type invariant), and the array of its pages
+        // has `count` elements, each of them a page with a reference for the thread, which passes
+        // to `pages`, and one element more.
+        let (page_base, page_len) = unsafe {
+            // sunrpc replaces the thread's pages up to here. RPCSEC_GSS may have continued beyond
+            // what the service has encoded, without recording it.
+            (*rqst).rq_next_page = (*rqst).rq_respages.add(count);
+            let start = (*rqst).rq_respages.add(moved.start);
+            pages.take_array(core::slice::from_raw_parts_mut(start, length))?;
+            ((*rqst).rq_res.page_base, (*rqst).rq_res.page_len)
+        };
         // CAST: Unsigned ints always fit the kernel's usize.
-        let (page_base, page_len) = (res.page_base as usize, res.page_len as usize);
-        // sunrpc replaces the thread's pages up to here. RPCSEC_GSS may have continued beyond what
-        // the service has encoded, without recording it.
-        // SAFETY: The array has that many elements, and one more.
-        rqst.rq_next_page = unsafe { rqst.rq_respages.add(count) };
-        // SAFETY: By the type's invariant the array has that many elements, each of them a page
-        // with a reference for the thread, which passes to `pages`.
-        unsafe {
-            let start = rqst.rq_respages.add(moved.start);
-            let array = core::slice::from_raw_parts_mut(start, length);
-            pages.take_array(array)?;
-        }
+        let (page_base, page_len) = (page_base as usize, page_len as usize);
         Ok(ResultLayout {
             head_len,
             pages: (first, page_base, page_len),
@@ -407,23 +397,39 @@ impl Replying<'_> {
         })
     }
 
-    fn rqst(&self) -> &bindings::svc_rqst {
-        // SAFETY: By the type's invariant.
-        unsafe { self.rqst.as_ref() }
+    /// The result. There are no references to the whole request: other threads change its flags.
+    fn res(&self) -> &bindings::xdr_buf {
+        // SAFETY: The request belongs to this thread (type invariant).
+        unsafe { &(*self.rqst.as_ptr()).rq_res }
+    }
+
+    /// The thread's pages for Replies.
+    fn pages(&self) -> &[*mut bindings::page] {
+        let rqst = self.rqst.as_ptr();
+        // SAFETY: The request belongs to this thread, and the array has so many elements (type
+        // invariants).
+        unsafe { core::slice::from_raw_parts((*rqst).rq_respages, (*rqst).rq_maxpages) }
+    }
+
+    /// How many of the thread's pages the service has used for the Reply.
+    fn used_pages(&self) -> usize {
+        // SAFETY: The request belongs to this thread (type invariant).
+        let next = unsafe { (*self.rqst.as_ptr()).rq_next_page };
+        let used = next.addr().saturating_sub(self.pages().as_ptr().addr());
+        (used / size_of::<*mut bindings::page>()).min(self.pages().len())
     }
 
     /// Which of the thread's pages are those of the message.
     fn data_pages(&self) -> Result<Range<usize>> {
-        let rqst = self.rqst();
-        let res = &rqst.rq_res;
+        let res = self.res();
         if res.page_len == 0 {
             return Ok(0..0);
         }
         // CAST: Unsigned ints always fit the kernel's usize.
         let end = (res.page_base as usize).saturating_add(res.page_len as usize);
-        let distance = res.pages.addr().checked_sub(rqst.rq_respages.addr());
+        let distance = res.pages.addr().checked_sub(self.pages().as_ptr().addr());
         let first = distance.map(|distance| distance / size_of::<*mut bindings::page>());
-        let first = match first.filter(|first| *first < rqst.rq_maxpages) {
+        let first = match first.filter(|first| *first < self.pages().len()) {
             Some(first) => first,
             // NFSv2's READLINK has a pointer to its only page elsewhere.
             // SAFETY: It has pages.
@@ -435,14 +441,12 @@ impl Replying<'_> {
 
     /// Where a page is among those of the thread.
     fn position(&self, page: *mut bindings::page) -> Option<usize> {
-        let rqst = self.rqst();
-        // SAFETY: The array has so many elements.
-        (0..rqst.rq_maxpages).find(|index| unsafe { *rqst.rq_respages.add(*index) == page })
+        self.pages().iter().position(|other| *other == page)
     }
 
     /// Where head and tail are among the thread's pages: page and offset, if they have bytes.
     fn linear_pages(&self) -> Result<[Option<(usize, usize)>; 2]> {
-        let res = &self.rqst().rq_res;
+        let res = self.res();
         Ok([self.linear(&res.head[0])?, self.linear(&res.tail[0])?])
     }
 
@@ -461,15 +465,6 @@ impl Replying<'_> {
             _ => Err(EIO),
         }
     }
-}
-
-/// How many of the thread's pages the service has used for the Reply.
-fn used_pages(rqst: &bindings::svc_rqst) -> usize {
-    let used = rqst
-        .rq_next_page
-        .addr()
-        .saturating_sub(rqst.rq_respages.addr());
-    (used / size_of::<*mut bindings::page>()).min(rqst.rq_maxpages)
 }
 
 /// Where the bytes of a Reply are among pages that were moved.
