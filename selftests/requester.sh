@@ -14,7 +14,7 @@ chunks() {
 	attack honest 'answered*4' refused_messages=0 excess_calls=0 chunk_errors_sent=0
 	attack too-many-segments 'err_chunk*3 answered' chunk_errors_sent=3 refused_messages=3
 	attack too-many-chunks 'err_chunk*2 answered' chunk_errors_sent=2 refused_messages=2
-	attack too-many-bytes 'err_chunk*4 answered' chunk_errors_sent=4 read_pages_most=0
+	attack too-many-bytes 'answered err_chunk*5 answered' chunk_errors_sent=5 read_pages_most=257
 	attack misfits 'garbage_args*7 err_chunk answered' garbage_args_sent=7 chunk_errors_sent=1 read_pages_most=0
 	attack without-bytes 'answered*5' refused_messages=0
 	attack same-memory 'answered*3' refused_messages=0

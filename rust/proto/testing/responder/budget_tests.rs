@@ -94,6 +94,12 @@ mod tests {
             excess(&[(44, 4000), (44, 97)], &[], None),
             over(Excess::ReadBytes)
         );
+        // The first segment uses all of it.
+        assert_eq!(excess(&[(44, 4096)], &[], None), WITHIN);
+        assert_eq!(
+            excess(&[(44, 4096), (44, 4)], &[], None),
+            over(Excess::ReadBytes)
+        );
         // The four bytes that follow the data are put behind them.
         assert_eq!(excess(&[(40, 4092)], &[], None), WITHIN);
         assert_eq!(excess(&[(40, 4093)], &[], None), over(Excess::ReadBytes));

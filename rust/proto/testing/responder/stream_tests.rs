@@ -224,6 +224,14 @@ mod tests {
             read(56, 4, 3, 0),
         ];
         check(&sorted, None, layout(0, 60, 0), &pieces);
+        // The chunk is where the first segment ends.
+        let pieces = [read(0, 12, 0, 0), read(12, 8, 2, 0), read(20, 16, 1, 0)];
+        check(
+            &[(0, 12), (0, 16), (12, 8)],
+            None,
+            layout(0, 36, 0),
+            &pieces,
+        );
     }
 
     /// Proves: V1-052, V1-053, V1-054.

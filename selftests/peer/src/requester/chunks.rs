@@ -94,9 +94,14 @@ fn too_many_bytes(requester: &mut Requester) -> Result<Vec<String>> {
     requester.connect()?;
     let all = requester.segment(u32::MAX);
     let much = requester.segment(3 << 20);
+    // As much as an RPC message may have where nfsd takes a mebibyte of data and pages have 4 KiB.
+    let most = requester.segment((1 << 20) + 4096);
+    let word = requester.segment(4);
     each(
         requester,
         &[
+            Call::reading(&[most]),
+            Call::reading(&[most, word]),
             Call::reading(&[all]),
             Call::reading(&[all; 60]),
             Call::reading(&[much; 3]),

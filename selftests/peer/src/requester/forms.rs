@@ -199,7 +199,9 @@ fn write(requester: &mut Requester, form: &Form, data: &[Vec<u8>; 2]) -> Result<
     let mut procedure = Procedure::Msg;
     if !matches!(form, Form::Chunks) {
         requester.verbs.put(STREAM, &stream);
-        reads.splice(0..0, chunk(requester, 0, STREAM, (101, stream.len())));
+        // Its first segment ends where the first item begins.
+        let whole = chunk(requester, 0, STREAM, (places[0], stream.len()));
+        reads.splice(0..0, whole);
         procedure = Procedure::Nomsg;
     }
     let call = Call {
