@@ -45,6 +45,7 @@ reads() {
 		ended_work_request+4 ended_disconnected+2
 	attack hangs-up gone ended_disconnected+20
 	attack vanishes ended ended_work_request+1
+	attack vanishes-for-long ended ended_work_request+1
 	# As much as there is room for is held until the fabric gives up.
 	WAIT=100 attack crowd 'ended*10' ended_work_request+10 'listener:read_pages_most>8000'
 	# Where nothing gives up, who waits ends it. One connection more has made sure of the order.

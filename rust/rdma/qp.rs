@@ -104,6 +104,12 @@ const RNR_FOR_EVER: u8 = 7;
 /// packet is not a lost connection.
 const RETRIES: u8 = 6;
 
+/// The longest time after which this end repeats what the peer of an accepted connection does not
+/// acknowledge: 4.3 seconds (4.096 us * 2^n), more than fabrics need. The peer's connect request
+/// asks for one, which can be 2.4 hours: so long a peer that is gone would keep what was sent to
+/// it.
+const MAX_ACK_TIMEOUT: u8 = 20;
+
 /// A reliable connected queue pair.
 ///
 /// # Invariants
@@ -264,9 +270,20 @@ impl Qp {
         let mut raw = parameters.to_raw()?;
         raw.rnr_retry_count = RNR_FOR_EVER;
         let id = self.id.as_raw();
-        // SAFETY: The identifier is valid; the parameters are copied during the call.
+        // SAFETY: The identifier is valid; the parameters are copied during the calls, and the
+        // attributes are only written to.
         unsafe {
             to_result(bindings::rdma_set_min_rnr_timer(id, RNR_TIMER))?;
+            // What the peer has asked for; 0 on iWARP, whose TCP has its own.
+            let mut wanted = bindings::ib_qp_attr {
+                qp_state: bindings::ib_qp_state_IB_QPS_RTS,
+                ..Default::default()
+            };
+            // If this fails, so does `rdma_accept`.
+            let _ = bindings::rdma_init_qp_attr(id, &mut wanted, &mut 0);
+            if wanted.timeout > MAX_ACK_TIMEOUT {
+                to_result(bindings::rdma_set_ack_timeout(id, MAX_ACK_TIMEOUT))?;
+            }
             bindings::rdma_lock_handler(id);
             let status = bindings::rdma_accept(id, &mut raw);
             bindings::rdma_unlock_handler(id);

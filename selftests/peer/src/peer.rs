@@ -245,6 +245,7 @@ impl Peer {
             data_size: MEMORY_SIZE,
             // A Send too many ends the connection.
             rnr_retries: 0,
+            ack_timeout: 0,
         }
     }
 

@@ -407,8 +407,9 @@ static int ask(struct peer *peer, const char *address, uint16_t port,
 		.private_data_len	= parameters->private_len,
 		.rnr_retry_count	= parameters->rnr_retries,
 		.responder_resources	= 16,
-		.retry_count		= 6,
+		.retry_count		= parameters->ack_timeout ? 0 : 6,
 	};
+	uint8_t ack_timeout = parameters->ack_timeout;
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *found;
 	int64_t end = now_ms() + COMPLETION_MS;
 	static uint32_t connections;
@@ -422,6 +423,9 @@ static int ask(struct peer *peer, const char *address, uint16_t port,
 	if (!status && rdma_resolve_addr(peer->id, NULL, found->ai_dst_addr, COMPLETION_MS))
 		status = -errno;
 	rdma_freeaddrinfo(found);
+	if (!status && ack_timeout &&
+	    rdma_set_option(peer->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout, sizeof(ack_timeout)))
+		status = -errno;
 	if (!status)
 		status = wait_for_step(peer, STEP_ADDRESS, end);
 	if (!status && rdma_resolve_route(peer->id, COMPLETION_MS))

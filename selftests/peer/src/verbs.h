@@ -26,6 +26,11 @@ struct peer_accept {
 	uint32_t data_size;
 	/* Times that the other end repeats a Send for which there is no Receive; 7 is for ever. */
 	uint8_t rnr_retries;
+	/*
+	 * How long either end waits for an acknowledgement, 4.096 us * 2^n, with which a connection is asked for
+	 * and which is not repeated then; 0 for what is usual.
+	 */
+	uint8_t ack_timeout;
 };
 
 /* They exit the process if they cannot. */

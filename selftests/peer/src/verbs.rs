@@ -38,6 +38,7 @@ mod c {
         pub(super) send_size: u32,
         pub(super) data_size: u32,
         pub(super) rnr_retries: u8,
+        pub(super) ack_timeout: u8,
     }
 
     extern "C" {
@@ -115,6 +116,9 @@ pub(crate) struct Acceptance {
     pub(crate) data_size: u32,
     /// Times that the other end repeats a Send for which there is no Receive; 7 is for ever.
     pub(crate) rnr_retries: u8,
+    /// How long either end waits for an acknowledgement, 4.096 us * 2^n, with which a connection is
+    /// asked for; nothing is repeated then. 0 for what is usual.
+    pub(crate) ack_timeout: u8,
 }
 
 impl Acceptance {
@@ -128,6 +132,7 @@ impl Acceptance {
             send_size: self.send_size,
             data_size: self.data_size,
             rnr_retries: self.rnr_retries,
+            ack_timeout: self.ack_timeout,
         })
     }
 }

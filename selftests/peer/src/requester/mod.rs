@@ -181,6 +181,7 @@ impl Requester {
             send_size: 8192,
             data_size: MEMORY_SIZE,
             rnr_retries: 7,
+            ack_timeout: 0,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{end_of, outcome_of, segment_of, Call, Requester, Scenarios};
 use crate::peer::LIMIT;
 use crate::proto::wire::chunk::Segment;
-use crate::verbs::Verbs;
+use crate::verbs::{Acceptance, Verbs};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
@@ -16,6 +16,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("bad-write-handle", bad_write_handle),
     ("sends-it-again", sends_it_again),
     ("vanishes", vanishes),
+    ("vanishes-for-long", vanishes_for_long),
     ("hangs-up", hangs_up),
     ("crowd", crowd),
     ("holds-room", holds_room),
@@ -117,7 +118,20 @@ fn sends_it_again(requester: &mut Requester) -> Result<Vec<String>> {
 
 /// The queue pair is gone when the server reads, and nobody tells it.
 fn vanishes(requester: &mut Requester) -> Result<Vec<String>> {
-    requester.connect()?;
+    vanishes_from(requester, &Requester::offer())
+}
+
+/// The same where the server is asked to wait for 2.4 hours before it takes anything for lost.
+fn vanishes_for_long(requester: &mut Requester) -> Result<Vec<String>> {
+    let offer = Acceptance {
+        ack_timeout: 31,
+        ..Requester::offer()
+    };
+    vanishes_from(requester, &offer)
+}
+
+fn vanishes_from(requester: &mut Requester, offer: &Acceptance) -> Result<Vec<String>> {
+    requester.connect_with(offer)?;
     let segment = requester.segment(1 << 20);
     for _ in 0..6 {
         requester.send(&Call::reading(&[segment]))?;
