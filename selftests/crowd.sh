@@ -153,10 +153,62 @@ stopped() {
 	attack_ends
 }
 
+# How long an operation of an honest client takes at most beside connections that stall, in milliseconds. Threads of
+# nfsd wait for room on a send queue, ten seconds each time (TIME_LIMIT), and all of them for as long as the scenario
+# takes (20 seconds) if it has connections enough.
+SLOWEST_MS=25000
+
+# Connections, each with so many Calls, whose Replies or Reads fill the server's send queues and do not complete:
+# stalled SCENARIO CONNECTIONS CALLS.
+stalled() {
+	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
+	mount_nfs 4.2
+	server_dir /export
+	server "head -c 100000 /dev/urandom >/export/$TEST/file
+		end_grace"
+	defer requester_stop
+	# One builtin for each operation: a program takes a while to start.
+	LIMIT=150 client "
+		: >/run/$TEST.out
+		export CONNECTIONS=$2 CALLS=$3 FILE=/export/$TEST/file
+		/lab/payload/rpcrdma-peer --requester \$SERVER $1 </dev/null >/run/$TEST.out 2>&1 &
+		echo \$! >/run/$TEST.pid
+		files=0 slowest=0 what= name=\$MNT/$TEST/honest
+		timed() {
+			local start=\${EPOCHREALTIME/./} took
+			\"\$@\"
+			took=\$(((\${EPOCHREALTIME/./} - start) / 1000))
+			[ \$took -le \$slowest ] || { slowest=\$took; what=\$1; }
+		}
+		make() { : >\$name; }
+		fill() { echo honest >>\$name; }
+		remove() { rm \$name; }
+		until grep -q '^$1: ' /run/$TEST.out; do
+			timed make
+			timed fill
+			timed remove
+			files=\$((files + 1))
+		done
+		[[ \$(cat /run/$TEST.out) = *_ended ]] || fail \"\$(cat /run/$TEST.out)\"
+		printf '%s: %d files beside %d connections with %d Calls, the slowest operation (%s) took %d ms\n' \
+			\"\$(cat /run/$TEST.out)\" \$files $2 $3 \$what \$slowest
+		wait
+		umount \$MNT
+		[ \$slowest -lt $SLOWEST_MS ] || fail 'that is too slow'"
+	! is_served || server 'clients_gone 20'
+}
+
 test_case "Replies that are not taken" not_taken
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
 test_case "more connections than are kept, and more connects than may wait" anew too_many
 test_case "connects whose client has gone when it is their turn" anew few
 test_case "connections end while all threads of nfsd wait for room on their send queues" traced woken
 test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
+test_case "an honest client beside 4 connections that take no Replies" stalled stalls-placed 4 8
+test_case "an honest client beside 8 connections with as many Calls as there can be" stalled stalls-placed 8 126
+test_case "an honest client beside 16 connections that take no Replies" stalled stalls-placed 16 8
+test_case "an honest client beside connections that take no inline Replies" stalled stalls-inline 4 126
+test_case "an honest client beside connections that take a Reply now and then" stalled stalls-slowly 4 8
+test_case "an honest client beside strangers with many Read segments" stalled stalls-reads 4 2
 run_cases

@@ -18,7 +18,7 @@
 #define REQUESTS	16
 
 /* Send buffers, which are used in turn. */
-#define SENDS		64
+#define SENDS		128
 
 /* How long a completion may take that has to come. */
 #define COMPLETION_MS	20000

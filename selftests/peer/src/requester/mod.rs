@@ -15,6 +15,7 @@ mod messages;
 mod reads;
 mod results;
 mod session;
+mod stalls;
 
 use std::ffi::{CStr, CString};
 use std::io::Write;
@@ -40,7 +41,7 @@ type Run = fn(&mut Requester) -> Result<Vec<String>>;
 type Scenarios = [(&'static str, Run)];
 
 fn find(name: &str) -> Option<Run> {
-    let files: [&Scenarios; 11] = [
+    let files: [&Scenarios; 12] = [
         backward::SCENARIOS,
         choices::SCENARIOS,
         chunks::SCENARIOS,
@@ -52,6 +53,7 @@ fn find(name: &str) -> Option<Run> {
         reads::SCENARIOS,
         results::SCENARIOS,
         session::SCENARIOS,
+        stalls::SCENARIOS,
     ];
     let mut all = files.into_iter().flatten();
     all.find(|(known, _)| *known == name).map(|&(_, run)| run)
