@@ -39,7 +39,14 @@ deferred() {
 	server '
 		cat $TRACING/trace | grep -c svc_defer_recv: | sed "s/$/ Calls were taken up again/"
 		[ $(grep -c svc_defer_recv: $TRACING/trace) -ge 5 ] || fail "$(cat $TRACING/trace)"
-		! grep svc_defer_drop: $TRACING/trace'
+		! grep svc_defer_drop: $TRACING/trace
+		# It has forgotten the client as well as the export: one Call is put aside for each.
+		again=$(sed -n "s/.* svc_defer_recv:.* xid=//p" $TRACING/trace | sort | uniq -d | wc -l)
+		printf "%d of them more than once\n" $again
+		[ $again -gt 0 ] || fail "no Call was put aside twice"'
+	client '
+		[ "$(xprt_stat 7)" = "$(xprt_stat 6)" ] || fail "$(xprt_stat 7) Replies to $(xprt_stat 6) Calls"
+		[ "$(xprt_stat 8)" = 0 ] || fail "$(xprt_stat 8) Replies to no Call"'
 	[ "$(client 'xprt_stat 3')" = "$connects" ] || fail "the connection did not outlast it"
 	client 'umount $MNT && wait_for 10 module_unused'
 }
