@@ -78,29 +78,6 @@ line() {
 	server 'clients_gone 20'
 }
 
-# A Reply is kept from being sent until others have granted less than it was made with.
-overtaken() {
-	need_requester
-	defer requester_stop
-	attack_begins overtaken
-	# After as many Calls it has one outstanding at a time.
-	server '
-		all_are_there() { [ "$(stat_of received_messages)" -gt 600 ]; }
-		wait_for 40 all_are_there'
-	MACHINE=server delay_events one_reply=600000
-	server '
-		is_kept() { [ "$(delayed)" = 1 ]; }
-		wait_for 40 is_kept
-		kept=$(stat_of credits_granted)
-		[ $kept -gt 16 ] || fail "only $kept were granted"
-		granted_less() { [ "$(stat_of credits_granted)" -le $((kept / 4)) ]; }
-		wait_for 40 granted_less'
-	delays_end server
-	attack_comes_to no_more
-	requester_stop
-	server 'clients_gone 20'
-}
-
 # nfsd drops a Call that it has in its hands already: each gives back its credit and its Receive.
 dropped() {
 	attack_begins_reading dropped
@@ -264,7 +241,6 @@ test_case "messages that are cut, or no Calls" beside_a_mount messages
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "a connection that ends while it waits for room, and a thread is busy with it" line
-test_case "a Reply that is overtaken by others that grant less" overtaken
 test_case "Calls that nfsd drops" dropped
 test_case "first Calls of Version Two that fail" first_calls
 test_case "several chunks of data at a time, both ways" beside_a_mount forms

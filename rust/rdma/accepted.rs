@@ -60,11 +60,6 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
     /// The same for an RDMA Write before the Send to which `sent` belongs.
     fn not_written(&self, sent: &Self::Sent, status: WcStatus);
 
-    /// A message, at the start of `buffer`, is about to be posted, and no other will be posted
-    /// before it, while others may have been since it was built. Returns whether it was changed,
-    /// which is the last chance. Called with a spinlock held, in process context.
-    fn revise(&self, sent: &Self::Sent, buffer: &mut [u8]) -> bool;
-
     /// A Send has completed, so that there is about to be room on the send queue.
     fn sent(&self, sent: &Self::Sent);
 
@@ -523,10 +518,6 @@ unsafe impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
 
     fn not_written(&self, sent: &C::Sent, status: WcStatus) {
         self.context.not_written(sent, status);
-    }
-
-    fn revise(&self, sent: &C::Sent, buffer: &mut [u8]) -> bool {
-        self.context.revise(sent, buffer)
     }
 
     fn sent(&self, sent: &C::Sent) {

@@ -50,11 +50,6 @@ pub(crate) unsafe trait OutgoingOwner: TraceQp + Sized + 'static {
     /// An RDMA Write before a Send has failed; [`Self::failed`] is called next.
     fn not_written(&self, sent: &Self::Sent, status: WcStatus);
 
-    /// A message, at the start of `buffer`, is about to be posted, and no other will be posted
-    /// before it. Returns whether it was changed, which is the last chance. Called with a spinlock
-    /// held.
-    fn revise(&self, sent: &Self::Sent, buffer: &mut [u8]) -> bool;
-
     /// A Send has completed.
     fn sent(&self, sent: &Self::Sent);
 
@@ -401,8 +396,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Sends the first `length` bytes after the Writes, and asks the peer to invalidate `handle`.
-    /// `patience` is for room on the send queue. `sent` is passed to [`OutgoingOwner::revise`] and
-    /// [`OutgoingOwner::sent`].
+    /// `patience` is for room on the send queue. `sent` is passed to [`OutgoingOwner::sent`].
     ///
     /// # Errors
     ///
@@ -455,12 +449,7 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
                 (*write).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe);
                 write = (*write).next;
             }
-            let (sent, buffer) = (&context.sent, &mut context.buffer);
-            owner.qp().post_send_revised(first, || {
-                if owner.revise(sent, buffer.bytes()) {
-                    buffer.sync_for_device(length);
-                }
-            })
+            owner.qp().post_send_gated(first)
         };
         match posted {
             Ok(()) => Ok(()),

@@ -123,7 +123,7 @@ impl<T: Pooled> Pool<T> {
     /// # Safety
     ///
     /// It came from this pool, and the caller no longer uses it. Its requests are posted to the
-    /// send queue of `qp` only, by [`Qp::post_send_beside`] or [`Qp::post_send_revised`]. These
+    /// send queue of `qp` only, by [`Qp::post_send_beside`] or [`Qp::post_send_gated`]. These
     /// calls have ended, or the last request's link is always null.
     pub(super) unsafe fn put(&self, context: NonNull<T>, qp: &Qp) {
         let mut lists = self.lists.lock();

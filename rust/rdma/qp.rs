@@ -358,8 +358,7 @@ impl Qp {
         posted
     }
 
-    /// The same for a message that `revise` may change when its turn has come: whatever is posted
-    /// beside the owner was posted before, or will be posted later. It must not sleep.
+    /// The same for a chain whose completion waits with [`Self::wait_for_posting`].
     ///
     /// # Safety
     ///
@@ -368,21 +367,17 @@ impl Qp {
     /// # Errors
     ///
     /// As for [`Self::post_send_beside`].
-    pub(super) unsafe fn post_send_revised(
-        &self,
-        first: *const bindings::ib_send_wr,
-        revise: impl FnOnce(),
-    ) -> Result {
+    pub(super) unsafe fn post_send_gated(&self, first: *const bindings::ib_send_wr) -> Result {
         let gate = self.send_gate.lock();
         if !*gate {
             return Err(EPIPE);
         }
-        revise();
-        // SAFETY: Guaranteed by the caller. The drain does not begin while the gate is held.
+        // SAFETY: `first` is such a chain by this function's contract. The drain does not begin
+        // while the gate is held.
         unsafe { self.post_send(first) }
     }
 
-    /// Waits until the calls of [`Self::post_send_revised`] and of [`Self::post_send_beside`] that
+    /// Waits until the calls of [`Self::post_send_gated`] and of [`Self::post_send_beside`] that
     /// have begun have ended. Does not sleep.
     pub(super) fn wait_for_posting(&self) {
         drop(self.send_gate.lock());

@@ -171,8 +171,8 @@ impl Connection {
             return Err(NotAccepted::SmallQueues { held, needed });
         }
         let versions = sysctl::server_versions();
-        let credits = (max_credits, own.receive.bytes());
-        let incoming = IncomingCalls::new(events.clone(), thresholds, versions, budget, credits);
+        let incoming =
+            IncomingCalls::new(events.clone(), thresholds, versions, budget, max_credits);
         let qp = AcceptedOwner::new(id, &pd, &sizes, events.slots.clone(), incoming)?;
         let removal = RemovalNotice::new(&device, events.clone())?;
         let parts = Parts {
@@ -198,7 +198,7 @@ impl Connection {
             GFP_KERNEL,
         )?;
         let qp = &connection.parts.qp;
-        qp.post_receives(SPARE_RECEIVES.saturating_add(1), 1, true)?;
+        qp.context().post_all_receives(qp)?;
         qp.accept(&ConnectParameters {
             private_data: &own.encode(),
             // The requester reads nothing from here.
@@ -295,19 +295,14 @@ impl AcceptedEvents for IncomingCalls {
         }
     }
 
-    #[inline]
-    fn revise(&self, sent: &SentMessage, buffer: &mut [u8]) -> bool {
-        match sent {
-            SentMessage::Nothing | SentMessage::BackwardCall => false,
-            SentMessage::Reply(_) | SentMessage::Error(_) | SentMessage::GarbageArgs => {
-                self.revise_grant(buffer)
-            }
-        }
-    }
-
-    #[inline]
     fn sent(&self, sent: &SentMessage) {
         self.stats().sent(sent);
+        match sent {
+            SentMessage::Nothing | SentMessage::BackwardCall => {}
+            SentMessage::Reply(_) | SentMessage::Error(_) | SentMessage::GarbageArgs => {
+                self.delivered();
+            }
+        }
     }
 
     fn queue_is_full(&self) {

@@ -5,7 +5,6 @@
 
 use super::{
     events::{Events, Shortage},
-    room::ReceiveShare,
     sizes::{BACKWARD_CREDITS, RECEIVE_BATCH, SPARE_RECEIVES},
     stats::Stats,
 };
@@ -14,19 +13,16 @@ use crate::{
     proto::{
         responder::{
             budget::CallBudget,
-            credits::{Arrivals, Conduct, Load, ResponderCredits},
+            grants::{Conduct, Grants},
             negotiation::ResponderNegotiation,
         },
         wire::{
-            header::{lower_credits, Credits, Versions, VERSION_TWO},
+            header::{Credits, Versions, VERSION_TWO},
             private_data::Thresholds,
         },
     },
     rdma::{AcceptedMessage, AcceptedQp, Messages},
-    sunrpc::{
-        server::{Bc, Moment, SvcXprt},
-        RelaxedCell,
-    },
+    sunrpc::server::{Bc, SvcXprt},
     trace,
 };
 use kernel::{
@@ -35,16 +31,17 @@ use kernel::{
     seq_file::SeqFile,
     seq_print,
     sync::{
-        atomic::{Acquire, Atomic, Full, Relaxed, Release},
-        Arc, SpinLock, SpinLockGuard,
+        atomic::{Atomic, Full, Relaxed},
+        Arc, SpinLock,
     },
+    time::{delay::fsleep, Delta},
 };
 
 /// Calls that a new connection is granted. More come with its load.
 const FIRST_GRANT: u32 = 8;
 
-/// How long, in nanoseconds, a requester keeps a grant that it does not use.
-const QUIET_TIME: u64 = 5_000_000_000;
+/// How long a thread waits before it looks again whether there is memory for Receives.
+const MEMORY_PAUSE: Delta = Delta::from_millis(10);
 
 /// Calls that wait for room, in order.
 struct Waiting {
@@ -70,123 +67,27 @@ pub(crate) struct IncomingCalls {
     waiting: SpinLock<Waiting>,
     /// How many Calls are in [`Self::waiting`].
     waiting_count: Atomic<u32>,
-    /// What has arrived, and what Calls that arrive are compared with.
-    arrivals: Arriving,
     #[pin]
-    credits: SpinLock<Grants>,
+    flow: SpinLock<Flow>,
 }
 
-/// The part of a requester's credits that arriving Calls need, and what they tell Replies. It is
-/// read and written without a lock, so that a Call that arrives waits for nobody who replies.
-struct Arriving {
-    received: Atomic<u64>,
-    /// Messages among these that were answered, but not with a Reply.
-    refused: Atomic<u64>,
-    /// What the last Call asked for.
-    requested: RelaxedCell<u32>,
-    /// As [`Self::leave`] has last stored them: [`ResponderCredits::allowed`],
-    /// [`ResponderCredits::dropped`] and [`ResponderCredits::limit`].
-    allowed: RelaxedCell<u64>,
-    dropped: RelaxedCell<u64>,
-    limit: RelaxedCell<u32>,
-    /// The same of [`ResponderCredits::granted`], for Replies that are about to be sent.
-    granted: RelaxedCell<u32>,
-    /// The most Calls that the requester had outstanding since a Reply last looked. An arriving
-    /// Call may put an older value back: then the limit falls one period later.
-    most: RelaxedCell<u64>,
-    /// Whether the requester has used all that it may, while no Call of it waited for room.
-    is_short: RelaxedCell<bool>,
-}
-
-impl Arriving {
-    /// Nothing has arrived.
-    fn new(credits: &ResponderCredits) -> Self {
-        Self {
-            received: Atomic::new(0),
-            refused: Atomic::new(0),
-            requested: RelaxedCell::new(credits.requested().get()),
-            allowed: RelaxedCell::new(credits.allowed()),
-            dropped: RelaxedCell::new(0),
-            limit: RelaxedCell::new(credits.limit().get()),
-            granted: RelaxedCell::new(credits.granted().get()),
-            most: RelaxedCell::new(0),
-            is_short: RelaxedCell::new(false),
-        }
-    }
-
-    /// What has arrived by now.
-    #[inline(always)]
-    fn now(&self) -> Arrivals {
-        Arrivals {
-            // Pairs with `IncomingCalls::called`: the Receives of these are no longer counted as
-            // posted.
-            received: self.received.load(Acquire),
-            requested: Credits::new(self.requested.get()),
-        }
-    }
-
-    /// Stores what arriving Calls are to be compared with.
-    #[inline(always)]
-    fn leave(&self, credits: &ResponderCredits) {
-        self.allowed.set(credits.allowed());
-        self.dropped.set(credits.dropped());
-        self.limit.set(credits.limit().get());
-        self.granted.set(credits.granted().get());
-    }
-}
-
-/// What a requester may send.
-struct Grants {
-    credits: ResponderCredits,
-    load: Load,
-    /// Room for the Receives of grants beyond the first ones.
-    receives: ReceiveShare,
-    /// By how much a thread is about to raise the limit, once the Receives for that are posted.
-    rising: u32,
-    /// When the connection began. The load counts nanoseconds from then on.
-    since: Moment,
+/// What a requester may send, and in which version.
+struct Flow {
+    grants: Grants,
+    /// Messages that were answered, but not with a Reply.
+    refused: u64,
     negotiation: ResponderNegotiation,
 }
 
-impl Grants {
-    /// Receives to be posted for Calls.
-    #[inline(always)]
-    fn wanted(&self) -> u32 {
-        let wanted = self.credits.receives(SPARE_RECEIVES);
-        wanted.saturating_add(self.rising)
-    }
-
-    /// Lowers the grant, as there is less room than the requester could use.
-    fn lower(&mut self) {
-        let less = self.load.lower(&mut self.credits);
-        self.receives.lower(less);
-    }
-
-    /// Gives back the room for Receives that lowered grants do not use, once Calls have used them
-    /// up: of `posted` ones.
-    #[cold]
-    fn give_back_surplus(&mut self, posted: u32) {
-        let expected = self.credits.expected();
-        // Those of a limit that was not raised after all are not expected.
-        let kept = expected.max(posted.saturating_sub(SPARE_RECEIVES));
-        self.receives
-            .give_back_surplus(kept.saturating_sub(self.load.first()));
-    }
-}
-
 impl IncomingCalls {
-    /// The state of a new connection, which is granted up to `max_credits`, each with a Receive of
-    /// `receive_size` bytes.
+    /// The state of a new connection, which is granted up to `max_credits`.
     pub(super) fn new<'a>(
         events: Arc<Events>,
         thresholds: Thresholds,
         versions: Versions,
         budget: CallBudget,
-        (max_credits, receive_size): (u32, u32),
+        max_credits: u32,
     ) -> impl PinInit<Self, Error> + 'a {
-        let limit = FIRST_GRANT.min(max_credits);
-        let receives = ReceiveShare::new(events.room.clone(), receive_size);
-        let credits = ResponderCredits::new(Credits::new(limit));
         try_pin_init!(Self {
             events,
             thresholds,
@@ -198,15 +99,11 @@ impl IncomingCalls {
                 is_in_line: false,
             }, "rpcrdma_waiting"),
             waiting_count: Atomic::new(0),
-            arrivals: Arriving::new(&credits),
-            credits <- new_spinlock!(Grants {
-                credits,
-                load: Load::new(limit, max_credits, QUIET_TIME),
-                receives,
-                rising: 0,
-                since: Moment::now(),
+            flow <- new_spinlock!(Flow {
+                grants: Grants::new(FIRST_GRANT.min(max_credits), max_credits),
+                refused: 0,
                 negotiation: ResponderNegotiation::new(*thresholds),
-            }, "rpcrdma_grants"),
+            }, "rpcrdma_flow"),
         }? Error)
     }
 
@@ -222,39 +119,17 @@ impl IncomingCalls {
 
     /// Writes what the requester may send, one `name value` a line.
     pub(super) fn show_grants(&self, seq: &SeqFile) {
-        let grants = self.grants();
-        let (credits, max) = (grants.credits, grants.load.max());
-        drop(grants);
-        seq_print!(seq, "credits_requested {}\n", credits.requested().get());
-        seq_print!(seq, "credits_granted {}\n", credits.granted().get());
-        seq_print!(seq, "credits_limit {}\n", credits.limit().get());
-        seq_print!(seq, "credits_max {max}\n");
-        seq_print!(seq, "calls_outstanding {}\n", credits.outstanding());
+        let grants = self.flow.lock().grants;
+        seq_print!(seq, "credits_requested {}\n", grants.requested().get());
+        seq_print!(seq, "credits_granted {}\n", grants.granted().get());
+        seq_print!(seq, "credits_limit {}\n", grants.limit());
+        seq_print!(seq, "credits_max {}\n", grants.max());
+        seq_print!(seq, "calls_outstanding {}\n", grants.outstanding());
         seq_print!(seq, "calls_waiting {}\n", self.waiting_count.load(Relaxed));
         let pages = self.events.page_budget();
         seq_print!(seq, "read_pages {}\n", pages.used());
         seq_print!(seq, "read_pages_most {}\n", pages.most());
         seq_print!(seq, "read_pages_limit {}\n", pages.limit());
-    }
-
-    /// Receives were not posted because of `error`. The connection goes on with those that are
-    /// posted, as each Reply posts what is missing.
-    ///
-    /// # Errors
-    ///
-    /// `error`, unless memory was short.
-    #[cold]
-    fn starved(&self, error: Error) -> Result {
-        if error != ENOMEM {
-            return Err(error);
-        }
-        self.events.record.starved(&self.xprt().peer_address());
-        Ok(())
-    }
-
-    /// How many Receives are posted for Calls.
-    fn posted_for_calls(&self, qp: &AcceptedQp<Self>) -> u32 {
-        qp.posted_count().saturating_sub(self.wanted_receives(0))
     }
 
     /// sunrpc's object.
@@ -271,16 +146,16 @@ impl IncomingCalls {
     /// spoken.
     #[cold]
     pub(super) fn called_in_version_two(&self) {
-        let known = &self.arrivals;
-        if known.received.load(Relaxed) <= known.refused.load(Relaxed) {
-            self.credits.lock().negotiation.called(VERSION_TWO, true);
+        let mut flow = self.flow.lock();
+        if flow.grants.received() <= flow.refused {
+            flow.negotiation.called(VERSION_TWO, true);
         }
     }
 
     /// Records that a Reply in Version Two is about to be sent.
     #[cold]
     pub(super) fn replies_in_version_two(&self) {
-        if self.credits.lock().negotiation.replied(VERSION_TWO) {
+        if self.flow.lock().negotiation.replied(VERSION_TWO) {
             trace::svcrdma_version(self.events.number, VERSION_TWO);
         }
     }
@@ -288,29 +163,28 @@ impl IncomingCalls {
     /// Records that a Call of Version Two is about to be answered with an RDMA_ERROR.
     #[cold]
     pub(super) fn fails_in_version_two(&self) {
-        let (mut grants, known) = (self.credits.lock(), &self.arrivals);
+        let mut flow = self.flow.lock();
         // The Reply to another Call decides.
-        let is_only = known.received.load(Relaxed) <= known.refused.load(Relaxed).saturating_add(1);
-        if is_only && grants.negotiation.failed() {
-            known.refused.fetch_add(1, Relaxed);
+        let is_only = flow.grants.received() <= flow.refused.saturating_add(1);
+        if is_only && flow.negotiation.failed() {
+            flow.refused = flow.refused.saturating_add(1);
         }
     }
 
     /// The largest message to send in answer to one of Version Two, in bytes.
     #[cold]
     pub(super) fn version_two_threshold(&self) -> u32 {
-        self.credits.lock().negotiation.thresholds(VERSION_TWO).send
+        self.flow.lock().negotiation.thresholds(VERSION_TWO).send
     }
 
     /// The version that both ends speak, once that is known, and its thresholds. Until then the
     /// thresholds are those of Version One.
     pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
-        let grants = self.credits.lock();
-        let refused = self.arrivals.refused.load(Relaxed);
-        let has_replied = self.versions == Versions::ONE || grants.credits.answered() > refused;
-        let version = grants.negotiation.agreed(has_replied);
+        let flow = self.flow.lock();
+        let has_replied = self.versions == Versions::ONE || flow.grants.answered() > flow.refused;
+        let version = flow.negotiation.agreed(has_replied);
         let thresholds = match version {
-            Some(version) => grants.negotiation.thresholds(version),
+            Some(version) => flow.negotiation.thresholds(version),
             None => self.thresholds,
         };
         (version, thresholds)
@@ -319,62 +193,36 @@ impl IncomingCalls {
     /// Records a message that is answered although it is not a Call, as one that asks for
     /// `requested` credits.
     pub(super) fn refused(&self, requested: Credits) {
-        self.arrivals.refused.fetch_add(1, Relaxed);
-        self.called(requested);
+        self.count_call(requested, 1);
     }
 
-    /// Records a Call that asks for `requested` credits. A requester that uses all of its grant
-    /// gets twice as much with the next Reply, as long as there is room for its Receives and none
-    /// of its Calls waits for pages.
-    #[inline(always)]
+    /// Records a Call that asks for `requested` credits.
     pub(super) fn called(&self, requested: Credits) {
-        let known = &self.arrivals;
-        known.requested.set(requested.get());
-        let arrivals = Arrivals {
-            // A completion and a thread may both receive: the thread handles what came before the
-            // handshake was over. Release: the Receive was counted as used up before.
-            received: known.received.fetch_add(1, Release).wrapping_add(1),
-            requested,
-        };
-        if arrivals.conduct(known.allowed.get()) == Conduct::Excess {
+        self.count_call(requested, 0);
+    }
+
+    fn count_call(&self, requested: Credits, refused: u64) {
+        let mut flow = self.flow.lock();
+        flow.refused = flow.refused.saturating_add(refused);
+        if flow.grants.call(requested) == Conduct::Excess {
             self.stats().counters.excess_calls.increment();
         }
-        let used = arrivals.used(known.dropped.get(), self.stats().delivered());
-        if used > known.most.get() {
-            known.most.set(used);
-        }
-        if used >= u64::from(known.limit.get()) && !self.has_waiting() {
-            known.is_short.set(true);
-        }
-    }
-
-    /// What the requester may send, with all that has arrived taken into account.
-    #[inline(always)]
-    fn grants(&self) -> SpinLockGuard<'_, Grants> {
-        let mut grants = self.credits.lock();
-        grants.credits.arrived(self.arrivals.now());
-        grants
     }
 
     /// Records that a Call which [`Self::called`] has counted gets no answer.
     pub(super) fn dropped(&self) {
-        let mut grants = self.grants();
-        grants.credits.drop_call();
-        self.arrivals.leave(&grants.credits);
+        self.flow.lock().grants.drop_call();
     }
 
-    /// Lowers the grant, as there is less room than the requester could use.
-    fn lower_grants(&self) {
-        let mut grants = self.grants();
-        grants.lower();
-        self.arrivals.leave(&grants.credits);
-        self.arrivals.is_short.set(false);
+    /// Records that the requester has the answer to a Call.
+    pub(super) fn delivered(&self) {
+        self.flow.lock().grants.delivered();
     }
 
     /// Has a Call wait until there is room for the data that is to be fetched for it. Returns the
     /// Call if there is room already.
     ///
-    /// While it waits, its Receive is not posted again, and the grant falls.
+    /// While it waits, its Receive is not posted again.
     #[inline(always)]
     pub(super) fn admit(
         &self,
@@ -425,7 +273,6 @@ impl IncomingCalls {
         waiting.messages.push(message);
         drop(waiting);
         self.stats().counters.delayed_reads.increment();
-        self.lower_grants();
         None
     }
 
@@ -508,125 +355,61 @@ impl IncomingCalls {
         Some(message)
     }
 
-    /// The requester has used its whole grant: grants as much again, if there is room for that. The
-    /// Receives are posted first, as a Reply that relies on the new limit may be sent long after
-    /// one that follows it.
-    #[cold]
-    fn raise(&self, qp: &AcceptedQp<Self>) {
-        let known = &self.arrivals;
-        let mut grants = self.grants();
-        let is_short = known.is_short.get();
-        known.is_short.set(false);
-        if !is_short || grants.rising != 0 || self.has_waiting() {
-            return;
-        }
-        let limit = grants.credits.limit();
-        let more = grants.load.more(&grants.credits);
-        if more == 0 || !grants.receives.take(more) {
-            return;
-        }
-        grants.rising = more;
-        let wanted = grants.wanted();
-        drop(grants);
-        let posted = qp.post_receives(self.wanted_receives(wanted), 1, true);
-        let mut grants = self.grants();
-        grants.rising = 0;
-        // Unless there is no longer a reason to.
-        if posted.is_ok() && grants.credits.limit() == limit && !self.has_waiting() {
-            grants.credits.raise_limit(more);
-            known.leave(&grants.credits);
-            // Calls that have arrived in the meantime were compared with the old limit.
-            known.is_short.set(false);
-            return;
-        }
-        grants.receives.lower(more);
-        drop(grants);
-        if let Err(error) = posted {
-            // The limit stays. Otherwise the connection is ending, which the Reply finds out.
-            let _ = self.starved(error);
-        }
-    }
-
-    /// The credit word of a Reply that is about to be sent at `now`. Posts the Receives that it
-    /// promises.
+    /// The credit word of a Reply that is about to be sent. Posts the Receives that it promises; for
+    /// those of an earlier promise the thread waits until there is memory.
     ///
     /// # Errors
     ///
-    /// As [`AcceptedQp::post_receives`], with `ENOMEM` only if no Call could follow.
-    #[inline(always)]
-    pub(super) fn grant(&self, qp: &AcceptedQp<Self>, now: Moment) -> Result<Credits> {
-        let known = &self.arrivals;
-        if known.is_short.get() {
-            self.raise(qp);
-        }
-        let mut grants = self.grants();
-        let Grants {
-            credits,
-            load,
-            receives,
-            since,
-            ..
-        } = &mut *grants;
-        let less = load.replies(credits, known.most.get(), now.since(*since));
-        if let Some(less) = less {
-            receives.lower(less);
-            known.most.set(credits.outstanding());
-        }
-        let limit = credits.limit().get();
-        let granted = credits.reply(limit);
-        known.leave(credits);
-        let has_surplus = receives.has_surplus();
-        let wanted = grants.wanted();
-        if has_surplus {
-            grants.give_back_surplus(self.posted_for_calls(qp));
-        }
-        drop(grants);
-        if less.is_some() {
-            self.events.check_sends();
-        }
-        match qp.post_receives(self.wanted_receives(wanted), RECEIVE_BATCH, true) {
-            Ok(()) => Ok(granted),
-            Err(error) => self.grant_less(qp, error),
-        }
+    /// As [`AcceptedQp::post_receives`], but never `ENOMEM`.
+    pub(super) fn grant(&self, qp: &AcceptedQp<Self>) -> Result<Credits> {
+        self.raise(qp)?;
+        let mut flow = self.flow.lock();
+        let granted = flow.grants.reply();
+        drop(flow);
+        self.post_promised(qp)?;
+        Ok(granted)
     }
 
-    /// What [`Self::grant`] grants if Receives were not posted because of `error`.
+    /// Grants more from now on, if the requester could use it and there is memory for the Receives.
+    fn raise(&self, qp: &AcceptedQp<Self>) -> Result {
+        let grants = self.flow.lock().grants;
+        let limit = grants.wanted();
+        if limit == grants.limit() {
+            return Ok(());
+        }
+        let receives = grants.receives(limit, SPARE_RECEIVES);
+        match qp.post_receives(receives.saturating_add(BACKWARD_CREDITS), 1, true) {
+            Ok(()) => self.flow.lock().grants.raise(limit),
+            Err(ENOMEM) => self.starved(),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+    /// Memory is short for Receives.
     #[cold]
-    fn grant_less(&self, qp: &AcceptedQp<Self>, error: Error) -> Result<Credits> {
-        self.starved(error)?;
-        let mut grants = self.grants();
-        grants.lower();
-        // After the Calls that have arrived are known: of another one that arrives in between,
-        // neither the Call nor its Receive counts. The other way round both would.
-        let posted = self.posted_for_calls(qp);
-        let granted = match grants.credits.lower_grant(posted) {
-            Some(granted) => Ok(granted),
-            None => {
-                // Unless it was the last that could.
-                grants.credits.arrived(self.arrivals.now());
-                grants.credits.lower_grant(posted).ok_or(error)
+    fn starved(&self) {
+        self.events.record.starved(&self.xprt().peer_address());
+    }
+
+    /// Posts Receives for what was granted; if there is no memory, waits until Calls that are
+    /// answered have given back theirs.
+    fn post_promised(&self, qp: &AcceptedQp<Self>) -> Result {
+        loop {
+            let grants = self.flow.lock().grants;
+            match qp.post_receives(wanted_receives(&grants), RECEIVE_BATCH, true) {
+                Err(ENOMEM) => self.starved(),
+                posted => return posted,
             }
-        };
-        self.arrivals.leave(&grants.credits);
-        granted
-    }
-
-    /// A Reply is about to be posted. For each that was posted before, [`Self::grant`] had stored
-    /// what it grants, and the lock under which they are posted orders that before this look. If
-    /// the last one grants less, it has Receives for no more: neither does this one grant more.
-    /// Returns whether it was changed.
-    #[inline(always)]
-    pub(super) fn revise_grant(&self, reply: &mut [u8]) -> bool {
-        lower_credits(reply, Credits::new(self.arrivals.granted.get()))
-    }
-
-    /// How many Receives are to be posted: `calls` for Calls, and those for backward Replies.
-    fn wanted_receives(&self, calls: u32) -> u32 {
-        let replies = match self.bc().is_used() {
-            true => BACKWARD_CREDITS,
-            false => 0,
-        };
-        calls.saturating_add(replies)
+            // Behind `grants`: each Call has its Receive no longer counted, and is then counted.
+            let calls = u64::from(posted_for_calls(qp)).saturating_add(grants.outstanding());
+            if calls >= u64::from(grants.limit()) {
+                return Ok(());
+            }
+            if self.xprt().is_closing() {
+                return Err(EPIPE);
+            }
+            fsleep(MEMORY_PAUSE);
+        }
     }
 
     /// Posts Receives for all that may arrive. May sleep.
@@ -635,23 +418,35 @@ impl IncomingCalls {
     ///
     /// As [`AcceptedQp::post_receives`].
     pub(super) fn post_all_receives(&self, qp: &AcceptedQp<Self>) -> Result {
-        let wanted = self.grants().wanted();
-        qp.post_receives(self.wanted_receives(wanted), 1, true)
+        let grants = self.flow.lock().grants;
+        qp.post_receives(wanted_receives(&grants), 1, true)
     }
 
     /// Posts a Receive in place of one that was used up without a Reply.
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
-        let wanted = self.grants().wanted();
-        let posted = qp.post_receives(self.wanted_receives(wanted), RECEIVE_BATCH, false);
-        let Err(error) = posted else {
-            return;
+        let grants = self.flow.lock().grants;
+        let goes_on = match qp.post_receives(wanted_receives(&grants), RECEIVE_BATCH, false) {
+            Ok(()) => true,
+            Err(ENOMEM) => {
+                self.starved();
+                // If no Reply is to come, nobody posts any.
+                posted_for_calls(qp) != 0 || grants.outstanding() != 0
+            }
+            Err(_) => false,
         };
-        let goes_on = self.starved(error).is_ok_and(|()| {
-            // If no Reply is to come, nobody posts any.
-            self.posted_for_calls(qp) != 0 || self.grants().credits.outstanding() != 0
-        });
         if !goes_on {
             self.events.close(Cause::LocalResources);
         }
     }
+}
+
+/// How many Receives are to be posted: those for Calls, and for Replies to backward Calls.
+fn wanted_receives(grants: &Grants) -> u32 {
+    let calls = grants.receives(grants.limit(), SPARE_RECEIVES);
+    calls.saturating_add(BACKWARD_CREDITS)
+}
+
+/// How many Receives are posted for Calls.
+fn posted_for_calls(qp: &AcceptedQp<IncomingCalls>) -> u32 {
+    qp.posted_count().saturating_sub(BACKWARD_CREDITS)
 }

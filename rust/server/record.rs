@@ -300,9 +300,6 @@ fn listener(record: &Record, seq: &SeqFile) {
     seq_print!(seq, "read_pages {}\n", pages.used());
     seq_print!(seq, "read_pages_most {}\n", pages.most());
     seq_print!(seq, "read_pages_limit {}\n", pages.limit());
-    let (receives, limit) = record.room.receives();
-    seq_print!(seq, "receive_bytes {receives}\n");
-    seq_print!(seq, "receive_bytes_limit {limit}\n");
     seq_print!(seq, "sink_pages {}\n", record.sinks.len());
     seq_print!(seq, "waiting_connections {waiting}\n");
     counts.show_counts(seq, "ended");

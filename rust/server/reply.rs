@@ -56,6 +56,8 @@ pub(super) fn reply(
     mut message: KeptCall<'_, Message>,
 ) -> Result {
     let sent = make_and_send(qp, rqst, &mut message);
+    // The requester may not let the Reply complete, nor call again.
+    Room::look_later(&qp.context().events.room);
     message.with_note().1.is_outstanding = false;
     sent.inspect_err(|&error| {
         let xid = message
@@ -98,7 +100,7 @@ fn make_and_send(
         return Ok(());
     }
     let mut outgoing = qp.outgoing()?;
-    let credits = grant(qp, index.version, replied)?;
+    let credits = grant(qp, index.version)?;
     let header =
         encode_inline(outgoing.bytes(), index.version, index.xid, credits).map_err(|_| EMSGSIZE)?;
     let end = header.saturating_add(inline_len);
@@ -119,15 +121,13 @@ fn make_and_send(
         .map_err(to_error)
 }
 
-/// The credits that a Reply grants. Its Call has this version, and the service returned with the
-/// Reply at `replied`.
-#[inline(always)]
-fn grant(qp: &AcceptedQp<IncomingCalls>, version: u32, replied: Moment) -> Result<Credits> {
+/// The credits that the Reply to a Call of this version grants.
+fn grant(qp: &AcceptedQp<IncomingCalls>, version: u32) -> Result<Credits> {
     let incoming = qp.context();
     if version != VERSION_ONE {
         incoming.replies_in_version_two();
     }
-    incoming.grant(qp, replied)
+    incoming.grant(qp)
 }
 
 /// Sends the Reply, of `length` bytes, to a Call that offers memory for it, with no more than
@@ -155,7 +155,7 @@ fn place_and_send(
         return Ok(());
     }
     let mut outgoing = qp.outgoing()?;
-    let credits = grant(qp, call.version, times.replied)?;
+    let credits = grant(qp, call.version)?;
     let mut end = plan
         .encode(outgoing.bytes(), &call, credits)
         .map_err(|_| EMSGSIZE)?;
@@ -183,12 +183,7 @@ fn place_and_send(
     });
     outgoing
         .send(end, invalidate, Patience::Wait, sent)
-        .map_err(to_error)?;
-    if segments != 0 {
-        // The requester may not let the Writes complete, nor call again.
-        Room::look_later(&qp.context().events.room);
-    }
-    Ok(())
+        .map_err(to_error)
 }
 
 /// Whether a Reply, as in [`place_and_send`], has no more RDMA Writes than the send queue has room
@@ -332,7 +327,7 @@ fn send_short(
         let mut outgoing = qp.outgoing()?;
         let room = usize::try_from(threshold(incoming, error.version))?.min(outgoing.bytes().len());
         let buffer = outgoing.bytes().get_mut(..room).ok_or(EMSGSIZE)?;
-        let credits = incoming.grant(qp, Moment::now())?;
+        let credits = incoming.grant(qp)?;
         let (length, sent) = match encode(buffer, credits) {
             Some(encoded) => encoded,
             None => {
@@ -345,7 +340,9 @@ fn send_short(
             .send(length, None, Patience::of(may_wait), sent)
             .map_err(to_error)
     };
-    match send() {
+    let sent = send();
+    Room::look_later(&incoming.events.room);
+    match sent {
         Ok(()) => incoming.events.refused(error.xid),
         Err(_) => incoming.events.close(Cause::ReplyFailed),
     }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Room for the connections that came through one listener: for the pages that RDMA Reads fetch,
-//! and for Receives.
+//! Room for the pages that RDMA Reads fetch for the connections that came through one listener.
 //!
 //! Connections for whose Calls there are no pages wait in line. Pages that are given back go to the
 //! first ones, so that nobody overtakes them.
 
-use super::PAGE_SIZE;
 use crate::{
     proto::responder::budget::PageBudget,
     sunrpc::{self, server::Moment, ClassUser},
@@ -25,10 +23,6 @@ use kernel::{
 
 /// The part of the machine's memory that the Calls of one listener can have: one in this many.
 const PART: u32 = 16;
-
-/// The same for Receives of its connections, beyond the first ones of each. Receives that were
-/// posted cannot be taken back from a connection that has become idle.
-const RECEIVE_PART: u32 = 1024;
 
 /// Milliseconds between two checks for connections whose work requests hang.
 const LOOK_PAUSE_MS: u32 = 10_000;
@@ -71,9 +65,6 @@ pub(super) struct Room {
     began: Moment,
     /// For the work; `None` in tests.
     user: Option<ClassUser>,
-    /// Bytes in Receives, and the most that there may be.
-    receives: Atomic<i64>,
-    max_receives: i64,
 }
 
 struct State {
@@ -167,12 +158,10 @@ impl Room {
     ///
     /// `ENOMEM`.
     pub(super) fn new(user: ClassUser) -> Result<Arc<Self>> {
-        let pages = sunrpc::total_pages();
-        let receives = i64::from(pages / RECEIVE_PART).saturating_mul(PAGE_SIZE.into());
-        Self::with_limits(Some(user), pages / PART, receives)
+        Self::with_limit(Some(user), sunrpc::total_pages() / PART)
     }
 
-    fn with_limits(user: Option<ClassUser>, limit: u32, max_receives: i64) -> Result<Arc<Self>> {
+    fn with_limit(user: Option<ClassUser>, limit: u32) -> Result<Arc<Self>> {
         let room = pin_init!(Self {
             state <- new_spinlock!(State {
                 budget: PageBudget::new(limit),
@@ -186,8 +175,6 @@ impl Room {
             is_watched: Atomic::new(false),
             began: Moment::now(),
             user,
-            receives: Atomic::new(0),
-            max_receives,
         });
         Arc::pin_init(room, GFP_KERNEL)
     }
@@ -370,94 +357,10 @@ impl Room {
         }
     }
 
-    /// Bytes of Receives beyond the first ones of each connection, and the most that there may be.
-    pub(super) fn receives(&self) -> (i64, i64) {
-        (self.receives.load(Relaxed), self.max_receives)
-    }
-
     /// The pages that Calls have, and how many connections wait.
     pub(super) fn usage(&self) -> (PageBudget, usize) {
         let state = self.state.lock();
         (state.budget, state.waiting)
-    }
-}
-
-/// A connection's part of the room for Receives, which is given back when this object is dropped.
-pub(super) struct ReceiveShare {
-    room: Arc<Room>,
-    /// Bytes in each Receive.
-    size: u32,
-    /// How many it has room for, and how many of these its grants may use. The others were posted;
-    /// their room is given back as Calls use them up.
-    count: u32,
-    wanted: u32,
-}
-
-impl ReceiveShare {
-    /// No room yet, for Receives of `size` bytes.
-    pub(super) fn new(room: Arc<Room>, size: u32) -> Self {
-        Self {
-            room,
-            size,
-            count: 0,
-            wanted: 0,
-        }
-    }
-
-    fn bytes(&self, count: u32) -> i64 {
-        i64::from(count).saturating_mul(self.size.into())
-    }
-
-    /// Takes room for `more` Receives, if that is no more than half of what is left, so that others
-    /// get some, too. Does not sleep.
-    #[cold]
-    #[must_use]
-    pub(super) fn take(&mut self, more: u32) -> bool {
-        let wanted = self.wanted.saturating_add(more);
-        let new = wanted.saturating_sub(self.count);
-        let (room, bytes) = (&self.room, self.bytes(new));
-        let limit = room.max_receives.saturating_sub(bytes.saturating_mul(2));
-        // If there is none, the cache line is not taken from others.
-        if room.receives.load(Relaxed) > limit {
-            return false;
-        }
-        if room.receives.fetch_add(bytes, Relaxed) > limit {
-            room.receives.fetch_sub(bytes, Relaxed);
-            return false;
-        }
-        self.count = self.count.saturating_add(new);
-        self.wanted = wanted;
-        true
-    }
-
-    /// Records that grants use fewer Receives, by `less`.
-    #[inline(always)]
-    pub(super) fn lower(&mut self, less: u32) {
-        if less != 0 {
-            self.wanted = self.wanted.saturating_sub(less);
-        }
-    }
-
-    /// Whether there is room that grants do not use.
-    #[inline(always)]
-    pub(super) fn has_surplus(&self) -> bool {
-        self.count > self.wanted
-    }
-
-    /// Gives back room that grants do not use, but keeps that of `posted` Receives in all.
-    #[cold]
-    pub(super) fn give_back_surplus(&mut self, posted: u32) {
-        let kept = self.wanted.max(posted).min(self.count);
-        let surplus = self.bytes(self.count.saturating_sub(kept));
-        self.count = kept;
-        self.room.receives.fetch_sub(surplus, Relaxed);
-    }
-}
-
-impl Drop for ReceiveShare {
-    fn drop(&mut self) {
-        self.wanted = 0;
-        self.give_back_surplus(0);
     }
 }
 
@@ -510,7 +413,7 @@ mod tests {
 
     #[test]
     fn nobody_overtakes_who_waits() {
-        let room = Room::with_limits(None, 10, 0).unwrap();
+        let room = Room::with_limit(None, 10).unwrap();
         let all = testers(&room);
         assert!(Room::take(&room, 0, 8));
         assert!(!Room::take(&room, 0, 6));
@@ -535,7 +438,7 @@ mod tests {
 
     #[test]
     fn who_leaves_the_line_lets_others_in() {
-        let room = Room::with_limits(None, 10, 0).unwrap();
+        let room = Room::with_limit(None, 10).unwrap();
         let all = testers(&room);
         assert!(Room::take(&room, 0, 5));
         assert!(!Room::take(&room, 0, 10));
@@ -548,7 +451,7 @@ mod tests {
 
     #[test]
     fn what_was_waited_for_goes_back() {
-        let room = Room::with_limits(None, 10, 0).unwrap();
+        let room = Room::with_limit(None, 10).unwrap();
         let all = testers(&room);
         assert!(Room::take(&room, 0, 10));
         assert!(!Room::take(&room, 1, 6));
@@ -569,7 +472,7 @@ mod tests {
 
     #[test]
     fn all_that_are_stuck_end() {
-        let room = Room::with_limits(None, 10, 0).unwrap();
+        let room = Room::with_limit(None, 10).unwrap();
         let all = testers(&room);
         let ended = || all.each_ref().map(|who| who.has_ended.load(Relaxed));
         for who in &all[1..] {
@@ -585,44 +488,5 @@ mod tests {
         assert!(room.enter(1, all[0].clone()) == Err(EEXIST));
         room.leave(1);
         assert!(room.enter(1, all[0].clone()) == Ok(()));
-    }
-
-    #[test]
-    fn receives_are_shared_by_all() {
-        let room = Room::with_limits(None, 10, 20 * 4096).unwrap();
-        let mut first = ReceiveShare::new(room.clone(), 4096);
-        let mut second = ReceiveShare::new(room.clone(), 1024);
-        assert!(first.take(10));
-        // Nobody takes more than half of what is left.
-        assert!(!first.take(6));
-        assert!(first.take(5));
-        assert!(!second.take(11));
-        assert!(second.take(10));
-        assert_eq!(room.receives(), (17 * 4096 + 2048, 20 * 4096));
-        drop((first, second));
-        assert_eq!(room.receives().0, 0);
-    }
-
-    #[test]
-    fn receives_that_are_posted_still_take_room() {
-        let room = Room::with_limits(None, 10, 100).unwrap();
-        let mut share = ReceiveShare::new(room.clone(), 1);
-        assert!(share.take(40));
-        assert!(!share.has_surplus());
-        share.lower(30);
-        assert!(share.has_surplus());
-        share.give_back_surplus(35);
-        assert_eq!(room.receives().0, 35);
-        // What it still has is used before any is taken.
-        assert!(share.take(20));
-        assert_eq!(room.receives().0, 35);
-        assert!(share.take(10));
-        assert_eq!(room.receives().0, 40);
-        share.lower(100);
-        share.give_back_surplus(7);
-        assert!(share.has_surplus());
-        share.give_back_surplus(0);
-        assert!(!share.has_surplus());
-        assert_eq!(room.receives().0, 0);
     }
 }

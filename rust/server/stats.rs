@@ -125,8 +125,6 @@ pub(crate) enum SentMessage {
 /// All that is counted.
 pub(super) struct Stats {
     pub(super) counters: Counters,
-    /// Answers that the requester has acknowledged.
-    delivered: Counter,
     forms: Forms,
     waiting: Histogram,
     reading: Histogram,
@@ -139,7 +137,6 @@ impl Stats {
     pub(super) const fn new() -> Self {
         Self {
             counters: Counters::new(),
-            delivered: Counter::new(),
             forms: Forms::new(),
             waiting: Histogram::new(),
             reading: Histogram::new(),
@@ -166,9 +163,6 @@ impl Stats {
     /// Counts what was sent. In a completion handler.
     pub(super) fn sent(&self, sent: &SentMessage) {
         let counters = &self.counters;
-        if !matches!(sent, SentMessage::Nothing | SentMessage::BackwardCall) {
-            self.delivered.increment();
-        }
         match sent {
             SentMessage::Nothing => {}
             SentMessage::Reply(answered) => self.answered(answered),
@@ -202,11 +196,6 @@ impl Stats {
     pub(super) fn queue_is_full(&self) {
         self.counters.send_queue_full.increment();
         ServerCounter::SendQueueFull.add(1);
-    }
-
-    /// Answers of any kind, including the transport's own, that the requester is known to have.
-    pub(super) fn delivered(&self) -> u64 {
-        self.delivered.get()
     }
 
     /// RPCs that were answered.

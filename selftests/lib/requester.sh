@@ -46,9 +46,13 @@ memory() {
 	awk -v page=$(($(getconf PAGESIZE) / 1024)) -v parts="$(kernel_parts)" -v all="$(kernel_memory)" \
 		"\$1 == \"count:\" { all -= page * \$2 } END { print parts, all }" /proc/zoneinfo
 }
-# KiB that connections may take: each as much as in long/memory.sh, and beyond that what is counted of all.
+# KiB that connections may take: each as much as in long/memory.sh, its Receives beyond those of its first grant, and
+# the pages of its Calls.
 allowed() {
-	echo $(($(listener_of connections) * 254 + $(listener_of read_pages) * $(getconf PAGESIZE) / 1024 + $(listener_of receive_bytes) / 1024))
+	local receives
+	receives=$(cat /sys/kernel/debug/rpcrdma/connection-*/connection 2>/dev/null |
+		awk '"'"'$1 == "receive_buffers" && $2 > 18 { more += $2 - 18 } END { print more + 0 }'"'"')
+	echo $(($(listener_of connections) * 254 + $(listener_of read_pages) * $(getconf PAGESIZE) / 1024 + receives * 4))
 }
 '
 

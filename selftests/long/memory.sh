@@ -26,9 +26,35 @@ limit_io() {
 		/lab/guest/server resume"
 }
 
-# idle_connections BYTES MOST: reads and writes have that many bytes, and a connection takes at most so many KiB.
+# Names alone, one after the other.
+quiet() {
+	client '
+		for n in 11 12 13 14; do
+			for i in {1..64}; do : >$MNT.$n/$TEST/$i; done
+			rm $MNT.$n/$TEST/*
+		done'
+}
+# busy BYTES: reads and writes of so many, as many at once as the mount has slots.
+busy() {
+	LIMIT=500 client '
+		# use WAY BLOCK DEPTH
+		use() {
+			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=8M \
+				--direct=1 --ioengine=libaio --rw=$1 --bs=$2 --iodepth=$3 --output=/run/$TEST.fio ||
+				fail "$(cat /run/$TEST.fio)"
+		}
+		for n in 11 12 13 14; do
+			for way in write read; do
+				use $way '$(($1 / 1048576))'M 6
+				use $way 64K 64
+			done
+		done'
+	quiet
+}
+
+# idle_connections USE BYTES MOST: reads and writes have that many bytes, and a connection takes at most so many KiB.
 idle_connections() {
-	local size=$1 most=$2 before after each
+	local use=$1 size=$2 most=$3 before after each
 	if [ "$(server 'cat /proc/fs/nfsd/max_block_size')" != "$size" ]; then
 		defer "limit_io $(server 'cat /proc/fs/nfsd/max_block_size')"
 		limit_io "$size"
@@ -42,25 +68,12 @@ idle_connections() {
 	mount_nfs 3
 	client 'head -c 4M /dev/urandom >$MNT/$TEST/first && rm $MNT/$TEST/first && umount $MNT && wait_for 10 module_unused'
 	before=$(available)
-	LIMIT=500 client '
+	LIMIT=200 client '
 		for n in 11 12 13 14; do
 			mkdir -p $MNT.$n
 			mount -t nfs -o rdma,port=20049,vers=3,sec=sys,nolock,nconnect=16 192.0.2.$n:/export $MNT.$n
-		done
-		# use WAY BLOCK DEPTH: as many Calls of each mount, at once, as it has slots.
-		use() {
-			fio --name=use --directory=$MNT.$n/$TEST --filename_format=$n.\$jobnum --numjobs=8 --thread --size=8M \
-				--direct=1 --ioengine=libaio --rw=$1 --bs=$2 --iodepth=$3 --output=/run/$TEST.fio ||
-				fail "$(cat /run/$TEST.fio)"
-		}
-		for n in 11 12 13 14; do
-			for way in write read; do
-				use $way '$((size / 1048576))'M 6
-				use $way 64K 64
-			done
-			for i in {1..64}; do : >$MNT.$n/$TEST/$i; done
-			rm $MNT.$n/$TEST/*
 		done'
+	$use $size
 	server '
 		[ ! -d /sys/kernel/debug/rpcrdma ] || awk "
 			\$1 == \"peer\" { connections++ }
@@ -76,6 +89,7 @@ idle_connections() {
 	[ $each -le "$most" ] || fail "that is more than $most KiB"
 }
 
-test_case "connections that were used and are idle, 1 MiB" idle_connections 1048576 260
-test_case "connections that were used and are idle, 4 MiB" idle_connections 4194304 300
+test_case "connections that were never busy, 1 MiB" idle_connections quiet 1048576 260
+test_case "connections that were busy once, 1 MiB" idle_connections busy 1048576 750
+test_case "connections that were busy once, 4 MiB" idle_connections busy 4194304 800
 run_cases

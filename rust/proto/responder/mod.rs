@@ -12,7 +12,7 @@
 //! | [`stream`] | how the RPC message is put together | RFC 8166 section 3.4.5 |
 //! | [`placement`] | where the results go | RFC 8166 sections 3.4.6 and 3.5 |
 //! | [`encode`] | the Reply | RFC 8166 section 3.5 |
-//! | [`credits`] | flow control | RFC 8166 section 3.3.1 |
+//! | [`grants`] | flow control | RFC 8166 section 3.3.1 |
 //! | [`unanswerable`] | Calls whose Replies cost a connection | RFC 8166 section 4.5.3 |
 //! | [`negotiation`] | which version is spoken | Version Two section 5 |
 //!
@@ -21,9 +21,9 @@
 
 pub(crate) mod budget;
 pub(crate) mod call;
-pub(crate) mod credits;
 pub(crate) mod decode;
 pub(crate) mod encode;
+pub(crate) mod grants;
 pub(crate) mod layout;
 pub(crate) mod negotiation;
 pub(crate) mod placement;

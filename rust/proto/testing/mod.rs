@@ -4,13 +4,12 @@
 //! host crate and the tools set.
 //!
 //! [`requester`] and [`responder`] wait for the transport that calls them, and use nothing else of
-//! this folder but `arrivals` and [`receives`]. The others are for tests.
+//! this folder but [`receives`]. The others are for tests.
 //!
 //! | file | subject | text |
 //! |---|---|---|
 //! | [`requester`] | plans with any number of chunks | RFC 8166 sections 3.4 and 3.5 |
 //! | [`responder`] | decoding without a budget | |
-//! | `arrivals` | a responder that receives and replies in one thread | RFC 8166 section 3.3.1 |
 //! | [`receives`] | Receives to post for both directions | RFC 8167 section 4 |
 //! | [`options`] | RDMA_OPTIONAL messages | V2 sections 3.1 and 4.2 |
 //! | [`hostile`] | what holds for any received bytes | |
@@ -19,7 +18,6 @@
 //!
 //! V2 is draft-cel-nfsv4-rpcrdma-version-two-00.
 
-mod arrivals;
 pub(crate) mod hostile;
 pub(crate) mod options;
 pub(crate) mod receives;

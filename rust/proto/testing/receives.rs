@@ -2,14 +2,6 @@
 
 //! The Receives of one end (RFC 8166 section 3.3.1, RFC 8167 section 4).
 
-use crate::proto::responder::credits::ResponderCredits;
-
-/// Receives that a responder has to have posted for Calls: for those that the requester may send
-/// already, and for all that the next Reply may grant.
-pub(crate) fn wanted(credits: &ResponderCredits) -> u32 {
-    credits.limit().get().max(credits.receives(0))
-}
-
 /// The Receives of one end of a connection, which take the messages of both directions.
 ///
 /// Each message uses up one. They are posted before a message can arrive: those for Calls before
@@ -44,7 +36,7 @@ impl Receives {
     }
 
     /// Receives to post before the next message is sent, if `calls` are to be posted for Calls of
-    /// the peer (`ResponderCredits::receives`) and `replies` for answers to own Calls
+    /// the peer (`Grants::receives`) and `replies` for answers to own Calls
     /// (`RequesterCredits::outstanding`).
     pub(crate) fn missing(&self, calls: u32, replies: u32) -> u32 {
         let needed = calls.saturating_add(replies).saturating_add(self.spare);

@@ -40,20 +40,6 @@ impl Credits {
     }
 }
 
-/// Lowers the credit word of an encoded message to `most`; returns whether it was higher. It is the
-/// third word in every version (RFC 8166 section 4.2).
-pub(crate) fn lower_credits(message: &mut [u8], most: Credits) -> bool {
-    let word = message.first_chunk_mut::<12>();
-    let Some([.., a, b, c, d]) = word else {
-        return false;
-    };
-    let is_higher = u32::from_be_bytes([*a, *b, *c, *d]) > most.get();
-    if is_higher {
-        [*a, *b, *c, *d] = most.get().to_be_bytes();
-    }
-    is_higher
-}
-
 /// The range of versions that an endpoint supports, both bounds included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Versions {
@@ -184,21 +170,6 @@ mod tests {
     const FIXED: [u8; FIXED_LEN] = [
         0xa1, 0xb2, 0xc3, 0xd4, 0, 0, 0, 1, 0, 0, 0, 0x10, 0, 0, 0, 4,
     ];
-
-    #[test]
-    fn a_credit_word_is_lowered() {
-        let mut message = FIXED;
-        assert!(!lower_credits(&mut message, Credits::new(0x10)));
-        assert!(!lower_credits(&mut message, Credits::new(0x0102)));
-        assert_eq!(message, FIXED);
-        assert!(lower_credits(&mut message, Credits::new(0x0f)));
-        assert_eq!(message[..8], FIXED[..8]);
-        assert_eq!(message[8..12], [0, 0, 0, 0x0f]);
-        assert_eq!(message[12..], FIXED[12..]);
-        // There is none.
-        assert!(!lower_credits(&mut message[..11], Credits::new(7)));
-        assert_eq!(message[8..12], [0, 0, 0, 0x0f]);
-    }
 
     /// Proves: V1-088.
     #[test]

@@ -269,8 +269,6 @@ impl BcRqst<'_> {
 pub(crate) struct Bc {
     #[pin]
     state: SpinLock<State>,
-    /// Whether there is, or was, a transport.
-    is_used: Atomic<bool>,
 }
 
 /// # Invariants
@@ -302,13 +300,7 @@ impl Bc {
                 xprt: core::ptr::null(),
                 is_closed: false,
             }, "rpcrdma_bc"),
-            is_used: Atomic::new(false),
         })
-    }
-
-    /// Whether the service may call the client.
-    pub(crate) fn is_used(&self) -> bool {
-        self.is_used.load(Relaxed)
     }
 
     /// Completes the Call that a Reply answers, and applies the credits that the Reply grants.
@@ -388,7 +380,6 @@ impl Bc {
         }
         // INVARIANT: Guaranteed by the caller.
         state.xprt = xprt;
-        self.is_used.store(true, Relaxed);
         Ok(())
     }
 

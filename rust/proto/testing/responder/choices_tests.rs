@@ -7,8 +7,8 @@ mod tests {
     use crate::proto::requester::encode::encode_call;
     use crate::proto::responder::budget::CallBudget;
     use crate::proto::responder::call::ReceivedCall;
-    use crate::proto::responder::credits::{Conduct, ResponderCredits};
     use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
+    use crate::proto::responder::grants::{Conduct, Grants};
     use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::responder::stream::Source;
     use crate::proto::wire::chunk::{ReadSegment, Segment};
@@ -73,7 +73,7 @@ mod tests {
     }
 
     /// The credit word of the Reply to a Call with this one, which has just arrived.
-    fn granted(server: &mut ResponderCredits, credits: u32) -> Option<u32> {
+    fn granted(server: &mut Grants, credits: u32) -> Option<u32> {
         let message = inline(credits, XID)?;
         let call = call(&message)?;
         if server.call(call.credits) != Conduct::Within {
@@ -83,10 +83,10 @@ mod tests {
     }
 
     /// The credit word of the Reply to a Call that the server knows of.
-    fn reply(server: &mut ResponderCredits, call: &ReceivedCall<'_>) -> Option<u32> {
+    fn reply(server: &mut Grants, call: &ReceivedCall<'_>) -> Option<u32> {
         let mut header = [0xff; 28];
         let index = call.index(call.header_len.checked_add(NULL_LEN)?);
-        let length = encode_inline(&mut header, index.version, index.xid, server.reply(16)).ok()?;
+        let length = encode_inline(&mut header, index.version, index.xid, server.reply()).ok()?;
         assert_eq!(length, 28);
         let word = header.get(8..)?.first_chunk()?;
         Some(u32::from_be_bytes(*word))
@@ -95,7 +95,7 @@ mod tests {
     /// Proves: V1-014.
     #[test]
     fn each_call_may_ask_for_other_credits() {
-        let mut server = ResponderCredits::new(Credits::new(16));
+        let mut server = Grants::new(16, 16);
         for (asked, expected) in [
             (32, 16),
             (1, 1),
@@ -112,7 +112,7 @@ mod tests {
     /// Proves: V1-015.
     #[test]
     fn a_grant_is_the_same_whatever_is_outstanding() {
-        let mut server = ResponderCredits::new(Credits::new(16));
+        let mut server = Grants::new(16, 16);
         assert_eq!(granted(&mut server, 64), Some(16));
         let message = inline(64, XID);
         let call = message.as_ref().and_then(call);

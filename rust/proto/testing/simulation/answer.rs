@@ -15,7 +15,6 @@ use super::{Direction, End, Failure};
 use crate::proto::responder::call::ReceivedCall;
 use crate::proto::responder::placement::{Placement, ReplyPlan};
 use crate::proto::wire::error::ErrorBody;
-use crate::proto::wire::header::Credits;
 use crate::proto::wire::private_data::Thresholds;
 
 /// A Reply in its buffer.
@@ -44,8 +43,7 @@ impl Responder<'_> {
             return Ok(());
         };
         let limit = world.fabric.grant(End::Responder);
-        self.grants.set_limit(Credits::new(limit));
-        self.post_receives(&mut world.fabric);
+        self.grants.raise(limit);
         let rpc = world.rpc(number)?;
         let buffer = world.messages.take()?;
         let prepared = self.prepare(world, (number, &rpc), (slot, buffer))?;
@@ -83,8 +81,8 @@ impl Responder<'_> {
         };
         self.write(fabric, number, &call, &plan)?;
 
-        let replies = self.credits.outstanding();
-        let credits = self.grants.reply(self.receives.for_calls(replies));
+        let credits = self.grants.reply();
+        self.post_receives(fabric);
         if credits.get() > call.credits.get() {
             return Err(Failure::Grant(credits.get()));
         }

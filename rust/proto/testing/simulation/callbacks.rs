@@ -12,7 +12,7 @@ use super::requester::Requester;
 use super::rpc::Fate;
 use super::world::World;
 use super::{Direction, End, Failure};
-use crate::proto::responder::credits::Conduct;
+use crate::proto::responder::grants::Conduct;
 use crate::proto::wire::encode::encode_inline;
 use crate::proto::wire::header::{Credits, Xid};
 
@@ -61,10 +61,9 @@ impl Requester<'_> {
         };
         world.served(number)?;
         let limit = world.fabric.grant(End::Requester);
-        self.grants.set_limit(Credits::new(limit));
+        self.grants.raise(limit);
+        let credits = self.grants.reply();
         self.post_receives(&mut world.fabric);
-        let replies = self.credits.outstanding();
-        let credits = self.grants.reply(self.receives.for_calls(replies));
 
         let payload = world.rpc(number)?.reply_payload();
         let slot = world.messages.take()?;

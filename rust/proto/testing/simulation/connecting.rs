@@ -12,9 +12,8 @@ use crate::proto::requester::connection::{
     ConnectionAction, ConnectionEvent, ConnectionState, Reason,
 };
 use crate::proto::requester::negotiation::{RequesterEvent, RequesterNegotiation};
-use crate::proto::responder::credits::ResponderCredits;
+use crate::proto::responder::grants::Grants;
 use crate::proto::testing::receives::Receives;
-use crate::proto::wire::header::Credits;
 use crate::proto::wire::private_data::{negotiate, PrivateData};
 
 /// How long one attempt to connect may take.
@@ -164,7 +163,7 @@ impl Requester<'_> {
     fn prepare(&mut self, world: &mut World<'_>) {
         self.credits.reset();
         let grant = world.fabric.grant(End::Requester);
-        self.grants = ResponderCredits::new(Credits::new(grant));
+        self.grants = Grants::new(grant, grant);
         self.receives = Receives::new(world.fabric.spare_receives());
         self.post_receives(&mut world.fabric);
     }

@@ -24,8 +24,8 @@ use crate::proto::requester::known_versions::KnownVersions;
 use crate::proto::requester::negotiation::{
     NegotiationAction, RequesterEvent, RequesterNegotiation,
 };
-use crate::proto::responder::credits::ResponderCredits;
-use crate::proto::testing::receives::{wanted, Receives};
+use crate::proto::responder::grants::Grants;
+use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, Xid, VERSION_TWO};
@@ -103,7 +103,7 @@ pub(crate) struct Requester<'a> {
     /// For forward Calls.
     pub(super) credits: RequesterCredits,
     /// For backward Calls.
-    pub(super) grants: ResponderCredits,
+    pub(super) grants: Grants,
     pub(super) receives: Receives,
     pub(super) calls: &'a mut [SentCall],
     /// The backward Calls that are being served, with the version of each.
@@ -134,7 +134,7 @@ impl<'a> Requester<'a> {
             negotiation: RequesterNegotiation::new(peer.versions, peer.versions.high),
             known: KnownVersions::default(),
             credits: RequesterCredits::new(Credits::new(peer.requests)),
-            grants: ResponderCredits::new(Credits::new(peer.grants)),
+            grants: Grants::new(peer.grants, peer.grants),
             receives: Receives::new(0),
             calls,
             serving: [None; RPCS],
@@ -166,7 +166,9 @@ impl<'a> Requester<'a> {
     /// Posts the Receives that are due before the next Send.
     pub(super) fn post_receives(&mut self, fabric: &mut Fabric<'_>) {
         let replies = self.credits.outstanding();
-        let missing = self.receives.missing(wanted(&self.grants), replies);
+        let missing = self
+            .receives
+            .missing(self.grants.receives(self.grants.limit(), 0), replies);
         self.receives.post(missing);
         fabric.post_receives(End::Requester, self.generation, missing);
     }
@@ -261,7 +263,7 @@ impl<'a> Requester<'a> {
                 let credits = match call {
                     Some(requested) => {
                         self.grants.call(requested);
-                        self.grants.error()
+                        self.grants.reply()
                     }
                     None => self.credits.requested(),
                 };

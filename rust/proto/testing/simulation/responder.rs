@@ -12,12 +12,12 @@ use super::scenario::Scenario;
 use super::world::World;
 use super::{Direction, End, Failure, Outcome, FORWARD_RPCS, RPCS};
 use crate::proto::requester::connection::{ConnectionEvent, Reason};
-use crate::proto::responder::credits::{Conduct, ResponderCredits};
 use crate::proto::responder::decode::ReceivedByResponder;
+use crate::proto::responder::grants::{Conduct, Grants};
 use crate::proto::responder::negotiation::ResponderNegotiation;
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::responder::unanswerable::UnanswerableCalls;
-use crate::proto::testing::receives::{wanted, Receives};
+use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
@@ -53,7 +53,7 @@ pub(crate) struct Responder<'a> {
     /// Calls on this connection that were not refused, and Replies.
     pub(super) calls_and_replies: (u32, u32),
     /// For forward Calls.
-    pub(super) grants: ResponderCredits,
+    pub(super) grants: Grants,
     /// For backward Calls.
     pub(super) credits: RequesterCredits,
     pub(super) receives: Receives,
@@ -75,7 +75,7 @@ impl<'a> Responder<'a> {
             generation: 0,
             negotiation: ResponderNegotiation::new(Thresholds::DEFAULT),
             calls_and_replies: (0, 0),
-            grants: ResponderCredits::new(Credits::new(peer.grants)),
+            grants: Grants::new(peer.grants, peer.grants),
             credits: RequesterCredits::new(Credits::new(peer.requests)),
             receives: Receives::new(0),
             jobs,
@@ -88,7 +88,9 @@ impl<'a> Responder<'a> {
     /// Posts the Receives that are due before the next Send.
     pub(super) fn post_receives(&mut self, fabric: &mut Fabric<'_>) {
         let replies = self.credits.outstanding();
-        let missing = self.receives.missing(wanted(&self.grants), replies);
+        let missing = self
+            .receives
+            .missing(self.grants.receives(self.grants.limit(), 0), replies);
         self.receives.post(missing);
         fabric.post_receives(End::Responder, self.generation, missing);
     }
@@ -123,7 +125,7 @@ impl<'a> Responder<'a> {
         self.calls_and_replies = (0, 0);
         self.generation = generation;
         let limit = fabric.grant(End::Responder);
-        self.grants = ResponderCredits::new(Credits::new(limit));
+        self.grants = Grants::new(limit, limit);
         self.receives = Receives::new(fabric.spare_receives());
         self.post_receives(fabric);
         let lost = fabric.scenario.answer_lost;
@@ -314,8 +316,8 @@ impl<'a> Responder<'a> {
         error: &ErrorMessage,
         kind: Kind,
     ) -> Result<(), Failure> {
+        let credits = self.grants.reply();
         self.post_receives(&mut world.fabric);
-        let credits = self.grants.error();
         let slot = world.messages.take()?;
         let buffer = world.messages.buffer(slot);
         let length = error

@@ -7,7 +7,7 @@ use crate::proto::requester::connection::{
     ConnectionAction, ConnectionEvent, ConnectionState, Reason,
 };
 use crate::proto::requester::credits::CreditWindow;
-use crate::proto::responder::credits::granted;
+use crate::proto::responder::grants::Grants;
 use crate::proto::wire::header::Credits;
 
 /// The events of an attempt that succeeds, each with the action that it leads to.
@@ -103,7 +103,9 @@ impl Credit {
 
     /// A responder that has `limit` Receives answers a request for `asked` credits.
     fn grant(&mut self, asked: u32, limit: u32) {
-        let grant = granted(Credits::new(asked), Credits::new(limit));
+        let mut grants = Grants::new(limit, limit);
+        let _ = grants.call(Credits::new(asked));
+        let grant = grants.reply();
         assert_eq!(grant.get(), asked.max(1).min(limit.max(1)));
         let expected = grant.get().min(self.requested.get());
         assert_eq!(self.window.grant(grant), expected);

@@ -9,9 +9,9 @@ use crate::proto::message::{Body, Message, MessageType};
 use crate::proto::requester::encode::encode_call;
 use crate::proto::responder::budget::CallBudget;
 use crate::proto::responder::call::{CallIndex, ReceivedCall};
-use crate::proto::responder::credits::{Conduct, ResponderCredits};
 use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
 use crate::proto::responder::encode::encode_garbage_args;
+use crate::proto::responder::grants::{Conduct, Grants};
 use crate::proto::responder::placement::{Placement, Range, ReplyPlan};
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::responder::stream::{Source, StreamPiece};
@@ -114,7 +114,7 @@ struct Served {
 
 /// One connection, and what is known of it.
 struct Connection {
-    credits: ResponderCredits,
+    grants: Grants,
     /// The highest limit that there was.
     highest: u32,
     calls: VecDeque<Served>,
@@ -123,14 +123,14 @@ struct Connection {
 impl Connection {
     fn new(limit: Credits) -> Self {
         Self {
-            credits: ResponderCredits::new(limit),
+            grants: Grants::new(limit.get(), u32::MAX),
             highest: limit.get(),
             calls: VecDeque::new(),
         }
     }
 
     fn set_limit(&mut self, limit: Credits) {
-        self.credits.set_limit(limit);
+        self.grants.raise(limit.get());
         self.highest = self.highest.max(limit.get());
     }
 
@@ -140,7 +140,7 @@ impl Connection {
             Ok(ReceivedByResponder::Call(call)) => {
                 check_call(&call, bytes);
                 check_budget(&call);
-                let within = self.credits.call(call.credits) == Conduct::Within;
+                let within = self.grants.call(call.credits) == Conduct::Within;
                 self.calls.push_back(Served {
                     index: call.index(bytes.len()),
                     buffer: [bytes, &[0xff; 64]].concat(),
@@ -157,15 +157,15 @@ impl Connection {
             ResponderRefusal::Discard => return false,
             ResponderRefusal::Answer(error) => {
                 let requested = credits.unwrap().credits;
-                let _ = self.credits.call(requested);
+                let _ = self.grants.call(requested);
                 let mut buffer = [0; 28];
-                let length = error.encode(&mut buffer, self.credits.error()).unwrap();
+                let length = error.encode(&mut buffer, self.grants.reply()).unwrap();
                 assert_eq!(buffer[..4], bytes[..4]);
                 assert!(length <= 28);
             }
             ResponderRefusal::GarbageArgs(_) => {
-                let _ = self.credits.call(credits.unwrap().credits);
-                let credits = self.credits.reply(u32::MAX);
+                let _ = self.grants.call(credits.unwrap().credits);
+                let credits = self.grants.reply();
                 let mut buffer = [0; 4096];
                 let length = encode_garbage_args(&mut buffer, bytes, credits).unwrap();
                 check_returned(bytes, &buffer[..length], Procedure::Msg, |_| 0);
@@ -223,7 +223,7 @@ impl Connection {
         let placed = placed.filter_map(|&(number, range)| Some((number?, range)));
         let placed: Vec<_> = placed.collect();
         let threshold = if input.below(4) == 0 { 600 } else { THRESHOLD };
-        let credits = self.credits.reply(u32::MAX);
+        let credits = self.grants.reply();
         let finished = placement.finish(&call, at, threshold);
         let is_possible = too_large.is_empty() && fits(&call, &placed, at, threshold);
         assert_eq!(finished.is_ok(), is_possible);

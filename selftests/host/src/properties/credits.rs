@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::proto::responder::credits::{Conduct, ResponderCredits};
-use crate::proto::testing::receives::{wanted, Receives};
+use crate::proto::responder::grants::{Conduct, Grants};
+use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::wire::header::Credits;
 
@@ -26,10 +26,8 @@ enum Step {
     Answer { error: bool },
     /// The next answer on its way arrives.
     Return,
-    /// The responder changes its limit.
-    Limit(u32),
-    /// The responder posts the Receives that are missing.
-    Post,
+    /// The responder posts Receives for a higher limit, and raises it.
+    Raise(u32),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -39,9 +37,13 @@ fn step() -> impl Strategy<Value = Step> {
         4 => Just(Step::Answer { error: false }),
         1 => Just(Step::Answer { error: true }),
         8 => Just(Step::Return),
-        1 => (0u32..20).prop_map(Step::Limit),
-        2 => Just(Step::Post),
+        1 => (0u32..20).prop_map(Step::Raise),
     ]
+}
+
+/// Posts the Receives for this limit.
+fn post(responder: &Grants, receives: &mut Receives, limit: u32) {
+    receives.post(receives.missing(responder.receives(limit, 0), 0));
 }
 
 proptest! {
@@ -53,9 +55,9 @@ proptest! {
         steps in vec(step(), 0..400),
     ) {
         let mut requester = RequesterCredits::new(Credits::new(requested));
-        let mut responder = ResponderCredits::new(Credits::new(limit));
+        let mut responder = Grants::new(limit.max(1), u32::MAX);
         let mut receives = Receives::new(SPARE);
-        receives.post(receives.missing(wanted(&responder), 0));
+        post(&responder, &mut receives, responder.limit());
         let mut calls = VecDeque::new();
         let mut answers = VecDeque::new();
         let mut window = 1;
@@ -74,16 +76,11 @@ proptest! {
                     prop_assert_eq!(responder.call(asked), Conduct::Within);
                 }
                 Step::Answer { error } => if responder.outstanding() > 0 {
-                    // A grant of one is the least, and has to be backed like any other.
-                    if receives.for_calls(0) == 0 {
-                        receives.post(1);
-                    }
-                    let posted = receives.for_calls(0);
-                    let word = if error { responder.error() } else { responder.reply(posted) };
-                    prop_assert!(word.get() >= 1);
-                    prop_assert!(error || word.get() <= posted);
+                    let word = responder.reply();
+                    post(&responder, &mut receives, responder.limit());
+                    let calls = u64::from(receives.for_calls(0)) + responder.outstanding();
+                    prop_assert!(u64::from(word.get()) <= calls);
                     answers.push_back((error, word));
-                    receives.post(receives.missing(wanted(&responder), 0));
                 }
                 Step::Return => if let Some((error, word)) = answers.pop_front() {
                     if error {
@@ -93,8 +90,10 @@ proptest! {
                         window = word.get().min(requested.max(1));
                     }
                 }
-                Step::Limit(limit) => responder.set_limit(Credits::new(limit)),
-                Step::Post => receives.post(receives.missing(wanted(&responder), 0)),
+                Step::Raise(limit) => {
+                    post(&responder, &mut receives, limit);
+                    responder.raise(limit);
+                }
             }
             let answering = answers.len() + calls.len();
             let outstanding = usize::try_from(responder.outstanding()).unwrap() + answering;

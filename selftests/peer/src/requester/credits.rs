@@ -6,14 +6,12 @@ use std::time::Duration;
 
 use super::compound::{compound, read_operation, write_operation};
 use super::{Call, Requester, Scenarios};
-use crate::peer::{word_at, LIMIT};
-use crate::verbs::Waited;
+use crate::peer::LIMIT;
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
     ("beyond-the-grant", beyond),
     ("overrun-reads", overrun_reads),
-    ("overtaken", overtaken),
     ("dropped", dropped),
 ];
 
@@ -46,34 +44,6 @@ fn overrun_reads(requester: &mut Requester) -> Result<Vec<String>> {
     requester.connect()?;
     let segment = requester.segment(1 << 20);
     overrun(requester, &Call::reading(&[segment]), 40)
-}
-
-/// Has as much granted as it asks for, and waits for a Reply that comes behind ten that were asked
-/// for later: whether it grants more than the last one of these.
-fn overtaken(requester: &mut Requester) -> Result<Vec<String>> {
-    requester.connect()?;
-    let call = Call {
-        credits: 64,
-        ..Call::null()
-    };
-    overrun(requester, &call, 600)?;
-    let (mut newest, mut last) = (0, 0);
-    for _ in 0..600 {
-        requester.send(&call)?;
-        while let Waited::For(reply) = requester.verbs.receive(Duration::from_millis(100))? {
-            requester.verbs.post_receive()?;
-            let (xid, granted) = (word_at(&reply, 0), word_at(&reply, 8));
-            if xid + 10 < newest {
-                return Ok(vec![match granted > last {
-                    true => format!("{granted}_behind_{last}"),
-                    false => "no_more".to_owned(),
-                }]);
-            }
-            newest = newest.max(xid);
-            last = granted;
-        }
-    }
-    Ok(vec!["none".to_owned()])
 }
 
 /// The same Call again and again, with which a thread of the server is kept, and then others.

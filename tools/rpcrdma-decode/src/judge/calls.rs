@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::fault::Fault;
-use crate::proto::responder::credits::{Arrivals, Conduct, ResponderCredits};
+use crate::proto::responder::grants::{Conduct, Window};
 use crate::proto::wire::header::{Credits, FixedHeader, Xid};
 
 /// The Calls of one end.
@@ -15,7 +15,7 @@ pub(super) struct Calls {
     waiting: HashMap<u32, VecDeque<Vec<u8>>>,
     /// What the end may send; not known before the first Reply if the capture begins later than the
     /// connection.
-    credits: Option<ResponderCredits>,
+    window: Option<Window>,
     /// What the last Call asked for.
     requested: Option<Credits>,
 }
@@ -24,7 +24,7 @@ impl Calls {
     /// Those of a new connection.
     pub(super) fn new() -> Self {
         Self {
-            credits: Some(ResponderCredits::new(Credits::new(1))),
+            window: Some(Window::new()),
             ..Self::default()
         }
     }
@@ -32,12 +32,12 @@ impl Calls {
     /// A Call, or what is answered like one.
     pub(super) fn call(&mut self, fixed: &FixedHeader, bytes: &[u8], faults: &mut Vec<Fault>) {
         self.requested = Some(fixed.credits);
-        if let Some(credits) = &mut self.credits {
-            let outstanding = credits.outstanding();
-            if arrive(credits, fixed.credits) == Conduct::Excess {
+        if let Some(window) = &mut self.window {
+            let outstanding = window.outstanding();
+            if window.call() == Conduct::Excess {
                 faults.push(Fault::Overrun {
                     outstanding,
-                    granted: credits.granted().get(),
+                    granted: window.granted().get(),
                 });
             }
         }
@@ -62,34 +62,23 @@ impl Calls {
             self.waiting.remove(&xid.0);
         }
         let Some(grant) = grant else {
-            if let Some(credits) = &mut self.credits {
-                credits.error();
+            if let Some(window) = &mut self.window {
+                window.end();
             }
             return call;
         };
-        let requested = self.requested.unwrap_or(grant);
         let waiting = &self.waiting;
-        let credits = self.credits.get_or_insert_with(|| {
-            let mut credits = ResponderCredits::new(grant);
+        let window = self.window.get_or_insert_with(|| {
+            let mut window = Window::new();
             // This one, and those that wait.
             let others: usize = waiting.values().map(VecDeque::len).sum();
             for _ in 0..=others {
-                arrive(&mut credits, requested);
+                window.call();
             }
-            credits
+            window
         });
-        credits.set_limit(grant);
-        credits.reply(u32::MAX);
+        let requested = self.requested.unwrap_or(grant);
+        window.reply(Credits::new(grant.get().min(requested.get())));
         call
     }
-}
-
-/// Takes note of another Call, which asks for so much.
-fn arrive(credits: &mut ResponderCredits, requested: Credits) -> Conduct {
-    let arrivals = Arrivals {
-        requested,
-        received: credits.answered() + credits.outstanding() + 1,
-    };
-    credits.arrived(arrivals);
-    arrivals.conduct(credits.allowed())
 }
