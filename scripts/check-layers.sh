@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Checks by reading what no compiler checks: which layer may name which (by imports.py), where unsafe
-# code may be and that each piece of it says why it is sound, and a few habits of every file. Prints KTAP.
+# Checks by grep what no compiler checks: which layer may name which, where unsafe code may be, and a few
+# habits of every file. Prints KTAP.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/ktap.sh"
@@ -11,11 +11,10 @@ cd "$PROJECT"
 # Tracked, or about to be.
 list=$(git ls-files --cached --others --exclude-standard) ||
 	die "git does not list the files: run this in a clone that is yours"
-mapfile -t files < <(sort -u <<<"$list")
 existing=()
-for file in "${files[@]}"; do
+while IFS= read -r file; do
 	[ ! -f "$file" ] || existing+=("$file")
-done
+done <<<"$list"
 
 # A rule is a name and a command that prints every line which breaks it.
 rule() {
@@ -24,48 +23,62 @@ rule() {
 	result "$name" "$("$@" || true)"
 }
 
-# Rust files below the given folders.
-sources() {
-	local dir
-	for dir; do
-		[ ! -d "$dir" ] || find "$dir" -name '*.rs' -print
-	done
+sources() { find rust -name '*.rs' | sort; }
+
+# "FILE LAYER" for each layer that a file names: what is behind crate::, also in trees of imports as rustfmt
+# lays them out.
+named() {
+	sources | xargs awk '
+		function names(text) { if (match(text, /[a-z_]+/)) print FILENAME, substr(text, RSTART, RLENGTH) }
+		{ match($0, /^ */); depth = RLENGTH }
+		FNR == 1 || (tree && depth < tree) { tree = 0 }
+		/^ *\/\// { next }
+		/use crate::\{$/ { tree = depth + 4; next }
+		tree { if (depth == tree) names($0); next }
+		{ line = $0 }
+		/use crate::\{/ {
+			sub(/.*use crate::\{/, "", line)
+			while (gsub(/\{[^{}]*\}/, "", line)) ;
+			n = split(line, parts, ",")
+			for (i = 1; i <= n; i++) names(parts[i])
+		}
+		{
+			n = split(line, parts, /crate::/)
+			for (i = 2; i <= n; i++) if (parts[i] ~ /^[a-z_]/) names(parts[i])
+		}'
 }
 
-# Lines of code, not of comment, that match: names PATTERN FILE...
-names() {
+# Files of a layer that name another one than those: strangers LAYER OTHER...
+strangers() {
+	local layer=$1
+	named | awk -v layer="$layer" -v may=" $* " '
+		$1 ~ "^rust/" layer "(/|\\.rs$)" && index(may, " " $2 " ") == 0 { print $1 " names " $2 }'
+}
+
+# Lines of code, not of comment, that match: code PATTERN FILE...
+code() {
 	local pattern=$1
 	shift
-	[ $# -eq 0 ] || grep -nHP "$pattern" "$@" | grep -vP '^[^:]*:\d+:\s*//' | grep -vP "//.*($pattern)" || true
+	grep -nHP "$pattern" "$@" | grep -vP '^[^:]*:\d+:\s*//' | grep -vP "//.*($pattern)" || true
 }
 
-outside_unsafe_layers() {
-	sources rust | grep -vE '^rust/((bindings|rdma|sunrpc|sysctl)/|(bindings|trace|debugfs|sysctl)\.rs$)' || true
+unsafe_outside() {
+	local files
+	mapfile -t files < <(sources | grep -vE '^rust/((bindings|rdma|sunrpc)/|(trace|debugfs|sysctl)\.rs$)')
+	code '\bunsafe\b' "${files[@]}"
 }
 
-# A comment that says SAFETY must be right above each unsafe block or impl.
-unexplained() {
-	sources rust | sort | xargs -r awk '
-		FNR == 1 { delete line }
-		{
-			line[FNR] = $0
-			if ($0 ~ /unsafe[ \t]*(\{|impl)/ && $0 !~ /^[ \t]*\/\//) {
-				found = 0
-				# One comment may cover a statement that is broken over some lines.
-				for (i = FNR - 1; i > 0 && i >= FNR - 15 && !found; i--) {
-					if (line[i] ~ /SAFETY:/) found = 1
-					else if (line[i] ~ /^[ \t]*\}?$/ || line[i] ~ /;[ \t]*$/) break
-				}
-				if (!found) print FILENAME ":" FNR ":" $0
-			}
-		}'
+proto_names_crates() {
+	local files
+	mapfile -t files < <(find rust/proto -name '*.rs')
+	code '\b(alloc|std|kernel)::' "${files[@]}" | grep -vF 'kernel::macros::kunit_tests' || true
 }
 
 without_spdx() {
 	local file
 	for file in "${existing[@]}"; do
 		case $file in
-		*/Cargo.lock | *.tsv | COPYING | LICENSES/*) continue ;;
+		*/Cargo.lock | *.tsv) continue ;;
 		# Their formats have no comments.
 		debian/changelog | debian/copyright | debian/source/format) continue ;;
 		esac
@@ -91,30 +104,17 @@ mirrors() {
 # What the in-tree series would say of files that only this repository has.
 leftovers() { "$here/in-buildroot.sh" "$here/in-tree/layout.py" leftovers rust; }
 
-mapfile -t outside < <(outside_unsafe_layers)
-
-# What imports.py knows to check: who may name what, through every module on the way.
-imports=(
-	proto_uses_nothing
-	bindings_use_nothing
-	rdma_knows_no_other_layer
-	sunrpc_knows_no_other_layer
-	trace_imports_no_layer
-	client_and_server_name_what_they_may
-	client_and_server_are_strangers
-	only_the_root_knows_the_roles
-	no_circles
-	no_circles_in_tests
-)
-broken=$("$here/in-buildroot.sh" "$here/imports.py" check "${imports[@]}")
-breaks() { awk -F '\t' -v rule="$1" '$1 == rule { print $2 }' <<<"$broken"; }
-
-printf 'TAP version 13\n1..%d\n' $((${#imports[@]} + 6))
-for name in "${imports[@]}"; do
-	rule "$name" breaks "$name"
-done
-rule unsafe_only_below names '\bunsafe\b' "${outside[@]}"
-rule safety_comments unexplained
+above=(error stats trace debugfs sysctl proto rdma sunrpc)
+printf 'TAP version 13\n1..13\n'
+rule proto_uses_nothing strangers proto
+rule proto_uses_no_other_crate proto_names_crates
+rule bindings_use_nothing strangers bindings
+rule trace_uses_bindings strangers trace bindings
+rule rdma_knows_no_rpc strangers rdma bindings trace
+rule sunrpc_knows_no_rdma strangers sunrpc bindings trace
+rule client_is_apart strangers client "${above[@]}"
+rule server_is_apart strangers server "${above[@]}"
+rule unsafe_only_below unsafe_outside
 rule spdx without_spdx
 rule in_tree_leftovers leftovers
 rule no_path_of_this_machine paths_of_here

@@ -17,11 +17,6 @@ import shutil
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from imports import Crate  # noqa: E402
-
 FOLDER = "net/sunrpc/xprtrdma_rust"
 DOCS = "Documentation/filesystems/nfs/xprtrdma-rust"
 TESTS = "tools/testing/selftests/net/sunrpc_rdma"
@@ -78,7 +73,14 @@ PATCHES = [
         helpers/svc_helpers.c helpers/svc_helpers.h
         """,
     ),
-    ("server", "rdma", ""),
+    (
+        "server",
+        "rdma",
+        """
+        rdma/accepted.rs rdma/listener.rs rdma/outgoing.rs rdma/pool.rs rdma/reads.rs rdma/send_slots.rs
+        rdma/transfer.rs
+        """,
+    ),
     ("server", "sunrpc", "sunrpc/server/"),
     ("server", "server", "server/"),
     ("server", "tests", "proto/testing/"),
@@ -145,14 +147,6 @@ def sources(rust):
     return [path for path in found if not path.endswith("_generated.rs")]
 
 
-def used_by(crate, *folders):
-    """The files of these folders, and all that they use, as paths below rust/."""
-    found = [path for path in crate.files if path.startswith(tuple(f"rust/{folder}" for folder in folders))]
-    for path in found:
-        found += [other for other in crate.files[path].uses if other not in found]
-    return {path.removeprefix("rust/") for path in found}
-
-
 def patches(rust):
     """The files of rust/, each with the index of the patch that brings it."""
     owners = {}
@@ -167,16 +161,6 @@ def patches(rust):
     gone = [owner for owner in owners if not os.path.exists(os.path.join(rust, owner))]
     if gone:
         sys.exit(f"layout.py: there is no rust/{gone[0]}: take it out of PATCHES")
-
-    # What only the server uses of the verbs comes with it.
-    crate = Crate(os.path.dirname(os.path.abspath(rust)))
-    of_client, of_server = used_by(crate, "client/", "sunrpc/client/"), used_by(crate, "server/", "sunrpc/server/")
-    for path in found:
-        if not path.startswith("rdma/") or path == "rdma/mod.rs" or path in of_client:
-            continue
-        if path not in of_server:
-            sys.exit(f"layout.py: neither client nor server uses rust/{path}, so that no patch brings it")
-        found[path] = NAMES.index("server/rdma")
     return found
 
 
