@@ -90,7 +90,40 @@ over_ipv6() {
 		umount $MNT
 		wait_for 10 module_unused'
 }
+# Addresses that only mean something together with an interface.
+over_link_local() {
+	local peer addresses='ip -6 -o address show dev $NETDEV scope link | sed "s/.* inet6 \([^/]*\).*/\1/"'
+	needs_machines "takes link-local addresses"
+	peer=$(server "$addresses")
+	[ -n "$peer" ] && [ -n "$(client "$addresses")" ] || skip "the machines have no such addresses"
+	server_dir /export
+	defer unmount_nfs
+	client "
+		mount -t nfs -o proto=rdma6,port=20049,vers=4.2 \"[$peer%\$NETDEV]:/export\" \$MNT
+		grep \" \$MNT nfs4 .*proto=rdma6,port=20049\" /proc/mounts
+		dd if=/dev/urandom of=\$MNT/$TEST/data bs=100000 count=3 conv=fsync status=none
+		drop_caches
+		sha256sum <\$MNT/$TEST/data" >"$RUN/$TEST.sum"
+	tail -n 1 "$RUN/$TEST.sum" | diff - <(server "sha256sum </export/$TEST/data")
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# NFS refuses it for a mount; for a referral our class does, see KUnit rpcrdma_sunrpc_class.
+tls_refused() {
+	local policy
+	for policy in tls mtls; do
+		client "
+			! mount -t nfs -o proto=rdma\$SIX,port=20049,vers=4.2,xprtsec=$policy \$AT_SERVER:/export \$MNT 2>/run/$TEST.err ||
+				fail 'the mount went well'
+			cat /run/$TEST.err
+			grep -q '^mount.nfs: .*mount option' /run/$TEST.err
+			rm /run/$TEST.err"
+	done
+}
+
 test_case "over IPv6" over_ipv6
+test_case "over IPv6, link-local" over_link_local
+test_case "RPC over TLS is refused" tls_refused
 test_case "the source address in sysfs" source_shown
 test_case "the transport in sunrpc's debugfs" debugfs_shows
 run_cases

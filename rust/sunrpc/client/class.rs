@@ -100,6 +100,11 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
     if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
         return Err(EBADF);
     }
+    // A referral below a mount by TLS tries RDMA first, which would carry its data in the clear.
+    // The error makes NFS go on to TCP with TLS.
+    if args.xprtsec.policy != bindings::xprtsec_policies_RPC_XPRTSEC_NONE {
+        return Err(EACCES);
+    }
     let user = T::class().class().enter().ok_or(EIO)?;
     let requests = T::max_requests();
     // SAFETY: The namespace is referenced during the callback.
@@ -328,6 +333,15 @@ mod tests {
 
         assert_eq!(in_family(), ENODEV);
         assert_eq!(make(bindings::AF_INET, 16, CARELESS), EINVAL);
+        for policy in [
+            bindings::xprtsec_policies_RPC_XPRTSEC_TLS_ANON,
+            bindings::xprtsec_policies_RPC_XPRTSEC_TLS_X509,
+        ] {
+            let (mut args, address) = arguments(bindings::AF_INET, 16, 0);
+            args.dstaddr = address.as_raw();
+            args.xprtsec.policy = policy;
+            assert_eq!(create::<Unmade>(&args).unwrap_err(), EACCES);
+        }
         let len = size_of::<bindings::__kernel_sockaddr_storage>() + 1;
         assert_eq!(make(bindings::AF_INET, len, 0), EBADF);
         let refused = -i32::try_from(bindings::EAFNOSUPPORT).unwrap();
