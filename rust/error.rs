@@ -123,12 +123,14 @@ pub(crate) fn connect_error(reason: Reason, first: bool, status: i32) -> Error {
     }
     let errno = match reason {
         Reason::Rejected => bindings::ECONNREFUSED,
-        Reason::AddressError | Reason::RouteError | Reason::Unreachable => bindings::EHOSTUNREACH,
+        // Not ETIMEDOUT, with which even an RPC that should fail (SOFTCONN) goes on.
+        Reason::AddressError | Reason::RouteError | Reason::Unreachable | Reason::TimedOut => {
+            bindings::EHOSTUNREACH
+        }
         Reason::StaleConnection | Reason::ConnectError => bindings::ENOTCONN,
         Reason::Disconnected | Reason::DeviceRemoved | Reason::AddressChanged => {
             bindings::ECONNABORTED
         }
-        Reason::TimedOut => bindings::ETIMEDOUT,
         Reason::LocalResources => bindings::ENOBUFS,
         // Waiting does not help: this is the one case that a mount should report at once. Later,
         // the connection may have moved to another device, from which an application should not

@@ -50,6 +50,15 @@ nobody_there() {
 	works_again
 }
 
+# The server's machine is up, but has no RDMA device. Once it has one again its listener does not hear, or not soon.
+nobody_answers() {
+	defer "server rdma_link_add"
+	server rdma_link_delete
+	mount_fails '$SERVER' 20049 'no route|not responding' 'rdma0: no answer in time'
+	server rdma_link_add
+	works_again
+}
+
 # A device that is too small in one way: small_device 'PARAMETER' 'PATTERN OF THE LOG'.
 small_device() {
 	limit_devices "$1"
@@ -80,6 +89,7 @@ modest_device() {
 
 test_case "nobody listens on the port" nobody_listens
 test_case "nobody has the address" nobody_there
+test_case "nobody answers" nobody_answers
 test_case "the device cannot register memory" small_device no_frwr=1 '(FRWR|regist)'
 test_case "the device has no SGE for a Send" small_device max_send_sge=0 '(SGE|gather)'
 test_case "the device has short queues" small_device max_qp_wr=4 'work requests'
