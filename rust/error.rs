@@ -115,6 +115,16 @@ fn no_network(errno: i32) -> Option<Error> {
         .then(|| Error::from_errno(errno))
 }
 
+/// The reason of a handshake that failed with `status`. Providers of iWARP pass on the errno of a
+/// TCP connect.
+pub(crate) fn handshake_error(status: i32) -> Reason {
+    match status.checked_neg().map(u32::try_from) {
+        Some(Ok(bindings::ECONNREFUSED)) => Reason::Rejected,
+        Some(Ok(bindings::EHOSTUNREACH | bindings::ETIMEDOUT)) => Reason::Unreachable,
+        _ => Reason::ConnectError,
+    }
+}
+
 /// The errno of a failed attempt to connect; `first` says that the mount has never been connected,
 /// and `status` is the errno of the step that failed, or 0.
 pub(crate) fn connect_error(reason: Reason, first: bool, status: i32) -> Error {
@@ -186,6 +196,27 @@ mod tests {
             for status in [0, negative(bindings::ENODEV), negative(bindings::ETIMEDOUT)] {
                 assert_eq!(errno(reason, status), unreachable);
             }
+        }
+    }
+
+    /// sunrpc retries an RPC for any other errno, whatever the mount wants.
+    #[test]
+    fn nobody_there_is_unreachable() {
+        assert_eq!(errno(Reason::TimedOut, 0), negative(bindings::EHOSTUNREACH));
+    }
+
+    #[test]
+    fn a_failed_handshake_has_the_reason_of_its_errno() {
+        for (status, reason) in [
+            (negative(bindings::ECONNREFUSED), Reason::Rejected),
+            (negative(bindings::EHOSTUNREACH), Reason::Unreachable),
+            (negative(bindings::ETIMEDOUT), Reason::Unreachable),
+            (negative(bindings::EINVAL), Reason::ConnectError),
+            (0, Reason::ConnectError),
+            (28, Reason::ConnectError),
+            (i32::MIN, Reason::ConnectError),
+        ] {
+            assert_eq!(handshake_error(status), reason);
         }
     }
 

@@ -12,7 +12,7 @@ use super::{
     transport::Transport,
 };
 use crate::{
-    error::{connect_error, describe, Cause},
+    error::{connect_error, describe, handshake_error, Cause},
     proto::{
         requester::connection::{ConnectionAction, ConnectionEvent, Reason},
         wire::private_data::{InlineSize, PrivateData, Thresholds},
@@ -171,7 +171,10 @@ impl ConnectAttempt {
                 .map(|()| self.monitor.report(ConnectionEvent::Prepared)),
             ConnectionAction::Connect => {
                 let asked = self.ask(transport);
-                self.check(asked, Reason::ConnectError)
+                asked.map_err(|error| {
+                    self.failed = Some(Detail::Local(error));
+                    handshake_error(error.to_errno())
+                })
             }
             ConnectionAction::Open => {
                 let sending = self.open().ok_or(Reason::LocalResources)?;

@@ -4,7 +4,7 @@
 
 use super::transport::Transport;
 use crate::{
-    error::Cause,
+    error::{handshake_error, Cause},
     proto::{
         requester::connection::{ConnectionAction, ConnectionEvent, ConnectionState, Reason},
         wire::private_data::PrivateData,
@@ -145,7 +145,7 @@ impl CmHandler for Monitor {
             CmEvent::AddressError => ConnectionEvent::Ended(Reason::AddressError),
             CmEvent::RouteError => ConnectionEvent::Ended(Reason::RouteError),
             CmEvent::Unreachable => ConnectionEvent::Ended(Reason::Unreachable),
-            CmEvent::ConnectError => ConnectionEvent::Ended(Reason::ConnectError),
+            CmEvent::ConnectError => ConnectionEvent::Ended(handshake_error(report.status)),
             CmEvent::Disconnected => ConnectionEvent::Ended(Reason::Disconnected),
             CmEvent::DeviceRemoval => ConnectionEvent::Ended(Reason::DeviceRemoved),
             CmEvent::AddressChange => ConnectionEvent::Ended(Reason::AddressChanged),

@@ -240,6 +240,7 @@ test_case "connects that may wait" backlog
 test_case "v4.2: Reply chunks with gaps" gaps '' -eq
 test_case "v4.2: Reply chunks too long for it" gaps max_fast_reg_pages=19 -gt
 test_case "mount.sh" other mount
+test_case "badinput.sh" other badinput 'nobody (listens|has)'
 test_case "io.sh" other io 'v3, direct|v4.2, buffered'
 test_case "forms.sh" other forms
 test_case "grants.sh" other grants "grants rise"
