@@ -98,8 +98,9 @@ impl ConnectionState {
     /// Handles an event, and returns what to do next, if anything.
     ///
     /// Late events of a step that is over have no effect, nor has anything after the end. An
-    /// open connection ends by any failure: a path that is reported as unreachable after a
-    /// change in the network carries nothing any more.
+    /// open connection ends by any failure but [`Reason::Unreachable`]: the connection manager
+    /// reports that whenever the neighbour entry of the peer changes or fails. If the path is
+    /// broken, the device finds out with the next packets.
     pub(crate) fn handle(&mut self, event: ConnectionEvent) -> Option<ConnectionAction> {
         let (state, action) = match (self.state, event) {
             (State::Idle, ConnectionEvent::Start) => {
@@ -118,6 +119,7 @@ impl ConnectionState {
                 (State::Open, ConnectionAction::Open)
             }
             (State::Ended(_), _) => return None,
+            (State::Open, ConnectionEvent::Ended(Reason::Unreachable)) => return None,
             (State::Open, ConnectionEvent::Ended(reason)) => {
                 (State::Ended(reason), ConnectionAction::Close(reason))
             }
