@@ -118,6 +118,21 @@ lost() {
 	limits_end
 }
 
+# An attempt that fails before it has asked the server flushes what it has posted. That must not close anything.
+attempts_fail() {
+	is_rust || skip "the kernel's own module looks at its state in another way"
+	trace_begins client sunrpc/xprt_disconnect_force rpcrdma/xprtrdma_connect
+	limit_devices failing_receives=1
+	client "
+		! timeout -s KILL \$((8 * SLOW)) mount -t nfs -o proto=rdma\$SIX,port=20049,vers=$1 \$AT_SERVER:/export \$MNT || fail 'the mount went well'
+		wait_for 10 module_unused
+		times() { grep -c \" \$1:\" \$TRACING/trace || true; }
+		printf '%d attempts, %d times the transport was to be closed\n' \$(times xprtrdma_connect) \$(times xprt_disconnect_force)
+		[ \$(times xprtrdma_connect) -ge 3 ]
+		[ \$(times xprt_disconnect_force) = 0 ]"
+	limits_end
+}
+
 # With the smallest regions that a mebibyte can have, of this many pages, no list has more segments
 # than 16, nor a segment more pages.
 PAGES=19
@@ -157,6 +172,7 @@ segments() {
 for vers in 3 4.2; do
 	test_case "v$vers: a Send cannot be posted, now and then" sends_fail $vers
 done
+test_case "v4.2: Receives cannot be posted for an attempt" attempts_fail 4.2
 test_case "v3: memory cannot be registered, every other time" maps_fail
 test_case "v3: regions of $PAGES pages" segments
 test_case "v3: a region is only destroyed at the fourth attempt" destroy_is_late

@@ -15,10 +15,7 @@ use crate::{
 use kernel::{
     new_condvar, new_spinlock,
     prelude::*,
-    sync::{
-        atomic::{Atomic, Relaxed},
-        Arc, CondVar, SpinLock,
-    },
+    sync::{Arc, CondVar, SpinLock},
     time::msecs_to_jiffies,
 };
 
@@ -32,8 +29,6 @@ pub(super) struct Monitor {
     progress: SpinLock<Progress>,
     #[pin]
     changed: CondVar,
-    /// Whether the connection was already asked to end.
-    ending: Atomic<bool>,
     /// Last: this may be the last reference to the transport, and to the module.
     transport: Arc<Transport>,
 }
@@ -64,37 +59,38 @@ impl Monitor {
                     report: None,
                 }, "rpcrdma_progress"),
                 changed <- new_condvar!("rpcrdma_progress"),
-                ending: Atomic::new(false),
                 transport: transport.clone(),
             }? Error),
             GFP_KERNEL,
         )
     }
 
-    /// Passes an event to the state machine, and the resulting action to the worker.
+    /// Passes an event to the state machine, and the resulting action to the worker, or to sunrpc
+    /// if the worker has opened the connection.
     pub(super) fn report(&self, event: ConnectionEvent) {
         let mut progress = self.progress.lock();
-        let action = progress.conn.handle(event);
-        if action.is_some() {
-            progress.next = action;
+        if let Some(action) = progress.conn.handle(event) {
+            let not_done = progress.next.replace(action);
+            if let (ConnectionAction::Close(reason), None) = (action, not_done) {
+                self.transport.end(reason.into());
+            }
         }
         drop(progress);
-        if let Some(ConnectionAction::Close(reason)) = action {
-            self.end(reason.into());
-        }
         self.changed.notify_all();
     }
 
-    /// Closes the connection, unless that was already requested.
+    /// Has sunrpc close the connection, unless it is not open or is being closed. The lock keeps
+    /// this from hitting the next connection, which is not made before [`Self::expect_end`].
     pub(super) fn end(&self, cause: Cause) {
-        if !self.ending.xchg(true, Relaxed) {
+        let mut progress = self.progress.lock();
+        if progress.conn.close() {
             self.transport.end(cause);
         }
     }
 
-    /// Records that this end closes the connection, so nobody needs to request it.
+    /// This end closes the connection: nothing has sunrpc close it after this call.
     pub(super) fn expect_end(&self) {
-        self.ending.store(true, Relaxed);
+        self.progress.lock().conn.close();
     }
 
     /// What the peer announced, once the connection is established.

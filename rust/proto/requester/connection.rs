@@ -131,6 +131,16 @@ impl ConnectionState {
         self.state = state;
         Some(action)
     }
+
+    /// Closes the connection from this end, after which no event has an effect; returns whether it
+    /// was open. Otherwise nothing changes.
+    pub(crate) fn close(&mut self) -> bool {
+        let was_open = self.state == State::Open;
+        if was_open {
+            self.state = State::Ended(Reason::Disconnected);
+        }
+        was_open
+    }
 }
 
 #[cfg(any(test, rpcrdma_kunit))]
@@ -176,6 +186,32 @@ mod tests {
             assert_eq!(conn.handle(ConnectionEvent::Established), None);
             assert_eq!(conn.state, State::Ended(Reason::DeviceRemoved));
         }
+    }
+
+    #[test]
+    fn a_neighbour_that_changes_does_not_end_an_open_connection() {
+        let unreachable = ConnectionEvent::Ended(Reason::Unreachable);
+        let mut conn = ConnectionState { state: State::Open };
+        assert_eq!(conn.handle(unreachable), None);
+        assert_eq!(conn.state, State::Open);
+        let mut conn = ConnectionState {
+            state: State::Connecting,
+        };
+        let failed = ConnectionAction::Fail(Reason::Unreachable);
+        assert_eq!(conn.handle(unreachable), Some(failed));
+    }
+
+    #[test]
+    fn only_an_open_connection_is_closed_and_once() {
+        let mut conn = ConnectionState::new();
+        for (event, _) in STEPS {
+            assert!(!conn.close());
+            assert!(conn.handle(event).is_some());
+        }
+        assert!(conn.close());
+        assert!(!conn.close());
+        let removed = ConnectionEvent::Ended(Reason::DeviceRemoved);
+        assert_eq!(conn.handle(removed), None);
     }
 
     #[test]
