@@ -145,6 +145,7 @@ pub(crate) fn connect_error(reason: Reason, first: bool, status: i32) -> Error {
         // Waiting does not help: this is the one case that a mount should report at once. Later,
         // the connection may have moved to another device, from which an application should not
         // suffer.
+        Reason::Incapable if first && status != 0 => return Error::from_errno(status),
         Reason::Incapable if first => bindings::EOPNOTSUPP,
         Reason::Incapable => bindings::EHOSTUNREACH,
     };
@@ -224,6 +225,15 @@ mod tests {
     fn a_shortage_is_not_told_as_one() {
         let shortage = errno(Reason::LocalResources, negative(bindings::ENOMEM));
         assert_eq!(shortage, negative(bindings::ENOBUFS));
+    }
+
+    #[test]
+    fn only_a_first_attempt_tells_what_the_device_refuses() {
+        let refused = negative(bindings::EINVAL);
+        let first = connect_error(Reason::Incapable, true, refused);
+        assert_eq!(first.to_errno(), refused);
+        let later = errno(Reason::Incapable, refused);
+        assert_eq!(later, negative(bindings::EHOSTUNREACH));
     }
 
     /// A fabric's reason for a rejection is positive, and not mistaken for one of these.

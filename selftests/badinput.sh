@@ -68,6 +68,14 @@ small_device() {
 	works_again
 }
 
+# It has said that it takes more. The second attempt, for half of the requests, fails as well.
+refused_queues() {
+	limit_devices real_max_qp_wr=100
+	mount_fails '$SERVER' 20049 'incorrect mount option|invalid argument' 'rdma0.*error -22'
+	limits_end
+	works_again
+}
+
 # One that is small, but large enough.
 modest_device() {
 	is_rust || skip "the kernel's own module wants more of a device"
@@ -96,4 +104,6 @@ test_case "the device has no SGE for a Send" small_device max_send_sge=0 '(SGE|g
 test_case "the device has short queues" small_device max_qp_wr=4 'work requests'
 test_case "a device with one SGE for a Send is enough" modest_device max_send_sge=1
 test_case "a device with queues of 1024 is enough" modest_device max_qp_wr=1024
+test_case "the device takes no queues" refused_queues
+test_case "a device that takes shorter queues than it says is enough" modest_device real_max_qp_wr=1000
 run_cases

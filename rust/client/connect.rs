@@ -226,9 +226,10 @@ impl ConnectAttempt {
         // The Receives are posted before anything is agreed on, and have to fit whatever that will
         // be.
         let least = Thresholds::DEFAULT.at_version(self.choice.first).receive;
+        let halves = u32::from(transport.is_halved.load(Relaxed));
         let limits = Limits::new(
             &device.attributes(),
-            transport.xprt.max_requests(),
+            transport.xprt.max_requests() >> halves,
             &self.own,
             least,
         )
@@ -244,9 +245,15 @@ impl ConnectAttempt {
         };
         let notice = self.check(notice, reason)?;
         let made = self.make(transport, lock, device, notice, &limits);
-        // Flushes during teardown are expected.
-        let made = made.inspect_err(|_| self.monitor.expect_end());
-        self.check(made, Reason::LocalResources)
+        let is_permanent = |error: &Error| ![ENOMEM, EAGAIN, ENOSPC].contains(error);
+        let reason = match &made {
+            // Half of that was too much as well.
+            Err(error) if is_permanent(error) && transport.is_halved.xchg(true, Relaxed) => {
+                Reason::Incapable
+            }
+            _ => Reason::LocalResources,
+        };
+        self.check(made, reason)
     }
 
     fn make(

@@ -33,6 +33,9 @@ pub(super) struct Transport {
     next_connection: Atomic<u32>,
     /// Regions that Calls used when the last connection ended, and that the next one will need.
     pub(super) regions_in_use: Atomic<usize>,
+    /// Whether connections are made for half of the requests, as a device has refused queues for
+    /// all.
+    pub(super) is_halved: Atomic<bool>,
     /// Whether the present series of failed attempts was logged.
     pub(super) failure_logged: Atomic<bool>,
     /// Whether the present series of refused versions was logged.
@@ -59,6 +62,7 @@ impl Transport {
             backward_payload: Atomic::new(backward_payload(Thresholds::DEFAULT.receive)),
             next_connection: Atomic::new(1),
             regions_in_use: Atomic::new(0),
+            is_halved: Atomic::new(false),
             failure_logged: Atomic::new(false),
             refusal_logged: Atomic::new(false),
             servers,

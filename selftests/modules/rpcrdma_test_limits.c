@@ -25,6 +25,10 @@ static int max_qp_wr = -1;
 module_param(max_qp_wr, int, 0444);
 MODULE_PARM_DESC(max_qp_wr, "work requests that a queue holds");
 
+static uint real_max_qp_wr;
+module_param(real_max_qp_wr, uint, 0444);
+MODULE_PARM_DESC(real_max_qp_wr, "work requests that a queue takes, whatever the device says");
+
 static int max_fast_reg_pages = -1;
 module_param(max_fast_reg_pages, int, 0444);
 MODULE_PARM_DESC(max_fast_reg_pages, "pages that a memory region holds");
@@ -135,6 +139,7 @@ struct limits_saved {
 	int (*map_mr_sg)(struct ib_mr *mr, struct scatterlist *sg, int sg_nents,
 			 unsigned int *sg_offset);
 	int (*iw_create_listen)(struct iw_cm_id *cm_id, int backlog);
+	int (*create_qp)(struct ib_qp *qp, struct ib_qp_init_attr *attr, struct ib_udata *udata);
 	int (*modify_qp)(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 			 struct ib_udata *udata);
 	int (*dereg_mr)(struct ib_mr *mr, struct ib_udata *udata);
@@ -311,6 +316,16 @@ static int limits_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nen
 	return ret;
 }
 
+static int limits_create_qp(struct ib_qp *qp, struct ib_qp_init_attr *attr,
+			    struct ib_udata *udata)
+{
+	struct limits_saved *saved = ib_get_client_data(qp->device, &limits_client);
+
+	if (attr->qp_type == IB_QPT_RC && attr->cap.max_send_wr > real_max_qp_wr)
+		return -EINVAL;
+	return saved->create_qp(qp, attr, udata);
+}
+
 static int limits_modify_qp(struct ib_qp *qp, struct ib_qp_attr *attr, int mask,
 			    struct ib_udata *udata)
 {
@@ -373,6 +388,7 @@ static int limits_add(struct ib_device *device)
 	saved->alloc_mr = device->ops.alloc_mr;
 	saved->map_mr_sg = device->ops.map_mr_sg;
 	saved->iw_create_listen = device->ops.iw_create_listen;
+	saved->create_qp = device->ops.create_qp;
 	saved->modify_qp = device->ops.modify_qp;
 	saved->dereg_mr = device->ops.dereg_mr;
 	saved->dealloc_pd = device->ops.dealloc_pd;
@@ -399,6 +415,8 @@ static int limits_add(struct ib_device *device)
 		device->ops.post_recv = limits_post_recv;
 	if (failing_maps || slow_maps)
 		device->ops.map_mr_sg = limits_map_mr_sg;
+	if (real_max_qp_wr)
+		device->ops.create_qp = limits_create_qp;
 	if (failing_stops)
 		device->ops.modify_qp = limits_modify_qp;
 	if (failing_destroys) {
@@ -424,6 +442,7 @@ static void limits_remove(struct ib_device *device, void *data)
 	device->ops.alloc_mr = saved->alloc_mr;
 	device->ops.map_mr_sg = saved->map_mr_sg;
 	device->ops.iw_create_listen = saved->iw_create_listen;
+	device->ops.create_qp = saved->create_qp;
 	device->ops.modify_qp = saved->modify_qp;
 	device->ops.dereg_mr = saved->dereg_mr;
 	device->ops.dealloc_pd = saved->dealloc_pd;
