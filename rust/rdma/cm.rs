@@ -67,12 +67,14 @@ pub(crate) struct CmReport {
 pub(crate) trait CmHandler: Send + Sync + 'static {
     /// Handles one event.
     fn event(&self, event: CmEvent<'_>, report: CmReport);
+}
 
+/// Handles the events of a connection that this end accepts, and those of its queue pair.
+pub(crate) trait AcceptedHandler: CmHandler {
     /// The queue pair of the connection has failed, as the event with this number says (`enum
     /// ib_event_type`). Called in any context, with or without the identifier's mutex; must not
-    /// sleep, nor take a lock that is taken elsewhere with interrupts enabled. May be ignored if
-    /// flushed work requests end the connection anyway.
-    fn queue_pair_failed(&self, _event: u32) {}
+    /// sleep, nor take a lock that is taken elsewhere with interrupts enabled.
+    fn queue_pair_failed(&self, event: u32);
 }
 
 /// A state of an identifier.
@@ -114,7 +116,7 @@ pub(super) struct RawCmId {
     ptr: NonNull<bindings::rdma_cm_id>,
     context: *const c_void,
     release: unsafe fn(*const c_void),
-    /// Handles the events of the queue pair, if the identifier can have one.
+    /// Handles the events of the queue pair, if anything does.
     qp_event: Option<QpEventHandler>,
 }
 
@@ -254,7 +256,7 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
 ///
 /// Called by the provider only, for the queue pair of `id`, the identifier of a [`CmId`] that is
 /// destroyed after the queue pair.
-unsafe extern "C" fn qp_event_handler<H: CmHandler>(
+unsafe extern "C" fn qp_event_handler<H: AcceptedHandler>(
     event: *mut bindings::ib_event,
     id: *mut c_void,
 ) {
@@ -338,8 +340,7 @@ impl CmId<Unbound> {
     /// Whatever the connection manager returns, usually `ENOMEM`.
     pub(crate) fn new<H: CmHandler>(net: &Net, handler: Arc<H>) -> Result<Self> {
         // SAFETY: This is the handler for an `H`, and always returns zero.
-        let mut raw = unsafe { RawCmId::new(net, event_handler::<H>, handler)? };
-        raw.qp_event = Some(qp_event_handler::<H>);
+        let raw = unsafe { RawCmId::new(net, event_handler::<H>, handler)? };
         Ok(Self {
             raw,
             state: PhantomData,
@@ -388,7 +389,7 @@ impl CmId<Bound> {
     /// # Safety
     ///
     /// `raw` has a device.
-    pub(super) unsafe fn take_over<H: CmHandler>(mut raw: RawCmId, handler: Arc<H>) -> Self {
+    pub(super) unsafe fn take_over<H: AcceptedHandler>(mut raw: RawCmId, handler: Arc<H>) -> Self {
         let context: *const c_void = Arc::into_raw(handler).cast();
         // SAFETY: The identifier is valid. No handler runs while the lock is held.
         unsafe {

@@ -2,7 +2,7 @@
 
 //! Listening for connections (`rdma_listen()`), and the connect requests that arrive.
 
-use super::cm::{private_data, Bound, CmHandler, CmId, RawCmId};
+use super::cm::{private_data, AcceptedHandler, Bound, CmId, RawCmId};
 use crate::bindings::{self, Net, SocketAddress};
 use core::ptr::NonNull;
 use kernel::{
@@ -145,7 +145,7 @@ impl ConnectRequest {
 
     /// Turns the request into the identifier of the connection, whose events go to `handler`. May
     /// sleep.
-    pub(crate) fn into_id<HC: CmHandler>(self, handler: Arc<HC>) -> CmId<Bound> {
+    pub(crate) fn into_id<H: AcceptedHandler>(self, handler: Arc<H>) -> CmId<Bound> {
         // SAFETY: By the type's invariant.
         unsafe { CmId::take_over(self.id, handler) }
     }

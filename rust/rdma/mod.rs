@@ -63,7 +63,7 @@ pub(crate) use accepted::{
     AcceptedEvents, AcceptedMessage, AcceptedOwner, AcceptedQp, AcceptedSizes,
 };
 pub(crate) use access::Access;
-pub(crate) use cm::{Bound, CmEvent, CmHandler, CmId, CmReport, Unbound};
+pub(crate) use cm::{AcceptedHandler, Bound, CmEvent, CmHandler, CmId, CmReport, Unbound};
 pub(crate) use completion::{RemoteInvalidation, WcStatus};
 pub(crate) use device::{Device, DeviceName, Removal, RemovalNotice};
 pub(crate) use ib_client::IbClient;

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     error::Cause,
     proto::{responder::budget::PageBudget, wire::header::Xid},
-    rdma::{CmEvent, CmHandler, CmReport, Removal, SendSlots},
+    rdma::{AcceptedHandler, CmEvent, CmHandler, CmReport, Removal, SendSlots},
     sunrpc::server::OwnedSvcXprt,
     trace,
 };
@@ -272,7 +272,9 @@ impl CmHandler for Events {
             _ => {}
         }
     }
+}
 
+impl AcceptedHandler for Events {
     fn queue_pair_failed(&self, event: u32) {
         trace::svcrdma_qp_error(self.number, event);
         self.note(Cause::WorkRequest);
