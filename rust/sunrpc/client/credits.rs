@@ -19,7 +19,7 @@ use super::{
     rqst::Rqst,
     send_lock::SendLock,
     transport::ClientTransport,
-    xprt::{TransportLock, Xprt},
+    xprt::{full_barrier, TransportLock, Xprt},
 };
 use crate::{
     bindings::{self, RelaxedCell},
@@ -199,7 +199,8 @@ impl Xprt {
     }
 
     /// Leaves the request's credit in use if it was sent on the present connection and its Reply
-    /// has not arrived.
+    /// has not arrived. The caller may have learned without a lock that the request no longer waits
+    /// for one.
     ///
     /// # Safety
     ///
@@ -210,7 +211,12 @@ impl Xprt {
         // Setup has initialised the work.
         unsafe {
             let shares = &mut *self.shares();
-            if buffer::credit(rqst).get() != (*self.as_raw()).connect_cookie {
+            // Pairs with the barrier in `xprt_complete_rqst`: a request that no longer waits, as
+            // its Reply has arrived, is seen to be owed none.
+            full_barrier();
+            if buffer::reply_owed(rqst).get() == 0
+                || buffer::credit(rqst).get() != (*self.as_raw()).connect_cookie
+            {
                 return;
             }
             if shares.orphans.give_up(bindings::rpcrdma_jiffies()) {
