@@ -19,8 +19,10 @@ pub(super) struct Allocation {
     pub(super) work: bindings::delayed_work,
     /// Drops the last reference ([`CountedXprt`](super::xprt::CountedXprt)).
     pub(super) put: bindings::delayed_work,
-    /// The queue that these run on.
+    /// The queue that these run on, but for attempts.
     pub(super) queue: *mut bindings::workqueue_struct,
+    /// The queue of attempts to connect.
+    pub(super) attempts: *mut bindings::workqueue_struct,
     /// The timeouts that `xprt.timeout` points to.
     pub(super) timeout: bindings::rpc_timeout,
     /// Buffers for RPCs that find no other memory, from the transport's creation to its end.

@@ -18,33 +18,39 @@ use crate::{
     },
 };
 use core::ptr::NonNull;
-use kernel::{
-    prelude::*,
-    sync::{Arc, ArcBorrow},
-};
+use kernel::{prelude::*, sync::Arc};
 
 /// The class of `T`, known to sunrpc until this object is dropped, which waits for its transports.
 ///
 /// # Invariants
 ///
-/// The class has a pointer to `_shared`, which is dropped behind the registration.
+/// The class has a pointer to `_common`, which is dropped after the registration.
 pub(crate) struct ClientRegistration<T: ClientTransport> {
     _class: ClassRegistration,
-    _shared: Arc<T::Shared>,
+    _common: Arc<Common<T>>,
 }
 
-/// Registers the class of `T`. Its transports connect, and end, on `queue`, and have `shared` in
-/// common.
+/// What the transports of a class have in common.
+struct Common<T: ClientTransport> {
+    shared: Arc<T::Shared>,
+    /// Attempts to connect run here. Each occupies a worker for up to 40 s, on iWARP for minutes;
+    /// with little memory the queue may have only one.
+    attempts: OwnedQueue,
+}
+
+/// Registers the class of `T`. Its transports end on `queue`, and have `shared` in common.
 ///
 /// # Errors
 ///
-/// `EBUSY` the second time, `EEXIST` if another module has registered the class.
+/// `EBUSY` the second time, `EEXIST` if another module has registered the class, `ENOMEM`.
 pub(crate) fn register<T: ClientTransport>(
     module: &'static ThisModule,
     queue: Arc<OwnedQueue>,
     shared: Arc<T::Shared>,
 ) -> Result<ClientRegistration<T>> {
-    let pointer = Arc::as_ptr(&shared).cast();
+    let attempts = OwnedQueue::new(c"rpcrdma_connect")?;
+    let common = Arc::new(Common { shared, attempts }, GFP_KERNEL)?;
+    let pointer = Arc::as_ptr(&common).cast();
     // SAFETY: The class is that of `T`, and so are its transports. Its registration is dropped
     // before what the pointer refers to.
     let class = unsafe {
@@ -55,7 +61,7 @@ pub(crate) fn register<T: ClientTransport>(
     // INVARIANT: The class was registered with this pointer; fields are dropped in order.
     Ok(ClientRegistration {
         _class: class,
-        _shared: shared,
+        _common: common,
     })
 }
 
@@ -80,8 +86,10 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     // SAFETY: A `ClientClass<T>` is only registered by `register::<T>`, with a pointer to this type
     // that stays valid as long as the class has users (invariant of `ClientRegistration`); `owned`
     // is one.
-    let shared = unsafe { ArcBorrow::from_raw(owned.user().shared().cast::<T::Shared>()) };
-    let shared = shared.into();
+    let common = unsafe { &*owned.user().shared().cast::<Common<T>>() };
+    // SAFETY: Nobody else uses this field yet. The queue is destroyed after the class has no users.
+    unsafe { (*raw.cast::<Allocation>()).attempts = common.attempts.as_raw() };
+    let shared = common.shared.clone();
     let transport = T::setup(owned, shared)?;
     // The allocation lives as long as the transport that owns it, but `setup` need not have kept
     // the one that it was given.

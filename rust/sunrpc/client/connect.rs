@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     bindings,
-    sunrpc::{queue::ReclaimScope, send_error::SendError},
+    sunrpc::{queue::ReclaimScope, rpc_xprt, send_error::SendError},
     trace,
 };
 use core::ptr::NonNull;
@@ -51,11 +51,12 @@ pub(super) unsafe extern "C" fn connect(
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
         trace::xprtrdma_op_connect(xprt, delay);
         let _ = counted.into_raw();
-        xprt.enqueue(&raw mut (*xprt.allocation()).work, delay);
+        let allocation = xprt.allocation();
+        rpc_xprt::enqueue((*allocation).attempts, &raw mut (*allocation).work, delay);
     }
 }
 
-/// The worker: makes one attempt, on the class's workqueue.
+/// The worker: makes one attempt, on a workqueue where nothing but attempts waits for it.
 ///
 /// # Safety
 ///
