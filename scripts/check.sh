@@ -13,7 +13,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal editor fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma forced matrix release series install package cost)
+	steps=(minimal editor fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma forced ipv4 matrix release series install package cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -131,6 +131,8 @@ step_dma() {
 
 # Registered memory for all that the server transfers.
 step_forced() { APPEND=ib_core.force_mr=1 selftests_on um selftests/forced.sh; }
+
+step_ipv4() { APPEND=ipv6.disable=1 selftests_on um selftests/ipv4.sh; }
 
 # The other series of kernels that there are, and a pair of machines of which each has another one.
 step_series() {

@@ -105,6 +105,32 @@ slow_to_hear() {
 	server_forgets
 }
 
+# There is no device when a mount begins. mount.nfs tries again and again, and each try leaves one line.
+device_comes_late() {
+	is_rust || skip "the kernel's own client ends a mount at once, with EPROTO"
+	defer "client rdma_link_add"
+	defer unmount_nfs
+	client "
+		rdma_link_delete
+		log_mark >/run/$TEST.mark"
+	client_background mount "
+		strace -qq -f -e trace=mount -o /run/$TEST.calls mount -t nfs -o proto=rdma\$SIX,port=20049,vers=4.2 \$AT_SERVER:/export \$MNT"
+	client '
+		failed() { grep -c "= -1 " /run/$TEST.calls || true; }
+		four() { [ "$(failed)" -ge 4 ]; }
+		wait_for 50 four
+		rdma_link_add'
+	LIMIT=100 client_wait mount
+	client '
+		ls $MNT >/dev/null
+		failed=$(grep -c "= -1 " /run/$TEST.calls)
+		lines=$(log_since $(cat /run/$TEST.mark) | grep -c "rpcrdma: server .*: device none: no RDMA device")
+		[ $lines = $failed ] || fail "$failed tries have failed, and have left $lines lines"
+		rm /run/$TEST.*
+		umount $MNT && wait_for 10 module_unused'
+}
+
+test_case "v4.2: the device comes when a mount has begun" device_comes_late
 test_case "v4.2: the device is removed and added under I/O" remove_device 4.2
 test_case "v3: RPCs are slow to hear that there was no device" slow_to_hear 3
 for vers in 3 4.2; do
