@@ -192,12 +192,12 @@ impl Drop for Core {
         // The device may go on writing: the pages are neither unmapped nor released, and their
         // owner does not get them back.
         if let Some(exposed) = self.exposed.take() {
-            exposed.lose();
             if self.counted == 0 {
-                // SAFETY: By the type's invariant that many elements describe memory, which their
-                // owner has kept until now.
+                // SAFETY: By the type's invariant that many elements describe memory, which its
+                // owner keeps as long as it is exposed.
                 unsafe { bindings::rpcrdma_get_pages(self.sg.as_mut_ptr(), self.elements) };
             }
+            exposed.lose();
         }
     }
 }

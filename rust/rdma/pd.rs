@@ -59,7 +59,7 @@ impl Pd {
     /// one. Providers report that they have destroyed an object even if the device does not answer:
     /// memory that the device could reach is not freed from now on.
     #[cold]
-    pub(super) fn is_not_stopped(&self, error: Error) {
+    pub(super) fn set_unstoppable(&self, error: Error) {
         self.is_unstoppable.store(true, Relaxed);
         self.log_lost("does not stop a queue pair", error);
     }

@@ -442,7 +442,7 @@ impl Qp {
         match stopped {
             // A provider did not ask the device: cxgb4 finds the queue pair terminated by the peer.
             Ok(()) | Err(EINVAL) => {}
-            Err(error) => self.pd.is_not_stopped(error),
+            Err(error) => self.pd.set_unstoppable(error),
         }
     }
 
