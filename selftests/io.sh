@@ -112,6 +112,44 @@ without_splice() {
 	check_sizes "$@"
 }
 
+# Memory of programs that begins anywhere in a page, with blocks that end anywhere, several at a time.
+unaligned() {
+	client 'perl -MFcntl -e 0' || skip "the client has no perl"
+	server_dir /export
+	server "chmod 777 /export/$TEST"
+	mount_nfs "$1"
+	put client "$lib/unaligned.pl" "/run/$TEST.pl"
+	LIMIT=120 client "
+		head -c 2M /dev/urandom >/run/$TEST.data
+		perl /run/$TEST.pl write /run/$TEST.data \$MNT/$TEST
+		for file in \$MNT/$TEST/*; do
+			name=\${file##*/}
+			tail -c +\$((\${name%-*} + 1)) /run/$TEST.data | head -c \$(stat -c %s \$file) >/run/$TEST.data.\$name || true
+		done
+		cd /run
+		sha256sum $TEST.data.* | sed 's/ $TEST.data./ /' >/run/$TEST.sha256
+		rm $TEST.data.*"
+	client "cat /run/$TEST.sha256" >"$RUN/$TEST.sha256"
+	put server "$RUN/$TEST.sha256" "/run/$TEST.sha256"
+	server "
+		cd /export/$TEST
+		[ \$(wc -l </run/$TEST.sha256) = 16 ]
+		sha256sum --quiet -c /run/$TEST.sha256
+		for file in *; do head -c \$(stat -c %s \$file) /dev/urandom >/run/$TEST.data; cp /run/$TEST.data \$file; done
+		sha256sum *" >"$RUN/$TEST.sha256"
+	put client "$RUN/$TEST.sha256" "/run/$TEST.sha256"
+	LIMIT=120 client "
+		drop_caches
+		perl /run/$TEST.pl read /run/$TEST.data \$MNT/$TEST
+		cd /run
+		sort -k 2 -o $TEST.sha256 $TEST.sha256
+		sha256sum $TEST.data.* | sed 's/ $TEST.data./ /' | sort -k 2 | cmp - $TEST.sha256
+		rm /run/$TEST.*
+		[ \$(xprt_stat 3) = 1 ] || fail 'the connection has ended'
+		umount \$MNT && wait_for 10 module_unused"
+	server "rm /run/$TEST.*"
+}
+
 # RPCs of 4 MiB, each way. No client of Linux's makes any: its NFS has 1 MiB at most
 # (NFS_MAX_FILE_IO_SIZE), whatever a mount asks for, so that rpcrdma-peer does. It reads what the
 # server has made, and writes that behind it.
@@ -162,5 +200,8 @@ test_case \
 	check_sizes 4.2 buffered 1048576 16777217
 test_case "v4.2, direct, rsize 64 KiB" check_sizes 4.2 direct 65536
 test_case "v4.2, direct, rsize 1 MiB, read without splice" without_splice 4.2 direct 1048576
+for vers in 3 4.2; do
+	test_case "v$vers, direct, from and to memory anywhere in a page" unaligned $vers
+done
 test_case "v4.0: RPCs of 4 MiB" large_rpcs
 run_cases
