@@ -24,7 +24,7 @@ dma_device() {
 		$machine '
 			rdma_link_delete
 			rmmod rdma_rxe
-			insmod /lab/payload/rdma_rxe.ko
+			insmod /lab/payload/rdma_rxe.ko '"${DEVICE:-}"'
 			rdma_link_add
 			bounced >/run/$TEST.bounced'
 		defer "$machine 'wait_for 20 nothing_mapped'"
@@ -47,6 +47,9 @@ fenced() {
 	! has_kernel server 7.3 || skip "from 7.3 on a program's memory is not registered in bounce buffers"
 	other fence 'remote invalidation|Call$'
 }
+
+# The same, where each bounce buffer begins with a slot: what is mapped of a page has another offset then.
+moved() { DEVICE=keep_offsets=0 other "$@"; }
 
 # What is mapped for a mount is mapped in bounce buffers; readers and writers at the same time.
 load() {
@@ -83,4 +86,7 @@ test_case "restart.sh" other restart 'v4.2'
 test_case "removal.sh" other removal 'under I/O'
 test_case "killed.sh" other killed 'v3'
 test_case "fence.sh" fenced
+test_case "moved: mount.sh" moved mount 'v4.2'
+test_case "moved: io.sh" moved io 'v3, direct'
+test_case "moved: forms.sh" moved forms
 run_cases

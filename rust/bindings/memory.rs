@@ -81,6 +81,16 @@ pub(crate) enum Location {
     Linear(NonNull<u8>),
 }
 
+/// How much memory a region without gaps maps.
+#[derive(Clone, Copy)]
+pub(crate) struct RegionSize {
+    /// Bytes in whole pages.
+    pub(crate) bytes: NonZeroUsize,
+    /// Whether each page is mapped as a bounce buffer, which begins anywhere in a page if it is
+    /// smaller than one. So there is no other page in the region of one that is not used whole.
+    pub(crate) is_bounced: bool,
+}
+
 /// Memory that a region can expose to the peer. Its owner lends it for `'a`; what outlives that is
 /// an [`Exposed`].
 ///
@@ -159,8 +169,14 @@ impl<'a> Exposable<'a> {
         }
     }
 
-    /// How many regions are needed for the bytes, if each holds `bytes` bytes in whole pages.
-    pub(crate) fn region_count(&self, bytes: NonZeroUsize) -> usize {
+    /// How many regions of this size are needed for the bytes.
+    pub(crate) fn region_count(&self, size: RegionSize) -> usize {
+        if size.is_bounced {
+            let mut rest = *self;
+            let more = core::iter::from_fn(|| rest.split_off(size).inspect(|next| rest = *next));
+            return more.count().saturating_add(1);
+        }
+        let bytes = size.bytes;
         let touched = self.offset().saturating_add(self.length);
         // Most memory needs one, and a division is slow.
         if touched <= bytes.get() {
@@ -170,10 +186,17 @@ impl<'a> Exposable<'a> {
         (touched / bytes).saturating_add(rest)
     }
 
-    /// Splits off what lies beyond the first pages, which are `bytes` long; returns `None` if
-    /// nothing does.
-    pub(crate) fn split_off(&mut self, bytes: usize) -> Option<Self> {
-        let first = bytes.saturating_sub(self.offset());
+    /// Splits off what does not fit the first region of this size; returns `None` if all does.
+    pub(crate) fn split_off(&mut self, size: RegionSize) -> Option<Self> {
+        let bytes = size.bytes.get();
+        let offset = self.offset();
+        let first = match self.location {
+            Location::Pages(..) if size.is_bounced => match self.length / PAGE_SIZE {
+                whole if offset == 0 && whole != 0 => bytes.min(whole.saturating_mul(PAGE_SIZE)),
+                _ => PAGE_SIZE.saturating_sub(offset),
+            },
+            _ => bytes.saturating_sub(offset),
+        };
         if first == 0 || self.length <= first {
             return None;
         }

@@ -39,7 +39,7 @@ mod memory;
 mod pages;
 mod relaxed;
 mod shared;
-pub(crate) use memory::{Exposable, Exposed, Exposure, Location};
+pub(crate) use memory::{Exposable, Exposed, Exposure, Location, RegionSize};
 pub(crate) use pages::{total_pages, PageRange, PageVec};
 pub(crate) use relaxed::RelaxedCell;
 pub(crate) use shared::{Host, Net, OwnedMessage, SocketAddress};

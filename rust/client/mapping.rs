@@ -11,10 +11,9 @@ use super::{
 };
 use crate::{
     proto::requester::plan::{CallForm, Plan, ReplyForm, Segments},
-    rdma::{Access, Exposable, Idle, Mapped, Mr, MrList},
+    rdma::{Access, Exposable, Idle, Mapped, Mr, MrList, RegionSize},
     sunrpc::client::{Rqst, RqstBuf, SendError},
 };
-use core::num::NonZeroUsize;
 use kernel::prelude::*;
 
 /// Counts the regions of this capacity that a message needs, one for each segment.
@@ -25,7 +24,7 @@ pub(super) struct MessageRegions<'a> {
 
 impl Segments for MessageRegions<'_> {
     fn pages(&self) -> u32 {
-        region_count(self.message.pages(), self.capacity.bytes)
+        region_count(self.message.pages(), self.capacity.size)
     }
 
     fn all(&self) -> u64 {
@@ -33,11 +32,11 @@ impl Segments for MessageRegions<'_> {
     }
 }
 
-/// Counts the regions without gaps of `bytes` that a part needs. A count that does not fit makes
+/// Counts the regions without gaps of this size that a part needs. A count that does not fit makes
 /// the plan fail: no list has that many segments.
-fn region_count(part: Option<Exposable<'_>>, bytes: NonZeroUsize) -> u32 {
+fn region_count(part: Option<Exposable<'_>>, size: RegionSize) -> u32 {
     part.map_or(0, |part| {
-        u32::try_from(part.region_count(bytes)).unwrap_or(u32::MAX)
+        u32::try_from(part.region_count(size)).unwrap_or(u32::MAX)
     })
 }
 
@@ -47,7 +46,7 @@ fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
     if capacity.has_gaps() && capacity.holds_whole(&message.parts()) {
         return 1;
     }
-    let count = |part| u64::from(region_count(part, capacity.bytes));
+    let count = |part| u64::from(region_count(part, capacity.size));
     count(message.head())
         .saturating_add(count(message.pages()))
         .saturating_add(count(message.tail()))
@@ -154,7 +153,7 @@ fn map_part(
 ) -> Result<(), SendError> {
     let mut next = part;
     while let Some(mut part) = next {
-        next = part.split_off(capacity.bytes.get());
+        next = part.split_off(capacity.size);
         // The regions were counted from the same parts.
         let region = idle.pop().ok_or(SendError::Failed)?;
         keep(region.map(&part, access, xid), idle, regions)?;

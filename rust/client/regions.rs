@@ -4,7 +4,7 @@
 
 use super::{limits::Limits, transport::Transport};
 use crate::{
-    rdma::{Exposable, Idle, Mr, MrList, MrType, Pd},
+    rdma::{Exposable, Idle, Mr, MrList, MrType, Pd, RegionSize},
     sunrpc::{client::Rqst, ReclaimScope},
     trace,
 };
@@ -30,8 +30,8 @@ const PAUSE: Delta = Delta::from_millis(100);
 
 /// How much memory one region can map.
 pub(super) struct Capacity {
-    /// Bytes in whole pages, without gaps.
-    pub(super) bytes: NonZeroUsize,
+    /// Without gaps.
+    pub(super) size: RegionSize,
     /// Pages and other pieces, with gaps; 0 if there are no such regions.
     pieces: u32,
 }
@@ -244,7 +244,10 @@ impl Regions {
         // CAST: A u32 always fits the kernel's usize.
         let bytes = NonZeroUsize::new((pages as usize).saturating_mul(PAGE_SIZE)).ok_or(EINVAL)?;
         let capacity = Capacity {
-            bytes,
+            size: RegionSize {
+                bytes,
+                is_bounced: pd.device().is_bounced(),
+            },
             pieces: limits.pages_with_gaps,
         };
         // CAST: As above.

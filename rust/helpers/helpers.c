@@ -7,6 +7,7 @@
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/sched/mm.h>
+#include <linux/swiotlb.h>
 #include <linux/wait_bit.h>
 #include <linux/workqueue.h>
 
@@ -86,6 +87,16 @@ u32 rpcrdma_ib_max_mapping(struct ib_device *device)
 	if (!ib_uses_virt_dma(device))
 		most = min(most, dma_max_mapping_size(device->dma_device));
 	return most;
+}
+
+/* A bounce buffer begins with a slot, unless its device has it keep the offset within a page. */
+bool rpcrdma_ib_is_bounced(struct ib_device *device)
+{
+	struct device *dma = device->dma_device;
+
+	return !ib_uses_virt_dma(device) && !use_dma_iommu(dma) &&
+	       is_swiotlb_force_bounce(dma) &&
+	       ~dma_get_min_align_mask(dma) & ~PAGE_MASK;
 }
 
 /* See rdma_rw_init_iova_wrs_bvec(). */

@@ -173,6 +173,12 @@ impl Device {
         self.raw.as_ptr()
     }
 
+    /// Whether each page is mapped as a bounce buffer that does not keep its offset.
+    pub(crate) fn is_bounced(&self) -> bool {
+        // SAFETY: By the type's invariant the device is registered.
+        unsafe { bindings::rpcrdma_ib_is_bounced(self.as_raw()) }
+    }
+
     /// Reads the attributes, which do not change while the device is registered.
     pub(crate) fn attributes(&self) -> Attributes {
         // SAFETY: By the type's invariant the device is registered; its attributes are constant.

@@ -58,7 +58,7 @@ pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod qp;
 
-pub(crate) use crate::bindings::Exposable;
+pub(crate) use crate::bindings::{Exposable, RegionSize};
 pub(crate) use accepted::{
     AcceptedEvents, AcceptedMessage, AcceptedOwner, AcceptedQp, AcceptedSizes,
 };

@@ -633,7 +633,8 @@ impl MrList<Registered> {
 #[kernel::macros::kunit_tests(rpcrdma_mr)]
 mod tests {
     use super::*;
-    use crate::bindings::Exposure;
+    use crate::bindings::{Exposure, RegionSize};
+    use core::num::NonZeroUsize;
 
     /// Memory in the pages of an array, of which only the addresses are used.
     fn paged<'a>(pages: &[*mut bindings::page], base: usize, owner: &'a Exposure) -> Exposable<'a> {
@@ -671,11 +672,21 @@ mod tests {
         assert_eq!(element(&sg[1]), (192 | end, 0, 8));
         assert!(describe(&mut sg[..1], &memory).is_none());
 
-        let rest = memory.split_off(PAGE_SIZE).unwrap();
+        let mut size = RegionSize {
+            bytes: NonZeroUsize::new(PAGE_SIZE).unwrap(),
+            is_bounced: false,
+        };
+        let rest = memory.split_off(size).unwrap();
         assert_eq!(describe(&mut sg, &memory), Some(1));
         assert_eq!(element(&sg[0]), (128 | end, 8, page - 8));
         assert_eq!(describe(&mut sg, &rest), Some(1));
         assert_eq!(element(&sg[0]), (192 | end, 0, 8));
+
+        size.bytes = NonZeroUsize::new(8 * PAGE_SIZE).unwrap();
+        assert_eq!(paged(&pages, 8, &owner).region_count(size), 1);
+        size.is_bounced = true;
+        assert_eq!(paged(&pages, 8, &owner).region_count(size), 2);
+        assert_eq!(paged(&pages, PAGE_SIZE, &owner).region_count(size), 1);
     }
 
     #[test]

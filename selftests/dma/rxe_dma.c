@@ -5,10 +5,15 @@
  */
 #include <linux/dma-mapping.h>
 #include <linux/err.h>
+#include <linux/moduleparam.h>
 #include <linux/mutex.h>
 #include <linux/platform_device.h>
 
 #include "rxe_dma.h"
+
+static bool keep_offsets = true;
+module_param(keep_offsets, bool, 0444);
+MODULE_PARM_DESC(keep_offsets, "bounce buffers begin where in a page their memory begins");
 
 static DEFINE_MUTEX(rxe_dma_mutex);
 static struct platform_device *rxe_dma;
@@ -26,8 +31,9 @@ struct device *rxe_dma_device(void)
 			platform_device_unregister(made);
 			return NULL;
 		}
-		/* A region has whole pages, so that bounce buffers keep the offset in the page. */
-		dma_set_min_align_mask(&made->dev, PAGE_SIZE - 1);
+		/* Of a region all pages but the first and the last are whole. */
+		if (keep_offsets)
+			dma_set_min_align_mask(&made->dev, PAGE_SIZE - 1);
 		dma_set_max_seg_size(&made->dev, UINT_MAX);
 		rxe_dma = made;
 	}
