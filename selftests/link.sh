@@ -34,9 +34,12 @@ down_and_up() {
 neighbour_silent() {
 	mount_nfs "$1"
 	client 'ls $MNT >/dev/null'
-	# It answers for none of its addresses.
+	# It answers for none of its addresses, and asks for none, by which the client would learn its own.
+	defer "server 'ip neigh del \$CLIENT dev \$NETDEV'"
 	defer "server 'sysctl -qw net.ipv4.conf.all.arp_ignore=0'"
-	server 'sysctl -qw net.ipv4.conf.all.arp_ignore=8'
+	server '
+		ip neigh replace $CLIENT dev $NETDEV nud permanent lladdr $(ip neigh show $CLIENT dev $NETDEV | sed "s/.*lladdr \([^ ]*\).*/\1/")
+		sysctl -qw net.ipv4.conf.all.arp_ignore=8'
 	client '
 		ip neigh flush to $SERVER dev $NETDEV
 		! ping -c 1 -W 10 $SERVER || fail "the server answers"'
