@@ -150,11 +150,24 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     let allocation = NonNull::new(raw.cast::<Allocation>())
         .ok_or(ENOMEM)?
         .as_ptr();
-    // SAFETY: The allocation is new and zeroed, and the length of the address was checked. The
-    // transport is removed when it ends. If that fails here, nobody knows of it.
+    // SAFETY: The allocation is new, zeroed beyond the `xprt`, and nobody else knows of it until it
+    // is added. The address has as many bytes as it says, which fit the transport's. The transport
+    // is removed when it ends.
     unsafe {
+        (*allocation).timeout.to_initval = msecs_to_jiffies(60_000);
+        (*allocation).timeout.to_maxval = (*allocation).timeout.to_initval;
+        (*raw).timeout = &raw const (*allocation).timeout;
+        (*raw).set_resvport(0);
+        (*raw).ops = &Table::<L::Connection>::OPS;
         (*raw).xprt_class = user.class().as_raw();
-        initialise::<L::Connection>(allocation, args)
+        (*raw).prot = IDENT_BACKWARD;
+        (*raw).bc_xprt = args.bc_xprt;
+        (*raw).addrlen = args.addrlen;
+        let addr = (&raw mut (*raw).addr).cast::<u8>();
+        core::ptr::copy_nonoverlapping(args.dstaddr.cast(), addr, args.addrlen);
+        bindings::rpcrdma_xprt_set_bound(raw);
+        bindings::rpcrdma_xprt_set_connected(raw);
+        address_strings::format_strings(&mut *raw)
             .and_then(|()| svc.bc().add(BcXprt::from_raw(raw)))
             .inspect_err(|_| {
                 address_strings::free_strings(&mut *raw);
@@ -164,40 +177,6 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         (&raw mut (*allocation).svc).write(ManuallyDrop::new(svc.memory()));
     }
     Ok(raw)
-}
-
-/// Initialises the fields of a transport that sunrpc reads.
-///
-/// # Safety
-///
-/// `raw` is from `xprt_alloc`, zeroed beyond the `xprt`, and known to nobody else. The address of
-/// `args` has as many bytes as it says, which fit the transport's.
-unsafe fn initialise<T: BcConnection>(
-    raw: *mut Allocation,
-    args: &bindings::xprt_create,
-) -> Result {
-    // SAFETY: Guaranteed by the caller. What is pointed to lies within the same allocation.
-    unsafe {
-        let timeout = &raw mut (*raw).timeout;
-        (*timeout).to_initval = msecs_to_jiffies(60_000);
-        (*timeout).to_maxval = (*timeout).to_initval;
-
-        let xprt = raw.cast::<bindings::rpc_xprt>();
-        (*xprt).timeout = timeout;
-        (*xprt).set_resvport(0);
-        (*xprt).ops = Table::<T>::ops();
-        (*xprt).prot = IDENT_BACKWARD;
-        (*xprt).bc_xprt = args.bc_xprt;
-        (*xprt).addrlen = args.addrlen;
-        core::ptr::copy_nonoverlapping(
-            args.dstaddr.cast::<u8>(),
-            (&raw mut (*xprt).addr).cast::<u8>(),
-            args.addrlen,
-        );
-        bindings::rpcrdma_xprt_set_bound(xprt);
-        bindings::rpcrdma_xprt_set_connected(xprt);
-        address_strings::format_strings(&mut *xprt)
-    }
 }
 
 /// `struct rpc_xprt_ops` for the backward direction of a `T`.
@@ -224,11 +203,6 @@ impl<T: BcConnection> Table<T> {
         ..pin_init::zeroed()
     };
 
-    /// The table, which is as long-lived as the module.
-    fn ops() -> &'static bindings::rpc_xprt_ops {
-        &Self::OPS
-    }
-
     /// Calls `with` for the connection, with a reference to its `svc_xprt`, unless sunrpc has
     /// dropped the last one. Task context, in a [`NoIoScope`]; may sleep: this reference may have
     /// become the last one.
@@ -245,10 +219,7 @@ impl<T: BcConnection> Table<T> {
         // type of that, and as nfsd knows of it, it was published.
         unsafe {
             let svc = SvcXprt::from_raw((*raw).bc_xprt);
-            let reference = svc.get()?;
-            let result = with(svc, &svc.transport::<T>());
-            drop(reference);
-            Some(result)
+            svc.with_reference(|| with(svc, &svc.transport::<T>()))
         }
     }
 
@@ -283,15 +254,16 @@ impl<T: BcConnection> Table<T> {
     unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
         let _scope = NoIoScope::enter();
         // SAFETY: Guaranteed by the caller.
-        let rqst = unsafe { &mut *(*task).tk_rqstp };
-        let size = rqst.rq_callsize.saturating_add(rqst.rq_rcvsize);
-        // SAFETY: Always safe to call in task context.
-        let buffer = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) };
-        if buffer.is_null() {
-            return ENOMEM.to_errno();
+        unsafe {
+            let rqst = (*task).tk_rqstp;
+            let size = (*rqst).rq_callsize.saturating_add((*rqst).rq_rcvsize);
+            let buffer = bindings::rpcrdma_rpc_buf_alloc(size);
+            if buffer.is_null() {
+                return ENOMEM.to_errno();
+            }
+            (*rqst).rq_buffer = buffer;
+            (*rqst).rq_rbuffer = buffer.wrapping_byte_add((*rqst).rq_callsize);
         }
-        rqst.rq_buffer = buffer;
-        rqst.rq_rbuffer = buffer.wrapping_byte_add(rqst.rq_callsize);
         0
     }
 
@@ -567,7 +539,7 @@ mod tests {
     /// (`RPC_TASK_NOCONNECT`) nor have a backchannel of their own.
     #[test]
     fn what_sunrpc_calls_is_there() {
-        let ops = Table::<Unmade>::ops();
+        let ops = Table::<Unmade>::OPS;
         assert!(ops.reserve_xprt.is_some());
         assert!(ops.release_xprt.is_some());
         assert!(ops.alloc_slot.is_some());
@@ -586,7 +558,7 @@ mod tests {
 
     #[test]
     fn nobody_swaps_over_a_backward_transport() {
-        let ops = Table::<Unmade>::ops();
+        let ops = Table::<Unmade>::OPS;
         let enable = ops.enable_swap.unwrap();
         // SAFETY: It does not look at the transport.
         let status = unsafe { enable(core::ptr::null_mut()) };

@@ -105,12 +105,17 @@ impl SvcXprt {
         unsafe { &(*memory).bc }
     }
 
-    /// A reference, unless sunrpc has dropped the last one.
-    pub(super) fn get(&self) -> Option<SvcXprtRef<'_>> {
-        // SAFETY: The memory is valid (type invariant).
-        let is_alive = unsafe { bindings::rpcrdma_svc_xprt_get_unless_zero(self.as_raw()) };
-        // INVARIANT: There is one more reference now.
-        is_alive.then_some(SvcXprtRef(self))
+    /// Calls `with` while it holds a reference, unless sunrpc has dropped the last one. May sleep:
+    /// this reference may have become the last one.
+    pub(super) fn with_reference<R>(&self, with: impl FnOnce() -> R) -> Option<R> {
+        // SAFETY: The memory is valid (type invariant), and the reference is dropped below.
+        if !unsafe { bindings::rpcrdma_svc_xprt_get_unless_zero(self.as_raw()) } {
+            return None;
+        }
+        let result = with();
+        // SAFETY: The reference was taken above.
+        unsafe { bindings::svc_xprt_put(self.as_raw()) };
+        Some(result)
     }
 
     /// The implementation.
@@ -251,20 +256,6 @@ impl SvcXprt {
     pub(crate) fn peer_address(&self) -> SocketAddress {
         // SAFETY: The transport is valid; the address does not change once it is published.
         SocketAddress::new(unsafe { (*self.as_raw()).xpt_remote })
-    }
-}
-
-/// A reference to a transport.
-///
-/// # Invariants
-///
-/// It is counted, and dropped with this object.
-pub(super) struct SvcXprtRef<'a>(&'a SvcXprt);
-
-impl Drop for SvcXprtRef<'_> {
-    fn drop(&mut self) {
-        // SAFETY: The reference belongs to this object (type invariant).
-        unsafe { bindings::svc_xprt_put(self.0.as_raw()) };
     }
 }
 
