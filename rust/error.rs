@@ -83,6 +83,8 @@ causes! {
     HigherVersion = rpcrdma_cause_RPCRDMA_CAUSE_HIGHER_VERSION, "higher_version";
     /// Fault injection.
     Injected = rpcrdma_cause_RPCRDMA_CAUSE_INJECTED, "injected";
+    /// The peer has used up a Receive without a message, by an RDMA Write With Immediate.
+    NotASend = rpcrdma_cause_RPCRDMA_CAUSE_NOT_A_SEND, "not_a_send";
 }
 
 impl From<Reason> for Cause {

@@ -47,6 +47,10 @@ impl Completions for Connection {
         Chunks::of(qp).keep_until_end(index);
     }
 
+    fn not_a_send(&self) {
+        self.end(Cause::NotASend);
+    }
+
     fn refused(&self) {
         self.end(Cause::PostFailed);
     }

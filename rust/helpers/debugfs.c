@@ -61,7 +61,7 @@ struct dentry *rpcrdma_debugfs_add(const char *prefix, unsigned int id)
 void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
 			      struct rpcrdma_debugfs_file *file)
 {
-	debugfs_create_file(name, 0444, folder, file, &rpcrdma_file_fops);
+	debugfs_create_file(name, 0400, folder, file, &rpcrdma_file_fops);
 }
 
 /* Waits for readers. */

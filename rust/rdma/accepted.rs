@@ -7,7 +7,7 @@
 
 use super::{
     cm::{Bound, CmId},
-    completion::WcStatus,
+    completion::{is_send, WcStatus},
     cq::Cq,
     cqe::CqRef,
     needs_mr::{may_need_mr, regions_of, transfer_requests},
@@ -69,6 +69,9 @@ pub(crate) trait AcceptedEvents: Send + Sync + Sized + 'static {
 
     /// A work request failed or was flushed. The connection is no longer usable.
     fn failed(&self, status: WcStatus);
+
+    /// The peer has used up a Receive, but not by a Send. The connection has to end.
+    fn not_a_send(&self);
 
     /// A thread has waited for room on the send queue, but the peer has let too little complete.
     /// The connection has to end. Called in process context.
@@ -478,7 +481,11 @@ unsafe impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
                 self.recycle(message);
                 self.context.failed(status);
             }
-            None => C::received(self, message),
+            None if is_send(wc) => C::received(self, message),
+            None => {
+                self.recycle(message);
+                self.context.not_a_send();
+            }
         }
     }
 

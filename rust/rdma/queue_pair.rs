@@ -5,7 +5,7 @@
 
 use super::{
     cm::{Bound, CmId},
-    completion::{RemoteInvalidation, WcStatus},
+    completion::{is_send, RemoteInvalidation, WcStatus},
     cq::Cq,
     cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     mr::{Idle, MrList},
@@ -51,6 +51,9 @@ pub(crate) trait Completions: Send + Sync + Sized + 'static {
 
     /// A work request failed or was flushed. The connection is no longer usable.
     fn failed(&self, status: WcStatus);
+
+    /// The peer has used up a Receive, but not by a Send. The connection has to end.
+    fn not_a_send(&self);
 
     /// The provider has refused to post Receives. The connection is no longer usable.
     fn refused(&self);
@@ -345,6 +348,9 @@ unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
     unsafe fn received(&self, message: ReceivedMessage<C>, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {
             return self.context.failed(status);
+        }
+        if !is_send(wc) {
+            return self.context.not_a_send();
         }
         // SAFETY: This is a successful Receive completion, which is being handled until the end of
         // this call.

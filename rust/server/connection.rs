@@ -318,6 +318,10 @@ impl AcceptedEvents for IncomingCalls {
         }
     }
 
+    fn not_a_send(&self) {
+        self.events.close(Cause::NotASend);
+    }
+
     fn timed_out(&self) {
         self.events.close(Cause::TimedOut);
     }

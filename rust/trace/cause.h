@@ -28,7 +28,8 @@
 	rpcrdma_cause(REPLY_FAILED, "reply_failed")		\
 	rpcrdma_cause(NO_COMMON_VERSION, "no_common_version")	\
 	rpcrdma_cause(HIGHER_VERSION, "higher_version")		\
-	rpcrdma_last_cause(INJECTED, "injected")
+	rpcrdma_cause(INJECTED, "injected")			\
+	rpcrdma_last_cause(NOT_A_SEND, "not_a_send")
 
 #define rpcrdma_cause(symbol, name) RPCRDMA_CAUSE_##symbol,
 #define rpcrdma_last_cause(symbol, name) RPCRDMA_CAUSE_##symbol
