@@ -454,6 +454,12 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
         self.qp.registers_writes()
     }
 
+    /// A message has arrived before the connection manager reports the connection as established:
+    /// has it do so now. The datagram that it waits for may be lost. Does not sleep.
+    pub(crate) fn notify_established(&self) {
+        self.qp.notify_established();
+    }
+
     /// Starts to disconnect, and wakes threads that wait for room on the send queue. May sleep.
     pub(crate) fn disconnect(&self) {
         self.slots.close();

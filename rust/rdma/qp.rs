@@ -291,6 +291,17 @@ impl Qp {
         }
     }
 
+    /// Tells the connection manager that a message has arrived from the peer, whose handshake is
+    /// thus over. Does not sleep.
+    pub(super) fn notify_established(&self) {
+        // SAFETY: The identifier is valid, and was accepted. An error means that the connection is
+        // established or ends, or that memory is short; the next message notifies it again. With
+        // iWARP it needs no notification.
+        let _ = unsafe {
+            bindings::rdma_notify(self.id.as_raw(), bindings::ib_event_type_IB_EVENT_COMM_EST)
+        };
+    }
+
     /// Ends the connection. The queue pair goes to the error state. May sleep.
     pub(crate) fn disconnect(&self) {
         // SAFETY: The identifier is valid. An error means that there is no connection to end.

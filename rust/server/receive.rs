@@ -38,6 +38,7 @@ pub(super) fn received(qp: &AcceptedQp<IncomingCalls>, mut message: Message) {
     let complete = if incoming.events.is_established() {
         start(qp, message, false)
     } else {
+        qp.notify_established();
         Some(message)
     };
     if let Some(message) = complete {
