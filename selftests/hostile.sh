@@ -71,6 +71,11 @@ malformed() {
 		'too-long | calls=null*2'
 }
 
+not_a_send() {
+	[ "${TRANSPORT:-rxe}" != siw ] || skip "iWARP has no RDMA Write With Immediate"
+	calls_end 'not-a-send | calls=null*2 | ended_not_a_send=1'
+}
+
 # Proves: V1-017, V1-018, V1-020, V1-023, V1-028, V1-029.
 credits() {
 	calls_end \
@@ -173,6 +178,7 @@ test_case "messages of just the size that is allowed" thresholds
 test_case "Receives for all that may come at once" receives
 test_case "Replies for nobody, again, too long and too short" replies
 test_case "malformed messages and garbage" malformed
+test_case "a Receive that no Send has used up" not_a_send
 test_case "grants of no credit, and of all there are" credits
 test_case "the credits of Calls that are killed" killed
 test_case "killed Calls whose memory the peer still has" killed_with_chunks

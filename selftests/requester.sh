@@ -28,6 +28,12 @@ messages() {
 	attack longer ended ended_work_request+1
 }
 
+# What InfiniBand and RoCE have, and iWARP has not.
+fabric() {
+	attack not-a-send 'answered ended' ended_not_a_send+1
+	attack unconfirmed 'answered*2'
+}
+
 # Proves: V1-019.
 credits() {
 	attack beyond-the-grant 'answered*600' 'excess_calls>0' refused_messages=0 'receive_buffers<140'
@@ -238,6 +244,8 @@ never_answered() {
 
 test_case "chunk lists that ask for too much, or do not fit" beside_a_mount chunks
 test_case "messages that are cut, or no Calls" beside_a_mount messages
+[ "${TRANSPORT:-rxe}" = siw ] ||
+	test_case "a Receive that no Send has used up, and a handshake whose end is lost" beside_a_mount fabric
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
 test_case "a connection that ends while it waits for room, and a thread is busy with it" line

@@ -398,21 +398,13 @@ static int wait_for_step(struct peer *peer, unsigned int step, int64_t end)
 	return peer->ended ? -ENOTCONN : 0;
 }
 
-/* Asks for a connection, and does not wait for the answer. */
-static int ask(struct peer *peer, const char *address, uint16_t port,
-	       const struct peer_accept *parameters, bool establish)
+/* Finds the way to an address, and has a queue pair there if @queues. */
+static int begin(struct peer *peer, const char *address, uint16_t port,
+		 const struct peer_accept *parameters, bool queues)
 {
-	struct rdma_conn_param conn = {
-		.private_data		= parameters->private_data,
-		.private_data_len	= parameters->private_len,
-		.rnr_retry_count	= parameters->rnr_retries,
-		.responder_resources	= 16,
-		.retry_count		= parameters->ack_timeout ? 0 : 6,
-	};
 	uint8_t ack_timeout = parameters->ack_timeout;
 	struct rdma_addrinfo hints = { .ai_port_space = RDMA_PS_TCP }, *found;
 	int64_t end = now_ms() + COMPLETION_MS;
-	static uint32_t connections;
 	char service[8];
 	int status;
 
@@ -432,16 +424,41 @@ static int ask(struct peer *peer, const char *address, uint16_t port,
 		status = -errno;
 	if (!status)
 		status = wait_for_step(peer, STEP_ROUTE, end);
-	/* Without a queue pair the library leaves the end of the handshake to its user. */
-	if (!status && establish)
+	if (!status && queues)
 		status = make_resources(peer, parameters,
 					IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-	else if (!status)
-		/* No other connection has the same, of which the connection manager keeps account. */
-		conn.qp_num = 0x200000 + ((getpid() & 0x3ff) << 10) + (++connections & 0x3ff);
-	if (!status && rdma_connect(peer->id, &conn))
-		status = -errno;
 	return status;
+}
+
+/* Sends the request, of a queue pair that the library does not know of if @number is not 0. */
+static int request(struct peer *peer, const struct peer_accept *parameters, uint32_t number)
+{
+	struct rdma_conn_param conn = {
+		.private_data		= parameters->private_data,
+		.private_data_len	= parameters->private_len,
+		.rnr_retry_count	= parameters->rnr_retries,
+		.responder_resources	= 16,
+		.retry_count		= parameters->ack_timeout ? 0 : 6,
+		.qp_num			= number,
+	};
+
+	return rdma_connect(peer->id, &conn) ? -errno : 0;
+}
+
+/* Asks for a connection, and does not wait for the answer. */
+static int ask(struct peer *peer, const char *address, uint16_t port,
+	       const struct peer_accept *parameters, bool establish)
+{
+	static uint32_t connections;
+	uint32_t number = 0;
+	int status;
+
+	status = begin(peer, address, port, parameters, establish);
+	/* Without a queue pair the library leaves the end of the handshake to its user. */
+	if (!status && !establish)
+		/* No other connection has the same, of which the connection manager keeps account. */
+		number = 0x200000 + ((getpid() & 0x3ff) << 10) + (++connections & 0x3ff);
+	return status ? status : request(peer, parameters, number);
 }
 
 int peer_connect(struct peer *peer, const char *address, uint16_t port,
@@ -462,6 +479,55 @@ int peer_connect(struct peer *peer, const char *address, uint16_t port,
 		status = -ibv_modify_qp(peer->id->qp, &pause, IBV_QP_MIN_RNR_TIMER);
 	if (status)
 		peer_disconnect(peer);
+	return status;
+}
+
+int peer_connect_unconfirmed(struct peer *peer, const char *address, uint16_t port,
+			     const struct peer_accept *parameters)
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_RTR, IBV_QPS_RTS };
+	int64_t end = now_ms() + COMPLETION_MS;
+	struct ibv_qp *qp;
+	unsigned int i;
+	int status;
+
+	peer_disconnect(peer);
+	/* The library ends the handshake of a queue pair that it knows of. */
+	status = begin(peer, address, port, parameters, true);
+	qp = status ? NULL : peer->id->qp;
+	if (!status)
+		peer->id->qp = NULL;
+	if (!status)
+		status = request(peer, parameters, qp->qp_num);
+	if (!status)
+		status = wait_for_step(peer, STEP_ANSWERED, end);
+	for (i = 0; !status && i < 2; i++) {
+		struct ibv_qp_attr attr = { .qp_state = states[i] };
+		int mask;
+
+		status = rdma_init_qp_attr(peer->id, &attr, &mask) ? -errno : 0;
+		if (!status)
+			status = -ibv_modify_qp(qp, &attr, mask);
+	}
+	if (qp)
+		peer->id->qp = qp;
+	if (status)
+		peer_disconnect(peer);
+	return status;
+}
+
+int peer_confirm(struct peer *peer)
+{
+	struct ibv_qp *qp;
+	int status;
+
+	if (!peer->id)
+		return -ENOTCONN;
+	/* As for that of which the library does not know. */
+	qp = peer->id->qp;
+	peer->id->qp = NULL;
+	status = rdma_establish(peer->id) ? -errno : 0;
+	peer->id->qp = qp;
 	return status;
 }
 
@@ -630,14 +696,15 @@ static int move(struct peer *peer, enum ibv_wr_opcode opcode, size_t length, uin
 	return status ? status : peer->data_status;
 }
 
-int peer_write(struct peer *peer, const uint8_t *buffer, size_t length, uint64_t address, uint32_t key)
+int peer_write(struct peer *peer, const uint8_t *buffer, size_t length, uint64_t address, uint32_t key,
+	       bool immediate)
 {
 	if (!peer->id)
 		return -ENOTCONN;
 	if (length > peer->data_size)
 		return -EMSGSIZE;
 	memcpy(data_buffer(peer), buffer, length);
-	return move(peer, IBV_WR_RDMA_WRITE, length, address, key);
+	return move(peer, immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE, length, address, key);
 }
 
 int peer_read(struct peer *peer, uint8_t *buffer, size_t length, uint64_t address, uint32_t key)

@@ -48,6 +48,13 @@ int peer_reject(struct peer *peer, const uint8_t *private_data, uint8_t length);
  */
 int peer_connect(struct peer *peer, const char *address, uint16_t port,
 		 const struct peer_accept *parameters, bool establish);
+/*
+ * As peer_connect() with @establish, but the other end is not told that its answer has come, as if that
+ * message were lost. peer_confirm() makes up for that.
+ */
+int peer_connect_unconfirmed(struct peer *peer, const char *address, uint16_t port,
+			     const struct peer_accept *parameters);
+int peer_confirm(struct peer *peer);
 /* As peer_connect() without @establish, but does not wait for the answer. */
 int peer_ask(struct peer *peer, const char *address, uint16_t port,
 	     const struct peer_accept *parameters);
@@ -72,8 +79,12 @@ int peer_post_receive(struct peer *peer);
 int peer_send(struct peer *peer, const uint8_t *message, size_t length, const uint32_t *invalidate);
 /* Waits for all Sends; 0, or the ibv_wc_status of the first that failed. */
 int peer_flush(struct peer *peer);
-/* RDMA Write from @buffer or RDMA Read to it, and the wait for it; 0 or an ibv_wc_status. */
-int peer_write(struct peer *peer, const uint8_t *buffer, size_t length, uint64_t address, uint32_t key);
+/*
+ * RDMA Write from @buffer or RDMA Read to it, and the wait for it; 0 or an ibv_wc_status. With @immediate
+ * data the Write uses up a Receive of the other end.
+ */
+int peer_write(struct peer *peer, const uint8_t *buffer, size_t length, uint64_t address, uint32_t key,
+	       bool immediate);
 int peer_read(struct peer *peer, uint8_t *buffer, size_t length, uint64_t address, uint32_t key);
 
 /* Ends the connection, with what is still posted. */

@@ -51,6 +51,13 @@ mod c {
             parameters: *const peer_accept,
             establish: bool,
         ) -> i32;
+        pub(super) fn peer_connect_unconfirmed(
+            peer: *mut peer,
+            address: *const c_char,
+            port: u16,
+            parameters: *const peer_accept,
+        ) -> i32;
+        pub(super) fn peer_confirm(peer: *mut peer) -> i32;
         pub(super) fn peer_ask(
             peer: *mut peer,
             address: *const c_char,
@@ -89,6 +96,7 @@ mod c {
             length: usize,
             address: u64,
             key: u32,
+            immediate: bool,
         ) -> i32;
         pub(super) fn peer_read(
             peer: *mut peer,
@@ -206,6 +214,29 @@ impl Verbs {
             c::peer_connect(self.peer, address.as_ptr(), port, &parameters, establish)
         })
         .map(drop)
+    }
+
+    /// Asks for a connection, and ends the one before. The other end is not told that its answer has
+    /// come, until [`Self::confirm`].
+    pub(crate) fn connect_unconfirmed(
+        &mut self,
+        address: &CStr,
+        port: u16,
+        offer: &Acceptance,
+    ) -> Result {
+        let parameters = offer.to_c()?;
+        self.data_size = offer.data_size;
+        // SAFETY: The end, the address and the parameters are valid during the call.
+        check("connect", unsafe {
+            c::peer_connect_unconfirmed(self.peer, address.as_ptr(), port, &parameters)
+        })
+        .map(drop)
+    }
+
+    /// Tells the other end that its answer has come.
+    pub(crate) fn confirm(&mut self) -> Result {
+        // SAFETY: The end is valid.
+        check("confirm", unsafe { c::peer_confirm(self.peer) }).map(drop)
     }
 
     /// Asks for a connection whose handshake is only begun, without waiting for the answer.
@@ -369,7 +400,15 @@ impl Verbs {
     pub(crate) fn write(&mut self, data: &[u8], address: u64, handle: u32) -> Result<u32> {
         // SAFETY: The listener is valid, and the data as long as said.
         check("RDMA Write", unsafe {
-            c::peer_write(self.peer, data.as_ptr(), data.len(), address, handle)
+            c::peer_write(self.peer, data.as_ptr(), data.len(), address, handle, false)
+        })
+    }
+
+    /// An RDMA Write With Immediate of no bytes, which uses up a Receive; its status, 0 for success.
+    pub(crate) fn write_immediate(&mut self) -> Result<u32> {
+        // SAFETY: The listener is valid, and no byte is read.
+        check("RDMA Write With Immediate", unsafe {
+            c::peer_write(self.peer, [].as_ptr(), 0, 0, 0, true)
         })
     }
 

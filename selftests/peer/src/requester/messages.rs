@@ -3,7 +3,7 @@
 //! Messages that are cut short, or not Calls at all.
 
 use super::results::read;
-use super::{Call, Requester, Scenarios, SILENCE};
+use super::{Call, Requester, Scenarios, PORT, SILENCE};
 use crate::peer::{words, LIMIT};
 use crate::proto::wire::header::VERSION_TWO;
 use crate::Result;
@@ -13,6 +13,8 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("versions", versions),
     ("not-calls", not_calls),
     ("longer", longer),
+    ("not-a-send", not_a_send),
+    ("unconfirmed", unconfirmed),
     ("version-two", version_two),
 ];
 
@@ -80,6 +82,31 @@ fn longer(requester: &mut Requester) -> Result<Vec<String>> {
     let mut bytes = Call::null().encode(requester.next_xid());
     bytes.resize(8000, 0);
     Ok(vec![requester.bytes(&bytes, LIMIT)?])
+}
+
+/// A Receive is used up without a message.
+fn not_a_send(requester: &mut Requester) -> Result<Vec<String>> {
+    requester.connect()?;
+    let first = requester.call(&Call::null())?;
+    let status = requester.verbs.write_immediate()?;
+    if status != 0 {
+        return Err(format!("the RDMA Write has status {status}"));
+    }
+    Ok(vec![first, requester.outcome(SILENCE)?])
+}
+
+/// The last message of the handshake is lost; what the server sends again instead comes seconds later.
+fn unconfirmed(requester: &mut Requester) -> Result<Vec<String>> {
+    let offer = Requester::offer();
+    let address = requester.address.clone();
+    requester
+        .verbs
+        .connect_unconfirmed(&address, PORT, &offer)?;
+    requester.send(&Call::null())?;
+    let mut outcomes = vec![requester.outcome(SILENCE)?];
+    requester.verbs.confirm()?;
+    outcomes.push(requester.call(&Call::null())?);
+    Ok(outcomes)
 }
 
 /// Sends a Call in Version Two: what comes of it.

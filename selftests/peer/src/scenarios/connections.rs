@@ -15,6 +15,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("never-answers", never_answers),
     ("never-receives", |peer| never_receives(peer, 0)),
     ("never-receives-but-waits", |peer| never_receives(peer, 7)),
+    ("not-a-send", not_a_send),
     ("rejects", rejects),
     ("mute", |peer| all_calls(peer, |_, _| Ok(()))),
     ("errs", |peer| all_calls(peer, err)),
@@ -69,6 +70,19 @@ fn disconnects_behind_replies(peer: &mut Peer) -> Result {
     peer.answer(&call)?;
     peer.finished = true;
     Ok(())
+}
+
+/// A Receive of the client is used up without a message, when a Call has come.
+fn not_a_send(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    peer.greet()?;
+    let call = peer.call()?;
+    peer.verbs.write_immediate()?;
+    let again = peer.call_anywhere()?;
+    if again.xid != call.xid {
+        return Err("the Call did not go out again".to_owned());
+    }
+    peer.answer(&again)
 }
 
 /// Calls of all forms time out together; the client goes on with its last Call.
