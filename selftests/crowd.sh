@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Requesters with connections that say nothing, do not last, or are too many, beside a mount: each has an end with
-# a cause, memory comes back, and the mount goes on.
+# Requesters with connections that say nothing, stall, do not last, or are too many, beside a mount: each has an end
+# with a cause, memory comes back, and the mount goes on.
 # limit: 1800
 # virtual: runs rpcrdma-peer in the client
 

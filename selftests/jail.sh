@@ -97,7 +97,34 @@ own_server() {
 	server jail_ends
 }
 
+# What fails in a namespace does not keep it: a hundred times nfsd is to listen where it does already, and a hundred
+# connects are not accepted, before there is a queue pair and behind that.
+nothing_keeps_it() {
+	local limits
+	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
+	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
+	jail_begins
+	server "inside sh -ec '
+		for n in \$(seq 100); do
+			! echo rdma 20049 2>/dev/null >/proc/fs/nfsd/portlist || exit 1
+		done' || fail 'it listens twice at a port'"
+	for limits in "max_qp_wr=200 max_send_sge=1" failing_receives=1; do
+		# The kernel's own transport makes do with small queues.
+		[ "$limits" = failing_receives=1 ] || is_served || continue
+		limit_server $limits
+		client '
+			found=$(timeout 100 /lab/payload/rpcrdma-peer --requester $INNER refused-50 </dev/null 2>/dev/null)
+			[ "$found" = "refused-50: 50_refused" ] || fail "$found"'
+		limits_end server
+	done
+	! is_served || server '
+		[ "$(all_listeners_of accept_failures)" = 100 ] || fail "$(all_listeners_of accept_failures) were not accepted"'
+	# Its interfaces go when nothing refers to it any longer.
+	server jail_ends
+}
+
 for vers in 4.1 4.2; do
 	test_case "v$vers: a server in a namespace, beside one outside" own_server $vers
 done
+test_case "listens and connects that fail in a namespace, which then goes" nothing_keeps_it
 run_cases

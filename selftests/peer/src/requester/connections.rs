@@ -17,6 +17,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("half-open", |requester| many(requester, 10, false)),
     ("burst", |requester| burst(requester, 300)),
     ("burst-5", |requester| burst(requester, 5)),
+    ("refused-50", |requester| refused(requester, 50)),
     ("takes-no-replies", |requester| {
         takes_no_replies(requester, 1)
     }),
@@ -82,6 +83,16 @@ fn burst(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
         }
     }
     requester.others.append(&mut pending);
+    Ok(vec![format!("{refused}_refused")])
+}
+
+/// Asks for connections that the server does not accept.
+fn refused(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
+    let offer = Requester::small_offer();
+    let mut refused = 0;
+    for _ in 0..count {
+        refused += usize::from(requester.connect_with(&offer).is_err());
+    }
     Ok(vec![format!("{refused}_refused")])
 }
 
