@@ -308,6 +308,50 @@ events_tell() {
 	client 'ls $MNT >/dev/null; ! grep xprtrdma_ /sys/kernel/tracing/trace'
 }
 
+# Scripts of perf and bpftrace read fields by their names, which are those of the kernel's own module.
+fields_are_those_of_c() {
+	client '[ -d /sys/kernel/tracing/events/rpcrdma ]' || skip "the kernel has no tracepoints"
+	server_dir /export
+	mount_nfs 3
+	client '
+		has() {
+			local event=$1 field
+			shift
+			for field; do
+				grep -q "field:.* $field;" /sys/kernel/tracing/events/rpcrdma/$event/format ||
+					fail "$event has no $field"
+			done
+		}
+		has xprtrdma_op_connect delay
+		has xprtrdma_inline_thresh inline_send inline_recv max_send max_recv
+		has xprtrdma_createmrs count
+		has xprtrdma_chunk_read task_id client_id pos handle length offset is_last
+		has xprtrdma_marshal task_id client_id xid hdrlen headlen pagelen taillen rtype wtype
+		has xprtrdma_marshal_failed task_id client_id xid ret
+		has xprtrdma_post_send cq_id completion_id signaled
+		has xprtrdma_post_send_err cq_id rc
+		has xprtrdma_post_recvs cq_id count
+		has xprtrdma_post_recvs_err cq_id status
+		has xprtrdma_wc_receive cq_id completion_id received status vendor_err
+		has xprtrdma_wc_send cq_id completion_id status vendor_err
+		has xprtrdma_mr_map mr_id nents handle length offset dir
+		has xprtrdma_frwr_maperr mr_id nents num_mapped
+		has xprtrdma_reply task_id client_id xid credits
+		has xprtrdma_reply_hdr_err xid version proc
+		has xprtrdma_fixup task_id client_id fixup headlen pagelen taillen
+		has xprtrdma_cb_setup reqs
+		has svcrdma_wc_recv cq_id completion_id received
+		has svcrdma_wc_read cq_id completion_id totalbytes read_latency
+		has svcrdma_wc_write_err cq_id completion_id status vendor_err
+		has svcrdma_rq_post_err status
+		has svcrdma_post_send cq_id completion_id num_sge inv_rkey
+		has svcrdma_post_read_chunk cq_id completion_id sqecount
+		has svcrdma_sq_full cq_id avail depth
+		has svcrdma_decode_rqst cq_id completion_id xid vers credits proc hdrlen
+		has svcrdma_encode_wseg cq_id completion_id segno handle length offset
+		has svcrdma_send_err xid status'
+}
+
 # Replies open the window again, Call by Call.
 first_credit() {
 	server_dir /export
@@ -431,6 +475,7 @@ top_shows() {
 test_case "the counters agree with mountstats and with the settings" counters_agree
 test_case "connections end for the causes that ended them" ends_have_causes
 test_case "the trace events tell what happens" events_tell
+test_case "the fields of trace events have the names of the kernel's own module" fields_are_those_of_c
 test_case "a short lease lowers the timeouts" lease_lowers_timeouts
 test_case "v3: Calls wait for a place in the queue of Sends" sends_run_out
 test_case "v3: a new connection has regions for the Calls that wait" regions_are_ready

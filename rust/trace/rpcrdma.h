@@ -326,17 +326,17 @@ TRACE_EVENT(xprtrdma_post_send,
 	    TP_PROTO(u32 cq_id, u32 cid, u32 xid, u32 length, bool signaled),
 	    TP_ARGS(cq_id, cid, xid, length, signaled),
 	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, cid)
+			     __field(u32, completion_id)
 			     __field(u32, xid)
 			     __field(u32, length)
 			     __field(bool, signaled)),
 	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->cid = cid;
+			   __entry->completion_id = cid;
 			   __entry->xid = xid;
 			   __entry->length = length;
 			   __entry->signaled = signaled;),
 	    TP_printk("cq.id=%u cid=%u xid=0x%08x length=%u%s", __entry->cq_id,
-		      __entry->cid, __entry->xid, __entry->length,
+		      __entry->completion_id, __entry->xid, __entry->length,
 		      __entry->signaled ? " signaled" : ""));
 
 TRACE_EVENT(xprtrdma_post_send_err,
@@ -366,17 +366,17 @@ TRACE_EVENT(xprtrdma_wc_receive,
 	    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
 	    TP_ARGS(cq_id, cid, wc),
 	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, cid)
+			     __field(u32, completion_id)
 			     __field(u32, status)
 			     __field(u32, vendor_err)
 			     __field(u32, received)),
 	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->cid = cid;
+			   __entry->completion_id = cid;
 			   __entry->status = wc->status;
 			   __entry->vendor_err = wc->status ? wc->vendor_err : 0;
 			   __entry->received = wc->status ? 0 : wc->byte_len;),
 	    TP_printk("cq.id=%u cid=%u status=%s (%u/0x%x) received=%u",
-		      __entry->cq_id, __entry->cid,
+		      __entry->cq_id, __entry->completion_id,
 		      rdma_show_wc_status(__entry->status), __entry->status,
 		      __entry->vendor_err, __entry->received));
 
