@@ -13,7 +13,8 @@ use super::{
 use crate::{
     error::Cause,
     proto::{
-        requester::{credits::CreditWindow, known_versions::Lesson},
+        requester::credits::CreditWindow,
+        v2::known::Lesson,
         wire::{
             header::{Credits, FixedHeader, Xid},
             private_data::{negotiate, PrivateData, Thresholds},

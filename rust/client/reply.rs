@@ -14,10 +14,12 @@ use super::{
 use crate::{
     error::Cause,
     proto::{
-        backward::BackwardCall,
         message::Refused,
         requester::{
-            decode::{decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal},
+            decode::{
+                decode_received, BackwardCall, Received, ReceivedReply, ReplyError,
+                RequesterRefusal,
+            },
             plan::ReplyForm,
             reconcile::{Delivered, Delivery},
         },
@@ -46,7 +48,7 @@ pub(super) fn received(
 ) {
     let qp = completion.qp();
     let connection = qp.context();
-    let reply = match decode_received(message.bytes(), connection.version.taken()) {
+    let reply = match decode_received(message.bytes(), connection.version.accepted()) {
         Ok(Received::Reply(reply)) => reply,
         Ok(Received::Error(error)) => return refused(completion, &error, message, invalidated),
         Ok(Received::BackwardCall(call)) => {

@@ -7,7 +7,7 @@
 
 use crate::{
     proto::{
-        requester::known_versions::{KnownVersions, Lesson},
+        v2::known::{KnownVersions, Lesson},
         wire::header::Versions,
     },
     sunrpc::{client::OwnedXprt, Host},

@@ -13,9 +13,9 @@
 use super::servers::Choice;
 use crate::{
     proto::{
-        requester::{
-            known_versions::Lesson,
-            negotiation::{NegotiationAction, RequesterEvent, RequesterNegotiation},
+        v2::{
+            known::Lesson,
+            requester::{NegotiationAction, RequesterEvent, RequesterNegotiation},
         },
         wire::{
             header::{Versions, Xid, VERSION_ONE},
@@ -154,7 +154,7 @@ impl Version {
     }
 
     /// The versions of messages that are accepted. Called in a completion.
-    pub(super) fn taken(&self) -> Versions {
+    pub(super) fn accepted(&self) -> Versions {
         Versions {
             low: VERSION_ONE,
             high: self.highest.get(),
@@ -169,7 +169,7 @@ impl Version {
         let mut state = self.state.lock();
         match (state.negotiation).handle(RequesterEvent::Replied(xid, version))? {
             NegotiationAction::Agree(_) => {
-                self.highest.set(state.negotiation.taken().high);
+                self.highest.set(state.negotiation.accepted().high);
                 self.is_agreed.set(1);
                 self.terms_of(&state.negotiation)
             }
@@ -187,7 +187,7 @@ impl Version {
         let mut state = self.state.lock();
         match (state.negotiation).handle(RequesterEvent::Refused(xid, range)) {
             Some(NegotiationAction::Resend(..)) => {
-                self.highest.set(state.negotiation.taken().high);
+                self.highest.set(state.negotiation.accepted().high);
                 Refusal::Resend
             }
             Some(NegotiationAction::Fail) => {

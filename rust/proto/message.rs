@@ -5,7 +5,7 @@
 //! The checks here need nothing but the message. What a role expects is checked in addition, by
 //! [`requester::decode`](super::requester::decode) for the requester.
 
-use super::v2::optional::{KnownOption, Optional, OPTIONAL};
+use super::v2::options::{KnownOption, Optional, OPTIONAL};
 use super::wire::chunk::Lists;
 use super::wire::error::{ErrorBody, ErrorMessage};
 use super::wire::header::{FixedHeader, Procedure, Versions, FIXED_LEN, VERSION_TWO};

@@ -11,7 +11,6 @@
 //! | [`message`] | one received message, for either role |
 //! | [`requester`] | the end that connects |
 //! | [`responder`] | the end that listens |
-//! | [`backward`] | messages of the backward direction |
 //! | [`v2`] | what only Version Two has |
 //! | `testing` | what no transport calls yet, simulation, vectors |
 //!
@@ -28,7 +27,6 @@
 //! The module contains everything but tests: `testing`, which has `cfg(rpcrdma_selftest)`, and each
 //! file's own. Nothing else depends on a cfg, so what is tested is what is shipped.
 
-pub(crate) mod backward;
 pub(crate) mod message;
 pub(crate) mod requester;
 pub(crate) mod responder;

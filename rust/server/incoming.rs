@@ -14,8 +14,8 @@ use crate::{
         responder::{
             budget::CallBudget,
             grants::{Conduct, Grants},
-            negotiation::ResponderNegotiation,
         },
+        v2::responder::ResponderNegotiation,
         wire::{
             header::{Credits, Versions, VERSION_TWO},
             private_data::Thresholds,

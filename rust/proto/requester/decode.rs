@@ -6,7 +6,6 @@
 //! gives the XID. With the Call that the XID names, [`Reply::reconcile`] compares the returned
 //! chunks with those that were offered.
 
-use crate::proto::backward::BackwardCall;
 use crate::proto::message::{Body, Message, MessageType, Refused};
 use crate::proto::wire::chunk::{Chunk, WriteList};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
@@ -26,6 +25,16 @@ pub(crate) struct ReceivedReply<'a> {
     pub(super) writes: WriteList<'a>,
     /// The returned Reply chunk.
     pub(super) chunk: Option<Chunk<'a>>,
+}
+
+/// A backward Call as a requester received it (RFC 8167 section 5).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BackwardCall<'a> {
+    /// The fixed words. The XID belongs to the backward direction, the version must be repeated in
+    /// the Reply, and the credits are those that the Call requests.
+    pub(crate) fixed: FixedHeader,
+    /// The RPC message.
+    pub(crate) payload: &'a [u8],
 }
 
 /// A message as a requester received it.

@@ -10,14 +10,10 @@
 //! | [`reconcile`] | what the chunks of a Reply hold | RFC 8166 section 3.4.6 |
 //! | [`credits`] | flow control | RFC 8166 section 3.3.1 |
 //! | [`connection`] | the life of a connection | |
-//! | [`negotiation`] | which version is spoken | Version Two section 5 |
-//! | [`known_versions`] | which version to begin with | Version Two section 5.2 |
 
 pub(crate) mod connection;
 pub(crate) mod credits;
 pub(crate) mod decode;
 pub(crate) mod encode;
-pub(crate) mod known_versions;
-pub(crate) mod negotiation;
 pub(crate) mod plan;
 pub(crate) mod reconcile;

@@ -15,8 +15,7 @@
 //! (RFC 8166 sections 3.4.5 and 3.4.6).
 
 use crate::proto::wire::chunk::MIN_POSITION;
-use crate::proto::wire::encode::header_len;
-use crate::proto::wire::header::Procedure;
+use crate::proto::wire::header::{Procedure, MIN_HEADER_LEN};
 
 /// A number for each part of an RPC message as the kernel keeps it (`struct xdr_buf`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,9 +31,7 @@ pub(crate) struct Parts {
 impl Parts {
     /// The sum of the three.
     pub(crate) fn total(&self) -> u64 {
-        u64::from(self.head)
-            .saturating_add(u64::from(self.pages))
-            .saturating_add(u64::from(self.tail))
+        u64::from(self.head) + u64::from(self.pages) + u64::from(self.tail)
     }
 }
 
@@ -193,7 +190,7 @@ fn plan_reply(
     limits: &PlanLimits,
 ) -> Result<(ReplyForm, u32), PlanError> {
     let room = u64::from(limits.inline_receive);
-    let fits = |header: u64, inline: u64| header.saturating_add(inline) <= room;
+    let fits = |header: u64, inline: u64| header + inline <= room;
 
     if fits(header_len(0, None, None), side.len.total()) {
         return Ok((ReplyForm::Inline, 0));
@@ -220,7 +217,7 @@ fn plan_call(
     header: impl Fn(u32) -> u64,
 ) -> Result<(CallForm, u32, u64), PlanError> {
     let room = u64::from(limits.inline_send);
-    let fits = |reads: u32, inline: u64| header(reads).saturating_add(inline) <= room;
+    let fits = |reads: u32, inline: u64| header(reads) + inline <= room;
 
     let whole = side.len.total();
     if fits(0, whole) {
@@ -230,7 +227,7 @@ fn plan_call(
     if side.len.head >= MIN_POSITION && side.len.head & 3 == 0 {
         if let Some((segments, rest)) = reducible(side, limits) {
             let tail_skip = (side.len.pages.wrapping_neg() & 3).min(side.len.tail);
-            let rest = rest.saturating_sub(u64::from(tail_skip));
+            let rest = rest - u64::from(tail_skip);
             if fits(segments, rest) {
                 let form = CallForm::ReadChunk {
                     position: side.len.head,
@@ -255,7 +252,7 @@ fn reducible(side: &Side<impl Segments>, limits: &PlanLimits) -> Option<(u32, u6
         return None;
     }
     let segments = list_of(u64::from(side.segments.pages()), limits)?;
-    let rest = u64::from(side.len.head).saturating_add(u64::from(side.len.tail));
+    let rest = u64::from(side.len.head) + u64::from(side.len.tail);
     Some((segments, rest))
 }
 
@@ -265,6 +262,22 @@ pub(crate) fn list_of(segments: u64, limits: &PlanLimits) -> Option<u32> {
     (1..=limits.max_segments)
         .contains(&segments)
         .then_some(segments)
+}
+
+/// Exact length in bytes of an RDMA_MSG or RDMA_NOMSG header with these numbers of segments.
+///
+/// `reads` counts the segments of the Read list, each item of `writes` those of one Write chunk,
+/// `reply` those of the Reply chunk.
+pub(crate) fn header_len(
+    reads: u32,
+    writes: impl IntoIterator<Item = u32>,
+    reply: Option<u32>,
+) -> u64 {
+    let chunk = |segments: u32| 4 + 16 * u64::from(segments);
+    // Each Read segment and each Write chunk has a flag.
+    let reads = 24 * u64::from(reads);
+    let writes: u64 = writes.into_iter().map(|segments| 4 + chunk(segments)).sum();
+    u64::from(MIN_HEADER_LEN) + reads + writes + reply.map_or(0, chunk)
 }
 
 #[cfg(any(test, rpcrdma_kunit))]

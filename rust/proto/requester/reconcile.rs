@@ -153,7 +153,6 @@ impl ReceivedReply<'_> {
 
 /// Length in bytes of the body of an RPC Reply's verifier, with its padding (RFC 5531 section 9),
 /// but at most the maximum; 0 if there is none.
-#[cold]
 fn verifier_len(rpc: &[u8]) -> usize {
     let mut reader = Reader::new(rpc);
     match reader.decode_words() {

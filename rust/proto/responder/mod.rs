@@ -14,7 +14,6 @@
 //! | [`encode`] | the Reply | RFC 8166 section 3.5 |
 //! | [`grants`] | flow control | RFC 8166 section 3.3.1 |
 //! | [`unanswerable`] | Calls whose Replies cost a connection | RFC 8166 section 4.5.3 |
-//! | [`negotiation`] | which version is spoken | Version Two section 5 |
 //!
 //! The thresholds and the use of remote invalidation follow from the private data of both ends:
 //! see [`negotiate`](super::wire::private_data::negotiate).
@@ -25,7 +24,6 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod grants;
 pub(crate) mod layout;
-pub(crate) mod negotiation;
 pub(crate) mod placement;
 pub(crate) mod refusal;
 pub(crate) mod stream;

@@ -6,13 +6,13 @@
 mod tests {
     use crate::proto::message::Refused;
     use crate::proto::requester::encode::encode_call;
+    use crate::proto::requester::plan::header_len;
     use crate::proto::responder::call::ReceivedCall;
     use crate::proto::responder::decode::ReceivedByResponder;
     use crate::proto::responder::refusal::{CallError, ResponderRefusal};
     use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::wire::chunk::{ReadList, ReadSegment, Segment};
     use crate::proto::wire::encode::encode_inline;
-    use crate::proto::wire::encode::header_len;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{
         Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,

@@ -8,13 +8,13 @@
 use crate::proto::message::{Body, Message};
 use crate::proto::requester::decode::{decode_received, Received, ReplyError, RequesterRefusal};
 use crate::proto::requester::encode::encode_call;
+use crate::proto::requester::plan::header_len;
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::encode::encode_reply;
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::testing::options::{encode_option, OptionMessage};
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{Chunk, Lists};
-use crate::proto::wire::encode::header_len;
 use crate::proto::wire::error::ErrorMessage;
 use crate::proto::wire::header::{FixedHeader, Procedure, Versions};
 use crate::proto::wire::private_data::PrivateData;

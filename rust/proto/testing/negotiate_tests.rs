@@ -7,15 +7,13 @@ mod tests {
     use crate::proto::requester::credits::CreditWindow;
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
-    use crate::proto::requester::known_versions::{KnownVersions, Lesson};
-    use crate::proto::requester::negotiation::{
-        NegotiationAction, RequesterEvent, RequesterNegotiation,
-    };
     use crate::proto::responder::decode::ReceivedByResponder;
     use crate::proto::responder::encode::encode_reply;
-    use crate::proto::responder::negotiation::ResponderNegotiation;
     use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::testing::responder::decode::decode_call;
+    use crate::proto::v2::known::{KnownVersions, Lesson};
+    use crate::proto::v2::requester::{NegotiationAction, RequesterEvent, RequesterNegotiation};
+    use crate::proto::v2::responder::ResponderNegotiation;
     use crate::proto::wire::chunk::Segment;
     use crate::proto::wire::error::ErrorBody;
     use crate::proto::wire::header::{
@@ -410,7 +408,7 @@ mod tests {
         let action = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
         assert_eq!(requester.thresholds(), Some(DEFAULT));
-        assert_eq!(requester.taken(), Versions::ONE);
+        assert_eq!(requester.accepted(), Versions::ONE);
         assert_eq!(requester.lesson(), Some(Lesson::Refused(VERSION_ONE)));
     }
 

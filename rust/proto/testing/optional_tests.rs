@@ -12,7 +12,7 @@ mod tests {
     use crate::proto::responder::refusal::{CallError, ResponderRefusal};
     use crate::proto::testing::options::{encode_option, OptionMessage};
     use crate::proto::testing::responder::decode::decode_call;
-    use crate::proto::v2::optional::Optional;
+    use crate::proto::v2::options::Optional;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{Credits, Versions, Xid, VERSION_ONE, VERSION_TWO};
     use crate::proto::wire::malformed::HeaderError;

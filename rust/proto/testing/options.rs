@@ -4,7 +4,7 @@
 //! sends one.
 
 use crate::proto::message::Refused;
-use crate::proto::v2::optional::{Optional, OPTIONAL};
+use crate::proto::v2::options::{Optional, OPTIONAL};
 use crate::proto::wire::header::{Credits, FixedHeader, Versions, Xid, VERSION_TWO};
 use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 
@@ -96,7 +96,7 @@ fn put_opaque(writer: &mut Writer<'_>, bytes: &[u8]) -> Result<(), NoSpace> {
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_put_opaque))]
 mod tests {
     use super::*;
-    use crate::proto::v2::opaque::decode_opaque;
+    use crate::proto::v2::options::decode_opaque;
 
     /// Proves: V1-004.
     #[test]

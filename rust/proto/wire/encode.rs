@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Headers with chunk lists: encoding them, and computing their length (RFC 8166 section 4.3).
+//! Headers with chunk lists (RFC 8166 section 4.3).
 
 use super::chunk::{ReadSegment, Segment};
-use super::header::{Credits, FixedHeader, Procedure, Xid, MIN_HEADER_LEN};
+use super::header::{Credits, FixedHeader, Procedure, Xid};
 use super::xdr::{NoSpace, Writer};
-
-/// Bytes of a Read segment with the flag word before it.
-const READ_ENTRY_LEN: u64 = 24;
 
 /// Writes the header of an RDMA_MSG or RDMA_NOMSG into `buffer` and returns its length in bytes.
 ///
@@ -38,7 +35,7 @@ where
 }
 
 /// Writes the header of an RDMA_MSG with three empty lists into `buffer` and returns its length,
-/// [`MIN_HEADER_LEN`]. The RPC message follows it in the same Send.
+/// [`MIN_HEADER_LEN`](super::header::MIN_HEADER_LEN). The RPC message follows it in the same Send.
 ///
 /// Such are all backward messages (RFC 8167 section 5), in the version that the forward direction
 /// uses, and the Reply to a Call that offers no memory.
@@ -132,24 +129,4 @@ fn put_chunk(
     }
     *reserved = count.to_be_bytes();
     Ok(())
-}
-
-/// Exact length in bytes of an RDMA_MSG or RDMA_NOMSG header with these numbers of segments.
-///
-/// `reads` counts the segments of the Read list, each item of `writes` those of one Write chunk,
-/// `reply` those of the Reply chunk.
-pub(crate) fn header_len(
-    reads: u32,
-    writes: impl IntoIterator<Item = u32>,
-    reply: Option<u32>,
-) -> u64 {
-    let chunk = |segments: u32| 16u64.saturating_mul(u64::from(segments)).saturating_add(4);
-    let reads = READ_ENTRY_LEN.saturating_mul(u64::from(reads));
-    let writes = writes.into_iter().fold(0, |sum, segments| {
-        u64::saturating_add(sum, chunk(segments).saturating_add(4))
-    });
-    u64::from(MIN_HEADER_LEN)
-        .saturating_add(reads)
-        .saturating_add(writes)
-        .saturating_add(reply.map_or(0, chunk))
 }

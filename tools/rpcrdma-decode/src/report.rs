@@ -11,7 +11,7 @@ use crate::judge::fault::Fault;
 use crate::judge::is_call;
 use crate::proto::message::{Body, Message, Refused};
 use crate::proto::v2::dialect;
-use crate::proto::v2::optional::{Optional, OPTIONAL};
+use crate::proto::v2::options::{Optional, OPTIONAL};
 use crate::proto::wire::chunk::{Chunk, Lists, Segment};
 use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::{FixedHeader, Versions, VERSION_TWO};

@@ -10,9 +10,9 @@
 //! out to have none. So a chunk is as large as the largest item that can end up in it: its own, or
 //! one that follows.
 
+use crate::proto::requester::plan::header_len;
 use crate::proto::requester::plan::{list_of, PlanError, PlanLimits};
 use crate::proto::wire::chunk::MIN_POSITION;
-use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::Procedure;
 
 /// A stretch of an RPC message. A message is its pieces, one after the other.

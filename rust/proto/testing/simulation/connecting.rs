@@ -11,9 +11,9 @@ use super::{End, Failure, RPCS};
 use crate::proto::requester::connection::{
     ConnectionAction, ConnectionEvent, ConnectionState, Reason,
 };
-use crate::proto::requester::negotiation::{RequesterEvent, RequesterNegotiation};
 use crate::proto::responder::grants::Grants;
 use crate::proto::testing::receives::Receives;
+use crate::proto::v2::requester::{RequesterEvent, RequesterNegotiation};
 use crate::proto::wire::private_data::{negotiate, PrivateData};
 
 /// How long one attempt to connect may take.

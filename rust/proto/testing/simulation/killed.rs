@@ -9,7 +9,7 @@
 use super::requester::{Answer, Requester, State};
 use super::world::World;
 use super::{Failure, Outcome};
-use crate::proto::requester::negotiation::{NegotiationAction, RequesterEvent};
+use crate::proto::v2::requester::{NegotiationAction, RequesterEvent};
 use crate::proto::wire::error::ErrorBody;
 
 impl Requester<'_> {

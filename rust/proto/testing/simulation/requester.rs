@@ -15,18 +15,15 @@ use super::rpc::Fate;
 use super::scenario::Scenario;
 use super::world::World;
 use super::{Direction, End, Failure, Outcome, RPCS};
-use crate::proto::backward::BackwardCall;
 use crate::proto::requester::connection::ConnectionState;
 use crate::proto::requester::decode::{
-    decode_received, Received, ReceivedReply, ReplyError, RequesterRefusal,
-};
-use crate::proto::requester::known_versions::KnownVersions;
-use crate::proto::requester::negotiation::{
-    NegotiationAction, RequesterEvent, RequesterNegotiation,
+    decode_received, BackwardCall, Received, ReceivedReply, ReplyError, RequesterRefusal,
 };
 use crate::proto::responder::grants::Grants;
 use crate::proto::testing::receives::Receives;
 use crate::proto::testing::requester::credits::RequesterCredits;
+use crate::proto::v2::known::KnownVersions;
+use crate::proto::v2::requester::{NegotiationAction, RequesterEvent, RequesterNegotiation};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
 use crate::proto::wire::header::{Credits, Xid, VERSION_TWO};
 

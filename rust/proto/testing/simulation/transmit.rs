@@ -13,9 +13,9 @@ use super::rpc::{Fate, Rpc};
 use super::world::World;
 use super::{Direction, End, Failure};
 use crate::proto::requester::encode::encode_call;
-use crate::proto::requester::negotiation::RequesterEvent;
 use crate::proto::requester::plan::PlanLimits;
 use crate::proto::testing::requester::plan_general::CallPiece;
+use crate::proto::v2::requester::RequesterEvent;
 use crate::proto::wire::header::{FixedHeader, Xid};
 
 /// How long the requester waits for a Reply.

@@ -4,6 +4,7 @@
 
 use super::Input;
 use crate::proto::requester::encode::encode_call;
+use crate::proto::requester::plan::header_len;
 use crate::proto::requester::plan::{
     plan as make_plan, CallForm, Parts, PlanError, PlanLimits, ReplyForm, RpcShape, Side,
 };
@@ -11,7 +12,6 @@ use crate::proto::testing::requester::plan_general::{
     plan_general as make_general, CallPiece, Piece, Reduction, ReplyPiece,
 };
 use crate::proto::wire::chunk::{ReadSegment, Segment};
-use crate::proto::wire::encode::header_len;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, VERSION_ONE};
 
 /// The most segments of one list in a generated case.

@@ -13,12 +13,13 @@ use proptest::prelude::*;
 
 use crate::proto::requester::decode::{decode_received, Received};
 use crate::proto::requester::encode::encode_call;
+use crate::proto::requester::plan::header_len;
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::encode::encode_reply;
 use crate::proto::testing::hostile::check;
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{Lists, ReadSegment, Segment};
-use crate::proto::wire::encode::{header_len, put_read_list};
+use crate::proto::wire::encode::put_read_list;
 use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE};
 use crate::proto::wire::malformed::Malformed;
 use crate::proto::wire::private_data::{negotiate, InlineSize, PrivateData};

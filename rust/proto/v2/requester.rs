@@ -14,7 +14,7 @@
 //!
 //! The transport reports what happens as an event and carries out the action that it gets back.
 
-use super::known_versions::Lesson;
+use super::known::Lesson;
 use crate::proto::wire::header::{Versions, Xid, VERSION_ONE};
 use crate::proto::wire::private_data::Thresholds;
 
@@ -120,7 +120,7 @@ impl RequesterNegotiation {
 
     /// The versions of messages that are accepted: the one that is spoken, or may still be, and
     /// Version One, in which some responders refuse all others.
-    pub(crate) const fn taken(&self) -> Versions {
+    pub(crate) const fn accepted(&self) -> Versions {
         Versions {
             low: VERSION_ONE,
             high: self.version,

@@ -8,9 +8,8 @@
 //! gets a variant and [`KnownOption::ALL`] an entry; the compiler names the places that have to
 //! handle it.
 
-use super::opaque::decode_opaque;
 use crate::proto::wire::header::Procedure;
-use crate::proto::wire::malformed::Malformed;
+use crate::proto::wire::malformed::{HeaderError, Malformed};
 use crate::proto::wire::xdr::Reader;
 
 /// The procedure of an RDMA_OPTIONAL message (`RDMA_OPTIONAL`).
@@ -56,5 +55,50 @@ impl<'a> Optional<'a> {
     pub(crate) fn known(&self) -> Option<KnownOption> {
         let mut known = KnownOption::ALL.into_iter();
         known.find(|known| known.opttype() == self.opttype)
+    }
+}
+
+/// Decodes counted opaque data (RFC 4506 section 4.10) with its 0 to 3 pad bytes, whose values
+/// do not matter, and returns the data.
+///
+/// # Errors
+///
+/// [`HeaderError::Truncated`] at the count if there is none, or if fewer bytes are left than it
+/// says, padding included.
+pub(crate) fn decode_opaque<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Malformed> {
+    let too_long = Malformed::new(HeaderError::Truncated, reader.position());
+    let length = usize::try_from(reader.decode_u32()?).map_err(|_| too_long)?;
+    let padded = length.checked_next_multiple_of(4).ok_or(too_long)?;
+    let bytes = reader.decode_bytes(padded).map_err(|_| too_long)?;
+    bytes.get(..length).ok_or(too_long)
+}
+
+#[cfg(any(test, rpcrdma_kunit))]
+#[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_opaque))]
+mod tests {
+    use super::*;
+
+    /// Proves: V1-004, V1-056.
+    #[test]
+    fn opaque_data_ends_inside_the_message() {
+        let mut reader = Reader::new(&[0, 0, 0, 1, 7, 0xff, 0xff, 0xff, 0, 0, 0, 9]);
+        assert_eq!(decode_opaque(&mut reader), Ok([7].as_slice()));
+        assert_eq!(reader.decode_u32(), Ok(9));
+        assert_eq!(
+            decode_opaque(&mut reader),
+            Err(Malformed::new(HeaderError::Truncated, 12))
+        );
+        // The last pad byte is missing, more is announced than a message can have, and a length
+        // whose round-up does not fit a word.
+        let refused: [&[u8]; 4] = [
+            &[0, 0, 0, 5, 1, 2, 3, 4, 5, 0, 0],
+            &[0x7f, 0xff, 0xff, 0xff, 1, 2, 3, 4],
+            &[0x80, 0, 0, 0, 1, 2, 3, 4],
+            &[0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4],
+        ];
+        for bytes in refused {
+            let too_long = Malformed::new(HeaderError::Truncated, 0);
+            assert_eq!(decode_opaque(&mut Reader::new(bytes)), Err(too_long));
+        }
     }
 }
