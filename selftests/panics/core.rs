@@ -6,36 +6,15 @@
 mod proto;
 
 use proto::requester::decode::ReceivedReply;
-use proto::requester::plan::{plan, Plan, PlanError, PlanLimits, RpcShape};
 use proto::requester::reconcile::{Delivered, Mismatch};
-use proto::responder::call::{CallIndex, ReceivedCall};
+use proto::responder::call::ReceivedCall;
 use proto::responder::placement::{Placement, ReplyTooLarge};
-use proto::responder::unanswerable::UnanswerableCalls;
-use proto::testing::requester::plan_general::{plan_general, GeneralPlan, Piece, Reduction};
-use proto::wire::header::{Credits, Xid};
-use proto::wire::private_data::Thresholds;
+use proto::wire::header::Credits;
 
 /// Instantiates the generic functions that the core does not call itself.
 pub fn instances(reply: &ReceivedReply<'_>, lengths: &[u32]) -> Result<Delivered<1>, Mismatch> {
     let lengths = lengths.iter().copied();
     reply.reconcile([lengths.clone()], lengths)
-}
-
-/// The same for plans with one item.
-pub fn plan_instances(shape: &RpcShape, limits: &PlanLimits) -> Result<Plan, PlanError> {
-    plan(shape, limits)
-}
-
-/// The same for plans with any number of chunks.
-pub fn general_plan_instances(
-    call: &[Piece; 3],
-    reply: &[Piece; 3],
-    limits: &PlanLimits,
-    reduction: Reduction,
-) -> Result<GeneralPlan<3, 3>, PlanError> {
-    let plan = plan_general(call, reply, limits, reduction)?;
-    plan.procedure();
-    Ok(plan)
 }
 
 /// The same for a responder.
@@ -58,15 +37,11 @@ pub fn responder_instances(
     header.map_err(|_| ReplyTooLarge)
 }
 
-/// The same for what it remembers.
-pub fn memory_instances(calls: &mut UnanswerableCalls<u64, 4>, xid: Xid, now: u64) -> bool {
-    calls.record(1, xid, now);
-    let is_refused = calls.is_refused(1, xid, now);
-    calls.forget(1, xid);
-    is_refused && calls.is_empty()
-}
-
-/// The same for a new memory.
-pub fn new_memory() -> UnanswerableCalls<u64, 4> {
-    UnanswerableCalls::new(1)
+/// The same for iterators.
+pub fn iterator_instances(call: &ReceivedCall<'_>) -> u32 {
+    let mut most = 0;
+    for (piece, (at, segment)) in call.stream().zip(call.reads()) {
+        most = most.max(piece.length).max(at).max(segment.length);
+    }
+    most
 }
