@@ -158,8 +158,8 @@ impl Form {
 
     /// All forms with their names, by Call and then by Reply.
     fn all() -> impl Iterator<Item = (Self, &'static str, &'static str)> {
-        (0..).zip(Self::CALLS).flat_map(|(call, of_call)| {
-            let replies = (0..).zip(Self::REPLIES);
+        (0..u8::MAX).zip(Self::CALLS).flat_map(|(call, of_call)| {
+            let replies = (0..u8::MAX).zip(Self::REPLIES);
             replies.map(move |(reply, of_reply)| (Self { call, reply }, of_call, of_reply))
         })
     }

@@ -91,7 +91,7 @@ macro_rules! emit {
                 unsafe { crate::bindings::[<rust_do_trace_ $name>]($($value),*) }
             }
             #[cfg(not(CONFIG_TRACEPOINTS))]
-            let _ = ($(&$value,)*);
+            let _ = ($(core::convert::identity($value),)*);
         }
     };
 }
@@ -189,7 +189,7 @@ events! {
     /// forms of the Call and of its Reply.
     fn xprtrdma_marshal(rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
         rqst.task().0, rqst.task().1, rqst.xid(),
-        clip(header), rqst.call_lens().as_ptr(), call.into(), reply.into(),
+        clip(header), rqst.call_lens().as_ptr(), u32::from(call), u32::from(reply),
     );
     /// A Call was not sent.
     fn xprtrdma_marshal_failed(rqst: &impl TraceRqst, errno: i32) =>
@@ -222,7 +222,7 @@ pub(crate) fn xprtrdma_chunks(
         return;
     }
     let (task, client) = rqst.task();
-    let mut segments = (1..).zip(segments).peekable();
+    let mut segments = (1..usize::MAX).zip(segments).peekable();
     while let Some((count, (handle, length, offset))) = segments.next() {
         let last = count == reads || segments.peek().is_none();
         if count <= reads {

@@ -355,8 +355,8 @@ impl IncomingCalls {
         Some(message)
     }
 
-    /// The credit word of a Reply that is about to be sent. Posts the Receives that it promises; for
-    /// those of an earlier promise the thread waits until there is memory.
+    /// The credit word of a Reply that is about to be sent. Posts the Receives that it promises; if
+    /// there is no memory for those of an earlier promise, waits for them.
     ///
     /// # Errors
     ///

@@ -153,8 +153,8 @@ impl Grants {
         }
     }
 
-    /// A Reply or an RDMA_ERROR is about to be sent. Returns its credit word, at least 1: what was asked for, within
-    /// the limit.
+    /// A Reply or an RDMA_ERROR is about to be sent. Returns its credit word, at least 1: what was
+    /// asked for, within the limit.
     pub(crate) fn reply(&mut self) -> Credits {
         let granted = Credits::new(self.requested.get().min(self.limit));
         self.window.reply(granted);
