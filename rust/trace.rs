@@ -104,7 +104,6 @@ macro_rules! events {
     )*) => {$(
         $(#[$doc])*
         // As the kernel crate's declare_trace!: a disabled event must not cost a call.
-        #[inline(always)]
         pub(crate) fn $name($($argument: $type),*) {
             emit!($name($($value),*));
         }

@@ -38,7 +38,6 @@ pub(super) struct AnsweredCall {
 }
 
 /// Completes an RPC behind its fence, and recycles the Reply's buffer.
-#[inline(always)]
 pub(super) fn complete(
     completion: &mut Completion<'_, Connection>,
     mut rqst: PinnedRqst<'_>,
@@ -96,7 +95,6 @@ pub(super) fn end_if_hopeless(connection: &Connection) {
 ///
 /// The stream consists of the head, the data that was placed directly with its round-up, and the
 /// rest.
-#[inline(always)]
 fn deliver(
     connection: &Connection,
     rqst: &mut PinnedRqst<'_>,

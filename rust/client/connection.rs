@@ -120,7 +120,6 @@ impl Connection {
     }
 
     /// Takes note of a Reply, which may be the one by which both ends agree on a version.
-    #[cold]
     pub(super) fn replied(&self, xid: Xid, version: u32) {
         if let Some(terms) = self.version.replied(xid, version) {
             self.learn();
@@ -132,7 +131,6 @@ impl Connection {
 
     /// Goes on in the version that is tried now: the peer has refused a higher one for a Call that
     /// is gone.
-    #[cold]
     pub(super) fn settle(&self, xid: Xid) {
         if let Some(terms) = self.version.spoken() {
             self.replied(xid, terms.version);
@@ -140,7 +138,6 @@ impl Connection {
     }
 
     /// Records what this connection has shown of the server, for its later connections.
-    #[cold]
     pub(super) fn learn(&self) {
         if let Some(lesson) = self.version.lesson() {
             self.transport.servers.learn(&self.choice, lesson);
@@ -186,7 +183,6 @@ impl Connection {
 
     /// Records the grant of a Reply; returns whether the Reply is in a version that this end
     /// speaks. Completions are handled one after the other, so nobody else does so concurrently.
-    #[inline(always)]
     pub(super) fn grant(&self, reply: &FixedHeader) -> bool {
         let mut credits = self.first_window;
         let window = credits.grant(reply.credits);
@@ -194,7 +190,6 @@ impl Connection {
     }
 
     /// Changes the window, as the first Reply always does.
-    #[cold]
     fn change_window(&self, window: u32, xid: Xid, version: u32) -> bool {
         // Comes first, so that whoever gets a new credit sends in the version that is agreed on.
         self.replied(xid, version);
@@ -239,7 +234,6 @@ impl Connection {
     }
 
     /// How the request with this cookie was sent; `None` if that was not on this connection.
-    #[inline(always)]
     pub(super) fn sent(&self, cookie: u64) -> Option<SentCall> {
         let entry = cookie.wrapping_sub(self.number);
         match u32::try_from(entry).ok()? {

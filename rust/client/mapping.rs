@@ -41,7 +41,6 @@ fn region_count(part: Option<Exposable<'_>>, size: RegionSize) -> u32 {
 }
 
 /// The message is passed by value, so that the inputs of the plan need not be in memory.
-#[inline(never)]
 fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
     if capacity.has_gaps() && capacity.holds_whole(&message.parts()) {
         return 1;
@@ -54,7 +53,6 @@ fn region_count_of_all(message: RqstBuf<'_>, capacity: &Capacity) -> u64 {
 
 /// Which regions have gaps: those onto which the Call, or the buffer for its Reply, is mapped as a
 /// whole. The Call's region comes first, the Reply's last.
-#[inline(never)]
 pub(super) fn with_gaps(
     call: Option<RqstBuf<'_>>,
     room: Option<RqstBuf<'_>>,
@@ -114,7 +112,6 @@ pub(super) fn map(
 }
 
 /// Maps a message into one region, if it can have gaps, or part by part.
-#[inline(never)]
 fn map_whole(
     message: RqstBuf<'_>,
     access: Access,
@@ -162,7 +159,6 @@ fn map_part(
 }
 
 /// Moves a region to the list where it belongs after the attempt to map it.
-#[inline(always)]
 fn keep(
     region: Result<Mr<Mapped>, (Mr<Idle>, Error)>,
     idle: &mut MrList<Idle>,

@@ -55,7 +55,6 @@ impl LimitedSender {
     /// # Errors
     ///
     /// [`SendError::NotConnected`] if no version is common to both ends.
-    #[cold]
     fn follow(&mut self, transport: &Transport) -> Result<(), SendError> {
         let Some(terms) = self.sender.qp().context().version.follow() else {
             return Err(disconnect(transport, Cause::NoCommonVersion));
@@ -182,7 +181,6 @@ fn narrow(count: u32) -> Result<usize, SendError> {
 }
 
 /// A buffer for the next Send. If there is none, the sender was told to wait for space.
-#[inline(always)]
 fn send_buffer<'a>(
     transport: &Transport,
     sender: &'a mut Sender<Connection>,
@@ -195,7 +193,6 @@ fn send_buffer<'a>(
 
 /// Takes a chunk entry, and the regions that are `needed`, which are added to `taken`. If there are
 /// not enough, the sender was told to wait for space.
-#[inline(always)]
 fn take(
     transport: &Transport,
     regions: &Arc<Regions>,
@@ -210,7 +207,6 @@ fn take(
 
 /// Makes the sender wait for a resource that a completion returns, unless it has become available
 /// in the meantime.
-#[cold]
 fn look_again<T>(transport: &Transport, acquire: &mut dyn FnMut() -> Option<T>) -> Option<T> {
     // Try again after asking to be woken, or a completion in between would be missed.
     transport.xprt.wait_for_space();
@@ -361,7 +357,6 @@ fn build(
 }
 
 /// Copies the inline part of the Call, all of `to`.
-#[inline(always)]
 fn copy_inline(call: &RqstBuf<'_>, form: CallForm, to: &mut [u8]) -> Result<(), SendError> {
     let too_large = |_| SendError::TooLarge;
     match form {

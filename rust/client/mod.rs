@@ -89,7 +89,6 @@ impl Endpoint {
 
     /// Waits until the peer has lost access to the memory of a Call with chunks, which its cookie
     /// names.
-    #[cold]
     fn fence_regions(&self, rqst: &Rqst, cookie: u64) {
         if let Some(qp) = self.connection() {
             fence::fence(&qp, cookie, rqst);

@@ -128,7 +128,6 @@ impl Stock {
 
     /// Adds `count` regions to `taken`, if there are as many, and asks for more before none is
     /// left.
-    #[inline(always)]
     fn take(&mut self, count: usize, taken: &mut MrList<Idle>) -> Option<()> {
         if self.count < count {
             self.is_low = true;
@@ -163,7 +162,6 @@ impl IdleMrs {
     }
 
     /// Puts a region into the list; returns it if the list is closed.
-    #[inline(always)]
     fn put(&mut self, region: Mr<Idle>) -> Option<Mr<Idle>> {
         if self.closed {
             return Some(region);
@@ -173,7 +171,6 @@ impl IdleMrs {
     }
 
     /// Adds regions to `taken`, in the order of the Call's lists.
-    #[inline(always)]
     fn take(&mut self, count: usize, which: WithGaps, taken: &mut MrList<Idle>) -> Option<()> {
         if which == WithGaps::Neither {
             self.contiguous.take(count, taken)
@@ -182,7 +179,6 @@ impl IdleMrs {
         }
     }
 
-    #[inline(never)]
     fn take_some_with_gaps(
         &mut self,
         count: usize,
@@ -323,7 +319,6 @@ impl Regions {
     /// Takes a chunk entry for the Call `rqst`, and `count` regions, which are added to `taken`;
     /// returns `None` if there are not enough. The worker is asked for more regions before none is
     /// idle.
-    #[inline(always)]
     pub(super) fn take(
         self: &Arc<Self>,
         rqst: &Rqst,
@@ -351,7 +346,6 @@ impl Regions {
     }
 
     /// Returns a region and a chunk entry, if given.
-    #[inline(always)]
     pub(super) fn put(&self, region: Option<Mr<Idle>>, entry: Option<usize>) {
         let mut idle = self.idle.lock();
         idle.put_entry(entry);

@@ -435,7 +435,6 @@ fn outcome(reply: &ReceivedReply<'_>, delivered: Option<Delivered<1>>) -> Outcom
 }
 
 /// Completes the RPC once all its regions are invalidated.
-#[inline(always)]
 fn fence(
     completion: &mut Completion<'_, Connection>,
     xid: Xid,
@@ -454,7 +453,6 @@ fn fence(
 
 /// Invalidates the regions that the Reply has not invalidated; then the completion of that
 /// completes the RPC.
-#[inline(never)]
 fn invalidate(
     qp: &QueuePair<Connection>,
     index: usize,

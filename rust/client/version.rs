@@ -126,7 +126,6 @@ impl Version {
     }
 
     /// The version of the next Call.
-    #[inline(always)]
     pub(super) fn of_next_call(&self) -> u32 {
         self.next.get()
     }
@@ -136,7 +135,6 @@ impl Version {
     /// # Errors
     ///
     /// `EMSGSIZE` if the first message is too long.
-    #[cold]
     pub(super) fn sends(&self, xid: Xid, message: &[u8]) -> Result {
         if self.is_agreed.get() != 0 {
             return Ok(());

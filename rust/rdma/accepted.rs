@@ -201,7 +201,6 @@ impl<C: AcceptedEvents> IdleReceives<C> {
 
     /// Takes back a Receive from the user, while the device holds `posted` and is to hold
     /// `wanted`. Returns how many are to be freed.
-    #[inline(always)]
     fn put(&mut self, receive: KBox<Receive<AcceptedQp<C>>>, posted: u32, wanted: u32) -> usize {
         self.idle.push(receive);
         // CAST: A u32 always fits the kernel's usize.
@@ -214,7 +213,6 @@ impl<C: AcceptedEvents> IdleReceives<C> {
 
     /// How many of the idle Receives are to be freed, if the next batch takes `missing` of them.
     /// Once all are back, as many more are kept as are with the user when that is posted.
-    #[inline(never)]
     fn surplus(&mut self, missing: usize, posted: u32) -> usize {
         if self.lent(posted) > 0 {
             return self.idle.len().saturating_sub(2 * KEPT_RECEIVES);
@@ -300,7 +298,6 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     ///
     /// `ENOMEM` if there is no memory for Receives. After any other error the connection is ending:
     /// `EPIPE` if it was before, or what the provider returns, but `EIO` for its `ENOMEM`.
-    #[inline]
     pub(crate) fn post_receives(&self, count: u32, batch: u32, may_wait: bool) -> Result {
         self.wanted.set(count.min(self.sizes.receives));
         match self.missing_receives(count, batch) {
@@ -310,13 +307,11 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     }
 
     /// How many Receives the device holds, counting completions that were not handled yet.
-    #[inline(always)]
     pub(crate) fn posted_count(&self) -> u32 {
         self.posted_count.load(Relaxed).max(0).unsigned_abs()
     }
 
     /// How many Receives [`Self::post_receives`] has to post.
-    #[inline(always)]
     fn missing_receives(&self, count: u32, batch: u32) -> u32 {
         let wanted = count.min(self.sizes.receives);
         let missing = wanted.saturating_sub(self.posted_count());
@@ -328,7 +323,6 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     }
 
     /// The slow path of [`Self::post_receives`]: some are missing.
-    #[inline(never)]
     fn post_missing(&self, count: u32, batch: u32, may_wait: bool) -> Result {
         let flags = if may_wait {
             GFP_KERNEL
@@ -420,7 +414,6 @@ impl<C: AcceptedEvents> AcceptedQp<C> {
     }
 
     /// Frees so many idle Receives.
-    #[cold]
     fn trim(mut receives: SpinLockGuard<'_, IdleReceives<C>>, count: usize) {
         let mut surplus = Receives::new();
         for _ in 0..count {
@@ -495,7 +488,6 @@ unsafe impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
         }
     }
 
-    #[inline(always)]
     fn trace(cq: &CqRef, index: u32, wc: &bindings::ib_wc) {
         trace::svcrdma_wc_recv(cq, index, wc);
     }

@@ -93,7 +93,6 @@ impl DmaBuffer {
     }
 
     /// The first `length` bytes, or all if there are fewer; they must belong to the CPU at present.
-    #[inline(always)]
     pub(super) fn first(&self, length: usize) -> &[u8] {
         self.data.get(..length).unwrap_or(&self.data)
     }

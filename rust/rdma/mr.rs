@@ -295,7 +295,6 @@ impl Mr<Idle> {
         self.map_described(access, tag, false, |sg| describe_all(sg, pieces))
     }
 
-    #[inline(always)]
     fn map_described(
         mut self,
         access: Access,
@@ -312,7 +311,6 @@ impl Mr<Idle> {
         }
     }
 
-    #[inline(always)]
     fn try_map(
         &mut self,
         access: Access,
@@ -395,7 +393,6 @@ fn describe_all<'a>(
 }
 
 /// Describes `memory` in scatterlist elements; returns how many were needed, if there were enough.
-#[inline(always)]
 fn describe(sg: &mut [bindings::scatterlist], memory: &Exposable<'_>) -> Option<i32> {
     let elements = memory.element_count();
     let sg = sg.get_mut(..elements)?;

@@ -70,7 +70,6 @@ pub(crate) unsafe trait OutgoingOwner: TraceQp + Sized + 'static {
 /// # Errors
 ///
 /// `EAGAIN` if there is no turn to be had.
-#[cold]
 pub(super) fn take_turn<'a, O: OutgoingOwner>(
     owner: &'a O,
     wait: Option<&mut SlotWait>,
@@ -85,7 +84,6 @@ pub(super) fn take_turn<'a, O: OutgoingOwner>(
 }
 
 /// Takes slots of the send queue; see [`SendSlots::take`].
-#[inline(always)]
 pub(super) fn take_slots<O: OutgoingOwner>(
     owner: &O,
     count: u32,
@@ -99,7 +97,6 @@ pub(super) fn take_slots<O: OutgoingOwner>(
 }
 
 /// [`take_slots`] if they are not free at first.
-#[cold]
 fn take_slots_later<O: OutgoingOwner>(
     owner: &O,
     count: u32,
@@ -118,7 +115,6 @@ fn take_slots_later<O: OutgoingOwner>(
 }
 
 /// Waits until others have returned slots; see [`SendSlots::wait`].
-#[cold]
 pub(super) fn wait_for_slots<O: OutgoingOwner>(
     owner: &O,
     wait: &mut SlotWait,
@@ -209,7 +205,6 @@ impl<O: OutgoingOwner> SendContext<O> {
     }
 
     /// Adds a context to the pool of `owner`, and borrows it.
-    #[cold]
     fn add(owner: &O) -> Result<NonNull<Self>> {
         Ok(owner.sends().add(Self::new(owner)?))
     }
@@ -222,7 +217,6 @@ impl<O: OutgoingOwner> SendContext<O> {
     }
 
     /// Leaks the pages, which the device may still use.
-    #[cold]
     pub(super) fn lose_pages(&mut self) {
         core::mem::forget(core::mem::take(&mut self.pages));
     }
@@ -281,7 +275,6 @@ pub(crate) struct Outgoing<'a, O: OutgoingOwner> {
 
 impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     /// Borrows a context from `owner`, or allocates one.
-    #[inline]
     pub(super) fn new(owner: &'a O) -> Result<Self> {
         let context = match owner.sends().take() {
             Some(context) => context,
@@ -313,7 +306,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     /// # Errors
     ///
     /// `EBUSY` if Writes were added already; `EAGAIN` if there is no turn to map them.
-    #[inline(always)]
     pub(crate) fn kept_pages(&mut self) -> Result<&mut PageVec> {
         if self.owner.qp().registers_writes() && self.turn.is_none() {
             self.turn = Some(take_turn(self.owner, Some(&mut self.wait))?);
@@ -330,7 +322,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     /// # Errors
     ///
     /// `ENOMEM`.
-    #[inline(always)]
     pub(crate) fn reserve_writes(&mut self, writes: usize, elements: usize) -> Result {
         let more = self.owner.qp().more_transfers(elements);
         let writes = writes.saturating_add(more);
@@ -345,7 +336,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     ///
     /// `EINVAL` if a range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
     /// region.
-    #[inline(always)]
     pub(crate) fn write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
         if self.owner.qp().joins_ranges() {
             return self.write_joined(ranges, handle, offset);
@@ -354,7 +344,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// [`Self::write`] of ranges that cannot be joined.
-    #[inline(never)]
     fn write_split(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
         let (mut offset, most) = (offset, self.owner.qp().transfer_pages());
         for range in ranges.iter().flat_map(|range| range.split(most)) {
@@ -365,7 +354,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// [`Self::write`] of ranges that can be joined.
-    #[inline(always)]
     fn write_joined(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
         match self.add_write(ranges, handle, offset) {
             Err(EAGAIN) => self.write_later(ranges, handle, offset),
@@ -374,7 +362,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Adds one Write.
-    #[inline(always)]
     fn add_write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
         let qp = self.owner.qp();
         let SendContext { writes, pages, .. } = self.context();
@@ -384,7 +371,6 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
     }
 
     /// Adds one Write once there are memory regions again.
-    #[cold]
     fn write_later(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
         while wait_for_slots(self.owner, &mut self.wait).is_ok() {
             match self.add_write(ranges, handle, offset) {

@@ -58,7 +58,6 @@ impl Pd {
     /// Records that the device has refused to stop the domain's queue pair, of which there is only
     /// one. Providers report that they have destroyed an object even if the device does not answer:
     /// memory that the device could reach is not freed from now on.
-    #[cold]
     pub(super) fn set_unstoppable(&self, error: Error) {
         self.is_unstoppable.store(true, Relaxed);
         self.log_lost("does not stop a queue pair", error);
@@ -70,7 +69,6 @@ impl Pd {
     }
 
     /// Logs, once, that memory is not freed, and why.
-    #[cold]
     pub(super) fn log_lost(&self, what: &str, error: Error) {
         if !self.is_logged.xchg(true, Relaxed) {
             // SAFETY: The device is registered as long as this object refers to it.

@@ -29,7 +29,6 @@ use kernel::{
 
 /// An error of the provider. `EPIPE` would say that nothing was posted, as the queue pair is being
 /// drained.
-#[cold]
 fn by_provider(error: Error) -> Error {
     if error == EPIPE {
         EIO
@@ -233,7 +232,6 @@ impl Qp {
 
     /// How many transfers are added when those with this many elements in all are split into ones
     /// of at most [`Self::transfer_pages`].
-    #[inline(always)]
     pub(super) fn more_transfers(&self, elements: usize) -> usize {
         // A division is slow.
         match self.needs_mr.reads {
@@ -338,7 +336,6 @@ impl Qp {
     /// Waits until the call of [`Self::post_receives`] has ended by which a Receive was posted that
     /// has completed: the provider may have yet to look for one behind it. Whoever then frees the
     /// Receive needs a full barrier before. Does not sleep.
-    #[inline(always)]
     pub(super) fn wait_for_posting_receives(&self) {
         // As in `wait_for_posting_beside`.
         if self.is_posting_receives.load(Relaxed) {
@@ -356,7 +353,6 @@ impl Qp {
     /// # Errors
     ///
     /// `EPIPE` during or after the drain; otherwise as for [`Self::post_send`].
-    #[inline(always)]
     pub(super) unsafe fn post_send_beside(&self, first: *const bindings::ib_send_wr) -> Result {
         let gate = self.send_gate.lock();
         if !*gate {
@@ -416,7 +412,6 @@ impl Qp {
     ///
     /// Whatever the provider returns, but never `EPIPE`. Part of the chain may have been posted, so
     /// the connection has to end.
-    #[inline(always)]
     pub(super) unsafe fn post_send(&self, first: *const bindings::ib_send_wr) -> Result {
         // SAFETY: By the type's invariant and the caller's guarantee.
         match unsafe { bindings::rpcrdma_ib_post_send(self.as_raw(), first) } {

@@ -91,7 +91,6 @@ impl<'a, C: Completions> Completion<'a, C> {
     }
 
     /// Returns a message's buffer to the device. Does not sleep.
-    #[inline(always)]
     pub(crate) fn recycle(&mut self, message: ReceivedMessage<C>) {
         // SAFETY: By the type's invariant a completion of the queue pair is being handled, and
         // nobody else recycles at the same time.
@@ -303,7 +302,6 @@ impl<C: Completions> QueuePair<C> {
     /// # Safety
     ///
     /// Called while a completion of the queue pair is being handled.
-    #[inline(always)]
     pub(super) unsafe fn recycle(&self, message: ReceivedMessage<C>) {
         // A Receive of another queue pair is freed.
         let Some(receive) = message.into_receive(self) else {
@@ -344,7 +342,6 @@ impl<C: Completions> Complete for QueuePair<C> {
 unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
     type Note = ();
 
-    #[inline(always)]
     unsafe fn received(&self, message: ReceivedMessage<C>, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {
             return self.context.failed(status);
@@ -360,7 +357,6 @@ unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
         C::received(&mut unsafe { Completion::new(self) }, message, invalidated);
     }
 
-    #[inline(always)]
     fn trace(cq: &CqRef, index: u32, wc: &bindings::ib_wc) {
         trace::xprtrdma_wc_receive(cq, index, wc);
     }

@@ -101,7 +101,6 @@ impl<O: ReadOwner> ReadContext<O> {
     }
 
     /// Leaks the pages, which the device may still use.
-    #[cold]
     pub(super) fn lose_pages(&mut self) {
         core::mem::forget(core::mem::take(&mut self.pages));
     }
@@ -249,7 +248,6 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
     }
 
     /// [`Self::read`] where each Read takes a memory region: the data may need several Reads.
-    #[inline(never)]
     fn read_registered(
         &mut self,
         range: PageRange,

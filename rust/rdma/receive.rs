@@ -82,7 +82,6 @@ impl<O: ReceiveOwner> PostedReceives<O> {
     /// # Safety
     ///
     /// The caller owns the Receive with this number. `receive` satisfies the type's invariant.
-    #[inline(always)]
     unsafe fn set(&self, index: u32, receive: *mut Receive<O>) {
         // CAST: A u32 always fits the kernel's usize.
         if let Some(posted) = self.0.get(index as usize) {
@@ -232,7 +231,6 @@ unsafe impl<O: ReceiveOwner> Send for CompletedReceive<O> {}
 
 impl<O: ReceiveOwner> CompletedReceive<O> {
     /// The bytes of the message.
-    #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.buffer.first(self.0.length)
     }
@@ -276,7 +274,6 @@ unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for CompletedReceive<O> {
         (NonNull::from(&mut *bytes).cast(), length.min(bytes.len()))
     }
 
-    #[inline]
     fn with_note(&mut self) -> (&[u8], &mut O::Note) {
         CompletedReceive::with_note(self)
     }
@@ -322,7 +319,6 @@ impl<O: ReceiveOwner> Receives<O> {
     }
 
     /// Adds a Receive.
-    #[inline(always)]
     pub(super) fn push(&mut self, mut receive: KBox<Receive<O>>) {
         receive.request.next = self.first;
         receive.length = 0;

@@ -47,19 +47,16 @@ impl Ring {
     }
 
     /// The number of the next Send.
-    #[inline(always)]
     pub(super) fn next(&self) -> u32 {
         self.next
     }
 
     /// The slot of the next Send. There must be room for it.
-    #[inline(always)]
     pub(super) fn slot(&self) -> u32 {
         self.next & self.span.wrapping_sub(1)
     }
 
     /// Advances to the next number. There must be room for the present one.
-    #[inline(always)]
     pub(super) fn advance(&mut self) {
         // INVARIANT: `next` is below `limit`, so fewer numbers are left.
         self.next = self.next.wrapping_add(1);
@@ -67,7 +64,6 @@ impl Ring {
 
     /// Whether there is a buffer for the next Send. `completed` returns the number of the first
     /// Send that is not known to have completed; `add` allocates a buffer for a slot, if it can.
-    #[inline(always)]
     pub(super) fn has_room(
         &mut self,
         completed: impl FnOnce() -> u32,

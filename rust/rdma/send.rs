@@ -219,7 +219,6 @@ impl<O: SendOwner + 'static> SendQueue<O> {
     }
 
     /// The slot at `index` of the ring.
-    #[inline(always)]
     pub(super) fn slot(&self, index: u32) -> Option<&RingSlot<O>> {
         // CAST: A u32 always fits the kernel's usize.
         self.slots.get(index as usize)

@@ -181,7 +181,6 @@ impl SendSlots {
     }
 
     /// Takes slots for `count` work requests if they are free, and not left to others.
-    #[inline(always)]
     #[must_use]
     pub(super) fn try_take(&self, count: u32, patience: Patience) -> bool {
         let mut state = self.state.lock();
@@ -233,7 +232,6 @@ impl SendSlots {
     /// # Errors
     ///
     /// As [`Self::take`], but for [`NoRoom::TooMany`].
-    #[cold]
     pub(super) fn turn(&self, mut wait: Option<&mut SlotWait>) -> Result<Turn<'_>, NoRoom> {
         let mut state = self.state.lock();
         while !state.is_closed {
@@ -318,7 +316,6 @@ impl SendSlots {
     }
 
     /// Wakes those who wait, if there are any.
-    #[inline(always)]
     fn notify(&self) {
         if self.is_awaited() || self.waiting_turns.load(Relaxed) != 0 {
             self.changed.notify_all();

@@ -70,7 +70,6 @@ impl<C: Completions> Sender<C> {
     }
 
     /// The buffer for the next Send. If there is none, `full` is called before looking once more.
-    #[inline(always)]
     pub(crate) fn buffer(&mut self, full: impl FnOnce(&mut Self)) -> Option<SendBuffer<'_, C>> {
         if !self.has_room() {
             full(self);
@@ -160,7 +159,6 @@ impl<'a, C: Completions> SendBuffer<'a, C> {
     }
 
     /// Builds the Send of this buffer, for `post` to put on the queue.
-    #[inline(always)]
     fn post(
         self,
         length: usize,

@@ -72,7 +72,6 @@ impl Transfers {
     /// # Errors
     ///
     /// `ENOMEM`, or `EBUSY` if there are transfers.
-    #[inline]
     pub(super) fn reserve(&mut self, transfers: usize, elements: usize) -> Result {
         if !self.transfers.is_empty() {
             return Err(EBUSY);
@@ -84,7 +83,6 @@ impl Transfers {
     }
 
     /// The slow path of [`Self::reserve`]: there is not enough memory yet.
-    #[cold]
     fn reserve_more(&mut self, transfers: usize, elements: usize) -> Result {
         self.vecs.reserve(elements, GFP_KERNEL)?;
         Ok(self.transfers.reserve(transfers, GFP_KERNEL)?)
@@ -125,7 +123,6 @@ impl Transfers {
     /// # Safety
     ///
     /// As for [`Self::add`].
-    #[inline(always)]
     unsafe fn add_behind(
         &mut self,
         first: usize,
@@ -223,7 +220,6 @@ impl Transfers {
     ///
     /// `qp` is the queue pair that the transfers were added with. They have completed, or were
     /// never posted.
-    #[inline]
     pub(super) unsafe fn release(&mut self, qp: &Qp) {
         if !self.transfers.is_empty() || self.vecs.capacity() > KEPT_ELEMENTS {
             // SAFETY: Guaranteed by the caller.

@@ -233,27 +233,22 @@ impl SvcTransport for Connection {
 impl SvcConnection for Connection {
     type Call = AcceptedMessage<IncomingCalls>;
 
-    #[inline]
     fn has_room(&self) -> bool {
         self.events.is_established() && self.parts.qp.has_room()
     }
 
-    #[inline]
     fn receive(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>> {
         receive::next(&self.parts.qp, rqst)
     }
 
-    #[inline]
     fn take_pages(&self, pages: PageVec) {
         self.events.record.sinks().give_back(pages);
     }
 
-    #[inline]
     fn place(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32) {
         reply::place(call, at, length);
     }
 
-    #[inline]
     fn reply(&self, rqst: Replying<'_>, call: KeptCall<'_, Self::Call>) -> Result {
         reply::reply(&self.parts.qp, rqst, call).inspect_err(|_| {
             // A Reply that comes too late is not why the connection ends.
@@ -263,7 +258,6 @@ impl SvcConnection for Connection {
         })
     }
 
-    #[inline]
     fn release(&self, call: Self::Call) {
         receive::release(&self.parts.qp, call);
     }
@@ -273,12 +267,10 @@ impl AcceptedEvents for IncomingCalls {
     type Note = CallNote;
     type Sent = SentMessage;
 
-    #[inline]
     fn received(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>) {
         receive::received(qp, message);
     }
 
-    #[inline]
     fn read(qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>, pages: PageVec) {
         receive::read(qp, message, pages);
     }

@@ -121,7 +121,6 @@ impl Events {
     }
 
     /// Takes room for `pages` pages, if there is some; otherwise nobody is told later.
-    #[inline(always)]
     pub(super) fn try_reserve(this: &Arc<Self>, pages: u32) -> Option<Reserved> {
         if !this.pages.lock().budget.take(pages) {
             return None;
@@ -134,7 +133,6 @@ impl Events {
     }
 
     /// Gives room back to the connection's own budget.
-    #[inline(always)]
     fn give_back(&self, pages: u32) {
         let mut own = self.pages.lock();
         own.budget.give_back(pages);
@@ -223,7 +221,6 @@ impl Events {
 
     /// Ends the connection if the peer lets next to nothing complete. Calls keep sunrpc from
     /// closing it as idle, and what was sent keeps pages until it has completed.
-    #[cold]
     pub(super) fn check_sends(&self) {
         if self.slots.is_late(self.room.now()) {
             self.close(Cause::TimedOut);
@@ -236,7 +233,6 @@ impl Events {
     }
 
     /// Whether a Call like this one has cost earlier connections, so that it is to be refused.
-    #[inline(always)]
     pub(super) fn is_unanswerable(&self, xid: Xid) -> bool {
         let record = &self.record;
         record.has_unanswerable() && record.is_unanswerable(&self.xprt.peer_address(), xid)

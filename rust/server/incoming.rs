@@ -144,7 +144,6 @@ impl IncomingCalls {
 
     /// Records a Call of Version Two, before [`Self::called`]: the first Call decides what is
     /// spoken.
-    #[cold]
     pub(super) fn called_in_version_two(&self) {
         let mut flow = self.flow.lock();
         if flow.grants.received() <= flow.refused {
@@ -153,7 +152,6 @@ impl IncomingCalls {
     }
 
     /// Records that a Reply in Version Two is about to be sent.
-    #[cold]
     pub(super) fn replies_in_version_two(&self) {
         if self.flow.lock().negotiation.replied(VERSION_TWO) {
             trace::svcrdma_version(self.events.number, VERSION_TWO);
@@ -161,7 +159,6 @@ impl IncomingCalls {
     }
 
     /// Records that a Call of Version Two is about to be answered with an RDMA_ERROR.
-    #[cold]
     pub(super) fn fails_in_version_two(&self) {
         let mut flow = self.flow.lock();
         // The Reply to another Call decides.
@@ -172,7 +169,6 @@ impl IncomingCalls {
     }
 
     /// The largest message to send in answer to one of Version Two, in bytes.
-    #[cold]
     pub(super) fn version_two_threshold(&self) -> u32 {
         self.flow.lock().negotiation.thresholds(VERSION_TWO).send
     }
@@ -223,7 +219,6 @@ impl IncomingCalls {
     /// Call if there is room already.
     ///
     /// While it waits, its Receive is not posted again.
-    #[inline(always)]
     pub(super) fn admit(
         &self,
         qp: &AcceptedQp<Self>,
@@ -244,7 +239,6 @@ impl IncomingCalls {
     }
 
     /// The slow path of [`Self::admit`]: there was no room.
-    #[cold]
     fn admit_later(
         &self,
         qp: &AcceptedQp<Self>,
@@ -277,7 +271,6 @@ impl IncomingCalls {
     }
 
     /// Hands a message to the threads of the service.
-    #[inline(always)]
     pub(super) fn enqueue(&self, qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>) {
         let mut ready = self.ready.lock();
         // As in `admit_later`.
@@ -312,13 +305,11 @@ impl IncomingCalls {
     }
 
     /// Whether Calls wait for room.
-    #[inline(always)]
     pub(super) fn has_waiting(&self) -> bool {
         self.waiting_count.load(Relaxed) != 0
     }
 
     /// The first Call that waits, if there is room for it.
-    #[inline(always)]
     pub(super) fn admitted(&self) -> Option<AcceptedMessage<Self>> {
         if !self.has_waiting() {
             return None;
@@ -327,7 +318,6 @@ impl IncomingCalls {
     }
 
     /// The slow path of [`Self::admitted`]: Calls wait, which is rare.
-    #[cold]
     fn admit_first(&self) -> Option<AcceptedMessage<Self>> {
         let events = &self.events;
         let mut waiting = self.waiting.lock();
@@ -386,7 +376,6 @@ impl IncomingCalls {
         Ok(())
     }
     /// Memory is short for Receives.
-    #[cold]
     fn starved(&self) {
         self.events.record.starved(&self.xprt().peer_address());
     }

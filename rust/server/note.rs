@@ -53,7 +53,6 @@ impl Default for CallNote {
 }
 
 impl Note for CallNote {
-    #[inline]
     fn clear(&mut self) {
         self.index = None;
         self.is_complete = false;

@@ -100,7 +100,6 @@ fn complete(index: &CallIndex, bytes: &[u8], pages: &mut PageVec) -> Result<(), 
 }
 
 /// The next Call for a thread of the service, if there is one that is complete.
-#[inline(always)]
 pub(super) fn next(
     qp: &AcceptedQp<IncomingCalls>,
     rqst: &mut Receiving<'_>,
@@ -133,7 +132,6 @@ pub(super) fn next(
 }
 
 /// Returns a complete Call in the form that sunrpc takes.
-#[inline(always)]
 fn deliver(mut message: Message) -> Option<SvcCall<Message>> {
     let note = message.with_note().1;
     let index = note.index.as_ref()?;
@@ -230,7 +228,6 @@ fn accept(
 
 /// Posts RDMA Reads for a Call, once there is room for their data. As with [`start`], the message
 /// is returned if that has to wait for a thread.
-#[inline]
 fn fetch(qp: &AcceptedQp<IncomingCalls>, message: Message, may_wait: bool) -> Option<Message> {
     let incoming = qp.context();
     let message = incoming.admit(qp, message)?;
@@ -256,7 +253,6 @@ fn fetch(qp: &AcceptedQp<IncomingCalls>, message: Message, may_wait: bool) -> Op
 }
 
 /// Emits the trace events of a Call that is good.
-#[inline(always)]
 fn trace_call(qp: &AcceptedQp<IncomingCalls>, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
     let lists = &call.lists;
@@ -304,7 +300,6 @@ fn trace_refused(
 /// # Errors
 ///
 /// The message, if there is no memory or no room; `None` if the connection is ending.
-#[inline(always)]
 fn post_reads(
     qp: &AcceptedQp<IncomingCalls>,
     mut message: Message,

@@ -132,7 +132,6 @@ fn grant(qp: &AcceptedQp<IncomingCalls>, version: u32) -> Result<Credits> {
 
 /// Sends the Reply, of `length` bytes, to a Call that offers memory for it, with no more than
 /// `threshold` bytes in the Send.
-#[inline(never)]
 fn place_and_send(
     qp: &AcceptedQp<IncomingCalls>,
     rqst: Replying<'_>,
@@ -189,7 +188,6 @@ fn place_and_send(
 /// Whether a Reply, as in [`place_and_send`], has no more RDMA Writes than the send queue has room
 /// for.
 // A function of its own, so that its caller need not have the decoded Call in memory.
-#[cold]
 fn fits_send_queue(
     (index, bytes, placement): (&CallIndex, &[u8], &Placement),
     (length, threshold): (u32, u32),
@@ -211,7 +209,6 @@ fn threshold(incoming: &IncomingCalls, version: u32) -> u32 {
 
 /// Adds the RDMA Writes of a Reply, `writes` at most; returns how many there are, and of how many
 /// bytes.
-#[inline(always)]
 fn write(
     qp: &AcceptedQp<IncomingCalls>,
     number: u32,
@@ -258,7 +255,6 @@ struct Writing<'a, 'b> {
 
 impl Writing<'_, '_> {
     /// Adds the RDMA Write of the bytes from `at` on to `target`.
-    #[inline(always)]
     fn add(&mut self, at: u32, target: Segment) -> Result {
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(self.qp, self.number, self.count, segment);
@@ -282,7 +278,6 @@ impl Writing<'_, '_> {
 }
 
 /// Ends a Call that was counted with an RDMA_ERROR, as [`send_error`] does.
-#[cold]
 pub(super) fn fail_call(qp: &AcceptedQp<IncomingCalls>, error: &ErrorMessage, may_wait: bool) {
     if error.version != VERSION_ONE {
         qp.context().fails_in_version_two();

@@ -252,14 +252,12 @@ impl Room {
     }
 
     /// Has the work look for stuck connections, if it does not. Behind what it is to see.
-    #[inline(always)]
     pub(super) fn look_later(this: &Arc<Self>) {
         if !this.is_watched.load(Relaxed) {
             Self::begin_to_look(this);
         }
     }
 
-    #[cold]
     fn begin_to_look(this: &Arc<Self>) {
         if let (Some(user), false) = (&this.user, this.is_watched.xchg(true, Full)) {
             // `is_watched` says that the work is not queued yet.
@@ -308,7 +306,6 @@ impl Room {
     }
 
     /// Takes `pages` pages, if they are there and nobody waits.
-    #[inline]
     #[must_use]
     pub(super) fn try_take(&self, pages: u32) -> bool {
         self.state.lock().take(pages)
@@ -337,7 +334,6 @@ impl Room {
     }
 
     /// Gives pages back. Does not sleep.
-    #[inline]
     pub(super) fn give_back(&self, pages: u32) {
         let mut state = self.state.lock();
         state.budget.give_back(pages);
@@ -347,7 +343,6 @@ impl Room {
     }
 
     /// Admits waiting connections in order, as far as there is room.
-    #[cold]
     fn admit<'a>(&'a self, mut state: SpinLockGuard<'a, State>) {
         while let Some(connection) = state.admit() {
             connection.wake();
