@@ -2,10 +2,7 @@
 
 //! The allocation that contains the C object of a transport.
 
-use crate::{
-    bindings::{self, RelaxedCell},
-    sunrpc::orphans::Orphans,
-};
+use crate::{bindings, sunrpc::orphans::Orphans};
 use core::ffi::c_void;
 
 /// The allocation of one transport.
@@ -27,9 +24,6 @@ pub(super) struct Allocation {
     pub(super) timeout: bindings::rpc_timeout,
     /// Buffers for RPCs that find no other memory, from the transport's creation to its end.
     pub(super) reserve: *mut bindings::mempool_t,
-    /// The credits of stale requests, in the unit of the congestion window; see `credits.rs`.
-    /// Changed under the transport lock.
-    pub(super) stale: RelaxedCell<usize>,
     /// Credits that do not belong to a living request.
     pub(super) shares: Shares,
 }
@@ -37,6 +31,8 @@ pub(super) struct Allocation {
 /// What the part of sunrpc's congestion window that is in use includes besides living requests; see
 /// `credits.rs`. Guarded by the transport lock.
 pub(super) struct Shares {
+    /// The credits of stale requests, in the unit of the congestion window.
+    pub(super) stale: usize,
     pub(super) orphans: Orphans,
     /// Checks whether the responder has owed their Replies for too long.
     pub(super) overdue: bindings::delayed_work,

@@ -12,11 +12,7 @@ use kernel::prelude::*;
 #[repr(C, align(16))]
 struct Prefix {
     cookie: RelaxedCell<u64>,
-    /// Whether the Call was sent when that was last tried, and its Reply has not arrived, as 0 or
-    /// 1.
-    reply_owed: RelaxedCell<u32>,
-    /// The transport's `connect_cookie` when the request took its credit.
-    credit: RelaxedCell<u32>,
+    credit: Credit,
     /// Whether somebody is handling a Reply, as 0 or 1. The lock of the requests that wait for a
     /// Reply guards it.
     is_taken: RelaxedCell<u32>,
@@ -25,6 +21,15 @@ struct Prefix {
     exposure: Exposure,
     /// Whether the allocation belongs to the transport's reserve.
     is_reserve: bool,
+}
+
+/// What the transport knows of a request's credit. The transport lock guards it.
+#[derive(Default)]
+pub(super) struct Credit {
+    /// The transport's `connect_cookie` when the request took its credit.
+    pub(super) cookie: u32,
+    /// Whether the last attempt to send the Call succeeded, and its Reply has not arrived.
+    pub(super) is_reply_owed: bool,
 }
 
 /// The alignment of the Reply's part: the device may write there, so on machines whose DMA is not
@@ -41,24 +46,15 @@ pub(super) unsafe fn cookie<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCel
     unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).cookie }
 }
 
-/// Whether the Call was sent when that was last tried, and its Reply has not arrived, as 0 or 1.
+/// What the transport knows of the request's credit.
 ///
 /// # Safety
 ///
-/// As for [`cookie`].
-pub(super) unsafe fn reply_owed<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u32> {
-    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
-    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).reply_owed }
-}
-
-/// The transport's `connect_cookie` when the request took its credit.
-///
-/// # Safety
-///
-/// As for [`cookie`].
-pub(super) unsafe fn credit<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u32> {
-    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
-    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).credit }
+/// As for [`cookie`], and the transport lock is held for all of `'a`. The caller has no other
+/// reference from this function.
+pub(super) unsafe fn credit<'a>(rqst: *mut bindings::rpc_rqst) -> &'a mut Credit {
+    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix; the lock guards this field.
+    unsafe { &mut (*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).credit }
 }
 
 /// Whether somebody is handling a Reply to the request, as 0 or 1.
@@ -112,8 +108,7 @@ pub(super) unsafe fn attach(
     unsafe {
         prefix.write(Prefix {
             cookie: RelaxedCell::new(0),
-            reply_owed: RelaxedCell::new(0),
-            credit: RelaxedCell::new(0),
+            credit: Credit::default(),
             is_taken: RelaxedCell::new(0),
             exposure: Exposure::new(),
             is_reserve,

@@ -19,44 +19,40 @@ use super::{
     rqst::Rqst,
     send_lock::SendLock,
     transport::ClientTransport,
-    xprt::{full_barrier, TransportLock, Xprt},
+    xprt::{TransportLock, Xprt},
 };
 use crate::{
-    bindings::{self, RelaxedCell},
+    bindings,
     sunrpc::rpc_xprt::{self, window},
 };
 
 impl SendLock<'_> {
-    /// Takes a credit for the request, which keeps it until the request is released; returns false
-    /// if there is none, and the sender waits in sunrpc's queue, or if the lock is that of another
-    /// transport.
+    /// Takes a credit for the request, which keeps it until the request is released, and records
+    /// that the peer owes the Reply. Returns false if there is no credit, and the sender waits in
+    /// sunrpc's queue, or if the lock is that of another transport.
     pub(crate) fn take_credit(&mut self, rqst: &Rqst) -> bool {
         let (xprt, rqst) = (self.xprt(), rqst.as_raw());
         // SAFETY: The request is valid.
         if xprt.as_raw() != unsafe { (*rqst).rq_xprt } {
             return false;
         }
-        if xprt.stale().get() != 0 {
-            let lock = xprt.transport_lock();
-            // SAFETY: Transport and request are valid, the request has its buffer, and the lock is
-            // held.
-            unsafe {
-                if xprt.forget_stale(rqst) {
-                    (*rqst).rq_cong = 0;
-                    lock.lower_use(window(1));
-                }
-            }
-        }
-        // SAFETY: Transport and request are valid, and the request has its buffer. The transport's
-        // cookie changes under the send lock only; nobody else changes what the request has.
+        let lock = xprt.transport_lock();
+        // SAFETY: The request is a forward one of this transport, with its buffer, and the lock
+        // that guards the credits is held.
         unsafe {
-            let has_credit = (*rqst).rq_cong != 0;
-            let is_there = bindings::xprt_request_get_cong(xprt.as_raw(), rqst);
-            if is_there && !has_credit {
-                buffer::credit(rqst).set((*xprt.as_raw()).connect_cookie);
+            if xprt.forget_stale(rqst) {
+                (*rqst).rq_cong = 0;
+                lock.lower_use(window(1));
             }
-            is_there
+            let credit = buffer::credit(rqst);
+            if (*rqst).rq_cong == 0 {
+                credit.cookie = (*xprt.as_raw()).connect_cookie;
+            }
+            credit.is_reply_owed = true;
         }
+        drop(lock);
+        // SAFETY: Transport and request are valid.
+        unsafe { bindings::xprt_request_get_cong(xprt.as_raw(), rqst) }
     }
 
     /// Initialises the credits of a new connection: requests that were sent on an earlier one must
@@ -83,7 +79,7 @@ impl SendLock<'_> {
                 }
                 node = bindings::rb_next(node);
             }
-            xprt.stale().set((*raw).cong);
+            (*xprt.shares()).stale = (*raw).cong;
             (*raw).cwnd = window(credits).saturating_add((*raw).cong);
         }
     }
@@ -132,7 +128,7 @@ impl Xprt {
         // that is returned is one more than requests have.
         unsafe {
             let before = (*raw).cwnd;
-            (*raw).cwnd = window(credits).saturating_add(self.stale().get());
+            (*raw).cwnd = window(credits).saturating_add((*self.shares()).stale);
             if (*raw).cwnd > before {
                 (*raw).cong = (*raw).cong.saturating_add(window(1));
                 rpc_xprt::release_credit(raw);
@@ -170,10 +166,16 @@ impl Xprt {
         unsafe { &raw mut (*self.allocation()).shares }
     }
 
-    /// The stale credits. Only the holder of the send lock makes this word nonzero.
-    fn stale(&self) -> &RelaxedCell<usize> {
-        // SAFETY: By the type's invariant the allocation is valid; zeroes stand for a 0.
-        unsafe { &(*self.allocation()).stale }
+    /// Records that the peer does not owe the request's Reply: the Call was not sent, or its Reply
+    /// has arrived.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a forward request of this transport that has its buffer.
+    pub(super) unsafe fn no_reply_owed(&self, rqst: *mut bindings::rpc_rqst) {
+        let _lock = self.transport_lock();
+        // SAFETY: The request has its buffer, and the lock that guards its credit is held.
+        unsafe { buffer::credit(rqst) }.is_reply_owed = false;
     }
 
     /// Removes the request's stale credit, if it has one, from the stale credits and from the
@@ -187,39 +189,34 @@ impl Xprt {
         let (raw, part) = (self.as_raw(), window(1));
         // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
         unsafe {
+            let shares = &mut *self.shares();
             let is_stale =
-                (*rqst).rq_cong != 0 && buffer::credit(rqst).get() != (*raw).connect_cookie;
-            let Some(rest) = self.stale().get().checked_sub(part).filter(|_| is_stale) else {
+                (*rqst).rq_cong != 0 && buffer::credit(rqst).cookie != (*raw).connect_cookie;
+            let Some(rest) = shares.stale.checked_sub(part).filter(|_| is_stale) else {
                 return false;
             };
-            self.stale().set(rest);
+            shares.stale = rest;
             (*raw).cwnd = (*raw).cwnd.saturating_sub(part);
         }
         true
     }
 
-    /// Leaves the request's credit in use if it was sent on the present connection and its Reply
-    /// has not arrived. The caller may have learned without a lock that the request no longer waits
-    /// for one.
+    /// Leaves the request's credit in use if the Call was sent on the present connection and its
+    /// Reply has not arrived.
     ///
     /// # Safety
     ///
-    /// `rqst` is a forward request of this transport with a credit, and the transport lock is held.
-    #[cold]
+    /// `rqst` is a forward request of this transport with a credit and its buffer, and the transport
+    /// lock is held.
     unsafe fn orphan(&self, rqst: *mut bindings::rpc_rqst) {
         // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
         // Setup has initialised the work.
         unsafe {
-            let shares = &mut *self.shares();
-            // Pairs with the barrier in `xprt_complete_rqst`: a request that no longer waits, as
-            // its Reply has arrived, is seen to be owed none.
-            full_barrier();
-            if buffer::reply_owed(rqst).get() == 0
-                || buffer::credit(rqst).get() != (*self.as_raw()).connect_cookie
+            let (credit, shares) = (buffer::credit(rqst), &mut *self.shares());
+            if credit.is_reply_owed
+                && credit.cookie == (*self.as_raw()).connect_cookie
+                && shares.orphans.give_up(bindings::rpcrdma_jiffies())
             {
-                return;
-            }
-            if shares.orphans.give_up(bindings::rpcrdma_jiffies()) {
                 (*rqst).rq_cong = 0;
                 self.enqueue(&raw mut shares.overdue, self.patience());
             }
@@ -250,12 +247,8 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
         if backchannel::is_backward(rqst) {
             (*rqst).rq_cong = 0;
         } else if (*rqst).rq_cong != 0 {
-            if buffer::reply_owed(rqst).get() != 0 {
-                xprt.orphan(rqst);
-            }
-            if xprt.stale().get() != 0 {
-                xprt.forget_stale(rqst);
-            }
+            xprt.orphan(rqst);
+            xprt.forget_stale(rqst);
         }
         bindings::xprt_release_rqst_cong(task);
     }

@@ -126,10 +126,10 @@ impl<T: ClientTransport> VTable<T> {
         let sent = match &outgoing {
             OutgoingMessage::Reply(reply) => transport.send_backward(&mut lock, reply),
             OutgoingMessage::Call(rqst) => {
-                rqst.set_reply_owed(true);
                 let sent = transport.send(&mut lock, rqst);
                 if sent.is_err() {
-                    rqst.set_reply_owed(false);
+                    // SAFETY: The request is a forward one of this transport, with its buffer.
+                    unsafe { xprt.no_reply_owed(raw) };
                 }
                 sent
             }

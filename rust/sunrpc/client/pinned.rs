@@ -135,8 +135,9 @@ impl<'a> PinnedRqst<'a> {
         if kernel::warn_on!(!self.is_fenced()) {
             return;
         }
-        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { buffer::reply_owed(self.ptr.as_ptr()) }.set(0);
+        // SAFETY: A pinned request is a forward one of the transport, between `buf_alloc` and
+        // `buf_free`.
+        unsafe { self.xprt.no_reply_owed(self.ptr.as_ptr()) };
         let _guard = self.xprt.queue_lock();
         // SAFETY: A pinned request is valid, and the lock that the call requires is held.
         unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };

@@ -162,13 +162,6 @@ impl Rqst {
         unsafe { buffer::exposure(self.as_raw()) }.is_lost()
     }
 
-    /// Sets whether the peer owes the Reply: true before the Call is posted, false if it was not
-    /// posted.
-    pub(super) fn set_reply_owed(&self, owed: bool) {
-        // SAFETY: By the type's invariant.
-        unsafe { buffer::reply_owed(self.as_raw()) }.set(owed.into());
-    }
-
     /// Whether the request was sent on the present connection, which may end at any time unless the
     /// caller holds the send lock.
     pub(crate) fn is_of_connection(&self, xprt: &Xprt) -> bool {

@@ -317,7 +317,7 @@ pub(super) struct TransportLock<'a> {
 }
 
 /// A full memory barrier. The kernel crate's own takes an argument from 7.3 on.
-pub(super) fn full_barrier() {
+fn full_barrier() {
     // SAFETY: Always safe to call.
     unsafe { bindings::smp_mb() };
 }
