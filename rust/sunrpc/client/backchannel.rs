@@ -68,8 +68,7 @@ impl Backchannel {
         pool.allocated = pool.limit;
         drop(pool);
         while missing > 0 {
-            let made = BackchannelRqst::new(GFP_KERNEL);
-            let Ok(rqst) = made else {
+            let Ok(rqst) = BackchannelRqst::new() else {
                 let mut pool = self.pool.lock();
                 pool.allocated = pool.allocated.saturating_sub(missing);
                 return Err(ENOMEM);
@@ -104,10 +103,6 @@ impl Backchannel {
         self.pool.lock().limit != 0
     }
 
-    fn take(&self) -> Option<KBox<BackchannelRqst>> {
-        self.pool.lock().idle.pop()
-    }
-
     pub(super) fn give_back(&self, rqst: KBox<BackchannelRqst>) {
         let mut pool = self.pool.lock();
         let surplus = pool.idle.push_within_capacity(rqst).err();
@@ -124,26 +119,23 @@ impl Backchannel {
     pub(crate) fn receive(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
         // sunrpc takes a reference for the request, which may be dropped at once: it must not be
         // the last one here, where ending the transport would wait for this very completion.
-        let Some(counted) = CountedXprt::new(xprt) else {
+        let Some(xprt) = CountedXprt::new(xprt) else {
             return false;
         };
-        self.enqueue(&counted, connection, xid, message)
-    }
-
-    fn enqueue(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
         // SAFETY: The transport is valid. The pointer is only compared with null; sunrpc checks it
         // again.
         if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
             return false;
         }
-        let Some(mut rqst) = self.take() else {
+        let idle = self.pool.lock().idle.pop();
+        let Some(mut rqst) = idle else {
             return false;
         };
-        if rqst.prepare(xprt, connection, xid, message).is_err() {
+        if rqst.prepare(&xprt, connection, xid, message).is_err() {
             self.give_back(rqst);
             return false;
         }
-        trace::xprtrdma_cb_call(xprt, xid);
+        trace::xprtrdma_cb_call(&*xprt, xid);
         let rqst = KBox::into_raw(rqst);
         // SAFETY: The request is complete, and is returned by `bc_free_rqst`. Until then sunrpc
         // holds a reference to the transport, which it can take as the caller holds one.
@@ -153,15 +145,16 @@ impl Backchannel {
 }
 
 impl BackchannelRqst {
-    fn new(flags: kernel::alloc::Flags) -> Result<KBox<Self>> {
+    fn new() -> Result<KBox<Self>> {
+        let flags = GFP_KERNEL | __GFP_NOWARN;
         Ok(KBox::new(
             Self {
                 rqst: bindings::rpc_rqst::default(),
                 connection: 0,
-                call: KVec::with_capacity(MESSAGE_SIZE, flags | __GFP_NOWARN)?,
-                reply: KVec::from_elem(0, MESSAGE_SIZE, flags | __GFP_NOWARN)?,
+                call: KVec::with_capacity(MESSAGE_SIZE, flags)?,
+                reply: KVec::from_elem(0, MESSAGE_SIZE, flags)?,
             },
-            flags,
+            GFP_KERNEL,
         )?)
     }
 

@@ -3,22 +3,31 @@
 //! How client transports are created.
 
 use super::{
-    allocation::Allocation,
     connect::{self, seconds},
-    credits, ops,
-    transport::ClientTransport,
-    xprt::OwnedXprt,
+    credits,
+    ops::{self, ClientTransport},
+    xprt::{Allocation, OwnedXprt},
 };
 use crate::{
     bindings,
     sunrpc::{
         address_strings,
         queue::OwnedQueue,
-        registration::{ClassRegistration, ClassUser},
+        registration::{Class, ClassRegistration, ClassUser},
     },
 };
-use core::ptr::NonNull;
-use kernel::{prelude::*, sync::Arc};
+use core::{marker::PhantomData, ptr::NonNull};
+use kernel::{prelude::*, str::CStr, sync::Arc};
+
+/// The class of the transports `T`, and of no others. It is a static because they point to it.
+pub(crate) struct ClientClass<T>(Class, PhantomData<fn(T)>);
+
+impl<T> ClientClass<T> {
+    /// As for [`Class::new`].
+    pub(crate) const fn new(name: &'static CStr, ident: i32, netids: &[&'static CStr]) -> Self {
+        Self(Class::new(name, ident, netids), PhantomData)
+    }
+}
 
 /// The class of `T`, known to sunrpc until this object is dropped, which waits for its transports.
 ///
@@ -53,11 +62,7 @@ pub(crate) fn register<T: ClientTransport>(
     let pointer = Arc::as_ptr(&common).cast();
     // SAFETY: The class is that of `T`, and so are its transports. Its registration is dropped
     // before what the pointer refers to.
-    let class = unsafe {
-        T::class()
-            .class()
-            .register(setup::<T>, module, queue, pointer)?
-    };
+    let class = unsafe { T::class().0.register(setup::<T>, module, queue, pointer)? };
     // INVARIANT: The class was registered with this pointer; fields are dropped in order.
     Ok(ClientRegistration {
         _class: class,
@@ -113,7 +118,7 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
     if args.xprtsec.policy != bindings::xprtsec_policies_RPC_XPRTSEC_NONE {
         return Err(EACCES);
     }
-    let user = T::class().class().enter().ok_or(EIO)?;
+    let user = T::class().0.enter().ok_or(EIO)?;
     let requests = T::max_requests();
     // SAFETY: The namespace is referenced during the callback.
     let raw = unsafe {
@@ -196,7 +201,6 @@ mod tests {
             backchannel::Backchannel,
             rqst::{BackwardReply, Rqst},
             send_lock::SendLock,
-            transport::ClientClass,
         },
         *,
     };
@@ -204,7 +208,7 @@ mod tests {
         bindings::SocketAddress,
         sunrpc::{registration::IDENT_RDMA, send_error::SendError},
     };
-    use kernel::{seq_file::SeqFile, str::CStr};
+    use kernel::seq_file::SeqFile;
 
     /// What NFS does with the netid of a pNFS data server, and with the value of a mount option.
     fn ident(netid: &CStr) -> i32 {

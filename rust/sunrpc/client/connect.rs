@@ -3,8 +3,8 @@
 //! Connecting: `connect` passes the send lock to a worker, which releases it when it is done.
 
 use super::{
+    ops::ClientTransport,
     send_lock::SendLock,
-    transport::ClientTransport,
     xprt::{CountedXprt, Xprt},
 };
 use crate::{
@@ -60,7 +60,7 @@ pub(super) unsafe extern "C" fn connect(
 ///
 /// # Safety
 ///
-/// - `work` is the `work` of an [`Allocation`](super::allocation::Allocation) that was made for a
+/// - `work` is the `work` of an [`Allocation`](super::xprt::Allocation) that was made for a
 ///   `T`. It was queued by [`connect`] with a reference and the send lock, both of which now belong
 ///   to the worker.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {

@@ -14,12 +14,11 @@
 //!   wait for ever.
 
 use super::{
-    allocation::{Allocation, Shares},
     backchannel, buffer,
+    ops::ClientTransport,
     rqst::Rqst,
     send_lock::SendLock,
-    transport::ClientTransport,
-    xprt::{TransportLock, Xprt},
+    xprt::{Allocation, Shares, TransportLock, Xprt},
 };
 use crate::{
     bindings,
@@ -206,8 +205,8 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// `rqst` is a forward request of this transport with a credit and its buffer, and the transport
-    /// lock is held.
+    /// `rqst` is a forward request of this transport with a credit and its buffer, and the
+    /// transport lock is held.
     unsafe fn orphan(&self, rqst: *mut bindings::rpc_rqst) {
         // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
         // Setup has initialised the work.

@@ -12,17 +12,14 @@
 //! | `print_stats` | [`ClientTransport::print_stats`] |
 //! | `timer` | [`ClientTransport::timed_out`] |
 //! | `inject_disconnect` | [`ClientTransport::disconnect`] |
-//! | `bc_*` | [`backchannel_ops`], with [`ClientTransport::backward_payload`] |
+//! | `bc_*` | [`ops`], with [`Backchannel`] and [`ClientTransport::backward_payload`] |
 //! | all others | sunrpc's own functions, or [`ops`] without the transport's help |
 //!
 //! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`,
 //! then `transport_lock`; `bc_pa_lock` is a leaf.
 
-mod allocation;
 #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), path = "no_backchannel.rs")]
 mod backchannel;
-#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-mod backchannel_ops;
 mod buffer;
 mod class;
 mod connect;
@@ -32,15 +29,14 @@ mod pinned;
 mod rqst;
 mod rqst_buf;
 mod send_lock;
-mod transport;
 mod xprt;
 
 pub(crate) use super::send_error::SendError;
 pub(crate) use backchannel::Backchannel;
-pub(crate) use class::{register, ClientRegistration};
+pub(crate) use class::{register, ClientClass, ClientRegistration};
+pub(crate) use ops::ClientTransport;
 pub(crate) use pinned::{NotPinned, PinnedRqst, StoredRqst};
 pub(crate) use rqst::{BackwardReply, Rqst};
 pub(crate) use rqst_buf::RqstBuf;
 pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};
-pub(crate) use transport::{ClientClass, ClientTransport};
 pub(crate) use xprt::OwnedXprt;

@@ -1,27 +1,120 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The operations table: translates each callback from C pointers to a call of [`ClientTransport`].
+//! The interface of a client transport, and the operations table, which translates each callback
+//! from C pointers to a call of it.
 
 #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-use super::backchannel_ops;
+use super::backchannel::{BackchannelRqst, MESSAGE_SIZE};
 use super::{
-    buffer, connect, credits,
-    rqst::{OutgoingMessage, Rqst},
+    backchannel::Backchannel,
+    buffer,
+    class::ClientClass,
+    connect, credits,
+    rqst::{BackwardReply, OutgoingMessage, Rqst},
     send_lock::SendLock,
-    transport::ClientTransport,
-    xprt::Xprt,
+    xprt::{OwnedXprt, Xprt},
 };
 use crate::{
-    bindings,
+    bindings::{self, SocketAddress},
     sunrpc::{address_strings, queue::ReclaimScope, send_error::SendError},
     trace,
 };
 use core::marker::PhantomData;
 use kernel::{
     ffi::{c_char, c_int, c_ushort},
+    prelude::*,
     seq_file::SeqFile,
     sync::Arc,
 };
+
+/// A client transport.
+///
+/// sunrpc's send lock serialises `connect`, `close`, `send` and `send_backward`. All of them run in
+/// process context.
+pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
+    /// The class of these transports.
+    fn class() -> &'static ClientClass<Self>;
+
+    /// What all transports of the class have in common.
+    type Shared: Send + Sync + 'static;
+
+    /// The most bytes of data that one RPC can carry.
+    const MAX_PAYLOAD: usize;
+
+    /// How many requests a new transport can have outstanding.
+    fn max_requests() -> u32;
+
+    /// Creates a transport, which owns `xprt`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// The error of the mount.
+    fn setup(xprt: OwnedXprt, shared: Arc<Self::Shared>) -> Result<Arc<Self>>;
+
+    /// The object that [`Self::setup`] was given.
+    fn xprt(&self) -> &OwnedXprt;
+
+    /// Establishes a connection. Runs on a worker of the class's queue, in a scope in which
+    /// allocations do not wait for file systems; may sleep.
+    ///
+    /// # Errors
+    ///
+    /// One of those that sunrpc's `call_connect_status` knows. Nothing is left of the attempt.
+    fn connect(&self, lock: &mut SendLock<'_>) -> Result;
+
+    /// Closes the connection, if there is one, and waits until all its resources are released.
+    fn close(&self, lock: &mut SendLock<'_>);
+
+    /// Sends a Call.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
+    fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
+
+    /// Sends a backward Reply (RFC 8167), but only on the connection on which its Call arrived. On
+    /// another one the peer has no Receive for it: it is dropped without an error.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    fn send_backward(
+        &self,
+        lock: &mut SendLock<'_>,
+        reply: &BackwardReply<'_>,
+    ) -> Result<(), SendError>;
+
+    /// Waits until the peer can no longer reach the memory of the request. Task context without the
+    /// send lock; may sleep.
+    fn fence(&self, rqst: &Rqst);
+
+    /// A request has timed out. A reliable connection has no keepalive, so a new connection is to
+    /// show whether the peer can be reached. Does not sleep.
+    fn timed_out(&self);
+
+    /// Breaks the connection, for fault injection. Task context, possibly without the send lock;
+    /// may sleep.
+    fn disconnect(&self);
+
+    /// Prints the rest of the transport's line of `/proc/self/mountstats`, columns 11 to 27. Must
+    /// not wait for the connection.
+    fn print_stats(&self, seq: &SeqFile);
+
+    /// The local address of the connection, if there is one.
+    fn source(&self) -> Option<SocketAddress>;
+
+    /// The largest backward message in bytes. Called under RCU: does not sleep.
+    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
+    fn backward_payload(&self) -> usize;
+
+    /// How many backward Calls can be in progress.
+    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
+    fn backward_slots() -> u32;
+
+    /// The requests that the transport has for backward Calls.
+    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
+    fn backchannel(&self) -> &Backchannel;
+}
 
 /// `struct rpc_xprt_ops` for `T`.
 pub(super) struct VTable<T: ClientTransport>(PhantomData<T>);
@@ -51,15 +144,15 @@ impl<T: ClientTransport> VTable<T> {
         disable_swap: Some(Self::disable_swap),
         inject_disconnect: Some(Self::inject_disconnect),
         #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_setup: Some(backchannel_ops::setup::<T>),
+        bc_setup: Some(Self::bc_setup),
         #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_maxpayload: Some(backchannel_ops::max_payload::<T>),
+        bc_maxpayload: Some(Self::bc_maxpayload),
         #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_num_slots: Some(backchannel_ops::slots::<T>),
+        bc_num_slots: Some(Self::bc_num_slots),
         #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_free_rqst: Some(backchannel_ops::free::<T>),
+        bc_free_rqst: Some(Self::bc_free_rqst),
         #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-        bc_destroy: Some(backchannel_ops::destroy::<T>),
+        bc_destroy: Some(Self::bc_destroy),
         ..pin_init::zeroed()
     };
 
@@ -136,19 +229,13 @@ impl<T: ClientTransport> VTable<T> {
         };
         match sent {
             Ok(()) => 0,
-            Err(error) => Self::not_sent(&outgoing, error),
+            Err(error @ (SendError::TooLarge | SendError::Failed)) => {
+                // sunrpc would fail the RPC of the task that is sending, which may be another one.
+                outgoing.end_rpc(error);
+                0
+            }
+            Err(error) => error.to_errno(),
         }
-    }
-
-    /// The value that `send_request` returns for an error.
-    #[cold]
-    fn not_sent(outgoing: &OutgoingMessage<'_>, error: SendError) -> c_int {
-        if matches!(error, SendError::TooLarge | SendError::Failed) {
-            // sunrpc would fail the RPC of the task that is sending, which may be another one.
-            outgoing.end_rpc(error);
-            return 0;
-        }
-        error.to_errno()
     }
 
     /// A request has timed out. Task context. The connection on which it was sent may be gone.
@@ -334,5 +421,83 @@ impl<T: ClientTransport> VTable<T> {
         // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
         let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
         source.map_or(0, |source| source.port())
+    }
+}
+
+/// The callbacks for backward requests.
+#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
+impl<T: ClientTransport> VTable<T> {
+    /// Prepares the back channel when a session is created. Process context, may sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
+    ///   call.
+    unsafe extern "C" fn bc_setup(raw: *mut bindings::rpc_xprt, requests: u32) -> c_int {
+        // SAFETY: The transport is valid during the callback, and its setup has succeeded.
+        let (xprt, transport) = unsafe {
+            let xprt = Xprt::from_raw(raw);
+            (xprt, xprt.transport::<T>())
+        };
+        trace::xprtrdma_cb_setup(xprt, requests);
+        kernel::error::from_result(|| {
+            let slots = usize::try_from(T::backward_slots())?;
+            transport.backchannel().provision(slots.saturating_mul(2))?;
+            Ok(0)
+        })
+    }
+
+    /// Under RCU, does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
+    ///   call.
+    unsafe extern "C" fn bc_maxpayload(raw: *mut bindings::rpc_xprt) -> usize {
+        // SAFETY: The transport is valid during the callback, and its setup has succeeded.
+        unsafe { Xprt::from_raw(raw).transport::<T>() }
+            .backward_payload()
+            .min(MESSAGE_SIZE)
+    }
+
+    /// Under RCU, does not sleep.
+    extern "C" fn bc_num_slots(_raw: *mut bindings::rpc_xprt) -> u32 {
+        T::backward_slots()
+    }
+
+    /// The service no longer needs a request. Process context.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is the `rqst` of a [`BackchannelRqst`] that [`Backchannel::receive`] gave away, and
+    ///   nobody uses it any longer.
+    /// - Its transport was created for a `T`, and sunrpc passes on to this function the reference
+    ///   to it that `xprt_enqueue_bc_request` took.
+    unsafe extern "C" fn bc_free_rqst(raw: *mut bindings::rpc_rqst) {
+        // SAFETY: The request came from `receive`, which gave it away. Its transport is valid:
+        // sunrpc took the reference that is dropped last here.
+        unsafe {
+            let xprt = (*raw).rq_xprt;
+            let rqst = KBox::from_raw(raw.cast::<BackchannelRqst>());
+            Xprt::from_raw(xprt)
+                .transport::<T>()
+                .backchannel()
+                .give_back(rqst);
+            bindings::xprt_put(xprt);
+        }
+    }
+
+    /// Process context; called for `count` requests when a session ends, and for all of them when
+    /// the transport ends.
+    ///
+    /// # Safety
+    ///
+    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
+    ///   call. The last call precedes that of `destroy`.
+    unsafe extern "C" fn bc_destroy(raw: *mut bindings::rpc_xprt, count: u32) {
+        // SAFETY: The transport is valid during the callback, and its setup has succeeded.
+        let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
+        // CAST: A u32 always fits the kernel's usize.
+        transport.backchannel().retire(count as usize);
     }
 }

@@ -3,18 +3,51 @@
 //! Transports (`struct rpc_xprt`): the object itself, and the services of sunrpc that a transport
 //! uses.
 
-use super::allocation::Allocation;
 use crate::{
     bindings::{self, Net, SocketAddress},
     sunrpc::{
         address_strings,
+        orphans::Orphans,
         registration::ClassUser,
         rpc_xprt::{self, SpinGuard},
     },
     trace,
 };
-use core::ptr::NonNull;
+use core::{ffi::c_void, ptr::NonNull};
 use kernel::{fmt, prelude::*, seq_file::SeqFile, types::Opaque, workqueue::Queue};
+
+/// The allocation of one transport.
+#[repr(C)]
+pub(super) struct Allocation {
+    /// First, because sunrpc frees the allocation by this pointer.
+    pub(super) xprt: bindings::rpc_xprt,
+    /// An `Arc<T>` of the [`ClientTransport`](super::ClientTransport), from setup to destroy.
+    pub(super) transport: *const c_void,
+    /// Runs an attempt to connect, and later the end of the transport.
+    pub(super) work: bindings::delayed_work,
+    /// Drops the last reference ([`CountedXprt`]).
+    pub(super) put: bindings::delayed_work,
+    /// The queue that these run on, but for attempts.
+    pub(super) queue: *mut bindings::workqueue_struct,
+    /// The queue of attempts to connect.
+    pub(super) attempts: *mut bindings::workqueue_struct,
+    /// The timeouts that `xprt.timeout` points to.
+    pub(super) timeout: bindings::rpc_timeout,
+    /// Buffers for RPCs that find no other memory, from the transport's creation to its end.
+    pub(super) reserve: *mut bindings::mempool_t,
+    /// Credits that do not belong to a living request.
+    pub(super) shares: Shares,
+}
+
+/// What the part of sunrpc's congestion window that is in use includes besides living requests. The
+/// transport lock guards it.
+pub(super) struct Shares {
+    /// The credits of stale requests, in the unit of the congestion window.
+    pub(super) stale: usize,
+    pub(super) orphans: Orphans,
+    /// Checks whether the responder has owed their Replies for too long.
+    pub(super) overdue: bindings::delayed_work,
+}
 
 /// A transport.
 ///
