@@ -4,21 +4,22 @@
 //! in one allocation.
 
 use crate::bindings::{self, Exposure, RelaxedCell};
-use core::ptr::NonNull;
+use core::{cell::UnsafeCell, ptr::NonNull};
 use kernel::prelude::*;
 
 /// The transport's state, in front of the Call's bytes. Its size keeps them aligned like kmalloc
 /// memory.
 #[repr(C, align(16))]
-struct Prefix {
-    cookie: RelaxedCell<u64>,
-    credit: Credit,
+pub(super) struct Prefix {
+    /// A cookie that the transport keeps with the request, 0 for a new one.
+    pub(super) cookie: RelaxedCell<u64>,
+    credit: UnsafeCell<Credit>,
     /// Whether somebody is handling a Reply, as 0 or 1. The lock of the requests that wait for a
     /// Reply guards it.
-    is_taken: RelaxedCell<u32>,
+    pub(super) is_taken: RelaxedCell<u32>,
     /// The exposure of all memory of the RPC, which neither completes nor is freed before that is
     /// over.
-    exposure: Exposure,
+    pub(super) exposure: Exposure,
     /// Whether the allocation belongs to the transport's reserve.
     is_reserve: bool,
 }
@@ -36,45 +37,25 @@ pub(super) struct Credit {
 /// cache-coherent it must not share a cache line with what the CPU writes.
 const REPLY_ALIGN: usize = bindings::RPCRDMA_DMA_MINALIGN;
 
-/// The cookie that the transport keeps with a request.
+/// The transport's state of a request.
 ///
 /// # Safety
 ///
 /// `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`.
-pub(super) unsafe fn cookie<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u64> {
+pub(super) unsafe fn prefix<'a>(rqst: *const bindings::rpc_rqst) -> &'a Prefix {
     // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
-    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).cookie }
+    unsafe { &*(*rqst).rq_buffer.cast::<Prefix>().sub(1) }
 }
 
 /// What the transport knows of the request's credit.
 ///
 /// # Safety
 ///
-/// As for [`cookie`], and the transport lock is held for all of `'a`. The caller has no other
+/// As for [`prefix`], and the transport lock is held for all of `'a`. The caller has no other
 /// reference from this function.
 pub(super) unsafe fn credit<'a>(rqst: *mut bindings::rpc_rqst) -> &'a mut Credit {
-    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix; the lock guards this field.
-    unsafe { &mut (*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).credit }
-}
-
-/// Whether somebody is handling a Reply to the request, as 0 or 1.
-///
-/// # Safety
-///
-/// As for [`cookie`].
-pub(super) unsafe fn is_taken<'a>(rqst: *mut bindings::rpc_rqst) -> &'a RelaxedCell<u32> {
-    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
-    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).is_taken }
-}
-
-/// The counter of the regions over the request's memory.
-///
-/// # Safety
-///
-/// As for [`cookie`].
-pub(super) unsafe fn exposure<'a>(rqst: *mut bindings::rpc_rqst) -> &'a Exposure {
-    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
-    unsafe { &(*(*rqst).rq_buffer.cast::<Prefix>().sub(1)).exposure }
+    // SAFETY: Guaranteed by the caller; the transport lock guards the credit.
+    unsafe { &mut *prefix(rqst).credit.get() }
 }
 
 /// Attaches the buffers for a request's Call and Reply. If memory is short, they come from
@@ -108,7 +89,7 @@ pub(super) unsafe fn attach(
     unsafe {
         prefix.write(Prefix {
             cookie: RelaxedCell::new(0),
-            credit: Credit::default(),
+            credit: UnsafeCell::new(Credit::default()),
             is_taken: RelaxedCell::new(0),
             exposure: Exposure::new(),
             is_reserve,

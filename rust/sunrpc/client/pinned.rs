@@ -21,7 +21,20 @@ impl Xprt {
     /// Finds and pins the request with this XID, if it waits for a Reply and no other Reply to it
     /// is being handled. sunrpc counts the lookups that find nothing.
     pub(crate) fn pin(&self, xid: u32) -> Result<PinnedRqst<'_>, NotPinned> {
-        PinnedRqst::lookup(self, xid)
+        let _guard = self.queue_lock();
+        // SAFETY: The transport is valid, and the lock that the lookup requires is held.
+        let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(self.as_raw(), xid.to_be()) });
+        let ptr = ptr.ok_or(NotPinned::Unknown)?;
+        // SAFETY: The request was just found, under the same lock: it waits for a Reply.
+        let is_taken = &unsafe { buffer::prefix(ptr.as_ptr()) }.is_taken;
+        if is_taken.get() != 0 {
+            return Err(NotPinned::Taken);
+        }
+        is_taken.set(1);
+        // SAFETY: As above.
+        unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
+        // INVARIANT: Found, marked and pinned under the lock.
+        Ok(PinnedRqst { ptr, xprt: self })
     }
 }
 
@@ -46,26 +59,7 @@ pub(crate) struct PinnedRqst<'a> {
     xprt: &'a Xprt,
 }
 
-impl<'a> PinnedRqst<'a> {
-    /// Looks up a request by its XID, and pins it.
-    fn lookup(xprt: &'a Xprt, xid: u32) -> Result<Self, NotPinned> {
-        let raw = xprt.as_raw();
-        let _guard = xprt.queue_lock();
-        // SAFETY: The transport is valid, and the lock that the lookup requires is held.
-        let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(raw, xid.to_be()) });
-        let ptr = ptr.ok_or(NotPinned::Unknown)?;
-        // SAFETY: The request was just found, under the same lock: it waits for a Reply.
-        let is_taken = unsafe { buffer::is_taken(ptr.as_ptr()) };
-        if is_taken.get() != 0 {
-            return Err(NotPinned::Taken);
-        }
-        is_taken.set(1);
-        // SAFETY: As above.
-        unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
-        // INVARIANT: Found, marked and pinned under the lock.
-        Ok(Self { ptr, xprt })
-    }
-
+impl PinnedRqst<'_> {
     /// The time from the Send to the arrival of the Reply, in nanoseconds.
     pub(crate) fn round_trip(&self) -> u64 {
         // SAFETY: A pinned request is valid; the lookup has set the time.
@@ -82,7 +76,7 @@ impl<'a> PinnedRqst<'a> {
     /// The cookie that the transport keeps with the request.
     pub(crate) fn cookie(&self) -> &RelaxedCell<u64> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { buffer::cookie(self.ptr.as_ptr()) }
+        &unsafe { buffer::prefix(self.ptr.as_ptr()) }.cookie
     }
 
     /// Truncates the head of the Reply's buffer to `length` bytes, for a Reply whose page data the
@@ -148,7 +142,9 @@ impl<'a> PinnedRqst<'a> {
     /// Whether the peer can no longer reach the request's memory.
     fn is_fenced(&self) -> bool {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { buffer::exposure(self.ptr.as_ptr()) }.is_over()
+        unsafe { buffer::prefix(self.ptr.as_ptr()) }
+            .exposure
+            .is_over()
     }
 
     /// Unpins the request; the queue lock is held.
@@ -156,7 +152,7 @@ impl<'a> PinnedRqst<'a> {
         // SAFETY: By the type's invariant this object marked and pinned the request, and no longer
         // uses it.
         unsafe {
-            buffer::is_taken(self.ptr.as_ptr()).set(0);
+            buffer::prefix(self.ptr.as_ptr()).is_taken.set(0);
             bindings::xprt_unpin_rqst(self.ptr.as_ptr());
         }
     }

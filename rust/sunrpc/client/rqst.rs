@@ -153,13 +153,13 @@ impl Rqst {
     /// A cookie that the transport keeps with the request, 0 for a new one.
     pub(crate) fn cookie(&self) -> &RelaxedCell<u64> {
         // SAFETY: By the type's invariant.
-        unsafe { buffer::cookie(self.as_raw()) }
+        &unsafe { buffer::prefix(self.as_raw()) }.cookie
     }
 
     /// Whether a device may reach the request's memory for good, so that it must not be sent again.
     pub(crate) fn is_lost(&self) -> bool {
         // SAFETY: By the type's invariant.
-        unsafe { buffer::exposure(self.as_raw()) }.is_lost()
+        unsafe { buffer::prefix(self.as_raw()) }.exposure.is_lost()
     }
 
     /// Whether the request was sent on the present connection, which may end at any time unless the

@@ -84,7 +84,7 @@ impl<'a> RqstBuf<'a> {
     /// The counter of the regions over the message's memory.
     fn exposure(&self) -> &'a Exposure {
         // SAFETY: By the type's invariant.
-        unsafe { buffer::exposure(self.rqst.as_ptr()) }
+        &unsafe { buffer::prefix(self.rqst.as_ptr()) }.exposure
     }
 }
 
