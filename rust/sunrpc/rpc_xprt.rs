@@ -110,7 +110,6 @@ pub(super) fn window(credits: u32) -> usize {
 ///
 /// `xprt` is valid, its transport lock is held, and one of the credits in use belongs to no
 /// request.
-#[cold]
 pub(super) unsafe fn release_credit(xprt: *mut bindings::rpc_xprt) {
     // sunrpc returns a credit on behalf of a request and its task. These stand in for those that
     // are gone.

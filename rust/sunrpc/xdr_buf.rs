@@ -67,13 +67,11 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// Location of the head, and its length in bytes.
-    #[inline(always)]
     pub(super) fn head(&self) -> Option<(Location, usize)> {
         Self::linear(&self.raw().head[0])
     }
 
     /// Location of the page data, and its length in bytes, if there is any.
-    #[inline(always)]
     pub(super) fn pages(&self) -> Option<(Location, usize)> {
         let raw = self.raw();
         if raw.page_len == 0 {
@@ -88,12 +86,10 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// Location of the tail, and its length in bytes.
-    #[inline(always)]
     pub(super) fn tail(&self) -> Option<(Location, usize)> {
         Self::linear(&self.raw().tail[0])
     }
 
-    #[inline(always)]
     fn linear(vec: &bindings::kvec) -> Option<(Location, usize)> {
         let start = NonNull::new(vec.iov_base.cast())?;
         Some((Location::Linear(start), vec.iov_len))
@@ -146,7 +142,6 @@ impl<'a> XdrBuf<'a> {
     /// # Errors
     ///
     /// `EMSGSIZE` if they are beyond 4 GiB.
-    #[inline(always)]
     pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> Result<usize> {
         if from.is_empty() {
             return Ok(0);
@@ -165,7 +160,6 @@ impl<'a> XdrBuf<'a> {
     }
 
     /// As [`Self::copy_in`], for bytes that may go to any part.
-    #[inline(never)]
     fn copy_in_parts(&self, base: usize, from: &[u8]) -> Result<usize> {
         let length = from.len().min(self.len().saturating_sub(base));
         if length == 0 {

@@ -95,7 +95,6 @@ impl PinnedRqst<'_> {
 
     /// Has sunrpc learn the length of RPCSEC_GSS' verifiers anew, from the next Reply without
     /// placed data: it was learned from the first Reply, and this one's verifier is longer.
-    #[cold]
     pub(crate) fn relearn_verifier(&self) {
         // SAFETY: A pinned request is valid, and keeps its credential.
         unsafe { bindings::rpcrdma_rpc_relearn_verifier(self.ptr.as_ptr()) };
@@ -105,7 +104,6 @@ impl PinnedRqst<'_> {
     ///
     /// A request whose memory the peer can still reach is not completed (the fence, RFC 8166
     /// section 8.1): it continues to wait, and is sent again on the next connection.
-    #[inline(always)]
     pub(crate) fn complete(self, length: usize) {
         match i32::try_from(length) {
             Ok(length) => self.finish(length),
@@ -124,7 +122,6 @@ impl PinnedRqst<'_> {
         self.finish(0);
     }
 
-    #[inline(always)]
     fn finish(self, length: i32) {
         if kernel::warn_on!(!self.is_fenced()) {
             return;

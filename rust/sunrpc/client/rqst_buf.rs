@@ -53,19 +53,16 @@ impl<'a> RqstBuf<'a> {
     }
 
     /// The head.
-    #[inline(always)]
     pub(crate) fn head(&self) -> Option<Exposable<'a>> {
         self.part(self.buf.head()?, false)
     }
 
     /// The page data, if there is any.
-    #[inline(always)]
     pub(crate) fn pages(&self) -> Option<Exposable<'a>> {
         self.part(self.buf.pages()?, self.is_counted())
     }
 
     /// The tail, if there is one.
-    #[inline(always)]
     pub(crate) fn tail(&self) -> Option<Exposable<'a>> {
         self.part(self.buf.tail()?, self.is_counted())
     }
@@ -75,7 +72,6 @@ impl<'a> RqstBuf<'a> {
         [self.head(), self.pages(), self.tail()]
     }
 
-    #[inline(always)]
     fn part(&self, (location, length): (Location, usize), counted: bool) -> Option<Exposable<'a>> {
         // SAFETY: By the invariants of both types the memory has that length, and stays allocated.
         unsafe { Exposable::new(location, length, self.exposure(), counted) }
@@ -127,7 +123,6 @@ impl<'a> ReplyRoom<'a> {
     /// # Errors
     ///
     /// `ENOMEM`, though another try may succeed.
-    #[inline(always)]
     pub(crate) fn fill(self) -> Result<RqstBuf<'a>> {
         if self.is_sparse() {
             self.each_page(|page| {
@@ -144,7 +139,6 @@ impl<'a> ReplyRoom<'a> {
     }
 
     /// The buffer, if no page is missing.
-    #[inline(always)]
     pub(crate) fn filled(self) -> Option<RqstBuf<'a>> {
         if self.is_sparse() {
             self.each_page(|page| !page.is_null()).ok()?;
@@ -169,7 +163,6 @@ impl<'a> ReplyRoom<'a> {
     /// # Errors
     ///
     /// `ENOMEM` as soon as `look` returns false.
-    #[cold]
     fn each_page(&self, mut look: impl FnMut(&mut *mut bindings::page) -> bool) -> Result {
         // SAFETY: By the type's invariant.
         let (pages, base, length) = unsafe {

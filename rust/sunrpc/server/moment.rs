@@ -10,7 +10,6 @@ pub(crate) struct Moment(i64);
 
 impl Moment {
     /// The present moment.
-    #[inline(always)]
     pub(crate) fn now() -> Self {
         // SAFETY: Always safe to call.
         Self::from_ktime(unsafe { bindings::ktime_get() })
@@ -22,7 +21,6 @@ impl Moment {
     }
 
     /// Nanoseconds since `earlier`, 0 if that is later.
-    #[inline(always)]
     pub(crate) fn since(self, earlier: Self) -> u64 {
         // Both are within 292 years from the start.
         u64::try_from(self.0.wrapping_sub(earlier.0)).unwrap_or(0)

@@ -179,7 +179,6 @@ impl<'a> Receiving<'a> {
 /// # Safety
 ///
 /// `flags` are those of a valid request.
-#[inline(always)]
 unsafe fn set_flags(flags: *mut usize, is_local: bool) {
     let (secure, local) = (1 << bindings::RQ_SECURE, 1 << bindings::RQ_LOCAL);
     let wanted = secure | if is_local { local } else { 0 };
@@ -199,7 +198,6 @@ unsafe fn set_flags(flags: *mut usize, is_local: bool) {
 /// # Safety
 ///
 /// As for [`set_flags`].
-#[cold]
 unsafe fn set_flag(flags: *mut usize, number: u32, value: bool) {
     // SAFETY: Guaranteed by the caller; other threads change the flags only by atomic operations,
     // and they are read at once, as test_bit() does.
@@ -230,7 +228,6 @@ fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bi
 /// # Errors
 ///
 /// `EMSGSIZE` if the thread has too few pages.
-#[inline(never)]
 fn append(
     array: &[*mut bindings::page],
     page_len: usize,
@@ -250,7 +247,6 @@ fn append(
 /// # Errors
 ///
 /// `EMSGSIZE` if the thread has fewer pages.
-#[cold]
 fn spill(array: &[*mut bindings::page], head: &mut bindings::kvec) -> Result<usize> {
     // SAFETY: The head has this many bytes, and nobody writes to them.
     let bytes = unsafe { core::slice::from_raw_parts(head.iov_base.cast(), head.iov_len) };
@@ -483,7 +479,6 @@ impl ResultLayout {
     pub(crate) const EXTRA_PARTS: usize = 3;
 
     /// The `length` bytes from `at` on, if all of them are in the pages, not in head or tail.
-    #[inline]
     pub(crate) fn in_pages(&self, at: usize, length: usize) -> Option<PageRange> {
         let (first, base, page_len) = self.pages;
         let start = at.checked_sub(self.head_len)?;
