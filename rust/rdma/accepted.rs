@@ -247,7 +247,7 @@ impl<C: AcceptedEvents> IdleReceives<C> {
 
 // SAFETY: The queue pair and the pools are thread-safe, and each Receive has one owner.
 unsafe impl<C: AcceptedEvents> Send for AcceptedQp<C> {}
-// SAFETY: As above.
+// SAFETY: The queue pair and the pools are thread-safe, and each Receive has one owner.
 unsafe impl<C: AcceptedEvents> Sync for AcceptedQp<C> {}
 
 impl<C: AcceptedEvents> AcceptedQp<C> {
@@ -466,8 +466,8 @@ impl<C: AcceptedEvents> TraceQp for AcceptedQp<C> {
     }
 }
 
-// SAFETY: The table is always the same, and is dropped after the queue pair. By the type's
-// invariant the object waits for everything that is posted, and is pinned.
+// SAFETY: The table is always the same field, which is dropped after the queue pair. The object is
+// pinned, and is not dropped before everything that is posted has completed (type invariant).
 unsafe impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
     type Note = C::Note;
 
@@ -501,7 +501,8 @@ unsafe impl<C: AcceptedEvents> ReceiveOwner for AcceptedQp<C> {
     }
 }
 
-// SAFETY: As above; queue pair and pool are fields.
+// SAFETY: Queue pair and pool are fields. The object is pinned, and is not dropped before all work
+// requests have completed (type invariant).
 unsafe impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
     type Sent = C::Sent;
 
@@ -542,7 +543,8 @@ unsafe impl<C: AcceptedEvents> OutgoingOwner for AcceptedQp<C> {
     }
 }
 
-// SAFETY: As above; the pool is a field.
+// SAFETY: The pool is a field. The object is pinned, and is not dropped before all work requests
+// have completed (type invariant).
 unsafe impl<C: AcceptedEvents> ReadOwner for AcceptedQp<C> {
     fn reads(&self) -> &Pool<ReadContext<Self>> {
         &self.reads

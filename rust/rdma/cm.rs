@@ -138,8 +138,9 @@ impl RawCmId {
     /// Whatever the connection manager returns, usually `ENOMEM`.
     pub(super) unsafe fn new<T>(net: &Net, handler: RawHandler, context: Arc<T>) -> Result<Self> {
         let context: *const c_void = Arc::into_raw(context).cast();
-        // SAFETY: `net` is live; the context stays valid until `drop`; the name is static. The
-        // caller guarantees the rest.
+        // SAFETY: `net` is live, `context` stays valid until `drop`, and the name is static.
+        // `handler` may be called with any event, for an identifier whose context points to a `T`
+        // (this function's contract).
         let ptr = from_err_ptr(unsafe {
             bindings::__rdma_create_kernel_id(
                 net.as_raw(),
@@ -170,7 +171,8 @@ impl RawCmId {
     ///
     /// Nobody else owns the identifier, and its context is the pointer of `context`.
     pub(super) unsafe fn adopt<T>(ptr: NonNull<bindings::rdma_cm_id>, context: Arc<T>) -> Self {
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: Nobody else owns the identifier, and its context is the pointer of `context`,
+        // which came from `Arc::into_raw` (this function's contract).
         Self {
             ptr,
             context: Arc::into_raw(context).cast(),
@@ -188,8 +190,9 @@ impl RawCmId {
     /// another reference to the context if it still uses that.
     pub(super) unsafe fn leave(self) {
         let this = core::mem::ManuallyDrop::new(self);
-        // SAFETY: By the type's invariant. The connection manager runs no further handler of the
-        // identifier after the one that calls this.
+        // SAFETY: `context` came from `Arc::into_raw`, and `release` releases it once (type
+        // invariant). The connection manager runs no further handler of the identifier after the
+        // one that calls this.
         unsafe { (this.release)(this.context) };
     }
 
@@ -211,7 +214,8 @@ impl RawCmId {
 
     /// The peer's address, once it is known.
     pub(super) fn peer_address(&self) -> SocketAddress {
-        // SAFETY: As in `source_address`.
+        // SAFETY: The identifier is valid (type invariant). The address is plain memory inside it,
+        // large enough for any address family, and does not change once it is known.
         SocketAddress::new(unsafe {
             let peer = &raw const (*self.as_raw()).route.addr.dst_addr;
             peer.cast::<bindings::__kernel_sockaddr_storage>().read()
@@ -227,7 +231,7 @@ pub(super) type RawHandler = unsafe extern "C" fn(
 
 // SAFETY: The connection manager does its own locking of identifiers.
 unsafe impl Send for RawCmId {}
-// SAFETY: As above.
+// SAFETY: The connection manager does its own locking of identifiers.
 unsafe impl Sync for RawCmId {}
 
 /// Handles an event from the connection manager. Always returns zero: the owner destroys the
@@ -328,7 +332,8 @@ impl CmReport {
 ///
 /// `context` came from `Arc::<T>::into_raw`, and this reference has not been released before.
 unsafe fn release<T>(context: *const c_void) {
-    // SAFETY: Guaranteed by the caller.
+    // SAFETY: `context` came from `Arc::<T>::into_raw`, and its reference has not been released
+    // before (this function's contract).
     drop(unsafe { Arc::from_raw(context.cast::<T>()) });
 }
 
@@ -404,8 +409,8 @@ impl CmId<Bound> {
         raw.qp_event = Some(qp_event_handler::<H>);
         // SAFETY: By the type's invariant; the identifier no longer refers to the old context.
         unsafe { release_old(old) };
-        // INVARIANT: Guaranteed by the caller. An identifier that is bound to a device delays the
-        // device's removal.
+        // INVARIANT: The identifier has a device (this function's contract), and delays the
+        // device's removal as long as it exists.
         Self {
             raw,
             state: PhantomData,

@@ -30,8 +30,8 @@ impl Cq {
     /// Whatever the provider returns, such as `EINVAL` for more entries than the device supports.
     pub(super) fn new(pd: &Arc<Pd>, entries: u32) -> Result<Self> {
         let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
-        // SAFETY: The device is registered as long as the protection domain exists; the caller's
-        // name is static.
+        // SAFETY: The device is registered as long as the protection domain exists, and `CALLER` is
+        // static.
         let ptr = from_err_ptr(unsafe {
             bindings::__ib_alloc_cq_any(
                 pd.device().as_raw(),
@@ -50,7 +50,7 @@ impl Cq {
 
     /// The number of the queue among the RDMA core's resources.
     pub(super) fn number(&self) -> u32 {
-        // SAFETY: By the type's invariant.
+        // SAFETY: `ptr` is a live CQ (type invariant).
         unsafe { CqRef::from_raw(self.as_raw()) }.number()
     }
 

@@ -72,7 +72,8 @@ impl CqRef {
     ///
     /// The type's invariants hold for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::ib_cq) -> &'a Self {
-        // SAFETY: `CqRef` is transparent over `ib_cq`; the caller guarantees the rest.
+        // SAFETY: `ptr` is a CQ that stays valid for all of `'a` (this function's contract), and
+        // `CqRef` is transparent over `ib_cq`.
         unsafe { &*ptr.cast() }
     }
 }

@@ -58,7 +58,7 @@ struct Gone {
 
 // SAFETY: The RDMA core allows a device to be used from any thread.
 unsafe impl Send for Device {}
-// SAFETY: As above; the users are locked.
+// SAFETY: The RDMA core allows several threads to use a device at a time, and the users are locked.
 unsafe impl Sync for Device {}
 
 /// Is notified that a device is being removed.
@@ -140,7 +140,8 @@ impl Device {
             pin_init!(Gone { completion <- Completion::new() }),
             GFP_KERNEL,
         )?;
-        // INVARIANT: Guaranteed by the caller; `remove` waits for `gone`.
+        // INVARIANT: `raw` is registered until `remove` has returned (this function's contract),
+        // and `remove` waits for `gone`.
         let device = pin_init!(Self {
             raw,
             users <- new_mutex!(Users {
@@ -251,8 +252,8 @@ impl DeviceName {
     ///
     /// `device` is registered.
     pub(super) unsafe fn of(device: NonNull<bindings::ib_device>) -> Self {
-        // SAFETY: Guaranteed by the caller. A rename that is in progress may be copied half done;
-        // the last byte is always 0.
+        // SAFETY: `device` is registered (this function's contract). A rename that is in progress
+        // may be copied half done; the last byte is always 0.
         Self(unsafe { (&raw const (*device.as_ptr()).name).read_volatile() })
     }
 }

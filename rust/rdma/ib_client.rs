@@ -42,7 +42,7 @@ pub(crate) struct IbClient {
 
 // SAFETY: Only the drop uses the registration, and may do so from any thread.
 unsafe impl Send for IbClient {}
-// SAFETY: As above.
+// SAFETY: A shared reference to the registration gives access to nothing.
 unsafe impl Sync for IbClient {}
 
 impl IbClient {

@@ -146,7 +146,7 @@ impl ConnectRequest {
     /// Turns the request into the identifier of the connection, whose events go to `handler`. May
     /// sleep.
     pub(crate) fn into_id<H: AcceptedHandler>(self, handler: Arc<H>) -> CmId<Bound> {
-        // SAFETY: By the type's invariant.
+        // SAFETY: `id` has a device (type invariant).
         unsafe { CmId::take_over(self.id, handler) }
     }
 }

@@ -643,7 +643,7 @@ mod tests {
     fn linear<'a>(bytes: &mut [u8], owner: &'a Exposure) -> Exposable<'a> {
         let length = bytes.len();
         let location = Location::Linear(NonNull::from(bytes).cast());
-        // SAFETY: As above.
+        // SAFETY: Nothing accesses the memory.
         unsafe { Exposable::new(location, length, owner, false) }.unwrap()
     }
 

@@ -36,7 +36,8 @@ pub(super) fn transfer_requests(id: &CmId<Bound>, transfers: u32) -> u32 {
 pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd: &Pd) -> NeedsMr {
     let known = &pd.device().needs_mr;
     known.copy().unwrap_or_else(|| {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `qp` is the valid queue pair of `id` (this function's contract), whose port this
+        // is.
         let registers = |direction| unsafe { registers(qp, id.port(), direction) };
         let reads = registers(DataDirection::FromDevice);
         let writes = registers(DataDirection::ToDevice);

@@ -31,7 +31,8 @@ pub(crate) struct Pd {
 
 // SAFETY: The RDMA core allows a protection domain to be used from any thread.
 unsafe impl Send for Pd {}
-// SAFETY: As above; no method changes the domain.
+// SAFETY: The RDMA core allows several threads to use a protection domain at a time, and no method
+// changes the domain.
 unsafe impl Sync for Pd {}
 
 impl Pd {
@@ -41,7 +42,7 @@ impl Pd {
     ///
     /// Whatever the provider returns, usually `ENOMEM`.
     pub(crate) fn new(device: Arc<Device>) -> Result<Self> {
-        // SAFETY: The device is registered; the caller's name is static.
+        // SAFETY: The device is registered, and `CALLER` is static.
         let ptr = from_err_ptr(unsafe {
             bindings::__ib_alloc_pd(device.as_raw(), 0, super::CALLER.as_char_ptr())
         })?;

@@ -98,7 +98,8 @@ impl<T: Pooled> Pool<T> {
     pub(super) fn take(&self) -> Option<NonNull<T>> {
         let mut lists = self.lists.lock();
         let context = NonNull::new(lists.idle)?;
-        // SAFETY: By the type's invariant.
+        // SAFETY: All contexts of the pool are allocated (type invariant), and the lock, under
+        // which alone their links are used, is held.
         lists.idle = unsafe { context.as_ref() }.links().idle.get();
         lists.idle_count = lists.idle_count.saturating_sub(1);
         lists.lent();
@@ -160,7 +161,8 @@ impl<T: Pooled> Pool<T> {
     /// Nobody uses a context any longer, and none is added.
     pub(super) unsafe fn end_all(&self, mut end: impl FnMut(&mut T)) {
         let mut next = self.lists.lock().all;
-        // SAFETY: By the type's invariant, and the caller's promise.
+        // SAFETY: `all` links contexts that came from `KBox::into_raw` (type invariant). Nobody
+        // else uses one, and the list does not change (this function's contract).
         while let Some(context) = unsafe { next.as_mut() } {
             next = context.links().all.get();
             end(context);
@@ -187,7 +189,8 @@ impl<T: Pooled> Lists<T> {
             last = links.all.get();
             links.idle.set(last);
         }
-        // SAFETY: As above.
+        // SAFETY: `all` links more than `kept` contexts, so `last` is one of them. All are idle, so
+        // nobody uses them.
         let links = unsafe { (*last).links() };
         links.idle.set(core::ptr::null_mut());
         links.all.replace(core::ptr::null_mut())
@@ -202,7 +205,8 @@ impl<T: Pooled> Lists<T> {
 unsafe fn free<T: Pooled>(first: *mut T) {
     let mut next = first;
     while !next.is_null() {
-        // SAFETY: The caller's promise.
+        // SAFETY: The context came from `KBox::into_raw`, and nobody uses it (this function's
+        // contract).
         let context = unsafe { KBox::from_raw(next) };
         next = context.links().all.get();
     }

@@ -144,7 +144,7 @@ pub(crate) struct Qp {
 
 // SAFETY: The RDMA core does its own locking; the gates are locks.
 unsafe impl Send for Qp {}
-// SAFETY: As above.
+// SAFETY: The RDMA core does its own locking; the gates are locks.
 unsafe impl Sync for Qp {}
 
 impl Qp {
@@ -176,7 +176,7 @@ impl Qp {
                 false => unsafe { bindings::rpcrdma_ib_max_mapping(pd.device().as_raw()) },
             },
             joins_ranges: !needs_mr.reads
-                // SAFETY: As above.
+                // SAFETY: The device is registered as long as the domain exists.
                 && unsafe { bindings::rpcrdma_ib_joins_ranges(pd.device().as_raw()) },
             transfer_pages: match needs_mr.reads {
                 true => region_pages(pd),
@@ -242,7 +242,7 @@ impl Qp {
 
     /// The number of the queue pair.
     pub(crate) fn number(&self) -> u32 {
-        // SAFETY: By the type's invariant; the number does not change.
+        // SAFETY: `ptr` is a live QP (type invariant), and its number does not change.
         unsafe { self.ptr.as_ref().qp_num }
     }
 
@@ -255,7 +255,7 @@ impl Qp {
         let mut raw = parameters.to_raw()?;
         // SAFETY: The identifier is valid.
         to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.id.as_raw(), RNR_TIMER) })?;
-        // SAFETY: As above; the parameters are copied during the call.
+        // SAFETY: The identifier is valid. The call copies the parameters.
         to_result(unsafe { bindings::rdma_connect(self.id.as_raw(), &mut raw) })
     }
 
@@ -326,8 +326,9 @@ impl Qp {
             return Err((EPIPE, receives));
         }
         self.is_posting_receives.store(true, Relaxed);
-        // SAFETY: Guaranteed by the caller. The drain has not begun, and will wait for what is
-        // posted now.
+        // SAFETY: `receives` belong to `owner`, whose queue pair this is (this function's
+        // contract), and which waits for them before it is freed (contract of `ReceiveOwner`). The
+        // open gate is held, so the drain has not begun, and will wait for what is posted now.
         let posted = unsafe { receives.post(owner, self.as_raw()) };
         self.is_posting_receives.store(false, Release); // Pairs with the drop of a Receive.
         posted.map_err(|(error, rest)| (by_provider(error), rest))
@@ -359,7 +360,8 @@ impl Qp {
             return Err(EPIPE);
         }
         self.is_posting.store(true, Relaxed);
-        // SAFETY: Guaranteed by the caller. The drain does not begin while the gate is held.
+        // SAFETY: The requests of `first` stay valid during the call, and their memory until they
+        // complete (this function's contract). The open gate is held, so the drain has not begun.
         let posted = unsafe { self.post_send(first) };
         self.is_posting.store(false, Release); // Pairs with `wait_for_posting_beside`.
         posted
@@ -413,7 +415,8 @@ impl Qp {
     /// Whatever the provider returns, but never `EPIPE`. Part of the chain may have been posted, so
     /// the connection has to end.
     pub(super) unsafe fn post_send(&self, first: *const bindings::ib_send_wr) -> Result {
-        // SAFETY: By the type's invariant and the caller's guarantee.
+        // SAFETY: `ptr` is a live QP (type invariant). The requests of `first` stay valid during
+        // the call, and their memory until they complete (this function's contract).
         match unsafe { bindings::rpcrdma_ib_post_send(self.as_raw(), first) } {
             0 => Ok(()),
             errno => to_result(errno).map_err(by_provider),

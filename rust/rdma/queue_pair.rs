@@ -76,7 +76,8 @@ impl<'a, C: Completions> Completion<'a, C> {
     ///
     /// The type's invariants hold.
     pub(super) unsafe fn new(qp: &'a QueuePair<C>) -> Self {
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: A completion of `qp` is being handled in this thread, and this is the only
+        // such object for `qp` (this function's contract).
         Self { qp }
     }
 
@@ -141,7 +142,8 @@ impl_has_cqe! {
 // SAFETY: The queue pair and its queues are thread-safe; the recycled Receives belong to the
 // completion handlers.
 unsafe impl<C: Completions> Send for QueuePair<C> {}
-// SAFETY: As above.
+// SAFETY: The queue pair and its queues are thread-safe, and only completion handlers, which run
+// one at a time, use the recycled Receives (type invariant).
 unsafe impl<C: Completions> Sync for QueuePair<C> {}
 
 impl<C: Completions> QueuePair<C> {
@@ -337,8 +339,8 @@ impl<C: Completions> Complete for QueuePair<C> {
     }
 }
 
-// SAFETY: The table is always the same. By the type's invariant the object waits for everything
-// that is posted, and is pinned.
+// SAFETY: The table is always the same field, which is dropped after the queue pair. The object is
+// pinned, and is not dropped before everything that is posted has completed (type invariant).
 unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
     type Note = ();
 
@@ -370,7 +372,8 @@ unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
     }
 }
 
-// SAFETY: As above.
+// SAFETY: The object is pinned, and is not dropped before everything that is posted has completed
+// (type invariant).
 unsafe impl<C: Completions> SlotOwner for QueuePair<C> {
     type User = C::Slot;
 
@@ -387,10 +390,12 @@ unsafe impl<C: Completions> SlotOwner for QueuePair<C> {
     }
 }
 
-// SAFETY: As above.
+// SAFETY: The object is pinned, and is not dropped before everything that is posted has completed
+// (type invariant).
 unsafe impl<C: Completions> SendOwner for QueuePair<C> {
     unsafe fn sent(&self, number: u32) {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: The Send with this number has just completed: this is called by the handler of
+        // that completion (contract of `SendOwner::sent`).
         unsafe { self.sends.complete(number) };
         self.context.send_space();
     }

@@ -263,7 +263,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         let ReadContext { reads, pages, .. } = unsafe { self.context.as_mut() };
         for range in range.split(qp.transfer_pages()) {
             loop {
-                // SAFETY: As in `read`.
+                // SAFETY: The pages stay with the context until `end`, which is called with the
+                // same queue pair.
                 match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
                     Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut self.wait).is_ok() => {}
                     added => break added?,

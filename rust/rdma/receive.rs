@@ -283,7 +283,8 @@ unsafe impl<O: ReceiveOwner + 'static> OwnedMessage for CompletedReceive<O> {
     }
 
     unsafe fn from_raw(raw: NonNull<c_void>) -> Self {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `raw` came from `into_raw`, which leaked the `KBox` of a Receive, and is not used
+        // again (this function's contract).
         Self(unsafe { KBox::from_raw(raw.as_ptr().cast()) })
     }
 }
@@ -394,8 +395,8 @@ impl<O: ReceiveOwner> Receives<O> {
     unsafe fn note(owner: &O, first: *mut bindings::ib_recv_wr, is_posted: bool) {
         let mut next = first;
         while !next.is_null() {
-            // SAFETY: By the type's invariant this is the request of a Receive; the caller
-            // guarantees the rest.
+            // SAFETY: This is the request of a Receive from `KBox::into_raw` (type invariant). The
+            // caller owns it, and posts it if `is_posted` (this function's contract).
             unsafe {
                 let receive: *mut Receive<O> =
                     next.byte_sub(offset_of!(Receive<O>, request)).cast();
@@ -423,7 +424,8 @@ pub(crate) struct Messages<O: ReceiveOwner> {
     receive: PhantomData<KBox<Receive<O>>>,
 }
 
-// SAFETY: As for `CompletedReceive`.
+// SAFETY: Any thread may read the messages and free their buffers; only completion handlers use the
+// owner.
 unsafe impl<O: ReceiveOwner> Send for Messages<O> {}
 
 impl<O: ReceiveOwner> Messages<O> {

@@ -81,8 +81,9 @@ impl_has_cqe! {
 
 impl<O: SlotOwner> Complete for Slot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
-        // SAFETY: By the type's invariant, and that of the owner, which waits for the request that
-        // has just completed.
+        // SAFETY: The owner contains the slot (type invariant). It is pinned, and is not dropped
+        // before the work requests of its slots have completed (contract of `SlotOwner`), of which
+        // this is one.
         let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         trace::xprtrdma_wc_li_done(cq, slot.index, wc);
         // SAFETY: This is the handler of that completion.
@@ -145,7 +146,7 @@ impl<O: SlotOwner> RegisteredMrs<O> {
     pub(super) unsafe fn new(count: u32, owner: NonNull<O>) -> Result<Self> {
         let slots = KVBox::pin_slice(
             |index| {
-                // INVARIANT: Guaranteed by the caller.
+                // INVARIANT: The slots are part of `owner` (this function's contract).
                 try_pin_init!(Slot {
                     cqe: Cqe::new(),
                     index,
@@ -223,7 +224,8 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         index: usize,
     ) -> Option<LockedSlot<'a, O::User>> {
         let contents = self.slots.get(index)?.contents.lock();
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: `qp` is the queue pair of this object (this function's contract), with which
+        // `post` registers the regions of its slots.
         Some(LockedSlot {
             qp: qp.as_opaque(),
             contents,

@@ -41,7 +41,7 @@ const FIRST_BUFFERS: u32 = 2 * MAX_UNSIGNALED;
 ///
 /// # Safety
 ///
-/// The object is pinned, and is not dropped before all Sends of its ring have completed.
+/// The object is pinned, and is not dropped before all Sends of its [`SendQueue`] have completed.
 pub(crate) unsafe trait SendOwner: Sized {
     /// The signalled Send with this number has completed, and with it all Sends before it.
     ///
@@ -154,7 +154,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
                     } else {
                         None
                     };
-                    // INVARIANT: Guaranteed by the caller.
+                    // INVARIANT: The ring is part of `owner` (this function's contract).
                     let slot = RingSlot {
                         cqe: Cqe::new(),
                         owner,
@@ -170,7 +170,7 @@ impl<O: SendOwner + 'static> SendQueue<O> {
             completed: Atomic::new(0),
             reserved: {
                 let reserved = |number| -> Result<Reserved<O>> {
-                    // INVARIANT: As above; it is free.
+                    // INVARIANT: It is part of `owner` (this function's contract), and free.
                     Ok(Reserved {
                         cqe: Cqe::new(),
                         owner,
@@ -212,7 +212,8 @@ impl<O: SendOwner + 'static> SendQueue<O> {
         let (Some(slot), Ok(message)) = (slot, Message::new(pd, self.size, GFP_NOWAIT)) else {
             return false;
         };
-        // SAFETY: The slot belongs to the caller.
+        // SAFETY: No Send was posted from this slot, so its message belongs to the `Sender` (type
+        // invariant), which is the caller (this function's contract).
         unsafe { *slot.message.get() = Some(message) };
         self.buffers.set(index.saturating_add(1));
         true
@@ -263,8 +264,8 @@ impl<O: SendOwner + 'static> SendQueue<O> {
 /// A signalled Send of the ring has completed, and with it all Sends before it.
 impl<O: SendOwner> Complete for RingSlot<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
-        // SAFETY: By the type's invariant, and that of the owner, which waits for the request that
-        // has just completed.
+        // SAFETY: The owner contains the slot (type invariant). It is pinned, and is not dropped
+        // before all its Sends have completed (contract of `SendOwner`), of which this is one.
         let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         let number = slot.number.get();
         trace::xprtrdma_wc_send(cq, number, wc);
@@ -279,7 +280,8 @@ impl<O: SendOwner> Complete for RingSlot<O> {
 /// A reserved Send has completed.
 impl<O: SendOwner> Complete for Reserved<O> {
     unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
-        // SAFETY: As above.
+        // SAFETY: The owner contains the buffer (type invariant). It is pinned, and is not dropped
+        // before all its Sends have completed (contract of `SendOwner`), of which this is one.
         let (reserved, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
         trace::xprtrdma_wc_send(cq, reserved.number, wc);
         reserved.is_busy.store(false, Release);
@@ -297,7 +299,8 @@ impl<O: SendOwner> RingSlot<O> {
     /// It belongs to the caller, who has no other reference to it.
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn message(&self) -> Option<&mut Message> {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: The message belongs to the caller, who has no other reference to it (this
+        // function's contract).
         unsafe { &mut *self.message.get() }.as_mut()
     }
 }

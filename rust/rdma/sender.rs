@@ -82,7 +82,7 @@ impl<C: Completions> Sender<C> {
         // SAFETY: The next Send's message does not belong to the device, as just checked, and it is
         // lent out only once at a time, as this object is borrowed mutably.
         let message = unsafe { slot.message() }?;
-        // INVARIANT: As above.
+        // INVARIANT: `slot` is that of the ring's next Send, and `message` is the slot's.
         Some(SendBuffer {
             slot,
             message,

@@ -109,7 +109,8 @@ impl Transfers {
         offset: u64,
     ) -> Result {
         let first = self.vecs.len();
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: The pages stay until `release`, which is called with `qp` (this function's
+        // contract).
         let added = unsafe { self.add_behind(first, qp, pages, ranges, handle, offset) };
         if added.is_err() {
             self.vecs.truncate(first);
@@ -222,7 +223,8 @@ impl Transfers {
     /// never posted.
     pub(super) unsafe fn release(&mut self, qp: &Qp) {
         if !self.transfers.is_empty() || self.vecs.capacity() > KEPT_ELEMENTS {
-            // SAFETY: Guaranteed by the caller.
+            // SAFETY: `qp` is the queue pair that the transfers were added with, and the device no
+            // longer uses them (this function's contract).
             unsafe { self.release_all(qp) };
         }
     }
