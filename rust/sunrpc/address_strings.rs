@@ -92,7 +92,7 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
 unsafe fn port_strings(
     address: *const bindings::__kernel_sockaddr_storage,
 ) -> (*const c_char, *const c_char) {
-    // SAFETY: Guaranteed by the caller.
+    // SAFETY: `address` is a complete address (this function's contract); the call only reads it.
     let port = unsafe { bindings::rpcrdma_rpc_get_port(address.cast()) };
     (format(fmt!("{port}")), format(fmt!("{port:4x}")))
 }

@@ -20,7 +20,7 @@ pub(crate) struct OwnedQueue {
 
 // SAFETY: Workqueues may be used from any thread.
 unsafe impl Send for OwnedQueue {}
-// SAFETY: As above.
+// SAFETY: Workqueues may be used from any thread, and by several at a time.
 unsafe impl Sync for OwnedQueue {}
 
 impl OwnedQueue {

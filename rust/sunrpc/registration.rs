@@ -214,7 +214,7 @@ pub(crate) struct ClassUser {
 
 // SAFETY: The counts are atomic, and workqueues may be used from any thread.
 unsafe impl Send for ClassUser {}
-// SAFETY: As above.
+// SAFETY: The class is a static that is `Sync`, and workqueues may be used from any thread.
 unsafe impl Sync for ClassUser {}
 
 impl ClassUser {
@@ -243,9 +243,10 @@ impl ClassUser {
 impl Drop for ClassUser {
     fn drop(&mut self) {
         self.class.leave();
-        // SAFETY: By the type's invariant. If this is the module's last reference, its code stays
-        // until this thread has left it: unloading waits for the queue and for the callbacks of
-        // devices and connections, and at last for threads that do not sleep on their way out.
+        // SAFETY: The module is referenced once on behalf of this object (type invariant). If this
+        // is the module's last reference, its code stays until this thread has left it: unloading
+        // waits for the queue and for the callbacks of devices and connections, and at last for
+        // threads that do not sleep on their way out.
         unsafe { bindings::rpcrdma_module_put((*self.class.as_raw()).owner) };
     }
 }

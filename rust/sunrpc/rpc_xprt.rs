@@ -13,7 +13,8 @@ use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 ///
 /// `xprt` is valid.
 pub(super) unsafe fn is_connected(xprt: *mut bindings::rpc_xprt) -> bool {
-    // SAFETY: Guaranteed by the caller; the bits are read at once, as test_bit() does.
+    // SAFETY: `xprt` is valid (this function's contract). The bits are read by one access, as
+    // test_bit() does.
     let bits = unsafe { core::ptr::read_volatile(&raw const (*xprt).state) };
     bits & (1 << bindings::XPRT_CONNECTED) != 0
 }
@@ -29,11 +30,12 @@ pub(super) unsafe fn print_stats(xprt: *mut bindings::rpc_xprt, seq: &SeqFile) {
     // The counters are informational, and may change at any time.
     macro_rules! stat {
         ($field:ident) => {
-            // SAFETY: Guaranteed by the caller.
+            // SAFETY: `xprt` is valid (this function's contract).
             unsafe { (&raw const (*xprt).stat.$field).read_volatile() }
         };
     }
-    // SAFETY: Guaranteed by the caller; as above.
+    // SAFETY: `xprt` is valid (this function's contract). The time is read by one access, as it may
+    // change at any time.
     let (last_used, is_connected) = unsafe {
         (
             (&raw const (*xprt).last_used).read_volatile(),
@@ -74,7 +76,8 @@ pub(super) unsafe fn enqueue(
 ) {
     // CAST: As many as there can be CPUs, which fits an int.
     const ANY_CPU: i32 = bindings::wq_misc_consts_WORK_CPU_UNBOUND as i32;
-    // SAFETY: Guaranteed by the caller.
+    // SAFETY: `work` is initialised, and `queue` stays valid until the work is done (this
+    // function's contract).
     unsafe { bindings::queue_delayed_work_on(ANY_CPU, queue, work, delay) };
 }
 
@@ -84,7 +87,9 @@ pub(super) unsafe fn enqueue(
 ///
 /// `xprt` is valid for all of `'a`.
 pub(super) unsafe fn queue_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGuard<'a> {
-    // SAFETY: Guaranteed by the caller; the lock is only taken in process context.
+    // SAFETY: `xprt` is valid for all of `'a` (this function's contract), so its lock is
+    // initialised and outlives the guard. sunrpc and this module take the lock in process context
+    // only.
     unsafe { SpinGuard::new(&raw mut (*xprt).queue_lock) }
 }
 
@@ -94,7 +99,9 @@ pub(super) unsafe fn queue_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGuard<
 ///
 /// `xprt` is valid for all of `'a`.
 pub(super) unsafe fn transport_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGuard<'a> {
-    // SAFETY: As above.
+    // SAFETY: `xprt` is valid for all of `'a` (this function's contract), so its lock is
+    // initialised and outlives the guard. sunrpc and this module take the lock in process context
+    // only.
     unsafe { SpinGuard::new(&raw mut (*xprt).transport_lock) }
 }
 
@@ -118,7 +125,9 @@ pub(super) unsafe fn release_credit(xprt: *mut bindings::rpc_xprt) {
     rqst.rq_xprt = xprt;
     rqst.rq_cong = 1;
     task.tk_rqstp = &raw mut rqst;
-    // SAFETY: Guaranteed by the caller. The call does not keep the task.
+    // SAFETY: `xprt` is valid, its transport lock is held, and `rqst` stands for the credit in use
+    // that belongs to no request (this function's contract). The call keeps neither `task` nor
+    // `rqst`.
     unsafe { bindings::xprt_release_rqst_cong(&raw mut task) };
 }
 
@@ -136,7 +145,8 @@ impl SpinGuard<'_> {
     /// `lock` is an initialised spinlock that outlives the guard, and is never taken from
     /// interrupts.
     unsafe fn new(lock: *mut bindings::spinlock_t) -> Self {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `lock` is an initialised spinlock that interrupts never take (this function's
+        // contract).
         unsafe { bindings::spin_lock(lock) };
         Self {
             lock,

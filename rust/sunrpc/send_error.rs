@@ -44,8 +44,8 @@ impl SendError {
 ///
 /// `rqst` is valid and has a task.
 pub(super) unsafe fn end_task(rqst: *mut bindings::rpc_rqst, errno: i32) {
-    // SAFETY: Guaranteed by the caller; the error is only changed atomically, and only from 0, as
-    // here.
+    // SAFETY: `rqst` is valid and has a task (this function's contract). The error is only changed
+    // atomically, and only from 0, as here.
     let status = unsafe { Atomic::from_ptr(&raw mut (*(*rqst).rq_task).tk_rpc_status) };
     // An earlier error takes precedence.
     let _ = status.cmpxchg(0, errno, Relaxed);

@@ -26,7 +26,8 @@ impl<'a> XdrBuf<'a> {
     ///
     /// The type's invariants hold.
     pub(super) unsafe fn from_raw(ptr: NonNull<bindings::xdr_buf>) -> Self {
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: `ptr` is a valid `xdr_buf` for all of `'a`, and only copies of this object use
+        // its memory (this function's contract).
         Self {
             ptr,
             message: PhantomData,
@@ -39,7 +40,7 @@ impl<'a> XdrBuf<'a> {
     }
 
     fn raw(&self) -> &bindings::xdr_buf {
-        // SAFETY: By the type's invariant.
+        // SAFETY: `ptr` is a valid `xdr_buf` for all of `'a` (type invariant).
         unsafe { self.ptr.as_ref() }
     }
 

@@ -81,7 +81,8 @@ pub(super) unsafe fn attach(
     let mut ptr = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) };
     let is_reserve = ptr.is_null();
     if is_reserve {
-        // SAFETY: The caller guarantees that the reserve exists, if any.
+        // SAFETY: `reserve` is null or a mempool that exists until `detach` (this function's
+        // contract).
         ptr = unsafe { bindings::rpcrdma_rpc_reserve_alloc(reserve, size) };
     }
     let prefix = NonNull::new(ptr.cast::<Prefix>()).ok_or(ENOMEM)?;
@@ -108,7 +109,7 @@ pub(super) unsafe fn attach(
 pub(super) unsafe fn detach(rqst: &mut bindings::rpc_rqst, reserve: *mut bindings::mempool_t) {
     // SAFETY: `attach` made `rq_buffer` point just behind the prefix, which is initialised.
     let prefix = unsafe { rqst.rq_buffer.cast::<Prefix>().sub(1) };
-    // SAFETY: As above.
+    // SAFETY: The prefix is initialised, and stays until it is freed below.
     let exposure = unsafe { &(*prefix).exposure };
     if exposure.is_lost() || kernel::warn_on!(!exposure.is_over()) {
         return;

@@ -149,7 +149,9 @@ unsafe fn initialise<T: ClientTransport>(
     user: &ClassUser,
     args: &bindings::xprt_create,
 ) -> Result {
-    // SAFETY: Guaranteed by the caller. What is pointed to lies within the same allocation.
+    // SAFETY: `raw` is from `xprt_alloc`, zeroed beyond the `xprt`, and nobody else knows of it.
+    // The address of `args` fits the transport's (this function's contract). What the fields point
+    // to lies within the same allocation.
     unsafe {
         let timeout = &raw mut (*raw).timeout;
         (*timeout).to_initval = seconds(60);

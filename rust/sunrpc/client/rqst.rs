@@ -24,7 +24,8 @@ use kernel::{prelude::*, types::Opaque};
 ///
 /// `rqst` is valid and has a task.
 pub(super) unsafe fn task_of(rqst: *const bindings::rpc_rqst) -> (u32, u32) {
-    // SAFETY: Guaranteed by the caller. A task's number and client do not change.
+    // SAFETY: `rqst` is valid and has a task (this function's contract). The task's number and
+    // client do not change.
     unsafe {
         let task = (*rqst).rq_task;
         let client = (*task).tk_client;
@@ -43,7 +44,7 @@ pub(super) unsafe fn task_of(rqst: *const bindings::rpc_rqst) -> (u32, u32) {
 ///
 /// `message` is valid.
 pub(super) unsafe fn lens_of(message: *const bindings::xdr_buf) -> [usize; 3] {
-    // SAFETY: Guaranteed by the caller.
+    // SAFETY: `message` is valid (this function's contract).
     unsafe {
         [
             (*message).head[0].iov_len,
@@ -71,13 +72,14 @@ macro_rules! trace_rqst {
 
             fn call_lens(&self) -> [usize; 3] {
                 let $self = self;
-                // SAFETY: As above.
+                // SAFETY: By the type's invariant the request is valid, and so is its Call.
                 unsafe { $crate::sunrpc::client::rqst::lens_of(&raw const (*$raw).rq_snd_buf) }
             }
 
             fn reply_lens(&self) -> [usize; 3] {
                 let $self = self;
-                // SAFETY: As above.
+                // SAFETY: By the type's invariant the request is valid, and so is the buffer for
+                // its Reply.
                 unsafe { $crate::sunrpc::client::rqst::lens_of(&raw const (*$raw).rq_rcv_buf) }
             }
         }
@@ -103,7 +105,8 @@ impl Rqst {
     ///
     /// The type's invariants hold for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_rqst) -> &'a Self {
-        // SAFETY: `Rqst` is transparent over `rpc_rqst`; the caller guarantees the rest.
+        // SAFETY: `ptr` is a forward request that belongs to the running callback (this function's
+        // contract), and `Rqst` is transparent over `rpc_rqst`.
         unsafe { &*ptr.cast() }
     }
 
@@ -120,13 +123,15 @@ impl Rqst {
 
     /// The Call.
     pub(crate) fn call(&self) -> RqstBuf<'_> {
-        // SAFETY: By the type's invariant.
+        // SAFETY: The request is a forward one between `buf_alloc` and `buf_free`, and belongs to
+        // the running callback, so the Call does too (type invariant).
         unsafe { RqstBuf::call(NonNull::new_unchecked(self.as_raw())) }
     }
 
     /// The buffer for the Reply.
     pub(crate) fn reply(&self) -> ReplyRoom<'_> {
-        // SAFETY: As above.
+        // SAFETY: The request is a forward one between `buf_alloc` and `buf_free`, and belongs to
+        // the running callback, so the buffer for its Reply does too (type invariant).
         unsafe { ReplyRoom::new(NonNull::new_unchecked(self.as_raw())) }
     }
 
@@ -152,13 +157,13 @@ impl Rqst {
 
     /// A cookie that the transport keeps with the request, 0 for a new one.
     pub(crate) fn cookie(&self) -> &RelaxedCell<u64> {
-        // SAFETY: By the type's invariant.
+        // SAFETY: The request is a forward one between `buf_alloc` and `buf_free` (type invariant).
         &unsafe { buffer::prefix(self.as_raw()) }.cookie
     }
 
     /// Whether a device may reach the request's memory for good, so that it must not be sent again.
     pub(crate) fn is_lost(&self) -> bool {
-        // SAFETY: By the type's invariant.
+        // SAFETY: The request is a forward one between `buf_alloc` and `buf_free` (type invariant).
         unsafe { buffer::prefix(self.as_raw()) }.exposure.is_lost()
     }
 
@@ -205,7 +210,9 @@ impl<'a> OutgoingMessage<'a> {
     /// For all of `'a`, `raw` belongs to the running callback and has a task. It is a backward
     /// request of this module, or a forward one between `buf_alloc` and `buf_free`.
     pub(super) unsafe fn new(raw: *mut bindings::rpc_rqst) -> Self {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `raw` has a task and belongs to the running callback for all of `'a`. It is a
+        // backward request of this module, or a forward one between `buf_alloc` and `buf_free`
+        // (this function's contract).
         unsafe {
             if backchannel::is_backward(raw) {
                 // INVARIANT: Just checked.
@@ -245,13 +252,15 @@ impl BackwardReply<'_> {
     /// The number of the connection on which the backward Call arrived, as it was passed in when
     /// the Call was received.
     pub(crate) fn connection(&self) -> u64 {
-        // SAFETY: By the type's invariant.
+        // SAFETY: `rqst` is a backward request of this module, and belongs to the running callback
+        // (type invariant).
         unsafe { backchannel::connection_of(self.rqst.as_ptr()) }
     }
 
     /// The transaction identifier of the backward Call, in host byte order.
     pub(crate) fn xid(&self) -> u32 {
-        // SAFETY: By the type's invariant.
+        // SAFETY: `rqst` is a backward request of this module, and belongs to the running callback
+        // (type invariant).
         u32::from_be(unsafe { (*self.rqst.as_ptr()).rq_xid })
     }
 

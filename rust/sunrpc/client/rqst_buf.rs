@@ -36,7 +36,8 @@ impl<'a> RqstBuf<'a> {
         let buf = unsafe {
             XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*rqst.as_ptr()).rq_snd_buf))
         };
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: `rqst` is a forward request between `buf_alloc` and `buf_free` for all of
+        // `'a`, and its Call lacks no page (this function's contract).
         Self { buf, rqst }
     }
 
@@ -79,7 +80,8 @@ impl<'a> RqstBuf<'a> {
 
     /// The counter of the regions over the message's memory.
     fn exposure(&self) -> &'a Exposure {
-        // SAFETY: By the type's invariant.
+        // SAFETY: `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`
+        // (type invariant).
         &unsafe { buffer::prefix(self.rqst.as_ptr()) }.exposure
     }
 }
@@ -111,7 +113,8 @@ impl<'a> ReplyRoom<'a> {
     ///
     /// The type's invariants hold, and the caller has exclusive access to the message.
     pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`
+        // (this function's contract).
         Self {
             rqst,
             exposure: PhantomData,
@@ -154,7 +157,7 @@ impl<'a> ReplyRoom<'a> {
 
     /// Whether pages can be missing.
     fn is_sparse(&self) -> bool {
-        // SAFETY: By the type's invariant.
+        // SAFETY: The request is valid, and so is its `rq_rcv_buf` (type invariant).
         unsafe { (*self.raw()).flags & bindings::XDRBUF_SPARSE_PAGES != 0 }
     }
 
@@ -164,7 +167,7 @@ impl<'a> ReplyRoom<'a> {
     ///
     /// `ENOMEM` as soon as `look` returns false.
     fn each_page(&self, mut look: impl FnMut(&mut *mut bindings::page) -> bool) -> Result {
-        // SAFETY: By the type's invariant.
+        // SAFETY: The request is valid, and so is its `rq_rcv_buf` (type invariant).
         let (pages, base, length) = unsafe {
             let raw = &*self.raw();
             // CAST: An unsigned int always fits the kernel's usize.
@@ -186,10 +189,11 @@ impl<'a> ReplyRoom<'a> {
     ///
     /// No page is missing.
     unsafe fn assume_filled(self) -> RqstBuf<'a> {
-        // INVARIANT: The invariants of both types are the same, apart from what the caller
-        // guarantees.
+        // INVARIANT: `RqstBuf` requires what this type does, and in addition that no page is
+        // missing, as the contract of this function says.
         RqstBuf {
-            // SAFETY: As above. The address of a field is not null.
+            // SAFETY: The request's `rq_rcv_buf` is valid for all of `'a` (type invariant), and no
+            // page is missing (this function's contract). The address of a field is not null.
             buf: unsafe { XdrBuf::from_raw(NonNull::new_unchecked(self.raw())) },
             rqst: self.rqst,
         }

@@ -33,7 +33,8 @@ impl<'a> SendLock<'a> {
     ///
     /// The type's invariants hold for all of `'a`.
     pub(super) unsafe fn new(xprt: &'a Xprt) -> Self {
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: The send lock of `xprt` is held for all of `'a`, and there is no other such
+        // object for `xprt` (this function's contract).
         Self { xprt }
     }
 
@@ -71,7 +72,8 @@ pub(crate) struct SendLocked<T> {
 
 // SAFETY: With the locks held only shared references and counted ones are given out.
 unsafe impl<T: Send + Sync> Send for SendLocked<T> {}
-// SAFETY: As above; by the type's invariant nothing changes while it is being read.
+// SAFETY: Every access holds the spinlock (type invariant), and gives out shared references and
+// counted ones only.
 unsafe impl<T: Send + Sync> Sync for SendLocked<T> {}
 
 impl<T> SendLocked<T> {
@@ -149,7 +151,8 @@ impl<T> SendOwned<T> {
         if self.xprt != lock.xprt.as_raw().addr() {
             return new;
         }
-        // SAFETY: As above.
+        // SAFETY: By the invariant of `SendLock` there is no other one for this transport, and this
+        // one is mutably borrowed during the call.
         core::mem::replace(unsafe { &mut *self.object.get() }, new)
     }
 }

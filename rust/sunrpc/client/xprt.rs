@@ -59,7 +59,7 @@ pub(crate) struct Xprt(Opaque<bindings::rpc_xprt>);
 
 // SAFETY: sunrpc does its own locking of transports.
 unsafe impl Send for Xprt {}
-// SAFETY: As above.
+// SAFETY: sunrpc does its own locking of transports.
 unsafe impl Sync for Xprt {}
 
 /// A counted reference to a transport. It is not an `ARef`: a transport that is being destroyed is
@@ -90,7 +90,8 @@ impl CountedXprt {
     ///
     /// `raw` came from `into_raw`, and was not passed here before.
     pub(super) unsafe fn from_raw(raw: NonNull<bindings::rpc_xprt>) -> Self {
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: `raw` came from `into_raw`, which left it one reference that nobody else has
+        // taken (this function's contract).
         Self(raw)
     }
 }
@@ -99,7 +100,8 @@ impl core::ops::Deref for CountedXprt {
     type Target = Xprt;
 
     fn deref(&self) -> &Xprt {
-        // SAFETY: By the type's invariant.
+        // SAFETY: The transport is one of this module's, and is valid as long as this object holds
+        // its reference (type invariant).
         unsafe { Xprt::from_raw(self.0.as_ptr()) }
     }
 }
@@ -143,7 +145,8 @@ impl Xprt {
     ///
     /// `ptr` is one of this module's transports, and stays valid for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
-        // SAFETY: `Xprt` is transparent over `rpc_xprt`; the caller guarantees the rest.
+        // SAFETY: `ptr` is one of this module's transports, and stays valid for all of `'a` (this
+        // function's contract). `Xprt` is transparent over `rpc_xprt`.
         unsafe { &*ptr.cast() }
     }
 
@@ -164,8 +167,9 @@ impl Xprt {
     ///
     /// The work is initialised, and belongs to this transport's [`Allocation`].
     pub(super) unsafe fn enqueue(&self, work: *mut bindings::delayed_work, delay: usize) {
-        // SAFETY: The allocation is valid, and has had the queue since its setup; the caller
-        // guarantees the rest.
+        // SAFETY: The allocation is valid, and has had the queue since its setup. `work` is
+        // initialised and part of it (this function's contract). The transport's `ClassUser` keeps
+        // the queue as long as the allocation exists.
         unsafe { rpc_xprt::enqueue((*self.allocation()).queue, work, delay) };
     }
 
@@ -173,9 +177,10 @@ impl Xprt {
     ///
     /// # Safety
     ///
-    /// `work` is the `work` of an [`Allocation`].
+    /// `work` is part of the delayed work `work` of an [`Allocation`].
     pub(super) unsafe fn of_work(work: *mut bindings::work_struct) -> *mut Allocation {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `work` is part of the delayed work `work` of an `Allocation` (this function's
+        // contract).
         unsafe {
             let delayed = kernel::container_of!(work, bindings::delayed_work, work);
             kernel::container_of!(delayed, Allocation, work)
@@ -329,7 +334,7 @@ impl Xprt {
     }
 
     pub(super) fn transport_lock(&self) -> TransportLock<'_> {
-        // SAFETY: As above.
+        // SAFETY: The transport is valid.
         let guard = unsafe { rpc_xprt::transport_lock(self.as_raw()) };
         // INVARIANT: Just taken.
         TransportLock {
@@ -378,9 +383,9 @@ pub(crate) struct OwnedXprt {
     user: ClassUser,
 }
 
-// SAFETY: As for `Xprt`.
+// SAFETY: `Xprt` and `ClassUser` are `Send`, and only the drop uses the allocation otherwise.
 unsafe impl Send for OwnedXprt {}
-// SAFETY: As above.
+// SAFETY: `Xprt` and `ClassUser` are `Sync`, and a shared reference gives access to nothing else.
 unsafe impl Sync for OwnedXprt {}
 
 impl OwnedXprt {
@@ -390,7 +395,8 @@ impl OwnedXprt {
     ///
     /// The type's invariants hold.
     pub(super) unsafe fn new(ptr: NonNull<Allocation>, user: ClassUser) -> Self {
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: `ptr` is an initialised `Allocation` from `xprt_alloc`, and now belongs to
+        // this object (this function's contract).
         Self { ptr, user }
     }
 

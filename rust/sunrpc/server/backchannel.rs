@@ -57,7 +57,8 @@ impl BcXprt {
     ///
     /// `ptr` is the `xprt` of a [`BcAllocation`] that stays valid for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
-        // SAFETY: `BcXprt` is transparent over `rpc_xprt`; the caller guarantees the rest.
+        // SAFETY: `ptr` is the `xprt` of a valid `BcAllocation` (this function's contract), and
+        // `BcXprt` is transparent over `rpc_xprt`.
         unsafe { &*ptr.cast() }
     }
 
@@ -99,8 +100,8 @@ impl BcXprt {
         &self,
         rqst: *mut bindings::rpc_rqst,
     ) -> Result<bool, SendError> {
-        // SAFETY: The transport is valid (type invariant); the caller guarantees the rest. Credits
-        // are acquired under the send lock only.
+        // SAFETY: The transport is valid (type invariant), `rqst` is one of its requests, and the
+        // send lock, under which alone credits are acquired, is held (this function's contract).
         unsafe {
             let is_new = (*rqst).rq_cong == 0;
             bindings::xprt_request_get_cong(self.as_raw(), rqst)
@@ -130,7 +131,8 @@ impl BcXprt {
     ///
     /// `rqst` is a request of this transport, has a task, and is not released during the call.
     pub(super) unsafe fn return_credit(&self, rqst: *mut bindings::rpc_rqst) {
-        // SAFETY: Guaranteed by the caller; the lock that the call requires is held.
+        // SAFETY: `rqst` is a request of this transport with a task, and is not released during the
+        // call (this function's contract). The transport lock, which the call requires, is held.
         unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
             bindings::xprt_release_rqst_cong((*rqst).rq_task);
@@ -144,7 +146,8 @@ impl BcXprt {
     ///
     /// - `task` has a request, of a `BcXprt`, whose transport lock is held.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: Guaranteed by the caller; the lock guards the orphaned credits and the request's.
+        // SAFETY: `task` has a request of a `BcXprt`, whose transport lock is held (this function's
+        // contract). The lock guards the orphaned credits and the request's.
         unsafe {
             let rqst = (*task).tk_rqstp;
             let was_sent = u32::from((*task).tk_flags) & bindings::RPC_TASK_SENT != 0;
@@ -191,7 +194,8 @@ unsafe fn copy_reply(rqst: *mut bindings::rpc_rqst, payload: &[u8]) -> Result<i3
     if rcv_buf.flags & bindings::XDRBUF_SPARSE_PAGES != 0 {
         return Err(EIO);
     }
-    // SAFETY: As before; no page of the buffer is missing.
+    // SAFETY: The buffer belongs to this call, as the request waits for this Reply (this function's
+    // contract). No page is missing, as the buffer is not sparse.
     let rcv_buf = unsafe { XdrBuf::from_raw(NonNull::from(rcv_buf)) };
     Ok(i32::try_from(rcv_buf.copy_in(0, payload)?)?)
 }
@@ -214,7 +218,8 @@ impl BcRqst<'_> {
     ///
     /// The type's invariants hold.
     pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: `rqst` is a request of a `BcXprt` with an encoded Call, and belongs to the
+        // running callback (this function's contract).
         Self {
             rqst,
             callback: PhantomData,
@@ -378,7 +383,7 @@ impl Bc {
         if !state.xprt.is_null() {
             return Err(EAGAIN);
         }
-        // INVARIANT: Guaranteed by the caller.
+        // INVARIANT: `xprt` stays valid until `remove` (this function's contract).
         state.xprt = xprt;
         Ok(())
     }
@@ -399,8 +404,9 @@ impl Bc {
         let Some(xprt) = state.xprt().filter(|_| !state.is_closed) else {
             return;
         };
-        // SAFETY: Guaranteed by the caller. Only this function changes the pointer, under the lock.
-        // Release: who finds the transport finds it set up.
+        // SAFETY: `found` is the valid `xpt_bc_xprt` of the connection (this function's contract).
+        // Only this function sets it, under the lock of `state`, and `xprt` is valid as long as
+        // that is held. Release: who finds the transport finds it set up.
         unsafe {
             let found = Atomic::from_ptr(found);
             if found.load(Relaxed).is_null() {

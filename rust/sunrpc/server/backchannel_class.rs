@@ -106,7 +106,8 @@ struct Allocation {
 unsafe extern "C" fn setup<L: SvcListener<Connection: BcConnection>>(
     args: *mut bindings::xprt_create,
 ) -> *mut bindings::rpc_xprt {
-    // SAFETY: The arguments are valid during the callback; the caller guarantees the rest.
+    // SAFETY: `args` and the server transport in it are valid (this function's contract, which is
+    // also that of `create`).
     match unsafe { create::<L>(&*args) } {
         Ok(raw) => raw,
         Err(error) => error.to_ptr(),
@@ -136,7 +137,8 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     }
     // If there is a transport already, with a switch, rpc_create() has finished creating it, but no
     // RPC came since: it is found the next time.
-    // SAFETY: As in `alloc_slot`; the switch is set once, while others may look for it.
+    // SAFETY: The server transport is valid. `detach` closes its `Bc` before sunrpc drops the
+    // reference in `xpt_bc_xprt`. The switch is set once, while others may look for it.
     unsafe {
         let raw = svc.as_raw();
         if !(&raw const (*raw).xpt_bc_xps).read_volatile().is_null() {
@@ -253,7 +255,8 @@ impl<T: BcConnection> Table<T> {
     /// - The request has no buffer.
     unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
         let _scope = NoIoScope::enter();
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `task` has a request of a valid transport, and nobody else uses the request
+        // during the call (this function's contract).
         unsafe {
             let rqst = (*task).tk_rqstp;
             let size = (*rqst).rq_callsize.saturating_add((*rqst).rq_rcvsize);
@@ -274,7 +277,8 @@ impl<T: BcConnection> Table<T> {
     /// - `task` has a request with a buffer from [`Self::buf_alloc`], which is not used after the
     ///   call.
     unsafe extern "C" fn buf_free(task: *mut bindings::rpc_task) {
-        // SAFETY: Guaranteed by the caller. What was sent is a copy.
+        // SAFETY: The request's buffer came from `buf_alloc`, and is not used after the call (this
+        // function's contract). The connection sends a copy of it.
         unsafe { bindings::kfree((*(*task).tk_rqstp).rq_buffer) };
     }
 

@@ -99,7 +99,7 @@ unsafe impl Sync for SvcRegistration {}
 
 impl Drop for SvcRegistration {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant.
+        // SAFETY: The class is a static, and is registered (type invariant).
         unsafe { bindings::svc_unreg_xprt_class(self.0) };
     }
 }

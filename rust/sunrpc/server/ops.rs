@@ -56,12 +56,13 @@ impl<L: SvcListener> ListenerTable<L> {
         _flags: c_int,
     ) -> *mut bindings::svc_xprt {
         let create = || -> Result<NonNull<bindings::svc_xprt>> {
-            // SAFETY: Guaranteed by the caller.
+            // SAFETY: `address` has `length` bytes (this function's contract).
             let address = unsafe { SocketAddress::copy_from(address, usize::try_from(length)?) };
             let address = address.filter(|address| address.len() != 0);
             let address = address.ok_or_else(super::super::address::unsupported)?;
             let class = L::class().as_raw();
-            // SAFETY: Guaranteed by the caller; the class was registered with this function.
+            // SAFETY: `net` and `serv` are valid as long as the transport exists (this function's
+            // contract). sunrpc calls this function only for `class`, which is registered.
             let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv, &address)? };
             let new = xprt.as_raw();
             let listener = L::listen(xprt, &address)?;
@@ -118,7 +119,8 @@ impl<L: SvcListener> ListenerTable<L> {
     /// - `raw` is a listener with this table, or a connection that was accepted by one, and stays
     ///   allocated during the call.
     unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `raw` is a transport of this module, and stays allocated (this function's
+        // contract). What is not a listener is a connection for an `L::Connection`.
         unsafe {
             if SvcXprt::from_raw(raw).flags() >> flag::LISTENER & 1 != 0 {
                 return 1;
@@ -150,7 +152,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
     ///
     /// # Safety
     ///
-    /// - `raw` is a connection with this table, and stays allocated during the call.
+    /// - `raw` is a connection that was made for a `T`, and stays allocated during the call.
     unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
         // SAFETY: A transport is only checked for work after it was published: until then it is
         // marked as busy. That is cleared behind a barrier, so that behind another one here the
@@ -255,7 +257,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
         if end != encoded {
             return 0;
         }
-        // SAFETY: As in `sendto`.
+        // SAFETY: The context is that of a Call of this connection, and belongs to the calling
+        // thread (this function's contract). A connection that has Calls was published.
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
         connection.place(KeptCall::new(&mut call), offset, length);
         // SAFETY: The request belongs to the calling thread.
@@ -276,7 +279,8 @@ impl<T: SvcConnection> ConnectionTable<T> {
         let Some(context) = NonNull::new(context) else {
             return;
         };
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `context` is a Call that `recvfrom` left, and is not used again. `raw` is a
+        // connection with this table, so it is a `T` that was published (this function's contract).
         unsafe {
             let call = T::Call::from_raw(context);
             SvcXprt::from_raw(raw).transport::<T>().release(call);

@@ -64,13 +64,15 @@ impl<'a> Receiving<'a> {
     /// The type's invariants hold; the thread has marked the transport as busy, and `xpo_recvfrom`
     /// was just called.
     pub(super) unsafe fn new(rqst: *mut bindings::svc_rqst, xprt: &'a SvcXprt) -> Self {
-        // SAFETY: Guaranteed by the caller. No page of the Reply is in use yet.
+        // SAFETY: `rqst` belongs to the calling thread (this function's contract). No page of the
+        // Reply is in use yet.
         unsafe {
             (*rqst).rq_next_page = (*rqst).rq_respages;
             (*rqst).rq_xprt_ctxt = core::ptr::null_mut();
         }
         Self {
-            // SAFETY: Guaranteed by the caller.
+            // SAFETY: `rqst` is a request of the calling thread, so it is not null (this function's
+            // contract).
             rqst: unsafe { NonNull::new_unchecked(rqst) },
             xprt,
             is_released: false,
@@ -182,7 +184,8 @@ impl<'a> Receiving<'a> {
 unsafe fn set_flags(flags: *mut usize, is_local: bool) {
     let (secure, local) = (1 << bindings::RQ_SECURE, 1 << bindings::RQ_LOCAL);
     let wanted = secure | if is_local { local } else { 0 };
-    // SAFETY: Guaranteed by the caller; other threads change the flags by atomic operations.
+    // SAFETY: `flags` are those of a valid request (this function's contract). They are read by one
+    // access, as test_bit() does, and all threads change them by atomic operations.
     unsafe {
         if flags.read_volatile() & (secure | local) != wanted {
             set_flag(flags, bindings::RQ_SECURE, true);
@@ -199,8 +202,8 @@ unsafe fn set_flags(flags: *mut usize, is_local: bool) {
 ///
 /// As for [`set_flags`].
 unsafe fn set_flag(flags: *mut usize, number: u32, value: bool) {
-    // SAFETY: Guaranteed by the caller; other threads change the flags only by atomic operations,
-    // and they are read at once, as test_bit() does.
+    // SAFETY: `flags` are those of a valid request (this function's contract). They are read by one
+    // access, as test_bit() does, and all threads change them by atomic operations.
     unsafe {
         let is_set = flags.read_volatile() >> number & 1 != 0;
         match value {
@@ -298,7 +301,8 @@ impl Replying<'_> {
     /// The type's invariants hold.
     pub(super) unsafe fn new(rqst: *mut bindings::svc_rqst) -> Self {
         Self {
-            // SAFETY: Guaranteed by the caller.
+            // SAFETY: `rqst` is a request of the calling thread, so it is not null (this function's
+            // contract).
             rqst: unsafe { NonNull::new_unchecked(rqst) },
             thread: PhantomData,
         }
@@ -316,7 +320,7 @@ impl Replying<'_> {
 
     /// When the thread began to execute the Call, which it had just taken.
     pub(crate) fn began(&self) -> Moment {
-        // SAFETY: By the type's invariant.
+        // SAFETY: `rqst` belongs to the calling thread (type invariant), which alone sets the time.
         Moment::from_ktime(unsafe { (*self.rqst.as_ptr()).rq_stime })
     }
 

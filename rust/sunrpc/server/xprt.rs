@@ -66,7 +66,7 @@ pub(crate) struct SvcXprt(Opaque<bindings::svc_xprt>);
 
 // SAFETY: sunrpc does its own locking of transports.
 unsafe impl Send for SvcXprt {}
-// SAFETY: As above.
+// SAFETY: sunrpc does its own locking of transports.
 unsafe impl Sync for SvcXprt {}
 
 impl SvcXprt {
@@ -76,7 +76,9 @@ impl SvcXprt {
     ///
     /// `ptr` is one of this module's transports, and stays valid for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::svc_xprt) -> &'a Self {
-        // SAFETY: `SvcXprt` is transparent over `svc_xprt`; the caller guarantees the rest.
+        // SAFETY: `ptr` is one of this module's transports, so it begins an `SvcMemory` in an
+        // `Arc`, and stays valid for all of `'a` (this function's contract). `SvcXprt` is
+        // transparent over `svc_xprt`.
         unsafe { &*ptr.cast() }
     }
 
@@ -145,11 +147,13 @@ impl SvcXprt {
     ///
     /// # Safety
     ///
-    /// The transport is a `T`, and sunrpc no longer has a reference to it. `this` is not used after
-    /// the call.
+    /// `this` is a valid transport of this module, made for a `T`, to which sunrpc no longer has a
+    /// reference. It is not used after the call.
     pub(super) unsafe fn take_transport<T>(this: *mut bindings::svc_xprt) -> Option<Arc<T>> {
-        // SAFETY: Guaranteed by the caller. `publish` stored the pointer of an `Arc<T>`, and left
-        // sunrpc a count of the memory's `Arc`.
+        // SAFETY: `this` is a valid transport for a `T`, to which sunrpc has no reference, so
+        // nobody else uses the pointer to its implementation (this function's contract). If that is
+        // not null, `publish` stored the pointer of an `Arc<T>` there, and left sunrpc a count of
+        // the memory's `Arc`.
         unsafe {
             let transport = Self::from_raw(this)
                 .transport_slot()
@@ -207,7 +211,8 @@ impl SvcXprt {
 
     /// [`Self::enqueue`] for what [`Self::call_waits`] or [`Self::connection_waits`] has recorded.
     pub(crate) fn enqueue_recorded(&self) {
-        // SAFETY: As for `enqueue`.
+        // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
+        // marked as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_enqueue(self.as_raw()) };
     }
 
@@ -242,13 +247,15 @@ impl SvcXprt {
 
     /// Makes a thread close the transport. Does not sleep.
     pub(crate) fn close(&self) {
-        // SAFETY: As for `enqueue`.
+        // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
+        // marked as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_deferred_close(self.as_raw()) };
     }
 
     /// Closes the transport, in this thread unless another one is using it. May sleep.
     pub(crate) fn close_now(&self) {
-        // SAFETY: As for `enqueue`.
+        // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
+        // marked as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_close(self.as_raw()) };
     }
 
@@ -290,7 +297,8 @@ impl OwnedSvcXprt {
     ///
     /// # Safety
     ///
-    /// All pointers are valid. The class is one that this module has registered.
+    /// `net` and `serv` are valid, and `serv` stays so as long as sunrpc has the transport. `class`
+    /// is one that this module has registered.
     ///
     /// # Errors
     ///
@@ -300,7 +308,8 @@ impl OwnedSvcXprt {
         class: *mut bindings::svc_xprt_class,
         serv: *mut bindings::svc_serv,
     ) -> Result<Self> {
-        // SAFETY: Guaranteed by the caller; `svc_xprt_init` initialises all of the C object.
+        // SAFETY: `net`, `class` and `serv` are valid (this function's contract). `svc_xprt_init`
+        // initialises all of the C object.
         let xprt =
             unsafe { Opaque::ffi_init(|raw| bindings::svc_xprt_init(net, class, raw, serv)) };
         let memory = pin_init!(SvcMemory {
@@ -334,7 +343,7 @@ impl OwnedSvcXprt {
         serv: *mut bindings::svc_serv,
         address: &SocketAddress,
     ) -> Result<Self> {
-        // SAFETY: Guaranteed by the caller.
+        // SAFETY: `net`, `class` and `serv` are what `new` requires (this function's contract).
         let this = unsafe { Self::new(net, class, serv)? };
         this.set(flag::LISTENER);
         this.set_local(address);
