@@ -113,7 +113,8 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // SAFETY: By the type's invariant. The call waits for readers.
+        // SAFETY: `folder` came from `rpcrdma_debugfs_add` (type invariant). The call waits for
+        // readers, so nobody uses `_hooks` after it.
         unsafe { bindings::rpcrdma_debugfs_remove(self.folder) };
     }
 }

@@ -119,7 +119,8 @@ impl<'a> Exposable<'a> {
         exposure: &'a Exposure,
         counted: bool,
     ) -> Option<Self> {
-        // INVARIANT: Guaranteed by the caller, and the length is checked.
+        // INVARIANT: `location` has `length` bytes, which stay allocated as the type requires (this
+        // function's contract), and at least one, as checked here.
         (length != 0).then_some(Self {
             location,
             length,

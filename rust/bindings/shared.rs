@@ -21,7 +21,8 @@ impl Net {
     ///
     /// `ptr` is valid, and a reference to the namespace is held for all of `'a`.
     pub(crate) unsafe fn from_raw<'a>(ptr: *mut net) -> &'a Self {
-        // SAFETY: `Net` is transparent over `net`; the caller guarantees the rest.
+        // SAFETY: `ptr` is a namespace to which a reference is held for all of `'a` (this
+        // function's contract), and `Net` is transparent over `net`.
         unsafe { &*ptr.cast() }
     }
 
@@ -50,7 +51,8 @@ unsafe impl AlwaysRefCounted for Net {
     }
 
     unsafe fn dec_ref(obj: NonNull<Self>) {
-        // SAFETY: The caller gives up a reference.
+        // SAFETY: `obj` is a live namespace, and the caller gives up one reference to it (contract
+        // of `dec_ref`).
         unsafe { super::rpcrdma_put_net(obj.cast().as_ptr()) };
     }
 }

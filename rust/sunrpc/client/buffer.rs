@@ -54,7 +54,8 @@ pub(super) unsafe fn prefix<'a>(rqst: *const bindings::rpc_rqst) -> &'a Prefix {
 /// As for [`prefix`], and the transport lock is held for all of `'a`. The caller has no other
 /// reference from this function.
 pub(super) unsafe fn credit<'a>(rqst: *mut bindings::rpc_rqst) -> &'a mut Credit {
-    // SAFETY: Guaranteed by the caller; the transport lock guards the credit.
+    // SAFETY: `prefix` has the same contract. The transport lock is held, and the caller has no
+    // other reference to the credit (this function's contract).
     unsafe { &mut *prefix(rqst).credit.get() }
 }
 

@@ -31,7 +31,7 @@ impl Xprt {
             return Err(NotPinned::Taken);
         }
         is_taken.set(1);
-        // SAFETY: As above.
+        // SAFETY: The request was just found, and the lock, under which it stays, is held.
         unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
         // INVARIANT: Found, marked and pinned under the lock.
         Ok(PinnedRqst { ptr, xprt: self })
