@@ -104,6 +104,8 @@ fn total_length(segments: impl Iterator<Item = Segment>) -> u64 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadList<'a> {
     entries: Reader<'a>,
+    count: u32,
+    length: u64,
 }
 
 impl<'a> ReadList<'a> {
@@ -113,25 +115,31 @@ impl<'a> ReadList<'a> {
     ///
     /// Those of [`ReadSegment::decode`].
     fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let entries = *reader;
-        while ReadSegment::decode(reader)?.is_some() {}
-        Ok(Self { entries })
+        let mut list = Self {
+            entries: *reader,
+            count: 0,
+            length: 0,
+        };
+        while let Some(entry) = ReadSegment::decode(reader)? {
+            list.count = list.count.saturating_add(1);
+            list.length = list.length.saturating_add(entry.segment.length.into());
+        }
+        Ok(list)
     }
 
     /// Whether the list has no segment.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.segments().next().is_none()
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// The number of segments.
-    pub(crate) fn count(&self) -> u32 {
-        self.segments()
-            .fold(0, |count, _| u32::saturating_add(count, 1))
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
     }
 
     /// The sum of the lengths of all segments, in bytes.
-    pub(crate) fn length(&self) -> u64 {
-        total_length(self.segments().map(|entry| entry.segment))
+    pub(crate) const fn length(&self) -> u64 {
+        self.length
     }
 
     /// The segments, in the order of the list.
