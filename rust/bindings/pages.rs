@@ -3,7 +3,7 @@
 //! Pages that are passed between sunrpc and a device, and descriptions of the bytes in them.
 
 use super::{bio_vec, page};
-use core::{mem::ManuallyDrop, num::NonZeroUsize, ptr::NonNull};
+use core::{mem::ManuallyDrop, num::NonZeroU32, ptr::NonNull};
 use kernel::{alloc::Flags, page::Page, page::PAGE_SIZE, prelude::*};
 
 /// Bytes in a page.
@@ -167,25 +167,22 @@ impl PageVec {
     }
 
     /// Appends the bytes of `range` to `vecs`, for a device. There is an element for each page, or
-    /// for pages that follow one another in memory, as long as it has no more than `most` bytes.
+    /// for pages that follow one another in memory.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room for them; `vecs` is not
-    /// changed then.
-    pub(crate) fn append_to(
-        &self,
-        vecs: &mut KVVec<bio_vec>,
-        range: PageRange,
-        most: u32,
-    ) -> Result {
+    /// `EINVAL` if there are no such bytes, `ENOMEM` if `vecs` has no room for them. Some of them
+    /// may be in `vecs` then.
+    pub(crate) fn append_to(&self, vecs: &mut KVVec<bio_vec>, range: PageRange) -> Result {
+        /// The most bytes in an element of several pages: what every device can map as one piece.
+        const MOST: u32 = 64 << 10;
         let (before, mut left) = (vecs.len(), range.length);
         for (page, start, length) in self.parts(range) {
             left = left.saturating_sub(length);
             let (start, length) = (u32::try_from(start)?, u32::try_from(length)?);
             let last = vecs.get_mut(before..).and_then(|vecs| vecs.last_mut());
             match last.filter(|last| is_behind(last, page)) {
-                Some(last) if last.bv_len.saturating_add(length) <= most => {
+                Some(last) if last.bv_len.saturating_add(length) <= MOST => {
                     last.bv_len = last.bv_len.saturating_add(length);
                 }
                 _ => {
@@ -194,18 +191,14 @@ impl PageVec {
                         bv_len: length,
                         bv_offset: start,
                     };
-                    if vecs.push_within_capacity(vec).is_err() {
-                        vecs.truncate(before);
-                        return Err(ENOMEM);
-                    }
+                    vecs.push_within_capacity(vec).map_err(|_| ENOMEM)?;
                 }
             }
         }
-        if left != 0 {
-            vecs.truncate(before);
-            return Err(EINVAL);
+        match left {
+            0 => Ok(()),
+            _ => Err(EINVAL),
         }
-        Ok(())
     }
 
     /// Copies `from` to the bytes that begin at `offset`; returns whether these are within the
@@ -267,8 +260,9 @@ impl PageRange {
     }
 
     /// The same bytes in consecutive ranges of up to `most` pages each.
-    pub(crate) fn split(self, most: NonZeroUsize) -> impl Iterator<Item = Self> {
-        let most = most.get().saturating_mul(PAGE_SIZE);
+    pub(crate) fn split(self, most: NonZeroU32) -> impl Iterator<Item = Self> {
+        // CAST: A u32 always fits the kernel's usize.
+        let most = (most.get() as usize).saturating_mul(PAGE_SIZE);
         let mut rest = self;
         core::iter::from_fn(move || {
             let length = rest.length.min(most.saturating_sub(rest.offset));
@@ -321,31 +315,27 @@ mod tests {
     fn a_range_is_described_page_by_page() {
         let pages = pages(32);
         let last = 32 * PAGE_SIZE - 1;
-        for most in [0, 3 * PAGE_BYTES, u32::MAX] {
-            for (at, length) in [
-                (0, 1),
-                (0, PAGE_SIZE),
-                (PAGE_SIZE - 1, 2),
-                (3 * PAGE_SIZE + 8, 5 * PAGE_SIZE),
-                (1, last - 1),
-                (last, 1),
-                (0, last + 1),
-            ] {
-                let mut vecs = KVVec::with_capacity(33, GFP_KERNEL).unwrap();
-                let range = PageRange::at(at, length);
-                pages.append_to(&mut vecs, range, most).unwrap();
-                assert!(vecs.iter().all(|vec| vec.bv_len <= most.max(PAGE_BYTES)));
-                let mut expected = pages.parts(range);
-                walk(&vecs, |page, offset, length| {
-                    let (found, start, bytes) = expected.next().unwrap();
-                    assert!(page == found.as_ptr());
-                    assert_eq!((offset as usize, length as usize), (start, bytes));
-                });
-                assert!(expected.next().is_none());
-                let count = pages.parts(range).count();
-                assert!(most != 0 || vecs.len() == count);
-                assert!(vecs.len() <= count);
-            }
+        for (at, length) in [
+            (0, 1),
+            (0, PAGE_SIZE),
+            (PAGE_SIZE - 1, 2),
+            (3 * PAGE_SIZE + 8, 5 * PAGE_SIZE),
+            (1, last - 1),
+            (last, 1),
+            (0, last + 1),
+        ] {
+            let mut vecs = KVVec::with_capacity(33, GFP_KERNEL).unwrap();
+            let range = PageRange::at(at, length);
+            pages.append_to(&mut vecs, range).unwrap();
+            assert!(vecs.iter().all(|vec| vec.bv_len <= (64 << 10)));
+            let mut expected = pages.parts(range);
+            walk(&vecs, |page, offset, length| {
+                let (found, start, bytes) = expected.next().unwrap();
+                assert!(page == found.as_ptr());
+                assert_eq!((offset as usize, length as usize), (start, bytes));
+            });
+            assert!(expected.next().is_none());
+            assert!(vecs.len() <= pages.parts(range).count());
         }
     }
 
@@ -353,7 +343,7 @@ mod tests {
     fn ranges_are_split_between_pages() {
         let split = |at, length, most| {
             let mut found = KVec::new();
-            let most = NonZeroUsize::new(most).unwrap();
+            let most = NonZeroU32::new(most).unwrap();
             for range in PageRange::at(at, length).split(most) {
                 found.push(range, GFP_KERNEL).unwrap();
             }
@@ -361,7 +351,7 @@ mod tests {
         };
         assert!(split(5, 0, 4).is_empty());
         assert!(split(5, 9, 1)[..] == [PageRange::at(5, 9)]);
-        assert!(split(8, 3 * PAGE_SIZE, usize::MAX)[..] == [PageRange::at(8, 3 * PAGE_SIZE)]);
+        assert!(split(8, 3 * PAGE_SIZE, u32::MAX)[..] == [PageRange::at(8, 3 * PAGE_SIZE)]);
         assert!(
             split(PAGE_SIZE, 4 * PAGE_SIZE, 2)[..]
                 == [
@@ -387,18 +377,18 @@ mod tests {
         let room = vecs.capacity();
         for _ in 0..room - 1 {
             let first = PageRange::at(0, 1);
-            assert!(pages.append_to(&mut vecs, first, 0) == Ok(()));
+            assert!(pages.append_to(&mut vecs, first) == Ok(()));
         }
         for (range, error) in [
             (PageRange::at(PAGE_SIZE - 1, 2), ENOMEM),
             (PageRange::at(3 * PAGE_SIZE, PAGE_SIZE + 1), EINVAL),
             (PageRange::at(5 * PAGE_SIZE, 1), EINVAL),
         ] {
-            assert!(pages.append_to(&mut vecs, range, 0) == Err(error));
-            assert_eq!(vecs.len(), room - 1);
+            assert!(pages.append_to(&mut vecs, range) == Err(error));
+            vecs.truncate(room - 1);
         }
-        assert!(pages.append_to(&mut vecs, PageRange::at(8, 0), 0) == Ok(()));
-        assert!(pages.append_to(&mut vecs, PageRange::at(8, 8), 0) == Ok(()));
+        assert!(pages.append_to(&mut vecs, PageRange::at(8, 0)) == Ok(()));
+        assert!(pages.append_to(&mut vecs, PageRange::at(8, 8)) == Ok(()));
         assert_eq!(vecs.len(), room);
     }
 

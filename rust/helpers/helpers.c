@@ -80,15 +80,6 @@ void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
 	ib_dma_sync_single_for_device(device, addr, size, direction);
 }
 
-u32 rpcrdma_ib_max_mapping(struct ib_device *device)
-{
-	size_t most = ib_dma_max_seg_size(device);
-
-	if (!ib_uses_virt_dma(device))
-		most = min(most, dma_max_mapping_size(device->dma_device));
-	return most;
-}
-
 /* A bounce buffer begins with a slot, unless its device has it keep the offset within a page. */
 bool rpcrdma_ib_is_bounced(struct ib_device *device)
 {
@@ -97,12 +88,6 @@ bool rpcrdma_ib_is_bounced(struct ib_device *device)
 	return !ib_uses_virt_dma(device) && !use_dma_iommu(dma) &&
 	       is_swiotlb_force_bounce(dma) &&
 	       ~dma_get_min_align_mask(dma) & ~PAGE_MASK;
-}
-
-/* See rdma_rw_init_iova_wrs_bvec(). */
-bool rpcrdma_ib_joins_ranges(struct ib_device *device)
-{
-	return ib_uses_virt_dma(device) || !use_dma_iommu(device->dma_device);
 }
 
 bool rpcrdma_rdma_protocol_iwarp(struct ib_device *device, u32 port)

@@ -33,9 +33,7 @@ void rpcrdma_ib_dma_sync_single_for_cpu(struct ib_device *device, u64 addr,
 void rpcrdma_ib_dma_sync_single_for_device(struct ib_device *device, u64 addr,
 					   size_t size,
 					   enum dma_data_direction direction);
-u32 rpcrdma_ib_max_mapping(struct ib_device *device);
 bool rpcrdma_ib_is_bounced(struct ib_device *device);
-bool rpcrdma_ib_joins_ranges(struct ib_device *device);
 bool rpcrdma_rdma_protocol_iwarp(struct ib_device *device, u32 port);
 void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 			unsigned int len);

@@ -10,7 +10,7 @@ use super::{
     completion::{is_send, WcStatus},
     cq::Cq,
     cqe::CqRef,
-    needs_mr::{may_need_mr, regions_of, transfer_requests},
+    needs_mr::{may_need_mr, transfer_requests},
     outgoing::{Outgoing, OutgoingOwner, SendContext},
     pool::Pool,
     qp::{Capacities, ConnectParameters, Qp},
@@ -99,10 +99,9 @@ pub(crate) struct AcceptedSizes {
     /// RDMA Reads and Writes that can be outstanding where memory has to be registered for each;
     /// more if one message takes more.
     pub(crate) transfers: u32,
-    /// The most pieces of memory in the RDMA Reads or Writes for one message.
-    pub(crate) message_pieces: u32,
-    /// The most pages in all of these.
-    pub(crate) message_pages: u32,
+    /// The most RDMA Reads or Writes for one message, each of no more pages than a region has. All
+    /// are mapped before any is posted.
+    pub(crate) message_transfers: u32,
     /// Elements in the scatter/gather list of each of them.
     pub(crate) transfer_sge: u32,
 }
@@ -112,7 +111,7 @@ impl AcceptedSizes {
     fn capacities(&self, id: &CmId<Bound>, pd: &Pd) -> Capacities {
         // Where nothing is registered, transfers are counted in `send_requests`.
         let transfers = match may_need_mr(id, pd) {
-            true => self.transfers.max(self.message_regions(id)),
+            true => self.transfers.max(self.message_transfers),
             false => 0,
         };
         Capacities {
@@ -127,17 +126,9 @@ impl AcceptedSizes {
     /// registered for them; 0 elsewhere.
     pub(crate) fn registered_requests(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
         match may_need_mr(id, pd) {
-            true => transfer_requests(id, self.message_regions(id)),
+            true => transfer_requests(id, self.message_transfers),
             false => 0,
         }
-    }
-
-    /// The most regions that the RDMA Reads or Writes for one message take. All are mapped before
-    /// any is posted.
-    fn message_regions(&self, id: &CmId<Bound>) -> u32 {
-        // The last region of each piece may not be full.
-        let full = regions_of(id, self.message_pages);
-        full.saturating_add(self.message_pieces)
     }
 }
 

@@ -3,7 +3,7 @@
 //! An RDMA device: its users and its capabilities.
 
 use crate::bindings;
-use core::ptr::NonNull;
+use core::{num::NonZeroU32, ptr::NonNull};
 use kernel::{
     fmt::{self, Write},
     new_mutex,
@@ -195,6 +195,17 @@ impl Device {
             max_initiator_depth: depth(attrs.max_qp_init_rd_atom),
             max_transfer_sge: limit(attrs.max_sge_rd).min(limit(attrs.max_send_sge)),
         }
+    }
+}
+
+impl Attributes {
+    /// The most pages in one RDMA Read or Write of an accepted connection: those of the regions
+    /// that the RDMA core makes (`rdma_rw_fr_page_list_len()`). It gives each as many elements as
+    /// it has pages, and an IOMMU can merge adjacent pages into one element.
+    pub(crate) fn region_pages(&self) -> NonZeroU32 {
+        const MOST: u32 = 256;
+        let pages = self.max_fast_reg_pages.min(MOST);
+        NonZeroU32::new(pages).unwrap_or(NonZeroU32::MIN.saturating_add(MOST - 1))
     }
 }
 

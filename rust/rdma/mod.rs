@@ -44,11 +44,11 @@ mod reads;
 mod receive;
 mod registered;
 mod ring;
+mod rw;
 mod send;
 mod send_slots;
 mod sender;
 mod sizes;
-mod transfer;
 
 pub(crate) mod cm;
 pub(crate) mod cq;

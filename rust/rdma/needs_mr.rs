@@ -12,7 +12,7 @@ use super::{
     Pd,
 };
 use crate::bindings;
-use core::{mem::MaybeUninit, num::NonZeroUsize, ptr::NonNull};
+use core::{mem::MaybeUninit, ptr::NonNull};
 use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*};
 
 /// Whether a queue pair of `id` is to have memory regions for transfers.
@@ -52,29 +52,6 @@ pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd
         }
         found
     })
-}
-
-/// How many memory regions a transfer of this many pages takes if the RDMA core registers memory
-/// for it. The most pages in a region depend on the device.
-pub(super) fn regions_of(id: &CmId<Bound>, pages: u32) -> u32 {
-    let device = id.raw_device().as_ptr();
-    // SAFETY: By the identifier's invariant the device is registered, and this is one of its ports.
-    // The call divides by the number of pages in its regions, which is not 0.
-    unsafe {
-        match (*device).attrs.max_fast_reg_page_list_len {
-            0 => 0,
-            _ => bindings::rdma_rw_mr_factor(device, id.port(), pages),
-        }
-    }
-}
-
-/// Pages in one such region, which may be fewer than the device supports.
-pub(super) fn region_pages(pd: &Pd) -> NonZeroUsize {
-    /// The most pages for which the RDMA core makes regions (`rdma_rw_fr_page_list_len()`).
-    const MOST: u32 = 256;
-    let pages = pd.device().attributes().max_fast_reg_pages.min(MOST);
-    // CAST: A u32 always fits the kernel's usize.
-    NonZeroUsize::new(pages as usize).unwrap_or(NonZeroUsize::MIN)
 }
 
 /// Maps a transfer of one byte, an RDMA Read if it comes from the device, to see whether the RDMA

@@ -8,8 +8,8 @@ use super::{
     dma::DmaBuffer,
     pool::{Links, Pool, Pooled},
     qp::Qp,
+    rw::RwList,
     send_slots::{NoRoom, Patience, SendSlots, SlotWait, Turn},
-    transfer::Transfers,
 };
 use crate::{
     bindings::{self, PageRange, PageVec},
@@ -126,6 +126,37 @@ pub(super) fn wait_for_slots<O: OutgoingOwner>(
     waited
 }
 
+/// Adds the transfer of `range` of `pages` from or to the peer's memory at `offset` under `handle`.
+/// May sleep for memory, and with `wait` for memory regions.
+///
+/// # Safety
+///
+/// As for [`RwList::add`] with the owner's queue pair.
+///
+/// # Errors
+///
+/// As for [`RwList::add`].
+pub(super) unsafe fn add_range<O: OutgoingOwner>(
+    owner: &O,
+    list: &mut RwList,
+    pages: &PageVec,
+    range: PageRange,
+    (handle, mut offset): (u32, u64),
+    mut wait: Option<&mut SlotWait>,
+) -> Result {
+    for range in range.split(owner.qp().region_pages()) {
+        // SAFETY: The caller keeps the pages as `RwList::add` wants it (this function's contract).
+        while let Err(error) = unsafe { list.add(owner.qp(), pages, range, handle, offset) } {
+            let wait = wait.as_deref_mut().filter(|_| error == EAGAIN);
+            if wait.is_none_or(|wait| wait_for_slots(owner, wait).is_err()) {
+                return Err(error);
+            }
+        }
+        offset = offset.wrapping_add(u64::try_from(range.length)?);
+    }
+    Ok(())
+}
+
 /// The resources of one Send, from the time it is built until it completes.
 ///
 /// # Invariants
@@ -143,7 +174,7 @@ pub(crate) struct SendContext<O: OutgoingOwner> {
     buffer: DmaBuffer,
     request: bindings::ib_send_wr,
     sge: bindings::ib_sge,
-    writes: Transfers,
+    writes: RwList,
     /// The source of the RDMA Writes.
     pages: PageVec,
     slots: u32,
@@ -182,7 +213,7 @@ impl<O: OutgoingOwner> SendContext<O> {
                 buffer,
                 request: bindings::ib_send_wr::default(),
                 sge,
-                writes: Transfers::writes(),
+                writes: RwList::writes(),
                 pages: PageVec::new(),
                 slots: 0,
                 sent: O::Sent::default(),
@@ -317,68 +348,31 @@ impl<'a, O: OutgoingOwner> Outgoing<'a, O> {
         }
     }
 
-    /// Reserves memory for `writes` Writes with `elements` elements in all. May sleep.
+    /// Reserves memory for Writes of `ranges` ranges with `elements` elements in all. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn reserve_writes(&mut self, writes: usize, elements: usize) -> Result {
-        let more = self.owner.qp().more_transfers(elements);
-        let writes = writes.saturating_add(more);
-        self.context().writes.reserve(writes, elements)
+    pub(crate) fn reserve_writes(&mut self, ranges: usize, elements: usize) -> Result {
+        let qp = self.owner.qp();
+        self.context().writes.reserve(qp, ranges, elements)
     }
 
-    /// Adds RDMA Writes of `ranges` of the kept pages to the peer's memory at `offset` under
-    /// `handle`, to be done before the message is sent: one Write for all ranges, or, if they
-    /// cannot be joined, one or more for each. May sleep for memory, and for a memory region.
+    /// Adds an RDMA Write of `range` of the kept pages to the peer's memory at `offset` under
+    /// `handle`, to be done before the message is sent. May sleep for memory, and for a memory
+    /// region.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if a range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
+    /// `EINVAL` if the range is not within these pages; `ENOMEM`, or `EAGAIN` if there is no memory
     /// region.
-    pub(crate) fn write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        if self.owner.qp().joins_ranges() {
-            return self.write_joined(ranges, handle, offset);
-        }
-        self.write_split(ranges, handle, offset)
-    }
-
-    /// [`Self::write`] of ranges that cannot be joined.
-    fn write_split(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        let (mut offset, most) = (offset, self.owner.qp().transfer_pages());
-        for range in ranges.iter().flat_map(|range| range.split(most)) {
-            self.write_joined(&[range], handle, offset)?;
-            offset = offset.wrapping_add(u64::try_from(range.length)?);
-        }
-        Ok(())
-    }
-
-    /// [`Self::write`] of ranges that can be joined.
-    fn write_joined(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        match self.add_write(ranges, handle, offset) {
-            Err(EAGAIN) => self.write_later(ranges, handle, offset),
-            added => added,
-        }
-    }
-
-    /// Adds one Write.
-    fn add_write(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        let qp = self.owner.qp();
-        let SendContext { writes, pages, .. } = self.context();
+    pub(crate) fn write(&mut self, range: PageRange, handle: u32, offset: u64) -> Result {
+        // SAFETY: By the type's invariant nobody else uses the context.
+        let SendContext { writes, pages, .. } = unsafe { self.context.as_mut() };
+        let wait = Some(&mut self.wait);
         // SAFETY: The pages stay with the context until `end`, which is called with the same queue
         // pair.
-        unsafe { writes.add(qp, pages, ranges, handle, offset) }
-    }
-
-    /// Adds one Write once there are memory regions again.
-    fn write_later(&mut self, ranges: &[PageRange], handle: u32, offset: u64) -> Result {
-        while wait_for_slots(self.owner, &mut self.wait).is_ok() {
-            match self.add_write(ranges, handle, offset) {
-                Err(EAGAIN) => {}
-                added => return added,
-            }
-        }
-        Err(EAGAIN)
+        unsafe { add_range(self.owner, writes, pages, range, (handle, offset), wait) }
     }
 
     /// Sends the first `length` bytes after the Writes, and asks the peer to invalidate `handle`.

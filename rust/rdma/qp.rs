@@ -7,7 +7,7 @@ use super::{
     cq::Cq,
     cqe::CqRef,
     device::NeedsMr,
-    needs_mr::{needs_mr, region_pages, transfer_requests},
+    needs_mr::{needs_mr, transfer_requests},
     receive::{ReceiveOwner, Receives},
     Pd,
 };
@@ -15,7 +15,7 @@ use crate::{
     bindings,
     trace::{TraceCq, TraceQp},
 };
-use core::{num::NonZeroUsize, ptr::NonNull};
+use core::{num::NonZeroU32, ptr::NonNull};
 use kernel::{
     error::to_result,
     new_spinlock,
@@ -130,12 +130,8 @@ pub(crate) struct Qp {
     is_posting: Atomic<bool>,
     /// As [`needs_mr`].
     needs_mr: NeedsMr,
-    /// As [`Self::max_element`].
-    max_element: u32,
-    /// As [`Self::joins_ranges`].
-    joins_ranges: bool,
-    /// As [`Self::transfer_pages`].
-    transfer_pages: NonZeroUsize,
+    /// As [`Self::region_pages`].
+    region_pages: NonZeroU32,
     // The queue pair is destroyed before these, in `drop`.
     id: CmId<Bound>,
     cq: Arc<Cq>,
@@ -170,18 +166,7 @@ impl Qp {
                 // SAFETY: It was just created.
                 _ => unsafe { needs_mr(*ptr, &id, pd) },
             },
-            max_element: match needs_mr.reads {
-                true => 0,
-                // SAFETY: The device is registered as long as the domain exists.
-                false => unsafe { bindings::rpcrdma_ib_max_mapping(pd.device().as_raw()) },
-            },
-            joins_ranges: !needs_mr.reads
-                // SAFETY: The device is registered as long as the domain exists.
-                && unsafe { bindings::rpcrdma_ib_joins_ranges(pd.device().as_raw()) },
-            transfer_pages: match needs_mr.reads {
-                true => region_pages(pd),
-                false => NonZeroUsize::MAX,
-            },
+            region_pages: pd.device().attributes().region_pages(),
             id,
             cq: cq.clone(),
             pd: pd.clone(),
@@ -208,36 +193,9 @@ impl Qp {
         self.needs_mr.writes
     }
 
-    /// The most bytes in an element of a transfer that spans several pages: what can be mapped for
-    /// the device as one piece, which a bounce buffer limits. 0 where transfers are registered: the
-    /// RDMA core sizes a region by the number of elements, whatever their length.
-    pub(super) fn max_element(&self) -> u32 {
-        self.max_element
-    }
-
-    /// Whether a transfer may have several ranges, such as the head and the pages of a message. It
-    /// may not behind an IOMMU, or where memory is registered: there the RDMA core maps it as one
-    /// piece, in which only whole pages can follow each other.
-    pub(super) fn joins_ranges(&self) -> bool {
-        self.joins_ranges
-    }
-
-    /// The most pages in one transfer: where transfers are registered, those of one region. The
-    /// RDMA core gives each region as many elements as it has pages. An IOMMU can merge adjacent
-    /// pages into one element, so a longer transfer could put more pages into a region than it
-    /// takes.
-    pub(super) fn transfer_pages(&self) -> NonZeroUsize {
-        self.transfer_pages
-    }
-
-    /// How many transfers are added when those with this many elements in all are split into ones
-    /// of at most [`Self::transfer_pages`].
-    pub(super) fn more_transfers(&self, elements: usize) -> usize {
-        // A division is slow.
-        match self.needs_mr.reads {
-            true => elements / self.transfer_pages,
-            false => 0,
-        }
+    /// As [`super::device::Attributes::region_pages`].
+    pub(super) fn region_pages(&self) -> NonZeroU32 {
+        self.region_pages
     }
 
     /// The number of the queue pair.

@@ -5,12 +5,12 @@
 use super::{
     completion::WcStatus,
     cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
-    outgoing::{take_slots, take_turn, wait_for_slots, OutgoingOwner},
+    outgoing::{add_range, take_slots, take_turn, OutgoingOwner},
     pool::{Links, Pool, Pooled},
     qp::Qp,
     receive::{CompletedReceive, ReceiveOwner},
+    rw::RwList,
     send_slots::{NoRoom, Patience, SlotWait, Turn},
-    transfer::Transfers,
 };
 use crate::{
     bindings::{self, PageRange, PageVec},
@@ -50,7 +50,7 @@ pub(crate) struct ReadContext<O: ReadOwner> {
     first_cqe: Cqe<Self, 1>,
     links: Links<Self>,
     owner: NonNull<O>,
-    reads: Transfers,
+    reads: RwList,
     /// The destination of the Reads.
     pages: PageVec,
     message: Option<CompletedReceive<O>>,
@@ -83,7 +83,7 @@ impl<O: ReadOwner> ReadContext<O> {
                 first_cqe: Cqe::new(),
                 links: Links::new(),
                 owner: NonNull::from(owner),
-                reads: Transfers::reads(),
+                reads: RwList::reads(),
                 pages: PageVec::new(),
                 message: None,
                 failure: None,
@@ -218,9 +218,8 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         }
         // A Read that begins within a page shares that page with the Read before it.
         let elements = pages.len().saturating_add(reads);
-        let reads = reads.saturating_add(qp.more_transfers(elements));
         context.pages = pages;
-        context.reads.reserve(reads, elements)
+        context.reads.reserve(qp, reads, elements)
     }
 
     /// Adds an RDMA Read of `length` bytes of the peer's memory, at `offset` under `handle`, to the
@@ -237,42 +236,12 @@ impl<'a, O: ReadOwner> Reads<'a, O> {
         may_wait: bool,
     ) -> Result {
         let range = PageRange::at(start, usize::try_from(length)?);
-        let qp = self.owner.qp();
-        if qp.registers_transfers() {
-            return self.read_registered(range, (handle, offset), may_wait);
-        }
-        let ReadContext { reads, pages, .. } = self.context();
-        // SAFETY: The pages stay with the context until `end`, which is called with the same queue
-        // pair.
-        unsafe { reads.add(qp, pages, &[range], handle, offset) }
-    }
-
-    /// [`Self::read`] where each Read takes a memory region: the data may need several Reads.
-    fn read_registered(
-        &mut self,
-        range: PageRange,
-        (handle, offset): (u32, u64),
-        may_wait: bool,
-    ) -> Result {
-        if range.length == 0 {
-            return Err(EINVAL);
-        }
-        let (owner, mut offset) = (self.owner, offset);
-        let qp = owner.qp();
         // SAFETY: By the type's invariant nobody else uses the context.
         let ReadContext { reads, pages, .. } = unsafe { self.context.as_mut() };
-        for range in range.split(qp.transfer_pages()) {
-            loop {
-                // SAFETY: The pages stay with the context until `end`, which is called with the
-                // same queue pair.
-                match unsafe { reads.add(qp, pages, &[range], handle, offset) } {
-                    Err(EAGAIN) if may_wait && wait_for_slots(owner, &mut self.wait).is_ok() => {}
-                    added => break added?,
-                }
-            }
-            offset = offset.wrapping_add(u64::try_from(range.length)?);
-        }
-        Ok(())
+        let wait = may_wait.then_some(&mut self.wait);
+        // SAFETY: The pages stay with the context until `end`, which is called with the same queue
+        // pair.
+        unsafe { add_range(self.owner, reads, pages, range, (handle, offset), wait) }
     }
 
     /// Posts the Reads for `message`, which is passed to [`ReadOwner::read`] with the pages when

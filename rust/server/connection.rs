@@ -151,6 +151,9 @@ impl Connection {
                 true => sge(attributes.max_send_sge),
                 false => sge(attributes.max_transfer_sge),
             };
+        // Each range has up to as many pages as a region.
+        let more = pages / attributes.region_pages();
+        let full = full.saturating_add(more);
         let sizes = AcceptedSizes {
             receives: max_credits
                 .saturating_add(SPARE_RECEIVES)
@@ -159,8 +162,7 @@ impl Connection {
             send_size: own.send.bytes().max(thresholds.send),
             send_requests: send_requests(full),
             transfers: TRANSFERS,
-            message_pieces: CALL_PIECES,
-            message_pages: pages,
+            message_transfers: CALL_PIECES.saturating_add(more),
             // The RDMA core takes into account that Reads may have fewer.
             transfer_sge: sge(attributes.max_send_sge).get(),
         };

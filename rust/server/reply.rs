@@ -222,12 +222,12 @@ fn write(
         || !plan
             .results()
             .all(|result| rqst.is_in_pages(result.at, result.length));
-    // The head, the pages and the tail may be transfers of their own.
-    let transfers = writes.saturating_add(2);
+    // The head, the pages and the tail are written one by one.
+    let ranges = writes.saturating_add(2);
     let layout = rqst.move_pages(outgoing.kept_pages()?, is_whole)?;
     // Each Write can begin and end within a page.
     let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
-    outgoing.reserve_writes(transfers, elements)?;
+    outgoing.reserve_writes(ranges, elements)?;
     let mut writing = Writing {
         qp,
         number,
@@ -259,18 +259,12 @@ impl Writing<'_, '_> {
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(self.qp, self.number, self.count, segment);
         let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
-        let (in_pages, ranges);
-        let parts = match self.layout.in_pages(start, length) {
-            Some(range) => {
-                in_pages = [range];
-                in_pages.as_slice()
-            }
-            None => {
-                ranges = self.layout.ranges(start, length)?;
-                ranges.parts()
-            }
-        };
-        self.outgoing.write(parts, target.handle, target.offset)?;
+        let (outgoing, mut offset) = (&mut *self.outgoing, target.offset);
+        self.layout.for_each_range(start, length, |range| {
+            outgoing.write(range, target.handle, offset)?;
+            offset = offset.wrapping_add(u64::try_from(range.length)?);
+            Ok(())
+        })?;
         self.count = self.count.saturating_add(1);
         self.bytes = self.bytes.saturating_add(u64::from(target.length));
         Ok(())

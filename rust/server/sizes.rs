@@ -23,7 +23,7 @@ pub(super) const TRANSFERS: u32 = 64;
 
 /// The most pieces in which the data of a Call is read. A Position Zero chunk continues after each
 /// of the other Read chunks.
-pub(super) const CALL_PIECES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS;
+pub(super) const CALL_PIECES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS - 1;
 
 /// The most RDMA Writes of a Reply. Writing its head, its pages and its tail one by one takes two
 /// more: with these and the Send it fits the send queue as Calls do.
@@ -42,9 +42,9 @@ pub(super) const MAX_TRANSFER_SGE: u32 = 18;
 const MAX_READ_BYTES: u32 = 8 << 20;
 
 /// The smallest send queue that the largest RPC fits. Its pages take `full` work requests with as
-/// many parts as each can have. Each segment takes one more, where a page ends, and so does each
-/// Read chunk within a Position Zero chunk, which continues after it. Where memory is registered,
-/// the RPC takes up to `registered` work requests instead.
+/// many parts as each can have, or with all pages of a region. Each segment takes one more, where a
+/// page ends, and so does each Read chunk within a Position Zero chunk, which continues after it.
+/// Where memory is registered, the RPC takes up to `registered` work requests instead.
 pub(super) fn least_send_queue(full: u32, registered: u32) -> u32 {
     let requests = CALL_PIECES.saturating_add(full).max(registered);
     requests.saturating_add(KEPT_REQUESTS)
@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn queues_are_as_large_as_the_provider_makes_them() {
         // For 1 and for 4 MiB, in pages of 4 KiB, and for any number.
-        assert_eq!([14, 56].map(send_requests), [62, 126]);
-        assert!((0..300).all(|full| send_requests(full) > full + MAX_SEGMENTS + 15));
+        assert_eq!([15, 60].map(send_requests), [62, 126]);
+        assert!((0..300).all(|full| send_requests(full) > full + MAX_SEGMENTS + 14));
         assert_eq!(
-            [0, 50, 105].map(|more| least_send_queue(56, more)),
-            [106, 106, 107]
+            [0, 50, 108].map(|more| least_send_queue(60, more)),
+            [109, 109, 110]
         );
         assert!(send_requests(u32::MAX) > u32::MAX - 2 * KEPT_REQUESTS);
         let requests = [0, 1, 4, 16, 64, 100, 128, 256, 300, u32::MAX];

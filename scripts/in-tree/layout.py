@@ -78,7 +78,7 @@ PATCHES = [
         "rdma",
         """
         rdma/accepted.rs rdma/listener.rs rdma/outgoing.rs rdma/pool.rs rdma/reads.rs rdma/send_slots.rs
-        rdma/transfer.rs
+        rdma/rw.rs
         """,
     ),
     ("server", "sunrpc", "sunrpc/server/"),

@@ -480,48 +480,44 @@ pub(crate) struct ResultLayout {
 
 impl ResultLayout {
     /// The most parts that a range can have in addition to its pages.
-    pub(crate) const EXTRA_PARTS: usize = 3;
+    const EXTRA_PARTS: usize = 3;
 
-    /// The `length` bytes from `at` on, if all of them are in the pages, not in head or tail.
-    pub(crate) fn in_pages(&self, at: usize, length: usize) -> Option<PageRange> {
-        let (first, base, page_len) = self.pages;
-        let start = at.checked_sub(self.head_len)?;
-        if start.saturating_add(length) > page_len {
-            return None;
-        }
-        let range = PageRange::at(base.saturating_add(start), length);
-        Some(PageRange {
-            index: first.saturating_add(range.index),
-            ..range
-        })
-    }
-
-    /// The `length` bytes from `at` on, wherever they are.
+    /// Passes to `each` where the `length` bytes from `at` on are: in the head, the pages, and the
+    /// tail.
     ///
     /// # Errors
     ///
-    /// `EIO` if not all of them are in pages that were moved.
-    pub(crate) fn ranges(&self, at: usize, length: usize) -> Result<Ranges> {
-        let mut found = Ranges::default();
+    /// `EIO` if not all of them are in pages that were moved, or that of `each`.
+    pub(crate) fn for_each_range(
+        &self,
+        at: usize,
+        length: usize,
+        mut each: impl FnMut(PageRange) -> Result,
+    ) -> Result {
         let (first, base, page_len) = self.pages;
-        let [head, tail] = self.linear.ok_or(EIO)?;
         let parts = [
-            (head, self.head_len),
-            ((first, base), page_len),
-            (tail, self.tail_len),
+            (self.linear.map(|[head, _]| head), self.head_len),
+            (Some((first, base)), page_len),
+            (self.linear.map(|[_, tail]| tail), self.tail_len),
         ];
         let (mut skip, mut left) = (at, length);
-        for ((page, offset), available) in parts {
+        for (place, available) in parts {
             let from = skip.min(available);
             skip = skip.saturating_sub(from);
             let length = left.min(available.saturating_sub(from));
             left = left.saturating_sub(length);
-            found.add((page, offset.saturating_add(from)), length);
+            if length != 0 {
+                let (page, offset) = place.ok_or(EIO)?;
+                let range = PageRange::at(offset.saturating_add(from), length);
+                each(PageRange {
+                    index: page.saturating_add(range.index),
+                    ..range
+                })?;
+            }
         }
-        if left == 0 {
-            Ok(found)
-        } else {
-            Err(EIO)
+        match left {
+            0 => Ok(()),
+            _ => Err(EIO),
         }
     }
 
@@ -531,32 +527,6 @@ impl ResultLayout {
         base.saturating_add(length)
             .div_ceil(PAGE_SIZE)
             .saturating_add(Self::EXTRA_PARTS)
-    }
-}
-
-/// The parts of a stretch of a Reply: of the head, of the pages, and of the tail.
-#[derive(Default)]
-pub(crate) struct Ranges {
-    parts: [PageRange; 3],
-    count: usize,
-}
-
-impl Ranges {
-    /// Adds the `length` bytes from byte `offset` of a page on, if there are any.
-    fn add(&mut self, (page, offset): (usize, usize), length: usize) {
-        let range = PageRange::at(offset, length);
-        if let (Some(part), true) = (self.parts.get_mut(self.count), length != 0) {
-            *part = PageRange {
-                index: page.saturating_add(range.index),
-                ..range
-            };
-            self.count = self.count.saturating_add(1);
-        }
-    }
-
-    /// All of them.
-    pub(crate) fn parts(&self) -> &[PageRange] {
-        self.parts.get(..self.count).unwrap_or(&self.parts)
     }
 }
 
@@ -574,27 +544,33 @@ mod tests {
         }
     }
 
-    fn ranges(layout: &ResultLayout, at: usize, length: usize) -> KVec<(usize, usize, usize)> {
+    fn ranges(
+        layout: &ResultLayout,
+        at: usize,
+        length: usize,
+    ) -> Option<KVec<(usize, usize, usize)>> {
         let mut found = KVec::new();
-        for range in layout.ranges(at, length).unwrap().parts() {
+        let each = |range: PageRange| {
             let range = (range.index, range.offset, range.length);
-            found.push(range, GFP_KERNEL).unwrap();
-        }
-        found
+            Ok(found.push(range, GFP_KERNEL)?)
+        };
+        layout.for_each_range(at, length, each).ok()?;
+        Some(found)
     }
 
     #[test]
     fn a_stretch_is_found() {
         let layout = layout(Some([(0, 100), (0, 140)]));
-        assert!(ranges(&layout, 0, 40)[..] == [(0, 100, 40)]);
-        assert!(ranges(&layout, 40, 6)[..] == [(1, 10, 6)]);
+        let found = |at, length| ranges(&layout, at, length).unwrap();
+        assert!(found(0, 40)[..] == [(0, 100, 40)]);
+        assert!(found(40, 6)[..] == [(1, 10, 6)]);
         let all = [(0, 130, 10), (1, 10, 2 * PAGE_SIZE), (0, 140, 8)];
-        assert!(ranges(&layout, 30, 2 * PAGE_SIZE + 18)[..] == all);
-        assert!(ranges(&layout, 40 + PAGE_SIZE, 4)[..] == [(2, 10, 4)]);
-        assert!(ranges(&layout, 0, 0).is_empty());
+        assert!(found(30, 2 * PAGE_SIZE + 18)[..] == all);
+        assert!(found(40 + PAGE_SIZE, 4)[..] == [(2, 10, 4)]);
+        assert!(found(0, 0).is_empty());
         let end = 48 + 2 * PAGE_SIZE;
-        assert!(ranges(&layout, end - 4, 4)[..] == [(0, 144, 4)]);
-        assert!(layout.ranges(end - 4, 5).is_err());
+        assert!(found(end - 4, 4)[..] == [(0, 144, 4)]);
+        assert!(ranges(&layout, end - 4, 5).is_none());
     }
 
     #[test]
@@ -622,15 +598,10 @@ mod tests {
     #[test]
     fn what_was_not_moved_is_not_found() {
         let layout = layout(None);
-        let in_pages = |at, length| {
-            let range = layout.in_pages(at, length);
-            range.map(|range| (range.index, range.offset, range.length))
-        };
         let all = 2 * PAGE_SIZE;
-        assert_eq!(in_pages(40, all), Some((1, 10, all)));
-        assert_eq!(in_pages(40 + PAGE_SIZE, 4), Some((2, 10, 4)));
-        assert_eq!(in_pages(39, 4), None);
-        assert_eq!(in_pages(40, all + 1), None);
-        assert!(layout.ranges(39, 4).is_err());
+        assert!(ranges(&layout, 40, all).unwrap()[..] == [(1, 10, all)]);
+        assert!(ranges(&layout, 40 + PAGE_SIZE, 4).unwrap()[..] == [(2, 10, 4)]);
+        assert!(ranges(&layout, 39, 4).is_none());
+        assert!(ranges(&layout, 40, all + 1).is_none());
     }
 }

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Reads from and RDMA Writes to the peer's memory, by means of the RDMA core
+//! ([`include/rdma/rw.h`]), which registers local memory where the fabric requires it.
+//!
+//! [`include/rdma/rw.h`]: srctree/include/rdma/rw.h
+
+use super::qp::Qp;
+use crate::bindings::{self, PageRange, PageVec};
+use core::mem::MaybeUninit;
+use kernel::{dma::DataDirection, prelude::*};
+
+/// The number of elements for which an idle context keeps memory.
+const KEPT_ELEMENTS: usize = 32;
+
+/// A contiguous range of the peer's memory, and the local memory that its bytes are copied to or
+/// from.
+struct RwCtxt {
+    /// Initialised by the RDMA core, as far as it uses it, when the memory is mapped.
+    ctx: MaybeUninit<bindings::rdma_rw_ctx>,
+    /// Its part of [`RwList::vecs`].
+    first: usize,
+    count: u32,
+}
+
+/// RDMA Reads or RDMA Writes that are posted as one chain.
+///
+/// # Invariants
+///
+/// Each of `ctxts` is mapped for the queue pair that it was added with, and posted at most once.
+/// `vecs` and `ctxts` do not move while there are any.
+pub(super) struct RwList {
+    vecs: KVVec<bindings::bio_vec>,
+    ctxts: KVVec<RwCtxt>,
+    direction: DataDirection,
+    /// The number of work requests in the chain.
+    requests: u32,
+}
+
+// SAFETY: The memory that the pointers lead to belongs to the user, which may be any thread.
+unsafe impl Send for RwList {}
+// SAFETY: Nothing changes through `&self`.
+unsafe impl Sync for RwList {}
+
+impl RwList {
+    /// Empty; for RDMA Reads from the peer.
+    pub(super) const fn reads() -> Self {
+        Self::new(DataDirection::FromDevice)
+    }
+
+    /// Empty; for RDMA Writes to the peer.
+    pub(super) const fn writes() -> Self {
+        Self::new(DataDirection::ToDevice)
+    }
+
+    const fn new(direction: DataDirection) -> Self {
+        Self {
+            vecs: KVVec::new(),
+            ctxts: KVVec::new(),
+            direction,
+            requests: 0,
+        }
+    }
+
+    /// The number of work requests in the chain.
+    pub(super) fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// Reserves memory for `ranges` ranges with `elements` elements in all, to be added for `qp`,
+    /// if there are none yet. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or `EBUSY` if there are ranges.
+    pub(super) fn reserve(&mut self, qp: &Qp, ranges: usize, elements: usize) -> Result {
+        if !self.ctxts.is_empty() {
+            return Err(EBUSY);
+        }
+        // CAST: A u32 always fits the kernel's usize.
+        let more = elements / qp.region_pages().get() as usize;
+        let ctxts = ranges.saturating_add(more);
+        if self.vecs.capacity() < elements || self.ctxts.capacity() < ctxts {
+            self.vecs.reserve(elements, GFP_KERNEL)?;
+            self.ctxts.reserve(ctxts, GFP_KERNEL)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the transfer of `range` of `pages`, no more than [`Qp::region_pages`] of them, from or
+    /// to the peer's memory at `offset` under `handle`. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// The pages stay until [`Self::release`], and `qp` is the queue pair that it is called with.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL`
+    /// if there are no bytes, or if the range is not within these pages.
+    pub(super) unsafe fn add(
+        &mut self,
+        qp: &Qp,
+        pages: &PageVec,
+        range: PageRange,
+        handle: u32,
+        offset: u64,
+    ) -> Result {
+        let last = self.ctxts.last();
+        // CAST: A u32 always fits the kernel's usize.
+        let first = last.map_or(0, |ctxt| ctxt.first.saturating_add(ctxt.count as usize));
+        // A range that could not be added may have left some.
+        self.vecs.truncate(first);
+        pages.append_to(&mut self.vecs, range)?;
+        let length = u32::try_from(range.length)?;
+        let vecs = self.vecs.get(first..).ok_or(EINVAL)?;
+        let count = u32::try_from(vecs.len())?;
+        let room = self.ctxts.spare_capacity_mut().first_mut();
+        let ctxt = room.ok_or(ENOMEM)?.as_mut_ptr();
+        // The core's context is not initialised, so there is nothing to copy here.
+        // SAFETY: There is room for one more, and these are all fields that need be initialised.
+        unsafe {
+            (&raw mut (*ctxt).first).write(first);
+            (&raw mut (*ctxt).count).write(count);
+            self.ctxts.inc_len(1);
+        }
+        // From here on it does not move.
+        let ctxt = self.ctxts.last_mut().ok_or(EINVAL)?;
+        let iter = bindings::bvec_iter {
+            bi_size: length,
+            ..pin_init::zeroed()
+        };
+        // SAFETY: The queue pair is valid. The vectors describe `length` bytes of pages that stay,
+        // and do not move themselves.
+        let status = unsafe {
+            bindings::rdma_rw_ctx_init_bvec(
+                ctxt.ctx.as_mut_ptr(),
+                qp.as_raw(),
+                qp.id().port(),
+                vecs.as_ptr(),
+                count,
+                iter,
+                offset,
+                handle,
+                self.direction.into(),
+            )
+        };
+        match u32::try_from(status) {
+            Ok(requests) if requests > 0 => {
+                self.requests = self.requests.saturating_add(requests);
+                Ok(())
+            }
+            _ => {
+                self.ctxts.pop();
+                Err(kernel::error::to_result(status).err().unwrap_or(EINVAL))
+            }
+        }
+    }
+
+    /// Chains all work requests in front of `last`, or, if that is null, lets the last of them
+    /// complete to `cqe`; returns the first request.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is the queue pair that they were added with. The chain is posted before this object
+    /// changes.
+    pub(super) unsafe fn requests_before(
+        &mut self,
+        qp: &Qp,
+        cqe: *mut bindings::ib_cqe,
+        last: *mut bindings::ib_send_wr,
+    ) -> *mut bindings::ib_send_wr {
+        let port = qp.id().port();
+        self.ctxts.iter_mut().rev().fold(last, |next, ctxt| {
+            // SAFETY: It was mapped for this queue pair.
+            unsafe {
+                bindings::rdma_rw_ctx_wrs(ctxt.ctx.as_mut_ptr(), qp.as_raw(), port, cqe, next)
+            }
+        })
+    }
+
+    /// Unmaps all of them, and forgets them. Memory that only large messages need is freed.
+    ///
+    /// # Safety
+    ///
+    /// `qp` is the queue pair that they were added with. They have completed, or were never posted.
+    pub(super) unsafe fn release(&mut self, qp: &Qp) {
+        if !self.ctxts.is_empty() || self.vecs.capacity() > KEPT_ELEMENTS {
+            // SAFETY: `release_all` has the same contract.
+            unsafe { self.release_all(qp) };
+        }
+    }
+
+    /// [`Self::release`] if there is anything to release.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::release`].
+    unsafe fn release_all(&mut self, qp: &Qp) {
+        let port = qp.id().port();
+        for ctxt in &mut self.ctxts {
+            // By the type's invariant the vectors exist.
+            let Some(vecs) = self.vecs.get(ctxt.first..) else {
+                continue;
+            };
+            // SAFETY: It was mapped for this queue pair, with these vectors, of which there are no
+            // more than a device can address.
+            unsafe {
+                bindings::rdma_rw_ctx_destroy_bvec(
+                    ctxt.ctx.as_mut_ptr(),
+                    qp.as_raw(),
+                    port,
+                    vecs.as_ptr(),
+                    ctxt.count,
+                    self.direction.into(),
+                );
+            }
+        }
+        // INVARIANT: What is mapped no longer is forgotten.
+        self.ctxts.clear();
+        self.vecs.clear();
+        self.requests = 0;
+        if self.vecs.capacity() > KEPT_ELEMENTS {
+            self.vecs = KVVec::new();
+            self.ctxts = KVVec::new();
+        }
+    }
+}
