@@ -208,7 +208,7 @@ outlived() {
 		wait_for 20 no_connections
 		for file in $(backward_files dstaddr); do
 			said=$( (echo 1 >${file%/*/*}/add_xprt) 2>&1) && fail "it got another transport"
-			grep -q "not connected" <<<"$said" || fail "$said"
+			grep -q "Broken pipe" <<<"$said" || fail "$said"
 		done
 		touch /run/$TEST.stop
 		wait_for 20 no_backward'

@@ -375,6 +375,7 @@ impl IncomingCalls {
         }
         Ok(())
     }
+
     /// Memory is short for Receives.
     fn starved(&self) {
         self.events.record.starved(&self.xprt().peer_address());

@@ -373,12 +373,12 @@ impl Bc {
     ///
     /// # Errors
     ///
-    /// `ENOTCONN` if the connection has been closed; `EAGAIN` if there is a transport: sunrpc finds
+    /// `EPIPE` if the connection has been closed; `EAGAIN` if there is a transport: sunrpc finds
     /// that one once it was published ([`Self::publish`]).
     pub(super) unsafe fn add(&self, xprt: &BcXprt) -> Result {
         let mut state = self.state.lock();
         if state.is_closed {
-            return Err(ENOTCONN);
+            return Err(EPIPE);
         }
         if !state.xprt.is_null() {
             return Err(EAGAIN);
@@ -483,7 +483,7 @@ mod tests {
         assert_eq!(add(&other), Ok(()));
         bc.close();
         bc.remove();
-        assert_eq!(add(&one), Err(ENOTCONN));
+        assert_eq!(add(&one), Err(EPIPE));
     }
 
     #[test]
