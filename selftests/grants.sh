@@ -88,7 +88,7 @@ without_memory() {
 	defer 'server "$shortage shortage_ends; nfsd_alone 0"'
 	server "$shortage"'
 		nfsd_alone 1
-		shortage_begins 1 "" post_missing'
+		shortage_begins 1 "" AcceptedQp.*13post_receives'
 	client_background load 'read_ahead 128 8M 4k'
 	server "$shortage
 		starves() { [ \$(listener_of starved_grants) -ge 3 ]; }
@@ -126,7 +126,7 @@ loses_memory() {
 	starved=$(server 'listener_of starved_grants')
 	server "$shortage"'
 		nfsd_alone 1
-		shortage_begins 1 "" post_missing'
+		shortage_begins 1 "" AcceptedQp.*13post_receives'
 	MACHINE=server delay_events replies=20
 	server "
 		starves() { [ \$(listener_of starved_grants) -gt $starved ]; }

@@ -345,19 +345,48 @@ impl IncomingCalls {
         Some(message)
     }
 
-    /// The credit word of a Reply that is about to be sent. Posts the Receives that it promises; if
-    /// there is no memory for those of an earlier promise, waits for them.
+    /// The credit word of a Reply that is about to be sent, once the Receives that it promises are
+    /// posted. Without memory for these, waits until other threads have given back those of the
+    /// Calls that they have answered.
     ///
     /// # Errors
     ///
     /// As [`AcceptedQp::post_receives`], but never `ENOMEM`.
     pub(super) fn grant(&self, qp: &AcceptedQp<Self>) -> Result<Credits> {
         self.raise(qp)?;
-        let mut flow = self.flow.lock();
-        let granted = flow.grants.reply();
-        drop(flow);
-        self.post_promised(qp)?;
+        let (granted, wanted) = loop {
+            let mut flow = self.flow.lock();
+            // A Receive is no longer counted as posted before its Call is counted.
+            let calls = u64::from(posted_for_calls(qp)).saturating_add(flow.grants.outstanding());
+            // One of these is the Call that is being answered.
+            if calls > u64::from(flow.grants.limit()) {
+                let granted = flow.grants.reply();
+                break (granted, wanted_receives(&flow.grants));
+            }
+            let mut grants = flow.grants;
+            drop(flow);
+            let _ = grants.reply();
+            if !self.post(qp, wanted_receives(&grants), 1)? {
+                if self.xprt().is_closing() {
+                    return Err(EPIPE);
+                }
+                fsleep(MEMORY_PAUSE);
+            }
+        };
+        self.post(qp, wanted, RECEIVE_BATCH)?;
         Ok(granted)
+    }
+
+    /// Posts Receives; returns whether there was memory for all.
+    fn post(&self, qp: &AcceptedQp<Self>, count: u32, batch: u32) -> Result<bool> {
+        match qp.post_receives(count, batch, true) {
+            Ok(()) => Ok(true),
+            Err(ENOMEM) => {
+                self.events.record.starved(&self.xprt().peer_address());
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Grants more from now on, if the requester could use it and there is memory for the Receives.
@@ -368,38 +397,10 @@ impl IncomingCalls {
             return Ok(());
         }
         let receives = grants.receives(limit, SPARE_RECEIVES);
-        match qp.post_receives(receives.saturating_add(BACKWARD_CREDITS), 1, true) {
-            Ok(()) => self.flow.lock().grants.raise(limit),
-            Err(ENOMEM) => self.starved(),
-            Err(error) => return Err(error),
+        if self.post(qp, receives.saturating_add(BACKWARD_CREDITS), 1)? {
+            self.flow.lock().grants.raise(limit);
         }
         Ok(())
-    }
-
-    /// Memory is short for Receives.
-    fn starved(&self) {
-        self.events.record.starved(&self.xprt().peer_address());
-    }
-
-    /// Posts Receives for what was granted; if there is no memory, waits until Calls that are
-    /// answered have given back theirs.
-    fn post_promised(&self, qp: &AcceptedQp<Self>) -> Result {
-        loop {
-            let grants = self.flow.lock().grants;
-            match qp.post_receives(wanted_receives(&grants), RECEIVE_BATCH, true) {
-                Err(ENOMEM) => self.starved(),
-                posted => return posted,
-            }
-            // Behind `grants`: each Call has its Receive no longer counted, and is then counted.
-            let calls = u64::from(posted_for_calls(qp)).saturating_add(grants.outstanding());
-            if calls >= u64::from(grants.limit()) {
-                return Ok(());
-            }
-            if self.xprt().is_closing() {
-                return Err(EPIPE);
-            }
-            fsleep(MEMORY_PAUSE);
-        }
     }
 
     /// Posts Receives for all that may arrive. May sleep.
@@ -418,7 +419,7 @@ impl IncomingCalls {
         let goes_on = match qp.post_receives(wanted_receives(&grants), RECEIVE_BATCH, false) {
             Ok(()) => true,
             Err(ENOMEM) => {
-                self.starved();
+                self.events.record.starved(&self.xprt().peer_address());
                 // If no Reply is to come, nobody posts any.
                 posted_for_calls(qp) != 0 || grants.outstanding() != 0
             }
