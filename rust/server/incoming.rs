@@ -361,12 +361,12 @@ impl IncomingCalls {
             // One of these is the Call that is being answered.
             if calls > u64::from(flow.grants.limit()) {
                 let granted = flow.grants.reply();
-                break (granted, wanted_receives(&flow.grants));
+                break (granted, wanted_receives(&flow.grants, flow.grants.limit()));
             }
             let mut grants = flow.grants;
             drop(flow);
             let _ = grants.reply();
-            if !self.post(qp, wanted_receives(&grants), 1)? {
+            if !self.post(qp, wanted_receives(&grants, grants.limit()), 1)? {
                 if self.xprt().is_closing() {
                     return Err(EPIPE);
                 }
@@ -396,8 +396,7 @@ impl IncomingCalls {
         if limit == grants.limit() {
             return Ok(());
         }
-        let receives = grants.receives(limit, SPARE_RECEIVES);
-        if self.post(qp, receives.saturating_add(BACKWARD_CREDITS), 1)? {
+        if self.post(qp, wanted_receives(&grants, limit), 1)? {
             self.flow.lock().grants.raise(limit);
         }
         Ok(())
@@ -410,13 +409,17 @@ impl IncomingCalls {
     /// As [`AcceptedQp::post_receives`].
     pub(super) fn post_all_receives(&self, qp: &AcceptedQp<Self>) -> Result {
         let grants = self.flow.lock().grants;
-        qp.post_receives(wanted_receives(&grants), 1, true)
+        qp.post_receives(wanted_receives(&grants, grants.limit()), 1, true)
     }
 
     /// Posts a Receive in place of one that was used up without a Reply.
     pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
         let grants = self.flow.lock().grants;
-        let goes_on = match qp.post_receives(wanted_receives(&grants), RECEIVE_BATCH, false) {
+        let goes_on = match qp.post_receives(
+            wanted_receives(&grants, grants.limit()),
+            RECEIVE_BATCH,
+            false,
+        ) {
             Ok(()) => true,
             Err(ENOMEM) => {
                 self.events.record.starved(&self.xprt().peer_address());
@@ -431,9 +434,10 @@ impl IncomingCalls {
     }
 }
 
-/// How many Receives are to be posted: those for Calls, and for Replies to backward Calls.
-fn wanted_receives(grants: &Grants) -> u32 {
-    let calls = grants.receives(grants.limit(), SPARE_RECEIVES);
+/// How many Receives are to be posted if `limit` Calls are served at once: those for Calls, and for
+/// Replies to backward Calls.
+fn wanted_receives(grants: &Grants, limit: u32) -> u32 {
+    let calls = grants.receives(limit, SPARE_RECEIVES);
     calls.saturating_add(BACKWARD_CREDITS)
 }
 
