@@ -16,7 +16,7 @@ guest=$(<"$PROJECT/selftests/lib/guest.sh")
 . "$PROJECT/selftests/lib/version.sh"
 parameters=/sys/module/rpcrdma_test_cost/parameters
 
-issue() { LIMIT=300 client_run "cd $parameters && echo $1 >count && echo $2 >size && echo $3 >run"; }
+issue() { LIMIT=900 client_run "cd $parameters && echo $1 >count && echo $2 >size && echo $3 >run"; }
 
 # Counts so many calls: cost NAME COUNT PROCEDURE [SIZE]. In the client the module has the marks around
 # them. In the server they are around all that it does meanwhile, once everything was used before.
@@ -52,14 +52,14 @@ client_run "
 	insmod /lab/payload/rpcrdma_test_cost.ko path=/mnt/nfs/cost"
 check_dialect
 [ "$role" = client ] || server_run 'insmod /lab/payload/rpcrdma_test_cost.ko'
-cost NULL 512 null
-cost GETATTR 512 getattr
-cost "READ 4 KiB" 512 read
-cost "WRITE 4 KiB" 512 write
+cost NULL 4096 null
+cost GETATTR 4096 getattr
+cost "READ 4 KiB" 4096 read
+cost "WRITE 4 KiB" 4096 write
 if [ -n "$dialect" ]; then
 	# Messages of 4096 bytes have room for that.
-	cost "READ 2 KiB" 512 read 2048
-	cost "WRITE 2 KiB" 512 write 2048
+	cost "READ 2 KiB" 4096 read 2048
+	cost "WRITE 2 KiB" 4096 write 2048
 else
 	cost "READ 1 MiB" 64 read 1048576
 	cost "WRITE 1 MiB" 64 write 1048576
@@ -69,7 +69,7 @@ cost READDIRPLUS 64 readdir
 client_run "mkdir /mnt/v4 && mount -t nfs -o rdma,port=20049,vers=4.2,sec=sys server:/export /mnt/v4"
 check_dialect
 path_is /mnt/v4/cost
-cost "OPEN, CLOSE" 512 create
+cost "OPEN, CLOSE" 4096 create
 client_run 'umount /mnt/v4'
 "${role}_run" "grep -i ' [tw] ' /proc/kallsyms | gzip" | gzip -d >"$folder/symbols"
 # The last user of the C transport goes some time after the mount.

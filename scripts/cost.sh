@@ -2,17 +2,28 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Usage: cost.sh client|server [--versions] [ARGUMENT...]
+#        cost.sh keep
 #
 # Counts what RPCs cost in the machine of that role, with the C and with the Rust module there, and
 # prints both side by side. The peer is C. With --versions the Rust module is at both ends, and speaks
 # each version of the protocol. The arguments are those of selftests/cost/report.py after the folder.
+# "keep" counts in both roles, and sets anew the ratios in selftests/cost and the tables in Documentation.
 # KERNEL=stock|custom.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/series.sh"
 
 role=${1:-}
-case $role in client | server) shift ;; *) die "usage: cost.sh client|server [--versions] [ARGUMENT...]" ;; esac
+case $role in
+client | server) shift ;;
+keep)
+	for role in client server; do
+		"$0" $role --ratios "$PROJECT/selftests/cost/$role.txt" --keep --document "$PROJECT/Documentation/benchmarks.rst"
+	done
+	exit
+	;;
+*) die "usage: cost.sh client|server [--versions] [ARGUMENT...], or cost.sh keep" ;;
+esac
 name=$role kinds=(c rust)
 if [ "${1:-}" = --versions ]; then
 	shift
