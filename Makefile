@@ -44,13 +44,10 @@ help:
 	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \
 	  'make check-arm64  the main tests on emulated arm64, with pages of 4 and 64 KiB' \
 	  'make cost         count what an RPC costs, beside the C module (ROLE=client|server)' \
-	  'make bench        measure speed, latency, CPU and memory, beside the C module' \
-	  '                  (ROLE=client|server BENCH_PAIRS=2 BENCH_SECONDS=2; half an hour for each role)' \
-	  'make bench-scale  the same for more connections, mounts, calls at once and slots' \
+	  'make bench        time RPCs and their CPU, beside the C module' \
+	  '                  (ROLE=client|server MINUTES=9 for each, MODULE=FILE to compare as well, ONLY=REGEX)' \
 	  'make vectors      run the rows of VECTORS=FILE against the protocol code' \
 	  'make fuzz         fuzz the protocol code (FUZZ_SECONDS=30 for each target)' \
-	  'make bench-headers' \
-	  '                  what the protocol code takes for typical headers' \
 	  'make stock        prepare the stock Debian kernel tree in the cache' \
 	  'make custom       build the kernel of .config.fragment (also: debug, um, um-debug, um-leaks)' \
 	  'make modules      build the module against KDIR=TREE' \
@@ -103,17 +100,14 @@ check-arm64:
 cost:
 	+@for role in $(or $(ROLE),client server); do $(S)/cost.sh $$role --functions 12 || exit; done
 
-bench bench-scale:
-	+@for role in $(or $(ROLE),client server); do $(S)/bench.sh $$role $(if $(filter bench-scale,$@),--scale) || exit; done
+bench:
+	+@$(S)/bench.sh $(ROLE)
 
 vectors:
 	@$(S)/vectors.sh '$(VECTORS)'
 
 fuzz:
 	+@$(S)/fuzz.sh
-
-bench-headers:
-	+@$(S)/bench-headers.sh
 
 stock custom debug um um-debug um-leaks:
 	+@$(S)/kernel.sh $@
@@ -135,4 +129,4 @@ clean:
 	cache="$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}" && rm -rf "$$cache/build" "$$cache"/*/build
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long check-arm64 vectors fuzz bench bench-scale bench-headers cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long check-arm64 vectors fuzz bench cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean

@@ -20,7 +20,7 @@ packages=(
 	e2fsprogs libarchive13t64
 )
 # These are added to a tree that is there, so that a change of them makes nothing be built anew.
-tools=(sparse python3-ply python3-git tshark jq valgrind perftest python3-matplotlib)
+tools=(sparse python3-ply python3-git tshark jq)
 packaging=(build-essential debhelper dh-dkms lintian)
 arm64=(gcc-aarch64-linux-gnu libc6-dev:arm64 libstd-rust-dev:arm64 librdmacm-dev:arm64 libibverbs-dev:arm64)
 docs=(python3-sphinx python3-yaml)

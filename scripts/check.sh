@@ -13,7 +13,7 @@ cd "$PROJECT"
 steps=(layers conformance format host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
-	steps=(minimal editor fuzz headers litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma forced ipv4 matrix release series install package cost)
+	steps=(minimal editor fuzz litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma forced ipv4 matrix release series install package cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
 
@@ -186,8 +186,6 @@ step_adapters() {
 }
 
 step_litmus() { "$here/litmus.sh"; }
-
-step_headers() { "$here/bench-headers.sh"; }
 
 # Fails when an RPC costs more of what C needs for it than it did.
 step_cost() {

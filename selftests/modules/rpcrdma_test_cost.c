@@ -15,8 +15,7 @@
  *	create		one file more, of the name at path= with a number behind it
  *	begin, end	nothing but the instructions, to count what another machine asks for
  *
- * With timed=1 each call is timed instead, and the parameter "result" has what came out, in
- * nanoseconds: the sum, the median, and what 99 and 99.9 percent of the calls did not exceed.
+ * The parameter "nanoseconds" has the time that all of the calls took that were counted.
  */
 #include <linux/bvec.h>
 #include <linux/cred.h>
@@ -29,7 +28,6 @@
 #include <linux/nfs3.h>
 #include <linux/pagemap.h>
 #include <linux/slab.h>
-#include <linux/sort.h>
 #include <linux/stat.h>
 #include <linux/string.h>
 #include <linux/sunrpc/addr.h>
@@ -55,9 +53,9 @@ static uint count = 100;
 module_param(count, uint, 0644);
 MODULE_PARM_DESC(count, "how often it is counted");
 
-static bool timed;
-module_param(timed, bool, 0644);
-MODULE_PARM_DESC(timed, "time each call");
+static u64 nanoseconds;
+module_param(nanoseconds, ullong, 0444);
+MODULE_PARM_DESC(nanoseconds, "what the calls of the last run took");
 
 /* No-ops with offsets that no compiler has a reason for: nopl 0x20490001(%rax), and ...2. */
 static __always_inline void cost_begin(void)
@@ -264,44 +262,12 @@ static void cost_free(void)
 	cost_pages = NULL;
 }
 
-static u64 cost_sum, cost_median, cost_p99, cost_p999;
-
-static int cost_shorter(const void *a, const void *b)
-{
-	const u64 *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
-static int cost_time(const struct cost_op *op)
-{
-	u64 *times = kvcalloc(count, sizeof(*times), GFP_KERNEL);
-	unsigned int i;
-	int status = 0;
-
-	if (!times)
-		return -ENOMEM;
-	cost_sum = 0;
-	for (i = 0; i < count && !status; i++) {
-		u64 start = ktime_get_ns();
-
-		status = op->call();
-		times[i] = ktime_get_ns() - start;
-		cost_sum += times[i];
-	}
-	sort(times, count, sizeof(*times), cost_shorter, NULL);
-	cost_median = times[count / 2];
-	cost_p99 = times[mult_frac(count, 99, 100)];
-	cost_p999 = times[mult_frac(count, 999, 1000)];
-	kvfree(times);
-	return status;
-}
-
 static int cost_run(const char *value, const struct kernel_param *unused)
 {
 	const struct cost_op *op = NULL;
 	unsigned int i;
 	int status;
+	u64 start;
 
 	if (sysfs_streq(value, "begin")) {
 		cost_begin();
@@ -320,14 +286,12 @@ static int cost_run(const char *value, const struct kernel_param *unused)
 	/* Slots, regions and caches are there when the counting begins. */
 	for (i = 0; i < count && !status; i++)
 		status = op->call();
-	if (timed) {
-		status = status ?: cost_time(op);
-	} else {
-		cost_begin();
-		for (i = 0; i < count && !status; i++)
-			status = op->call();
-		cost_end();
-	}
+	start = ktime_get_ns();
+	cost_begin();
+	for (i = 0; i < count && !status; i++)
+		status = op->call();
+	cost_end();
+	nanoseconds = ktime_get_ns() - start;
 	cost_free();
 	return status;
 }
@@ -337,17 +301,6 @@ static const struct kernel_param_ops cost_run_ops = {
 };
 module_param_cb(run, &cost_run_ops, NULL, 0200);
 MODULE_PARM_DESC(run, "null, getattr, read, write, readdir or create; begin or end");
-
-static int cost_result(char *buffer, const struct kernel_param *unused)
-{
-	return sysfs_emit(buffer, "%llu %llu %llu %llu\n", cost_sum, cost_median, cost_p99, cost_p999);
-}
-
-static const struct kernel_param_ops cost_result_ops = {
-	.get		= cost_result,
-};
-module_param_cb(result, &cost_result_ops, NULL, 0444);
-MODULE_PARM_DESC(result, "nanoseconds of the last timed run: sum, median, p99, p99.9");
 
 MODULE_DESCRIPTION("Issues the same RPC again and again, for its cost to be counted");
 MODULE_LICENSE("GPL");
