@@ -55,10 +55,8 @@ pub(crate) fn read(
     mut visit: impl FnMut(Frame<'_>) -> bool,
 ) -> Result<(), String> {
     let mut reader = create_reader(BUFFER_LEN, file).map_err(|error| match error {
-        PcapError::HeaderNotRecognized | PcapError::Eof | PcapError::Incomplete(_) => {
-            "this is no pcap or pcapng file".to_owned()
-        }
-        other => other.to_string(),
+        PcapError::ReadError => error.to_string(),
+        _ => "this is no pcap or pcapng file".to_owned(),
     })?;
     let mut buffer_len = BUFFER_LEN;
     let mut interfaces: Vec<Interface> = Vec::new();
@@ -116,7 +114,14 @@ pub(crate) fn read(
                     number + 1
                 ));
             }
-            Err(error) => return Err(format!("after frame {number}: {error}")),
+            Err(PcapError::ReadError) => return Err(format!("read error after frame {number}")),
+            // The error's own text has all bytes of the buffer.
+            Err(_) => {
+                let at = reader.consumed();
+                return Err(format!(
+                    "the block after frame {number} is damaged, at byte {at} of the file"
+                ));
+            }
         };
         reader.consume(length);
         if !go_on {

@@ -301,6 +301,20 @@ fn what_is_no_capture_is_refused() {
 }
 
 #[test]
+fn a_damaged_block_is_one_sentence() {
+    let frames = [frame(&packet(4, 17, 0, &[], &CALL)), frame(&[7; 50_000])];
+    let file = pcapng(&frames);
+    let length_at = 28 + 20 + (32 + frames[0].len()).next_multiple_of(4) + 4;
+    for length in [8u32, 1 << 30] {
+        let mut file = file.clone();
+        file[length_at..][..4].copy_from_slice(&length.to_be_bytes());
+        let at = length_at - 4;
+        let expected = format!("the block after frame 1 is damaged, at byte {at} of the file");
+        assert_eq!(decode(file, Format::Text), Err(expected));
+    }
+}
+
+#[test]
 fn no_change_of_a_file_is_fatal() {
     let (first, last) = CALL.split_at(16);
     let frames = [
