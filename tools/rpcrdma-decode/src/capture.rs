@@ -2,7 +2,7 @@
 
 //! The frames of a pcap or pcapng file.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::time::Duration;
 
 use pcap_parser::traits::PcapNGPacketBlock;
@@ -13,6 +13,9 @@ const BUFFER_LEN: usize = 1 << 16;
 
 /// No block is larger than this: a frame has 256 KiB at most.
 const MAX_BUFFER_LEN: usize = 1 << 20;
+
+/// What a file begins with that gzip has compressed (RFC 1952 section 2.3.1).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// A frame as it was captured.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +57,13 @@ pub(crate) fn read(
     file: Box<dyn Read + Send>,
     mut visit: impl FnMut(Frame<'_>) -> bool,
 ) -> Result<(), String> {
+    let mut file = BufReader::with_capacity(BUFFER_LEN, file);
+    let start = file.fill_buf().map_err(|error| error.to_string())?;
+    if start.starts_with(&GZIP) {
+        return Err(
+            "this is compressed with gzip, type: gzip -dc FILE | rpcrdma-decode".to_owned(),
+        );
+    }
     let mut reader = create_reader(BUFFER_LEN, file).map_err(|error| match error {
         PcapError::ReadError => error.to_string(),
         _ => "this is no pcap or pcapng file".to_owned(),

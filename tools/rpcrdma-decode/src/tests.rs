@@ -301,6 +301,13 @@ fn what_is_no_capture_is_refused() {
 }
 
 #[test]
+fn a_compressed_file_is_named() {
+    let file = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0].to_vec();
+    let error = decode(file, Format::Text).unwrap_err();
+    assert!(error.contains("gzip -dc"), "{error}");
+}
+
+#[test]
 fn a_damaged_block_is_one_sentence() {
     let frames = [frame(&packet(4, 17, 0, &[], &CALL)), frame(&[7; 50_000])];
     let file = pcapng(&frames);
