@@ -12,9 +12,11 @@ mod capture;
 mod judge;
 mod report;
 mod roce;
+mod summary;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::process::ExitCode;
@@ -23,7 +25,8 @@ use lexopt::Arg;
 
 use judge::Judge;
 use report::Format;
-use roce::{Content, Item, Streams};
+use roce::{Content, Item, LeftOut, Streams};
+use summary::Summary;
 
 const USAGE: &str = "\
 usage: rpcrdma-decode [--json] [FILE...]
@@ -61,15 +64,19 @@ impl From<lexopt::Error> for Failure {
 
 fn main() -> ExitCode {
     match run() {
-        Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
-        Err(Failure::Text(text, status)) => {
-            eprintln!("rpcrdma-decode: {}", text.trim_end());
-            ExitCode::from(status)
-        }
+        Ok(status) => status,
+        Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(Failure::Text(text, status)) => complain(&text, status),
     }
 }
 
-fn run() -> Result<(), Failure> {
+/// Says what went wrong. The exit status.
+fn complain(text: &str, status: u8) -> ExitCode {
+    eprintln!("rpcrdma-decode: {}", text.trim_end());
+    ExitCode::from(status)
+}
+
+fn run() -> Result<ExitCode, Failure> {
     let mut format = Format::Text;
     let mut hex = false;
     let mut operands = Vec::new();
@@ -80,13 +87,14 @@ fn run() -> Result<(), Failure> {
             Arg::Long("hex") => hex = true,
             Arg::Short('h') | Arg::Long("help") => {
                 io::stdout().write_all(USAGE.as_bytes())?;
-                return Ok(());
+                return Ok(ExitCode::SUCCESS);
             }
             Arg::Value(value) => operands.push(value),
             other => return Err(other.unexpected().into()),
         }
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut status = ExitCode::SUCCESS;
     if hex {
         if operands.is_empty() {
             for line in io::stdin().lock().lines() {
@@ -101,38 +109,68 @@ fn run() -> Result<(), Failure> {
             operands.push("-".into());
         }
         for path in &operands {
-            let name = path.to_string_lossy();
-            let named = |error: String| Failure::Text(format!("{name}: {error}"), 1);
-            let file: Box<dyn Read + Send> = if name == "-" {
-                Box::new(io::stdin())
-            } else {
-                Box::new(File::open(path).map_err(|error| named(error.to_string()))?)
-            };
-            decode_capture(file, format, &mut out, named)?;
+            // The files after a bad one may be good.
+            match decode_file(path, format, &mut out) {
+                Err(Failure::Text(text, failed)) => {
+                    out.flush()?;
+                    status = complain(&text, failed);
+                }
+                other => other?,
+            }
         }
     }
     out.flush()?;
-    Ok(())
+    Ok(status)
 }
 
-/// Prints what a capture file has; `named` puts its name before an error.
+/// Prints what the capture file at `path` has.
+fn decode_file(path: &OsStr, format: Format, out: &mut impl Write) -> Result<(), Failure> {
+    let name = path.to_string_lossy();
+    let read = if name == "-" {
+        decode_capture(Box::new(io::stdin()), &name, format, out)?
+    } else {
+        match File::open(path) {
+            Ok(file) => decode_capture(Box::new(file), &name, format, out)?,
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    read.map_err(|error| Failure::Text(format!("{name}: {error}"), 1))
+}
+
+/// Prints what a capture has and, if it has frames, a line that sums up.
+///
+/// # Errors
+///
+/// Those of `out`; of the capture, what is wrong with it.
 fn decode_capture(
     file: Box<dyn Read + Send>,
+    name: &str,
     format: Format,
     out: &mut impl Write,
-    named: impl Fn(String) -> Failure,
-) -> Result<(), Failure> {
+) -> io::Result<Result<(), String>> {
     let mut streams = Streams::default();
     let mut judge = Judge::default();
+    let mut summary = Summary::default();
     let mut written = Ok(());
     let read = capture::read(file, |frame| {
-        if let Some(item) = streams.take(frame) {
-            written = report::print(&item, &judge.take(&item), format, out);
+        summary.frame();
+        match streams.take(frame) {
+            Ok(Some(item)) => {
+                let faults = judge.take(&item);
+                summary.item(&item, &faults);
+                written = report::print(&item, &faults, format, out);
+            }
+            Ok(None) => {}
+            Err(reason) => summary.leave_out(reason),
         }
         written.is_ok()
     });
     written?;
-    read.map_err(named)
+    for _ in 0..streams.unfinished() {
+        summary.leave_out(LeftOut::NoEnd);
+    }
+    summary.print(name, format, out)?;
+    Ok(read.and_then(|()| summary.complaint().map_or(Ok(()), Err)))
 }
 
 /// Prints one message that is given as hexadecimal digits; spaces and colons do not count.

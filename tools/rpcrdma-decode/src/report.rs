@@ -49,6 +49,11 @@ pub(crate) fn print(
     writeln!(out)
 }
 
+/// Whether a message does not decode.
+pub(crate) fn is_refused(bytes: &[u8]) -> bool {
+    decode(bytes).is_err()
+}
+
 /// A message of either version.
 enum Decoded<'a> {
     /// One that the transports take.

@@ -5,6 +5,7 @@
 //! Chapters are those of volume 1 of the InfiniBand architecture specification.
 
 use std::collections::HashMap;
+use std::fmt::{self, Display, Formatter};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -79,6 +80,37 @@ pub(crate) enum Content {
     },
 }
 
+/// Why something is not reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LeftOut {
+    /// The kind of the frame's first header is unknown.
+    Link(i32),
+    /// The frame has another protocol.
+    NotRoce,
+    /// The packet is no Send and not the connection manager's: of RDMA Reads and Writes, or an
+    /// acknowledgement.
+    NoSend,
+    /// The packet is of a message whose first packet was not captured.
+    NoBeginning,
+    /// The message's last packet was not captured.
+    NoEnd,
+    /// The packet is the same as the one before it.
+    Repeated,
+}
+
+impl Display for LeftOut {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link(link) => write!(f, "link type {link}"),
+            Self::NotRoce => write!(f, "not RoCEv2"),
+            Self::NoSend => write!(f, "RDMA Reads/Writes/acknowledgements"),
+            Self::NoBeginning => write!(f, "without the first packet"),
+            Self::NoEnd => write!(f, "without the last packet"),
+            Self::Repeated => write!(f, "repeated packets"),
+        }
+    }
+}
+
 /// An end of a connection, as the REQ or the REP has it that its owner sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct End {
@@ -113,10 +145,14 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Takes a frame, and gives what it completes.
-    pub(crate) fn take(&mut self, frame: Frame<'_>) -> Option<Item> {
+    /// Takes a frame, and gives what it completes; `None` if more packets have to follow.
+    ///
+    /// # Errors
+    ///
+    /// Why the frame has nothing to report.
+    pub(crate) fn take(&mut self, frame: Frame<'_>) -> Result<Option<Item>, LeftOut> {
         let packet = ip(&frame)?;
-        let (source, destination) = match packet.net? {
+        let (source, destination) = match packet.net.ok_or(LeftOut::NotRoce)? {
             LaxNetSlice::Ipv4(ip) => (
                 ip.header().source_addr().into(),
                 ip.header().destination_addr().into(),
@@ -125,15 +161,16 @@ impl Streams {
                 ip.header().source_addr().into(),
                 ip.header().destination_addr().into(),
             ),
-            LaxNetSlice::Arp(_) => return None,
+            LaxNetSlice::Arp(_) => return Err(LeftOut::NotRoce),
         };
         let Some(TransportSlice::Udp(udp)) = packet.transport else {
-            return None;
+            return Err(LeftOut::NotRoce);
         };
         if udp.destination_port() != PORT {
-            return None;
+            return Err(LeftOut::NotRoce);
         }
-        let header = Header::take(udp.payload())?;
+        let header = Header::take(udp.payload()).ok_or(LeftOut::NoSend)?;
+        let payload = udp.payload().get(header.len..).ok_or(LeftOut::NoSend)?;
         let path = Path {
             frame: frame.number,
             time: frame.time,
@@ -143,20 +180,24 @@ impl Streams {
             psn: header.psn,
         };
         if header.qp == GSI_QP {
-            let content = manager(udp.payload().get(header.len..)?)?;
-            return Some(Item {
+            let content = manager(payload).ok_or(LeftOut::NoSend)?;
+            return Ok(Some(Item {
                 path: Some(path),
                 content,
-            });
+            }));
         }
         // What was captured, without the checksum and the pad bytes before it.
         let whole = usize::from(udp.length())
-            .checked_sub(UDP_LEN + header.len + ICRC_LEN)?
-            .checked_sub(header.pad)?;
-        let payload = udp.payload().get(header.len..)?;
+            .checked_sub(UDP_LEN + header.len + ICRC_LEN + header.pad)
+            .ok_or(LeftOut::NoSend)?;
         let complete = payload.len() >= whole;
         let payload = payload.get(..whole).unwrap_or(payload);
         self.send(path, &header, payload, complete)
+    }
+
+    /// How many messages have not ended.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.partial.len()
     }
 
     /// Takes one packet of a Send.
@@ -166,9 +207,9 @@ impl Streams {
         header: &Header,
         payload: &[u8],
         complete: bool,
-    ) -> Option<Item> {
+    ) -> Result<Option<Item>, LeftOut> {
         let key = (path.source, path.destination, path.qp);
-        let part = header.part?;
+        let part = header.part.ok_or(LeftOut::NoSend)?;
         let message = match part {
             Part::First | Part::Only => Partial {
                 last_psn: header.psn,
@@ -176,11 +217,12 @@ impl Streams {
                 complete,
             },
             Part::Middle | Part::Last => {
-                let mut message = self.partial.remove(&key)?;
+                let message = self.partial.remove(&key);
+                let mut message = message.ok_or(LeftOut::NoBeginning)?;
                 // What is sent once more is not taken once more.
                 if header.psn == message.last_psn {
                     self.partial.insert(key, message);
-                    return None;
+                    return Err(LeftOut::Repeated);
                 }
                 message.complete &= header.psn == (message.last_psn + 1) & 0xff_ffff;
                 if message.complete {
@@ -193,21 +235,21 @@ impl Streams {
         };
         if part == Part::First || part == Part::Middle {
             self.partial.insert(key, message);
-            return None;
+            return Ok(None);
         }
-        Some(Item {
+        Ok(Some(Item {
             path: Some(path),
             content: Content::Message {
                 bytes: message.bytes,
                 complete: message.complete,
                 invalidates: header.invalidates,
             },
-        })
+        }))
     }
 }
 
 /// The packet in a frame, whatever its link is.
-fn ip<'a>(frame: &Frame<'a>) -> Option<LaxSlicedPacket<'a>> {
+fn ip<'a>(frame: &Frame<'a>) -> Result<LaxSlicedPacket<'a>, LeftOut> {
     // Linux "cooked" captures have the type of the packet somewhere in a header of their own.
     let cooked = |at: usize, len: usize| {
         let (header, rest) = frame.bytes.split_at_checked(len)?;
@@ -217,15 +259,16 @@ fn ip<'a>(frame: &Frame<'a>) -> Option<LaxSlicedPacket<'a>> {
             rest,
         ))
     };
-    match frame.link {
+    let packet = match frame.link {
         Linktype::ETHERNET => LaxSlicedPacket::from_ethernet(frame.bytes).ok(),
         Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 => {
             LaxSlicedPacket::from_ip(frame.bytes).ok()
         }
         Linktype::LINUX_SLL => cooked(14, 16),
         Linktype::LINUX_SLL2 => cooked(0, 20),
-        _ => None,
-    }
+        Linktype(link) => return Err(LeftOut::Link(link)),
+    };
+    packet.ok_or(LeftOut::NotRoce)
 }
 
 /// What the transport headers of a packet say.

@@ -2,12 +2,12 @@
 
 //! Captures that are made here, from the file down to the lines that are printed.
 
+mod files;
+
 use etherparse::PacketBuilder;
 
-use crate::capture;
-use crate::judge::Judge;
-use crate::report::{print, Format};
-use crate::roce::Streams;
+use crate::decode_capture;
+use crate::report::Format;
 
 const CLIENT: [u8; 4] = [192, 0, 2, 2];
 const SERVER: [u8; 4] = [192, 0, 2, 1];
@@ -83,18 +83,21 @@ fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// What is printed of a file.
-fn decode(file: Vec<u8>, format: Format) -> Result<String, String> {
-    let mut streams = Streams::default();
-    let mut judge = Judge::default();
+/// What is printed of a file, and what is wrong with the file.
+fn decode_all(file: Vec<u8>, format: Format) -> (String, Result<(), String>) {
     let mut out = Vec::new();
-    capture::read(Box::new(std::io::Cursor::new(file)), |frame| {
-        if let Some(item) = streams.take(frame) {
-            print(&item, &judge.take(&item), format, &mut out).unwrap();
-        }
-        true
-    })?;
-    Ok(String::from_utf8(out).unwrap())
+    let file = Box::new(std::io::Cursor::new(file));
+    let read = decode_capture(file, "FILE", format, &mut out).unwrap();
+    (String::from_utf8(out).unwrap(), read)
+}
+
+/// What is printed of a good file, without the last line.
+fn decode(file: Vec<u8>, format: Format) -> Result<String, String> {
+    let (text, read) = decode_all(file, format);
+    read.map(|()| {
+        let end = text.trim_end().rfind('\n').map_or(0, |end| end + 1);
+        text[..end].to_owned()
+    })
 }
 
 /// What is printed of some packets, without the place of each.
@@ -288,57 +291,4 @@ fn what_a_connection_did_wrong_is_said() {
     assert_eq!(lines[2]["wrong"], serde_json::Value::Null);
     assert_eq!(lines[3]["wrong"][0]["name"], "Overrun");
     assert_eq!(lines[4]["invalidates"], "0x00000102");
-}
-
-#[test]
-fn what_is_no_capture_is_refused() {
-    for file in [vec![], b"x".to_vec(), vec![0; 100]] {
-        assert!(decode(file, Format::Text).is_err());
-    }
-    let mut file = pcap(&[frame(&packet(4, 17, 0, &[], &CALL))], usize::MAX);
-    file.truncate(file.len() - 1);
-    assert!(decode(file, Format::Text).unwrap_err().contains("frame 1"));
-}
-
-#[test]
-fn a_compressed_file_is_named() {
-    let file = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0].to_vec();
-    let error = decode(file, Format::Text).unwrap_err();
-    assert!(error.contains("gzip -dc"), "{error}");
-}
-
-#[test]
-fn a_damaged_block_is_one_sentence() {
-    let frames = [frame(&packet(4, 17, 0, &[], &CALL)), frame(&[7; 50_000])];
-    let file = pcapng(&frames);
-    let length_at = 28 + 20 + (32 + frames[0].len()).next_multiple_of(4) + 4;
-    for length in [8u32, 1 << 30] {
-        let mut file = file.clone();
-        file[length_at..][..4].copy_from_slice(&length.to_be_bytes());
-        let at = length_at - 4;
-        let expected = format!("the block after frame 1 is damaged, at byte {at} of the file");
-        assert_eq!(decode(file, Format::Text), Err(expected));
-    }
-}
-
-#[test]
-fn no_change_of_a_file_is_fatal() {
-    let (first, last) = CALL.split_at(16);
-    let frames = [
-        frame(&packet(4, 17, 0, &[], &CALL)),
-        frame(&packet(0, 17, 1, &[], first)),
-        frame(&packet(0x16, 17, 2, &[0; 4], last)),
-        frame(&packet(0x64, 1, 0, &[0; 8], &[7; 64])),
-    ];
-    for file in [pcap(&frames, usize::MAX), pcapng(&frames)] {
-        let mut changed = file.clone();
-        for (at, &byte) in file.iter().enumerate() {
-            for value in [0, 1, 0x7f, 0xff, byte ^ 1, byte ^ 0x80] {
-                changed[at] = value;
-                let _ = decode(changed.clone(), Format::Json);
-                let _ = decode(changed[..at].to_vec(), Format::Text);
-            }
-            changed[at] = byte;
-        }
-    }
 }
