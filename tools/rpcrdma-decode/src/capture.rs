@@ -22,8 +22,8 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 pub(crate) struct Frame<'a> {
     /// Its number in the file, from 1.
     pub(crate) number: u64,
-    /// When, counted from the first frame.
-    pub(crate) time: Duration,
+    /// When, counted from the beginning of 1970, if the file says so.
+    pub(crate) time: Option<Duration>,
     /// The kind of its first header.
     pub(crate) link: Linktype,
     /// Its bytes, or those that were captured.
@@ -71,13 +71,11 @@ pub(crate) fn read(
     let mut buffer_len = BUFFER_LEN;
     let mut interfaces: Vec<Interface> = Vec::new();
     let mut number = 0;
-    let mut first = None;
     let mut show = |interface: Interface, time: Option<Duration>, bytes: &[u8]| {
         number += 1;
-        let time = time.unwrap_or_default();
         visit(Frame {
             number,
-            time: time.saturating_sub(*first.get_or_insert(time)),
+            time,
             link: interface.link,
             bytes,
         })

@@ -15,6 +15,7 @@ mod roce;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -17,6 +17,7 @@ use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::{FixedHeader, Versions, VERSION_TWO};
 use crate::proto::wire::xdr::Reader;
 use crate::roce::{Content, Item};
+use crate::time;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,9 +127,9 @@ fn direction(body: &Body<'_>) -> &'static str {
 impl Display for Item {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
-            let (frame, time) = (path.frame, path.time.as_secs_f64());
+            let (frame, time) = (path.frame, path.time.map_or("-".into(), time::utc));
             let (source, destination, qp) = (path.source, path.destination, path.qp);
-            write!(f, "{frame} {time:.6} {source} > {destination} qp {qp:#x}: ")?;
+            write!(f, "{frame} {time} {source} > {destination} qp {qp:#x}: ")?;
         }
         match &self.content {
             Content::Cm {
@@ -248,7 +249,8 @@ fn object(item: &Item, faults: &[Fault]) -> Value {
     let mut object = Map::new();
     if let Some(path) = &item.path {
         object.insert("frame".into(), path.frame.into());
-        object.insert("time".into(), path.time.as_secs_f64().into());
+        let time = path.time.map(|time| time.as_secs_f64());
+        object.insert("time".into(), time.into());
         object.insert("source".into(), path.source.to_string().into());
         object.insert("destination".into(), path.destination.to_string().into());
         object.insert("qp".into(), path.qp.into());

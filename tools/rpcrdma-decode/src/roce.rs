@@ -36,8 +36,8 @@ const GSI_QP: u32 = 1;
 pub(crate) struct Path {
     /// The number of the frame in the file, of the last one of a message that has several.
     pub(crate) frame: u64,
-    /// When, counted from the first frame of the file.
-    pub(crate) time: Duration,
+    /// When, counted from the beginning of 1970, if the file says so.
+    pub(crate) time: Option<Duration>,
     /// The sender.
     pub(crate) source: IpAddr,
     /// The receiver.

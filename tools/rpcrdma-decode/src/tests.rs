@@ -73,9 +73,10 @@ fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
     let section = [0x1a2b_3c4du32, 0x0001_0000, u32::MAX, u32::MAX];
     block(0x0a0d_0d0a, &section.map(u32::to_be_bytes).concat());
     block(1, &[0x0001_0000u32, 0].map(u32::to_be_bytes).concat());
-    for frame in frames {
+    for (index, frame) in (0u32..).zip(frames) {
         let length = u32::try_from(frame.len()).unwrap();
-        let mut body = [0, 0, 1, length, length].map(u32::to_be_bytes).concat();
+        let time = (1000 + index) * 1_000_000 + 250_000;
+        let mut body = [0, 0, time, length, length].map(u32::to_be_bytes).concat();
         body.extend(frame);
         body.resize(body.len().next_multiple_of(4), 0);
         block(6, &body);
@@ -111,7 +112,8 @@ fn lines(packets: &[Vec<u8>]) -> Vec<String> {
 #[test]
 fn a_send_is_one_line() {
     let frames = [frame(&packet(4, 17, 0, &[], &CALL)), frame(b"no RoCE")];
-    let expected = format!("1 0.000000 192.0.2.2 > 192.0.2.1 qp 0x11: {CALL_TEXT}\n");
+    let time = "1970-01-01T00:16:40.250000Z";
+    let expected = format!("1 {time} 192.0.2.2 > 192.0.2.1 qp 0x11: {CALL_TEXT}\n");
     for file in [pcap(&frames, usize::MAX), pcapng(&frames)] {
         assert_eq!(decode(file, Format::Text), Ok(expected.clone()));
     }
@@ -119,6 +121,7 @@ fn a_send_is_one_line() {
     let object: serde_json::Value = serde_json::from_str(&json).unwrap();
     for (key, value) in [
         ("frame", 1.into()),
+        ("time", 1000.25.into()),
         ("xid", "0xa1b2c3d4".into()),
         ("credits", 32.into()),
         ("payload", 8.into()),

@@ -3,7 +3,6 @@
 //! Messages that the core encodes, and captures of them, for tests.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use super::fault::Fault;
 use super::Judge;
@@ -187,7 +186,7 @@ impl Wire {
         self.judge.take(&Item {
             path: Some(Path {
                 frame: 1,
-                time: Duration::ZERO,
+                time: None,
                 source: IpAddr::from(source),
                 destination: IpAddr::from(destination),
                 qp: if from_client { 18 } else { 17 },
