@@ -174,18 +174,9 @@ fn decode_capture(
     Ok(read.and_then(|()| summary.complaint().map_or(Ok(()), Err)))
 }
 
-/// Prints one message that is given as hexadecimal digits; spaces and colons do not count.
+/// Prints one message that is given as hexadecimal digits.
 fn decode_hex(text: &str, format: Format, out: &mut impl Write) -> Result<(), Failure> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .filter(|c| !c.is_whitespace() && *c != ':')
-        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
-    let bytes = digits.filter(|digits| digits.len() % 2 == 0).map(|digits| {
-        let pairs = digits.chunks_exact(2);
-        pairs.map(|pair| pair[0] << 4 | pair[1]).collect()
-    });
-    let bytes = bytes.ok_or_else(|| Failure::Text(format!("these are no bytes: {text}"), 1))?;
+    let bytes = parse_hex(text).map_err(|error| Failure::Text(error, 1))?;
     let item = Item {
         path: None,
         content: Content::Message {
@@ -196,4 +187,23 @@ fn decode_hex(text: &str, format: Format, out: &mut impl Write) -> Result<(), Fa
     };
     let faults = Judge::default().take(&item);
     Ok(report::print(&item, &faults, format, out)?)
+}
+
+/// The bytes of words of hexadecimal digits, each with or without `0x`, and spaces, colons or commas
+/// between them.
+fn parse_hex(text: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    for word in text.split(|c: char| c.is_whitespace() || c == ':' || c == ',') {
+        let plain = word.strip_prefix("0x").or(word.strip_prefix("0X"));
+        let digits: Option<Vec<u8>> = plain
+            .unwrap_or(word)
+            .chars()
+            .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+            .collect();
+        let digits = digits
+            .filter(|digits| digits.len() % 2 == 0)
+            .ok_or_else(|| format!("not bytes in hexadecimal digits: {word:.32}"))?;
+        bytes.extend(digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]));
+    }
+    Ok(bytes)
 }

@@ -6,8 +6,8 @@ mod files;
 
 use etherparse::PacketBuilder;
 
-use crate::decode_capture;
 use crate::report::Format;
+use crate::{decode_capture, parse_hex};
 
 const CLIENT: [u8; 4] = [192, 0, 2, 2];
 const SERVER: [u8; 4] = [192, 0, 2, 1];
@@ -131,6 +131,28 @@ fn a_send_is_one_line() {
     ] {
         assert_eq!(object[key], value, "{key}");
     }
+}
+
+#[test]
+fn bytes_are_given_in_many_forms() {
+    let bytes = vec![0x11, 0x22, 0x33, 0xab];
+    for text in [
+        "112233AB",
+        "11:22:33:ab",
+        " 1122 33ab\t",
+        "0x112233ab",
+        "0x1122 0x33ab",
+        "0X11, 0x22, 0x33, 0xab",
+    ] {
+        assert_eq!(parse_hex(text), Ok(bytes.clone()), "{text}");
+    }
+    for text in [
+        "1", "0x1 0x2", "1 122", "+1", "0x0x", "x1", "1x", "\u{663}1",
+    ] {
+        assert!(parse_hex(text).is_err(), "{text}");
+    }
+    let error = parse_hex(&"1".repeat(4097)).unwrap_err();
+    assert!(error.len() < 80, "{error}");
 }
 
 #[test]
