@@ -36,9 +36,13 @@ usage: rpcrdma-decode [--json] [FILE...]
 Prints each RPC-over-RDMA message, and the private data of each connection, that
 pcap or pcapng files have as RoCEv2, and what is wrong with it. '-', or no
 file, is standard input.
-  --json  one JSON object for each line
-  --hex   the arguments, or the lines of standard input, are one message each
+  --json     one JSON object for each line
+  --hex      the arguments, or the lines of standard input, are one message each
+  --version  what version this is
 ";
+
+/// The same as that of the module and of the packages.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Why the program ends early.
 enum Failure {
@@ -86,6 +90,10 @@ fn run() -> Result<ExitCode, Failure> {
         match argument {
             Arg::Long("json") => format = Format::Json,
             Arg::Long("hex") => hex = true,
+            Arg::Long("version") => {
+                writeln!(io::stdout(), "rpcrdma-decode {VERSION}")?;
+                return Ok(ExitCode::SUCCESS);
+            }
             Arg::Short('h') | Arg::Long("help") => {
                 io::stdout().write_all(USAGE.as_bytes())?;
                 return Ok(ExitCode::SUCCESS);

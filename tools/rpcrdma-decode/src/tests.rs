@@ -7,7 +7,7 @@ mod files;
 use etherparse::PacketBuilder;
 
 use crate::report::Format;
-use crate::{decode_capture, parse_hex};
+use crate::{decode_capture, parse_hex, VERSION};
 
 const CLIENT: [u8; 4] = [192, 0, 2, 2];
 const SERVER: [u8; 4] = [192, 0, 2, 1];
@@ -153,6 +153,12 @@ fn bytes_are_given_in_many_forms() {
     }
     let error = parse_hex(&"1".repeat(4097)).unwrap_err();
     assert!(error.len() < 80, "{error}");
+}
+
+#[test]
+fn the_version_is_that_of_the_module() {
+    let module = include_str!("../../../rust/helpers/modinfo.c");
+    assert!(module.contains(&format!("MODULE_VERSION(\"{VERSION}\");")));
 }
 
 #[test]
