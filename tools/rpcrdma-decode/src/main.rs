@@ -9,6 +9,7 @@
 mod proto;
 
 mod capture;
+mod filter;
 mod judge;
 mod report;
 mod roce;
@@ -22,27 +23,37 @@ use std::fs::File;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::process::ExitCode;
 
-use lexopt::Arg;
+use lexopt::{Arg, ValueExt};
 
+use filter::{parse_xid, Filter};
 use judge::Judge;
 use report::Format;
 use roce::{Content, Item, LeftOut, Streams};
 use summary::Summary;
 
 const USAGE: &str = "\
-usage: rpcrdma-decode [--json] [FILE...]
-       rpcrdma-decode [--json] --hex [BYTES...]
+usage: rpcrdma-decode [--json] [--xid XID] [--peer ADDRESS] [FILE...]
+       rpcrdma-decode [--json] [--xid XID] --hex [BYTES...]
 
 Prints each RPC-over-RDMA message, and the private data of each connection, that
 pcap or pcapng files have as RoCEv2, and what is wrong with it. '-', or no
 file, is standard input.
-  --json     one JSON object for each line
-  --hex      the arguments, or the lines of standard input, are one message each
-  --version  what version this is
+  --json          one JSON object for each line
+  --xid XID       only the messages with this XID, in hexadecimal digits
+  --peer ADDRESS  only what this IP address has sent or received
+  --hex           the arguments, or the lines of standard input, are one message each
+  --version       what version this is
 ";
 
 /// The same as that of the module and of the packages.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How to print what.
+#[derive(Clone, Copy)]
+struct Options {
+    format: Format,
+    filter: Filter,
+}
 
 /// Why the program ends early.
 enum Failure {
@@ -82,13 +93,18 @@ fn complain(text: &str, status: u8) -> ExitCode {
 }
 
 fn run() -> Result<ExitCode, Failure> {
-    let mut format = Format::Text;
+    let mut options = Options {
+        format: Format::Text,
+        filter: Filter::default(),
+    };
     let mut hex = false;
     let mut operands = Vec::new();
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {
-            Arg::Long("json") => format = Format::Json,
+            Arg::Long("json") => options.format = Format::Json,
+            Arg::Long("xid") => options.filter.xid = Some(parser.value()?.parse_with(parse_xid)?),
+            Arg::Long("peer") => options.filter.peer = Some(parser.value()?.parse()?),
             Arg::Long("hex") => hex = true,
             Arg::Long("version") => {
                 writeln!(io::stdout(), "rpcrdma-decode {VERSION}")?;
@@ -104,14 +120,17 @@ fn run() -> Result<ExitCode, Failure> {
     }
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut status = ExitCode::SUCCESS;
+    if hex && options.filter.peer.is_some() {
+        return Err(lexopt::Error::from("--hex has no addresses for --peer").into());
+    }
     if hex {
         if operands.is_empty() {
             for line in io::stdin().lock().lines() {
-                decode_hex(&line?, format, &mut out)?;
+                decode_hex(&line?, options, &mut out)?;
             }
         }
         for operand in &operands {
-            decode_hex(&operand.to_string_lossy(), format, &mut out)?;
+            decode_hex(&operand.to_string_lossy(), options, &mut out)?;
         }
     } else {
         if operands.is_empty() {
@@ -119,7 +138,7 @@ fn run() -> Result<ExitCode, Failure> {
         }
         for path in &operands {
             // The files after a bad one may be good.
-            match decode_file(path, format, &mut out) {
+            match decode_file(path, options, &mut out) {
                 Err(Failure::Text(text, failed)) => {
                     out.flush()?;
                     status = complain(&text, failed);
@@ -133,13 +152,13 @@ fn run() -> Result<ExitCode, Failure> {
 }
 
 /// Prints what the capture file at `path` has.
-fn decode_file(path: &OsStr, format: Format, out: &mut impl Write) -> Result<(), Failure> {
+fn decode_file(path: &OsStr, options: Options, out: &mut impl Write) -> Result<(), Failure> {
     let name = path.to_string_lossy();
     let read = if name == "-" {
-        decode_capture(Box::new(io::stdin()), &name, format, out)?
+        decode_capture(Box::new(io::stdin()), &name, options, out)?
     } else {
         match File::open(path) {
-            Ok(file) => decode_capture(Box::new(file), &name, format, out)?,
+            Ok(file) => decode_capture(Box::new(file), &name, options, out)?,
             Err(error) => Err(error.to_string()),
         }
     };
@@ -154,7 +173,7 @@ fn decode_file(path: &OsStr, format: Format, out: &mut impl Write) -> Result<(),
 fn decode_capture(
     file: Box<dyn Read + Send>,
     name: &str,
-    format: Format,
+    options: Options,
     out: &mut impl Write,
 ) -> io::Result<Result<(), String>> {
     let mut streams = Streams::default();
@@ -167,7 +186,11 @@ fn decode_capture(
             Ok(Some(item)) => {
                 let faults = judge.take(&item);
                 summary.item(&item, &faults);
-                written = report::print(&item, &faults, format, out);
+                if options.filter.wants(&item) {
+                    written = report::print(&item, &faults, options.format, out);
+                } else {
+                    summary.leave_out(LeftOut::NotWanted);
+                }
             }
             Ok(None) => {}
             Err(reason) => summary.leave_out(reason),
@@ -178,12 +201,12 @@ fn decode_capture(
     for _ in 0..streams.unfinished() {
         summary.leave_out(LeftOut::NoEnd);
     }
-    summary.print(name, format, out)?;
+    summary.print(name, options.format, out)?;
     Ok(read.and_then(|()| summary.complaint().map_or(Ok(()), Err)))
 }
 
 /// Prints one message that is given as hexadecimal digits.
-fn decode_hex(text: &str, format: Format, out: &mut impl Write) -> Result<(), Failure> {
+fn decode_hex(text: &str, options: Options, out: &mut impl Write) -> Result<(), Failure> {
     let bytes = parse_hex(text).map_err(|error| Failure::Text(error, 1))?;
     let item = Item {
         path: None,
@@ -193,8 +216,11 @@ fn decode_hex(text: &str, format: Format, out: &mut impl Write) -> Result<(), Fa
             invalidates: None,
         },
     };
-    let faults = Judge::default().take(&item);
-    Ok(report::print(&item, &faults, format, out)?)
+    if options.filter.wants(&item) {
+        let faults = Judge::default().take(&item);
+        report::print(&item, &faults, options.format, out)?;
+    }
+    Ok(())
 }
 
 /// The bytes of words of hexadecimal digits, each with or without `0x`, and spaces, colons or commas

@@ -96,6 +96,8 @@ pub(crate) enum LeftOut {
     NoEnd,
     /// The packet is the same as the one before it.
     Repeated,
+    /// The command line asks for others.
+    NotWanted,
 }
 
 impl Display for LeftOut {
@@ -107,6 +109,7 @@ impl Display for LeftOut {
             Self::NoBeginning => write!(f, "without the first packet"),
             Self::NoEnd => write!(f, "without the last packet"),
             Self::Repeated => write!(f, "repeated packets"),
+            Self::NotWanted => write!(f, "not asked for"),
         }
     }
 }

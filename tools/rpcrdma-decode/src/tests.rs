@@ -6,8 +6,9 @@ mod files;
 
 use etherparse::PacketBuilder;
 
+use crate::filter::{parse_xid, Filter};
 use crate::report::Format;
-use crate::{decode_capture, parse_hex, VERSION};
+use crate::{decode_capture, parse_hex, Options, VERSION};
 
 const CLIENT: [u8; 4] = [192, 0, 2, 2];
 const SERVER: [u8; 4] = [192, 0, 2, 1];
@@ -23,8 +24,12 @@ const CALL_TEXT: &str = "xid 0xa1b2c3d4 v1 credits 32 RDMA_MSG call, 28 + 8 byte
 
 /// A UDP datagram to the port of RoCEv2, in a frame.
 fn frame(payload: &[u8]) -> Vec<u8> {
+    between(CLIENT, SERVER, payload)
+}
+
+fn between(from: [u8; 4], to: [u8; 4], payload: &[u8]) -> Vec<u8> {
     let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-        .ipv4(CLIENT, SERVER, 64)
+        .ipv4(from, to, 64)
         .udp(50000, 4791);
     let mut frame = Vec::new();
     builder.write(&mut frame, payload).unwrap();
@@ -86,9 +91,14 @@ fn pcapng(frames: &[Vec<u8>]) -> Vec<u8> {
 
 /// What is printed of a file, and what is wrong with the file.
 fn decode_all(file: Vec<u8>, format: Format) -> (String, Result<(), String>) {
+    let filter = Filter::default();
+    decode_with(file, Options { format, filter })
+}
+
+fn decode_with(file: Vec<u8>, options: Options) -> (String, Result<(), String>) {
     let mut out = Vec::new();
     let file = Box::new(std::io::Cursor::new(file));
-    let read = decode_capture(file, "FILE", format, &mut out).unwrap();
+    let read = decode_capture(file, "FILE", options, &mut out).unwrap();
     (String::from_utf8(out).unwrap(), read)
 }
 
@@ -131,6 +141,45 @@ fn a_send_is_one_line() {
     ] {
         assert_eq!(object[key], value, "{key}");
     }
+}
+
+#[test]
+fn messages_can_be_chosen() {
+    let mut other = CALL;
+    (other[3], other[31]) = (9, 9);
+    let frames = [
+        between(CLIENT, SERVER, &packet(4, 17, 0, &[], &CALL)),
+        between(SERVER, CLIENT, &packet(4, 18, 0, &[], &other)),
+        between([192, 0, 2, 9], SERVER, &packet(4, 19, 0, &[], &CALL)),
+        frame(&packet(0x64, 1, 0, &[0; 8], &{
+            let mut datagram = [0; 256];
+            (datagram[1], datagram[17]) = (7, 0x14);
+            datagram
+        })),
+    ];
+    let chosen = |xid, peer: Option<[u8; 4]>| {
+        let filter = Filter {
+            xid,
+            peer: peer.map(Into::into),
+        };
+        let format = Format::Text;
+        let file = pcap(&frames, usize::MAX);
+        let (text, read) = decode_with(file, Options { format, filter });
+        assert_eq!(read, Ok(()));
+        assert!(text.contains("FILE: frames 4, messages 3, cm 1"), "{text}");
+        let lines = text.lines().filter_map(|line| line.split_once(' '));
+        let numbers = lines.filter_map(|(number, _)| number.parse().ok());
+        numbers.collect::<Vec<u64>>()
+    };
+    assert_eq!(chosen(None, None), [1, 2, 3, 4]);
+    assert_eq!(chosen(Some(0xa1b2_c3d4), None), [1, 3]);
+    assert_eq!(chosen(None, Some(CLIENT)), [1, 2, 4]);
+    assert_eq!(chosen(Some(0xa1b2_c309), Some(SERVER)), [2]);
+    assert!(chosen(Some(1), None).is_empty());
+    for text in ["0xa1b2c3d4", "a1b2c3d4", "A1B2C3D4"] {
+        assert_eq!(parse_xid(text), Ok(0xa1b2_c3d4));
+    }
+    assert!(parse_xid("0x1a1b2c3d4").is_err() && parse_xid("x").is_err());
 }
 
 #[test]
@@ -267,14 +316,6 @@ fn private_data_is_found_in_both_messages() {
 
 #[test]
 fn what_a_connection_did_wrong_is_said() {
-    let between = |from: [u8; 4], to: [u8; 4], payload: &[u8]| {
-        let builder = PacketBuilder::ethernet2([2; 6], [4; 6])
-            .ipv4(from, to, 64)
-            .udp(50000, 4791);
-        let mut frame = Vec::new();
-        builder.write(&mut frame, payload).unwrap();
-        frame
-    };
     let datagram = |attribute: u8, ids: [u8; 2], qp_at: usize, qp: u8| {
         let mut datagram = vec![0; 256];
         datagram[1] = 7;
