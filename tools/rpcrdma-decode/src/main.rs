@@ -13,6 +13,7 @@ mod filter;
 mod judge;
 mod report;
 mod roce;
+mod rpc;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -41,7 +42,7 @@ file, is standard input.
   --json          one JSON object for each line
   --xid XID       only the messages with this XID, in hexadecimal digits
   --peer ADDRESS  only what this IP address has sent or received
-  --hex           the arguments, or the lines of standard input, are one message each
+  --hex           each argument, or line of standard input, is one message
   --version       what version this is
 ";
 

@@ -9,7 +9,7 @@ use serde_json::{json, Map, Value};
 
 use crate::judge::fault::Fault;
 use crate::judge::is_call;
-use crate::proto::message::{Body, Message, Refused};
+use crate::proto::message::{Body, Message, MessageType, Refused};
 use crate::proto::v2::dialect;
 use crate::proto::v2::options::{Optional, OPTIONAL};
 use crate::proto::wire::chunk::{Chunk, Lists, Segment};
@@ -17,6 +17,7 @@ use crate::proto::wire::error::ErrorBody;
 use crate::proto::wire::header::{FixedHeader, Versions, VERSION_TWO};
 use crate::proto::wire::xdr::Reader;
 use crate::roce::{Content, Item};
+use crate::rpc::Call;
 use crate::time;
 
 /// How to print.
@@ -124,6 +125,18 @@ fn direction(body: &Body<'_>) -> &'static str {
     }
 }
 
+/// The RPC Call whose header is in the message.
+fn call(body: &Body<'_>) -> Option<Call> {
+    match body {
+        Body::Msg {
+            lists,
+            payload,
+            message_type: MessageType::Call,
+        } => Call::decode(payload, &lists.reads),
+        _ => None,
+    }
+}
+
 impl Display for Item {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
@@ -201,6 +214,9 @@ fn message_text(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
         }
         Body::Msg { lists, payload, .. } => {
             write!(f, " {}", direction(&message.body))?;
+            if let Some(call) = call(&message.body) {
+                write!(f, " {call}")?;
+            }
             lists_text(f, &lists)?;
             write!(f, ", {} + {} bytes", message.header_len, payload.len())
         }
@@ -339,6 +355,9 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
         Body::Msg { lists, payload, .. } => {
             object.insert("payload".into(), payload.len().into());
             object.insert("direction".into(), direction(&message.body).into());
+            if let Some(call) = call(&message.body) {
+                object.insert("rpc".into(), call_object(&call));
+            }
             list_objects(object, &lists);
         }
         Body::Nomsg { lists } => {
@@ -346,6 +365,17 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
             list_objects(object, &lists);
         }
     }
+}
+
+fn call_object(call: &Call) -> Value {
+    json!({
+        "program": call.program,
+        "version": call.version,
+        "procedure": call.procedure,
+        "minor": call.minor,
+        "names": call.names,
+        "more": call.more,
+    })
 }
 
 fn list_objects(object: &mut Map<String, Value>, lists: &Lists<'_>) {
