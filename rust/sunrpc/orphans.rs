@@ -80,12 +80,6 @@ impl Orphans {
             unchanged: now.wrapping_sub(self.changed),
         })
     }
-
-    /// The connection has ended, so that no Reply will arrive. Returns how many credits are to be
-    /// returned.
-    pub(super) fn take_all(&mut self) -> u32 {
-        core::mem::take(self).credits
-    }
 }
 
 #[cfg(rpcrdma_kunit)]
@@ -136,18 +130,5 @@ mod tests {
         assert_eq!(orphans.owed(12), owed(1, 2, 2));
         assert!(orphans.give_up(13));
         assert_eq!(orphans.owed(14), owed(2, 4, 1));
-    }
-
-    #[test]
-    fn the_end_of_the_connection_settles_all() {
-        let mut orphans = Orphans::default();
-        orphans.early_reply(window(1));
-        assert!(!orphans.give_up(1));
-        assert!(orphans.give_up(2));
-        orphans.early_reply(window(1));
-        assert_eq!(orphans.take_all(), 1);
-        assert_eq!(orphans.owed(3), None);
-        // The early Reply belonged to that connection, too.
-        assert!(orphans.give_up(4));
     }
 }

@@ -162,8 +162,7 @@ unsafe fn initialise<T: ClientTransport>(
             return Err(ENOMEM);
         }
         bindings::rpcrdma_init_delayed_work(&raw mut (*raw).work, Some(connect::work::<T>));
-        let overdue = &raw mut (*raw).shares.overdue;
-        bindings::rpcrdma_init_delayed_work(overdue, Some(credits::overdue::<T>));
+        bindings::rpcrdma_init_delayed_work(&raw mut (*raw).overdue, Some(credits::overdue::<T>));
 
         let xprt = &raw mut (*raw).xprt;
         (*xprt).timeout = timeout;

@@ -2,27 +2,28 @@
 
 //! Credits (RFC 8166 section 3.3.1), as sunrpc's congestion window counts them.
 //!
-//! A request takes a credit when it is sent, and returns it when it is released. The window,
-//! `cwnd`, and the part of it that is in use, `cong`, also include credits that do not belong to a
-//! living request of this connection:
+//! A request takes a credit when it is sent, and returns it when it is released. The part of the
+//! window that is in use, `cong`, counts the credits of the present connection only:
 //!
-//! - *stale* credits belong to requests that took them on an earlier connection and were not in
-//!   the queue of those that wait for a Reply when this one began. The window is larger by these.
-//! - *orphaned* credits ([`Orphans`](crate::sunrpc::orphans::Orphans)) belong to Calls that were
-//!   killed after they were sent. If the responder owes their Replies for too long, the connection
-//!   is closed, as it is when a Call times out: otherwise requests that wait for a credit would
-//!   wait for ever.
+//! - those of requests, each with the `connect_cookie` of the connection on which it was taken. When
+//!   a connection ends `cong` becomes zero; a request that is sent again takes another credit.
+//! - *orphaned* ones ([`Orphans`]) of Calls that were killed after they were sent. If the responder
+//!   owes their Replies for too long, the connection is closed, as it is when a Call times out:
+//!   otherwise requests that wait for a credit would wait for ever.
 
 use super::{
     backchannel, buffer,
     ops::ClientTransport,
     rqst::Rqst,
     send_lock::SendLock,
-    xprt::{Allocation, Shares, TransportLock, Xprt},
+    xprt::{Allocation, Xprt},
 };
 use crate::{
     bindings,
-    sunrpc::rpc_xprt::{self, window},
+    sunrpc::{
+        orphans::Orphans,
+        rpc_xprt::{self, window},
+    },
 };
 
 impl SendLock<'_> {
@@ -39,13 +40,11 @@ impl SendLock<'_> {
         // SAFETY: The request is a forward one of this transport, with its buffer, and the lock
         // that guards the credits is held.
         unsafe {
-            if xprt.forget_stale(rqst) {
+            let (credit, cookie) = (buffer::credit(rqst), (*xprt.as_raw()).connect_cookie);
+            if credit.cookie != cookie {
+                // The one of an earlier connection, if any, is no longer counted.
                 (*rqst).rq_cong = 0;
-                lock.lower_use(window(1));
-            }
-            let credit = buffer::credit(rqst);
-            if (*rqst).rq_cong == 0 {
-                credit.cookie = (*xprt.as_raw()).connect_cookie;
+                credit.cookie = cookie;
             }
             credit.is_reply_owed = true;
         }
@@ -54,33 +53,12 @@ impl SendLock<'_> {
         unsafe { bindings::xprt_request_get_cong(xprt.as_raw(), rqst) }
     }
 
-    /// Initialises the credits of a new connection: requests that were sent on an earlier one must
-    /// take a credit again. The credits of those that sunrpc has not encoded again become stale.
+    /// Sets the number of requests that may be outstanding on a new connection, which has none.
     pub(crate) fn reset_credits(&mut self, credits: u32) {
         let xprt = self.xprt();
-        let raw = xprt.as_raw();
-        let _queue = xprt.queue_lock();
-        let lock = xprt.transport_lock();
-        lock.forget_orphans();
-        // SAFETY: The transport is valid. All requests that wait for a Reply are in the tree, which
-        // the queue lock guards; the transport lock guards their credits.
-        unsafe {
-            let mut node = bindings::rb_first(&raw const (*raw).recv_queue);
-            while !node.is_null() {
-                let rqst = kernel::container_of!(
-                    node.cast::<core::mem::ManuallyDrop<bindings::rb_node>>(),
-                    bindings::rpc_rqst,
-                    __bindgen_anon_1.rq_recv
-                );
-                if (*rqst).rq_cong != 0 {
-                    (*rqst).rq_cong = 0;
-                    lock.lower_use(window(1));
-                }
-                node = bindings::rb_next(node);
-            }
-            (*xprt.shares()).stale = (*raw).cong;
-            (*raw).cwnd = window(credits).saturating_add((*raw).cong);
-        }
+        let _lock = xprt.transport_lock();
+        // SAFETY: The transport is valid, and the lock that guards the window is held.
+        unsafe { (*xprt.as_raw()).cwnd = window(credits) };
     }
 
     /// Marks the transport as disconnected, and wakes the tasks that wait for it with `ENOTCONN`.
@@ -89,31 +67,15 @@ impl SendLock<'_> {
         let raw = xprt.as_raw();
         let lock = xprt.transport_lock();
         self.next_cookie();
-        lock.forget_orphans();
+        // SAFETY: The transport is valid, and the lock that guards the window and the orphans is
+        // held. Others read the window without it.
+        unsafe {
+            (&raw mut (*raw).cong).write_volatile(0);
+            *xprt.orphans() = Orphans::default();
+        }
         drop(lock);
         // SAFETY: The transport is valid.
         unsafe { bindings::xprt_disconnect_done(raw) };
-    }
-}
-
-impl TransportLock<'_> {
-    /// Returns the credits of all orphaned Calls when their connection ends.
-    fn forget_orphans(&self) {
-        // SAFETY: The transport is valid, and by the type's invariant the lock that guards the
-        // shares is held.
-        let shares = unsafe { &mut *self.xprt.shares() };
-        self.lower_use(window(shares.orphans.take_all()));
-    }
-
-    /// Lowers the part of the window that is in use. Others read it without the lock.
-    fn lower_use(&self, part: usize) {
-        let raw = self.xprt.as_raw();
-        // SAFETY: The transport is valid, and by the type's invariant the lock that guards the
-        // window is held.
-        unsafe {
-            let rest = (*raw).cong.saturating_sub(part);
-            (&raw mut (*raw).cong).write_volatile(rest);
-        }
     }
 }
 
@@ -127,7 +89,7 @@ impl Xprt {
         // that is returned is one more than requests have.
         unsafe {
             let before = (*raw).cwnd;
-            (*raw).cwnd = window(credits).saturating_add((*self.shares()).stale);
+            (*raw).cwnd = window(credits);
             if (*raw).cwnd > before {
                 (*raw).cong = (*raw).cong.saturating_add(window(1));
                 rpc_xprt::release_credit(raw);
@@ -147,10 +109,10 @@ impl Xprt {
     pub(crate) fn late_reply(&self) {
         let raw = self.as_raw();
         let _lock = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the shares and the window is
+        // SAFETY: The transport is valid, and the lock that guards the orphans and the window is
         // held. The credit of an orphaned Call has no request.
         unsafe {
-            let orphans = &mut (*self.shares()).orphans;
+            let orphans = &mut *self.orphans();
             if orphans.late_reply(bindings::rpcrdma_jiffies()) {
                 rpc_xprt::release_credit(raw);
             } else {
@@ -159,10 +121,10 @@ impl Xprt {
         }
     }
 
-    fn shares(&self) -> *mut Shares {
+    fn orphans(&self) -> *mut Orphans {
         // SAFETY: By the type's invariant the allocation is valid; only takes the address of a
         // field.
-        unsafe { &raw mut (*self.allocation()).shares }
+        unsafe { &raw mut (*self.allocation()).orphans }
     }
 
     /// Records that the peer does not owe the request's Reply: the Call was not sent, or its Reply
@@ -177,31 +139,8 @@ impl Xprt {
         unsafe { buffer::credit(rqst) }.is_reply_owed = false;
     }
 
-    /// Removes the request's stale credit, if it has one, from the stale credits and from the
-    /// window.
-    ///
-    /// # Safety
-    ///
-    /// `rqst` is a forward request of this transport that has its buffer, and the transport lock is
-    /// held.
-    unsafe fn forget_stale(&self, rqst: *mut bindings::rpc_rqst) -> bool {
-        let (raw, part) = (self.as_raw(), window(1));
-        // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
-        unsafe {
-            let shares = &mut *self.shares();
-            let is_stale =
-                (*rqst).rq_cong != 0 && buffer::credit(rqst).cookie != (*raw).connect_cookie;
-            let Some(rest) = shares.stale.checked_sub(part).filter(|_| is_stale) else {
-                return false;
-            };
-            shares.stale = rest;
-            (*raw).cwnd = (*raw).cwnd.saturating_sub(part);
-        }
-        true
-    }
-
     /// Leaves the request's credit in use if the Call was sent on the present connection and its
-    /// Reply has not arrived.
+    /// Reply has not arrived. A credit of an earlier connection is no longer counted.
     ///
     /// # Safety
     ///
@@ -211,13 +150,14 @@ impl Xprt {
         // SAFETY: Transport and request are valid, and the lock that guards their credits is held.
         // Setup has initialised the work.
         unsafe {
-            let (credit, shares) = (buffer::credit(rqst), &mut *self.shares());
-            if credit.is_reply_owed
-                && credit.cookie == (*self.as_raw()).connect_cookie
-                && shares.orphans.give_up(bindings::rpcrdma_jiffies())
+            let credit = buffer::credit(rqst);
+            if credit.cookie != (*self.as_raw()).connect_cookie {
+                (*rqst).rq_cong = 0;
+            } else if credit.is_reply_owed
+                && (*self.orphans()).give_up(bindings::rpcrdma_jiffies())
             {
                 (*rqst).rq_cong = 0;
-                self.enqueue(&raw mut shares.overdue, self.patience());
+                self.enqueue(&raw mut (*self.allocation()).overdue, self.patience());
             }
         }
     }
@@ -247,7 +187,6 @@ pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
             (*rqst).rq_cong = 0;
         } else if (*rqst).rq_cong != 0 {
             xprt.orphan(rqst);
-            xprt.forget_stale(rqst);
         }
         bindings::xprt_release_rqst_cong(task);
     }
@@ -263,21 +202,20 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
     // there have been requests.
     let (xprt, transport) = unsafe {
         let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-        let shares = kernel::container_of!(delayed, Shares, overdue);
-        let allocation = kernel::container_of!(shares, Allocation, shares);
+        let allocation = kernel::container_of!(delayed, Allocation, overdue);
         let xprt = Xprt::from_raw(allocation.cast());
         (xprt, xprt.transport::<T>())
     };
     let guard = xprt.transport_lock();
-    // SAFETY: The transport is valid, and the lock that guards the shares is held.
-    let owed = unsafe { (*xprt.shares()).orphans.owed(bindings::rpcrdma_jiffies()) };
+    // SAFETY: The transport is valid, and the lock that guards the orphans is held.
+    let owed = unsafe { (*xprt.orphans()).owed(bindings::rpcrdma_jiffies()) };
     drop(guard);
     let Some(owed) = owed else {
         return;
     };
     match xprt.patience().checked_sub(owed.silence) {
         // SAFETY: Setup has initialised the work.
-        Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.shares()).overdue, left) },
+        Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.allocation()).overdue, left) },
         _ => transport.timed_out(),
     }
 }
@@ -325,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_credit_is_taken_anew_once() {
+    fn a_credit_counts_on_its_connection_only() {
         let transport = Unregistered::new();
         let mut requests = [transport.request(), transport.request()];
         let [first, second] = requests.each_mut().map(|rqst| &raw mut **rqst);
@@ -338,10 +276,12 @@ mod tests {
                 Rqst::from_raw(second),
             )
         };
+        lock.next_cookie();
         lock.reset_credits(2);
         assert!(lock.take_credit(first));
         assert!(lock.take_credit(second));
-        // The connection is lost while sunrpc encodes both again.
+        lock.disconnect_done();
+        assert_eq!(lock.xprt().credits_in_use(), 0);
         lock.next_cookie();
         lock.reset_credits(1);
         // The first one cannot be sent at once.
@@ -353,6 +293,12 @@ mod tests {
         lock.xprt().set_credits(2);
         assert!(lock.take_credit(second));
         assert_eq!(lock.xprt().credits_in_use(), 2);
+        // SAFETY: Both requests have a credit and a buffer, and nobody else uses the transport.
+        unsafe {
+            lock.disconnect_done();
+            lock.xprt().orphan(first.as_raw());
+            assert_eq!((*first.as_raw()).rq_cong, 0);
+        }
         for rqst in &mut requests {
             transport.release(rqst);
         }

@@ -322,7 +322,7 @@ impl<T: ClientTransport> VTable<T> {
         // Others connect on the same queue, and reclaim may wait for them.
         let _scope = ReclaimScope::enter(xprt.is_swapper());
         // SAFETY: Setup has initialised the work, which nobody queues any longer.
-        unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).shares.overdue) };
+        unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).overdue) };
         // The callback that queued this work may still be about to return. The last reference to
         // the module may go with the transport, and the callback's code with it.
         // SAFETY: The callback is called by this work of sunrpc, which nobody queues again.

@@ -35,15 +35,7 @@ pub(super) struct Allocation {
     pub(super) timeout: bindings::rpc_timeout,
     /// Buffers for RPCs that find no other memory, from the transport's creation to its end.
     pub(super) reserve: *mut bindings::mempool_t,
-    /// Credits that do not belong to a living request.
-    pub(super) shares: Shares,
-}
-
-/// What the part of sunrpc's congestion window that is in use includes besides living requests. The
-/// transport lock guards it.
-pub(super) struct Shares {
-    /// The credits of stale requests, in the unit of the congestion window.
-    pub(super) stale: usize,
+    /// The credits of Calls that were given up. The transport lock guards them.
     pub(super) orphans: Orphans,
     /// Checks whether the responder has owed their Replies for too long.
     pub(super) overdue: bindings::delayed_work,
@@ -333,25 +325,10 @@ impl Xprt {
         unsafe { rpc_xprt::queue_lock(self.as_raw()) }
     }
 
-    pub(super) fn transport_lock(&self) -> TransportLock<'_> {
+    pub(super) fn transport_lock(&self) -> SpinGuard<'_> {
         // SAFETY: The transport is valid.
-        let guard = unsafe { rpc_xprt::transport_lock(self.as_raw()) };
-        // INVARIANT: Just taken.
-        TransportLock {
-            xprt: self,
-            _guard: guard,
-        }
+        unsafe { rpc_xprt::transport_lock(self.as_raw()) }
     }
-}
-
-/// The lock of a transport's state and congestion window, held.
-///
-/// # Invariants
-///
-/// `_guard` is that of `xprt`'s lock.
-pub(super) struct TransportLock<'a> {
-    pub(super) xprt: &'a Xprt,
-    _guard: SpinGuard<'a>,
 }
 
 /// A full memory barrier. The kernel crate's own takes an argument from 7.3 on.
