@@ -151,10 +151,8 @@ events! {
     /// Memory regions were allocated.
     fn xprtrdma_createmrs(xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
     /// A back channel for `requests` Calls is set up.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn xprtrdma_cb_setup(xprt: &impl TraceXprt, requests: u32) => (xprt.id(), requests);
     /// A backward Call is passed to the callback service.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn xprtrdma_cb_call(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
     /// A backward Reply is sent.
     fn xprtrdma_cb_reply(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);

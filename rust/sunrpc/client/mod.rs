@@ -18,7 +18,6 @@
 //! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`,
 //! then `transport_lock`; `bc_pa_lock` is a leaf.
 
-#[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), path = "no_backchannel.rs")]
 mod backchannel;
 mod buffer;
 mod class;

@@ -3,10 +3,8 @@
 //! The interface of a client transport, and the operations table, which translates each callback
 //! from C pointers to a call of it.
 
-#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
-use super::backchannel::{BackchannelRqst, MESSAGE_SIZE};
 use super::{
-    backchannel::Backchannel,
+    backchannel::{Backchannel, BackchannelRqst, MESSAGE_SIZE},
     buffer,
     class::ClientClass,
     connect, credits,
@@ -104,15 +102,12 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn source(&self) -> Option<SocketAddress>;
 
     /// The largest backward message in bytes. Called under RCU: does not sleep.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backward_payload(&self) -> usize;
 
     /// How many backward Calls can be in progress.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backward_slots() -> u32;
 
     /// The requests that the transport has for backward Calls.
-    #[cfg_attr(not(CONFIG_SUNRPC_BACKCHANNEL), expect(dead_code))]
     fn backchannel(&self) -> &Backchannel;
 }
 
@@ -143,15 +138,10 @@ impl<T: ClientTransport> VTable<T> {
         enable_swap: Some(Self::enable_swap),
         disable_swap: Some(Self::disable_swap),
         inject_disconnect: Some(Self::inject_disconnect),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
         bc_setup: Some(Self::bc_setup),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
         bc_maxpayload: Some(Self::bc_maxpayload),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
         bc_num_slots: Some(Self::bc_num_slots),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
         bc_free_rqst: Some(Self::bc_free_rqst),
-        #[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
         bc_destroy: Some(Self::bc_destroy),
         ..pin_init::zeroed()
     };
@@ -425,7 +415,6 @@ impl<T: ClientTransport> VTable<T> {
 }
 
 /// The callbacks for backward requests.
-#[cfg(CONFIG_SUNRPC_BACKCHANNEL)]
 impl<T: ClientTransport> VTable<T> {
     /// Prepares the back channel when a session is created. Process context, may sleep.
     ///
