@@ -164,7 +164,7 @@ macro_rules! task_events {
         events! {$(
             $(#[$doc])*
             fn $name(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
-                (xprt.id(), rqst.task().0, rqst.task().1, rqst.xid());
+                (rqst.task().0, rqst.task().1, xprt.id(), rqst.xid());
         )*}
     };
 }
@@ -185,8 +185,9 @@ events! {
     /// A Call was encoded, with `header` bytes of transport header. `call` and `reply` are the
     /// forms of the Call and of its Reply.
     fn xprtrdma_marshal(rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
-        rqst.task().0, rqst.task().1, rqst.xid(),
-        clip(header), rqst.call_lens().as_ptr(), u32::from(call), u32::from(reply),
+        rqst.task().0, rqst.task().1, rqst.xid(), clip(header),
+        clip(rqst.call_lens()[0]), clip(rqst.call_lens()[1]), clip(rqst.call_lens()[2]),
+        u32::from(call), u32::from(reply),
     );
     /// A Call was not sent.
     fn xprtrdma_marshal_failed(rqst: &impl TraceRqst, errno: i32) =>
@@ -198,8 +199,10 @@ events! {
     fn xprtrdma_err_vers(rqst: &impl TraceRqst, low: u32, high: u32) =>
         (rqst.task().0, rqst.task().1, rqst.xid(), low, high);
     /// `bytes` of a Reply were copied to the pages for its data.
-    fn xprtrdma_fixup(rqst: &impl TraceRqst, bytes: usize) =>
-        (rqst.task().0, rqst.task().1, bytes, rqst.reply_lens().as_ptr());
+    fn xprtrdma_fixup(rqst: &impl TraceRqst, bytes: usize) => (
+        rqst.task().0, rqst.task().1, u64::from(clip(bytes)),
+        clip(rqst.reply_lens()[0]), clip(rqst.reply_lens()[1]), clip(rqst.reply_lens()[2]),
+    );
 }
 
 /// The segments of a Call's chunks: `xprtrdma_chunk_read`, `xprtrdma_chunk_write` and
@@ -268,10 +271,10 @@ events! {
     fn xprtrdma_frwr_dereg(mr: u32, rc: i32) => (mr, rc);
     /// None of `elements` pages could be mapped for DMA.
     fn xprtrdma_frwr_sgerr(region: &impl TraceMr, elements: i32, mapped: i32) =>
-        (region.number(), elements, mapped);
+        (region.number(), mapped, elements);
     /// Of `elements` mapped pages only `mapped` fit the region.
     fn xprtrdma_frwr_maperr(region: &impl TraceMr, elements: i32, mapped: i32) =>
-        (region.number(), elements, mapped);
+        (region.number(), mapped, elements);
 }
 
 /// Defines the functions of events that show a memory region.
@@ -328,7 +331,7 @@ events! {
     fn svcrdma_sq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
     /// The send queue has no room for `needed` work requests.
     fn svcrdma_sq_full(qp: &impl TraceQp, needed: u32, used: u32, depth: u32) =>
-        (qp.queue(), needed, used, depth);
+        (qp.queue(), needed, depth.saturating_sub(used), depth);
     /// The RDMA Reads for the message in the Receive with this number have completed.
     fn svcrdma_wc_read(qp: &impl TraceQp, cid: u32, bytes: u64, nanoseconds: u64) =>
         (qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), nanoseconds);
@@ -445,7 +448,7 @@ events! {
     /// An RDMA Write fills the first `length` bytes of a segment, for the Call in the Receive
     /// `cid`.
     fn svcrdma_encode_wseg(qp: &impl TraceQp, cid: u32, number: u32, segment: Segment) =>
-        (qp.queue(), cid, number, segment.0, segment.1, segment.2);
+        (qp.queue(), cid, number, segment.1, segment.2, segment.0);
 }
 
 /// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads`
@@ -462,12 +465,12 @@ pub(crate) fn svcrdma_segments(
     let queue = qp.queue();
     for (number, (position, (handle, length, offset))) in (0..).zip(reads) {
         emit!(svcrdma_decode_rseg(
-            queue, cid, number, position, handle, length, offset
+            queue, cid, number, position, length, offset, handle
         ));
     }
     for (number, (handle, length, offset)) in (0..).zip(writes) {
         emit!(svcrdma_decode_wseg(
-            queue, cid, number, handle, length, offset
+            queue, cid, number, length, offset, handle
         ));
     }
 }
