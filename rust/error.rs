@@ -5,7 +5,7 @@
 //! `call_connect_status` fails an RPC, even on a hard mount, for any errno that it does not know.
 //! So a shortage, which may be temporary, must not leave this module as `ENOMEM`.
 
-use crate::{bindings, proto::requester::connection::Reason};
+use crate::bindings;
 use kernel::prelude::*;
 
 macro_rules! causes {
@@ -38,29 +38,29 @@ macro_rules! causes {
 }
 
 causes! {
-    /// [`Reason::AddressError`].
+    /// The peer's address cannot be resolved to a local device.
     AddressError = rpcrdma_cause_RPCRDMA_CAUSE_ADDRESS_ERROR, "address_error";
-    /// [`Reason::RouteError`].
+    /// There is no route to the peer.
     RouteError = rpcrdma_cause_RPCRDMA_CAUSE_ROUTE_ERROR, "route_error";
-    /// [`Reason::Rejected`].
+    /// The peer has no listener, or rejected the connection.
     Rejected = rpcrdma_cause_RPCRDMA_CAUSE_REJECTED, "rejected";
-    /// [`Reason::StaleConnection`].
+    /// The peer still knows an earlier connection of ours.
     StaleConnection = rpcrdma_cause_RPCRDMA_CAUSE_STALE_CONNECTION, "stale_connection";
-    /// [`Reason::Unreachable`].
+    /// The peer does not answer, or its path has changed.
     Unreachable = rpcrdma_cause_RPCRDMA_CAUSE_UNREACHABLE, "unreachable";
-    /// [`Reason::ConnectError`].
+    /// The connection handshake failed.
     ConnectError = rpcrdma_cause_RPCRDMA_CAUSE_CONNECT_ERROR, "connect_error";
-    /// [`Reason::Disconnected`].
+    /// The peer, or the fabric, ended the connection.
     Disconnected = rpcrdma_cause_RPCRDMA_CAUSE_DISCONNECTED, "disconnected";
-    /// [`Reason::DeviceRemoved`].
+    /// The device is being removed.
     DeviceRemoved = rpcrdma_cause_RPCRDMA_CAUSE_DEVICE_REMOVED, "device_removed";
-    /// [`Reason::AddressChanged`].
+    /// The local address moved to another device.
     AddressChanged = rpcrdma_cause_RPCRDMA_CAUSE_ADDRESS_CHANGED, "address_changed";
-    /// [`Reason::TimedOut`].
+    /// Nothing happened for too long.
     TimedOut = rpcrdma_cause_RPCRDMA_CAUSE_TIMED_OUT, "timed_out";
-    /// [`Reason::Incapable`].
+    /// The device cannot do what this transport needs.
     Incapable = rpcrdma_cause_RPCRDMA_CAUSE_INCAPABLE, "incapable";
-    /// [`Reason::LocalResources`].
+    /// Memory or another local resource is short.
     LocalResources = rpcrdma_cause_RPCRDMA_CAUSE_LOCAL_RESOURCES, "local_resources";
     /// sunrpc closed it: it was idle, or the administrator or an unmount requested it.
     Closed = rpcrdma_cause_RPCRDMA_CAUSE_CLOSED, "closed";
@@ -87,25 +87,6 @@ causes! {
     NotASend = rpcrdma_cause_RPCRDMA_CAUSE_NOT_A_SEND, "not_a_send";
 }
 
-impl From<Reason> for Cause {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::AddressError => Self::AddressError,
-            Reason::RouteError => Self::RouteError,
-            Reason::Rejected => Self::Rejected,
-            Reason::StaleConnection => Self::StaleConnection,
-            Reason::Unreachable => Self::Unreachable,
-            Reason::ConnectError => Self::ConnectError,
-            Reason::Disconnected => Self::Disconnected,
-            Reason::DeviceRemoved => Self::DeviceRemoved,
-            Reason::AddressChanged => Self::AddressChanged,
-            Reason::TimedOut => Self::TimedOut,
-            Reason::Incapable => Self::Incapable,
-            Reason::LocalResources => Self::LocalResources,
-        }
-    }
-}
-
 /// The error for a missing network at this end, if `errno` is one. A mount in a network namespace
 /// of its own fails its RPCs for these, as the namespace may be gone
 /// (`NFS_MOUNT_NETUNREACH_FATAL`); a peer that does not answer, or a device that may come back, is
@@ -117,58 +98,61 @@ fn no_network(errno: i32) -> Option<Error> {
         .then(|| Error::from_errno(errno))
 }
 
-/// The reason of a handshake that failed with `status`. Providers of iWARP pass on the errno of a
+/// The cause of a handshake that failed with `status`. Providers of iWARP pass on the errno of a
 /// TCP connect.
-pub(crate) fn handshake_error(status: i32) -> Reason {
+pub(crate) fn handshake_error(status: i32) -> Cause {
     match status.checked_neg().map(u32::try_from) {
-        Some(Ok(bindings::ECONNREFUSED)) => Reason::Rejected,
-        Some(Ok(bindings::EHOSTUNREACH | bindings::ETIMEDOUT)) => Reason::Unreachable,
-        _ => Reason::ConnectError,
+        Some(Ok(bindings::ECONNREFUSED)) => Cause::Rejected,
+        Some(Ok(bindings::EHOSTUNREACH | bindings::ETIMEDOUT)) => Cause::Unreachable,
+        _ => Cause::ConnectError,
     }
 }
 
 /// The errno of a failed attempt to connect; `first` says that the mount has never been connected,
 /// and `status` is the errno of the step that failed, or 0.
-pub(crate) fn connect_error(reason: Reason, first: bool, status: i32) -> Error {
+pub(crate) fn connect_error(cause: Cause, first: bool, status: i32) -> Error {
     if let Some(error) = no_network(status) {
         return error;
     }
-    let errno = match reason {
-        Reason::Rejected => bindings::ECONNREFUSED,
+    let errno = match cause {
+        Cause::Rejected => bindings::ECONNREFUSED,
         // Not ETIMEDOUT, with which even an RPC that should fail (SOFTCONN) goes on.
-        Reason::AddressError | Reason::RouteError | Reason::Unreachable | Reason::TimedOut => {
+        Cause::AddressError | Cause::RouteError | Cause::Unreachable | Cause::TimedOut => {
             bindings::EHOSTUNREACH
         }
-        Reason::StaleConnection | Reason::ConnectError => bindings::ENOTCONN,
-        Reason::Disconnected | Reason::DeviceRemoved | Reason::AddressChanged => {
+        Cause::StaleConnection | Cause::ConnectError => bindings::ENOTCONN,
+        Cause::Disconnected | Cause::DeviceRemoved | Cause::AddressChanged => {
             bindings::ECONNABORTED
         }
-        Reason::LocalResources => bindings::ENOBUFS,
+        Cause::LocalResources => bindings::ENOBUFS,
         // Waiting does not help: this is the one case that a mount should report at once. Later,
         // the connection may have moved to another device, from which an application should not
         // suffer.
-        Reason::Incapable if first && status != 0 => return Error::from_errno(status),
-        Reason::Incapable if first => bindings::EOPNOTSUPP,
-        Reason::Incapable => bindings::EHOSTUNREACH,
+        Cause::Incapable if first && status != 0 => return Error::from_errno(status),
+        Cause::Incapable if first => bindings::EOPNOTSUPP,
+        Cause::Incapable => bindings::EHOSTUNREACH,
+        // No others end an attempt.
+        _ => bindings::ENOTCONN,
     };
     i32::try_from(errno).map_or(EIO, |errno| Error::from_errno(-errno))
 }
 
-/// The reason as text, for the log.
-pub(crate) fn describe(reason: Reason) -> &'static str {
-    match reason {
-        Reason::AddressError => "no RDMA device reaches this address",
-        Reason::RouteError => "no route to the server",
-        Reason::Rejected => "the server rejected the connection",
-        Reason::StaleConnection => "the server still knows an earlier connection",
-        Reason::Unreachable => "the server does not answer",
-        Reason::ConnectError => "the handshake broke off",
-        Reason::Disconnected => "the connection was lost",
-        Reason::DeviceRemoved => "the device was removed",
-        Reason::AddressChanged => "the local address has moved",
-        Reason::TimedOut => "no answer in time",
-        Reason::Incapable => "the device cannot carry this transport",
-        Reason::LocalResources => "memory or device resources are short",
+/// The cause of a failed attempt as text, for the log.
+pub(crate) fn describe(cause: Cause) -> &'static str {
+    match cause {
+        Cause::AddressError => "no RDMA device reaches this address",
+        Cause::RouteError => "no route to the server",
+        Cause::Rejected => "the server rejected the connection",
+        Cause::StaleConnection => "the server still knows an earlier connection",
+        Cause::Unreachable => "the server does not answer",
+        Cause::ConnectError => "the handshake broke off",
+        Cause::Disconnected => "the connection was lost",
+        Cause::DeviceRemoved => "the device was removed",
+        Cause::AddressChanged => "the local address has moved",
+        Cause::TimedOut => "no answer in time",
+        Cause::Incapable => "the device cannot carry this transport",
+        Cause::LocalResources => "memory or device resources are short",
+        _ => cause.name(),
     }
 }
 
@@ -181,23 +165,19 @@ mod tests {
         -i32::try_from(errno).unwrap()
     }
 
-    fn errno(reason: Reason, status: i32) -> i32 {
-        connect_error(reason, false, status).to_errno()
+    fn errno(cause: Cause, status: i32) -> i32 {
+        connect_error(cause, false, status).to_errno()
     }
 
     #[test]
     fn a_network_that_is_gone_is_told_from_a_server_that_is() {
         let unreachable = negative(bindings::EHOSTUNREACH);
-        for reason in [
-            Reason::AddressError,
-            Reason::RouteError,
-            Reason::Unreachable,
-        ] {
+        for cause in [Cause::AddressError, Cause::RouteError, Cause::Unreachable] {
             for gone in [bindings::ENETUNREACH, bindings::ENETDOWN].map(negative) {
-                assert_eq!(errno(reason, gone), gone);
+                assert_eq!(errno(cause, gone), gone);
             }
             for status in [0, negative(bindings::ENODEV), negative(bindings::ETIMEDOUT)] {
-                assert_eq!(errno(reason, status), unreachable);
+                assert_eq!(errno(cause, status), unreachable);
             }
         }
     }
@@ -205,36 +185,36 @@ mod tests {
     /// sunrpc retries an RPC for any other errno, whatever the mount wants.
     #[test]
     fn nobody_there_is_unreachable() {
-        assert_eq!(errno(Reason::TimedOut, 0), negative(bindings::EHOSTUNREACH));
+        assert_eq!(errno(Cause::TimedOut, 0), negative(bindings::EHOSTUNREACH));
     }
 
     #[test]
     fn a_failed_handshake_has_the_reason_of_its_errno() {
-        for (status, reason) in [
-            (negative(bindings::ECONNREFUSED), Reason::Rejected),
-            (negative(bindings::EHOSTUNREACH), Reason::Unreachable),
-            (negative(bindings::ETIMEDOUT), Reason::Unreachable),
-            (negative(bindings::EINVAL), Reason::ConnectError),
-            (0, Reason::ConnectError),
-            (28, Reason::ConnectError),
-            (i32::MIN, Reason::ConnectError),
+        for (status, cause) in [
+            (negative(bindings::ECONNREFUSED), Cause::Rejected),
+            (negative(bindings::EHOSTUNREACH), Cause::Unreachable),
+            (negative(bindings::ETIMEDOUT), Cause::Unreachable),
+            (negative(bindings::EINVAL), Cause::ConnectError),
+            (0, Cause::ConnectError),
+            (28, Cause::ConnectError),
+            (i32::MIN, Cause::ConnectError),
         ] {
-            assert_eq!(handshake_error(status), reason);
+            assert_eq!(handshake_error(status), cause);
         }
     }
 
     #[test]
     fn a_shortage_is_not_told_as_one() {
-        let shortage = errno(Reason::LocalResources, negative(bindings::ENOMEM));
+        let shortage = errno(Cause::LocalResources, negative(bindings::ENOMEM));
         assert_eq!(shortage, negative(bindings::ENOBUFS));
     }
 
     #[test]
     fn only_a_first_attempt_tells_what_the_device_refuses() {
         let refused = negative(bindings::EINVAL);
-        let first = connect_error(Reason::Incapable, true, refused);
+        let first = connect_error(Cause::Incapable, true, refused);
         assert_eq!(first.to_errno(), refused);
-        let later = errno(Reason::Incapable, refused);
+        let later = errno(Cause::Incapable, refused);
         assert_eq!(later, negative(bindings::EHOSTUNREACH));
     }
 
@@ -243,7 +223,7 @@ mod tests {
     fn a_rejection_is_a_refusal() {
         for reason in [0, 8, i32::MAX, i32::MIN] {
             let refused = negative(bindings::ECONNREFUSED);
-            assert_eq!(errno(Reason::Rejected, reason), refused);
+            assert_eq!(errno(Cause::Rejected, reason), refused);
         }
     }
 }

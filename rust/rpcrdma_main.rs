@@ -42,7 +42,7 @@ impl kernel::Module for RpcRdma {
         let devices = rdma::IbClient::register()?;
         let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
         // Mounts may begin as soon as a class is registered.
-        let servers = client::Servers::new()?;
+        let servers = client::KnownServers::new()?;
         let client = sunrpc::client::register::<client::Client>(module, queue, servers)?;
         let service_queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma_service")?, GFP_KERNEL)?;
         let backward = sunrpc::server::register_bc::<server::Listener>(module, service_queue)?;

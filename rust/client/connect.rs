@@ -1,69 +1,239 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Establishes a connection: carries out what
-//! [`proto::requester::connection`](crate::proto::requester::connection) decides.
-//!
-//! The worker waits for the connection manager's events, one step after the other. The removal of
-//! the device also wakes it, so that the removal need not wait for the CM's retries.
+//! Makes a connection: one step after the other, in a worker that waits for the connection manager.
 
-use super::{
-    connection::Connection, failure::Detail, fence::shut_down, limits::Limits,
-    marshal::LimitedSender, monitor::Monitor, regions::Regions, servers::Choice,
-    transport::Transport,
-};
+use super::{ep::Ep, frwr::MrPool, limits::EpLimits, marshal::SendSide, transport::Client};
 use crate::{
     error::{connect_error, describe, handshake_error, Cause},
-    proto::{
-        requester::connection::{ConnectionAction, ConnectionEvent, Reason},
-        wire::private_data::{InlineSize, PrivateData, Thresholds},
-    },
+    proto::wire::private_data::{InlineSize, PrivateData, Thresholds},
     rdma::{
-        Bound, CmId, ConnectParameters, Device, DeviceName, Pd, RemovalNotice, Sender, Unbound,
+        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, DeviceName, Pd, Removal,
+        RemovalNotice, Sender,
     },
     sunrpc::client::SendLock,
     sysctl, trace,
 };
 use kernel::{
+    fmt, new_condvar, new_spinlock,
     prelude::*,
-    sync::{atomic::Relaxed, Arc},
+    str::CStr,
+    sync::{atomic::Relaxed, Arc, CondVar, CondVarTimeoutResult, SpinLock},
+    time::msecs_to_jiffies,
 };
 
 /// How long the connection manager may take for the address, and for the route, in milliseconds.
 const RESOLVE_TIMEOUT_MS: u32 = 5_000;
 
-/// What an attempt has created so far.
-enum Progressed {
-    /// Nothing, or everything was released.
+/// The longest that one step of an attempt may take, in milliseconds. The mount can set less.
+const STEP_TIMEOUT_MS: u32 = 30_000;
+
+/// The steps that the connection manager completes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
     Nothing,
-    /// An identifier.
-    Unbound(CmId<Unbound>),
-    /// An identifier that is bound to a device.
-    Bound(CmId<Bound>),
-    /// A queue pair, which has the identifier.
-    QueuePair(Sender<Connection>),
+    Address,
+    Route,
+    Connected,
 }
 
-impl Progressed {
-    /// The identifier, once it is bound to a device.
-    fn id(&self) -> Option<&CmId<Bound>> {
-        match self {
-            Self::Nothing | Self::Unbound(_) => None,
-            Self::Bound(id) => Some(id),
-            Self::QueuePair(sender) => Some(sender.qp().qp().id()),
+/// What the connection manager, the removal of the device, and completions report of one attempt
+/// and the connection that it makes.
+#[pin_data]
+pub(super) struct CmWait {
+    #[pin]
+    link: SpinLock<Link>,
+    #[pin]
+    changed: CondVar,
+    /// Last: this may be the last reference to the transport, and to the module.
+    transport: Arc<Client>,
+}
+
+struct Link {
+    /// The last step that is complete.
+    reached: Step,
+    /// Why the attempt failed or the connection ends: the first report, which alone counts.
+    ended: Option<Failure>,
+    /// What the peer announced.
+    peer: Option<PrivateData>,
+}
+
+impl CmWait {
+    fn new(transport: &Arc<Client>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            try_pin_init!(Self {
+                link <- new_spinlock!(Link {
+                    reached: Step::Nothing,
+                    ended: None,
+                    peer: None,
+                }, "rpcrdma_link"),
+                changed <- new_condvar!("rpcrdma_link"),
+                transport: transport.clone(),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    /// A step is complete.
+    fn complete(&self, step: Step, peer: Option<PrivateData>) {
+        let mut link = self.link.lock();
+        if link.ended.is_none() {
+            link.reached = step;
+            link.peer = peer;
+        }
+        drop(link);
+        self.changed.notify_all();
+    }
+
+    /// The attempt fails, or sunrpc is to close the connection. The lock keeps this from hitting
+    /// the next connection, which is not made before [`Self::expect_end`].
+    ///
+    /// The CM reports [`Cause::Unreachable`] of an open connection whenever the neighbour entry of
+    /// the peer changes or fails. If the path is broken, the device finds out with the next
+    /// packets.
+    fn end(&self, cause: Cause, detail: Detail) {
+        let mut link = self.link.lock();
+        let is_open = link.reached == Step::Connected;
+        if link.ended.is_some() || is_open && cause == Cause::Unreachable {
+            return;
+        }
+        link.ended = Some(Failure { cause, detail });
+        if is_open {
+            self.transport.force_disconnect(cause);
+        }
+        drop(link);
+        self.changed.notify_all();
+    }
+
+    /// Has sunrpc close the connection, unless it is not open or is being closed.
+    pub(super) fn close(&self, cause: Cause) {
+        // Before that, the CM knows the cause.
+        if self.link.lock().reached == Step::Connected {
+            self.end(cause, Detail::Silence);
+        }
+    }
+
+    /// This end closes the connection: nothing has sunrpc close it after this call.
+    pub(super) fn expect_end(&self) {
+        let (cause, detail) = (Cause::Closed, Detail::Silence);
+        let mut link = self.link.lock();
+        link.ended.get_or_insert(Failure { cause, detail });
+    }
+
+    /// Waits until `step` is complete; returns what the peer announced by then.
+    fn wait(&self, step: Step) -> Result<Option<PrivateData>, Failure> {
+        let mut left = msecs_to_jiffies(STEP_TIMEOUT_MS).min(self.transport.xprt.connect_timeout());
+        let mut link = self.link.lock();
+        loop {
+            if link.reached >= step {
+                return Ok(link.peer);
+            }
+            if let Some(failure) = link.ended {
+                return Err(failure);
+            }
+            left = match self.changed.wait_interruptible_timeout(&mut link, left) {
+                CondVarTimeoutResult::Timeout => {
+                    return Err(*link.ended.get_or_insert(Cause::TimedOut.into()));
+                }
+                CondVarTimeoutResult::Woken { jiffies }
+                | CondVarTimeoutResult::Signal { jiffies } => jiffies,
+            };
         }
     }
 }
 
-/// One attempt.
-struct ConnectAttempt {
-    monitor: Arc<Monitor>,
-    made: Progressed,
-    /// The device, once there is one, for the log.
-    device: Option<DeviceName>,
-    own: PrivateData,
-    choice: Choice,
-    /// What failed at this end.
-    failed: Option<Detail>,
+impl CmHandler for CmWait {
+    fn event(&self, event: CmEvent<'_>, report: CmReport) {
+        let cause = match event {
+            CmEvent::AddressResolved => return self.complete(Step::Address, None),
+            CmEvent::RouteResolved => return self.complete(Step::Route, None),
+            CmEvent::Established(private_data) => {
+                let peer = PrivateData::find(private_data).map(|(_, found)| found);
+                return self.complete(Step::Connected, peer);
+            }
+            CmEvent::Rejected { stale: true } => Cause::StaleConnection,
+            CmEvent::Rejected { stale: false } => Cause::Rejected,
+            CmEvent::AddressError => Cause::AddressError,
+            CmEvent::RouteError => Cause::RouteError,
+            CmEvent::Unreachable => Cause::Unreachable,
+            CmEvent::ConnectError => handshake_error(report.status),
+            CmEvent::Disconnected => Cause::Disconnected,
+            CmEvent::DeviceRemoval => Cause::DeviceRemoved,
+            CmEvent::AddressChange => Cause::AddressChanged,
+            CmEvent::Other => return,
+        };
+        self.end(cause, Detail::Reported(report, None));
+    }
+}
+
+/// The queue pair's device is being removed, which need not wait for the CM's retries.
+impl Removal for CmWait {
+    fn removed(&self) {
+        trace::xprtrdma_device_removal(&self.transport.xprt);
+        self.end(Cause::DeviceRemoved, Detail::Silence);
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Copy)]
+struct Failure {
+    cause: Cause,
+    detail: Detail,
+}
+
+impl Failure {
+    /// Makes the failure of a step of this end from its error.
+    fn local(cause: Cause) -> impl Fn(Error) -> Self {
+        move |error| Self {
+            cause,
+            detail: Detail::Local(error),
+        }
+    }
+}
+
+impl From<Cause> for Failure {
+    fn from(cause: Cause) -> Self {
+        let detail = Detail::Silence;
+        Self { cause, detail }
+    }
+}
+
+/// What explains a failure, beyond its cause.
+#[derive(Clone, Copy)]
+enum Detail {
+    /// A requirement that the device does not meet.
+    Device(&'static str),
+    /// A local step failed.
+    Local(Error),
+    /// The connection manager has reported it; for a rejection, with the reason as text.
+    Reported(CmReport, Option<&'static CStr>),
+    /// No event was reported.
+    Silence,
+}
+
+impl Detail {
+    /// The errno of the step that failed, or 0; of a rejection, the fabric's reason.
+    fn status(&self) -> i32 {
+        match self {
+            Self::Local(error) => error.to_errno(),
+            Self::Reported(report, _) => report.status,
+            Self::Device(_) | Self::Silence => 0,
+        }
+    }
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |text: &'static CStr| text.to_str().unwrap_or("?");
+        match self {
+            Self::Device(requirement) => f.write_str(requirement),
+            Self::Local(error) => write!(f, "error {}", error.to_errno()),
+            Self::Reported(CmReport { event, status }, words) => {
+                write!(f, "CM event '{}', status {status}", text(event))?;
+                words.map_or(Ok(()), |words| write!(f, ": {}", text(words)))
+            }
+            Self::Silence => f.write_str("no CM event"),
+        }
+    }
 }
 
 /// Makes a connection for `transport`.
@@ -71,283 +241,118 @@ struct ConnectAttempt {
 /// # Errors
 ///
 /// See [`connect_error`]. The first failure of a series leaves a line in the log.
-pub(super) fn connect(
-    transport: &Arc<Transport>,
-    lock: &mut SendLock<'_>,
-) -> Result<LimitedSender> {
+pub(super) fn connect_worker(transport: &Arc<Client>, lock: &mut SendLock<'_>) -> Result<SendSide> {
     transport.ends.begin();
-    let made = ConnectAttempt::new(transport)
-        .map_err(|_| (Reason::LocalResources, 0))
-        .and_then(|mut attempt| {
-            attempt
-                .run(transport, lock)
-                .map_err(|reason| (reason, attempt.status()))
-        });
-    match made {
+    let mut device = None;
+    let Failure { cause, detail } = match attempt(transport, lock, &mut device) {
         Ok(sending) => {
             transport.failure_logged.store(false, Relaxed);
             trace::xprtrdma_connect(&transport.xprt, 0, 0);
-            Ok(sending)
+            return Ok(sending);
         }
-        Err((reason, status)) => {
-            transport.ends.fail(reason.into());
-            let first = transport.xprt.connect_count() == 0;
-            let error = connect_error(reason, first, status);
-            let cause = Cause::from(reason).number();
-            trace::xprtrdma_connect(&transport.xprt, error.to_errno(), cause);
-            Err(error)
+        Err(failure) => failure,
+    };
+    if !transport.failure_logged.xchg(true, Relaxed) {
+        let (what, log) = (describe(cause), |text| transport.xprt.log_warning(text));
+        match device {
+            Some(name) => log(fmt!("device {name}: {what} ({detail})")),
+            None => log(fmt!("device none: {what} ({detail})")),
         }
     }
+    transport.ends.fail(cause);
+    let first = transport.xprt.connect_count() == 0;
+    let error = connect_error(cause, first, detail.status());
+    trace::xprtrdma_connect(&transport.xprt, error.to_errno(), cause.number());
+    Err(error)
 }
 
-/// What this end announces (RFC 8797).
-fn own_private_data() -> PrivateData {
-    PrivateData {
+/// Makes one attempt. `name` becomes that of the device, for the log.
+fn attempt(
+    transport: &Arc<Client>,
+    lock: &mut SendLock<'_>,
+    name: &mut Option<DeviceName>,
+) -> Result<SendSide, Failure> {
+    let no_resources = Failure::local(Cause::LocalResources);
+    let wait = CmWait::new(transport).map_err(&no_resources)?;
+    let id = CmId::new(transport.xprt.net(), wait.clone()).map_err(no_resources)?;
+    id.resolve_address(&transport.xprt.address(), RESOLVE_TIMEOUT_MS)
+        .map_err(Failure::local(Cause::AddressError))?;
+    wait.wait(Step::Address)?;
+    let no_route = Failure::local(Cause::RouteError);
+    let id = id.into_bound().map_err(|_| no_route(ENODEV))?;
+    *name = Some(id.device_name());
+    id.resolve_route(RESOLVE_TIMEOUT_MS).map_err(no_route)?;
+    wait.wait(Step::Route)?;
+    let own = PrivateData {
         send: InlineSize::from_bytes(sysctl::max_inline_write()).unwrap_or(InlineSize::DEFAULT),
         receive: InlineSize::from_bytes(sysctl::max_inline_read()).unwrap_or(InlineSize::DEFAULT),
         remote_invalidation: true,
-    }
+    };
+    let sender = prepare(transport, lock, &wait, id, &own)?;
+    let qp = sender.qp().qp();
+    qp.connect(&ConnectParameters {
+        private_data: &own.encode(),
+        responder_resources: qp.pd().device().attributes().max_responder_resources,
+        // This end never issues RDMA Reads.
+        initiator_depth: 0,
+    })
+    .map_err(|error| Failure::local(handshake_error(error.to_errno()))(error))?;
+    let peer = wait.wait(Step::Connected).map_err(|mut failure| {
+        if let Detail::Reported(report, words) = &mut failure.detail {
+            let is_rejected = matches!(failure.cause, Cause::Rejected | Cause::StaleConnection);
+            *words = is_rejected.then(|| qp.id().reject_message(report.status));
+        }
+        failure
+    })?;
+    let terms = sender.qp().context().connected(own, peer);
+    let terms = terms.ok_or(Cause::LocalResources)?;
+    Ok(SendSide { sender, terms })
 }
 
-impl ConnectAttempt {
-    /// An attempt that has not begun.
-    fn new(transport: &Arc<Transport>) -> Result<Self> {
-        let monitor = Monitor::new(transport)?;
-        let id = CmId::new(transport.xprt.net(), monitor.clone())?;
-        Ok(Self {
-            monitor,
-            made: Progressed::Unbound(id),
-            device: None,
-            own: own_private_data(),
-            choice: transport.servers.choose_version(&transport.xprt),
-            failed: None,
-        })
-    }
-
-    /// Makes the connection.
-    fn run(
-        &mut self,
-        transport: &Arc<Transport>,
-        lock: &mut SendLock<'_>,
-    ) -> Result<LimitedSender, Reason> {
-        self.monitor.report(ConnectionEvent::Start);
-        loop {
-            let action = self.monitor.next();
-            match self.act(transport, lock, action) {
-                Ok(Some(sending)) => return Ok(sending),
-                Ok(None) => {}
-                Err(reason) => {
-                    self.log_failure(transport, reason);
-                    self.abandon();
-                    return Err(reason);
-                }
-            }
-        }
-    }
-
-    /// Carries out one action; returns the sender once the connection is open.
-    fn act(
-        &mut self,
-        transport: &Arc<Transport>,
-        lock: &mut SendLock<'_>,
-        action: ConnectionAction,
-    ) -> Result<Option<LimitedSender>, Reason> {
-        let failed = match action {
-            ConnectionAction::ResolveAddress => {
-                let started = match &self.made {
-                    Progressed::Unbound(id) => {
-                        id.resolve_address(&transport.xprt.address(), RESOLVE_TIMEOUT_MS)
-                    }
-                    _ => Err(EINVAL),
-                };
-                self.check(started, Reason::AddressError)
-            }
-            ConnectionAction::ResolveRoute => {
-                let started = self.resolve_route();
-                self.check(started, Reason::RouteError)
-            }
-            ConnectionAction::Prepare => self
-                .prepare(transport, lock)
-                .map(|()| self.monitor.report(ConnectionEvent::Prepared)),
-            ConnectionAction::Connect => {
-                let asked = self.ask(transport);
-                asked.map_err(|error| {
-                    self.failed = Some(Detail::Local(error));
-                    handshake_error(error.to_errno())
-                })
-            }
-            ConnectionAction::Open => {
-                let sending = self.open().ok_or(Reason::LocalResources)?;
-                return Ok(Some(sending));
-            }
-            ConnectionAction::Fail(reason) | ConnectionAction::Close(reason) => return Err(reason),
-        };
-        if let Err(reason) = failed {
-            self.monitor.report(ConnectionEvent::Ended(reason));
-        }
-        Ok(None)
-    }
-
-    /// Records a step that failed for `reason`.
-    fn check<T>(&mut self, step: Result<T>, reason: Reason) -> Result<T, Reason> {
-        step.map_err(|error| {
-            self.failed = Some(Detail::Local(error));
-            reason
-        })
-    }
-
-    /// Starts to resolve the route from the device that the address has led to.
-    fn resolve_route(&mut self) -> Result {
-        let made = core::mem::replace(&mut self.made, Progressed::Nothing);
-        self.made = match made {
-            Progressed::Unbound(id) => match id.into_bound() {
-                Ok(id) => {
-                    self.device = Some(id.device_name());
-                    Progressed::Bound(id)
-                }
-                Err(id) => Progressed::Unbound(id),
-            },
-            made => made,
-        };
-        self.made
-            .id()
-            .ok_or(ENODEV)?
-            .resolve_route(RESOLVE_TIMEOUT_MS)
-    }
-
-    /// Makes queues, buffers and regions.
-    fn prepare(
-        &mut self,
-        transport: &Arc<Transport>,
-        lock: &mut SendLock<'_>,
-    ) -> Result<(), Reason> {
-        let device = self.made.id().and_then(CmId::device);
-        let device = device.ok_or(Reason::DeviceRemoved)?;
-        // The Receives are posted before anything is agreed on, and have to fit whatever that will
-        // be.
-        let least = Thresholds::DEFAULT.at_version(self.choice.first).receive;
-        let halves = u32::from(transport.is_halved.load(Relaxed));
-        let limits = Limits::new(
-            &device.attributes(),
-            transport.xprt.max_requests() >> halves,
-            &self.own,
-            least,
-        )
-        .map_err(|(reason, requirement)| {
-            self.failed = Some(Detail::Device(requirement));
-            reason
-        })?;
-        let notice = RemovalNotice::new(&device, self.monitor.clone());
-        // The device has been removed in the meantime, or memory is short.
-        let reason = match notice {
-            Err(ENODEV) => Reason::DeviceRemoved,
-            _ => Reason::LocalResources,
-        };
-        let notice = self.check(notice, reason)?;
-        let made = self.make(transport, lock, device, notice, &limits);
-        let is_permanent = |error: &Error| ![ENOMEM, EAGAIN, ENOSPC].contains(error);
-        let reason = match &made {
-            // Half of that was too much as well.
-            Err(error) if is_permanent(error) && transport.is_halved.xchg(true, Relaxed) => {
-                Reason::Incapable
-            }
-            _ => Reason::LocalResources,
-        };
-        self.check(made, reason)
-    }
-
-    fn make(
-        &mut self,
-        transport: &Arc<Transport>,
-        lock: &mut SendLock<'_>,
-        device: Arc<Device>,
-        notice: RemovalNotice,
-        limits: &Limits,
-    ) -> Result {
+/// Makes queues, buffers and MRs.
+fn prepare(
+    transport: &Arc<Client>,
+    lock: &mut SendLock<'_>,
+    wait: &Arc<CmWait>,
+    id: CmId<Bound>,
+    own: &PrivateData,
+) -> Result<Sender<Ep>, Failure> {
+    let device = id.device().ok_or(Cause::DeviceRemoved)?;
+    // The Receives are posted before anything is agreed on, and have to fit whatever that will be.
+    let choice = transport.servers.choose_version(&transport.xprt);
+    let least = Thresholds::DEFAULT.at_version(choice.first).receive;
+    let halves = u32::from(transport.is_halved.load(Relaxed));
+    let limits = EpLimits::new(
+        &device.attributes(),
+        transport.xprt.max_requests() >> halves,
+        own,
+        least,
+    )
+    .map_err(|requirement| Failure {
+        cause: Cause::Incapable,
+        detail: Detail::Device(requirement),
+    })?;
+    let notice = RemovalNotice::new(&device, wait.clone()).map_err(|error| {
+        Failure::local(match error {
+            ENODEV => Cause::DeviceRemoved,
+            _ => Cause::LocalResources,
+        })(error)
+    })?;
+    // Before the first Reply can come.
+    lock.reset_credits(1);
+    let make = || {
         let pd = Arc::new(Pd::new(device)?, GFP_KERNEL)?;
-        let regions = Regions::new(transport, &pd, limits)?;
-        let fitted = (limits, self.choice);
-        let context = Connection::new(transport, &regions, &self.monitor, notice, fitted);
-        // Before the first Reply can come.
-        lock.reset_credits(1);
-        let Progressed::Bound(id) = core::mem::replace(&mut self.made, Progressed::Nothing) else {
-            return Err(EINVAL);
-        };
-        let sender = Sender::create(id, &pd, &limits.sizes, context)?;
-        self.made = Progressed::QueuePair(sender);
-        Ok(())
-    }
-
-    /// Asks the peer for the connection. May have the worker make regions.
-    fn ask(&self, transport: &Transport) -> Result {
-        let Progressed::QueuePair(sender) = &self.made else {
-            return Err(EINVAL);
-        };
-        let qp = sender.qp();
-        let attributes = qp.qp().pd().device().attributes();
-        qp.qp().connect(&ConnectParameters {
-            private_data: &self.own.encode(),
-            responder_resources: attributes.max_responder_resources,
-            // This end never issues RDMA Reads.
-            initiator_depth: 0,
-        })?;
-        // The worker makes them while the peer handles the request.
-        let in_use = transport.regions_in_use.load(Relaxed);
-        qp.context().regions.prepare(in_use);
-        Ok(())
-    }
-
-    /// Takes over what both ends have agreed on. Returns `None` without a queue pair or a version.
-    fn open(&mut self) -> Option<LimitedSender> {
-        let Progressed::QueuePair(sender) = core::mem::replace(&mut self.made, Progressed::Nothing)
-        else {
-            return None;
-        };
-        let terms = (sender.qp().context()).agree(self.own, self.monitor.peer())?;
-        Some(LimitedSender::new(sender, &terms))
-    }
-
-    /// Undoes what was made.
-    fn abandon(&mut self) {
-        if let Progressed::QueuePair(sender) =
-            core::mem::replace(&mut self.made, Progressed::Nothing)
-        {
-            shut_down(sender);
-        }
-    }
-
-    /// One line for a series of failures, with device, event and reason.
-    fn log_failure(&self, transport: &Transport, reason: Reason) {
-        if transport.failure_logged.xchg(true, Relaxed) {
-            return;
-        }
-        let (what, detail) = (describe(reason), self.detail(reason));
-        match &self.device {
-            Some(name) => (transport.xprt).log_warning(fmt!("device {name}: {what} ({detail})")),
-            None => (transport.xprt).log_warning(fmt!("device none: {what} ({detail})")),
-        }
-    }
-
-    /// The errno of the step that failed, or 0.
-    fn status(&self) -> i32 {
-        match self.failed {
-            Some(Detail::Local(error)) => error.to_errno(),
-            Some(_) => 0,
-            None => self.monitor.failure().map_or(0, |report| report.status),
-        }
-    }
-
-    /// What is known of a failure.
-    fn detail(&self, reason: Reason) -> Detail {
-        if let Some(failed) = self.failed {
-            return failed;
-        }
-        let Some(report) = self.monitor.failure() else {
-            return Detail::Silence;
-        };
-        let rejected = matches!(reason, Reason::Rejected | Reason::StaleConnection);
-        let id = self.made.id().filter(|_| rejected);
-        let words = id.map(|id| id.reject_message(report.status));
-        Detail::Reported(report, words)
-    }
+        let mrs = MrPool::new(transport, &pd, &limits)?;
+        let ep = Ep::new(transport, &mrs, wait, notice, (&limits, choice));
+        Sender::create(id, &pd, &limits.sizes, ep)
+    };
+    make().map_err(|error| {
+        let is_permanent = ![ENOMEM, EAGAIN, ENOSPC].contains(&error);
+        // Half of that was too much as well.
+        let is_incapable = is_permanent && transport.is_halved.xchg(true, Relaxed);
+        Failure::local(match is_incapable {
+            true => Cause::Incapable,
+            false => Cause::LocalResources,
+        })(error)
+    })
 }

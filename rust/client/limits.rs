@@ -3,11 +3,8 @@
 //! The limits of a connection, from the device and the settings.
 
 use crate::{
-    proto::{
-        requester::connection::Reason,
-        wire::{header::MIN_HEADER_LEN, private_data::PrivateData},
-    },
-    rdma::{device::Attributes, QpSizes, MAX_UNSIGNALED},
+    proto::wire::{header::MIN_HEADER_LEN, private_data::PrivateData},
+    rdma::{device::Attributes, MrType, QpSizes, MAX_UNSIGNALED},
 };
 use kernel::page::PAGE_SIZE;
 
@@ -29,24 +26,18 @@ pub(super) const BACKWARD_SLOTS: u32 = 16;
 /// at once.
 const MAX_SENDS: u32 = 128;
 
-/// Calls whose task is gone that may be waiting for the fence, in addition to those that wait for a
-/// Reply.
-const SPARE_CHUNK_ENTRIES: u32 = 4;
-
 /// The fewest requests with which a connection is useful.
 const MIN_REQUESTS: u32 = 4;
 
 /// The sizes of a connection.
 #[derive(Clone, Copy)]
-pub(super) struct Limits {
+pub(super) struct EpLimits {
     /// Calls that can be outstanding.
     pub(super) requests: u32,
-    /// Pages that one memory region holds.
-    pub(super) pages_per_region: u32,
-    /// Pages that one memory region with gaps holds; 0 if the device has no such regions.
-    pub(super) pages_with_gaps: u32,
-    /// Regions to make before the first Call.
-    pub(super) initial_regions: u32,
+    /// The type of the memory regions.
+    pub(super) mr_type: MrType,
+    /// Pages that one of them holds; with gaps, pieces.
+    pub(super) mr_pages: u32,
     /// The queues.
     pub(super) sizes: QpSizes,
 }
@@ -56,38 +47,36 @@ pub(super) fn backward_payload(threshold: u32) -> u32 {
     threshold.saturating_sub(MIN_HEADER_LEN)
 }
 
-impl Limits {
+impl EpLimits {
     /// Fits a connection for at most `requests` Calls to a device, with the thresholds that are
     /// announced to the peer, and room for messages of `least` bytes.
     ///
     /// # Errors
     ///
-    /// [`Reason::Incapable`] and the requirement that the device does not meet.
+    /// The requirement that the device does not meet.
     pub(super) fn new(
         attributes: &Attributes,
         requests: u32,
         own: &PrivateData,
         least: u32,
-    ) -> Result<Self, (Reason, &'static str)> {
+    ) -> Result<Self, &'static str> {
         if !attributes.memory_management || attributes.max_fast_reg_pages == 0 {
-            return Err((
-                Reason::Incapable,
-                "it does not register memory by work requests (FRWR)",
-            ));
+            return Err("it does not register memory by work requests (FRWR)");
         }
         if attributes.max_send_sge < 1 {
-            return Err((Reason::Incapable, "its Sends have too few gather elements"));
+            return Err("its Sends have too few gather elements");
         }
-        let pages_per_region = attributes.max_fast_reg_pages.min(DATA_PAGES);
-        let pages_with_gaps = if attributes.gaps {
-            attributes.max_fast_reg_pages.min(DATA_PAGES + 2)
+        // With gaps, one region holds the data, head and tail.
+        let (mr_type, most) = if attributes.gaps {
+            (MrType::SgGaps, DATA_PAGES + 2)
         } else {
-            0
+            (MrType::MemReg, DATA_PAGES)
         };
+        let mr_pages = attributes.max_fast_reg_pages.min(most);
         // Without gaps, head and tail of a message take one region each.
-        let segments = DATA_PAGES.div_ceil(pages_per_region).saturating_add(2);
+        let segments = DATA_PAGES.div_ceil(mr_pages).saturating_add(2);
         if segments > MAX_SEGMENTS {
-            return Err((Reason::Incapable, "its memory regions hold too few pages"));
+            return Err("its memory regions hold too few pages");
         }
         let mut requests = requests;
         loop {
@@ -97,22 +86,21 @@ impl Limits {
                 send_size: own.send.bytes().max(least),
                 receives: requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2)),
                 receive_size: own.receive.bytes().max(least),
-                slots: requests.saturating_add(SPARE_CHUNK_ENTRIES),
+                slots: requests,
                 regions: segments.saturating_mul(2),
             };
             let needed = sizes.send_requests().max(sizes.receive_requests());
             if needed <= attributes.max_qp_wr && sizes.completions() <= attributes.max_cqe {
                 return Ok(Self {
                     requests,
-                    pages_per_region,
-                    pages_with_gaps,
-                    initial_regions: segments.saturating_mul(2),
+                    mr_type,
+                    mr_pages,
                     sizes,
                 });
             }
             requests /= 2;
             if requests < MIN_REQUESTS {
-                return Err((Reason::Incapable, "its queues hold too few work requests"));
+                return Err("its queues hold too few work requests");
             }
         }
     }
@@ -148,25 +136,22 @@ mod tests {
         remote_invalidation: true,
     };
 
-    fn fit(attributes: &Attributes) -> Result<Limits, &'static str> {
-        Limits::new(attributes, 128, &OWN, 0).map_err(|(reason, requirement)| {
-            assert_eq!(reason, Reason::Incapable);
-            requirement
-        })
+    fn fit(attributes: &Attributes) -> Result<EpLimits, &'static str> {
+        EpLimits::new(attributes, 128, &OWN, 0)
     }
 
     #[test]
     fn a_large_device_has_what_is_asked_for() {
         assert!(fit(&LARGE).is_ok_and(|limits| limits.requests == 128
-            && limits.pages_per_region == DATA_PAGES
+            && limits.mr_pages == DATA_PAGES
             // One each for the data, head and tail, in both directions.
-            && limits.initial_regions == 6));
+            && limits.sizes.regions == 6));
     }
 
     #[test]
     fn messages_have_room_whatever_is_announced() {
         for (least, size) in [(0, 1024), (1024, 1024), (4096, 4096)] {
-            let sizes = Limits::new(&LARGE, 128, &OWN, least).map(|limits| limits.sizes);
+            let sizes = EpLimits::new(&LARGE, 128, &OWN, least).map(|limits| limits.sizes);
             assert!(sizes.is_ok_and(|sizes| sizes.send_size == size && sizes.receive_size == size));
         }
     }
@@ -179,12 +164,15 @@ mod tests {
                 max_fast_reg_pages,
                 ..LARGE
             };
-            fit(&device).map_or(u32::MAX, |limits| limits.pages_with_gaps)
+            fit(&device)
+                .ok()
+                .map(|limits| (limits.mr_type, limits.mr_pages))
         };
         // The data, head and tail.
-        assert_eq!(with(true, 65536), DATA_PAGES + 2);
-        assert_eq!(with(true, 19), 19);
-        assert_eq!(with(false, 65536), 0);
+        let whole = Some((MrType::SgGaps, DATA_PAGES + 2));
+        assert_eq!(with(true, 65536), whole);
+        assert_eq!(with(true, 19), Some((MrType::SgGaps, 19)));
+        assert_eq!(with(false, 65536), Some((MrType::MemReg, DATA_PAGES)));
     }
 
     #[test]
@@ -213,7 +201,7 @@ mod tests {
             max_fast_reg_pages: LEAST_PAGES,
             ..LARGE
         };
-        assert!(fit(&device).is_ok_and(|limits| limits.pages_per_region == LEAST_PAGES));
+        assert!(fit(&device).is_ok_and(|limits| limits.mr_pages == LEAST_PAGES));
     }
 
     #[test]

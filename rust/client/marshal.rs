@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From an RPC to one chain of work requests: the plan, the regions, the header, the Send.
+//! From an RPC to one chain of work requests: the plan, the MRs, the header, the Send.
 
 use super::{
-    chunks::Offer,
-    connection::{Connection, SentCall},
+    ep::{Ep, SentCall},
+    frwr::{CallMrs, MrPool, Payload},
     limits::{BACKWARD_SLOTS, MAX_SEGMENTS},
-    mapping::{self, MessageRegions},
-    regions::{Capacity, Regions, WithGaps},
-    transport::Transport,
-    version::Terms,
+    transport::RpcrdmaXprt,
+    v2::Terms,
 };
 use crate::{
     error::Cause,
@@ -21,56 +19,35 @@ use crate::{
         wire::{
             chunk::{ReadSegment, Segment},
             encode::encode_inline,
-            header::{Credits, FixedHeader, Xid, VERSION_ONE},
+            header::{Credits, FixedHeader, Xid},
         },
     },
-    rdma::{Idle, MrList, SendBuffer, Sender},
+    rdma::{MrList, SendBuffer, Sender},
     stats::Form,
     sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError},
     trace,
 };
-use core::iter::empty;
 use kernel::{prelude::*, sync::Arc};
 
-/// The sender of a connection, and the limits of its messages.
-pub(super) struct LimitedSender {
-    pub(super) sender: Sender<Connection>,
-    limits: PlanLimits,
-    /// Whether the limits, and the version, may change.
-    is_open: bool,
+/// The sending side of a connection, which the holder of the send lock has.
+pub(super) struct SendSide {
+    pub(super) sender: Sender<Ep>,
+    /// What the next message is sent with.
+    pub(super) terms: Terms,
 }
 
-impl LimitedSender {
-    /// The sender of a connection that begins with these terms.
-    pub(super) fn new(sender: Sender<Connection>, terms: &Terms) -> Self {
-        Self {
-            sender,
-            limits: limits(terms),
-            is_open: !terms.is_final,
-        }
-    }
-
+impl SendSide {
     /// Adopts what both ends have agreed on meanwhile.
     ///
     /// # Errors
     ///
     /// [`SendError::NotConnected`] if no version is common to both ends.
-    fn follow(&mut self, transport: &Transport) -> Result<(), SendError> {
-        let Some(terms) = self.sender.qp().context().version.follow() else {
-            return Err(disconnect(transport, Cause::NoCommonVersion));
-        };
-        self.limits = limits(&terms);
-        self.is_open = !terms.is_final;
+    fn follow(&mut self, transport: &RpcrdmaXprt) -> Result<(), SendError> {
+        if !self.terms.is_final {
+            let terms = self.sender.qp().context().terms();
+            self.terms = terms.ok_or_else(|| disconnect(transport, Cause::NoCommonVersion))?;
+        }
         Ok(())
-    }
-}
-
-/// The limits of messages that are sent on these terms.
-fn limits(terms: &Terms) -> PlanLimits {
-    PlanLimits {
-        inline_send: terms.thresholds.send,
-        inline_receive: terms.thresholds.receive,
-        max_segments: MAX_SEGMENTS,
     }
 }
 
@@ -79,40 +56,63 @@ fn limits(terms: &Terms) -> PlanLimits {
 /// # Errors
 ///
 /// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
-pub(super) fn send(
-    transport: &Transport,
-    sending: &mut LimitedSender,
+pub(super) fn marshal_req(
+    transport: &RpcrdmaXprt,
+    sending: &mut SendSide,
     rqst: &Rqst,
 ) -> Result<(), SendError> {
     // Sending twice on one connection would spend two credits on one Reply.
     if rqst.is_of_connection(&transport.xprt) {
         return Err(disconnect(transport, Cause::Retransmission));
     }
-    if sending.is_open {
-        sending.follow(transport)?;
-    }
+    sending.follow(transport)?;
     // The peer of an earlier connection can reach its memory: the RPC can never be completed.
     if rqst.is_lost() {
         return Err(SendError::Failed);
     }
-    let LimitedSender { sender, limits, .. } = sending;
-    let connection = sender.qp().context();
+    let SendSide { sender, terms } = sending;
+    let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
+    let ep = buffer.qp().context();
     let room = rqst.reply().fill().map_err(|_| SendError::NoMemory)?;
-    let shape = shape(rqst, room, connection.regions.capacity());
-    let Ok(plan) = plan(&shape, limits) else {
-        return Err(SendError::TooLarge);
+    let shape = shape(rqst, room, &ep.mrs);
+    let limits = PlanLimits {
+        inline_send: terms.thresholds.send,
+        inline_receive: terms.thresholds.receive,
+        max_segments: MAX_SEGMENTS,
     };
+    let plan = plan(&shape, &limits).map_err(|_| SendError::TooLarge)?;
     let reply = shape.reply.len;
-
-    let sent = if plan.is_inline() {
-        send_inline(transport, sender, rqst, &plan)
-    } else {
-        send_with_chunks(transport, sender, rqst, room, &plan, &reply)
-    };
-    if sent == Err(SendError::NotConnected) {
-        return Err(disconnect(transport, Cause::PostFailed));
+    let mut mrs = None;
+    if !plan.is_inline() {
+        let count = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
+        let mut taken = take(transport, &ep.mrs, rqst, count).ok_or(SendError::Busy)?;
+        taken.map(rqst.call(), room, &plan)?;
+        mrs = Some(taken);
     }
-    sent?;
+    let none = MrList::new();
+    let mapped = mrs.as_ref().map_or(&none, |mrs| &mrs.mapped);
+    let segments = mapped.extents().map(|extent| Segment {
+        handle: extent.handle,
+        length: extent.length,
+        offset: extent.offset,
+    });
+    let length = build(ep, rqst, &plan, segments, *terms, buffer.bytes())?;
+    rqst.start();
+    let sent = match mrs.and_then(CallMrs::into_parts) {
+        Some((slot, mapped)) => {
+            let (xid, cookie) = (rqst.xid(), ep.cookie(SentCall::WithChunks(slot)));
+            buffer.register_and_send(length, mapped, slot, |req| {
+                req.offer(xid, plan);
+                rqst.cookie().set(cookie);
+            })
+        }
+        None => {
+            rqst.cookie().set(ep.cookie(SentCall::Inline));
+            buffer.send(length)
+        }
+    };
+    sent.map_err(|_| disconnect(transport, Cause::PostFailed))?;
+    count_segments(transport, &plan, &reply);
     transport.calls.record(Form::from(&plan));
     // Without a Reply the credit would never come back.
     if !rqst.reply_expected() {
@@ -121,93 +121,36 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Sends a Call that offers no memory.
-fn send_inline(
-    transport: &Transport,
-    sender: &mut Sender<Connection>,
-    rqst: &Rqst,
-    plan: &Plan,
-) -> Result<(), SendError> {
-    let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
-    let connection = buffer.qp().context();
-    let length = build(
-        transport,
-        connection,
-        rqst,
-        plan,
-        empty(),
-        0,
-        buffer.bytes(),
-    )?;
-    rqst.start();
-    let cookie = connection.cookie(SentCall::Inline);
-    rqst.cookie().set(cookie.ok_or(SendError::Failed)?);
-    buffer.send(length).map_err(|_| SendError::NotConnected)
-}
-
-/// Sends a Call with a Read chunk, Write chunk or Reply chunk. `reply` has the lengths of the
-/// buffer for the Reply.
-fn send_with_chunks(
-    transport: &Transport,
-    sender: &mut Sender<Connection>,
-    rqst: &Rqst,
-    room: RqstBuf<'_>,
-    plan: &Plan,
-    reply: &Parts,
-) -> Result<(), SendError> {
-    let needed = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
-    let buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
-    let regions = &buffer.qp().context().regions;
-    let which = if regions.capacity().has_gaps() {
-        mapping::with_gaps(
-            (plan.call == CallForm::PositionZero).then_some(rqst.call()),
-            (plan.reply == ReplyForm::ReplyChunk).then_some(room),
-            regions.capacity(),
-        )
-    } else {
-        WithGaps::Neither
-    };
-    let mut idle = MrList::new();
-    let entry = take(transport, regions, rqst, (needed, which), &mut idle);
-    let entry = entry.ok_or(SendError::Busy)?;
-    transmit(transport, buffer, rqst, room, plan, entry, idle)?;
-    count_segments(transport, plan, reply);
-    Ok(())
-}
-
-/// A number of regions, or of bytes.
+/// A number of MRs, or of bytes.
 fn narrow(count: u32) -> Result<usize, SendError> {
     usize::try_from(count).map_err(|_| SendError::TooLarge)
 }
 
 /// A buffer for the next Send. If there is none, the sender was told to wait for space.
 fn send_buffer<'a>(
-    transport: &Transport,
-    sender: &'a mut Sender<Connection>,
-) -> Option<SendBuffer<'a, Connection>> {
+    transport: &RpcrdmaXprt,
+    sender: &'a mut Sender<Ep>,
+) -> Option<SendBuffer<'a, Ep>> {
     sender.buffer(|sender| {
         transport.stats.send_queue_full.increment();
         look_again(transport, &mut || sender.has_room().then_some(()));
     })
 }
 
-/// Takes a chunk entry, and the regions that are `needed`, which are added to `taken`. If there are
-/// not enough, the sender was told to wait for space.
-fn take(
-    transport: &Transport,
-    regions: &Arc<Regions>,
+/// Takes a slot and `count` MRs. If there are not enough, the sender was told to wait for space.
+fn take<'a>(
+    transport: &RpcrdmaXprt,
+    pool: &'a Arc<MrPool>,
     rqst: &Rqst,
-    needed: (usize, WithGaps),
-    taken: &mut MrList<Idle>,
-) -> Option<usize> {
-    regions
-        .take(rqst, needed, taken)
-        .or_else(|| look_again(transport, &mut || regions.take(rqst, needed, taken)))
+    count: usize,
+) -> Option<CallMrs<'a>> {
+    pool.take(rqst, count)
+        .or_else(|| look_again(transport, &mut || pool.take(rqst, count)))
 }
 
 /// Makes the sender wait for a resource that a completion returns, unless it has become available
 /// in the meantime.
-fn look_again<T>(transport: &Transport, acquire: &mut dyn FnMut() -> Option<T>) -> Option<T> {
+fn look_again<T>(transport: &RpcrdmaXprt, acquire: &mut dyn FnMut() -> Option<T>) -> Option<T> {
     // Try again after asking to be woken, or a completion in between would be missed.
     transport.xprt.wait_for_space();
     let found = acquire()?;
@@ -217,31 +160,23 @@ fn look_again<T>(transport: &Transport, acquire: &mut dyn FnMut() -> Option<T>) 
 }
 
 /// Closes the connection from within a send.
-fn disconnect(transport: &Transport, cause: Cause) -> SendError {
-    transport.end(cause);
+fn disconnect(transport: &RpcrdmaXprt, cause: Cause) -> SendError {
+    transport.force_disconnect(cause);
     SendError::NotConnected
 }
 
 /// The sizes that the plan is made from.
-fn shape<'a>(
-    rqst: &'a Rqst,
-    reply: RqstBuf<'a>,
-    capacity: &'a Capacity,
-) -> RpcShape<MessageRegions<'a>> {
+fn shape<'a>(rqst: &'a Rqst, reply: RqstBuf<'a>, pool: &'a MrPool) -> RpcShape<Payload<'a>> {
     let call = rqst.call();
     let (write, read) = (call.is_write(), reply.is_read());
     let allowed = (write || read) && rqst.placement_allowed();
     RpcShape {
-        call: side(call, capacity, allowed && write),
-        reply: side(reply, capacity, allowed && read),
+        call: side(call, pool, allowed && write),
+        reply: side(reply, pool, allowed && read),
     }
 }
 
-fn side<'a>(
-    message: RqstBuf<'a>,
-    capacity: &'a Capacity,
-    pages_eligible: bool,
-) -> Side<MessageRegions<'a>> {
+fn side<'a>(message: RqstBuf<'a>, pool: &'a MrPool, pages_eligible: bool) -> Side<Payload<'a>> {
     // A length that does not fit makes the plan fail: nothing that long fits inline or into the
     // segments of a list.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
@@ -251,74 +186,25 @@ fn side<'a>(
             pages: length(message.page_len()),
             tail: length(message.tail_len()),
         },
-        segments: MessageRegions { message, capacity },
+        segments: Payload { message, pool },
         pages_eligible,
     }
 }
 
-/// Registers, encodes and posts.
-fn transmit(
-    transport: &Transport,
-    mut buffer: SendBuffer<'_, Connection>,
-    rqst: &Rqst,
-    room: RqstBuf<'_>,
-    plan: &Plan,
-    entry: usize,
-    mut idle: MrList<Idle>,
-) -> Result<(), SendError> {
-    let connection = buffer.qp().context();
-    let mut regions = MrList::new();
-    let mapped = mapping::map(connection, rqst, room, plan, &mut idle, &mut regions);
-    let built = mapped.and_then(|()| {
-        let reads = narrow(plan.reads)?;
-        let segments = regions.extents().map(|extent| Segment {
-            handle: extent.handle,
-            length: extent.length,
-            offset: extent.offset,
-        });
-        let bytes = buffer.bytes();
-        let length = build(transport, connection, rqst, plan, segments, reads, bytes)?;
-        let cookie = connection.cookie(SentCall::WithChunks(entry));
-        Ok((length, reads, cookie.ok_or(SendError::Failed)?))
-    });
-    let (length, reads, cookie) = match built {
-        Ok(built) => built,
-        Err(error) => {
-            connection.regions.put_all(idle, None);
-            connection.regions.put_all(regions.unmap(), Some(entry));
-            return Err(error);
-        }
-    };
-    rqst.start();
-    let xid = rqst.xid();
-    buffer
-        .register_and_send(length, regions, entry, |slot| {
-            let offer = Offer {
-                reads,
-                reply: plan.reply,
-                form: plan.into(),
-            };
-            slot.offer(xid, offer);
-            rqst.cookie().set(cookie);
-        })
-        .map_err(|_| SendError::NotConnected)
-}
-
-/// Writes the message into `buffer`; returns its length. The first `reads` of `segments` belong to
-/// the Read list.
+/// Writes the message into `buffer`; returns its length. The segments of the Read list come first.
 fn build(
-    transport: &Transport,
-    connection: &Connection,
+    ep: &Ep,
     rqst: &Rqst,
     plan: &Plan,
     segments: impl Iterator<Item = Segment> + Clone,
-    reads: usize,
+    terms: Terms,
     buffer: &mut [u8],
 ) -> Result<usize, SendError> {
     let position = match plan.call {
         CallForm::ReadChunk { position, .. } => position,
         CallForm::Inline | CallForm::PositionZero => 0,
     };
+    let reads = narrow(plan.reads)?;
     let traced = segments.clone();
     let traced = traced.map(|segment| (segment.handle, segment.length, segment.offset));
     let is_reply_chunk = plan.reply == ReplyForm::ReplyChunk;
@@ -334,8 +220,8 @@ fn build(
     // Made after the trace event, so that its words need not be kept meanwhile.
     let fixed = FixedHeader {
         xid: Xid(rqst.xid()),
-        version: connection.version.of_next_call(),
-        credits: connection.requested_credits(),
+        version: terms.version,
+        credits: ep.requested_credits(),
         procedure: plan.procedure(),
     };
     let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk)
@@ -346,11 +232,11 @@ fn build(
     let rest = buffer.get_mut(header..).ok_or(SendError::TooLarge)?;
     let rest = rest.get_mut(..copied).ok_or(SendError::TooLarge)?;
     copy_inline(&rqst.call(), plan.call, rest)?;
-    transport.stats.pullup_bytes.add_len(copied);
+    ep.transport.stats.pullup_bytes.add_len(copied);
     let length = header.checked_add(copied).ok_or(SendError::TooLarge)?;
-    if connection.version.of_next_call() != VERSION_ONE {
+    if let (Some(v2), false) = (&ep.v2, terms.is_final) {
         let message = buffer.get(..length).ok_or(SendError::TooLarge)?;
-        let noted = connection.version.sends(Xid(rqst.xid()), message);
+        let noted = v2.sends(Xid(rqst.xid()), message);
         noted.map_err(|_| SendError::TooLarge)?;
     }
     Ok(length)
@@ -381,7 +267,7 @@ fn copy_inline(call: &RqstBuf<'_>, form: CallForm, to: &mut [u8]) -> Result<(), 
 }
 
 /// Counts what a Call offers.
-fn count_segments(transport: &Transport, plan: &Plan, reply: &Parts) {
+fn count_segments(transport: &RpcrdmaXprt, plan: &Plan, reply: &Parts) {
     let stats = &transport.stats;
     stats.read_segments.add(plan.reads.into());
     match plan.reply {
@@ -404,24 +290,21 @@ fn count_segments(transport: &Transport, plan: &Plan, reply: &Parts) {
 ///
 /// # Errors
 ///
-/// As [`send`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
+/// As [`marshal_req`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
 pub(super) fn send_backward(
-    transport: &Transport,
-    sending: &mut LimitedSender,
+    transport: &RpcrdmaXprt,
+    sending: &mut SendSide,
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
-    if sending.is_open {
-        sending.follow(transport)?;
-    }
-    let LimitedSender { sender, limits, .. } = sending;
-    let connection = sender.qp().context();
-    let Some(version) = connection.backward_version(reply.connection()) else {
+    sending.follow(transport)?;
+    let SendSide { sender, terms } = sending;
+    let Some(version) = sender.qp().context().backward_version(reply.connection()) else {
         transport.stats.backward_replies_dropped.increment();
         return Ok(());
     };
     let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
     // CAST: A u32 always fits the kernel's usize.
-    let limit = limits.inline_send as usize;
+    let limit = terms.thresholds.send as usize;
     let bytes = buffer.bytes();
     let header = encode_inline(
         bytes,

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From a received message to a completed RPC.
+//! From a received message to a completed RPC, in completion handlers.
 //!
-//! An RPC completes only when every region of its Call is invalidated and unmapped: by the peer,
-//! or by work requests whose completion then completes the RPC.
+//! An RPC completes only when every MR of its Call is invalidated and unmapped: by the peer, or by
+//! LOCAL_INVs whose completion then completes the RPC.
 
 use super::{
-    answered::{complete, end_if_hopeless, Answer, AnsweredCall, Outcome},
-    chunks::{Chunks, Offer},
-    connection::{Connection, SentCall},
-    version::Refusal,
+    ep::{Ep, SentCall},
+    frwr,
+    v2::Refusal,
 };
 use crate::{
     error::Cause,
@@ -20,115 +19,184 @@ use crate::{
                 decode_received, BackwardCall, Received, ReceivedReply, ReplyError,
                 RequesterRefusal,
             },
-            plan::ReplyForm,
+            plan::{Plan, ReplyForm},
             reconcile::{Delivered, Delivery},
         },
         wire::{
             error::{ErrorBody, ErrorMessage},
-            header::{Versions, Xid},
+            header::Xid,
             malformed::HeaderError,
         },
     },
     rdma::{
-        Completion, Invalidation, MrList, QueuePair, ReceivedMessage, Registered,
-        RemoteInvalidation,
+        Completion, Completions, Idle, MrList, QueuePair, ReceivedMessage, Registered,
+        RemoteInvalidation, WcStatus,
     },
     stats::Form,
-    sunrpc::client::{NotPinned, PinnedRqst},
+    sunrpc::client::{NotPinned, PinnedRqst, StoredRqst},
     trace,
 };
 use core::iter::empty;
-use kernel::{prelude::*, sync::atomic::Relaxed};
+use kernel::prelude::*;
+
+impl Completions for Ep {
+    type Slot = frwr::Req;
+
+    fn received(
+        cx: &mut Completion<'_, Self>,
+        message: ReceivedMessage<Self>,
+        invalidated: Option<RemoteInvalidation<'_>>,
+    ) {
+        // Any message shows that the next attempt to connect need not be delayed.
+        cx.qp().context().transport.xprt.peer_is_alive();
+        reply_handler(cx, message, invalidated);
+    }
+
+    fn send_space(&self) {
+        self.transport.xprt.write_space();
+    }
+
+    fn invalidated(cx: &mut Completion<'_, Self>, index: usize, mrs: MrList<Idle>) {
+        if let Some(PendingReply { rqst, rep }) = frwr::unmapped(cx.qp(), index, mrs) {
+            rqst.resume(|rqst| complete_rqst(cx, rqst, rep));
+        }
+        cx.qp().context().transport.xprt.write_space();
+    }
+
+    fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize) {
+        frwr::keep_until_end(qp, index);
+    }
+
+    fn not_a_send(&self) {
+        self.wait.close(Cause::NotASend);
+    }
+
+    fn refused(&self) {
+        self.wait.close(Cause::PostFailed);
+    }
+
+    fn failed(&self, status: WcStatus) {
+        if !status.is_flush() {
+            self.transport.stats.failed_requests.increment();
+        }
+        self.wait.close(Cause::WorkRequest);
+    }
+}
+
+/// The result of a Reply.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// The RPC message follows `header` bytes of the Reply; `placed` bytes of it arrived in a Write
+    /// chunk.
+    Inline { header: usize, placed: u64 },
+    /// The RPC message is this many bytes at the start of the Reply chunk.
+    Chunk(u64),
+    /// The RPC failed.
+    Failed,
+}
+
+/// A Reply that was compared with what its Call had offered.
+struct Rep {
+    message: ReceivedMessage<Ep>,
+    outcome: Outcome,
+    form: Form,
+}
+
+/// A Call with its Reply, to be completed after LOCAL_INVs.
+pub(super) struct PendingReply {
+    rqst: StoredRqst,
+    rep: Rep,
+}
 
 /// Handles a message from the peer.
-pub(super) fn received(
-    completion: &mut Completion<'_, Connection>,
-    message: ReceivedMessage<Connection>,
+fn reply_handler(
+    cx: &mut Completion<'_, Ep>,
+    message: ReceivedMessage<Ep>,
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
-    let qp = completion.qp();
-    let connection = qp.context();
-    let reply = match decode_received(message.bytes(), connection.version.accepted()) {
+    let qp = cx.qp();
+    let ep = qp.context();
+    let reply = match decode_received(message.bytes(), ep.accepted()) {
         Ok(Received::Reply(reply)) => reply,
-        Ok(Received::Error(error)) => return refused(completion, &error, message, invalidated),
+        Ok(Received::Error(error)) => return rdma_error(cx, &error, message, invalidated),
         Ok(Received::BackwardCall(call)) => {
-            backward(connection, &call);
-            return completion.recycle(message);
+            backward(ep, &call);
+            return cx.recycle(message);
         }
-        Err(refused) => return refuse(completion, &refused, message, invalidated),
+        Err(refused) => return bad_header(cx, &refused, message, invalidated),
     };
     let fixed = reply.fixed;
-    let rqst = match connection.transport.xprt.pin(fixed.xid.0) {
+    let rqst = match ep.transport.xprt.pin(fixed.xid.0) {
         Ok(rqst) => rqst,
-        Err(NotPinned::Taken) => return drop_unexpected(completion, message),
+        Err(NotPinned::Taken) => return drop_unexpected(cx, message),
         Err(NotPinned::Unknown) => {
-            connection.replied(fixed.xid, fixed.version);
-            return drop_late(completion, message);
+            ep.replied(fixed.xid, fixed.version);
+            return drop_late(cx, message);
         }
     };
     trace::xprtrdma_reply(&rqst, fixed.credits.get());
-    let Some(claim) = reconcile(qp, &rqst, &reply, invalidated) else {
-        return drop_unexpected(completion, message);
+    let compare = |offered: Option<(&Plan, &MrList<Registered>)>| reconcile(&rqst, &reply, offered);
+    let Some(mut claim) = claim(qp, &rqst, fixed.xid, invalidated, compare) else {
+        return drop_unexpected(cx, message);
     };
     // Only the Reply to a Call grants credits, and only once.
-    let is_of_good_version = connection.grant(&fixed);
-    let answer = Answer {
-        message,
-        outcome: match is_of_good_version {
-            true => claim.seen,
-            false => Outcome::Failed,
-        },
-        form: claim.form,
-    };
-    fence(completion, fixed.xid, claim.rest, rqst, answer);
+    if !ep.grant(&fixed) {
+        claim.outcome = Outcome::Failed;
+    }
+    finish(cx, rqst, claim, message);
 }
 
 /// Takes an RDMA_ERROR: it ends its Call, or has it sent again in another version.
-fn refused(
-    completion: &mut Completion<'_, Connection>,
+fn rdma_error(
+    cx: &mut Completion<'_, Ep>,
     error: &ErrorMessage,
-    message: ReceivedMessage<Connection>,
+    message: ReceivedMessage<Ep>,
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
-    let connection = completion.qp().context();
-    let (transport, stats) = (&connection.transport, &connection.transport.stats);
+    let ep = cx.qp().context();
+    let (transport, stats) = (&ep.transport, &ep.transport.stats);
     let rqst = match transport.xprt.pin(error.xid.0) {
         Ok(rqst) => rqst,
         Err(NotPinned::Taken) => {
-            end_if_hopeless(connection);
-            return drop_unexpected(completion, message);
+            ep.close_if_hopeless();
+            return drop_unexpected(cx, message);
         }
         Err(NotPinned::Unknown) => {
-            match error.body {
-                ErrorBody::Version(versions) => {
-                    match fall_back(connection, error.xid, versions) {
-                        // There is nothing to send again.
-                        Refusal::Resend => connection.settle(error.xid),
-                        Refusal::Reconnect => connection.end(Cause::HigherVersion),
-                        Refusal::Final | Refusal::NoCommonVersion => {}
+            match (error.body, &ep.v2) {
+                (ErrorBody::Version(versions), Some(v2)) => {
+                    match v2.refused(ep, error.xid, versions) {
+                        // There is nothing to send again: the version that is tried now is that
+                        // of the connection.
+                        Refusal::Resend => {
+                            if let Some(terms) = v2.terms() {
+                                ep.replied(error.xid, terms.version);
+                            }
+                        }
+                        Refusal::Reconnect => ep.wait.close(Cause::HigherVersion),
+                        Refusal::Final => {}
                     }
                 }
-                ErrorBody::Chunk | ErrorBody::InvalidOption => {
-                    connection.version.failed(error.xid);
-                }
+                (ErrorBody::Version(_), None) => {}
+                (ErrorBody::Chunk | ErrorBody::InvalidOption, _) => ep.failed(error.xid),
             }
-            end_if_hopeless(connection);
-            return drop_late(completion, message);
+            ep.close_if_hopeless();
+            return drop_late(cx, message);
         }
     };
     match error.body {
         ErrorBody::Version(versions) => {
             stats.vers_errors_received.increment();
             trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
-            match fall_back(connection, error.xid, versions) {
+            let v2 = ep.v2.as_ref();
+            match v2.map_or(Refusal::Final, |v2| v2.refused(ep, error.xid, versions)) {
                 Refusal::Resend if invalidated.is_none() => {
-                    return resend(completion, rqst, message);
+                    return resend(cx, rqst, message);
                 }
                 // sunrpc sends the Call again.
                 Refusal::Reconnect if invalidated.is_none() => {
-                    connection.end(Cause::HigherVersion);
+                    ep.wait.close(Cause::HigherVersion);
                     drop(rqst);
-                    return completion.recycle(message);
+                    return cx.recycle(message);
                 }
                 _ => {}
             }
@@ -139,141 +207,118 @@ fn refused(
         }
         ErrorBody::InvalidOption => stats.option_errors_received.increment(),
     }
-    fail(completion, rqst, error.xid, message, invalidated);
-}
-
-/// Handles a refusal of a Call's version; returns what is to become of the Call.
-fn fall_back(connection: &Connection, xid: Xid, range: Versions) -> Refusal {
-    let transport = &connection.transport;
-    let refusal = connection.version.refused(xid, range);
-    match refusal {
-        Refusal::Final => {}
-        Refusal::Resend | Refusal::Reconnect => connection.learn(),
-        Refusal::NoCommonVersion => {
-            if !transport.refusal_logged.xchg(true, Relaxed) {
-                transport.xprt.log_warning(fmt!(
-                    "it speaks Versions {} to {} of RPC-over-RDMA, and this end is set to others",
-                    range.low,
-                    range.high
-                ));
-            }
-        }
-    }
-    refusal
+    fail(cx, rqst, error.xid, message, invalidated);
 }
 
 /// Sends the first Call again, in the version that is tried now. Its task keeps waiting for a
 /// Reply.
-fn resend(
-    completion: &mut Completion<'_, Connection>,
-    rqst: PinnedRqst<'_>,
-    message: ReceivedMessage<Connection>,
-) {
-    let connection = completion.qp().context();
-    let sent = completion.reserved_send().is_some_and(|mut buffer| {
-        let length = connection.version.copy_first(buffer.bytes());
-        length.is_some_and(|length| buffer.send(length).is_ok())
+fn resend(cx: &mut Completion<'_, Ep>, rqst: PinnedRqst<'_>, message: ReceivedMessage<Ep>) {
+    let ep = cx.qp().context();
+    let sent = cx.reserved_send().and_then(|mut buffer| {
+        let length = ep.v2.as_ref()?.copy_first(buffer.bytes())?;
+        buffer.send(length).ok()
     });
-    if sent {
-        (connection.transport.stats.version_fallbacks).increment();
+    if sent.is_some() {
+        (ep.transport.stats.version_fallbacks).increment();
     } else {
-        connection.end(Cause::PostFailed);
+        ep.wait.close(Cause::PostFailed);
     }
     // Its memory could not be freed until here.
     drop(rqst);
-    completion.recycle(message);
-}
-
-/// What is left of a Call that has a Reply.
-#[derive(Clone, Copy)]
-enum Rest {
-    /// It had no chunks.
-    Nothing,
-    /// All of its regions were invalidated, and its chunk entry is free.
-    Freed,
-    /// The chunk entry has regions that the Reply has not invalidated.
-    Regions(usize),
+    cx.recycle(message);
 }
 
 /// A Call that is claimed for its Reply.
-struct Claim<R> {
-    /// The form of the RPC.
+struct Claim {
+    outcome: Outcome,
     form: Form,
-    /// The result of comparing its regions with the Reply.
-    seen: R,
-    rest: Rest,
+    /// The slot, if it has MRs that the Reply has not invalidated.
+    slot: Option<usize>,
 }
 
 /// Claims a Call for its Reply: `look` compares what was offered, if anything, with the Reply, and
-/// a region that the Reply has invalidated is taken back. Returns `None` if another Reply has done
-/// so before, or if the Call was not sent on this connection: the peer can guess the XID of a Call
+/// an MR that the Reply has invalidated is taken back. Returns `None` if another Reply has done so
+/// before, or if the Call was not sent on this connection: the peer can guess the XID of a Call
 /// that is yet to be sent.
-fn claim<R>(
-    qp: &QueuePair<Connection>,
+fn claim(
+    qp: &QueuePair<Ep>,
     rqst: &PinnedRqst<'_>,
     xid: Xid,
     proof: Option<RemoteInvalidation<'_>>,
-    look: impl FnOnce(Option<(&Offer, &MrList<Registered>)>) -> R,
-) -> Option<Claim<R>> {
-    let connection = qp.context();
-    let index = match connection.sent(rqst.cookie().get())? {
-        SentCall::WithChunks(index) => index,
-        SentCall::Inline => {
-            return Some(Claim {
-                form: Form::INLINE,
-                seen: look(None),
-                rest: Rest::Nothing,
-            });
-        }
+    look: impl FnOnce(Option<(&Plan, &MrList<Registered>)>) -> Outcome,
+) -> Option<Claim> {
+    let SentCall::WithChunks(index) = qp.context().sent(rqst.cookie().get())? else {
+        return Some(Claim {
+            outcome: look(None),
+            form: Form::INLINE,
+            slot: None,
+        });
     };
-    let look = |offer: &Offer, regions: &MrList<Registered>| look(Some((offer, regions)));
-    let taken = Chunks::of(qp).take(index, xid.0, proof, look)?;
-    if taken.region.is_some() {
-        connection.transport.stats.remote_invalidations.increment();
-    }
-    let freed = taken.is_free.then_some(index);
-    if taken.region.is_some() || taken.is_free {
-        connection.regions.put(taken.region, freed);
-    }
+    let taken = frwr::reminv(qp, (index, xid.0), proof, |plan, mrs| {
+        look(Some((plan, mrs)))
+    })?;
     Some(Claim {
-        form: taken.offer.form,
-        seen: taken.seen,
-        rest: freed.map_or(Rest::Regions(index), |_| Rest::Freed),
+        outcome: taken.seen,
+        form: Form::from(&taken.plan),
+        slot: (!taken.is_free).then_some(index),
     })
+}
+
+/// Completes the RPC once all its MRs are invalidated.
+fn finish(
+    cx: &mut Completion<'_, Ep>,
+    rqst: PinnedRqst<'_>,
+    claim: Claim,
+    message: ReceivedMessage<Ep>,
+) {
+    let Claim {
+        outcome,
+        form,
+        slot,
+    } = claim;
+    let rep = Rep {
+        message,
+        outcome,
+        form,
+    };
+    if let Some(index) = slot {
+        // A transport that is being destroyed has no requests.
+        let reply = rqst.store().map(|rqst| PendingReply { rqst, rep });
+        return frwr::unmap(cx.qp(), index, reply);
+    }
+    complete_rqst(cx, rqst, rep);
+    if form != Form::INLINE {
+        cx.qp().context().transport.xprt.write_space();
+    }
 }
 
 /// Fails the Call to which an error or a malformed Reply belongs.
 fn fail(
-    completion: &mut Completion<'_, Connection>,
+    cx: &mut Completion<'_, Ep>,
     rqst: PinnedRqst<'_>,
     xid: Xid,
-    message: ReceivedMessage<Connection>,
+    message: ReceivedMessage<Ep>,
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
-    let connection = completion.qp().context();
-    let Some(claim) = claim(completion.qp(), &rqst, xid, invalidated, |_| ()) else {
-        end_if_hopeless(connection);
-        return drop_unexpected(completion, message);
+    let qp = cx.qp();
+    let Some(claim) = claim(qp, &rqst, xid, invalidated, |_| Outcome::Failed) else {
+        qp.context().close_if_hopeless();
+        return drop_unexpected(cx, message);
     };
     // Before the Call gives its credit back.
-    connection.version.failed(xid);
-    let answer = Answer {
-        message,
-        outcome: Outcome::Failed,
-        form: claim.form,
-    };
-    fence(completion, xid, claim.rest, rqst, answer);
+    qp.context().failed(xid);
+    finish(cx, rqst, claim, message);
 }
 
 /// Handles a message that cannot be used: answers it, fails the Call that it is the Reply to, or
 /// discards it.
-fn refuse(
-    completion: &mut Completion<'_, Connection>,
+fn bad_header(
+    cx: &mut Completion<'_, Ep>,
     refused: &Refused<ReplyError>,
-    message: ReceivedMessage<Connection>,
+    message: ReceivedMessage<Ep>,
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
-    let qp = completion.qp();
+    let qp = cx.qp();
     let transport = &qp.context().transport;
     match refused.why.error {
         ReplyError::Header(HeaderError::Short) => {
@@ -293,9 +338,9 @@ fn refuse(
     let refusal = refused.at_requester(is_awaited, transport.backchannel.is_served());
     match (refusal, awaited) {
         (RequesterRefusal::EndCall, Some((xid, rqst))) => {
-            return fail(completion, rqst, xid, message, invalidated);
+            return fail(cx, rqst, xid, message, invalidated);
         }
-        (RequesterRefusal::Answer(error), _) => answer(completion, &error),
+        (RequesterRefusal::Answer(error), _) => answer(cx, &error),
         (_, awaited) => {
             if let (ReplyError::Header(HeaderError::ErrorCode), Some((_, rqst))) =
                 (refused.why.error, awaited)
@@ -305,63 +350,60 @@ fn refuse(
             }
         }
     }
-    drop_message(completion, message);
+    drop_message(cx, message);
 }
 
 /// Sends an RDMA_ERROR from a buffer that is reserved for these. While all of them are in use, the
 /// peer is not told, which is allowed.
-fn answer(completion: &mut Completion<'_, Connection>, error: &ErrorMessage) {
-    let connection = completion.qp().context();
-    let Some(mut buffer) = completion.reserved_send() else {
+fn answer(cx: &mut Completion<'_, Ep>, error: &ErrorMessage) {
+    let ep = cx.qp().context();
+    let Some(mut buffer) = cx.reserved_send() else {
         return;
     };
-    let Ok(length) = error.encode(buffer.bytes(), connection.requested_credits()) else {
+    let Ok(length) = error.encode(buffer.bytes(), ep.requested_credits()) else {
         return;
     };
     match buffer.send(length) {
         Ok(()) => {
-            let stats = &connection.transport.stats;
+            let stats = &ep.transport.stats;
             match error.body {
                 ErrorBody::Version(_) => stats.vers_errors_sent.increment(),
                 ErrorBody::Chunk => stats.chunk_errors_sent.increment(),
                 ErrorBody::InvalidOption => stats.option_errors_sent.increment(),
             }
         }
-        Err(_) => connection.end(Cause::PostFailed),
+        Err(_) => ep.wait.close(Cause::PostFailed),
     }
 }
 
 /// Discards a Reply or error for a Call that is gone, if there was one.
-fn drop_late(completion: &mut Completion<'_, Connection>, message: ReceivedMessage<Connection>) {
-    completion.qp().context().transport.xprt.late_reply();
-    drop_unexpected(completion, message);
+fn drop_late(cx: &mut Completion<'_, Ep>, message: ReceivedMessage<Ep>) {
+    cx.qp().context().transport.xprt.late_reply();
+    drop_unexpected(cx, message);
 }
 
 /// Discards a Reply or error that no Call waits for.
-fn drop_unexpected(
-    completion: &mut Completion<'_, Connection>,
-    message: ReceivedMessage<Connection>,
-) {
-    let qp = completion.qp();
-    let connection = qp.context();
-    trace::xprtrdma_reply_rqst_err(&connection.transport.xprt, message.bytes());
-    drop_message(completion, message);
+fn drop_unexpected(cx: &mut Completion<'_, Ep>, message: ReceivedMessage<Ep>) {
+    let qp = cx.qp();
+    let ep = qp.context();
+    trace::xprtrdma_reply_rqst_err(&ep.transport.xprt, message.bytes());
+    drop_message(cx, message);
 }
 
 /// Discards a message.
-fn drop_message(completion: &mut Completion<'_, Connection>, message: ReceivedMessage<Connection>) {
-    let connection = completion.qp().context();
-    connection.transport.stats.dropped_messages.increment();
-    completion.recycle(message);
+fn drop_message(cx: &mut Completion<'_, Ep>, message: ReceivedMessage<Ep>) {
+    let ep = cx.qp().context();
+    ep.transport.stats.dropped_messages.increment();
+    cx.recycle(message);
 }
 
 /// Passes a backward Call to the callback service. If there is no room for it, the peer has
 /// exceeded its credits.
-fn backward(connection: &Connection, call: &BackwardCall<'_>) {
-    let transport = &connection.transport;
+fn backward(ep: &Ep, call: &BackwardCall<'_>) {
+    let transport = &ep.transport;
     if transport.backchannel.receive(
         &transport.xprt,
-        connection.backward_mark(call.fixed.version),
+        ep.backward_mark(call.fixed.version),
         call.fixed.xid.0,
         call.payload,
     ) {
@@ -371,34 +413,47 @@ fn backward(connection: &Connection, call: &BackwardCall<'_>) {
     }
 }
 
-/// Claims the Call, and compares the Reply's chunks with those that it offered.
+/// Compares the Reply's chunks with those that its Call has offered, and with what arrived inline.
 fn reconcile(
-    qp: &QueuePair<Connection>,
     rqst: &PinnedRqst<'_>,
     reply: &ReceivedReply<'_>,
-    proof: Option<RemoteInvalidation<'_>>,
-) -> Option<Claim<Outcome>> {
-    claim(qp, rqst, reply.fixed.xid, proof, |offered| {
-        let delivered = match offered {
-            Some((offer, regions)) if offer.reply == ReplyForm::WriteChunk => reply
-                .reconcile([result_lengths(offer, regions)], empty())
-                .ok()
-                .filter(|delivered| !is_misplaced(rqst, reply, &delivered.writes)),
-            Some((offer, regions)) if offer.reply == ReplyForm::ReplyChunk => reply
-                .reconcile([empty()], result_lengths(offer, regions))
-                .ok(),
-            _ => reply.reconcile([empty()], empty()).ok(),
-        };
-        outcome(reply, delivered)
-    })
+    offered: Option<(&Plan, &MrList<Registered>)>,
+) -> Outcome {
+    let delivered = match offered {
+        Some((plan, mrs)) if plan.reply == ReplyForm::WriteChunk => reply
+            .reconcile([result_lengths(plan, mrs)], empty())
+            .ok()
+            .filter(|delivered| !is_misplaced(rqst, reply, &delivered.writes)),
+        Some((plan, mrs)) if plan.reply == ReplyForm::ReplyChunk => {
+            reply.reconcile([empty()], result_lengths(plan, mrs)).ok()
+        }
+        _ => reply.reconcile([empty()], empty()).ok(),
+    };
+    let Some(Delivered {
+        writes: [Delivery {
+            contiguous: placed, ..
+        }],
+        reply: chunk,
+    }) = delivered
+    else {
+        return Outcome::Failed;
+    };
+    match reply.payload {
+        Some(_) => Outcome::Inline {
+            header: reply.header_len,
+            placed,
+        },
+        None => Outcome::Chunk(chunk.contiguous),
+    }
 }
 
-/// The lengths of the regions in the Write chunk or Reply chunk.
+/// The lengths of the MRs in the Write chunk or Reply chunk.
 fn result_lengths<'a>(
-    offer: &Offer,
-    regions: &'a MrList<Registered>,
+    plan: &Plan,
+    mrs: &'a MrList<Registered>,
 ) -> impl Iterator<Item = u32> + Clone + 'a {
-    let results = regions.extents().skip(offer.reads);
+    // CAST: A u32 always fits the kernel's usize.
+    let results = mrs.extents().skip(plan.reads as usize);
     results.map(|extent| extent.length)
 }
 
@@ -416,58 +471,83 @@ fn is_misplaced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Del
     write.is_eligibility_violation(inline, head)
 }
 
-/// The result of a Reply, with what it has delivered by RDMA Write, if that matches what was
-/// offered.
-fn outcome(reply: &ReceivedReply<'_>, delivered: Option<Delivered<1>>) -> Outcome {
-    let Some(delivered) = delivered else {
-        return Outcome::Failed;
+/// Completes an RPC behind its fence, and recycles the Reply's buffer.
+fn complete_rqst(cx: &mut Completion<'_, Ep>, mut rqst: PinnedRqst<'_>, rep: Rep) {
+    let qp = cx.qp();
+    let ep = qp.context();
+    let Rep {
+        message,
+        outcome,
+        form,
+    } = rep;
+    let stats = &ep.transport.stats;
+    // No fence is needed when the RPC's memory is freed.
+    if form != Form::INLINE {
+        rqst.cookie().set(0);
+    }
+    if !matches!(outcome, Outcome::Failed) {
+        ep.transport.latency.record(form, rqst.round_trip());
+    }
+    let length = match outcome {
+        Outcome::Inline { header, placed } => {
+            let payload = message.bytes().get(header..);
+            payload.and_then(|payload| deliver(ep, &mut rqst, payload, placed))
+        }
+        Outcome::Chunk(length) => {
+            stats.delivered_bytes.add(length);
+            stats.reply_chunk_replies.increment();
+            usize::try_from(length).ok()
+        }
+        Outcome::Failed => None,
     };
-    let [Delivery {
-        contiguous: placed, ..
-    }] = delivered.writes;
-    match reply.payload {
-        Some(_) => Outcome::Inline {
-            header: reply.header_len,
-            placed,
-        },
-        None => Outcome::Chunk(delivered.reply.contiguous),
+    match length {
+        Some(length) => rqst.complete(length),
+        None => {
+            stats.bad_replies.increment();
+            rqst.fail(EIO);
+            ep.close_if_hopeless();
+        }
     }
+    cx.recycle(message);
 }
 
-/// Completes the RPC once all its regions are invalidated.
-fn fence(
-    completion: &mut Completion<'_, Connection>,
-    xid: Xid,
-    rest: Rest,
-    rqst: PinnedRqst<'_>,
-    answer: Answer,
-) {
-    if let Rest::Regions(index) = rest {
-        return invalidate(completion.qp(), index, xid, rqst, answer);
+/// Copies the inline bytes to where the RPC layer expects them; returns the length of the whole
+/// message, or `None` if pages of the buffer are missing, which is not the case after its Call was
+/// sent, or if a length does not fit memory.
+///
+/// The stream consists of the head, the data that was placed directly with its round-up, and the
+/// rest.
+fn deliver(ep: &Ep, rqst: &mut PinnedRqst<'_>, payload: &[u8], placed: u64) -> Option<usize> {
+    let stats = &ep.transport.stats;
+    let reply = rqst.reply().filled()?;
+    let head_len = reply.head_len();
+    if placed == 0 {
+        let copied = reply.copy_in(0, payload).ok()?;
+        let fixup = copied.saturating_sub(head_len);
+        stats.fixup_bytes.add_len(fixup);
+        if fixup != 0 {
+            trace::xprtrdma_fixup(rqst, fixup);
+        }
+        return Some(copied);
     }
-    complete(completion, rqst, answer);
-    if let Rest::Freed = rest {
-        completion.qp().context().transport.xprt.write_space();
+    stats.delivered_bytes.add(placed);
+    // At most what was offered, so the round-up does not overflow.
+    let placed = usize::try_from(placed).ok()?;
+    let rounded = placed.checked_next_multiple_of(4)?;
+    let (head, rest) = payload.split_at(payload.len().min(head_len));
+    rqst.trim_reply_head(head.len());
+    let reply = rqst.reply().filled()?;
+    let first = reply.copy_in(0, head).ok()?;
+    // The peer does not write the round-up (RFC 8166 section 3.4.6). If the RPC message counts it
+    // as data, nobody must see what the memory held before.
+    if let Some(round_up) = [0; 3].get(..rounded.saturating_sub(placed)) {
+        reply.copy_in(first.saturating_add(placed), round_up).ok()?;
     }
-}
-
-/// Invalidates the regions that the Reply has not invalidated; then the completion of that
-/// completes the RPC.
-fn invalidate(
-    qp: &QueuePair<Connection>,
-    index: usize,
-    xid: Xid,
-    rqst: PinnedRqst<'_>,
-    answer: Answer,
-) {
-    let connection = qp.context();
-    // A transport that is being destroyed has no requests.
-    if let Some(rqst) = rqst.store() {
-        let answered = AnsweredCall { rqst, answer };
-        Chunks::of(qp).replied(index, xid.0, answered);
+    let end = first.saturating_add(rounded);
+    let second = reply.copy_in(end, rest).ok()?;
+    stats.fixup_bytes.add_len(second);
+    if second != 0 {
+        trace::xprtrdma_fixup(rqst, second);
     }
-    if connection.invalidate(qp, index) != Invalidation::Posted {
-        Chunks::of(qp).keep_until_end(index);
-        connection.end(Cause::PostFailed);
-    }
+    Some(end.saturating_add(second))
 }

@@ -2,34 +2,31 @@
 
 //! The files of a transport under debugfs. Documentation/admin-guide.rst explains each line.
 
-use super::{chunks::Chunks, connection::Connection, transport::Transport, Endpoint};
+use super::{ep::Ep, frwr, transport::RpcrdmaXprt};
 use crate::{
     debugfs::{File, Show},
     proto::{v2::dialect, wire::private_data::PrivateData},
-    rdma::QueuePair,
+    rdma::{MrType, QueuePair},
 };
 use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 
-impl Show for Endpoint {
+impl Show for RpcrdmaXprt {
     const FILES: &'static [File<Self>] = &[
         (c"connection", connection),
-        (c"latency", |endpoint, seq| {
-            endpoint.transport.latency.show(seq)
-        }),
-        (c"stats", |endpoint, seq| stats(&endpoint.transport, seq)),
+        (c"latency", |transport, seq| transport.latency.show(seq)),
+        (c"stats", stats),
     ];
 }
 
 /// What was counted since the mount.
-fn stats(transport: &Transport, seq: &SeqFile) {
+fn stats(transport: &RpcrdmaXprt, seq: &SeqFile) {
     transport.calls.show_calls(seq);
     transport.stats.show(seq);
     transport.ends.show_counts(seq);
 }
 
 /// The connection, or why there is none.
-fn connection(endpoint: &Endpoint, seq: &SeqFile) {
-    let transport = &endpoint.transport;
+fn connection(transport: &RpcrdmaXprt, seq: &SeqFile) {
     let xprt = &transport.xprt;
     let peer = xprt.address();
     seq_print!(seq, "state {}\n", xprt.state());
@@ -46,7 +43,7 @@ fn connection(endpoint: &Endpoint, seq: &SeqFile) {
     if let Some((version, left)) = transport.servers.highest(xprt) {
         seq_print!(seq, "known_version {version}\nknown_version_s {left}\n");
     }
-    endpoint.current.inspect(|current| {
+    transport.current.inspect(|current| {
         if let Some(qp) = current {
             show_connection(seq, qp);
             seq_print!(seq, "credits_in_use {}\n", xprt.credits_in_use());
@@ -54,7 +51,7 @@ fn connection(endpoint: &Endpoint, seq: &SeqFile) {
     });
 }
 
-fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
+fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
     let connection = qp.context();
     let id = qp.qp().id();
     let source = id.source_address();
@@ -63,14 +60,14 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
     seq_print!(seq, "device_port {}\n", id.port());
     seq_print!(seq, "queue_pair {}\n", qp.qp().number());
     seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
-    if let Some(agreement) = connection.agreement() {
-        seq_print!(seq, "age_ms {}\n", agreement.since.elapsed().as_millis());
-        show_private_data(seq, "own", &agreement.own);
-        if let Some(peer) = agreement.peer {
-            show_private_data(seq, "peer", &peer);
+    if let Some(param) = connection.param.as_ref() {
+        seq_print!(seq, "age_ms {}\n", param.since.elapsed().as_millis());
+        show_private_data(seq, "own", &param.own);
+        if let Some(peer) = &param.peer {
+            show_private_data(seq, "peer", peer);
         }
     }
-    if let Some(terms) = connection.version.spoken() {
+    if let Some(terms) = connection.terms() {
         if terms.is_final {
             let version = terms.version;
             seq_print!(seq, "version {version}\ndialect {}\n", dialect(version));
@@ -78,16 +75,15 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Connection>) {
         seq_print!(seq, "inline_send {}\n", terms.thresholds.send);
         seq_print!(seq, "inline_receive {}\n", terms.thresholds.receive);
     }
-    let counts = Chunks::of(qp).count();
-    let regions = &connection.regions;
-    let gaps = if regions.capacity().has_gaps() {
-        ",SG_GAPS"
-    } else {
-        ""
+    let counts = frwr::count(qp);
+    let mrs = &connection.mrs;
+    let gaps = match mrs.mr_type {
+        MrType::MemReg => "",
+        MrType::SgGaps => ",SG_GAPS",
     };
     seq_print!(seq, "region_type MEM_REG{gaps}\n");
-    seq_print!(seq, "region_pages {}\n", regions.pages());
-    seq_print!(seq, "regions_idle {}\n", regions.idle());
+    seq_print!(seq, "region_pages {}\n", mrs.pages);
+    seq_print!(seq, "regions_idle {}\n", mrs.idle());
     seq_print!(seq, "regions_offered {}\n", counts.offered);
     seq_print!(seq, "regions_invalidating {}\n", counts.invalidating);
     seq_print!(seq, "regions_stuck {}\n", counts.stuck);

@@ -63,7 +63,7 @@ pub(crate) use accepted::{
     AcceptedEvents, AcceptedMessage, AcceptedOwner, AcceptedQp, AcceptedSizes,
 };
 pub(crate) use access::Access;
-pub(crate) use cm::{AcceptedHandler, Bound, CmEvent, CmHandler, CmId, CmReport, Unbound};
+pub(crate) use cm::{AcceptedHandler, Bound, CmEvent, CmHandler, CmId, CmReport};
 pub(crate) use completion::{RemoteInvalidation, WcStatus};
 pub(crate) use device::{Device, DeviceName, Removal, RemovalNotice};
 pub(crate) use ib_client::IbClient;
@@ -74,7 +74,7 @@ pub(crate) use pd::Pd;
 pub(crate) use qp::ConnectParameters;
 pub(crate) use queue_pair::{Completion, Completions, QueuePair, ReceivedMessage};
 pub(crate) use receive::{Messages, Note};
-pub(crate) use registered::{Invalidation, LockedSlot};
+pub(crate) use registered::Invalidation;
 pub(crate) use ring::MAX_UNSIGNALED;
 pub(crate) use send_slots::{NoRoom, Patience, SendSlots};
 pub(crate) use sender::{SendBuffer, Sender};

@@ -73,14 +73,13 @@ const DESTROY_PAUSE: Delta = Delta::from_millis(20);
 ///
 /// # Invariants
 ///
-/// `ptr` is a memory region that this object owns, of type `mr_type`, and large enough for as many
-/// pages as `sg` has elements. The first `elements` of `sg` are mapped for DMA, in the direction of
-/// `access`; `exposed` keeps their memory, together with a reference to each page of the first
-/// `counted` elements.
+/// `ptr` is a memory region that this object owns, large enough for as many pages as `sg` has
+/// elements. The first `elements` of `sg` are mapped for DMA, in the direction of `access`;
+/// `exposed` keeps their memory, together with a reference to each page of the first `counted`
+/// elements.
 pub(crate) struct Core {
     next: Option<KBox<Core>>,
     ptr: NonNull<bindings::ib_mr>,
-    mr_type: MrType,
     sg: KVVec<bindings::scatterlist>,
     elements: i32,
     counted: i32,
@@ -241,7 +240,6 @@ impl Mr<Idle> {
         let core = core.write(Core {
             next: None,
             ptr,
-            mr_type,
             sg,
             elements: 0,
             counted: 0,
@@ -258,11 +256,6 @@ impl Mr<Idle> {
         });
         trace::xprtrdma_frwr_alloc(core.mr().res.id, 0);
         Ok(Self::from_core(core))
-    }
-
-    /// The kind of memory that the region can map.
-    pub(crate) fn mr_type(&self) -> MrType {
-        self.core.mr_type
     }
 
     /// Maps `memory` for `access` and gives the region a new handle.

@@ -17,7 +17,7 @@ mod send_error;
 pub(crate) mod server;
 mod xdr_buf;
 
-pub(crate) use crate::bindings::{total_pages, Host, PageVec, RelaxedCell, SocketAddress};
+pub(crate) use crate::bindings::{total_pages, Host, PageVec, SocketAddress};
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
 pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
 pub(crate) use send_error::SendError;

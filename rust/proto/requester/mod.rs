@@ -9,9 +9,7 @@
 //! | [`decode`] | what it receives | RFC 8166 sections 3.5 and 4.5 |
 //! | [`reconcile`] | what the chunks of a Reply hold | RFC 8166 section 3.4.6 |
 //! | [`credits`] | flow control | RFC 8166 section 3.3.1 |
-//! | [`connection`] | the life of a connection | |
 
-pub(crate) mod connection;
 pub(crate) mod credits;
 pub(crate) mod decode;
 pub(crate) mod encode;

@@ -265,7 +265,7 @@ mod tests {
             &self.0
         }
 
-        fn connect(&self, _lock: &mut SendLock<'_>) -> Result {
+        fn connect(_this: kernel::sync::ArcBorrow<'_, Self>, _lock: &mut SendLock<'_>) -> Result {
             Ok(())
         }
 

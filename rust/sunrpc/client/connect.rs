@@ -73,7 +73,7 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
     // SAFETY: The transport's setup has succeeded, or nobody would connect it. The worker has the
     // send lock until it releases it.
     let (transport, mut lock) = unsafe { (xprt.transport::<T>(), SendLock::new(&xprt)) };
-    let outcome = transport.connect(&mut lock);
+    let outcome = T::connect(transport, &mut lock);
     let raw = xprt.as_raw();
     // SAFETY: The transport is valid, and the worker has the send lock until it releases it.
     unsafe {

@@ -22,7 +22,7 @@ use kernel::{
     ffi::{c_char, c_int, c_ushort},
     prelude::*,
     seq_file::SeqFile,
-    sync::Arc,
+    sync::{Arc, ArcBorrow},
 };
 
 /// A client transport.
@@ -58,7 +58,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// One of those that sunrpc's `call_connect_status` knows. Nothing is left of the attempt.
-    fn connect(&self, lock: &mut SendLock<'_>) -> Result;
+    fn connect(this: ArcBorrow<'_, Self>, lock: &mut SendLock<'_>) -> Result;
 
     /// Closes the connection, if there is one, and waits until all its resources are released.
     fn close(&self, lock: &mut SendLock<'_>);

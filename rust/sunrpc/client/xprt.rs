@@ -14,7 +14,9 @@ use crate::{
     trace,
 };
 use core::{ffi::c_void, ptr::NonNull};
-use kernel::{fmt, prelude::*, seq_file::SeqFile, types::Opaque, workqueue::Queue};
+use kernel::{
+    fmt, prelude::*, seq_file::SeqFile, sync::ArcBorrow, types::Opaque, workqueue::Queue,
+};
 
 /// The allocation of one transport.
 #[repr(C)]
@@ -190,10 +192,10 @@ impl Xprt {
     /// # Safety
     ///
     /// The transport was made for a `T`, and its setup has succeeded.
-    pub(super) unsafe fn transport<T>(&self) -> &T {
+    pub(super) unsafe fn transport<T>(&self) -> ArcBorrow<'_, T> {
         // SAFETY: Setup stored an `Arc<T>`, which `destroy` takes back only when there are no other
         // callers.
-        unsafe { &*(*self.allocation()).transport.cast::<T>() }
+        unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
     }
 
     /// Prints the columns of mountstats that all transports have.

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connection of the requester: carries out what
-//! [`requester::connection`](crate::proto::requester::connection) decides.
+//! The connection of the requester.
 
 use super::private_bytes::PrivateBytes;
 use super::queue::SimulationEvent;
 use super::requester::{Requester, State};
 use super::world::World;
 use super::{End, Failure, RPCS};
-use crate::proto::requester::connection::{
-    ConnectionAction, ConnectionEvent, ConnectionState, Reason,
-};
 use crate::proto::responder::grants::Grants;
 use crate::proto::testing::receives::Receives;
 use crate::proto::v2::requester::{RequesterEvent, RequesterNegotiation};
@@ -38,53 +34,51 @@ impl Requester<'_> {
             return Ok(());
         }
         self.generation = world.fabric.open_link();
-        self.conn = ConnectionState::new();
         self.is_closed = false;
-        let timeout = SimulationEvent::AttemptTimeout(self.generation);
-        world.fabric.after(ATTEMPT_TIMEOUT, timeout)?;
-        self.report(world, ConnectionEvent::Start)
+        let failed = SimulationEvent::AttemptFailed(self.generation);
+        world.fabric.after(ATTEMPT_TIMEOUT, failed)?;
+        self.prepare(world);
+        let message = world.fabric.scenario.requester.private_data;
+        world.fabric.link.request = PrivateBytes::new(&mut world.fabric.random, message);
+        let delay = world.fabric.delay();
+        let request = SimulationEvent::ConnectRequest(self.generation);
+        world.fabric.after(delay, request)
     }
 
-    /// The connection manager has something to say about a connection.
+    /// The responder has accepted a connection.
     ///
     /// # Errors
     ///
     /// What is wrong with what follows.
-    pub(crate) fn cm(
+    pub(crate) fn established(
         &mut self,
         world: &mut World<'_>,
         generation: u32,
-        event: ConnectionEvent,
     ) -> Result<(), Failure> {
-        if generation == self.generation {
-            self.report(world, event)?;
+        if generation != self.generation || self.is_closed || self.is_open {
+            return Ok(());
         }
-        Ok(())
+        self.open(world)
     }
 
     /// The connection, or the attempt to make it, is lost.
     ///
     /// # Errors
     ///
-    /// [`Failure::Unheard`] if that has no consequence.
+    /// What is wrong with the Calls that end.
     pub(crate) fn down(&mut self, world: &mut World<'_>, generation: u32) -> Result<(), Failure> {
-        self.cm(
-            world,
-            generation,
-            ConnectionEvent::Ended(Reason::Disconnected),
-        )?;
-        if generation == self.generation && !self.is_closed {
-            return Err(Failure::Unheard);
+        if generation != self.generation {
+            return Ok(());
         }
-        Ok(())
+        self.end_connection(world)
     }
 
-    /// An attempt took too long, if it is still one.
+    /// An attempt was rejected or took too long, if it is still one.
     ///
     /// # Errors
     ///
     /// [`Failure::Storage`].
-    pub(crate) fn attempt_timeout(
+    pub(crate) fn attempt_failed(
         &mut self,
         world: &mut World<'_>,
         generation: u32,
@@ -92,16 +86,22 @@ impl Requester<'_> {
         if self.is_open {
             return Ok(());
         }
-        self.cm(world, generation, ConnectionEvent::Ended(Reason::TimedOut))
+        self.down(world, generation)
     }
 
-    /// Closes the connection. Another one is made.
+    /// Closes the connection, or ends the attempt. Another one is made.
     ///
     /// # Errors
     ///
     /// What is wrong with the Calls that end.
     pub(super) fn end_connection(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
-        self.report(world, ConnectionEvent::Ended(Reason::Disconnected))
+        if self.is_closed {
+            return Ok(());
+        }
+        if !self.is_open {
+            world.fabric.tally.failed_attempts += 1;
+        }
+        self.close(world)
     }
 
     /// Everything is done: closes the connection for good.
@@ -112,51 +112,6 @@ impl Requester<'_> {
     pub(crate) fn finish(&mut self, world: &mut World<'_>) -> Result<(), Failure> {
         self.is_finished = true;
         self.end_connection(world)
-    }
-
-    /// Tells the state machine, and does what it says.
-    fn report(&mut self, world: &mut World<'_>, event: ConnectionEvent) -> Result<(), Failure> {
-        match self.conn.handle(event) {
-            Some(action) => self.act(world, action),
-            None => Ok(()),
-        }
-    }
-
-    fn act(&mut self, world: &mut World<'_>, action: ConnectionAction) -> Result<(), Failure> {
-        match action {
-            ConnectionAction::ResolveAddress => {
-                self.expect(world, ConnectionEvent::AddressResolved)
-            }
-            ConnectionAction::ResolveRoute => self.expect(world, ConnectionEvent::RouteResolved),
-            ConnectionAction::Prepare => {
-                self.prepare(world);
-                self.report(world, ConnectionEvent::Prepared)
-            }
-            ConnectionAction::Connect => {
-                let message = world.fabric.scenario.requester.private_data;
-                world.fabric.link.request = PrivateBytes::new(&mut world.fabric.random, message);
-                let delay = world.fabric.delay();
-                let request = SimulationEvent::ConnectRequest(self.generation);
-                world.fabric.after(delay, request)
-            }
-            ConnectionAction::Open => self.open(world),
-            ConnectionAction::Fail(_) => {
-                world.fabric.tally.failed_attempts += 1;
-                self.close(world)
-            }
-            ConnectionAction::Close(_) => self.close(world),
-        }
-    }
-
-    /// Has the connection manager report a step, sometimes more than once.
-    fn expect(&mut self, world: &mut World<'_>, event: ConnectionEvent) -> Result<(), Failure> {
-        let times = world.fabric.random.pick(1, &[1, 1, 2]);
-        for _ in 0..times {
-            let delay = world.fabric.delay();
-            let event = SimulationEvent::Cm(self.generation, event);
-            world.fabric.after(delay, event)?;
-        }
-        Ok(())
     }
 
     /// Starts to count, and posts the first Receives.

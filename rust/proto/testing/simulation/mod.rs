@@ -179,8 +179,6 @@ pub(crate) enum Failure {
     NotServed(usize),
     /// This RPC ended in another way than it had to.
     Outcome(usize, Outcome),
-    /// The requester heard that its connection is lost, and did nothing.
-    Unheard,
     /// Nothing will happen any more, and so many RPCs have not ended.
     Deadlock(usize),
     /// Events go on for ever.

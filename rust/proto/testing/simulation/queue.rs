@@ -3,7 +3,6 @@
 //! Virtual time: what is to happen, and when.
 
 use super::{End, Failure};
-use crate::proto::requester::connection::ConnectionEvent;
 
 /// Something that happens at one moment of virtual time.
 #[derive(Clone, Copy, Debug)]
@@ -14,10 +13,10 @@ pub(crate) enum SimulationEvent {
     Kill(usize),
     /// The requester begins an attempt to connect.
     Attempt,
-    /// The connection manager reports to the requester.
-    Cm(u32, ConnectionEvent),
-    /// The requester's patience with an attempt is over.
-    AttemptTimeout(u32),
+    /// The requester learns that its connection is made.
+    Established(u32),
+    /// The requester's attempt was rejected, or its patience with it is over.
+    AttemptFailed(u32),
     /// The request for a connection arrives at the responder.
     ConnectRequest(u32),
     /// One end learns that the connection is lost.

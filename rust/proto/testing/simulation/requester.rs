@@ -15,7 +15,6 @@ use super::rpc::Fate;
 use super::scenario::Scenario;
 use super::world::World;
 use super::{Direction, End, Failure, Outcome, RPCS};
-use crate::proto::requester::connection::ConnectionState;
 use crate::proto::requester::decode::{
     decode_received, BackwardCall, Received, ReceivedReply, ReplyError, RequesterRefusal,
 };
@@ -89,7 +88,6 @@ enum Seen {
 
 /// The requester.
 pub(crate) struct Requester<'a> {
-    pub(super) conn: ConnectionState,
     pub(super) generation: u32,
     pub(super) is_open: bool,
     pub(super) is_closed: bool,
@@ -123,7 +121,6 @@ impl<'a> Requester<'a> {
         calls.fill(SentCall::NONE);
         let peer = &scenario.requester;
         Self {
-            conn: ConnectionState::new(),
             generation: 0,
             is_open: false,
             is_closed: true,

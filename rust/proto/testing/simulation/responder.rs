@@ -11,7 +11,6 @@ use super::queue::SimulationEvent;
 use super::scenario::Scenario;
 use super::world::World;
 use super::{Direction, End, Failure, Outcome, FORWARD_RPCS, RPCS};
-use crate::proto::requester::connection::{ConnectionEvent, Reason};
 use crate::proto::responder::decode::ReceivedByResponder;
 use crate::proto::responder::grants::{Conduct, Grants};
 use crate::proto::responder::refusal::ResponderRefusal;
@@ -110,10 +109,8 @@ impl<'a> Responder<'a> {
         }
         let delay = world.fabric.delay();
         if !self.is_up {
-            let rejected = ConnectionEvent::Ended(Reason::Rejected);
-            return world
-                .fabric
-                .after(delay, SimulationEvent::Cm(generation, rejected));
+            let rejected = SimulationEvent::AttemptFailed(generation);
+            return world.fabric.after(delay, rejected);
         }
         self.disconnect(world)?;
         let fabric = &mut world.fabric;
@@ -130,10 +127,7 @@ impl<'a> Responder<'a> {
         self.post_receives(fabric);
         let lost = fabric.scenario.answer_lost;
         fabric.link.answer = PrivateBytes::new(&mut fabric.random, own.filter(|_| !lost));
-        fabric.after(
-            delay,
-            SimulationEvent::Cm(generation, ConnectionEvent::Established),
-        )
+        fabric.after(delay, SimulationEvent::Established(generation))
     }
 
     /// A connection is lost.

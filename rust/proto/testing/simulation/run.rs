@@ -141,9 +141,9 @@ impl<'a> Simulation<'a> {
             },
             SimulationEvent::Kill(number) => requester.kill(world, number)?,
             SimulationEvent::Attempt => requester.attempt(world)?,
-            SimulationEvent::Cm(generation, event) => requester.cm(world, generation, event)?,
-            SimulationEvent::AttemptTimeout(generation) => {
-                requester.attempt_timeout(world, generation)?
+            SimulationEvent::Established(generation) => requester.established(world, generation)?,
+            SimulationEvent::AttemptFailed(generation) => {
+                requester.attempt_failed(world, generation)?
             }
             SimulationEvent::ConnectRequest(generation) => {
                 responder.connect_request(world, generation)?
