@@ -99,22 +99,19 @@ impl Summary {
 
     /// Why the capture cannot have RPC-over-RDMA, if it cannot.
     pub(crate) fn complaint(&self) -> Option<String> {
-        let links = self.left_out.iter().filter_map(|(reason, count)| {
-            let LeftOut::Link(link) = reason else {
-                return None;
-            };
-            Some((link, count))
+        let others = self.left_out.iter().filter_map(|(reason, count)| {
+            let is_other = matches!(reason, LeftOut::Link(_) | LeftOut::NotRoce);
+            is_other.then_some(count)
         });
-        let others = self.left_out.get(&LeftOut::NotRoce).unwrap_or(&0);
-        let unknown: u64 = links.clone().map(|(_, count)| count).sum();
         if self.frames == 0 {
             return Some("it has no frames".to_owned());
         }
-        if unknown + others < self.frames {
+        if others.sum::<u64>() < self.frames {
             return None;
         }
-        Some(match links.last() {
-            Some((link, _)) if *others == 0 => format!(
+        // The link types come before the other reasons.
+        Some(match self.left_out.keys().next_back() {
+            Some(LeftOut::Link(link)) => format!(
                 "its link type is {link}; known are those of Ethernet, IP and Linux \"cooked\""
             ),
             _ => "it has no RoCEv2 packets (UDP port 4791)".to_owned(),
