@@ -9,7 +9,7 @@ use serde_json::{json, Map, Value};
 
 use crate::judge::fault::Fault;
 use crate::judge::is_call;
-use crate::proto::message::{Body, Message, MessageType, Refused};
+use crate::proto::message::{Body, Message, Refused};
 use crate::proto::v2::dialect;
 use crate::proto::v2::options::{Optional, OPTIONAL};
 use crate::proto::wire::chunk::{Chunk, Lists, Segment};
@@ -125,18 +125,6 @@ fn direction(body: &Body<'_>) -> &'static str {
     }
 }
 
-/// The RPC Call whose header is in the message.
-fn call(body: &Body<'_>) -> Option<Call> {
-    match body {
-        Body::Msg {
-            lists,
-            payload,
-            message_type: MessageType::Call,
-        } => Call::decode(payload, &lists.reads),
-        _ => None,
-    }
-}
-
 impl Display for Item {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
@@ -214,7 +202,7 @@ fn message_text(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
         }
         Body::Msg { lists, payload, .. } => {
             write!(f, " {}", direction(&message.body))?;
-            if let Some(call) = call(&message.body) {
+            if let Some(call) = Call::of(&message.body) {
                 write!(f, " {call}")?;
             }
             lists_text(f, &lists)?;
@@ -355,8 +343,8 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
         Body::Msg { lists, payload, .. } => {
             object.insert("payload".into(), payload.len().into());
             object.insert("direction".into(), direction(&message.body).into());
-            if let Some(call) = call(&message.body) {
-                object.insert("rpc".into(), call_object(&call));
+            if let Some(call) = Call::of(&message.body) {
+                object.insert("rpc".into(), call.object());
             }
             list_objects(object, &lists);
         }
@@ -365,17 +353,6 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
             list_objects(object, &lists);
         }
     }
-}
-
-fn call_object(call: &Call) -> Value {
-    json!({
-        "program": call.program,
-        "version": call.version,
-        "procedure": call.procedure,
-        "minor": call.minor,
-        "names": call.names,
-        "more": call.more,
-    })
 }
 
 fn list_objects(object: &mut Map<String, Value>, lists: &Lists<'_>) {

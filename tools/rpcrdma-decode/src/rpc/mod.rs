@@ -9,6 +9,9 @@ mod tests;
 
 use std::fmt::{self, Display, Formatter};
 
+use serde_json::{json, Value};
+
+use crate::proto::message::{Body, MessageType};
 use crate::proto::wire::chunk::ReadList;
 use arguments::Arguments;
 use programs::{Program, CALLBACK, PROGRAMS};
@@ -23,25 +26,49 @@ const COMPOUND: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     /// The number of the program.
-    pub(crate) program: u32,
+    program: u32,
     /// The version of the program.
-    pub(crate) version: u32,
+    version: u32,
     /// The number of the procedure.
-    pub(crate) procedure: u32,
+    procedure: u32,
     /// The minor version, if there are operations.
-    pub(crate) minor: Option<u32>,
+    minor: Option<u32>,
     /// The name of the procedure or those of its operations; none if they are unknown.
-    pub(crate) names: Vec<&'static str>,
+    names: Vec<&'static str>,
     /// Whether operations follow of which nothing is known, for what is before them.
-    pub(crate) more: bool,
+    more: bool,
     /// What the program and its version are called.
     known: Option<&'static Program>,
 }
 
 impl Call {
+    /// The Call whose header is in a message.
+    pub(crate) fn of(body: &Body<'_>) -> Option<Self> {
+        match body {
+            Body::Msg {
+                lists,
+                payload,
+                message_type: MessageType::Call,
+            } => Self::decode(payload, &lists.reads),
+            _ => None,
+        }
+    }
+
+    /// What the text has, as an object.
+    pub(crate) fn object(&self) -> Value {
+        json!({
+            "program": self.program,
+            "version": self.version,
+            "procedure": self.procedure,
+            "minor": self.minor,
+            "names": self.names,
+            "more": self.more,
+        })
+    }
+
     /// The Call whose inline part is `payload`, without what its Read chunks hold. `None` if its
     /// program is not in it.
-    pub(crate) fn decode(payload: &[u8], reads: &ReadList<'_>) -> Option<Self> {
+    fn decode(payload: &[u8], reads: &ReadList<'_>) -> Option<Self> {
         let mut arguments = Arguments::new(payload, reads);
         // XID and direction are the message's.
         arguments.skip("ww")?;

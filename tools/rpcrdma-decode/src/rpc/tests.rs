@@ -4,7 +4,7 @@
 
 use super::programs::PROGRAMS;
 use super::*;
-use crate::proto::message::{Body, Message};
+use crate::proto::message::Message;
 use crate::proto::wire::header::Versions;
 
 fn words(words: &[u32]) -> Vec<u8> {
@@ -45,10 +45,7 @@ fn text(payload: &[u8], chunk: Option<[u32; 2]>) -> Option<String> {
     message.extend(words(&[0, 0, 0]));
     message.extend(payload);
     let message = Message::decode(&message, Versions::ONE).unwrap();
-    let Body::Msg { lists, payload, .. } = message.body else {
-        panic!("this is no RDMA_MSG");
-    };
-    Call::decode(payload, &lists.reads).map(|call| call.to_string())
+    Call::of(&message.body).map(|call| call.to_string())
 }
 
 fn says(payload: &[u8], expected: &str) {
