@@ -38,10 +38,10 @@ reads() { # COUNT DEPTH
 '
 # What the client runs; it issues that many RPCs, of which half are not timed if they come one after the other.
 operations=(
-	"NULL: calls 3000 null"
-	"GETATTR: calls 3000 getattr"
-	"READ 4 KiB: calls 2000 read"
-	"WRITE 4 KiB: calls 2000 write"
+	"NULL: calls 6000 null"
+	"GETATTR: calls 6000 getattr"
+	"READ 4 KiB: calls 4000 read"
+	"WRITE 4 KiB: calls 3000 write"
 	"READ 1 MiB: calls 30 read 1048576"
 	"WRITE 1 MiB: calls 30 write 1048576"
 	"READ 4 KiB, depth 16: reads 8000 16"

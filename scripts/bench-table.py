@@ -4,7 +4,8 @@
 
 Usage: bench-table.py client|server FILE [--document FILE]
 
-A ratio is that of a module's figure to the mean of C's before and after it; that of C, to C's before.
+A ratio is that of a module's figure to the mean of C's before and after it; that of C, to C's before. Shown are the
+medians, and within which distance they are with a probability of 95 % (McGill, Tukey and Larsen 1978).
 """
 
 import argparse
@@ -29,7 +30,7 @@ def ratios(figures, kind):
 
 def cells(values):
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
-    return [f"{median:.3f}", f"{low:.3f}-{high:.3f}"]
+    return [f"{median:.3f}", f"{1.57 * (high - low) / len(values) ** 0.5:.3f}"]
 
 
 def main():
@@ -53,7 +54,7 @@ def main():
         compared = [cell for kind in kinds for cell in cells(list(ratios(figures, kind)))]
         rows.append([operation if operation != shown else "", what, f"{of_c:,.1f}", *compared])
         shown = operation
-    head = [cell for kind in kinds for cell in (f"{kind.capitalize()}/C", "quartiles")]
+    head = [cell for kind in kinds for cell in (f"{kind.capitalize()}/C", "±")]
     model = next((l for l in pathlib.Path("/proc/cpuinfo").read_text().splitlines() if l.startswith("model name")), ":")
     lines = [
         f"{model.split(':')[1].strip()}, {os.cpu_count()} CPUs, Linux {platform.release().partition('-')[0]};",
