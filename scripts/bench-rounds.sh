@@ -51,6 +51,12 @@ operations=(
 kernel_pid() { cat "$RUN/um/$1/pid"; }
 cpu_ns() { awk '{ ns += $1 } END { printf "%.0f", ns }' "/proc/$(kernel_pid "$role")/task"/*/schedstat; }
 
+# So that no other process of the host comes between: schedule --fifo 1, or --other 0.
+schedule() {
+	local name
+	for name in client server; do chrt --all-tasks "$1" --pid "$2" "$(kernel_pid $name)"; done
+}
+
 # exchange KIND: the module of the measured role, and a new mount.
 exchange() {
 	client_run "$guest mountpoint -q /mnt/nfs && umount /mnt/nfs; [ $role = server ] || load $1" &&
@@ -67,9 +73,11 @@ measure() {
 		[[ $name =~ $ONLY ]] || continue
 		read -r _ count _ <<<"$operation"
 		[[ $operation = reads* ]] || count=$((2 * count))
+		schedule --fifo 1
 		before=$(cpu_ns)
 		ns=$(client_run "$guest $operation") || die "$name failed in round $1 with the module of $2: $ns"
 		cpu=$((($(cpu_ns) - before) / count))
+		schedule --other 0
 		read -r load _ </proc/loadavg
 		printf '%d %s %d %d %s %s\n' "$1" "$2" "$ns" "$cpu" "$load" "$name" >>"$samples"
 	done
@@ -77,13 +85,12 @@ measure() {
 
 server_run 'head -c 64M /dev/urandom >/export/data'
 client_run 'insmod /lab/payload/rpcrdma_test_cost.ko path=/mnt/nfs/data'
-# No other process of the host comes between, nor do the machines get into each other's way.
+# The machines do not get into each other's way.
 cpu=0
 for name in client server; do
 	for pid in "$(kernel_pid $name)" $(cat "/proc/$(kernel_pid $name)/task"/*/children); do
 		taskset --all-tasks --cpu-list --pid $cpu "$pid" >/dev/null
 	done
-	chrt --all-tasks --fifo --pid 1 "$(kernel_pid $name)"
 	cpu=$((cpu + 1))
 done
 start=$SECONDS
