@@ -8,6 +8,7 @@
 
 mod address;
 mod address_strings;
+mod bc_rqst;
 pub(crate) mod client;
 mod orphans;
 mod queue;
@@ -18,6 +19,7 @@ pub(crate) mod server;
 mod xdr_buf;
 
 pub(crate) use crate::bindings::{total_pages, Host, PageVec, SocketAddress};
+pub(crate) use bc_rqst::BcRqst;
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
 pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
 pub(crate) use send_error::SendError;

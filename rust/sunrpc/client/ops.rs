@@ -4,20 +4,25 @@
 //! from C pointers to a call of it.
 
 use super::{
-    backchannel::{Backchannel, BackchannelRqst, MESSAGE_SIZE},
+    backchannel::{self, Backchannel, BackchannelRqst, MESSAGE_SIZE},
     buffer,
     class::ClientClass,
     connect, credits,
-    rqst::{BackwardReply, OutgoingMessage, Rqst},
+    rqst::{BackwardReply, Rqst},
     send_lock::SendLock,
     xprt::{OwnedXprt, Xprt},
 };
 use crate::{
     bindings::{self, SocketAddress},
-    sunrpc::{address_strings, queue::ReclaimScope, send_error::SendError},
+    sunrpc::{
+        address_strings,
+        queue::ReclaimScope,
+        send_error::{end_task, SendError},
+        BcRqst,
+    },
     trace,
 };
-use core::marker::PhantomData;
+use core::{marker::PhantomData, ptr::NonNull};
 use kernel::{
     ffi::{c_char, c_int, c_ushort},
     prelude::*,
@@ -197,8 +202,7 @@ impl<T: ClientTransport> VTable<T> {
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback, and so is its transport.
-        let (outgoing, xprt) =
-            unsafe { (OutgoingMessage::new(raw), Xprt::from_raw((*raw).rq_xprt)) };
+        let xprt = unsafe { Xprt::from_raw((*raw).rq_xprt) };
         // SAFETY: The transport's setup has succeeded.
         let transport = unsafe { xprt.transport::<T>() };
         if !xprt.is_connected() {
@@ -206,13 +210,16 @@ impl<T: ClientTransport> VTable<T> {
         }
         // SAFETY: sunrpc holds the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
-        let sent = match &outgoing {
-            OutgoingMessage::Reply(reply) => transport.send_backward(&mut lock, reply),
-            OutgoingMessage::Call(rqst) => {
-                let sent = transport.send(&mut lock, rqst);
+        // SAFETY: The request belongs to this callback, and has a task. It is a backward one with an
+        // encoded Reply, or a forward one of this transport with its buffer.
+        let sent = unsafe {
+            if backchannel::is_backward(raw) {
+                let rqst = BcRqst::new(NonNull::new_unchecked(raw));
+                transport.send_backward(&mut lock, &BackwardReply::new(rqst))
+            } else {
+                let sent = transport.send(&mut lock, Rqst::from_raw(raw));
                 if sent.is_err() {
-                    // SAFETY: The request is a forward one of this transport, with its buffer.
-                    unsafe { xprt.no_reply_owed(raw) };
+                    xprt.no_reply_owed(raw);
                 }
                 sent
             }
@@ -221,7 +228,8 @@ impl<T: ClientTransport> VTable<T> {
             Ok(()) => 0,
             Err(error @ (SendError::TooLarge | SendError::Failed)) => {
                 // sunrpc would fail the RPC of the task that is sending, which may be another one.
-                outgoing.end_rpc(error);
+                // SAFETY: The request is valid and has a task.
+                unsafe { end_task(raw, error.to_errno()) };
                 0
             }
             Err(error) => error.to_errno(),

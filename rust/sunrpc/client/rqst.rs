@@ -9,13 +9,10 @@ use super::{
 };
 use crate::{
     bindings::{self, RelaxedCell},
-    sunrpc::{
-        send_error::{end_task, SendError},
-        XdrBuf,
-    },
+    sunrpc::BcRqst,
 };
-use core::{marker::PhantomData, ptr::NonNull};
-use kernel::{prelude::*, types::Opaque};
+use core::{ops::Deref, ptr::NonNull};
+use kernel::types::Opaque;
 
 /// The numbers by which sunrpc's trace events identify an RPC: that of its task, and that of the
 /// task's RPC client, or `u32::MAX` without one.
@@ -194,95 +191,36 @@ impl Rqst {
     }
 }
 
-/// A message that sunrpc asks to send.
-pub(super) enum OutgoingMessage<'a> {
-    /// The Call of a forward request.
-    Call(&'a Rqst),
-    /// The Reply of a backward one.
-    Reply(BackwardReply<'a>),
-}
-
-impl<'a> OutgoingMessage<'a> {
-    /// Determines what is to be sent for a request.
-    ///
-    /// # Safety
-    ///
-    /// For all of `'a`, `raw` belongs to the running callback and has a task. It is a backward
-    /// request of this module, or a forward one between `buf_alloc` and `buf_free`.
-    pub(super) unsafe fn new(raw: *mut bindings::rpc_rqst) -> Self {
-        // SAFETY: `raw` has a task and belongs to the running callback for all of `'a`. It is a
-        // backward request of this module, or a forward one between `buf_alloc` and `buf_free`
-        // (this function's contract).
-        unsafe {
-            if backchannel::is_backward(raw) {
-                // INVARIANT: Just checked.
-                Self::Reply(BackwardReply {
-                    rqst: NonNull::new_unchecked(raw),
-                    callback: PhantomData,
-                })
-            } else {
-                Self::Call(Rqst::from_raw(raw))
-            }
-        }
-    }
-
-    /// Fails the RPC, whichever task sends it: its own task finds the error when it next runs.
-    pub(super) fn end_rpc(&self, error: SendError) {
-        let raw = match self {
-            Self::Call(rqst) => rqst.as_raw(),
-            Self::Reply(reply) => reply.rqst.as_ptr(),
-        };
-        // SAFETY: Either request is valid and has a task.
-        unsafe { end_task(raw, error.to_errno()) };
-    }
-}
-
 /// A backward Reply that is to be sent.
 ///
 /// # Invariants
 ///
-/// The request is a backward one of this module, and belongs to the running callback for all of
-/// `'a`.
-pub(crate) struct BackwardReply<'a> {
-    rqst: NonNull<bindings::rpc_rqst>,
-    callback: PhantomData<&'a bindings::rpc_rqst>,
-}
+/// The request is a backward one of this module.
+pub(crate) struct BackwardReply<'a>(BcRqst<'a>);
 
-impl BackwardReply<'_> {
+impl<'a> BackwardReply<'a> {
+    /// Wraps a request.
+    ///
+    /// # Safety
+    ///
+    /// The type's invariants hold.
+    pub(super) unsafe fn new(rqst: BcRqst<'a>) -> Self {
+        // INVARIANT: The request is a backward one of this module (this function's contract).
+        Self(rqst)
+    }
+
     /// The number of the connection on which the backward Call arrived, as it was passed in when
     /// the Call was received.
     pub(crate) fn connection(&self) -> u64 {
-        // SAFETY: `rqst` is a backward request of this module, and belongs to the running callback
-        // (type invariant).
-        unsafe { backchannel::connection_of(self.rqst.as_ptr()) }
+        // SAFETY: It is a backward request of this module (type invariant).
+        unsafe { backchannel::connection_of(self.0.as_raw()) }
     }
+}
 
-    /// The transaction identifier of the backward Call, in host byte order.
-    pub(crate) fn xid(&self) -> u32 {
-        // SAFETY: `rqst` is a backward request of this module, and belongs to the running callback
-        // (type invariant).
-        u32::from_be(unsafe { (*self.rqst.as_ptr()).rq_xid })
-    }
+impl<'a> Deref for BackwardReply<'a> {
+    type Target = BcRqst<'a>;
 
-    fn message(&self) -> NonNull<bindings::xdr_buf> {
-        // SAFETY: The request is valid, and belongs to the callback.
-        unsafe { NonNull::new_unchecked(&raw mut (*self.rqst.as_ptr()).rq_snd_buf) }
-    }
-
-    /// Length of the RPC message in bytes.
-    pub(crate) fn len(&self) -> usize {
-        // SAFETY: The request is valid, and belongs to the callback.
-        // CAST: An unsigned int always fits the kernel's usize.
-        unsafe { (*self.message().as_ptr()).len as usize }
-    }
-
-    /// Copies the beginning of the RPC message to `to`.
-    ///
-    /// # Errors
-    ///
-    /// `EMSGSIZE` if the message is shorter.
-    pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
-        // SAFETY: The service has built the message in the request's memory.
-        unsafe { XdrBuf::from_raw(self.message()) }.copy_out(0, to)
+    fn deref(&self) -> &BcRqst<'a> {
+        &self.0
     }
 }

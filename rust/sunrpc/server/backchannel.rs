@@ -17,7 +17,7 @@ use crate::{
         XdrBuf,
     },
 };
-use core::{marker::PhantomData, ptr::NonNull};
+use core::ptr::NonNull;
 use kernel::{
     new_spinlock,
     prelude::*,
@@ -198,75 +198,6 @@ unsafe fn copy_reply(rqst: *mut bindings::rpc_rqst, payload: &[u8]) -> Result<i3
     // contract). No page is missing, as the buffer is not sparse.
     let rcv_buf = unsafe { XdrBuf::from_raw(NonNull::from(rcv_buf)) };
     Ok(i32::try_from(rcv_buf.copy_in(0, payload)?)?)
-}
-
-/// sunrpc's request for a backward Call that is to be sent.
-///
-/// # Invariants
-///
-/// `rqst` is a request of a [`BcXprt`], has an encoded Call, and belongs to the running
-/// callback.
-pub(crate) struct BcRqst<'a> {
-    rqst: NonNull<bindings::rpc_rqst>,
-    callback: PhantomData<&'a bindings::rpc_rqst>,
-}
-
-impl BcRqst<'_> {
-    /// Wraps a request.
-    ///
-    /// # Safety
-    ///
-    /// The type's invariants hold.
-    pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // INVARIANT: `rqst` is a request of a `BcXprt` with an encoded Call, and belongs to the
-        // running callback (this function's contract).
-        Self {
-            rqst,
-            callback: PhantomData,
-        }
-    }
-
-    fn raw(&self) -> *mut bindings::rpc_rqst {
-        self.rqst.as_ptr()
-    }
-
-    /// The transaction identifier, in host byte order.
-    pub(crate) fn xid(&self) -> u32 {
-        // SAFETY: `rqst` is valid (type invariant).
-        u32::from_be(unsafe { (*self.raw()).rq_xid })
-    }
-
-    /// Length of the RPC message in bytes.
-    pub(crate) fn len(&self) -> usize {
-        // SAFETY: `rqst` is valid (type invariant).
-        // CAST: An unsigned int always fits the kernel's usize.
-        unsafe { (*self.raw()).rq_snd_buf.len as usize }
-    }
-
-    /// Copies the beginning of the RPC message to `to`.
-    ///
-    /// # Errors
-    ///
-    /// `EMSGSIZE` if the message is shorter.
-    pub(crate) fn copy_out(&self, to: &mut [u8]) -> Result {
-        // SAFETY: `rqst` is valid and has an encoded Call (type invariant). The address of a field
-        // is not null.
-        let message =
-            unsafe { XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*self.raw()).rq_snd_buf)) };
-        message.copy_out(0, to)
-    }
-
-    /// Starts to measure the round-trip time, and counts the bytes as sent. Must be called before
-    /// the Call is posted, after which the Reply can change the request.
-    pub(super) fn start(&self) {
-        let length = self.len();
-        // SAFETY: `rqst` is valid (type invariant).
-        unsafe {
-            let rqst = self.raw();
-            (*rqst).rq_xtime = bindings::ktime_get();
-            (*rqst).rq_xmit_bytes_sent = (*rqst).rq_xmit_bytes_sent.wrapping_add(length);
-        }
-    }
 }
 
 /// The backward direction of one connection.

@@ -10,7 +10,7 @@
 //! reference of its own: [`Table::with_connection`].
 
 use super::{
-    backchannel::{BcAllocation, BcRqst, BcXprt},
+    backchannel::{BcAllocation, BcXprt},
     transport::{SvcConnection, SvcListener},
     xprt::{flag, SvcMemory, SvcXprt},
 };
@@ -22,6 +22,7 @@ use crate::{
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
         rpc_xprt,
         send_error::SendError,
+        BcRqst,
     },
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
@@ -322,7 +323,13 @@ impl<T: BcConnection> Table<T> {
             let is_new = unsafe { xprt.acquire_credit(raw)? };
             // SAFETY: The request is pinned and encoded.
             let rqst = unsafe { BcRqst::new(NonNull::new_unchecked(raw)) };
-            rqst.start();
+            // Before the post, after which the Reply can change the request.
+            // SAFETY: The request is pinned and encoded.
+            unsafe {
+                let sent = (*raw).rq_xmit_bytes_sent.wrapping_add(rqst.len());
+                (*raw).rq_xmit_bytes_sent = sent;
+                (*raw).rq_xtime = bindings::ktime_get();
+            }
             let sent = connection.bc_sendto(&rqst);
             if sent == Err(SendError::NotConnected) {
                 svc.close();

@@ -32,7 +32,8 @@ mod rqst;
 mod transport;
 mod xprt;
 
-pub(crate) use backchannel::{Bc, BcRqst};
+pub(crate) use super::BcRqst;
+pub(crate) use backchannel::Bc;
 pub(crate) use backchannel_class::{register_bc, BcClass, BcConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
 pub(crate) use moment::Moment;
