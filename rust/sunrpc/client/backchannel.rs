@@ -32,84 +32,46 @@ unsafe impl Send for BackchannelRqst {}
 /// The requests that a transport has for backward Calls.
 #[pin_data]
 pub(crate) struct Backchannel {
+    /// Without capacity until a session needs them.
     #[pin]
-    pool: SpinLock<RqstPool>,
-}
-
-struct RqstPool {
-    idle: KVec<KBox<BackchannelRqst>>,
-    /// Requests that exist, whether idle or not.
-    allocated: usize,
-    /// Requests that may exist; zero without a back channel.
-    limit: usize,
+    idle: SpinLock<KVec<KBox<BackchannelRqst>>>,
 }
 
 impl Backchannel {
-    /// Without a back channel at first.
+    /// Without requests.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            pool <- new_spinlock!(RqstPool {
-                idle: KVec::new(),
-                allocated: 0,
-                limit: 0,
-            }, "rpcrdma_backward"),
+            idle <- new_spinlock!(KVec::new(), "rpcrdma_backward"),
         })
     }
 
-    /// Raises the number of requests to `limit`, and allocates those that are missing.
-    pub(super) fn provision(&self, limit: usize) -> Result {
-        let mut idle = KVec::with_capacity(limit, GFP_KERNEL)?;
-        let mut pool = self.pool.lock();
-        if pool.limit == 0 {
-            pool.limit = limit;
-            core::mem::swap(&mut pool.idle, &mut idle);
+    /// Allocates `count` requests, unless there are some.
+    pub(super) fn provision(&self, count: usize) -> Result {
+        if self.is_served() {
+            return Ok(());
         }
-        let mut missing = pool.limit.saturating_sub(pool.allocated);
-        pool.allocated = pool.limit;
-        drop(pool);
-        while missing > 0 {
-            let Ok(rqst) = BackchannelRqst::new() else {
-                let mut pool = self.pool.lock();
-                pool.allocated = pool.allocated.saturating_sub(missing);
-                return Err(ENOMEM);
-            };
-            self.give_back(rqst);
-            missing = missing.saturating_sub(1);
-        }
-        Ok(())
-    }
-
-    /// Frees up to `count` idle requests, and ends the service with the last one.
-    pub(super) fn retire(&self, count: usize) {
+        let mut rqsts = KVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
-            let mut pool = self.pool.lock();
-            let rqst = pool.idle.pop();
-            if rqst.is_some() {
-                pool.allocated = pool.allocated.saturating_sub(1);
-            }
-            if pool.allocated == 0 {
-                pool.limit = 0;
-            }
-            // Freed outside the lock, at the end of this block.
-            drop(pool);
-            if rqst.is_none() {
-                break;
-            }
+            rqsts.push(BackchannelRqst::new()?, GFP_KERNEL)?;
         }
+        let mut idle = self.idle.lock();
+        if idle.capacity() == 0 {
+            core::mem::swap(&mut *idle, &mut rqsts);
+        }
+        // If there are some now, these are freed outside the lock.
+        drop(idle);
+        Ok(())
     }
 
     /// Whether backward Calls are served at all.
     pub(crate) fn is_served(&self) -> bool {
-        self.pool.lock().limit != 0
+        self.idle.lock().capacity() != 0
     }
 
     pub(super) fn give_back(&self, rqst: KBox<BackchannelRqst>) {
-        let mut pool = self.pool.lock();
-        let surplus = pool.idle.push_within_capacity(rqst).err();
-        if surplus.is_some() {
-            pool.allocated = pool.allocated.saturating_sub(1);
-        }
-        drop(pool);
+        // There is room: it was taken from here.
+        let surplus = self.idle.lock().push_within_capacity(rqst);
+        drop(surplus);
     }
 
     /// Passes a backward Call to the callback service; returns false if there is no service, or no
@@ -127,8 +89,7 @@ impl Backchannel {
         if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
             return false;
         }
-        let idle = self.pool.lock().idle.pop();
-        let Some(mut rqst) = idle else {
+        let Some(mut rqst) = self.idle.lock().pop() else {
             return false;
         };
         if rqst.prepare(&xprt, connection, xid, message).is_err() {

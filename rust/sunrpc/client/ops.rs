@@ -147,7 +147,6 @@ impl<T: ClientTransport> VTable<T> {
         bc_maxpayload: Some(Self::bc_maxpayload),
         bc_num_slots: Some(Self::bc_num_slots),
         bc_free_rqst: Some(Self::bc_free_rqst),
-        bc_destroy: Some(Self::bc_destroy),
         ..pin_init::zeroed()
     };
 
@@ -482,19 +481,5 @@ impl<T: ClientTransport> VTable<T> {
                 .give_back(rqst);
             bindings::xprt_put(xprt);
         }
-    }
-
-    /// Process context; called for `count` requests when a session ends, and for all of them when
-    /// the transport ends.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
-    ///   call. The last call precedes that of `destroy`.
-    unsafe extern "C" fn bc_destroy(raw: *mut bindings::rpc_xprt, count: u32) {
-        // SAFETY: The transport is valid during the callback, and its setup has succeeded.
-        let transport = unsafe { Xprt::from_raw(raw).transport::<T>() };
-        // CAST: A u32 always fits the kernel's usize.
-        transport.backchannel().retire(count as usize);
     }
 }
