@@ -121,11 +121,6 @@ void rpcrdma_put_pages(struct scatterlist *sg, int nents)
 		put_page(sg_page(element));
 }
 
-void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt)
-{
-	xprt_set_connected(xprt);
-}
-
 void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt)
 {
 	xprt_clear_connecting(xprt);
@@ -155,11 +150,6 @@ void rpcrdma_module_get(struct module *module)
 void rpcrdma_module_put(struct module *module)
 {
 	module_put(module);
-}
-
-void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt)
-{
-	xprt_set_bound(xprt);
 }
 
 unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address)
@@ -192,11 +182,6 @@ void rpcrdma_get_net(struct net *net)
 void rpcrdma_put_net(struct net *net)
 {
 	put_net(net);
-}
-
-unsigned long rpcrdma_jiffies(void)
-{
-	return jiffies;
 }
 
 unsigned int rpcrdma_memalloc_flags_save(unsigned int flags)

@@ -40,21 +40,18 @@ void rpcrdma_sg_set_buf(struct scatterlist *sg, const void *buf,
 void rpcrdma_get_pages(struct scatterlist *sg, int nents);
 void rpcrdma_put_pages(struct scatterlist *sg, int nents);
 
-void rpcrdma_xprt_set_connected(struct rpc_xprt *xprt);
 void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt);
 bool rpcrdma_xprt_put_unless_last(struct rpc_xprt *xprt);
 void rpcrdma_synchronize_rcu_tasks(void);
 bool rpcrdma_try_module_get(struct module *module);
 void rpcrdma_module_get(struct module *module);
 void rpcrdma_module_put(struct module *module);
-void rpcrdma_xprt_set_bound(struct rpc_xprt *xprt);
 unsigned short rpcrdma_rpc_get_port(const struct sockaddr *address);
 void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port);
 u64 rpcrdma_net_cookie(const struct net *net);
 void rpcrdma_rpc_relearn_verifier(struct rpc_rqst *rqst);
 void rpcrdma_get_net(struct net *net);
 void rpcrdma_put_net(struct net *net);
-unsigned long rpcrdma_jiffies(void);
 unsigned int rpcrdma_memalloc_flags_save(unsigned int flags);
 void rpcrdma_memalloc_flags_restore(unsigned int flags);
 

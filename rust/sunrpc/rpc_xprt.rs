@@ -4,8 +4,7 @@
 //! client (`struct rpc_xprt`).
 
 use crate::bindings;
-use core::{marker::PhantomData, num::NonZeroUsize};
-use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
+use core::marker::PhantomData;
 
 /// Whether a transport counts as connected.
 ///
@@ -19,48 +18,21 @@ pub(super) unsafe fn is_connected(xprt: *mut bindings::rpc_xprt) -> bool {
     bits & (1 << bindings::XPRT_CONNECTED) != 0
 }
 
-/// Prints the columns of mountstats that all transports have, the first 10, in the order that
-/// `nfsstat` and similar tools expect.
+/// Sets a bit of a transport's state.
 ///
 /// # Safety
 ///
 /// `xprt` is valid.
-pub(super) unsafe fn print_stats(xprt: *mut bindings::rpc_xprt, seq: &SeqFile) {
-    let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
-    // The counters are informational, and may change at any time.
-    macro_rules! stat {
-        ($field:ident) => {
-            // SAFETY: `xprt` is valid (this function's contract).
-            unsafe { (&raw const (*xprt).stat.$field).read_volatile() }
-        };
-    }
-    // SAFETY: `xprt` is valid (this function's contract). The time is read by one access, as it may
-    // change at any time.
-    let (last_used, is_connected) = unsafe {
-        (
-            (&raw const (*xprt).last_used).read_volatile(),
-            is_connected(xprt),
-        )
-    };
-    let idle = if is_connected {
-        // SAFETY: Always safe to call.
-        unsafe { bindings::rpcrdma_jiffies() }.wrapping_sub(last_used)
-    } else {
-        0
-    };
-    seq_print!(
-        seq,
-        "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
-        stat!(bind_count),
-        stat!(connect_count),
-        stat!(connect_time) / hz,
-        idle / hz,
-        stat!(sends),
-        stat!(recvs),
-        stat!(bad_xids),
-        stat!(req_u),
-        stat!(bklog_u),
-    );
+pub(super) unsafe fn set_state(xprt: *mut bindings::rpc_xprt, bit: u32) {
+    // SAFETY: `xprt` is valid (this function's contract).
+    // CAST: A small number.
+    unsafe { bindings::set_bit(bit as usize, &raw mut (*xprt).state) };
+}
+
+/// The present time in jiffies.
+pub(super) fn jiffies() -> usize {
+    // SAFETY: The kernel's counter, which changes at any time.
+    unsafe { (&raw const bindings::jiffies).read_volatile() }
 }
 
 /// Queues `work` on a workqueue, to run after `delay` jiffies. If it is queued already, nothing

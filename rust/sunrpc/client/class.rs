@@ -14,6 +14,7 @@ use crate::{
         address_strings,
         queue::OwnedQueue,
         registration::{Class, ClassRegistration, ClassUser},
+        rpc_xprt,
     },
 };
 use core::{marker::PhantomData, ptr::NonNull};
@@ -185,7 +186,7 @@ unsafe fn initialise<T: ClientTransport>(
             args.addrlen,
         );
         if bindings::rpcrdma_rpc_get_port(args.dstaddr) != 0 {
-            bindings::rpcrdma_xprt_set_bound(xprt);
+            rpc_xprt::set_state(xprt, bindings::XPRT_BOUND);
         }
         address_strings::format_strings(&mut *xprt)
     }

@@ -9,7 +9,11 @@ use super::{
 };
 use crate::{
     bindings,
-    sunrpc::{queue::ReclaimScope, rpc_xprt, send_error::SendError},
+    sunrpc::{
+        queue::ReclaimScope,
+        rpc_xprt::{self, jiffies},
+        send_error::SendError,
+    },
     trace,
 };
 use core::ptr::NonNull;
@@ -80,13 +84,13 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
         bindings::rpcrdma_xprt_clear_connecting(raw);
         let status = match outcome {
             Ok(()) => {
-                let elapsed = bindings::rpcrdma_jiffies().wrapping_sub((*raw).stat.connect_start);
+                let elapsed = jiffies().wrapping_sub((*raw).stat.connect_start);
                 let (count, time) = ((*raw).stat.connect_count, (*raw).stat.connect_time);
                 // Others read these without a lock.
                 (&raw mut (*raw).stat.connect_count).write_volatile(count.wrapping_add(1));
                 (&raw mut (*raw).stat.connect_time).write_volatile(time.wrapping_add(elapsed));
                 lock.next_cookie();
-                bindings::rpcrdma_xprt_set_connected(raw);
+                rpc_xprt::set_state(raw, bindings::XPRT_CONNECTED);
                 // The tasks check the connection again.
                 EAGAIN.to_errno()
             }

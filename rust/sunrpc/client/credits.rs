@@ -22,7 +22,7 @@ use crate::{
     bindings,
     sunrpc::{
         orphans::Orphans,
-        rpc_xprt::{self, window},
+        rpc_xprt::{self, jiffies, window},
     },
 };
 
@@ -113,7 +113,7 @@ impl Xprt {
         // held. The credit of an orphaned Call has no request.
         unsafe {
             let orphans = &mut *self.orphans();
-            if orphans.late_reply(bindings::rpcrdma_jiffies()) {
+            if orphans.late_reply(jiffies()) {
                 rpc_xprt::release_credit(raw);
             } else {
                 orphans.early_reply((*raw).cong);
@@ -154,7 +154,7 @@ impl Xprt {
             if credit.cookie != (*self.as_raw()).connect_cookie {
                 (*rqst).rq_cong = 0;
             } else if credit.is_reply_owed
-                && (*self.orphans()).give_up(bindings::rpcrdma_jiffies())
+                && (*self.orphans()).give_up(jiffies())
             {
                 (*rqst).rq_cong = 0;
                 self.enqueue(&raw mut (*self.allocation()).overdue, self.patience());
@@ -208,7 +208,7 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
     };
     let guard = xprt.transport_lock();
     // SAFETY: The transport is valid, and the lock that guards the orphans is held.
-    let owed = unsafe { (*xprt.orphans()).owed(bindings::rpcrdma_jiffies()) };
+    let owed = unsafe { (*xprt.orphans()).owed(jiffies()) };
     drop(guard);
     let Some(owed) = owed else {
         return;

@@ -9,13 +9,14 @@ use crate::{
         address_strings,
         orphans::Orphans,
         registration::ClassUser,
-        rpc_xprt::{self, SpinGuard},
+        rpc_xprt::{self, jiffies, SpinGuard},
     },
     trace,
 };
-use core::{ffi::c_void, ptr::NonNull};
+use core::{ffi::c_void, num::NonZeroUsize, ptr::NonNull};
 use kernel::{
-    fmt, prelude::*, seq_file::SeqFile, sync::ArcBorrow, types::Opaque, workqueue::Queue,
+    fmt, prelude::*, seq_file::SeqFile, seq_print, sync::ArcBorrow, time::msecs_to_jiffies,
+    types::Opaque, workqueue::Queue,
 };
 
 /// The allocation of one transport.
@@ -198,10 +199,35 @@ impl Xprt {
         unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
     }
 
-    /// Prints the columns of mountstats that all transports have.
+    /// Prints the columns of mountstats that all transports have, the first 10, in the order that
+    /// `nfsstat` and similar tools expect.
     pub(super) fn print_stats(&self, seq: &SeqFile) {
-        // SAFETY: The transport is valid.
-        unsafe { rpc_xprt::print_stats(self.as_raw(), seq) };
+        let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
+        macro_rules! read {
+            ($($field:ident).+) => {
+                // SAFETY: The transport is valid. The number is informational, and may change at
+                // any time.
+                unsafe { (&raw const (*self.as_raw()).$($field).+).read_volatile() }
+            };
+        }
+        let idle = if self.is_connected() {
+            jiffies().wrapping_sub(read!(last_used))
+        } else {
+            0
+        };
+        seq_print!(
+            seq,
+            "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
+            read!(stat.bind_count),
+            read!(stat.connect_count),
+            read!(stat.connect_time) / hz,
+            idle / hz,
+            read!(stat.sends),
+            read!(stat.recvs),
+            read!(stat.bad_xids),
+            read!(stat.req_u),
+            read!(stat.bklog_u),
+        );
     }
 
     /// Logs a warning with the peer's address and port.

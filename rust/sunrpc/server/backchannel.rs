@@ -12,7 +12,7 @@ use crate::{
     bindings,
     sunrpc::{
         orphans::Orphans,
-        rpc_xprt::{self, window},
+        rpc_xprt::{self, jiffies, window},
         send_error::{end_task, SendError},
         XdrBuf,
     },
@@ -117,7 +117,7 @@ impl BcXprt {
         // the orphaned credits is held.
         let (owed, cwnd) = unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
-            let owed = (*self.orphans()).owed(bindings::rpcrdma_jiffies());
+            let owed = (*self.orphans()).owed(jiffies());
             (owed, (*self.as_raw()).cwnd)
         };
         let patience = msecs_to_jiffies(PATIENCE_MS);
@@ -153,7 +153,7 @@ impl BcXprt {
             let was_sent = u32::from((*task).tk_flags) & bindings::RPC_TASK_SENT != 0;
             if (*rqst).rq_cong != 0 && was_sent {
                 let orphans = &mut *Self::from_raw((*rqst).rq_xprt).orphans();
-                if orphans.give_up(bindings::rpcrdma_jiffies()) {
+                if orphans.give_up(jiffies()) {
                     (*rqst).rq_cong = 0;
                 }
             }
@@ -169,7 +169,7 @@ impl BcXprt {
         unsafe {
             let _guard = rpc_xprt::transport_lock(self.as_raw());
             let orphans = &mut *self.orphans();
-            if orphans.late_reply(bindings::rpcrdma_jiffies()) {
+            if orphans.late_reply(jiffies()) {
                 rpc_xprt::release_credit(self.as_raw());
             } else {
                 orphans.early_reply((*self.as_raw()).cong);
@@ -462,8 +462,7 @@ mod tests {
             request.0.rq_cong = 0;
             // SAFETY: Nobody else uses the transport. Its field is valid.
             let orphans = unsafe { &mut *xprt.orphans() };
-            // SAFETY: Always safe to call.
-            let now = unsafe { bindings::rpcrdma_jiffies() };
+            let now = jiffies();
             assert!(orphans.give_up(now.wrapping_sub(msecs_to_jiffies(ago))));
         };
         assert!(!xprt.is_overdue());

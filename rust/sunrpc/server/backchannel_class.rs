@@ -27,8 +27,7 @@ use crate::{
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
-    ffi::c_int, prelude::*, seq_file::SeqFile, seq_print, str::CStr, sync::Arc,
-    time::msecs_to_jiffies,
+    ffi::c_int, prelude::*, str::CStr, sync::Arc, time::msecs_to_jiffies,
 };
 
 /// The class of the backward transports over connections `C`, and of no other transports. It is a
@@ -168,8 +167,8 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         (*raw).addrlen = args.addrlen;
         let addr = (&raw mut (*raw).addr).cast::<u8>();
         core::ptr::copy_nonoverlapping(args.dstaddr.cast(), addr, args.addrlen);
-        bindings::rpcrdma_xprt_set_bound(raw);
-        bindings::rpcrdma_xprt_set_connected(raw);
+        rpc_xprt::set_state(raw, bindings::XPRT_BOUND);
+        rpc_xprt::set_state(raw, bindings::XPRT_CONNECTED);
         address_strings::format_strings(&mut *raw)
             .and_then(|()| svc.bc().add(BcXprt::from_raw(raw)))
             .inspect_err(|_| {
@@ -411,22 +410,8 @@ impl<T: BcConnection> Table<T> {
         }
     }
 
-    /// The reader of the seq_file holds a reference to the transport. Nothing is registered here,
-    /// so the columns after the common ones are all 0.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is a transport with this table, and stays allocated during the call.
-    /// - `seq` is valid, and belongs to the calling thread.
-    unsafe extern "C" fn print_stats(raw: *mut bindings::rpc_xprt, seq: *mut bindings::seq_file) {
-        // SAFETY: Transport and file are valid during the callback.
-        let seq = unsafe {
-            let seq = SeqFile::from_raw(seq);
-            rpc_xprt::print_stats(raw, seq);
-            seq
-        };
-        seq_print!(seq, "0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n");
-    }
+    /// Does nothing: sunrpc calls it for the transports of mounts only.
+    extern "C" fn print_stats(_raw: *mut bindings::rpc_xprt, _seq: *mut bindings::seq_file) {}
 
     /// Swapping over a backward transport is not supported.
     extern "C" fn enable_swap(_raw: *mut bindings::rpc_xprt) -> c_int {
