@@ -104,7 +104,7 @@ impl ClientTransport for Client {
     fn setup(xprt: OwnedXprt, servers: Arc<KnownServers>) -> Result<Arc<Self>> {
         let id = xprt.id();
         let private = try_pin_init!(RpcrdmaXprt {
-            current <- SendLocked::new(&xprt),
+            current <- SendLocked::new(),
             sending: SendOwned::new(&xprt),
             stats: Stats::new(),
             calls: Forms::new(),

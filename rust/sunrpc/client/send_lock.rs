@@ -55,60 +55,36 @@ impl<'a> SendLock<'a> {
     }
 }
 
-/// A shared object that is set and removed under the send lock of one transport. Others may access
-/// it at any time, under a spinlock.
-///
-/// # Invariants
-///
-/// `object` is changed only with both locks held, and accessed only with the spinlock held.
+/// A shared object that is replaced by holders of the send lock only. Others may access it at any
+/// time, under a spinlock.
 #[pin_data]
 pub(crate) struct SendLocked<T> {
-    /// The address of the transport, for comparison.
-    xprt: usize,
     #[pin]
-    changes: SpinLock<()>,
-    object: UnsafeCell<Option<Arc<T>>>,
+    object: SpinLock<Option<Arc<T>>>,
 }
 
-// SAFETY: With the locks held only shared references and counted ones are given out.
-unsafe impl<T: Send + Sync> Send for SendLocked<T> {}
-// SAFETY: Every access holds the spinlock (type invariant), and gives out shared references and
-// counted ones only.
-unsafe impl<T: Send + Sync> Sync for SendLocked<T> {}
-
 impl<T> SendLocked<T> {
-    /// No object at first. The send lock is that of `xprt`.
-    pub(crate) fn new(xprt: &Xprt) -> impl PinInit<Self> {
-        let xprt = xprt.as_raw().addr();
+    /// No object at first.
+    pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            xprt,
-            changes <- new_spinlock!((), "rpcrdma_current"),
-            object: UnsafeCell::new(None),
+            object <- new_spinlock!(None, "rpcrdma_current"),
         })
     }
 
-    /// Replaces the object, and returns the old one. Under another transport's lock nothing is
-    /// replaced, and `new` is returned.
-    pub(crate) fn replace(&self, lock: &mut SendLock<'_>, new: Option<Arc<T>>) -> Option<Arc<T>> {
-        if self.xprt != lock.xprt.as_raw().addr() {
-            return new;
-        }
-        let _guard = self.changes.lock();
-        // SAFETY: Both locks are held.
-        core::mem::replace(unsafe { &mut *self.object.get() }, new)
+    /// Replaces the object, and returns the old one.
+    pub(crate) fn replace(&self, _lock: &mut SendLock<'_>, new: Option<Arc<T>>) -> Option<Arc<T>> {
+        core::mem::replace(&mut *self.object.lock(), new)
     }
 
     /// A counted reference to the object. Does not sleep.
     pub(crate) fn get(&self) -> Option<Arc<T>> {
-        self.inspect(|object| object.cloned())
+        self.object.lock().clone()
     }
 
     /// Calls `look` on the object under the spinlock: it must not sleep, nor drop a counted
     /// reference to the object.
     pub(crate) fn inspect<R>(&self, look: impl FnOnce(Option<&Arc<T>>) -> R) -> R {
-        let _guard = self.changes.lock();
-        // SAFETY: By the type's invariant nobody changes the object while the spinlock is held.
-        look(unsafe { &*self.object.get() }.as_ref())
+        look(self.object.lock().as_ref())
     }
 }
 
