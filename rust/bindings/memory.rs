@@ -172,19 +172,9 @@ impl<'a> Exposable<'a> {
 
     /// How many regions of this size are needed for the bytes.
     pub(crate) fn region_count(&self, size: RegionSize) -> usize {
-        if size.is_bounced {
-            let mut rest = *self;
-            let more = core::iter::from_fn(|| rest.split_off(size).inspect(|next| rest = *next));
-            return more.count().saturating_add(1);
-        }
-        let bytes = size.bytes;
-        let touched = self.offset().saturating_add(self.length);
-        // Most memory needs one, and a division is slow.
-        if touched <= bytes.get() {
-            return 1;
-        }
-        let rest = usize::from(touched % bytes != 0);
-        (touched / bytes).saturating_add(rest)
+        let mut rest = *self;
+        let more = core::iter::from_fn(|| rest.split_off(size).inspect(|next| rest = *next));
+        more.count().saturating_add(1)
     }
 
     /// Splits off what does not fit the first region of this size; returns `None` if all does.
