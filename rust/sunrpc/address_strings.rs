@@ -28,6 +28,17 @@ fn format(arguments: fmt::Arguments<'_>) -> *const c_char {
     duplicate(CString::try_from_fmt(arguments).ok().as_deref())
 }
 
+/// Bytes in hexadecimal.
+struct Hex<'a>(&'a [u8]);
+
+impl fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| f.write_fmt(fmt!("{byte:02x}")))
+    }
+}
+
 fn slot(index: bindings::rpc_display_format_t) -> usize {
     // CAST: A small enumerator.
     index as usize
@@ -57,14 +68,9 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
             return Err(address::unsupported());
         }
     };
-    let mut hex = [0u8; 33];
     let address_bytes = bytes.get(range).ok_or_else(address::unsupported)?;
-    for (pair, byte) in hex.chunks_exact_mut(2).zip(address_bytes) {
-        for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
-            let first = if nibble < 10 { b'0' } else { b'a' - 10 };
-            *digit = first.wrapping_add(nibble);
-        }
-    }
+    // SAFETY: The address is complete.
+    let (port, hex_port) = unsafe { port_strings(address) };
     let mut text = [0u8; 128];
     // SAFETY: The address is complete, and the size is that of the buffer.
     unsafe { bindings::rpc_ntop(address.cast(), text.as_mut_ptr().cast(), text.len()) };
@@ -75,10 +81,7 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
     strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_ADDR)] =
         duplicate(CStr::from_bytes_until_nul(&text).ok());
     strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR)] =
-        duplicate(CStr::from_bytes_until_nul(&hex).ok());
-    // SAFETY: The address is complete.
-    let (port, hex_port) = unsafe { port_strings(&raw const xprt.addr) };
-    let strings = &mut xprt.address_strings;
+        format(fmt!("{}", Hex(address_bytes)));
     strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_PORT)] = port;
     strings[slot(bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT)] = hex_port;
     Ok(())
