@@ -61,9 +61,7 @@ impl BcRqst<'_> {
         // SAFETY: `rqst` is valid and has an encoded message (type invariant). The address of a
         // field is not null.
         let message = unsafe {
-            XdrBuf::from_raw(NonNull::new_unchecked(
-                &raw mut (*self.as_raw()).rq_snd_buf,
-            ))
+            XdrBuf::from_raw(NonNull::new_unchecked(&raw mut (*self.as_raw()).rq_snd_buf))
         };
         message.copy_out(0, to)
     }

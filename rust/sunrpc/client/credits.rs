@@ -5,8 +5,8 @@
 //! A request takes a credit when it is sent, and returns it when it is released. The part of the
 //! window that is in use, `cong`, counts the credits of the present connection only:
 //!
-//! - those of requests, each with the `connect_cookie` of the connection on which it was taken. When
-//!   a connection ends `cong` becomes zero; a request that is sent again takes another credit.
+//! - those of requests, each with the `connect_cookie` of the connection on which it was taken. At
+//!   the end of a connection `cong` becomes zero; a request takes another credit to be sent again.
 //! - *orphaned* ones ([`Orphans`]) of Calls that were killed after they were sent. If the responder
 //!   owes their Replies for too long, the connection is closed, as it is when a Call times out:
 //!   otherwise requests that wait for a credit would wait for ever.
@@ -153,9 +153,7 @@ impl Xprt {
             let credit = buffer::credit(rqst);
             if credit.cookie != (*self.as_raw()).connect_cookie {
                 (*rqst).rq_cong = 0;
-            } else if credit.is_reply_owed
-                && (*self.orphans()).give_up(jiffies())
-            {
+            } else if credit.is_reply_owed && (*self.orphans()).give_up(jiffies()) {
                 (*rqst).rq_cong = 0;
                 self.enqueue(&raw mut (*self.allocation()).overdue, self.patience());
             }

@@ -155,6 +155,21 @@ impl<T: ClientTransport> VTable<T> {
         &Self::OPS
     }
 
+    /// The transport, and its implementation.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is one of this module's transports, was made for a `T`, and stays valid for all of
+    /// `'a`. Its setup has succeeded.
+    unsafe fn parts<'a>(raw: *mut bindings::rpc_xprt) -> (&'a Xprt, ArcBorrow<'a, T>) {
+        // SAFETY: `raw` is a valid transport for a `T` whose setup has succeeded (this function's
+        // contract).
+        unsafe {
+            let xprt = Xprt::from_raw(raw);
+            (xprt, xprt.transport::<T>())
+        }
+    }
+
     /// Task context, may sleep if the task's flags allow it. Returns zero, or `-ENOMEM`, after
     /// which sunrpc soon tries again.
     ///
@@ -186,8 +201,8 @@ impl<T: ClientTransport> VTable<T> {
         // during the callback. Its transport is valid, and its setup has succeeded.
         unsafe {
             let raw = (*task).tk_rqstp;
-            let xprt = Xprt::from_raw((*raw).rq_xprt);
-            xprt.transport::<T>().fence(Rqst::from_raw(raw));
+            let (xprt, transport) = Self::parts((*raw).rq_xprt);
+            transport.fence(Rqst::from_raw(raw));
             buffer::detach(&mut *raw, xprt.reserve());
         }
     }
@@ -200,17 +215,16 @@ impl<T: ClientTransport> VTable<T> {
     /// - Its transport was made for a `T`, and stays allocated during the call.
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
-        // SAFETY: The request is pinned during the callback, and so is its transport.
-        let xprt = unsafe { Xprt::from_raw((*raw).rq_xprt) };
-        // SAFETY: The transport's setup has succeeded.
-        let transport = unsafe { xprt.transport::<T>() };
+        // SAFETY: The request is pinned during the callback, and so is its transport, whose setup
+        // has succeeded.
+        let (xprt, transport) = unsafe { Self::parts((*raw).rq_xprt) };
         if !xprt.is_connected() {
             return SendError::NotConnected.to_errno();
         }
         // SAFETY: sunrpc holds the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
-        // SAFETY: The request belongs to this callback, and has a task. It is a backward one with an
-        // encoded Reply, or a forward one of this transport with its buffer.
+        // SAFETY: The request belongs to this callback, and has a task. It is a backward one with
+        // an encoded Reply, or a forward one of this transport with its buffer.
         let sent = unsafe {
             if backchannel::is_backward(raw) {
                 let rqst = BcRqst::new(NonNull::new_unchecked(raw));
@@ -246,14 +260,8 @@ impl<T: ClientTransport> VTable<T> {
     unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
         // SAFETY: Transport and task are valid during the callback, the task has a request, and the
         // transport's setup has succeeded.
-        let (xprt, rqst, transport) = unsafe {
-            let xprt = Xprt::from_raw(raw);
-            (
-                xprt,
-                Rqst::from_raw((*task).tk_rqstp),
-                xprt.transport::<T>(),
-            )
-        };
+        let ((xprt, transport), rqst) =
+            unsafe { (Self::parts(raw), Rqst::from_raw((*task).tk_rqstp)) };
         if rqst.is_of_connection(xprt) {
             transport.timed_out();
         }
@@ -269,10 +277,7 @@ impl<T: ClientTransport> VTable<T> {
     /// - Its send lock is held for this call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback, and its setup has succeeded.
-        let (xprt, transport) = unsafe {
-            let xprt = Xprt::from_raw(raw);
-            (xprt, xprt.transport::<T>())
-        };
+        let (xprt, transport) = unsafe { Self::parts(raw) };
         // SAFETY: sunrpc holds the lock for this call.
         let mut lock = unsafe { SendLock::new(xprt) };
         transport.close(&mut lock);
@@ -338,11 +343,11 @@ impl<T: ClientTransport> VTable<T> {
     ///   call.
     /// - `seq` is valid, and belongs to the calling thread.
     unsafe extern "C" fn print_stats(raw: *mut bindings::rpc_xprt, seq: *mut bindings::seq_file) {
-        // SAFETY: Transport and file are valid during the callback.
-        let (xprt, seq) = unsafe { (Xprt::from_raw(raw), SeqFile::from_raw(seq)) };
+        // SAFETY: Transport and file are valid during the callback, and the transport's setup has
+        // succeeded.
+        let ((xprt, transport), seq) = unsafe { (Self::parts(raw), SeqFile::from_raw(seq)) };
         xprt.print_stats(seq);
-        // SAFETY: The transport's setup has succeeded.
-        unsafe { xprt.transport::<T>() }.print_stats(seq);
+        transport.print_stats(seq);
     }
 
     /// Process context. Counts the users of swap, whose allocations may use reserves.
@@ -375,10 +380,7 @@ impl<T: ClientTransport> VTable<T> {
     ///   call.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback, and its setup has succeeded.
-        let (xprt, transport) = unsafe {
-            let xprt = Xprt::from_raw(raw);
-            (xprt, xprt.transport::<T>())
-        };
+        let (xprt, transport) = unsafe { Self::parts(raw) };
         trace::xprtrdma_op_inject_dsc(xprt);
         transport.disconnect();
     }
@@ -397,7 +399,7 @@ impl<T: ClientTransport> VTable<T> {
         size: usize,
     ) -> c_int {
         // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
-        let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
+        let source = unsafe { Self::parts(raw) }.1.source();
         let length = source.map_or(0, |source| {
             // SAFETY: The address is complete, and the buffer has room for `size` bytes.
             unsafe { bindings::rpc_ntop(source.as_raw(), buffer, size) }
@@ -416,7 +418,7 @@ impl<T: ClientTransport> VTable<T> {
     ///   call.
     unsafe extern "C" fn source_port(raw: *mut bindings::rpc_xprt) -> c_ushort {
         // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
-        let source = unsafe { Xprt::from_raw(raw).transport::<T>() }.source();
+        let source = unsafe { Self::parts(raw) }.1.source();
         source.map_or(0, |source| source.port())
     }
 }
@@ -431,10 +433,7 @@ impl<T: ClientTransport> VTable<T> {
     ///   call.
     unsafe extern "C" fn bc_setup(raw: *mut bindings::rpc_xprt, requests: u32) -> c_int {
         // SAFETY: The transport is valid during the callback, and its setup has succeeded.
-        let (xprt, transport) = unsafe {
-            let xprt = Xprt::from_raw(raw);
-            (xprt, xprt.transport::<T>())
-        };
+        let (xprt, transport) = unsafe { Self::parts(raw) };
         trace::xprtrdma_cb_setup(xprt, requests);
         kernel::error::from_result(|| {
             let slots = usize::try_from(T::backward_slots())?;
@@ -451,9 +450,8 @@ impl<T: ClientTransport> VTable<T> {
     ///   call.
     unsafe extern "C" fn bc_maxpayload(raw: *mut bindings::rpc_xprt) -> usize {
         // SAFETY: The transport is valid during the callback, and its setup has succeeded.
-        unsafe { Xprt::from_raw(raw).transport::<T>() }
-            .backward_payload()
-            .min(MESSAGE_SIZE)
+        let (_, transport) = unsafe { Self::parts(raw) };
+        transport.backward_payload().min(MESSAGE_SIZE)
     }
 
     /// Under RCU, does not sleep.

@@ -26,9 +26,7 @@ use crate::{
     },
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
-use kernel::{
-    ffi::c_int, prelude::*, str::CStr, sync::Arc, time::msecs_to_jiffies,
-};
+use kernel::{ffi::c_int, prelude::*, str::CStr, sync::Arc, time::msecs_to_jiffies};
 
 /// The class of the backward transports over connections `C`, and of no other transports. It is a
 /// static because they point to it.
