@@ -3,8 +3,96 @@
 //! What the transports of both directions have in common: to sunrpc, both are transports of an RPC
 //! client (`struct rpc_xprt`).
 
+use super::{address_strings, orphans::Orphans, registration::ClassUser};
 use crate::bindings;
-use core::marker::PhantomData;
+use core::{marker::PhantomData, ptr::NonNull};
+use kernel::{prelude::*, time::msecs_to_jiffies};
+
+/// What the allocation of a transport begins with.
+#[repr(C)]
+pub(super) struct Base {
+    /// First, because sunrpc frees the allocation by this pointer.
+    xprt: bindings::rpc_xprt,
+    /// The timeouts that `xprt.timeout` points to.
+    pub(super) timeout: bindings::rpc_timeout,
+    /// The credits of Calls that were given up. The transport lock guards them. Zeroes stand for
+    /// none.
+    pub(super) orphans: Orphans,
+}
+
+/// Allocates a transport, and initialises what sunrpc reads of either direction's. The rest of `A`
+/// is zeroed. It has the first number of slots from the start, and the second one at most.
+///
+/// # Safety
+///
+/// - `A` is `repr(C)`, and begins with a [`Base`].
+/// - The namespace of `args` is referenced, and its address has as many bytes as it says.
+///
+/// # Errors
+///
+/// `EBADF` if the address is too long, `EAFNOSUPPORT` for its family, `ENOMEM`.
+pub(super) unsafe fn allocate<A>(
+    args: &bindings::xprt_create,
+    user: &ClassUser,
+    ops: &'static bindings::rpc_xprt_ops,
+    slots: (u32, u32),
+) -> Result<NonNull<A>> {
+    if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
+        return Err(EBADF);
+    }
+    // SAFETY: The namespace is referenced. `A` begins with a `Base` (this function's contract), so
+    // the new, zeroed allocation has all of these fields, and nobody else knows of it. The address
+    // has as many bytes as it says, which fit the transport's, as just checked.
+    unsafe {
+        let raw = bindings::xprt_alloc(args.net, size_of::<A>(), slots.0, slots.1);
+        let allocation = NonNull::new(raw.cast::<A>()).ok_or(ENOMEM)?;
+        let timeout = &raw mut (*raw.cast::<Base>()).timeout;
+        (*timeout).to_initval = msecs_to_jiffies(60_000);
+        (*timeout).to_maxval = (*timeout).to_initval;
+        (*raw).timeout = timeout;
+        (*raw).set_resvport(0);
+        (*raw).ops = ops;
+        (*raw).xprt_class = user.class().as_raw();
+        (*raw).addrlen = args.addrlen;
+        let addr = (&raw mut (*raw).addr).cast::<u8>();
+        core::ptr::copy_nonoverlapping(args.dstaddr.cast(), addr, args.addrlen);
+        address_strings::format_strings(&mut *raw).inspect_err(|_| free(raw))?;
+        Ok(allocation)
+    }
+}
+
+/// Frees a transport and its strings. May sleep.
+///
+/// # Safety
+///
+/// `raw` came from [`allocate`], and is not used any longer.
+pub(super) unsafe fn free(raw: *mut bindings::rpc_xprt) {
+    // SAFETY: `raw` is a valid transport, which new readers cannot find (this function's contract).
+    unsafe {
+        address_strings::free_strings(&mut *raw);
+        bindings::xprt_free(raw);
+    }
+}
+
+/// Attributes a Reply that no request waits for to a Call that was given up. Without one, the Call
+/// may be about to be given up.
+///
+/// # Safety
+///
+/// `xprt` is the `xprt` of a valid [`Base`].
+pub(super) unsafe fn late_reply(xprt: *mut bindings::rpc_xprt) {
+    // SAFETY: `xprt` is that of a valid `Base` (this function's contract), and the lock that guards
+    // the orphans and the window is held. The credit of an orphaned Call has no request.
+    unsafe {
+        let _guard = transport_lock(xprt);
+        let orphans = &mut (*xprt.cast::<Base>()).orphans;
+        if orphans.late_reply(jiffies()) {
+            release_credit(xprt);
+        } else {
+            orphans.early_reply((*xprt).cong);
+        }
+    }
+}
 
 /// Whether a transport counts as connected.
 ///

@@ -11,13 +11,12 @@ use super::{
 use crate::{
     bindings,
     sunrpc::{
-        address_strings,
         queue::OwnedQueue,
-        registration::{Class, ClassRegistration, ClassUser},
+        registration::{Class, ClassRegistration},
         rpc_xprt,
     },
 };
-use core::{marker::PhantomData, ptr::NonNull};
+use core::marker::PhantomData;
 use kernel::{prelude::*, str::CStr, sync::Arc};
 
 /// The class of the transports `T`, and of no others. It is a static because they point to it.
@@ -111,9 +110,6 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
 
 /// Allocates a transport, and initialises what sunrpc reads of it.
 fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXprt> {
-    if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
-        return Err(EBADF);
-    }
     // A referral below a mount by TLS tries RDMA first, which would carry its data in the clear.
     // The error makes NFS go on to TCP with TLS.
     if args.xprtsec.policy != bindings::xprtsec_policies_RPC_XPRTSEC_NONE {
@@ -121,43 +117,18 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
     }
     let user = T::class().0.enter().ok_or(EIO)?;
     let requests = T::max_requests();
-    // SAFETY: The namespace is referenced during the callback.
-    let raw = unsafe {
-        bindings::xprt_alloc(
-            args.net,
-            size_of::<Allocation>(),
-            requests.min(PREALLOCATED_SLOTS),
-            requests,
-        )
-    };
-    let allocation = NonNull::new(raw.cast::<Allocation>()).ok_or(ENOMEM)?;
-    // SAFETY: It was just allocated. The length of the address was checked.
-    let initialised = unsafe { initialise::<T>(allocation.as_ptr(), &user, args) };
-    // SAFETY: What was not initialised is zeroed, which is valid.
+    let slots = (requests.min(PREALLOCATED_SLOTS), requests);
+    // SAFETY: An `Allocation` begins with a `Base`, and is valid when zeroed. The arguments are
+    // valid during the callback.
+    let allocation =
+        unsafe { rpc_xprt::allocate::<Allocation>(args, &user, ops::VTable::<T>::ops(), slots)? };
+    let queue = user.queue();
+    // SAFETY: It was just allocated, and what was not initialised is zeroed, which is valid.
     let owned = unsafe { OwnedXprt::new(allocation, user) };
-    initialised?;
-    Ok(owned)
-}
-
-/// Initialises the fields of a transport that sunrpc reads.
-///
-/// # Safety
-///
-/// `raw` is from `xprt_alloc`, zeroed beyond the `xprt`, and known to nobody else. The address of
-/// `args` has as many bytes as it says, which fit the transport's.
-unsafe fn initialise<T: ClientTransport>(
-    raw: *mut Allocation,
-    user: &ClassUser,
-    args: &bindings::xprt_create,
-) -> Result {
-    // SAFETY: `raw` is from `xprt_alloc`, zeroed beyond the `xprt`, and nobody else knows of it.
-    // The address of `args` fits the transport's (this function's contract). What the fields point
-    // to lies within the same allocation.
+    // SAFETY: The allocation is new, and nobody else knows of it.
     unsafe {
-        let timeout = &raw mut (*raw).timeout;
-        (*timeout).to_initval = seconds(60);
-        (*timeout).to_maxval = seconds(60);
-        (*raw).queue = user.queue();
+        let raw = allocation.as_ptr();
+        (*raw).queue = queue;
         (*raw).reserve = bindings::rpcrdma_rpc_reserve_create();
         if (*raw).reserve.is_null() {
             return Err(ENOMEM);
@@ -165,31 +136,21 @@ unsafe fn initialise<T: ClientTransport>(
         bindings::rpcrdma_init_delayed_work(&raw mut (*raw).work, Some(connect::work::<T>));
         bindings::rpcrdma_init_delayed_work(&raw mut (*raw).overdue, Some(credits::overdue::<T>));
 
-        let xprt = &raw mut (*raw).xprt;
-        (*xprt).timeout = timeout;
+        let xprt = owned.as_raw();
         (*xprt).connect_timeout = seconds(60);
         // A server may be back for this long before its clients notice, in addition to the RPC
         // layer's own 3 s.
         (*xprt).max_reconnect_timeout = seconds(15);
         (*xprt).bind_timeout = seconds(60);
         (*xprt).idle_timeout = seconds(300);
-        (*xprt).set_resvport(0);
-        (*xprt).ops = ops::VTable::<T>::ops();
         // Side protocols that look at the transport should use TCP.
         (*xprt).prot = i32::try_from(bindings::IPPROTO_TCP)?;
-        (*xprt).xprt_class = user.class().as_raw();
         (*xprt).max_payload = T::MAX_PAYLOAD;
-        (*xprt).addrlen = args.addrlen;
-        core::ptr::copy_nonoverlapping(
-            args.dstaddr.cast::<u8>(),
-            (&raw mut (*xprt).addr).cast::<u8>(),
-            args.addrlen,
-        );
         if bindings::rpcrdma_rpc_get_port(args.dstaddr) != 0 {
             rpc_xprt::set_state(xprt, bindings::XPRT_BOUND);
         }
-        address_strings::format_strings(&mut *xprt)
     }
+    Ok(owned)
 }
 
 /// Requests that a transport has from the start; others are allocated when they are needed.

@@ -137,7 +137,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
     // SAFETY: The lock that guards the timeouts is held.
     unsafe {
         if connect < (*raw).connect_timeout {
-            let timeout = &raw mut (*xprt.allocation()).timeout;
+            let timeout = &raw mut (*xprt.allocation()).base.timeout;
             // An attempt that gives up sooner would be shorter than the pause before it.
             let least = connect.max(seconds(10));
             // Others read these without the lock.

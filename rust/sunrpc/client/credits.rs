@@ -107,24 +107,14 @@ impl Xprt {
     /// Records a Reply on the present connection that no request waits for: if it answers a Call
     /// that was killed, the Call's credit is returned.
     pub(crate) fn late_reply(&self) {
-        let raw = self.as_raw();
-        let _lock = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the orphans and the window is
-        // held. The credit of an orphaned Call has no request.
-        unsafe {
-            let orphans = &mut *self.orphans();
-            if orphans.late_reply(jiffies()) {
-                rpc_xprt::release_credit(raw);
-            } else {
-                orphans.early_reply((*raw).cong);
-            }
-        }
+        // SAFETY: The allocation is valid, and begins with a `Base`.
+        unsafe { rpc_xprt::late_reply(self.as_raw()) };
     }
 
     fn orphans(&self) -> *mut Orphans {
         // SAFETY: By the type's invariant the allocation is valid; only takes the address of a
         // field.
-        unsafe { &raw mut (*self.allocation()).orphans }
+        unsafe { &raw mut (*self.allocation()).base.orphans }
     }
 
     /// Records that the peer does not owe the request's Reply: the Call was not sent, or its Reply
@@ -163,7 +153,7 @@ impl Xprt {
     /// How long the responder may owe Replies, in jiffies.
     fn patience(&self) -> usize {
         // SAFETY: The allocation is valid; another mount may lower this word concurrently.
-        unsafe { (&raw const (*self.allocation()).timeout.to_initval).read_volatile() }
+        unsafe { (&raw const (*self.allocation()).base.timeout.to_initval).read_volatile() }
     }
 }
 

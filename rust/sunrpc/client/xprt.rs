@@ -6,10 +6,8 @@
 use crate::{
     bindings::{self, Net, SocketAddress},
     sunrpc::{
-        address_strings,
-        orphans::Orphans,
         registration::ClassUser,
-        rpc_xprt::{self, jiffies, SpinGuard},
+        rpc_xprt::{self, jiffies, Base, SpinGuard},
     },
     trace,
 };
@@ -22,8 +20,7 @@ use kernel::{
 /// The allocation of one transport.
 #[repr(C)]
 pub(super) struct Allocation {
-    /// First, because sunrpc frees the allocation by this pointer.
-    pub(super) xprt: bindings::rpc_xprt,
+    pub(super) base: Base,
     /// An `Arc<T>` of the [`ClientTransport`](super::ClientTransport), from setup to destroy.
     pub(super) transport: *const c_void,
     /// Runs an attempt to connect, and later the end of the transport.
@@ -34,13 +31,9 @@ pub(super) struct Allocation {
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The queue of attempts to connect.
     pub(super) attempts: *mut bindings::workqueue_struct,
-    /// The timeouts that `xprt.timeout` points to.
-    pub(super) timeout: bindings::rpc_timeout,
     /// Buffers for RPCs that find no other memory, from the transport's creation to its end.
     pub(super) reserve: *mut bindings::mempool_t,
-    /// The credits of Calls that were given up. The transport lock guards them.
-    pub(super) orphans: Orphans,
-    /// Checks whether the responder has owed their Replies for too long.
+    /// Checks whether the responder has owed the Replies of orphaned Calls for too long.
     pub(super) overdue: bindings::delayed_work,
 }
 
@@ -48,7 +41,7 @@ pub(super) struct Allocation {
 ///
 /// # Invariants
 ///
-/// A reference to an `Xprt` points to the `xprt` of a valid [`Allocation`].
+/// A reference to an `Xprt` points to a valid [`Allocation`].
 #[repr(transparent)]
 pub(crate) struct Xprt(Opaque<bindings::rpc_xprt>);
 
@@ -129,7 +122,7 @@ unsafe extern "C" fn put(work: *mut bindings::work_struct) {
     unsafe {
         let delayed = kernel::container_of!(work, bindings::delayed_work, work);
         let allocation = kernel::container_of!(delayed, Allocation, put);
-        bindings::xprt_put(&raw mut (*allocation).xprt);
+        bindings::xprt_put(allocation.cast());
     }
 }
 
@@ -381,7 +374,7 @@ impl trace::TraceXprt for OwnedXprt {
 ///
 /// # Invariants
 ///
-/// `ptr` came from `xprt_alloc` with the size of an [`Allocation`], is initialised, and belongs to
+/// `ptr` came from [`rpc_xprt::allocate`] for an [`Allocation`], and belongs to
 /// this object.
 pub(crate) struct OwnedXprt {
     ptr: NonNull<Allocation>,
@@ -400,7 +393,7 @@ impl OwnedXprt {
     ///
     /// The type's invariants hold.
     pub(super) unsafe fn new(ptr: NonNull<Allocation>, user: ClassUser) -> Self {
-        // INVARIANT: `ptr` is an initialised `Allocation` from `xprt_alloc`, and now belongs to
+        // INVARIANT: `ptr` is an `Allocation` from `allocate`, and now belongs to
         // this object (this function's contract).
         Self { ptr, user }
     }
@@ -433,8 +426,7 @@ impl Drop for OwnedXprt {
         unsafe {
             let raw = self.ptr.as_ptr();
             bindings::mempool_destroy((*raw).reserve);
-            address_strings::free_strings(&mut (*raw).xprt);
-            bindings::xprt_free(&raw mut (*raw).xprt);
+            rpc_xprt::free(raw.cast());
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     bindings,
     sunrpc::{
         orphans::Orphans,
-        rpc_xprt::{self, jiffies, window},
+        rpc_xprt::{self, jiffies, window, Base},
         send_error::{end_task, SendError},
         XdrBuf,
     },
@@ -29,15 +29,6 @@ use kernel::{
     types::Opaque,
 };
 
-/// What the allocation of a [`BcXprt`] begins with.
-#[repr(C)]
-pub(super) struct BcAllocation {
-    /// First, because sunrpc frees the allocation by this pointer.
-    pub(super) xprt: bindings::rpc_xprt,
-    /// The credits of Calls that were given up after they were sent. Zeroes stand for none.
-    orphans: Orphans,
-}
-
 /// How long a client may leave all Calls that it grants unanswered before the next one ends the
 /// connection, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
@@ -46,7 +37,7 @@ const PATIENCE_MS: u32 = 10_000;
 ///
 /// # Invariants
 ///
-/// A reference to a `BcXprt` points to the `xprt` of a valid [`BcAllocation`].
+/// A reference to a `BcXprt` points to the `xprt` of a valid [`Base`].
 #[repr(transparent)]
 pub(super) struct BcXprt(Opaque<bindings::rpc_xprt>);
 
@@ -55,9 +46,9 @@ impl BcXprt {
     ///
     /// # Safety
     ///
-    /// `ptr` is the `xprt` of a [`BcAllocation`] that stays valid for all of `'a`.
+    /// `ptr` is the `xprt` of a [`Base`] that stays valid for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
-        // SAFETY: `ptr` is the `xprt` of a valid `BcAllocation` (this function's contract), and
+        // SAFETY: `ptr` is the `xprt` of a valid `Base` (this function's contract), and
         // `BcXprt` is transparent over `rpc_xprt`.
         unsafe { &*ptr.cast() }
     }
@@ -69,7 +60,7 @@ impl BcXprt {
 
     fn orphans(&self) -> *mut Orphans {
         // SAFETY: The allocation is valid (type invariant); only takes the address of a field.
-        unsafe { &raw mut (*self.as_raw().cast::<BcAllocation>()).orphans }
+        unsafe { &raw mut (*self.as_raw().cast::<Base>()).orphans }
     }
 
     /// Whether the connection is up.
@@ -158,22 +149,6 @@ impl BcXprt {
                 }
             }
             bindings::xprt_release_rqst_cong(task);
-        }
-    }
-
-    /// Attributes a Reply that no request waits for to a Call that was given up. Without one, the
-    /// Call may be about to be given up.
-    fn unexpected_reply(&self) {
-        // SAFETY: The transport is valid (type invariant), and the lock that guards the orphaned
-        // credits and the window is held. The credit of an orphaned Call has no request.
-        unsafe {
-            let _guard = rpc_xprt::transport_lock(self.as_raw());
-            let orphans = &mut *self.orphans();
-            if orphans.late_reply(jiffies()) {
-                rpc_xprt::release_credit(self.as_raw());
-            } else {
-                orphans.early_reply((*self.as_raw()).cong);
-            }
         }
     }
 }
@@ -283,7 +258,8 @@ impl Bc {
                 return with(xprt, rqst);
             }
         }
-        xprt.unexpected_reply();
+        // SAFETY: The transport is valid as long as the lock of `state` is held.
+        unsafe { rpc_xprt::late_reply(raw) };
     }
 
     /// The connection has been closed: ends all Calls, and allows no others. Process context; does
@@ -361,7 +337,7 @@ mod tests {
             // SAFETY: The initial namespace always exists.
             let raw = unsafe {
                 let net = &raw mut bindings::init_net;
-                bindings::xprt_alloc(net, size_of::<BcAllocation>(), 2, 2)
+                bindings::xprt_alloc(net, size_of::<Base>(), 2, 2)
             };
             assert!(!raw.is_null());
             // SAFETY: Nobody else knows of the transport.
@@ -471,7 +447,8 @@ mod tests {
         assert!(!xprt.is_overdue());
         give_up(second, PATIENCE_MS / 2);
         assert!(!xprt.is_overdue());
-        xprt.unexpected_reply();
+        // SAFETY: The transport is valid.
+        unsafe { rpc_xprt::late_reply(transport.0) };
         give_up(third, 2 * PATIENCE_MS);
         assert!(xprt.is_overdue());
     }

@@ -10,23 +10,22 @@
 //! reference of its own: [`Table::with_connection`].
 
 use super::{
-    backchannel::{BcAllocation, BcXprt},
+    backchannel::BcXprt,
     transport::{SvcConnection, SvcListener},
     xprt::{flag, SvcMemory, SvcXprt},
 };
 use crate::{
     bindings,
     sunrpc::{
-        address_strings,
         queue::{NoIoScope, OwnedQueue},
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
-        rpc_xprt,
+        rpc_xprt::{self, Base},
         send_error::SendError,
         BcRqst,
     },
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
-use kernel::{ffi::c_int, prelude::*, str::CStr, sync::Arc, time::msecs_to_jiffies};
+use kernel::{ffi::c_int, prelude::*, str::CStr, sync::Arc};
 
 /// The class of the backward transports over connections `C`, and of no other transports. It is a
 /// static because they point to it.
@@ -83,11 +82,9 @@ pub(crate) fn register_bc<L: SvcListener<Connection: BcConnection>>(
 /// The allocation of one transport.
 #[repr(C)]
 struct Allocation {
-    bc: BcAllocation,
+    base: Base,
     /// The memory of the connection's `svc_xprt`.
     svc: ManuallyDrop<Arc<SvcMemory>>,
-    /// The timeouts that `xprt.timeout` points to.
-    timeout: bindings::rpc_timeout,
     /// Runs [`Table::finish`].
     work: bindings::delayed_work,
     /// The class, and thus the module.
@@ -118,9 +115,6 @@ unsafe extern "C" fn setup<L: SvcListener<Connection: BcConnection>>(
 unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     args: &bindings::xprt_create,
 ) -> Result<*mut bindings::rpc_xprt> {
-    if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
-        return Err(EBADF);
-    }
     let svc = NonNull::new(args.bc_xprt).ok_or(EINVAL)?.as_ptr();
     // SAFETY: The memory of the server transport is valid. Only listeners `L` and what these accept
     // have the class.
@@ -145,38 +139,24 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     }
     let user = L::Connection::bc_class().enter().ok_or(EIO)?;
     let credits = L::Connection::CREDITS;
-    // SAFETY: The namespace is referenced during the callback.
-    let raw = unsafe { bindings::xprt_alloc(args.net, size_of::<Allocation>(), credits, credits) };
-    let allocation = NonNull::new(raw.cast::<Allocation>())
-        .ok_or(ENOMEM)?
-        .as_ptr();
-    // SAFETY: The allocation is new, zeroed beyond the `xprt`, and nobody else knows of it until it
-    // is added. The address has as many bytes as it says, which fit the transport's. The transport
+    // SAFETY: An `Allocation` begins with a `Base`. Until it is added nobody else knows of it, and
+    // only its end uses `svc` and `user`. The arguments are valid during the callback. The transport
     // is removed when it ends.
     unsafe {
-        (*allocation).timeout.to_initval = msecs_to_jiffies(60_000);
-        (*allocation).timeout.to_maxval = (*allocation).timeout.to_initval;
-        (*raw).timeout = &raw const (*allocation).timeout;
-        (*raw).set_resvport(0);
-        (*raw).ops = &Table::<L::Connection>::OPS;
-        (*raw).xprt_class = user.class().as_raw();
+        let ops = &Table::<L::Connection>::OPS;
+        let slots = (credits, credits);
+        let allocation = rpc_xprt::allocate::<Allocation>(args, &user, ops, slots)?.as_ptr();
+        let raw = allocation.cast::<bindings::rpc_xprt>();
         (*raw).prot = IDENT_BACKWARD;
         (*raw).bc_xprt = args.bc_xprt;
-        (*raw).addrlen = args.addrlen;
-        let addr = (&raw mut (*raw).addr).cast::<u8>();
-        core::ptr::copy_nonoverlapping(args.dstaddr.cast(), addr, args.addrlen);
         rpc_xprt::set_state(raw, bindings::XPRT_BOUND);
         rpc_xprt::set_state(raw, bindings::XPRT_CONNECTED);
-        address_strings::format_strings(&mut *raw)
-            .and_then(|()| svc.bc().add(BcXprt::from_raw(raw)))
-            .inspect_err(|_| {
-                address_strings::free_strings(&mut *raw);
-                bindings::xprt_free(raw);
-            })?;
+        let added = svc.bc().add(BcXprt::from_raw(raw));
+        added.inspect_err(|_| rpc_xprt::free(raw))?;
         (&raw mut (*allocation).user).write(ManuallyDrop::new(user));
         (&raw mut (*allocation).svc).write(ManuallyDrop::new(svc.memory()));
+        Ok(raw)
     }
-    Ok(raw)
 }
 
 /// `struct rpc_xprt_ops` for the backward direction of a `T`.
@@ -402,8 +382,7 @@ impl<T: BcConnection> Table<T> {
             let svc = ManuallyDrop::take(&mut (*allocation).svc);
             SvcXprt::from_raw((*xprt).bc_xprt).bc().remove();
             let user = ManuallyDrop::take(&mut (*allocation).user);
-            address_strings::free_strings(&mut *xprt);
-            bindings::xprt_free(xprt);
+            rpc_xprt::free(xprt);
             drop((svc, user));
         }
     }
