@@ -112,16 +112,6 @@ impl<'a> XdrBuf<'a> {
     ///
     /// `EMSGSIZE` if the message does not have that many bytes.
     pub(crate) fn copy_out(&self, base: usize, to: &mut [u8]) -> Result {
-        let head = &self.raw().head[0];
-        if base.saturating_add(to.len()) <= head.iov_len {
-            // SAFETY: By the type's invariant the head is memory of this length, and contains the
-            // range. `to` is borrowed mutably, so they do not overlap.
-            unsafe {
-                let from: *const u8 = head.iov_base.cast();
-                core::ptr::copy_nonoverlapping(from.add(base), to.as_mut_ptr(), to.len());
-            }
-            return Ok(());
-        }
         let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
         let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
         // SAFETY: By the type's invariant the message is valid; `to` has room for `length` bytes,
@@ -144,24 +134,6 @@ impl<'a> XdrBuf<'a> {
     ///
     /// `EMSGSIZE` if they are beyond 4 GiB.
     pub(crate) fn copy_in(&self, base: usize, from: &[u8]) -> Result<usize> {
-        if from.is_empty() {
-            return Ok(0);
-        }
-        // Most Replies end in the head, so the other parts are not looked at before.
-        if base.saturating_add(from.len()) <= self.head_len() {
-            // SAFETY: By the type's invariant the head is memory of this length, which nobody else
-            // uses, so `from` does not overlap it. The range lies within it.
-            unsafe {
-                let head: *mut u8 = self.raw().head[0].iov_base.cast();
-                core::ptr::copy_nonoverlapping(from.as_ptr(), head.add(base), from.len());
-            }
-            return Ok(from.len());
-        }
-        self.copy_in_parts(base, from)
-    }
-
-    /// As [`Self::copy_in`], for bytes that may go to any part.
-    fn copy_in_parts(&self, base: usize, from: &[u8]) -> Result<usize> {
         let length = from.len().min(self.len().saturating_sub(base));
         if length == 0 {
             return Ok(0);
