@@ -29,10 +29,9 @@
 	rpcrdma_cause(NO_COMMON_VERSION, "no_common_version")	\
 	rpcrdma_cause(HIGHER_VERSION, "higher_version")		\
 	rpcrdma_cause(INJECTED, "injected")			\
-	rpcrdma_last_cause(NOT_A_SEND, "not_a_send")
+	rpcrdma_cause(NOT_A_SEND, "not_a_send")
 
 #define rpcrdma_cause(symbol, name) RPCRDMA_CAUSE_##symbol,
-#define rpcrdma_last_cause(symbol, name) RPCRDMA_CAUSE_##symbol
 
 enum rpcrdma_cause { RPCRDMA_CAUSES };
 

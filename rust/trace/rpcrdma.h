@@ -31,8 +31,8 @@
 
 /*
  * Defines an event, or a class of events, whose "n" arguments are its fields: each is a type and a
- * name. "kind" is TRACE_EVENT or DECLARE_EVENT_CLASS. The fields are printed in order by the format,
- * or RPCRDMA_EVENT_AS takes all arguments of TP_printk().
+ * name. "kind" is TRACE_EVENT or DECLARE_EVENT_CLASS. The format prints the fields in order, or
+ * RPCRDMA_EVENT_AS takes all arguments of TP_printk().
  */
 #define RPCRDMA_EVENT_AS(kind, name, n, print, ...)						\
 	kind(name, TP_PROTO(RPCRDMA_LIST_##n(RPCRDMA_PROTO, __VA_ARGS__)),			\
@@ -114,22 +114,17 @@ RPCRDMA_EVENT(DECLARE_EVENT_CLASS, rpcrdma_post_err_class, 2, "cq.id=%u status=%
  * The client's connections
  */
 
+/* No cause has the number -1. */
 #define rpcrdma_show_cause(cause)					\
-	__print_symbolic(cause, RPCRDMA_CAUSES)
+	__print_symbolic(cause, RPCRDMA_CAUSES { -1, "none" })
 
 #undef rpcrdma_cause
-#undef rpcrdma_last_cause
-#define rpcrdma_cause(symbol, name)					\
-	TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_##symbol);
-#define rpcrdma_last_cause(symbol, name)				\
-	TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_##symbol);
+#define rpcrdma_cause(symbol, name) TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_##symbol);
 
 RPCRDMA_CAUSES
 
 #undef rpcrdma_cause
-#undef rpcrdma_last_cause
 #define rpcrdma_cause(symbol, name) { RPCRDMA_CAUSE_##symbol, name },
-#define rpcrdma_last_cause(symbol, name) { RPCRDMA_CAUSE_##symbol, name }
 
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_xprt_class, 1, "xprt=%u",
 	u32, xprt);
@@ -447,7 +442,8 @@ RPCRDMA_EVENT(TRACE_EVENT, svcrdma_sq_full, 4, "cq.id=%u needed=%u sc_sq_avail=%
 RPCRDMA_EVENT_AS(TRACE_EVENT, svcrdma_decode_rqst, 7,
 	("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%s hdrlen=%u", __entry->cq_id,
 	 __entry->completion_id, __entry->xid, __entry->vers, __entry->credits,
-	 __print_symbolic(__entry->proc, { 0, "RDMA_MSG" }, { 1, "RDMA_NOMSG" }, { 2, "RDMA_MSGP" }, { 3, "RDMA_DONE" }, { 4, "RDMA_ERROR" }),
+	 __print_symbolic(__entry->proc, { 0, "RDMA_MSG" }, { 1, "RDMA_NOMSG" },
+			  { 2, "RDMA_MSGP" }, { 3, "RDMA_DONE" }, { 4, "RDMA_ERROR" }),
 	 __entry->hdrlen),
 	u32, cq_id, u32, completion_id, u32, xid, u32, vers, u32, credits, u32, proc,
 	u32, hdrlen);
