@@ -43,9 +43,6 @@ pub(super) unsafe extern "C" fn connect(
     // SAFETY: The transport is valid; the call checks that the task holds the send lock.
     let is_locked = unsafe { bindings::xprt_lock_connect(raw, task, raw.cast()) };
     if kernel::warn_on!(!is_locked) {
-        // SAFETY: The transport is valid, and `XPRT_CONNECTING` was set for this attempt, which is
-        // over.
-        unsafe { bindings::rpcrdma_xprt_clear_connecting(raw) };
         return;
     }
     // SAFETY: The send lock now belongs to the worker. `XPRT_CONNECTING` is set, so no other

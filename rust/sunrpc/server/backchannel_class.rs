@@ -140,8 +140,8 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     let user = L::Connection::bc_class().enter().ok_or(EIO)?;
     let credits = L::Connection::CREDITS;
     // SAFETY: An `Allocation` begins with a `Base`. Until it is added nobody else knows of it, and
-    // only its end uses `svc` and `user`. The arguments are valid during the callback. The transport
-    // is removed when it ends.
+    // only its end uses `svc` and `user`. The arguments are valid during the callback. The
+    // transport is removed when it ends.
     unsafe {
         let ops = &Table::<L::Connection>::OPS;
         let slots = (credits, credits);
