@@ -45,8 +45,9 @@ impl kernel::Module for RpcRdma {
         let servers = client::KnownServers::new()?;
         let client = sunrpc::client::register::<client::Client>(module, queue, servers)?;
         let service_queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma_service")?, GFP_KERNEL)?;
-        let backward = sunrpc::server::register_bc::<server::Listener>(module, service_queue)?;
-        let server = sunrpc::server::register::<server::Listener>(module)?;
+        let backward =
+            sunrpc::server::register_bc::<server::SvcRdmaListener>(module, service_queue)?;
+        let server = sunrpc::server::register::<server::SvcRdmaListener>(module)?;
         // Last: whoever has a class of this name may have these files too, and /proc loses both
         // modules' when it refuses the second ones.
         let settings = sysctl::Settings::register()?;

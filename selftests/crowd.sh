@@ -11,31 +11,25 @@
 connections() {
 	attack silent 20_up listener:connections=21 ended_disconnected+20
 	attack half-open 10_up listener:connections=11 ended_rejected+10
-	# Only the connections that threads wait for end, and soon.
 	attack takes-no-replies ended ended_timed_out+1
+	# Whether the requester goes on with Calls, or has nothing more to say.
+	attack holds-replies ended ended_timed_out+1
+	attack leaves-replies ended ended_timed_out+1
 	attack comes-and-goes 5_answered listener:connections=1 ended_disconnected+50
 }
 
-# Nor are Replies kept for long which a requester does not take, whether it goes on with Calls or not. That no
-# other Replies are under way, nor were any with data, makes sure who looks.
-not_taken() {
-	local scenario
-	need_requester
-	defer requester_stop
-	server_dir /export
-	server_anew
-	server "head -c 100000 /dev/urandom >/export/$TEST/file; end_grace"
-	for scenario in holds leaves; do
-		attack_begins $scenario-replies
-		WAIT=200 attack_comes_to ended
-		server '
-			is_told() { [ "$(listener_of ended_timed_out)" = 1 ]; }
-			(wait_for 10 is_told) ||
-				fail "the last connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/ends)"'
-		requester_stop
-		server 'clients_gone 20'
-		server_anew
-	done
+# Of a requester that takes too little the connection ends; one that takes all of it in time goes on, whatever else
+# waits meanwhile.
+taken_slowly() {
+	local slots
+	WAIT=100 attack takes-few-replies ended ended_timed_out+1
+	slots=$(server 'stat_of send_queue_size')
+	SLOTS=$slots attack_begins takes-slowly send_queue_pending=0
+	server 'wait_for 20 waiting_are 1'
+	client "echo >/run/$TEST.go"
+	WAIT=100 attack_comes_to "answered*$((slots - 19))"
+	client 'work_goes_on 55'
+	attack_ends
 }
 
 # Of connections whose client has shown access to no file sunrpc keeps 64 (XPT_MAX_TMP_CONN) and the
@@ -85,95 +79,63 @@ anew() {
 	beside_a_mount "$@"
 }
 
-# How many threads have waited in vain for room on a send queue, and for how many milliseconds at most: in all,
-# and before the first connection ended.
-waited="awk '
-	{ for (i = 2; i < NF && \$i !~ /^(svcrdma_|cm_event_handler:)/; i++); now = \$(i - 1) + 0 }
-	\$i == \"svcrdma_sq_full:\" { since[\$1] = now }
-	/ cm_event_handler:.* DISCONNECTED / && !before { for (thread in since) if (now - since[thread] > before) before = now - since[thread] }
-	\$i == \"svcrdma_send_err:\" && \$1 in since {
-		if (now - since[\$1] > most) most = now - since[\$1]
-		seen[\$1]
-		delete since[\$1]
-	}
-	END { for (thread in seen) n++; printf \"%d %d %d\", n, 1000 * most, 1000 * before }' \$TRACING/trace"
-
-# All threads of nfsd wait for room on the send queues of a requester that takes no Replies, and it ends these
-# connections. Nothing that was sent completes or fails by that, and nobody is left to close them: only the end
-# itself can wake the threads before their time (TIME_LIMIT) is over.
-woken() {
-	local threads most before
-	attack_begins full-and-gone-8 ended_disconnected+8
-	server '
-		# Of all that a thread waits for only this can be interrupted (S): one without work is I.
-		waiting() { for comm in $(grep -slx nfsd /proc/[0-9]*/comm); do grep -s "^State:.S" "${comm%comm}status"; done | wc -l; }
-		all_wait() {
-			grep -qs "^send_queue_full [1-9]" /sys/kernel/debug/rpcrdma/connection-*/stats &&
-				[ "$(waiting)" = "$(cat /proc/fs/nfsd/threads)" ]
-		}
-		wait_for 20 all_wait'
-	client "echo 1<>/run/$TEST.go"
-	attack_comes_to 'ended*8'
-	read -r threads most before <<<"$(server "$waited")"
-	printf '%d threads have waited for up to %d ms, up to %d before the end\n' "$threads" "$most" "$before"
-	[ "$before" -lt 8000 ] || skip "the machine took about as long to look as threads wait"
+# Something happens while chains of each kind wait on connections of a requester that takes nothing.
+while_they_wait() {
+	CONNECTIONS=9 CALLS=126 attack_begins stalls "$1"
+	server 'wait_for 20 waiting_are 9'
+	LIMIT=150 server "$2"
+	attack_comes_to '9_up'
 	client 'work_goes_on 55'
 	attack_ends
-	[ "$threads" = "$(server 'cat /proc/fs/nfsd/threads')" ] || fail 'that is not all of nfsd'
-	[ "$most" -lt 9900 ] || fail 'they were not woken before their time was over'
 }
-
-# With events that are traced, whose memory stays.
-traced() {
-	need_requester
-	trace_begins server rpcrdma/svcrdma_sq_full rpcrdma/svcrdma_send_err rdma_cma/cm_event_handler
-	beside_a_mount "$@"
-}
-
-# nfsd is to end while all of its threads wait for room on the send queues of a requester that takes no Replies.
-# Each waits for ten seconds (TIME_LIMIT), and may come to another such connection before it is its turn to end.
 stopped() {
 	defer "server '
 		module_loaded || insmod /lab/payload/server/rpcrdma.ko
 		[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
-	attack_begins takes-no-replies-8 anew
-	LIMIT=150 server '
-		full() { [ "$(grep -s "^send_queue_full [1-9]" /sys/kernel/debug/rpcrdma/connection-*/stats | wc -l)" -ge "$(cat /proc/fs/nfsd/threads)" ]; }
-		wait_for 20 full
-		start=$SECONDS
+	while_they_wait anew '
+		start=${EPOCHREALTIME/./}
 		/lab/guest/server stop
-		printf "nfsd ended within %d seconds\n" $((SECONDS - start))
+		took=$(((${EPOCHREALTIME/./} - start) / 1000))
+		printf "nfsd has ended within %d ms\n" $took
+		[ $took -lt $((2000 * ${SLOW:-1})) ] || fail "that is too slow"
 		wait_for 20 module_unused
 		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail "the service has ended, and has left files"
 		module_unload
 		insmod /lab/payload/server/rpcrdma.ko
 		/lab/guest/server resume'
-	attack_comes_to 'ended*8'
-	client 'work_goes_on 55'
-	attack_ends
+}
+removed() {
+	defer "server rdma_link_add"
+	while_they_wait ended_device_removed+10 '
+		rdma_link_delete
+		rdma_link_add'
 }
 
-# How long an operation of an honest client takes at most beside connections that stall, in milliseconds. Threads of
-# nfsd wait for room on a send queue, ten seconds each time (TIME_LIMIT), and all of them for as long as the scenario
-# takes (20 seconds) if it has connections enough.
-SLOWEST_MS=25000
+# How long an operation of an honest client may take beside connections that stall, in milliseconds.
+SLOWEST_MS=1000
 
-# Connections, each with so many Calls, whose Replies or Reads fill the server's send queues and do not complete:
-# stalled SCENARIO CONNECTIONS CALLS.
-stalled() {
+# Beside a mount, connections with so many Calls each: stalling SCENARIO CONNECTIONS CALLS.
+stalling() {
 	client '[ -f /lab/payload/rpcrdma-peer ]' || skip "the payload has no rpcrdma-peer"
 	client 'modprobe -q ib_uverbs; modprobe -q rdma_ucm'
 	mount_nfs 4.2
 	server_dir /export
-	server "head -c 100000 /dev/urandom >/export/$TEST/file
+	server "head -c 1M /dev/urandom >/export/$TEST/file
 		end_grace"
 	defer requester_stop
+	CONNECTIONS=$2 CALLS=$3 requester_begins "$1"
+}
+stalling_ends() {
+	requester_stop
+	client 'umount $MNT'
+	! is_served || server 'clients_gone 20'
+}
+
+# Their Replies or Reads fill the server's send queues and do not complete, or do now and then: stalled, as above.
+stalled() {
+	stalling "$@"
 	# One builtin for each operation: a program takes a while to start.
-	LIMIT=150 client "
-		: >/run/$TEST.out
-		export CONNECTIONS=$2 CALLS=$3 FILE=/export/$TEST/file
-		/lab/payload/rpcrdma-peer --requester \$SERVER $1 </dev/null >/run/$TEST.out 2>&1 &
-		echo \$! >/run/$TEST.pid
+	client_background honest "
 		files=0 slowest=0 what= name=\$MNT/$TEST/honest
 		timed() {
 			local start=\${EPOCHREALTIME/./} took
@@ -190,25 +152,60 @@ stalled() {
 			timed remove
 			files=\$((files + 1))
 		done
-		[[ \$(cat /run/$TEST.out) = *_ended ]] || fail \"\$(cat /run/$TEST.out)\"
 		printf '%s: %d files beside %d connections with %d Calls, the slowest operation (%s) took %d ms\n' \
 			\"\$(cat /run/$TEST.out)\" \$files $2 $3 \$what \$slowest
-		wait
-		umount \$MNT
+		grep -qx '$1: $2_up' /run/$TEST.out
 		[ \$slowest -lt $SLOWEST_MS ] || fail 'that is too slow'"
-	! is_served || server 'clients_gone 20'
+	defer 'client "wait_for 60 test -f /run/job.honest.status"'
+	! is_served || server "wait_for 20 waiting_are $2; wait_for 10 threads_are_idle; waiting_are $2"
+	LIMIT=150 client_wait honest
+	stalling_ends
 }
 
-test_case "Replies that are not taken" not_taken
+# Replies that do not complete have as many pages as the Replies of a listener may have. Beyond that each connection
+# has those of one, and each thread, and so the honest client goes on.
+too_many_pages() {
+	is_served || skip "the kernel's own server has no such files"
+	stalling stalls-large 40 8
+	server '
+		is_reached() { [ "$(listener_of reply_pages)" -ge "$(listener_of read_pages_limit)" ]; }
+		wait_for 60 is_reached'
+	client_background honest "
+		head -c 16M /dev/urandom >/run/$TEST.data
+		dd if=/run/$TEST.data of=\$MNT/$TEST/honest bs=1M oflag=direct status=none
+		dd if=\$MNT/$TEST/honest bs=1M iflag=direct status=none | cmp - /run/$TEST.data"
+	defer 'client "wait_for 60 test -f /run/job.honest.status"'
+	server '
+		most=0 bound=$(($(listener_of read_pages_limit) + ($(listener_of connections) + $(cat /proc/fs/nfsd/threads)) * 258))
+		for n in {1..100}; do
+			pages=$(listener_of reply_pages)
+			[ $pages -le $most ] || most=$pages
+		done
+		printf "%d pages of Replies at most, of %d\n" $most $bound
+		[ $most -le $bound ]'
+	LIMIT=150 client_wait honest
+	stalling_ends
+}
+
 test_case "connections that say nothing, are not completed, or do not last" beside_a_mount connections
+test_case "Replies that are taken slowly" beside_a_mount taken_slowly
 test_case "more connections than are kept, and more connects than may wait" anew too_many
 test_case "connects whose client has gone when it is their turn" anew few
-test_case "connections end while all threads of nfsd wait for room on their send queues" traced woken
-test_case "nfsd is stopped while a send queue is full" beside_a_mount stopped
-test_case "an honest client beside 4 connections that take no Replies" stalled stalls-placed 4 8
-test_case "an honest client beside 8 connections with as many Calls as there can be" stalled stalls-placed 8 126
-test_case "an honest client beside 16 connections that take no Replies" stalled stalls-placed 16 8
-test_case "an honest client beside connections that take no inline Replies" stalled stalls-inline 4 126
-test_case "an honest client beside connections that take a Reply now and then" stalled stalls-slowly 4 8
-test_case "an honest client beside strangers with many Read segments" stalled stalls-reads 4 2
+test_case "nfsd is stopped while chains wait for room" beside_a_mount stopped
+test_case "the device is removed while chains wait for room" beside_a_mount removed
+test_case "Replies with more pages than a listener may have" too_many_pages
+for size in '4 8' '8 126' '16 8' '16 126'; do
+	# shellcheck disable=SC2086 # These are two numbers.
+	test_case "an honest client beside connections and Calls ($size) whose Replies are not taken" stalled stalls-placed $size
+done
+for size in '4 126' '16 126'; do
+	# shellcheck disable=SC2086
+	test_case "the same where the Replies are inline ($size)" stalled stalls-inline $size
+done
+for size in '4 8' '16 126'; do
+	# shellcheck disable=SC2086
+	test_case "the same where a Reply is taken now and then ($size)" stalled stalls-slowly $size
+	# shellcheck disable=SC2086
+	test_case "the same where RDMA Reads wait ($size)" stalled stalls-reads $size
+done
 run_cases

@@ -88,7 +88,7 @@ without_memory() {
 	defer 'server "$shortage shortage_ends; nfsd_alone 0"'
 	server "$shortage"'
 		nfsd_alone 1
-		shortage_begins 1 "" AcceptedQp.*13post_receives'
+		shortage_begins 1 "" SvcxprtRdma10post_recvs'
 	client_background load 'read_ahead 128 8M 4k'
 	server "$shortage
 		starves() { [ \$(listener_of starved_grants) -ge 3 ]; }
@@ -109,43 +109,7 @@ without_memory() {
 	server "granted_beyond $first || fail 'the grant does not rise with memory'"
 }
 
-# The same, when the grant has risen: each Call that it allows has a Receive. But one who replies has yet to give
-# back that of his own Call, and allows the next one already: if more threads than lately do so at a time, that takes
-# more Receives. Without memory for these, who replies waits until others have given back theirs.
-loses_memory() {
-	local first max starved not_ready calls
-	need_shortage
-	not_ready=$(server not_ready)
-	begin
-	defer "client 'touch /run/$TEST.stop && wait_for 60 test -f /run/job.load.status && rm /run/$TEST.stop'"
-	client_background load "until [ -f /run/$TEST.stop ]; do read_ahead 128 8M 4k; done"
-	server "wait_for 30 limit_is $max"
-	defer "server 'echo $(server 'cat /proc/fs/nfsd/threads') >/proc/fs/nfsd/threads'"
-	server 'echo 16 >/proc/fs/nfsd/threads'
-	defer 'server "$shortage shortage_ends; nfsd_alone 0"'
-	starved=$(server 'listener_of starved_grants')
-	server "$shortage"'
-		nfsd_alone 1
-		shortage_begins 1 "" AcceptedQp.*13post_receives'
-	MACHINE=server delay_events replies=20
-	server "
-		starves() { [ \$(listener_of starved_grants) -gt $starved ]; }
-		wait_for 30 starves"
-	calls=$(server 'stat_of received_messages')
-	server "
-		goes_on() { [ \$(stat_of received_messages) -gt $((calls + 500)) ]; }
-		wait_for 30 goes_on
-		limit_is $max || fail 'the limit has changed'
-		$shortage shortage_ends; nfsd_alone 0"
-	delays_end server
-	client "touch /run/$TEST.stop"
-	client_wait load
-	[ "$(server not_ready)" = "$not_ready" ] || fail "there was no Receive for a Call that was granted"
-	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
-}
-
 test_case "grants rise with the load of a connection, and stay" with_load
 test_case "a small device: they rise as far as its queues hold Receives" small_device
 test_case "they do not rise while there is no memory for its Receives" without_memory
-test_case "there is no memory for its Receives any more" loses_memory
 run_cases

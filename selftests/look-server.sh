@@ -121,8 +121,6 @@ counters_agree() {
 			received_messages $calls
 			read_segments $read_segments
 			remote_invalidations $invalidations
-			deferred_reads 0
-			delayed_reads 0
 			refused_messages 0
 			vers_errors_sent 0
 			chunk_errors_sent 0
@@ -132,7 +130,8 @@ counters_agree() {
 			calls_outstanding 0
 			send_queue_used 0
 			send_contexts_used 0
-			read_contexts_used 0
+			send_queue_pending 0
+			reply_pages 0
 			own_send 4096
 			own_receive 4096
 			peer_send $(client 'our_stat own_send')
@@ -154,12 +153,9 @@ counters_agree() {
 		[ \$(stat_of credits_max) -le \$(cat \$sysctls/max_requests) ]
 		[ \$(stat_of send_queue_most) -gt 0 ]
 		[ \$(stat_of send_contexts) -gt 0 ]
-		[ \$(stat_of read_contexts) -gt 0 ]
-		[ \$(listener_of sink_pages) -gt 0 ]
 		[ \$(stat_of read_pages) = 0 ]
-		[ \$(stat_of read_pages_most) -gt 0 ]
-		[ \$(listener_of read_pages_most) -ge \$(stat_of read_pages_most) ]
 		[ \$(listener_of read_pages) = 0 ]
+		[ \$(listener_of reply_pages) = 0 ]
 		of() { awk -v step=\$1 \
 			'\$1 == step { sum += \$3 } END { print sum + 0 }' \
 			\$(newest_connection)/latency; }
@@ -333,10 +329,10 @@ events_tell() {
 				sort -u | wc -l
 		}
 		[ \$(xids decode_rqst) = $calls ]
-		# Threads do that for Calls which came before the handshake was over, or had to wait.
+		# A completion decodes each Call, and a thread posts its RDMA Reads.
 		by_threads() { grep -cE \"^ *nfsd-[0-9]+ .* svcrdma_\$1: \" \$trace || true; }
-		[ \$(by_threads decode_rqst) -le 2 ] || fail \"threads decode \$(by_threads decode_rqst) Calls\"
-		[ \$(by_threads post_read_chunk) -le \$((\$(stat_of deferred_reads) + \$(stat_of delayed_reads) + 2)) ] ||
+		[ \$(by_threads decode_rqst) = 0 ] || fail \"threads decode \$(by_threads decode_rqst) Calls\"
+		[ \$(by_threads post_read_chunk) = \$(count post_read_chunk) ] ||
 			fail \"threads post RDMA Reads for \$(by_threads post_read_chunk) Calls\"
 		! grep ' xprtrdma_' \$trace || fail 'the client of this machine does nothing'
 		if grep -E '(^|[^0-9a-f])ffff[89a-f][0-9a-f]{11}([^0-9a-f]|\$)' \$trace; then
@@ -421,11 +417,11 @@ failures_are_told() {
 		for i in {1..200}; do : >$MNT/$TEST/$i; done
 		[ $(ls $MNT/$TEST | wc -l) = 200 ]'
 	server "
-		failed=\$(listener_of ended_reply_failed)
+		failed=\$(listener_of ended_post_failed)
 		printf '%d connections have failed\n' \$failed
 		[ \$failed -gt 20 ] || fail 'that is not enough for this test'
-		wait_for 10 lines_tell ended_reply_failed $mark \
-			\"client \$CLIENT: its connection has failed: reply_failed\""
+		wait_for 10 lines_tell ended_post_failed $mark \
+			\"client \$CLIENT: its connection has failed: post_failed\""
 }
 
 # Somebody reads all files again and again while connections come and go.
@@ -464,7 +460,7 @@ read_meanwhile() {
 }
 
 # lockdep knows each lock by the name that it was given, once somebody has taken it: so it does after a connection
-# with data and its end, but for the locks of what goes wrong (rpcrdma_unanswerable, rpcrdma_lines).
+# with data and its end, but for the locks of what goes wrong (rpcrdma_unanswerable, rpcrdma_log).
 locks_have_classes() {
 	server '[ -d $debug ]' || skip "the kernel's own server has no such locks"
 	server '[ -f /proc/lockdep ]' || skip "the server's kernel has no lockdep"
@@ -474,8 +470,7 @@ locks_have_classes() {
 	client 'umount $MNT && wait_for 10 module_unused'
 	server '
 		clients_gone 20
-		for name in listener connect_requests device_users end_counts ends room sinks pages ready \
-			waiting grants contexts idle_receives send_slots receive_gate send_gate backward; do
+		for name in listener connect_requests device_users end_counts ends incoming send recv bc; do
 			grep -qE ": rpcrdma_$name(#[0-9]+)?\$" /proc/lockdep ||
 				fail "there is no class rpcrdma_$name among $(grep -c ": rpcrdma_" /proc/lockdep)"
 		done'
@@ -525,14 +520,13 @@ top_shows() {
 		    assert len(listener["ends"]) == len((folder / "ends").read_text().splitlines())
 	EOF
 	# What a client that keeps to the rules, and has room, does not bring about.
-	sed -i -e 's/^deferred_reads 0$/deferred_reads 1/' \
-		-e 's/^delayed_reads 0$/delayed_reads 2/' \
+	sed -i -e 's/^send_queue_full 0$/send_queue_full 2/' \
 		-e 's/^excess_calls 0$/excess_calls 30/' \
 		-e 's/^option_errors_sent 0$/option_errors_sent 400/' \
 		"$copy"/sys/kernel/debug/rpcrdma/connection-*/stats
 	[ "$(top_of | grep -cE "^ *[0-9]+ +$words .* 430\$")" = 1 ] || fail "$(top_of)"
 	text=$(top_of --details)
-	grep -qx '  waits: 1 deferred_reads, 2 delayed_reads' <<<"$text" || fail "$text"
+	grep -qx '  waits: 2 send_queue_full' <<<"$text" || fail "$text"
 	grep -qx '  errors: 30 excess_calls, 400 option_errors_sent' <<<"$text" || fail "$text"
 }
 

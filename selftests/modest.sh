@@ -20,29 +20,65 @@ few_elements() {
 	limits_end server
 }
 
-# The send queue is too small for all that the client may ask for at once: threads wait for room, and no Call
-# is begun meanwhile.
-starved=/proc/sys/sunrpc/svc_rdma/rdma_stat_sq_starve
+# The send queue is too small for all that the client may ask for at once, and what was sent keeps its room until the
+# client has said that it is there: small_queue VERS PARAMETERS.
 small_queue() {
 	server_dir /export
-	limit_server "max_qp_wr=$2 max_send_sge=1"
-	server "[ ! -f $starved ] || echo 0 >$starved"
-	mount_nfs "$1"
-	trace_begins server sunrpc/svc_xprt_no_write_space
+	limit_server "$2"
+	mount_nfs_timeo "$1"
 	netem_begins client
-	LIMIT=200 client verified_data
-	client 'data_file 8M 512K && drop_caches'
-	# What was sent keeps its room until the client has said that it is there.
+	LIMIT=200 client 'data_file 8M 512K && drop_caches'
 	netem client 'delay 100ms'
-	client 'read_at_once 16 512K 512K'
+	defer "client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.load.status; rm /run/$TEST.stop'"
+	client_background load "until [ -f /run/$TEST.stop ]; do read_at_once 16 512K 512K; done"
 	server '
-		printf "%d entries of the send queue, all used %d times\n" $(stat_of send_queue_size) $(stat_of send_queue_full)
-		[ $(stat_of send_queue_full) -gt 0 ] || fail "there was always room"
-		[ $(cat '"$starved"') = $(stat_of send_queue_full) ] || fail "$(cat '"$starved"') of these were counted"
-		grep -q svc_xprt_no_write_space: $TRACING/trace || fail "Calls were begun all the same"'
-	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
+		some_wait() { [ "$(stat_of send_queue_pending)" -gt 0 ]; }
+		wait_for 60 some_wait'
+}
+small_queue_ends() {
+	client "touch /run/$TEST.stop"
+	LIMIT=100 client_wait load
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
+}
+
+# While chains wait for room no Call is begun: each thread has handed over one at most.
+starved=/proc/sys/sunrpc/svc_rdma/rdma_stat_sq_starve
+soon_full() {
+	server "[ ! -f $starved ] || echo 0 >$starved"
+	small_queue "$1" 'max_qp_wr=400 max_send_sge=1'
+	server '
+		most=0
+		for n in {1..100}; do
+			waiting=$(stat_of send_queue_pending)
+			[ $waiting -le $most ] || most=$waiting
+		done
+		printf "%d entries of the send queue, all used %d times, for up to %d chains\n" \
+			$(stat_of send_queue_size) $(stat_of send_queue_full) $most
+		[ $most -le $(cat /proc/fs/nfsd/threads) ]'
+	client "touch /run/$TEST.stop"
+	LIMIT=100 client_wait load
+	server '[ $(stat_of send_queue_full) -gt 0 ]
+		[ $(cat '"$starved"') = $(stat_of send_queue_full) ] || fail "$(cat '"$starved"') of these were counted"'
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
+	small_queue_ends
+}
+
+# Sends that have waited for room cannot be posted then, now and then, by the completion that has made room.
+waiting_sends_fail() {
+	local ended
+	ended=$(server "listener_of ended_post_failed")
+	trace_begins server rpcrdma/svcrdma_sq_post_err
+	small_queue "$1" 'max_qp_wr=400 max_send_sge=1 failing_sends=40'
+	LIMIT=200 server '
+		some_fail() { [ "$(grep -cE "^ *kworker/.* svcrdma_sq_post_err:" $TRACING/trace)" -ge 3 ]; }
+		wait_for 100 some_fail'
+	small_queue_ends
+	server "
+		clients_gone 20
+		failed=\$(grep -c ' svcrdma_sq_post_err:' \$TRACING/trace)
+		[ \$((\$(listener_of ended_post_failed) - $ended)) = \$failed ] ||
+			fail \"\$failed failures and \$(listener_of ended_post_failed) ends, after $ended\""
 }
 
 # Not even one Call of the largest size fits, and the log says what to do.
@@ -119,7 +155,7 @@ posts_fail() {
 
 # One Send of so many, and what precedes it in its chain may be posted.
 # Proves: V1-141.
-sends_fail() { posts_fail "$1" failing_sends=40 svcrdma_sq_post_err reply_failed; }
+sends_fail() { posts_fail "$1" failing_sends=40 svcrdma_sq_post_err post_failed; }
 
 # Receives, where the device says what an allocation says for which there is no memory.
 receives_fail() { posts_fail "$1" failing_receives=20 svcrdma_rq_post_err post_failed; }
@@ -166,7 +202,7 @@ for sge in 1 2; do
 	test_case "v4.2: $sge element(s) in the list of a work request" few_elements 4.2 $sge
 done
 for vers in 3 4.2; do
-	test_case "v$vers: a send queue that is soon full" small_queue $vers 400
+	test_case "v$vers: a send queue that is soon full" soon_full $vers
 done
 test_case "v3: a send queue that is too small" tiny_queue 3 200
 test_case "v4.2: a device for which memory need not be registered" unused_regions 4.2
@@ -174,6 +210,7 @@ test_case "v4.2: memory cannot be registered" no_registration 4.2
 for vers in 3 4.2; do
 	test_case "v$vers: a Send cannot be posted, now and then" sends_fail $vers
 done
+test_case "v3: a Send that has waited for room cannot be posted, now and then" waiting_sends_fail 3
 test_case "v3: Receives cannot be posted, now and then" receives_fail 3
 test_case "v3: queue pairs fail, now and then" queue_pairs_fail 3
 test_case "v3: queue pairs fail, and do not stop" never_stop 3

@@ -14,8 +14,8 @@ chunks() {
 	attack honest 'answered*4' refused_messages=0 excess_calls=0 chunk_errors_sent=0
 	attack too-many-segments 'err_chunk*3 answered' chunk_errors_sent=3 refused_messages=3
 	attack too-many-chunks 'err_chunk*2 answered' chunk_errors_sent=2 refused_messages=2
-	attack too-many-bytes 'answered err_chunk*5 answered' chunk_errors_sent=5 read_pages_most=257
-	attack misfits 'garbage_args*7 err_chunk answered' garbage_args_sent=7 chunk_errors_sent=1 read_pages_most=0
+	attack too-many-bytes 'answered err_chunk*5 answered' chunk_errors_sent=5 read_bytes=1052672
+	attack misfits 'garbage_args*7 err_chunk answered' garbage_args_sent=7 chunk_errors_sent=1 read_segments=0
 	attack without-bytes 'answered*5' refused_messages=0
 	attack same-memory 'answered*3' refused_messages=0
 	attack position-zero 'err_chunk*5 answered' chunk_errors_sent=5 read_pages=0
@@ -37,8 +37,19 @@ fabric() {
 # Proves: V1-019.
 credits() {
 	attack beyond-the-grant 'answered*600' 'excess_calls>0' refused_messages=0 'receive_buffers<140'
-	# Two of the largest messages are less than 8 MiB.
-	WAIT=200 attack overrun-reads 'answered*40' 'delayed_reads>0' 'read_pages_most>256' 'read_pages_most<2049' read_pages=0 calls_waiting=0
+	attack_begins overrun-reads read_pages=0
+	server '
+		most=0
+		until [ "$(stat_of answered_calls)" = 40 ]; do
+			read_pages=$(stat_of read_pages)
+			[ $read_pages -le $most ] || most=$read_pages
+		done
+		printf "%d pages under RDMA Reads at most\n" $most
+		# Two of the largest messages are less than 8 MiB.
+		[ $most -gt 256 ] && [ $most -le 2048 ]'
+	WAIT=200 attack_comes_to 'answered*40'
+	client 'work_goes_on 55'
+	attack_ends
 }
 
 # Proves: V1-136, V1-138.
@@ -52,10 +63,10 @@ reads() {
 	attack hangs-up gone ended_disconnected+20
 	attack vanishes ended ended_work_request+1
 	attack vanishes-for-long ended ended_work_request+1
-	# As much as there is room for is held until the fabric gives up.
-	WAIT=100 attack crowd 'ended*10' ended_work_request+10 'listener:read_pages_most>8000'
-	# Where nothing gives up, who waits ends it. One connection more has made sure of the order.
-	WAIT=100 attack holds-room 'ended*10' ended_timed_out+10 ended_disconnected+1
+	# As much as there may be is under Reads until the fabric gives up.
+	WAIT=100 attack crowd 'ended*10' ended_work_request+10
+	# Where nothing gives up, the server does. One connection more has made sure of the order.
+	WAIT=100 attack holds-pages 'ended*10' ended_timed_out+10 ended_disconnected+1
 }
 
 # A scenario, without a mount, of which a Call that reads the file keeps its thread until delays_end server.
@@ -67,21 +78,6 @@ attack_begins_reading() {
 		end_grace"
 	MACHINE=server delay_events reading=600000
 	attack_begins "$1"
-}
-
-# A thread is kept with a Call of a connection that is closed meanwhile: what else it had of the room, and its
-# place in the line, goes to others.
-line() {
-	attack_begins_reading hangs-up-in-line
-	WAIT=100 attack_comes_to 'ended*10'
-	LIMIT=60 server '
-		wait_for 40 connections_are 1
-		compare stat_of delayed_reads=1
-		compare listener_of waiting_connections=0
-		compare listener_of read_pages=0'
-	delays_end server
-	requester_stop
-	server 'clients_gone 20'
 }
 
 # nfsd drops a Call that it has in its hands already: each gives back its credit and its Receive.
@@ -155,13 +151,14 @@ forms() {
 	attack attribute "nfs_0 $value" refused_messages=0
 	# An RPC message whose first page only is in the head that sunrpc is given.
 	server_set max_req_size 16384
-	attack inline same refused_messages=0 read_pages_most=0
+	attack inline same refused_messages=0 read_segments=0
 }
 
 # nfsd calls back when it has copied what it was asked to. A message answers that Call, or makes it fail, by which
 # it comes again, or is no Reply to it.
 backward() {
 	attack backward-taken 'answered*7' backward_calls=8 refused_messages=0 calls_outstanding=0
+	attack backward-alone 300_answered ended_disconnected+2
 	attack backward-fails 'again*6 answered' backward_calls=8 refused_messages=0 calls_outstanding=0
 	attack backward-refused 'answered err_chunk*2 answered*3 err_chunk answered err_chunk answered' \
 		backward_calls=2 refused_messages=9 chunk_errors_sent=4 read_pages=0 calls_outstanding=0
@@ -200,37 +197,41 @@ too_long() {
 	beside_a_mount long
 }
 
-# A worker of sunrpc that waited for room could not be told to stop: it is to try again instead.
-no_room() {
-	SLOTS=$(server 'stat_of send_queue_size') attack_begins backward-without-room ended_disconnected+2
-	server '
-		is_full() { [ "$(stat_of send_queue_used)" = "$(stat_of send_queue_size)" ]; }
-		wait_for 20 is_full'
+# A backward Call waits behind Replies for which there is no room, though there be enough for itself: called_behind
+# SCENARIO CALLS OUTCOMES, where so many Calls have Replies by then.
+called_behind() {
+	SLOTS=$slots attack_begins "$1" ended_disconnected+2
+	server "
+		# Three have made the session.
+		all_are_sent() { [ \$(stat_of received_messages) = $((3 + $2)) ] && [ \$(stat_of calls_outstanding) = 0 ]; }
+		wait_for 20 all_are_sent
+		trace_mark $1"
 	client "echo >/run/$TEST.go"
-	attack_comes_to nfs_0
-	# Other workers post RDMA Reads, of the mount, which need more.
-	server '
-		tries() { [ "$(grep -cE "^ *kworker/.* svcrdma_sq_full: .* needed=1 .*=0/" $TRACING/trace)" -ge 3 ]; }
-		wait_for 8 tries'
+	server "
+		is_sent() { trace_since $1 '^ *kworker/.* xprt_transmit: .* status=0'; }
+		wait_for 20 is_sent
+		waiting_are 1"
+	# It costs no thread, and there is one only.
+	client "work_goes_on 55
+		echo >/run/$TEST.go"
+	attack_comes_to "$3"
+	server "[ \$(sed '1,/tracing_mark_write: $1\$/d' \$TRACING/trace | grep -c 'kworker/.* xprt_transmit:') = 1 ] ||
+		fail 'it was sent more than once'"
 	attack_ends
 }
-# Nor does it wait behind a thread whose Reply needs more room than there is.
-some_room() {
-	SLOTS=$(server 'stat_of send_queue_size') attack_begins backward-overtakes 'ended_(disconnected|timed_out)+2'
-	server '
-		waits() { grep -q "svcrdma_sq_full: .* needed=2[0-9] " $TRACING/trace; }
-		wait_for 20 waits'
-	client "echo >/run/$TEST.go"
-	attack_comes_to nfs_0
-	server '
-		is_sent() { grep -qE "^ *kworker/.* xprt_transmit: .* status=0" $TRACING/trace; }
-		wait_for 8 is_sent'
-	attack_ends
+behind() {
+	local slots
+	slots=$(server 'stat_of send_queue_size')
+	called_behind backward-in-turn $((slots - 4)) 'in_turn same'
+	called_behind backward-dropped $((slots + 1)) destroyed
 }
 without_waiting() {
 	need_requester
-	trace_begins server rpcrdma/svcrdma_sq_full sunrpc/xprt_transmit
-	beside_a_mount "$1"
+	# Replies of one thread have its order.
+	defer 'server "echo 4 >/proc/fs/nfsd/threads"'
+	server 'echo 1 >/proc/fs/nfsd/threads'
+	trace_begins server sunrpc/xprt_transmit
+	beside_a_mount behind
 }
 
 # A Call that has timed out keeps its credit, and the connection of a client that grants no other for ten seconds
@@ -248,7 +249,6 @@ test_case "messages that are cut, or no Calls" beside_a_mount messages
 	test_case "a Receive that no Send has used up, and a handshake whose end is lost" beside_a_mount fabric
 test_case "more Calls than were granted, and more data than there is room for" beside_a_mount credits
 test_case "memory that cannot be read, or is gone" beside_a_mount reads
-test_case "a connection that ends while it waits for room, and a thread is busy with it" line
 test_case "Calls that nfsd drops" dropped
 test_case "first Calls of Version Two that fail" first_calls
 test_case "several chunks of data at a time, both ways" beside_a_mount forms
@@ -256,8 +256,7 @@ test_case "credit words, long Calls and XIDs as a requester likes" beside_a_moun
 test_case "Replies that fit the Receives that a requester has announced, or not those that it has" beside_a_mount announced_sizes
 test_case "Replies to backward Calls that are cut, too long, or none" called_back
 test_case "Replies to backward Calls that never come" never_answered
-test_case "no room for a backward Call" without_waiting no_room
-test_case "room for a backward Call, and too little for a Reply that waits" without_waiting some_room
+test_case "a backward Call behind Replies that wait for room" without_waiting
 test_case "a backward Call that is too long for the requester" too_long
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

@@ -30,7 +30,7 @@ use crate::{
         wire::header::Xid,
     },
     rdma::{
-        Access, Exposable, Idle, Invalidation, Mapped, Mr, MrList, MrType, Pd, QueuePair,
+        Access, Exposable, Idle, OldInvalidation as Invalidation, Mapped, Mr, MrList, MrType, OldQueuePair as QueuePair, Pd,
         RegionSize, Registered, RemoteInvalidation, Sender,
     },
     sunrpc::{

@@ -29,7 +29,7 @@ use crate::{
         },
     },
     rdma::{
-        Completion, Completions, Idle, MrList, QueuePair, ReceivedMessage, Registered,
+        Completion, Completions, Idle, MrList, OldQueuePair as QueuePair, ReceivedMessage, Registered,
         RemoteInvalidation, WcStatus,
     },
     stats::Form,

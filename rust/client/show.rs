@@ -6,7 +6,7 @@ use super::{ep::Ep, frwr, transport::RpcrdmaXprt};
 use crate::{
     debugfs::{File, Show},
     proto::{v2::dialect, wire::private_data::PrivateData},
-    rdma::{MrType, QueuePair},
+    rdma::{MrType, OldQueuePair as QueuePair},
 };
 use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 

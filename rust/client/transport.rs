@@ -15,7 +15,7 @@ use crate::{
     debugfs::WithFiles,
     error::Cause,
     proto::wire::private_data::Thresholds,
-    rdma::QueuePair,
+    rdma::OldQueuePair as QueuePair,
     stats::{Forms, Latency, Stats},
     sunrpc::{
         client::{

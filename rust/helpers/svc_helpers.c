@@ -8,19 +8,6 @@ bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *oth
 	return rpc_cmp_addr(one, other);
 }
 
-/* Ordered before whatever follows. */
-void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word)
-{
-	set_bit(bit, word);
-	smp_mb__after_atomic(); /* pairs with SvcXprt::enqueue() */
-}
-
-void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word)
-{
-	clear_bit(bit, word);
-	smp_mb__after_atomic(); /* before the Calls that wait are looked for */
-}
-
 /* A reference, unless the last one was dropped; the memory is valid in either case. */
 bool rpcrdma_svc_xprt_get_unless_zero(struct svc_xprt *xprt)
 {

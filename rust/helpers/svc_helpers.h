@@ -10,8 +10,6 @@
 #include "helpers.h"
 
 bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *other);
-void rpcrdma_set_bit_mb(unsigned int bit, unsigned long *word);
-void rpcrdma_clear_bit_mb(unsigned int bit, unsigned long *word);
 bool rpcrdma_svc_xprt_get_unless_zero(struct svc_xprt *xprt);
 struct page *rpcrdma_virt_to_page(const void *address);
 

@@ -1,76 +1,248 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues.
+//! Completion queues, completion handles (`struct ib_cqe`), and what completions report.
 
-use super::{cqe::CqRef, Pd};
-use crate::{bindings, trace::TraceCq};
-use core::ptr::NonNull;
-use kernel::{error::from_err_ptr, prelude::*, str::CStrExt, sync::Arc};
+use super::{
+    qp::{QpUser, QueuePair},
+    Pd,
+};
+use crate::bindings;
+use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
+use kernel::{error::from_err_ptr, prelude::*, str::CStrExt};
 
-/// A completion queue that the RDMA core polls from its workqueue. The completion handler is chosen
-/// by the work request ([`super::cqe::Cqe`]).
+/// The completion queue of one queue pair, for both of its work queues. The RDMA core polls it in a
+/// work item, so that at most one completion handler of the queue pair runs at a time.
 ///
-/// It belongs to one connection. Completions in a queue of the RDMA core's pool may be handled
-/// several at a time: another user of the pool polls it in his own thread when he ends a queue pair
-/// with a shared receive queue (`ib_drain_qp()`).
+/// A queue of the RDMA core's pool would not ensure that: another user of the pool polls it in his
+/// own thread when he ends a queue pair with a shared receive queue (`ib_drain_qp()`).
 ///
 /// # Invariants
 ///
-/// `ptr` is a completion queue on the device of `_pd`, which this object owns.
-pub(super) struct Cq {
-    ptr: NonNull<bindings::ib_cq>,
-    _pd: Arc<Pd>,
-}
+/// `0` is a completion queue that this object owns.
+pub(super) struct Cq(NonNull<bindings::ib_cq>);
 
 impl Cq {
-    /// Allocates a queue for `entries` completions on the device of `pd`. May sleep.
+    /// Allocates a queue for `entries` completions of `qp` on the device of `pd`. May sleep.
     ///
     /// # Errors
     ///
     /// Whatever the provider returns, such as `EINVAL` for more entries than the device supports.
-    pub(super) fn new(pd: &Arc<Pd>, entries: u32) -> Result<Self> {
-        let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
-        // SAFETY: The device is registered as long as the protection domain exists, and `CALLER` is
-        // static.
+    pub(super) fn new<U: QpUser>(pd: &Pd, entries: u32, qp: *const QueuePair<U>) -> Result<Self> {
+        // SAFETY: The device is registered as long as the protection domain exists. `CALLER` is
+        // static. The context is used only by `done`, for completions of this queue pair.
         let ptr = from_err_ptr(unsafe {
             bindings::__ib_alloc_cq_any(
                 pd.device().as_raw(),
-                core::ptr::null_mut(),
-                entries,
+                qp.cast_mut().cast(),
+                i32::try_from(entries).map_err(|_| EINVAL)?,
                 bindings::ib_poll_context_IB_POLL_WORKQUEUE,
                 super::CALLER.as_char_ptr(),
             )
         })?;
         // INVARIANT: The queue was just allocated.
-        Ok(Self {
-            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
-            _pd: pd.clone(),
-        })
+        Ok(Self(NonNull::new(ptr).ok_or(ENOMEM)?))
     }
 
-    /// The number of the queue among the RDMA core's resources.
+    /// The number by which `rdma resource show cq` lists the queue.
     pub(super) fn number(&self) -> u32 {
-        // SAFETY: `ptr` is a live CQ (type invariant).
-        unsafe { CqRef::from_raw(self.as_raw()) }.number()
+        // SAFETY: `0` is a live CQ (type invariant), and its number does not change.
+        unsafe { self.0.as_ref().res.id }
     }
 
     /// Has no further completion handled, and waits until no handler runs. May sleep; must not be
-    /// called from one.
+    /// called from a completion handler.
     pub(super) fn disable(&self) {
-        // SAFETY: By the type's invariant; the RDMA core polls the queue from its workqueue.
+        // SAFETY: `0` is a live CQ (type invariant), which the RDMA core polls in a work item.
         unsafe { bindings::rpcrdma_ib_cq_disable(self.as_raw()) };
     }
 
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::ib_cq {
-        self.ptr.as_ptr()
+        self.0.as_ptr()
     }
 }
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: Queue pairs hold a counted reference, so no user of this object is left. The call
-        // waits until no completion handler runs.
-        unsafe { bindings::ib_free_cq(self.ptr.as_ptr()) };
+        // SAFETY: This object owns the CQ (type invariant), and its queue pair is destroyed first.
+        unsafe { bindings::ib_free_cq(self.0.as_ptr()) };
+    }
+}
+
+/// A completion that is being handled. There is one at a time for each queue pair.
+///
+/// # Invariants
+///
+/// A completion of `qp` is being handled in this thread, so the hardware objects of `qp` exist.
+/// This is the only such object for `qp`.
+pub(crate) struct CqContext<'a, U: QpUser> {
+    qp: &'a QueuePair<U>,
+}
+
+impl<'a, U: QpUser> CqContext<'a, U> {
+    /// The queue pair.
+    pub(crate) fn qp(&self) -> &'a QueuePair<U> {
+        self.qp
+    }
+
+    /// The user of the queue pair.
+    pub(crate) fn user(&self) -> &'a U {
+        &self.qp.user
+    }
+}
+
+/// A completion handle, which is a field of the `T` whose work requests it completes. `ID`
+/// distinguishes the handles of a type that has several.
+#[repr(transparent)]
+pub(super) struct Cqe<T, const ID: u64 = 0> {
+    raw: bindings::ib_cqe,
+    container: PhantomData<fn(&T)>,
+}
+
+impl<T: Complete<ID>, const ID: u64> Cqe<T, ID> {
+    /// A handle that calls [`Complete::complete`] on the object that contains it.
+    pub(super) const fn new() -> Self {
+        Self {
+            raw: bindings::ib_cqe {
+                done: Some(done::<T, ID>),
+            },
+            container: PhantomData,
+        }
+    }
+}
+
+/// Handles the completions of work requests.
+///
+/// # Safety
+///
+/// `OFFSET` is the offset of a field of type [`Cqe<Self, ID>`]. Work requests are posted with
+/// [`Self::wr_cqe`] only to the queue pair of a [`QueuePair<Self::User>`].
+pub(super) unsafe trait Complete<const ID: u64 = 0>: Sized {
+    /// The user of the queue pair.
+    type User: QpUser;
+
+    /// The offset of the handle in bytes.
+    const OFFSET: usize;
+
+    /// The `wr_cqe` of a work request whose completion goes to `this`.
+    fn wr_cqe(this: *const Self) -> *mut bindings::ib_cqe {
+        this.wrapping_byte_add(Self::OFFSET).cast_mut().cast()
+    }
+
+    /// Handles the completion `wc` of a work request that was posted with the handle in `this`.
+    /// Process context; does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// `this` is the pointer from which the request's `wr_cqe` was made, and the request has just
+    /// completed on the queue pair of `cx`.
+    unsafe fn complete(
+        this: NonNull<Self>,
+        cx: &mut CqContext<'_, Self::User>,
+        wc: &bindings::ib_wc,
+    );
+}
+
+/// The completion handler of a [`Cqe<T, ID>`].
+///
+/// # Safety
+///
+/// Called only by the RDMA core: `cq` and `wc` are valid during the call, and `wc.wr_cqe` is that
+/// of the work request that completed.
+unsafe extern "C" fn done<T: Complete<ID>, const ID: u64>(
+    cq: *mut bindings::ib_cq,
+    wc: *mut bindings::ib_wc,
+) {
+    // SAFETY: Both are valid during the call. The queue is a `Cq`, whose context is the queue pair
+    // (`Complete`'s contract), which is not dropped before its CQ is freed.
+    let (qp, wc) = unsafe { (&*(*cq).cq_context.cast::<QueuePair<T::User>>(), &*wc) };
+    // INVARIANT: The RDMA core handles the completions of a CQ one after the other.
+    let mut cx = CqContext { qp };
+    // SAFETY: The RDMA core calls the handler that it finds through the `wr_cqe` of the request.
+    // Only handles within a `T` have this function as their handler, so the pointer is that of such
+    // a handle.
+    unsafe {
+        let this = wc.__bindgen_anon_1.wr_cqe.cast::<T>();
+        T::complete(
+            NonNull::new_unchecked(this.byte_sub(T::OFFSET)),
+            &mut cx,
+            wc,
+        );
+    }
+}
+
+/// The handle that the peer's Send With Invalidate has invalidated; it exists only while that
+/// completion is handled.
+///
+/// # Invariants
+///
+/// A successful Receive completion of the queue pair `qp` reported the handle, so the handle is
+/// invalid there.
+pub(crate) struct RemoteInvalidation<'a> {
+    handle: u32,
+    qp: *const c_void,
+    completion: PhantomData<&'a ()>,
+}
+
+// CAST: A small bit mask, in a signed word.
+const WITH_INVALIDATE: i32 = bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE as i32;
+
+impl RemoteInvalidation<'_> {
+    /// Reads the handle from a Receive completion.
+    ///
+    /// # Safety
+    ///
+    /// `wc` is a successful Receive completion of `qp`, and is being handled for all of the
+    /// lifetime. Nothing else has the address of `qp` meanwhile.
+    pub(super) unsafe fn from_completion(qp: *const c_void, wc: &bindings::ib_wc) -> Option<Self> {
+        if wc.wc_flags & WITH_INVALIDATE == 0 {
+            return None;
+        }
+        // SAFETY: The flag says that the union holds the handle.
+        let handle = unsafe { &wc.ex.invalidate_rkey };
+        // INVARIANT: A successful Receive completion reported the handle.
+        Some(Self {
+            handle: **handle,
+            qp,
+            completion: PhantomData,
+        })
+    }
+
+    /// The handle, if it was reported by `qp`.
+    pub(super) fn into_handle(self, qp: *const c_void) -> Option<u32> {
+        core::ptr::eq(self.qp, qp).then_some(self.handle)
+    }
+}
+
+/// Whether a successful Receive completion is that of a Send. An RDMA Write With Immediate has
+/// written nothing to the Receive's buffer.
+pub(super) fn is_send(wc: &bindings::ib_wc) -> bool {
+    wc.opcode == bindings::ib_wc_opcode_IB_WC_RECV
+}
+
+/// Why a work request failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WcStatus(bindings::ib_wc_status);
+
+impl WcStatus {
+    /// The status of a completion, if the request failed.
+    pub(super) fn failure(wc: &bindings::ib_wc) -> Option<Self> {
+        (wc.status != bindings::ib_wc_status_IB_WC_SUCCESS).then_some(Self(wc.status))
+    }
+
+    /// Whether the request was merely flushed after the connection had ended.
+    pub(crate) fn is_flush(self) -> bool {
+        self.0 == bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR
+    }
+
+    /// Whether the peer refused the request, for instance because it has not registered the memory.
+    /// A peer that does not answer has not refused it.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(
+            self.0,
+            bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR
+                | bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR
+                | bindings::ib_wc_status_IB_WC_REM_OP_ERR
+        )
     }
 }

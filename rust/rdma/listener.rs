@@ -2,7 +2,10 @@
 
 //! Listening for connections (`rdma_listen()`), and the connect requests that arrive.
 
-use super::cm::{private_data, AcceptedHandler, Bound, CmId, RawCmId};
+use super::{
+    cm::{private_data, AcceptedHandler, Bound, CmId, RawCmId},
+    ib_client, Device,
+};
 use crate::bindings::{self, Net, SocketAddress};
 use core::ptr::NonNull;
 use kernel::{
@@ -136,6 +139,12 @@ impl ConnectRequest {
     /// The local address.
     pub(crate) fn local_address(&self) -> SocketAddress {
         self.id.source_address()
+    }
+
+    /// The device, as [`CmId::device`].
+    pub(crate) fn device(&self) -> Option<Arc<Device>> {
+        // SAFETY: `id` has a device (type invariant), which does not change.
+        ib_client::find(unsafe { (*self.id.as_raw()).device })
     }
 
     /// How many RDMA Reads from its memory the peer allows at a time.

@@ -1,477 +1,293 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A queue pair: its capacities, posting on it, and draining it.
+//! The queue pair of a connection, and what it reports to its user.
 
 use super::{
     cm::{Bound, CmId},
-    cq::Cq,
-    cqe::CqRef,
+    cq::{CqContext, RemoteInvalidation, WcStatus},
     device::NeedsMr,
-    needs_mr::{needs_mr, transfer_requests},
-    receive::{ReceiveOwner, Receives},
+    mr::{Idle, MrList},
+    mr_slots::MrSlots,
+    needs_mr::{may_need_mr, transfer_requests},
+    owner::Hw,
+    recv::{RecvBox, RecvQueue},
+    send::SendQueue,
     Pd,
 };
 use crate::{
-    bindings,
+    bindings::PageVec,
     trace::{TraceCq, TraceQp},
 };
-use core::{num::NonZeroU32, ptr::NonNull};
+use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop};
 use kernel::{
-    error::to_result,
-    new_spinlock,
     prelude::*,
-    sync::{
-        atomic::{Acquire, Atomic, Relaxed, Release},
-        Arc, SpinLock,
-    },
-    types::Opaque,
+    sync::{atomic::Atomic, Arc, ArcBorrow, CondVar, SpinLock},
+    time::msecs_to_jiffies,
+    workqueue::{self, impl_has_delayed_work, DelayedWork, WorkItem},
 };
 
-/// An error of the provider. `EPIPE` would say that nothing was posted, as the queue pair is being
-/// drained.
-fn by_provider(error: Error) -> Error {
-    if error == EPIPE {
-        EIO
-    } else {
-        error
+/// Milliseconds between two looks.
+const LOOK_PERIOD: u32 = 10_000;
+
+/// The user of a queue pair: a connection of the client or of the server.
+///
+/// Unless they say otherwise, the functions are called by completion handlers, in process context,
+/// one at a time for each queue pair, with no lock held. They must not sleep, wait for another
+/// completion, or allocate memory.
+pub(crate) trait QpUser: Sized + Send + Sync + 'static {
+    /// Whether this is a client: it has a limited number of Send contexts, few of them are
+    /// signalled, and nothing is ever pending.
+    const IS_CLIENT: bool;
+
+    /// What the user keeps with each Receive.
+    type Recv: Default + Send;
+
+    /// What the user keeps with each chain.
+    type Send: Default + Send;
+
+    /// What the user keeps with the MRs of a Call, under the slot's lock.
+    type Slot: Default + Send + Unpin;
+
+    /// A message has arrived.
+    fn received(
+        cx: &mut CqContext<'_, Self>,
+        ctxt: RecvBox<Self>,
+        invalidated: Option<RemoteInvalidation<'_>>,
+    );
+
+    /// A signalled chain has completed, and there is room for others. `pages` are those that RDMA
+    /// Reads have filled.
+    fn sent(cx: &mut CqContext<'_, Self>, data: Self::Send, pages: PageVec);
+
+    /// So many pages of a chain were put, or leaked: it has completed, or was given up. Before the
+    /// chain counts as completed. Also called by threads.
+    fn unmapped(&self, data: &Self::Send, pages: usize);
+
+    /// The local invalidation of slot `index` has succeeded; these were its MRs. `None` if it has
+    /// failed: [`Self::failed`] was called, and the MRs stay until the connection ends.
+    fn invalidated(cx: &mut CqContext<'_, Self>, index: usize, mrs: Option<MrList<Idle>>);
+
+    /// An RDMA Read or Write of a chain has failed; [`Self::failed`] is called next.
+    fn part_failed(&self, data: &Self::Send, status: WcStatus);
+
+    /// No Send context is idle (client), or a chain becomes pending (server). Called with the lock
+    /// of the send queue held, by any thread.
+    fn no_room(&self);
+
+    /// There is room on the send queue for which somebody has waited ([`SqError::Full`],
+    /// [`QueuePair::reserve`]). Also called by threads.
+    ///
+    /// [`SqError::Full`]: super::SqError::Full
+    fn room(&self);
+
+    /// A look has found no chain under way. Called by a work item.
+    fn idle(&self);
+
+    /// The connection is not usable any more. Called in any thread, perhaps more than once.
+    fn failed(&self, why: QpFailure);
+}
+
+/// Why a queue pair is not usable any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QpFailure {
+    /// A work request was flushed, which is a consequence of something else.
+    Flushed,
+    /// A work request has failed.
+    WorkRequest(WcStatus),
+    /// The peer has used up a Receive, but not by a Send.
+    NotASend,
+    /// The provider has refused to post.
+    PostRefused(Error),
+    /// The peer lets too little complete.
+    Stalled,
+}
+
+impl From<WcStatus> for QpFailure {
+    fn from(status: WcStatus) -> Self {
+        if status.is_flush() {
+            Self::Flushed
+        } else {
+            Self::WorkRequest(status)
+        }
     }
 }
 
-/// The capacities of a queue pair.
+/// What a queue pair is made for.
 #[derive(Clone, Copy)]
-pub(super) struct Capacities {
-    /// Work requests in the send queue, including one for the drain.
-    pub(super) send_requests: u32,
-    /// Work requests in the receive queue, including one for the drain.
-    pub(super) receive_requests: u32,
-    /// RDMA Reads and Writes that this end may have outstanding. For these the RDMA core adds work
-    /// requests to the send queue, and memory regions where the fabric needs them.
-    pub(super) transfers: u32,
-    /// Elements in the scatter/gather list of one work request of the send queue.
-    pub(super) send_sge: u32,
+pub(crate) struct QpCaps {
+    /// Bytes of the message in a Send.
+    pub(crate) send_size: u32,
+    /// Bytes of the message in a Receive.
+    pub(crate) recv_size: u32,
+    /// The most Receives that are posted.
+    pub(crate) receives: u32,
+    /// How many Receives [`CqContext::repost`] posts together.
+    pub(crate) recv_batch: u32,
+    /// Entries of the send queue, without those that the RDMA core adds for `rdma_ctxs`. On a
+    /// client enough for all `sends` with their MRs, and for the local invalidations of all slots.
+    pub(crate) send_entries: u32,
+    /// Elements in the gather list of one work request of the send queue.
+    pub(crate) send_sge: u32,
+    /// The most Send contexts, and those that are made at first.
+    pub(crate) sends: u32,
+    pub(crate) first_sends: u32,
+    /// Ranges that one message takes at most, where memory is registered for RDMA Reads or Writes.
+    pub(crate) rdma_ctxs: u32,
+    /// Slots for the MRs of Calls.
+    pub(crate) slots: u32,
+    /// Whether the look ends a connection whose peer lets too little complete.
+    pub(crate) watch: bool,
 }
 
-impl Capacities {
-    /// The actual capacity of the send queue of a connection with `id`, including the work requests
-    /// that the RDMA core adds for transfers (`rdma_rw_init_qp()`).
-    pub(super) fn send_queue(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
-        let added = transfer_requests(id, self.transfers);
-        let limit = pd.device().attributes().max_qp_wr;
-        self.send_requests.saturating_add(added).min(limit)
+impl QpCaps {
+    /// The `max_rdma_ctxs` of the queue pair: 0 where the RDMA core registers no memory.
+    pub(super) fn max_rdma_ctxs(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
+        /// The fewest MRs that are worth their memory: those of one Call.
+        const LEAST: u32 = 16;
+        if self.rdma_ctxs != 0 && may_need_mr(id, pd) {
+            self.rdma_ctxs.max(LEAST)
+        } else {
+            0
+        }
+    }
+
+    /// The most entries that the ranges of one message take where memory is registered for them; 0
+    /// elsewhere.
+    pub(crate) fn registered_requests(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
+        if may_need_mr(id, pd) {
+            transfer_requests(id, self.rdma_ctxs)
+        } else {
+            0
+        }
     }
 }
 
-/// What one end asks of the other when it connects.
-pub(crate) struct ConnectParameters<'a> {
-    /// Octets for the peer (RFC 8797).
-    pub(crate) private_data: &'a [u8],
-    /// RDMA Reads by the peer that this end accepts at a time.
-    pub(crate) responder_resources: u8,
-    /// RDMA Reads that this end may have outstanding.
-    pub(crate) initiator_depth: u8,
-}
-
-impl ConnectParameters<'_> {
-    /// The C structure, which points to the private data.
-    fn to_raw(&self) -> Result<bindings::rdma_conn_param> {
-        Ok(bindings::rdma_conn_param {
-            private_data: self.private_data.as_ptr().cast(),
-            private_data_len: u8::try_from(self.private_data.len()).map_err(|_| EINVAL)?,
-            responder_resources: self.responder_resources,
-            initiator_depth: self.initiator_depth,
-            retry_count: RETRIES,
-            rnr_retry_count: RNR_RETRIES,
-            ..Default::default()
-        })
-    }
-}
-
-/// How long the peer is asked to wait before it repeats a Send that found no Receive: 1.28 ms
-/// (encoded as in the InfiniBand specification, volume 1, table 45).
-const RNR_TIMER: u8 = 14;
-
-/// How often the peer is asked to repeat such a Send. Credits keep Receives posted for Replies; a
-/// burst of backward Calls or late Replies may find none for a moment, which should cost a pause,
-/// not the connection.
-const RNR_RETRIES: u8 = 6;
-
-/// The value for repeating it for ever: a requester that sends more than it was granted, or finds
-/// no Receive because memory is short, waits.
-const RNR_FOR_EVER: u8 = 7;
-
-/// How often this end repeats lost packets (a field of the fabric with a maximum of 7): a lost
-/// packet is not a lost connection.
-const RETRIES: u8 = 6;
-
-/// The longest time after which this end repeats what the peer of an accepted connection does not
-/// acknowledge: 4.3 seconds (4.096 us * 2^n), more than fabrics need. The peer's connect request
-/// asks for one, which can be 2.4 hours: so long a peer that is gone would keep what was sent to
-/// it.
-const MAX_ACK_TIMEOUT: u8 = 20;
-
-/// A reliable connected queue pair.
+/// A queue pair, the contexts of its work requests, and its user.
 ///
 /// # Invariants
 ///
-/// `ptr` is a queue pair that this object owns. It is the queue pair of `id`, in the protection
-/// domain `pd`, and its completions go to `cq`.
-#[pin_data(PinnedDrop)]
-pub(crate) struct Qp {
-    ptr: NonNull<bindings::ib_qp>,
-    /// Whether Receives may be posted.
+/// It is the content of an `Arc`. `hw` is valid while the [`QpOwner`] exists; that is, for the
+/// owner, while a completion is being handled, while a queue is open (under its lock), and while a
+/// context is lent.
+#[pin_data]
+pub(crate) struct QueuePair<U: QpUser> {
     #[pin]
-    receive_gate: SpinLock<bool>,
-    /// Whether anybody but the owner of the send queue may post there.
+    pub(super) send: SpinLock<SendQueue<U>>,
     #[pin]
-    send_gate: SpinLock<bool>,
-    /// Whether a call of [`Self::post_receives`] is posting now.
-    is_posting_receives: Atomic<bool>,
-    /// Whether a call of [`Self::post_send_beside`] is posting now.
-    is_posting: Atomic<bool>,
-    /// As [`needs_mr`].
-    needs_mr: NeedsMr,
-    /// As [`Self::region_pages`].
-    region_pages: NonZeroU32,
-    // The queue pair is destroyed before these, in `drop`.
-    id: CmId<Bound>,
-    cq: Arc<Cq>,
-    pd: Arc<Pd>,
+    pub(super) recv: SpinLock<RecvQueue<U>>,
+    #[pin]
+    pub(super) mrs: MrSlots<U>,
+    /// Signalled when the last lent context has come back to a closed queue.
+    #[pin]
+    pub(super) returned: CondVar,
+    /// The length of `pending`; written under `send`.
+    pub(super) n_pending: Atomic<u32>,
+    /// The next `cid` of a Send.
+    pub(super) cid: Atomic<u32>,
+    #[pin]
+    pub(super) look: DelayedWork<Self>,
+    pub(super) caps: QpCaps,
+    /// Entries of the send queue, without that for the drain.
+    pub(super) sq_entries: u32,
+    /// For which ranges the RDMA core registers memory.
+    pub(super) needs_mr: NeedsMr,
+    /// The numbers by which `rdma resource show` lists the QP and the CQ.
+    pub(super) number: u32,
+    pub(super) cq_number: u32,
+    pub(super) user: Arc<U>,
+    pub(super) hw: UnsafeCell<ManuallyDrop<Hw>>,
 }
 
-// SAFETY: The RDMA core does its own locking; the gates are locks.
-unsafe impl Send for Qp {}
-// SAFETY: The RDMA core does its own locking; the gates are locks.
-unsafe impl Sync for Qp {}
+// SAFETY: The RDMA core does its own locking, and everything else is locked, atomic, or not changed
+// before the owner ends it.
+unsafe impl<U: QpUser> Send for QueuePair<U> {}
+// SAFETY: The RDMA core does its own locking, and everything else is locked, atomic, or not changed
+// before the owner ends it.
+unsafe impl<U: QpUser> Sync for QueuePair<U> {}
 
-impl Qp {
-    /// Creates the queue pair of `id`. Completions of both of its queues go to `cq`. May sleep.
+impl_has_delayed_work! {
+    impl{U: QpUser} HasDelayedWork<Self> for QueuePair<U> { self.look }
+}
+
+impl<U: QpUser> QueuePair<U> {
+    /// The hardware objects.
     ///
-    /// # Errors
+    /// # Safety
     ///
-    /// `ENOMEM`, or whatever the provider returns, such as `EINVAL` for queues that are too large.
-    pub(super) fn new<'a>(
-        id: CmId<Bound>,
-        pd: &'a Arc<Pd>,
-        cq: &'a Arc<Cq>,
-        capacities: Capacities,
-    ) -> impl PinInit<Self, Error> + 'a {
-        try_pin_init!(Self {
-            ptr: create(&id, pd, cq, capacities)?,
-            receive_gate <- new_spinlock!(true, "rpcrdma_receive_gate"),
-            send_gate <- new_spinlock!(true, "rpcrdma_send_gate"),
-            is_posting_receives: Atomic::new(false),
-            is_posting: Atomic::new(false),
-            needs_mr: match capacities.transfers {
-                0 => NeedsMr::NONE,
-                // SAFETY: It was just created.
-                _ => unsafe { needs_mr(*ptr, &id, pd) },
-            },
-            region_pages: pd.device().attributes().region_pages(),
-            id,
-            cq: cq.clone(),
-            pd: pd.clone(),
-        }? Error)
+    /// They exist for all of the lifetime (type invariant).
+    pub(super) unsafe fn hw(&self) -> &Hw {
+        // SAFETY: They are changed only when the owner destroys them (this function's contract).
+        unsafe { &*self.hw.get() }
     }
 
-    /// The identifier of the connection.
-    pub(crate) fn id(&self) -> &CmId<Bound> {
-        &self.id
-    }
-
-    /// The protection domain.
-    pub(crate) fn pd(&self) -> &Arc<Pd> {
-        &self.pd
-    }
-
-    /// Whether the RDMA core registers memory for transfers, or at least for RDMA Reads.
-    pub(super) fn registers_transfers(&self) -> bool {
-        self.needs_mr.reads
-    }
-
-    /// Whether it does so for RDMA Writes.
-    pub(super) fn registers_writes(&self) -> bool {
-        self.needs_mr.writes
-    }
-
-    /// As [`super::device::Attributes::region_pages`].
-    pub(super) fn region_pages(&self) -> NonZeroU32 {
-        self.region_pages
+    /// The user.
+    pub(crate) fn user(&self) -> &Arc<U> {
+        &self.user
     }
 
     /// The number of the queue pair.
     pub(crate) fn number(&self) -> u32 {
-        // SAFETY: `ptr` is a live QP (type invariant), and its number does not change.
-        unsafe { self.ptr.as_ref().qp_num }
+        self.number
     }
 
-    /// Asks the peer for a connection. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the connection manager returns at once; a later failure is reported as an event.
-    pub(crate) fn connect(&self, parameters: &ConnectParameters<'_>) -> Result {
-        let mut raw = parameters.to_raw()?;
-        // SAFETY: The identifier is valid.
-        to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.id.as_raw(), RNR_TIMER) })?;
-        // SAFETY: The identifier is valid. The call copies the parameters.
-        to_result(unsafe { bindings::rdma_connect(self.id.as_raw(), &mut raw) })
+    /// The number by which `rdma resource show cq` lists the completion queue.
+    pub(crate) fn completion_queue(&self) -> u32 {
+        self.cq_number
     }
 
-    /// Accepts the connection that the peer requested. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the connection manager returns, such as `EINVAL` if the peer is already gone.
-    pub(super) fn accept(&self, parameters: &ConnectParameters<'_>) -> Result {
-        let mut raw = parameters.to_raw()?;
-        raw.rnr_retry_count = RNR_FOR_EVER;
-        let id = self.id.as_raw();
-        // SAFETY: The identifier is valid; the parameters are copied during the calls, and the
-        // attributes are only written to.
-        unsafe {
-            to_result(bindings::rdma_set_min_rnr_timer(id, RNR_TIMER))?;
-            // What the peer has asked for; 0 on iWARP, whose TCP has its own.
-            let mut wanted = bindings::ib_qp_attr {
-                qp_state: bindings::ib_qp_state_IB_QPS_RTS,
-                ..Default::default()
-            };
-            // If this fails, so does `rdma_accept`.
-            let _ = bindings::rdma_init_qp_attr(id, &mut wanted, &mut 0);
-            if wanted.timeout > MAX_ACK_TIMEOUT {
-                to_result(bindings::rdma_set_ack_timeout(id, MAX_ACK_TIMEOUT))?;
-            }
-            bindings::rdma_lock_handler(id);
-            let status = bindings::rdma_accept(id, &mut raw);
-            bindings::rdma_unlock_handler(id);
-            to_result(status)
-        }
+    /// Whether the RDMA core registers memory for RDMA Reads: each range takes an MR.
+    pub(crate) fn registers_reads(&self) -> bool {
+        self.needs_mr.reads
     }
 
-    /// Tells the connection manager that a message has arrived from the peer, whose handshake is
-    /// thus over. Does not sleep.
-    pub(super) fn notify_established(&self) {
-        // SAFETY: The identifier is valid, and was accepted. An error means that the connection is
-        // established or ends, or that memory is short; the next message notifies it again. With
-        // iWARP it needs no notification.
-        let _ = unsafe {
-            bindings::rdma_notify(self.id.as_raw(), bindings::ib_event_type_IB_EVENT_COMM_EST)
-        };
+    /// The same for RDMA Writes.
+    pub(crate) fn registers_writes(&self) -> bool {
+        self.needs_mr.writes
     }
 
-    /// Ends the connection. The queue pair goes to the error state. May sleep.
-    pub(crate) fn disconnect(&self) {
-        // SAFETY: The identifier is valid. An error means that there is no connection to end.
-        let _ = unsafe { bindings::rdma_disconnect(self.id.as_raw()) };
+    /// What identifies the queue pair to [`RemoteInvalidation`].
+    pub(super) fn address(&self) -> *const c_void {
+        core::ptr::from_ref(self).cast()
     }
 
-    /// Posts Receives of `owner`, unless the queue pair is being drained. Does not sleep.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Receives::post`]; this is the owner's queue pair.
-    ///
-    /// # Errors
-    ///
-    /// `EPIPE` during or after the drain, or whatever the provider returns; and the Receives that
-    /// were not posted.
-    pub(super) unsafe fn post_receives<O: ReceiveOwner>(
-        &self,
-        owner: &O,
-        receives: Receives<O>,
-    ) -> Result<(), (Error, Receives<O>)> {
-        let gate = self.receive_gate.lock();
-        if !*gate {
-            return Err((EPIPE, receives));
-        }
-        self.is_posting_receives.store(true, Relaxed);
-        // SAFETY: `receives` belong to `owner`, whose queue pair this is (this function's
-        // contract), and which waits for them before it is freed (contract of `ReceiveOwner`). The
-        // open gate is held, so the drain has not begun, and will wait for what is posted now.
-        let posted = unsafe { receives.post(owner, self.as_raw()) };
-        self.is_posting_receives.store(false, Release); // Pairs with the drop of a Receive.
-        posted.map_err(|(error, rest)| (by_provider(error), rest))
-    }
-
-    /// Waits until the call of [`Self::post_receives`] has ended by which a Receive was posted that
-    /// has completed: the provider may have yet to look for one behind it. Whoever then frees the
-    /// Receive needs a full barrier before. Does not sleep.
-    pub(super) fn wait_for_posting_receives(&self) {
-        // As in `wait_for_posting_beside`.
-        if self.is_posting_receives.load(Relaxed) {
-            drop(self.receive_gate.lock());
-        }
-    }
-
-    /// Posts a chain on the send queue on behalf of somebody other than the queue's owner, unless
-    /// the queue pair is being drained. Does not sleep.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::post_send`], except that the caller need not own the send queue.
-    ///
-    /// # Errors
-    ///
-    /// `EPIPE` during or after the drain; otherwise as for [`Self::post_send`].
-    pub(super) unsafe fn post_send_beside(&self, first: *const bindings::ib_send_wr) -> Result {
-        let gate = self.send_gate.lock();
-        if !*gate {
-            return Err(EPIPE);
-        }
-        self.is_posting.store(true, Relaxed);
-        // SAFETY: The requests of `first` stay valid during the call, and their memory until they
-        // complete (this function's contract). The open gate is held, so the drain has not begun.
-        let posted = unsafe { self.post_send(first) };
-        self.is_posting.store(false, Release); // Pairs with `wait_for_posting_beside`.
-        posted
-    }
-
-    /// The same for a chain whose completion waits with [`Self::wait_for_posting`].
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::post_send_beside`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`Self::post_send_beside`].
-    pub(super) unsafe fn post_send_gated(&self, first: *const bindings::ib_send_wr) -> Result {
-        let gate = self.send_gate.lock();
-        if !*gate {
-            return Err(EPIPE);
-        }
-        // SAFETY: `first` is such a chain by this function's contract. The drain does not begin
-        // while the gate is held.
-        unsafe { self.post_send(first) }
-    }
-
-    /// Waits until the calls of [`Self::post_send_gated`] and of [`Self::post_send_beside`] that
-    /// have begun have ended. Does not sleep.
-    pub(super) fn wait_for_posting(&self) {
-        drop(self.send_gate.lock());
-    }
-
-    /// Waits until the call of [`Self::post_send_beside`] has ended whose request has completed.
-    /// Does not sleep.
-    pub(super) fn wait_for_posting_beside(&self) {
-        // Whoever sees the completion also sees what was stored before its request was posted: the
-        // provider publishes a request with a barrier before its doorbell, or by a release.
-        if self.is_posting.load(Acquire) {
-            self.wait_for_posting();
-        }
-    }
-
-    /// Posts a chain on the send queue. Does not sleep.
-    ///
-    /// # Safety
-    ///
-    /// The caller owns the send queue, so [`Self::drain`] is not running and has not run. `first`
-    /// is a chain whose requests stay valid during the call; the memory that they refer to stays
-    /// valid until they complete.
-    ///
-    /// # Errors
-    ///
-    /// Whatever the provider returns, but never `EPIPE`. Part of the chain may have been posted, so
-    /// the connection has to end.
-    pub(super) unsafe fn post_send(&self, first: *const bindings::ib_send_wr) -> Result {
-        // SAFETY: `ptr` is a live QP (type invariant). The requests of `first` stay valid during
-        // the call, and their memory until they complete (this function's contract).
-        match unsafe { bindings::rpcrdma_ib_post_send(self.as_raw(), first) } {
-            0 => Ok(()),
-            errno => to_result(errno).map_err(by_provider),
-        }
-    }
-
-    /// Ends the connection, closes both queues, and waits until every work request has completed.
-    /// No handler of a completion runs any more when this returns, even if the device has refused
-    /// to stop, as some do for good. May sleep; must not be called from a completion or CM event
-    /// handler.
-    ///
-    /// # Safety
-    ///
-    /// The caller owns the send queue, and posts nothing there afterwards.
-    pub(super) unsafe fn drain(&self) {
-        self.disconnect();
-        *self.receive_gate.lock() = false;
-        *self.send_gate.lock() = false;
-        // SAFETY: By the type's invariant; the queues have room for the drain's requests, and
-        // nothing is posted behind these.
-        let stopped = unsafe {
-            let qp = self.as_raw();
-            let stopped = to_result(bindings::rpcrdma_ib_modify_qp_err(qp));
-            // The core would only warn then; a drain of the device's own may know what to do.
-            if stopped.is_ok() || (*(*qp).device).ops.drain_sq.is_some() {
-                bindings::ib_drain_rq(qp);
-                bindings::ib_drain_sq(qp);
-            }
-            stopped
-        };
-        self.cq.disable();
-        match stopped {
-            // A provider did not ask the device: cxgb4 finds the queue pair terminated by the peer.
-            Ok(()) | Err(EINVAL) => {}
-            Err(error) => self.pd.set_unstoppable(error),
-        }
-    }
-
-    /// The C object.
-    pub(super) fn as_opaque(&self) -> &Opaque<bindings::ib_qp> {
-        // SAFETY: By the type's invariant; `Opaque` is transparent.
-        unsafe { self.ptr.cast().as_ref() }
-    }
-
-    /// The C pointer.
-    pub(super) fn as_raw(&self) -> *mut bindings::ib_qp {
-        self.ptr.as_ptr()
+    /// Queues the look.
+    pub(super) fn watch(&self) {
+        // SAFETY: A queue pair is the content of an `Arc` (type invariant).
+        let this = unsafe { ArcBorrow::from_raw(self) };
+        // It fails only if the look is queued, or is disabled.
+        let _ = workqueue::system().enqueue_delayed(Arc::from(this), msecs_to_jiffies(LOOK_PERIOD));
     }
 }
 
-impl TraceQp for Qp {
+/// The look: ends the connection if the peer lets too little complete.
+impl<U: QpUser> WorkItem for QueuePair<U> {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let mut sq = this.send.lock();
+        let is_stalled = sq.progress.is_stalled();
+        let is_busy = sq.progress.is_busy();
+        sq.is_watched = is_busy && !is_stalled;
+        let goes_on = sq.is_watched;
+        drop(sq);
+        if is_stalled {
+            this.user.failed(QpFailure::Stalled);
+        } else if goes_on {
+            this.watch();
+        } else {
+            this.user.idle();
+        }
+    }
+}
+
+impl<U: QpUser> TraceQp for QueuePair<U> {
     fn queue(&self) -> u32 {
-        // SAFETY: By the type's invariant; the queue pair keeps its completion queue.
-        unsafe { CqRef::from_raw((*self.as_raw()).recv_cq) }.number()
+        self.cq_number
     }
 }
 
-#[pinned_drop]
-impl PinnedDrop for Qp {
-    fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type's invariant this is the identifier's queue pair.
-        unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
+impl<U: QpUser> TraceCq for QueuePair<U> {
+    fn number(&self) -> u32 {
+        self.cq_number
     }
-}
-
-/// Gives the identifier a queue pair, its only one: nobody else has the identifier.
-fn create(
-    id: &CmId<Bound>,
-    pd: &Pd,
-    cq: &Cq,
-    capacities: Capacities,
-) -> Result<NonNull<bindings::ib_qp>> {
-    let mut attr = bindings::ib_qp_init_attr {
-        send_cq: cq.as_raw(),
-        recv_cq: cq.as_raw(),
-        cap: bindings::ib_qp_cap {
-            // Where the RDMA core adds requests for transfers, it applies the limit to the sum.
-            max_send_wr: capacities
-                .send_requests
-                .min(pd.device().attributes().max_qp_wr),
-            max_recv_wr: capacities.receive_requests,
-            max_send_sge: capacities.send_sge,
-            max_recv_sge: 1,
-            max_rdma_ctxs: capacities.transfers,
-            ..Default::default()
-        },
-        sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
-        qp_type: bindings::ib_qp_type_IB_QPT_RC,
-        event_handler: id.qp_event_handler(),
-        qp_context: id.as_raw().cast(),
-        port_num: id.port(),
-        ..Default::default()
-    };
-    // SAFETY: Identifier, domain and completion queue are valid; the call rejects a domain of
-    // another device. The attributes are only used during the call; the identifier, which is the
-    // context of events, is destroyed after the queue pair.
-    to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
-    // SAFETY: The call has given the identifier a queue pair.
-    NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENODEV)
 }

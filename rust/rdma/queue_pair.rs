@@ -4,15 +4,15 @@
 //! regions.
 
 use super::{
+    client_send::{ReservedSend, SendOwner, SendQueue},
     cm::{Bound, CmId},
-    completion::{is_send, RemoteInvalidation, WcStatus},
-    cq::Cq,
+    cq::{is_send, RemoteInvalidation, WcStatus},
     cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     mr::{Idle, MrList},
-    qp::Qp,
+    old_cq::Cq,
+    raw_qp::Qp,
     receive::{CompletedReceive, PostedReceives, Receive, ReceiveOwner, Receives},
     registered::{Invalidation, LockedSlot, RegisteredMrs, SlotOwner},
-    send::{ReservedSend, SendOwner, SendQueue},
     sizes::QpSizes,
     Pd,
 };
@@ -353,7 +353,8 @@ unsafe impl<C: Completions> ReceiveOwner for QueuePair<C> {
         }
         // SAFETY: This is a successful Receive completion, which is being handled until the end of
         // this call.
-        let invalidated = unsafe { RemoteInvalidation::from_completion(self.qp.as_opaque(), wc) };
+        let invalidated =
+            unsafe { RemoteInvalidation::from_completion(self.qp.as_raw().cast(), wc) };
         // SAFETY: The handlers of a completion queue run one after the other, and this is one of
         // them.
         C::received(&mut unsafe { Completion::new(self) }, message, invalidated);

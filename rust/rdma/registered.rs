@@ -7,10 +7,10 @@
 //! queue pair keeps its state of the Call in the slot as well, under the same lock.
 
 use super::{
-    completion::RemoteInvalidation,
+    cq::RemoteInvalidation,
     cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
     mr::{Idle, Mapped, Mr, MrList, Registered},
-    qp::Qp,
+    raw_qp::Qp,
 };
 use crate::{bindings, trace};
 use core::ptr::NonNull;
@@ -19,7 +19,6 @@ use kernel::{
     prelude::*,
     sync::lock::{spinlock::SpinLockBackend, Guard},
     sync::{CondVar, SpinLock},
-    types::Opaque,
 };
 
 /// An object that owns a queue pair, and the slots for the regions that its peer can reach.
@@ -97,7 +96,7 @@ impl<O: SlotOwner> Complete for Slot<O> {
 ///
 /// `qp` is the queue pair with which the regions were registered.
 pub(crate) struct LockedSlot<'a, U> {
-    qp: &'a Opaque<bindings::ib_qp>,
+    qp: &'a Qp,
     contents: Guard<'a, Contents<U>, SpinLockBackend>,
 }
 
@@ -120,7 +119,7 @@ impl<U: Unpin> LockedSlot<'_, U> {
         if self.contents.is_invalidating {
             return None;
         }
-        let handle = proof.into_handle(self.qp)?;
+        let handle = proof.into_handle(self.qp.as_raw().cast())?;
         // SAFETY: By the type's invariant the queue pair of these regions has reported their handle
         // as invalid.
         unsafe { self.contents.regions.take_invalidated(handle) }
@@ -226,10 +225,7 @@ impl<O: SlotOwner> RegisteredMrs<O> {
         let contents = self.slots.get(index)?.contents.lock();
         // INVARIANT: `qp` is the queue pair of this object (this function's contract), with which
         // `post` registers the regions of its slots.
-        Some(LockedSlot {
-            qp: qp.as_opaque(),
-            contents,
-        })
+        Some(LockedSlot { qp, contents })
     }
 
     /// How many slots there are.

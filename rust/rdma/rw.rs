@@ -5,7 +5,7 @@
 //!
 //! [`include/rdma/rw.h`]: srctree/include/rdma/rw.h
 
-use super::qp::Qp;
+use super::owner::Hw;
 use crate::bindings::{self, PageRange, PageVec};
 use core::mem::MaybeUninit;
 use kernel::{dma::DataDirection, prelude::*};
@@ -33,8 +33,9 @@ pub(super) struct RwList {
     vecs: KVVec<bindings::bio_vec>,
     ctxts: KVVec<RwCtxt>,
     direction: DataDirection,
-    /// The number of work requests in the chain.
+    /// The number of work requests in the chain, and of MRs that they use.
     requests: u32,
+    mrs: u32,
 }
 
 // SAFETY: The memory that the pointers lead to belongs to the user, which may be any thread.
@@ -43,23 +44,30 @@ unsafe impl Send for RwList {}
 unsafe impl Sync for RwList {}
 
 impl RwList {
-    /// Empty; for RDMA Reads from the peer.
-    pub(super) const fn reads() -> Self {
-        Self::new(DataDirection::FromDevice)
-    }
-
-    /// Empty; for RDMA Writes to the peer.
-    pub(super) const fn writes() -> Self {
-        Self::new(DataDirection::ToDevice)
-    }
-
-    const fn new(direction: DataDirection) -> Self {
+    /// An empty list.
+    pub(super) const fn new() -> Self {
         Self {
             vecs: KVVec::new(),
             ctxts: KVVec::new(),
-            direction,
+            direction: DataDirection::ToDevice,
             requests: 0,
+            mrs: 0,
         }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ctxts.is_empty()
+    }
+
+    /// How many MRs of the RDMA core's pool they use.
+    pub(super) fn mrs(&self) -> u32 {
+        self.mrs
+    }
+
+    /// Whether they are RDMA Reads.
+    pub(super) fn is_read(&self) -> bool {
+        !self.ctxts.is_empty() && self.direction == DataDirection::FromDevice
     }
 
     /// The number of work requests in the chain.
@@ -67,18 +75,25 @@ impl RwList {
         self.requests
     }
 
-    /// Reserves memory for `ranges` ranges with `elements` elements in all, to be added for `qp`,
-    /// if there are none yet. May sleep.
+    /// Reserves memory for `ranges` ranges with `elements` elements in all, of RDMA Reads or Writes
+    /// on `hw`. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or `EBUSY` if there are ranges.
-    pub(super) fn reserve(&mut self, qp: &Qp, ranges: usize, elements: usize) -> Result {
+    pub(super) fn reserve(
+        &mut self,
+        hw: &Hw,
+        direction: DataDirection,
+        ranges: usize,
+        elements: usize,
+    ) -> Result {
         if !self.ctxts.is_empty() {
             return Err(EBUSY);
         }
+        self.direction = direction;
         // CAST: A u32 always fits the kernel's usize.
-        let more = elements / qp.region_pages().get() as usize;
+        let more = elements / hw.region_pages.get() as usize;
         let ctxts = ranges.saturating_add(more);
         if self.vecs.capacity() < elements || self.ctxts.capacity() < ctxts {
             self.vecs.reserve(elements, GFP_KERNEL)?;
@@ -87,12 +102,12 @@ impl RwList {
         Ok(())
     }
 
-    /// Adds the transfer of `range` of `pages`, no more than [`Qp::region_pages`] of them, from or
+    /// Adds the transfer of `range` of `pages`, no more than `region_pages` of them, from or
     /// to the peer's memory at `offset` under `handle`. May sleep.
     ///
     /// # Safety
     ///
-    /// The pages stay until [`Self::release`], and `qp` is the queue pair that it is called with.
+    /// The pages stay until [`Self::release`], which is called with the same `hw`.
     ///
     /// # Errors
     ///
@@ -100,7 +115,7 @@ impl RwList {
     /// if there are no bytes, or if the range is not within these pages.
     pub(super) unsafe fn add(
         &mut self,
-        qp: &Qp,
+        hw: &Hw,
         pages: &PageVec,
         range: PageRange,
         handle: u32,
@@ -135,8 +150,8 @@ impl RwList {
         let status = unsafe {
             bindings::rdma_rw_ctx_init_bvec(
                 ctxt.ctx.as_mut_ptr(),
-                qp.as_raw(),
-                qp.id().port(),
+                hw.qp.as_ptr(),
+                hw.id.port(),
                 vecs.as_ptr(),
                 count,
                 iter,
@@ -148,6 +163,8 @@ impl RwList {
         match u32::try_from(status) {
             Ok(requests) if requests > 0 => {
                 self.requests = self.requests.saturating_add(requests);
+                let is_registered = hw.registers(self.direction);
+                self.mrs = self.mrs.saturating_add(u32::from(is_registered));
                 Ok(())
             }
             _ => {
@@ -162,19 +179,18 @@ impl RwList {
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair that they were added with. The chain is posted before this object
-    /// changes.
+    /// They were added with the same `hw`. The chain is posted before this object changes.
     pub(super) unsafe fn requests_before(
         &mut self,
-        qp: &Qp,
+        hw: &Hw,
         cqe: *mut bindings::ib_cqe,
         last: *mut bindings::ib_send_wr,
     ) -> *mut bindings::ib_send_wr {
-        let port = qp.id().port();
+        let port = hw.id.port();
         self.ctxts.iter_mut().rev().fold(last, |next, ctxt| {
             // SAFETY: It was mapped for this queue pair.
             unsafe {
-                bindings::rdma_rw_ctx_wrs(ctxt.ctx.as_mut_ptr(), qp.as_raw(), port, cqe, next)
+                bindings::rdma_rw_ctx_wrs(ctxt.ctx.as_mut_ptr(), hw.qp.as_ptr(), port, cqe, next)
             }
         })
     }
@@ -183,11 +199,11 @@ impl RwList {
     ///
     /// # Safety
     ///
-    /// `qp` is the queue pair that they were added with. They have completed, or were never posted.
-    pub(super) unsafe fn release(&mut self, qp: &Qp) {
+    /// They were added with the same `hw`. They have completed, or were never posted.
+    pub(super) unsafe fn release(&mut self, hw: &Hw) {
         if !self.ctxts.is_empty() || self.vecs.capacity() > KEPT_ELEMENTS {
             // SAFETY: `release_all` has the same contract.
-            unsafe { self.release_all(qp) };
+            unsafe { self.release_all(hw) };
         }
     }
 
@@ -196,8 +212,8 @@ impl RwList {
     /// # Safety
     ///
     /// As for [`Self::release`].
-    unsafe fn release_all(&mut self, qp: &Qp) {
-        let port = qp.id().port();
+    unsafe fn release_all(&mut self, hw: &Hw) {
+        let port = hw.id.port();
         for ctxt in &mut self.ctxts {
             // By the type's invariant the vectors exist.
             let Some(vecs) = self.vecs.get(ctxt.first..) else {
@@ -208,7 +224,7 @@ impl RwList {
             unsafe {
                 bindings::rdma_rw_ctx_destroy_bvec(
                     ctxt.ctx.as_mut_ptr(),
-                    qp.as_raw(),
+                    hw.qp.as_ptr(),
                     port,
                     vecs.as_ptr(),
                     ctxt.count,
@@ -219,7 +235,7 @@ impl RwList {
         // INVARIANT: What is mapped no longer is forgotten.
         self.ctxts.clear();
         self.vecs.clear();
-        self.requests = 0;
+        (self.requests, self.mrs) = (0, 0);
         if self.vecs.capacity() > KEPT_ELEMENTS {
             self.vecs = KVVec::new();
             self.ctxts = KVVec::new();

@@ -1,404 +1,533 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The send queue: a ring of buffers from which messages are sent.
+//! The send queue of a queue pair: its contexts, its entries, and the chains that wait for entries.
 //!
-//! Sends complete in the order in which they were posted, so one counter tells which buffers are
-//! free. Only one Send in several requests a completion. Most buffers are allocated when they are
-//! first needed. A few are reserved for messages that can wait neither for the ring nor for its
-//! owner.
+//! A chain is a list of work requests of which the last is a Send or an RDMA Read. Each chain has a
+//! context. On a server the last request of each chain is signalled. On a client one Send in
+//! [`MAX_UNSIGNALED`] is, and its completion also retires the contexts that were posted unsignalled
+//! before it: they hang on the context of the signalled Send, from the time that it is posted. A
+//! completion retires nothing else: siw completes RDMA Reads later than Sends that were posted
+//! after them.
 
 use super::{
-    completion::WcStatus,
-    cqe::{impl_has_cqe, Complete, CqRef, Cqe, HasCqe},
-    dma::DmaBuffer,
-    qp::Qp,
-    ring::{span, MAX_UNSIGNALED},
+    cq::{Complete, CqContext, WcStatus},
+    list::List,
+    look::Progress,
+    mr_slots::SlotGuard,
+    qp::{QpFailure, QpUser, QueuePair},
+    send_ctxt::{SendBox, SendCtxt},
     Pd,
 };
 use crate::{
-    bindings::{self, RelaxedCell},
+    bindings::{self, PageVec},
     trace,
 };
-use core::{cell::UnsafeCell, mem::ManuallyDrop, ptr::NonNull};
+use core::{
+    mem::{offset_of, ManuallyDrop},
+    ptr::NonNull,
+};
 use kernel::{
     alloc::Flags,
-    dma::DataDirection,
+    error::to_result,
     prelude::*,
-    sync::atomic::{Acquire, Atomic, Relaxed, Release},
-    sync::Arc,
+    sync::{atomic::Relaxed, Arc},
 };
 
-/// How many Sends are reserved. Answering one message at a time takes two: the previous answer may
-/// have arrived before its Send completes.
-pub(super) const RESERVED: usize = 4;
+/// One Send in as many is signalled on a client.
+pub(super) const MAX_UNSIGNALED: u32 = 16;
 
-/// The most buffers that are allocated with the ring, so that Sends do not depend on memory. With
-/// half as many Calls outstanding a buffer is always free, even while the completions of the other
-/// half are still to come.
-const FIRST_BUFFERS: u32 = 2 * MAX_UNSIGNALED;
+/// Idle contexts that are kept on a server.
+const KEPT_IDLE: u32 = 16;
 
-/// An object that owns a queue pair with a ring of Sends.
-///
-/// # Safety
-///
-/// The object is pinned, and is not dropped before all Sends of its [`SendQueue`] have completed.
-pub(crate) unsafe trait SendOwner: Sized {
-    /// The signalled Send with this number has completed, and with it all Sends before it.
-    ///
-    /// # Safety
-    ///
-    /// Called by the handler of that completion.
-    unsafe fn sent(&self, number: u32);
-
-    /// A Send failed or was flushed.
-    fn failed(&self, status: WcStatus);
+/// Why a chain was not handed over, or why there is no context for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SqError {
+    /// A client has no idle context. [`QpUser::room`] will be called.
+    Full,
+    /// The chain has more work requests than the send queue has entries.
+    TooMany,
+    /// There is no memory.
+    NoMem,
+    /// The connection is ending.
+    Closed,
 }
 
-/// A buffer for a message, and the constant part of the Send that posts it.
-pub(super) struct Message {
-    buffer: DmaBuffer,
-    request: bindings::ib_send_wr,
-    sge: bindings::ib_sge,
+/// Numbers of a queue pair at one time.
+pub(crate) struct QpView {
+    /// Receives that are posted, and all.
+    pub(crate) recvs_posted: u32,
+    pub(crate) recvs: u32,
+    /// Send contexts that are not idle, and all.
+    pub(crate) sends_used: u32,
+    pub(crate) sends: u32,
+    /// Entries of the send queue in use, the most that ever were, and all. Not counted on a client.
+    pub(crate) entries_used: u32,
+    pub(crate) entries_most: u32,
+    pub(crate) entries: u32,
+    /// Chains that wait for entries.
+    pub(crate) pending: u32,
 }
 
-/// A slot of the ring.
+/// The state of a send queue.
 ///
 /// # Invariants
 ///
-/// `owner` contains the ring.
-pub(super) struct RingSlot<O: SendOwner> {
-    cqe: Cqe<Self>,
-    owner: NonNull<O>,
-    /// The number of the Send that was last posted from here. Before the first round, the number
-    /// that it would have had in the round before.
-    pub(super) number: RelaxedCell<u32>,
-    /// `None` until it is needed.
-    message: UnsafeCell<Option<Message>>,
-}
-
-impl_has_cqe! {
-    impl{O: SendOwner} HasCqe<0> for RingSlot<O> { self.cqe }
-    impl{O: SendOwner} HasCqe<0> for Reserved<O> { self.cqe }
-}
-
-// SAFETY: The message belongs to its owner, the number is a `RelaxedCell`, and the rest is only
-// read.
-unsafe impl<O: SendOwner> Sync for RingSlot<O> {}
-// SAFETY: Nothing in a slot is tied to a thread.
-unsafe impl<O: SendOwner> Send for RingSlot<O> {}
-
-/// A buffer outside the ring.
+/// The entries of the contexts on `posted` and `unsignalled` are not in `free`. A context on one of
+/// these lists, or on `covers` of a context there, may be used by the device, and is not touched by
+/// anybody but its completion handler until it has completed, or until the queue pair is destroyed.
+/// One on `pending` is unknown to the device.
 ///
-/// # Invariants
-///
-/// `owner` contains the buffer. While it `is_busy` the message belongs to the device or to a
-/// [`ReservedSend`].
-struct Reserved<O: SendOwner> {
-    cqe: Cqe<Self>,
-    owner: NonNull<O>,
-    /// The number of its Send in trace events.
-    number: u32,
-    is_busy: Atomic<bool>,
-    message: UnsafeCell<Message>,
+/// `is_open` goes from true to false once. Nothing is posted while it is false.
+pub(super) struct SendQueue<U: QpUser> {
+    pub(super) is_open: bool,
+    /// Entries that are free, and the lowest number that ever were.
+    free: u32,
+    least: u32,
+    /// MRs of the RDMA core's pool that are not reserved.
+    free_mrs: u32,
+    pub(super) idle: List<SendCtxt<U>>,
+    /// Contexts that exist.
+    made: u32,
+    /// Contexts that belong to a [`SendBox`]. While there are any, the hardware objects exist:
+    /// [`super::QpOwner`] waits when it is dropped.
+    pub(super) lent: u32,
+    /// Posted unsignalled, and on no other context's `covers` yet.
+    pub(super) unsignalled: List<SendCtxt<U>>,
+    pub(super) posted: List<SendCtxt<U>>,
+    /// Handed over, but there were not enough free entries, in order.
+    pub(super) pending: List<SendCtxt<U>>,
+    pub(super) progress: Progress,
+    /// Whether the look is queued.
+    pub(super) is_watched: bool,
+    /// Whether [`QpUser::room`] is to be called.
+    wants_room: bool,
 }
 
-// SAFETY: The message belongs to its owner, and the rest is only read, or atomic.
-unsafe impl<O: SendOwner> Sync for Reserved<O> {}
-// SAFETY: Nothing in it is tied to a thread.
-unsafe impl<O: SendOwner> Send for Reserved<O> {}
-
-/// The ring, and the reserved Sends.
-///
-/// # Invariants
-///
-/// `slots` does not change after construction. Of the Sends numbered from `completed` up to, but
-/// not including, the [`super::Sender`]'s next one, all whose slot the ring did not skip may be
-/// outstanding, and the messages of their slots belong to the device. All other messages belong to
-/// the `Sender`.
-#[pin_data]
-pub(super) struct SendQueue<O: SendOwner> {
-    slots: KVVec<RingSlot<O>>,
-    /// How many slots there are.
-    count: u32,
-    /// How many of them have a buffer, counted from the first; the `Sender` adds to them.
-    buffers: RelaxedCell<u32>,
-    /// Bytes in each buffer.
-    size: usize,
-    /// The number of the first Send that is not known to have completed.
-    completed: Atomic<u32>,
-    reserved: [Reserved<O>; RESERVED],
-    /// A Send is signalled if none of these bits is set in its number.
-    unsignaled_mask: u32,
-}
-
-impl<O: SendOwner + 'static> SendQueue<O> {
-    /// Creates a ring for `count` buffers of `size` bytes.
-    ///
-    /// # Safety
-    ///
-    /// The result is part of `owner`.
-    pub(super) unsafe fn new<'a>(
-        pd: &'a Arc<Pd>,
-        count: u32,
-        size: u32,
-        owner: NonNull<O>,
-    ) -> impl PinInit<Self, Error> + 'a {
-        let first = count.min(FIRST_BUFFERS);
-        try_pin_init!(Self {
-            size: usize::try_from(size)?,
-            slots: {
-                let mut slots = KVVec::with_capacity(usize::try_from(count)?, GFP_KERNEL)?;
-                for index in 0..count {
-                    let message = if index < first {
-                        Some(Message::new(pd, *size, GFP_KERNEL)?)
-                    } else {
-                        None
-                    };
-                    // INVARIANT: The ring is part of `owner` (this function's contract).
-                    let slot = RingSlot {
-                        cqe: Cqe::new(),
-                        owner,
-                        number: RelaxedCell::new(index.wrapping_sub(span(count))),
-                        message: UnsafeCell::new(message),
-                    };
-                    slots.push(slot, GFP_KERNEL)?;
-                }
-                slots
-            },
-            count,
-            buffers: RelaxedCell::new(first),
-            completed: Atomic::new(0),
-            reserved: {
-                let reserved = |number| -> Result<Reserved<O>> {
-                    // INVARIANT: It is part of `owner` (this function's contract), and free.
-                    Ok(Reserved {
-                        cqe: Cqe::new(),
-                        owner,
-                        number,
-                        is_busy: Atomic::new(false),
-                        message: UnsafeCell::new(Message::new(pd, *size, GFP_KERNEL)?),
-                    })
-                };
-                [
-                    reserved(u32::MAX)?,
-                    reserved(u32::MAX - 1)?,
-                    reserved(u32::MAX - 2)?,
-                    reserved(u32::MAX - 3)?,
-                ]
-            },
-            // At least once a round: the ring cannot fill up without an outstanding signalled Send.
-            unsignaled_mask: (span(first) / 2).saturating_sub(1),
-        }? Error)
-    }
-
-    /// A reserved Send, unless all are in use.
-    pub(super) fn reserved<'a>(&'a self, qp: &'a Qp) -> Option<ReservedSend<'a, O>> {
-        let mut reserved = self.reserved.iter();
-        let reserved = reserved.find(|reserved| !reserved.is_busy.xchg(true, Acquire))?;
-        // INVARIANT: It was free, so it belongs to this object until it is free again.
-        Some(ReservedSend { reserved, qp })
-    }
-
-    /// Allocates a buffer for the slot at `index`, the first slot that has none; returns whether
-    /// there was memory. Does not sleep.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the [`super::Sender`], and no Send was posted from that slot.
-    pub(super) unsafe fn add_buffer(&self, pd: &Arc<Pd>, index: u32) -> bool {
-        let slot = usize::try_from(index)
-            .ok()
-            .and_then(|index| self.slots.get(index));
-        let (Some(slot), Ok(message)) = (slot, Message::new(pd, self.size, GFP_NOWAIT)) else {
-            return false;
-        };
-        // SAFETY: No Send was posted from this slot, so its message belongs to the `Sender` (type
-        // invariant), which is the caller (this function's contract).
-        unsafe { *slot.message.get() = Some(message) };
-        self.buffers.set(index.saturating_add(1));
-        true
-    }
-
-    /// The slot at `index` of the ring.
-    pub(super) fn slot(&self, index: u32) -> Option<&RingSlot<O>> {
-        // CAST: A u32 always fits the kernel's usize.
-        self.slots.get(index as usize)
-    }
-
-    /// How many slots the ring has, and how many of them have a buffer.
-    pub(super) fn len(&self) -> (u32, u32) {
-        (self.count, self.buffers.get())
-    }
-
-    /// The number of the first Send that is not known to have completed.
-    pub(super) fn completed(&self) -> u32 {
-        self.completed.load(Acquire)
-    }
-
-    /// Records that the Send with this number has completed, and with it all Sends before it.
-    ///
-    /// # Safety
-    ///
-    /// It has just completed.
-    pub(super) unsafe fn complete(&self, number: u32) {
-        self.completed.store(number.wrapping_add(1), Release);
-    }
-
-    /// Whether the Send with this number requests a completion.
-    pub(super) fn is_signaled(&self, number: u32) -> bool {
-        number & self.unsignaled_mask == 0
-    }
-
-    /// How many buffers may be held by the device, and how many there are.
-    pub(super) fn posted(&self) -> (usize, usize) {
-        // CAST: A u32 always fits the kernel's usize.
-        let buffers = self.buffers.get() as usize;
-        let span = span(self.count);
-        let completed = self.completed.load(Relaxed);
-        let is_posted = |slot: &&RingSlot<O>| slot.number.get().wrapping_sub(completed) < span;
-        let slots = self.slots.iter().take(buffers);
-        (slots.filter(is_posted).count(), buffers)
-    }
-}
-
-/// A signalled Send of the ring has completed, and with it all Sends before it.
-impl<O: SendOwner> Complete for RingSlot<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
-        // SAFETY: The owner contains the slot (type invariant). It is pinned, and is not dropped
-        // before all its Sends have completed (contract of `SendOwner`), of which this is one.
-        let (slot, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
-        let number = slot.number.get();
-        trace::xprtrdma_wc_send(cq, number, wc);
-        match WcStatus::failure(wc) {
-            // SAFETY: This is the handler of that completion.
-            None => unsafe { owner.sent(number) },
-            Some(status) => owner.failed(status),
+impl<U: QpUser> SendQueue<U> {
+    /// An open queue with `entries` free entries, `mrs` MRs of the RDMA core's pool, and no
+    /// contexts.
+    pub(super) const fn new(entries: u32, mrs: u32) -> Self {
+        Self {
+            is_open: true,
+            free: entries,
+            least: entries,
+            free_mrs: mrs,
+            idle: List::new(),
+            made: 0,
+            lent: 0,
+            unsignalled: List::new(),
+            posted: List::new(),
+            pending: List::new(),
+            progress: Progress::new(),
+            is_watched: false,
+            wants_room: false,
         }
     }
-}
 
-/// A reserved Send has completed.
-impl<O: SendOwner> Complete for Reserved<O> {
-    unsafe fn complete(this: NonNull<Self>, cq: &CqRef, wc: &bindings::ib_wc) {
-        // SAFETY: The owner contains the buffer (type invariant). It is pinned, and is not dropped
-        // before all its Sends have completed (contract of `SendOwner`), of which this is one.
-        let (reserved, owner) = unsafe { (this.as_ref(), this.as_ref().owner.as_ref()) };
-        trace::xprtrdma_wc_send(cq, reserved.number, wc);
-        reserved.is_busy.store(false, Release);
-        if let Some(status) = WcStatus::failure(wc) {
-            owner.failed(status);
+    /// Puts an unused context on `idle`, or returns it to be freed after unlocking.
+    fn put_idle(&mut self, ctxt: KBox<SendCtxt<U>>) -> Option<KBox<SendCtxt<U>>> {
+        if !U::IS_CLIENT && self.idle.len() >= KEPT_IDLE {
+            self.made = self.made.saturating_sub(1);
+            return Some(ctxt);
         }
+        self.idle.push_front(ctxt);
+        None
+    }
+
+    /// Whether [`QpUser::room`] is to be called after unlocking.
+    fn take_wants_room(&mut self) -> bool {
+        let has_room = self.is_open && self.pending.is_empty();
+        has_room && core::mem::replace(&mut self.wants_room, false)
+    }
+
+    /// Whether there are enough free entries for the first pending chain.
+    fn pending_fits(&self) -> bool {
+        let first = self.pending.first();
+        self.is_open && first.is_some_and(|ctxt| ctxt.entries <= self.free)
     }
 }
 
-impl<O: SendOwner> RingSlot<O> {
-    /// The message, if there is one.
-    ///
-    /// # Safety
-    ///
-    /// It belongs to the caller, who has no other reference to it.
-    #[allow(clippy::mut_from_ref)]
-    pub(super) unsafe fn message(&self) -> Option<&mut Message> {
-        // SAFETY: The message belongs to the caller, who has no other reference to it (this
-        // function's contract).
-        unsafe { &mut *self.message.get() }.as_mut()
-    }
-}
-
-impl Message {
-    /// The buffer for the message, which begins at its start.
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
-        self.buffer.bytes()
-    }
-
-    /// Allocates a buffer of `size` bytes.
-    fn new(pd: &Arc<Pd>, size: usize, flags: Flags) -> Result<Self> {
-        let buffer = DmaBuffer::new(pd, size, DataDirection::ToDevice, flags)?;
-        Ok(Self {
-            sge: buffer.sge(0, size).ok_or(EINVAL)?,
-            buffer,
-            request: bindings::ib_send_wr {
-                num_sge: 1,
-                opcode: bindings::ib_wr_opcode_IB_WR_SEND,
-                ..Default::default()
-            },
-        })
-    }
-
-    /// Calls `post` to put a Send of the first `length` bytes on the queue of `qp`, which completes
-    /// to `wr_cqe`. The message belongs to the device from here on, even if posting fails.
-    ///
-    /// # Safety
-    ///
-    /// Nobody else accesses the message before the device has returned it.
-    pub(super) unsafe fn send(
-        &mut self,
-        qp: &Qp,
-        wr_cqe: *mut bindings::ib_cqe,
-        length: usize,
-        (number, signaled): (u32, bool),
-        post: impl FnOnce(&mut bindings::ib_send_wr) -> Result,
-    ) -> Result {
-        if length > self.buffer.len() {
-            return Err(EINVAL);
-        }
-        self.sge.length = u32::try_from(length)?;
-        let request = &mut self.request;
-        request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(wr_cqe);
-        request.sg_list = &raw mut self.sge;
-        request.send_flags = if signaled {
-            bindings::ib_send_flags_IB_SEND_SIGNALED
-        } else {
-            0
-        };
-        self.buffer.sync_for_device(length);
-        let message = self.buffer.first(length);
-        trace::xprtrdma_post_send(qp, number, message, signaled);
-        post(request).inspect_err(|&error| trace::xprtrdma_post_send_err(qp, error))
-    }
-}
-
-/// A reserved Send, in which a message is built.
-///
-/// # Invariants
-///
-/// `reserved` is busy on behalf of this object, and belongs to the queue pair `qp`.
-pub(crate) struct ReservedSend<'a, O: SendOwner> {
-    reserved: &'a Reserved<O>,
-    qp: &'a Qp,
-}
-
-impl<O: SendOwner> ReservedSend<'_, O> {
-    /// The buffer for the message, which begins at its start.
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: By the type's invariant the message belongs to this object, which is borrowed
-        // mutably.
-        unsafe { &mut *self.reserved.message.get() }.buffer.bytes()
-    }
-
-    /// Sends the first `length` bytes.
+impl<U: QpUser> QueuePair<U> {
+    /// A context for one chain. May sleep if `flags` allow it.
     ///
     /// # Errors
     ///
-    /// As for [`Qp::post_send_beside`]. The connection is unusable after an error.
-    pub(crate) fn send(self, length: usize) -> Result {
-        // It stays in use until the completion.
-        let this = ManuallyDrop::new(self);
-        let wr_cqe = Reserved::wr_cqe(this.reserved);
-        // SAFETY: By the type's invariant the message belongs to this object, which ends here.
-        let message = unsafe { &mut *this.reserved.message.get() };
-        // SAFETY: The message belongs to the device until the completion, and stays in use until
-        // then.
-        unsafe {
-            let post = |send: &mut bindings::ib_send_wr| this.qp.post_send_beside(send);
-            message.send(this.qp, wr_cqe, length, (this.reserved.number, true), post)
+    /// [`SqError::Full`] on a client only; then [`QpUser::no_room`] was called under the lock, and
+    /// [`QpUser::room`] will be. [`SqError::NoMem`], [`SqError::Closed`].
+    pub(crate) fn get_send_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
+        let mut sq = self.send.lock();
+        if !sq.is_open {
+            return Err(SqError::Closed);
+        }
+        // INVARIANT: `lent` counts the context.
+        sq.lent = sq.lent.saturating_add(1);
+        if let Some(ctxt) = sq.idle.pop_front() {
+            return Ok(self.lend(ctxt));
+        }
+        if sq.made < self.caps.sends {
+            sq.made = sq.made.saturating_add(1);
+            drop(sq);
+            // SAFETY: `lent` is not 0.
+            let pd = unsafe { &self.hw().pd };
+            if let Ok(ctxt) = SendCtxt::new(pd, self.caps.send_size, flags) {
+                return Ok(self.lend(ctxt));
+            }
+            sq = self.send.lock();
+            sq.made = sq.made.saturating_sub(1);
+        }
+        self.unlend(&mut sq);
+        if !U::IS_CLIENT {
+            return Err(SqError::NoMem);
+        }
+        sq.wants_room = true;
+        self.user.no_room();
+        Err(SqError::Full)
+    }
+
+    /// A context that `lent` counts.
+    fn lend(&self, ctxt: KBox<SendCtxt<U>>) -> SendBox<'_, U> {
+        SendBox {
+            qp: self,
+            ctxt: ManuallyDrop::new(ctxt),
+        }
+    }
+
+    /// Counts a context that no longer belongs to a [`SendBox`].
+    fn unlend(&self, sq: &mut SendQueue<U>) {
+        sq.lent = sq.lent.saturating_sub(1);
+        if !sq.is_open {
+            self.returned.notify_all();
+        }
+    }
+
+    /// Makes the first `count` contexts, so that Sends do not depend on memory. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn make_sends(&self, pd: &Arc<Pd>, count: u32) -> Result {
+        for _ in 0..count {
+            let ctxt = SendCtxt::new(pd, self.caps.send_size, GFP_KERNEL)?;
+            let mut sq = self.send.lock();
+            sq.made = sq.made.saturating_add(1);
+            sq.idle.push_front(ctxt);
+        }
+        Ok(())
+    }
+
+    /// Reserves `mrs` MRs of the RDMA core's pool for a Call, if no chain is pending and
+    /// `is_allowed` returns true, which is called under the lock of the send queue. Otherwise
+    /// [`QpUser::room`] is called when this may have changed: when a chain has completed and none
+    /// is pending.
+    pub(crate) fn reserve(&self, mrs: u32, is_allowed: impl Fn() -> bool) -> bool {
+        if mrs == 0 && self.pending() == 0 && is_allowed() {
+            return true;
+        }
+        let mut sq = self.send.lock();
+        let free = sq.free_mrs.checked_sub(mrs);
+        let free = free.filter(|_| sq.pending.is_empty() && is_allowed());
+        match free {
+            Some(free) => sq.free_mrs = free,
+            None => sq.wants_room = true,
+        }
+        free.is_some()
+    }
+
+    /// Gives back reserved MRs that no chain has used.
+    pub(crate) fn unreserve(&self, mrs: u32) {
+        if mrs == 0 {
+            return;
+        }
+        let mut sq = self.send.lock();
+        sq.free_mrs = sq.free_mrs.saturating_add(mrs);
+        let room = sq.take_wants_room();
+        drop(sq);
+        if room {
+            self.user.room();
+        }
+    }
+
+    /// How many chains are pending.
+    pub(crate) fn pending(&self) -> u32 {
+        self.n_pending.load(Relaxed)
+    }
+
+    /// What debugfs shows of the queues.
+    pub(crate) fn view(&self) -> QpView {
+        let (recvs_posted, recvs) = self.receives();
+        let sq = self.send.lock();
+        QpView {
+            recvs_posted,
+            recvs,
+            sends_used: sq.made.saturating_sub(sq.idle.len()),
+            sends: sq.made,
+            entries_used: self.sq_entries.saturating_sub(sq.free),
+            entries_most: self.sq_entries.saturating_sub(sq.least),
+            entries: self.sq_entries,
+            pending: sq.pending.len(),
+        }
+    }
+
+    /// Posts nothing on the send queue any more. Does not sleep.
+    pub(crate) fn close(&self) {
+        self.send.lock().is_open = false;
+    }
+
+    /// Frees the chains that are pending, if the queue is closed.
+    pub(crate) fn drop_pending(&self) {
+        loop {
+            let mut sq = self.send.lock();
+            if sq.is_open {
+                return;
+            }
+            let Some(ctxt) = self.pop_pending(&mut sq) else {
+                return;
+            };
+            // INVARIANT: `lent` counts the context. The hardware objects exist: their owner drops
+            // what is pending before it destroys them.
+            sq.lent = sq.lent.saturating_add(1);
+            drop(sq);
+            drop(self.lend(ctxt));
+        }
+    }
+
+    /// The first pending chain, which is no longer pending.
+    fn pop_pending(&self, sq: &mut SendQueue<U>) -> Option<KBox<SendCtxt<U>>> {
+        let ctxt = sq.pending.pop_front();
+        self.n_pending.store(sq.pending.len(), Relaxed);
+        ctxt
+    }
+
+    /// Posts the chain that begins with `first`.
+    ///
+    /// # Safety
+    ///
+    /// The requests stay valid during the call, and their memory until they complete or the queue
+    /// pair is destroyed. `sq` is the queue of this queue pair.
+    ///
+    /// # Errors
+    ///
+    /// `EPIPE` if the queue is closed, or whatever the provider returns.
+    pub(super) unsafe fn post_wrs(
+        &self,
+        sq: &SendQueue<U>,
+        first: *const bindings::ib_send_wr,
+    ) -> Result {
+        if !sq.is_open {
+            return Err(EPIPE);
+        }
+        // SAFETY: The queue is open, so the hardware objects exist; the rest is this function's
+        // contract.
+        to_result(unsafe { bindings::rpcrdma_ib_post_send(self.hw().qp.as_ptr(), first) })
+    }
+
+    /// Posts the chain of `ctxt`, and takes its entries. Whatever happens, the context stays with
+    /// `sq`, the open queue of this queue pair.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider returns. The queue is closed then: part of the chain may be posted.
+    fn post_locked(&self, sq: &mut SendQueue<U>, mut ctxt: KBox<SendCtxt<U>>) -> Result {
+        let first = ctxt.first;
+        sq.free = sq.free.saturating_sub(ctxt.entries);
+        sq.least = sq.least.min(sq.free);
+        let mut is_signalled = true;
+        if U::IS_CLIENT {
+            let unsignalled = sq.unsignalled.len().saturating_add(1);
+            is_signalled = unsignalled >= MAX_UNSIGNALED || sq.idle.is_empty();
+            ctxt.set_signalled(is_signalled);
+            trace::xprtrdma_post_send(self, ctxt.cid, ctxt.message(), is_signalled);
+        }
+        if is_signalled {
+            ctxt.covers = sq.unsignalled.take();
+            sq.posted.push_back(ctxt);
+        } else {
+            sq.unsignalled.push_back(ctxt);
+        }
+        // SAFETY: The context, with everything that the chain refers to, is on a list from which
+        // only its completion takes it.
+        let posted = unsafe { self.post_wrs(sq, first) };
+        posted.inspect_err(|_| sq.is_open = false)
+    }
+
+    /// Tells the user that the provider has refused a chain.
+    fn refused(&self, error: Error) {
+        if U::IS_CLIENT {
+            trace::xprtrdma_post_send_err(self, error);
+        } else {
+            trace::svcrdma_sq_post_err(self, error);
+        }
+        self.user.failed(QpFailure::PostRefused(error));
+    }
+}
+
+impl<U: QpUser> SendBox<'_, U> {
+    /// Hands over the chain, of `entries` requests, under the lock of the slot with its MRs, if it
+    /// has any.
+    ///
+    /// # Errors
+    ///
+    /// [`SqError::Closed`].
+    pub(super) fn post(
+        mut self,
+        entries: u32,
+        slot: Option<SlotGuard<'_, U>>,
+    ) -> Result<(), SqError> {
+        let qp = self.qp;
+        let mut sq = qp.send.lock();
+        if !sq.is_open {
+            drop(sq);
+            drop(slot);
+            return Err(SqError::Closed);
+        }
+        if !U::IS_CLIENT {
+            self.ctxt.entries = entries;
+        }
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, and does not use the context any more.
+        let ctxt = unsafe { ManuallyDrop::take(&mut this.ctxt) };
+        sq.lent = sq.lent.saturating_sub(1);
+        sq.progress.handed(ctxt.rw.is_read());
+        let watch = qp.caps.watch && !core::mem::replace(&mut sq.is_watched, true);
+        let mut posted = Ok(());
+        if sq.pending.is_empty() && ctxt.entries <= sq.free {
+            posted = qp.post_locked(&mut sq, ctxt);
+        } else {
+            let used = qp.sq_entries.saturating_sub(sq.free);
+            trace::svcrdma_sq_full(qp, entries, used, qp.sq_entries);
+            qp.user.no_room();
+            sq.pending.push_back(ctxt);
+            qp.n_pending.store(sq.pending.len(), Relaxed);
+        }
+        drop(sq);
+        drop(slot);
+        if watch {
+            qp.watch();
+        }
+        posted.map_err(|error| {
+            qp.refused(error);
+            SqError::Closed
+        })
+    }
+}
+
+impl<U: QpUser> Drop for SendBox<'_, U> {
+    fn drop(&mut self) {
+        let qp = self.qp;
+        // SAFETY: The context is not used any more by this object.
+        let mut ctxt = unsafe { ManuallyDrop::take(&mut self.ctxt) };
+        // SAFETY: The chain was not posted. This `SendBox` is still counted by `lent`.
+        unsafe { ctxt.unmap(qp) };
+        ctxt.data = U::Send::default();
+        let mut sq = qp.send.lock();
+        let surplus = sq.put_idle(ctxt);
+        let room = sq.take_wants_room();
+        qp.unlend(&mut sq);
+        drop(sq);
+        drop(surplus);
+        if room {
+            qp.user.room();
         }
     }
 }
 
-/// A message that was not sent.
-impl<O: SendOwner> Drop for ReservedSend<'_, O> {
-    fn drop(&mut self) {
-        self.reserved.is_busy.store(false, Release);
+// SAFETY: The field has this type. Contexts are posted only on the queue pair that has made them.
+unsafe impl<U: QpUser> Complete for SendCtxt<U> {
+    type User = U;
+
+    const OFFSET: usize = offset_of!(Self, cqe);
+
+    unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
+        let qp = cx.qp();
+        // SAFETY: The context is on `posted`, and only its completion handler touches it (invariant
+        // of `SendQueue`).
+        let ctxt = unsafe { &mut *this.as_ptr() };
+        let failure = WcStatus::failure(wc);
+        let (is_read, mrs) = (ctxt.rw.is_read(), ctxt.rw.mrs());
+        if U::IS_CLIENT {
+            trace::xprtrdma_wc_send(qp, ctxt.cid, wc);
+            // What it covers may not have completed.
+            if let Some(status) = failure {
+                return qp.user.failed(status.into());
+            }
+        } else if !is_read {
+            trace::svcrdma_wc_send(qp, ctxt.cid, wc);
+        } else if failure.is_some() {
+            trace::svcrdma_wc_read_failed(qp, ctxt.cid, wc);
+        }
+        let mut pages = PageVec::new();
+        if is_read {
+            // The thread that posts may have yet to look for a request behind the last one, which
+            // is freed when it is unmapped.
+            drop(qp.send.lock());
+            if failure.is_none() {
+                pages = core::mem::take(&mut ctxt.pages);
+            }
+        }
+        // SAFETY: The chain has completed. A completion is being handled, so the hardware objects
+        // exist.
+        unsafe { ctxt.unmap(qp) };
+        // Of a Send it says nothing about memory of the peer.
+        if let Some(status) = failure.filter(|_| is_read) {
+            qp.user.part_failed(&ctxt.data, status);
+        }
+        let data = core::mem::take(&mut ctxt.data);
+
+        let mut sq = qp.send.lock();
+        // SAFETY: The context is on `posted`.
+        let mut ctxt = unsafe { sq.posted.remove(this) };
+        sq.free = sq.free.saturating_add(ctxt.entries);
+        sq.free_mrs = sq.free_mrs.saturating_add(mrs);
+        sq.idle.append(&mut ctxt.covers);
+        sq.progress.done(is_read);
+        let surplus = sq.put_idle(ctxt);
+        let mut posted = Ok(());
+        while failure.is_none() && sq.pending_fits() {
+            if let Some(next) = qp.pop_pending(&mut sq) {
+                posted = qp.post_locked(&mut sq, next);
+            }
+        }
+        let room = sq.take_wants_room();
+        drop(sq);
+        drop(surplus);
+        if let Err(error) = posted {
+            qp.refused(error);
+        }
+        if room {
+            qp.user.room();
+        }
+        match failure {
+            None => U::sent(cx, data, pages),
+            Some(status) => {
+                drop(data);
+                qp.user.failed(status.into());
+            }
+        }
+    }
+}
+
+// SAFETY: The field has this type. Contexts are posted only on the queue pair that has made them.
+unsafe impl<U: QpUser> Complete<1> for SendCtxt<U> {
+    type User = U;
+
+    const OFFSET: usize = offset_of!(Self, part);
+
+    unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
+        let Some(status) = WcStatus::failure(wc) else {
+            return;
+        };
+        let qp = cx.qp();
+        // SAFETY: The request is part of a chain whose last one has not completed, so the context
+        // is on a list of the queue, and only a completion handler touches it.
+        let ctxt = unsafe { this.as_ref() };
+        if U::IS_CLIENT {
+            trace::xprtrdma_wc_unsignaled(qp, wc);
+        } else if ctxt.rw.is_read() {
+            trace::svcrdma_wc_read_failed(qp, ctxt.cid, wc);
+        } else {
+            trace::svcrdma_wc_write_failed(qp, ctxt.cid, wc);
+        }
+        qp.user.part_failed(&ctxt.data, status);
+        qp.user.failed(status.into());
     }
 }

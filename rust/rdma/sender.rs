@@ -3,12 +3,12 @@
 //! The sending side of a queue pair: it owns the ring of Sends, and ends the connection.
 
 use super::{
+    client_send::{Message, RingSlot},
     cm::{Bound, CmId},
     cqe::HasCqe,
     mr::{Mapped, MrList},
     queue_pair::{Completions, QueuePair},
     ring::Ring,
-    send::{Message, RingSlot},
     sizes::QpSizes,
     Pd,
 };

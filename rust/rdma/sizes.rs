@@ -2,7 +2,7 @@
 
 //! The sizes of a queue pair's queues.
 
-use super::{qp::Capacities, send::RESERVED};
+use super::{client_send::RESERVED, raw_qp::Capacities};
 
 /// The sizes of a queue pair's queues.
 #[derive(Clone, Copy)]

@@ -3,7 +3,9 @@
 //! The backward direction (RFC 8167): nfsd's Calls to its clients.
 
 use super::{
-    connection::Connection, incoming::IncomingCalls, sizes::BACKWARD_CREDITS, stats::SentMessage,
+    sendto::Sending,
+    sizes::BACKWARD_CREDITS,
+    transport::{Connection, Qp},
 };
 use crate::{
     error::Cause,
@@ -11,13 +13,13 @@ use crate::{
         encode::encode_inline,
         header::{Credits, Xid},
     },
-    rdma::{AcceptedQp, NoRoom, Patience},
+    rdma::SqError,
     sunrpc::{
         server::{BcClass, BcConnection, BcRqst},
         SendError, IDENT_BACKWARD,
     },
 };
-use kernel::{pr_warn_once, prelude::*};
+use kernel::{alloc::flags::__GFP_NOWARN, pr_warn_once, prelude::*};
 
 static CLASS: BcClass<Connection> = BcClass::new(c"rdma backchannel", IDENT_BACKWARD);
 
@@ -29,7 +31,7 @@ impl BcConnection for Connection {
     }
 
     fn bc_sendto(&self, call: &BcRqst<'_>) -> Result<(), SendError> {
-        let result = send(&self.parts.qp, call);
+        let result = send(self.qp(), call);
         if result == Err(SendError::TooLarge) {
             pr_warn_once!(
                 "a callback of {} bytes is too long for its client\n",
@@ -40,49 +42,41 @@ impl BcConnection for Connection {
     }
 
     fn overdue(&self) {
-        self.parts.events().close(Cause::TimedOut);
+        self.conn().force_close(Cause::TimedOut);
     }
 }
 
-/// Sends a Call, once there is a Receive for its Reply.
-fn send(qp: &AcceptedQp<IncomingCalls>, call: &BcRqst<'_>) -> Result<(), SendError> {
-    let incoming = qp.context();
-    let (version, thresholds) = incoming.agreed();
+/// Sends a Call, once there is a Receive for its Reply. Does not wait: whoever ends an RPC client
+/// of sunrpc, such as a thread of nfsd, waits for this.
+fn send(qp: &Qp, call: &BcRqst<'_>) -> Result<(), SendError> {
+    let (conn, flags) = (qp.user(), GFP_NOWAIT | __GFP_NOWARN);
+    let (version, thresholds) = conn.agreed();
     // The client has had no Reply that tells the version. sunrpc tries again soon.
     let version = version.ok_or(SendError::NoMemory)?;
-    let mut outgoing = qp.outgoing().map_err(|_| SendError::NoMemory)?;
-    let room = usize::try_from(thresholds.send).map_err(|_| SendError::TooLarge)?;
-    let room = room.min(outgoing.bytes().len());
-    let buffer = outgoing
-        .bytes()
-        .get_mut(..room)
-        .ok_or(SendError::TooLarge)?;
+    let mut ctxt = qp.get_send_ctxt(flags).map_err(to_send_error)?;
+    let most = usize::try_from(thresholds.send).map_err(|_| SendError::TooLarge)?;
+    let most = most.min(ctxt.bytes().len());
+    let buffer = ctxt.bytes().get_mut(..most).ok_or(SendError::TooLarge)?;
     let credits = Credits::new(BACKWARD_CREDITS);
     let header = encode_inline(buffer, version, Xid(call.xid()), credits)
         .map_err(|_| SendError::TooLarge)?;
     let end = header.saturating_add(call.len());
     let to = buffer.get_mut(header..end).ok_or(SendError::TooLarge)?;
     call.copy_out(to).map_err(|_| SendError::Failed)?;
-    incoming
-        .post_all_receives(qp)
+    conn.post_all_recvs(qp, flags)
         .map_err(|error| match error {
             ENOMEM => SendError::NoMemory,
             _ => SendError::NotConnected,
         })?;
-    // Whoever ends an RPC client of sunrpc, such as a thread of nfsd, waits for this.
-    let sent = outgoing.send(end, None, Patience::Overtake, SentMessage::BackwardCall);
-    sent.map_err(|reason| match reason {
-        NoRoom::TooMany => SendError::Failed,
-        NoRoom::Full => {
-            incoming.events.check_sends();
-            SendError::NoMemory
-        }
-        NoRoom::TimedOut => SendError::NotConnected,
-        NoRoom::Closed => {
-            if !incoming.xprt().is_closing() {
-                incoming.events.note(Cause::PostFailed);
-            }
-            SendError::NotConnected
-        }
-    })
+    *ctxt.data() = Sending::BackwardCall;
+    ctxt.post_send(end, None).map_err(to_send_error)
+}
+
+/// Why a Call was not handed over.
+fn to_send_error(error: SqError) -> SendError {
+    match error {
+        SqError::NoMem => SendError::NoMemory,
+        SqError::TooMany => SendError::Failed,
+        SqError::Full | SqError::Closed => SendError::NotConnected,
+    }
 }

@@ -1,447 +1,364 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Calls of one connection until a thread of the service takes them, and the grants that limit
-//! them: what its completions and the threads share.
+//! The Calls of one connection until a thread takes them, which of them a thread may take, and the
+//! grants that limit them.
+//!
+//! XPT_DATA is set only while a thread can do something with the first Call: no thread waits for
+//! the peer, nor for another thread. Whatever changes the decision ([`SvcxprtRdma::judge`]) calls
+//! [`SvcxprtRdma::wake`].
 
 use super::{
-    events::{Events, Shortage},
-    sizes::{BACKWARD_CREDITS, RECEIVE_BATCH, SPARE_RECEIVES},
-    stats::Stats,
+    recvfrom::CallInfo,
+    sizes::{BACKWARD_CREDITS, FIRST_GRANT, SPARE_RECEIVES},
+    transport::{Qp, RecvCtxt, SvcxprtRdma},
+    v2::VersionTwo,
 };
 use crate::{
     error::Cause,
     proto::{
-        responder::{
-            budget::CallBudget,
-            grants::{Conduct, Grants},
-        },
-        v2::responder::ResponderNegotiation,
-        wire::{
-            header::{Credits, Versions, VERSION_TWO},
-            private_data::Thresholds,
-        },
+        responder::grants::{Conduct, Grants},
+        wire::{header::Credits, private_data::Thresholds},
     },
-    rdma::{AcceptedMessage, AcceptedQp, Messages},
-    sunrpc::server::{Bc, SvcXprt},
-    trace,
+    rdma::{CqContext, List, RecvCtxt as Receive, SqError, RECV_BATCH},
+    sunrpc::PageVec,
 };
 use kernel::{
-    new_spinlock,
+    alloc::Flags,
     prelude::*,
-    seq_file::SeqFile,
-    seq_print,
-    sync::{
-        atomic::{Atomic, Full, Relaxed},
-        Arc, SpinLock,
-    },
+    sync::atomic::Relaxed,
     time::{delay::fsleep, Delta},
 };
 
-/// Calls that a new connection is granted. More come with its load.
-const FIRST_GRANT: u32 = 8;
-
-/// How long a thread waits before it looks again whether there is memory for Receives.
+/// How long a thread waits before it looks again whether there is memory.
 const MEMORY_PAUSE: Delta = Delta::from_millis(10);
 
-/// Calls that wait for room, in order.
-struct Waiting {
-    messages: Messages<AcceptedQp<IncomingCalls>>,
-    /// Whether the first one is in the room's line. Its pages are then taken from the connection's
-    /// own budget.
-    is_in_line: bool,
+/// The most pages that are kept for the next RDMA Reads.
+const SPARE_PAGES: usize = 256;
+
+/// What the completions and the threads of one connection share.
+pub(super) struct Incoming {
+    /// Whether the handshake is over: messages may arrive earlier, but wait for that.
+    pub(super) is_established: bool,
+    /// Calls whose RDMA Reads are done. They go first: their pages are limited.
+    read: List<Receive<SvcxprtRdma>>,
+    /// Other Calls, and messages to be refused.
+    ready: List<Receive<SvcxprtRdma>>,
+    pub(super) grants: Grants,
+    pub(super) v2: VersionTwo,
+    /// Pages of RDMA Reads, from when a thread takes the Call to post them until a thread takes the
+    /// Call to execute it.
+    pub(super) pages: u32,
+    /// Pages that threads gave in exchange.
+    pub(super) spare: PageVec,
+    /// Calls with threads, or deferred, that offer memory for the Reply.
+    offering: u32,
 }
 
-/// The Calls that have arrived on a connection, and what they are judged by.
-#[pin_data]
-pub(crate) struct IncomingCalls {
-    pub(super) events: Arc<Events>,
-    /// The thresholds from private data, which are those of Version One.
-    pub(super) thresholds: Thresholds,
-    /// The versions that the requester may speak.
-    versions: Versions,
-    pub(super) budget: CallBudget,
-    /// Messages for threads of the service.
-    #[pin]
-    pub(super) ready: SpinLock<Messages<AcceptedQp<Self>>>,
-    #[pin]
-    waiting: SpinLock<Waiting>,
-    /// How many Calls are in [`Self::waiting`].
-    waiting_count: Atomic<u32>,
-    #[pin]
-    flow: SpinLock<Flow>,
+impl Incoming {
+    /// The state of a new connection, on which up to `credits` Calls are served at once.
+    pub(super) fn new(credits: u32, thresholds: Thresholds) -> Self {
+        Self {
+            is_established: false,
+            read: List::new(),
+            ready: List::new(),
+            grants: Grants::new(FIRST_GRANT.min(credits), credits),
+            v2: VersionTwo::new(thresholds),
+            pages: 0,
+            spare: PageVec::new(),
+            offering: 0,
+        }
+    }
+
+    /// The Call that is to be taken next.
+    fn head(&self) -> Option<&CallInfo> {
+        let head = self.read.first().or_else(|| self.ready.first());
+        head.map(Receive::data)
+    }
+
+    /// Receives to be posted if `limit` Calls are served at once: those for Calls, and for Replies
+    /// to backward Calls.
+    fn target(&self, limit: u32) -> u32 {
+        let calls = self.grants.receives(limit, SPARE_RECEIVES);
+        calls.saturating_add(BACKWARD_CREDITS)
+    }
 }
 
-/// What a requester may send, and in which version.
-struct Flow {
-    grants: Grants,
-    /// Messages that were answered, but not with a Reply.
-    refused: u64,
-    negotiation: ResponderNegotiation,
-}
-
-impl IncomingCalls {
-    /// The state of a new connection, which is granted up to `max_credits`.
-    pub(super) fn new<'a>(
-        events: Arc<Events>,
-        thresholds: Thresholds,
-        versions: Versions,
-        budget: CallBudget,
-        max_credits: u32,
-    ) -> impl PinInit<Self, Error> + 'a {
-        try_pin_init!(Self {
-            events,
-            thresholds,
-            versions,
-            budget,
-            ready <- new_spinlock!(Messages::new(), "rpcrdma_ready"),
-            waiting <- new_spinlock!(Waiting {
-                messages: Messages::new(),
-                is_in_line: false,
-            }, "rpcrdma_waiting"),
-            waiting_count: Atomic::new(0),
-            flow <- new_spinlock!(Flow {
-                grants: Grants::new(FIRST_GRANT.min(max_credits), max_credits),
-                refused: 0,
-                negotiation: ResponderNegotiation::new(*thresholds),
-            }, "rpcrdma_flow"),
-        }? Error)
-    }
-
-    /// What matches Replies with backward Calls.
-    pub(super) fn bc(&self) -> &Bc {
-        self.events.xprt.bc()
-    }
-
-    /// What is counted of the connection.
-    pub(super) fn stats(&self) -> &Stats {
-        &self.events.stats
-    }
-
-    /// Writes what the requester may send, one `name value` a line.
-    pub(super) fn show_grants(&self, seq: &SeqFile) {
-        let grants = self.flow.lock().grants;
-        seq_print!(seq, "credits_requested {}\n", grants.requested().get());
-        seq_print!(seq, "credits_granted {}\n", grants.granted().get());
-        seq_print!(seq, "credits_limit {}\n", grants.limit());
-        seq_print!(seq, "credits_max {}\n", grants.max());
-        seq_print!(seq, "calls_outstanding {}\n", grants.outstanding());
-        seq_print!(seq, "calls_waiting {}\n", self.waiting_count.load(Relaxed));
-        let pages = self.events.page_budget();
-        seq_print!(seq, "read_pages {}\n", pages.used());
-        seq_print!(seq, "read_pages_most {}\n", pages.most());
-        seq_print!(seq, "read_pages_limit {}\n", pages.limit());
-    }
-
-    /// sunrpc's object.
-    pub(super) fn xprt(&self) -> &SvcXprt {
-        &self.events.xprt
-    }
-
-    /// The versions that the requester may speak.
-    pub(super) fn versions(&self) -> Versions {
-        self.versions
-    }
-
-    /// Records a Call of Version Two, before [`Self::called`]: the first Call decides what is
-    /// spoken.
-    pub(super) fn called_in_version_two(&self) {
-        let mut flow = self.flow.lock();
-        if flow.grants.received() <= flow.refused {
-            flow.negotiation.called(VERSION_TWO, true);
-        }
-    }
-
-    /// Records that a Reply in Version Two is about to be sent.
-    pub(super) fn replies_in_version_two(&self) {
-        if self.flow.lock().negotiation.replied(VERSION_TWO) {
-            trace::svcrdma_version(self.events.number, VERSION_TWO);
-        }
-    }
-
-    /// Records that a Call of Version Two is about to be answered with an RDMA_ERROR.
-    pub(super) fn fails_in_version_two(&self) {
-        let mut flow = self.flow.lock();
-        // The Reply to another Call decides.
-        let is_only = flow.grants.received() <= flow.refused.saturating_add(1);
-        if is_only && flow.negotiation.failed() {
-            flow.refused = flow.refused.saturating_add(1);
-        }
-    }
-
-    /// The largest message to send in answer to one of Version Two, in bytes.
-    pub(super) fn version_two_threshold(&self) -> u32 {
-        self.flow.lock().negotiation.thresholds(VERSION_TWO).send
-    }
-
-    /// The version that both ends speak, once that is known, and its thresholds. Until then the
-    /// thresholds are those of Version One.
-    pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
-        let flow = self.flow.lock();
-        let has_replied = self.versions == Versions::ONE || flow.grants.answered() > flow.refused;
-        let version = flow.negotiation.agreed(has_replied);
-        let thresholds = match version {
-            Some(version) => flow.negotiation.thresholds(version),
-            None => self.thresholds,
-        };
-        (version, thresholds)
-    }
-
-    /// Records a message that is answered although it is not a Call, as one that asks for
-    /// `requested` credits.
-    pub(super) fn refused(&self, requested: Credits) {
-        self.count_call(requested, 1);
-    }
-
-    /// Records a Call that asks for `requested` credits.
-    pub(super) fn called(&self, requested: Credits) {
-        self.count_call(requested, 0);
-    }
-
-    fn count_call(&self, requested: Credits, refused: u64) {
-        let mut flow = self.flow.lock();
-        flow.refused = flow.refused.saturating_add(refused);
-        if flow.grants.call(requested) == Conduct::Excess {
-            self.stats().counters.excess_calls.increment();
-        }
-    }
-
-    /// Records that a Call which [`Self::called`] has counted gets no answer.
-    pub(super) fn dropped(&self) {
-        self.flow.lock().grants.drop_call();
-    }
-
-    /// Records that the requester has the answer to a Call.
-    pub(super) fn delivered(&self) {
-        self.flow.lock().grants.delivered();
-    }
-
-    /// Has a Call wait until there is room for the data that is to be fetched for it. Returns the
-    /// Call if there is room already.
-    ///
-    /// While it waits, its Receive is not posted again.
-    pub(super) fn admit(
-        &self,
-        qp: &AcceptedQp<Self>,
-        mut message: AcceptedMessage<Self>,
-    ) -> Option<AcceptedMessage<Self>> {
-        let note = message.with_note().1;
-        if note.reserved.is_some() {
-            return Some(message);
-        }
-        let pages = note.wanted();
-        if !self.has_waiting() {
-            note.reserved = Events::try_reserve(&self.events, pages);
-        }
-        match note.reserved {
-            Some(_) => Some(message),
-            None => self.admit_later(qp, message, pages),
-        }
-    }
-
-    /// The slow path of [`Self::admit`]: there was no room.
-    fn admit_later(
-        &self,
-        qp: &AcceptedQp<Self>,
-        mut message: AcceptedMessage<Self>,
-        pages: u32,
-    ) -> Option<AcceptedMessage<Self>> {
-        let mut waiting = self.waiting.lock();
-        // Once closed, `give_up` may have run; until then, it takes this lock later.
-        if self.xprt().is_closing() {
-            drop(waiting);
-            qp.recycle(message);
-            return None;
-        }
-        // Counted before anybody is to give pages back for it.
-        self.waiting_count.fetch_add(1, Full);
-        if waiting.messages.first_note().is_none() {
-            match Events::reserve(&self.events, pages) {
-                Ok(reserved) => {
-                    self.waiting_count.fetch_sub(1, Relaxed);
-                    message.with_note().1.reserved = Some(reserved);
-                    return Some(message);
-                }
-                Err(shortage) => waiting.is_in_line = matches!(shortage, Shortage::Room),
+impl SvcxprtRdma {
+    /// Whether a thread may take `head` now. What `mrs` counts is reserved if so. If not,
+    /// [`Self::wake`] is called when the decision may have changed.
+    fn judge(&self, incoming: &Incoming, qp: &Qp, head: &CallInfo, mrs: u32) -> bool {
+        let pages = head.pages_to_read();
+        let limit = self.listener.page_limit;
+        if pages > 0 && incoming.pages > 0 {
+            // A thread that takes a Call whose Reads are done lowers this.
+            let sum = incoming.pages.saturating_add(pages);
+            if sum > self.param.max_read_pages || self.listener.read_pages.get() >= limit {
+                return false;
             }
         }
-        waiting.messages.push(message);
-        drop(waiting);
-        self.stats().counters.delayed_reads.increment();
-        None
+        let offers = head.offers_memory();
+        qp.reserve(mrs, || {
+            !offers
+                || self.listener.reply_pages.get() < limit
+                || (incoming.offering == 0 && self.reply_pages.load(Relaxed) == 0)
+        })
     }
 
-    /// Hands a message to the threads of the service.
-    pub(super) fn enqueue(&self, qp: &AcceptedQp<Self>, message: AcceptedMessage<Self>) {
-        let mut ready = self.ready.lock();
-        // As in `admit_later`.
-        if self.xprt().is_closing() {
-            drop(ready);
-            return qp.recycle(message);
+    /// Sets XPT_DATA and wakes a thread, if one may take the first Call. All of this under the
+    /// lock: `detach` takes it before the service can end, whose pools svc_xprt_enqueue() uses.
+    pub(super) fn wake(&self, incoming: &Incoming, qp: &Qp) {
+        // MRs are left to the thread: these are short on few fabrics.
+        let can_take = |head: &_| self.judge(incoming, qp, head, 0);
+        if incoming.head().is_some_and(can_take) {
+            self.wake_any(incoming);
         }
-        // All of this under the lock: `give_up`, which takes it, runs before the service can end,
-        // whose pools the last call uses.
-        ready.push(message);
-        self.xprt().call_waits();
-        self.xprt().enqueue_recorded();
-        drop(ready);
     }
 
-    /// Drops all Calls that no thread has taken, with their room and the place in the room's line.
-    /// The transport is closed, so that no thread will take them, and it may be long until its last
-    /// Call is done.
-    pub(super) fn give_up(&self, qp: &AcceptedQp<Self>) {
-        let mut waiting = self.waiting.lock();
-        waiting.is_in_line = false;
-        let calls = core::mem::replace(&mut waiting.messages, Messages::new());
-        self.waiting_count.store(0, Relaxed);
-        drop(waiting);
-        self.events.withdraw();
-        let ready = core::mem::replace(&mut *self.ready.lock(), Messages::new());
-        for mut messages in [calls, ready] {
-            while let Some(message) = messages.pop() {
-                qp.recycle(message);
+    /// Takes the next Call, if a thread may, and clears XPT_DATA if no thread may take the one
+    /// after it. Called by the thread that has marked the transport as busy.
+    pub(super) fn take(&self, qp: &Qp) -> Option<RecvCtxt> {
+        let mut incoming = self.incoming.lock();
+        let taken = self.take_head(&mut incoming, qp);
+        let can_take = |head: &_| self.judge(&incoming, qp, head, 0);
+        if !incoming.head().is_some_and(can_take) {
+            self.svc.clear_data();
+        }
+        taken
+    }
+
+    fn take_head(&self, incoming: &mut Incoming, qp: &Qp) -> Option<RecvCtxt> {
+        let head = incoming.head().filter(|_| incoming.is_established)?;
+        let mrs = head.needed_mrs(qp);
+        if !self.judge(incoming, qp, head, mrs) {
+            return None;
+        }
+        let was_read = incoming.read.pop_front();
+        if let Some(ctxt) = &was_read {
+            self.put_read_pages(incoming, ctxt.data().read_pages());
+        }
+        let mut ctxt = was_read.or_else(|| incoming.ready.pop_front())?;
+        let info = ctxt.with_data().1;
+        info.mrs = mrs;
+        let pages = info.pages_to_read();
+        incoming.pages = incoming.pages.saturating_add(pages);
+        self.listener.read_pages.add(pages);
+        if info.offers_memory() {
+            info.is_offering = true;
+            incoming.offering = incoming.offering.saturating_add(1);
+        }
+        Some(ctxt)
+    }
+
+    /// Counts `pages` pages as no longer those of RDMA Reads.
+    fn put_read_pages(&self, incoming: &mut Incoming, pages: u32) {
+        incoming.pages = incoming.pages.saturating_sub(pages);
+        self.listener.read_pages.subtract(pages);
+    }
+
+    /// The RDMA Reads of a Call, of `pages` pages, will not be posted.
+    pub(super) fn drop_reads(&self, qp: &Qp, pages: u32) {
+        let mut incoming = self.incoming.lock();
+        self.put_read_pages(&mut incoming, pages);
+        self.wake(&incoming, qp);
+    }
+
+    /// [`Self::wake`] without the decision: if no thread may take the first Call, one comes in
+    /// vain.
+    pub(super) fn wake_any(&self, incoming: &Incoming) {
+        let has_call = incoming.is_established && incoming.head().is_some();
+        if has_call && !self.svc.is_closing() {
+            self.svc.set_data();
+            self.svc.enqueue();
+        }
+    }
+
+    /// The handshake is over. Called by the connection manager.
+    pub(super) fn established(&self) {
+        let mut incoming = self.incoming.lock();
+        incoming.is_established = true;
+        self.wake_any(&incoming);
+    }
+
+    /// Counts a message that asks for `requested` credits, and queues it. `count` is called under
+    /// the lock.
+    pub(super) fn queue(
+        &self,
+        cx: &mut CqContext<'_, Self>,
+        ctxt: RecvCtxt,
+        requested: Credits,
+        count: impl FnOnce(&mut Incoming),
+    ) {
+        let mut incoming = self.incoming.lock();
+        if self.svc.is_closing() {
+            // `detach` may have dropped the others.
+            drop(incoming);
+            return cx.qp().put_recv(ctxt);
+        }
+        count(&mut incoming);
+        if incoming.grants.call(requested) == Conduct::Excess {
+            self.stats.counters.excess_calls.increment();
+        }
+        incoming.ready.push_back(ctxt);
+        self.wake(&incoming, cx.qp());
+        let is_established = incoming.is_established;
+        drop(incoming);
+        if !is_established {
+            // The datagram that the connection manager waits for may be lost.
+            cx.notify_established();
+        }
+    }
+
+    /// Queues a Call whose RDMA Reads are done.
+    pub(super) fn queue_read(&self, qp: &Qp, ctxt: RecvCtxt) {
+        let mut incoming = self.incoming.lock();
+        if self.svc.is_closing() {
+            drop(incoming);
+            return qp.put_recv(ctxt);
+        }
+        incoming.read.push_back(ctxt);
+        self.wake(&incoming, qp);
+    }
+
+    /// Drops all Calls that no thread has taken. The transport is closed.
+    pub(super) fn drop_ready(&self, qp: &Qp) {
+        let mut incoming = self.incoming.lock();
+        let (read, ready) = (incoming.read.take(), incoming.ready.take());
+        let spare = core::mem::take(&mut incoming.spare);
+        drop(incoming);
+        drop(spare);
+        for mut list in [read, ready] {
+            while let Some(mut ctxt) = list.pop_front() {
+                *ctxt.with_data().1 = CallInfo::default();
+                qp.put_recv(ctxt);
             }
         }
     }
 
-    /// Whether Calls wait for room.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.waiting_count.load(Relaxed) != 0
-    }
-
-    /// The first Call that waits, if there is room for it.
-    pub(super) fn admitted(&self) -> Option<AcceptedMessage<Self>> {
-        if !self.has_waiting() {
-            return None;
-        }
-        self.admit_first()
-    }
-
-    /// The slow path of [`Self::admitted`]: Calls wait, which is rare.
-    fn admit_first(&self) -> Option<AcceptedMessage<Self>> {
-        let events = &self.events;
-        let mut waiting = self.waiting.lock();
-        let pages = waiting.messages.first_note()?.wanted();
-        let reserved = if waiting.is_in_line {
-            Events::take_admitted(events, pages)?
+    /// Keeps pages that a thread has given in exchange.
+    pub(super) fn put_pages(&self, mut pages: PageVec) {
+        let mut incoming = self.incoming.lock();
+        if incoming.spare.len() == 0 {
+            core::mem::swap(&mut incoming.spare, &mut pages);
         } else {
-            match Events::reserve(events, pages) {
-                Ok(reserved) => reserved,
-                Err(shortage) => {
-                    waiting.is_in_line = matches!(shortage, Shortage::Room);
-                    return None;
-                }
-            }
-        };
-        waiting.is_in_line = false;
-        let mut message = waiting.messages.pop()?;
-        self.waiting_count.fetch_sub(1, Relaxed);
-        // There may be room for others as well, and nobody is told again.
-        if waiting.messages.first_note().is_some() {
-            self.xprt().call_waits();
+            incoming.spare.take_from(&mut pages, SPARE_PAGES);
         }
-        drop(waiting);
-        message.with_note().1.reserved = Some(reserved);
-        Some(message)
+        drop(incoming);
+        drop(pages);
+    }
+
+    /// `count` pages for RDMA Reads: spare ones, and new ones.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if the connection ends while there is no memory.
+    pub(super) fn read_pages(&self, count: u32) -> Result<PageVec> {
+        let count = usize::try_from(count)?;
+        let mut pages = PageVec::new();
+        self.wait_for_memory(|| pages.reserve(count, GFP_KERNEL))?;
+        pages.take_from(&mut self.incoming.lock().spare, count);
+        self.wait_for_memory(|| pages.fill(count, GFP_KERNEL))?;
+        Ok(pages)
+    }
+
+    /// Calls `make` until it does not fail for lack of memory, or the connection ends. May sleep.
+    pub(super) fn wait_for_memory<T>(&self, mut make: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            match make() {
+                Err(ENOMEM) if !self.svc.is_closing() => fsleep(MEMORY_PAUSE),
+                made => return made,
+            }
+        }
+    }
+
+    /// A Call that was taken is done: it gets no Reply if `is_dropped`, and no longer offers memory
+    /// if it did. Posts Receives if it gets no Reply.
+    pub(super) fn end_call(&self, qp: &Qp, is_dropped: bool, was_offering: bool) {
+        let mut incoming = self.incoming.lock();
+        if was_offering {
+            incoming.offering = incoming.offering.saturating_sub(1);
+            self.wake(&incoming, qp);
+        }
+        if !is_dropped {
+            return;
+        }
+        incoming.grants.drop_call();
+        let target = incoming.target(incoming.grants.limit());
+        let outstanding = incoming.grants.outstanding();
+        drop(incoming);
+        // If no Reply is to come, no thread posts any later.
+        if self.post_recvs(qp, target, RECV_BATCH, GFP_KERNEL) == Err(ENOMEM)
+            && qp.receives().0 <= BACKWARD_CREDITS
+            && outstanding == 0
+        {
+            self.force_close(Cause::LocalResources);
+        }
     }
 
     /// The credit word of a Reply that is about to be sent, once the Receives that it promises are
-    /// posted. Without memory for these, waits until other threads have given back those of the
-    /// Calls that they have answered.
+    /// posted. Without memory for these, waits until there is some: other threads give back the
+    /// Receives of the Calls that they have answered.
     ///
     /// # Errors
     ///
-    /// As [`AcceptedQp::post_receives`], but never `ENOMEM`.
-    pub(super) fn grant(&self, qp: &AcceptedQp<Self>) -> Result<Credits> {
-        self.raise(qp)?;
-        let (granted, wanted) = loop {
-            let mut flow = self.flow.lock();
-            // A Receive is no longer counted as posted before its Call is counted.
-            let calls = u64::from(posted_for_calls(qp)).saturating_add(flow.grants.outstanding());
-            // One of these is the Call that is being answered.
-            if calls > u64::from(flow.grants.limit()) {
-                let granted = flow.grants.reply();
-                break (granted, wanted_receives(&flow.grants, flow.grants.limit()));
+    /// `ENOMEM` or `EPIPE`: the connection ends.
+    pub(super) fn grant(&self, qp: &Qp) -> Result<Credits> {
+        let incoming = self.incoming.lock();
+        let wanted = incoming.grants.wanted();
+        if wanted > incoming.grants.limit() {
+            let target = incoming.target(wanted);
+            drop(incoming);
+            if self.post_recvs(qp, target, 1, GFP_KERNEL).is_ok() {
+                self.incoming.lock().grants.raise(wanted);
             }
-            let mut grants = flow.grants;
-            drop(flow);
-            let _ = grants.reply();
-            if !self.post(qp, wanted_receives(&grants, grants.limit()), 1)? {
-                if self.xprt().is_closing() {
-                    return Err(EPIPE);
-                }
-                fsleep(MEMORY_PAUSE);
-            }
-        };
-        self.post(qp, wanted, RECEIVE_BATCH)?;
+        } else {
+            drop(incoming);
+        }
+        let mut incoming = self.incoming.lock();
+        let granted = incoming.grants.reply();
+        let target = incoming.target(incoming.grants.limit());
+        drop(incoming);
+        self.wait_for_memory(|| match self.post_recvs(qp, target, RECV_BATCH, GFP_KERNEL) {
+            Err(ENOMEM) if self.has_promised(qp) => Ok(()),
+            posted => posted,
+        })?;
         Ok(granted)
     }
 
-    /// Posts Receives; returns whether there was memory for all.
-    fn post(&self, qp: &AcceptedQp<Self>, count: u32, batch: u32) -> Result<bool> {
-        match qp.post_receives(count, batch, true) {
-            Ok(()) => Ok(true),
-            Err(ENOMEM) => {
-                self.events.record.starved(&self.xprt().peer_address());
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
+    /// Whether each Call that the requester may send finds a Receive.
+    fn has_promised(&self, qp: &Qp) -> bool {
+        // A Receive is no longer counted as posted before its Call is counted.
+        let incoming = self.incoming.lock();
+        let posted = qp.receives().0.saturating_sub(BACKWARD_CREDITS);
+        let calls = incoming.grants.outstanding().saturating_add(posted.into());
+        calls >= incoming.grants.limit().into()
     }
 
-    /// Grants more from now on, if the requester could use it and there is memory for the Receives.
-    fn raise(&self, qp: &AcceptedQp<Self>) -> Result {
-        let grants = self.flow.lock().grants;
-        let limit = grants.wanted();
-        if limit == grants.limit() {
-            return Ok(());
-        }
-        if self.post(qp, wanted_receives(&grants, limit), 1)? {
-            self.flow.lock().grants.raise(limit);
-        }
-        Ok(())
-    }
-
-    /// Posts Receives for all that may arrive. May sleep.
+    /// Posts Receives for all that may arrive.
     ///
     /// # Errors
     ///
-    /// As [`AcceptedQp::post_receives`].
-    pub(super) fn post_all_receives(&self, qp: &AcceptedQp<Self>) -> Result {
-        let grants = self.flow.lock().grants;
-        qp.post_receives(wanted_receives(&grants, grants.limit()), 1, true)
+    /// As [`Self::post_recvs`].
+    pub(super) fn post_all_recvs(&self, qp: &Qp, flags: Flags) -> Result {
+        let incoming = self.incoming.lock();
+        let target = incoming.target(incoming.grants.limit());
+        drop(incoming);
+        self.post_recvs(qp, target, 1, flags)
     }
 
-    /// Posts a Receive in place of one that was used up without a Reply.
-    pub(super) fn replace_receive(&self, qp: &AcceptedQp<Self>) {
-        let grants = self.flow.lock().grants;
-        let goes_on = match qp.post_receives(
-            wanted_receives(&grants, grants.limit()),
-            RECEIVE_BATCH,
-            false,
-        ) {
-            Ok(()) => true,
-            Err(ENOMEM) => {
-                self.events.record.starved(&self.xprt().peer_address());
-                // If no Reply is to come, nobody posts any.
-                posted_for_calls(qp) != 0 || grants.outstanding() != 0
-            }
-            Err(_) => false,
-        };
-        if !goes_on {
-            self.events.close(Cause::LocalResources);
-        }
+    /// Posts Receives, if `batch` of them are missing.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` if there is no memory for all, `EPIPE` if the connection ends.
+    fn post_recvs(&self, qp: &Qp, target: u32, batch: u32, flags: Flags) -> Result {
+        qp.post_recvs(target, batch, flags)
+            .map_err(|error| match error {
+                SqError::NoMem => {
+                    self.listener.starved(&self.param.peer);
+                    ENOMEM
+                }
+                _ => EPIPE,
+            })?;
+        Ok(())
     }
-}
-
-/// How many Receives are to be posted if `limit` Calls are served at once: those for Calls, and for
-/// Replies to backward Calls.
-fn wanted_receives(grants: &Grants, limit: u32) -> u32 {
-    let calls = grants.receives(limit, SPARE_RECEIVES);
-    calls.saturating_add(BACKWARD_CREDITS)
-}
-
-/// How many Receives are posted for Calls.
-fn posted_for_calls(qp: &AcceptedQp<IncomingCalls>) -> u32 {
-    qp.posted_count().saturating_sub(BACKWARD_CREDITS)
 }

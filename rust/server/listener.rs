@@ -3,8 +3,8 @@
 //! Waiting for connections.
 
 use super::{
-    connection::Connection,
-    record::{Record, SharedRecord},
+    record::{ListenerShared, SharedListener},
+    transport::Connection,
 };
 use crate::{
     rdma::{self, ConnectRequest, ListenHandler},
@@ -27,11 +27,11 @@ const MAX_PAYLOAD: u32 = 4 << 20;
 /// Milliseconds until an address that no device has is tried once more.
 const PAUSE_MS: u32 = 1000;
 
-static CLASS: SvcClass<Listener> = SvcClass::new(c"rdma", IDENT_RDMA, MAX_PAYLOAD);
+static CLASS: SvcClass<SvcRdmaListener> = SvcClass::new(c"rdma", IDENT_RDMA, MAX_PAYLOAD);
 
 /// One address at which connections are accepted.
 #[pin_data]
-pub(crate) struct Listener {
+pub(crate) struct SvcRdmaListener {
     #[pin]
     state: Mutex<State>,
     /// Notified when the listener is closed.
@@ -40,7 +40,7 @@ pub(crate) struct Listener {
     /// Runs [`Self::listen_anew`].
     #[pin]
     work: Work<Self>,
-    record: SharedRecord,
+    shared: SharedListener,
     /// Where the work is done.
     user: ClassUser,
     // Last: it owns sunrpc's object.
@@ -49,17 +49,17 @@ pub(crate) struct Listener {
 
 struct State {
     /// `None` while no device has the address. It refers to the listener, until that is closed.
-    id: Option<rdma::Listener<Listener>>,
+    id: Option<rdma::Listener<SvcRdmaListener>>,
     address: SocketAddress,
     /// Whether it does not listen any longer, or not yet.
     is_closed: bool,
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Listener { self.work }
+    impl HasWork<Self> for SvcRdmaListener { self.work }
 }
 
-impl WorkItem for Listener {
+impl WorkItem for SvcRdmaListener {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -68,14 +68,14 @@ impl WorkItem for Listener {
     }
 }
 
-impl ListenHandler for Listener {
+impl ListenHandler for SvcRdmaListener {
     fn requested(&self) {
-        self.xprt.connection_waits();
-        self.xprt.enqueue_recorded();
+        self.xprt.set_conn();
+        self.xprt.enqueue();
     }
 
     fn rejected(&self, peer: &SocketAddress) {
-        self.record.rejected(peer);
+        self.shared.rejected(peer);
     }
 
     fn address_changed(this: &Arc<Self>) {
@@ -84,7 +84,7 @@ impl ListenHandler for Listener {
     }
 }
 
-impl Listener {
+impl SvcRdmaListener {
     /// Listens at the address again, once a device has it. May sleep.
     fn listen_anew(this: &Arc<Self>) {
         let mut state = this.state.lock();
@@ -97,7 +97,7 @@ impl Listener {
             match rdma::Listener::new(this.xprt.net(), &address, this.clone()) {
                 Ok(id) => {
                     state.id = Some(id);
-                    this.record.listened_anew();
+                    this.shared.moves.increment();
                     return;
                 }
                 Err(error) if !is_told => {
@@ -121,13 +121,13 @@ impl Listener {
     fn next(&self) -> Option<ConnectRequest> {
         let (request, is_followed) = self.state.lock().id.as_ref()?.next()?;
         if is_followed {
-            self.xprt.connection_waits();
+            self.xprt.set_conn();
         }
         Some(request)
     }
 }
 
-impl SvcTransport for Listener {
+impl SvcTransport for SvcRdmaListener {
     fn xprt(&self) -> &OwnedSvcXprt {
         &self.xprt
     }
@@ -141,12 +141,12 @@ impl SvcTransport for Listener {
         drop(id);
     }
 
-    fn end(this: Arc<Self>) {
+    fn free(this: Arc<Self>) {
         this.detach();
     }
 }
 
-impl SvcListener for Listener {
+impl SvcListener for SvcRdmaListener {
     type Connection = Connection;
 
     fn class() -> &'static SvcClass<Self> {
@@ -155,7 +155,7 @@ impl SvcListener for Listener {
 
     fn listen(xprt: OwnedSvcXprt, address: &SocketAddress) -> Result<Arc<Self>> {
         let user = Connection::bc_class().enter().ok_or(ENODEV)?;
-        let record = Record::new(Connection::bc_class().enter().ok_or(ENODEV)?)?;
+        let shared = ListenerShared::new()?;
         let state = State {
             id: None,
             address: *address,
@@ -167,7 +167,7 @@ impl SvcListener for Listener {
                 state <- new_mutex!(state, "rpcrdma_listener"),
                 closed <- new_condvar!("rpcrdma_listener"),
                 work <- new_work!("rpcrdma_listener"),
-                record,
+                shared,
                 user,
                 xprt,
             }),
@@ -178,7 +178,7 @@ impl SvcListener for Listener {
         state.address = id.address();
         state.id = Some(id);
         state.is_closed = false;
-        this.record.listens(state.address);
+        this.shared.listens(state.address);
         drop(state);
         Ok(this)
     }
@@ -193,8 +193,8 @@ impl SvcListener for Listener {
         let _scope = NoIoScope::enter();
         let request = self.next()?;
         let peer = request.peer_address();
-        Connection::accept(request, accepting, &self.record)
-            .inspect_err(|why| self.record.accept_failed(&peer, why))
+        Connection::accept(request, accepting, &self.shared)
+            .inspect_err(|why| self.shared.accept_failed(&peer, why))
             .ok()
     }
 }

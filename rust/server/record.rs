@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is known of a listener and of the connections that came through it.
+//! What is known of a listener and of the connections that came through it, and what these share.
 
-use super::{not_accepted::NotAccepted, room::Room, sinks::Sinks};
+use super::transport::NotAccepted;
 use crate::{
     debugfs::{File, Show, WithFiles},
     error::Cause,
     proto::{responder::unanswerable::UnanswerableCalls, wire::header::Xid},
     stats::{self, Counter},
-    sunrpc::{ClassUser, Host, SocketAddress},
+    sunrpc::{self, Host, SocketAddress},
     trace,
 };
 use kernel::{
@@ -27,7 +27,7 @@ use kernel::{
 /// Ends of connections that are remembered.
 const ENDS: usize = 100;
 
-/// Lines in the log for each period, so that nobody can fill it by connecting.
+/// Lines in the log for each period: a client that connects again and again must not fill it.
 const LINES: u32 = 10;
 
 /// The period.
@@ -39,6 +39,10 @@ const UNANSWERABLE: usize = 16;
 /// How long they are remembered, in nanoseconds: until a requester has connected again and repeated
 /// them.
 const REMEMBERED: u64 = 60_000_000_000;
+
+/// The part of the machine's memory that the pages of all connections of a listener can have: one
+/// in this many for RDMA Reads, and one in this many for Replies.
+const PART: u32 = 16;
 
 /// The number of the next listener.
 static NEXT: Atomic<u32> = Atomic::new(1);
@@ -54,19 +58,46 @@ pub(super) struct End {
     pub(super) answers: u64,
 }
 
-/// Counts and ends. It stays until the listener is closed and all its connections are gone.
+/// Pages that the connections of a listener have under way.
+///
+/// A connection that has none gets some whatever the others have, so the limit can be exceeded by
+/// one message for each connection.
+pub(super) struct PageCount(Atomic<u32>);
+
+impl PageCount {
+    /// Adds `pages`.
+    pub(super) fn add(&self, pages: u32) {
+        self.0.add(pages, Relaxed);
+    }
+
+    /// Subtracts `pages`, which were added.
+    pub(super) fn subtract(&self, pages: u32) {
+        self.0.fetch_sub(pages, Relaxed);
+    }
+
+    /// How many there are.
+    pub(super) fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Counts, ends, and what costs connections. It outlives the listener: each connection has a
+/// reference.
 #[pin_data]
-pub(super) struct Record {
-    number: u32,
+pub(super) struct ListenerShared {
+    pub(super) number: u32,
     address: SetOnce<SocketAddress>,
     accepted: Counter,
     accept_failures: Counter,
     rejected: Counter,
-    moves: Counter,
+    pub(super) moves: Counter,
     starved_grants: Counter,
-    room: Arc<Room>,
-    #[pin]
-    sinks: Sinks,
+    /// Pages of RDMA Reads, until a thread takes them.
+    pub(super) read_pages: PageCount,
+    /// Pages of Replies, until their Sends complete.
+    pub(super) reply_pages: PageCount,
+    /// The most of each, for connections that have some already.
+    pub(super) page_limit: u32,
     began: Instant<BootTime>,
     #[pin]
     unanswerable: SpinLock<Unanswerable>,
@@ -77,33 +108,24 @@ pub(super) struct Record {
     #[pin]
     ends: Mutex<KVVec<End>>,
     #[pin]
-    lines: SpinLock<Lines>,
-}
-
-/// Lines in the log.
-struct Lines {
-    since: Instant<BootTime>,
-    count: u32,
-    /// Whether memory was short in this period, which is told once: many Replies in turn lack it.
-    tells_of_shortage: bool,
+    log: SpinLock<LogLimit>,
 }
 
 type Unanswerable = UnanswerableCalls<Host, UNANSWERABLE>;
 
-/// A record, with its files under debugfs.
-pub(super) type SharedRecord = Arc<WithFiles<Record>>;
+/// What the connections of a listener share, with its files under debugfs.
+pub(super) type SharedListener = Arc<WithFiles<ListenerShared>>;
 
-impl Record {
-    /// The record of a new listener. `user` is for the work of its room.
+impl ListenerShared {
+    /// What the connections of a new listener share.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(user: ClassUser) -> Result<SharedRecord> {
+    pub(super) fn new() -> Result<SharedListener> {
         let number = NEXT.fetch_add(1, Relaxed);
         let ends = KVVec::with_capacity(ENDS, GFP_KERNEL)?;
-        let (room, sinks) = (Room::new(user)?, Sinks::new()?);
-        let record = try_pin_init!(Self {
+        let shared = try_pin_init!(Self {
             number,
             address: SetOnce::new(),
             accepted: Counter::new(),
@@ -111,8 +133,9 @@ impl Record {
             rejected: Counter::new(),
             moves: Counter::new(),
             starved_grants: Counter::new(),
-            room,
-            sinks <- sinks,
+            read_pages: PageCount(Atomic::new(0)),
+            reply_pages: PageCount(Atomic::new(0)),
+            page_limit: sunrpc::total_pages() / PART,
             began: Instant::now(),
             unanswerable <- new_spinlock!(
                 UnanswerableCalls::new(REMEMBERED),
@@ -121,24 +144,9 @@ impl Record {
             has_unanswerable: Atomic::new(false),
             counts <- new_spinlock!(stats::Ends::NONE, "rpcrdma_end_counts"),
             ends <- new_mutex!(ends, "rpcrdma_ends"),
-            lines <- new_spinlock!(Lines::new(), "rpcrdma_lines"),
+            log <- new_spinlock!(LogLimit::new(), "rpcrdma_log"),
         }? Error);
-        Arc::pin_init(WithFiles::new(number, record), GFP_KERNEL)
-    }
-
-    /// The listener's number.
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// Room for the data of all connections' Calls.
-    pub(super) fn room(&self) -> &Arc<Room> {
-        &self.room
-    }
-
-    /// Pages at hand for that data.
-    pub(super) fn sinks(&self) -> &Sinks {
-        &self.sinks
+        Arc::pin_init(WithFiles::new(number, shared), GFP_KERNEL)
     }
 
     /// Records that an RDMA Read or Write for a Call of `peer` has failed, which costs its
@@ -147,19 +155,17 @@ impl Record {
         self.with_unanswerable(|calls, now| calls.record(peer.host(), xid, now));
     }
 
-    /// Whether there are such Calls.
-    pub(super) fn has_unanswerable(&self) -> bool {
-        self.has_unanswerable.load(Relaxed)
-    }
-
-    /// Whether a Call of `peer` is one of these, and is to be refused.
+    /// Whether a Call of `peer` has cost earlier connections, and is to be refused.
     pub(super) fn is_unanswerable(&self, peer: &SocketAddress, xid: Xid) -> bool {
-        self.with_unanswerable(|calls, now| calls.is_refused(peer.host(), xid, now))
+        self.has_unanswerable.load(Relaxed)
+            && self.with_unanswerable(|calls, now| calls.is_refused(peer.host(), xid, now))
     }
 
     /// Forgets a Call of `peer` that was refused.
     pub(super) fn refused(&self, peer: &SocketAddress, xid: Xid) {
-        self.with_unanswerable(|calls, _| calls.forget(peer.host(), xid));
+        if self.has_unanswerable.load(Relaxed) {
+            self.with_unanswerable(|calls, _| calls.forget(peer.host(), xid));
+        }
     }
 
     /// Passes `change` the Calls that could not be answered, and the nanoseconds since the listener
@@ -185,7 +191,7 @@ impl Record {
     pub(super) fn accept_failed(&self, peer: &SocketAddress, why: &NotAccepted) {
         trace::svcrdma_accept_err(self.number, why.to_errno());
         self.accept_failures.increment();
-        if self.may_log() {
+        if self.current_log().has_another() {
             pr_warn!("client {peer}: cannot accept its connection: {why}\n");
         }
     }
@@ -193,21 +199,17 @@ impl Record {
     /// Records that a connect request was rejected because too many were waiting.
     pub(super) fn rejected(&self, peer: &SocketAddress) {
         self.rejected.increment();
-        if self.may_log() {
+        if self.current_log().has_another() {
             pr_warn!("client {peer}: its connect was rejected, as too many wait to be accepted\n");
         }
-    }
-
-    /// Records that the listener listens again, after its address has moved to another device or
-    /// had none for a while.
-    pub(super) fn listened_anew(&self) {
-        self.moves.increment();
     }
 
     /// Records that memory was short for Receives that a client is granted, or would have been.
     pub(super) fn starved(&self, peer: &SocketAddress) {
         self.starved_grants.increment();
-        if self.may_log_shortage() {
+        let mut log = self.current_log();
+        if !core::mem::replace(&mut log.tells_of_shortage, true) && log.has_another() {
+            drop(log);
             pr_warn!("client {peer}: memory is short for what it is granted\n");
         }
     }
@@ -215,7 +217,12 @@ impl Record {
     /// Records the end of a connection. May sleep.
     pub(super) fn ended(&self, end: End) {
         self.counts.lock().add(end.cause);
-        if is_failure(end.cause) && self.may_log() {
+        // Neither side asked for other ends.
+        let is_asked_for = matches!(
+            end.cause,
+            Cause::Closed | Cause::Disconnected | Cause::DeviceRemoved
+        );
+        if !is_asked_for && self.current_log().has_another() {
             let (peer, cause) = (end.peer, end.cause.name());
             pr_warn!("client {peer}: its connection has failed: {cause}\n");
         }
@@ -227,28 +234,25 @@ impl Record {
         let _ = ends.push_within_capacity(end);
     }
 
-    /// Whether another line may be logged.
-    pub(super) fn may_log(&self) -> bool {
-        self.current_lines().has_another()
-    }
-
-    /// Whether a line about the shortage of memory may be logged, which is one a period.
-    fn may_log_shortage(&self) -> bool {
-        let mut lines = self.current_lines();
-        !core::mem::replace(&mut lines.tells_of_shortage, true) && lines.has_another()
-    }
-
     /// The lines of the present period, which begins now if the last one is over.
-    fn current_lines(&self) -> SpinLockGuard<'_, Lines> {
-        let mut lines = self.lines.lock();
-        if lines.since.elapsed() >= PERIOD {
-            *lines = Lines::new();
+    fn current_log(&self) -> SpinLockGuard<'_, LogLimit> {
+        let mut log = self.log.lock();
+        if log.since.elapsed() >= PERIOD {
+            *log = LogLimit::new();
         }
-        lines
+        log
     }
 }
 
-impl Lines {
+/// Lines in the log of one period.
+struct LogLimit {
+    since: Instant<BootTime>,
+    count: u32,
+    /// Whether memory was short in this period. One line says so: many Replies in turn lack it.
+    tells_of_shortage: bool,
+}
+
+impl LogLimit {
     /// No line yet, in a period that begins now.
     fn new() -> Self {
         Self {
@@ -258,56 +262,47 @@ impl Lines {
         }
     }
 
-    /// Whether the period has room for another line, which is then counted.
+    /// Whether another line may be logged, which is then counted.
     fn has_another(&mut self) -> bool {
         self.count = self.count.saturating_add(1);
         self.count <= LINES
     }
 }
 
-/// Whether an administrator may want to hear of this end, which neither side asked for.
-fn is_failure(cause: Cause) -> bool {
-    !matches!(
-        cause,
-        Cause::Closed | Cause::Disconnected | Cause::DeviceRemoved
-    )
-}
-
-impl Show for Record {
+impl Show for ListenerShared {
     const PREFIX: &'static CStr = c"listener-";
     const FILES: &'static [File<Self>] = &[(c"ends", ends), (c"listener", listener)];
 }
 
 /// Counts, one `name value` a line.
-fn listener(record: &Record, seq: &SeqFile) {
-    if let Some(address) = record.address.as_ref() {
+fn listener(shared: &ListenerShared, seq: &SeqFile) {
+    if let Some(address) = shared.address.as_ref() {
         let port = address.port();
         seq_print!(seq, "address {address}\nport {port}\n");
     }
-    let counts = *record.counts.lock();
-    let accepted = record.accepted.get();
-    seq_print!(
-        seq,
-        "connections {}\n",
-        accepted.saturating_sub(counts.sum())
-    );
-    seq_print!(seq, "accepted {accepted}\n");
-    seq_print!(seq, "accept_failures {}\n", record.accept_failures.get());
-    seq_print!(seq, "rejected {}\n", record.rejected.get());
-    seq_print!(seq, "moves {}\n", record.moves.get());
-    seq_print!(seq, "starved_grants {}\n", record.starved_grants.get());
-    let (pages, waiting) = record.room.usage();
-    seq_print!(seq, "read_pages {}\n", pages.used());
-    seq_print!(seq, "read_pages_most {}\n", pages.most());
-    seq_print!(seq, "read_pages_limit {}\n", pages.limit());
-    seq_print!(seq, "sink_pages {}\n", record.sinks.len());
-    seq_print!(seq, "waiting_connections {waiting}\n");
+    let counts = *shared.counts.lock();
+    let accepted = shared.accepted.get();
+    let connections = accepted.saturating_sub(counts.sum());
+    for (name, value) in [
+        ("connections", connections),
+        ("accepted", accepted),
+        ("accept_failures", shared.accept_failures.get()),
+        ("rejected", shared.rejected.get()),
+        ("moves", shared.moves.get()),
+        ("starved_grants", shared.starved_grants.get()),
+        ("read_pages", shared.read_pages.get().into()),
+        ("read_pages_limit", shared.page_limit.into()),
+        ("reply_pages", shared.reply_pages.get().into()),
+        ("reply_pages_limit", shared.page_limit.into()),
+    ] {
+        seq_print!(seq, "{name} {value}\n");
+    }
     counts.show_counts(seq, "ended");
 }
 
 /// The last ends, one `peer cause age lifetime answers` a line, with milliseconds.
-fn ends(record: &Record, seq: &SeqFile) {
-    for end in record.ends.lock().iter() {
+fn ends(shared: &ListenerShared, seq: &SeqFile) {
+    for end in shared.ends.lock().iter() {
         let lifetime = (end.ended - end.began).as_millis();
         let (peer, cause, answers) = (end.peer, end.cause.name(), end.answers);
         let age = end.ended.elapsed().as_millis();

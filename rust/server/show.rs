@@ -2,62 +2,81 @@
 
 //! The files of a connection under debugfs. Documentation/server-guide.rst explains each line.
 
-use super::connection::Parts;
+use super::transport::SvcxprtRdma;
 use crate::{
     debugfs::{File, Show},
     proto::{v2::dialect, wire::private_data::PrivateData},
+    rdma::QpOwner,
 };
-use kernel::{seq_file::SeqFile, seq_print, str::CStr};
+use kernel::{seq_file::SeqFile, seq_print, str::CStr, sync::atomic::Relaxed};
 
-impl Show for Parts {
+impl Show for QpOwner<SvcxprtRdma> {
     const PREFIX: &'static CStr = c"connection-";
     const FILES: &'static [File<Self>] = &[
         (c"connection", connection),
-        (c"latency", |parts, seq| {
-            parts.events().stats.show_latency(seq)
-        }),
-        (c"stats", |parts, seq| parts.events().stats.show(seq)),
+        (c"latency", |qp, seq| qp.user().stats.show_latency(seq)),
+        (c"stats", |qp, seq| qp.user().stats.show(seq)),
     ];
 }
 
 /// What the connection is, and what it uses.
-fn connection(parts: &Parts, seq: &SeqFile) {
-    let (qp, events) = (&parts.qp, parts.events());
-    let id = qp.qp().id();
-    let state = match (events.xprt.is_closing(), events.is_established()) {
-        (true, _) => "closing",
-        (false, true) => "connected",
-        (false, false) => "accepting",
+fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
+    let conn = qp.user();
+    let state = if conn.svc.is_closing() {
+        "closing"
+    } else if conn.incoming.lock().is_established {
+        "connected"
+    } else {
+        "accepting"
     };
-    seq_print!(seq, "state {state}\nlistener {}\n", events.record.number());
-    let (peer, source) = (parts.address, id.source_address());
+    let (param, listener) = (&conn.param, &conn.listener);
+    seq_print!(seq, "state {state}\nlistener {}\n", listener.number);
+    let (peer, source) = (param.peer, qp.id().source_address());
     seq_print!(seq, "peer {peer}\npeer_port {}\n", peer.port());
     seq_print!(seq, "source {source}\nsource_port {}\n", source.port());
-    seq_print!(seq, "device {}\n", id.device_name());
-    seq_print!(seq, "device_port {}\n", id.port());
-    seq_print!(seq, "queue_pair {}\n", qp.qp().number());
+    seq_print!(seq, "device {}\n", qp.id().device_name());
+    seq_print!(seq, "device_port {}\n", qp.id().port());
+    seq_print!(seq, "queue_pair {}\n", qp.number());
     seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
-    seq_print!(seq, "age_ms {}\n", events.since.elapsed().as_millis());
-    show_private_data(seq, "own", &parts.own);
-    if let Some(peer) = &parts.peer {
+    seq_print!(seq, "age_ms {}\n", conn.since.elapsed().as_millis());
+    let (own, peer) = &param.private_data;
+    show_private_data(seq, "own", own);
+    if let Some(peer) = peer {
         show_private_data(seq, "peer", peer);
     }
-    seq_print!(seq, "read_depth {}\n", parts.read_depth);
-    let incoming = qp.context();
-    let (version, thresholds) = incoming.agreed();
+    seq_print!(seq, "read_depth {}\n", param.read_depth);
+    let (version, thresholds) = conn.agreed();
     if let Some(version) = version {
         seq_print!(seq, "version {version}\ndialect {}\n", dialect(version));
     }
-    seq_print!(seq, "inline_send {}\n", thresholds.send);
-    seq_print!(seq, "inline_receive {}\n", thresholds.receive);
-    incoming.show_grants(seq);
-    let (posted, buffers) = qp.receives();
-    seq_print!(seq, "receives_posted {posted}\nreceive_buffers {buffers}\n");
-    let (used, most, size) = qp.send_queue();
-    seq_print!(seq, "send_queue_used {used}\nsend_queue_most {most}\n");
-    seq_print!(seq, "send_queue_size {size}\n");
-    for (name, (used, made)) in ["send", "read"].into_iter().zip(qp.contexts()) {
-        seq_print!(seq, "{name}_contexts_used {used}\n{name}_contexts {made}\n");
+    let incoming = conn.incoming.lock();
+    let (grants, read_pages) = (incoming.grants, incoming.pages);
+    drop(incoming);
+    let view = qp.view();
+    for (name, value) in [
+        ("inline_send", thresholds.send),
+        ("inline_receive", thresholds.receive),
+        ("credits_requested", grants.requested().get()),
+        ("credits_granted", grants.granted().get()),
+        ("credits_limit", grants.limit()),
+        ("credits_max", grants.max()),
+        (
+            "calls_outstanding",
+            u32::try_from(grants.outstanding()).unwrap_or(u32::MAX),
+        ),
+        ("read_pages", read_pages),
+        ("read_pages_limit", param.max_read_pages),
+        ("reply_pages", conn.reply_pages.load(Relaxed)),
+        ("receives_posted", view.recvs_posted),
+        ("receive_buffers", view.recvs),
+        ("send_queue_used", view.entries_used),
+        ("send_queue_most", view.entries_most),
+        ("send_queue_size", view.entries),
+        ("send_queue_pending", view.pending),
+        ("send_contexts_used", view.sends_used),
+        ("send_contexts", view.sends),
+    ] {
+        seq_print!(seq, "{name} {value}\n");
     }
 }
 

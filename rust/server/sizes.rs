@@ -9,25 +9,15 @@ use crate::proto::responder::budget::{MAX_READ_CHUNKS, MAX_SEGMENTS};
 /// when its task is killed, and for those missing until the next batch is posted.
 pub(super) const SPARE_RECEIVES: u32 = 8;
 
+/// Calls that a new connection is granted. More come with its load.
+pub(super) const FIRST_GRANT: u32 = 8;
+
 /// Backward Calls that can be under way.
 pub(super) const BACKWARD_CREDITS: u32 = 2;
-
-/// How many Receives are posted together: ringing the doorbell costs the same for one as for many.
-/// Up to one less than this may be missing at any time, which leaves one for a Call beyond the
-/// grant: nothing else has more posted while nfsd drops such Calls.
-pub(super) const RECEIVE_BATCH: u32 = SPARE_RECEIVES;
-
-/// RDMA Reads and Writes that can be under way on fabrics where each takes a memory region. A
-/// connection has more if its regions have so few pages that one Call can take more.
-pub(super) const TRANSFERS: u32 = 64;
 
 /// The most pieces in which the data of a Call is read. A Position Zero chunk continues after each
 /// of the other Read chunks.
 pub(super) const CALL_PIECES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS - 1;
-
-/// The most RDMA Writes of a Reply. Writing its head, its pages and its tail one by one takes two
-/// more: with these and the Send it fits the send queue as Calls do.
-pub(super) const MAX_RDMA_WRITES: u32 = CALL_PIECES - 3;
 
 /// Entries of a queue that the connection's work requests cannot use. Providers round the number of
 /// entries up to a power of two: one is for the drain, and some providers keep one empty.
@@ -37,9 +27,13 @@ const KEPT_REQUESTS: u32 = 2;
 /// each entry of the send queue, and round it up: this many fit 320 bytes of mlx5, and 512 of rxe.
 pub(super) const MAX_TRANSFER_SGE: u32 = 18;
 
-/// Bytes that are fetched at once for the Calls of one connection at most, unless two of the
+/// Bytes that are read at once for the Calls of one connection at most, unless two of the
 /// largest have more. No fabric has that many under way.
 const MAX_READ_BYTES: u32 = 8 << 20;
+
+/// The fewest work requests that a send queue has room for: with half as many, 8 % of large READs
+/// would wait for others.
+const LEAST_REQUESTS: u32 = 126;
 
 /// The smallest send queue that the largest RPC fits. Its pages take `full` work requests with as
 /// many parts as each can have, or with all pages of a region. Each segment takes one more, where a
@@ -55,7 +49,7 @@ pub(super) fn least_send_queue(full: u32, registered: u32) -> u32 {
 pub(super) fn send_requests(full: u32) -> u32 {
     let queue = least_send_queue(full, 0);
     let rounded = queue.checked_next_power_of_two().unwrap_or(queue);
-    rounded.saturating_sub(KEPT_REQUESTS)
+    rounded.saturating_sub(KEPT_REQUESTS).max(LEAST_REQUESTS)
 }
 
 /// The most credits that a connection gets if `requests` are to be served at once: somewhat fewer
@@ -89,7 +83,7 @@ mod tests {
     #[test]
     fn queues_are_as_large_as_the_provider_makes_them() {
         // For 1 and for 4 MiB, in pages of 4 KiB, and for any number.
-        assert_eq!([15, 60].map(send_requests), [62, 126]);
+        assert_eq!([15, 60, 90].map(send_requests), [126, 126, 254]);
         assert!((0..300).all(|full| send_requests(full) > full + MAX_SEGMENTS + 14));
         assert_eq!(
             [0, 50, 108].map(|more| least_send_queue(60, more)),

@@ -5,10 +5,11 @@
 //! Nearly all of it is counted by completion handlers, which never run two at a time for one
 //! connection: what is counted of a Reply is kept with its Send, and added when that has completed.
 
+use super::sendto::{ReplyInfo, Sending};
 use crate::{
     proto::{
         responder::{call::CallIndex, placement::ReplyPlan},
-        wire::{error::ErrorBody, header::Xid},
+        wire::error::ErrorBody,
     },
     stats::{counters, Counter, Form, Forms, Histogram},
     sunrpc::server::Moment,
@@ -25,10 +26,6 @@ counters! {
     read_segments: Counter,
     /// Bytes of them, with the round-up of XDR.
     read_bytes: Counter,
-    /// Calls whose RDMA Reads a thread has posted, as memory or room was short when they arrived.
-    deferred_reads: Counter,
-    /// Calls that have waited for room for their data.
-    delayed_reads: Counter,
     /// Calls beyond what the requester was granted.
     excess_calls: Counter,
     /// Segments that RDMA Writes have filled, wholly or in part.
@@ -39,7 +36,7 @@ counters! {
     inline_reply_bytes: Counter,
     /// Replies that have invalidated a handle of the requester.
     remote_invalidations: Counter,
-    /// Times that the send queue was full.
+    /// Chains that have waited for room on the send queue.
     send_queue_full: Counter,
     /// Messages that the service was not given, whether the transport answered them or not.
     refused_messages: Counter,
@@ -58,8 +55,9 @@ counters! {
 }
 
 impl Form {
-    /// The form of a Call, and of a Reply that is sent inline as a whole.
-    pub(super) fn inline(call: &CallIndex) -> Self {
+    /// The form of a Call, and of the Reply that is sent.
+    pub(super) fn new(call: &CallIndex, plan: &ReplyPlan<'_>) -> Self {
+        let is_placed = plan.results().any(|result| result.length != 0);
         Self {
             call: match (call.layout.read_chunks, call.is_inline()) {
                 (0, _) => 0,
@@ -67,59 +65,20 @@ impl Form {
                 (1, false) => 3,
                 _ => 2,
             },
-            reply: 0,
-        }
-    }
-
-    /// The form of a Call, and of the Reply that is sent.
-    pub(super) fn new(call: &CallIndex, plan: &ReplyPlan<'_>) -> Self {
-        let is_placed = plan.results().any(|result| result.length != 0);
-        Self {
             reply: u8::from(is_placed) | u8::from(plan.reply_chunk_len != 0) << 1,
-            ..Self::inline(call)
         }
     }
-}
-
-/// What is counted of a Reply when its Send has completed.
-pub(crate) struct Answered {
-    pub(super) xid: Xid,
-    pub(super) form: Form,
-    /// Segments that were written to.
-    pub(super) segments: u32,
-    /// Bytes in them.
-    pub(super) bytes: u64,
-    /// Bytes behind the transport header.
-    pub(super) inline: u32,
-    pub(super) has_invalidated: bool,
-    pub(super) times: Times,
 }
 
 /// When an RPC passed from one stage to the next.
 #[derive(Clone, Copy)]
-pub(crate) struct Times {
+pub(crate) struct CallTimes {
     /// The last completion that its Call waited for.
     pub(super) complete: Moment,
     /// A thread of the service has taken it.
     pub(super) taken: Moment,
     /// The thread has come back with the Reply.
     pub(super) replied: Moment,
-}
-
-/// What was sent.
-#[derive(Default)]
-pub(crate) enum SentMessage {
-    /// Nothing that is counted.
-    #[default]
-    Nothing,
-    /// A Reply of the service.
-    Reply(Answered),
-    /// An RDMA_ERROR.
-    Error(ErrorBody),
-    /// A Reply that says GARBAGE_ARGS.
-    GarbageArgs,
-    /// A Call of the service to its client.
-    BackwardCall,
 }
 
 /// All that is counted.
@@ -161,38 +120,38 @@ impl Stats {
     }
 
     /// Counts what was sent. In a completion handler.
-    pub(super) fn sent(&self, sent: &SentMessage) {
+    pub(super) fn sent(&self, sent: &Sending) {
         let counters = &self.counters;
         match sent {
-            SentMessage::Nothing => {}
-            SentMessage::Reply(answered) => self.answered(answered),
-            SentMessage::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
-            SentMessage::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
-            SentMessage::Error(ErrorBody::InvalidOption) => counters.option_errors_sent.increment(),
-            SentMessage::GarbageArgs => counters.garbage_args_sent.increment(),
-            SentMessage::BackwardCall => counters.backward_calls.increment(),
+            Sending::Idle | Sending::Writes | Sending::Reads(_) => {}
+            Sending::Reply(reply) => self.replied(reply),
+            Sending::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
+            Sending::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
+            Sending::Error(ErrorBody::InvalidOption) => counters.option_errors_sent.increment(),
+            Sending::GarbageArgs => counters.garbage_args_sent.increment(),
+            Sending::BackwardCall => counters.backward_calls.increment(),
         }
     }
 
-    fn answered(&self, answered: &Answered) {
+    fn replied(&self, reply: &ReplyInfo) {
         let counters = &self.counters;
-        self.forms.record(answered.form);
-        counters.inline_reply_bytes.add(u64::from(answered.inline));
-        if answered.segments != 0 {
-            counters.write_segments.add(u64::from(answered.segments));
-            counters.write_bytes.add(answered.bytes);
-            ServerCounter::Writes.add(answered.segments);
+        self.forms.record(reply.form);
+        counters.inline_reply_bytes.add(u64::from(reply.inline));
+        if reply.segments != 0 {
+            counters.write_segments.add(u64::from(reply.segments));
+            counters.write_bytes.add(reply.bytes);
+            ServerCounter::Writes.add(reply.segments);
         }
-        if answered.has_invalidated {
+        if reply.has_invalidated {
             counters.remote_invalidations.increment();
         }
-        let times = &answered.times;
+        let times = &reply.times;
         self.waiting.record(times.taken.since(times.complete));
         self.executing.record(times.replied.since(times.taken));
         self.sending.record(Moment::now().since(times.replied));
     }
 
-    /// Counts a wait for room on the send queue.
+    /// Counts a chain that waits for room on the send queue.
     pub(super) fn queue_is_full(&self) {
         self.counters.send_queue_full.increment();
         ServerCounter::SendQueueFull.add(1);

@@ -18,7 +18,7 @@ mod send_error;
 pub(crate) mod server;
 mod xdr_buf;
 
-pub(crate) use crate::bindings::{total_pages, Host, PageVec, SocketAddress};
+pub(crate) use crate::bindings::{total_pages, Host, PageRange, PageVec, SocketAddress};
 pub(crate) use bc_rqst::BcRqst;
 pub(crate) use queue::{NoIoScope, OwnedQueue, ReclaimScope};
 pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};

@@ -47,7 +47,7 @@ PATCHES = [
         "client",
         "verbs",
         """
-        rdma/cm.rs rdma/completion.rs rdma/cq.rs rdma/cqe.rs rdma/needs_mr.rs rdma/qp.rs rdma/receive.rs
+        rdma/cm.rs rdma/cq.rs rdma/cqe.rs rdma/needs_mr.rs rdma/qp.rs rdma/receive.rs
         """,
     ),
     ("client", "rdma", "rdma/"),
@@ -77,8 +77,7 @@ PATCHES = [
         "server",
         "rdma",
         """
-        rdma/accepted.rs rdma/listener.rs rdma/outgoing.rs rdma/pool.rs rdma/reads.rs rdma/send_slots.rs
-        rdma/rw.rs
+        rdma/listener.rs rdma/rw.rs
         """,
     ),
     ("server", "sunrpc", "sunrpc/server/"),

@@ -227,7 +227,7 @@ clients_gone() {
 	local name
 	wait_for "$1" no_connections
 	wait_for 20 no_backward
-	for name in read_pages waiting_connections; do
+	for name in read_pages reply_pages; do
 		[ "$(all_listeners_of $name)" = 0 ] ||
 			fail "the listeners have $name $(all_listeners_of $name)"
 	done

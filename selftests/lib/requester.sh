@@ -40,6 +40,14 @@ is_true() {
 	esac
 }
 compare() { (wait_for 10 is_true "$@") || fail "it is $($1 ${2%%[=<>]*})"; }
+# Whether chains wait on so many connections for room on their send queues.
+waiting_are() { [ "$(cat /sys/kernel/debug/rpcrdma/connection-*/connection | grep -c "^send_queue_pending [1-9]")" = "$1" ]; }
+# No thread of nfsd waits for anything but work (I).
+threads_are_idle() {
+	local comm
+	[ "$(for comm in $(grep -slx nfsd /proc/[0-9]*/comm); do grep -s "^State:" "${comm%comm}status"; done | grep -c "	I ")" = \
+		"$(cat /proc/fs/nfsd/threads)" ]
+}
 connections_are() { [ "$(listener_of connections)" = "$1" ]; }
 # KiB that the kernel holds: by parts, and what it cannot give back. Free pages that a CPU keeps are free.
 memory() {
@@ -58,6 +66,17 @@ allowed() {
 
 requester_stop() {
 	client '[ ! -f /run/$TEST.pid ] || kill $(cat /run/$TEST.pid) 2>/dev/null || true; rm -f /run/$TEST.*'
+}
+
+# Starts a scenario: requester_begins SCENARIO.
+requester_begins() {
+	client "
+		rm -f /run/$TEST.*
+		mkfifo /run/$TEST.go
+		: >/run/$TEST.out
+		export SLOW SLOTS=${SLOTS:-} CONNECTIONS=${CONNECTIONS:-} CALLS=${CALLS:-} FILE=/export/$TEST/file
+		setsid /lab/payload/rpcrdma-peer --requester \$SERVER $1 <>/run/$TEST.go >/run/$TEST.out 2>&1 &
+		echo \$! >/run/$TEST.pid"
 }
 
 attack_begins() {
@@ -79,12 +98,7 @@ attack_begins() {
 		*) checks+="compare stat_of '$condition'"$'\n' ;;
 		esac
 	done
-	client "
-		rm -f /run/$TEST.*
-		mkfifo /run/$TEST.go
-		: >/run/$TEST.out
-		SLOW=\$SLOW SLOTS=${SLOTS:-} FILE=/export/$TEST/file setsid /lab/payload/rpcrdma-peer --requester \$SERVER $scenario <>/run/$TEST.go >/run/$TEST.out 2>&1 &
-		echo \$! >/run/$TEST.pid"
+	requester_begins "$scenario"
 }
 
 attack_comes_to() {

@@ -8,6 +8,7 @@
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
+#include <linux/irqflags.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
@@ -97,6 +98,7 @@ enum limits_work {
 	WORK_REGISTRATIONS,
 	WORK_FAILED_STOPS,
 	WORK_FAILED_DESTROYS,
+	WORK_FAILED_MAPS,
 	WORK_BACKLOG,
 	WORK_KINDS,
 };
@@ -107,6 +109,7 @@ static const char * const work_names[WORK_KINDS] = {
 	[WORK_REGISTRATIONS]	= "registrations",
 	[WORK_FAILED_STOPS]	= "failed_stops",
 	[WORK_FAILED_DESTROYS]	= "failed_destroys",
+	[WORK_FAILED_MAPS]	= "failed_maps",
 	[WORK_BACKLOG]		= "backlog",
 };
 
@@ -252,8 +255,12 @@ static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			.element.qp = qp,
 			.event	= IB_EVENT_QP_FATAL,
 		};
+		unsigned long flags;
 
+		/* As in a hard interrupt. */
+		local_irq_save(flags);
 		qp->event_handler(&event, qp->qp_context);
+		local_irq_restore(flags);
 	}
 	ret = saved->post_send(qp, wr, bad_wr);
 	/* The caller may hold a spinlock. */
@@ -305,8 +312,10 @@ static int limits_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nen
 	u32 page_size = mr->page_size;
 	int ret;
 
-	if (failing_maps && atomic_inc_return(&maps) % failing_maps == 0)
+	if (failing_maps && atomic_inc_return(&maps) % failing_maps == 0) {
+		atomic_inc(&work[WORK_FAILED_MAPS]);
 		return 0;
+	}
 	if (slow_maps)
 		msleep(slow_maps);
 	if (mr->type == IB_MR_TYPE_SG_GAPS)

@@ -67,12 +67,6 @@ impl Placement {
         }
     }
 
-    /// Forgets all results, for another Reply.
-    pub(crate) fn clear(&mut self) {
-        self.count = 0;
-        self.too_large = Self::NONE;
-    }
-
     /// What is in each Write chunk that had its turn, up to the last one for which `is_kept` holds.
     fn used(&self, is_kept: impl Fn(&Range) -> bool) -> &[Range] {
         let mut used = self.results.get(..self.count).unwrap_or(&self.results);
@@ -225,16 +219,6 @@ impl<'a> ReplyPlan<'a> {
         };
         let segments = call.lists.segments();
         segments.fold(parts, |most, _| most.saturating_add(1))
-    }
-
-    /// Whether the Reply to `call` has no more than `most` RDMA Writes.
-    pub(crate) fn has_at_most(&self, most: u32, call: &ReceivedCall<'_>) -> bool {
-        let mut left = most;
-        let counted: Result<(), ()> = self.for_each_rdma_write(call, |_, _| {
-            left = left.checked_sub(1).ok_or(())?;
-            Ok(())
-        });
-        counted.is_ok()
     }
 
     /// Calls `each` with the RDMA Writes of the Reply to `call`: where in the RPC message the bytes

@@ -437,7 +437,7 @@ mod tests {
             match *self {}
         }
 
-        fn end(this: Arc<Self>) {
+        fn free(this: Arc<Self>) {
             match *this {}
         }
     }
@@ -466,27 +466,23 @@ mod tests {
     impl SvcConnection for Unmade {
         type Call = Self;
 
-        fn has_room(&self) -> bool {
+        fn recvfrom(&self, _rqst: &mut Receiving<'_>) -> Option<SvcCall<Self>> {
             match *self {}
         }
 
-        fn receive(&self, _rqst: &mut Receiving<'_>) -> Option<SvcCall<Self>> {
+        fn put_pages(&self, _pages: PageVec) {
             match *self {}
         }
 
-        fn take_pages(&self, _pages: PageVec) {
+        fn result_payload(&self, _call: KeptCall<'_, Self>, _at: u32, _length: u32) {
             match *self {}
         }
 
-        fn place(&self, _call: KeptCall<'_, Self>, _at: u32, _length: u32) {
+        fn sendto(&self, _rqst: Replying<'_>, _call: KeptCall<'_, Self>) -> Result {
             match *self {}
         }
 
-        fn reply(&self, _rqst: Replying<'_>, _call: KeptCall<'_, Self>) -> Result {
-            match *self {}
-        }
-
-        fn release(&self, call: Self) {
+        fn release_ctxt(&self, call: Self) {
             match call {}
         }
     }

@@ -6,20 +6,19 @@
 //! | --- | --- |
 //! | `xpo_create` | [`SvcListener::listen`], around an [`OwnedSvcXprt`] |
 //! | `xpo_accept` | [`SvcListener::accept`] |
-//! | `xpo_has_wspace` | [`SvcConnection::has_room`] |
-//! | `xpo_recvfrom` | [`SvcConnection::receive`], with a [`Receiving`] |
-//! | `xpo_sendto` | [`SvcConnection::reply`], with a [`Replying`] |
-//! | `xpo_result_payload` | [`SvcConnection::place`] |
-//! | `xpo_release_ctxt` | [`SvcConnection::release`] |
+//! | `xpo_recvfrom` | [`SvcConnection::recvfrom`], with a [`Receiving`] |
+//! | `xpo_sendto` | [`SvcConnection::sendto`], with a [`Replying`] |
+//! | `xpo_result_payload` | [`SvcConnection::result_payload`] |
+//! | `xpo_release_ctxt` | [`SvcConnection::release_ctxt`] |
 //! | `xpo_detach` | [`SvcTransport::detach`] |
-//! | `xpo_free` | [`SvcTransport::end`] |
+//! | `xpo_free` | [`SvcTransport::free`] |
 //! | `send_request` of the backward direction | [`BcConnection::bc_sendto`], with a [`BcRqst`] |
 //!
-//! Contexts: `accept`, `receive`, `place` and `reply` run on threads of the service and may sleep.
-//! Several of them may run for one connection at a time, except that `receive` runs alone until
-//! [`Receiving::let_others_in`]. `release` runs there too, and wherever a Call that was deferred is
-//! dropped; it does not sleep. `has_room` runs wherever a transport is enqueued,
-//! including in completion handlers.
+//! Contexts: `accept`, `recvfrom`, `result_payload` and `sendto` run on threads of the service and
+//! may sleep. Several of them may run for one connection at a time, except that `recvfrom` runs
+//! alone until [`Receiving::let_others_in`]. `release_ctxt` runs there too, and wherever a Call
+//! that was deferred is dropped; it may sleep. `xpo_has_wspace` says yes for all transports:
+//! XPT_DATA is set only while a thread can take a Call.
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
 
@@ -40,4 +39,4 @@ pub(crate) use moment::Moment;
 pub(crate) use ops::register;
 pub(crate) use rqst::{KeptCall, Receiving, Replying, ResultLayout, SvcCall};
 pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};
-pub(crate) use xprt::{Accepting, OwnedSvcXprt, SvcXprt};
+pub(crate) use xprt::{Accepting, OwnedSvcXprt};

@@ -32,7 +32,7 @@ impl<L: SvcListener> ListenerTable<L> {
     const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
         xpo_create: Some(Self::create),
         xpo_accept: Some(Self::accept),
-        xpo_has_wspace: Some(Self::has_wspace),
+        xpo_has_wspace: Some(has_wspace),
         xpo_detach: Some(detach::<L>),
         xpo_free: Some(free::<L>),
         xpo_kill_temp_xprt: Some(kill_temp_xprt),
@@ -109,26 +109,6 @@ impl<L: SvcListener> ListenerTable<L> {
         unsafe { new.publish(connection, &ConnectionTable::<L::Connection>::OPS) }
     }
 
-    /// Called by whoever enqueues the transport; does not sleep. A listener always has room. A new
-    /// connection has this table until it is published, and a thread that finds it no longer busy
-    /// may not see the other table yet: sunrpc does not order its reads of the flags and of the
-    /// table.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is a listener with this table, or a connection that was accepted by one, and stays
-    ///   allocated during the call.
-    unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
-        // SAFETY: `raw` is a transport of this module, and stays allocated (this function's
-        // contract). What is not a listener is a connection for an `L::Connection`.
-        unsafe {
-            if SvcXprt::from_raw(raw).flags() >> flag::LISTENER & 1 != 0 {
-                return 1;
-            }
-            ConnectionTable::<L::Connection>::has_wspace(raw)
-        }
-    }
-
     /// A listener has no Calls.
     extern "C" fn release_nothing(_raw: *mut bindings::svc_xprt, _context: *mut c_void) {}
 }
@@ -137,7 +117,7 @@ struct ConnectionTable<T>(PhantomData<T>);
 
 impl<T: SvcConnection> ConnectionTable<T> {
     const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
-        xpo_has_wspace: Some(Self::has_wspace),
+        xpo_has_wspace: Some(has_wspace),
         xpo_recvfrom: Some(Self::recvfrom),
         xpo_sendto: Some(Self::sendto),
         xpo_result_payload: Some(Self::result_payload),
@@ -147,34 +127,6 @@ impl<T: SvcConnection> ConnectionTable<T> {
         xpo_kill_temp_xprt: Some(kill_temp_xprt),
         ..pin_init::zeroed()
     };
-
-    /// Called by whoever enqueues the transport; does not sleep.
-    ///
-    /// # Safety
-    ///
-    /// - `raw` is a connection that was made for a `T`, and stays allocated during the call.
-    unsafe extern "C" fn has_wspace(raw: *mut bindings::svc_xprt) -> c_int {
-        // SAFETY: A transport is only checked for work after it was published: until then it is
-        // marked as busy. That is cleared behind a barrier, so that behind another one here the
-        // implementation is seen.
-        let connection = unsafe {
-            let xprt = SvcXprt::from_raw(raw);
-            xprt.published_transport::<T>().or_else(|| {
-                bindings::smp_mb();
-                xprt.published_transport::<T>()
-            })
-        };
-        let has_room = connection.is_none_or(|connection| {
-            connection.has_room() || {
-                // Who makes room looks then whether the transport is busy, and svc_xprt_received(),
-                // which says that it is not, has no barrier before it looks for room.
-                // SAFETY: Always safe to call.
-                unsafe { bindings::smp_mb() };
-                connection.has_room()
-            }
-        });
-        has_room.into()
-    }
 
     /// A thread of the service, with the transport marked as busy; may sleep.
     ///
@@ -188,10 +140,10 @@ impl<T: SvcConnection> ConnectionTable<T> {
             let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
             let connection = xprt.transport::<T>();
             let mut rqst = Receiving::new(rqstp, xprt);
-            let call = connection.receive(&mut rqst);
+            let call = connection.recvfrom(&mut rqst);
             let (length, pages) = rqst.finish(call);
             if let Some(pages) = pages {
-                connection.take_pages(pages);
+                connection.put_pages(pages);
             }
             length
         }
@@ -217,7 +169,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
         // SAFETY: The request belongs to the calling thread, and has a Reply.
         let rqst = unsafe { Replying::new(rqstp) };
-        let sent = connection.reply(rqst, KeptCall::new(&mut call));
+        let sent = connection.sendto(rqst, KeptCall::new(&mut call));
         // SAFETY: The request belongs to the calling thread.
         unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
         match sent {
@@ -260,7 +212,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
         // SAFETY: The context is that of a Call of this connection, and belongs to the calling
         // thread (this function's contract). A connection that has Calls was published.
         let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
-        connection.place(KeptCall::new(&mut call), offset, length);
+        connection.result_payload(KeptCall::new(&mut call), offset, length);
         // SAFETY: The request belongs to the calling thread.
         unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
         // Never an error: with one, nfsd encodes its status from before the data on, and leaves the
@@ -269,7 +221,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
         0
     }
 
-    /// Process context; does not sleep.
+    /// Process context; may sleep.
     ///
     /// # Safety
     ///
@@ -283,9 +235,15 @@ impl<T: SvcConnection> ConnectionTable<T> {
         // connection with this table, so it is a `T` that was published (this function's contract).
         unsafe {
             let call = T::Call::from_raw(context);
-            SvcXprt::from_raw(raw).transport::<T>().release(call);
+            SvcXprt::from_raw(raw).transport::<T>().release_ctxt(call);
         }
     }
+}
+
+/// Whoever enqueues a transport asks; does not sleep. The flags of a transport of this module say
+/// that a thread has something to do only when it has.
+extern "C" fn has_wspace(_raw: *mut bindings::svc_xprt) -> c_int {
+    1
 }
 
 /// Called by whoever closes the transport, which stays marked as busy for good; may sleep. Called
@@ -313,7 +271,7 @@ unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
     // SAFETY: It is a `T`, to which sunrpc has no reference. If it was not published, the memory
     // belongs to whoever failed to create it.
     if let Some(transport) = unsafe { SvcXprt::take_transport::<T>(raw) } {
-        T::end(transport);
+        T::free(transport);
     }
 }
 

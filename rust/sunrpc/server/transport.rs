@@ -15,12 +15,11 @@ pub(crate) trait SvcTransport: Send + Sync + Sized + 'static {
     /// Its object in sunrpc.
     fn xprt(&self) -> &OwnedSvcXprt;
 
-    /// The transport is closed: stops its traffic, and wakes threads that wait in its methods. May
-    /// sleep.
+    /// `xpo_detach`: the transport is closed, and stops its traffic. May sleep.
     fn detach(&self);
 
-    /// sunrpc has dropped its last reference. May sleep.
-    fn end(this: Arc<Self>);
+    /// `xpo_free`: sunrpc has dropped its last reference. May sleep.
+    fn free(this: Arc<Self>);
 }
 
 /// A transport that accepts connections.
@@ -48,30 +47,28 @@ pub(crate) trait SvcListener: SvcTransport {
 
 /// A connection.
 pub(crate) trait SvcConnection: SvcTransport {
-    /// The state of a Call that is kept for its Reply.
+    /// The message of a Call, which is kept for its Reply.
     type Call: OwnedMessage;
 
-    /// Whether a Call can be started. Neither sleeps nor takes a lock.
-    fn has_room(&self) -> bool;
+    /// `xpo_recvfrom`: the next complete Call. May sleep after [`Receiving::let_others_in`].
+    fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>>;
 
-    /// The next complete Call. May sleep after [`Receiving::let_others_in`].
-    fn receive(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>>;
+    /// Takes the pages that a thread has given for those of a Call.
+    fn put_pages(&self, pages: PageVec);
 
-    /// Takes pages that are no longer needed, in exchange for those of a Call.
-    fn take_pages(&self, pages: PageVec);
+    /// `xpo_result_payload`: the `length` bytes of the Reply from `at` on are one result that may
+    /// be placed directly. Results are passed in order. If there is no room for this one, the
+    /// answer says so in place of the Reply.
+    fn result_payload(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32);
 
-    /// Records that the `length` bytes of the Reply from `at` on are one result that may be placed
-    /// directly. Results are passed in order. If there is no room for this one, the answer says so
-    /// in place of the Reply.
-    fn place(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32);
-
-    /// Sends a Reply. May sleep.
+    /// `xpo_sendto`: sends a Reply. May sleep.
     ///
     /// # Errors
     ///
     /// Any error, after which the connection is closed.
-    fn reply(&self, rqst: Replying<'_>, call: KeptCall<'_, Self::Call>) -> Result;
+    fn sendto(&self, rqst: Replying<'_>, call: KeptCall<'_, Self::Call>) -> Result;
 
-    /// Takes back the state of a Call that was answered, or that will not be.
-    fn release(&self, call: Self::Call);
+    /// `xpo_release_ctxt`: takes back the message of a Call that was answered, or that will not be.
+    /// May sleep. Called by the thread that had the Call, or by whoever drops a deferred one.
+    fn release_ctxt(&self, call: Self::Call);
 }

@@ -10,7 +10,7 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
-        atomic::{Atomic, Relaxed, Release},
+        atomic::{Atomic, Relaxed},
         Arc, ArcBorrow,
     },
     types::Opaque,
@@ -130,18 +130,6 @@ impl SvcXprt {
         unsafe { ArcBorrow::from_raw((*self.transport_slot()).cast::<T>()) }
     }
 
-    /// The implementation, or `None` if this thread does not see yet that it was published.
-    ///
-    /// # Safety
-    ///
-    /// The transport is a `T`.
-    pub(super) unsafe fn published_transport<T>(&self) -> Option<ArcBorrow<'_, T>> {
-        // SAFETY: The memory is valid, and the pointer is written once while others read it.
-        let transport = unsafe { self.transport_slot().read_volatile() };
-        // SAFETY: `publish` stored the pointer of an `Arc<T>`, which stays until `xpo_free`.
-        (!transport.is_null()).then(|| unsafe { ArcBorrow::from_raw(transport.cast::<T>()) })
-    }
-
     /// Undoes [`OwnedSvcXprt::publish`], if the transport was published: returns the
     /// implementation.
     ///
@@ -197,52 +185,27 @@ impl SvcXprt {
         self.flags() >> flag::LOCAL & 1 != 0
     }
 
-    /// Wakes a thread to look at the transport, if there is something to do. Does not sleep.
-    pub(crate) fn enqueue(&self) {
-        // A change made before this call, such as what a Call has been waiting for, is seen by a
-        // thread that checks for it now; otherwise this call sees that a Call waits.
-        // SAFETY: The transport is valid. After its last reference is gone it is marked as busy for
-        // good, so nobody enqueues it.
-        unsafe {
-            bindings::smp_mb();
-            bindings::svc_xprt_enqueue(self.as_raw());
-        }
+    /// Sets XPT_DATA: a thread can take a Call. To be followed by [`Self::enqueue`].
+    pub(crate) fn set_data(&self) {
+        self.set(flag::DATA);
     }
 
-    /// [`Self::enqueue`] for what [`Self::call_waits`] or [`Self::connection_waits`] has recorded.
-    pub(crate) fn enqueue_recorded(&self) {
+    /// Clears XPT_DATA: no thread can take a Call.
+    pub(crate) fn clear_data(&self) {
+        self.clear(flag::DATA);
+    }
+
+    /// Sets XPT_CONN: a connection waits to be accepted. To be followed by [`Self::enqueue`].
+    pub(crate) fn set_conn(&self) {
+        self.set(flag::CONN);
+    }
+
+    /// Wakes a thread to look at the transport, if it is not busy and a flag says that there is
+    /// something to do. Does not sleep.
+    pub(crate) fn enqueue(&self) {
         // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
         // marked as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_enqueue(self.as_raw()) };
-    }
-
-    /// Records that a Call waits; to be followed by [`Self::enqueue_recorded`].
-    pub(crate) fn call_waits(&self) {
-        self.record(flag::DATA);
-    }
-
-    /// Records that no Call waits. The caller ensures that none has arrived in the meantime: what
-    /// was changed before [`Self::call_waits`] is visible to whoever looks for it after this.
-    pub(crate) fn no_call_waits(&self) {
-        // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
-        unsafe {
-            bindings::rpcrdma_clear_bit_mb(flag::DATA, &raw mut (*self.as_raw()).xpt_flags);
-        }
-    }
-
-    /// Records that a connection waits to be accepted; to be followed by
-    /// [`Self::enqueue_recorded`].
-    pub(crate) fn connection_waits(&self) {
-        self.record(flag::CONN);
-    }
-
-    /// Sets a flag, ordered before any later check of whether the transport is ready: either that
-    /// check finds it ready, or whoever makes it ready finds the flag.
-    fn record(&self, number: u32) {
-        // SAFETY: The transport is valid, and its flags are only changed by atomic operations.
-        unsafe {
-            bindings::rpcrdma_set_bit_mb(number, &raw mut (*self.as_raw()).xpt_flags);
-        }
     }
 
     /// Makes a thread close the transport. Does not sleep.
@@ -257,12 +220,6 @@ impl SvcXprt {
         // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
         // marked as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_close(self.as_raw()) };
-    }
-
-    /// The peer's address.
-    pub(crate) fn peer_address(&self) -> SocketAddress {
-        // SAFETY: The transport is valid; the address does not change once it is published.
-        SocketAddress::new(unsafe { (*self.as_raw()).xpt_remote })
     }
 }
 
@@ -459,11 +416,11 @@ impl OwnedSvcXprt {
         let pointer = Arc::into_raw(transport).cast::<c_void>().cast_mut();
         let _ = Arc::into_raw(self.memory.clone());
         // SAFETY: The transport is new, and only its own events, which do not read these fields,
-        // know of it. It is marked as busy, so that only `has_wspace` of its operations is called.
-        // Release: whoever finds the implementation there early sees what is in it.
+        // know of it. It is marked as busy: of its operations nobody calls more than `has_wspace`,
+        // which all tables have.
         unsafe {
             (*raw).xpt_ops = ops;
-            Atomic::from_ptr(self.transport_slot()).store(pointer, Release);
+            self.transport_slot().write(pointer);
         }
         raw
     }

@@ -721,21 +721,6 @@ int peer_read(struct peer *peer, uint8_t *buffer, size_t length, uint64_t addres
 	return status;
 }
 
-int peer_say_goodbye(struct peer *peer)
-{
-	struct ibv_qp *qp;
-	int status;
-
-	if (!peer->id)
-		return -ENOTCONN;
-	/* The library stops the queue pair that it knows of. */
-	qp = peer->id->qp;
-	peer->id->qp = NULL;
-	status = rdma_disconnect(peer->id) ? -errno : 0;
-	peer->id->qp = qp;
-	return status;
-}
-
 void peer_disconnect(struct peer *peer)
 {
 	if (!peer->id)

@@ -89,7 +89,5 @@ int peer_read(struct peer *peer, uint8_t *buffer, size_t length, uint64_t addres
 
 /* Ends the connection, with what is still posted. */
 void peer_disconnect(struct peer *peer);
-/* Only tells the other end that it does: the queue pair stays as it is. */
-int peer_say_goodbye(struct peer *peer);
 
 #endif /* RPCRDMA_PEER_VERBS_H */

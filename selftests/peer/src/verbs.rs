@@ -106,7 +106,6 @@ mod c {
             key: u32,
         ) -> i32;
         pub(super) fn peer_disconnect(peer: *mut peer);
-        pub(super) fn peer_say_goodbye(peer: *mut peer) -> i32;
     }
 }
 
@@ -424,12 +423,6 @@ impl Verbs {
     pub(crate) fn disconnect(&mut self) {
         // SAFETY: The listener is valid.
         unsafe { c::peer_disconnect(self.peer) };
-    }
-
-    /// Only tells the other end that it does: what that has sent is answered as before.
-    pub(crate) fn say_goodbye(&mut self) -> Result {
-        // SAFETY: The end is valid.
-        check("disconnect", unsafe { c::peer_say_goodbye(self.peer) }).map(drop)
     }
 }
 

@@ -157,32 +157,4 @@ mod tests {
             Some(CallError::Budget(Excess::WriteChunks))
         );
     }
-
-    #[test]
-    fn pages_are_taken_up_to_the_limit() {
-        let mut pages = PageBudget::new(10);
-        assert!(pages.take(4) && pages.take(6));
-        assert!(!pages.take(1));
-        assert!(pages.take(0));
-        assert_eq!((pages.used(), pages.most(), pages.limit()), (10, 10, 10));
-        pages.give_back(4);
-        assert!(!pages.take(5));
-        assert!(pages.take(3));
-        pages.give_back(9);
-        assert_eq!((pages.used(), pages.most()), (0, 10));
-    }
-
-    #[test]
-    fn a_call_that_is_larger_than_the_limit_is_alone() {
-        let mut pages = PageBudget::new(10);
-        assert!(pages.take(11));
-        assert!(!pages.take(1));
-        assert!(!pages.take(u32::MAX));
-        pages.give_back(11);
-        assert!(pages.take(1));
-        assert!(!pages.take(11));
-        // What is given back twice is not gained.
-        pages.give_back(2);
-        assert_eq!(pages.used(), 0);
-    }
 }

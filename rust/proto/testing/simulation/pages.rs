@@ -8,11 +8,42 @@ use super::job::Job;
 use super::queue::SimulationEvent;
 use super::scenario::Scenario;
 use super::Failure;
-use crate::proto::responder::budget::PageBudget;
 
 /// The longest that it takes to flush an RDMA Read of an ended connection: often until the next
 /// connection has Calls that want pages, too.
 const FLUSH: u32 = 40_000;
+
+/// How many pages Calls may have, and have. A Call that wants pages while no other has any gets
+/// them even beyond the limit, so that none waits for ever.
+struct PageBudget {
+    limit: u32,
+    used: u32,
+}
+
+impl PageBudget {
+    const fn new(limit: u32) -> Self {
+        Self { limit, used: 0 }
+    }
+
+    /// Takes `pages` pages, or none if fewer are left.
+    fn take(&mut self, pages: u32) -> bool {
+        match self.used.checked_add(pages) {
+            Some(used) if used <= self.limit || self.used == 0 => {
+                self.used = used;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn give_back(&mut self, pages: u32) {
+        self.used = self.used.saturating_sub(pages);
+    }
+
+    const fn used(&self) -> u32 {
+        self.used
+    }
+}
 
 /// Which pages lack for a Call.
 pub(super) enum Shortage {

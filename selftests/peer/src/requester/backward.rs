@@ -11,9 +11,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::compound::{compound_of, lookups, names, opaque, path};
+use super::compound::{compound, compound_of, lookups, names, opaque, path, read_operation};
 use super::session::{sequence, session_with};
-use super::{end_of, payload_of, results, wait_for_line, word_of, Call, Requester, Scenarios};
+use super::{
+    end_of, payload_of, results, verdict, wait_for_line, word_of, Call, Requester, Scenarios,
+};
 use crate::peer::{rpc_reply, word_at, words, Message, LIMIT, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::{Procedure, VERSION_ONE};
@@ -28,8 +30,9 @@ pub(super) const SCENARIOS: &Scenarios = &[
     }),
     ("backward-owed", |requester| on_channel(requester, owed)),
     ("backward-long", |requester| on_channel(requester, long)),
-    ("backward-without-room", |requester| behind(requester, 0)),
-    ("backward-overtakes", |requester| behind(requester, 6)),
+    ("backward-in-turn", in_turn),
+    ("backward-dropped", dropped),
+    ("backward-alone", alone),
 ];
 
 /// CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
@@ -412,35 +415,147 @@ fn long(channel: &mut Channel<'_>) -> Result {
     channel.finish(&call)
 }
 
-/// The server's send queue of SLOTS entries has room for `left` more, as there are no Receives for its
-/// Replies, when it is to call back; and one more Reply waits for more than that. Another connection
-/// has the server call back, and says what became of that.
-fn behind(requester: &mut Requester, left: u32) -> Result<Vec<String>> {
+/// Bytes of the file in each of the Replies that fill a send queue.
+const PART: usize = 600;
+
+/// Bytes of it in the Reply that waits behind these.
+const LAST: usize = 20_000;
+
+/// Whether a Reply or a backward Call waits first when a send queue is full.
+#[derive(Clone, Copy, PartialEq)]
+enum Waits {
+    Reply,
+    Call,
+}
+
+/// A connection, in place of the present one, with one Receive and the session. The server's send queue of SLOTS
+/// entries is full of Replies to READs of one part of the file after the other: their number.
+fn fill(requester: &mut Requester, waits: Waits) -> Result<(Vec<u8>, usize)> {
     let slots = std::env::var("SLOTS").map_err(|error| format!("SLOTS: {error}"))?;
-    let slots: u32 = slots.parse().map_err(|_| format!("SLOTS is {slots}"))?;
+    let slots: usize = slots.parse().map_err(|_| format!("SLOTS is {slots}"))?;
     requester.connect_with(&Acceptance {
         receives: 1,
         ..Requester::offer()
     })?;
     let session = session_with(requester, BACK_CHANNEL)?;
-    // The first Reply takes the Receive.
-    for _ in left..=slots {
-        requester.send(&Call::null())?;
+    // The first Reply takes the Receive. What waits needs more than the six entries that are left, or one.
+    let count = match waits {
+        Waits::Reply => slots - 5,
+        Waits::Call => slots + 1,
+    };
+    for n in 0..count {
+        requester.send(&Call {
+            body: compound(&[read_operation((n * PART) as u32, PART as u32)])?,
+            ..Call::null()
+        })?;
     }
-    if left != 0 {
+    if waits == Waits::Reply {
         let segment = requester.segment(1000);
-        requester.send(&results::read(&[], Some(vec![segment; 22]), 20_000)?)?;
+        let segments = (0..22).map(|n| Segment {
+            offset: segment.offset + 1000 * n,
+            ..segment
+        });
+        requester.send(&results::read(&[], Some(segments.collect()), LAST as u32)?)?;
     }
     wait_for_line();
+    Ok((session, count))
+}
+
+/// Has the server call back on a connection that is full, by another one: the full one.
+fn call_back(requester: &mut Requester, session: &[u8]) -> Result<Verbs> {
     let full = std::mem::replace(&mut requester.verbs, Verbs::new());
-    requester.others.push(full);
     requester.connect()?;
-    requester.send(&copy_call(&session, 2)?)?;
+    requester.send(&copy_call(session, 2)?)?;
+    status(requester)?;
+    wait_for_line();
+    Ok(full)
+}
+
+/// The status of the COMPOUND whose Reply comes next, which is to be none.
+fn status(requester: &mut Requester) -> Result {
     let Waited::For(bytes) = requester.verbs.receive(LIMIT)? else {
         return Err("there is no Reply".to_owned());
     };
-    let status = word_at(payload_of(&bytes), 24);
-    Ok(vec![format!("nfs_{status}")])
+    requester.verbs.post_receive()?;
+    match word_at(payload_of(&bytes), 24) {
+        0 => Ok(()),
+        status => Err(format!("nfs_{status}")),
+    }
+}
+
+/// One more Reply waits for more room than there is, and then a backward Call, which would have enough: when there
+/// are Receives, all come in the order in which they were sent, with the data that they had.
+fn in_turn(requester: &mut Requester) -> Result<Vec<String>> {
+    let (session, count) = fill(requester, Waits::Reply)?;
+    let first = requester.xid - count as u32;
+    let mut full = call_back(requester, &session)?;
+    // The whole file, in a Write chunk.
+    let length = count * PART;
+    let segment = requester.segment(length as u32);
+    requester.send(&results::read(&[segment], None, length as u32)?)?;
+    status(requester)?;
+    let file = requester.verbs.get(0, length);
+
+    let mut is_same = true;
+    for n in 0..=count {
+        let Waited::For(bytes) = full.receive(LIMIT)? else {
+            return Err(format!("reply_{n}_missing"));
+        };
+        full.post_receive()?;
+        if word_at(&bytes, 0) != first + n as u32 {
+            return Ok(vec![format!("reply_{n}_out_of_turn")]);
+        }
+        is_same &= match n {
+            n if n < count => payload_of(&bytes).ends_with(&file[n * PART..][..PART]),
+            _ => full.get(0, 22_000).windows(LAST).any(|data| data == &file[..LAST]),
+        };
+    }
+    let Waited::For(bytes) = full.receive(LIMIT)? else {
+        return Err("call_missing".to_owned());
+    };
+    full.post_receive()?;
+    let call = BackwardCall::decode(payload_of(&bytes))?;
+    full.send(&call.reply(), None)?;
+    requester.others.push(full);
+    Ok(vec!["in_turn".to_owned(), verdict(is_same)])
+}
+
+/// There is no room for a backward Call, and all threads of the server wait for the end of its session, and so for
+/// that Call's; then the connection goes with all that waits.
+fn dropped(requester: &mut Requester) -> Result<Vec<String>> {
+    let (session, _) = fill(requester, Waits::Call)?;
+    let full = call_back(requester, &session)?;
+    requester.others.push(full);
+    let destroy = [words(&[44]), session].concat();
+    requester.send(&Call {
+        body: compound_of(2, &[destroy]),
+        ..Call::null()
+    })?;
+    status(requester)?;
+    Ok(vec!["destroyed".to_owned()])
+}
+
+/// Replies to backward Calls are all that arrives on a connection, many more than it has Receives.
+fn alone(requester: &mut Requester) -> Result<Vec<String>> {
+    const TIMES: u32 = 300;
+    requester.connect()?;
+    let session = session_with(requester, BACK_CHANNEL)?;
+    let mut called = std::mem::replace(&mut requester.verbs, Verbs::new());
+    requester.connect()?;
+    for n in 0..TIMES {
+        requester.send(&copy_call(&session, 2 + n)?)?;
+        status(requester)?;
+        let Waited::For(bytes) = called.receive(LIMIT)? else {
+            return Ok(vec![format!("{n}_answered")]);
+        };
+        called.post_receive()?;
+        let call = BackwardCall::decode(payload_of(&bytes))?;
+        called.send(&call.reply(), None)?;
+    }
+    // The last one has arrived as well.
+    called.flush()?;
+    requester.others.push(called);
+    Ok(vec![format!("{TIMES}_answered")])
 }
 
 /// Messages that are no Replies, although they have the XID of the Call and, as far as they have

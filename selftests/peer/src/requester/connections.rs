@@ -2,6 +2,7 @@
 
 //! Connections that say nothing, are not completed, or do not last.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use super::{
@@ -24,9 +25,10 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("takes-no-replies-8", |requester| {
         takes_no_replies(requester, 8)
     }),
-    ("full-and-gone-8", |requester| full_and_gone(requester, 8)),
     ("holds-replies", holds_replies),
     ("leaves-replies", leaves_replies),
+    ("takes-few-replies", takes_few_replies),
+    ("takes-slowly", takes_slowly),
     ("comes-and-goes", |requester| comes_and_goes(requester, 50)),
     ("comes-and-goes-10000", |requester| {
         comes_and_goes(requester, 10_000)
@@ -56,6 +58,12 @@ fn too_many(requester: &mut Requester) -> Result<Vec<String>> {
     Ok(outcomes)
 }
 
+/// How many times as long as usual the machines take for anything.
+fn slow() -> Result<u64> {
+    let slow = std::env::var("SLOW").map_or(Ok(1), |slow| slow.parse::<u64>());
+    slow.map_err(|error| error.to_string())
+}
+
 /// How many connects the server's listener has room for.
 const WAITING: usize = 256;
 
@@ -71,8 +79,7 @@ fn burst(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
     }
     let mut refused = 0;
     // A message that is lost is repeated after some seconds.
-    let slow = std::env::var("SLOW").map_or(Ok(1), |slow| slow.parse::<u32>());
-    let end = Instant::now() + 8 * slow.map_err(|error| error.to_string())? * LIMIT;
+    let end = Instant::now() + Duration::from_secs(240 * slow()?);
     while pending.len() > WAITING && Instant::now() < end {
         for mut verbs in std::mem::take(&mut pending) {
             match verbs.answer(Duration::from_millis(1))? {
@@ -113,52 +120,41 @@ fn fill_queues(requester: &mut Requester, count: usize) -> Result {
     Ok(())
 }
 
+/// How many seconds after the first Calls a connection ends of which nothing completes any more, and one of which too
+/// little does. The server looks every ten seconds, and a busy machine somewhat later.
+const QUIET: RangeInclusive<u64> = 20..=35;
+const LATE: RangeInclusive<u64> = 60..=85;
+
+/// Waits for the end of a connection, by the server and at its time.
+fn end_at(verbs: &mut Verbs, start: Instant, times: &RangeInclusive<u64>) -> Result<String> {
+    let is_ended = verbs.is_ended(Duration::from_secs(*times.end() * slow()?))?;
+    let took = start.elapsed().as_secs();
+    Ok(match is_ended && took >= *times.start() {
+        true => "ended".to_owned(),
+        false => format!("ended_after_{took}_s"),
+    })
+}
+
 /// Connections with full queues, which the server has to end.
 fn takes_no_replies(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
+    let start = Instant::now();
     fill_queues(requester, count)?;
     let others = requester.others.iter_mut();
-    others
-        .map(|verbs| {
-            verbs.receive(Duration::from_secs(10))?;
-            outcome_of(verbs, Duration::from_secs(60))
-        })
-        .collect()
+    others.map(|verbs| end_at(verbs, start, &QUIET)).collect()
 }
 
-/// The same, which end when the test says so. Their queue pairs have the server repeat its Replies
-/// all the same: by these it cannot tell that they have ended.
-fn full_and_gone(requester: &mut Requester, count: usize) -> Result<Vec<String>> {
-    fill_queues(requester, count)?;
-    wait_for_line();
-    for verbs in &mut requester.others {
-        verbs.say_goodbye()?;
-    }
-    requester.others.iter_mut().map(end_of).collect()
-}
-
-/// The server looks at what it has sent at intervals of this length, when it sends a Reply.
-const LOOKS: Duration = Duration::from_secs(10);
-
-/// So long what it has sent may be under way.
-const UNDER_WAY: Duration = Duration::from_secs(65);
-
-/// A few Replies that are never received. They do not fill the send queue, so that no thread waits
-/// for them, and Calls keep the connection from being idle.
+/// A few Replies that are never received. They do not fill the send queue, and Calls keep the connection from being
+/// idle.
 fn holds_replies(requester: &mut Requester) -> Result<Vec<String>> {
     let mut verbs = requester.connect_for_one_reply()?;
-    let mut call = |verbs: &mut Verbs| {
+    let start = Instant::now();
+    loop {
         requester.xid += 1;
-        verbs.send(&Call::null().encode(requester.xid), None)
-    };
-    call(&mut verbs)?;
-    verbs.receive(LIMIT)?;
-    for pause in [LOOKS, UNDER_WAY] {
-        call(&mut verbs)?;
-        std::thread::sleep(pause);
+        verbs.send(&Call::null().encode(requester.xid), None)?;
+        if verbs.is_ended(Duration::from_secs(3))? {
+            return Ok(vec![end_at(&mut verbs, start, &QUIET)?]);
+        }
     }
-    // The server has looked with the Reply to the one before, and looks again with this one's.
-    call(&mut verbs)?;
-    Ok(vec![outcome_of(&mut verbs, LIMIT)?])
 }
 
 /// The Reply to a READ finds no Receive, and the requester says not a word more: the server keeps the
@@ -166,12 +162,54 @@ fn holds_replies(requester: &mut Requester) -> Result<Vec<String>> {
 fn leaves_replies(requester: &mut Requester) -> Result<Vec<String>> {
     let mut verbs = requester.connect_for_one_reply()?;
     let segment = segment_of(&mut verbs, 20_000);
-    requester.xid += 2;
-    verbs.send(&Call::null().encode(requester.xid - 1), None)?;
-    verbs.receive(LIMIT)?;
+    let start = Instant::now();
+    verbs.send(&Call::null().encode(requester.next_xid()), None)?;
     let read = results::read(&[segment], None, 20_000)?;
-    verbs.send(&read.encode(requester.xid), None)?;
-    Ok(vec![outcome_of(&mut verbs, Duration::from_secs(180))?])
+    verbs.send(&read.encode(requester.next_xid()), None)?;
+    Ok(vec![end_at(&mut verbs, start, &QUIET)?])
+}
+
+/// More Replies than a send queue holds, of which one is taken every nine seconds.
+fn takes_few_replies(requester: &mut Requester) -> Result<Vec<String>> {
+    let mut verbs = requester.connect_for_one_reply()?;
+    let start = Instant::now();
+    for _ in 0..127 {
+        verbs.send(&Call::null().encode(requester.next_xid()), None)?;
+    }
+    while !verbs.is_ended(Duration::from_secs(9))? {
+        if let Waited::For(_) = verbs.receive(Duration::ZERO)? {
+            verbs.post_receive()?;
+        }
+    }
+    Ok(vec![end_at(&mut verbs, start, &LATE)?])
+}
+
+/// The server's send queue of SLOTS entries is full of Replies, so that RDMA Reads wait, and the Replies are taken one
+/// by one for forty seconds, of which the Reads still wait, and then all.
+fn takes_slowly(requester: &mut Requester) -> Result<Vec<String>> {
+    /// Entries that are left for a Call with 32 Read segments.
+    const LEFT: usize = 20;
+    let slots = std::env::var("SLOTS").map_err(|error| format!("SLOTS: {error}"))?;
+    let slots: usize = slots.parse().map_err(|_| format!("SLOTS is {slots}"))?;
+    let mut verbs = requester.connect_for_one_reply()?;
+    let replies = slots - LEFT;
+    for _ in 0..replies {
+        verbs.send(&Call::null().encode(requester.next_xid()), None)?;
+    }
+    let segment = segment_of(&mut verbs, 100);
+    let reading = Call::reading(&[segment; 32]);
+    verbs.send(&reading.encode(requester.next_xid()), None)?;
+    wait_for_line();
+    let mut outcomes = Vec::new();
+    for _ in 0..10 {
+        outcomes.push(outcome_of(&mut verbs, LIMIT)?);
+        std::thread::sleep(Duration::from_secs(4));
+    }
+    while outcomes.len() <= replies {
+        outcomes.push(outcome_of(&mut verbs, LIMIT)?);
+    }
+    requester.others.push(verbs);
+    Ok(outcomes)
 }
 
 /// One connection after the other; every tenth is used.

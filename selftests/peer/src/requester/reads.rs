@@ -19,8 +19,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("vanishes-for-long", vanishes_for_long),
     ("hangs-up", hangs_up),
     ("crowd", crowd),
-    ("holds-room", holds_room),
-    ("hangs-up-in-line", hangs_up_in_line),
+    ("holds-pages", holds_pages),
 ];
 
 /// A handle that there is not, several times, each on a connection of its own.
@@ -181,26 +180,9 @@ fn crowd(requester: &mut Requester) -> Result<Vec<String>> {
     requester.others.iter_mut().map(end_of).collect()
 }
 
-/// As much is to be read as there is room for, behind Replies that are repeated for ever, as there
-/// are no Receives for them.
-fn holds_room(requester: &mut Requester) -> Result<Vec<String>> {
-    hold_room(requester)?;
-    others_end(requester)
-}
-
-/// As above, and a connection ends while one of its Calls is executed, and another waits for room.
-fn hangs_up_in_line(requester: &mut Requester) -> Result<Vec<String>> {
-    hold_room(requester)?;
-    requester.connect()?;
-    requester.send(&super::results::read(&[], None, 700)?)?;
-    let segment = requester.segment(1 << 20);
-    requester.send(&Call::reading(&[segment]))?;
-    requester.verbs.flush()?;
-    requester.verbs.disconnect();
-    others_end(requester)
-}
-
-fn hold_room(requester: &mut Requester) -> Result {
+/// As much is to be read as there may be, behind Replies that are repeated for ever, as there are no Receives for
+/// them.
+fn holds_pages(requester: &mut Requester) -> Result<Vec<String>> {
     for _ in 0..CROWD {
         let mut verbs = requester.connect_for_one_reply()?;
         verbs.send(&Call::null().encode(requester.next_xid()), None)?;
@@ -222,11 +204,6 @@ fn hold_room(requester: &mut Requester) -> Result {
             verbs.flush()?;
         }
     }
-    Ok(())
-}
-
-/// What comes of the other connections.
-fn others_end(requester: &mut Requester) -> Result<Vec<String>> {
     let others = requester.others.iter_mut();
     others
         .map(|verbs| outcome_of(verbs, Duration::from_secs(200)))

@@ -1,31 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Connections whose Calls fill the server's send queues, and which let little or nothing of that complete, beside
-//! an honest client. Those that the server ends come again.
+//! an honest client.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::{results, segment_of, Call, Requester, Scenarios, PORT};
+use super::{results, segment_of, Call, Requester, Scenarios};
 use crate::verbs::{Acceptance, Verbs, Waited};
 use crate::Result;
 
 pub(super) const SCENARIOS: &Scenarios = &[
-    ("stalls-placed", |requester| stall(requester, &PLACED)),
-    ("stalls-inline", |requester| stall(requester, &INLINE)),
-    ("stalls-slowly", |requester| stall(requester, &SLOWLY)),
-    ("stalls-reads", |requester| stall(requester, &READS)),
+    ("stalls-placed", |requester| stall(requester, &[PLACED])),
+    ("stalls-inline", |requester| stall(requester, &[INLINE])),
+    ("stalls-slowly", |requester| stall(requester, &[SLOWLY])),
+    ("stalls-reads", |requester| stall(requester, &[READS])),
+    ("stalls-large", |requester| stall(requester, &[LARGE])),
+    ("stalls", |requester| {
+        stall(requester, &[PLACED, INLINE, READS])
+    }),
 ];
-
-/// How long all of it takes.
-const LASTS: Duration = Duration::from_secs(20);
 
 /// How long the slow ones take to post the next Receive.
 const PAUSE: Duration = Duration::from_secs(8);
+
+/// How many Receives they post. Then it is over.
+const PAUSES: u32 = 2;
 
 /// What is sent on each connection.
 struct Stall {
     /// The number of Receives, each of which is for one Reply.
     receives: u32,
+    /// Bytes of memory for RDMA Reads and Writes.
+    memory: u32,
     /// A Call, of which there are many.
     call: fn(&mut Verbs) -> Result<Call>,
     /// Whether Receives are posted again, now and then.
@@ -35,6 +41,7 @@ struct Stall {
 /// READs of 60,000 bytes into a Write chunk.
 const PLACED: Stall = Stall {
     receives: 0,
+    memory: 4096,
     call: placed,
     goes_on: false,
 };
@@ -57,6 +64,13 @@ const READS: Stall = Stall {
     ..PLACED
 };
 
+/// READs of a mebibyte.
+const LARGE: Stall = Stall {
+    memory: 1 << 20,
+    call: |verbs| results::read(&[segment_of(verbs, 1 << 20)], None, 1 << 20),
+    ..PLACED
+};
+
 fn placed(verbs: &mut Verbs) -> Result<Call> {
     results::read(&[segment_of(verbs, 2000); 30], None, 60_000)
 }
@@ -67,56 +81,40 @@ fn chosen(name: &str) -> Result<usize> {
     value.parse().map_err(|error| format!("{name}: {error}"))
 }
 
-/// Connects. There is no other connection that sends until all have come that far.
-fn connect(requester: &Requester, stall: &Stall, verbs: &mut Verbs) -> Result {
-    let offer = Acceptance {
-        receives: stall.receives,
-        data_size: 4096,
-        ..Requester::small_offer()
-    };
-    verbs.connect(&requester.address, PORT, &offer, true)
-}
-
 /// Sends all of a connection's Calls, behind one that has no chunks.
-fn send(requester: &mut Requester, stall: &Stall, verbs: &mut Verbs) -> Result {
+fn send(stall: &Stall, verbs: &mut Verbs, xid: &mut u32) -> Result {
     let call = (stall.call)(verbs)?;
     let calls = std::iter::repeat_n(call, chosen("CALLS")?);
     for call in std::iter::once(Call::null()).chain(calls) {
-        verbs.send(&call.encode(requester.next_xid()), None)?;
+        *xid += 1;
+        verbs.send(&call.encode(*xid), None)?;
     }
     Ok(())
 }
 
-/// How many of the connections the server has ended.
-fn stall(requester: &mut Requester, stall: &Stall) -> Result<Vec<String>> {
-    let mut all: Vec<Verbs> = (0..chosen("CONNECTIONS")?).map(|_| Verbs::new()).collect();
-    for verbs in &mut all {
-        connect(requester, stall, verbs)?;
+/// Connections of these kinds in turn. None sends anything until all are up.
+fn stall(requester: &mut Requester, kinds: &[Stall]) -> Result<Vec<String>> {
+    let kinds = (kinds.iter().cycle()).take(chosen("CONNECTIONS")?);
+    for stall in kinds.clone() {
+        let offer = Acceptance {
+            receives: stall.receives,
+            data_size: stall.memory,
+            ..Requester::small_offer()
+        };
+        requester.connect_another(&offer, true)?;
     }
-    for verbs in &mut all {
-        send(requester, stall, verbs)?;
+    let mut xid = requester.xid;
+    for (verbs, stall) in requester.others.iter_mut().zip(kinds.clone()) {
+        send(stall, verbs, &mut xid)?;
     }
-    let start = Instant::now();
-    let mut next = start + PAUSE;
-    let mut ended = 0;
-    while start.elapsed() < LASTS {
-        for verbs in &mut all {
-            if verbs.is_ended(Duration::from_millis(10))? {
-                ended += 1;
-                // Nobody is accepted while all of nfsd waits.
-                if connect(requester, stall, verbs).is_ok() {
-                    send(requester, stall, verbs)?;
-                }
-            }
-        }
-        if stall.goes_on && Instant::now() >= next {
-            next += PAUSE;
-            for verbs in &mut all {
-                if let Waited::For(_) = verbs.receive(Duration::ZERO)? {
-                    verbs.post_receive()?;
-                }
+    for _ in 0..PAUSES {
+        std::thread::sleep(PAUSE);
+        let all = requester.others.iter_mut().zip(kinds.clone());
+        for (verbs, _) in all.filter(|(_, stall)| stall.goes_on) {
+            if let Waited::For(_) = verbs.receive(Duration::ZERO)? {
+                verbs.post_receive()?;
             }
         }
     }
-    Ok(vec![format!("{ended}_ended")])
+    Ok(vec![format!("{}_up", requester.others.len())])
 }

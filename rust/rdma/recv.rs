@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receive queue of a queue pair. A Receive belongs to the device from the time that it is
+//! posted until it completes, then to whoever has its [`RecvBox`].
+
+use super::{
+    cq::{is_send, Complete, CqContext, Cqe, RemoteInvalidation, WcStatus},
+    dma::DmaBuffer,
+    list::{Linked, Links, List},
+    qp::{QpFailure, QpUser, QueuePair},
+    send::SqError,
+    Pd,
+};
+use crate::{
+    bindings::{self, OwnedMessage},
+    trace,
+};
+use core::{
+    ffi::c_void,
+    mem::{offset_of, ManuallyDrop},
+    ptr::{null_mut, NonNull},
+};
+use kernel::{alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc};
+
+/// How many Receives a server posts together: ringing the doorbell costs the same for one as for
+/// many. As many idle ones are kept.
+pub(crate) const RECV_BATCH: u32 = 8;
+
+/// A buffer for one message, and the work request that posts it.
+///
+/// # Invariants
+///
+/// The first `length` bytes of `buffer` are a message. While the Receive is not posted, they belong
+/// to the CPU.
+pub(crate) struct RecvCtxt<U: QpUser> {
+    links: Links<Self>,
+    cqe: Cqe<Self>,
+    wr: bindings::ib_recv_wr,
+    sge: bindings::ib_sge,
+    buffer: DmaBuffer,
+    length: usize,
+    cid: u32,
+    data: U::Recv,
+}
+
+/// A Receive that is not posted. Dropping it frees it; [`QueuePair::put_recv`] keeps it.
+pub(crate) type RecvBox<U> = KBox<RecvCtxt<U>>;
+
+// SAFETY: A Receive that is not posted has one owner. Its pointers lead into itself.
+unsafe impl<U: QpUser> Send for RecvCtxt<U> {}
+
+// SAFETY: Always the field `links`.
+unsafe impl<U: QpUser> Linked for RecvCtxt<U> {
+    unsafe fn links(this: *mut Self) -> *mut Links<Self> {
+        // SAFETY: `this` points to a Receive (this function's contract).
+        unsafe { &raw mut (*this).links }
+    }
+}
+
+/// The state of a receive queue.
+///
+/// # Invariants
+///
+/// The device may write to the Receives on `posted`, which nobody touches until they have
+/// completed, or until the queue pair is destroyed.
+pub(super) struct RecvQueue<U: QpUser> {
+    /// `None` once nothing is posted any more; otherwise the hardware objects exist.
+    pub(super) pd: Option<Arc<Pd>>,
+    idle: List<RecvCtxt<U>>,
+    posted: List<RecvCtxt<U>>,
+    /// How many exist.
+    made: u32,
+    /// The next `cid`.
+    next: u32,
+}
+
+impl<U: QpUser> RecvQueue<U> {
+    /// An open queue without Receives.
+    pub(super) const fn new(pd: Arc<Pd>) -> Self {
+        Self {
+            pd: Some(pd),
+            idle: List::new(),
+            posted: List::new(),
+            made: 0,
+            next: 0,
+        }
+    }
+
+    /// Takes all Receives that are not with the user.
+    pub(super) fn take_all(&mut self) -> List<RecvCtxt<U>> {
+        let mut all = self.idle.take();
+        all.append(&mut self.posted);
+        all
+    }
+
+    /// Puts a Receive on `idle`, or returns it to be freed after unlocking.
+    fn put_idle(&mut self, mut ctxt: RecvBox<U>) -> Option<RecvBox<U>> {
+        let pd = ctxt.buffer.pd();
+        let is_own = self.pd.as_ref().is_some_and(|own| Arc::ptr_eq(own, pd));
+        if !is_own || (!U::IS_CLIENT && self.idle.len() >= RECV_BATCH) {
+            self.made = self.made.saturating_sub(1);
+            return Some(ctxt);
+        }
+        // The CPU may have written to the message.
+        ctxt.buffer.sync_for_device(ctxt.length);
+        ctxt.length = 0;
+        self.idle.push_front(ctxt);
+        None
+    }
+}
+
+impl<U: QpUser> RecvCtxt<U> {
+    /// Allocates a buffer of `size` bytes.
+    fn new(pd: &Arc<Pd>, size: u32, cid: u32, flags: Flags) -> Result<RecvBox<U>> {
+        let size = usize::try_from(size)?;
+        let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, flags)?;
+        // INVARIANT: There is no message.
+        let ctxt = Self {
+            links: Links::new(),
+            cqe: Cqe::new(),
+            wr: bindings::ib_recv_wr::default(),
+            sge: buffer.sge(0, size).ok_or(EINVAL)?,
+            buffer,
+            length: 0,
+            cid,
+            data: U::Recv::default(),
+        };
+        Ok(KBox::new(ctxt, flags)?)
+    }
+
+    /// The bytes of the message.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buffer.first(self.length)
+    }
+
+    /// What the user keeps with the message. It is not changed when the Receive is posted again.
+    pub(crate) fn data(&self) -> &U::Recv {
+        &self.data
+    }
+
+    /// The same.
+    pub(crate) fn data_mut(&mut self) -> &mut U::Recv {
+        &mut self.data
+    }
+
+    /// The bytes of the message, and what the user keeps with it.
+    pub(crate) fn with_data(&mut self) -> (&[u8], &mut U::Recv) {
+        (self.buffer.first(self.length), &mut self.data)
+    }
+
+    /// Identifies the message in trace events.
+    pub(crate) fn cid(&self) -> u32 {
+        self.cid
+    }
+}
+
+impl<U: QpUser> QueuePair<U> {
+    /// Posts Receives until there are `target`, or as many as the queue holds, unless fewer than
+    /// `batch` are missing; returns how many are posted. Makes new ones only if that many are
+    /// missing after all idle ones are posted: the Receive of the Call that is being answered is
+    /// about to be idle. May sleep if `flags` allow it.
+    ///
+    /// # Errors
+    ///
+    /// [`SqError::NoMem`]: those for which there was memory are posted. [`SqError::Closed`].
+    pub(crate) fn post_recvs(&self, target: u32, batch: u32, flags: Flags) -> Result<u32, SqError> {
+        let target = target.min(self.caps.receives);
+        let mut rq = self.recv.lock();
+        let missing = target.saturating_sub(rq.posted.len());
+        if missing < batch {
+            return Ok(rq.posted.len());
+        }
+        let short = missing.saturating_sub(rq.idle.len());
+        let mut made = 0u32;
+        if short >= batch {
+            let pd = rq.pd.clone().ok_or(SqError::Closed)?;
+            let first = rq.next;
+            rq.next = first.wrapping_add(short);
+            drop(rq);
+            let mut list = List::new();
+            while made < short {
+                let cid = first.wrapping_add(made);
+                match RecvCtxt::new(&pd, self.caps.recv_size, cid, flags) {
+                    Ok(ctxt) => list.push_back(ctxt),
+                    Err(_) => break,
+                };
+                made = made.saturating_add(1);
+            }
+            rq = self.recv.lock();
+            if rq.pd.is_none() {
+                drop(rq);
+                return Err(SqError::Closed);
+            }
+            rq.made = rq.made.saturating_add(made);
+            rq.idle.append(&mut list);
+        }
+        // Others may have posted meanwhile.
+        let missing = target.saturating_sub(rq.posted.len());
+        let posted = self.post_idle(&mut rq, missing).map(|()| rq.posted.len());
+        drop(rq);
+        let posted = posted.map_err(|error| self.recv_failed(error))?;
+        if short >= batch && made < short {
+            return Err(SqError::NoMem);
+        }
+        Ok(posted)
+    }
+
+    /// Keeps a Receive to be posted again. What the user keeps with it does not change. Does not
+    /// sleep.
+    pub(crate) fn put_recv(&self, ctxt: RecvBox<U>) {
+        let surplus = self.recv.lock().put_idle(ctxt);
+        drop(surplus);
+    }
+
+    /// How many Receives are posted, and how many exist.
+    pub(crate) fn receives(&self) -> (u32, u32) {
+        let rq = self.recv.lock();
+        (rq.posted.len(), rq.made)
+    }
+
+    /// Posts up to `count` idle Receives.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider returns. Nothing is posted then any more: some of the Receives may be.
+    fn post_idle(&self, rq: &mut RecvQueue<U>, count: u32) -> Result {
+        if rq.pd.is_none() {
+            return Ok(());
+        }
+        let mut first: *mut bindings::ib_recv_wr = null_mut();
+        let mut posted = 0u32;
+        while posted < count {
+            let Some(mut ctxt) = rq.idle.pop_front() else {
+                break;
+            };
+            ctxt.wr = bindings::ib_recv_wr {
+                next: first,
+                __bindgen_anon_1: bindings::ib_recv_wr__bindgen_ty_1 {
+                    wr_cqe: ManuallyDrop::new(RecvCtxt::wr_cqe(&*ctxt)),
+                },
+                sg_list: &raw mut ctxt.sge,
+                num_sge: 1,
+            };
+            if U::IS_CLIENT {
+                trace::xprtrdma_post_recv(self, ctxt.cid);
+            } else {
+                trace::svcrdma_post_recv(self, ctxt.cid);
+            }
+            first = &raw mut ctxt.wr;
+            rq.posted.push_back(ctxt);
+            posted = posted.saturating_add(1);
+        }
+        if posted == 0 {
+            return Ok(());
+        }
+        if U::IS_CLIENT {
+            trace::xprtrdma_post_recvs(self, usize::try_from(posted).unwrap_or(0));
+        }
+        let mut rest = core::ptr::null();
+        // SAFETY: The queue is open, so the hardware objects exist. The Receives are on `posted`,
+        // from which only their completions take them.
+        let status =
+            unsafe { bindings::rpcrdma_ib_post_recv(self.hw().qp.as_ptr(), first, &mut rest) };
+        to_result(status)
+    }
+
+    /// Tells the user that the provider has refused Receives.
+    fn recv_failed(&self, error: Error) -> SqError {
+        if U::IS_CLIENT {
+            trace::xprtrdma_post_recvs_err(self, error);
+        } else {
+            trace::svcrdma_rq_post_err(self, error);
+        }
+        self.user.failed(QpFailure::PostRefused(error));
+        SqError::Closed
+    }
+}
+
+impl<U: QpUser> CqContext<'_, U> {
+    /// Posts a Receive again, together with others once a batch is complete
+    /// ([`QpCaps::recv_batch`]). Does not sleep.
+    ///
+    /// [`QpCaps::recv_batch`]: super::QpCaps::recv_batch
+    pub(crate) fn repost(&mut self, ctxt: RecvBox<U>) {
+        let qp = self.qp();
+        let mut rq = qp.recv.lock();
+        let surplus = rq.put_idle(ctxt);
+        let room = qp.caps.receives.saturating_sub(rq.posted.len());
+        let batch = qp.caps.recv_batch.min(room);
+        let mut posted = Ok(());
+        if rq.idle.len() >= batch {
+            posted = qp.post_idle(&mut rq, batch);
+        }
+        drop(rq);
+        drop(surplus);
+        if let Err(error) = posted {
+            qp.recv_failed(error);
+        }
+    }
+}
+
+// SAFETY: The field has this type. Receives are posted only on the queue pair that has made them:
+// by their PD, which has only one.
+unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
+    type User = U;
+
+    const OFFSET: usize = offset_of!(Self, cqe);
+
+    unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
+        let qp = cx.qp();
+        let mut rq = qp.recv.lock();
+        // SAFETY: The Receive was posted, and has completed.
+        let mut ctxt = unsafe { rq.posted.remove(this) };
+        drop(rq);
+        if U::IS_CLIENT {
+            trace::xprtrdma_wc_receive(qp, ctxt.cid, wc);
+        } else {
+            trace::svcrdma_wc_recv(qp, ctxt.cid, wc);
+        }
+        if let Some(status) = WcStatus::failure(wc) {
+            return qp.user.failed(status.into());
+        }
+        if !is_send(wc) {
+            return qp.user.failed(QpFailure::NotASend);
+        }
+        let length = usize::try_from(wc.byte_len).unwrap_or(0);
+        // INVARIANT: The device has written that many bytes.
+        ctxt.length = length.min(ctxt.buffer.len());
+        ctxt.buffer.sync_for_cpu(ctxt.length);
+        // SAFETY: This is a successful Receive completion of this queue pair, and is being handled
+        // until the end of this call.
+        let inv = unsafe { RemoteInvalidation::from_completion(qp.address(), wc) };
+        U::received(cx, ctxt, inv);
+    }
+}
+
+// SAFETY: The bytes are in a buffer that the Receive owns, which has at least that many.
+unsafe impl<U: QpUser> OwnedMessage for RecvBox<U> {
+    type Note = U::Recv;
+
+    fn memory(&mut self) -> (NonNull<u8>, usize) {
+        let length = self.length;
+        let bytes = self.buffer.bytes();
+        (NonNull::from(&mut *bytes).cast(), length.min(bytes.len()))
+    }
+
+    fn with_note(&mut self) -> (&[u8], &mut U::Recv) {
+        self.with_data()
+    }
+
+    fn into_raw(self) -> NonNull<c_void> {
+        NonNull::from(KBox::leak(self)).cast()
+    }
+
+    unsafe fn from_raw(raw: NonNull<c_void>) -> Self {
+        // SAFETY: `raw` came from `into_raw`, which leaked the box of a Receive, and is not used
+        // again (this function's contract).
+        unsafe { KBox::from_raw(raw.as_ptr().cast()) }
+    }
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The contexts of a send queue: in each, one chain of work requests is built.
+//!
+//! A chain is a list of work requests of which the last is a Send or an RDMA Read. RDMA Writes or
+//! registrations of MRs may come before a Send, and other RDMA Reads before the last one.
+
+use super::{
+    cq::{Complete, Cqe},
+    dma::DmaBuffer,
+    list::{Linked, Links, List},
+    mr::{Mapped, MrList},
+    qp::{QpUser, QueuePair},
+    rw::RwList,
+    send::SqError,
+    Pd,
+};
+use crate::{
+    bindings::{self, PageRange, PageVec},
+    trace,
+};
+use core::{mem::ManuallyDrop, ptr::null_mut};
+use kernel::{
+    alloc::Flags,
+    dma::DataDirection,
+    prelude::*,
+    sync::{atomic::Relaxed, Arc},
+};
+
+// CAST: A small bit mask, in a signed word.
+#[allow(clippy::unnecessary_cast)]
+const SIGNALLED: i32 = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
+
+/// The resources of one chain. It goes round between its user and the send queue.
+pub(super) struct SendCtxt<U: QpUser> {
+    links: Links<Self>,
+    /// Of the last request, if that is signalled.
+    pub(super) cqe: Cqe<Self>,
+    /// Of all other requests. It reports errors, and frees nothing: not every device completes
+    /// unsignalled requests that it flushes.
+    pub(super) part: Cqe<Self, 1>,
+    header: DmaBuffer,
+    wr: bindings::ib_send_wr,
+    sge: bindings::ib_sge,
+    pub(super) rw: RwList,
+    /// The memory of `rw`.
+    pub(super) pages: PageVec,
+    /// The first request of the chain.
+    pub(super) first: *mut bindings::ib_send_wr,
+    /// Entries of the send queue; 0 on a client, whose queue has enough for all contexts.
+    pub(super) entries: u32,
+    /// Contexts whose unsignalled Sends were posted before this one's.
+    pub(super) covers: List<Self>,
+    /// Identifies the chain in trace events.
+    pub(super) cid: u32,
+    pub(super) data: U::Send,
+}
+
+// SAFETY: A context belongs to one owner at a time, a `SendBox` or a list (see `SendQueue`). Its
+// pointers lead into itself, or to its `rw`.
+unsafe impl<U: QpUser> Send for SendCtxt<U> {}
+
+// SAFETY: Always the field `links`.
+unsafe impl<U: QpUser> Linked for SendCtxt<U> {
+    unsafe fn links(this: *mut Self) -> *mut Links<Self> {
+        // SAFETY: `this` points to a context (this function's contract).
+        unsafe { &raw mut (*this).links }
+    }
+}
+
+impl<U: QpUser> SendCtxt<U> {
+    /// Allocates a context with a buffer for `size` bytes.
+    pub(super) fn new(pd: &Arc<Pd>, size: u32, flags: Flags) -> Result<KBox<Self>> {
+        let size = usize::try_from(size)?;
+        let header = DmaBuffer::new(pd, size, DataDirection::ToDevice, flags)?;
+        let ctxt = Self {
+            links: Links::new(),
+            cqe: Cqe::new(),
+            part: Cqe::new(),
+            sge: header.sge(0, size).ok_or(EINVAL)?,
+            header,
+            wr: bindings::ib_send_wr::default(),
+            rw: RwList::new(),
+            pages: PageVec::new(),
+            first: null_mut(),
+            entries: 0,
+            covers: List::new(),
+            cid: 0,
+            data: U::Send::default(),
+        };
+        Ok(KBox::new(ctxt, flags)?)
+    }
+
+    /// The bytes of the Send.
+    pub(super) fn message(&self) -> &[u8] {
+        // CAST: A u32 always fits the kernel's usize.
+        self.header.first(self.sge.length as usize)
+    }
+
+    /// Unmaps the memory of `rw`, and puts the pages.
+    ///
+    /// # Safety
+    ///
+    /// The chain has completed, or was never posted. It belongs to `qp`, whose hardware objects
+    /// exist.
+    pub(super) unsafe fn unmap(&mut self, qp: &QueuePair<U>) {
+        // SAFETY: The ranges were added with these objects, and are not used by the device (this
+        // function's contract).
+        unsafe { self.rw.release(qp.hw()) };
+        let count = self.pages.len();
+        if count != 0 {
+            self.pages.clear();
+            qp.user.unmapped(&self.data, count);
+        }
+    }
+
+    /// Gives up a chain that may not have completed, once no completion is handled any more. The
+    /// pages are kept. If `is_lost`, the device may use them even when the queue pair is destroyed:
+    /// they are leaked.
+    ///
+    /// # Safety
+    ///
+    /// The chain belongs to `qp`, whose hardware objects exist. They are destroyed before the
+    /// context is dropped.
+    pub(super) unsafe fn give_up(&mut self, qp: &QueuePair<U>, is_lost: bool) {
+        qp.user.unmapped(&self.data, self.pages.len());
+        if is_lost {
+            core::mem::forget(core::mem::take(&mut self.pages));
+        }
+        // The RDMA core wants its MRs back in any case.
+        if !is_lost || qp.registers_reads() {
+            // SAFETY: The ranges were added with these objects. The queue pair was drained, or what
+            // they use is leaked.
+            unsafe { self.rw.release(qp.hw()) };
+        }
+    }
+
+    /// Whether the Send is signalled.
+    pub(super) fn set_signalled(&mut self, is_signalled: bool) {
+        let (cqe, flags) = if is_signalled {
+            (<Self as Complete<0>>::wr_cqe(self), SIGNALLED)
+        } else {
+            (<Self as Complete<1>>::wr_cqe(self), 0)
+        };
+        self.wr.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe);
+        self.wr.send_flags = flags;
+    }
+}
+
+/// A context in which a chain is built. It is put back when it is dropped.
+///
+/// # Invariants
+///
+/// The context is one of `lent` ([`SendQueue`]), so the hardware objects of `qp` exist.
+pub(crate) struct SendBox<'a, U: QpUser> {
+    pub(super) qp: &'a QueuePair<U>,
+    /// Taken out when the chain is handed over, or in `drop`.
+    pub(super) ctxt: ManuallyDrop<KBox<SendCtxt<U>>>,
+}
+
+impl<U: QpUser> SendBox<'_, U> {
+    /// The buffer for the message, which begins at its start.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        self.ctxt.header.bytes()
+    }
+
+    /// What the user keeps with the chain.
+    pub(crate) fn data(&mut self) -> &mut U::Send {
+        &mut self.ctxt.data
+    }
+
+    /// The memory of RDMA Reads or Writes, which is kept until the chain has completed.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if a range of it was added already.
+    pub(crate) fn pages(&mut self) -> Result<&mut PageVec> {
+        if !self.ctxt.rw.is_empty() {
+            return Err(EBUSY);
+        }
+        Ok(&mut self.ctxt.pages)
+    }
+
+    /// Reserves memory for `ranges` ranges with `elements` elements in all: RDMA Writes, or RDMA
+    /// Reads if the direction is `FromDevice`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, or `EBUSY` if a range was added already.
+    pub(crate) fn reserve_rw(
+        &mut self,
+        direction: DataDirection,
+        ranges: usize,
+        elements: usize,
+    ) -> Result {
+        // SAFETY: The hardware objects exist (type invariant).
+        let hw = unsafe { self.qp.hw() };
+        self.ctxt.rw.reserve(hw, direction, ranges, elements)
+    }
+
+    /// Adds the transfer of `range` of the pages from or to the peer's memory at `offset` under
+    /// `handle`. May sleep for memory.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the range is not within the pages; `ENOMEM`; `EAGAIN` if more MRs are needed
+    /// than the RDMA core has.
+    pub(crate) fn add(&mut self, range: PageRange, handle: u32, mut offset: u64) -> Result {
+        // SAFETY: The hardware objects exist (type invariant).
+        let hw = unsafe { self.qp.hw() };
+        let SendCtxt { rw, pages, .. } = &mut **self.ctxt;
+        for range in range.split(hw.region_pages) {
+            // SAFETY: The pages stay with the context, and do not change while there are ranges,
+            // until the ranges are released.
+            unsafe { rw.add(hw, pages, range, handle, offset)? };
+            offset = offset.wrapping_add(u64::try_from(range.length)?);
+        }
+        Ok(())
+    }
+
+    /// MRs of the RDMA core's pool that the ranges have taken. They are given back when the chain
+    /// has completed, if it is handed over; until then they are reserved by the caller.
+    pub(crate) fn mrs(&self) -> u32 {
+        self.ctxt.rw.mrs()
+    }
+
+    /// Whether an empty send queue has entries for the ranges and a Send.
+    pub(crate) fn fits(&self) -> bool {
+        self.ctxt.rw.requests() < self.qp.sq_entries
+    }
+
+    /// Hands over the RDMA Reads. `cid` identifies the message for which they are done in trace
+    /// events.
+    ///
+    /// # Errors
+    ///
+    /// [`SqError::TooMany`] if there are more than [`Self::fits`], or none; [`SqError::Closed`].
+    /// The data is dropped.
+    pub(crate) fn post_reads(mut self, cid: u32) -> Result<(), SqError> {
+        let requests = self.ctxt.rw.requests();
+        if !self.fits() || requests == 0 {
+            return Err(SqError::TooMany);
+        }
+        self.ctxt.cid = cid;
+        trace::svcrdma_post_read_chunk(self.qp, cid, requests);
+        self.chain_rw(null_mut());
+        self.post(requests, None)
+    }
+
+    /// Hands over the RDMA Writes, if there are any, and the Send of the first `length` bytes of
+    /// the buffer. Asks the peer to invalidate `handle`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`SqError::TooMany`] if the Writes do not fit the queue ([`Self::fits`]), or the message the
+    /// buffer; [`SqError::Closed`]. The data is dropped.
+    pub(crate) fn post_send(mut self, length: usize, handle: Option<u32>) -> Result<(), SqError> {
+        if !self.fits() {
+            return Err(SqError::TooMany);
+        }
+        let last = self.prepare_send(length, handle)?;
+        let writes = self.ctxt.rw.requests();
+        if writes != 0 {
+            trace::svcrdma_post_write_chunk(self.qp, self.ctxt.cid, writes);
+        }
+        if !U::IS_CLIENT {
+            trace::svcrdma_post_send(self.qp, self.ctxt.cid, handle);
+        }
+        self.chain_rw(last);
+        self.post(writes.saturating_add(1), None)
+    }
+
+    /// Registers `mrs` in slot `index` and sends the first `length` bytes of the buffer, in one
+    /// chain. `publish` changes what the slot keeps for the user, before the peer can reach the
+    /// MRs.
+    ///
+    /// # Errors
+    ///
+    /// [`SqError::TooMany`] if the message does not fit the buffer; the MRs are freed.
+    /// [`SqError::Closed`]: the connection has to end. The MRs may be in the slot until then.
+    pub(crate) fn post_with_mrs(
+        mut self,
+        length: usize,
+        index: usize,
+        mrs: MrList<Mapped>,
+        publish: impl FnOnce(&mut U::Slot),
+    ) -> Result<(), SqError> {
+        let last = self.prepare_send(length, None)?;
+        let part = <SendCtxt<U> as Complete<1>>::wr_cqe(&**self.ctxt);
+        let qp = self.qp;
+        // SAFETY: The hardware objects exist (type invariant). The chain is posted next, or never.
+        let (slot, first) = unsafe { qp.mrs.register(qp, index, mrs, (part, last), publish)? };
+        self.ctxt.first = first;
+        self.post(0, Some(slot))
+    }
+
+    /// Prepares the Send of the first `length` bytes of the buffer, the last request of the chain.
+    ///
+    /// # Errors
+    ///
+    /// [`SqError::TooMany`] if the buffer is shorter.
+    fn prepare_send(
+        &mut self,
+        length: usize,
+        handle: Option<u32>,
+    ) -> Result<*mut bindings::ib_send_wr, SqError> {
+        let ctxt = &mut **self.ctxt;
+        let bytes = u32::try_from(length).ok();
+        let bytes = bytes.filter(|_| length <= ctxt.header.len());
+        ctxt.sge.length = bytes.ok_or(SqError::TooMany)?;
+        ctxt.header.sync_for_device(length);
+        ctxt.cid = self.qp.cid.fetch_add(1, Relaxed);
+        ctxt.set_signalled(true);
+        ctxt.wr.sg_list = &raw mut ctxt.sge;
+        ctxt.wr.num_sge = 1;
+        ctxt.wr.opcode = bindings::ib_wr_opcode_IB_WR_SEND;
+        if let Some(handle) = handle {
+            ctxt.wr.opcode = bindings::ib_wr_opcode_IB_WR_SEND_WITH_INV;
+            ctxt.wr.ex.invalidate_rkey = ManuallyDrop::new(handle);
+        }
+        Ok(&raw mut ctxt.wr)
+    }
+
+    /// Chains the ranges in front of `last`, or, if that is null, has the last of them signalled.
+    /// The chain has to be posted, or the connection ends.
+    fn chain_rw(&mut self, last: *mut bindings::ib_send_wr) {
+        let ctxt = &mut **self.ctxt;
+        let cqe = <SendCtxt<U> as Complete<0>>::wr_cqe(ctxt);
+        let part = <SendCtxt<U> as Complete<1>>::wr_cqe(ctxt);
+        // SAFETY: The hardware objects exist (type invariant), and the ranges were added with them.
+        // They do not change until the chain has completed. Each request of the chain but `last` is
+        // one of theirs.
+        unsafe {
+            ctxt.first = ctxt.rw.requests_before(self.qp.hw(), cqe, last);
+            let mut wr = ctxt.first;
+            while wr != last && !(*wr).next.is_null() {
+                (*wr).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(part);
+                wr = (*wr).next;
+            }
+        }
+    }
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From a message to a Call that nfsd executes.
+
+use super::{
+    rw, sendto,
+    transport::{Qp, RecvCtxt, SvcxprtRdma},
+    PAGE_SIZE,
+};
+use crate::{
+    proto::{
+        message::Refused,
+        responder::{
+            call::{CallIndex, ReceivedCall},
+            decode::{decode_call, ReceivedByResponder},
+            placement::Placement,
+            refusal::{CallError, ResponderRefusal},
+        },
+        wire::{
+            error::ErrorBody,
+            header::{Xid, VERSION_ONE},
+            malformed::HeaderError,
+        },
+    },
+    rdma::CqContext,
+    sunrpc::{
+        server::{Moment, Receiving, SvcCall},
+        NoIoScope, PageVec,
+    },
+    trace,
+};
+
+/// What a message is.
+#[derive(Default)]
+pub(super) enum Decoded {
+    /// It was not decoded yet.
+    #[default]
+    Nothing,
+    /// A Call.
+    Call(CallIndex),
+    /// A message that a thread answers in place of nfsd.
+    Refuse(ResponderRefusal),
+}
+
+/// What is kept with a message from when it is decoded until it is answered.
+pub(crate) struct CallInfo {
+    what: Decoded,
+    /// Whether the RDMA Reads for the Call are done.
+    is_read: bool,
+    /// What they have read, for [`CallIndex::layout`].
+    pub(super) pages: PageVec,
+    /// Which results are in which Write chunk.
+    pub(super) placement: Placement,
+    /// MRs that are reserved for the RDMA Reads, or for the Writes of the Reply.
+    pub(super) mrs: u32,
+    /// Whether the Call counts as one that offers memory.
+    pub(super) is_offering: bool,
+    /// Whether a Reply or an error was handed over, or is about to be.
+    pub(super) is_answered: bool,
+    /// The handle that the Reply invalidates.
+    pub(super) invalidate: Option<u32>,
+    /// The time of the last completion that the Call waited for.
+    pub(super) complete: Option<Moment>,
+}
+
+impl Default for CallInfo {
+    fn default() -> Self {
+        Self {
+            what: Decoded::Nothing,
+            is_read: false,
+            pages: PageVec::new(),
+            placement: Placement::new(),
+            mrs: 0,
+            is_offering: false,
+            is_answered: false,
+            invalidate: None,
+            complete: None,
+        }
+    }
+}
+
+impl CallInfo {
+    /// The Call, if it is one.
+    pub(super) fn index(&self) -> Option<&CallIndex> {
+        match &self.what {
+            Decoded::Call(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// The XID of the Call.
+    pub(super) fn xid(&self) -> Option<Xid> {
+        self.index().map(|index| index.xid)
+    }
+
+    /// Pages that the RDMA Reads for the Call fill.
+    pub(super) fn read_pages(&self) -> u32 {
+        let index = self.index();
+        index.map_or(0, |index| index.layout.pages.div_ceil(PAGE_SIZE))
+    }
+
+    /// The same if these are still to be posted, otherwise 0.
+    pub(super) fn pages_to_read(&self) -> u32 {
+        if self.is_read {
+            0
+        } else {
+            self.read_pages()
+        }
+    }
+
+    /// Whether nfsd may execute the Call, which offers memory for the Reply.
+    pub(super) fn offers_memory(&self) -> bool {
+        self.pages_to_read() == 0 && self.index().is_some_and(CallIndex::offers_memory)
+    }
+
+    /// The most MRs of the RDMA core's pool that the next step takes: the RDMA Reads, or the Writes
+    /// of the Reply.
+    pub(super) fn needed_mrs(&self, qp: &Qp) -> u32 {
+        let param = &qp.user().param;
+        match self.index() {
+            Some(index) if self.pages_to_read() > 0 && qp.registers_reads() => {
+                let ranges = index.reads().0.saturating_add(index.layout.read_chunks);
+                let more = self.read_pages() / param.region_pages;
+                ranges.saturating_add(more).min(param.max_mrs)
+            }
+            // What the Reply takes is known when nfsd has encoded it.
+            Some(_) if self.offers_memory() && qp.registers_writes() => param.max_mrs,
+            _ => 0,
+        }
+    }
+}
+
+/// A Receive has completed.
+pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) {
+    let (qp, conn) = (cx.qp(), cx.user());
+    conn.stats.received();
+    let number = ctxt.cid();
+    let (bytes, info) = ctxt.with_data();
+    *info = CallInfo {
+        complete: Some(Moment::now()),
+        ..CallInfo::default()
+    };
+    let (requested, refusal, version) =
+        match decode_call(bytes, conn.param.versions, &conn.param.budget) {
+            Ok(ReceivedByResponder::Call(call)) => {
+                trace_call(qp, number, bytes, &call);
+                info.invalidate = call.handle_to_invalidate(&conn.param.thresholds);
+                info.what = Decoded::Call(call.index(bytes.len()));
+                let refusal = refusal(qp, &call).inspect(|refusal| {
+                    if let ResponderRefusal::GarbageArgs(_) = refusal {
+                        trace::svcrdma_decode_parse_err(qp, number, bytes);
+                    }
+                });
+                (call.credits, refusal, call.version)
+            }
+            Ok(ReceivedByResponder::BackwardReply {
+                xid,
+                version,
+                credits,
+                payload,
+            }) => {
+                // Its Call was in the version that is agreed on.
+                if conn.agreed().0 == Some(version) {
+                    conn.bc().handle_reply(xid.0, credits.get(), payload);
+                }
+                return cx.repost(ctxt);
+            }
+            Ok(ReceivedByResponder::Error(error)) => {
+                conn.bc().handle_error(error.xid.0);
+                return cx.repost(ctxt);
+            }
+            Err(refused) => {
+                trace_refused(qp, number, bytes, &refused);
+                let refusal = refused.at_responder();
+                match refused.fixed {
+                    Some(fixed) if refusal != ResponderRefusal::Discard => {
+                        (fixed.credits, Some(refusal), fixed.version)
+                    }
+                    _ => {
+                        conn.stats.counters.refused_messages.increment();
+                        return cx.repost(ctxt);
+                    }
+                }
+            }
+        };
+    // An RDMA_ERROR does not decide which version is spoken.
+    let is_error = matches!(refusal, Some(ResponderRefusal::Answer(_)));
+    if let Some(refusal) = refusal {
+        conn.stats.counters.refused_messages.increment();
+        info.what = Decoded::Refuse(refusal);
+    }
+    conn.queue(cx, ctxt, requested, |incoming| {
+        if is_error {
+            incoming.v2.refused();
+        } else if version != VERSION_ONE {
+            incoming.v2.called(&incoming.grants);
+        }
+    });
+}
+
+/// What to do with a Call in place of passing it to nfsd, if anything.
+fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
+    let conn = qp.user();
+    if call.layout.pages > 0 && !call.has_counts() {
+        return Some(ResponderRefusal::GarbageArgs(call.error(ErrorBody::Chunk)));
+    }
+    let has_failed = conn.listener.is_unanswerable(&conn.param.peer, call.xid);
+    has_failed.then(|| ResponderRefusal::Answer(call.error(ErrorBody::Chunk)))
+}
+
+/// The RDMA Reads for a message are done, and have filled `pages`.
+pub(super) fn read(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
+    let number = ctxt.cid();
+    let info = ctxt.with_data().1;
+    let now = Moment::now();
+    let before = info.complete.replace(now);
+    if let (Some(index), Some(before)) = (info.index(), before) {
+        let took = now.since(before);
+        qp.user().stats.read(index, took);
+        trace::svcrdma_wc_read(qp, number, index.reads().1, took);
+    }
+    info.pages = pages;
+    info.is_read = true;
+    qp.user().queue_read(qp, ctxt);
+}
+
+/// `xpo_recvfrom`: takes the next message. Returns it if it is a complete Call.
+pub(super) fn recvfrom(qp: &Qp, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvCtxt>> {
+    // A thread may come though XPT_DATA is clear, for a deferred Call that another one has taken.
+    let taken = qp.user().take(qp);
+    rqst.let_others_in();
+    let mut ctxt = taken?;
+    let _scope = NoIoScope::enter();
+    let info = ctxt.with_data().1;
+    let refusal = match core::mem::take(&mut info.what) {
+        Decoded::Nothing => ResponderRefusal::Discard,
+        Decoded::Refuse(refusal) => refusal,
+        Decoded::Call(index) => {
+            info.what = Decoded::Call(index);
+            if info.pages_to_read() > 0 {
+                rw::post_reads(qp, ctxt);
+                return None;
+            }
+            match rw::finish_reads(&mut ctxt) {
+                Ok(()) => return deliver(ctxt),
+                Err(refusal) => {
+                    qp.user().stats.counters.refused_messages.increment();
+                    refusal
+                }
+            }
+        }
+    };
+    sendto::refuse(qp, ctxt, refusal);
+    None
+}
+
+/// Returns a complete Call in the form that sunrpc takes.
+fn deliver(mut ctxt: RecvCtxt) -> Option<SvcCall<RecvCtxt>> {
+    let info = ctxt.with_data().1;
+    let index = info.index()?;
+    let size = |length: u32| usize::try_from(length).ok();
+    let (layout, start) = (index.layout, index.header_len);
+    let split = start.checked_add(size(layout.head)?)?;
+    let end = split.checked_add(size(layout.tail)?)?;
+    let pages = match layout.pages {
+        0 => None,
+        length => Some((core::mem::take(&mut info.pages), size(length)?)),
+    };
+    Some(SvcCall {
+        message: ctxt,
+        head: start..split,
+        pages,
+        tail: split..end,
+    })
+}
+
+/// `xpo_release_ctxt`: puts the Receive of a message, which was answered or will not be.
+pub(super) fn release_ctxt(qp: &Qp, mut ctxt: RecvCtxt) {
+    let _scope = NoIoScope::enter();
+    let info = core::mem::take(ctxt.with_data().1);
+    qp.put_recv(ctxt);
+    qp.unreserve(info.mrs);
+    if !info.is_answered || info.is_offering {
+        qp.user().end_call(qp, !info.is_answered, info.is_offering);
+    }
+}
+
+/// Emits the trace events of a Call that is good.
+fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
+    trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
+    let lists = &call.lists;
+    if lists.is_empty() {
+        return;
+    }
+    let reads = lists.reads.segments().map(|entry| {
+        let segment = entry.segment;
+        (
+            entry.position,
+            (segment.handle, segment.length, segment.offset),
+        )
+    });
+    let writes = lists.segments();
+    let writes = writes.map(|segment| (segment.handle, segment.length, segment.offset));
+    trace::svcrdma_segments(qp, number, reads, writes);
+}
+
+/// Emits the trace event of a message that is refused.
+fn trace_refused(qp: &Qp, number: u32, bytes: &[u8], refused: &Refused<CallError>) {
+    match refused.why.error {
+        CallError::Header(HeaderError::Short) => {
+            trace::svcrdma_decode_short_err(qp, number, bytes);
+        }
+        CallError::Header(HeaderError::Version) => {
+            trace::svcrdma_decode_badvers_err(qp, number, bytes);
+        }
+        CallError::Header(HeaderError::Procedure) => {
+            trace::svcrdma_decode_badproc_err(qp, number, bytes);
+        }
+        CallError::Header(HeaderError::MessageType) | CallError::ChunksInBackwardReply => {
+            trace::svcrdma_decode_drop_err(qp, number, bytes);
+        }
+        _ => trace::svcrdma_decode_parse_err(qp, number, bytes),
+    }
+}

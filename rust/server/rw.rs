@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RDMA Reads of a Call, which a thread posts, and the RDMA Writes of a Reply.
+
+use super::{
+    sendto,
+    sendto::Sending,
+    transport::{Qp, RecvCtxt, SvcxprtRdma},
+};
+use crate::{
+    error::Cause,
+    proto::{
+        responder::{
+            call::{CallIndex, ReceivedCall},
+            placement::ReplyPlan,
+            refusal::ResponderRefusal,
+            stream::Source,
+        },
+        wire::{chunk::Segment, error::ErrorBody},
+    },
+    rdma::SendBox,
+    sunrpc::{
+        server::{Replying, ResultLayout},
+        PageRange, PageVec,
+    },
+    trace,
+};
+use kernel::{dma::DataDirection, prelude::*};
+
+/// A context for one chain.
+pub(super) type SendCtxt<'a> = SendBox<'a, SvcxprtRdma>;
+
+/// Posts the RDMA Reads for a Call. If they are too many for the send queue, the Call is answered
+/// with an RDMA_ERROR.
+pub(super) fn post_reads(qp: &Qp, mut ctxt: RecvCtxt) {
+    let conn = qp.user();
+    let (cid, info) = (ctxt.cid(), ctxt.data());
+    let (reserved, count) = (info.mrs, info.read_pages());
+    let send_ctxt = conn
+        .read_pages(count)
+        .and_then(|pages| map_reads(qp, &ctxt, pages));
+    ctxt.with_data().1.mrs = 0;
+    match send_ctxt {
+        Ok(mut send_ctxt) if send_ctxt.fits() => {
+            let unused = reserved.saturating_sub(send_ctxt.mrs());
+            *send_ctxt.data() = Sending::Reads(ctxt);
+            // The connection ends if this fails, and its other Calls need no MRs.
+            if send_ctxt.post_reads(cid).is_ok() {
+                qp.unreserve(unused);
+            }
+        }
+        Ok(send_ctxt) => {
+            drop(send_ctxt);
+            qp.unreserve(reserved);
+            conn.drop_reads(qp, count);
+            let error = ctxt
+                .data()
+                .index()
+                .map(|index| index.error(ErrorBody::Chunk));
+            let refusal = error.map_or(ResponderRefusal::Discard, ResponderRefusal::Answer);
+            sendto::refuse(qp, ctxt, refusal);
+        }
+        Err(_) => {
+            conn.force_close(Cause::LocalResources);
+            qp.put_recv(ctxt);
+        }
+    }
+}
+
+/// Maps the RDMA Reads for a Call, which are to fill `pages`.
+fn map_reads<'a>(qp: &'a Qp, ctxt: &RecvCtxt, pages: PageVec) -> Result<SendCtxt<'a>> {
+    let index = ctxt.data().index().ok_or(EINVAL)?;
+    let call = index.call(ctxt.bytes()).ok_or(EINVAL)?;
+    // A Position Zero chunk is read in pieces, which the other chunks separate.
+    let ranges = index.reads().0.saturating_add(index.layout.read_chunks);
+    let ranges = usize::try_from(ranges)?;
+    let mut send_ctxt = sendto::get_send_ctxt(qp)?;
+    // A Read that begins within a page shares that page with the Read before it.
+    let elements = pages.len().saturating_add(ranges);
+    *send_ctxt.pages()? = pages;
+    qp.user()
+        .wait_for_memory(|| send_ctxt.reserve_rw(DataDirection::FromDevice, ranges, elements))?;
+    for (at, segment) in call.reads() {
+        let range = PageRange::at(usize::try_from(at)?, usize::try_from(segment.length)?);
+        add(&mut send_ctxt, range, segment.handle, segment.offset)?;
+    }
+    Ok(send_ctxt)
+}
+
+/// Adds a transfer. If the memory cannot be mapped, tries once more: an IOMMU or bounce buffers may
+/// be exhausted for a moment.
+fn add(ctxt: &mut SendCtxt<'_>, range: PageRange, handle: u32, offset: u64) -> Result {
+    ctxt.add(range, handle, offset)
+        .or_else(|_| ctxt.add(range, handle, offset))
+}
+
+/// Completes a Call with what is in its pages.
+///
+/// # Errors
+///
+/// What to do with it in place of passing it to nfsd.
+pub(super) fn finish_reads(ctxt: &mut RecvCtxt) -> Result<(), ResponderRefusal> {
+    let (bytes, info) = ctxt.with_data();
+    let mut pages = core::mem::take(&mut info.pages);
+    let checked = match info.index() {
+        Some(index) if index.layout.pages > 0 => check_reads(index, bytes, &mut pages),
+        _ => Ok(()),
+    };
+    info.pages = pages;
+    checked
+}
+
+fn check_reads(
+    index: &CallIndex,
+    bytes: &[u8],
+    pages: &mut PageVec,
+) -> Result<(), ResponderRefusal> {
+    if index.layout.is_mixed {
+        let call = index.call(bytes).ok_or(ResponderRefusal::Discard)?;
+        if !fill_gaps(&call, pages) {
+            return Err(ResponderRefusal::Discard);
+        }
+    }
+    if index.is_inline() {
+        return Ok(());
+    }
+    let mut start = [0; 8];
+    let most = start.len();
+    let start = usize::try_from(index.layout.total())
+        .ok()
+        .and_then(|length| start.get_mut(..length.min(most)))
+        .ok_or(ResponderRefusal::Discard)?;
+    if !pages.copy_out(0, start) {
+        return Err(ResponderRefusal::Discard);
+    }
+    index.check_rpc_header(start)
+}
+
+/// Copies what was inline to its place between what was read; returns whether all of it has a
+/// place.
+fn fill_gaps(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
+    let head = call.layout.head;
+    let is_whole = head == 0 && call.layout.tail == 0;
+    call.stream().all(|piece| {
+        let bytes = match piece.source {
+            Source::Inline(from) if is_whole => call.payload.and_then(|payload| {
+                let from = usize::try_from(from).ok()?;
+                payload
+                    .get(from..)?
+                    .get(..usize::try_from(piece.length).ok()?)
+            }),
+            Source::RoundUp => usize::try_from(piece.length)
+                .ok()
+                .and_then(|length| [0; 3].as_slice().get(..length)),
+            Source::Inline(_) | Source::Read { .. } => return true,
+        };
+        let at = usize::try_from(piece.at.saturating_sub(head));
+        match (at, bytes) {
+            (Ok(at), Some(bytes)) => pages.copy_in(at, bytes),
+            _ => false,
+        }
+    })
+}
+
+/// How many RDMA Writes a Reply has, and of how many bytes.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Written {
+    pub(super) segments: u32,
+    pub(super) bytes: u64,
+}
+
+/// Adds the RDMA Writes of the Reply to `call`, whose message has this `cid`, and moves the pages
+/// of the Reply to the context.
+pub(super) fn add_writes(
+    qp: &Qp,
+    cid: u32,
+    ctxt: &mut SendCtxt<'_>,
+    rqst: Replying<'_>,
+    (plan, call): (&ReplyPlan<'_>, &ReceivedCall<'_>),
+) -> Result<Written> {
+    let writes = plan.most_rdma_writes(call);
+    let is_whole = plan.reply_chunk_len != 0
+        || !plan
+            .results()
+            .all(|result| rqst.is_in_pages(result.at, result.length));
+    let pages = ctxt.pages()?;
+    let layout = rqst.move_pages(pages, is_whole)?;
+    let count = u32::try_from(pages.len())?;
+    // From here on the context counts them as those of a Reply.
+    *ctxt.data() = Sending::Writes;
+    qp.user().add_reply_pages(count);
+    // The head, the pages and the tail are written one by one.
+    let ranges = writes.saturating_add(2);
+    // Each Write can begin and end within a page.
+    let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
+    ctxt.reserve_rw(DataDirection::ToDevice, ranges, elements)?;
+    let mut written = Written::default();
+    plan.for_each_rdma_write(call, |at, target| {
+        let segment = (target.handle, target.length, target.offset);
+        trace::svcrdma_encode_wseg(qp, cid, written.segments, segment);
+        written.segments = written.segments.saturating_add(1);
+        written.bytes = written.bytes.saturating_add(u64::from(target.length));
+        add_write(ctxt, &layout, at, target)
+    })?;
+    Ok(written)
+}
+
+/// Adds the RDMA Write of the bytes from `at` on to `target`.
+fn add_write(ctxt: &mut SendCtxt<'_>, layout: &ResultLayout, at: u32, target: Segment) -> Result {
+    let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
+    let mut offset = target.offset;
+    layout.for_each_range(start, length, |range| {
+        add(ctxt, range, target.handle, offset)?;
+        offset = offset.wrapping_add(u64::try_from(range.length)?);
+        Ok(())
+    })
+}

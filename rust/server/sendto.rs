@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From nfsd's Reply to what the requester gets, and what it gets in place of one.
+
+use super::{
+    recvfrom::release_ctxt,
+    rw::{add_writes, SendCtxt},
+    stats::CallTimes,
+    transport::{Qp, RecvCtxt, SvcxprtRdma},
+};
+use crate::{
+    error::Cause,
+    proto::{
+        responder::{encode::encode_garbage_args, placement::ReplyPlan, refusal::ResponderRefusal},
+        wire::{
+            error::{ErrorBody, ErrorMessage},
+            header::{Credits, Xid, VERSION_ONE},
+        },
+    },
+    rdma::SqError,
+    stats::Form,
+    sunrpc::{
+        server::{KeptCall, Moment, Replying},
+        NoIoScope,
+    },
+    trace,
+};
+use kernel::prelude::*;
+
+/// What a chain of work requests is for.
+#[derive(Default)]
+pub(crate) enum Sending {
+    /// Nothing yet.
+    #[default]
+    Idle,
+    /// RDMA Reads for the Call in this message.
+    Reads(RecvCtxt),
+    /// RDMA Writes of a Reply that is being built.
+    Writes,
+    /// A Reply of nfsd.
+    Reply(ReplyInfo),
+    /// An RDMA_ERROR.
+    Error(ErrorBody),
+    /// A Reply that says GARBAGE_ARGS.
+    GarbageArgs,
+    /// A Call of nfsd to its client.
+    BackwardCall,
+}
+
+/// What is counted of a Reply when its Send has completed.
+pub(crate) struct ReplyInfo {
+    pub(super) xid: Xid,
+    pub(super) form: Form,
+    /// Segments that were written to.
+    pub(super) segments: u32,
+    /// Bytes in them.
+    pub(super) bytes: u64,
+    /// Bytes behind the transport header.
+    pub(super) inline: u32,
+    pub(super) has_invalidated: bool,
+    pub(super) times: CallTimes,
+}
+
+/// `xpo_result_payload`: records a result that may be placed directly.
+pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvCtxt>, at: u32, length: u32) {
+    let (bytes, info) = ctxt.with_note();
+    let index = info.index().filter(|index| index.offers_memory());
+    if let Some(call) = index.and_then(|index| index.call(bytes)) {
+        info.placement.place(&call, at, length);
+    }
+}
+
+/// `xpo_sendto`: sends a Reply.
+///
+/// # Errors
+///
+/// Any error means that the connection has to be closed.
+pub(super) fn sendto(qp: &Qp, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvCtxt>) -> Result {
+    let _scope = NoIoScope::enter();
+    let xid = ctxt.message().data().xid();
+    send_reply(qp, rqst, &mut ctxt)
+        .inspect_err(|&error| trace::svcrdma_send_err(qp, xid.map_or(0, |xid| xid.0), error))
+}
+
+fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) -> Result {
+    let conn = qp.user();
+    let replied = Moment::now();
+    if conn.svc.is_closing() {
+        return Err(EPIPE);
+    }
+    let cid = ctxt.message().cid();
+    let (message, info) = ctxt.with_note();
+    info.is_answered = true;
+    let index = *info.index().ok_or(EINVAL)?;
+    let call = index.call(message).ok_or(EINVAL)?;
+    let (length, threshold) = (u32::try_from(rqst.len())?, conn.threshold(index.version));
+    let Ok(plan) = info.placement.finish(&call, length, threshold) else {
+        fail_call(qp, &index.error(ErrorBody::Chunk));
+        return Ok(());
+    };
+    let mut send_ctxt = get_send_ctxt(qp)?;
+    let end = copy_inline(send_ctxt.bytes(), &rqst, &plan)?;
+    let taken = rqst.began();
+    let mut reply = ReplyInfo {
+        xid: index.xid,
+        form: Form::new(&index, &plan),
+        segments: 0,
+        bytes: 0,
+        inline: plan.inline_len,
+        has_invalidated: info.invalidate.is_some(),
+        times: CallTimes {
+            complete: info.complete.unwrap_or(taken),
+            taken,
+            replied,
+        },
+    };
+    if plan.has_rdma_writes() {
+        let written = add_writes(qp, cid, &mut send_ctxt, rqst, (&plan, &call))?;
+        (reply.segments, reply.bytes) = (written.segments, written.bytes);
+        if !send_ctxt.fits() {
+            drop(send_ctxt);
+            fail_call(qp, &index.error(ErrorBody::Chunk));
+            return Ok(());
+        }
+    }
+    let credits = conn.grant_reply(qp, index.version)?;
+    let encoded = plan.encode(send_ctxt.bytes(), &call, credits);
+    encoded.map_err(|_| EMSGSIZE)?;
+    let unused = info.mrs.saturating_sub(send_ctxt.mrs());
+    info.mrs = 0;
+    *send_ctxt.data() = Sending::Reply(reply);
+    send_ctxt
+        .post_send(end, info.invalidate)
+        .map_err(to_error)?;
+    qp.unreserve(unused);
+    Ok(())
+}
+
+/// Copies what is sent inline behind the place of the header; returns where it ends.
+fn copy_inline(buffer: &mut [u8], rqst: &Replying<'_>, plan: &ReplyPlan<'_>) -> Result<usize> {
+    let mut end = usize::try_from(plan.header_len)?;
+    if plan.reply_chunk_len == 0 {
+        for range in plan.rest() {
+            let start = end;
+            end = start.saturating_add(usize::try_from(range.length)?);
+            let to = buffer.get_mut(start..end).ok_or(EMSGSIZE)?;
+            rqst.copy_out(usize::try_from(range.at)?, to)?;
+        }
+    }
+    Ok(end)
+}
+
+/// A context for a chain. Waits for memory.
+///
+/// # Errors
+///
+/// `ENOMEM` or `EPIPE`: the connection ends.
+pub(super) fn get_send_ctxt(qp: &Qp) -> Result<SendCtxt<'_>> {
+    qp.user()
+        .wait_for_memory(|| qp.get_send_ctxt(GFP_KERNEL).map_err(to_error))
+}
+
+impl SvcxprtRdma {
+    /// The largest message to send in answer to one of `version`, in bytes.
+    fn threshold(&self, version: u32) -> u32 {
+        if version == VERSION_ONE {
+            self.param.thresholds.send
+        } else {
+            self.incoming.lock().v2.thresholds().send
+        }
+    }
+
+    /// The credits that the Reply to a Call of this version grants.
+    fn grant_reply(&self, qp: &Qp, version: u32) -> Result<Credits> {
+        if version != VERSION_ONE {
+            self.replies_in_version_two();
+        }
+        self.grant(qp)
+    }
+}
+
+/// Answers a message in place of nfsd, as the protocol requires, and puts its Receive.
+pub(super) fn refuse(qp: &Qp, mut ctxt: RecvCtxt, refusal: ResponderRefusal) {
+    let (message, info) = ctxt.with_data();
+    info.is_answered = refusal != ResponderRefusal::Discard;
+    match refusal {
+        ResponderRefusal::Discard => {}
+        ResponderRefusal::Answer(error) if info.index().is_some() => fail_call(qp, &error),
+        ResponderRefusal::Answer(error) => send_error(qp, &error),
+        ResponderRefusal::GarbageArgs(error) => send_garbage_args(qp, message, &error),
+    }
+    release_ctxt(qp, ctxt);
+}
+
+/// Ends a Call with an RDMA_ERROR.
+fn fail_call(qp: &Qp, error: &ErrorMessage) {
+    if error.version != VERSION_ONE {
+        qp.user().fails_in_version_two();
+    }
+    send_error(qp, error);
+}
+
+/// Answers a message with an RDMA_ERROR.
+fn send_error(qp: &Qp, error: &ErrorMessage) {
+    send_short(qp, error, |_, _| None);
+}
+
+/// Ends a Call, `message`, whose Read chunks do not fit it, with a GARBAGE_ARGS Reply, or with
+/// `error` if it leaves no room for a Reply.
+fn send_garbage_args(qp: &Qp, message: &[u8], error: &ErrorMessage) {
+    let conn = qp.user();
+    send_short(qp, error, |buffer, credits| {
+        let encoded = encode_garbage_args(buffer, message, credits);
+        match encoded {
+            _ if error.version == VERSION_ONE => {}
+            Ok(_) => conn.replies_in_version_two(),
+            Err(_) => conn.fails_in_version_two(),
+        }
+        Some((encoded.ok()?, Sending::GarbageArgs))
+    });
+}
+
+/// Sends what `encode` writes, or `error` if it returns `None`. If that fails, the connection ends.
+fn send_short(
+    qp: &Qp,
+    error: &ErrorMessage,
+    encode: impl FnOnce(&mut [u8], Credits) -> Option<(usize, Sending)>,
+) {
+    let conn = qp.user();
+    let send = || -> Result {
+        let mut ctxt = get_send_ctxt(qp)?;
+        let most = usize::try_from(conn.threshold(error.version))?.min(ctxt.bytes().len());
+        let buffer = ctxt.bytes().get_mut(..most).ok_or(EMSGSIZE)?;
+        let credits = conn.grant(qp)?;
+        let (length, sending) = match encode(buffer, credits) {
+            Some(encoded) => encoded,
+            None => {
+                trace_error(error);
+                let length = error.encode(buffer, credits).map_err(|_| EMSGSIZE)?;
+                (length, Sending::Error(error.body))
+            }
+        };
+        *ctxt.data() = sending;
+        ctxt.post_send(length, None).map_err(to_error)
+    };
+    match send() {
+        Ok(()) => conn.listener.refused(&conn.param.peer, error.xid),
+        Err(_) => conn.force_close(Cause::ReplyFailed),
+    }
+}
+
+/// Emits the trace event of an RDMA_ERROR.
+fn trace_error(error: &ErrorMessage) {
+    match error.body {
+        ErrorBody::Version(_) => trace::svcrdma_err_vers(error.xid.0),
+        ErrorBody::Chunk => trace::svcrdma_err_chunk(error.xid.0),
+        ErrorBody::InvalidOption => trace::svcrdma_err_option(error.xid.0),
+    }
+}
+
+/// The errno of a chain that was not handed over.
+fn to_error(error: SqError) -> Error {
+    match error {
+        SqError::NoMem => ENOMEM,
+        SqError::TooMany => EMSGSIZE,
+        SqError::Full | SqError::Closed => EPIPE,
+    }
+}

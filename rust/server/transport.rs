@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Connections: what each is made of, how one is accepted, what is reported to it, and its end.
+
+use super::{
+    incoming::Incoming,
+    record::{End, SharedListener},
+    recvfrom,
+    recvfrom::CallInfo,
+    sendto,
+    sendto::Sending,
+    sizes::{
+        least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
+        CALL_PIECES, MAX_TRANSFER_SGE, SPARE_RECEIVES,
+    },
+    stats::Stats,
+    PAGE_SIZE,
+};
+use crate::{
+    debugfs::WithFiles,
+    error::Cause,
+    proto::{
+        responder::budget::CallBudget,
+        wire::{
+            header::Versions,
+            private_data::{negotiate, InlineSize, PrivateData, Thresholds},
+        },
+    },
+    rdma::{
+        AcceptedHandler, CmEvent, CmHandler, CmReport, ConnectParam, ConnectRequest, CqContext,
+        Device, Idle, MrList, Pd, QpCaps, QpFailure, QpOwner, QpUser, QueuePair, RecvBox,
+        RemoteInvalidation, Removal, RemovalNotice, WcStatus,
+    },
+    sunrpc::{
+        server::{
+            Accepting, Bc, KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection,
+            SvcTransport,
+        },
+        PageVec, SocketAddress,
+    },
+    sysctl, trace,
+};
+use core::num::NonZeroU32;
+use kernel::{
+    alloc::AllocError,
+    fmt, new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, SpinLock,
+    },
+    time::{BootTime, Instant},
+};
+
+/// The number of the next connection.
+static NEXT: Atomic<u32> = Atomic::new(1);
+
+/// No cause of this module's own: sunrpc ends the connection.
+const NO_CAUSE: i32 = -1;
+
+/// The queue pair of a connection.
+pub(super) type Qp = QueuePair<SvcxprtRdma>;
+
+/// The message of a Call.
+pub(super) type RecvCtxt = RecvBox<SvcxprtRdma>;
+
+/// What sunrpc has of a connection, until `xpo_free`.
+pub(crate) struct Connection {
+    // A notification that is under way uses only the `SvcxprtRdma`.
+    _removal: RemovalNotice,
+    // Dropping this ends whatever runs.
+    qp: Pin<KBox<WithFiles<QpOwner<SvcxprtRdma>>>>,
+}
+
+/// A connection: the owner of the `svc_xprt`'s memory, and the user of the queue pair.
+#[pin_data(PinnedDrop)]
+pub(crate) struct SvcxprtRdma {
+    pub(super) param: Param,
+    /// Distinguishes the connection in debugfs and in trace events.
+    pub(super) number: u32,
+    pub(super) since: Instant<BootTime>,
+    pub(super) stats: Stats,
+    /// Calls until a thread takes them, and the grants that limit them.
+    #[pin]
+    pub(super) incoming: SpinLock<Incoming>,
+    /// Pages of Replies whose Sends have not completed.
+    pub(super) reply_pages: Atomic<u32>,
+    is_accepted: Atomic<bool>,
+    /// The number of the first cause for which the connection ends, or [`NO_CAUSE`].
+    cause: Atomic<i32>,
+    /// Whether the device has flushed a work request.
+    is_flushed: Atomic<bool>,
+    pub(super) listener: SharedListener,
+    // Last: by now nothing uses sunrpc's object.
+    pub(super) svc: OwnedSvcXprt,
+}
+
+/// What does not change during the life of a connection.
+pub(super) struct Param {
+    /// The requester's address.
+    pub(super) peer: SocketAddress,
+    /// What this end announced, and what the requester did.
+    pub(super) private_data: (PrivateData, Option<PrivateData>),
+    /// The thresholds from private data, which are those of Version One.
+    pub(super) thresholds: Thresholds,
+    /// RDMA Reads that can be under way.
+    pub(super) read_depth: u8,
+    /// The versions that the requester may speak.
+    pub(super) versions: Versions,
+    pub(super) budget: CallBudget,
+    /// Pages of RDMA Reads that Calls may have until threads take them.
+    pub(super) max_read_pages: u32,
+    /// The most pages in one RDMA Read or Write.
+    pub(super) region_pages: NonZeroU32,
+    /// MRs that the RDMA core has for RDMA Reads and Writes if it registers memory for them: those
+    /// of one message.
+    pub(super) max_mrs: u32,
+}
+
+impl Param {
+    /// The parameters of a connection through `device`.
+    fn new(
+        request: &ConnectRequest,
+        device: &Device,
+        svc: &OwnedSvcXprt,
+    ) -> Result<Self, NotAccepted> {
+        let attributes = device.attributes();
+        let read_depth = match request.read_depth().min(attributes.max_initiator_depth) {
+            0 => return Err(NotAccepted::NoReads),
+            depth => depth.min(sysctl::max_read_requests()),
+        };
+        let size = InlineSize::from_bytes(sysctl::max_req_size()).unwrap_or(InlineSize::DEFAULT);
+        let own = PrivateData {
+            send: size,
+            receive: size,
+            remote_invalidation: attributes.memory_management,
+        };
+        let peer = PrivateData::find(request.private_data()).map(|(_, found)| found);
+        let region_pages = attributes.region_pages();
+        let pages = svc.max_message().div_ceil(PAGE_SIZE);
+        Ok(Self {
+            peer: request.peer_address(),
+            private_data: (own, peer),
+            thresholds: negotiate(own, peer),
+            read_depth,
+            versions: sysctl::server_versions(),
+            budget: CallBudget::new(svc.max_message()),
+            max_read_pages: max_read_pages(svc.max_message()),
+            region_pages,
+            max_mrs: CALL_PIECES.saturating_add(pages / region_pages),
+        })
+    }
+}
+
+/// The capacities of a queue pair that serves up to `credits` Calls at once, and the work requests
+/// that the pages of the largest RPC take. `registers_reads` says whether the RDMA core registers
+/// memory for RDMA Reads.
+fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool) -> (QpCaps, u32) {
+    let attributes = device.attributes();
+    // All pages of the largest RPC, each of them an element.
+    let pages = conn.svc.max_message().div_ceil(PAGE_SIZE);
+    let sge = |limit: u32| NonZeroU32::new(limit.min(MAX_TRANSFER_SGE)).unwrap_or(NonZeroU32::MIN);
+    let full = pages
+        / if registers_reads {
+            // The RDMA core adds the work requests of Reads.
+            sge(attributes.max_send_sge)
+        } else {
+            sge(attributes.max_transfer_sge)
+        };
+    // Each range has up to as many pages as a region.
+    let full = full.saturating_add(pages / conn.param.region_pages);
+    let (own, _) = conn.param.private_data;
+    let caps = QpCaps {
+        receives: credits
+            .saturating_add(SPARE_RECEIVES)
+            .saturating_add(BACKWARD_CREDITS),
+        recv_size: own.receive.bytes(),
+        recv_batch: 1,
+        send_size: own.send.bytes().max(conn.param.thresholds.send),
+        send_entries: send_requests(full),
+        // The RDMA core takes into account that Reads may have fewer.
+        send_sge: sge(attributes.max_send_sge).get(),
+        sends: u32::MAX,
+        first_sends: 0,
+        rdma_ctxs: conn.param.max_mrs,
+        slots: 0,
+        watch: true,
+    };
+    (caps, full)
+}
+
+impl SvcxprtRdma {
+    /// A connection whose handshake is under way, on which up to `credits` Calls are served at
+    /// once.
+    fn new(
+        svc: OwnedSvcXprt,
+        listener: SharedListener,
+        param: Param,
+        credits: u32,
+    ) -> impl PinInit<Self, Error> {
+        let incoming = Incoming::new(credits, param.thresholds);
+        try_pin_init!(Self {
+            param,
+            number: NEXT.fetch_add(1, Relaxed),
+            since: Instant::now(),
+            stats: Stats::new(),
+            incoming <- new_spinlock!(incoming, "rpcrdma_incoming"),
+            reply_pages: Atomic::new(0),
+            is_accepted: Atomic::new(false),
+            cause: Atomic::new(NO_CAUSE),
+            is_flushed: Atomic::new(false),
+            listener,
+            svc,
+        }? Error)
+    }
+
+    /// Counts pages that a context keeps for the Writes of a Reply.
+    pub(super) fn add_reply_pages(&self, pages: u32) {
+        self.reply_pages.add(pages, Relaxed);
+        self.listener.reply_pages.add(pages);
+    }
+
+    /// The backward direction.
+    pub(super) fn bc(&self) -> &Bc {
+        self.svc.bc()
+    }
+
+    /// Sets the cause for which the connection is going to be closed, unless it has one.
+    pub(super) fn set_cause(&self, cause: Cause) {
+        let _ = self.cause.cmpxchg(NO_CAUSE, cause.number(), Relaxed);
+    }
+
+    /// Why the connection ends.
+    fn cause(&self) -> Cause {
+        let number = self.cause.load(Relaxed);
+        let mut causes = Cause::ALL.iter().copied();
+        match causes.find(|cause| cause.number() == number) {
+            Some(cause) => cause,
+            // With iWARP that may come before the connection manager reports that the client has
+            // disconnected.
+            None if self.is_flushed.load(Relaxed) => Cause::Disconnected,
+            None => Cause::Closed,
+        }
+    }
+
+    /// Has a thread close the connection, for this cause unless it has another one. Does not sleep.
+    pub(super) fn force_close(&self, cause: Cause) {
+        self.set_cause(cause);
+        self.svc.close();
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for SvcxprtRdma {
+    fn drop(self: Pin<&mut Self>) {
+        let reads = self.incoming.lock().pages;
+        self.listener.read_pages.subtract(reads);
+        if self.is_accepted.load(Relaxed) {
+            self.listener.ended(End {
+                peer: self.param.peer,
+                cause: self.cause(),
+                began: self.since,
+                ended: Instant::now(),
+                answers: self.stats.answers(),
+            });
+        }
+    }
+}
+
+impl Connection {
+    /// Accepts a connection that came through a listener. May sleep.
+    pub(super) fn accept(
+        request: ConnectRequest,
+        accepting: &Accepting<'_>,
+        listener: &SharedListener,
+    ) -> Result<Arc<Self>, NotAccepted> {
+        let (local, peer) = (request.local_address(), request.peer_address());
+        let svc = OwnedSvcXprt::connection(accepting, &local, &peer)?;
+        let device = request.device().ok_or(ENODEV)?;
+        let attributes = device.attributes();
+        let param = Param::new(&request, &device, &svc)?;
+        let credits = max_credits(sysctl::max_requests().min(attributes.max_qp_wr / 4));
+        let conn = SvcxprtRdma::new(svc, listener.clone(), param, credits);
+        let conn = Arc::pin_init(conn, GFP_KERNEL)?;
+        let id = request.into_id(conn.clone());
+        let (caps, full) = caps(&conn, &device, credits, id.registers_reads());
+        let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
+        let registered = caps.registered_requests(&id, &pd);
+        let (held, needed) = (attributes.max_qp_wr, least_send_queue(full, registered));
+        if held < needed {
+            return Err(NotAccepted::SmallQueues { held, needed });
+        }
+        let qp = QpOwner::new(id, &pd, &caps, conn.clone())?;
+        let connection = Self {
+            _removal: RemovalNotice::new(&device, conn.clone())?,
+            qp: KBox::pin_init(WithFiles::new(conn.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,
+        };
+        let connection = Arc::new(connection, GFP_KERNEL)?;
+        conn.post_all_recvs(connection.qp(), GFP_KERNEL)?;
+        connection.qp.accept(&ConnectParam {
+            private_data: &conn.param.private_data.0.encode(),
+            // The requester reads nothing from here.
+            responder_resources: 0,
+            initiator_depth: conn.param.read_depth,
+        })?;
+        listener.accepted();
+        conn.is_accepted.store(true, Relaxed);
+        Ok(connection)
+    }
+
+    /// The queue pair.
+    pub(super) fn qp(&self) -> &Qp {
+        &self.qp
+    }
+
+    /// The user of the queue pair.
+    pub(super) fn conn(&self) -> &SvcxprtRdma {
+        self.qp().user()
+    }
+}
+
+impl SvcTransport for Connection {
+    fn xprt(&self) -> &OwnedSvcXprt {
+        &self.conn().svc
+    }
+
+    fn detach(&self) {
+        let conn = self.conn();
+        // A work request that is flushed from now on is not the cause.
+        conn.set_cause(conn.cause());
+        let qp = self.qp();
+        qp.close();
+        self.qp.disconnect();
+        // The svc_xprt may live on for long, in a thread, a deferred Call or an nfs4_client.
+        conn.drop_ready(qp);
+        qp.drop_pending();
+    }
+
+    fn free(this: Arc<Self>) {
+        drop(this);
+    }
+}
+
+impl SvcConnection for Connection {
+    type Call = RecvCtxt;
+
+    fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvCtxt>> {
+        recvfrom::recvfrom(self.qp(), rqst)
+    }
+
+    fn put_pages(&self, pages: PageVec) {
+        self.conn().put_pages(pages);
+    }
+
+    fn result_payload(&self, call: KeptCall<'_, RecvCtxt>, at: u32, length: u32) {
+        sendto::result_payload(call, at, length);
+    }
+
+    fn sendto(&self, rqst: Replying<'_>, call: KeptCall<'_, RecvCtxt>) -> Result {
+        sendto::sendto(self.qp(), rqst, call).inspect_err(|_| {
+            // A Reply that comes too late is not why the connection ends.
+            if !self.conn().svc.is_closing() {
+                self.conn().set_cause(Cause::ReplyFailed);
+            }
+        })
+    }
+
+    fn release_ctxt(&self, call: RecvCtxt) {
+        recvfrom::release_ctxt(self.qp(), call);
+    }
+}
+
+impl QpUser for SvcxprtRdma {
+    type Recv = CallInfo;
+    type Send = Sending;
+    type Slot = ();
+
+    const IS_CLIENT: bool = false;
+
+    fn received(
+        cx: &mut CqContext<'_, Self>,
+        ctxt: RecvCtxt,
+        _invalidated: Option<RemoteInvalidation<'_>>,
+    ) {
+        recvfrom::received(cx, ctxt);
+    }
+
+    fn unmapped(&self, data: &Sending, pages: usize) {
+        // It was a u32 when it was added.
+        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
+        if let Sending::Writes | Sending::Reply(_) = data {
+            self.reply_pages.fetch_sub(pages, Relaxed);
+            self.listener.reply_pages.subtract(pages);
+        }
+    }
+
+    fn sent(cx: &mut CqContext<'_, Self>, data: Sending, pages: PageVec) {
+        let conn = cx.user();
+        match data {
+            Sending::Idle | Sending::Writes => {}
+            Sending::Reads(ctxt) => recvfrom::read(cx.qp(), ctxt, pages),
+            Sending::Reply(_) | Sending::Error(_) | Sending::GarbageArgs => {
+                conn.stats.sent(&data);
+                conn.incoming.lock().grants.delivered();
+            }
+            Sending::BackwardCall => conn.stats.sent(&data),
+        }
+    }
+
+    fn part_failed(&self, data: &Sending, status: WcStatus) {
+        let xid = match data {
+            Sending::Reads(ctxt) => ctxt.data().xid(),
+            Sending::Reply(reply) => Some(reply.xid),
+            _ => None,
+        };
+        if let (Some(xid), true) = (xid, status.is_refusal()) {
+            self.listener.cannot_answer(&self.param.peer, xid);
+        }
+    }
+
+    fn no_room(&self) {
+        self.stats.queue_is_full();
+    }
+
+    fn room(&self) {
+        self.wake_any(&self.incoming.lock());
+    }
+
+    fn invalidated(_cx: &mut CqContext<'_, Self>, _index: usize, _mrs: Option<MrList<Idle>>) {}
+
+    fn idle(&self) {
+        let spare = core::mem::take(&mut self.incoming.lock().spare);
+        drop(spare);
+    }
+
+    fn failed(&self, why: QpFailure) {
+        self.force_close(match why {
+            QpFailure::Flushed => {
+                self.is_flushed.store(true, Relaxed);
+                return self.svc.close();
+            }
+            QpFailure::WorkRequest(_) => {
+                self.stats.counters.failed_requests.increment();
+                Cause::WorkRequest
+            }
+            QpFailure::NotASend => Cause::NotASend,
+            QpFailure::PostRefused(_) => Cause::PostFailed,
+            QpFailure::Stalled => Cause::TimedOut,
+        });
+    }
+}
+
+impl CmHandler for SvcxprtRdma {
+    fn event(&self, event: CmEvent<'_>, _report: CmReport) {
+        match event {
+            CmEvent::Established(_) => self.established(),
+            CmEvent::Disconnected => self.force_close(Cause::Disconnected),
+            CmEvent::DeviceRemoval => self.force_close(Cause::DeviceRemoved),
+            CmEvent::Rejected { .. } => self.force_close(Cause::Rejected),
+            CmEvent::Unreachable => self.force_close(Cause::Unreachable),
+            CmEvent::ConnectError => self.force_close(Cause::ConnectError),
+            _ => {}
+        }
+    }
+}
+
+impl AcceptedHandler for SvcxprtRdma {
+    fn queue_pair_failed(&self, event: u32) {
+        trace::svcrdma_qp_error(self.number, event);
+        self.force_close(Cause::WorkRequest);
+    }
+}
+
+impl Removal for SvcxprtRdma {
+    fn removed(&self) {
+        trace::svcrdma_device_removal(self.number);
+        self.set_cause(Cause::DeviceRemoved);
+        // The removal waits, and the service may have no thread.
+        self.svc.close_now();
+    }
+}
+
+/// Why a connection is not accepted, as the log says it.
+pub(super) enum NotAccepted {
+    /// RDMA Reads would never begin, and work requests after them would wait for ever.
+    NoReads,
+    /// The largest RPC takes more work requests than a queue of the device holds.
+    SmallQueues {
+        /// Work requests that a queue holds.
+        held: u32,
+        /// Work requests that the RPC takes.
+        needed: u32,
+    },
+    /// An error of the kernel.
+    Error(Error),
+}
+
+impl NotAccepted {
+    /// The errno for trace events.
+    pub(super) fn to_errno(&self) -> i32 {
+        match self {
+            Self::NoReads | Self::SmallQueues { .. } => EINVAL.to_errno(),
+            Self::Error(error) => error.to_errno(),
+        }
+    }
+}
+
+impl From<Error> for NotAccepted {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl From<AllocError> for NotAccepted {
+    fn from(error: AllocError) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl fmt::Display for NotAccepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoReads => write!(f, "no RDMA Reads are possible between the two devices"),
+            Self::SmallQueues { held, needed } => write!(
+                f,
+                "queues of the device hold {held} work requests, and RPCs of the largest size take \
+                 {needed}: nfsd needs a smaller max_block_size"
+            ),
+            Self::Error(error) => write!(f, "{error:?}"),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Version Two on one connection: which version is spoken, and its thresholds.
+
+use super::transport::SvcxprtRdma;
+use crate::{
+    proto::{
+        responder::grants::Grants,
+        v2::responder::ResponderNegotiation,
+        wire::{
+            header::{Versions, VERSION_TWO},
+            private_data::Thresholds,
+        },
+    },
+    trace,
+};
+
+/// What has been agreed on.
+pub(super) struct VersionTwo {
+    negotiation: ResponderNegotiation,
+    /// Messages that were answered with an RDMA_ERROR and decide nothing.
+    refused: u64,
+}
+
+impl VersionTwo {
+    /// A new connection, with these thresholds from private data.
+    pub(super) fn new(thresholds: Thresholds) -> Self {
+        Self {
+            negotiation: ResponderNegotiation::new(thresholds),
+            refused: 0,
+        }
+    }
+
+    /// Records a message that is answered with an RDMA_ERROR although it is not a Call.
+    pub(super) fn refused(&mut self) {
+        self.refused = self.refused.saturating_add(1);
+    }
+
+    /// Records a Call of Version Two, before `grants` counts it: the first Call decides.
+    pub(super) fn called(&mut self, grants: &Grants) {
+        let is_first = grants.received() <= self.refused;
+        self.negotiation.called(VERSION_TWO, is_first);
+    }
+
+    /// The thresholds of a message of Version Two.
+    pub(super) fn thresholds(&self) -> Thresholds {
+        self.negotiation.thresholds(VERSION_TWO)
+    }
+}
+
+impl SvcxprtRdma {
+    /// Records that a Reply in Version Two is about to be sent.
+    pub(super) fn replies_in_version_two(&self) {
+        if self.incoming.lock().v2.negotiation.replied(VERSION_TWO) {
+            trace::svcrdma_version(self.number, VERSION_TWO);
+        }
+    }
+
+    /// Records that a Call of Version Two is about to be answered with an RDMA_ERROR.
+    pub(super) fn fails_in_version_two(&self) {
+        let mut incoming = self.incoming.lock();
+        // The Reply to another Call decides.
+        let is_only = incoming.grants.received() <= incoming.v2.refused.saturating_add(1);
+        if is_only && incoming.v2.negotiation.failed() {
+            incoming.v2.refused();
+        }
+    }
+
+    /// The version that both ends speak, once that is known, and its thresholds. Until then the
+    /// thresholds are those of Version One.
+    pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
+        let incoming = self.incoming.lock();
+        let has_replied = self.param.versions == Versions::ONE
+            || incoming.grants.answered() > incoming.v2.refused;
+        let version = incoming.v2.negotiation.agreed(has_replied);
+        let thresholds = match version {
+            Some(version) => incoming.v2.negotiation.thresholds(version),
+            None => self.param.thresholds,
+        };
+        (version, thresholds)
+    }
+}
