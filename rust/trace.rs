@@ -31,12 +31,6 @@ pub(crate) trait TraceRqst {
     fn reply_lens(&self) -> [usize; 3];
 }
 
-/// What events show of a completion queue.
-pub(crate) trait TraceCq {
-    /// The number by which `rdma resource show cq` lists it.
-    fn number(&self) -> u32;
-}
-
 /// What events show of a queue pair.
 pub(crate) trait TraceQp {
     /// The number by which `rdma resource show cq` lists the completion queue of its Receives.
@@ -257,14 +251,14 @@ events! {
     /// The device has rejected a chain of invalidations.
     fn xprtrdma_post_linv_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
     /// The Receive with this number has completed.
-    fn xprtrdma_wc_receive(cq: &impl TraceCq, index: u32, wc: &ib_wc) => (cq.number(), index, wc);
+    fn xprtrdma_wc_receive(qp: &impl TraceQp, index: u32, wc: &ib_wc) => (qp.queue(), index, wc);
     /// The signalled Send with this number has completed.
-    fn xprtrdma_wc_send(cq: &impl TraceCq, number: u32, wc: &ib_wc) => (cq.number(), number, wc);
+    fn xprtrdma_wc_send(qp: &impl TraceQp, number: u32, wc: &ib_wc) => (qp.queue(), number, wc);
     /// The last invalidation of the slot at `index` has completed.
-    fn xprtrdma_wc_li_done(cq: &impl TraceCq, index: usize, wc: &ib_wc) =>
-        (cq.number(), clip(index), wc);
+    fn xprtrdma_wc_li_done(qp: &impl TraceQp, index: usize, wc: &ib_wc) =>
+        (qp.queue(), clip(index), wc);
     /// An unsignalled work request has failed.
-    fn xprtrdma_wc_unsignaled(cq: &impl TraceCq, wc: &ib_wc) => (cq.number(), wc);
+    fn xprtrdma_wc_unsignaled(qp: &impl TraceQp, wc: &ib_wc) => (qp.queue(), wc);
     /// The region with the number `mr` was allocated, or `errno` says why none was.
     fn xprtrdma_frwr_alloc(mr: u32, errno: i32) => (mr, errno);
     /// The region with the number `mr` was freed, with this result.
@@ -342,11 +336,11 @@ events! {
 macro_rules! failures {
     ($($(#[$doc:meta])* $name:ident: $flush:ident, $error:ident;)*) => {$(
         $(#[$doc])*
-        pub(crate) fn $name(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
+        pub(crate) fn $name(qp: &impl TraceQp, cid: u32, wc: &ib_wc) {
             if wc.status == ib_wc_status_IB_WC_WR_FLUSH_ERR {
-                emit!($flush(cq.number(), cid, wc));
+                emit!($flush(qp.queue(), cid, wc));
             } else {
-                emit!($error(cq.number(), cid, wc));
+                emit!($error(qp.queue(), cid, wc));
             }
         }
     )*};
@@ -364,19 +358,19 @@ failures! {
 }
 
 /// The Receive with this number has completed.
-pub(crate) fn svcrdma_wc_recv(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
+pub(crate) fn svcrdma_wc_recv(qp: &impl TraceQp, cid: u32, wc: &ib_wc) {
     if wc.status != ib_wc_status_IB_WC_SUCCESS {
-        return svcrdma_wc_recv_failed(cq, cid, wc);
+        return svcrdma_wc_recv_failed(qp, cid, wc);
     }
-    emit!(svcrdma_wc_recv(cq.number(), cid, wc.byte_len));
+    emit!(svcrdma_wc_recv(qp.queue(), cid, wc.byte_len));
 }
 
 /// The Send with this number has completed.
-pub(crate) fn svcrdma_wc_send(cq: &impl TraceCq, cid: u32, wc: &ib_wc) {
+pub(crate) fn svcrdma_wc_send(qp: &impl TraceQp, cid: u32, wc: &ib_wc) {
     if wc.status != ib_wc_status_IB_WC_SUCCESS {
-        return svcrdma_wc_send_failed(cq, cid, wc);
+        return svcrdma_wc_send_failed(qp, cid, wc);
     }
-    emit!(svcrdma_wc_send(cq.number(), cid));
+    emit!(svcrdma_wc_send(qp.queue(), cid));
 }
 
 /// Defines the functions of events that show the header of a message that the client rejects.

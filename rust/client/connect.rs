@@ -2,13 +2,13 @@
 
 //! Makes a connection: one step after the other, in a worker that waits for the connection manager.
 
-use super::{ep::Ep, frwr::MrPool, limits::EpLimits, marshal::SendSide, transport::Client};
+use super::{ep::Ep, limits::EpLimits, marshal::SendSide, mr_pool::MrPool, transport::Client};
 use crate::{
     error::{connect_error, describe, handshake_error, Cause},
     proto::wire::private_data::{InlineSize, PrivateData, Thresholds},
     rdma::{
-        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParameters, DeviceName, Pd, Removal,
-        RemovalNotice, Sender,
+        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParam, DeviceName, Pd, QpOwner, Removal,
+        RemovalNotice,
     },
     sunrpc::client::SendLock,
     sysctl, trace,
@@ -242,7 +242,7 @@ impl fmt::Display for Detail {
 ///
 /// See [`connect_error`]. The first failure of a series leaves a line in the log.
 pub(super) fn connect_worker(transport: &Arc<Client>, lock: &mut SendLock<'_>) -> Result<SendSide> {
-    transport.ends.begin();
+    transport.ends.lock().pending = None;
     let mut device = None;
     let Failure { cause, detail } = match attempt(transport, lock, &mut device) {
         Ok(sending) => {
@@ -259,7 +259,7 @@ pub(super) fn connect_worker(transport: &Arc<Client>, lock: &mut SendLock<'_>) -
             None => log(fmt!("device none: {what} ({detail})")),
         }
     }
-    transport.ends.fail(cause);
+    transport.ends.lock().failed.add(cause);
     let first = transport.xprt.connect_count() == 0;
     let error = connect_error(cause, first, detail.status());
     trace::xprtrdma_connect(&transport.xprt, error.to_errno(), cause.number());
@@ -288,9 +288,8 @@ fn attempt(
         receive: InlineSize::from_bytes(sysctl::max_inline_read()).unwrap_or(InlineSize::DEFAULT),
         remote_invalidation: true,
     };
-    let sender = prepare(transport, lock, &wait, id, &own)?;
-    let qp = sender.qp().qp();
-    qp.connect(&ConnectParameters {
+    let qp = prepare(transport, lock, &wait, id, &own)?;
+    qp.connect(&ConnectParam {
         private_data: &own.encode(),
         responder_resources: qp.pd().device().attributes().max_responder_resources,
         // This end never issues RDMA Reads.
@@ -304,9 +303,9 @@ fn attempt(
         }
         failure
     })?;
-    let terms = sender.qp().context().connected(own, peer);
+    let terms = qp.user().connected(own, peer, qp.id());
     let terms = terms.ok_or(Cause::LocalResources)?;
-    Ok(SendSide { sender, terms })
+    Ok(SendSide { qp, terms })
 }
 
 /// Makes queues, buffers and MRs.
@@ -316,7 +315,7 @@ fn prepare(
     wait: &Arc<CmWait>,
     id: CmId<Bound>,
     own: &PrivateData,
-) -> Result<Sender<Ep>, Failure> {
+) -> Result<QpOwner<Ep>, Failure> {
     let device = id.device().ok_or(Cause::DeviceRemoved)?;
     // The Receives are posted before anything is agreed on, and have to fit whatever that will be.
     let choice = transport.servers.choose_version(&transport.xprt);
@@ -343,16 +342,21 @@ fn prepare(
     let make = || {
         let pd = Arc::new(Pd::new(device)?, GFP_KERNEL)?;
         let mrs = MrPool::new(transport, &pd, &limits)?;
-        let ep = Ep::new(transport, &mrs, wait, notice, (&limits, choice));
-        Sender::create(id, &pd, &limits.sizes, ep)
+        let ep = Ep::new(transport, mrs, wait, notice, (&limits, choice))?;
+        let qp = QpOwner::new(id, &pd, &limits.caps, ep)?;
+        // A device that refuses Receives may be short of memory, too.
+        qp.post_recvs(limits.caps.receives, 1, GFP_KERNEL)
+            .map_err(|_| ENOMEM)?;
+        Ok(qp)
     };
     make().map_err(|error| {
         let is_permanent = ![ENOMEM, EAGAIN, ENOSPC].contains(&error);
         // Half of that was too much as well.
-        let is_incapable = is_permanent && transport.is_halved.xchg(true, Relaxed);
-        Failure::local(match is_incapable {
-            true => Cause::Incapable,
-            false => Cause::LocalResources,
-        })(error)
+        let cause = if is_permanent && transport.is_halved.xchg(true, Relaxed) {
+            Cause::Incapable
+        } else {
+            Cause::LocalResources
+        };
+        Failure::local(cause)(error)
     })
 }

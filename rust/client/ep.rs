@@ -4,8 +4,8 @@
 
 use super::{
     connect::CmWait,
-    frwr::MrPool,
     limits::{backward_payload, EpLimits},
+    mr_pool::MrPool,
     transport::Client,
     v2::{Choice, Terms, VersionTwo},
 };
@@ -18,15 +18,15 @@ use crate::{
             private_data::{negotiate, PrivateData, Thresholds},
         },
     },
-    rdma::RemovalNotice,
+    rdma::{Bound, CmId, DeviceName, RemovalNotice},
+    sunrpc::SocketAddress,
     trace,
 };
 use kernel::{
-    new_condvar,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, CondVar, SetOnce,
+        Arc, SetOnce,
     },
     time::{BootTime, Instant},
 };
@@ -39,14 +39,14 @@ pub(super) struct EpParam {
     pub(super) peer: Option<PrivateData>,
     /// When that was.
     pub(super) since: Instant<BootTime>,
+    /// The address of this end.
+    pub(super) source: SocketAddress,
+    /// The device and its port.
+    pub(super) device: (DeviceName, u32),
 }
 
-/// The context of a queue pair.
-#[pin_data]
+/// A connection: the user of a queue pair.
 pub(super) struct Ep {
-    /// Notified when a slot becomes free.
-    #[pin]
-    pub(super) slots_freed: CondVar,
     pub(super) mrs: Arc<MrPool>,
     /// Distinguishes the connection from earlier ones of the transport; in the upper 32 bits, not
     /// 0.
@@ -64,17 +64,20 @@ pub(super) struct Ep {
 }
 
 impl Ep {
-    /// The context of a connection of this size.
-    pub(super) fn new<'a>(
-        transport: &'a Arc<Client>,
-        mrs: &'a Arc<MrPool>,
-        wait: &'a Arc<CmWait>,
+    /// A connection of this size.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(
+        transport: &Arc<Client>,
+        mrs: Arc<MrPool>,
+        wait: &Arc<CmWait>,
         notice: RemovalNotice,
-        (limits, choice): (&'a EpLimits, Choice),
-    ) -> impl PinInit<Self, Error> + 'a {
-        try_pin_init!(Self {
-            slots_freed <- new_condvar!("rpcrdma_slots_freed"),
-            mrs: mrs.clone(),
+        (limits, choice): (&EpLimits, Choice),
+    ) -> Result<Arc<Self>> {
+        let this = Self {
+            mrs,
             number: u64::from(transport.next_connection()) << 32,
             first_window: CreditWindow::new(Credits::new(limits.requests)),
             window: Atomic::new(0),
@@ -83,12 +86,18 @@ impl Ep {
             wait: wait.clone(),
             _notice: notice,
             transport: transport.clone(),
-        }? Error)
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     /// Applies what both ends have announced, before the first Call; returns the terms for that
     /// Call.
-    pub(super) fn connected(&self, own: PrivateData, peer: Option<PrivateData>) -> Option<Terms> {
+    pub(super) fn connected(
+        &self,
+        own: PrivateData,
+        peer: Option<PrivateData>,
+        id: &CmId<Bound>,
+    ) -> Option<Terms> {
         let thresholds = negotiate(own, peer);
         trace::xprtrdma_inline_thresh(
             &self.transport.xprt,
@@ -101,6 +110,8 @@ impl Ep {
             own,
             peer,
             since: Instant::now(),
+            source: id.source_address(),
+            device: (id.device_name(), id.port()),
         });
         if let Some(v2) = &self.v2 {
             v2.connected(thresholds);

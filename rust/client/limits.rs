@@ -4,7 +4,7 @@
 
 use crate::{
     proto::wire::{header::MIN_HEADER_LEN, private_data::PrivateData},
-    rdma::{device::Attributes, MrType, QpSizes, MAX_UNSIGNALED},
+    rdma::{device::Attributes, MrType, QpCaps, MAX_UNSIGNALED, RECV_BATCH},
 };
 use kernel::page::PAGE_SIZE;
 
@@ -26,6 +26,9 @@ pub(super) const BACKWARD_SLOTS: u32 = 16;
 /// at once.
 const MAX_SENDS: u32 = 128;
 
+/// Send contexts that are made when connecting, so that Sends do not depend on memory.
+const FIRST_SENDS: u32 = 32;
+
 /// The fewest requests with which a connection is useful.
 const MIN_REQUESTS: u32 = 4;
 
@@ -38,8 +41,10 @@ pub(super) struct EpLimits {
     pub(super) mr_type: MrType,
     /// Pages that one of them holds; with gaps, pieces.
     pub(super) mr_pages: u32,
+    /// MRs that one Call can have.
+    pub(super) mrs_per_call: u32,
     /// The queues.
-    pub(super) sizes: QpSizes,
+    pub(super) caps: QpCaps,
 }
 
 /// The largest backward message for an inline threshold, both in bytes.
@@ -78,24 +83,40 @@ impl EpLimits {
         if segments > MAX_SEGMENTS {
             return Err("its memory regions hold too few pages");
         }
+        let mrs_per_call = segments.saturating_mul(2);
         let mut requests = requests;
         loop {
             let sends = requests.min(MAX_SENDS);
-            let sizes = QpSizes {
-                sends: sends.saturating_add(sends.min(MAX_UNSIGNALED)),
+            let sends = sends.saturating_add(sends.min(MAX_UNSIGNALED));
+            let for_sends = sends.saturating_mul(mrs_per_call.saturating_add(1));
+            let for_invalidations = requests.saturating_mul(mrs_per_call);
+            let receives = requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2));
+            let recv_batch = (receives / 4).clamp(1, RECV_BATCH);
+            let caps = QpCaps {
                 send_size: own.send.bytes().max(least),
-                receives: requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2)),
-                receive_size: own.receive.bytes().max(least),
+                recv_size: own.receive.bytes().max(least),
+                // As many as are promised are posted while the rest waits for a batch.
+                receives: receives.saturating_add(recv_batch - 1),
+                recv_batch,
+                send_entries: for_sends.saturating_add(for_invalidations),
+                send_sge: 1,
+                sends,
+                first_sends: sends.min(FIRST_SENDS),
+                rdma_ctxs: 0,
                 slots: requests,
-                regions: segments.saturating_mul(2),
+                watch: false,
             };
-            let needed = sizes.send_requests().max(sizes.receive_requests());
-            if needed <= attributes.max_qp_wr && sizes.completions() <= attributes.max_cqe {
+            // Both queues have an entry for the drain.
+            let needed = caps.send_entries.max(caps.receives).saturating_add(1);
+            let completions = caps.send_entries.saturating_add(caps.receives);
+            if needed <= attributes.max_qp_wr && completions.saturating_add(2) <= attributes.max_cqe
+            {
                 return Ok(Self {
                     requests,
                     mr_type,
                     mr_pages,
-                    sizes,
+                    mrs_per_call,
+                    caps,
                 });
             }
             requests /= 2;
@@ -145,14 +166,14 @@ mod tests {
         assert!(fit(&LARGE).is_ok_and(|limits| limits.requests == 128
             && limits.mr_pages == DATA_PAGES
             // One each for the data, head and tail, in both directions.
-            && limits.sizes.regions == 6));
+            && limits.mrs_per_call == 6));
     }
 
     #[test]
     fn messages_have_room_whatever_is_announced() {
         for (least, size) in [(0, 1024), (1024, 1024), (4096, 4096)] {
-            let sizes = EpLimits::new(&LARGE, 128, &OWN, least).map(|limits| limits.sizes);
-            assert!(sizes.is_ok_and(|sizes| sizes.send_size == size && sizes.receive_size == size));
+            let caps = EpLimits::new(&LARGE, 128, &OWN, least).map(|limits| limits.caps);
+            assert!(caps.is_ok_and(|caps| caps.send_size == size && caps.recv_size == size));
         }
     }
 
@@ -210,8 +231,8 @@ mod tests {
         for max_qp_wr in (0..16).map(|power| 1u32 << power) {
             let device = Attributes { max_qp_wr, ..LARGE };
             let requests = fit(&device).map_or(0, |limits| {
-                assert!(limits.sizes.send_requests() <= max_qp_wr);
-                assert!(limits.sizes.receive_requests() <= max_qp_wr);
+                assert!(limits.caps.send_entries < max_qp_wr);
+                assert!(limits.caps.receives < max_qp_wr);
                 limits.requests
             });
             // A larger device never supports less.

@@ -4,8 +4,9 @@
 
 use super::{
     ep::{Ep, SentCall},
-    frwr::{CallMrs, MrPool, Payload},
+    frwr::{CallMrs, Payload},
     limits::{BACKWARD_SLOTS, MAX_SEGMENTS},
+    mr_pool::MrPool,
     transport::RpcrdmaXprt,
     v2::Terms,
 };
@@ -22,16 +23,16 @@ use crate::{
             header::{Credits, FixedHeader, Xid},
         },
     },
-    rdma::{MrList, SendBuffer, Sender},
+    rdma::{MrList, QpOwner, SendBox, SqError},
     stats::Form,
     sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError},
     trace,
 };
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 
 /// The sending side of a connection, which the holder of the send lock has.
 pub(super) struct SendSide {
-    pub(super) sender: Sender<Ep>,
+    pub(super) qp: QpOwner<Ep>,
     /// What the next message is sent with.
     pub(super) terms: Terms,
 }
@@ -44,7 +45,7 @@ impl SendSide {
     /// [`SendError::NotConnected`] if no version is common to both ends.
     fn follow(&mut self, transport: &RpcrdmaXprt) -> Result<(), SendError> {
         if !self.terms.is_final {
-            let terms = self.sender.qp().context().terms();
+            let terms = self.qp.user().terms();
             self.terms = terms.ok_or_else(|| disconnect(transport, Cause::NoCommonVersion))?;
         }
         Ok(())
@@ -70,9 +71,9 @@ pub(super) fn marshal_req(
     if rqst.is_lost() {
         return Err(SendError::Failed);
     }
-    let SendSide { sender, terms } = sending;
-    let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
-    let ep = buffer.qp().context();
+    let SendSide { qp, terms } = sending;
+    let mut ctxt = send_ctxt(transport, qp)?;
+    let ep = qp.user();
     let room = rqst.reply().fill().map_err(|_| SendError::NoMemory)?;
     let shape = shape(rqst, room, &ep.mrs);
     let limits = PlanLimits {
@@ -85,7 +86,7 @@ pub(super) fn marshal_req(
     let mut mrs = None;
     if !plan.is_inline() {
         let count = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
-        let mut taken = take(transport, &ep.mrs, rqst, count).ok_or(SendError::Busy)?;
+        let mut taken = ep.mrs.take(rqst, count).ok_or(SendError::Busy)?;
         taken.map(rqst.call(), room, &plan)?;
         mrs = Some(taken);
     }
@@ -96,22 +97,22 @@ pub(super) fn marshal_req(
         length: extent.length,
         offset: extent.offset,
     });
-    let length = build(ep, rqst, &plan, segments, *terms, buffer.bytes())?;
+    let length = build(ep, rqst, &plan, segments, *terms, ctxt.bytes())?;
     rqst.start();
     let sent = match mrs.and_then(CallMrs::into_parts) {
         Some((slot, mapped)) => {
             let (xid, cookie) = (rqst.xid(), ep.cookie(SentCall::WithChunks(slot)));
-            buffer.register_and_send(length, mapped, slot, |req| {
+            ctxt.post_with_mrs(length, slot, mapped, |req| {
                 req.offer(xid, plan);
                 rqst.cookie().set(cookie);
             })
         }
         None => {
             rqst.cookie().set(ep.cookie(SentCall::Inline));
-            buffer.send(length)
+            ctxt.post_send(length, None)
         }
     };
-    sent.map_err(|_| disconnect(transport, Cause::PostFailed))?;
+    sent.map_err(|error| not_sent(transport, error))?;
     count_segments(transport, &plan, &reply);
     transport.calls.record(Form::from(&plan));
     // Without a Reply the credit would never come back.
@@ -126,37 +127,24 @@ fn narrow(count: u32) -> Result<usize, SendError> {
     usize::try_from(count).map_err(|_| SendError::TooLarge)
 }
 
-/// A buffer for the next Send. If there is none, the sender was told to wait for space.
-fn send_buffer<'a>(
+/// A context for the next Send. If there is none, the sender was told to wait for space.
+fn send_ctxt<'a>(
     transport: &RpcrdmaXprt,
-    sender: &'a mut Sender<Ep>,
-) -> Option<SendBuffer<'a, Ep>> {
-    sender.buffer(|sender| {
-        transport.stats.send_queue_full.increment();
-        look_again(transport, &mut || sender.has_room().then_some(()));
-    })
+    qp: &'a QpOwner<Ep>,
+) -> Result<SendBox<'a, Ep>, SendError> {
+    qp.get_send_ctxt(GFP_NOWAIT)
+        .map_err(|error| not_sent(transport, error))
 }
 
-/// Takes a slot and `count` MRs. If there are not enough, the sender was told to wait for space.
-fn take<'a>(
-    transport: &RpcrdmaXprt,
-    pool: &'a Arc<MrPool>,
-    rqst: &Rqst,
-    count: usize,
-) -> Option<CallMrs<'a>> {
-    pool.take(rqst, count)
-        .or_else(|| look_again(transport, &mut || pool.take(rqst, count)))
-}
-
-/// Makes the sender wait for a resource that a completion returns, unless it has become available
-/// in the meantime.
-fn look_again<T>(transport: &RpcrdmaXprt, acquire: &mut dyn FnMut() -> Option<T>) -> Option<T> {
-    // Try again after asking to be woken, or a completion in between would be missed.
-    transport.xprt.wait_for_space();
-    let found = acquire()?;
-    // Cancels the request to be woken, which is no longer needed.
-    transport.xprt.write_space();
-    Some(found)
+/// The error of a message that was not sent.
+fn not_sent(transport: &RpcrdmaXprt, error: SqError) -> SendError {
+    match error {
+        SqError::Full => SendError::Busy,
+        SqError::NoMem => SendError::NoMemory,
+        SqError::TooMany => SendError::TooLarge,
+        // The first cause that was noted counts.
+        SqError::Closed => disconnect(transport, Cause::PostFailed),
+    }
 }
 
 /// Closes the connection from within a send.
@@ -297,15 +285,15 @@ pub(super) fn send_backward(
     reply: &BackwardReply<'_>,
 ) -> Result<(), SendError> {
     sending.follow(transport)?;
-    let SendSide { sender, terms } = sending;
-    let Some(version) = sender.qp().context().backward_version(reply.connection()) else {
+    let SendSide { qp, terms } = sending;
+    let Some(version) = qp.user().backward_version(reply.connection()) else {
         transport.stats.backward_replies_dropped.increment();
         return Ok(());
     };
-    let mut buffer = send_buffer(transport, sender).ok_or(SendError::Busy)?;
+    let mut ctxt = send_ctxt(transport, qp)?;
     // CAST: A u32 always fits the kernel's usize.
     let limit = terms.thresholds.send as usize;
-    let bytes = buffer.bytes();
+    let bytes = ctxt.bytes();
     let header = encode_inline(
         bytes,
         version,
@@ -320,7 +308,6 @@ pub(super) fn send_backward(
     let room = bytes.get_mut(header..end).ok_or(SendError::TooLarge)?;
     reply.copy_out(room).map_err(|_| SendError::TooLarge)?;
     trace::xprtrdma_cb_reply(&transport.xprt, reply.xid());
-    buffer
-        .send(end)
-        .map_err(|_| disconnect(transport, Cause::PostFailed))
+    ctxt.post_send(end, None)
+        .map_err(|error| not_sent(transport, error))
 }

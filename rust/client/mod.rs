@@ -2,17 +2,31 @@
 
 //! The requester: an RPC client transport over one reliable connection.
 //!
+//! ```text
+//! transport.rs       the rpc_xprt: the callbacks of sunrpc, and what outlives a connection
+//! connect.rs         an attempt to connect
+//! ep.rs, limits.rs   one connection, and how large its queues are
+//! marshal.rs         from an RPC to a chain of work requests
+//! frwr.rs            the MRs of a Call, and the fence
+//! mr_pool.rs         the MRs that no Call uses
+//! reply.rs           from a Receive to the end of an RPC
+//! refused.rs         messages that are no Reply
+//! v2.rs              Version Two, and what is known of servers
+//! show.rs            files under debugfs
+//! ```
+//!
 //! [`transport::RpcrdmaXprt`] exists as long as the mount. [`ep::Ep`] exists only while a
 //! connection does, and owns everything that is bound to a device. Locks: those of a connection are
 //! taken one at a time; a reader in debugfs takes them within `RpcrdmaXprt::current`, as it must
 //! not hold a reference to the connection, which might be the last.
 
 mod connect;
-mod ends;
 mod ep;
 mod frwr;
 mod limits;
 mod marshal;
+mod mr_pool;
+mod refused;
 mod reply;
 mod show;
 mod transport;

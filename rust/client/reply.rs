@@ -8,84 +8,94 @@
 use super::{
     ep::{Ep, SentCall},
     frwr,
-    v2::Refusal,
+    refused::{bad_header, drop_late, drop_unexpected, rdma_error},
 };
 use crate::{
     error::Cause,
     proto::{
-        message::Refused,
         requester::{
-            decode::{
-                decode_received, BackwardCall, Received, ReceivedReply, ReplyError,
-                RequesterRefusal,
-            },
+            decode::{decode_received, BackwardCall, Received, ReceivedReply},
             plan::{Plan, ReplyForm},
             reconcile::{Delivered, Delivery},
         },
-        wire::{
-            error::{ErrorBody, ErrorMessage},
-            header::Xid,
-            malformed::HeaderError,
-        },
+        wire::header::Xid,
     },
     rdma::{
-        Completion, Completions, Idle, MrList, OldQueuePair as QueuePair, ReceivedMessage, Registered,
+        CqContext, Idle, MrList, QpFailure, QpUser, QueuePair, RecvBox, Registered,
         RemoteInvalidation, WcStatus,
     },
     stats::Form,
-    sunrpc::client::{NotPinned, PinnedRqst, StoredRqst},
+    sunrpc::{
+        client::{NotPinned, PinnedRqst, StoredRqst},
+        PageVec,
+    },
     trace,
 };
 use core::iter::empty;
 use kernel::prelude::*;
 
-impl Completions for Ep {
+impl QpUser for Ep {
+    const IS_CLIENT: bool = true;
+
+    type Recv = ();
+    type Send = ();
     type Slot = frwr::Req;
 
     fn received(
-        cx: &mut Completion<'_, Self>,
-        message: ReceivedMessage<Self>,
+        cx: &mut CqContext<'_, Self>,
+        message: RecvBox<Self>,
         invalidated: Option<RemoteInvalidation<'_>>,
     ) {
         // Any message shows that the next attempt to connect need not be delayed.
-        cx.qp().context().transport.xprt.peer_is_alive();
+        cx.user().transport.xprt.peer_is_alive();
         reply_handler(cx, message, invalidated);
     }
 
-    fn send_space(&self) {
+    fn sent(_cx: &mut CqContext<'_, Self>, _data: (), _pages: PageVec) {}
+
+    fn unmapped(&self, _data: &(), _pages: usize) {}
+
+    fn invalidated(cx: &mut CqContext<'_, Self>, index: usize, mrs: Option<MrList<Idle>>) {
+        let Some(mrs) = mrs else {
+            return;
+        };
+        if let Some(reply) = frwr::unmapped(cx.qp(), index, mrs) {
+            let PendingReply { rqst, message, rep } = reply;
+            rqst.resume(|rqst| complete_rqst(cx, rqst, message, rep));
+        }
+        cx.user().transport.xprt.write_space();
+    }
+
+    fn part_failed(&self, _data: &(), _status: WcStatus) {}
+
+    fn no_room(&self) {
+        self.transport.stats.send_queue_full.increment();
+        self.transport.xprt.wait_for_space();
+    }
+
+    fn room(&self) {
         self.transport.xprt.write_space();
     }
 
-    fn invalidated(cx: &mut Completion<'_, Self>, index: usize, mrs: MrList<Idle>) {
-        if let Some(PendingReply { rqst, rep }) = frwr::unmapped(cx.qp(), index, mrs) {
-            rqst.resume(|rqst| complete_rqst(cx, rqst, rep));
-        }
-        cx.qp().context().transport.xprt.write_space();
-    }
+    fn idle(&self) {}
 
-    fn not_invalidated(&self, qp: &QueuePair<Self>, index: usize) {
-        frwr::keep_until_end(qp, index);
-    }
-
-    fn not_a_send(&self) {
-        self.wait.close(Cause::NotASend);
-    }
-
-    fn refused(&self) {
-        self.wait.close(Cause::PostFailed);
-    }
-
-    fn failed(&self, status: WcStatus) {
-        if !status.is_flush() {
-            self.transport.stats.failed_requests.increment();
-        }
-        self.wait.close(Cause::WorkRequest);
+    fn failed(&self, why: QpFailure) {
+        self.wait.close(match why {
+            QpFailure::Flushed => Cause::WorkRequest,
+            QpFailure::WorkRequest(_) => {
+                self.transport.stats.failed_requests.increment();
+                Cause::WorkRequest
+            }
+            QpFailure::NotASend => Cause::NotASend,
+            QpFailure::PostRefused(_) => Cause::PostFailed,
+            QpFailure::Stalled => Cause::TimedOut,
+        });
     }
 }
 
 /// The result of a Reply.
 #[derive(Clone, Copy)]
-enum Outcome {
+pub(super) enum Outcome {
     /// The RPC message follows `header` bytes of the Reply; `placed` bytes of it arrived in a Write
     /// chunk.
     Inline { header: usize, placed: u64 },
@@ -95,9 +105,9 @@ enum Outcome {
     Failed,
 }
 
-/// A Reply that was compared with what its Call had offered.
-struct Rep {
-    message: ReceivedMessage<Ep>,
+/// What is left of a Reply that was compared with what its Call had offered.
+#[derive(Clone, Copy)]
+pub(super) struct Rep {
     outcome: Outcome,
     form: Form,
 }
@@ -105,23 +115,24 @@ struct Rep {
 /// A Call with its Reply, to be completed after LOCAL_INVs.
 pub(super) struct PendingReply {
     rqst: StoredRqst,
+    message: RecvBox<Ep>,
     rep: Rep,
 }
 
 /// Handles a message from the peer.
 fn reply_handler(
-    cx: &mut Completion<'_, Ep>,
-    message: ReceivedMessage<Ep>,
+    cx: &mut CqContext<'_, Ep>,
+    message: RecvBox<Ep>,
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = cx.qp();
-    let ep = qp.context();
+    let ep = qp.user();
     let reply = match decode_received(message.bytes(), ep.accepted()) {
         Ok(Received::Reply(reply)) => reply,
         Ok(Received::Error(error)) => return rdma_error(cx, &error, message, invalidated),
         Ok(Received::BackwardCall(call)) => {
             backward(ep, &call);
-            return cx.recycle(message);
+            return cx.repost(message);
         }
         Err(refused) => return bad_header(cx, &refused, message, invalidated),
     };
@@ -136,265 +147,59 @@ fn reply_handler(
     };
     trace::xprtrdma_reply(&rqst, fixed.credits.get());
     let compare = |offered: Option<(&Plan, &MrList<Registered>)>| reconcile(&rqst, &reply, offered);
-    let Some(mut claim) = claim(qp, &rqst, fixed.xid, invalidated, compare) else {
+    let Some((mut rep, slot)) = claim(qp, &rqst, fixed.xid, invalidated, compare) else {
         return drop_unexpected(cx, message);
     };
     // Only the Reply to a Call grants credits, and only once.
     if !ep.grant(&fixed) {
-        claim.outcome = Outcome::Failed;
+        rep.outcome = Outcome::Failed;
     }
-    finish(cx, rqst, claim, message);
-}
-
-/// Takes an RDMA_ERROR: it ends its Call, or has it sent again in another version.
-fn rdma_error(
-    cx: &mut Completion<'_, Ep>,
-    error: &ErrorMessage,
-    message: ReceivedMessage<Ep>,
-    invalidated: Option<RemoteInvalidation<'_>>,
-) {
-    let ep = cx.qp().context();
-    let (transport, stats) = (&ep.transport, &ep.transport.stats);
-    let rqst = match transport.xprt.pin(error.xid.0) {
-        Ok(rqst) => rqst,
-        Err(NotPinned::Taken) => {
-            ep.close_if_hopeless();
-            return drop_unexpected(cx, message);
-        }
-        Err(NotPinned::Unknown) => {
-            match (error.body, &ep.v2) {
-                (ErrorBody::Version(versions), Some(v2)) => {
-                    match v2.refused(ep, error.xid, versions) {
-                        // There is nothing to send again: the version that is tried now is that
-                        // of the connection.
-                        Refusal::Resend => {
-                            if let Some(terms) = v2.terms() {
-                                ep.replied(error.xid, terms.version);
-                            }
-                        }
-                        Refusal::Reconnect => ep.wait.close(Cause::HigherVersion),
-                        Refusal::Final => {}
-                    }
-                }
-                (ErrorBody::Version(_), None) => {}
-                (ErrorBody::Chunk | ErrorBody::InvalidOption, _) => ep.failed(error.xid),
-            }
-            ep.close_if_hopeless();
-            return drop_late(cx, message);
-        }
-    };
-    match error.body {
-        ErrorBody::Version(versions) => {
-            stats.vers_errors_received.increment();
-            trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
-            let v2 = ep.v2.as_ref();
-            match v2.map_or(Refusal::Final, |v2| v2.refused(ep, error.xid, versions)) {
-                Refusal::Resend if invalidated.is_none() => {
-                    return resend(cx, rqst, message);
-                }
-                // sunrpc sends the Call again.
-                Refusal::Reconnect if invalidated.is_none() => {
-                    ep.wait.close(Cause::HigherVersion);
-                    drop(rqst);
-                    return cx.recycle(message);
-                }
-                _ => {}
-            }
-        }
-        ErrorBody::Chunk => {
-            stats.chunk_errors_received.increment();
-            trace::xprtrdma_err_chunk(&transport.xprt, &rqst);
-        }
-        ErrorBody::InvalidOption => stats.option_errors_received.increment(),
-    }
-    fail(cx, rqst, error.xid, message, invalidated);
-}
-
-/// Sends the first Call again, in the version that is tried now. Its task keeps waiting for a
-/// Reply.
-fn resend(cx: &mut Completion<'_, Ep>, rqst: PinnedRqst<'_>, message: ReceivedMessage<Ep>) {
-    let ep = cx.qp().context();
-    let sent = cx.reserved_send().and_then(|mut buffer| {
-        let length = ep.v2.as_ref()?.copy_first(buffer.bytes())?;
-        buffer.send(length).ok()
-    });
-    if sent.is_some() {
-        (ep.transport.stats.version_fallbacks).increment();
-    } else {
-        ep.wait.close(Cause::PostFailed);
-    }
-    // Its memory could not be freed until here.
-    drop(rqst);
-    cx.recycle(message);
-}
-
-/// A Call that is claimed for its Reply.
-struct Claim {
-    outcome: Outcome,
-    form: Form,
-    /// The slot, if it has MRs that the Reply has not invalidated.
-    slot: Option<usize>,
+    finish(cx, rqst, message, (rep, slot));
 }
 
 /// Claims a Call for its Reply: `look` compares what was offered, if anything, with the Reply, and
 /// an MR that the Reply has invalidated is taken back. Returns `None` if another Reply has done so
 /// before, or if the Call was not sent on this connection: the peer can guess the XID of a Call
-/// that is yet to be sent.
-fn claim(
+/// that is yet to be sent. Otherwise also returns the slot, if it has MRs that the Reply has not
+/// invalidated.
+pub(super) fn claim(
     qp: &QueuePair<Ep>,
     rqst: &PinnedRqst<'_>,
     xid: Xid,
     proof: Option<RemoteInvalidation<'_>>,
     look: impl FnOnce(Option<(&Plan, &MrList<Registered>)>) -> Outcome,
-) -> Option<Claim> {
-    let SentCall::WithChunks(index) = qp.context().sent(rqst.cookie().get())? else {
-        return Some(Claim {
-            outcome: look(None),
-            form: Form::INLINE,
-            slot: None,
-        });
+) -> Option<(Rep, Option<usize>)> {
+    let mut rep = Rep {
+        outcome: Outcome::Failed,
+        form: Form::INLINE,
     };
-    let taken = frwr::reminv(qp, (index, xid.0), proof, |plan, mrs| {
-        look(Some((plan, mrs)))
+    let SentCall::WithChunks(index) = qp.user().sent(rqst.cookie().get())? else {
+        rep.outcome = look(None);
+        return Some((rep, None));
+    };
+    let is_free = frwr::reminv(qp, (index, xid.0), proof, |plan, mrs| {
+        rep.outcome = look(Some((plan, mrs)));
+        rep.form = Form::from(plan);
     })?;
-    Some(Claim {
-        outcome: taken.seen,
-        form: Form::from(&taken.plan),
-        slot: (!taken.is_free).then_some(index),
-    })
+    Some((rep, (!is_free).then_some(index)))
 }
 
 /// Completes the RPC once all its MRs are invalidated.
-fn finish(
-    cx: &mut Completion<'_, Ep>,
+pub(super) fn finish(
+    cx: &mut CqContext<'_, Ep>,
     rqst: PinnedRqst<'_>,
-    claim: Claim,
-    message: ReceivedMessage<Ep>,
+    message: RecvBox<Ep>,
+    (rep, slot): (Rep, Option<usize>),
 ) {
-    let Claim {
-        outcome,
-        form,
-        slot,
-    } = claim;
-    let rep = Rep {
-        message,
-        outcome,
-        form,
-    };
     if let Some(index) = slot {
         // A transport that is being destroyed has no requests.
-        let reply = rqst.store().map(|rqst| PendingReply { rqst, rep });
+        let reply = rqst.store().map(|rqst| PendingReply { rqst, message, rep });
         return frwr::unmap(cx.qp(), index, reply);
     }
-    complete_rqst(cx, rqst, rep);
-    if form != Form::INLINE {
-        cx.qp().context().transport.xprt.write_space();
+    complete_rqst(cx, rqst, message, rep);
+    if rep.form != Form::INLINE {
+        cx.user().transport.xprt.write_space();
     }
-}
-
-/// Fails the Call to which an error or a malformed Reply belongs.
-fn fail(
-    cx: &mut Completion<'_, Ep>,
-    rqst: PinnedRqst<'_>,
-    xid: Xid,
-    message: ReceivedMessage<Ep>,
-    invalidated: Option<RemoteInvalidation<'_>>,
-) {
-    let qp = cx.qp();
-    let Some(claim) = claim(qp, &rqst, xid, invalidated, |_| Outcome::Failed) else {
-        qp.context().close_if_hopeless();
-        return drop_unexpected(cx, message);
-    };
-    // Before the Call gives its credit back.
-    qp.context().failed(xid);
-    finish(cx, rqst, claim, message);
-}
-
-/// Handles a message that cannot be used: answers it, fails the Call that it is the Reply to, or
-/// discards it.
-fn bad_header(
-    cx: &mut Completion<'_, Ep>,
-    refused: &Refused<ReplyError>,
-    message: ReceivedMessage<Ep>,
-    invalidated: Option<RemoteInvalidation<'_>>,
-) {
-    let qp = cx.qp();
-    let transport = &qp.context().transport;
-    match refused.why.error {
-        ReplyError::Header(HeaderError::Short) => {
-            trace::xprtrdma_reply_short_err(&transport.xprt, message.bytes())
-        }
-        ReplyError::Header(HeaderError::Version) => {
-            trace::xprtrdma_reply_vers_err(&transport.xprt, message.bytes())
-        }
-        _ => trace::xprtrdma_reply_hdr_err(&transport.xprt, message.bytes()),
-    }
-    let xid = refused.fixed.map(|fixed| fixed.xid);
-    let pinned = xid.map_or(Err(NotPinned::Unknown), |xid| {
-        Ok((xid, transport.xprt.pin(xid.0)?))
-    });
-    let is_awaited = !matches!(pinned, Err(NotPinned::Unknown));
-    let awaited = pinned.ok();
-    let refusal = refused.at_requester(is_awaited, transport.backchannel.is_served());
-    match (refusal, awaited) {
-        (RequesterRefusal::EndCall, Some((xid, rqst))) => {
-            return fail(cx, rqst, xid, message, invalidated);
-        }
-        (RequesterRefusal::Answer(error), _) => answer(cx, &error),
-        (_, awaited) => {
-            if let (ReplyError::Header(HeaderError::ErrorCode), Some((_, rqst))) =
-                (refused.why.error, awaited)
-            {
-                transport.stats.unknown_errors_received.increment();
-                trace::xprtrdma_err_unrecognized(&transport.xprt, &rqst);
-            }
-        }
-    }
-    drop_message(cx, message);
-}
-
-/// Sends an RDMA_ERROR from a buffer that is reserved for these. While all of them are in use, the
-/// peer is not told, which is allowed.
-fn answer(cx: &mut Completion<'_, Ep>, error: &ErrorMessage) {
-    let ep = cx.qp().context();
-    let Some(mut buffer) = cx.reserved_send() else {
-        return;
-    };
-    let Ok(length) = error.encode(buffer.bytes(), ep.requested_credits()) else {
-        return;
-    };
-    match buffer.send(length) {
-        Ok(()) => {
-            let stats = &ep.transport.stats;
-            match error.body {
-                ErrorBody::Version(_) => stats.vers_errors_sent.increment(),
-                ErrorBody::Chunk => stats.chunk_errors_sent.increment(),
-                ErrorBody::InvalidOption => stats.option_errors_sent.increment(),
-            }
-        }
-        Err(_) => ep.wait.close(Cause::PostFailed),
-    }
-}
-
-/// Discards a Reply or error for a Call that is gone, if there was one.
-fn drop_late(cx: &mut Completion<'_, Ep>, message: ReceivedMessage<Ep>) {
-    cx.qp().context().transport.xprt.late_reply();
-    drop_unexpected(cx, message);
-}
-
-/// Discards a Reply or error that no Call waits for.
-fn drop_unexpected(cx: &mut Completion<'_, Ep>, message: ReceivedMessage<Ep>) {
-    let qp = cx.qp();
-    let ep = qp.context();
-    trace::xprtrdma_reply_rqst_err(&ep.transport.xprt, message.bytes());
-    drop_message(cx, message);
-}
-
-/// Discards a message.
-fn drop_message(cx: &mut Completion<'_, Ep>, message: ReceivedMessage<Ep>) {
-    let ep = cx.qp().context();
-    ep.transport.stats.dropped_messages.increment();
-    cx.recycle(message);
 }
 
 /// Passes a backward Call to the callback service. If there is no room for it, the peer has
@@ -472,14 +277,13 @@ fn is_misplaced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Del
 }
 
 /// Completes an RPC behind its fence, and recycles the Reply's buffer.
-fn complete_rqst(cx: &mut Completion<'_, Ep>, mut rqst: PinnedRqst<'_>, rep: Rep) {
-    let qp = cx.qp();
-    let ep = qp.context();
-    let Rep {
-        message,
-        outcome,
-        form,
-    } = rep;
+fn complete_rqst(
+    cx: &mut CqContext<'_, Ep>,
+    mut rqst: PinnedRqst<'_>,
+    message: RecvBox<Ep>,
+    Rep { outcome, form }: Rep,
+) {
+    let ep = cx.user();
     let stats = &ep.transport.stats;
     // No fence is needed when the RPC's memory is freed.
     if form != Form::INLINE {
@@ -508,7 +312,7 @@ fn complete_rqst(cx: &mut Completion<'_, Ep>, mut rqst: PinnedRqst<'_>, rep: Rep
             ep.close_if_hopeless();
         }
     }
-    cx.recycle(message);
+    cx.repost(message);
 }
 
 /// Copies the inline bytes to where the RPC layer expects them; returns the length of the whole

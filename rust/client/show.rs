@@ -6,7 +6,7 @@ use super::{ep::Ep, frwr, transport::RpcrdmaXprt};
 use crate::{
     debugfs::{File, Show},
     proto::{v2::dialect, wire::private_data::PrivateData},
-    rdma::{MrType, OldQueuePair as QueuePair},
+    rdma::{MrType, QueuePair},
 };
 use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 
@@ -22,7 +22,9 @@ impl Show for RpcrdmaXprt {
 fn stats(transport: &RpcrdmaXprt, seq: &SeqFile) {
     transport.calls.show_calls(seq);
     transport.stats.show(seq);
-    transport.ends.show_counts(seq);
+    let ends = *transport.ends.lock();
+    ends.ended.show_counts(seq, "ended");
+    ends.failed.show_counts(seq, "connect_failed");
 }
 
 /// The connection, or why there is none.
@@ -39,7 +41,9 @@ fn connection(transport: &RpcrdmaXprt, seq: &SeqFile) {
         let ms = timeout.saturating_mul(1000) / msecs_to_jiffies(1000).max(1);
         seq_print!(seq, "{name} {ms}\n");
     }
-    transport.ends.show_last(seq);
+    let ends = *transport.ends.lock();
+    ends.ended.show_last(seq, "end");
+    ends.failed.show_last(seq, "failure");
     if let Some((version, left)) = transport.servers.highest(xprt) {
         seq_print!(seq, "known_version {version}\nknown_version_s {left}\n");
     }
@@ -52,13 +56,13 @@ fn connection(transport: &RpcrdmaXprt, seq: &SeqFile) {
 }
 
 fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
-    let connection = qp.context();
-    let id = qp.qp().id();
-    let source = id.source_address();
-    seq_print!(seq, "source {source}\nsource_port {}\n", source.port());
-    seq_print!(seq, "device {}\n", id.device_name());
-    seq_print!(seq, "device_port {}\n", id.port());
-    seq_print!(seq, "queue_pair {}\n", qp.qp().number());
+    let connection = qp.user();
+    if let Some(param) = connection.param.as_ref() {
+        let (source, (device, port)) = (&param.source, &param.device);
+        seq_print!(seq, "source {source}\nsource_port {}\n", source.port());
+        seq_print!(seq, "device {device}\ndevice_port {port}\n");
+    }
+    seq_print!(seq, "queue_pair {}\n", qp.number());
     seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
     if let Some(param) = connection.param.as_ref() {
         seq_print!(seq, "age_ms {}\n", param.since.elapsed().as_millis());
@@ -75,7 +79,7 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
         seq_print!(seq, "inline_send {}\n", terms.thresholds.send);
         seq_print!(seq, "inline_receive {}\n", terms.thresholds.receive);
     }
-    let counts = frwr::count(qp);
+    let (offered, invalidating) = frwr::count(qp);
     let mrs = &connection.mrs;
     let gaps = match mrs.mr_type {
         MrType::MemReg => "",
@@ -84,13 +88,13 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
     seq_print!(seq, "region_type MEM_REG{gaps}\n");
     seq_print!(seq, "region_pages {}\n", mrs.pages);
     seq_print!(seq, "regions_idle {}\n", mrs.idle());
-    seq_print!(seq, "regions_offered {}\n", counts.offered);
-    seq_print!(seq, "regions_invalidating {}\n", counts.invalidating);
-    seq_print!(seq, "regions_stuck {}\n", counts.stuck);
-    let (posted, buffers) = qp.receives();
-    seq_print!(seq, "receives_posted {posted}\nreceive_buffers {buffers}\n");
-    let (posted, buffers) = qp.sends();
-    seq_print!(seq, "sends_posted {posted}\nsend_buffers {buffers}\n");
+    seq_print!(seq, "regions_offered {offered}\n");
+    seq_print!(seq, "regions_invalidating {invalidating}\n");
+    let view = qp.view();
+    seq_print!(seq, "receives_posted {}\n", view.recvs_posted);
+    seq_print!(seq, "receive_buffers {}\n", view.recvs);
+    seq_print!(seq, "sends_posted {}\n", view.sends_used);
+    seq_print!(seq, "send_buffers {}\n", view.sends);
     seq_print!(
         seq,
         "credits_requested {}\n",

@@ -4,7 +4,6 @@
 
 use super::{
     connect,
-    ends::Ends,
     ep::{Ep, SentCall},
     frwr,
     limits::{self, backward_payload},
@@ -15,8 +14,8 @@ use crate::{
     debugfs::WithFiles,
     error::Cause,
     proto::wire::private_data::Thresholds,
-    rdma::OldQueuePair as QueuePair,
-    stats::{Forms, Latency, Stats},
+    rdma::QueuePair,
+    stats::{self, Forms, Latency, Stats},
     sunrpc::{
         client::{
             Backchannel, BackwardReply, ClientClass, ClientTransport, OwnedXprt, Rqst, SendError,
@@ -27,12 +26,13 @@ use crate::{
     sysctl, trace,
 };
 use kernel::{
+    new_spinlock,
     prelude::*,
     seq_file::SeqFile,
     seq_print,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, ArcBorrow,
+        Arc, ArcBorrow, SpinLock,
     },
 };
 
@@ -55,7 +55,7 @@ pub(crate) struct RpcrdmaXprt {
     pub(super) calls: Forms,
     pub(super) latency: Latency,
     #[pin]
-    pub(super) ends: Ends,
+    pub(super) ends: SpinLock<Ends>,
     #[pin]
     pub(super) backchannel: Backchannel,
     /// The largest backward message on the last connection.
@@ -75,6 +75,30 @@ pub(crate) struct RpcrdmaXprt {
     pub(super) xprt: OwnedXprt,
 }
 
+/// Why connections ended, and why attempts to connect failed.
+#[derive(Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) ended: stats::Ends,
+    pub(super) failed: stats::Ends,
+    /// Why the present connection will be closed.
+    pub(super) pending: Option<Cause>,
+}
+
+impl Ends {
+    const NONE: Self = Self {
+        ended: stats::Ends::NONE,
+        failed: stats::Ends::NONE,
+        pending: None,
+    };
+
+    /// The connection is closed. Without an earlier cause, sunrpc closed it.
+    fn end(&mut self) -> Cause {
+        let cause = self.pending.take().unwrap_or(Cause::Closed);
+        self.ended.add(cause);
+        cause
+    }
+}
+
 impl RpcrdmaXprt {
     /// The number of a new connection: not 0, and not that of an earlier one.
     pub(super) fn next_connection(&self) -> u32 {
@@ -83,7 +107,8 @@ impl RpcrdmaXprt {
 
     /// Has sunrpc close the connection for this cause. Does not sleep.
     pub(super) fn force_disconnect(&self, cause: Cause) {
-        self.ends.note(cause);
+        // The first cause counts.
+        self.ends.lock().pending.get_or_insert(cause);
         self.xprt.force_disconnect();
     }
 }
@@ -109,7 +134,7 @@ impl ClientTransport for Client {
             stats: Stats::new(),
             calls: Forms::new(),
             latency: Latency::new(),
-            ends <- Ends::new(),
+            ends <- new_spinlock!(Ends::NONE, "rpcrdma_ends"),
             backchannel <- Backchannel::new(),
             backward_payload: Atomic::new(backward_payload(Thresholds::DEFAULT.receive)),
             next_connection: Atomic::new(1),
@@ -128,7 +153,7 @@ impl ClientTransport for Client {
 
     fn connect(this: ArcBorrow<'_, Self>, lock: &mut SendLock<'_>) -> Result {
         let sending = connect::connect_worker(&this.into(), lock)?;
-        let qp = sending.sender.qp().clone();
+        let qp = Arc::clone(&sending.qp);
         drop(this.current.replace(lock, Some(qp)));
         drop(this.sending.replace(lock, Some(sending)));
         Ok(())
@@ -136,13 +161,13 @@ impl ClientTransport for Client {
 
     fn close(&self, lock: &mut SendLock<'_>) {
         if let Some(sending) = self.sending.replace(lock, None) {
-            let cause = self.ends.end();
+            let cause = self.ends.lock().end();
             trace::xprtrdma_disconnect(&self.xprt, cause.number());
-            let ep = sending.sender.qp().context();
+            let ep = sending.qp.user();
             if let Some(v2) = &ep.v2 {
                 v2.lost_for(ep, cause);
             }
-            frwr::shut_down(sending.sender);
+            frwr::shut_down(sending.qp);
         }
         // The connection stays visible until here, because `fence` waits for exactly this.
         drop(self.current.replace(lock, None));
@@ -186,9 +211,8 @@ impl ClientTransport for Client {
     }
 
     fn disconnect(&self) {
-        if let Some(qp) = self.current.get() {
-            self.ends.note(Cause::Injected);
-            qp.qp().disconnect();
+        if self.current.get().is_some() {
+            self.force_disconnect(Cause::Injected);
         }
     }
 
@@ -214,7 +238,7 @@ impl ClientTransport for Client {
     }
 
     fn source(&self) -> Option<SocketAddress> {
-        Some(self.current.get()?.qp().id().source_address())
+        Some(self.current.get()?.user().param.as_ref()?.source)
     }
 
     fn backward_payload(&self) -> usize {

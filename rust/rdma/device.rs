@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An RDMA device: its users and its capabilities.
+//! An RDMA device, its users and its capabilities, and its protection domains.
 
+use super::list::{List, Node};
 use crate::bindings;
 use core::{num::NonZeroU32, ptr::NonNull};
 use kernel::{
+    error::from_err_ptr,
     fmt::{self, Write},
     new_mutex,
     prelude::*,
-    sync::{Arc, Completion, Mutex, SetOnce},
+    str::CStrExt,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, Completion, Mutex, SetOnce,
+    },
 };
 
 /// A registered device. Its removal waits until the last reference is dropped.
@@ -23,7 +29,7 @@ pub(crate) struct Device {
     users: Mutex<Users>,
     /// Completed when the last reference to the device is dropped.
     gone: Arc<Gone>,
-    /// The result of [`super::needs_mr`], once it is known.
+    /// The result of [`super::rw::needs_mr`], once it is known.
     pub(super) needs_mr: SetOnce<NeedsMr>,
 }
 
@@ -47,7 +53,7 @@ impl NeedsMr {
 /// Those to be notified of the removal.
 struct Users {
     is_removed: bool,
-    notified: KVec<Arc<dyn Removal>>,
+    notified: List<Node<Arc<dyn Removal>>>,
 }
 
 #[pin_data]
@@ -85,47 +91,29 @@ impl RemovalNotice {
     ///
     /// `ENODEV` if it is already being removed, or `ENOMEM`.
     pub(crate) fn new(device: &Arc<Device>, whom: Arc<dyn Removal>) -> Result<Self> {
-        // Connecting and closing take the lock, and memory reclaim may wait for a connection:
-        // nothing is allocated under the lock.
-        let mut list = KVec::new();
-        loop {
-            let mut users = device.users.lock();
-            if users.is_removed {
-                return Err(ENODEV);
-            }
-            let count = users.notified.len();
-            if count < users.notified.capacity() || count < list.capacity() {
-                if count == users.notified.capacity() {
-                    for user in users.notified.drain_all() {
-                        list.push_within_capacity(user).map_err(|_| ENOMEM)?;
-                    }
-                    core::mem::swap(&mut users.notified, &mut list);
-                }
-                let added = users.notified.push_within_capacity(whom.clone());
-                added.map_err(|_| ENOMEM)?;
-                drop(users);
-                // INVARIANT: Just added.
-                return Ok(Self {
-                    device: device.clone(),
-                    whom,
-                });
-            }
-            drop(users);
-            list = KVec::with_capacity(count.saturating_mul(2).max(4), GFP_KERNEL)?;
+        let node = Node::new(whom.clone())?;
+        let mut users = device.users.lock();
+        if users.is_removed {
+            return Err(ENODEV);
         }
+        users.notified.push_back(node);
+        drop(users);
+        // INVARIANT: Just added.
+        Ok(Self {
+            device: device.clone(),
+            whom,
+        })
     }
 }
 
 impl Drop for RemovalNotice {
     fn drop(&mut self) {
-        let mut users = self.device.users.lock();
-        let mut notified = users.notified.iter();
-        let index =
-            notified.position(|whom| core::ptr::addr_eq(&raw const **whom, &raw const *self.whom));
-        let whom = index.and_then(|index| users.notified.remove(index).ok());
-        // This may be the last reference.
-        drop(users);
-        drop(whom);
+        let is_own = |node: &&Node<Arc<dyn Removal>>| {
+            core::ptr::addr_eq(&raw const *node.value, &raw const *self.whom)
+        };
+        let node = self.device.users.lock().notified.remove_first(is_own);
+        // Outside the lock: it may be the last reference.
+        drop(node);
     }
 }
 
@@ -146,7 +134,7 @@ impl Device {
             raw,
             users <- new_mutex!(Users {
                 is_removed: false,
-                notified: KVec::new(),
+                notified: List::new(),
             }, "rpcrdma_device_users"),
             gone,
             needs_mr: SetOnce::new(),
@@ -158,11 +146,11 @@ impl Device {
     pub(super) fn remove(this: Arc<Self>) {
         let mut users = this.users.lock();
         users.is_removed = true;
-        let notified = core::mem::replace(&mut users.notified, KVec::new());
+        let mut notified = users.notified.take();
         drop(users);
         // The callbacks may drop their notices, which takes the lock.
-        for user in notified {
-            user.removed();
+        while let Some(user) = notified.pop_front() {
+            user.value.removed();
         }
         let gone = this.gone.clone();
         drop(this);
@@ -275,5 +263,95 @@ impl fmt::Display for DeviceName {
             .iter()
             .take_while(|&&byte| byte != 0)
             .try_for_each(|&byte| f.write_char(byte.into()))
+    }
+}
+
+/// A protection domain.
+///
+/// # Invariants
+///
+/// `ptr` is a protection domain of `device` that this object owns.
+pub(crate) struct Pd {
+    ptr: NonNull<bindings::ib_pd>,
+    device: Arc<Device>,
+    /// Whether the device has refused to stop the domain's queue pair.
+    is_unstoppable: Atomic<bool>,
+    /// Whether [`Self::log_lost`] was called.
+    is_logged: Atomic<bool>,
+}
+
+// SAFETY: The RDMA core allows a protection domain to be used from any thread.
+unsafe impl Send for Pd {}
+// SAFETY: The RDMA core allows several threads to use a protection domain at a time, and no method
+// changes the domain.
+unsafe impl Sync for Pd {}
+
+impl Pd {
+    /// Allocates a protection domain. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the provider returns, usually `ENOMEM`.
+    pub(crate) fn new(device: Arc<Device>) -> Result<Self> {
+        // SAFETY: The device is registered, and `CALLER` is static.
+        let ptr = from_err_ptr(unsafe {
+            bindings::__ib_alloc_pd(device.as_raw(), 0, super::CALLER.as_char_ptr())
+        })?;
+        let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
+        // INVARIANT: The domain was just allocated on the device.
+        Ok(Self {
+            ptr,
+            device,
+            is_unstoppable: Atomic::new(false),
+            is_logged: Atomic::new(false),
+        })
+    }
+
+    /// Records that the device has refused to stop the domain's queue pair, of which there is only
+    /// one. Providers report that they have destroyed an object even if the device does not answer:
+    /// memory that the device could reach is not freed from now on.
+    pub(super) fn set_unstoppable(&self, error: Error) {
+        self.is_unstoppable.store(true, Relaxed);
+        self.log_lost("does not stop a queue pair", error);
+    }
+
+    /// Whether memory that the device could reach must not be freed.
+    pub(super) fn is_unstoppable(&self) -> bool {
+        self.is_unstoppable.load(Relaxed)
+    }
+
+    /// Logs, once, that memory is not freed, and why.
+    pub(super) fn log_lost(&self, what: &str, error: Error) {
+        if !self.is_logged.xchg(true, Relaxed) {
+            // SAFETY: The device is registered as long as this object refers to it.
+            let name = unsafe { DeviceName::of(NonNull::new_unchecked(self.device.as_raw())) };
+            pr_warn!("device {name} {what} ({error:?}): memory that it may reach is lost\n");
+        }
+    }
+
+    /// The device of this domain.
+    pub(crate) fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// The key for local access to any DMA-mapped memory.
+    pub(super) fn local_key(&self) -> u32 {
+        // SAFETY: The domain is valid, and the key never changes.
+        unsafe { (*self.ptr.as_ptr()).local_dma_lkey }
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::ib_pd {
+        self.ptr.as_ptr()
+    }
+}
+
+impl Drop for Pd {
+    fn drop(&mut self) {
+        // SAFETY: This object owns the domain. Memory regions and queue pairs hold a counted
+        // reference to it, so none is left, unless the provider has failed to destroy it.
+        let rc = unsafe { bindings::ib_dealloc_pd_user(self.ptr.as_ptr(), core::ptr::null_mut()) };
+        // As ib_dealloc_pd() does: providers must not refuse this to a kernel user.
+        kernel::warn_on!(rc != 0);
     }
 }

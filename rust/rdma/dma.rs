@@ -15,26 +15,28 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `address` maps the whole of `data` on the device of `pd`, in `direction`.
+/// `address` maps the whole of `data`, `size` bytes, on the device of `pd`, in `direction`.
 pub(super) struct DmaBuffer {
     data: KVec<u8>,
+    size: u32,
     address: u64,
     direction: DataDirection,
     pd: Arc<Pd>,
 }
 
 impl DmaBuffer {
-    /// Allocates and maps `length` zeroed bytes. May sleep if the flags allow it.
+    /// Allocates and maps `size` zeroed bytes. May sleep if the flags allow it.
     ///
     /// # Errors
     ///
     /// `EINVAL` for no bytes, or `ENOMEM` if memory cannot be allocated or mapped.
     pub(super) fn new(
         pd: &Arc<Pd>,
-        length: usize,
+        size: u32,
         direction: DataDirection,
         flags: Flags,
     ) -> Result<Self> {
+        let length = usize::try_from(size)?;
         if length == 0 {
             return Err(EINVAL);
         }
@@ -58,6 +60,7 @@ impl DmaBuffer {
         // INVARIANT: The mapping succeeded.
         Ok(Self {
             data,
+            size,
             address,
             direction,
             pd: pd.clone(),
@@ -74,17 +77,13 @@ impl DmaBuffer {
         self.data.len()
     }
 
-    /// The scatter/gather element for `length` bytes from `start`, if they are within the buffer.
-    pub(super) fn sge(&self, start: usize, length: usize) -> Option<bindings::ib_sge> {
-        let end = start.checked_add(length)?;
-        if end > self.data.len() {
-            return None;
-        }
-        Some(bindings::ib_sge {
-            addr: self.address.checked_add(u64::try_from(start).ok()?)?,
-            length: u32::try_from(length).ok()?,
+    /// The scatter/gather element for all of it.
+    pub(super) fn sge(&self) -> bindings::ib_sge {
+        bindings::ib_sge {
+            addr: self.address,
+            length: self.size,
             lkey: self.pd.local_key(),
-        })
+        }
     }
 
     /// The bytes, which must belong to the CPU at present.

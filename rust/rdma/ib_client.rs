@@ -3,7 +3,10 @@
 //! This module as a client of the RDMA core (`struct ib_client`), which is told of devices that are
 //! added and removed.
 
-use super::device::Device;
+use super::{
+    device::Device,
+    list::{List, Node},
+};
 use crate::bindings;
 use core::{ffi::c_void, ptr::NonNull};
 use kernel::{
@@ -21,7 +24,7 @@ use kernel::{
 
 kernel::sync::global_lock! {
     // SAFETY: `IbClient::register` initialises it, once, before `IS_READY` lets anybody use it.
-    unsafe(uninit) static DEVICES: Mutex<KVec<Arc<Device>>> = KVec::new();
+    unsafe(uninit) static DEVICES: Mutex<List<Node<Arc<Device>>>> = List::new();
 }
 
 /// How long to wait before memory is requested again.
@@ -85,8 +88,6 @@ impl PinnedDrop for IbClient {
         // SAFETY: The client was registered. The call removes all of its devices, and so waits for
         // their users.
         unsafe { bindings::ib_unregister_client(self.raw.get()) };
-        // A static is never dropped.
-        *DEVICES.lock() = KVec::new();
     }
 }
 
@@ -96,10 +97,8 @@ pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
         return None;
     }
     let devices = DEVICES.lock();
-    devices
-        .iter()
-        .find(|device| device.as_raw() == raw)
-        .cloned()
+    let node = devices.iter().find(|node| node.value.as_raw() == raw)?;
+    Some(node.value.clone())
 }
 
 /// `add`: a device was registered. Process context, may sleep.
@@ -112,36 +111,16 @@ unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
         let raw = NonNull::new(raw).ok_or(EINVAL)?;
         // The RDMA core adds a device only once, and calls `remove` only if that succeeded. A
         // shortage of memory, which is temporary, must therefore not be reported as an error.
-        let device = loop {
+        let node = loop {
             // SAFETY: The device stays registered until `remove` has waited for the object to be
             // dropped.
-            match unsafe { Device::new(raw) } {
+            match unsafe { Device::new(raw) }.and_then(Node::new) {
                 Err(ENOMEM) => fsleep(PAUSE),
                 made => break made?,
             }
         };
-        // Connecting takes the lock, and memory reclaim may wait for a connection: nothing is
-        // allocated under the lock.
-        let mut list = KVec::new();
-        loop {
-            let mut devices = DEVICES.lock();
-            if devices.len() < list.capacity() {
-                for old in devices.drain_all() {
-                    list.push_within_capacity(old).map_err(|_| ENOMEM)?;
-                }
-                list.push_within_capacity(device).map_err(|_| ENOMEM)?;
-                core::mem::swap(&mut *devices, &mut list);
-                return Ok(0);
-            }
-            let count = devices.len();
-            drop(devices);
-            list = loop {
-                match KVec::with_capacity(count.saturating_add(1), GFP_KERNEL) {
-                    Ok(list) => break list,
-                    Err(_) => fsleep(PAUSE),
-                }
-            };
-        }
+        DEVICES.lock().push_back(node);
+        Ok(0)
     })
 }
 
@@ -152,12 +131,11 @@ unsafe extern "C" fn add(raw: *mut bindings::ib_device) -> c_int {
 ///
 /// `add` has accepted the device.
 unsafe extern "C" fn remove(raw: *mut bindings::ib_device, _data: *mut c_void) {
-    let mut devices = DEVICES.lock();
-    let index = devices.iter().position(|device| device.as_raw() == raw);
-    let device = index.and_then(|index| devices.remove(index).ok());
-    drop(devices);
-    if let Some(device) = device {
-        Device::remove(device);
+    let node = DEVICES
+        .lock()
+        .remove_first(|node| node.value.as_raw() == raw);
+    if let Some(node) = node {
+        Device::remove(KBox::into_inner(node).value);
     }
 }
 

@@ -25,6 +25,9 @@ impl<T> Links<T> {
     }
 }
 
+// SAFETY: Only the list that an object is on uses its links.
+unsafe impl<T> Send for Links<T> {}
+
 /// An object that can be on a [`List`].
 ///
 /// # Safety
@@ -38,6 +41,32 @@ pub(crate) unsafe trait Linked: Sized {
     ///
     /// `this` points to an object.
     unsafe fn links(this: *mut Self) -> *mut Links<Self>;
+}
+
+/// A value that can be on a [`List`].
+pub(super) struct Node<T> {
+    links: Links<Self>,
+    pub(super) value: T,
+}
+
+impl<T> Node<T> {
+    /// Allocates one. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) fn new(value: T) -> Result<KBox<Self>> {
+        let links = Links::new();
+        Ok(KBox::new(Self { links, value }, GFP_KERNEL)?)
+    }
+}
+
+// SAFETY: Always the field `links`.
+unsafe impl<T> Linked for Node<T> {
+    unsafe fn links(this: *mut Self) -> *mut Links<Self> {
+        // SAFETY: `this` points to a node (this function's contract).
+        unsafe { &raw mut (*this).links }
+    }
 }
 
 /// Boxes in order.
@@ -82,6 +111,26 @@ impl<T: Linked> List<T> {
     pub(crate) fn first(&self) -> Option<&T> {
         // SAFETY: `first` is null or an object of this list (type invariant).
         unsafe { self.first.as_ref() }
+    }
+
+    /// The objects in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        let mut next = self.first;
+        core::iter::from_fn(move || {
+            // SAFETY: `next` is null or an object of this list (type invariant).
+            unsafe {
+                let object = next.as_ref()?;
+                next = (*T::links(next)).next;
+                Some(object)
+            }
+        })
+    }
+
+    /// Removes the first object that satisfies a condition.
+    pub(super) fn remove_first(&mut self, is_it: impl FnMut(&&T) -> bool) -> Option<KBox<T>> {
+        let object = self.iter().find(is_it).map(NonNull::from)?;
+        // SAFETY: It is on this list.
+        Some(unsafe { self.remove(object) })
     }
 
     /// Appends an object.
@@ -170,5 +219,65 @@ impl<T: Linked> List<T> {
 impl<T: Linked> Drop for List<T> {
     fn drop(&mut self) {
         while self.pop_front().is_some() {}
+    }
+}
+
+#[cfg(rpcrdma_kunit)]
+#[kernel::macros::kunit_tests(rpcrdma_list)]
+mod tests {
+    use super::*;
+
+    /// A list of these values.
+    fn list(values: &[u32]) -> List<Node<u32>> {
+        let mut list = List::new();
+        for &value in values {
+            list.push_back(Node::new(value).unwrap());
+        }
+        list
+    }
+
+    /// Checks the values of a list, and empties it from the front.
+    fn check(mut list: List<Node<u32>>, values: &[u32]) {
+        assert_eq!(usize::try_from(list.len()), Ok(values.len()));
+        assert!(list
+            .iter()
+            .map(|node| node.value)
+            .eq(values.iter().copied()));
+        for &value in values {
+            assert_eq!(list.first().map(|node| node.value), Some(value));
+            assert_eq!(list.pop_front().map(|node| node.value), Some(value));
+        }
+        assert!(list.is_empty() && list.pop_front().is_none());
+    }
+
+    #[test]
+    fn objects_are_removed_anywhere() {
+        for (value, rest) in [(1, [2, 3]), (2, [1, 3]), (3, [1, 2])] {
+            let mut list = list(&[1, 2, 3]);
+            let removed = list.remove_first(|node| node.value == value);
+            assert_eq!(removed.map(|node| node.value), Some(value));
+            assert!(list.remove_first(|node| node.value == value).is_none());
+            // The ends are right as well.
+            list.push_back(Node::new(4).unwrap());
+            list.push_front(Node::new(0).unwrap());
+            check(list, &[0, rest[0], rest[1], 4]);
+        }
+    }
+
+    #[test]
+    fn lists_are_joined() {
+        for (first, second, all) in [
+            (&[][..], &[][..], &[][..]),
+            (&[], &[1, 2], &[1, 2]),
+            (&[1, 2], &[], &[1, 2]),
+            (&[1, 2], &[3], &[1, 2, 3]),
+        ] {
+            let (mut list, mut other) = (list(first), list(second));
+            list.append(&mut other);
+            check(other, &[]);
+            let taken = list.take();
+            check(list, &[]);
+            check(taken, all);
+        }
     }
 }

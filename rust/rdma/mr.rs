@@ -10,13 +10,14 @@
 //! which also invalidates it. Pages are unmapped on the way into state 1, never earlier. A provider
 //! that fails to destroy a region keeps its pages.
 
-use super::{access::Access, Pd};
+use super::Pd;
 use crate::{
     bindings::{self, Exposable, Exposed, Location},
     trace,
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
 use kernel::{
+    dma::DataDirection,
     error::{from_err_ptr, to_result},
     page::PAGE_SIZE,
     prelude::*,
@@ -60,6 +61,37 @@ impl MrType {
         match self {
             Self::MemReg => bindings::ib_mr_type_IB_MR_TYPE_MEM_REG,
             Self::SgGaps => bindings::ib_mr_type_IB_MR_TYPE_SG_GAPS,
+        }
+    }
+}
+
+/// What the peer may do with a registered region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// RDMA Read: the memory holds an argument.
+    RemoteRead,
+    /// RDMA Write: the memory receives a result.
+    RemoteWrite,
+}
+
+impl Access {
+    /// Bits of `enum ib_access_flags`.
+    pub(super) fn flags(self) -> i32 {
+        // CAST: Small bit masks, in a signed word.
+        const READ: i32 = bindings::ib_access_flags_IB_ACCESS_REMOTE_READ as i32;
+        const WRITE: i32 = (bindings::ib_access_flags_IB_ACCESS_REMOTE_WRITE
+            | bindings::ib_access_flags_IB_ACCESS_LOCAL_WRITE) as i32;
+        match self {
+            Self::RemoteRead => READ,
+            Self::RemoteWrite => WRITE,
+        }
+    }
+
+    /// The DMA direction that corresponds.
+    pub(super) fn direction(self) -> DataDirection {
+        match self {
+            Self::RemoteRead => DataDirection::ToDevice,
+            Self::RemoteWrite => DataDirection::FromDevice,
         }
     }
 }

@@ -8,23 +8,26 @@ use super::{
     device::NeedsMr,
     mr::{Idle, MrList},
     mr_slots::MrSlots,
-    needs_mr::{may_need_mr, transfer_requests},
     owner::Hw,
     recv::{RecvBox, RecvQueue},
+    rw::{may_need_mr, transfer_requests},
     send::SendQueue,
     Pd,
 };
-use crate::{
-    bindings::PageVec,
-    trace::{TraceCq, TraceQp},
-};
-use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop};
+use crate::{bindings::PageVec, trace::TraceQp};
+use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop, num::NonZeroU32};
 use kernel::{
     prelude::*,
-    sync::{atomic::Atomic, Arc, ArcBorrow, CondVar, SpinLock},
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, ArcBorrow, CondVar, SpinLock,
+    },
     time::msecs_to_jiffies,
     workqueue::{self, impl_has_delayed_work, DelayedWork, WorkItem},
 };
+
+/// The fewest MRs in the RDMA core's pool.
+const LEAST_RDMA_CTXS: u32 = 16;
 
 /// Milliseconds between two looks.
 const LOOK_PERIOD: u32 = 10_000;
@@ -142,10 +145,8 @@ pub(crate) struct QpCaps {
 impl QpCaps {
     /// The `max_rdma_ctxs` of the queue pair: 0 where the RDMA core registers no memory.
     pub(super) fn max_rdma_ctxs(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
-        /// The fewest MRs that are worth their memory: those of one Call.
-        const LEAST: u32 = 16;
         if self.rdma_ctxs != 0 && may_need_mr(id, pd) {
-            self.rdma_ctxs.max(LEAST)
+            self.rdma_ctxs.max(LEAST_RDMA_CTXS)
         } else {
             0
         }
@@ -182,15 +183,16 @@ pub(crate) struct QueuePair<U: QpUser> {
     pub(super) returned: CondVar,
     /// The length of `pending`; written under `send`.
     pub(super) n_pending: Atomic<u32>,
-    /// The next `cid` of a Send.
+    /// The next `cid` of a Send or Receive.
     pub(super) cid: Atomic<u32>,
     #[pin]
     pub(super) look: DelayedWork<Self>,
     pub(super) caps: QpCaps,
     /// Entries of the send queue, without that for the drain.
     pub(super) sq_entries: u32,
-    /// For which ranges the RDMA core registers memory.
+    /// For which ranges the RDMA core registers memory, and the most pages in each.
     pub(super) needs_mr: NeedsMr,
+    pub(super) region_pages: NonZeroU32,
     /// The numbers by which `rdma resource show` lists the QP and the CQ.
     pub(super) number: u32,
     pub(super) cq_number: u32,
@@ -235,14 +237,33 @@ impl<U: QpUser> QueuePair<U> {
         self.cq_number
     }
 
-    /// Whether the RDMA core registers memory for RDMA Reads: each range takes an MR.
-    pub(crate) fn registers_reads(&self) -> bool {
-        self.needs_mr.reads
+    /// The next number for trace events.
+    pub(super) fn next_cid(&self) -> u32 {
+        self.cid.fetch_add(1, Relaxed)
     }
 
-    /// The same for RDMA Writes.
-    pub(crate) fn registers_writes(&self) -> bool {
-        self.needs_mr.writes
+    /// The most MRs of the RDMA core's pool that RDMA Reads of so many ranges, with so many pages
+    /// in all, take.
+    pub(crate) fn mrs_of_reads(&self, ranges: u32, pages: u32) -> u32 {
+        if !self.needs_mr.reads {
+            return 0;
+        }
+        let more = pages / self.region_pages;
+        ranges.saturating_add(more).min(self.mrs_of_message())
+    }
+
+    /// The most that RDMA Writes of one message take.
+    pub(crate) fn mrs_of_writes(&self) -> u32 {
+        if self.needs_mr.writes {
+            self.mrs_of_message()
+        } else {
+            0
+        }
+    }
+
+    /// All MRs of the pool, if there is one.
+    fn mrs_of_message(&self) -> u32 {
+        self.caps.rdma_ctxs.max(LEAST_RDMA_CTXS)
     }
 
     /// What identifies the queue pair to [`RemoteInvalidation`].
@@ -282,12 +303,6 @@ impl<U: QpUser> WorkItem for QueuePair<U> {
 
 impl<U: QpUser> TraceQp for QueuePair<U> {
     fn queue(&self) -> u32 {
-        self.cq_number
-    }
-}
-
-impl<U: QpUser> TraceCq for QueuePair<U> {
-    fn number(&self) -> u32 {
         self.cq_number
     }
 }

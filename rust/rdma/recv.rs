@@ -70,8 +70,6 @@ pub(super) struct RecvQueue<U: QpUser> {
     posted: List<RecvCtxt<U>>,
     /// How many exist.
     made: u32,
-    /// The next `cid`.
-    next: u32,
 }
 
 impl<U: QpUser> RecvQueue<U> {
@@ -82,7 +80,6 @@ impl<U: QpUser> RecvQueue<U> {
             idle: List::new(),
             posted: List::new(),
             made: 0,
-            next: 0,
         }
     }
 
@@ -112,14 +109,13 @@ impl<U: QpUser> RecvQueue<U> {
 impl<U: QpUser> RecvCtxt<U> {
     /// Allocates a buffer of `size` bytes.
     fn new(pd: &Arc<Pd>, size: u32, cid: u32, flags: Flags) -> Result<RecvBox<U>> {
-        let size = usize::try_from(size)?;
         let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, flags)?;
         // INVARIANT: There is no message.
         let ctxt = Self {
             links: Links::new(),
             cqe: Cqe::new(),
             wr: bindings::ib_recv_wr::default(),
-            sge: buffer.sge(0, size).ok_or(EINVAL)?,
+            sge: buffer.sge(),
             buffer,
             length: 0,
             cid,
@@ -136,11 +132,6 @@ impl<U: QpUser> RecvCtxt<U> {
     /// What the user keeps with the message. It is not changed when the Receive is posted again.
     pub(crate) fn data(&self) -> &U::Recv {
         &self.data
-    }
-
-    /// The same.
-    pub(crate) fn data_mut(&mut self) -> &mut U::Recv {
-        &mut self.data
     }
 
     /// The bytes of the message, and what the user keeps with it.
@@ -171,38 +162,35 @@ impl<U: QpUser> QueuePair<U> {
             return Ok(rq.posted.len());
         }
         let short = missing.saturating_sub(rq.idle.len());
-        let mut made = 0u32;
+        let mut made = Ok(());
         if short >= batch {
             let pd = rq.pd.clone().ok_or(SqError::Closed)?;
-            let first = rq.next;
-            rq.next = first.wrapping_add(short);
             drop(rq);
-            let mut list = List::new();
-            while made < short {
-                let cid = first.wrapping_add(made);
-                match RecvCtxt::new(&pd, self.caps.recv_size, cid, flags) {
-                    Ok(ctxt) => list.push_back(ctxt),
-                    Err(_) => break,
-                };
-                made = made.saturating_add(1);
-            }
+            made = self.make_recvs(&pd, short, flags);
             rq = self.recv.lock();
-            if rq.pd.is_none() {
-                drop(rq);
-                return Err(SqError::Closed);
-            }
-            rq.made = rq.made.saturating_add(made);
-            rq.idle.append(&mut list);
         }
         // Others may have posted meanwhile.
         let missing = target.saturating_sub(rq.posted.len());
         let posted = self.post_idle(&mut rq, missing).map(|()| rq.posted.len());
         drop(rq);
-        let posted = posted.map_err(|error| self.recv_failed(error))?;
-        if short >= batch && made < short {
-            return Err(SqError::NoMem);
+        let posted = posted.map_err(|error| self.recv_refused(error))?;
+        made.map(|()| posted)
+    }
+
+    /// Makes `count` idle Receives.
+    ///
+    /// # Errors
+    ///
+    /// [`SqError::NoMem`].
+    fn make_recvs(&self, pd: &Arc<Pd>, count: u32, flags: Flags) -> Result<(), SqError> {
+        for _ in 0..count {
+            let ctxt = RecvCtxt::new(pd, self.caps.recv_size, self.next_cid(), flags);
+            let ctxt = ctxt.map_err(|_| SqError::NoMem)?;
+            let mut rq = self.recv.lock();
+            rq.made = rq.made.saturating_add(1);
+            rq.idle.push_front(ctxt);
         }
-        Ok(posted)
+        Ok(())
     }
 
     /// Keeps a Receive to be posted again. What the user keeps with it does not change. Does not
@@ -222,10 +210,11 @@ impl<U: QpUser> QueuePair<U> {
     ///
     /// # Errors
     ///
-    /// Whatever the provider returns. Nothing is posted then any more: some of the Receives may be.
+    /// `EPIPE` if the queue is closed, or whatever the provider returns. The queue is closed then:
+    /// some of the Receives may be posted.
     fn post_idle(&self, rq: &mut RecvQueue<U>, count: u32) -> Result {
         if rq.pd.is_none() {
-            return Ok(());
+            return Err(EPIPE);
         }
         let mut first: *mut bindings::ib_recv_wr = null_mut();
         let mut posted = 0u32;
@@ -261,17 +250,20 @@ impl<U: QpUser> QueuePair<U> {
         // from which only their completions take them.
         let status =
             unsafe { bindings::rpcrdma_ib_post_recv(self.hw().qp.as_ptr(), first, &mut rest) };
-        to_result(status)
+        // It is not the last reference: the hardware objects have one.
+        to_result(status).inspect_err(|_| rq.pd = None)
     }
 
-    /// Tells the user that the provider has refused Receives.
-    fn recv_failed(&self, error: Error) -> SqError {
-        if U::IS_CLIENT {
-            trace::xprtrdma_post_recvs_err(self, error);
-        } else {
-            trace::svcrdma_rq_post_err(self, error);
+    /// Tells the user that the provider has refused Receives, unless the queue was closed.
+    fn recv_refused(&self, error: Error) -> SqError {
+        if error != EPIPE {
+            if U::IS_CLIENT {
+                trace::xprtrdma_post_recvs_err(self, error);
+            } else {
+                trace::svcrdma_rq_post_err(self, error);
+            }
+            self.user.failed(QpFailure::PostRefused(error));
         }
-        self.user.failed(QpFailure::PostRefused(error));
         SqError::Closed
     }
 }
@@ -294,7 +286,7 @@ impl<U: QpUser> CqContext<'_, U> {
         drop(rq);
         drop(surplus);
         if let Err(error) = posted {
-            qp.recv_failed(error);
+            qp.recv_refused(error);
         }
     }
 }

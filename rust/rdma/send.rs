@@ -30,11 +30,11 @@ use kernel::{
     alloc::Flags,
     error::to_result,
     prelude::*,
-    sync::{atomic::Relaxed, Arc},
+    sync::{atomic::Relaxed, Arc, SpinLockGuard},
 };
 
 /// One Send in as many is signalled on a client.
-pub(super) const MAX_UNSIGNALED: u32 = 16;
+pub(crate) const MAX_UNSIGNALED: u32 = 16;
 
 /// Idle contexts that are kept on a server.
 const KEPT_IDLE: u32 = 16;
@@ -132,12 +132,6 @@ impl<U: QpUser> SendQueue<U> {
         }
         self.idle.push_front(ctxt);
         None
-    }
-
-    /// Whether [`QpUser::room`] is to be called after unlocking.
-    fn take_wants_room(&mut self) -> bool {
-        let has_room = self.is_open && self.pending.is_empty();
-        has_room && core::mem::replace(&mut self.wants_room, false)
     }
 
     /// Whether there are enough free entries for the first pending chain.
@@ -240,8 +234,16 @@ impl<U: QpUser> QueuePair<U> {
         }
         let mut sq = self.send.lock();
         sq.free_mrs = sq.free_mrs.saturating_add(mrs);
-        let room = sq.take_wants_room();
+        self.unlock(sq, None);
+    }
+
+    /// Unlocks the queue, frees a surplus context, and tells the user if somebody waits for room
+    /// that there now is.
+    fn unlock(&self, mut sq: SpinLockGuard<'_, SendQueue<U>>, surplus: Option<KBox<SendCtxt<U>>>) {
+        let has_room = sq.is_open && sq.pending.is_empty();
+        let room = has_room && core::mem::replace(&mut sq.wants_room, false);
         drop(sq);
+        drop(surplus);
         if room {
             self.user.room();
         }
@@ -421,13 +423,8 @@ impl<U: QpUser> Drop for SendBox<'_, U> {
         ctxt.data = U::Send::default();
         let mut sq = qp.send.lock();
         let surplus = sq.put_idle(ctxt);
-        let room = sq.take_wants_room();
         qp.unlend(&mut sq);
-        drop(sq);
-        drop(surplus);
-        if room {
-            qp.user.room();
-        }
+        qp.unlock(sq, surplus);
     }
 }
 
@@ -487,14 +484,9 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
                 posted = qp.post_locked(&mut sq, next);
             }
         }
-        let room = sq.take_wants_room();
-        drop(sq);
-        drop(surplus);
+        qp.unlock(sq, surplus);
         if let Err(error) = posted {
             qp.refused(error);
-        }
-        if room {
-            qp.user.room();
         }
         match failure {
             None => U::sent(cx, data, pages),

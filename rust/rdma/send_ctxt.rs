@@ -20,16 +20,7 @@ use crate::{
     trace,
 };
 use core::{mem::ManuallyDrop, ptr::null_mut};
-use kernel::{
-    alloc::Flags,
-    dma::DataDirection,
-    prelude::*,
-    sync::{atomic::Relaxed, Arc},
-};
-
-// CAST: A small bit mask, in a signed word.
-#[allow(clippy::unnecessary_cast)]
-const SIGNALLED: i32 = bindings::ib_send_flags_IB_SEND_SIGNALED as i32;
+use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
 
 /// The resources of one chain. It goes round between its user and the send queue.
 pub(super) struct SendCtxt<U: QpUser> {
@@ -71,13 +62,12 @@ unsafe impl<U: QpUser> Linked for SendCtxt<U> {
 impl<U: QpUser> SendCtxt<U> {
     /// Allocates a context with a buffer for `size` bytes.
     pub(super) fn new(pd: &Arc<Pd>, size: u32, flags: Flags) -> Result<KBox<Self>> {
-        let size = usize::try_from(size)?;
         let header = DmaBuffer::new(pd, size, DataDirection::ToDevice, flags)?;
         let ctxt = Self {
             links: Links::new(),
             cqe: Cqe::new(),
             part: Cqe::new(),
-            sge: header.sge(0, size).ok_or(EINVAL)?,
+            sge: header.sge(),
             header,
             wr: bindings::ib_send_wr::default(),
             rw: RwList::new(),
@@ -128,7 +118,7 @@ impl<U: QpUser> SendCtxt<U> {
             core::mem::forget(core::mem::take(&mut self.pages));
         }
         // The RDMA core wants its MRs back in any case.
-        if !is_lost || qp.registers_reads() {
+        if !is_lost || qp.needs_mr.reads {
             // SAFETY: The ranges were added with these objects. The queue pair was drained, or what
             // they use is leaked.
             unsafe { self.rw.release(qp.hw()) };
@@ -138,7 +128,10 @@ impl<U: QpUser> SendCtxt<U> {
     /// Whether the Send is signalled.
     pub(super) fn set_signalled(&mut self, is_signalled: bool) {
         let (cqe, flags) = if is_signalled {
-            (<Self as Complete<0>>::wr_cqe(self), SIGNALLED)
+            (
+                <Self as Complete<0>>::wr_cqe(self),
+                bindings::ib_send_flags_IB_SEND_SIGNALED,
+            )
         } else {
             (<Self as Complete<1>>::wr_cqe(self), 0)
         };
@@ -309,7 +302,7 @@ impl<U: QpUser> SendBox<'_, U> {
         let bytes = bytes.filter(|_| length <= ctxt.header.len());
         ctxt.sge.length = bytes.ok_or(SqError::TooMany)?;
         ctxt.header.sync_for_device(length);
-        ctxt.cid = self.qp.cid.fetch_add(1, Relaxed);
+        ctxt.cid = self.qp.next_cid();
         ctxt.set_signalled(true);
         ctxt.wr.sg_list = &raw mut ctxt.sge;
         ctxt.wr.num_sge = 1;

@@ -317,10 +317,12 @@ impl SvcxprtRdma {
         let granted = incoming.grants.reply();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
-        self.wait_for_memory(|| match self.post_recvs(qp, target, RECV_BATCH, GFP_KERNEL) {
-            Err(ENOMEM) if self.has_promised(qp) => Ok(()),
-            posted => posted,
-        })?;
+        self.wait_for_memory(
+            || match self.post_recvs(qp, target, RECV_BATCH, GFP_KERNEL) {
+                Err(ENOMEM) if self.has_promised(qp) => Ok(()),
+                posted => posted,
+            },
+        )?;
         Ok(granted)
     }
 

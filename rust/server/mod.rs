@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! listener.rs      waits for connects, and accepts them
+//! accept.rs        how a connection is accepted
 //! transport.rs     one connection: what it is made of, what is reported to it, its end
 //! incoming.rs      its Calls until a thread takes them, and its grants
 //! recvfrom.rs      from a message to a Call that nfsd executes
@@ -28,6 +29,7 @@
 //! (`SvcRdmaListener::state`) is held while it begins and stops listening. All others are leaves,
 //! each taken alone.
 
+mod accept;
 mod backchannel;
 mod incoming;
 mod listener;

@@ -2,7 +2,7 @@
 
 //! What is known of a listener and of the connections that came through it, and what these share.
 
-use super::transport::NotAccepted;
+use super::accept::NotAccepted;
 use crate::{
     debugfs::{File, Show, WithFiles},
     error::Cause,

@@ -116,15 +116,13 @@ impl CallInfo {
     /// The most MRs of the RDMA core's pool that the next step takes: the RDMA Reads, or the Writes
     /// of the Reply.
     pub(super) fn needed_mrs(&self, qp: &Qp) -> u32 {
-        let param = &qp.user().param;
         match self.index() {
-            Some(index) if self.pages_to_read() > 0 && qp.registers_reads() => {
+            Some(index) if self.pages_to_read() > 0 => {
                 let ranges = index.reads().0.saturating_add(index.layout.read_chunks);
-                let more = self.read_pages() / param.region_pages;
-                ranges.saturating_add(more).min(param.max_mrs)
+                qp.mrs_of_reads(ranges, self.read_pages())
             }
             // What the Reply takes is known when nfsd has encoded it.
-            Some(_) if self.offers_memory() && qp.registers_writes() => param.max_mrs,
+            Some(index) if index.offers_memory() => qp.mrs_of_writes(),
             _ => 0,
         }
     }

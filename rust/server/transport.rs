@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections: what each is made of, how one is accepted, what is reported to it, and its end.
+//! Connections: what each is made of, what is reported to it, and its end.
 
 use super::{
     incoming::Incoming,
@@ -9,12 +9,7 @@ use super::{
     recvfrom::CallInfo,
     sendto,
     sendto::Sending,
-    sizes::{
-        least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
-        CALL_PIECES, MAX_TRANSFER_SGE, SPARE_RECEIVES,
-    },
     stats::Stats,
-    PAGE_SIZE,
 };
 use crate::{
     debugfs::WithFiles,
@@ -23,27 +18,23 @@ use crate::{
         responder::budget::CallBudget,
         wire::{
             header::Versions,
-            private_data::{negotiate, InlineSize, PrivateData, Thresholds},
+            private_data::{PrivateData, Thresholds},
         },
     },
     rdma::{
-        AcceptedHandler, CmEvent, CmHandler, CmReport, ConnectParam, ConnectRequest, CqContext,
-        Device, Idle, MrList, Pd, QpCaps, QpFailure, QpOwner, QpUser, QueuePair, RecvBox,
-        RemoteInvalidation, Removal, RemovalNotice, WcStatus,
+        AcceptedHandler, CmEvent, CmHandler, CmReport, CqContext, Idle, MrList, QpFailure, QpOwner,
+        QpUser, QueuePair, RecvBox, RemoteInvalidation, Removal, RemovalNotice, WcStatus,
     },
     sunrpc::{
         server::{
-            Accepting, Bc, KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection,
-            SvcTransport,
+            Bc, KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection, SvcTransport,
         },
         PageVec, SocketAddress,
     },
-    sysctl, trace,
+    trace,
 };
-use core::num::NonZeroU32;
 use kernel::{
-    alloc::AllocError,
-    fmt, new_spinlock,
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
@@ -67,9 +58,9 @@ pub(super) type RecvCtxt = RecvBox<SvcxprtRdma>;
 /// What sunrpc has of a connection, until `xpo_free`.
 pub(crate) struct Connection {
     // A notification that is under way uses only the `SvcxprtRdma`.
-    _removal: RemovalNotice,
+    pub(super) _removal: RemovalNotice,
     // Dropping this ends whatever runs.
-    qp: Pin<KBox<WithFiles<QpOwner<SvcxprtRdma>>>>,
+    pub(super) qp: Pin<KBox<WithFiles<QpOwner<SvcxprtRdma>>>>,
 }
 
 /// A connection: the owner of the `svc_xprt`'s memory, and the user of the queue pair.
@@ -85,7 +76,7 @@ pub(crate) struct SvcxprtRdma {
     pub(super) incoming: SpinLock<Incoming>,
     /// Pages of Replies whose Sends have not completed.
     pub(super) reply_pages: Atomic<u32>,
-    is_accepted: Atomic<bool>,
+    pub(super) is_accepted: Atomic<bool>,
     /// The number of the first cause for which the connection ends, or [`NO_CAUSE`].
     cause: Atomic<i32>,
     /// Whether the device has flushed a work request.
@@ -110,89 +101,12 @@ pub(super) struct Param {
     pub(super) budget: CallBudget,
     /// Pages of RDMA Reads that Calls may have until threads take them.
     pub(super) max_read_pages: u32,
-    /// The most pages in one RDMA Read or Write.
-    pub(super) region_pages: NonZeroU32,
-    /// MRs that the RDMA core has for RDMA Reads and Writes if it registers memory for them: those
-    /// of one message.
-    pub(super) max_mrs: u32,
-}
-
-impl Param {
-    /// The parameters of a connection through `device`.
-    fn new(
-        request: &ConnectRequest,
-        device: &Device,
-        svc: &OwnedSvcXprt,
-    ) -> Result<Self, NotAccepted> {
-        let attributes = device.attributes();
-        let read_depth = match request.read_depth().min(attributes.max_initiator_depth) {
-            0 => return Err(NotAccepted::NoReads),
-            depth => depth.min(sysctl::max_read_requests()),
-        };
-        let size = InlineSize::from_bytes(sysctl::max_req_size()).unwrap_or(InlineSize::DEFAULT);
-        let own = PrivateData {
-            send: size,
-            receive: size,
-            remote_invalidation: attributes.memory_management,
-        };
-        let peer = PrivateData::find(request.private_data()).map(|(_, found)| found);
-        let region_pages = attributes.region_pages();
-        let pages = svc.max_message().div_ceil(PAGE_SIZE);
-        Ok(Self {
-            peer: request.peer_address(),
-            private_data: (own, peer),
-            thresholds: negotiate(own, peer),
-            read_depth,
-            versions: sysctl::server_versions(),
-            budget: CallBudget::new(svc.max_message()),
-            max_read_pages: max_read_pages(svc.max_message()),
-            region_pages,
-            max_mrs: CALL_PIECES.saturating_add(pages / region_pages),
-        })
-    }
-}
-
-/// The capacities of a queue pair that serves up to `credits` Calls at once, and the work requests
-/// that the pages of the largest RPC take. `registers_reads` says whether the RDMA core registers
-/// memory for RDMA Reads.
-fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool) -> (QpCaps, u32) {
-    let attributes = device.attributes();
-    // All pages of the largest RPC, each of them an element.
-    let pages = conn.svc.max_message().div_ceil(PAGE_SIZE);
-    let sge = |limit: u32| NonZeroU32::new(limit.min(MAX_TRANSFER_SGE)).unwrap_or(NonZeroU32::MIN);
-    let full = pages
-        / if registers_reads {
-            // The RDMA core adds the work requests of Reads.
-            sge(attributes.max_send_sge)
-        } else {
-            sge(attributes.max_transfer_sge)
-        };
-    // Each range has up to as many pages as a region.
-    let full = full.saturating_add(pages / conn.param.region_pages);
-    let (own, _) = conn.param.private_data;
-    let caps = QpCaps {
-        receives: credits
-            .saturating_add(SPARE_RECEIVES)
-            .saturating_add(BACKWARD_CREDITS),
-        recv_size: own.receive.bytes(),
-        recv_batch: 1,
-        send_size: own.send.bytes().max(conn.param.thresholds.send),
-        send_entries: send_requests(full),
-        // The RDMA core takes into account that Reads may have fewer.
-        send_sge: sge(attributes.max_send_sge).get(),
-        sends: u32::MAX,
-        first_sends: 0,
-        rdma_ctxs: conn.param.max_mrs,
-        slots: 0,
-        watch: true,
-    };
-    (caps, full)
 }
 
 impl SvcxprtRdma {
     /// A connection whose handshake is under way, on which up to `credits` Calls are served at
     /// once.
-    fn new(
+    pub(super) fn new(
         svc: OwnedSvcXprt,
         listener: SharedListener,
         param: Param,
@@ -268,46 +182,6 @@ impl PinnedDrop for SvcxprtRdma {
 }
 
 impl Connection {
-    /// Accepts a connection that came through a listener. May sleep.
-    pub(super) fn accept(
-        request: ConnectRequest,
-        accepting: &Accepting<'_>,
-        listener: &SharedListener,
-    ) -> Result<Arc<Self>, NotAccepted> {
-        let (local, peer) = (request.local_address(), request.peer_address());
-        let svc = OwnedSvcXprt::connection(accepting, &local, &peer)?;
-        let device = request.device().ok_or(ENODEV)?;
-        let attributes = device.attributes();
-        let param = Param::new(&request, &device, &svc)?;
-        let credits = max_credits(sysctl::max_requests().min(attributes.max_qp_wr / 4));
-        let conn = SvcxprtRdma::new(svc, listener.clone(), param, credits);
-        let conn = Arc::pin_init(conn, GFP_KERNEL)?;
-        let id = request.into_id(conn.clone());
-        let (caps, full) = caps(&conn, &device, credits, id.registers_reads());
-        let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
-        let registered = caps.registered_requests(&id, &pd);
-        let (held, needed) = (attributes.max_qp_wr, least_send_queue(full, registered));
-        if held < needed {
-            return Err(NotAccepted::SmallQueues { held, needed });
-        }
-        let qp = QpOwner::new(id, &pd, &caps, conn.clone())?;
-        let connection = Self {
-            _removal: RemovalNotice::new(&device, conn.clone())?,
-            qp: KBox::pin_init(WithFiles::new(conn.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,
-        };
-        let connection = Arc::new(connection, GFP_KERNEL)?;
-        conn.post_all_recvs(connection.qp(), GFP_KERNEL)?;
-        connection.qp.accept(&ConnectParam {
-            private_data: &conn.param.private_data.0.encode(),
-            // The requester reads nothing from here.
-            responder_resources: 0,
-            initiator_depth: conn.param.read_depth,
-        })?;
-        listener.accepted();
-        conn.is_accepted.store(true, Relaxed);
-        Ok(connection)
-    }
-
     /// The queue pair.
     pub(super) fn qp(&self) -> &Qp {
         &self.qp
@@ -477,56 +351,5 @@ impl Removal for SvcxprtRdma {
         self.set_cause(Cause::DeviceRemoved);
         // The removal waits, and the service may have no thread.
         self.svc.close_now();
-    }
-}
-
-/// Why a connection is not accepted, as the log says it.
-pub(super) enum NotAccepted {
-    /// RDMA Reads would never begin, and work requests after them would wait for ever.
-    NoReads,
-    /// The largest RPC takes more work requests than a queue of the device holds.
-    SmallQueues {
-        /// Work requests that a queue holds.
-        held: u32,
-        /// Work requests that the RPC takes.
-        needed: u32,
-    },
-    /// An error of the kernel.
-    Error(Error),
-}
-
-impl NotAccepted {
-    /// The errno for trace events.
-    pub(super) fn to_errno(&self) -> i32 {
-        match self {
-            Self::NoReads | Self::SmallQueues { .. } => EINVAL.to_errno(),
-            Self::Error(error) => error.to_errno(),
-        }
-    }
-}
-
-impl From<Error> for NotAccepted {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<AllocError> for NotAccepted {
-    fn from(error: AllocError) -> Self {
-        Self::Error(error.into())
-    }
-}
-
-impl fmt::Display for NotAccepted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoReads => write!(f, "no RDMA Reads are possible between the two devices"),
-            Self::SmallQueues { held, needed } => write!(
-                f,
-                "queues of the device hold {held} work requests, and RPCs of the largest size take \
-                 {needed}: nfsd needs a smaller max_block_size"
-            ),
-            Self::Error(error) => write!(f, "{error:?}"),
-        }
     }
 }

@@ -10,6 +10,7 @@
 #include <linux/delay.h>
 #include <linux/irqflags.h>
 #include <linux/module.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/iw_cm.h>
@@ -53,6 +54,10 @@ MODULE_PARM_DESC(no_invalidation, "every other local invalidation cannot be post
 static uint failing_sends;
 module_param(failing_sends, uint, 0444);
 MODULE_PARM_DESC(failing_sends, "one Send of so many cannot be posted, what precedes it in its chain can");
+
+static bool workers_fail;
+module_param(workers_fail, bool, 0444);
+MODULE_PARM_DESC(workers_fail, "of the Sends that could fail only those count that a workqueue posts");
 
 static uint failing_receives;
 module_param(failing_receives, uint, 0444);
@@ -185,6 +190,7 @@ static int limits_post_without_send(struct limits_saved *saved, struct ib_qp *qp
 	/* The connection manager sends as well. */
 	if (qp->qp_type != IB_QPT_RC ||
 	    (last->opcode != IB_WR_SEND && last->opcode != IB_WR_SEND_WITH_INV) ||
+	    (workers_fail && !(current->flags & PF_WQ_WORKER)) ||
 	    atomic_inc_return(&sends) % failing_sends)
 		return saved->post_send(qp, wr, bad_wr);
 	if (before) {

@@ -295,20 +295,15 @@ impl Xprt {
         unsafe { bindings::xprt_force_disconnect(self.as_raw()) };
     }
 
-    /// Makes the sender wait for [`Self::write_space`]. The caller must check once more afterwards
-    /// whether what it lacked has become available.
+    /// Makes the sender wait for [`Self::write_space`]. Called under the lock under which others
+    /// return what it lacks, before they call that.
     pub(crate) fn wait_for_space(&self) {
         // SAFETY: The transport is valid.
         unsafe { bindings::xprt_wait_for_buffer_space(self.as_raw()) };
-        // Pairs with the barrier in `write_space`: either the waker sees that the sender waits, or
-        // the sender's second check sees what has become available.
-        full_barrier();
     }
 
-    /// Wakes the sender that waits for room.
+    /// Wakes the sender that waits for space, if one does.
     pub(crate) fn write_space(&self) {
-        // Pairs with the barrier in `wait_for_space`.
-        full_barrier();
         if self.bits() & (1 << bindings::XPRT_WRITE_SPACE) != 0 {
             // SAFETY: The transport is valid.
             unsafe { bindings::xprt_write_space(self.as_raw()) };
@@ -350,12 +345,6 @@ impl Xprt {
         // SAFETY: The transport is valid.
         unsafe { rpc_xprt::transport_lock(self.as_raw()) }
     }
-}
-
-/// A full memory barrier. The kernel crate's own takes an argument from 7.3 on.
-fn full_barrier() {
-    // SAFETY: Always safe to call.
-    unsafe { bindings::smp_mb() };
 }
 
 impl trace::TraceXprt for Xprt {
