@@ -393,7 +393,7 @@ wrongs_are_traced() {
 		seen_as wc_read_err 5
 		seen_as wc_write_err 1
 		seen_as wc_send_err 1
-		for name in err_chunk wc_{recv,send,read,write}_flush sq_full send_err; do
+		for name in err_chunk wc_{recv,send,read,write}_flush sq_full; do
 			[ "$(seen $name)" -gt 0 ] || fail "$name was not seen"
 		done'
 }

@@ -27,10 +27,10 @@ small_queue() {
 	limit_server "$2"
 	mount_nfs_timeo "$1"
 	netem_begins client
-	LIMIT=200 client 'data_file 8M 512K && drop_caches'
+	LIMIT=200 client 'data_file 8M 1M'
 	netem client 'delay 100ms'
 	defer "client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.load.status; rm /run/$TEST.stop'"
-	client_background load "until [ -f /run/$TEST.stop ]; do read_at_once 16 512K 512K; done"
+	client_background load "until [ -f /run/$TEST.stop ]; do read_at_once 8 1M 1M; done"
 	server '
 		some_wait() { [ "$(stat_of send_queue_pending)" -gt 0 ]; }
 		wait_for 60 some_wait'
@@ -64,21 +64,44 @@ soon_full() {
 	small_queue_ends
 }
 
-# Sends that have waited for room cannot be posted then, now and then, by the completion that has made room.
+# Sends that have waited for room cannot be posted then by the completion that has made room.
 waiting_sends_fail() {
 	local ended
 	ended=$(server "listener_of ended_post_failed")
 	trace_begins server rpcrdma/svcrdma_sq_post_err
-	small_queue "$1" 'max_qp_wr=400 max_send_sge=1 failing_sends=40'
+	small_queue "$1" 'max_qp_wr=400 max_send_sge=1 failing_sends=1 workers_fail=1'
 	LIMIT=200 server '
-		some_fail() { [ "$(grep -cE "^ *kworker/.* svcrdma_sq_post_err:" $TRACING/trace)" -ge 3 ]; }
-		wait_for 100 some_fail'
+		some_fail() { [ "$(grep -c " svcrdma_sq_post_err:" $TRACING/trace)" -ge 3 ]; }
+		wait_for 150 some_fail
+		! grep svcrdma_sq_post_err: $TRACING/trace | grep -v "^ *kworker/" || fail "a thread has posted them"'
 	small_queue_ends
 	server "
 		clients_gone 20
 		failed=\$(grep -c ' svcrdma_sq_post_err:' \$TRACING/trace)
 		[ \$((\$(listener_of ended_post_failed) - $ended)) = \$failed ] ||
 			fail \"\$failed failures and \$(listener_of ended_post_failed) ends, after $ended\""
+}
+
+# Many and few Calls at a time, for many and few threads, each of which waits a little before it hands over its chain:
+# whenever the queue has room again for what waits, or for a Call, somebody goes on.
+wake_ups() {
+	local block threads
+	server_dir /export
+	limit_server 'max_qp_wr=400 max_send_sge=1'
+	mount_nfs "$1"
+	defer 'server "echo 4 >/proc/fs/nfsd/threads"'
+	for block in 8K 1M; do
+		LIMIT=100 client "data_file 8M $block"
+		for threads in 1 4 64; do
+			server "echo $threads >/proc/fs/nfsd/threads"
+			MACHINE=server delay_events replies=2
+			LIMIT=300 client "for depth in 1 16 128; do read_ahead \$depth 8M $block; done"
+			delays_end server
+		done
+	done
+	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
+	client 'umount $MNT && wait_for 10 module_unused'
+	limits_end server
 }
 
 # Not even one Call of the largest size fits, and the log says what to do.
@@ -204,13 +227,14 @@ done
 for vers in 3 4.2; do
 	test_case "v$vers: a send queue that is soon full" soon_full $vers
 done
+test_case "v3: a send queue that is soon full, at all depths" wake_ups 3
 test_case "v3: a send queue that is too small" tiny_queue 3 200
 test_case "v4.2: a device for which memory need not be registered" unused_regions 4.2
 test_case "v4.2: memory cannot be registered" no_registration 4.2
 for vers in 3 4.2; do
 	test_case "v$vers: a Send cannot be posted, now and then" sends_fail $vers
 done
-test_case "v3: a Send that has waited for room cannot be posted, now and then" waiting_sends_fail 3
+test_case "v3: Sends that have waited for room cannot be posted" waiting_sends_fail 3
 test_case "v3: Receives cannot be posted, now and then" receives_fail 3
 test_case "v3: queue pairs fail, now and then" queue_pairs_fail 3
 test_case "v3: queue pairs fail, and do not stop" never_stop 3

@@ -38,7 +38,7 @@ fabric() {
 credits() {
 	attack beyond-the-grant 'answered*600' 'excess_calls>0' refused_messages=0 'receive_buffers<140'
 	attack_begins overrun-reads read_pages=0
-	server '
+	LIMIT=200 server '
 		most=0
 		until [ "$(stat_of answered_calls)" = 40 ]; do
 			read_pages=$(stat_of read_pages)
@@ -69,20 +69,21 @@ reads() {
 	WAIT=100 attack holds-pages 'ended*10' ended_timed_out+10 ended_disconnected+1
 }
 
-# A scenario, without a mount, of which a Call that reads the file keeps its thread until delays_end server.
-attack_begins_reading() {
+# A scenario without a mount.
+attack_begins_alone() {
 	need_requester
 	defer requester_stop
 	server_dir /export
 	server "head -c 1000 /dev/urandom >/export/$TEST/file
 		end_grace"
-	MACHINE=server delay_events reading=600000
 	attack_begins "$1"
 }
 
 # nfsd drops a Call that it has in its hands already: each gives back its credit and its Receive.
 dropped() {
-	attack_begins_reading dropped
+	# A Call that reads the file keeps its thread meanwhile.
+	MACHINE=server delay_events reading=600000
+	attack_begins_alone dropped
 	server '
 		all_are_there() { [ "$(stat_of received_messages)" = 221 ]; }
 		wait_for 40 all_are_there
@@ -158,7 +159,6 @@ forms() {
 # it comes again, or is no Reply to it.
 backward() {
 	attack backward-taken 'answered*7' backward_calls=8 refused_messages=0 calls_outstanding=0
-	attack backward-alone 300_answered ended_disconnected+2
 	attack backward-fails 'again*6 answered' backward_calls=8 refused_messages=0 calls_outstanding=0
 	attack backward-refused 'answered err_chunk*2 answered*3 err_chunk answered err_chunk answered' \
 		backward_calls=2 refused_messages=9 chunk_errors_sent=4 read_pages=0 calls_outstanding=0
@@ -174,6 +174,14 @@ called_back() {
 	server '
 		windows=$(sed -n "s/.*xprt_get_cong:.* cwnd=\([0-9]*\).*/\1/p" $TRACING/trace | sort -nu)
 		[ "$(echo $windows)" = "256 512" ] || fail "the windows were $(echo $windows)"'
+}
+
+# Replies to backward Calls alone do not use up the Receives. nfsd keeps what it knows of each COPY for a while.
+only_backward() {
+	attack_begins_alone backward-alone
+	attack_comes_to 200_answered
+	requester_stop
+	server 'clients_gone 20'
 }
 
 # What is too long to be called back fails as if it had no Reply, and is not repeated more often than that, nor
@@ -202,8 +210,8 @@ too_long() {
 called_behind() {
 	SLOTS=$slots attack_begins "$1" ended_disconnected+2
 	server "
-		# Three have made the session.
-		all_are_sent() { [ \$(stat_of received_messages) = $((3 + $2)) ] && [ \$(stat_of calls_outstanding) = 0 ]; }
+		# Three have made the session, and one has read the file.
+		all_are_sent() { [ \$(stat_of received_messages) = $((4 + $2)) ] && [ \$(stat_of calls_outstanding) = 0 ]; }
 		wait_for 20 all_are_sent
 		trace_mark $1"
 	client "echo >/run/$TEST.go"
@@ -222,7 +230,7 @@ called_behind() {
 behind() {
 	local slots
 	slots=$(server 'stat_of send_queue_size')
-	called_behind backward-in-turn $((slots - 4)) 'in_turn same'
+	called_behind backward-in-turn $((slots - 4)) in_turn
 	called_behind backward-dropped $((slots + 1)) destroyed
 }
 without_waiting() {
@@ -255,6 +263,7 @@ test_case "several chunks of data at a time, both ways" beside_a_mount forms
 test_case "credit words, long Calls and XIDs as a requester likes" beside_a_mount choices
 test_case "Replies that fit the Receives that a requester has announced, or not those that it has" beside_a_mount announced_sizes
 test_case "Replies to backward Calls that are cut, too long, or none" called_back
+test_case "nothing but Replies to backward Calls" only_backward
 test_case "Replies to backward Calls that never come" never_answered
 test_case "a backward Call behind Replies that wait for room" without_waiting
 test_case "a backward Call that is too long for the requester" too_long

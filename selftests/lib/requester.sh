@@ -42,11 +42,12 @@ is_true() {
 compare() { (wait_for 10 is_true "$@") || fail "it is $($1 ${2%%[=<>]*})"; }
 # Whether chains wait on so many connections for room on their send queues.
 waiting_are() { [ "$(cat /sys/kernel/debug/rpcrdma/connection-*/connection | grep -c "^send_queue_pending [1-9]")" = "$1" ]; }
-# No thread of nfsd waits for anything but work (I).
-threads_are_idle() {
+# Whether the Replies of the listener have as many pages as they may have.
+pages_are_used_up() { [ "$(listener_of reply_pages)" -ge "$(listener_of reply_pages_limit)" ]; }
+# No thread of nfsd waits for anything (S or D) but work (I).
+none_waits() {
 	local comm
-	[ "$(for comm in $(grep -slx nfsd /proc/[0-9]*/comm); do grep -s "^State:" "${comm%comm}status"; done | grep -c "	I ")" = \
-		"$(cat /proc/fs/nfsd/threads)" ]
+	! for comm in $(grep -slx nfsd /proc/[0-9]*/comm); do grep -s "^State:" "${comm%comm}status"; done | grep -q "	[SD] "
 }
 connections_are() { [ "$(listener_of connections)" = "$1" ]; }
 # KiB that the kernel holds: by parts, and what it cannot give back. Free pages that a CPU keeps are free.

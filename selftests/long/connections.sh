@@ -74,12 +74,12 @@ many() {
 			FNR == 1 { files++ }
 			{ sum[\$1] += \$2; seen[\$1]++ }
 			END {
-				count = split(\"receives_posted receive_buffers read_pages\", names)
+				count = split(\"receives_posted receive_buffers read_pages reply_pages\", names)
 				for (i = 1; i <= count; i++) {
 					print names[i], sum[names[i]] + 0, \"in\", seen[names[i]] + 0, \"of\", files
 					if (!files || seen[names[i]] != files) lacks = 1
 				}
-				exit lacks || sum[\"read_pages\"]
+				exit lacks || sum[\"read_pages\"] + sum[\"reply_pages\"]
 			}" /sys/kernel/debug/rpcrdma/connection-*/connection || fail "a value lacks, or pages are kept for no Call"'
 }
 

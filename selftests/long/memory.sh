@@ -77,7 +77,7 @@ idle_connections() {
 	server '
 		[ ! -d /sys/kernel/debug/rpcrdma ] || awk "
 			\$1 == \"peer\" { connections++ }
-			\$1 ~ /^(credits_granted|receives_posted|receive_buffers|send_queue_size|send_contexts|read_contexts)\$/ { sum[\$1] += \$2 }
+			\$1 ~ /^(credits_granted|receives_posted|receive_buffers|send_queue_size|send_contexts)\$/ { sum[\$1] += \$2 }
 			END { for (name in sum) print name, sum[name] / connections, \"for each of\", connections }" /sys/kernel/debug/rpcrdma/connection-*/connection'
 	after=$(available)
 	each=$(((before - after) / CONNECTIONS))

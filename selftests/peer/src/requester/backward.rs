@@ -9,12 +9,13 @@
 //! next Call tells what has become of a Reply.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use super::compound::{compound, compound_of, lookups, names, opaque, path, read_operation};
 use super::session::{sequence, session_with};
 use super::{
-    end_of, payload_of, results, verdict, wait_for_line, word_of, Call, Requester, Scenarios,
+    end_of, payload_of, results, wait_for_line, word_of, Call, Requester, Scenarios,
 };
 use crate::peer::{rpc_reply, word_at, words, Message, LIMIT, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
@@ -418,8 +419,9 @@ fn long(channel: &mut Channel<'_>) -> Result {
 /// Bytes of the file in each of the Replies that fill a send queue.
 const PART: usize = 600;
 
-/// Bytes of it in the Reply that waits behind these.
-const LAST: usize = 20_000;
+/// The bytes of it in the Reply that waits behind these. The COPY changes none of their pages, of which nfsd may have
+/// the file's own in its hands.
+const LAST: Range<usize> = 4096..24_096;
 
 /// Whether a Reply or a backward Call waits first when a send queue is full.
 #[derive(Clone, Copy, PartialEq)]
@@ -429,8 +431,8 @@ enum Waits {
 }
 
 /// A connection, in place of the present one, with one Receive and the session. The server's send queue of SLOTS
-/// entries is full of Replies to READs of one part of the file after the other: their number.
-fn fill(requester: &mut Requester, waits: Waits) -> Result<(Vec<u8>, usize)> {
+/// entries is full of Replies to READs of one part of the file after the other: the session, and the parts.
+fn fill(requester: &mut Requester, waits: Waits) -> Result<(Vec<u8>, Vec<Vec<u8>>)> {
     let slots = std::env::var("SLOTS").map_err(|error| format!("SLOTS: {error}"))?;
     let slots: usize = slots.parse().map_err(|_| format!("SLOTS is {slots}"))?;
     requester.connect_with(&Acceptance {
@@ -443,6 +445,12 @@ fn fill(requester: &mut Requester, waits: Waits) -> Result<(Vec<u8>, usize)> {
         Waits::Reply => slots - 5,
         Waits::Call => slots + 1,
     };
+    // All of it, before the COPY changes it.
+    let length = count * PART;
+    let segment = requester.segment(length as u32);
+    requester.send(&results::read(&[segment], None, length as u32)?)?;
+    status(requester)?;
+    let file = requester.verbs.get(0, length);
     for n in 0..count {
         requester.send(&Call {
             body: compound(&[read_operation((n * PART) as u32, PART as u32)])?,
@@ -455,10 +463,15 @@ fn fill(requester: &mut Requester, waits: Waits) -> Result<(Vec<u8>, usize)> {
             offset: segment.offset + 1000 * n,
             ..segment
         });
-        requester.send(&results::read(&[], Some(segments.collect()), LAST as u32)?)?;
+        let read = read_operation(LAST.start as u32, LAST.len() as u32);
+        requester.send(&Call {
+            reply: Some(segments.collect()),
+            body: compound(&[read])?,
+            ..Call::null()
+        })?;
     }
     wait_for_line();
-    Ok((session, count))
+    Ok((session, file.chunks(PART).map(<[u8]>::to_vec).collect()))
 }
 
 /// Has the server call back on a connection that is full, by another one: the full one.
@@ -486,18 +499,10 @@ fn status(requester: &mut Requester) -> Result {
 /// One more Reply waits for more room than there is, and then a backward Call, which would have enough: when there
 /// are Receives, all come in the order in which they were sent, with the data that they had.
 fn in_turn(requester: &mut Requester) -> Result<Vec<String>> {
-    let (session, count) = fill(requester, Waits::Reply)?;
-    let first = requester.xid - count as u32;
+    let (session, parts) = fill(requester, Waits::Reply)?;
+    let first = requester.xid - parts.len() as u32;
     let mut full = call_back(requester, &session)?;
-    // The whole file, in a Write chunk.
-    let length = count * PART;
-    let segment = requester.segment(length as u32);
-    requester.send(&results::read(&[segment], None, length as u32)?)?;
-    status(requester)?;
-    let file = requester.verbs.get(0, length);
-
-    let mut is_same = true;
-    for n in 0..=count {
+    for n in 0..=parts.len() {
         let Waited::For(bytes) = full.receive(LIMIT)? else {
             return Err(format!("reply_{n}_missing"));
         };
@@ -505,10 +510,17 @@ fn in_turn(requester: &mut Requester) -> Result<Vec<String>> {
         if word_at(&bytes, 0) != first + n as u32 {
             return Ok(vec![format!("reply_{n}_out_of_turn")]);
         }
-        is_same &= match n {
-            n if n < count => payload_of(&bytes).ends_with(&file[n * PART..][..PART]),
-            _ => full.get(0, 22_000).windows(LAST).any(|data| data == &file[..LAST]),
+        let is_same = match parts.get(n) {
+            Some(part) => payload_of(&bytes).ends_with(part),
+            None => {
+                let (chunk, file) = (full.get(0, 22_000), parts.concat());
+                (chunk.windows(LAST.len())).any(|data| data == &file[LAST])
+            }
         };
+        if !is_same {
+            let status = word_at(payload_of(&bytes), 24);
+            return Ok(vec![format!("reply_{n}_differs_{status}")]);
+        }
     }
     let Waited::For(bytes) = full.receive(LIMIT)? else {
         return Err("call_missing".to_owned());
@@ -517,7 +529,7 @@ fn in_turn(requester: &mut Requester) -> Result<Vec<String>> {
     let call = BackwardCall::decode(payload_of(&bytes))?;
     full.send(&call.reply(), None)?;
     requester.others.push(full);
-    Ok(vec!["in_turn".to_owned(), verdict(is_same)])
+    Ok(vec!["in_turn".to_owned()])
 }
 
 /// There is no room for a backward Call, and all threads of the server wait for the end of its session, and so for
@@ -537,7 +549,7 @@ fn dropped(requester: &mut Requester) -> Result<Vec<String>> {
 
 /// Replies to backward Calls are all that arrives on a connection, many more than it has Receives.
 fn alone(requester: &mut Requester) -> Result<Vec<String>> {
-    const TIMES: u32 = 300;
+    const TIMES: u32 = 200;
     requester.connect()?;
     let session = session_with(requester, BACK_CHANNEL)?;
     let mut called = std::mem::replace(&mut requester.verbs, Verbs::new());
