@@ -14,9 +14,7 @@ use std::time::{Duration, Instant};
 
 use super::compound::{compound, compound_of, lookups, names, opaque, path, read_operation};
 use super::session::{sequence, session_with};
-use super::{
-    end_of, payload_of, results, wait_for_line, word_of, Call, Requester, Scenarios,
-};
+use super::{end_of, payload_of, results, wait_for_line, word_of, Call, Requester, Scenarios};
 use crate::peer::{rpc_reply, word_at, words, Message, LIMIT, THRESHOLD};
 use crate::proto::wire::chunk::{ReadSegment, Segment};
 use crate::proto::wire::header::{Procedure, VERSION_ONE};
