@@ -32,8 +32,8 @@ use kernel::{
 /// How long a thread waits before it looks again whether there is memory.
 const MEMORY_PAUSE: Delta = Delta::from_millis(10);
 
-/// The most pages that are kept for the next RDMA Reads.
-const SPARE_PAGES: usize = 256;
+/// The most pages that are kept for the next RDMA Reads: those of 1 MiB that begins within a page.
+const SPARE_PAGES: usize = 257;
 
 /// What the completions and the threads of one connection share.
 pub(super) struct Incoming {
@@ -120,7 +120,8 @@ impl SvcxprtRdma {
         let mut incoming = self.incoming.lock();
         let taken = self.take_head(&mut incoming, qp);
         let can_take = |head: &_| self.judge(&incoming, qp, head, 0);
-        if !incoming.head().is_some_and(can_take) {
+        // If this thread could not take the first one, `room` wakes another when one can.
+        if taken.is_none() || !incoming.head().is_some_and(can_take) {
             self.svc.clear_data();
         }
         taken
@@ -149,9 +150,10 @@ impl SvcxprtRdma {
         Some(ctxt)
     }
 
-    /// Counts `pages` pages as no longer those of RDMA Reads.
+    /// Counts `pages` pages as no longer those of RDMA Reads, unless [`Self::drop_ready`] has.
     fn put_read_pages(&self, incoming: &mut Incoming, pages: u32) {
-        incoming.pages = incoming.pages.saturating_sub(pages);
+        let pages = pages.min(incoming.pages);
+        incoming.pages -= pages;
         self.listener.read_pages.subtract(pages);
     }
 
@@ -209,19 +211,23 @@ impl SvcxprtRdma {
     }
 
     /// Queues a Call whose RDMA Reads are done.
-    pub(super) fn queue_read(&self, qp: &Qp, ctxt: RecvCtxt) {
+    pub(super) fn queue_read(&self, qp: &Qp, mut ctxt: RecvCtxt) {
         let mut incoming = self.incoming.lock();
         if self.svc.is_closing() {
             drop(incoming);
+            *ctxt.with_data().1 = CallInfo::default();
             return qp.put_recv(ctxt);
         }
         incoming.read.push_back(ctxt);
         self.wake(&incoming, qp);
     }
 
-    /// Drops all Calls that no thread has taken. The transport is closed.
+    /// Drops all Calls that no thread has taken. The transport is closed. Its memory may be needed
+    /// for long, so the listener's other connections get the pages of RDMA Reads.
     pub(super) fn drop_ready(&self, qp: &Qp) {
         let mut incoming = self.incoming.lock();
+        let pages = incoming.pages;
+        self.put_read_pages(&mut incoming, pages);
         let (read, ready) = (incoming.read.take(), incoming.ready.take());
         let spare = core::mem::take(&mut incoming.spare);
         drop(incoming);
@@ -237,6 +243,10 @@ impl SvcxprtRdma {
     /// Keeps pages that a thread has given in exchange.
     pub(super) fn put_pages(&self, mut pages: PageVec) {
         let mut incoming = self.incoming.lock();
+        if self.svc.is_closing() || pages.len() > SPARE_PAGES {
+            drop(incoming);
+            return;
+        }
         if incoming.spare.len() == 0 {
             core::mem::swap(&mut incoming.spare, &mut pages);
         } else {
