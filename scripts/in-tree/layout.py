@@ -40,23 +40,17 @@ PATCHES = [
         "client",
         "memory",
         """
-        rdma/access.rs rdma/device.rs rdma/dma.rs rdma/ib_client.rs rdma/mod.rs rdma/mr.rs rdma/pd.rs
+        rdma/device.rs rdma/dma.rs rdma/ib_client.rs rdma/list.rs rdma/mod.rs rdma/mr.rs
         """,
     ),
-    (
-        "client",
-        "verbs",
-        """
-        rdma/cm.rs rdma/cq.rs rdma/cqe.rs rdma/needs_mr.rs rdma/qp.rs rdma/receive.rs
-        """,
-    ),
+    ("client", "verbs", "rdma/cm.rs"),
     ("client", "rdma", "rdma/"),
     (
         "client",
         "requests",
         """
-        sunrpc/address.rs sunrpc/address_strings.rs sunrpc/client/backchannel.rs sunrpc/client/buffer.rs
-        sunrpc/client/mod.rs sunrpc/client/no_backchannel.rs sunrpc/client/rqst.rs sunrpc/client/rqst_buf.rs
+        sunrpc/address.rs sunrpc/address_strings.rs sunrpc/bc_rqst.rs sunrpc/client/backchannel.rs
+        sunrpc/client/buffer.rs sunrpc/client/mod.rs sunrpc/client/rqst.rs sunrpc/client/rqst_buf.rs
         sunrpc/client/xprt.rs sunrpc/mod.rs sunrpc/orphans.rs sunrpc/queue.rs
         sunrpc/registration.rs sunrpc/rpc_xprt.rs sunrpc/send_error.rs sunrpc/xdr_buf.rs
         """,
@@ -77,7 +71,7 @@ PATCHES = [
         "server",
         "rdma",
         """
-        rdma/listener.rs rdma/rw.rs
+        rdma/listener.rs
         """,
     ),
     ("server", "sunrpc", "sunrpc/server/"),
