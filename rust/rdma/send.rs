@@ -168,6 +168,10 @@ impl<U: QpUser> QueuePair<U> {
             }
             sq = self.send.lock();
             sq.made = sq.made.saturating_sub(1);
+            // A completion may have returned contexts meanwhile, the last one to do so.
+            if let Some(ctxt) = sq.idle.pop_front() {
+                return Ok(self.lend(ctxt));
+            }
         }
         self.unlend(&mut sq);
         if !U::IS_CLIENT {
