@@ -162,23 +162,16 @@ fn fill_gaps(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
     })
 }
 
-/// How many RDMA Writes a Reply has, and of how many bytes.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Written {
-    pub(super) segments: u32,
-    pub(super) bytes: u64,
-}
-
 /// Adds the RDMA Writes of the Reply to `call`, whose message has this `cid`, and moves the pages
-/// of the Reply to the context.
+/// of the Reply to the context. There are `writes` of them; returns of how many bytes.
 pub(super) fn add_writes(
     qp: &Qp,
     cid: u32,
     ctxt: &mut SendCtxt<'_>,
     rqst: Replying<'_>,
     (plan, call): (&ReplyPlan<'_>, &ReceivedCall<'_>),
-) -> Result<Written> {
-    let writes = plan.most_rdma_writes(call);
+    writes: usize,
+) -> Result<u64> {
     let is_whole = plan.reply_chunk_len != 0
         || !plan
             .results()
@@ -194,15 +187,15 @@ pub(super) fn add_writes(
     // Each Write can begin and end within a page.
     let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
     ctxt.reserve_rw(DataDirection::ToDevice, ranges, elements)?;
-    let mut written = Written::default();
+    let (mut index, mut bytes) = (0u32, 0u64);
     plan.for_each_rdma_write(call, |at, target| {
         let segment = (target.handle, target.length, target.offset);
-        trace::svcrdma_encode_wseg(qp, cid, written.segments, segment);
-        written.segments = written.segments.saturating_add(1);
-        written.bytes = written.bytes.saturating_add(u64::from(target.length));
+        trace::svcrdma_encode_wseg(qp, cid, index, segment);
+        index = index.saturating_add(1);
+        bytes = bytes.saturating_add(u64::from(target.length));
         add_write(ctxt, &layout, at, target)
     })?;
-    Ok(written)
+    Ok(bytes)
 }
 
 /// Adds the RDMA Write of the bytes from `at` on to `target`.

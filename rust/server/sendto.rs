@@ -5,6 +5,7 @@
 use super::{
     recvfrom::release_ctxt,
     rw::{add_writes, SendCtxt},
+    sizes::MAX_RDMA_WRITES,
     stats::CallTimes,
     transport::{Qp, RecvCtxt, SvcxprtRdma},
 };
@@ -115,9 +116,14 @@ fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) ->
         },
     };
     if plan.has_rdma_writes() {
-        let written = add_writes(qp, cid, &mut send_ctxt, rqst, (&plan, &call))?;
-        (reply.segments, reply.bytes) = (written.segments, written.bytes);
-        if !send_ctxt.fits() {
+        reply.segments = plan.rdma_writes(&call);
+        let mut fits = reply.segments <= MAX_RDMA_WRITES;
+        if fits {
+            let writes = usize::try_from(reply.segments)?;
+            reply.bytes = add_writes(qp, cid, &mut send_ctxt, rqst, (&plan, &call), writes)?;
+            fits = send_ctxt.fits();
+        }
+        if !fits {
             drop(send_ctxt);
             fail_call(qp, &index.error(ErrorBody::Chunk));
             return Ok(());

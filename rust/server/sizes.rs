@@ -19,6 +19,10 @@ pub(super) const BACKWARD_CREDITS: u32 = 2;
 /// of the other Read chunks.
 pub(super) const CALL_PIECES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS - 1;
 
+/// The most RDMA Writes of a Reply. Writing its head, its pages and its tail one by one takes two
+/// more: with these and the Send it takes what the RDMA Reads of a Call may take.
+pub(super) const MAX_RDMA_WRITES: u32 = CALL_PIECES - 3;
+
 /// Entries of a queue that the connection's work requests cannot use. Providers round the number of
 /// entries up to a power of two: one is for the drain, and some providers keep one empty.
 const KEPT_REQUESTS: u32 = 2;

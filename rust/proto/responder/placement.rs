@@ -10,6 +10,7 @@
 use super::call::ReceivedCall;
 use crate::proto::wire::chunk::{Chunk, Segment};
 use crate::proto::wire::header::Procedure;
+use core::convert::Infallible;
 
 /// [`MAX_RESULTS`](super::budget::MAX_RESULTS) as the length of an array.
 const RESULTS: usize = 8;
@@ -206,19 +207,14 @@ impl<'a> ReplyPlan<'a> {
         self.reply_chunk_len > 0 || self.results().any(|result| result.length > 0)
     }
 
-    /// The most RDMA Writes that the Reply to `call` can have.
-    pub(crate) fn most_rdma_writes(&self, call: &ReceivedCall<'_>) -> usize {
-        if !self.has_rdma_writes() {
-            return 0;
-        }
-        // In the Reply chunk the parts between the results count too, and each may end within a
-        // segment.
-        let parts = match self.reply_chunk_len {
-            0 => 0,
-            _ => self.results.len().saturating_add(1),
-        };
-        let segments = call.lists.segments();
-        segments.fold(parts, |most, _| most.saturating_add(1))
+    /// The number of RDMA Writes of the Reply to `call`.
+    pub(crate) fn rdma_writes(&self, call: &ReceivedCall<'_>) -> u32 {
+        let mut count = 0u32;
+        let Ok(()) = self.for_each_rdma_write(call, |_, _| {
+            count = count.saturating_add(1);
+            Ok::<_, Infallible>(())
+        });
+        count
     }
 
     /// Calls `each` with the RDMA Writes of the Reply to `call`: where in the RPC message the bytes

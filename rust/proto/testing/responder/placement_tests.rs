@@ -339,6 +339,7 @@ mod tests {
             }
         });
         assert_eq!((written, expected.next()), (Ok(()), None));
+        assert_eq!(plan.rdma_writes(&call), 7);
 
         let mut buffer = [0xff; 512];
         let length = plan.encode(&mut buffer, &call, Credits::new(7)).ok();

@@ -241,7 +241,10 @@ impl Connection {
         let mut buffer = [0xee; 1024];
         let header = plan.encode(&mut buffer, &call, credits).unwrap();
         assert_eq!(u32::try_from(header), Ok(plan.header_len));
-        assert!(rdma_writes(&call, &plan).len() <= plan.most_rdma_writes(&call));
+        assert_eq!(
+            Ok(plan.rdma_writes(&call)),
+            u32::try_from(rdma_writes(&call, &plan).len())
+        );
         if !served.index.offers_memory() {
             let mut inline = [0xee; 1024];
             let length = encode_inline(&mut inline, call.version, call.xid, credits);
