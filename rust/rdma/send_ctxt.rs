@@ -192,7 +192,8 @@ impl<U: QpUser> SendBox<'_, U> {
     }
 
     /// Adds the transfer of `range` of the pages from or to the peer's memory at `offset` under
-    /// `handle`. May sleep for memory.
+    /// `handle`. May sleep for memory. What cannot be mapped is tried once more: an IOMMU or bounce
+    /// buffers may be exhausted for a moment.
     ///
     /// # Errors
     ///
@@ -205,7 +206,8 @@ impl<U: QpUser> SendBox<'_, U> {
         for range in range.split(hw.region_pages) {
             // SAFETY: The pages stay with the context, and do not change while there are ranges,
             // until the ranges are released.
-            unsafe { rw.add(hw, pages, range, handle, offset)? };
+            let mut add = || unsafe { rw.add(hw, pages, range, handle, offset) };
+            add().or_else(|_| add())?;
             offset = offset.wrapping_add(u64::try_from(range.length)?);
         }
         Ok(())

@@ -82,16 +82,9 @@ fn map_reads<'a>(qp: &'a Qp, ctxt: &RecvCtxt, pages: PageVec) -> Result<SendCtxt
         .wait_for_memory(|| send_ctxt.reserve_rw(DataDirection::FromDevice, ranges, elements))?;
     for (at, segment) in call.reads() {
         let range = PageRange::at(usize::try_from(at)?, usize::try_from(segment.length)?);
-        add(&mut send_ctxt, range, segment.handle, segment.offset)?;
+        send_ctxt.add(range, segment.handle, segment.offset)?;
     }
     Ok(send_ctxt)
-}
-
-/// Adds a transfer. If the memory cannot be mapped, tries once more: an IOMMU or bounce buffers may
-/// be exhausted for a moment.
-fn add(ctxt: &mut SendCtxt<'_>, range: PageRange, handle: u32, offset: u64) -> Result {
-    ctxt.add(range, handle, offset)
-        .or_else(|_| ctxt.add(range, handle, offset))
 }
 
 /// Completes a Call with what is in its pages.
@@ -203,7 +196,7 @@ fn add_write(ctxt: &mut SendCtxt<'_>, layout: &ResultLayout, at: u32, target: Se
     let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
     let mut offset = target.offset;
     layout.for_each_range(start, length, |range| {
-        add(ctxt, range, target.handle, offset)?;
+        ctxt.add(range, target.handle, offset)?;
         offset = offset.wrapping_add(u64::try_from(range.length)?);
         Ok(())
     })
