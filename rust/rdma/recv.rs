@@ -129,7 +129,7 @@ impl<U: QpUser> RecvCtxt<U> {
         self.buffer.first(self.length)
     }
 
-    /// What the user keeps with the message. It is not changed when the Receive is posted again.
+    /// What the user keeps with the message, until [`QueuePair::put_recv`].
     pub(crate) fn data(&self) -> &U::Recv {
         &self.data
     }
@@ -193,9 +193,9 @@ impl<U: QpUser> QueuePair<U> {
         Ok(())
     }
 
-    /// Keeps a Receive to be posted again. What the user keeps with it does not change. Does not
-    /// sleep.
-    pub(crate) fn put_recv(&self, ctxt: RecvBox<U>) {
+    /// Keeps a Receive to be posted again, without what the user has kept with it. Does not sleep.
+    pub(crate) fn put_recv(&self, mut ctxt: RecvBox<U>) {
+        ctxt.data = U::Recv::default();
         let surplus = self.recv.lock().put_idle(ctxt);
         drop(surplus);
     }

@@ -211,11 +211,10 @@ impl SvcxprtRdma {
     }
 
     /// Queues a Call whose RDMA Reads are done.
-    pub(super) fn queue_read(&self, qp: &Qp, mut ctxt: RecvCtxt) {
+    pub(super) fn queue_read(&self, qp: &Qp, ctxt: RecvCtxt) {
         let mut incoming = self.incoming.lock();
         if self.svc.is_closing() {
             drop(incoming);
-            *ctxt.with_data().1 = CallInfo::default();
             return qp.put_recv(ctxt);
         }
         incoming.read.push_back(ctxt);
@@ -233,8 +232,7 @@ impl SvcxprtRdma {
         drop(incoming);
         drop(spare);
         for mut list in [read, ready] {
-            while let Some(mut ctxt) = list.pop_front() {
-                *ctxt.with_data().1 = CallInfo::default();
+            while let Some(ctxt) = list.pop_front() {
                 qp.put_recv(ctxt);
             }
         }

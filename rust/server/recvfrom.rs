@@ -134,10 +134,7 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
     conn.stats.received();
     let number = ctxt.cid();
     let (bytes, info) = ctxt.with_data();
-    *info = CallInfo {
-        complete: Some(Moment::now()),
-        ..CallInfo::default()
-    };
+    info.complete = Some(Moment::now());
     let (requested, refusal, version) =
         match decode_call(bytes, conn.param.versions, &conn.param.budget) {
             Ok(ReceivedByResponder::Call(call)) => {
@@ -273,13 +270,14 @@ fn deliver(mut ctxt: RecvCtxt) -> Option<SvcCall<RecvCtxt>> {
 }
 
 /// `xpo_release_ctxt`: puts the Receive of a message, which was answered or will not be.
-pub(super) fn release_ctxt(qp: &Qp, mut ctxt: RecvCtxt) {
+pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
     let _scope = NoIoScope::enter();
-    let info = core::mem::take(ctxt.with_data().1);
+    let info = ctxt.data();
+    let (mrs, is_answered, is_offering) = (info.mrs, info.is_answered, info.is_offering);
     qp.put_recv(ctxt);
-    qp.unreserve(info.mrs);
-    if !info.is_answered || info.is_offering {
-        qp.user().end_call(qp, !info.is_answered, info.is_offering);
+    qp.unreserve(mrs);
+    if !is_answered || is_offering {
+        qp.user().end_call(qp, !is_answered, is_offering);
     }
 }
 
