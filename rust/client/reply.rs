@@ -22,13 +22,10 @@ use crate::{
     },
     rdma::{
         CqContext, Idle, MrList, QpFailure, QpUser, QueuePair, RecvBox, Registered,
-        RemoteInvalidation, WcStatus,
+        RemoteInvalidation,
     },
     stats::Form,
-    sunrpc::{
-        client::{NotPinned, PinnedRqst, StoredRqst},
-        PageVec,
-    },
+    sunrpc::client::{NotPinned, PinnedRqst, StoredRqst},
     trace,
 };
 use core::iter::empty;
@@ -51,22 +48,13 @@ impl QpUser for Ep {
         reply_handler(cx, message, invalidated);
     }
 
-    fn sent(_cx: &mut CqContext<'_, Self>, _data: (), _pages: PageVec) {}
-
-    fn unmapped(&self, _data: &(), _pages: usize) {}
-
-    fn invalidated(cx: &mut CqContext<'_, Self>, index: usize, mrs: Option<MrList<Idle>>) {
-        let Some(mrs) = mrs else {
-            return;
-        };
+    fn invalidated(cx: &mut CqContext<'_, Self>, index: usize, mrs: MrList<Idle>) {
         if let Some(reply) = frwr::unmapped(cx.qp(), index, mrs) {
             let PendingReply { rqst, message, rep } = reply;
             rqst.resume(|rqst| complete_rqst(cx, rqst, message, rep));
         }
         cx.user().transport.xprt.write_space();
     }
-
-    fn part_failed(&self, _data: &(), _status: WcStatus) {}
 
     fn no_room(&self) {
         self.transport.stats.send_queue_full.increment();
@@ -76,8 +64,6 @@ impl QpUser for Ep {
     fn room(&self) {
         self.transport.xprt.write_space();
     }
-
-    fn idle(&self) {}
 
     fn failed(&self, why: QpFailure) {
         self.wait.close(match why {

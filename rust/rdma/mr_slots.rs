@@ -249,13 +249,12 @@ unsafe impl<U: QpUser> Complete for MrSlot<U> {
         let slot = unsafe { this.as_ref() };
         trace::xprtrdma_wc_li_done(cx.qp(), slot.index, wc);
         if let Some(status) = WcStatus::failure(wc) {
-            cx.user().failed(status.into());
-            return U::invalidated(cx, slot.index, None);
+            return cx.user().failed(status.into());
         }
         let mrs = core::mem::replace(&mut slot.contents.lock().mrs, MrList::new());
         // SAFETY: The requests of one queue complete in order, and the last one succeeded.
         let mrs = unsafe { mrs.invalidated() };
-        U::invalidated(cx, slot.index, Some(mrs));
+        U::invalidated(cx, slot.index, mrs);
     }
 }
 

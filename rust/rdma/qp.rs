@@ -60,18 +60,18 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
 
     /// A signalled chain has completed, and there is room for others. `pages` are those that RDMA
     /// Reads have filled.
-    fn sent(cx: &mut CqContext<'_, Self>, data: Self::Send, pages: PageVec);
+    fn sent(_cx: &mut CqContext<'_, Self>, _data: Self::Send, _pages: PageVec) {}
 
     /// So many pages of a chain were put, or leaked: it has completed, or was given up. Before the
     /// chain counts as completed. Also called by threads.
-    fn unmapped(&self, data: &Self::Send, pages: usize);
+    fn unmapped(&self, _data: &Self::Send, _pages: usize) {}
 
-    /// The local invalidation of slot `index` has succeeded; these were its MRs. `None` if it has
-    /// failed: [`Self::failed`] was called, and the MRs stay until the connection ends.
-    fn invalidated(cx: &mut CqContext<'_, Self>, index: usize, mrs: Option<MrList<Idle>>);
+    /// The local invalidation of slot `index` has succeeded; these were its MRs. If it fails they
+    /// stay until the connection ends.
+    fn invalidated(_cx: &mut CqContext<'_, Self>, _index: usize, _mrs: MrList<Idle>) {}
 
     /// An RDMA Read or Write of a chain has failed; [`Self::failed`] is called next.
-    fn part_failed(&self, data: &Self::Send, status: WcStatus);
+    fn part_failed(&self, _data: &Self::Send, _status: WcStatus) {}
 
     /// No Send context is idle (client), or a chain becomes pending (server). Called with the lock
     /// of the send queue held, by any thread.
@@ -84,7 +84,7 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     fn room(&self);
 
     /// A look has found no chain under way. Called by a work item.
-    fn idle(&self);
+    fn idle(&self) {}
 
     /// The connection is not usable any more. Called in any thread, perhaps more than once.
     fn failed(&self, why: QpFailure);

@@ -22,8 +22,8 @@ use crate::{
         },
     },
     rdma::{
-        AcceptedHandler, CmEvent, CmHandler, CmReport, CqContext, Idle, MrList, QpFailure, QpOwner,
-        QpUser, QueuePair, RecvBox, RemoteInvalidation, Removal, RemovalNotice, WcStatus,
+        AcceptedHandler, CmEvent, CmHandler, CmReport, CqContext, QpFailure, QpOwner, QpUser,
+        QueuePair, RecvBox, RemoteInvalidation, Removal, RemovalNotice, WcStatus,
     },
     sunrpc::{
         server::{
@@ -299,8 +299,6 @@ impl QpUser for SvcxprtRdma {
     fn room(&self) {
         self.wake_any(&self.incoming.lock());
     }
-
-    fn invalidated(_cx: &mut CqContext<'_, Self>, _index: usize, _mrs: Option<MrList<Idle>>) {}
 
     fn idle(&self) {
         let spare = core::mem::take(&mut self.incoming.lock().spare);
