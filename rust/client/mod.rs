@@ -16,9 +16,10 @@
 //! ```
 //!
 //! [`transport::RpcrdmaXprt`] exists as long as the mount. [`ep::Ep`] exists only while a
-//! connection does, and owns everything that is bound to a device. Locks: those of a connection are
-//! taken one at a time; a reader in debugfs takes them within `RpcrdmaXprt::current`, as it must
-//! not hold a reference to the connection, which might be the last.
+//! connection does, and owns everything that is bound to a device.
+//!
+//! Lock order: the send lock of sunrpc, `RpcrdmaXprt::current`, the slot of a Call's MRs, the send
+//! queue. `CmWait::link` is taken before the transport lock of sunrpc. All others are leaves.
 
 mod connect;
 mod ep;

@@ -26,8 +26,9 @@
 //! that makes room posts it.
 //!
 //! Lock order: `SvcxprtRdma::incoming`, then the lock of the send queue. The listener's
-//! (`SvcRdmaListener::state`) is held while it begins and stops listening. All others are leaves,
-//! each taken alone.
+//! (`SvcRdmaListener::state`) is held while it begins and stops listening. All others are leaves;
+//! that of the receive queue is also taken with `incoming` held, and so are those of
+//! svc_xprt_enqueue().
 
 mod accept;
 mod backchannel;
