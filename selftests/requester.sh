@@ -37,15 +37,15 @@ fabric() {
 # Proves: V1-019.
 credits() {
 	attack beyond-the-grant 'answered*600' 'excess_calls>0' refused_messages=0 'receive_buffers<140'
-	# From before the first Call on. The mount beside it has none.
+	# Of the newest connection, from before it exists.
 	server "
 		rm -f /run/$TEST.done
 		echo 0 >/run/$TEST.most
 		(
 			most=0
 			until [ -f /run/$TEST.done ]; do
-				pages=\$(listener_of read_pages)
-				[ \$pages -le \$most ] || { most=\$pages && echo \$most >/run/$TEST.most; }
+				pages=\$(stat_of read_pages)
+				[ \${pages:-0} -le \$most ] || { most=\$pages && echo \$most >/run/$TEST.most; }
 			done
 		) >/dev/null 2>&1 &"
 	defer "server 'touch /run/$TEST.done'"
