@@ -163,7 +163,7 @@ impl<'a> Message<'a> {
             Procedure::Msg => {
                 let lists = Lists::decode(reader)?;
                 let message_type = check_payload(*reader, fixed)?;
-                if lists.reads.segments().any(|entry| entry.position == 0) {
+                if lists.reads.has_position_zero() {
                     return Err(Malformed::new(HeaderError::PositionZeroInMsg, FIXED_LEN));
                 }
                 Ok(Body::Msg {

@@ -110,7 +110,7 @@ impl CallInfo {
 
     /// Whether nfsd may execute the Call, which offers memory for the Reply.
     pub(super) fn offers_memory(&self) -> bool {
-        self.pages_to_read() == 0 && self.index().is_some_and(CallIndex::offers_memory)
+        self.pages_to_read() == 0 && self.index().is_some_and(|index| index.offers_memory)
     }
 
     /// The most MRs of the RDMA core's pool that the next step takes: the RDMA Reads, or the Writes
@@ -118,11 +118,11 @@ impl CallInfo {
     pub(super) fn needed_mrs(&self, qp: &Qp) -> u32 {
         match self.index() {
             Some(index) if self.pages_to_read() > 0 => {
-                let ranges = index.reads().0.saturating_add(index.layout.read_chunks);
+                let ranges = index.reads.0.saturating_add(index.layout.read_chunks);
                 qp.mrs_of_reads(ranges, self.read_pages())
             }
             // What the Reply takes is known when nfsd has encoded it.
-            Some(index) if index.offers_memory() => qp.mrs_of_writes(),
+            Some(index) if index.offers_memory => qp.mrs_of_writes(),
             _ => 0,
         }
     }
@@ -140,13 +140,13 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
             Ok(ReceivedByResponder::Call(call)) => {
                 trace_call(qp, number, bytes, &call);
                 info.invalidate = call.handle_to_invalidate(&conn.param.thresholds);
-                info.what = Decoded::Call(call.index(bytes.len()));
+                info.what = Decoded::Call(call.index);
                 let refusal = refusal(qp, &call).inspect(|refusal| {
                     if let ResponderRefusal::GarbageArgs(_) = refusal {
                         trace::svcrdma_decode_parse_err(qp, number, bytes);
                     }
                 });
-                (call.credits, refusal, call.version)
+                (call.index.credits, refusal, call.index.version)
             }
             Ok(ReceivedByResponder::BackwardReply {
                 xid,
@@ -196,11 +196,15 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
 /// What to do with a Call in place of passing it to nfsd, if anything.
 fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
     let conn = qp.user();
-    if call.layout.pages > 0 && !call.has_counts() {
-        return Some(ResponderRefusal::GarbageArgs(call.error(ErrorBody::Chunk)));
+    if call.index.layout.pages > 0 && !call.has_counts() {
+        return Some(ResponderRefusal::GarbageArgs(
+            call.index.error(ErrorBody::Chunk),
+        ));
     }
-    let has_failed = conn.listener.is_unanswerable(&conn.param.peer, call.xid);
-    has_failed.then(|| ResponderRefusal::Answer(call.error(ErrorBody::Chunk)))
+    let has_failed = conn
+        .listener
+        .is_unanswerable(&conn.param.peer, call.index.xid);
+    has_failed.then(|| ResponderRefusal::Answer(call.index.error(ErrorBody::Chunk)))
 }
 
 /// The RDMA Reads for a message are done, and have filled `pages`.
@@ -212,7 +216,7 @@ pub(super) fn read(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
     if let (Some(index), Some(before)) = (info.index(), before) {
         let took = now.since(before);
         qp.user().stats.read(index, took);
-        trace::svcrdma_wc_read(qp, number, index.reads().1, took);
+        trace::svcrdma_wc_read(qp, number, index.reads.1, took);
     }
     info.pages = pages;
     info.is_read = true;
@@ -283,7 +287,7 @@ pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
 
 /// Emits the trace events of a Call that is good.
 fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
-    trace::svcrdma_decode_rqst(qp, number, bytes, call.header_len);
+    trace::svcrdma_decode_rqst(qp, number, bytes, call.index.header_len);
     let lists = &call.lists;
     if lists.is_empty() {
         return;

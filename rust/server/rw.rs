@@ -72,7 +72,7 @@ fn map_reads<'a>(qp: &'a Qp, ctxt: &RecvCtxt, pages: PageVec) -> Result<SendCtxt
     let index = ctxt.data().index().ok_or(EINVAL)?;
     let call = index.call(ctxt.bytes()).ok_or(EINVAL)?;
     // A Position Zero chunk is read in pieces, which the other chunks separate.
-    let ranges = index.reads().0.saturating_add(index.layout.read_chunks);
+    let ranges = index.reads.0.saturating_add(index.layout.read_chunks);
     let ranges = usize::try_from(ranges)?;
     let mut send_ctxt = sendto::get_send_ctxt(qp)?;
     // A Read that begins within a page shares that page with the Read before it.
@@ -114,7 +114,7 @@ fn check_reads(
             return Err(ResponderRefusal::Discard);
         }
     }
-    if index.is_inline() {
+    if index.is_inline {
         return Ok(());
     }
     let mut start = [0; 8];
@@ -132,8 +132,8 @@ fn check_reads(
 /// Copies what was inline to its place between what was read; returns whether all of it has a
 /// place.
 fn fill_gaps(call: &ReceivedCall<'_>, pages: &mut PageVec) -> bool {
-    let head = call.layout.head;
-    let is_whole = head == 0 && call.layout.tail == 0;
+    let head = call.index.layout.head;
+    let is_whole = head == 0 && call.index.layout.tail == 0;
     call.stream().all(|piece| {
         let bytes = match piece.source {
             Source::Inline(from) if is_whole => call.payload.and_then(|payload| {

@@ -65,7 +65,7 @@ pub(crate) struct ReplyInfo {
 /// `xpo_result_payload`: records a result that may be placed directly.
 pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvCtxt>, at: u32, length: u32) {
     let (bytes, info) = ctxt.with_note();
-    let index = info.index().filter(|index| index.offers_memory());
+    let index = info.index().filter(|index| index.offers_memory);
     if let Some(call) = index.and_then(|index| index.call(bytes)) {
         info.placement.place(&call, at, length);
     }

@@ -59,7 +59,7 @@ impl Form {
     pub(super) fn new(call: &CallIndex, plan: &ReplyPlan<'_>) -> Self {
         let is_placed = plan.results().any(|result| result.length != 0);
         Self {
-            call: match (call.layout.read_chunks, call.is_inline()) {
+            call: match (call.layout.read_chunks, call.is_inline) {
                 (0, _) => 0,
                 (1, true) => 1,
                 (1, false) => 3,
@@ -112,7 +112,7 @@ impl Stats {
 
     /// Counts the RDMA Reads for a Call, which took `took` nanoseconds. In a completion handler.
     pub(super) fn read(&self, call: &CallIndex, took: u64) {
-        let (segments, bytes) = call.reads();
+        let (segments, bytes) = call.reads;
         self.counters.read_segments.add(u64::from(segments));
         self.counters.read_bytes.add(bytes);
         self.reading.record(took);

@@ -16,32 +16,15 @@ use crate::proto::wire::xdr::Reader;
 /// message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceivedCall<'a> {
-    /// The transaction.
-    pub(crate) xid: Xid,
-    /// The version word, to be repeated in the Reply.
-    pub(crate) version: u32,
-    /// Replies that the requester can take at once.
-    pub(crate) credits: Credits,
-    /// Bytes of the transport header.
-    pub(crate) header_len: usize,
+    /// What is kept of it.
+    pub(crate) index: CallIndex,
     /// The chunk lists. The Positions of the Read list lie in the Payload stream.
     pub(crate) lists: Lists<'a>,
     /// The inline part of the RPC message, `None` if the Position Zero chunk holds all of it.
     pub(crate) payload: Option<&'a [u8]>,
-    /// Which bytes of the RPC message are where when it is put together.
-    pub(crate) layout: StreamLayout,
 }
 
 impl ReceivedCall<'_> {
-    /// The RDMA_ERROR that ends this Call (RFC 8166 section 4.5).
-    pub(crate) const fn error(&self, body: ErrorBody) -> ErrorMessage {
-        ErrorMessage {
-            xid: self.xid,
-            version: self.version,
-            body,
-        }
-    }
-
     /// The handle that Send With Invalidate of the Reply may name, `None` for a plain Send.
     ///
     /// Both ends must have agreed to it, and the handle must belong to this Call (RFC 8797 section
@@ -61,24 +44,11 @@ impl ReceivedCall<'_> {
     /// Bytes of the header of a Reply, which returns the Write list and the Reply chunk, and has no
     /// Read list; `None` if that is out of range.
     pub(super) fn reply_header_len(&self) -> Option<u32> {
-        let results = self.header_len.checked_sub(self.lists.writes.position())?;
+        let results = self
+            .index
+            .header_len
+            .checked_sub(self.lists.writes.position())?;
         u32::try_from(results.checked_add(FIXED_LEN + size_of::<u32>())?).ok()
-    }
-
-    /// What a responder keeps of the Call in addition to its Receive buffer. `message_len` is the
-    /// length of the whole message in bytes.
-    pub(crate) fn index(&self, message_len: usize) -> CallIndex {
-        CallIndex {
-            xid: self.xid,
-            version: self.version,
-            credits: self.credits,
-            layout: self.layout,
-            message_len,
-            header_len: self.header_len,
-            reads: (self.lists.reads.count(), self.lists.reads.length()),
-            offers_memory: self.lists.offers_memory(),
-            is_inline: self.payload.is_some(),
-        }
     }
 }
 
@@ -95,35 +65,24 @@ pub(crate) struct CallIndex {
     pub(crate) layout: StreamLayout,
     /// Bytes of the transport header.
     pub(crate) header_len: usize,
-    message_len: usize,
-    reads: (u32, u64),
-    offers_memory: bool,
-    is_inline: bool,
+    /// Bytes of the whole message.
+    pub(super) message_len: usize,
+    /// The segments of the Read list, and their bytes.
+    pub(crate) reads: (u32, u64),
+    /// Whether the Call offers memory for its Reply: a Write chunk, or the Reply chunk.
+    pub(crate) offers_memory: bool,
+    /// Whether the RPC message has an inline part; if not, the Position Zero chunk holds all of it.
+    pub(crate) is_inline: bool,
 }
 
 impl CallIndex {
-    /// As [`ReceivedCall::error`].
+    /// The RDMA_ERROR that ends this Call (RFC 8166 section 4.5).
     pub(crate) const fn error(&self, body: ErrorBody) -> ErrorMessage {
         ErrorMessage {
             xid: self.xid,
             version: self.version,
             body,
         }
-    }
-
-    /// Whether the RPC message has an inline part; if not, the Position Zero chunk holds all of it.
-    pub(crate) const fn is_inline(&self) -> bool {
-        self.is_inline
-    }
-
-    /// The segments of the Read list, and their bytes.
-    pub(crate) const fn reads(&self) -> (u32, u64) {
-        self.reads
-    }
-
-    /// Whether the Call offers memory for its Reply: a Write chunk, or the Reply chunk.
-    pub(crate) const fn offers_memory(&self) -> bool {
-        self.offers_memory
     }
 
     /// Checks the start of an RPC message that an RDMA_NOMSG announced, after it was read: `start`
@@ -156,13 +115,9 @@ impl CallIndex {
         FixedHeader::decode(&mut reader).ok()?;
         let lists = Lists::decode(&mut reader).ok()?;
         Some(ReceivedCall {
-            xid: self.xid,
-            version: self.version,
-            credits: self.credits,
-            header_len: self.header_len,
+            index: *self,
             lists,
             payload: self.is_inline.then_some(reader.rest()),
-            layout: self.layout,
         })
     }
 }

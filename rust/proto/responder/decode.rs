@@ -3,7 +3,7 @@
 //! What a responder receives (RFC 8166 section 3.5).
 
 use super::budget::{CallBudget, Excess};
-use super::call::ReceivedCall;
+use super::call::{CallIndex, ReceivedCall};
 use super::layout::{padded, StreamLayout};
 use super::refusal::CallError;
 use crate::proto::message::{Body, Message, MessageType, Refused};
@@ -72,7 +72,7 @@ pub(crate) fn decode_call<'a>(
         Body::Nomsg { lists } => (lists, None),
         Body::Optional(option) => match option {},
     };
-    if payload.is_none() && lists.reads.chunk(0).length == 0 {
+    if payload.is_none() && lists.reads.chunk(0).length() == 0 {
         return Err(refuse(CallError::NoPositionZero));
     }
     let excess = |excess| refuse(CallError::Budget(excess));
@@ -84,13 +84,20 @@ pub(crate) fn decode_call<'a>(
     if layout.pages > 0 && in_pages > padded(budget.read_bytes.into()) {
         return Err(excess(Excess::ReadBytes));
     }
-    Ok(ReceivedByResponder::Call(ReceivedCall {
+    let index = CallIndex {
         xid: fixed.xid,
         version: fixed.version,
         credits: fixed.credits,
+        layout,
         header_len: message.header_len,
+        message_len: bytes.len(),
+        reads: (lists.reads.count(), lists.reads.length()),
+        offers_memory: lists.offers_memory(),
+        is_inline: payload.is_some(),
+    };
+    Ok(ReceivedByResponder::Call(ReceivedCall {
+        index,
         lists,
         payload,
-        layout,
     }))
 }

@@ -24,8 +24,8 @@ impl ReplyPlan<'_> {
         credits: Credits,
     ) -> Result<usize, NoSpace> {
         let fixed = FixedHeader {
-            xid: call.xid,
-            version: call.version,
+            xid: call.index.xid,
+            version: call.index.version,
             credits,
             procedure: self.procedure(),
         };

@@ -64,20 +64,21 @@ impl StreamLayout {
             if count > most {
                 return Err(CallError::Budget(Excess::ReadChunks));
             }
-            if chunk.length > 0 {
+            let bytes = chunk.length();
+            if bytes > 0 {
                 with_bytes = with_bytes.saturating_add(1);
                 position = chunk.position;
-                length = padded(chunk.length);
-                is_rounded |= length != chunk.length;
+                length = padded(bytes);
+                is_rounded |= length != bytes;
             }
             if chunk.position == 0 {
-                base = chunk.length;
+                base = bytes;
                 continue;
             }
             let gap = u64::from(chunk.position).checked_sub(offset);
             let rest = gap.and_then(|gap| base.checked_sub(gap));
             base = rest.ok_or(CallError::PositionRange)?;
-            offset = u64::from(chunk.position).saturating_add(padded(chunk.length));
+            offset = u64::from(chunk.position).saturating_add(padded(bytes));
         }
         let total = in_range(offset.saturating_add(base))?;
         Ok(match (payload, with_bytes) {

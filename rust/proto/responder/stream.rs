@@ -87,7 +87,7 @@ impl<'a> ReceivedCall<'a> {
                 (core::mem::take(&mut padding), Source::RoundUp)
             } else if let Some(chunk) = next.filter(|chunk| chunk.position <= at) {
                 segments = Some(chunk.segments());
-                padding = round_up(chunk.length);
+                padding = round_up(chunk.length());
                 next = chunks.next();
                 continue;
             } else if begun.0 > 0 {
@@ -112,7 +112,7 @@ impl<'a> ReceivedCall<'a> {
     /// The pieces of [`Self::stream`] that are to be read: where each goes in the pages of the
     /// layout, and the requester's memory, which has at least one byte.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (u32, Segment)> + '_ {
-        let head = self.layout.head;
+        let head = self.index.layout.head;
         self.stream().filter_map(move |piece| match piece.source {
             Source::Read { handle, offset } => {
                 let segment = Segment {
@@ -148,10 +148,10 @@ impl<'a> ReceivedCall<'a> {
             let inline = u64::from(chunk.position).checked_sub(reduced);
             let end = inline.and_then(|inline| usize::try_from(inline).ok());
             let between = end.and_then(|end| payload.get(last..end));
-            reduced = reduced.saturating_add(padded(chunk.length));
+            reduced = reduced.saturating_add(padded(chunk.length()));
             last = end.unwrap_or(payload.len());
             let count = between.and_then(<[u8]>::last_chunk);
-            count.is_some_and(|&count| is_data_of(chunk.length, u32::from_be_bytes(count)))
+            count.is_some_and(|&count| is_data_of(chunk.length(), u32::from_be_bytes(count)))
         })
     }
 }

@@ -68,7 +68,7 @@ mod tests {
 
     /// The Positions and lengths of the Read chunks.
     fn read_chunks<'a>(reads: &ReadList<'a>) -> impl Iterator<Item = (u32, u64)> + 'a {
-        reads.chunks().map(|chunk| (chunk.position, chunk.length))
+        reads.chunks().map(|chunk| (chunk.position, chunk.length()))
     }
 
     /// The Call in `bytes`, or `None` for any other message.
@@ -147,10 +147,10 @@ mod tests {
         let decoded = call(&ALL_LISTS);
         assert!(decoded.is_some());
         let Some(decoded) = decoded else { return };
-        assert_eq!(decoded.xid, Xid(XID));
-        assert_eq!(decoded.version, VERSION_ONE);
-        assert_eq!(decoded.credits.get(), 32);
-        assert_eq!(decoded.header_len, 96);
+        assert_eq!(decoded.index.xid, Xid(XID));
+        assert_eq!(decoded.index.version, VERSION_ONE);
+        assert_eq!(decoded.index.credits.get(), 32);
+        assert_eq!(decoded.index.header_len, 96);
         assert_eq!(decoded.payload.map(<[u8]>::len), Some(8));
         let lists = decoded.lists;
         for _ in 0..2 {
@@ -411,7 +411,7 @@ mod tests {
             Ok(ReceivedByResponder::Call(call)) => Some(call),
             _ => None,
         };
-        assert_eq!(call.map(|call| call.version), Some(VERSION_TWO));
+        assert_eq!(call.map(|call| call.index.version), Some(VERSION_TWO));
         let reads = call.map(|call| call.lists.reads.segments().eq([read_at(8)]));
         assert_eq!(reads, Some(true));
     }

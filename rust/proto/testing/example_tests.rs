@@ -259,7 +259,7 @@ mod tests {
         let bytes = message.as_ref().map(Message::bytes).unwrap_or_default();
         assert_eq!(bytes.get(4..8), Some([0, 0, 0, 1].as_slice()));
         let call = call(bytes);
-        assert_eq!(call.map(|call| call.header_len), Some(28));
+        assert_eq!(call.map(|call| call.index.header_len), Some(28));
         let payload = call.and_then(|call| call.payload);
         assert_eq!(payload.map(<[u8]>::len), Some(40));
         // The RPC message follows at once, with the XID and then the message type.

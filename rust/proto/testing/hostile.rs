@@ -116,7 +116,7 @@ fn check_responder(bytes: &[u8], versions: Versions) -> Result<(), Violation> {
                 reads.all(|entry| entry.position & 3 == 0),
                 "a Position is not a multiple of four",
             )?;
-            check_parts(bytes, call.header_len, call.payload)
+            check_parts(bytes, call.index.header_len, call.payload)
         }
         Ok(ReceivedByResponder::BackwardReply { payload, .. }) => {
             let header_len = bytes.len().saturating_sub(payload.len());

@@ -74,10 +74,10 @@ mod tests {
     ) -> Option<usize> {
         match decode_call(received, versions) {
             Ok(ReceivedByResponder::Call(call)) => {
-                state.called(call.version, true);
+                state.called(call.index.version, true);
                 let fixed = FixedHeader {
-                    xid: call.xid,
-                    version: call.version,
+                    xid: call.index.xid,
+                    version: call.index.version,
                     credits: Credits::new(32),
                     procedure: Procedure::Msg,
                 };
@@ -86,7 +86,7 @@ mod tests {
                 let header = encode_reply(to, &fixed, empty, none).ok()?;
                 let end = header.checked_add(RPC_REPLY.len())?;
                 to.get_mut(header..end)?.copy_from_slice(&RPC_REPLY);
-                let _ = state.replied(call.version);
+                let _ = state.replied(call.index.version);
                 Some(end)
             }
             Ok(_) => None,

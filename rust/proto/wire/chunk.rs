@@ -106,6 +106,8 @@ pub(crate) struct ReadList<'a> {
     entries: Reader<'a>,
     count: u32,
     length: u64,
+    /// The lowest and the highest Position; the first is greater if the list is empty.
+    positions: (u32, u32),
 }
 
 impl<'a> ReadList<'a> {
@@ -119,10 +121,13 @@ impl<'a> ReadList<'a> {
             entries: *reader,
             count: 0,
             length: 0,
+            positions: (u32::MAX, 0),
         };
         while let Some(entry) = ReadSegment::decode(reader)? {
             list.count = list.count.saturating_add(1);
             list.length = list.length.saturating_add(entry.segment.length.into());
+            let (lowest, highest) = list.positions;
+            list.positions = (lowest.min(entry.position), highest.max(entry.position));
         }
         Ok(list)
     }
@@ -148,28 +153,38 @@ impl<'a> ReadList<'a> {
         from_fn(move || ReadSegment::decode(&mut entries).ok()?)
     }
 
-    /// The chunks by ascending Position. The whole list is searched for each: its segments may be
-    /// in any order.
+    /// Whether the list has a Position Zero chunk.
+    pub(crate) const fn has_position_zero(&self) -> bool {
+        self.positions.0 == 0
+    }
+
+    /// The chunks by ascending Position. The list is searched for each but the first: its segments
+    /// may be in any order.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = ReadChunk<'a>> + Clone + 'a {
-        let (list, mut last) = (*self, None);
+        let list = *self;
+        let (lowest, highest) = list.positions;
+        let mut next = (lowest <= highest).then_some(lowest);
         from_fn(move || {
-            let positions = list.segments().map(|entry| entry.position);
-            last = positions.filter(|&position| Some(position) > last).min();
-            last.map(|position| list.chunk(position))
+            let position = next?;
+            let later = |entry: &ReadSegment| entry.position > position;
+            next = match position < highest {
+                true => list
+                    .segments()
+                    .filter(later)
+                    .map(|entry| entry.position)
+                    .min(),
+                false => None,
+            };
+            Some(list.chunk(position))
         })
-        .fuse()
     }
 
     /// The chunk at `position`, which has no segments if there is none.
-    pub(crate) fn chunk(&self, position: u32) -> ReadChunk<'a> {
-        let list = *self;
-        let mut chunk = ReadChunk {
+    pub(crate) const fn chunk(&self, position: u32) -> ReadChunk<'a> {
+        ReadChunk {
             position,
-            length: 0,
-            list,
-        };
-        chunk.length = total_length(chunk.segments());
-        chunk
+            list: *self,
+        }
     }
 }
 
@@ -178,12 +193,18 @@ impl<'a> ReadList<'a> {
 pub(crate) struct ReadChunk<'a> {
     /// Where it starts in the unreduced Payload stream, in bytes.
     pub(crate) position: u32,
-    /// The sum of the lengths of its segments, in bytes.
-    pub(crate) length: u64,
     list: ReadList<'a>,
 }
 
 impl<'a> ReadChunk<'a> {
+    /// The sum of the lengths of its segments, in bytes.
+    pub(crate) fn length(&self) -> u64 {
+        match self.list.positions == (self.position, self.position) {
+            true => self.list.length,
+            false => total_length(self.segments()),
+        }
+    }
+
     /// The segments, in the order of the list.
     pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> + Clone + 'a {
         let (position, mut entries) = (self.position, self.list.segments());

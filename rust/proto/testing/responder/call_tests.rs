@@ -150,7 +150,7 @@ mod tests {
             let encoded = encode(44, reads, &[], reply);
             let found = encoded.as_ref().and_then(|(bytes, length)| {
                 let call = call(bytes, *length)?;
-                let index = call.index(*length);
+                let index = call.index;
                 let mut headers = [[0xff; 64]; 2];
                 let [one, other] = &mut headers;
                 let placement = Placement::new();
@@ -158,7 +158,7 @@ mod tests {
                 let length = plan.encode(one, &call, Credits::new(7)).ok()?;
                 let is_same =
                     encode_inline(other, index.version, index.xid, Credits::new(7)) == Ok(length);
-                Some((index.offers_memory(), is_same && one == other))
+                Some((index.offers_memory, is_same && one == other))
             });
             assert_eq!(found, Some((expected, !expected)));
         }
@@ -172,7 +172,7 @@ mod tests {
             let Some((bytes, length)) = encoded else {
                 return;
             };
-            let index = call(&bytes, length).map(|call| call.index(length));
+            let index = call(&bytes, length).map(|call| call.index);
             assert!(index.is_some());
             let Some(index) = index else { return };
             // The buffer is larger than the message.
@@ -202,7 +202,7 @@ mod tests {
     fn a_message_that_was_read_has_to_be_the_call() {
         let encoded = encode(0, &[(1, 48)], &[], &[]);
         let call = encoded.as_ref().and_then(|(bytes, length)| {
-            call(bytes, *length).map(|call| (call.index(*length), call.error(ErrorBody::Chunk)))
+            call(bytes, *length).map(|call| (call.index, call.index.error(ErrorBody::Chunk)))
         });
         assert!(call.is_some());
         let Some((index, error)) = call else { return };

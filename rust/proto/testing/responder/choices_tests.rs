@@ -76,7 +76,7 @@ mod tests {
     fn granted(server: &mut Grants, credits: u32) -> Option<u32> {
         let message = inline(credits, XID)?;
         let call = call(&message)?;
-        if server.call(call.credits) != Conduct::Within {
+        if server.call(call.index.credits) != Conduct::Within {
             return None;
         }
         reply(server, &call)
@@ -85,7 +85,7 @@ mod tests {
     /// The credit word of the Reply to a Call that the server knows of.
     fn reply(server: &mut Grants, call: &ReceivedCall<'_>) -> Option<u32> {
         let mut header = [0xff; 28];
-        let index = call.index(call.header_len.checked_add(NULL_LEN)?);
+        let index = call.index;
         let length = encode_inline(&mut header, index.version, index.xid, server.reply()).ok()?;
         assert_eq!(length, 28);
         let word = header.get(8..)?.first_chunk()?;
@@ -120,7 +120,7 @@ mod tests {
         let Some(call) = call else { return };
         for outstanding in 1..=16 {
             for _ in 0..outstanding {
-                assert_eq!(server.call(call.credits), Conduct::Within);
+                assert_eq!(server.call(call.index.credits), Conduct::Within);
             }
             for left in (0..outstanding).rev() {
                 assert_eq!(reply(&mut server, &call), Some(16));
@@ -135,7 +135,10 @@ mod tests {
         for reads in [[40].as_slice(), &[1, 0, 36, 3]] {
             let message = header(32, reads);
             let call = message.as_ref().and_then(call);
-            let found = call.map(|call| (call.payload, call.layout.pages, call.layout.total()));
+            let found = call.map(|call| {
+                let layout = call.index.layout;
+                (call.payload, layout.pages, layout.total())
+            });
             assert_eq!(found, Some((None, 40, 40)));
             let Some(call) = call else { return };
             let pieces = call.stream().filter_map(|piece| match piece.source {
@@ -149,7 +152,7 @@ mod tests {
                 at += length;
                 (start, length, handle)
             })));
-            let index = call.index(call.header_len);
+            let index = call.index;
             let [a, b, c, d] = XID.0.to_be_bytes();
             let start = [a, b, c, d, 0, 0, 0, 0];
             assert_eq!(index.check_rpc_header(&start), Ok(()));
@@ -183,7 +186,7 @@ mod tests {
 
             let message = header(32, &[40]);
             let call = message.as_ref().and_then(call);
-            let index = call.map(|call| call.index(call.header_len));
+            let index = call.map(|call| call.index);
             let [a, b, c, d] = xid.0.to_be_bytes();
             let checked = index.map(|index| index.check_rpc_header(&[a, b, c, d, 0, 0, 0, 0]));
             assert_eq!(checked.map(Result::err), Some(expected));

@@ -105,7 +105,7 @@ mod tests {
         let zeroes = [0; 64];
         let sent = Sent::new(reads, inline.and_then(|length| zeroes.get(..length)));
         let call = sent.as_ref().and_then(Sent::call).and_then(Result::ok);
-        let found = call.map(|call| call.layout);
+        let found = call.map(|call| call.index.layout);
         let sizes = found.map(|found| [found.head, found.pages, found.tail]);
         assert_eq!(sizes, Some(layout));
         // Pages are completed only if the layout says that something is to be put there.

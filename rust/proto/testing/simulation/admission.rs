@@ -18,7 +18,7 @@ const PAGE_SIZE: u32 = 1024;
 /// The pages for what is to be read for the Call in `slot`.
 fn wanted(world: &World<'_>, slot: usize) -> Result<u32, Failure> {
     let call = decode(world.messages.bytes(slot))?;
-    Ok(call.layout.pages.div_ceil(PAGE_SIZE))
+    Ok(call.index.layout.pages.div_ceil(PAGE_SIZE))
 }
 
 impl Responder<'_> {

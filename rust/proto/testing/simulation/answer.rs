@@ -47,7 +47,7 @@ impl Responder<'_> {
         let rpc = world.rpc(number)?;
         let buffer = world.messages.take()?;
         let prepared = self.prepare(world, (number, &rpc), (slot, buffer))?;
-        let version = decode(world.messages.bytes(slot))?.version;
+        let version = decode(world.messages.bytes(slot))?.index.version;
         world.messages.free(slot);
         let Some(prepared) = prepared else {
             world.messages.free(buffer);
@@ -74,7 +74,7 @@ impl Responder<'_> {
         let (request, buffer) = messages.pair(slot, buffer);
         let call = decode(request)?;
         let payload = rpc.reply_payload();
-        let thresholds = self.negotiation.thresholds(call.version);
+        let thresholds = self.negotiation.thresholds(call.index.version);
         let mut placement = Placement::new();
         let Some(plan) = place(&mut placement, &payload, &call, thresholds.send, fabric) else {
             return Ok(None);
@@ -83,7 +83,7 @@ impl Responder<'_> {
 
         let credits = self.grants.reply();
         self.post_receives(fabric);
-        if credits.get() > call.credits.get() {
+        if credits.get() > call.index.credits.get() {
             return Err(Failure::Grant(credits.get()));
         }
         let header = plan
@@ -97,13 +97,13 @@ impl Responder<'_> {
             return Err(Failure::HeaderLength);
         }
         Ok(Some(Prepared {
-            version: call.version,
+            version: call.index.version,
             header,
             length,
             invalidate: invalidate(&call, &thresholds, fabric),
             offered: first_offered(&call),
             // With less granted there are fewer Receives than the requester could use.
-            may_grant_more: credits == call.credits,
+            may_grant_more: credits == call.index.credits,
         }))
     }
 

@@ -264,8 +264,8 @@ impl<'a> Responder<'a> {
         let versions = world.fabric.scenario.responder.versions;
         let refused = match decode_call(world.messages.bytes(slot), versions) {
             Ok(ReceivedByResponder::Call(call)) => {
-                let number = world.find(Direction::Forward, call.xid.0);
-                let seen = number.map(|number| Seen::Call(number, call.credits));
+                let number = world.find(Direction::Forward, call.index.xid.0);
+                let seen = number.map(|number| Seen::Call(number, call.index.credits));
                 return Ok(seen.unwrap_or(Seen::Nothing));
             }
             Ok(ReceivedByResponder::BackwardReply {

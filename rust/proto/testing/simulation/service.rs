@@ -21,7 +21,7 @@ use crate::proto::wire::header::{Versions, Xid};
 pub(super) fn decode(bytes: &[u8]) -> Result<ReceivedCall<'_>, Failure> {
     match decode_call(bytes, Versions::ONE_AND_TWO) {
         Ok(ReceivedByResponder::Call(call)) => {
-            let index = call.index(bytes.len());
+            let index = call.index;
             index.call(bytes).ok_or(Failure::Storage)
         }
         Ok(_) => Err(Failure::Storage),
@@ -45,7 +45,7 @@ impl Responder<'_> {
         number: usize,
         slot: usize,
     ) -> Result<(), Failure> {
-        let version = decode(world.messages.bytes(slot))?.version;
+        let version = decode(world.messages.bytes(slot))?.index.version;
         let rpc = world.rpc_mut(number)?;
         rpc.received += 1;
         let (xid, fate) = (rpc.xid, rpc.fate);

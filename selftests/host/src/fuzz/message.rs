@@ -62,10 +62,10 @@ pub fn chunk_lists(bytes: &[u8]) {
     }
     let chunks = lists.reads.chunks();
     assert!(chunks
-        .map(|chunk| (chunk.position, chunk.length))
+        .map(|chunk| (chunk.position, chunk.length()))
         .eq(gathered.clone()));
     for (position, length) in gathered {
-        assert_eq!(lists.reads.chunk(position).length, length);
+        assert_eq!(lists.reads.chunk(position).length(), length);
         assert!(length <= u64::from(u32::MAX));
     }
     let reads = entries.into_iter().map(|entry| entry.segment);

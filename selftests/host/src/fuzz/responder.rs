@@ -140,9 +140,9 @@ impl Connection {
             Ok(ReceivedByResponder::Call(call)) => {
                 check_call(&call, bytes);
                 check_budget(&call);
-                let within = self.grants.call(call.credits) == Conduct::Within;
+                let within = self.grants.call(call.index.credits) == Conduct::Within;
                 self.calls.push_back(Served {
-                    index: call.index(bytes.len()),
+                    index: call.index,
                     buffer: [bytes, &[0xff; 64]].concat(),
                     within,
                 });
@@ -245,15 +245,15 @@ impl Connection {
             Ok(plan.rdma_writes(&call)),
             u32::try_from(rdma_writes(&call, &plan).len())
         );
-        if !served.index.offers_memory() {
+        if !served.index.offers_memory {
             let mut inline = [0xee; 1024];
-            let length = encode_inline(&mut inline, call.version, call.xid, credits);
+            let length = encode_inline(&mut inline, call.index.version, call.index.xid, credits);
             assert_eq!(length, Ok(header));
             assert_eq!(inline, buffer);
         }
         let mut message = buffer[..header].to_vec();
         if plan.inline_len > 0 {
-            message.extend(call.xid.0.to_be_bytes());
+            message.extend(call.index.xid.0.to_be_bytes());
             message.extend([0, 0, 0, 1]);
         }
         check_returned(&served.buffer, &message, plan.procedure(), |number| match (
@@ -291,7 +291,7 @@ fn fits(call: &ReceivedCall<'_>, placed: &[(u32, Range)], total: u32, threshold:
 
 /// Checks that a Call has no more than the budget.
 fn check_budget(call: &ReceivedCall<'_>) {
-    let (lists, layout) = (&call.lists, &call.layout);
+    let (lists, layout) = (&call.lists, &call.index.layout);
     assert!(layout.pages == 0 || layout.pages + layout.tail <= 20_000);
     let reads: Vec<_> = lists.reads.segments().collect();
     let bytes: u64 = reads
@@ -521,13 +521,13 @@ fn pieces(call: &ReceivedCall<'_>) -> Vec<StreamPiece> {
 /// Checks the stream of a Call, and that its layout keeps in the Receive buffer what can stay there.
 fn check_stream(call: &ReceivedCall<'_>) {
     assert_eq!(call.stream().collect::<Vec<_>>(), pieces(call));
-    let layout = call.layout;
+    let layout = call.index.layout;
     let total = call.stream().last().map(|piece| piece.at + piece.length);
     assert_eq!(total, Some(layout.total()));
     let inline = call
         .payload
         .map_or(0, |bytes| u32::try_from(bytes.len()).unwrap());
-    let chunks = call.lists.reads.chunks().filter(|chunk| chunk.length > 0);
+    let chunks = call.lists.reads.chunks().filter(|chunk| chunk.length() > 0);
     match (call.payload, chunks.count()) {
         (Some(_), 0) => assert_eq!((layout.head, layout.pages, layout.tail), (inline, 0, 0)),
         (Some(_), 1) => assert_eq!(layout.head + layout.tail, inline),
@@ -563,20 +563,23 @@ fn check_stream(call: &ReceivedCall<'_>) {
 
 /// Checks that a Call can be had again without decoding its message.
 fn check_index(call: &ReceivedCall<'_>, bytes: &[u8]) {
-    let index = call.index(bytes.len());
+    let index = call.index;
     let buffer = [bytes, &[0xff; 9]].concat();
     let again = index.call(&buffer).unwrap();
     assert_eq!(
-        (again.xid, again.version, again.credits),
-        (call.xid, call.version, call.credits)
+        (again.index.xid, again.index.version, again.index.credits),
+        (call.index.xid, call.index.version, call.index.credits)
     );
-    assert_eq!((again.payload, again.layout), (call.payload, call.layout));
+    assert_eq!(
+        (again.payload, again.index.layout),
+        (call.payload, call.index.layout)
+    );
     assert!(again.stream().eq(call.stream()));
     let lists = &call.lists;
     let offers_memory = !lists.writes.is_empty() || lists.reply.is_some();
-    assert_eq!(index.reads(), (lists.reads.count(), lists.reads.length()));
+    assert_eq!(index.reads, (lists.reads.count(), lists.reads.length()));
     assert_eq!(
-        (index.is_inline(), index.offers_memory()),
+        (index.is_inline, index.offers_memory),
         (call.payload.is_some(), offers_memory)
     );
     let chunks = |call: &ReceivedCall<'_>| -> Vec<Vec<Segment>> {

@@ -62,7 +62,9 @@ fn read_chunks(reads: &[(u32, u32)]) -> Result<Vec<(u32, u64)>, Malformed> {
     put_read_list(&mut Writer::new(&mut bytes), entries).unwrap();
     let lists = Lists::decode(&mut Reader::new(&bytes))?;
     let chunks = lists.reads.chunks();
-    Ok(chunks.map(|chunk| (chunk.position, chunk.length)).collect())
+    Ok(chunks
+        .map(|chunk| (chunk.position, chunk.length()))
+        .collect())
 }
 
 proptest! {
@@ -125,8 +127,8 @@ proptest! {
         let Ok(ReceivedByResponder::Call(call)) = decode_call(&buffer, Versions::ONE) else {
             return Err(TestCaseError::fail("not a Call"));
         };
-        prop_assert_eq!(call.xid, fixed.xid);
-        prop_assert_eq!(call.credits, fixed.credits);
+        prop_assert_eq!(call.index.xid, fixed.xid);
+        prop_assert_eq!(call.index.credits, fixed.credits);
         prop_assert_eq!(call.payload, buffer.get(length..));
         prop_assert!(call.lists.reads.segments().eq(reads));
         let decoded: Vec<Vec<_>> =

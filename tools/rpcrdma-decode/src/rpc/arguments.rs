@@ -55,7 +55,7 @@ impl<'a> Arguments<'a> {
         let words = self.word()?.div_ceil(4);
         let position = u64::try_from(self.reader.position()).ok()? + self.reduced;
         let chunk = self.reads.chunk(u32::try_from(position).ok()?);
-        if chunk.length == 0 {
+        if chunk.length() == 0 {
             return self.skip_words(words);
         }
         self.reduced += u64::from(words) * 4;
