@@ -149,13 +149,13 @@ pub(crate) struct Host([u8; 28]);
 /// object is moved, and nobody else uses that memory meanwhile.
 pub(crate) unsafe trait OwnedMessage: Send + Sized + 'static {
     /// State that is kept with the message.
-    type Note;
+    type Data;
 
     /// The location of the message, and its length in bytes. Its bytes may be written to.
     fn memory(&mut self) -> (NonNull<u8>, usize);
 
     /// The bytes of the message, and what is kept with it.
-    fn with_note(&mut self) -> (&[u8], &mut Self::Note);
+    fn with_data(&mut self) -> (&[u8], &mut Self::Data);
 
     /// Converts the object to a pointer.
     fn into_raw(self) -> NonNull<c_void>;

@@ -275,7 +275,7 @@ pub(super) fn reminv(
 
 /// State 4 to 3: posts LOCAL_INVs for the MRs that the Reply has not invalidated. Their completion
 /// completes the RPC. A `reply` of `None` has none to complete.
-pub(super) fn unmap(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingReply>) {
+pub(super) fn invalidate(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingReply>) {
     let ep = qp.user();
     if let Some(reply) = reply {
         drop(replace(qp, index, ReqState::Replied(reply)));
@@ -289,7 +289,7 @@ pub(super) fn unmap(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingReply
 }
 
 /// State 3 or 4 to 1, after the LOCAL_INVs; returns the RPC to be completed now, if there is one.
-pub(super) fn unmapped(
+pub(super) fn invalidated(
     qp: &QueuePair<Ep>,
     index: usize,
     mrs: MrList<Idle>,
@@ -318,7 +318,7 @@ pub(super) fn fence(qp: &QueuePair<Ep>, cookie: u64, rqst: &Rqst) {
         if let Some(v2) = &ep.v2 {
             v2.abandoned(Xid(xid));
         }
-        unmap(qp, index, None);
+        invalidate(qp, index, None);
     }
     if let Some(mut slot) = qp.slot(index) {
         while slot.data().xid == xid && !matches!(slot.data().state, ReqState::Free) {

@@ -49,19 +49,19 @@ impl QpUser for Ep {
     }
 
     fn invalidated(cx: &mut CqContext<'_, Self>, index: usize, mrs: MrList<Idle>) {
-        if let Some(reply) = frwr::unmapped(cx.qp(), index, mrs) {
+        if let Some(reply) = frwr::invalidated(cx.qp(), index, mrs) {
             let PendingReply { rqst, message, rep } = reply;
             rqst.resume(|rqst| complete_rqst(cx, rqst, message, rep));
         }
         cx.user().transport.xprt.write_space();
     }
 
-    fn no_room(&self) {
+    fn sq_full(&self) {
         self.transport.stats.send_queue_full.increment();
         self.transport.xprt.wait_for_space();
     }
 
-    fn room(&self) {
+    fn sq_available(&self) {
         self.transport.xprt.write_space();
     }
 
@@ -180,7 +180,7 @@ pub(super) fn finish(
     if let Some(index) = slot {
         // A transport that is being destroyed has no requests.
         let reply = rqst.store().map(|rqst| PendingReply { rqst, message, rep });
-        return frwr::unmap(cx.qp(), index, reply);
+        return frwr::invalidate(cx.qp(), index, reply);
     }
     complete_rqst(cx, rqst, message, rep);
     if rep.form != Form::INLINE {

@@ -19,7 +19,7 @@
 //! rw.rs                    RDMA Reads and Writes, by means of the RDMA core
 //! qp.rs, owner.rs          the queue pair of either role; its hardware objects, and its end
 //! send.rs, send_ctxt.rs    its send queue, and the chains of work requests
-//! recv.rs, look.rs         its receive queue, and whether the peer lets chains complete
+//! recv.rs, watchdog.rs         its receive queue, and whether the peer lets chains complete
 //! ```
 //!
 //! Each connection has one [`QueuePair`], in both roles; its [`QpUser`] is the connection. A
@@ -44,13 +44,13 @@
 mod ib_client;
 mod list;
 mod listener;
-mod look;
 mod mr_slots;
 mod owner;
 mod recv;
 mod rw;
 mod send;
 mod send_ctxt;
+mod watchdog;
 
 pub(crate) mod cm;
 pub(crate) mod cq;

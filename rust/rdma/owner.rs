@@ -145,7 +145,7 @@ impl<U: QpUser> QpOwner<U> {
             returned <- new_condvar!("rpcrdma_returned"),
             n_pending: Atomic::new(0),
             cid: Atomic::new(0),
-            look <- new_delayed_work!(),
+            watchdog <- new_delayed_work!(),
             caps: *caps,
             sq_entries,
             needs_mr: hw.needs_mr,
@@ -243,7 +243,7 @@ impl<U: QpUser> Drop for QpOwner<U> {
         self.disconnect();
         let pd = qp.recv.lock().pd.take();
         qp.close();
-        self.stop_look();
+        self.stop_watchdog();
         let hw = self.hw();
         // SAFETY: By the type's invariant; the queues have room for the drain's requests, and
         // nothing is posted after these.
@@ -278,8 +278,8 @@ impl<U: QpUser> Drop for QpOwner<U> {
 }
 
 impl<U: QpUser> QpOwner<U> {
-    /// Has the look not run again, and waits until it does not.
-    fn stop_look(&self) {
+    /// Has the watchdog not run again, and waits until it does not.
+    fn stop_watchdog(&self) {
         let this = Arc::as_ptr(&self.0);
         // SAFETY: The work is part of a valid object.
         let was_queued = unsafe {

@@ -29,8 +29,8 @@ use kernel::{
 /// The fewest MRs in the RDMA core's pool.
 const LEAST_RDMA_CTXS: u32 = 16;
 
-/// Milliseconds between two looks.
-const LOOK_PERIOD: u32 = 10_000;
+/// Milliseconds between two runs of the watchdog.
+const WATCHDOG_PERIOD: u32 = 10_000;
 
 /// The user of a queue pair: a connection of the client or of the server.
 ///
@@ -64,7 +64,7 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
 
     /// So many pages of a chain were put, or leaked: it has completed, or was given up. Before the
     /// chain counts as completed. Also called by threads.
-    fn unmapped(&self, _data: &Self::Send, _pages: usize) {}
+    fn pages_put(&self, _data: &Self::Send, _pages: usize) {}
 
     /// The local invalidation of slot `index` has succeeded; these were its MRs. If it fails they
     /// stay until the connection ends.
@@ -75,15 +75,15 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
 
     /// No Send context is idle (client), or a chain becomes pending (server). Called with the lock
     /// of the send queue held, by any thread.
-    fn no_room(&self);
+    fn sq_full(&self);
 
     /// There is room on the send queue for which somebody has waited ([`SqError::Full`],
     /// [`QueuePair::reserve`]). Also called by threads.
     ///
     /// [`SqError::Full`]: super::SqError::Full
-    fn room(&self);
+    fn sq_available(&self);
 
-    /// A look has found no chain under way. Called by a work item.
+    /// The watchdog has found no chain under way. Called by a work item.
     fn idle(&self) {}
 
     /// The connection is not usable any more. Called in any thread, perhaps more than once.
@@ -138,7 +138,7 @@ pub(crate) struct QpCaps {
     pub(crate) rdma_ctxs: u32,
     /// Slots for the MRs of Calls.
     pub(crate) slots: u32,
-    /// Whether the look ends a connection whose peer lets too little complete.
+    /// Whether the watchdog ends a connection whose peer lets too little complete.
     pub(crate) watch: bool,
 }
 
@@ -186,7 +186,7 @@ pub(crate) struct QueuePair<U: QpUser> {
     /// The next `cid` of a Send or Receive.
     pub(super) cid: Atomic<u32>,
     #[pin]
-    pub(super) look: DelayedWork<Self>,
+    pub(super) watchdog: DelayedWork<Self>,
     pub(super) caps: QpCaps,
     /// Entries of the send queue, without that for the drain.
     pub(super) sq_entries: u32,
@@ -208,7 +208,7 @@ unsafe impl<U: QpUser> Send for QueuePair<U> {}
 unsafe impl<U: QpUser> Sync for QueuePair<U> {}
 
 impl_has_delayed_work! {
-    impl{U: QpUser} HasDelayedWork<Self> for QueuePair<U> { self.look }
+    impl{U: QpUser} HasDelayedWork<Self> for QueuePair<U> { self.watchdog }
 }
 
 impl<U: QpUser> QueuePair<U> {
@@ -271,23 +271,24 @@ impl<U: QpUser> QueuePair<U> {
         core::ptr::from_ref(self).cast()
     }
 
-    /// Queues the look.
+    /// Queues the watchdog.
     pub(super) fn watch(&self) {
         // SAFETY: A queue pair is the content of an `Arc` (type invariant).
         let this = unsafe { ArcBorrow::from_raw(self) };
-        // It fails only if the look is queued, or is disabled.
-        let _ = workqueue::system().enqueue_delayed(Arc::from(this), msecs_to_jiffies(LOOK_PERIOD));
+        // It fails only if the watchdog is queued, or is disabled.
+        let period = msecs_to_jiffies(WATCHDOG_PERIOD);
+        let _ = workqueue::system().enqueue_delayed(Arc::from(this), period);
     }
 }
 
-/// The look: ends the connection if the peer lets too little complete.
+/// The watchdog: ends the connection if the peer lets too little complete.
 impl<U: QpUser> WorkItem for QueuePair<U> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
         let mut sq = this.send.lock();
-        let is_stalled = sq.progress.is_stalled();
-        let is_busy = sq.progress.is_busy();
+        let is_stalled = sq.watchdog.is_stalled();
+        let is_busy = sq.watchdog.is_busy();
         sq.is_watched = is_busy && !is_stalled;
         let goes_on = sq.is_watched;
         drop(sq);

@@ -328,7 +328,7 @@ unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
 
 // SAFETY: The bytes are in a buffer that the Receive owns, which has at least that many.
 unsafe impl<U: QpUser> OwnedMessage for RecvBox<U> {
-    type Note = U::Recv;
+    type Data = U::Recv;
 
     fn memory(&mut self) -> (NonNull<u8>, usize) {
         let length = self.length;
@@ -336,8 +336,8 @@ unsafe impl<U: QpUser> OwnedMessage for RecvBox<U> {
         (NonNull::from(&mut *bytes).cast(), length.min(bytes.len()))
     }
 
-    fn with_note(&mut self) -> (&[u8], &mut U::Recv) {
-        self.with_data()
+    fn with_data(&mut self) -> (&[u8], &mut U::Recv) {
+        RecvCtxt::with_data(self)
     }
 
     fn into_raw(self) -> NonNull<c_void> {

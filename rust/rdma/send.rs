@@ -12,10 +12,10 @@
 use super::{
     cq::{Complete, CqContext, WcStatus},
     list::List,
-    look::Progress,
     mr_slots::SlotGuard,
     qp::{QpFailure, QpUser, QueuePair},
     send_ctxt::{SendBox, SendCtxt},
+    watchdog::Watchdog,
     Pd,
 };
 use crate::{
@@ -42,7 +42,7 @@ const KEPT_IDLE: u32 = 16;
 /// Why a chain was not handed over, or why there is no context for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SqError {
-    /// A client has no idle context. [`QpUser::room`] will be called.
+    /// A client has no idle context. [`QpUser::sq_available`] will be called.
     Full,
     /// The chain has more work requests than the send queue has entries.
     TooMany,
@@ -96,11 +96,11 @@ pub(super) struct SendQueue<U: QpUser> {
     pub(super) posted: List<SendCtxt<U>>,
     /// Handed over, but there were not enough free entries, in order.
     pub(super) pending: List<SendCtxt<U>>,
-    pub(super) progress: Progress,
-    /// Whether the look is queued.
+    pub(super) watchdog: Watchdog,
+    /// Whether the watchdog is queued.
     pub(super) is_watched: bool,
-    /// Whether [`QpUser::room`] is to be called.
-    wants_room: bool,
+    /// Whether [`QpUser::sq_available`] is to be called.
+    wants_sq: bool,
 }
 
 impl<U: QpUser> SendQueue<U> {
@@ -118,9 +118,9 @@ impl<U: QpUser> SendQueue<U> {
             unsignalled: List::new(),
             posted: List::new(),
             pending: List::new(),
-            progress: Progress::new(),
+            watchdog: Watchdog::new(),
             is_watched: false,
-            wants_room: false,
+            wants_sq: false,
         }
     }
 
@@ -146,8 +146,8 @@ impl<U: QpUser> QueuePair<U> {
     ///
     /// # Errors
     ///
-    /// [`SqError::Full`] on a client only; then [`QpUser::no_room`] was called under the lock, and
-    /// [`QpUser::room`] will be. [`SqError::NoMem`], [`SqError::Closed`].
+    /// [`SqError::Full`] on a client only; then [`QpUser::sq_full`] was called under the lock, and
+    /// [`QpUser::sq_available`] will be. [`SqError::NoMem`], [`SqError::Closed`].
     pub(crate) fn get_send_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
         let mut sq = self.send.lock();
         if !sq.is_open {
@@ -177,8 +177,8 @@ impl<U: QpUser> QueuePair<U> {
         if !U::IS_CLIENT {
             return Err(SqError::NoMem);
         }
-        sq.wants_room = true;
-        self.user.no_room();
+        sq.wants_sq = true;
+        self.user.sq_full();
         Err(SqError::Full)
     }
 
@@ -215,8 +215,8 @@ impl<U: QpUser> QueuePair<U> {
 
     /// Reserves `mrs` MRs of the RDMA core's pool for a Call, if no chain is pending and
     /// `is_allowed` returns true, which is called under the lock of the send queue. Otherwise
-    /// [`QpUser::room`] is called when this may have changed: when a chain has completed and none
-    /// is pending.
+    /// [`QpUser::sq_available`] is called when this may have changed: when a chain has completed and
+    /// none is pending.
     pub(crate) fn reserve(&self, mrs: u32, is_allowed: impl Fn() -> bool) -> bool {
         if mrs == 0 && self.pending() == 0 && is_allowed() {
             return true;
@@ -226,7 +226,7 @@ impl<U: QpUser> QueuePair<U> {
         let free = free.filter(|_| sq.pending.is_empty() && is_allowed());
         match free {
             Some(free) => sq.free_mrs = free,
-            None => sq.wants_room = true,
+            None => sq.wants_sq = true,
         }
         free.is_some()
     }
@@ -245,11 +245,11 @@ impl<U: QpUser> QueuePair<U> {
     /// that there now is.
     fn unlock(&self, mut sq: SpinLockGuard<'_, SendQueue<U>>, surplus: Option<KBox<SendCtxt<U>>>) {
         let has_room = sq.is_open && sq.pending.is_empty();
-        let room = has_room && core::mem::replace(&mut sq.wants_room, false);
+        let room = has_room && core::mem::replace(&mut sq.wants_sq, false);
         drop(sq);
         drop(surplus);
         if room {
-            self.user.room();
+            self.user.sq_available();
         }
     }
 
@@ -393,7 +393,7 @@ impl<U: QpUser> SendBox<'_, U> {
         // SAFETY: `this` is not dropped, and does not use the context any more.
         let ctxt = unsafe { ManuallyDrop::take(&mut this.ctxt) };
         sq.lent = sq.lent.saturating_sub(1);
-        sq.progress.handed(ctxt.rw.is_read());
+        sq.watchdog.handed(ctxt.rw.is_read());
         let watch = qp.caps.watch && !core::mem::replace(&mut sq.is_watched, true);
         let mut posted = Ok(());
         if sq.pending.is_empty() && ctxt.entries <= sq.free {
@@ -401,7 +401,7 @@ impl<U: QpUser> SendBox<'_, U> {
         } else {
             let used = qp.sq_entries.saturating_sub(sq.free);
             trace::svcrdma_sq_full(qp, entries, used, qp.sq_entries);
-            qp.user.no_room();
+            qp.user.sq_full();
             sq.pending.push_back(ctxt);
             qp.n_pending.store(sq.pending.len(), Relaxed);
         }
@@ -480,7 +480,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         sq.free = sq.free.saturating_add(ctxt.entries);
         sq.free_mrs = sq.free_mrs.saturating_add(mrs);
         sq.idle.append(&mut ctxt.covers);
-        sq.progress.done(is_read);
+        sq.watchdog.done(is_read);
         let surplus = sq.put_idle(ctxt);
         let mut posted = Ok(());
         while failure.is_none() && sq.pending_fits() {

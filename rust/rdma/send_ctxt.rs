@@ -100,7 +100,7 @@ impl<U: QpUser> SendCtxt<U> {
         let count = self.pages.len();
         if count != 0 {
             self.pages.clear();
-            qp.user.unmapped(&self.data, count);
+            qp.user.pages_put(&self.data, count);
         }
     }
 
@@ -113,7 +113,7 @@ impl<U: QpUser> SendCtxt<U> {
     /// The chain belongs to `qp`, whose hardware objects exist. They are destroyed before the
     /// context is dropped.
     pub(super) unsafe fn give_up(&mut self, qp: &QueuePair<U>, is_lost: bool) {
-        qp.user.unmapped(&self.data, self.pages.len());
+        qp.user.pages_put(&self.data, self.pages.len());
         if is_lost {
             core::mem::forget(core::mem::take(&mut self.pages));
         }

@@ -3,7 +3,7 @@
 //! The backward direction (RFC 8167): nfsd's Calls to its clients.
 
 use super::{
-    sendto::Sending,
+    sendto::SendInfo,
     sizes::BACKWARD_CREDITS,
     transport::{Connection, Qp},
 };
@@ -68,7 +68,7 @@ fn send(qp: &Qp, call: &BcRqst<'_>) -> Result<(), SendError> {
             ENOMEM => SendError::NoMemory,
             _ => SendError::NotConnected,
         })?;
-    *ctxt.data() = Sending::BackwardCall;
+    *ctxt.data() = SendInfo::BackwardCall;
     ctxt.post_send(end, None).map_err(to_send_error)
 }
 

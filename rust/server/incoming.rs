@@ -120,7 +120,7 @@ impl SvcxprtRdma {
         let mut incoming = self.incoming.lock();
         let taken = self.take_head(&mut incoming, qp);
         let can_take = |head: &_| self.judge(&incoming, qp, head, 0);
-        // If this thread could not take the first one, `room` wakes another when one can.
+        // If this thread could not take the first one, `sq_available` wakes another when one can.
         if taken.is_none() || !incoming.head().is_some_and(can_take) {
             self.svc.clear_data();
         }

@@ -4,7 +4,7 @@
 
 use super::{
     sendto,
-    sendto::Sending,
+    sendto::SendInfo,
     transport::{Qp, RecvCtxt, SvcxprtRdma},
 };
 use crate::{
@@ -43,7 +43,7 @@ pub(super) fn post_reads(qp: &Qp, mut ctxt: RecvCtxt) {
     match send_ctxt {
         Ok(mut send_ctxt) if send_ctxt.fits() => {
             let unused = reserved.saturating_sub(send_ctxt.mrs());
-            *send_ctxt.data() = Sending::Reads(ctxt);
+            *send_ctxt.data() = SendInfo::Reads(ctxt);
             // The connection ends if this fails, and its other Calls need no MRs.
             if send_ctxt.post_reads(cid).is_ok() {
                 qp.unreserve(unused);
@@ -173,7 +173,7 @@ pub(super) fn add_writes(
     let layout = rqst.move_pages(pages, is_whole)?;
     let count = u32::try_from(pages.len())?;
     // From here on the context counts them as those of a Reply.
-    *ctxt.data() = Sending::Writes;
+    *ctxt.data() = SendInfo::Writes;
     qp.user().add_reply_pages(count);
     // The head, the pages and the tail are written one by one.
     let ranges = writes.saturating_add(2);

@@ -30,7 +30,7 @@ use kernel::prelude::*;
 
 /// What a chain of work requests is for.
 #[derive(Default)]
-pub(crate) enum Sending {
+pub(crate) enum SendInfo {
     /// Nothing yet.
     #[default]
     Idle,
@@ -64,7 +64,7 @@ pub(crate) struct ReplyInfo {
 
 /// `xpo_result_payload`: records a result that may be placed directly.
 pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvCtxt>, at: u32, length: u32) {
-    let (bytes, info) = ctxt.with_note();
+    let (bytes, info) = ctxt.with_data();
     let index = info.index().filter(|index| index.offers_memory);
     if let Some(call) = index.and_then(|index| index.call(bytes)) {
         info.placement.place(&call, at, length);
@@ -90,7 +90,7 @@ fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) ->
         return Err(EPIPE);
     }
     let cid = ctxt.message().cid();
-    let (message, info) = ctxt.with_note();
+    let (message, info) = ctxt.with_data();
     info.is_answered = true;
     let index = *info.index().ok_or(EINVAL)?;
     let call = index.call(message).ok_or(EINVAL)?;
@@ -134,7 +134,7 @@ fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) ->
     encoded.map_err(|_| EMSGSIZE)?;
     let unused = info.mrs.saturating_sub(send_ctxt.mrs());
     info.mrs = 0;
-    *send_ctxt.data() = Sending::Reply(reply);
+    *send_ctxt.data() = SendInfo::Reply(reply);
     send_ctxt
         .post_send(end, info.invalidate)
         .map_err(to_error)?;
@@ -222,7 +222,7 @@ fn send_garbage_args(qp: &Qp, message: &[u8], error: &ErrorMessage) {
             Ok(_) => conn.replies_in_version_two(),
             Err(_) => conn.fails_in_version_two(),
         }
-        Some((encoded.ok()?, Sending::GarbageArgs))
+        Some((encoded.ok()?, SendInfo::GarbageArgs))
     });
 }
 
@@ -230,7 +230,7 @@ fn send_garbage_args(qp: &Qp, message: &[u8], error: &ErrorMessage) {
 fn send_short(
     qp: &Qp,
     error: &ErrorMessage,
-    encode: impl FnOnce(&mut [u8], Credits) -> Option<(usize, Sending)>,
+    encode: impl FnOnce(&mut [u8], Credits) -> Option<(usize, SendInfo)>,
 ) {
     let conn = qp.user();
     let send = || -> Result {
@@ -243,7 +243,7 @@ fn send_short(
             None => {
                 trace_error(error);
                 let length = error.encode(buffer, credits).map_err(|_| EMSGSIZE)?;
-                (length, Sending::Error(error.body))
+                (length, SendInfo::Error(error.body))
             }
         };
         *ctxt.data() = sending;

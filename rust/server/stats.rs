@@ -5,7 +5,7 @@
 //! Nearly all of it is counted by completion handlers, which never run two at a time for one
 //! connection: what is counted of a Reply is kept with its Send, and added when that has completed.
 
-use super::sendto::{ReplyInfo, Sending};
+use super::sendto::{ReplyInfo, SendInfo};
 use crate::{
     proto::{
         responder::{call::CallIndex, placement::ReplyPlan},
@@ -120,16 +120,16 @@ impl Stats {
     }
 
     /// Counts what was sent. In a completion handler.
-    pub(super) fn sent(&self, sent: &Sending) {
+    pub(super) fn sent(&self, sent: &SendInfo) {
         let counters = &self.counters;
         match sent {
-            Sending::Idle | Sending::Writes | Sending::Reads(_) => {}
-            Sending::Reply(reply) => self.replied(reply),
-            Sending::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
-            Sending::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
-            Sending::Error(ErrorBody::InvalidOption) => counters.option_errors_sent.increment(),
-            Sending::GarbageArgs => counters.garbage_args_sent.increment(),
-            Sending::BackwardCall => counters.backward_calls.increment(),
+            SendInfo::Idle | SendInfo::Writes | SendInfo::Reads(_) => {}
+            SendInfo::Reply(reply) => self.replied(reply),
+            SendInfo::Error(ErrorBody::Version(_)) => counters.vers_errors_sent.increment(),
+            SendInfo::Error(ErrorBody::Chunk) => counters.chunk_errors_sent.increment(),
+            SendInfo::Error(ErrorBody::InvalidOption) => counters.option_errors_sent.increment(),
+            SendInfo::GarbageArgs => counters.garbage_args_sent.increment(),
+            SendInfo::BackwardCall => counters.backward_calls.increment(),
         }
     }
 

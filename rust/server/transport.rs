@@ -8,7 +8,7 @@ use super::{
     recvfrom,
     recvfrom::CallInfo,
     sendto,
-    sendto::Sending,
+    sendto::SendInfo,
     stats::Stats,
 };
 use crate::{
@@ -246,7 +246,7 @@ impl SvcConnection for Connection {
 
 impl QpUser for SvcxprtRdma {
     type Recv = CallInfo;
-    type Send = Sending;
+    type Send = SendInfo;
     type Slot = ();
 
     const IS_CLIENT: bool = false;
@@ -259,32 +259,32 @@ impl QpUser for SvcxprtRdma {
         recvfrom::received(cx, ctxt);
     }
 
-    fn unmapped(&self, data: &Sending, pages: usize) {
+    fn pages_put(&self, data: &SendInfo, pages: usize) {
         // It was a u32 when it was added.
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-        if let Sending::Writes | Sending::Reply(_) = data {
+        if let SendInfo::Writes | SendInfo::Reply(_) = data {
             self.reply_pages.fetch_sub(pages, Relaxed);
             self.listener.reply_pages.subtract(pages);
         }
     }
 
-    fn sent(cx: &mut CqContext<'_, Self>, data: Sending, pages: PageVec) {
+    fn sent(cx: &mut CqContext<'_, Self>, data: SendInfo, pages: PageVec) {
         let conn = cx.user();
         match data {
-            Sending::Idle | Sending::Writes => {}
-            Sending::Reads(ctxt) => recvfrom::read(cx.qp(), ctxt, pages),
-            Sending::Reply(_) | Sending::Error(_) | Sending::GarbageArgs => {
+            SendInfo::Idle | SendInfo::Writes => {}
+            SendInfo::Reads(ctxt) => recvfrom::read(cx.qp(), ctxt, pages),
+            SendInfo::Reply(_) | SendInfo::Error(_) | SendInfo::GarbageArgs => {
                 conn.stats.sent(&data);
                 conn.incoming.lock().grants.delivered();
             }
-            Sending::BackwardCall => conn.stats.sent(&data),
+            SendInfo::BackwardCall => conn.stats.sent(&data),
         }
     }
 
-    fn part_failed(&self, data: &Sending, status: WcStatus) {
+    fn part_failed(&self, data: &SendInfo, status: WcStatus) {
         let xid = match data {
-            Sending::Reads(ctxt) => ctxt.data().xid(),
-            Sending::Reply(reply) => Some(reply.xid),
+            SendInfo::Reads(ctxt) => ctxt.data().xid(),
+            SendInfo::Reply(reply) => Some(reply.xid),
             _ => None,
         };
         if let (Some(xid), true) = (xid, status.is_refusal()) {
@@ -292,11 +292,11 @@ impl QpUser for SvcxprtRdma {
         }
     }
 
-    fn no_room(&self) {
+    fn sq_full(&self) {
         self.stats.queue_is_full();
     }
 
-    fn room(&self) {
+    fn sq_available(&self) {
         self.wake_any(&self.incoming.lock());
     }
 

@@ -444,13 +444,13 @@ mod tests {
 
     // SAFETY: There is no such object.
     unsafe impl OwnedMessage for Unmade {
-        type Note = ();
+        type Data = ();
 
         fn memory(&mut self) -> (NonNull<u8>, usize) {
             match *self {}
         }
 
-        fn with_note(&mut self) -> (&[u8], &mut ()) {
+        fn with_data(&mut self) -> (&[u8], &mut ()) {
             match *self {}
         }
 

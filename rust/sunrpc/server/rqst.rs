@@ -39,8 +39,8 @@ impl<'a, M: OwnedMessage> KeptCall<'a, M> {
     }
 
     /// The bytes of the message, and what is kept with it.
-    pub(crate) fn with_note(&mut self) -> (&[u8], &mut M::Note) {
-        self.0.with_note()
+    pub(crate) fn with_data(&mut self) -> (&[u8], &mut M::Data) {
+        self.0.with_data()
     }
 }
 

@@ -2,12 +2,12 @@
 
 //! Whether the peer lets what was handed over to a send queue complete in time.
 
-/// How many looks after it was handed over a chain has to be done.
-const LATE_LOOKS: usize = 6;
+/// How many runs after it was handed over a chain has to be done.
+const LATE_RUNS: usize = 6;
 
-/// How many looks in a row may find that nothing has completed. One is not enough: on a machine
-/// that was stopped the timer of a look fires before the completions are handled.
-const QUIET_LOOKS: u32 = 2;
+/// How many runs in a row may find that nothing has completed. One is not enough: on a machine
+/// that was stopped the timer of a run fires before the completions are handled.
+const QUIET_RUNS: u32 = 2;
 
 /// Chains of one kind. The completions of each kind come in order.
 #[derive(Clone, Copy)]
@@ -16,27 +16,27 @@ struct Count {
     handed: u64,
     /// Chains that have completed.
     done: u64,
-    /// `handed` at the last looks, the latest first.
-    marks: [u64; LATE_LOOKS],
+    /// `handed` at the last runs, the latest first.
+    marks: [u64; LATE_RUNS],
 }
 
-/// The progress of a send queue.
-pub(super) struct Progress {
+/// The watchdog of a send queue.
+pub(super) struct Watchdog {
     /// RDMA Reads, and all others: siw does not complete the ones and the others in order.
     counts: [Count; 2],
-    /// Chains that had completed at the last look, if it found any under way.
+    /// Chains that had completed at the last run, if it found any under way.
     seen: Option<u64>,
-    /// Looks in a row that found none done since the one before.
+    /// Runs in a row that found none done since the one before.
     quiet: u32,
 }
 
-impl Progress {
+impl Watchdog {
     /// That of a queue to which nothing was handed over.
     pub(super) const fn new() -> Self {
         const NONE: Count = Count {
             handed: 0,
             done: 0,
-            marks: [0; LATE_LOOKS],
+            marks: [0; LATE_RUNS],
         };
         Self {
             counts: [NONE; 2],
@@ -87,42 +87,42 @@ impl Progress {
             _ => 0,
         };
         self.seen = self.is_busy().then_some(done);
-        is_late || self.quiet >= QUIET_LOOKS
+        is_late || self.quiet >= QUIET_RUNS
     }
 }
 
 #[cfg(rpcrdma_kunit)]
-#[kernel::macros::kunit_tests(rpcrdma_look)]
+#[kernel::macros::kunit_tests(rpcrdma_watchdog)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_without_progress_is_stalled_at_the_third_look() {
-        let mut progress = Progress::new();
-        assert!(!progress.is_busy());
-        progress.handed(false);
-        let looks = [(); 3].map(|()| progress.is_stalled());
-        assert_eq!(looks, [false, false, true]);
-        progress.done(false);
-        assert!(!progress.is_stalled() && !progress.is_busy());
+    fn a_queue_without_progress_is_stalled_at_the_third_run() {
+        let mut watchdog = Watchdog::new();
+        assert!(!watchdog.is_busy());
+        watchdog.handed(false);
+        let runs = [(); 3].map(|()| watchdog.is_stalled());
+        assert_eq!(runs, [false, false, true]);
+        watchdog.done(false);
+        assert!(!watchdog.is_stalled() && !watchdog.is_busy());
         // What was seen before does not count for later chains.
-        progress.handed(true);
-        let looks = [(); 3].map(|()| progress.is_stalled());
-        assert_eq!(looks, [false, false, true]);
+        watchdog.handed(true);
+        let runs = [(); 3].map(|()| watchdog.is_stalled());
+        assert_eq!(runs, [false, false, true]);
     }
 
     #[test]
-    fn a_chain_that_is_not_done_six_looks_later_is_late() {
+    fn a_chain_that_is_not_done_six_runs_later_is_late() {
         for is_read in [false, true] {
-            let mut progress = Progress::new();
+            let mut watchdog = Watchdog::new();
             for _ in 0..64 {
-                progress.handed(is_read);
+                watchdog.handed(is_read);
             }
-            // One completes before each look, and another one is handed over.
+            // One completes before each run, and another one is handed over.
             let stalled = (0..20).find(|_| {
-                progress.done(is_read);
-                progress.handed(is_read);
-                progress.is_stalled()
+                watchdog.done(is_read);
+                watchdog.handed(is_read);
+                watchdog.is_stalled()
             });
             assert_eq!(stalled, Some(6));
         }
@@ -130,12 +130,12 @@ mod tests {
 
     #[test]
     fn reads_and_others_are_late_each_for_themselves() {
-        let mut progress = Progress::new();
-        progress.handed(true);
+        let mut watchdog = Watchdog::new();
+        watchdog.handed(true);
         let stalled = (0..20).find(|_| {
-            progress.handed(false);
-            progress.done(false);
-            progress.is_stalled()
+            watchdog.handed(false);
+            watchdog.done(false);
+            watchdog.is_stalled()
         });
         assert_eq!(stalled, Some(6));
     }
