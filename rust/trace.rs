@@ -76,36 +76,35 @@ macro_rules! enabled {
 
 /// Emits an event, if it is enabled.
 macro_rules! emit {
-    ($name:ident($($value:expr),* $(,)?)) => {
+    ($name:ident $values:tt) => {
         if enabled!($name) {
             #[cfg(CONFIG_TRACEPOINTS)]
             kernel::macros::paste! {
                 // SAFETY: The event takes numbers and references only, and may be written in any
                 // context.
-                unsafe { crate::bindings::[<rust_do_trace_ $name>]($($value),*) }
+                unsafe { crate::bindings::[<rust_do_trace_ $name>] $values }
             }
             #[cfg(not(CONFIG_TRACEPOINTS))]
-            let _ = ($(core::convert::identity($value),)*);
+            let _ = $values;
         }
     };
 }
 
-/// Defines the function of each event.
+/// Defines a function of the same name for each event. Several events may have the same arguments
+/// and values.
 macro_rules! events {
     ($(
-        $(#[$doc:meta])*
-        fn $name:ident($($argument:ident: $type:ty),* $(,)?) => ($($value:expr),* $(,)?);
-    )*) => {$(
+        $($(#[$doc:meta])* fn $name:ident)+: $arguments:tt => $values:tt;
+    )*) => {$($(
         $(#[$doc])*
-        // As the kernel crate's declare_trace!: a disabled event must not cost a call.
-        pub(crate) fn $name($($argument: $type),*) {
-            emit!($name($($value),*));
+        pub(crate) fn $name $arguments {
+            emit!($name $values);
         }
-    )*};
+    )+)*};
 }
 
-/// A length as events show it.
-fn clip(length: usize) -> u32 {
+/// A length or a number as events show it.
+pub(crate) fn clip(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
@@ -116,21 +115,22 @@ fn word(message: &[u8], index: usize) -> u32 {
         .map_or(0, |word| u32::from_be_bytes(*word))
 }
 
-// The client's connections and its memory regions, by transport.
 events! {
+    // The client's connections and its memory regions, by transport.
+
     /// An attempt to connect was queued, to start after `delay` jiffies.
-    fn xprtrdma_op_connect(xprt: &impl TraceXprt, delay: usize) => (xprt.id(), delay);
+    fn xprtrdma_op_connect: (xprt: &impl TraceXprt, delay: usize) => (xprt.id(), delay);
     /// The mount requested different timeouts, in jiffies.
-    fn xprtrdma_op_set_cto(xprt: &impl TraceXprt, connect: usize, reconnect: usize) =>
+    fn xprtrdma_op_set_cto: (xprt: &impl TraceXprt, connect: usize, reconnect: usize) =>
         (xprt.id(), connect, reconnect);
-    /// Fault injection breaks the connection.
-    fn xprtrdma_op_inject_dsc(xprt: &impl TraceXprt) => (xprt.id());
     /// The connection manager reports that the device is being removed.
-    fn xprtrdma_device_removal(xprt: &impl TraceXprt) => (xprt.id());
+    fn xprtrdma_device_removal
+    /// Fault injection breaks the connection.
+    fn xprtrdma_op_inject_dsc: (xprt: &impl TraceXprt) => (xprt.id());
     /// Version Two was tried, and this version is spoken.
-    fn xprtrdma_version(xprt: &impl TraceXprt, version: u32) => (xprt.id(), version);
+    fn xprtrdma_version: (xprt: &impl TraceXprt, version: u32) => (xprt.id(), version);
     /// Both ends have agreed on the inline thresholds.
-    fn xprtrdma_inline_thresh(
+    fn xprtrdma_inline_thresh: (
         xprt: &impl TraceXprt,
         send: u32,
         recv: u32,
@@ -139,61 +139,48 @@ events! {
     ) => (xprt.id(), send, recv, max_send, max_recv);
     /// An attempt to connect is over; `errno` is what sunrpc is told, `cause` one of `enum
     /// rpcrdma_cause`. Both are 0 if there is a connection.
-    fn xprtrdma_connect(xprt: &impl TraceXprt, errno: i32, cause: i32) => (xprt.id(), errno, cause);
+    fn xprtrdma_connect: (xprt: &impl TraceXprt, errno: i32, cause: i32) =>
+        (xprt.id(), errno, cause);
     /// A connection is torn down, for a cause of `enum rpcrdma_cause`.
-    fn xprtrdma_disconnect(xprt: &impl TraceXprt, cause: i32) => (xprt.id(), cause);
+    fn xprtrdma_disconnect: (xprt: &impl TraceXprt, cause: i32) => (xprt.id(), cause);
     /// Memory regions were allocated.
-    fn xprtrdma_createmrs(xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
+    fn xprtrdma_createmrs: (xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
     /// A back channel for `requests` Calls is set up.
-    fn xprtrdma_cb_setup(xprt: &impl TraceXprt, requests: u32) => (xprt.id(), requests);
+    fn xprtrdma_cb_setup: (xprt: &impl TraceXprt, requests: u32) => (xprt.id(), requests);
     /// A backward Call is passed to the callback service.
-    fn xprtrdma_cb_call(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
+    fn xprtrdma_cb_call
     /// A backward Reply is sent.
-    fn xprtrdma_cb_reply(xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
-}
-
-/// Defines the functions of events that show a Call, on a transport.
-macro_rules! task_events {
-    ($($(#[$doc:meta])* $name:ident;)*) => {
-        events! {$(
-            $(#[$doc])*
-            fn $name(xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
-                (rqst.task().0, rqst.task().1, xprt.id(), rqst.xid());
-        )*}
-    };
-}
-
-task_events! {
+    fn xprtrdma_cb_reply: (xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
     /// No memory region was free for a Call, which waits for one.
-    xprtrdma_nomrs_err;
+    fn xprtrdma_nomrs_err
     /// The memory regions of a Call whose task is gone are being invalidated.
-    xprtrdma_mrs_zap;
+    fn xprtrdma_mrs_zap
     /// The peer has rejected the chunks of a Call.
-    xprtrdma_err_chunk;
+    fn xprtrdma_err_chunk
     /// The peer has rejected a Call for an unknown reason.
-    xprtrdma_err_unrecognized;
-}
+    fn xprtrdma_err_unrecognized: (xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
+        (rqst.task().0, rqst.task().1, xprt.id(), rqst.xid());
 
-// The client's Calls and Replies.
-events! {
+    // The client's Calls and Replies.
+
     /// A Call was encoded, with `header` bytes of transport header. `call` and `reply` are the
     /// forms of the Call and of its Reply.
-    fn xprtrdma_marshal(rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
+    fn xprtrdma_marshal: (rqst: &impl TraceRqst, header: usize, call: u8, reply: u8) => (
         rqst.task().0, rqst.task().1, rqst.xid(), clip(header),
         clip(rqst.call_lens()[0]), clip(rqst.call_lens()[1]), clip(rqst.call_lens()[2]),
         u32::from(call), u32::from(reply),
     );
     /// A Call was not sent.
-    fn xprtrdma_marshal_failed(rqst: &impl TraceRqst, errno: i32) =>
+    fn xprtrdma_marshal_failed: (rqst: &impl TraceRqst, errno: i32) =>
         (rqst.task().0, rqst.task().1, rqst.xid(), errno);
     /// A Reply was matched with its Call.
-    fn xprtrdma_reply(rqst: &impl TraceRqst, credits: u32) =>
+    fn xprtrdma_reply: (rqst: &impl TraceRqst, credits: u32) =>
         (rqst.task().0, rqst.task().1, rqst.xid(), credits);
     /// The peer has rejected the version of a Call.
-    fn xprtrdma_err_vers(rqst: &impl TraceRqst, low: u32, high: u32) =>
+    fn xprtrdma_err_vers: (rqst: &impl TraceRqst, low: u32, high: u32) =>
         (rqst.task().0, rqst.task().1, rqst.xid(), low, high);
     /// `bytes` of a Reply were copied to the pages for its data.
-    fn xprtrdma_fixup(rqst: &impl TraceRqst, bytes: usize) => (
+    fn xprtrdma_fixup: (rqst: &impl TraceRqst, bytes: usize) => (
         rqst.task().0, rqst.task().1, u64::from(clip(bytes)),
         clip(rqst.reply_lens()[0]), clip(rqst.reply_lens()[1]), clip(rqst.reply_lens()[2]),
     );
@@ -235,99 +222,84 @@ pub(crate) fn xprtrdma_chunks(
     }
 }
 
-// The client's work requests.
 events! {
+    // The client's work requests.
+
     /// `message` is posted in the Send with this number.
-    fn xprtrdma_post_send(qp: &impl TraceQp, number: u32, message: &[u8], signaled: bool) =>
+    fn xprtrdma_post_send: (qp: &impl TraceQp, number: u32, message: &[u8], signaled: bool) =>
         (qp.queue(), number, word(message, 0), clip(message.len()), signaled);
-    /// The device has rejected a chain that ends with a Send.
-    fn xprtrdma_post_send_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
     /// The Receive with this number was posted, or will be with its batch.
-    fn xprtrdma_post_recv(qp: &impl TraceQp, index: u32) => (qp.queue(), index);
+    fn xprtrdma_post_recv: (qp: &impl TraceQp, index: u32) => (qp.queue(), index);
     /// `count` Receives are posted together.
-    fn xprtrdma_post_recvs(qp: &impl TraceQp, count: usize) => (qp.queue(), clip(count));
+    fn xprtrdma_post_recvs: (qp: &impl TraceQp, count: usize) => (qp.queue(), clip(count));
+    /// The device has rejected a chain that ends with a Send.
+    fn xprtrdma_post_send_err
     /// The device has rejected a Receive.
-    fn xprtrdma_post_recvs_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    fn xprtrdma_post_recvs_err
     /// The device has rejected a chain of invalidations.
-    fn xprtrdma_post_linv_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
-    /// The Receive with this number has completed.
-    fn xprtrdma_wc_receive(qp: &impl TraceQp, index: u32, wc: &ib_wc) => (qp.queue(), index, wc);
-    /// The signalled Send with this number has completed.
-    fn xprtrdma_wc_send(qp: &impl TraceQp, number: u32, wc: &ib_wc) => (qp.queue(), number, wc);
-    /// The last invalidation of the slot at `index` has completed.
-    fn xprtrdma_wc_li_done(qp: &impl TraceQp, index: usize, wc: &ib_wc) =>
-        (qp.queue(), clip(index), wc);
-    /// An unsignalled work request has failed.
-    fn xprtrdma_wc_unsignaled(qp: &impl TraceQp, wc: &ib_wc) => (qp.queue(), wc);
-    /// The region with the number `mr` was allocated, or `errno` says why none was.
-    fn xprtrdma_frwr_alloc(mr: u32, errno: i32) => (mr, errno);
-    /// The region with the number `mr` was freed, with this result.
-    fn xprtrdma_frwr_dereg(mr: u32, rc: i32) => (mr, rc);
-    /// None of `elements` pages could be mapped for DMA.
-    fn xprtrdma_frwr_sgerr(region: &impl TraceMr, elements: i32, mapped: i32) =>
-        (region.number(), mapped, elements);
-    /// Of `elements` mapped pages only `mapped` fit the region.
-    fn xprtrdma_frwr_maperr(region: &impl TraceMr, elements: i32, mapped: i32) =>
-        (region.number(), mapped, elements);
-}
-
-/// Defines the functions of events that show a memory region.
-macro_rules! region_events {
-    ($($(#[$doc:meta])* $name:ident;)*) => {
-        events! {$(
-            $(#[$doc])*
-            fn $name(region: &impl TraceMr) => (
-                region.number(), region.elements(),
-                region.segment().0, region.segment().1, region.segment().2,
-                region.direction(),
-            );
-        )*}
-    };
-}
-
-region_events! {
-    /// A region's pages are mapped for DMA.
-    xprtrdma_mr_map;
-    /// A region's registration is added to a chain.
-    xprtrdma_mr_fastreg;
-    /// A region's invalidation is added to a chain.
-    xprtrdma_mr_localinv;
-    /// The peer has invalidated a region.
-    xprtrdma_mr_reminv;
-    /// A region's pages are unmapped.
-    xprtrdma_mr_unmap;
-}
-
-// The server's connections and work requests.
-events! {
-    /// A connection that a peer requested could not be accepted.
-    fn svcrdma_accept_err(listener: u32, errno: i32) => (listener, errno);
-    /// Both ends have agreed on another version than One.
-    fn svcrdma_version(connection: u32, version: u32) => (connection, version);
-    /// The device is being removed, and the connection closed.
-    fn svcrdma_device_removal(connection: u32) => (connection);
-    /// An event with this number (`enum ib_event_type`) has made the queue pair unusable.
-    fn svcrdma_qp_error(connection: u32, event: u32) => (connection, event);
-    /// The Receive with this number is about to be posted.
-    fn svcrdma_post_recv(qp: &impl TraceQp, cid: u32) => (qp.queue(), cid);
+    fn xprtrdma_post_linv_err
     /// The device has rejected Receives.
-    fn svcrdma_rq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    fn svcrdma_rq_post_err
+    /// The device has rejected a chain of Writes and a Send, or of Reads.
+    fn svcrdma_sq_post_err: (qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
+    /// The Receive with this number has completed.
+    fn xprtrdma_wc_receive
+    /// The signalled Send with this number has completed.
+    fn xprtrdma_wc_send
+    /// An unsignalled request has failed, of the Send or the slot with this number.
+    fn xprtrdma_wc_unsignaled
+    /// The last invalidation of the slot with this number has completed.
+    fn xprtrdma_wc_li_done: (qp: &impl TraceQp, number: u32, wc: &ib_wc) =>
+        (qp.queue(), number, wc);
+    /// The region with the number `mr` was allocated, or `errno` says why none was.
+    fn xprtrdma_frwr_alloc: (mr: u32, errno: i32) => (mr, errno);
+    /// The region with the number `mr` was freed, with this result.
+    fn xprtrdma_frwr_dereg: (mr: u32, rc: i32) => (mr, rc);
+    /// None of `elements` pages could be mapped for DMA.
+    fn xprtrdma_frwr_sgerr
+    /// Of `elements` mapped pages only `mapped` fit the region.
+    fn xprtrdma_frwr_maperr: (region: &impl TraceMr, elements: i32, mapped: i32) =>
+        (region.number(), mapped, elements);
+    /// A region's pages are mapped for DMA.
+    fn xprtrdma_mr_map
+    /// A region's registration is added to a chain.
+    fn xprtrdma_mr_fastreg
+    /// A region's invalidation is added to a chain.
+    fn xprtrdma_mr_localinv
+    /// The peer has invalidated a region.
+    fn xprtrdma_mr_reminv
+    /// A region's pages are unmapped.
+    fn xprtrdma_mr_unmap: (region: &impl TraceMr) => (
+        region.number(), region.elements(),
+        region.segment().0, region.segment().1, region.segment().2,
+        region.direction(),
+    );
+
+    // The server's connections and work requests.
+
+    /// A connection that a peer requested could not be accepted.
+    fn svcrdma_accept_err: (listener: u32, errno: i32) => (listener, errno);
+    /// Both ends have agreed on another version than One.
+    fn svcrdma_version: (connection: u32, version: u32) => (connection, version);
+    /// The device is being removed, and the connection closed.
+    fn svcrdma_device_removal: (connection: u32) => (connection);
+    /// An event with this number (`enum ib_event_type`) has made the queue pair unusable.
+    fn svcrdma_qp_error: (connection: u32, event: u32) => (connection, event);
+    /// The Receive with this number is about to be posted.
+    fn svcrdma_post_recv: (qp: &impl TraceQp, cid: u32) => (qp.queue(), cid);
     /// A Send is posted.
-    fn svcrdma_post_send(qp: &impl TraceQp, cid: u32, invalidate: Option<u32>) =>
+    fn svcrdma_post_send: (qp: &impl TraceQp, cid: u32, invalidate: Option<u32>) =>
         (qp.queue(), cid, 1, invalidate.unwrap_or(0));
     /// RDMA Writes are posted before the Send with this number.
-    fn svcrdma_post_write_chunk(qp: &impl TraceQp, cid: u32, count: u32) =>
-        (qp.queue(), cid, count);
+    fn svcrdma_post_write_chunk
     /// RDMA Reads are posted for the message in the Receive with this number.
-    fn svcrdma_post_read_chunk(qp: &impl TraceQp, cid: u32, count: u32) =>
+    fn svcrdma_post_read_chunk: (qp: &impl TraceQp, cid: u32, count: u32) =>
         (qp.queue(), cid, count);
-    /// The device has rejected a chain of Writes and a Send, or of Reads.
-    fn svcrdma_sq_post_err(qp: &impl TraceQp, error: Error) => (qp.queue(), error.to_errno());
     /// The send queue has no room for `needed` work requests.
-    fn svcrdma_sq_full(qp: &impl TraceQp, needed: u32, used: u32, depth: u32) =>
+    fn svcrdma_sq_full: (qp: &impl TraceQp, needed: u32, used: u32, depth: u32) =>
         (qp.queue(), needed, depth.saturating_sub(used), depth);
     /// The RDMA Reads for the message in the Receive with this number have completed.
-    fn svcrdma_wc_read(qp: &impl TraceQp, cid: u32, bytes: u64, nanoseconds: u64) =>
+    fn svcrdma_wc_read: (qp: &impl TraceQp, cid: u32, bytes: u64, nanoseconds: u64) =>
         (qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), nanoseconds);
 }
 
@@ -373,75 +345,53 @@ pub(crate) fn svcrdma_wc_send(qp: &impl TraceQp, cid: u32, wc: &ib_wc) {
     emit!(svcrdma_wc_send(qp.queue(), cid));
 }
 
-/// Defines the functions of events that show the header of a message that the client rejects.
-macro_rules! reply_events {
-    ($($(#[$doc:meta])* $name:ident;)*) => {
-        events! {$(
-            $(#[$doc])*
-            fn $name(xprt: &impl TraceXprt, message: &[u8]) =>
-                (xprt.id(), word(message, 0), word(message, 1), word(message, 3));
-        )*}
-    };
-}
-
-reply_events! {
-    /// No Call waits for a message.
-    xprtrdma_reply_rqst_err;
-    /// A message is shorter than the fixed header fields.
-    xprtrdma_reply_short_err;
-    /// A message has another version.
-    xprtrdma_reply_vers_err;
-    /// A message's header is malformed.
-    xprtrdma_reply_hdr_err;
-}
-
-/// Defines the functions of events that show the header of a message that the server rejects.
-macro_rules! call_events {
-    ($($(#[$doc:meta])* $name:ident;)*) => {
-        events! {$(
-            $(#[$doc])*
-            fn $name(qp: &impl TraceQp, cid: u32, message: &[u8]) => (
-                qp.queue(), cid,
-                word(message, 0), word(message, 1), word(message, 2), word(message, 3),
-            );
-        )*}
-    };
-}
-
-call_events! {
-    /// A message has another version.
-    svcrdma_decode_badvers_err;
-    /// A message gets no answer.
-    svcrdma_decode_drop_err;
-    /// A message's procedure is unknown.
-    svcrdma_decode_badproc_err;
-    /// A message's header is malformed, or requests too much.
-    svcrdma_decode_parse_err;
-}
-
-// Messages from requesters.
 events! {
+    // Messages that do not decode.
+
+    /// No Call waits for a message.
+    fn xprtrdma_reply_rqst_err
+    /// A message is shorter than the fixed header fields.
+    fn xprtrdma_reply_short_err
+    /// A message has another version.
+    fn xprtrdma_reply_vers_err
+    /// A message's header is malformed.
+    fn xprtrdma_reply_hdr_err: (xprt: &impl TraceXprt, message: &[u8]) =>
+        (xprt.id(), word(message, 0), word(message, 1), word(message, 3));
+    /// A message has another version.
+    fn svcrdma_decode_badvers_err
+    /// A message gets no answer.
+    fn svcrdma_decode_drop_err
+    /// A message's procedure is unknown.
+    fn svcrdma_decode_badproc_err
+    /// A message's header is malformed, or requests too much.
+    fn svcrdma_decode_parse_err: (qp: &impl TraceQp, cid: u32, message: &[u8]) => (
+        qp.queue(), cid,
+        word(message, 0), word(message, 1), word(message, 2), word(message, 3),
+    );
+
+    // Messages from requesters.
+
     /// `message` is a Call, with this many bytes of transport header.
-    fn svcrdma_decode_rqst(qp: &impl TraceQp, cid: u32, message: &[u8], header: usize) => (
+    fn svcrdma_decode_rqst: (qp: &impl TraceQp, cid: u32, message: &[u8], header: usize) => (
         qp.queue(), cid,
         word(message, 0), word(message, 1), word(message, 2), word(message, 3),
         clip(header),
     );
     /// A message is shorter than the fixed header fields.
-    fn svcrdma_decode_short_err(qp: &impl TraceQp, cid: u32, message: &[u8]) =>
+    fn svcrdma_decode_short_err: (qp: &impl TraceQp, cid: u32, message: &[u8]) =>
         (qp.queue(), cid, clip(message.len()));
     /// An RDMA_ERROR with ERR_VERS ends the transaction.
-    fn svcrdma_err_vers(xid: u32) => (xid);
+    fn svcrdma_err_vers
     /// An RDMA_ERROR with ERR_CHUNK ends the transaction.
-    fn svcrdma_err_chunk(xid: u32) => (xid);
+    fn svcrdma_err_chunk
     /// An RDMA_ERROR with RDMA_ERR_INVAL_OPTION answers an option.
-    fn svcrdma_err_option(xid: u32) => (xid);
+    fn svcrdma_err_option: (xid: u32) => (xid);
     /// A Reply could not be sent.
-    fn svcrdma_send_err(qp: &impl TraceQp, xid: u32, error: Error) =>
+    fn svcrdma_send_err: (qp: &impl TraceQp, xid: u32, error: Error) =>
         (qp.queue(), xid, error.to_errno());
     /// An RDMA Write fills the first `length` bytes of a segment, for the Call in the Receive
     /// `cid`.
-    fn svcrdma_encode_wseg(qp: &impl TraceQp, cid: u32, number: u32, segment: Segment) =>
+    fn svcrdma_encode_wseg: (qp: &impl TraceQp, cid: u32, number: u32, segment: Segment) =>
         (qp.queue(), cid, number, segment.1, segment.2, segment.0);
 }
 

@@ -247,7 +247,7 @@ unsafe impl<U: QpUser> Complete for MrSlot<U> {
     unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         // SAFETY: The slot is part of the queue pair, which exists.
         let slot = unsafe { this.as_ref() };
-        trace::xprtrdma_wc_li_done(cx.qp(), slot.index, wc);
+        trace::xprtrdma_wc_li_done(cx.qp(), trace::clip(slot.index), wc);
         if let Some(status) = WcStatus::failure(wc) {
             return cx.user().failed(status.into());
         }
@@ -264,9 +264,11 @@ unsafe impl<U: QpUser> Complete<1> for MrSlot<U> {
 
     const OFFSET: usize = offset_of!(Self, part);
 
-    unsafe fn complete(_this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
+    unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {
-            trace::xprtrdma_wc_unsignaled(cx.qp(), wc);
+            // SAFETY: The slot is part of the queue pair, which exists.
+            let slot = unsafe { this.as_ref() };
+            trace::xprtrdma_wc_unsignaled(cx.qp(), trace::clip(slot.index), wc);
             cx.user().failed(status.into());
         }
     }

@@ -517,7 +517,7 @@ unsafe impl<U: QpUser> Complete<1> for SendCtxt<U> {
         // is on a list of the queue, and only a completion handler touches it.
         let ctxt = unsafe { this.as_ref() };
         if U::IS_CLIENT {
-            trace::xprtrdma_wc_unsignaled(qp, wc);
+            trace::xprtrdma_wc_unsignaled(qp, ctxt.cid, wc);
         } else if ctxt.rw.is_read() {
             trace::svcrdma_wc_read_failed(qp, ctxt.cid, wc);
         } else {

@@ -44,6 +44,11 @@
 	RPCRDMA_EVENT_AS(kind, name, n,								\
 			 (format, RPCRDMA_LIST_##n(RPCRDMA_PRINT, __VA_ARGS__)), __VA_ARGS__)
 
+/* Defines an event of a class, with the fields of the class. */
+#define RPCRDMA_DEFINE(class, name, n, ...)							\
+	DEFINE_EVENT(class, name, TP_PROTO(RPCRDMA_LIST_##n(RPCRDMA_PROTO, __VA_ARGS__)),	\
+		     TP_ARGS(RPCRDMA_LIST_##n(RPCRDMA_ARG, __VA_ARGS__)))
+
 #define RPCRDMA_PROTO(type, field) type field
 #define RPCRDMA_ARG(type, field) field
 #define RPCRDMA_FIELD(type, field) __field(type, field)
@@ -76,9 +81,8 @@
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, rpcrdma_cid_class, 2, "cq.id=%u cid=%u",
 	u32, cq_id, u32, completion_id);
 
-#define DEFINE_CID_EVENT(name)						\
-	DEFINE_EVENT(rpcrdma_cid_class, name,				\
-		TP_PROTO(u32 cq_id, u32 cid), TP_ARGS(cq_id, cid))
+#define DEFINE_CID_EVENT(name)									\
+	RPCRDMA_DEFINE(rpcrdma_cid_class, name, 2, u32, cq_id, u32, completion_id)
 
 DECLARE_EVENT_CLASS(rpcrdma_completion_class,
 		    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
@@ -98,17 +102,15 @@ DECLARE_EVENT_CLASS(rpcrdma_completion_class,
 			      rdma_show_wc_status(__entry->status),
 			      __entry->status, __entry->vendor_err));
 
-#define DEFINE_COMPLETION_EVENT(name)					\
-	DEFINE_EVENT(rpcrdma_completion_class, name,			\
-		TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),	\
-		TP_ARGS(cq_id, cid, wc))
+#define DEFINE_COMPLETION_EVENT(name)								\
+	RPCRDMA_DEFINE(rpcrdma_completion_class, name, 3, u32, cq_id, u32, cid,			\
+		       const struct ib_wc *, wc)
 
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, rpcrdma_post_err_class, 2, "cq.id=%u status=%d",
 	u32, cq_id, int, status);
 
-#define DEFINE_POST_ERR_EVENT(name)					\
-	DEFINE_EVENT(rpcrdma_post_err_class, name,			\
-		TP_PROTO(u32 cq_id, int status), TP_ARGS(cq_id, status))
+#define DEFINE_POST_ERR_EVENT(name)								\
+	RPCRDMA_DEFINE(rpcrdma_post_err_class, name, 2, u32, cq_id, int, status)
 
 /*
  * The client's connections
@@ -129,9 +131,7 @@ RPCRDMA_CAUSES
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_xprt_class, 1, "xprt=%u",
 	u32, xprt);
 
-#define DEFINE_XPRT_EVENT(name)						\
-	DEFINE_EVENT(xprtrdma_xprt_class, name, TP_PROTO(u32 xprt),	\
-		TP_ARGS(xprt))
+#define DEFINE_XPRT_EVENT(name) RPCRDMA_DEFINE(xprtrdma_xprt_class, name, 1, u32, xprt)
 
 DEFINE_XPRT_EVENT(xprtrdma_op_inject_dsc);
 DEFINE_XPRT_EVENT(xprtrdma_device_removal);
@@ -168,10 +168,9 @@ RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_task_class, 4,
 	SUNRPC_TRACE_TASK_SPECIFIER " xprt=%u xid=0x%08x",
 	u32, task_id, u32, client_id, u32, xprt, u32, xid);
 
-#define DEFINE_TASK_EVENT(name)						\
-	DEFINE_EVENT(xprtrdma_task_class, name,				\
-		TP_PROTO(u32 task_id, u32 client_id, u32 xprt, u32 xid),\
-		TP_ARGS(task_id, client_id, xprt, xid))
+#define DEFINE_TASK_EVENT(name)									\
+	RPCRDMA_DEFINE(xprtrdma_task_class, name, 4, u32, task_id, u32, client_id, u32, xprt,	\
+		       u32, xid)
 
 DEFINE_TASK_EVENT(xprtrdma_nomrs_err);
 DEFINE_TASK_EVENT(xprtrdma_mrs_zap);
@@ -188,13 +187,9 @@ RPCRDMA_EVENT_AS(DECLARE_EVENT_CLASS, xprtrdma_chunk_class, 7,
 	u32, task_id, u32, client_id, u32, pos, u32, handle, u32, length, u64, offset,
 	bool, is_last);
 
-#define DEFINE_CHUNK_EVENT(name)					\
-	DEFINE_EVENT(xprtrdma_chunk_class, name,			\
-		TP_PROTO(u32 task_id, u32 client_id, u32 pos,		\
-			 u32 handle, u32 length, u64 offset,		\
-			 bool is_last),					\
-		TP_ARGS(task_id, client_id, pos, handle, length,	\
-			offset, is_last))
+#define DEFINE_CHUNK_EVENT(name)								\
+	RPCRDMA_DEFINE(xprtrdma_chunk_class, name, 7, u32, task_id, u32, client_id, u32, pos,	\
+		       u32, handle, u32, length, u64, offset, bool, is_last)
 
 DEFINE_CHUNK_EVENT(xprtrdma_chunk_read);
 DEFINE_CHUNK_EVENT(xprtrdma_chunk_write);
@@ -262,18 +257,7 @@ DEFINE_COMPLETION_EVENT(xprtrdma_wc_send);
 DEFINE_COMPLETION_EVENT(xprtrdma_wc_li_done);
 
 /* Unsignalled work requests only complete if they fail. */
-TRACE_EVENT(xprtrdma_wc_unsignaled,
-	    TP_PROTO(u32 cq_id, const struct ib_wc *wc),
-	    TP_ARGS(cq_id, wc),
-	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, status)
-			     __field(u32, vendor_err)),
-	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->status = wc->status;
-			   __entry->vendor_err = wc->vendor_err;),
-	    TP_printk("cq.id=%u status=%s (%u/0x%x)", __entry->cq_id,
-		      rdma_show_wc_status(__entry->status), __entry->status,
-		      __entry->vendor_err));
+DEFINE_COMPLETION_EVENT(xprtrdma_wc_unsignaled);
 
 /*
  * Memory regions
@@ -291,11 +275,9 @@ RPCRDMA_EVENT_AS(DECLARE_EVENT_CLASS, xprtrdma_mr_class, 6,
 	 __entry->length, __entry->offset, __entry->handle, xprtrdma_show_direction(__entry->dir)),
 	u32, mr_id, int, nents, u32, handle, u64, length, u64, offset, u32, dir);
 
-#define DEFINE_MR_EVENT(name)						\
-	DEFINE_EVENT(xprtrdma_mr_class, name,				\
-		TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length,	\
-			 u64 offset, u32 dir),			\
-		TP_ARGS(mr_id, nents, handle, length, offset, dir))
+#define DEFINE_MR_EVENT(name)									\
+	RPCRDMA_DEFINE(xprtrdma_mr_class, name, 6, u32, mr_id, int, nents, u32, handle,		\
+		       u64, length, u64, offset, u32, dir)
 
 DEFINE_MR_EVENT(xprtrdma_mr_map);
 DEFINE_MR_EVENT(xprtrdma_mr_fastreg);
@@ -306,9 +288,7 @@ DEFINE_MR_EVENT(xprtrdma_mr_unmap);
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_frwr_class, 2, "mr.id=%u rc=%d",
 	u32, mr_id, int, rc);
 
-#define DEFINE_FRWR_EVENT(name)						\
-	DEFINE_EVENT(xprtrdma_frwr_class, name,				\
-		TP_PROTO(u32 mr_id, int rc), TP_ARGS(mr_id, rc))
+#define DEFINE_FRWR_EVENT(name) RPCRDMA_DEFINE(xprtrdma_frwr_class, name, 2, u32, mr_id, int, rc)
 
 /* If no region was allocated, mr.id is meaningless. */
 DEFINE_FRWR_EVENT(xprtrdma_frwr_alloc);
@@ -317,10 +297,8 @@ DEFINE_FRWR_EVENT(xprtrdma_frwr_dereg);
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_maperr_class, 3, "mr.id=%u nents=%d of %d",
 	u32, mr_id, int, num_mapped, int, nents);
 
-#define DEFINE_MAPERR_EVENT(name)					\
-	DEFINE_EVENT(xprtrdma_maperr_class, name,			\
-		TP_PROTO(u32 mr_id, int num_mapped, int nents),		\
-		TP_ARGS(mr_id, num_mapped, nents))
+#define DEFINE_MAPERR_EVENT(name)								\
+	RPCRDMA_DEFINE(xprtrdma_maperr_class, name, 3, u32, mr_id, int, num_mapped, int, nents)
 
 DEFINE_MAPERR_EVENT(xprtrdma_frwr_sgerr);
 DEFINE_MAPERR_EVENT(xprtrdma_frwr_maperr);
@@ -337,10 +315,8 @@ RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_reply_class, 4,
 	"xprt=%u xid=0x%08x version=%u proc=%u",
 	u32, xprt, u32, xid, u32, version, u32, proc);
 
-#define DEFINE_REPLY_EVENT(name)					\
-	DEFINE_EVENT(xprtrdma_reply_class, name,			\
-		TP_PROTO(u32 xprt, u32 xid, u32 version, u32 proc),	\
-		TP_ARGS(xprt, xid, version, proc))
+#define DEFINE_REPLY_EVENT(name)								\
+	RPCRDMA_DEFINE(xprtrdma_reply_class, name, 4, u32, xprt, u32, xid, u32, version, u32, proc)
 
 DEFINE_REPLY_EVENT(xprtrdma_reply_rqst_err);
 DEFINE_REPLY_EVENT(xprtrdma_reply_short_err);
@@ -365,9 +341,8 @@ RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_cb_setup, 2, "xprt=%u %u reqs",
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_callback_class, 2, "xprt=%u xid=0x%08x",
 	u32, xprt, u32, xid);
 
-#define DEFINE_CALLBACK_EVENT(name)					\
-	DEFINE_EVENT(xprtrdma_callback_class, name,			\
-		TP_PROTO(u32 xprt, u32 xid), TP_ARGS(xprt, xid))
+#define DEFINE_CALLBACK_EVENT(name)								\
+	RPCRDMA_DEFINE(xprtrdma_callback_class, name, 2, u32, xprt, u32, xid)
 
 DEFINE_CALLBACK_EVENT(xprtrdma_cb_call);
 DEFINE_CALLBACK_EVENT(xprtrdma_cb_reply);
@@ -423,10 +398,9 @@ RPCRDMA_EVENT(TRACE_EVENT, svcrdma_post_send, 4, "cq.id=%u cid=%u num_sge=%u inv
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, svcrdma_post_chunk_class, 3, "cq.id=%u cid=%u sqecount=%u",
 	u32, cq_id, u32, completion_id, u32, sqecount);
 
-#define DEFINE_POST_CHUNK_EVENT(name)					\
-	DEFINE_EVENT(svcrdma_post_chunk_class, name,			\
-		TP_PROTO(u32 cq_id, u32 cid, u32 sqecount),		\
-		TP_ARGS(cq_id, cid, sqecount))
+#define DEFINE_POST_CHUNK_EVENT(name)								\
+	RPCRDMA_DEFINE(svcrdma_post_chunk_class, name, 3, u32, cq_id, u32, completion_id,	\
+		       u32, sqecount)
 
 /* Counts RDMA Writes to Write chunks and to the Reply chunk. */
 DEFINE_POST_CHUNK_EVENT(svcrdma_post_write_chunk);
@@ -455,16 +429,14 @@ RPCRDMA_EVENT(DECLARE_EVENT_CLASS, svcrdma_badreq_event, 6,
 	"cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%u",
 	u32, cq_id, u32, completion_id, u32, xid, u32, vers, u32, credits, u32, proc);
 
-#define DEFINE_BADREQ_EVENT(name)					\
-	DEFINE_EVENT(svcrdma_badreq_event, svcrdma_decode_##name##_err,	\
-		TP_PROTO(u32 cq_id, u32 cid, u32 xid, u32 vers,		\
-			 u32 credits, u32 proc),			\
-		TP_ARGS(cq_id, cid, xid, vers, credits, proc))
+#define DEFINE_BADREQ_EVENT(name)								\
+	RPCRDMA_DEFINE(svcrdma_badreq_event, name, 6, u32, cq_id, u32, completion_id, u32, xid,	\
+		       u32, vers, u32, credits, u32, proc)
 
-DEFINE_BADREQ_EVENT(badvers);
-DEFINE_BADREQ_EVENT(drop);
-DEFINE_BADREQ_EVENT(badproc);
-DEFINE_BADREQ_EVENT(parse);
+DEFINE_BADREQ_EVENT(svcrdma_decode_badvers_err);
+DEFINE_BADREQ_EVENT(svcrdma_decode_drop_err);
+DEFINE_BADREQ_EVENT(svcrdma_decode_badproc_err);
+DEFINE_BADREQ_EVENT(svcrdma_decode_parse_err);
 
 RPCRDMA_EVENT(TRACE_EVENT, svcrdma_decode_rseg, 7,
 	"cq.id=%u cid=%u segno=%u position=%u %u@0x%016llx:0x%08x",
@@ -475,11 +447,9 @@ RPCRDMA_EVENT(DECLARE_EVENT_CLASS, svcrdma_wseg_class, 6,
 	"cq.id=%u cid=%u segno=%u %u@0x%016llx:0x%08x",
 	u32, cq_id, u32, completion_id, u32, segno, u32, length, u64, offset, u32, handle);
 
-#define DEFINE_WSEG_EVENT(name)						\
-	DEFINE_EVENT(svcrdma_wseg_class, name,				\
-		TP_PROTO(u32 cq_id, u32 cid, u32 segno, u32 length,	\
-			 u64 offset, u32 handle),			\
-		TP_ARGS(cq_id, cid, segno, length, offset, handle))
+#define DEFINE_WSEG_EVENT(name)									\
+	RPCRDMA_DEFINE(svcrdma_wseg_class, name, 6, u32, cq_id, u32, completion_id, u32, segno,	\
+		       u32, length, u64, offset, u32, handle)
 
 /* A segment that was offered, and the part of one that was written. */
 DEFINE_WSEG_EVENT(svcrdma_decode_wseg);
@@ -488,9 +458,7 @@ DEFINE_WSEG_EVENT(svcrdma_encode_wseg);
 RPCRDMA_EVENT(DECLARE_EVENT_CLASS, svcrdma_error_event, 1, "xid=0x%08x",
 	u32, xid);
 
-#define DEFINE_ERROR_EVENT(name)					\
-	DEFINE_EVENT(svcrdma_error_event, name, TP_PROTO(u32 xid),	\
-		TP_ARGS(xid))
+#define DEFINE_ERROR_EVENT(name) RPCRDMA_DEFINE(svcrdma_error_event, name, 1, u32, xid)
 
 DEFINE_ERROR_EVENT(svcrdma_err_vers);
 DEFINE_ERROR_EVENT(svcrdma_err_chunk);
