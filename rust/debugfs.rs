@@ -11,23 +11,22 @@ use kernel::{
     str::{CStr, CStrExt},
 };
 
-/// The module's directory. It exists as long as one of these objects does, or another directory in
-/// it.
+/// The module's directory. Dropped after all that is in it.
 pub(crate) struct Folder(());
 
 impl Folder {
     /// Creates the directory. Without debugfs there is none, which is not an error.
     pub(crate) fn new() -> Self {
         // SAFETY: May sleep.
-        unsafe { bindings::rpcrdma_debugfs_get() };
+        unsafe { bindings::rpcrdma_debugfs_init() };
         Self(())
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // SAFETY: `new` has counted this object.
-        unsafe { bindings::rpcrdma_debugfs_put() };
+        // SAFETY: `new` has created the directory. May sleep.
+        unsafe { bindings::rpcrdma_debugfs_exit() };
     }
 }
 
@@ -62,74 +61,23 @@ unsafe extern "C" fn show<T: Show>(
     }
 }
 
-/// A directory with files, until it is removed.
+/// Data, and a directory with the files that show it.
 ///
 /// # Invariants
 ///
-/// `folder` came from `rpcrdma_debugfs_add`, and its files refer to `_hooks`.
-struct Files {
-    folder: *mut bindings::dentry,
-    _hooks: KVec<bindings::rpcrdma_debugfs_file>,
-}
-
-// SAFETY: Any thread may remove files.
-unsafe impl Send for Files {}
-// SAFETY: No method takes `&self`.
-unsafe impl Sync for Files {}
-
-impl Files {
-    /// Creates the files of `data`, which is number `id` of its kind.
-    ///
-    /// # Safety
-    ///
-    /// `data` is valid and initialised until the returned object is dropped.
-    unsafe fn new<T: Show>(id: u32, data: *const T) -> Result<Self> {
-        let mut hooks = KVec::with_capacity(T::FILES.len(), GFP_KERNEL)?;
-        for index in 0..T::FILES.len() {
-            hooks.push(
-                bindings::rpcrdma_debugfs_file {
-                    show: Some(show::<T>),
-                    data: data.cast(),
-                    index: c_uint::try_from(index)?,
-                },
-                GFP_KERNEL,
-            )?;
-        }
-        // SAFETY: The name is copied. The callee keeps the module's directory for this one.
-        let folder = unsafe { bindings::rpcrdma_debugfs_add(T::PREFIX.as_char_ptr(), id) };
-        // INVARIANT: Just created, and the hooks do not move any longer.
-        let mut files = Self {
-            folder,
-            _hooks: hooks,
-        };
-        for ((name, _), hook) in T::FILES.iter().zip(&mut *files._hooks) {
-            // SAFETY: The directory was just created, and the name is copied. The hook stays in its
-            // vector until the file is removed.
-            unsafe { bindings::rpcrdma_debugfs_add_file(folder, name.as_char_ptr(), hook) };
-        }
-        Ok(files)
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        // SAFETY: `folder` came from `rpcrdma_debugfs_add` (type invariant). The call waits for
-        // readers, so nobody uses `_hooks` after it.
-        unsafe { bindings::rpcrdma_debugfs_remove(self.folder) };
-    }
-}
-
-/// Data, and the files that show it.
-///
-/// # Invariants
-///
-/// The files are dropped before the data: fields are dropped in order.
-#[pin_data]
+/// `folder` came from `rpcrdma_debugfs_add`, and its files refer to `hooks` and `data`.
+#[pin_data(PinnedDrop)]
 pub(crate) struct WithFiles<T: Show> {
-    _files: Files,
+    folder: *mut bindings::dentry,
+    hooks: KVec<bindings::rpcrdma_debugfs_file>,
     #[pin]
     data: T,
 }
+
+// SAFETY: Any thread may remove files.
+unsafe impl<T: Show + Send> Send for WithFiles<T> {}
+// SAFETY: Only `data` is reachable through `&self`.
+unsafe impl<T: Show> Sync for WithFiles<T> {}
 
 impl<T: Show> WithFiles<T> {
     /// Shows `data`, which is number `id` of its kind, in a directory of its own.
@@ -138,16 +86,40 @@ impl<T: Show> WithFiles<T> {
     ///
     /// The error of `data`, or `ENOMEM`.
     pub(crate) fn new(id: u32, data: impl PinInit<T, Error>) -> impl PinInit<Self, Error> {
+        // INVARIANT: The object is pinned, and the directory is removed before its fields are
+        // dropped.
         try_pin_init!(&this in Self {
             data <- data,
-            _files: {
+            hooks: {
                 // SAFETY: Only takes the address of a field.
-                let data = unsafe { &raw const (*this.as_ptr()).data };
-                // SAFETY: The data, initialised above, is part of this pinned object, and is
-                // dropped after the files.
-                unsafe { Files::new(id, data)? }
+                let data = unsafe { &raw const (*this.as_ptr()).data }.cast();
+                let mut hooks = KVec::with_capacity(T::FILES.len(), GFP_KERNEL)?;
+                for (index, (name, _)) in (0..).zip(T::FILES) {
+                    let hook = bindings::rpcrdma_debugfs_file {
+                        name: name.as_char_ptr(),
+                        show: Some(show::<T>),
+                        data,
+                        index,
+                    };
+                    hooks.push(hook, GFP_KERNEL)?;
+                }
+                hooks
+            },
+            // SAFETY: The names are static. The hooks and the data were initialised above.
+            folder: unsafe {
+                let name = T::PREFIX.as_char_ptr();
+                bindings::rpcrdma_debugfs_add(name, id, hooks.as_mut_ptr(), hooks.len())
             },
         }? Error)
+    }
+}
+
+#[pinned_drop]
+impl<T: Show> PinnedDrop for WithFiles<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: `folder` came from `rpcrdma_debugfs_add` (type invariant). The call waits for
+        // readers, so no thread uses the hooks or the data for a file after it.
+        unsafe { bindings::rpcrdma_debugfs_remove(self.folder) };
     }
 }
 

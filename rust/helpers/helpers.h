@@ -60,17 +60,16 @@ struct seq_file;
 
 /* A file under debugfs: number index of the files that show data. */
 struct rpcrdma_debugfs_file {
-	void (*show)(struct seq_file *seq, const void *data,
-		     unsigned int index);
+	const char *name;
+	void (*show)(struct seq_file *seq, const void *data, unsigned int index);
 	const void *data;
 	unsigned int index;
 };
 
-void rpcrdma_debugfs_get(void);
-void rpcrdma_debugfs_put(void);
-struct dentry *rpcrdma_debugfs_add(const char *prefix, unsigned int id);
-void rpcrdma_debugfs_add_file(struct dentry *folder, const char *name,
-			      struct rpcrdma_debugfs_file *file);
+void rpcrdma_debugfs_init(void);
+void rpcrdma_debugfs_exit(void);
+struct dentry *rpcrdma_debugfs_add(const char *prefix, unsigned int id,
+				   struct rpcrdma_debugfs_file *files, size_t count);
 void rpcrdma_debugfs_remove(struct dentry *folder);
 
 /* Whether one end speaks Version Two of the protocol. */

@@ -411,7 +411,7 @@ impl core::ops::Deref for OwnedXprt {
 impl Drop for OwnedXprt {
     fn drop(&mut self) {
         // SAFETY: This object owns the allocation. Either sunrpc never saw it, or `destroy` was
-        // called, and `free_strings` waits for the strings' last readers.
+        // called, and the strings are freed after their last RCU readers.
         unsafe {
             let raw = self.ptr.as_ptr();
             bindings::mempool_destroy((*raw).reserve);
