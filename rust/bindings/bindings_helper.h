@@ -2,7 +2,7 @@
 /*
  * The headers whose types and functions bindings/mod.rs offers to rdma/ and
  * sunrpc/. bindgen_parameters leaves out what the kernel crate's own bindings
- * already contain.
+ * already contain. As the kernel's own, the helpers have no prototypes.
  */
 #include <linux/in.h>
 #include <linux/sunrpc/addr.h>
@@ -15,8 +15,10 @@
 #include <rdma/ib_cm.h>
 #include <rdma/rdma_cm.h>
 #include <rdma/rw.h>
-#include "helpers/helpers.h"
-#include "helpers/svc_helpers.h"
+#include "../helpers/debugfs.c"
+#include "../helpers/helpers.c"
+#include "../helpers/svc_helpers.c"
+#include "../helpers/sysctl.c"
 #include "trace/rpcrdma.h"
 
 const size_t RPCRDMA_DMA_MINALIGN = ARCH_DMA_MINALIGN;

@@ -7,7 +7,13 @@
 #include <linux/sched/mm.h>
 #include <linux/seq_file.h>
 
-#include "helpers.h"
+/* A file under debugfs: number index of the files that show data. */
+struct rpcrdma_debugfs_file {
+	const char *name;
+	void (*show)(struct seq_file *seq, const void *data, unsigned int index);
+	const void *data;
+	unsigned int index;
+};
 
 static struct dentry *root;
 

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
+/*
+ * Wrappers that give inline functions and macros of the RDMA and sunrpc
+ * headers a symbol for Rust to call. Each is named after what it wraps.
+ */
 #include <linux/dma-mapping.h>
 #include <linux/highmem.h>
 #include <linux/iommu-dma.h>
@@ -7,11 +11,13 @@
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
 #include <linux/sched/mm.h>
+#include <linux/sunrpc/addr.h>
+#include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/xprt.h>
 #include <linux/swiotlb.h>
 #include <linux/wait_bit.h>
 #include <linux/workqueue.h>
-
-#include "helpers.h"
+#include <rdma/ib_verbs.h>
 
 int rpcrdma_ib_post_send(struct ib_qp *qp, const struct ib_send_wr *wr)
 {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
+/*
+ * The same as helpers.c, for what only the server needs.
+ */
 #include <linux/mm.h>
-
-#include "svc_helpers.h"
+#include <linux/sunrpc/addr.h>
+#include <linux/sunrpc/svc_xprt.h>
 
 bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *other)
 {

@@ -9,9 +9,28 @@
 #include <linux/string.h>
 #include <linux/sysctl.h>
 
-#include "helpers.h"
+/* Whether one end speaks Version Two of the protocol. */
+enum rpcrdma_version_two {
+	RPCRDMA_VERSION_TWO_OFF,
+	/* If the other one does. */
+	RPCRDMA_VERSION_TWO_OFFERED,
+	/* And nothing else. */
+	RPCRDMA_VERSION_TWO_REQUIRED,
+};
 
-struct rpcrdma_settings rpcrdma_settings = {
+/* Each is one word that the administrator may write at any time. */
+struct rpcrdma_settings {
+	unsigned int slot_table_entries;
+	unsigned int max_inline_read;
+	unsigned int max_inline_write;
+	unsigned int version_two;
+	/* How often that was written, even if it did not change. */
+	unsigned int version_two_writes;
+	unsigned int max_requests;
+	unsigned int max_req_size;
+	unsigned int read_requests;
+	unsigned int svc_version_two;
+} rpcrdma_settings = {
 	.slot_table_entries = 128,
 	.max_inline_read = 4096,
 	.max_inline_write = 4096,
@@ -58,6 +77,15 @@ static int proc_version_two(const struct ctl_table *table, int write,
 		WRITE_ONCE(all->version_two_writes, all->version_two_writes + 1);
 	return 0;
 }
+
+/* The server's counters for all connections. */
+enum rpcrdma_svc_counter {
+	RPCRDMA_SVC_READ,
+	RPCRDMA_SVC_RECV,
+	RPCRDMA_SVC_WRITE,
+	RPCRDMA_SVC_SQ_STARVE,
+	RPCRDMA_SVC_COUNTERS
+};
 
 static DEFINE_PER_CPU(unsigned long [RPCRDMA_SVC_COUNTERS], counts);
 /* The value of each counter when it was last reset. */

@@ -28,7 +28,7 @@ PATCHES = [
         "client",
         "bindings",
         """
-        bindings/ helpers/debugfs.c helpers/events.c helpers/helpers.c helpers/helpers.h helpers/modinfo.c
+        bindings/ helpers/debugfs.c helpers/events.c helpers/helpers.c helpers/modinfo.c
         helpers/sysctl.c trace/cause.h trace/rpcrdma.h
         rpcrdma_main.rs
         """,
@@ -64,7 +64,7 @@ PATCHES = [
         "server",
         "surfaces",
         """
-        helpers/svc_helpers.c helpers/svc_helpers.h
+        helpers/svc_helpers.c
         """,
     ),
     (
@@ -263,7 +263,7 @@ def lay_rust(rust, kernel, index):
             text = with_allowed(reduced_root(text, names), names)
         elif path.endswith(".rs"):
             text = without_modules(path, text, names)
-        elif "helpers/svc_helpers.h" not in names and path.startswith("bindings/"):
+        elif "helpers/svc_helpers.c" not in names and path.startswith("bindings/"):
             text = "".join(line for line in text.splitlines(keepends=True) if "svc_helpers" not in line)
         for vectors in re.findall(r'include_str!\("((?:\.\./)+selftests/[^"]+)"\)', text):
             name = os.path.basename(vectors)

@@ -316,8 +316,8 @@ impl Peer {
         let reads: Vec<_> = call.lists.reads.segments().collect();
         let writes = call.lists.writes.chunks();
         let mut call = Call {
-            xid: call.xid.0,
-            version: call.version,
+            xid: call.index.xid.0,
+            version: call.index.version,
             credits: word_at(bytes, 8),
             message_len: bytes.len(),
             inline_len: call.payload.map_or(0, <[u8]>::len),
