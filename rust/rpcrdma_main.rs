@@ -2,7 +2,7 @@
 
 //! The RPC-over-RDMA transport of sunrpc (RFC 8166).
 
-use kernel::{prelude::*, sync::Arc};
+use kernel::prelude::*;
 
 mod bindings;
 mod client;
@@ -40,13 +40,10 @@ impl kernel::Module for RpcRdma {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let folder = debugfs::Folder::new();
         let devices = rdma::IbClient::register()?;
-        let queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma")?, GFP_KERNEL)?;
         // Mounts may begin as soon as a class is registered.
         let servers = client::KnownServers::new()?;
-        let client = sunrpc::client::register::<client::Client>(module, queue, servers)?;
-        let service_queue = Arc::new(sunrpc::OwnedQueue::new(c"rpcrdma_service")?, GFP_KERNEL)?;
-        let backward =
-            sunrpc::server::register_bc::<server::SvcRdmaListener>(module, service_queue)?;
+        let client = sunrpc::client::register::<client::Client>(module, servers)?;
+        let backward = sunrpc::server::register_bc::<server::SvcRdmaListener>(module)?;
         let server = sunrpc::server::register::<server::SvcRdmaListener>(module)?;
         // Last: whoever has a class of this name may have these files too, and /proc loses both
         // modules' when it refuses the second ones.

@@ -14,7 +14,7 @@ use kernel::{prelude::*, str::CStr, str::CStrExt};
 /// # Invariants
 ///
 /// `ptr` is a workqueue that this object owns.
-pub(crate) struct OwnedQueue {
+pub(super) struct OwnedQueue {
     ptr: NonNull<bindings::workqueue_struct>,
 }
 
@@ -29,7 +29,7 @@ impl OwnedQueue {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(name: &'static CStr) -> Result<Self> {
+    pub(super) fn new(name: &'static CStr) -> Result<Self> {
         let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_MEM_RECLAIM;
         // SAFETY: The format has one directive, for the name, which is static.
         let ptr = unsafe {

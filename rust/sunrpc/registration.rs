@@ -10,10 +10,7 @@ use kernel::{
     ffi::c_char,
     prelude::*,
     str::CStr,
-    sync::{
-        atomic::{Acquire, Atomic, Full, Relaxed, Release},
-        Arc,
-    },
+    sync::atomic::{Acquire, Atomic, Full, Relaxed, Release},
     workqueue::{Queue, RawWorkItem},
 };
 
@@ -100,7 +97,8 @@ impl Class {
         self.raw.get().cast()
     }
 
-    /// Registers the class; `setup` creates its transports, which have `shared` in common.
+    /// Registers the class; `setup` creates its transports, which end on a workqueue with the name
+    /// `queue`, and have `shared` in common.
     ///
     /// # Safety
     ///
@@ -109,14 +107,16 @@ impl Class {
     ///
     /// # Errors
     ///
-    /// `EBUSY` the second time, `EEXIST` if another module has registered the class's number.
+    /// `EBUSY` the second time, `EEXIST` if another module has registered the class's number,
+    /// `ENOMEM`.
     pub(super) unsafe fn register(
         &'static self,
         setup: Setup,
         module: &'static ThisModule,
-        queue: Arc<OwnedQueue>,
+        queue: &'static CStr,
         shared: *const c_void,
     ) -> Result<ClassRegistration> {
+        let queue = OwnedQueue::new(queue)?;
         if self.was_registered.xchg(true, Relaxed) {
             return Err(EBUSY);
         }
@@ -187,7 +187,7 @@ impl Class {
 /// A class known to sunrpc until this object is dropped, which waits for the class's transports.
 pub(crate) struct ClassRegistration {
     class: &'static Class,
-    _queue: Arc<OwnedQueue>,
+    _queue: OwnedQueue,
 }
 
 impl Drop for ClassRegistration {

@@ -234,8 +234,6 @@ def reduced_root(text, there):
         body = body.replace("fn init(module:", "fn init(_module:")
     body = body.replace("{\n}\n", "{}\n", 1) if "struct RpcRdma {\n}\n" in body else body
     body = body.replace("Ok(Self {\n        })", "Ok(Self {})")
-    if not re.search(r"\bArc\b", body):
-        head = head.replace("{prelude::*, sync::Arc}", "prelude::*")
     return head + body
 
 

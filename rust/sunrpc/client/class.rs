@@ -47,22 +47,21 @@ struct Common<T: ClientTransport> {
     attempts: OwnedQueue,
 }
 
-/// Registers the class of `T`. Its transports end on `queue`, and have `shared` in common.
+/// Registers the class of `T`. Its transports have `shared` in common.
 ///
 /// # Errors
 ///
 /// `EBUSY` the second time, `EEXIST` if another module has registered the class, `ENOMEM`.
 pub(crate) fn register<T: ClientTransport>(
     module: &'static ThisModule,
-    queue: Arc<OwnedQueue>,
     shared: Arc<T::Shared>,
 ) -> Result<ClientRegistration<T>> {
     let attempts = OwnedQueue::new(c"rpcrdma_connect")?;
     let common = Arc::new(Common { shared, attempts }, GFP_KERNEL)?;
-    let pointer = Arc::as_ptr(&common).cast();
+    let (class, pointer) = (&T::class().0, Arc::as_ptr(&common).cast());
     // SAFETY: The class is that of `T`, and so are its transports. Its registration is dropped
     // before what the pointer refers to.
-    let class = unsafe { T::class().0.register(setup::<T>, module, queue, pointer)? };
+    let class = unsafe { class.register(setup::<T>, module, c"rpcrdma", pointer)? };
     // INVARIANT: The class was registered with this pointer; fields are dropped in order.
     Ok(ClientRegistration {
         _class: class,
@@ -271,8 +270,7 @@ mod tests {
     }
 
     fn register_unmade() -> Result<ClientRegistration<Unmade>> {
-        let queue = Arc::new(OwnedQueue::new(c"rpcrdma-kunit")?, GFP_KERNEL)?;
-        register::<Unmade>(&MODULE, queue, Arc::new((), GFP_KERNEL)?)
+        register::<Unmade>(&MODULE, Arc::new((), GFP_KERNEL)?)
     }
 
     /// The port of a server whose transport drops its allocation, and has another one.

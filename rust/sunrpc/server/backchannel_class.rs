@@ -17,7 +17,7 @@ use super::{
 use crate::{
     bindings,
     sunrpc::{
-        queue::{NoIoScope, OwnedQueue},
+        queue::NoIoScope,
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
         rpc_xprt::{self, Base},
         send_error::SendError,
@@ -64,19 +64,17 @@ pub(crate) trait BcConnection: SvcConnection {
     fn overdue(&self);
 }
 
-/// Registers the class of the backward transports over connections accepted by an `L`. They end on
-/// `queue`.
+/// Registers the class of the backward transports over connections accepted by an `L`.
 ///
 /// # Errors
 ///
-/// `EBUSY` the second time, `EEXIST` if another module has registered the class.
+/// `EBUSY` the second time, `EEXIST` if another module has registered the class, `ENOMEM`.
 pub(crate) fn register_bc<L: SvcListener<Connection: BcConnection>>(
     module: &'static ThisModule,
-    queue: Arc<OwnedQueue>,
 ) -> Result<ClassRegistration> {
     let class = &L::Connection::bc_class().0;
     // SAFETY: `setup` looks at what the arguments refer to. The transports have nothing in common.
-    unsafe { class.register(setup::<L>, module, queue, core::ptr::null()) }
+    unsafe { class.register(setup::<L>, module, c"rpcrdma_service", core::ptr::null()) }
 }
 
 /// The allocation of one transport.
