@@ -88,6 +88,8 @@ counters! {
     write_segments: Counter,
     /// Reply chunk segments sent.
     reply_segments: Counter,
+    /// Bytes of Calls, inline and in Read chunks.
+    call_bytes: Counter,
     /// Bytes offered in Write and Reply chunks.
     offered_bytes: Counter,
     /// Bytes that the peer reported having written to them.

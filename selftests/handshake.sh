@@ -79,9 +79,15 @@ slow_handshake() {
 		waits() { [ "$(stat_of received_messages)" = 1 ]; }
 		wait_for 20 waits
 		[ $(stat_of calls_outstanding) = 1 ] && [ $(stat_of answered_calls) = 0 ] ||
-			fail "$(stat_of answered_calls) Calls were answered"'
+			fail "$(stat_of answered_calls) Calls were answered"
+		ages() { [ "$(stat_of oldest_call_ms)" -ge 1000 ]; }
+		wait_for 20 ages'
+	! is_rust || client '[ "$(our_stat calls_outstanding)" = 1 ] && [ "$(our_stat oldest_call_ms)" -ge 1000 ] ||
+		fail "$(our_stat calls_outstanding) Calls, the oldest for $(our_stat oldest_call_ms) ms"'
 	delays_end server
 	client_wait mount
+	server '[ "$(stat_of calls_outstanding) $(stat_of oldest_call_ms)" = "0 0" ]'
+	! is_rust || client '[ "$(our_stat calls_outstanding) $(our_stat oldest_call_ms)" = "0 0" ]'
 	[ "$(client 'xprt_stat 3')" = 1 ] || ! is_rust || fail "the first connection was lost"
 	client 'ls $MNT >/dev/null && umount $MNT && wait_for 10 module_unused'
 }

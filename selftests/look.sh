@@ -98,6 +98,9 @@ counters_agree() {
 		[ $sent = $(xprt_stat 6) ] ||
 			fail "mountstats counts $(xprt_stat 6) Calls, and debugfs $sent"
 		[ $expected = $sent ] || fail "$sent Calls expect $expected Replies"
+		# do_something writes as many.
+		[ $(our_stat call_bytes) -ge $((307200 + $(our_stat pullup_bytes))) ] ||
+			fail "$(our_stat call_bytes) bytes in Calls, $(our_stat pullup_bytes) inline"
 		cd /sys/kernel/debug/rpcrdma/[0-9]*
 		of() { awk -v call=$1 -v reply=$2 \
 			"(call == \"any\" || \$1 == call) && (reply == \"any\" || \$2 == reply) {

@@ -115,6 +115,7 @@ pub(super) fn marshal_req(
     sent.map_err(|error| not_sent(transport, error))?;
     count_segments(transport, &plan, &reply);
     transport.calls.record(Form::from(&plan));
+    transport.stats.call_bytes.add(shape.call.len.total());
     // Without a Reply the credit would never come back.
     if !rqst.reply_expected() {
         return Err(disconnect(transport, Cause::OneWayCall));

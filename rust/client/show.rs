@@ -41,6 +41,8 @@ fn connection(transport: &RpcrdmaXprt, seq: &SeqFile) {
         let ms = timeout.saturating_mul(1000) / msecs_to_jiffies(1000).max(1);
         seq_print!(seq, "{name} {ms}\n");
     }
+    let (count, age) = xprt.calls_outstanding();
+    seq_print!(seq, "calls_outstanding {count}\noldest_call_ms {age}\n");
     let ends = *transport.ends.lock();
     ends.ended.show_last(seq, "end");
     ends.failed.show_last(seq, "failure");

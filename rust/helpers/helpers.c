@@ -180,6 +180,21 @@ void rpcrdma_rpc_relearn_verifier(struct rpc_rqst *rqst)
 	set_bit(RPCAUTH_AUTH_UPDATE_SLACK, &rqst->rq_cred->cr_auth->au_flags);
 }
 
+/* Counts the RPCs that wait for a Reply. Sets *oldest to when the first of them began. */
+unsigned int rpcrdma_rpc_oldest(struct rpc_xprt *xprt, ktime_t *oldest)
+{
+	struct rpc_rqst *rqst, *next;
+	unsigned int count = 0;
+
+	spin_lock(&xprt->queue_lock);
+	rbtree_postorder_for_each_entry_safe(rqst, next, &xprt->recv_queue, rq_recv) {
+		*oldest = min(*oldest, rqst->rq_task->tk_start);
+		count++;
+	}
+	spin_unlock(&xprt->queue_lock);
+	return count;
+}
+
 void rpcrdma_get_net(struct net *net)
 {
 	get_net(net);

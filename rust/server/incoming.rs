@@ -20,13 +20,13 @@ use crate::{
         wire::{header::Credits, private_data::Thresholds},
     },
     rdma::{CqContext, List, RecvCtxt as Receive, SqError, RECV_BATCH},
-    sunrpc::PageVec,
+    sunrpc::{jiffies, PageVec},
 };
 use kernel::{
     alloc::Flags,
     prelude::*,
     sync::atomic::Relaxed,
-    time::{delay::fsleep, Delta},
+    time::{delay::fsleep, msecs_to_jiffies, Delta},
 };
 
 /// How long a thread waits before it looks again whether there is memory.
@@ -44,6 +44,9 @@ pub(super) struct Incoming {
     /// Other Calls, and messages to be refused.
     ready: List<Receive<SvcxprtRdma>>,
     pub(super) grants: Grants,
+    /// When a Call was answered or dropped last, or arrived while no other was outstanding, in
+    /// jiffies.
+    since: usize,
     pub(super) v2: VersionTwo,
     /// Pages of RDMA Reads, from when a thread takes the Call to post them until a thread takes the
     /// Call to execute it.
@@ -62,6 +65,7 @@ impl Incoming {
             read: List::new(),
             ready: List::new(),
             grants: Grants::new(FIRST_GRANT.min(credits), credits),
+            since: jiffies(),
             v2: VersionTwo::new(thresholds),
             pages: 0,
             spare: PageVec::new(),
@@ -73,6 +77,17 @@ impl Incoming {
     fn head(&self) -> Option<&CallInfo> {
         let head = self.read.first().or_else(|| self.ready.first());
         head.map(Receive::data)
+    }
+
+    /// For how many milliseconds the oldest Call has been outstanding, at least.
+    pub(super) fn oldest_call_ms(&self) -> usize {
+        match self.grants.outstanding() {
+            0 => 0,
+            _ => {
+                jiffies().wrapping_sub(self.since).saturating_mul(1000)
+                    / msecs_to_jiffies(1000).max(1)
+            }
+        }
     }
 
     /// Receives to be posted if `limit` Calls are served at once: those for Calls, and for Replies
@@ -197,6 +212,9 @@ impl SvcxprtRdma {
             return cx.qp().put_recv(ctxt);
         }
         count(&mut incoming);
+        if incoming.grants.outstanding() == 0 {
+            incoming.since = jiffies();
+        }
         if incoming.grants.call(requested) == Conduct::Excess {
             self.stats.counters.excess_calls.increment();
         }
@@ -290,6 +308,7 @@ impl SvcxprtRdma {
             return;
         }
         incoming.grants.drop_call();
+        incoming.since = jiffies();
         let target = incoming.target(incoming.grants.limit());
         let outstanding = incoming.grants.outstanding();
         drop(incoming);
@@ -323,6 +342,7 @@ impl SvcxprtRdma {
         }
         let mut incoming = self.incoming.lock();
         let granted = incoming.grants.reply();
+        incoming.since = jiffies();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
         self.wait_for_memory(

@@ -51,6 +51,7 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
     }
     let incoming = conn.incoming.lock();
     let (grants, read_pages) = (incoming.grants, incoming.pages);
+    seq_print!(seq, "oldest_call_ms {}\n", incoming.oldest_call_ms());
     drop(incoming);
     let view = qp.view();
     for (name, value) in [

@@ -22,5 +22,6 @@ pub(crate) use crate::bindings::{total_pages, Host, PageRange, PageVec, SocketAd
 pub(crate) use bc_rqst::BcRqst;
 pub(crate) use queue::{NoIoScope, ReclaimScope};
 pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
+pub(crate) use rpc_xprt::jiffies;
 pub(crate) use send_error::SendError;
 pub(crate) use xdr_buf::XdrBuf;

@@ -118,7 +118,7 @@ pub(super) unsafe fn set_state(xprt: *mut bindings::rpc_xprt, bit: u32) {
 }
 
 /// The present time in jiffies.
-pub(super) fn jiffies() -> usize {
+pub(crate) fn jiffies() -> usize {
     // SAFETY: The kernel's counter, which changes at any time.
     unsafe { (&raw const bindings::jiffies).read_volatile() }
 }

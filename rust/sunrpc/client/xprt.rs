@@ -328,6 +328,16 @@ impl Xprt {
         unsafe { (&raw const (*self.as_raw()).stat.connect_count).read_volatile() }
     }
 
+    /// How many RPCs wait for a Reply, sent or not, and the age of the oldest in milliseconds.
+    pub(crate) fn calls_outstanding(&self) -> (u32, i64) {
+        // SAFETY: Always safe to call.
+        let now = unsafe { bindings::ktime_get() };
+        let mut oldest = now;
+        // SAFETY: The transport is valid.
+        let count = unsafe { bindings::rpcrdma_rpc_oldest(self.as_raw(), &mut oldest) };
+        (count, now.wrapping_sub(oldest) / 1_000_000)
+    }
+
     /// Records a sign of life from the peer, after which the next attempt to connect need not be
     /// delayed.
     pub(crate) fn peer_is_alive(&self) {
