@@ -83,9 +83,6 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// [`SqError::Full`]: super::SqError::Full
     fn sq_available(&self);
 
-    /// The watchdog has found no chain under way. Called by a work item.
-    fn idle(&self) {}
-
     /// The connection is not usable any more. Called in any thread, perhaps more than once.
     fn failed(&self, why: QpFailure);
 }
@@ -296,8 +293,6 @@ impl<U: QpUser> WorkItem for QueuePair<U> {
             this.user.failed(QpFailure::Stalled);
         } else if goes_on {
             this.watch();
-        } else {
-            this.user.idle();
         }
     }
 }

@@ -161,12 +161,10 @@ impl<U: QpUser> QueuePair<U> {
         if missing < batch {
             return Ok(rq.posted.len());
         }
-        let short = missing.saturating_sub(rq.idle.len());
         let mut made = Ok(());
-        if short >= batch {
-            let pd = rq.pd.clone().ok_or(SqError::Closed)?;
+        if missing.saturating_sub(rq.idle.len()) >= batch {
             drop(rq);
-            made = self.make_recvs(&pd, short, flags);
+            made = self.make_recvs(target, flags);
             rq = self.recv.lock();
         }
         // Others may have posted meanwhile.
@@ -177,16 +175,19 @@ impl<U: QpUser> QueuePair<U> {
         made.map(|()| posted)
     }
 
-    /// Makes `count` idle Receives.
+    /// Makes Receives until `target` are posted or idle. Several threads may do so at a time.
     ///
     /// # Errors
     ///
-    /// [`SqError::NoMem`].
-    fn make_recvs(&self, pd: &Arc<Pd>, count: u32, flags: Flags) -> Result<(), SqError> {
-        for _ in 0..count {
-            let ctxt = RecvCtxt::new(pd, self.caps.recv_size, self.next_cid(), flags);
+    /// [`SqError::NoMem`], [`SqError::Closed`].
+    fn make_recvs(&self, target: u32, flags: Flags) -> Result<(), SqError> {
+        let mut rq = self.recv.lock();
+        while rq.posted.len().saturating_add(rq.idle.len()) < target {
+            let pd = rq.pd.clone().ok_or(SqError::Closed)?;
+            drop(rq);
+            let ctxt = RecvCtxt::new(&pd, self.caps.recv_size, self.next_cid(), flags);
             let ctxt = ctxt.map_err(|_| SqError::NoMem)?;
-            let mut rq = self.recv.lock();
+            rq = self.recv.lock();
             rq.made = rq.made.saturating_add(1);
             rq.idle.push_front(ctxt);
         }

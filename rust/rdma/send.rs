@@ -52,6 +52,16 @@ pub(crate) enum SqError {
     Closed,
 }
 
+impl From<SqError> for Error {
+    fn from(error: SqError) -> Self {
+        match error {
+            SqError::NoMem => ENOMEM,
+            SqError::TooMany => EMSGSIZE,
+            SqError::Full | SqError::Closed => EPIPE,
+        }
+    }
+}
+
 /// Numbers of a queue pair at one time.
 pub(crate) struct QpView {
     /// Receives that are posted, and all.

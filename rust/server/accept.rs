@@ -3,12 +3,14 @@
 //! How a connection is accepted: its parameters and capacities, or why there is none.
 
 use super::{
+    incoming::Incoming,
     record::SharedListener,
     sizes::{
-        least_send_queue, max_credits, max_read_pages, send_requests, BACKWARD_CREDITS,
-        CALL_PIECES, MAX_TRANSFER_SGE, SPARE_RECEIVES,
+        least_send_queue, max_read_pages, send_requests, BACKWARD_CREDITS, CALL_PIECES,
+        MAX_TRANSFER_SGE, SPARE_RECEIVES,
     },
-    transport::{Connection, Param, SvcxprtRdma},
+    stats::Stats,
+    transport::{Connection, SvcxprtRdma},
     PAGE_SIZE,
 };
 use crate::{
@@ -18,27 +20,41 @@ use crate::{
         wire::private_data::{negotiate, InlineSize, PrivateData},
     },
     rdma::{ConnectParam, ConnectRequest, Device, Pd, QpCaps, QpOwner, RemovalNotice},
-    sunrpc::server::{Accepting, OwnedSvcXprt},
+    sunrpc::server::{Accepting, OwnedSvcXprt, Published},
     sysctl,
 };
 use core::num::NonZeroU32;
 use kernel::{
-    alloc::AllocError,
-    fmt,
+    new_spinlock, pr_warn_once,
     prelude::*,
-    sync::{atomic::Relaxed, Arc},
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, SetOnce,
+    },
+    time::Instant,
 };
 
-impl Param {
-    /// The parameters of a connection through `device`.
+/// The number of the next connection.
+static NEXT: Atomic<u32> = Atomic::new(1);
+
+impl SvcxprtRdma {
+    /// A connection through `device` whose handshake is under way, on which up to `credits` Calls
+    /// are served at once.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`. `ENXIO` if no RDMA Reads are possible: they would never begin, and work requests
+    /// after them would wait for ever.
     fn new(
+        svc: OwnedSvcXprt,
+        listener: SharedListener,
         request: &ConnectRequest,
         device: &Device,
-        svc: &OwnedSvcXprt,
-    ) -> Result<Self, NotAccepted> {
+        credits: u32,
+    ) -> Result<Arc<Self>> {
         let attributes = device.attributes();
         let read_depth = match request.read_depth().min(attributes.max_initiator_depth) {
-            0 => return Err(NotAccepted::NoReads),
+            0 => return Err(ENXIO),
             depth => depth.min(sysctl::max_read_requests()),
         };
         let size = InlineSize::from_bytes(sysctl::max_req_size()).unwrap_or(InlineSize::DEFAULT);
@@ -47,16 +63,29 @@ impl Param {
             receive: size,
             remote_invalidation: attributes.memory_management,
         };
-        let peer = PrivateData::find(request.private_data()).map(|(_, found)| found);
-        Ok(Self {
+        let theirs = PrivateData::find(request.private_data()).map(|(_, found)| found);
+        let private_data = (own, theirs);
+        let thresholds = negotiate(own, theirs);
+        let incoming = Incoming::new(credits, thresholds);
+        let this = pin_init!(Self {
             peer: request.peer_address(),
-            private_data: (own, peer),
-            thresholds: negotiate(own, peer),
+            private_data,
+            thresholds,
             read_depth,
             versions: sysctl::server_versions(),
             budget: CallBudget::new(svc.max_message()),
             max_read_pages: max_read_pages(svc.max_message()),
-        })
+            number: NEXT.fetch_add(1, Relaxed),
+            since: Instant::now(),
+            stats: Stats::new(),
+            incoming <- new_spinlock!(incoming, "rpcrdma_incoming"),
+            reply_pages: Atomic::new(0),
+            cause: SetOnce::new(),
+            is_flushed: Atomic::new(false),
+            listener,
+            svc,
+        });
+        Arc::pin_init(this, GFP_KERNEL)
     }
 }
 
@@ -78,14 +107,14 @@ fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool
     // Each range has up to as many pages as a region.
     let more = pages / attributes.region_pages();
     let full = full.saturating_add(more);
-    let (own, _) = conn.param.private_data;
+    let (own, _) = conn.private_data;
     let caps = QpCaps {
         receives: credits
             .saturating_add(SPARE_RECEIVES)
             .saturating_add(BACKWARD_CREDITS),
         recv_size: own.receive.bytes(),
         recv_batch: 1,
-        send_size: own.send.bytes().max(conn.param.thresholds.send),
+        send_size: own.send.bytes().max(conn.thresholds.send),
         send_entries: send_requests(full),
         // The RDMA core takes into account that Reads may have fewer.
         send_sge: sge(attributes.max_send_sge).get(),
@@ -100,26 +129,34 @@ fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool
 
 impl Connection {
     /// Accepts a connection that came through a listener. May sleep.
-    pub(super) fn accept(
+    ///
+    /// # Errors
+    ///
+    /// `ERANGE` if the largest RPC takes more work requests than a queue of the device holds;
+    /// others of the kernel.
+    pub(super) fn accept<'a>(
         request: ConnectRequest,
-        accepting: &Accepting<'_>,
+        accepting: Accepting<'a, Self>,
         listener: &SharedListener,
-    ) -> Result<Arc<Self>, NotAccepted> {
+    ) -> Result<Published<'a>> {
         let (local, peer) = (request.local_address(), request.peer_address());
-        let svc = OwnedSvcXprt::connection(accepting, &local, &peer)?;
+        let new = accepting.transport(&local, &peer)?;
         let device = request.device().ok_or(ENODEV)?;
         let attributes = device.attributes();
-        let param = Param::new(&request, &device, &svc)?;
-        let credits = max_credits(sysctl::max_requests().min(attributes.max_qp_wr / 4));
-        let conn = SvcxprtRdma::new(svc, listener.clone(), param, credits);
-        let conn = Arc::pin_init(conn, GFP_KERNEL)?;
+        let credits = sysctl::max_requests().min(attributes.max_qp_wr / 4).max(1);
+        let (svc, listener) = (new.owned(), listener.clone());
+        let conn = SvcxprtRdma::new(svc, listener, &request, &device, credits)?;
         let id = request.into_id(conn.clone());
         let (caps, full) = caps(&conn, &device, credits, id.registers_reads());
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
         let registered = caps.registered_requests(&id, &pd);
         let (held, needed) = (attributes.max_qp_wr, least_send_queue(full, registered));
         if held < needed {
-            return Err(NotAccepted::SmallQueues { held, needed });
+            pr_warn_once!(
+                "queues of the device hold {held} work requests, and RPCs of the largest size take \
+                 {needed}: nfsd needs a smaller max_block_size\n"
+            );
+            return Err(ERANGE);
         }
         let qp = QpOwner::new(id, &pd, &caps, conn.clone())?;
         let connection = Self {
@@ -127,66 +164,14 @@ impl Connection {
             qp: KBox::pin_init(WithFiles::new(conn.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,
         };
         let connection = Arc::new(connection, GFP_KERNEL)?;
-        conn.post_all_recvs(connection.qp(), GFP_KERNEL)?;
+        conn.post_all_recvs(connection.qp(), 1, GFP_KERNEL)?;
         connection.qp.accept(&ConnectParam {
-            private_data: &conn.param.private_data.0.encode(),
+            private_data: &conn.private_data.0.encode(),
             // The requester reads nothing from here.
             responder_resources: 0,
-            initiator_depth: conn.param.read_depth,
+            initiator_depth: conn.read_depth,
         })?;
-        listener.accepted();
-        conn.is_accepted.store(true, Relaxed);
-        Ok(connection)
-    }
-}
-
-/// Why a connection is not accepted, as the log says it.
-pub(super) enum NotAccepted {
-    /// RDMA Reads would never begin, and work requests after them would wait for ever.
-    NoReads,
-    /// The largest RPC takes more work requests than a queue of the device holds.
-    SmallQueues {
-        /// Work requests that a queue holds.
-        held: u32,
-        /// Work requests that the RPC takes.
-        needed: u32,
-    },
-    /// An error of the kernel.
-    Error(Error),
-}
-
-impl NotAccepted {
-    /// The errno for trace events.
-    pub(super) fn to_errno(&self) -> i32 {
-        match self {
-            Self::NoReads | Self::SmallQueues { .. } => EINVAL.to_errno(),
-            Self::Error(error) => error.to_errno(),
-        }
-    }
-}
-
-impl From<Error> for NotAccepted {
-    fn from(error: Error) -> Self {
-        Self::Error(error)
-    }
-}
-
-impl From<AllocError> for NotAccepted {
-    fn from(error: AllocError) -> Self {
-        Self::Error(error.into())
-    }
-}
-
-impl fmt::Display for NotAccepted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoReads => write!(f, "no RDMA Reads are possible between the two devices"),
-            Self::SmallQueues { held, needed } => write!(
-                f,
-                "queues of the device hold {held} work requests, and RPCs of the largest size take \
-                 {needed}: nfsd needs a smaller max_block_size"
-            ),
-            Self::Error(error) => write!(f, "{error:?}"),
-        }
+        conn.listener.accepted.increment();
+        Ok(new.publish(connection))
     }
 }

@@ -13,7 +13,6 @@ use crate::{
         encode::encode_inline,
         header::{Credits, Xid},
     },
-    rdma::SqError,
     sunrpc::{
         server::{BcClass, BcConnection, BcRqst},
         SendError, IDENT_BACKWARD,
@@ -31,14 +30,17 @@ impl BcConnection for Connection {
     }
 
     fn bc_sendto(&self, call: &BcRqst<'_>) -> Result<(), SendError> {
-        let result = send(self.qp(), call);
-        if result == Err(SendError::TooLarge) {
-            pr_warn_once!(
-                "a callback of {} bytes is too long for its client\n",
-                call.len()
-            );
-        }
-        result
+        send(self.qp(), call).map_err(|error| match error {
+            ENOMEM => SendError::NoMemory,
+            EPIPE => SendError::NotConnected,
+            _ => {
+                pr_warn_once!(
+                    "a callback of {} bytes is too long for its client\n",
+                    call.len()
+                );
+                SendError::TooLarge
+            }
+        })
     }
 
     fn overdue(&self) {
@@ -46,37 +48,25 @@ impl BcConnection for Connection {
     }
 }
 
-/// Sends a Call, once there is a Receive for its Reply. Does not wait: whoever ends an RPC client
-/// of sunrpc, such as a thread of nfsd, waits for this.
-fn send(qp: &Qp, call: &BcRqst<'_>) -> Result<(), SendError> {
+/// Sends a Call, once there is a Receive for its Reply. Does not wait: the thread that ends an RPC
+/// client of sunrpc, perhaps one of nfsd, waits for this.
+///
+/// # Errors
+///
+/// `ENOMEM`, `EPIPE`; others if the message is too long.
+fn send(qp: &Qp, call: &BcRqst<'_>) -> Result {
     let (conn, flags) = (qp.user(), GFP_NOWAIT | __GFP_NOWARN);
     let (version, thresholds) = conn.agreed();
-    // The client has had no Reply that tells the version. sunrpc tries again soon.
-    let version = version.ok_or(SendError::NoMemory)?;
-    let mut ctxt = qp.get_send_ctxt(flags).map_err(to_send_error)?;
-    let most = usize::try_from(thresholds.send).map_err(|_| SendError::TooLarge)?;
-    let most = most.min(ctxt.bytes().len());
-    let buffer = ctxt.bytes().get_mut(..most).ok_or(SendError::TooLarge)?;
+    // The client has had no Reply that says the version. sunrpc tries again soon.
+    let version = version.ok_or(ENOMEM)?;
+    let mut ctxt = qp.get_send_ctxt(flags)?;
+    let most = usize::try_from(thresholds.send)?.min(ctxt.bytes().len());
+    let buffer = ctxt.bytes().get_mut(..most).ok_or(EMSGSIZE)?;
     let credits = Credits::new(BACKWARD_CREDITS);
-    let header = encode_inline(buffer, version, Xid(call.xid()), credits)
-        .map_err(|_| SendError::TooLarge)?;
+    let header = encode_inline(buffer, version, Xid(call.xid()), credits).map_err(|_| EMSGSIZE)?;
     let end = header.saturating_add(call.len());
-    let to = buffer.get_mut(header..end).ok_or(SendError::TooLarge)?;
-    call.copy_out(to).map_err(|_| SendError::Failed)?;
-    conn.post_all_recvs(qp, flags)
-        .map_err(|error| match error {
-            ENOMEM => SendError::NoMemory,
-            _ => SendError::NotConnected,
-        })?;
+    call.copy_out(buffer.get_mut(header..end).ok_or(EMSGSIZE)?)?;
+    conn.post_all_recvs(qp, 1, flags)?;
     *ctxt.data() = SendInfo::BackwardCall;
-    ctxt.post_send(end, None).map_err(to_send_error)
-}
-
-/// Why a Call was not handed over.
-fn to_send_error(error: SqError) -> SendError {
-    match error {
-        SqError::NoMem => SendError::NoMemory,
-        SqError::TooMany => SendError::Failed,
-        SqError::Full | SqError::Closed => SendError::NotConnected,
-    }
+    Ok(ctxt.post_send(end, None)?)
 }

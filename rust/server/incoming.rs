@@ -3,9 +3,9 @@
 //! The Calls of one connection until a thread takes them, which of them a thread may take, and the
 //! grants that limit them.
 //!
-//! XPT_DATA is set only while a thread can do something with the first Call: no thread waits for
-//! the peer, nor for another thread. Whatever changes the decision ([`SvcxprtRdma::judge`]) calls
-//! [`SvcxprtRdma::wake`].
+//! XPT_DATA is set while a thread may take the first Call ([`SvcxprtRdma::try_start`]). A thread
+//! that finds that it may not clears XPT_DATA, and does not wait: whatever changes the decision
+//! calls [`SvcxprtRdma::wake`].
 
 use super::{
     recvfrom::CallInfo,
@@ -20,7 +20,7 @@ use crate::{
         wire::{header::Credits, private_data::Thresholds},
     },
     rdma::{CqContext, List, RecvCtxt as Receive, SqError, RECV_BATCH},
-    sunrpc::{jiffies, PageVec},
+    sunrpc::jiffies,
 };
 use kernel::{
     alloc::Flags,
@@ -32,8 +32,8 @@ use kernel::{
 /// How long a thread waits before it looks again whether there is memory.
 const MEMORY_PAUSE: Delta = Delta::from_millis(10);
 
-/// The most pages that are kept for the next RDMA Reads: those of 1 MiB that begins within a page.
-const SPARE_PAGES: usize = 257;
+/// How often it does so before the connection ends.
+const MEMORY_TRIES: u32 = 100;
 
 /// What the completions and the threads of one connection share.
 pub(super) struct Incoming {
@@ -51,10 +51,6 @@ pub(super) struct Incoming {
     /// Pages of RDMA Reads, from when a thread takes the Call to post them until a thread takes the
     /// Call to execute it.
     pub(super) pages: u32,
-    /// Pages that threads gave in exchange.
-    pub(super) spare: PageVec,
-    /// Calls with threads, or deferred, that offer memory for the Reply.
-    offering: u32,
 }
 
 impl Incoming {
@@ -68,15 +64,13 @@ impl Incoming {
             since: jiffies(),
             v2: VersionTwo::new(thresholds),
             pages: 0,
-            spare: PageVec::new(),
-            offering: 0,
         }
     }
 
-    /// The Call that is to be taken next.
+    /// The Call to take next, once the handshake is over.
     fn head(&self) -> Option<&CallInfo> {
         let head = self.read.first().or_else(|| self.ready.first());
-        head.map(Receive::data)
+        head.filter(|_| self.is_established).map(Receive::data)
     }
 
     /// For how many milliseconds the oldest Call has been outstanding, at least.
@@ -99,69 +93,59 @@ impl Incoming {
 }
 
 impl SvcxprtRdma {
-    /// Whether a thread may take `head` now. What `mrs` counts is reserved if so. If not,
-    /// [`Self::wake`] is called when the decision may have changed.
-    fn judge(&self, incoming: &Incoming, qp: &Qp, head: &CallInfo, mrs: u32) -> bool {
-        let pages = head.pages_to_read();
-        let limit = self.listener.page_limit;
+    /// Sets XPT_DATA and wakes a thread, if there is a Call. All of this under the lock: `detach`
+    /// takes it before the service can end, whose pools svc_xprt_enqueue() uses.
+    pub(super) fn wake(&self, incoming: &Incoming) {
+        if incoming.head().is_some() && !self.svc.is_closing() {
+            self.svc.wake_for_data();
+        }
+    }
+
+    /// Takes the next Call, if a thread may take it now, and clears XPT_DATA if there is none.
+    /// Called by the thread that has marked the transport as busy.
+    pub(super) fn take(&self, qp: &Qp) -> Option<RecvCtxt> {
+        let mut incoming = self.incoming.lock();
+        let ctxt = self.try_start(&mut incoming, qp);
+        if ctxt.is_none() || incoming.head().is_none() {
+            self.svc.clear_data();
+        }
+        ctxt
+    }
+
+    /// Takes the first Call, if its pages and those of its Reply are within the limits, no chain is
+    /// pending, and there are the MRs that it needs.
+    fn try_start(&self, incoming: &mut Incoming, qp: &Qp) -> Option<RecvCtxt> {
+        let head = incoming.head()?;
+        let (pages, limit) = (head.pages_to_read(), self.listener.page_limit);
         if pages > 0 && incoming.pages > 0 {
             // A thread that takes a Call whose Reads are done lowers this.
             let sum = incoming.pages.saturating_add(pages);
-            if sum > self.param.max_read_pages || self.listener.read_pages.get() >= limit {
-                return false;
+            if sum > self.max_read_pages || self.listener.read_pages.load(Relaxed) >= limit {
+                return None;
             }
         }
-        let offers = head.offers_memory();
-        qp.reserve(mrs, || {
+        let (mrs, offers) = (head.needed_mrs(qp), head.offers_memory());
+        let may_reply = || {
             !offers
-                || self.listener.reply_pages.get() < limit
-                || (incoming.offering == 0 && self.reply_pages.load(Relaxed) == 0)
-        })
-    }
-
-    /// Sets XPT_DATA and wakes a thread, if one may take the first Call. All of this under the
-    /// lock: `detach` takes it before the service can end, whose pools svc_xprt_enqueue() uses.
-    pub(super) fn wake(&self, incoming: &Incoming, qp: &Qp) {
-        // MRs are left to the thread: these are short on few fabrics.
-        let can_take = |head: &_| self.judge(incoming, qp, head, 0);
-        if incoming.head().is_some_and(can_take) {
-            self.wake_any(incoming);
-        }
-    }
-
-    /// Takes the next Call, if a thread may, and clears XPT_DATA if no thread may take the one
-    /// after it. Called by the thread that has marked the transport as busy.
-    pub(super) fn take(&self, qp: &Qp) -> Option<RecvCtxt> {
-        let mut incoming = self.incoming.lock();
-        let taken = self.take_head(&mut incoming, qp);
-        let can_take = |head: &_| self.judge(&incoming, qp, head, 0);
-        // If this thread could not take the first one, `sq_available` wakes another when one can.
-        if taken.is_none() || !incoming.head().is_some_and(can_take) {
-            self.svc.clear_data();
-        }
-        taken
-    }
-
-    fn take_head(&self, incoming: &mut Incoming, qp: &Qp) -> Option<RecvCtxt> {
-        let head = incoming.head().filter(|_| incoming.is_established)?;
-        let mrs = head.needed_mrs(qp);
-        if !self.judge(incoming, qp, head, mrs) {
+                || self.listener.reply_pages.load(Relaxed) < limit
+                || self.reply_pages.load(Relaxed) == 0
+        };
+        if !qp.reserve(mrs, may_reply) {
             return None;
         }
-        let was_read = incoming.read.pop_front();
-        if let Some(ctxt) = &was_read {
-            self.put_read_pages(incoming, ctxt.data().read_pages());
-        }
-        let mut ctxt = was_read.or_else(|| incoming.ready.pop_front())?;
+        let mut ctxt = match incoming.read.pop_front() {
+            Some(ctxt) => {
+                self.put_read_pages(incoming, ctxt.data().read_pages());
+                ctxt
+            }
+            None => incoming.ready.pop_front()?,
+        };
+        incoming.pages = incoming.pages.saturating_add(pages);
+        self.listener.read_pages.add(pages, Relaxed);
         let info = ctxt.with_data().1;
         info.mrs = mrs;
-        let pages = info.pages_to_read();
-        incoming.pages = incoming.pages.saturating_add(pages);
-        self.listener.read_pages.add(pages);
-        if info.offers_memory() {
-            info.is_offering = true;
-            incoming.offering = incoming.offering.saturating_add(1);
-        }
+        info.is_offering = offers;
+        self.reply_pages.add(offers.into(), Relaxed);
         Some(ctxt)
     }
 
@@ -169,31 +153,21 @@ impl SvcxprtRdma {
     fn put_read_pages(&self, incoming: &mut Incoming, pages: u32) {
         let pages = pages.min(incoming.pages);
         incoming.pages -= pages;
-        self.listener.read_pages.subtract(pages);
+        self.listener.read_pages.fetch_sub(pages, Relaxed);
     }
 
     /// The RDMA Reads of a Call, of `pages` pages, will not be posted.
-    pub(super) fn drop_reads(&self, qp: &Qp, pages: u32) {
+    pub(super) fn drop_reads(&self, pages: u32) {
         let mut incoming = self.incoming.lock();
         self.put_read_pages(&mut incoming, pages);
-        self.wake(&incoming, qp);
-    }
-
-    /// [`Self::wake`] without the decision: if no thread may take the first Call, one comes in
-    /// vain.
-    pub(super) fn wake_any(&self, incoming: &Incoming) {
-        let has_call = incoming.is_established && incoming.head().is_some();
-        if has_call && !self.svc.is_closing() {
-            self.svc.set_data();
-            self.svc.enqueue();
-        }
+        self.wake(&incoming);
     }
 
     /// The handshake is over. Called by the connection manager.
     pub(super) fn established(&self) {
         let mut incoming = self.incoming.lock();
         incoming.is_established = true;
-        self.wake_any(&incoming);
+        self.wake(&incoming);
     }
 
     /// Counts a message that asks for `requested` credits, and queues it. `count` is called under
@@ -219,7 +193,7 @@ impl SvcxprtRdma {
             self.stats.counters.excess_calls.increment();
         }
         incoming.ready.push_back(ctxt);
-        self.wake(&incoming, cx.qp());
+        self.wake(&incoming);
         let is_established = incoming.is_established;
         drop(incoming);
         if !is_established {
@@ -236,7 +210,7 @@ impl SvcxprtRdma {
             return qp.put_recv(ctxt);
         }
         incoming.read.push_back(ctxt);
-        self.wake(&incoming, qp);
+        self.wake(&incoming);
     }
 
     /// Drops all Calls that no thread has taken. The transport is closed. Its memory may be needed
@@ -246,9 +220,7 @@ impl SvcxprtRdma {
         let pages = incoming.pages;
         self.put_read_pages(&mut incoming, pages);
         let (read, ready) = (incoming.read.take(), incoming.ready.take());
-        let spare = core::mem::take(&mut incoming.spare);
         drop(incoming);
-        drop(spare);
         for mut list in [read, ready] {
             while let Some(ctxt) = list.pop_front() {
                 qp.put_recv(ctxt);
@@ -256,67 +228,35 @@ impl SvcxprtRdma {
         }
     }
 
-    /// Keeps pages that a thread has given in exchange.
-    pub(super) fn put_pages(&self, mut pages: PageVec) {
-        let mut incoming = self.incoming.lock();
-        if self.svc.is_closing() || pages.len() > SPARE_PAGES {
-            drop(incoming);
-            return;
-        }
-        if incoming.spare.len() == 0 {
-            core::mem::swap(&mut incoming.spare, &mut pages);
-        } else {
-            incoming.spare.take_from(&mut pages, SPARE_PAGES);
-        }
-        drop(incoming);
-        drop(pages);
-    }
-
-    /// `count` pages for RDMA Reads: spare ones, and new ones.
+    /// Calls `make` until it does not fail for lack of memory, or the connection ends. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if the connection ends while there is no memory.
-    pub(super) fn read_pages(&self, count: u32) -> Result<PageVec> {
-        let count = usize::try_from(count)?;
-        let mut pages = PageVec::new();
-        self.wait_for_memory(|| pages.reserve(count, GFP_KERNEL))?;
-        pages.take_from(&mut self.incoming.lock().spare, count);
-        self.wait_for_memory(|| pages.fill(count, GFP_KERNEL))?;
-        Ok(pages)
-    }
-
-    /// Calls `make` until it does not fail for lack of memory, or the connection ends. May sleep.
+    /// That of `make`. `ENOMEM` if there is no memory for a second, or the connection ends.
     pub(super) fn wait_for_memory<T>(&self, mut make: impl FnMut() -> Result<T>) -> Result<T> {
-        loop {
+        for _ in 0..MEMORY_TRIES {
             match make() {
                 Err(ENOMEM) if !self.svc.is_closing() => fsleep(MEMORY_PAUSE),
                 made => return made,
             }
         }
+        Err(ENOMEM)
     }
 
-    /// A Call that was taken is done: it gets no Reply if `is_dropped`, and no longer offers memory
-    /// if it did. Posts Receives if it gets no Reply.
-    pub(super) fn end_call(&self, qp: &Qp, is_dropped: bool, was_offering: bool) {
+    /// A Call that offered memory for its Reply is done.
+    pub(super) fn end_offer(&self) {
+        self.reply_pages.fetch_sub(1, Relaxed);
+        self.wake(&self.incoming.lock());
+    }
+
+    /// A Call gets no Reply, for which Receives would be posted: posts them.
+    pub(super) fn drop_call(&self, qp: &Qp) {
         let mut incoming = self.incoming.lock();
-        if was_offering {
-            incoming.offering = incoming.offering.saturating_sub(1);
-            self.wake(&incoming, qp);
-        }
-        if !is_dropped {
-            return;
-        }
         incoming.grants.drop_call();
         incoming.since = jiffies();
-        let target = incoming.target(incoming.grants.limit());
-        let outstanding = incoming.grants.outstanding();
         drop(incoming);
-        // If no Reply is to come, no thread posts any later.
-        if self.post_recvs(qp, target, RECV_BATCH, GFP_KERNEL) == Err(ENOMEM)
-            && qp.receives().0 <= BACKWARD_CREDITS
-            && outstanding == 0
-        {
+        let post = || self.post_all_recvs(qp, RECV_BATCH, GFP_KERNEL);
+        if self.wait_for_memory(post).is_err() {
             self.force_close(Cause::LocalResources);
         }
     }
@@ -329,18 +269,17 @@ impl SvcxprtRdma {
     ///
     /// `ENOMEM` or `EPIPE`: the connection ends.
     pub(super) fn grant(&self, qp: &Qp) -> Result<Credits> {
-        let incoming = self.incoming.lock();
+        let mut incoming = self.incoming.lock();
         let wanted = incoming.grants.wanted();
         if wanted > incoming.grants.limit() {
             let target = incoming.target(wanted);
             drop(incoming);
-            if self.post_recvs(qp, target, 1, GFP_KERNEL).is_ok() {
-                self.incoming.lock().grants.raise(wanted);
+            let posted = self.post_recvs(qp, target, 1, GFP_KERNEL);
+            incoming = self.incoming.lock();
+            if posted.is_ok() {
+                incoming.grants.raise(wanted);
             }
-        } else {
-            drop(incoming);
         }
-        let mut incoming = self.incoming.lock();
         let granted = incoming.grants.reply();
         incoming.since = jiffies();
         let target = incoming.target(incoming.grants.limit());
@@ -363,16 +302,16 @@ impl SvcxprtRdma {
         calls >= incoming.grants.limit().into()
     }
 
-    /// Posts Receives for all that may arrive.
+    /// Posts Receives for all that may arrive, if `batch` of them are missing.
     ///
     /// # Errors
     ///
     /// As [`Self::post_recvs`].
-    pub(super) fn post_all_recvs(&self, qp: &Qp, flags: Flags) -> Result {
+    pub(super) fn post_all_recvs(&self, qp: &Qp, batch: u32, flags: Flags) -> Result {
         let incoming = self.incoming.lock();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
-        self.post_recvs(qp, target, 1, flags)
+        self.post_recvs(qp, target, batch, flags)
     }
 
     /// Posts Receives, if `batch` of them are missing.
@@ -381,14 +320,11 @@ impl SvcxprtRdma {
     ///
     /// `ENOMEM` if there is no memory for all, `EPIPE` if the connection ends.
     fn post_recvs(&self, qp: &Qp, target: u32, batch: u32, flags: Flags) -> Result {
-        qp.post_recvs(target, batch, flags)
-            .map_err(|error| match error {
-                SqError::NoMem => {
-                    self.listener.starved(&self.param.peer);
-                    ENOMEM
-                }
-                _ => EPIPE,
-            })?;
+        let posted = qp.post_recvs(target, batch, flags);
+        if posted == Err(SqError::NoMem) {
+            self.listener.starved_grants.increment();
+        }
+        posted?;
         Ok(())
     }
 }

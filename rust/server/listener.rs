@@ -9,7 +9,10 @@ use super::{
 use crate::{
     rdma::{self, ConnectRequest, ListenHandler},
     sunrpc::{
-        server::{Accepting, BcConnection, OwnedSvcXprt, SvcClass, SvcListener, SvcTransport},
+        server::{
+            Accepting, BcConnection, NewXprt, OwnedSvcXprt, Published, SvcClass, SvcListener,
+            SvcTransport,
+        },
         ClassUser, NoIoScope, SocketAddress, IDENT_RDMA,
     },
 };
@@ -70,8 +73,7 @@ impl WorkItem for SvcRdmaListener {
 
 impl ListenHandler for SvcRdmaListener {
     fn requested(&self) {
-        self.xprt.set_conn();
-        self.xprt.enqueue();
+        self.xprt.wake_for_connection();
     }
 
     fn rejected(&self, peer: &SocketAddress) {
@@ -91,7 +93,7 @@ impl SvcRdmaListener {
         // The port has to be free before it can be listened at again. Destroying the identifier
         // waits for handlers, which do not take the lock.
         state.id = None;
-        let mut is_told = false;
+        let mut is_logged = false;
         while !state.is_closed {
             let address = state.address;
             match rdma::Listener::new(this.xprt.net(), &address, this.clone()) {
@@ -100,13 +102,13 @@ impl SvcRdmaListener {
                     this.shared.moves.increment();
                     return;
                 }
-                Err(error) if !is_told => {
+                Err(error) if !is_logged => {
                     let port = address.port();
                     pr_warn!(
                         "{address} port {port}: cannot listen for clients, and goes on trying: \
                          {error:?}\n"
                     );
-                    is_told = true;
+                    is_logged = true;
                 }
                 Err(_) => {}
             }
@@ -121,17 +123,13 @@ impl SvcRdmaListener {
     fn next(&self) -> Option<ConnectRequest> {
         let (request, is_followed) = self.state.lock().id.as_ref()?.next()?;
         if is_followed {
-            self.xprt.set_conn();
+            self.xprt.wake_for_connection();
         }
         Some(request)
     }
 }
 
 impl SvcTransport for SvcRdmaListener {
-    fn xprt(&self) -> &OwnedSvcXprt {
-        &self.xprt
-    }
-
     fn detach(&self) {
         let mut state = self.state.lock();
         state.is_closed = true;
@@ -139,10 +137,6 @@ impl SvcTransport for SvcRdmaListener {
         drop(state);
         self.closed.notify_all();
         drop(id);
-    }
-
-    fn free(this: Arc<Self>) {
-        this.detach();
     }
 }
 
@@ -153,9 +147,9 @@ impl SvcListener for SvcRdmaListener {
         &CLASS
     }
 
-    fn listen(xprt: OwnedSvcXprt, address: &SocketAddress) -> Result<Arc<Self>> {
+    fn listen<'a>(new: NewXprt<'a, Self>, address: &SocketAddress) -> Result<Published<'a>> {
         let user = Connection::bc_class().enter().ok_or(ENODEV)?;
-        let shared = ListenerShared::new()?;
+        let (shared, xprt) = (ListenerShared::new()?, new.owned());
         let state = State {
             id: None,
             address: *address,
@@ -178,23 +172,20 @@ impl SvcListener for SvcRdmaListener {
         state.address = id.address();
         state.id = Some(id);
         state.is_closed = false;
-        this.shared.listens(state.address);
+        this.shared.address.populate(state.address);
+        new.set_local_port(state.address.port());
         drop(state);
-        Ok(this)
+        Ok(new.publish(this))
     }
 
-    fn address(&self) -> SocketAddress {
-        self.state.lock().address
-    }
-
-    fn accept(&self, accepting: &Accepting<'_>) -> Option<Arc<Connection>> {
-        // Nobody else accepts meanwhile, and a client on this machine may need a connection to give
-        // memory back.
+    fn accept<'a>(&self, accepting: Accepting<'a, Connection>) -> Option<Published<'a>> {
+        // No other thread accepts meanwhile, and a client on this machine may need a connection to
+        // give memory back.
         let _scope = NoIoScope::enter();
         let request = self.next()?;
         let peer = request.peer_address();
         Connection::accept(request, accepting, &self.shared)
-            .inspect_err(|why| self.shared.accept_failed(&peer, why))
+            .inspect_err(|&error| self.shared.accept_failed(&peer, error))
             .ok()
     }
 }

@@ -24,27 +24,30 @@ use crate::{
     },
     rdma::CqContext,
     sunrpc::{
-        server::{Moment, Receiving, SvcCall},
+        server::{Ktime, Receiving, SvcCall},
         NoIoScope, PageVec,
     },
     trace,
 };
 
 /// What a message is.
-#[derive(Default)]
 pub(super) enum Decoded {
-    /// It was not decoded yet.
-    #[default]
-    Nothing,
     /// A Call.
     Call(CallIndex),
     /// A message that a thread answers in place of nfsd.
     Refuse(ResponderRefusal),
 }
 
+impl Default for Decoded {
+    fn default() -> Self {
+        Self::Refuse(ResponderRefusal::Discard)
+    }
+}
+
 /// What is kept with a message from when it is decoded until it is answered.
+#[derive(Default)]
 pub(crate) struct CallInfo {
-    what: Decoded,
+    pub(super) what: Decoded,
     /// Whether the RDMA Reads for the Call are done.
     is_read: bool,
     /// What they have read, for [`CallIndex::layout`].
@@ -60,23 +63,7 @@ pub(crate) struct CallInfo {
     /// The handle that the Reply invalidates.
     pub(super) invalidate: Option<u32>,
     /// The time of the last completion that the Call waited for.
-    pub(super) complete: Option<Moment>,
-}
-
-impl Default for CallInfo {
-    fn default() -> Self {
-        Self {
-            what: Decoded::Nothing,
-            is_read: false,
-            pages: PageVec::new(),
-            placement: Placement::new(),
-            mrs: 0,
-            is_offering: false,
-            is_answered: false,
-            invalidate: None,
-            complete: None,
-        }
-    }
+    pub(super) complete: Option<Ktime>,
 }
 
 impl CallInfo {
@@ -134,50 +121,49 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
     conn.stats.received();
     let number = ctxt.cid();
     let (bytes, info) = ctxt.with_data();
-    info.complete = Some(Moment::now());
-    let (requested, refusal, version) =
-        match decode_call(bytes, conn.param.versions, &conn.param.budget) {
-            Ok(ReceivedByResponder::Call(call)) => {
-                trace_call(qp, number, bytes, &call);
-                info.invalidate = call.handle_to_invalidate(&conn.param.thresholds);
-                info.what = Decoded::Call(call.index);
-                let refusal = refusal(qp, &call).inspect(|refusal| {
-                    if let ResponderRefusal::GarbageArgs(_) = refusal {
-                        trace::svcrdma_decode_parse_err(qp, number, bytes);
-                    }
-                });
-                (call.index.credits, refusal, call.index.version)
-            }
-            Ok(ReceivedByResponder::BackwardReply {
-                xid,
-                version,
-                credits,
-                payload,
-            }) => {
-                // Its Call was in the version that is agreed on.
-                if conn.agreed().0 == Some(version) {
-                    conn.bc().handle_reply(xid.0, credits.get(), payload);
+    info.complete = Some(Ktime::now());
+    let (requested, refusal, version) = match decode_call(bytes, conn.versions, &conn.budget) {
+        Ok(ReceivedByResponder::Call(call)) => {
+            trace_call(qp, number, bytes, &call);
+            info.invalidate = call.handle_to_invalidate(&conn.thresholds);
+            info.what = Decoded::Call(call.index);
+            let refusal = refusal(qp, &call).inspect(|refusal| {
+                if let ResponderRefusal::GarbageArgs(_) = refusal {
+                    trace::svcrdma_decode_parse_err(qp, number, bytes);
                 }
-                return cx.repost(ctxt);
+            });
+            (call.index.credits, refusal, call.index.version)
+        }
+        Ok(ReceivedByResponder::BackwardReply {
+            xid,
+            version,
+            credits,
+            payload,
+        }) => {
+            // Its Call was in the version that is agreed on.
+            if conn.agreed().0 == Some(version) {
+                conn.svc.bc().handle_reply(xid.0, credits.get(), payload);
             }
-            Ok(ReceivedByResponder::Error(error)) => {
-                conn.bc().handle_error(error.xid.0);
-                return cx.repost(ctxt);
-            }
-            Err(refused) => {
-                trace_refused(qp, number, bytes, &refused);
-                let refusal = refused.at_responder();
-                match refused.fixed {
-                    Some(fixed) if refusal != ResponderRefusal::Discard => {
-                        (fixed.credits, Some(refusal), fixed.version)
-                    }
-                    _ => {
-                        conn.stats.counters.refused_messages.increment();
-                        return cx.repost(ctxt);
-                    }
+            return cx.repost(ctxt);
+        }
+        Ok(ReceivedByResponder::Error(error)) => {
+            conn.svc.bc().handle_error(error.xid.0);
+            return cx.repost(ctxt);
+        }
+        Err(refused) => {
+            trace_refused(qp, number, bytes, &refused);
+            let refusal = refused.at_responder();
+            match refused.fixed {
+                Some(fixed) if refusal != ResponderRefusal::Discard => {
+                    (fixed.credits, Some(refusal), fixed.version)
+                }
+                _ => {
+                    conn.stats.counters.refused_messages.increment();
+                    return cx.repost(ctxt);
                 }
             }
-        };
+        }
+    };
     // An RDMA_ERROR does not decide which version is spoken.
     let is_error = matches!(refusal, Some(ResponderRefusal::Answer(_)));
     if let Some(refusal) = refusal {
@@ -201,9 +187,7 @@ fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
             call.index.error(ErrorBody::Chunk),
         ));
     }
-    let has_failed = conn
-        .listener
-        .is_unanswerable(&conn.param.peer, call.index.xid);
+    let has_failed = conn.listener.is_unanswerable(&conn.peer, call.index.xid);
     has_failed.then(|| ResponderRefusal::Answer(call.index.error(ErrorBody::Chunk)))
 }
 
@@ -211,7 +195,7 @@ fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
 pub(super) fn read(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
     let number = ctxt.cid();
     let info = ctxt.with_data().1;
-    let now = Moment::now();
+    let now = Ktime::now();
     let before = info.complete.replace(now);
     if let (Some(index), Some(before)) = (info.index(), before) {
         let took = now.since(before);
@@ -230,24 +214,20 @@ pub(super) fn recvfrom(qp: &Qp, rqst: &mut Receiving<'_>) -> Option<SvcCall<Recv
     rqst.let_others_in();
     let mut ctxt = taken?;
     let _scope = NoIoScope::enter();
-    let info = ctxt.with_data().1;
-    let refusal = match core::mem::take(&mut info.what) {
-        Decoded::Nothing => ResponderRefusal::Discard,
+    let info = ctxt.data();
+    let refusal = match info.what {
         Decoded::Refuse(refusal) => refusal,
-        Decoded::Call(index) => {
-            info.what = Decoded::Call(index);
-            if info.pages_to_read() > 0 {
-                rw::post_reads(qp, ctxt);
-                return None;
-            }
-            match rw::finish_reads(&mut ctxt) {
-                Ok(()) => return deliver(ctxt),
-                Err(refusal) => {
-                    qp.user().stats.counters.refused_messages.increment();
-                    refusal
-                }
-            }
+        Decoded::Call(_) if info.pages_to_read() > 0 => {
+            rw::post_reads(qp, ctxt, rqst);
+            return None;
         }
+        Decoded::Call(_) => match rw::finish_reads(&mut ctxt) {
+            Ok(()) => return deliver(ctxt),
+            Err(refusal) => {
+                qp.user().stats.counters.refused_messages.increment();
+                refusal
+            }
+        },
     };
     sendto::refuse(qp, ctxt, refusal);
     None
@@ -280,8 +260,11 @@ pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
     let (mrs, is_answered, is_offering) = (info.mrs, info.is_answered, info.is_offering);
     qp.put_recv(ctxt);
     qp.unreserve(mrs);
-    if !is_answered || is_offering {
-        qp.user().end_call(qp, !is_answered, is_offering);
+    if is_offering {
+        qp.user().end_offer();
+    }
+    if !is_answered {
+        qp.user().drop_call(qp);
     }
 }
 

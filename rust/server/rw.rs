@@ -3,6 +3,7 @@
 //! The RDMA Reads of a Call, which a thread posts, and the RDMA Writes of a Reply.
 
 use super::{
+    recvfrom::{CallInfo, Decoded},
     sendto,
     sendto::SendInfo,
     transport::{Qp, RecvCtxt, SvcxprtRdma},
@@ -11,35 +12,29 @@ use crate::{
     error::Cause,
     proto::{
         responder::{
-            call::{CallIndex, ReceivedCall},
-            placement::ReplyPlan,
-            refusal::ResponderRefusal,
-            stream::Source,
+            call::ReceivedCall, placement::ReplyPlan, refusal::ResponderRefusal, stream::Source,
         },
         wire::{chunk::Segment, error::ErrorBody},
     },
     rdma::SendBox,
     sunrpc::{
-        server::{Replying, ResultLayout},
+        server::{Receiving, Replying, ResultLayout},
         PageRange, PageVec,
     },
     trace,
 };
-use kernel::{dma::DataDirection, prelude::*};
+use kernel::{dma::DataDirection, prelude::*, sync::atomic::Relaxed};
 
 /// A context for one chain.
 pub(super) type SendCtxt<'a> = SendBox<'a, SvcxprtRdma>;
 
-/// Posts the RDMA Reads for a Call. If they are too many for the send queue, the Call is answered
-/// with an RDMA_ERROR.
-pub(super) fn post_reads(qp: &Qp, mut ctxt: RecvCtxt) {
+/// Posts the RDMA Reads for a Call, into pages of the thread. If they are too many for the send
+/// queue, the Call is answered with an RDMA_ERROR.
+pub(super) fn post_reads(qp: &Qp, mut ctxt: RecvCtxt, rqst: &mut Receiving<'_>) {
     let conn = qp.user();
-    let (cid, info) = (ctxt.cid(), ctxt.data());
-    let (reserved, count) = (info.mrs, info.read_pages());
-    let send_ctxt = conn
-        .read_pages(count)
-        .and_then(|pages| map_reads(qp, &ctxt, pages));
-    ctxt.with_data().1.mrs = 0;
+    let send_ctxt = map_reads(qp, &ctxt, rqst);
+    let (cid, info) = (ctxt.cid(), ctxt.with_data().1);
+    let reserved = core::mem::take(&mut info.mrs);
     match send_ctxt {
         Ok(mut send_ctxt) if send_ctxt.fits() => {
             let unused = reserved.saturating_sub(send_ctxt.mrs());
@@ -52,11 +47,8 @@ pub(super) fn post_reads(qp: &Qp, mut ctxt: RecvCtxt) {
         Ok(send_ctxt) => {
             drop(send_ctxt);
             qp.unreserve(reserved);
-            conn.drop_reads(qp, count);
-            let error = ctxt
-                .data()
-                .index()
-                .map(|index| index.error(ErrorBody::Chunk));
+            conn.drop_reads(info.read_pages());
+            let error = info.index().map(|index| index.error(ErrorBody::Chunk));
             let refusal = error.map_or(ResponderRefusal::Discard, ResponderRefusal::Answer);
             sendto::refuse(qp, ctxt, refusal);
         }
@@ -67,19 +59,20 @@ pub(super) fn post_reads(qp: &Qp, mut ctxt: RecvCtxt) {
     }
 }
 
-/// Maps the RDMA Reads for a Call, which are to fill `pages`.
-fn map_reads<'a>(qp: &'a Qp, ctxt: &RecvCtxt, pages: PageVec) -> Result<SendCtxt<'a>> {
+/// Maps the RDMA Reads for a Call.
+fn map_reads<'a>(qp: &'a Qp, ctxt: &RecvCtxt, rqst: &mut Receiving<'_>) -> Result<SendCtxt<'a>> {
     let index = ctxt.data().index().ok_or(EINVAL)?;
     let call = index.call(ctxt.bytes()).ok_or(EINVAL)?;
     // A Position Zero chunk is read in pieces, which the other chunks separate.
     let ranges = index.reads.0.saturating_add(index.layout.read_chunks);
     let ranges = usize::try_from(ranges)?;
+    let count = usize::try_from(ctxt.data().read_pages())?;
+    let conn = qp.user();
     let mut send_ctxt = sendto::get_send_ctxt(qp)?;
+    *send_ctxt.pages()? = conn.wait_for_memory(|| rqst.take_pages(count))?;
     // A Read that begins within a page shares that page with the Read before it.
-    let elements = pages.len().saturating_add(ranges);
-    *send_ctxt.pages()? = pages;
-    qp.user()
-        .wait_for_memory(|| send_ctxt.reserve_rw(DataDirection::FromDevice, ranges, elements))?;
+    let elements = count.saturating_add(ranges);
+    conn.wait_for_memory(|| send_ctxt.reserve_rw(DataDirection::FromDevice, ranges, elements))?;
     for (at, segment) in call.reads() {
         let range = PageRange::at(usize::try_from(at)?, usize::try_from(segment.length)?);
         send_ctxt.add(range, segment.handle, segment.offset)?;
@@ -87,27 +80,24 @@ fn map_reads<'a>(qp: &'a Qp, ctxt: &RecvCtxt, pages: PageVec) -> Result<SendCtxt
     Ok(send_ctxt)
 }
 
-/// Completes a Call with what is in its pages.
+/// Completes a Call with what is in its pages, if it has any.
 ///
 /// # Errors
 ///
 /// What to do with it in place of passing it to nfsd.
 pub(super) fn finish_reads(ctxt: &mut RecvCtxt) -> Result<(), ResponderRefusal> {
     let (bytes, info) = ctxt.with_data();
-    let mut pages = core::mem::take(&mut info.pages);
-    let checked = match info.index() {
-        Some(index) if index.layout.pages > 0 => check_reads(index, bytes, &mut pages),
-        _ => Ok(()),
+    let CallInfo {
+        what: Decoded::Call(index),
+        pages,
+        ..
+    } = info
+    else {
+        return Err(ResponderRefusal::Discard);
     };
-    info.pages = pages;
-    checked
-}
-
-fn check_reads(
-    index: &CallIndex,
-    bytes: &[u8],
-    pages: &mut PageVec,
-) -> Result<(), ResponderRefusal> {
+    if index.layout.pages == 0 {
+        return Ok(());
+    }
     if index.layout.is_mixed {
         let call = index.call(bytes).ok_or(ResponderRefusal::Discard)?;
         if !fill_gaps(&call, pages) {
@@ -165,16 +155,13 @@ pub(super) fn add_writes(
     (plan, call): (&ReplyPlan<'_>, &ReceivedCall<'_>),
     writes: usize,
 ) -> Result<u64> {
-    let is_whole = plan.reply_chunk_len != 0
-        || !plan
-            .results()
-            .all(|result| rqst.is_in_pages(result.at, result.length));
     let pages = ctxt.pages()?;
-    let layout = rqst.move_pages(pages, is_whole)?;
+    let layout = rqst.move_pages(pages)?;
     let count = u32::try_from(pages.len())?;
     // From here on the context counts them as those of a Reply.
     *ctxt.data() = SendInfo::Writes;
-    qp.user().add_reply_pages(count);
+    qp.user().reply_pages.add(count, Relaxed);
+    qp.user().listener.reply_pages.add(count, Relaxed);
     // The head, the pages and the tail are written one by one.
     let ranges = writes.saturating_add(2);
     // Each Write can begin and end within a page.

@@ -7,7 +7,7 @@ use super::{
     rw::{add_writes, SendCtxt},
     sizes::MAX_RDMA_WRITES,
     stats::CallTimes,
-    transport::{Qp, RecvCtxt, SvcxprtRdma},
+    transport::{Qp, RecvCtxt},
 };
 use crate::{
     error::Cause,
@@ -15,13 +15,12 @@ use crate::{
         responder::{encode::encode_garbage_args, placement::ReplyPlan, refusal::ResponderRefusal},
         wire::{
             error::{ErrorBody, ErrorMessage},
-            header::{Credits, Xid, VERSION_ONE},
+            header::Xid,
         },
     },
-    rdma::SqError,
     stats::Form,
     sunrpc::{
-        server::{KeptCall, Moment, Replying},
+        server::{KeptCall, Ktime, Replying},
         NoIoScope,
     },
     trace,
@@ -78,14 +77,20 @@ pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvCtxt>, at: u32, length: 
 /// Any error means that the connection has to be closed.
 pub(super) fn sendto(qp: &Qp, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvCtxt>) -> Result {
     let _scope = NoIoScope::enter();
-    let xid = ctxt.message().data().xid();
-    send_reply(qp, rqst, &mut ctxt)
-        .inspect_err(|&error| trace::svcrdma_send_err(qp, xid.map_or(0, |xid| xid.0), error))
+    let conn = qp.user();
+    send_reply(qp, rqst, &mut ctxt).inspect_err(|&error| {
+        let xid = ctxt.message().data().xid();
+        trace::svcrdma_send_err(qp, xid.map_or(0, |xid| xid.0), error);
+        // A Reply that comes too late is not why the connection ends.
+        if !conn.svc.is_closing() {
+            conn.set_cause(Cause::ReplyFailed);
+        }
+    })
 }
 
 fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) -> Result {
     let conn = qp.user();
-    let replied = Moment::now();
+    let replied = Ktime::now();
     if conn.svc.is_closing() {
         return Err(EPIPE);
     }
@@ -129,15 +134,14 @@ fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) ->
             return Ok(());
         }
     }
-    let credits = conn.grant_reply(qp, index.version)?;
+    conn.replies_in(index.version);
+    let credits = conn.grant(qp)?;
     let encoded = plan.encode(send_ctxt.bytes(), &call, credits);
     encoded.map_err(|_| EMSGSIZE)?;
     let unused = info.mrs.saturating_sub(send_ctxt.mrs());
     info.mrs = 0;
     *send_ctxt.data() = SendInfo::Reply(reply);
-    send_ctxt
-        .post_send(end, info.invalidate)
-        .map_err(to_error)?;
+    send_ctxt.post_send(end, info.invalidate)?;
     qp.unreserve(unused);
     Ok(())
 }
@@ -163,26 +167,7 @@ fn copy_inline(buffer: &mut [u8], rqst: &Replying<'_>, plan: &ReplyPlan<'_>) -> 
 /// `ENOMEM` or `EPIPE`: the connection ends.
 pub(super) fn get_send_ctxt(qp: &Qp) -> Result<SendCtxt<'_>> {
     qp.user()
-        .wait_for_memory(|| qp.get_send_ctxt(GFP_KERNEL).map_err(to_error))
-}
-
-impl SvcxprtRdma {
-    /// The largest message to send in answer to one of `version`, in bytes.
-    fn threshold(&self, version: u32) -> u32 {
-        if version == VERSION_ONE {
-            self.param.thresholds.send
-        } else {
-            self.incoming.lock().v2.thresholds().send
-        }
-    }
-
-    /// The credits that the Reply to a Call of this version grants.
-    fn grant_reply(&self, qp: &Qp, version: u32) -> Result<Credits> {
-        if version != VERSION_ONE {
-            self.replies_in_version_two();
-        }
-        self.grant(qp)
-    }
+        .wait_for_memory(|| Ok(qp.get_send_ctxt(GFP_KERNEL)?))
 }
 
 /// Answers a message in place of nfsd, as the protocol requires, and puts its Receive.
@@ -192,65 +177,45 @@ pub(super) fn refuse(qp: &Qp, mut ctxt: RecvCtxt, refusal: ResponderRefusal) {
     match refusal {
         ResponderRefusal::Discard => {}
         ResponderRefusal::Answer(error) if info.index().is_some() => fail_call(qp, &error),
-        ResponderRefusal::Answer(error) => send_error(qp, &error),
-        ResponderRefusal::GarbageArgs(error) => send_garbage_args(qp, message, &error),
+        ResponderRefusal::Answer(error) => send_error(qp, &error, None),
+        ResponderRefusal::GarbageArgs(error) => send_error(qp, &error, Some(message)),
     }
     release_ctxt(qp, ctxt);
 }
 
 /// Ends a Call with an RDMA_ERROR.
 fn fail_call(qp: &Qp, error: &ErrorMessage) {
-    if error.version != VERSION_ONE {
-        qp.user().fails_in_version_two();
-    }
-    send_error(qp, error);
+    qp.user().fails_in(error.version);
+    send_error(qp, error, None);
 }
 
-/// Answers a message with an RDMA_ERROR.
-fn send_error(qp: &Qp, error: &ErrorMessage) {
-    send_short(qp, error, |_, _| None);
-}
-
-/// Ends a Call, `message`, whose Read chunks do not fit it, with a GARBAGE_ARGS Reply, or with
-/// `error` if it leaves no room for a Reply.
-fn send_garbage_args(qp: &Qp, message: &[u8], error: &ErrorMessage) {
-    let conn = qp.user();
-    send_short(qp, error, |buffer, credits| {
-        let encoded = encode_garbage_args(buffer, message, credits);
-        match encoded {
-            _ if error.version == VERSION_ONE => {}
-            Ok(_) => conn.replies_in_version_two(),
-            Err(_) => conn.fails_in_version_two(),
-        }
-        Some((encoded.ok()?, SendInfo::GarbageArgs))
-    });
-}
-
-/// Sends what `encode` writes, or `error` if it returns `None`. If that fails, the connection ends.
-fn send_short(
-    qp: &Qp,
-    error: &ErrorMessage,
-    encode: impl FnOnce(&mut [u8], Credits) -> Option<(usize, SendInfo)>,
-) {
+/// Answers a message with an RDMA_ERROR. A Call that is `garbage`, as its Read chunks do not fit
+/// it, gets a GARBAGE_ARGS Reply if its header leaves enough bytes for one. If the Send fails, the
+/// connection ends.
+fn send_error(qp: &Qp, error: &ErrorMessage, garbage: Option<&[u8]>) {
     let conn = qp.user();
     let send = || -> Result {
         let mut ctxt = get_send_ctxt(qp)?;
         let most = usize::try_from(conn.threshold(error.version))?.min(ctxt.bytes().len());
         let buffer = ctxt.bytes().get_mut(..most).ok_or(EMSGSIZE)?;
         let credits = conn.grant(qp)?;
-        let (length, sending) = match encode(buffer, credits) {
-            Some(encoded) => encoded,
-            None => {
-                trace_error(error);
-                let length = error.encode(buffer, credits).map_err(|_| EMSGSIZE)?;
-                (length, SendInfo::Error(error.body))
+        let reply = garbage.and_then(|call| encode_garbage_args(buffer, call, credits).ok());
+        let (length, sending) = if let Some(length) = reply {
+            conn.replies_in(error.version);
+            (length, SendInfo::GarbageArgs)
+        } else {
+            if garbage.is_some() {
+                conn.fails_in(error.version);
             }
+            trace_error(error);
+            let length = error.encode(buffer, credits).map_err(|_| EMSGSIZE)?;
+            (length, SendInfo::Error(error.body))
         };
         *ctxt.data() = sending;
-        ctxt.post_send(length, None).map_err(to_error)
+        Ok(ctxt.post_send(length, None)?)
     };
     match send() {
-        Ok(()) => conn.listener.refused(&conn.param.peer, error.xid),
+        Ok(()) => conn.listener.refused(&conn.peer, error.xid),
         Err(_) => conn.force_close(Cause::ReplyFailed),
     }
 }
@@ -261,14 +226,5 @@ fn trace_error(error: &ErrorMessage) {
         ErrorBody::Version(_) => trace::svcrdma_err_vers(error.xid.0),
         ErrorBody::Chunk => trace::svcrdma_err_chunk(error.xid.0),
         ErrorBody::InvalidOption => trace::svcrdma_err_option(error.xid.0),
-    }
-}
-
-/// The errno of a chain that was not handed over.
-fn to_error(error: SqError) -> Error {
-    match error {
-        SqError::NoMem => ENOMEM,
-        SqError::TooMany => EMSGSIZE,
-        SqError::Full | SqError::Closed => EPIPE,
     }
 }

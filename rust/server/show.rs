@@ -29,9 +29,8 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
     } else {
         "accepting"
     };
-    let (param, listener) = (&conn.param, &conn.listener);
-    seq_print!(seq, "state {state}\nlistener {}\n", listener.number);
-    let (peer, source) = (param.peer, qp.id().source_address());
+    seq_print!(seq, "state {state}\nlistener {}\n", conn.listener.number);
+    let (peer, source) = (conn.peer, qp.id().source_address());
     seq_print!(seq, "peer {peer}\npeer_port {}\n", peer.port());
     seq_print!(seq, "source {source}\nsource_port {}\n", source.port());
     seq_print!(seq, "device {}\n", qp.id().device_name());
@@ -39,12 +38,12 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
     seq_print!(seq, "queue_pair {}\n", qp.number());
     seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
     seq_print!(seq, "age_ms {}\n", conn.since.elapsed().as_millis());
-    let (own, peer) = &param.private_data;
+    let (own, peer) = &conn.private_data;
     show_private_data(seq, "own", own);
     if let Some(peer) = peer {
         show_private_data(seq, "peer", peer);
     }
-    seq_print!(seq, "read_depth {}\n", param.read_depth);
+    seq_print!(seq, "read_depth {}\n", conn.read_depth);
     let (version, thresholds) = conn.agreed();
     if let Some(version) = version {
         seq_print!(seq, "version {version}\ndialect {}\n", dialect(version));
@@ -66,7 +65,7 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
             u32::try_from(grants.outstanding()).unwrap_or(u32::MAX),
         ),
         ("read_pages", read_pages),
-        ("read_pages_limit", param.max_read_pages),
+        ("read_pages_limit", conn.max_read_pages),
         ("reply_pages", conn.reply_pages.load(Relaxed)),
         ("receives_posted", view.recvs_posted),
         ("receive_buffers", view.recvs),

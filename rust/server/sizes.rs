@@ -23,8 +23,8 @@ pub(super) const CALL_PIECES: u32 = MAX_SEGMENTS + MAX_READ_CHUNKS - 1;
 /// more: with these and the Send it takes what the RDMA Reads of a Call may take.
 pub(super) const MAX_RDMA_WRITES: u32 = CALL_PIECES - 3;
 
-/// Entries of a queue that the connection's work requests cannot use. Providers round the number of
-/// entries up to a power of two: one is for the drain, and some providers keep one empty.
+/// Entries of a queue that the connection's work requests cannot use: one is for the drain, and
+/// some providers keep one empty.
 const KEPT_REQUESTS: u32 = 2;
 
 /// The most parts of memory in one work request of a transfer. Providers keep room for that many in
@@ -35,7 +35,7 @@ pub(super) const MAX_TRANSFER_SGE: u32 = 18;
 /// largest have more. No fabric has that many under way.
 const MAX_READ_BYTES: u32 = 8 << 20;
 
-/// The fewest work requests that a send queue has room for: with half as many, 8 % of large READs
+/// The fewest work requests that fit a send queue: with half as many, 8 % of large READs
 /// would wait for others.
 const LEAST_REQUESTS: u32 = 126;
 
@@ -48,26 +48,9 @@ pub(super) fn least_send_queue(full: u32, registered: u32) -> u32 {
     requests.saturating_add(KEPT_REQUESTS)
 }
 
-/// Work requests that can be under way: those of [`least_send_queue`], and those that the provider
-/// adds anyway when it rounds the queue up.
+/// Work requests that can be under way.
 pub(super) fn send_requests(full: u32) -> u32 {
-    let queue = least_send_queue(full, 0);
-    let rounded = queue.checked_next_power_of_two().unwrap_or(queue);
-    rounded.saturating_sub(KEPT_REQUESTS).max(LEAST_REQUESTS)
-}
-
-/// The most credits that a connection gets if `requests` are to be served at once: somewhat fewer
-/// where the provider, which rounds the receive queue up, then makes one of half the size.
-pub(super) fn max_credits(requests: u32) -> u32 {
-    const OTHERS: u32 = SPARE_RECEIVES + BACKWARD_CREDITS + KEPT_REQUESTS;
-    let requests = requests.max(1);
-    let all = requests.saturating_add(OTHERS);
-    let half = 1u32.checked_shl(all.ilog2()).unwrap_or(all);
-    let fewer = half.saturating_sub(OTHERS);
-    match fewer >= requests.saturating_sub(requests / 8) {
-        true => fewer.min(requests),
-        false => requests,
-    }
+    CALL_PIECES.saturating_add(full).max(LEAST_REQUESTS)
 }
 
 /// Pages that the Calls of one connection may have while they are fetched and wait for a thread, if
@@ -85,17 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_are_as_large_as_the_provider_makes_them() {
+    fn queues_hold_the_largest_rpc() {
         // For 1 and for 4 MiB, in pages of 4 KiB, and for any number.
-        assert_eq!([15, 60, 90].map(send_requests), [126, 126, 254]);
+        assert_eq!([15, 60, 90].map(send_requests), [126, 126, 137]);
         assert!((0..300).all(|full| send_requests(full) > full + MAX_SEGMENTS + 14));
         assert_eq!(
             [0, 50, 108].map(|more| least_send_queue(60, more)),
             [109, 109, 110]
         );
-        assert!(send_requests(u32::MAX) > u32::MAX - 2 * KEPT_REQUESTS);
-        let requests = [0, 1, 4, 16, 64, 100, 128, 256, 300, u32::MAX];
-        let credits = [1, 1, 4, 16, 64, 100, 116, 244, 300, u32::MAX];
-        assert_eq!(requests.map(max_credits), credits);
     }
 }

@@ -12,7 +12,7 @@ use crate::{
         wire::error::ErrorBody,
     },
     stats::{counters, Counter, Form, Forms, Histogram},
-    sunrpc::server::Moment,
+    sunrpc::server::Ktime,
     sysctl::ServerCounter,
 };
 use kernel::{prelude::*, seq_file::SeqFile, seq_print};
@@ -74,11 +74,11 @@ impl Form {
 #[derive(Clone, Copy)]
 pub(crate) struct CallTimes {
     /// The last completion that its Call waited for.
-    pub(super) complete: Moment,
+    pub(super) complete: Ktime,
     /// A thread of the service has taken it.
-    pub(super) taken: Moment,
+    pub(super) taken: Ktime,
     /// The thread has come back with the Reply.
-    pub(super) replied: Moment,
+    pub(super) replied: Ktime,
 }
 
 /// All that is counted.
@@ -148,7 +148,7 @@ impl Stats {
         let times = &reply.times;
         self.waiting.record(times.taken.since(times.complete));
         self.executing.record(times.replied.since(times.taken));
-        self.sending.record(Moment::now().since(times.replied));
+        self.sending.record(Ktime::now().since(times.replied));
     }
 
     /// Counts a chain that waits for room on the send queue.

@@ -3,13 +3,8 @@
 //! Connections: what each is made of, what is reported to it, and its end.
 
 use super::{
-    incoming::Incoming,
-    record::{End, SharedListener},
-    recvfrom,
-    recvfrom::CallInfo,
-    sendto,
-    sendto::SendInfo,
-    stats::Stats,
+    incoming::Incoming, record::SharedListener, recvfrom, recvfrom::CallInfo, sendto,
+    sendto::SendInfo, stats::Stats,
 };
 use crate::{
     debugfs::WithFiles,
@@ -27,27 +22,20 @@ use crate::{
     },
     sunrpc::{
         server::{
-            Bc, KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection, SvcTransport,
+            KeptCall, OwnedSvcXprt, Receiving, Replying, SvcCall, SvcConnection, SvcTransport,
         },
         PageVec, SocketAddress,
     },
     trace,
 };
 use kernel::{
-    new_spinlock,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, SpinLock,
+        Arc, SetOnce, SpinLock,
     },
     time::{BootTime, Instant},
 };
-
-/// The number of the next connection.
-static NEXT: Atomic<u32> = Atomic::new(1);
-
-/// No cause of this module's own: sunrpc ends the connection.
-const NO_CAUSE: i32 = -1;
 
 /// The queue pair of a connection.
 pub(super) type Qp = QueuePair<SvcxprtRdma>;
@@ -64,30 +52,8 @@ pub(crate) struct Connection {
 }
 
 /// A connection: the owner of the `svc_xprt`'s memory, and the user of the queue pair.
-#[pin_data(PinnedDrop)]
+#[pin_data]
 pub(crate) struct SvcxprtRdma {
-    pub(super) param: Param,
-    /// Distinguishes the connection in debugfs and in trace events.
-    pub(super) number: u32,
-    pub(super) since: Instant<BootTime>,
-    pub(super) stats: Stats,
-    /// Calls until a thread takes them, and the grants that limit them.
-    #[pin]
-    pub(super) incoming: SpinLock<Incoming>,
-    /// Pages of Replies whose Sends have not completed.
-    pub(super) reply_pages: Atomic<u32>,
-    pub(super) is_accepted: Atomic<bool>,
-    /// The number of the first cause for which the connection ends, or [`NO_CAUSE`].
-    cause: Atomic<i32>,
-    /// Whether the device has flushed a work request.
-    is_flushed: Atomic<bool>,
-    pub(super) listener: SharedListener,
-    // Last: by now nothing uses sunrpc's object.
-    pub(super) svc: OwnedSvcXprt,
-}
-
-/// What does not change during the life of a connection.
-pub(super) struct Param {
     /// The requester's address.
     pub(super) peer: SocketAddress,
     /// What this end announced, and what the requester did.
@@ -101,83 +67,54 @@ pub(super) struct Param {
     pub(super) budget: CallBudget,
     /// Pages of RDMA Reads that Calls may have until threads take them.
     pub(super) max_read_pages: u32,
+    /// Distinguishes the connection in debugfs and in trace events.
+    pub(super) number: u32,
+    pub(super) since: Instant<BootTime>,
+    pub(super) stats: Stats,
+    /// Calls until a thread takes them, and the grants that limit them.
+    #[pin]
+    pub(super) incoming: SpinLock<Incoming>,
+    /// Pages of Replies whose Sends have not completed, and one for each Call with a thread, or
+    /// deferred, that offers memory for its Reply.
+    pub(super) reply_pages: Atomic<u32>,
+    /// The first cause for which the connection ends; none of them if sunrpc ends it.
+    pub(super) cause: SetOnce<Cause>,
+    /// Whether the device has flushed a work request.
+    pub(super) is_flushed: Atomic<bool>,
+    pub(super) listener: SharedListener,
+    // Last: by now nothing uses sunrpc's object.
+    pub(super) svc: OwnedSvcXprt,
 }
 
 impl SvcxprtRdma {
-    /// A connection whose handshake is under way, on which up to `credits` Calls are served at
-    /// once.
-    pub(super) fn new(
-        svc: OwnedSvcXprt,
-        listener: SharedListener,
-        param: Param,
-        credits: u32,
-    ) -> impl PinInit<Self, Error> {
-        let incoming = Incoming::new(credits, param.thresholds);
-        try_pin_init!(Self {
-            param,
-            number: NEXT.fetch_add(1, Relaxed),
-            since: Instant::now(),
-            stats: Stats::new(),
-            incoming <- new_spinlock!(incoming, "rpcrdma_incoming"),
-            reply_pages: Atomic::new(0),
-            is_accepted: Atomic::new(false),
-            cause: Atomic::new(NO_CAUSE),
-            is_flushed: Atomic::new(false),
-            listener,
-            svc,
-        }? Error)
-    }
-
-    /// Counts pages that a context keeps for the Writes of a Reply.
-    pub(super) fn add_reply_pages(&self, pages: u32) {
-        self.reply_pages.add(pages, Relaxed);
-        self.listener.reply_pages.add(pages);
-    }
-
-    /// The backward direction.
-    pub(super) fn bc(&self) -> &Bc {
-        self.svc.bc()
-    }
-
     /// Sets the cause for which the connection is going to be closed, unless it has one.
     pub(super) fn set_cause(&self, cause: Cause) {
-        let _ = self.cause.cmpxchg(NO_CAUSE, cause.number(), Relaxed);
+        self.cause.populate(cause);
     }
 
     /// Why the connection ends.
     fn cause(&self) -> Cause {
-        let number = self.cause.load(Relaxed);
-        let mut causes = Cause::ALL.iter().copied();
-        match causes.find(|cause| cause.number() == number) {
-            Some(cause) => cause,
+        self.cause.copy().unwrap_or_else(|| {
             // With iWARP that may come before the connection manager reports that the client has
             // disconnected.
-            None if self.is_flushed.load(Relaxed) => Cause::Disconnected,
-            None => Cause::Closed,
-        }
+            if self.is_flushed.load(Relaxed) {
+                Cause::Disconnected
+            } else {
+                Cause::Closed
+            }
+        })
     }
 
     /// Has a thread close the connection, for this cause unless it has another one. Does not sleep.
     pub(super) fn force_close(&self, cause: Cause) {
         self.set_cause(cause);
-        self.svc.close();
+        self.close();
     }
-}
 
-#[pinned_drop]
-impl PinnedDrop for SvcxprtRdma {
-    fn drop(self: Pin<&mut Self>) {
-        let reads = self.incoming.lock().pages;
-        self.listener.read_pages.subtract(reads);
-        if self.is_accepted.load(Relaxed) {
-            self.listener.ended(End {
-                peer: self.param.peer,
-                cause: self.cause(),
-                began: self.since,
-                ended: Instant::now(),
-                answers: self.stats.answers(),
-            });
-        }
+    /// Has a thread close the connection. Under the lock for the same reason as [`Self::wake`].
+    fn close(&self) {
+        let _incoming = self.incoming.lock();
+        self.svc.close();
     }
 }
 
@@ -194,10 +131,6 @@ impl Connection {
 }
 
 impl SvcTransport for Connection {
-    fn xprt(&self) -> &OwnedSvcXprt {
-        &self.conn().svc
-    }
-
     fn detach(&self) {
         let conn = self.conn();
         // A work request that is flushed from now on is not the cause.
@@ -211,7 +144,9 @@ impl SvcTransport for Connection {
     }
 
     fn free(this: Arc<Self>) {
+        let conn = this.qp().user().clone();
         drop(this);
+        conn.listener.ended(&conn.peer, conn.cause());
     }
 }
 
@@ -222,21 +157,12 @@ impl SvcConnection for Connection {
         recvfrom::recvfrom(self.qp(), rqst)
     }
 
-    fn put_pages(&self, pages: PageVec) {
-        self.conn().put_pages(pages);
-    }
-
     fn result_payload(&self, call: KeptCall<'_, RecvCtxt>, at: u32, length: u32) {
         sendto::result_payload(call, at, length);
     }
 
     fn sendto(&self, rqst: Replying<'_>, call: KeptCall<'_, RecvCtxt>) -> Result {
-        sendto::sendto(self.qp(), rqst, call).inspect_err(|_| {
-            // A Reply that comes too late is not why the connection ends.
-            if !self.conn().svc.is_closing() {
-                self.conn().set_cause(Cause::ReplyFailed);
-            }
-        })
+        sendto::sendto(self.qp(), rqst, call)
     }
 
     fn release_ctxt(&self, call: RecvCtxt) {
@@ -264,20 +190,20 @@ impl QpUser for SvcxprtRdma {
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         if let SendInfo::Writes | SendInfo::Reply(_) = data {
             self.reply_pages.fetch_sub(pages, Relaxed);
-            self.listener.reply_pages.subtract(pages);
+            self.listener.reply_pages.fetch_sub(pages, Relaxed);
         }
     }
 
     fn sent(cx: &mut CqContext<'_, Self>, data: SendInfo, pages: PageVec) {
-        let conn = cx.user();
         match data {
-            SendInfo::Idle | SendInfo::Writes => {}
             SendInfo::Reads(ctxt) => recvfrom::read(cx.qp(), ctxt, pages),
-            SendInfo::Reply(_) | SendInfo::Error(_) | SendInfo::GarbageArgs => {
+            data => {
+                let conn = cx.user();
                 conn.stats.sent(&data);
-                conn.incoming.lock().grants.delivered();
+                if !matches!(data, SendInfo::BackwardCall) {
+                    conn.incoming.lock().grants.delivered();
+                }
             }
-            SendInfo::BackwardCall => conn.stats.sent(&data),
         }
     }
 
@@ -288,7 +214,7 @@ impl QpUser for SvcxprtRdma {
             _ => None,
         };
         if let (Some(xid), true) = (xid, status.is_refusal()) {
-            self.listener.cannot_answer(&self.param.peer, xid);
+            self.listener.cannot_answer(&self.peer, xid);
         }
     }
 
@@ -297,19 +223,14 @@ impl QpUser for SvcxprtRdma {
     }
 
     fn sq_available(&self) {
-        self.wake_any(&self.incoming.lock());
-    }
-
-    fn idle(&self) {
-        let spare = core::mem::take(&mut self.incoming.lock().spare);
-        drop(spare);
+        self.wake(&self.incoming.lock());
     }
 
     fn failed(&self, why: QpFailure) {
         self.force_close(match why {
             QpFailure::Flushed => {
                 self.is_flushed.store(true, Relaxed);
-                return self.svc.close();
+                return self.close();
             }
             QpFailure::WorkRequest(_) => {
                 self.stats.counters.failed_requests.increment();
@@ -339,7 +260,9 @@ impl CmHandler for SvcxprtRdma {
 impl AcceptedHandler for SvcxprtRdma {
     fn queue_pair_failed(&self, event: u32) {
         trace::svcrdma_qp_error(self.number, event);
-        self.force_close(Cause::WorkRequest);
+        self.set_cause(Cause::WorkRequest);
+        // Perhaps in an interrupt: without the lock.
+        self.svc.close();
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
         responder::grants::Grants,
         v2::responder::ResponderNegotiation,
         wire::{
-            header::{Versions, VERSION_TWO},
+            header::{Versions, VERSION_ONE, VERSION_TWO},
             private_data::Thresholds,
         },
     },
@@ -41,23 +41,29 @@ impl VersionTwo {
         let is_first = grants.received() <= self.refused;
         self.negotiation.called(VERSION_TWO, is_first);
     }
-
-    /// The thresholds of a message of Version Two.
-    pub(super) fn thresholds(&self) -> Thresholds {
-        self.negotiation.thresholds(VERSION_TWO)
-    }
 }
 
 impl SvcxprtRdma {
-    /// Records that a Reply in Version Two is about to be sent.
-    pub(super) fn replies_in_version_two(&self) {
-        if self.incoming.lock().v2.negotiation.replied(VERSION_TWO) {
-            trace::svcrdma_version(self.number, VERSION_TWO);
+    /// The largest message to send in answer to one of `version`, in bytes.
+    pub(super) fn threshold(&self, version: u32) -> u32 {
+        if version == VERSION_ONE {
+            return self.thresholds.send;
+        }
+        self.incoming.lock().v2.negotiation.thresholds(version).send
+    }
+
+    /// Records that a Reply in `version` is about to be sent.
+    pub(super) fn replies_in(&self, version: u32) {
+        if version != VERSION_ONE && self.incoming.lock().v2.negotiation.replied(version) {
+            trace::svcrdma_version(self.number, version);
         }
     }
 
-    /// Records that a Call of Version Two is about to be answered with an RDMA_ERROR.
-    pub(super) fn fails_in_version_two(&self) {
+    /// Records that a Call in `version` is about to be answered with an RDMA_ERROR.
+    pub(super) fn fails_in(&self, version: u32) {
+        if version == VERSION_ONE {
+            return;
+        }
         let mut incoming = self.incoming.lock();
         // The Reply to another Call decides.
         let is_only = incoming.grants.received() <= incoming.v2.refused.saturating_add(1);
@@ -70,12 +76,12 @@ impl SvcxprtRdma {
     /// thresholds are those of Version One.
     pub(super) fn agreed(&self) -> (Option<u32>, Thresholds) {
         let incoming = self.incoming.lock();
-        let has_replied = self.param.versions == Versions::ONE
-            || incoming.grants.answered() > incoming.v2.refused;
+        let has_replied =
+            self.versions == Versions::ONE || incoming.grants.answered() > incoming.v2.refused;
         let version = incoming.v2.negotiation.agreed(has_replied);
         let thresholds = match version {
             Some(version) => incoming.v2.negotiation.thresholds(version),
-            None => self.param.thresholds,
+            None => self.thresholds,
         };
         (version, thresholds)
     }

@@ -55,6 +55,12 @@ pub(crate) struct Placement {
     too_large: u32,
 }
 
+impl Default for Placement {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Placement {
     /// No result is too large: a Reply has fewer bytes.
     const NONE: u32 = u32::MAX;

@@ -12,7 +12,7 @@
 use super::{
     backchannel::BcXprt,
     transport::{SvcConnection, SvcListener},
-    xprt::{flag, SvcMemory, SvcXprt},
+    xprt::{SvcMemory, SvcXprt},
 };
 use crate::{
     bindings,
@@ -122,7 +122,7 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         }
         SvcXprt::from_raw(svc)
     };
-    if svc.flags() >> flag::LISTENER & 1 != 0 {
+    if svc.has(bindings::XPT_LISTENER) {
         return Err(EINVAL);
     }
     // If there is a transport already, with a switch, rpc_create() has finished creating it, but no
@@ -414,11 +414,10 @@ mod tests {
         super::{
             rqst::{KeptCall, Receiving, Replying, SvcCall},
             transport::SvcTransport,
-            xprt::OwnedSvcXprt,
         },
         *,
     };
-    use crate::bindings::{OwnedMessage, PageVec};
+    use crate::bindings::OwnedMessage;
     use core::ffi::c_void;
 
     /// A connection, and a Call of one, of which there is none.
@@ -427,16 +426,8 @@ mod tests {
     static UNMADE: BcClass<Unmade> = BcClass::new(c"rpcrdma-kunit-bc", 0x7f00_0002);
 
     impl SvcTransport for Unmade {
-        fn xprt(&self) -> &OwnedSvcXprt {
-            match *self {}
-        }
-
         fn detach(&self) {
             match *self {}
-        }
-
-        fn free(this: Arc<Self>) {
-            match *this {}
         }
     }
 
@@ -465,10 +456,6 @@ mod tests {
         type Call = Self;
 
         fn recvfrom(&self, _rqst: &mut Receiving<'_>) -> Option<SvcCall<Self>> {
-            match *self {}
-        }
-
-        fn put_pages(&self, _pages: PageVec) {
             match *self {}
         }
 

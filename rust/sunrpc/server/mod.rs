@@ -4,8 +4,8 @@
 //!
 //! | C callback | implemented by |
 //! | --- | --- |
-//! | `xpo_create` | [`SvcListener::listen`], around an [`OwnedSvcXprt`] |
-//! | `xpo_accept` | [`SvcListener::accept`] |
+//! | `xpo_create` | [`SvcListener::listen`], with a [`NewXprt`] |
+//! | `xpo_accept` | [`SvcListener::accept`], with an [`Accepting`] |
 //! | `xpo_recvfrom` | [`SvcConnection::recvfrom`], with a [`Receiving`] |
 //! | `xpo_sendto` | [`SvcConnection::sendto`], with a [`Replying`] |
 //! | `xpo_result_payload` | [`SvcConnection::result_payload`] |
@@ -25,18 +25,17 @@
 mod backchannel;
 mod backchannel_class;
 mod class;
-mod moment;
+mod ktime;
 mod ops;
 mod rqst;
 mod transport;
 mod xprt;
 
 pub(crate) use super::BcRqst;
-pub(crate) use backchannel::Bc;
 pub(crate) use backchannel_class::{register_bc, BcClass, BcConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
-pub(crate) use moment::Moment;
+pub(crate) use ktime::Ktime;
 pub(crate) use ops::register;
 pub(crate) use rqst::{KeptCall, Receiving, Replying, ResultLayout, SvcCall};
 pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};
-pub(crate) use xprt::{Accepting, OwnedSvcXprt};
+pub(crate) use xprt::{Accepting, NewXprt, OwnedSvcXprt, Published};

@@ -7,7 +7,7 @@ use super::{
     class::SvcRegistration,
     rqst::{KeptCall, Receiving, Replying},
     transport::{SvcConnection, SvcListener, SvcTransport},
-    xprt::{flag, Accepting, OwnedSvcXprt, SvcXprt},
+    xprt::{Accepting, NewXprt, SvcXprt},
 };
 use crate::bindings::{self, OwnedMessage, SocketAddress};
 use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
@@ -55,32 +55,20 @@ impl<L: SvcListener> ListenerTable<L> {
         length: c_int,
         _flags: c_int,
     ) -> *mut bindings::svc_xprt {
-        let create = || -> Result<NonNull<bindings::svc_xprt>> {
+        let create = || -> Result<*mut bindings::svc_xprt> {
             // SAFETY: `address` has `length` bytes (this function's contract).
             let address = unsafe { SocketAddress::copy_from(address, usize::try_from(length)?) };
             let address = address.filter(|address| address.len() != 0);
             let address = address.ok_or_else(super::super::address::unsupported)?;
             let class = L::class().as_raw();
             // SAFETY: `net` and `serv` are valid as long as the transport exists (this function's
-            // contract). sunrpc calls this function only for `class`, which is registered.
-            let xprt = unsafe { OwnedSvcXprt::listener(net, class, serv, &address)? };
-            let new = xprt.as_raw();
-            let listener = L::listen(xprt, &address)?;
-            let own = listener.clone();
-            let xprt = own.xprt();
-            // Any other would be taken for a listener.
-            if xprt.as_raw() != new {
-                listener.detach();
-                return Err(EINVAL);
-            }
-            xprt.set_local_port(listener.address().port());
-            // SAFETY: These are the operations for an `L`.
-            NonNull::new(unsafe { xprt.publish(listener, &Self::OPS) }).ok_or(EINVAL)
+            // contract). sunrpc calls this function only for the class, which is registered, and
+            // takes what it returns for an `L`, for which these are the operations.
+            let new = unsafe { NewXprt::new(net, class, serv, &Self::OPS, &address)? };
+            new.owned().set(bindings::XPT_LISTENER);
+            Ok(L::listen(new, &address)?.0)
         };
-        match create() {
-            Ok(raw) => raw.as_ptr(),
-            Err(error) => error.to_ptr(),
-        }
+        create().unwrap_or_else(|error| error.to_ptr())
     }
 
     /// A thread of the service, with the listener marked as busy; may sleep.
@@ -94,19 +82,12 @@ impl<L: SvcListener> ListenerTable<L> {
             let xprt = SvcXprt::from_raw(raw);
             (xprt, xprt.transport::<L>())
         };
-        xprt.clear(flag::CONN);
-        // SAFETY: This is a thread of the service, which has marked the listener as busy.
-        let Some(connection) = listener.accept(&unsafe { Accepting::new(xprt) }) else {
-            return core::ptr::null_mut();
-        };
-        let own = connection.clone();
-        let new = own.xprt();
-        // sunrpc would take any other for a connection of this service.
-        if !new.is_accepted_by(xprt) {
-            return core::ptr::null_mut();
-        }
-        // SAFETY: These are the operations for what `accept` returns.
-        unsafe { new.publish(connection, &ConnectionTable::<L::Connection>::OPS) }
+        xprt.clear(bindings::XPT_CONN);
+        // SAFETY: This is a thread of the service, which has marked the listener as busy. These are
+        // the operations for the connections of an `L`.
+        let accepting = unsafe { Accepting::new(xprt, &ConnectionTable::<L::Connection>::OPS) };
+        let new = listener.accept(accepting);
+        new.map_or(core::ptr::null_mut(), |new| new.0)
     }
 
     /// A listener has no Calls.
@@ -141,11 +122,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
             let connection = xprt.transport::<T>();
             let mut rqst = Receiving::new(rqstp, xprt);
             let call = connection.recvfrom(&mut rqst);
-            let (length, pages) = rqst.finish(call);
-            if let Some(pages) = pages {
-                connection.put_pages(pages);
-            }
-            length
+            rqst.finish(call)
         }
     }
 
@@ -154,30 +131,38 @@ impl<T: SvcConnection> ConnectionTable<T> {
     /// # Safety
     ///
     /// - `rqstp` belongs to the calling thread, its transport is a connection with this table, and
-    ///   its context is the one that `recvfrom` left.
+    ///   its context is the one that `recvfrom` left. It has a Reply.
     unsafe extern "C" fn sendto(rqstp: *mut bindings::svc_rqst) -> c_int {
-        // SAFETY: The request and its transport are valid during the callback.
-        let (xprt, context) = unsafe {
+        // SAFETY: The request belongs to the calling thread, has a Reply, and has the context that
+        // `recvfrom` left (this function's contract).
+        let sent = unsafe {
+            Self::with_call(rqstp, |xprt, connection, call| {
+                let sent = connection.sendto(Replying::new(rqstp), call);
+                sent.inspect_err(|_| xprt.close())
+            })
+        };
+        sent.unwrap_or(Err(EIO))
+            .map_or_else(|error| error.to_errno(), |()| 0)
+    }
+
+    /// Calls `with` for the connection and the Call of a request, if it has one.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::sendto`], but for the Reply.
+    unsafe fn with_call<R>(
+        rqstp: *mut bindings::svc_rqst,
+        with: impl FnOnce(&SvcXprt, &T, KeptCall<'_, T::Call>) -> R,
+    ) -> Option<R> {
+        // SAFETY: The request and its transport are valid during the callback. The context is that
+        // of a Call of this connection, and belongs to the calling thread (this function's
+        // contract). A connection that has Calls was published.
+        unsafe {
             let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
-            (xprt, NonNull::new((*rqstp).rq_xprt_ctxt))
-        };
-        let Some(context) = context else {
-            return EIO.to_errno();
-        };
-        // SAFETY: The context is that of a Call of this connection, and belongs to the calling
-        // thread.
-        let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
-        // SAFETY: The request belongs to the calling thread, and has a Reply.
-        let rqst = unsafe { Replying::new(rqstp) };
-        let sent = connection.sendto(rqst, KeptCall::new(&mut call));
-        // SAFETY: The request belongs to the calling thread.
-        unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
-        match sent {
-            Ok(()) => 0,
-            Err(error) => {
-                xprt.close();
-                error.to_errno()
-            }
+            let mut call = T::Call::from_raw(NonNull::new((*rqstp).rq_xprt_ctxt)?);
+            let result = with(xprt, &xprt.transport::<T>(), KeptCall::new(&mut call));
+            (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr();
+            Some(result)
         }
     }
 
@@ -185,36 +170,29 @@ impl<T: SvcConnection> ConnectionTable<T> {
     ///
     /// # Safety
     ///
-    /// - As for [`Self::sendto`].
+    /// - As for [`Self::sendto`], but for the Reply.
     unsafe extern "C" fn result_payload(
         rqstp: *mut bindings::svc_rqst,
         offset: c_uint,
         length: c_uint,
     ) -> c_int {
-        // SAFETY: The request and its transport are valid during the callback.
-        let (xprt, context, is_wrapped, encoded) = unsafe {
-            let xprt = SvcXprt::from_raw((*rqstp).rq_xprt);
-            // If the encoder has to leave room for it, RPCSEC_GSS changes the message afterwards,
+        // SAFETY: The request is valid during the callback.
+        let (is_wrapped, encoded) = unsafe {
+            // If the encoder has to leave space for it, RPCSEC_GSS changes the message afterwards,
             // for integrity or privacy (RFC 8166 section 8.2.2).
-            let is_wrapped = (*rqstp).rq_auth_slack != 0;
-            let context = NonNull::new((*rqstp).rq_xprt_ctxt);
-            (xprt, context, is_wrapped, (*rqstp).rq_res.len)
-        };
-        let (Some(context), false) = (context, is_wrapped) else {
-            return 0;
+            ((*rqstp).rq_auth_slack != 0, (*rqstp).rq_res.len)
         };
         // A result ends with what is encoded so far, but for READLINK of NFSv4: of that nfsd says
         // where its count is.
         let end = offset.wrapping_add(length).wrapping_add(3) & !3;
-        if end != encoded {
-            return 0;
+        if !is_wrapped && end == encoded {
+            // SAFETY: This function has the contract of `with_call`.
+            unsafe {
+                Self::with_call(rqstp, |_, connection, call| {
+                    connection.result_payload(call, offset, length);
+                });
+            }
         }
-        // SAFETY: The context is that of a Call of this connection, and belongs to the calling
-        // thread (this function's contract). A connection that has Calls was published.
-        let (mut call, connection) = unsafe { (T::Call::from_raw(context), xprt.transport::<T>()) };
-        connection.result_payload(KeptCall::new(&mut call), offset, length);
-        // SAFETY: The request belongs to the calling thread.
-        unsafe { (*rqstp).rq_xprt_ctxt = call.into_raw().as_ptr() };
         // Never an error: with one, nfsd encodes its status from before the data on, and leaves the
         // page cache's pages among those for Replies, where the thread's next one is written
         // (nfsd4_encode_splice_read).

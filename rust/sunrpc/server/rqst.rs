@@ -2,7 +2,7 @@
 
 //! The requests of service threads (`struct svc_rqst`): a Call that is received, and its Reply.
 
-use super::{moment::Moment, xprt::SvcXprt};
+use super::{ktime::Ktime, xprt::SvcXprt};
 use crate::{
     bindings::{self, OwnedMessage, PageRange, PageVec},
     sunrpc::XdrBuf,
@@ -19,7 +19,7 @@ pub(crate) struct SvcCall<M: OwnedMessage> {
     pub(crate) head: Range<usize>,
     /// Pages with what follows, and the number of bytes in them.
     pub(crate) pages: Option<(PageVec, usize)>,
-    /// The bytes of the message with the rest.
+    /// The bytes of the message with the rest, right after those of the head.
     pub(crate) tail: Range<usize>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct SvcCall<M: OwnedMessage> {
 pub(crate) struct KeptCall<'a, M: OwnedMessage>(&'a mut M);
 
 impl<'a, M: OwnedMessage> KeptCall<'a, M> {
-    /// Lends a message out.
+    /// Passes on a message that stays here.
     pub(super) fn new(message: &'a mut M) -> Self {
         Self(message)
     }
@@ -89,45 +89,60 @@ impl<'a> Receiving<'a> {
         }
     }
 
-    /// Passes `call`, if there is one, to sunrpc as that of the request. Returns what `recvfrom` is
-    /// to return, and the pages that the thread has given in exchange for those of the Call.
-    pub(super) fn finish<M: OwnedMessage>(
-        mut self,
-        call: Option<SvcCall<M>>,
-    ) -> (c_int, Option<PageVec>) {
-        self.let_others_in();
-        let Some(call) = call else {
-            return (0, None);
-        };
-        match self.accept(call) {
-            Ok((length, pages)) => (length, pages),
-            Err(error) => {
-                self.xprt.close();
-                (error.to_errno(), None)
-            }
+    /// Takes the first `count` of the thread's pages. sunrpc replaces them before the thread looks
+    /// for a Call again.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `EINVAL` if the thread has fewer, `EIO` if it has given some before.
+    pub(crate) fn take_pages(&mut self, count: usize) -> Result<PageVec> {
+        let mut pages = PageVec::new();
+        pages.reserve(count, GFP_KERNEL)?;
+        let rqst = self.rqst.as_ptr();
+        // SAFETY: The request belongs to this thread (type invariant), and so do its pages.
+        unsafe {
+            let array = core::slice::from_raw_parts_mut((*rqst).rq_pages, (*rqst).rq_maxpages);
+            pages.take_array(array.get_mut(..count).ok_or(EINVAL)?)?;
+            (*rqst).rq_pages_nfree = count;
         }
+        Ok(pages)
+    }
+
+    /// Passes `call`, if there is one, to sunrpc as that of the request. Returns what `recvfrom` is
+    /// to return.
+    pub(super) fn finish<M: OwnedMessage>(mut self, call: Option<SvcCall<M>>) -> c_int {
+        self.let_others_in();
+        let accepted = call.map_or(Ok(0), |call| self.accept(call));
+        accepted.unwrap_or_else(|error| {
+            self.xprt.close();
+            error.to_errno()
+        })
     }
 
     /// Passes `call` to sunrpc as that of the request.
-    fn accept<M: OwnedMessage>(&mut self, call: SvcCall<M>) -> Result<(c_int, Option<PageVec>)> {
+    ///
+    /// There is no tail: not all of nfsd looks for one, as other transports have none. Instead its
+    /// reply cache hashes what a page held before, and nfsd4_vbuf_from_vector() of 7.2 copies that.
+    /// The head has a page at most: gss_read_proxy_verf() of 7.2 copies a token from it to one.
+    fn accept<M: OwnedMessage>(&mut self, call: SvcCall<M>) -> Result<c_int> {
         let SvcCall {
             mut message,
-            head,
+            mut head,
             pages,
-            tail,
+            tail: mut rest,
         } = call;
-        let memory = message.memory();
-        let mut head_vec = kvec(memory, head).ok_or(EINVAL)?;
-        let mut tail_vec = kvec(memory, tail).ok_or(EINVAL)?;
         let rqst = self.rqst.as_ptr();
-        // SAFETY: The request belongs to this thread (type invariant), and so do its pages, all of
-        // which are present before a thread looks for work. There are no references to the whole
-        // request: other threads change its flags.
-        let (array, arg) = unsafe {
+        // SAFETY: The request belongs to this thread (type invariant), and so do its pages. There
+        // are no references to the whole request: other threads change its flags.
+        let (array, arg, given) = unsafe {
             let array = core::slice::from_raw_parts_mut((*rqst).rq_pages, (*rqst).rq_maxpages);
-            (array, &mut (*rqst).rq_arg)
+            (array, &mut (*rqst).rq_arg, (*rqst).rq_pages_nfree)
         };
-        let (mut page_len, mut first_page, mut given) = (0, 0, None);
+        // All pages are present before a thread looks for work, unless it has given some.
+        if given != 0 {
+            return Err(EINVAL);
+        }
+        let (mut page_len, mut first_page) = (0, 0);
         if let Some((mut pages, length)) = pages {
             if length > pages.byte_len() {
                 return Err(EINVAL);
@@ -136,150 +151,76 @@ impl<'a> Receiving<'a> {
             // SAFETY: The thread owns references to its pages.
             unsafe { pages.exchange(used)? };
             page_len = length;
-            if head_vec.iov_len == 0 {
-                // An RPC message must begin in the head.
-                // SAFETY: The first page is present.
-                head_vec.iov_base = unsafe { bindings::rpcrdma_page_address(*array.as_ptr()) };
-                head_vec.iov_len = length.min(PAGE_SIZE);
-                page_len = length.saturating_sub(head_vec.iov_len);
-                first_page = 1;
-            } else if tail_vec.iov_len != 0 {
-                page_len = append(array, length, &mut tail_vec)?;
-            }
-            given = Some(pages);
-        } else if head_vec.iov_len > PAGE_SIZE {
-            page_len = spill(array, &mut head_vec)?;
+        } else {
+            head.end = rest.start.min(head.start.saturating_add(PAGE_SIZE));
+            rest.start = head.end;
         }
-        let total = head_vec
-            .iov_len
-            .saturating_add(page_len)
-            .saturating_add(tail_vec.iov_len);
-        let length = c_int::try_from(total)?;
-        arg.head[0] = head_vec;
-        arg.tail[0] = tail_vec;
+        let memory = message.memory();
+        let (mut head, rest) = (kvec(memory, head)?, kvec(memory, rest)?);
+        if head.iov_len == 0 {
+            // An RPC message must begin in the head.
+            // SAFETY: The first page is present.
+            head.iov_base = unsafe { bindings::rpcrdma_page_address(*array.as_ptr()) };
+            head.iov_len = page_len.min(PAGE_SIZE);
+            page_len = page_len.saturating_sub(head.iov_len);
+            first_page = 1;
+        }
+        let before = head.iov_len.saturating_add(page_len);
+        let total = before.saturating_add(rest.iov_len);
+        page_len = page_len.saturating_add(rest.iov_len);
+        if page_len.div_ceil(PAGE_SIZE) > array.len().saturating_sub(first_page) {
+            return Err(EMSGSIZE);
+        }
+        arg.head[0] = head;
+        arg.tail[0].iov_len = 0;
         arg.pages = array.as_mut_ptr().wrapping_add(first_page);
         arg.page_base = 0;
         arg.page_len = u32::try_from(page_len)?;
         arg.len = u32::try_from(total)?;
         arg.buflen = arg.len;
+        // SAFETY: The message has these bytes, to which nothing writes. The buffer is complete, and
+        // belongs to this thread.
+        unsafe {
+            let rest = core::slice::from_raw_parts(rest.iov_base.cast(), rest.iov_len);
+            XdrBuf::from_raw(NonNull::from(arg)).copy_in(before, rest)?;
+        }
         // SAFETY: The request belongs to this thread (type invariant), and its transport is valid.
+        // Other threads change the flags by atomic operations, too.
         unsafe {
             bindings::svc_xprt_copy_addrs(rqst, self.xprt.as_raw());
-            set_flags(&raw mut (*rqst).rq_flags, self.xprt.is_local());
+            let flags = &raw mut (*rqst).rq_flags;
+            // CAST: Bit numbers.
+            bindings::set_bit(bindings::RQ_SECURE as usize, flags);
+            // For a Call from this machine nfsd does not wait for pages that the client has
+            // dirtied: those wait for nfsd.
+            if self.xprt.has(bindings::XPT_LOCAL) {
+                bindings::set_bit(bindings::RQ_LOCAL as usize, flags);
+            } else {
+                bindings::clear_bit(bindings::RQ_LOCAL as usize, flags);
+            }
             // What nfsd expects of a transport that is neither UDP nor TCP.
             (*rqst).rq_prot = bindings::IPPROTO_MAX;
             // The bytes stay where they are until the context is released.
             (*rqst).rq_xprt_ctxt = message.into_raw().as_ptr();
         }
-        Ok((length, given))
+        Ok(c_int::try_from(total)?)
     }
 }
 
-/// Sets the flags of a request. Most threads serve one kind of transport, for whose Calls they do
-/// not change.
+/// The vector of these bytes of a message.
 ///
-/// # Safety
+/// # Errors
 ///
-/// `flags` are those of a valid request.
-unsafe fn set_flags(flags: *mut usize, is_local: bool) {
-    let (secure, local) = (1 << bindings::RQ_SECURE, 1 << bindings::RQ_LOCAL);
-    let wanted = secure | if is_local { local } else { 0 };
-    // SAFETY: `flags` are those of a valid request (this function's contract). They are read by one
-    // access, as test_bit() does, and all threads change them by atomic operations.
-    unsafe {
-        if flags.read_volatile() & (secure | local) != wanted {
-            set_flag(flags, bindings::RQ_SECURE, true);
-            // For such a Call nfsd does not wait for pages that the client has dirtied: those wait
-            // for nfsd.
-            set_flag(flags, bindings::RQ_LOCAL, is_local);
-        }
+/// `EINVAL` if the message does not have them.
+fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Result<bindings::kvec> {
+    let iov_len = bytes.end.checked_sub(bytes.start).ok_or(EINVAL)?;
+    if bytes.end > length {
+        return Err(EINVAL);
     }
-}
-
-/// Sets or clears a flag of a request.
-///
-/// # Safety
-///
-/// As for [`set_flags`].
-unsafe fn set_flag(flags: *mut usize, number: u32, value: bool) {
-    // SAFETY: `flags` are those of a valid request (this function's contract). They are read by one
-    // access, as test_bit() does, and all threads change them by atomic operations.
-    unsafe {
-        let is_set = flags.read_volatile() >> number & 1 != 0;
-        match value {
-            true if !is_set => bindings::set_bit(number as usize, flags),
-            false if is_set => bindings::clear_bit(number as usize, flags),
-            _ => {}
-        }
-    }
-}
-
-/// The vector of these bytes of a message, if the message has them.
-fn kvec((start, length): (NonNull<u8>, usize), bytes: Range<usize>) -> Option<bindings::kvec> {
-    let iov_len = bytes.end.checked_sub(bytes.start)?;
-    (bytes.end <= length).then(|| bindings::kvec {
+    Ok(bindings::kvec {
         iov_base: start.as_ptr().wrapping_add(bytes.start).cast(),
         iov_len,
     })
-}
-
-/// Moves the tail to the thread's pages, behind the `page_len` bytes that these have; returns how
-/// many they have now. Other transports have no tail, and not all of nfsd looks for one: in its
-/// stead its reply cache hashes what a page held before, and nfsd4_vbuf_from_vector() of 7.2 copies
-/// that.
-///
-/// # Errors
-///
-/// `EMSGSIZE` if the thread has too few pages.
-fn append(
-    array: &[*mut bindings::page],
-    page_len: usize,
-    tail: &mut bindings::kvec,
-) -> Result<usize> {
-    // SAFETY: The tail has this many bytes, and nobody writes to them.
-    let bytes = unsafe { core::slice::from_raw_parts(tail.iov_base.cast(), tail.iov_len) };
-    copy_to_pages(array, page_len, bytes)?;
-    tail.iov_len = 0;
-    Ok(page_len.saturating_add(bytes.len()))
-}
-
-/// Moves what `head` has beyond a page to the thread's pages; returns how many bytes that is. Other
-/// transports leave no more in the head, and not all of sunrpc expects more: gss_read_proxy_verf()
-/// of 7.2 copies a token from the head to one page.
-///
-/// # Errors
-///
-/// `EMSGSIZE` if the thread has fewer pages.
-fn spill(array: &[*mut bindings::page], head: &mut bindings::kvec) -> Result<usize> {
-    // SAFETY: The head has this many bytes, and nobody writes to them.
-    let bytes = unsafe { core::slice::from_raw_parts(head.iov_base.cast(), head.iov_len) };
-    let rest = bytes.get(PAGE_SIZE..).unwrap_or_default();
-    copy_to_pages(array, 0, rest)?;
-    head.iov_len = PAGE_SIZE;
-    Ok(rest.len())
-}
-
-/// Copies `bytes` to the thread's pages, from byte `at` of these on.
-///
-/// # Errors
-///
-/// `EMSGSIZE` if the thread has too few pages.
-fn copy_to_pages(array: &[*mut bindings::page], at: usize, bytes: &[u8]) -> Result {
-    let (mut index, mut offset) = (at / PAGE_SIZE, at % PAGE_SIZE);
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let page = *array.get(index).ok_or(EMSGSIZE)?;
-        let room = PAGE_SIZE.saturating_sub(offset);
-        let (part, others) = rest.split_at(rest.len().min(room));
-        // SAFETY: All pages of the thread are present, and nobody else uses them. `part` fits
-        // behind `offset`.
-        unsafe {
-            let page = bindings::rpcrdma_page_address(page).cast::<u8>();
-            core::ptr::copy_nonoverlapping(part.as_ptr(), page.add(offset), part.len());
-        }
-        (index, offset, rest) = (index.saturating_add(1), 0, others);
-    }
-    Ok(())
 }
 
 /// A thread that has encoded a Reply.
@@ -319,9 +260,9 @@ impl Replying<'_> {
     }
 
     /// When the thread began to execute the Call, which it had just taken.
-    pub(crate) fn began(&self) -> Moment {
+    pub(crate) fn began(&self) -> Ktime {
         // SAFETY: `rqst` belongs to the calling thread (type invariant), which alone sets the time.
-        Moment::from_ktime(unsafe { (*self.rqst.as_ptr()).rq_stime })
+        Ktime::from_ktime(unsafe { (*self.rqst.as_ptr()).rq_stime })
     }
 
     /// Length of the RPC message in bytes.
@@ -338,63 +279,44 @@ impl Replying<'_> {
         self.message().copy_out(at, to)
     }
 
-    /// Whether the `length` bytes from `at` on are in the pages of the message, not in its head or
-    /// tail.
-    pub(crate) fn is_in_pages(&self, at: u32, length: u32) -> bool {
-        let message = self.message();
-        // CAST: A u32 always fits the kernel's usize.
-        let (at, length) = (at as usize, length as usize);
-        let start = at.checked_sub(message.head_len());
-        start.is_some_and(|start| start.saturating_add(length) <= message.page_len())
-    }
-
-    /// Moves pages of the Reply to `pages`, those of its head and tail as well if `is_whole`, and
-    /// returns where in them the bytes of the message are. The message is no longer complete, and
-    /// sunrpc supplies other pages for the thread's next Reply.
+    /// Moves the pages of the Reply to `pages`, and returns where in them the bytes of the message
+    /// are. The message is no longer complete, and sunrpc supplies other pages for the thread's
+    /// next Reply.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO` if the message is not in these pages. Then none has moved.
-    pub(crate) fn move_pages(self, pages: &mut PageVec, is_whole: bool) -> Result<ResultLayout> {
-        let message = self.message();
-        let (head_len, tail_len) = (message.head_len(), message.tail_len());
+    /// `ENOMEM`; `EIO` if the data is not in these pages. Then none has moved.
+    pub(crate) fn move_pages(self, pages: &mut PageVec) -> Result<ResultLayout> {
+        let res = self.res();
         let data = self.data_pages()?;
+        let (head, tail) = (self.linear(&res.head[0]), self.linear(&res.tail[0]));
+        // RPCSEC_GSS may have continued beyond what the service has encoded, without recording it.
         let mut count = self.used_pages().max(data.end);
-        let (mut linear, mut moved) = (None, data.clone());
-        if is_whole {
-            let [head, tail] = self.linear_pages()?;
-            for (index, _) in [head, tail].into_iter().flatten() {
-                count = count.max(index.saturating_add(1));
-            }
-            linear = Some([head, tail].map(Option::unwrap_or_default));
-            moved = 0..count;
+        for (index, _) in [head, tail].into_iter().flatten() {
+            count = count.max(index.saturating_add(1));
         }
-        let length = moved.end.saturating_sub(moved.start);
         if count > self.pages().len() {
             return Err(EIO);
         }
-        pages.reserve(length, GFP_KERNEL)?;
-        let first = data.start.saturating_sub(moved.start);
+        // CAST: Unsigned ints always fit the kernel's usize.
+        let layout = ResultLayout([
+            (head, res.head[0].iov_len),
+            (
+                Some((data.start, res.page_base as usize)),
+                res.page_len as usize,
+            ),
+            (tail, res.tail[0].iov_len),
+        ]);
+        pages.reserve(count, GFP_KERNEL)?;
         let rqst = self.rqst.as_ptr();
         // SAFETY: The request belongs to this thread (type invariant), and the array of its pages
         // has `count` elements, each of them a page with a reference for the thread, which passes
-        // to `pages`, and one element more.
-        let (page_base, page_len) = unsafe {
-            // sunrpc replaces the thread's pages up to here. RPCSEC_GSS may have continued beyond
-            // what the service has encoded, without recording it.
+        // to `pages`, and one element more. sunrpc replaces the pages up to `rq_next_page`.
+        unsafe {
             (*rqst).rq_next_page = (*rqst).rq_respages.add(count);
-            let start = (*rqst).rq_respages.add(moved.start);
-            pages.take_array(core::slice::from_raw_parts_mut(start, length))?;
-            ((*rqst).rq_res.page_base, (*rqst).rq_res.page_len)
-        };
-        // CAST: Unsigned ints always fit the kernel's usize.
-        let (page_base, page_len) = (page_base as usize, page_len as usize);
-        Ok(ResultLayout {
-            head_len,
-            pages: (first, page_base, page_len),
-            tail_len,
-            linear,
-        })
+            pages.take_array(core::slice::from_raw_parts_mut((*rqst).rq_respages, count))?;
+        }
+        Ok(layout)
     }
 
     /// The result. There are no references to the whole request: other threads change its flags.
@@ -444,39 +366,24 @@ impl Replying<'_> {
         self.pages().iter().position(|other| *other == page)
     }
 
-    /// Where head and tail are among the thread's pages: page and offset, if they have bytes.
-    fn linear_pages(&self) -> Result<[Option<(usize, usize)>; 2]> {
-        let res = self.res();
-        Ok([self.linear(&res.head[0])?, self.linear(&res.tail[0])?])
-    }
-
-    /// Where the bytes of a vector start: page and offset.
-    fn linear(&self, vec: &bindings::kvec) -> Result<Option<(usize, usize)>> {
-        if vec.iov_len == 0 {
-            return Ok(None);
-        }
+    /// Where the bytes of a vector start among the thread's pages: page and offset, if it has bytes
+    /// and these are in one page.
+    fn linear(&self, vec: &bindings::kvec) -> Option<(usize, usize)> {
         let offset = vec.iov_base.addr() % PAGE_SIZE;
+        if vec.iov_len == 0 || offset.saturating_add(vec.iov_len) > PAGE_SIZE {
+            return None;
+        }
         // SAFETY: Head and tail are in the linear map.
         let page = unsafe { bindings::rpcrdma_virt_to_page(vec.iov_base) };
-        match self.position(page) {
-            Some(index) if offset.saturating_add(vec.iov_len) <= PAGE_SIZE => {
-                Ok(Some((index, offset)))
-            }
-            _ => Err(EIO),
-        }
+        Some((self.position(page)?, offset))
     }
 }
 
-/// Where the bytes of a Reply are among pages that were moved.
+/// Where the bytes of a Reply are among pages that were moved: those of the head, the pages and the
+/// tail. For each the first page and the offset from its start, if they are in these pages, and the
+/// length.
 #[derive(Clone, Copy)]
-pub(crate) struct ResultLayout {
-    head_len: usize,
-    /// The first page, the offset from its start, and the length, across as many pages as needed.
-    pages: (usize, usize, usize),
-    tail_len: usize,
-    /// Page and offset of the head and of the tail, if these were moved.
-    linear: Option<[(usize, usize); 2]>,
-}
+pub(crate) struct ResultLayout([(Option<(usize, usize)>, usize); 3]);
 
 impl ResultLayout {
     /// The most parts that a range can have in addition to its pages.
@@ -494,20 +401,14 @@ impl ResultLayout {
         length: usize,
         mut each: impl FnMut(PageRange) -> Result,
     ) -> Result {
-        let (first, base, page_len) = self.pages;
-        let parts = [
-            (self.linear.map(|[head, _]| head), self.head_len),
-            (Some((first, base)), page_len),
-            (self.linear.map(|[_, tail]| tail), self.tail_len),
-        ];
         let (mut skip, mut left) = (at, length);
-        for (place, available) in parts {
+        for (start, available) in self.0 {
             let from = skip.min(available);
             skip = skip.saturating_sub(from);
             let length = left.min(available.saturating_sub(from));
             left = left.saturating_sub(length);
             if length != 0 {
-                let (page, offset) = place.ok_or(EIO)?;
+                let (page, offset) = start.ok_or(EIO)?;
                 let range = PageRange::at(offset.saturating_add(from), length);
                 each(PageRange {
                     index: page.saturating_add(range.index),
@@ -523,10 +424,9 @@ impl ResultLayout {
 
     /// The number of parts that the Reply has at most, for an estimate.
     pub(crate) fn part_count(&self) -> usize {
-        let (_, base, length) = self.pages;
-        base.saturating_add(length)
-            .div_ceil(PAGE_SIZE)
-            .saturating_add(Self::EXTRA_PARTS)
+        let [_, (start, length), _] = self.0;
+        let end = start.map_or(0, |(_, offset)| offset.saturating_add(length));
+        end.div_ceil(PAGE_SIZE).saturating_add(Self::EXTRA_PARTS)
     }
 }
 
@@ -535,13 +435,8 @@ impl ResultLayout {
 mod tests {
     use super::*;
 
-    fn layout(linear: Option<[(usize, usize); 2]>) -> ResultLayout {
-        ResultLayout {
-            head_len: 40,
-            pages: (1, 10, 2 * PAGE_SIZE),
-            tail_len: 8,
-            linear,
-        }
+    fn layout(head: Option<(usize, usize)>, tail: Option<(usize, usize)>) -> ResultLayout {
+        ResultLayout([(head, 40), (Some((1, 10)), 2 * PAGE_SIZE), (tail, 8)])
     }
 
     fn ranges(
@@ -560,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_stretch_is_found() {
-        let layout = layout(Some([(0, 100), (0, 140)]));
+        let layout = layout(Some((0, 100)), Some((0, 140)));
         let found = |at, length| ranges(&layout, at, length).unwrap();
         assert!(found(0, 40)[..] == [(0, 100, 40)]);
         assert!(found(40, 6)[..] == [(1, 10, 6)]);
@@ -596,8 +491,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_moved_is_not_found() {
-        let layout = layout(None);
+    fn what_is_in_no_page_is_not_found() {
+        let layout = layout(None, None);
         let all = 2 * PAGE_SIZE;
         assert!(ranges(&layout, 40, all).unwrap()[..] == [(1, 10, all)]);
         assert!(ranges(&layout, 40 + PAGE_SIZE, 4).unwrap()[..] == [(2, 10, 4)]);

@@ -5,21 +5,20 @@
 use super::{
     class::SvcClass,
     rqst::{KeptCall, Receiving, Replying, SvcCall},
-    xprt::{Accepting, OwnedSvcXprt},
+    xprt::{Accepting, NewXprt, Published},
 };
-use crate::bindings::{OwnedMessage, PageVec, SocketAddress};
+use crate::bindings::{OwnedMessage, SocketAddress};
 use kernel::{prelude::*, sync::Arc};
 
 /// A listener or a connection.
 pub(crate) trait SvcTransport: Send + Sync + Sized + 'static {
-    /// Its object in sunrpc.
-    fn xprt(&self) -> &OwnedSvcXprt;
-
     /// `xpo_detach`: the transport is closed, and stops its traffic. May sleep.
     fn detach(&self);
 
     /// `xpo_free`: sunrpc has dropped its last reference. May sleep.
-    fn free(this: Arc<Self>);
+    fn free(this: Arc<Self>) {
+        drop(this);
+    }
 }
 
 /// A transport that accepts connections.
@@ -30,19 +29,18 @@ pub(crate) trait SvcListener: SvcTransport {
     /// The class with which it is registered.
     fn class() -> &'static SvcClass<Self>;
 
-    /// Listens at `address`. May sleep.
+    /// Listens at `address`, of which a port 0 stands for any. May sleep.
     ///
     /// # Errors
     ///
     /// The error reported to the administrator.
-    fn listen(xprt: OwnedSvcXprt, address: &SocketAddress) -> Result<Arc<Self>>;
-
-    /// The address, with the port that was chosen. May sleep.
-    fn address(&self) -> SocketAddress;
+    fn listen<'a>(new: NewXprt<'a, Self>, address: &SocketAddress) -> Result<Published<'a>>;
 
     /// Accepts a connection that a peer requested, if there is one. If another one is waiting,
-    /// calls [`SvcXprt::connection_waits`]. May sleep.
-    fn accept(&self, accepting: &Accepting<'_>) -> Option<Arc<Self::Connection>>;
+    /// calls [`SvcXprt::wake_for_connection`]. May sleep.
+    ///
+    /// [`SvcXprt::wake_for_connection`]: super::xprt::SvcXprt::wake_for_connection
+    fn accept<'a>(&self, accepting: Accepting<'a, Self::Connection>) -> Option<Published<'a>>;
 }
 
 /// A connection.
@@ -52,9 +50,6 @@ pub(crate) trait SvcConnection: SvcTransport {
 
     /// `xpo_recvfrom`: the next complete Call. May sleep after [`Receiving::let_others_in`].
     fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>>;
-
-    /// Takes the pages that a thread has given for those of a Call.
-    fn put_pages(&self, pages: PageVec);
 
     /// `xpo_result_payload`: the `length` bytes of the Reply from `at` on are one result that may
     /// be placed directly. Results are passed in order. If there is no room for this one, the
@@ -69,6 +64,6 @@ pub(crate) trait SvcConnection: SvcTransport {
     fn sendto(&self, rqst: Replying<'_>, call: KeptCall<'_, Self::Call>) -> Result;
 
     /// `xpo_release_ctxt`: takes back the message of a Call that was answered, or that will not be.
-    /// May sleep. Called by the thread that had the Call, or by whoever drops a deferred one.
+    /// May sleep. Called by the thread that had the Call, or by one that drops a deferred Call.
     fn release_ctxt(&self, call: Self::Call);
 }

@@ -5,38 +5,14 @@
 
 use super::backchannel::Bc;
 use crate::bindings::{self, Net, SocketAddress};
-use core::{ffi::c_void, ptr::NonNull};
+use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 use kernel::{
     prelude::*,
-    sync::{
-        aref::ARef,
-        atomic::{Atomic, Relaxed},
-        Arc, ArcBorrow,
-    },
+    sync::{aref::ARef, Arc, ArcBorrow},
     types::Opaque,
 };
 
-/// The numbers of the flags in `svc_xprt.xpt_flags`.
-pub(super) mod flag {
-    use crate::bindings;
-
-    /// A connection waits to be accepted.
-    pub(in super::super) const CONN: u32 = bindings::XPT_CONN;
-    /// A Call waits for a thread.
-    pub(in super::super) const DATA: u32 = bindings::XPT_DATA;
-    /// The transport is to be closed.
-    pub(in super::super) const CLOSE: u32 = bindings::XPT_CLOSE;
-    /// The transport is closed.
-    pub(in super::super) const DEAD: u32 = bindings::XPT_DEAD;
-    /// The transport is a listener.
-    pub(in super::super) const LISTENER: u32 = bindings::XPT_LISTENER;
-    /// Client and service are on one machine.
-    pub(in super::super) const LOCAL: u32 = bindings::XPT_LOCAL;
-    /// The transport has congestion control, as NFSv4 requires.
-    pub(in super::super) const CONG_CTRL: u32 = bindings::XPT_CONG_CTRL;
-}
-
-/// The memory of one transport. It has an owner in this module ([`OwnedSvcXprt`]), sunrpc from when
+/// The memory of one transport. It has owners in this module ([`OwnedSvcXprt`]), sunrpc from when
 /// the transport is published until `xpo_free`, and the transport for backward Calls.
 #[pin_data]
 #[repr(C)]
@@ -130,7 +106,7 @@ impl SvcXprt {
         unsafe { ArcBorrow::from_raw((*self.transport_slot()).cast::<T>()) }
     }
 
-    /// Undoes [`OwnedSvcXprt::publish`], if the transport was published: returns the
+    /// Undoes [`NewXprt::publish`], if the transport was published: returns the
     /// implementation.
     ///
     /// # Safety
@@ -154,14 +130,14 @@ impl SvcXprt {
 
     /// Whether the transport is closed, or about to be.
     pub(crate) fn is_closing(&self) -> bool {
-        const MASK: usize = 1 << flag::CLOSE | 1 << flag::DEAD;
-        self.flags() & MASK != 0
+        self.has(bindings::XPT_CLOSE) || self.has(bindings::XPT_DEAD)
     }
 
-    /// The flags, which may change at any time.
-    pub(super) fn flags(&self) -> usize {
+    /// Whether a flag of `xpt_flags` is set.
+    pub(super) fn has(&self, number: u32) -> bool {
         // SAFETY: The transport is valid; the flags are read at once, as test_bit() does.
-        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).xpt_flags) }
+        let flags = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).xpt_flags) };
+        flags >> number & 1 != 0
     }
 
     pub(super) fn set(&self, number: u32) {
@@ -180,29 +156,26 @@ impl SvcXprt {
         }
     }
 
-    /// Whether client and service are on one machine.
-    pub(super) fn is_local(&self) -> bool {
-        self.flags() >> flag::LOCAL & 1 != 0
-    }
-
-    /// Sets XPT_DATA: a thread can take a Call. To be followed by [`Self::enqueue`].
-    pub(crate) fn set_data(&self) {
-        self.set(flag::DATA);
+    /// Sets XPT_DATA, and wakes a thread: it can take a Call. Does not sleep.
+    pub(crate) fn wake_for_data(&self) {
+        self.set(bindings::XPT_DATA);
+        self.enqueue();
     }
 
     /// Clears XPT_DATA: no thread can take a Call.
     pub(crate) fn clear_data(&self) {
-        self.clear(flag::DATA);
+        self.clear(bindings::XPT_DATA);
     }
 
-    /// Sets XPT_CONN: a connection waits to be accepted. To be followed by [`Self::enqueue`].
-    pub(crate) fn set_conn(&self) {
-        self.set(flag::CONN);
+    /// Sets XPT_CONN, and wakes a thread: a connection waits to be accepted. Does not sleep.
+    pub(crate) fn wake_for_connection(&self) {
+        self.set(bindings::XPT_CONN);
+        self.enqueue();
     }
 
     /// Wakes a thread to look at the transport, if it is not busy and a flag says that there is
     /// something to do. Does not sleep.
-    pub(crate) fn enqueue(&self) {
+    fn enqueue(&self) {
         // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
         // marked as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_enqueue(self.as_raw()) };
@@ -223,47 +196,94 @@ impl SvcXprt {
     }
 }
 
-/// Proof that a thread of the service is about to accept a connection on this listener.
-pub(crate) struct Accepting<'a>(&'a SvcXprt);
+/// A connection `T` that a thread of the service is about to accept on this listener.
+pub(crate) struct Accepting<'a, T> {
+    listener: &'a SvcXprt,
+    ops: &'static bindings::svc_xprt_ops,
+    connection: PhantomData<fn(T)>,
+}
 
-impl<'a> Accepting<'a> {
+impl<'a, T> Accepting<'a, T> {
     /// Declares that a thread of the listener's service accepts a connection.
     ///
     /// # Safety
     ///
-    /// It does so as long as this object exists.
-    pub(super) unsafe fn new(listener: &'a SvcXprt) -> Self {
-        Self(listener)
+    /// It does so for all of `'a`. `ops` are those for a `T`, which is what the listener accepts.
+    pub(super) unsafe fn new(listener: &'a SvcXprt, ops: &'static bindings::svc_xprt_ops) -> Self {
+        Self {
+            listener,
+            ops,
+            connection: PhantomData,
+        }
     }
-}
 
-/// A transport's memory, and what sunrpc needs of it until it is published.
-pub(crate) struct OwnedSvcXprt {
-    memory: Arc<SvcMemory>,
-    /// The network namespace of the service, to which sunrpc drops its reference before the
-    /// transport's end.
-    net: ARef<Net>,
-    /// The longest RPC message of the service, in bytes.
-    max_message: u32,
-    /// Whether sunrpc has the reference with which the count starts.
-    is_published: Atomic<bool>,
-}
-
-impl OwnedSvcXprt {
-    /// A transport of `serv` in `net`, with the operations of the class until [`Self::publish`].
+    /// A transport for a connection between these addresses.
     ///
-    /// # Safety
-    ///
-    /// `net` and `serv` are valid, and `serv` stays so as long as sunrpc has the transport. `class`
-    /// is one that this module has registered.
+    /// The peer chooses its port freely, and another one after each reconnect: without the port,
+    /// nfsd's reply cache recognises the client.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    unsafe fn new(
+    pub(crate) fn transport(
+        self,
+        local: &SocketAddress,
+        peer: &SocketAddress,
+    ) -> Result<NewXprt<'a, T>> {
+        // SAFETY: The listener is valid, and its service is about to accept a `T` for all of `'a`,
+        // for which these are the operations.
+        let this = unsafe {
+            let raw = self.listener.as_raw();
+            let (net, class, serv) = ((*raw).xpt_net, (*raw).xpt_class, (*raw).xpt_server);
+            NewXprt::new(net, class, serv, self.ops, local)?
+        };
+        // SAFETY: Both addresses are complete.
+        if unsafe { bindings::rpcrdma_rpc_cmp_addr(local.as_raw(), peer.as_raw()) } {
+            this.xprt.set(bindings::XPT_LOCAL);
+        }
+        // SAFETY: The transport is new, and no other thread knows of it. The address is complete,
+        // and the size is that of the buffer.
+        unsafe {
+            let raw = this.xprt.as_raw();
+            (*raw).xpt_remote = *peer.storage();
+            (*raw).xpt_remotelen = peer.len();
+            bindings::rpcrdma_rpc_set_port((&raw mut (*raw).xpt_remote).cast(), 0);
+            let text = &mut (*raw).xpt_remotebuf;
+            bindings::rpc_ntop(peer.as_raw(), text.as_mut_ptr().cast(), text.len());
+        }
+        Ok(this)
+    }
+}
+
+/// A transport for a `T` that sunrpc does not know yet.
+pub(crate) struct NewXprt<'a, T> {
+    xprt: OwnedSvcXprt,
+    ops: &'static bindings::svc_xprt_ops,
+    transport: PhantomData<fn(T) -> &'a ()>,
+}
+
+/// A transport as the callback in which it was published returns it to sunrpc.
+pub(crate) struct Published<'a>(pub(super) *mut bindings::svc_xprt, PhantomData<&'a ()>);
+
+impl<'a, T> NewXprt<'a, T> {
+    /// A transport of a service at `local`, with the operations of the class until
+    /// [`Self::publish`].
+    ///
+    /// # Safety
+    ///
+    /// Network namespace and service are valid, and the service stays so as long as sunrpc has the
+    /// transport. This module has registered the class. Until the end of `'a` this thread is in the
+    /// callback that returns a `T` of the class to this service; `ops` are those for a `T`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(super) unsafe fn new(
         net: *mut bindings::net,
         class: *mut bindings::svc_xprt_class,
         serv: *mut bindings::svc_serv,
+        ops: &'static bindings::svc_xprt_ops,
+        local: &SocketAddress,
     ) -> Result<Self> {
         // SAFETY: `net`, `class` and `serv` are valid (this function's contract). `svc_xprt_init`
         // initialises all of the C object.
@@ -278,74 +298,85 @@ impl OwnedSvcXprt {
         // SAFETY: Namespace and service are valid. The length does not change while the service has
         // transports.
         let (net, max_message) = unsafe { (Net::from_raw(net).into(), (*serv).sv_max_mesg) };
-        let this = Self {
+        let xprt = OwnedSvcXprt {
             memory,
             net,
             max_message,
-            is_published: Atomic::new(false),
         };
         // All RDMA fabrics have some congestion control (RFC 8881 section 2.9.1).
-        this.set(flag::CONG_CTRL);
-        Ok(this)
-    }
-
-    /// A listener of `serv` in `net`, at `address`.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::new`].
-    pub(super) unsafe fn listener(
-        net: *mut bindings::net,
-        class: *mut bindings::svc_xprt_class,
-        serv: *mut bindings::svc_serv,
-        address: &SocketAddress,
-    ) -> Result<Self> {
-        // SAFETY: `net`, `class` and `serv` are what `new` requires (this function's contract).
-        let this = unsafe { Self::new(net, class, serv)? };
-        this.set(flag::LISTENER);
-        this.set_local(address);
-        this.name(b"listener");
-        Ok(this)
-    }
-
-    /// A connection between these addresses that was accepted by `listener`.
-    ///
-    /// The peer chooses its port freely, and another one after each reconnect: without the port,
-    /// nfsd's reply cache recognises the client.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`.
-    pub(crate) fn connection(
-        listener: &Accepting<'_>,
-        local: &SocketAddress,
-        peer: &SocketAddress,
-    ) -> Result<Self> {
-        // SAFETY: The listener is valid, and is one of this module's transports; its service is
-        // about to accept a connection.
-        let this = unsafe {
-            let raw = listener.0.as_raw();
-            Self::new((*raw).xpt_net, (*raw).xpt_class, (*raw).xpt_server)?
-        };
-        this.set_local(local);
-        // SAFETY: Both addresses are complete.
-        if unsafe { bindings::rpcrdma_rpc_cmp_addr(local.as_raw(), peer.as_raw()) } {
-            this.set(flag::LOCAL);
-        }
-        let mut text = [0u8; 64];
-        // SAFETY: The transport is new, and nobody else knows of it. The address is complete, and
-        // the size is that of the buffer.
+        xprt.set(bindings::XPT_CONG_CTRL);
+        // SAFETY: The transport is new, and no other thread knows of it.
         unsafe {
-            let raw = this.as_raw();
-            (*raw).xpt_remote = *peer.storage();
-            (*raw).xpt_remotelen = peer.len();
-            bindings::rpcrdma_rpc_set_port((&raw mut (*raw).xpt_remote).cast(), 0);
-            bindings::rpc_ntop(peer.as_raw(), text.as_mut_ptr().cast(), text.len());
+            (*xprt.as_raw()).xpt_local = *local.storage();
+            (*xprt.as_raw()).xpt_locallen = local.len();
         }
-        this.name(text.split(|&byte| byte == 0).next().unwrap_or(b"?"));
-        Ok(this)
+        Ok(Self {
+            xprt,
+            ops,
+            transport: PhantomData,
+        })
     }
 
+    /// The transport, for the `T`.
+    pub(crate) fn owned(&self) -> OwnedSvcXprt {
+        self.xprt.clone()
+    }
+
+    /// Sets the local port. Trace events of sunrpc may copy the address at the same time: only its
+    /// length must not change.
+    pub(crate) fn set_local_port(&self, port: u16) {
+        // SAFETY: The transport is valid, and only this thread changes its address.
+        unsafe {
+            let local = &raw mut (*self.xprt.as_raw()).xpt_local;
+            bindings::rpcrdma_rpc_set_port(local.cast(), port);
+        }
+    }
+
+    /// Publishes `transport`. From now on sunrpc owns the memory too.
+    pub(crate) fn publish(self, transport: Arc<T>) -> Published<'a> {
+        let raw = self.xprt.as_raw();
+        let pointer = Arc::into_raw(transport).cast::<c_void>().cast_mut();
+        let _ = Arc::into_raw(self.xprt.memory.clone());
+        // SAFETY: The transport is new, and only its own events, which do not read these fields,
+        // know of it. It is marked as busy: of its operations sunrpc calls no more than
+        // `has_wspace`, which all tables have.
+        unsafe {
+            (*raw).xpt_ops = self.ops;
+            self.xprt.transport_slot().write(pointer);
+        }
+        Published(raw, PhantomData)
+    }
+}
+
+impl<T> Drop for NewXprt<'_, T> {
+    fn drop(&mut self) {
+        let raw = self.xprt.as_raw();
+        // SAFETY: Only this thread knows of the transport. If it was not published, this drops the
+        // reference with which the count starts. sunrpc drops a reference to the module with it,
+        // and the caller of the callback will drop one too. The class has an owner, to which the
+        // caller's code belongs. `xpo_free` of the class finds no transport, and leaves the memory
+        // alone.
+        unsafe {
+            if (*self.xprt.transport_slot()).is_null() {
+                bindings::rpcrdma_module_get((*(*raw).xpt_class).xcl_owner);
+                bindings::svc_xprt_put(raw);
+            }
+        }
+    }
+}
+
+/// A transport's memory, and what does not change in it.
+#[derive(Clone)]
+pub(crate) struct OwnedSvcXprt {
+    memory: Arc<SvcMemory>,
+    /// The network namespace of the service, to which sunrpc drops its reference before the
+    /// transport's end.
+    net: ARef<Net>,
+    /// The longest RPC message of the service, in bytes.
+    max_message: u32,
+}
+
+impl OwnedSvcXprt {
     /// The network namespace of the service.
     pub(crate) fn net(&self) -> &Net {
         &self.net
@@ -355,75 +386,6 @@ impl OwnedSvcXprt {
     pub(crate) fn max_message(&self) -> u32 {
         self.max_message
     }
-
-    /// Sets the peer's name in messages for users.
-    fn name(&self, text: &[u8]) {
-        // SAFETY: The transport is new, and nobody else knows of it.
-        let buffer = unsafe { &mut (*self.as_raw()).xpt_remotebuf };
-        let room = buffer.len().saturating_sub(1);
-        buffer.fill(0);
-        for (to, from) in buffer.iter_mut().zip(text.iter().take(room)) {
-            *to = *from;
-        }
-    }
-
-    /// Sets the local address.
-    fn set_local(&self, local: &SocketAddress) {
-        // SAFETY: The transport is new, and nobody else knows of it.
-        unsafe {
-            (*self.as_raw()).xpt_local = *local.storage();
-            (*self.as_raw()).xpt_locallen = local.len();
-        }
-    }
-
-    /// Sets the local port, before the transport is published. Trace events of sunrpc may copy the
-    /// address at the same time: only its length must not change.
-    pub(super) fn set_local_port(&self, port: u16) {
-        // SAFETY: The transport is valid, and only this thread changes its address.
-        unsafe {
-            let local = &raw mut (*self.as_raw()).xpt_local;
-            bindings::rpcrdma_rpc_set_port(local.cast(), port);
-        }
-    }
-
-    /// Whether this is a new connection of the service and the network namespace of `listener`.
-    pub(super) fn is_accepted_by(&self, listener: &SvcXprt) -> bool {
-        let (own, other) = (self.as_raw(), listener.as_raw());
-        // SAFETY: Both are valid, and these fields never change.
-        let is_same = unsafe {
-            (*own).xpt_class == (*other).xpt_class
-                && (*own).xpt_server == (*other).xpt_server
-                && (*own).xpt_net == (*other).xpt_net
-        };
-        is_same && self.flags() >> flag::LISTENER & 1 == 0
-    }
-
-    /// Publishes `transport` with its operations; returns the pointer to give to sunrpc, or null if
-    /// a transport was published before. From now on sunrpc owns the memory too.
-    ///
-    /// # Safety
-    ///
-    /// The operations are those for a `T`.
-    pub(super) unsafe fn publish<T>(
-        &self,
-        transport: Arc<T>,
-        ops: &'static bindings::svc_xprt_ops,
-    ) -> *mut bindings::svc_xprt {
-        if self.is_published.xchg(true, Relaxed) {
-            return core::ptr::null_mut();
-        }
-        let raw = self.as_raw();
-        let pointer = Arc::into_raw(transport).cast::<c_void>().cast_mut();
-        let _ = Arc::into_raw(self.memory.clone());
-        // SAFETY: The transport is new, and only its own events, which do not read these fields,
-        // know of it. It is marked as busy: of its operations nobody calls more than `has_wspace`,
-        // which all tables have.
-        unsafe {
-            (*raw).xpt_ops = ops;
-            self.transport_slot().write(pointer);
-        }
-        raw
-    }
 }
 
 impl core::ops::Deref for OwnedSvcXprt {
@@ -432,20 +394,5 @@ impl core::ops::Deref for OwnedSvcXprt {
     fn deref(&self) -> &SvcXprt {
         // SAFETY: The memory is in an `Arc`, and valid as long as `self`.
         unsafe { SvcXprt::from_raw(self.memory.xprt.get()) }
-    }
-}
-
-impl Drop for OwnedSvcXprt {
-    fn drop(&mut self) {
-        if !self.is_published.load(Relaxed) {
-            // sunrpc drops a reference to the module with that to the transport, and whoever asked
-            // for a new transport will drop one too.
-            // SAFETY: The class has an owner, to which the caller's code belongs. Its `xpo_free`
-            // finds no transport, and leaves the memory alone.
-            unsafe {
-                bindings::rpcrdma_module_get((*(*self.as_raw()).xpt_class).xcl_owner);
-                bindings::svc_xprt_put(self.as_raw());
-            }
-        }
     }
 }

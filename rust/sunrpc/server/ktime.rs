@@ -4,18 +4,18 @@
 
 use crate::bindings;
 
-/// A moment by the clock with which sunrpc times requests (`ktime_get()`).
+/// A `ktime_t` of the clock with which sunrpc times requests (`ktime_get()`).
 #[derive(Clone, Copy)]
-pub(crate) struct Moment(i64);
+pub(crate) struct Ktime(i64);
 
-impl Moment {
-    /// The present moment.
+impl Ktime {
+    /// The present time.
     pub(crate) fn now() -> Self {
         // SAFETY: Always safe to call.
         Self::from_ktime(unsafe { bindings::ktime_get() })
     }
 
-    /// The moment of a `ktime_t`.
+    /// From a `ktime_t` in C.
     pub(super) const fn from_ktime(ktime: i64) -> Self {
         Self(ktime)
     }
