@@ -225,8 +225,8 @@ impl<U: QpUser> QueuePair<U> {
 
     /// Reserves `mrs` MRs of the RDMA core's pool for a Call, if no chain is pending and
     /// `is_allowed` returns true, which is called under the lock of the send queue. Otherwise
-    /// [`QpUser::sq_available`] is called when this may have changed: when a chain has completed and
-    /// none is pending.
+    /// [`QpUser::sq_available`] is called when this may have changed: when a chain has completed
+    /// and none is pending.
     pub(crate) fn reserve(&self, mrs: u32, is_allowed: impl Fn() -> bool) -> bool {
         if mrs == 0 && self.pending() == 0 && is_allowed() {
             return true;

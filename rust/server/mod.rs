@@ -22,8 +22,8 @@
 //! of nfsd takes it, and posts RDMA Reads for what is not inline; their completion queues it again;
 //! another thread executes it, and hands over the Reply; the completion of that gives pages and
 //! entries of the send queue back. Completions neither sleep nor allocate memory. No thread of nfsd
-//! waits for the peer: a chain that finds no room on the send queue is pending, and the completion
-//! that makes room posts it.
+//! waits for the peer: a chain that the send queue has too few free entries for is pending, and the
+//! completion that frees entries posts it.
 //!
 //! Lock order: `SvcxprtRdma::incoming`, then the lock of the send queue. The listener's
 //! (`SvcRdmaListener::state`) is held while it begins and stops listening. All others are leaves;

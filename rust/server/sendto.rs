@@ -55,7 +55,7 @@ pub(crate) struct ReplyInfo {
     pub(super) segments: u32,
     /// Bytes in them.
     pub(super) bytes: u64,
-    /// Bytes behind the transport header.
+    /// Bytes after the transport header.
     pub(super) inline: u32,
     pub(super) has_invalidated: bool,
     pub(super) times: CallTimes,
@@ -146,7 +146,7 @@ fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) ->
     Ok(())
 }
 
-/// Copies what is sent inline behind the place of the header; returns where it ends.
+/// Copies what is sent inline to the bytes after the header; returns where it ends.
 fn copy_inline(buffer: &mut [u8], rqst: &Replying<'_>, plan: &ReplyPlan<'_>) -> Result<usize> {
     let mut end = usize::try_from(plan.header_len)?;
     if plan.reply_chunk_len == 0 {

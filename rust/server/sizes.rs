@@ -27,8 +27,9 @@ pub(super) const MAX_RDMA_WRITES: u32 = CALL_PIECES - 3;
 /// some providers keep one empty.
 const KEPT_REQUESTS: u32 = 2;
 
-/// The most parts of memory in one work request of a transfer. Providers keep room for that many in
-/// each entry of the send queue, and round it up: this many fit 320 bytes of mlx5, and 512 of rxe.
+/// The most parts of memory in one work request of a transfer. Providers reserve space for that
+/// many in each entry of the send queue, and round it up: this many fit 320 bytes of mlx5, and 512
+/// of rxe.
 pub(super) const MAX_TRANSFER_SGE: u32 = 18;
 
 /// Bytes that are read at once for the Calls of one connection at most, unless two of the

@@ -36,7 +36,7 @@ counters! {
     inline_reply_bytes: Counter,
     /// Replies that have invalidated a handle of the requester.
     remote_invalidations: Counter,
-    /// Chains that have waited for room on the send queue.
+    /// Chains that were pending, as the send queue was full.
     send_queue_full: Counter,
     /// Messages that the service was not given, whether the transport answered them or not.
     refused_messages: Counter,
@@ -151,7 +151,7 @@ impl Stats {
         self.sending.record(Ktime::now().since(times.replied));
     }
 
-    /// Counts a chain that waits for room on the send queue.
+    /// Counts a chain that becomes pending.
     pub(super) fn queue_is_full(&self) {
         self.counters.send_queue_full.increment();
         ServerCounter::SendQueueFull.add(1);

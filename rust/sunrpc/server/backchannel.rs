@@ -163,7 +163,7 @@ impl BcXprt {
 ///
 /// `EIO` or `EMSGSIZE` if the Reply does not fit the request's buffer.
 unsafe fn copy_reply(rqst: *mut bindings::rpc_rqst, payload: &[u8]) -> Result<i32> {
-    // SAFETY: Nobody else uses the buffer of a request that waits.
+    // SAFETY: Only the completion uses the buffer of a request that waits.
     let rcv_buf = unsafe { &mut (*rqst).rq_rcv_buf };
     // nfsd's callbacks expect no pages; none would be allocated yet.
     if rcv_buf.flags & bindings::XDRBUF_SPARSE_PAGES != 0 {
@@ -313,7 +313,7 @@ impl Bc {
         };
         // SAFETY: `found` is the valid `xpt_bc_xprt` of the connection (this function's contract).
         // Only this function sets it, under the lock of `state`, and `xprt` is valid as long as
-        // that is held. Release: who finds the transport finds it set up.
+        // that is held. Release: a thread that finds the transport finds it set up.
         unsafe {
             let found = Atomic::from_ptr(found);
             if found.load(Relaxed).is_null() {

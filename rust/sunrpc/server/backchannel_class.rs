@@ -137,8 +137,8 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     }
     let user = L::Connection::bc_class().enter().ok_or(EIO)?;
     let credits = L::Connection::CREDITS;
-    // SAFETY: An `Allocation` begins with a `Base`. Until it is added nobody else knows of it, and
-    // only its end uses `svc` and `user`. The arguments are valid during the callback. The
+    // SAFETY: An `Allocation` begins with a `Base`. Until it is added only this thread knows of it,
+    // and only its end uses `svc` and `user`. The arguments are valid during the callback. The
     // transport is removed when it ends.
     unsafe {
         let ops = &Table::<L::Connection>::OPS;
@@ -226,13 +226,13 @@ impl<T: BcConnection> Table<T> {
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a transport with this table, which nobody else uses during the
-    ///   call.
+    /// - `task` has a request, of a transport with this table, which no other thread uses
+    ///   during the call.
     /// - The request has no buffer.
     unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
         let _scope = NoIoScope::enter();
-        // SAFETY: `task` has a request of a valid transport, and nobody else uses the request
-        // during the call (this function's contract).
+        // SAFETY: `task` has a request of a valid transport, and no other thread uses the
+        // request during the call (this function's contract).
         unsafe {
             let rqst = (*task).tk_rqstp;
             let size = (*rqst).rq_callsize.saturating_add((*rqst).rq_rcvsize);
@@ -334,8 +334,8 @@ impl<T: BcConnection> Table<T> {
         }
     }
 
-    /// Called by whoever closes the connection, without the send lock, or by a worker of sunrpc
-    /// that ends the transport, with the lock. Does not sleep.
+    /// Called by the thread that closes the connection, without the send lock, or by a worker of
+    /// sunrpc that ends the transport, with the lock. Does not sleep.
     ///
     /// # Safety
     ///
@@ -393,7 +393,7 @@ impl<T: BcConnection> Table<T> {
         EINVAL.to_errno()
     }
 
-    /// Does nothing: nobody swaps over a backward transport.
+    /// Does nothing: there is no swapping over a backward transport.
     extern "C" fn disable_swap(_raw: *mut bindings::rpc_xprt) {}
 
     /// Fault injection: task context, after a task has finished sending.

@@ -16,7 +16,7 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `raw` is only changed by whoever has set `was_registered`, and from then on by sunrpc.
+/// `raw` is only changed by the thread that has set `was_registered`, and from then on by sunrpc.
 pub(crate) struct SvcClass<L> {
     raw: UnsafeCell<bindings::svc_xprt_class>,
     was_registered: Atomic<bool>,
@@ -28,7 +28,7 @@ pub(crate) struct SvcClass<L> {
 unsafe impl<L> Sync for SvcClass<L> {}
 
 impl<L> SvcClass<L> {
-    /// A class with this name and this number, which nobody else uses, for RPCs with up to
+    /// A class with this name and this number, which no other class has, for RPCs with up to
     /// `max_payload` bytes of data.
     pub(crate) const fn new(name: &'static CStr, ident: i32, max_payload: u32) -> Self {
         // SAFETY: The C structure is valid when zeroed.
@@ -67,8 +67,8 @@ impl<L> SvcClass<L> {
             return Err(EBUSY);
         }
         let raw = self.as_raw();
-        // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know
-        // of it yet. When it is registered it is complete, and it is a static.
+        // SAFETY: By the type's invariant no other thread changes the class, and sunrpc does not
+        // know of it yet. When it is registered it is complete, and it is a static.
         unsafe {
             (*raw).xcl_owner = module.as_ptr();
             (*raw).xcl_ops = ops;

@@ -218,14 +218,14 @@ impl<T: SvcConnection> ConnectionTable<T> {
     }
 }
 
-/// Whoever enqueues a transport asks; does not sleep. The flags of a transport of this module say
+/// Called by svc_xprt_enqueue(); does not sleep. The flags of a transport of this module say
 /// that a thread has something to do only when it has.
 extern "C" fn has_wspace(_raw: *mut bindings::svc_xprt) -> c_int {
     1
 }
 
-/// Called by whoever closes the transport, which stays marked as busy for good; may sleep. Called
-/// once.
+/// Called by the thread that closes the transport, which stays marked as busy for good; may sleep.
+/// Called once.
 ///
 /// # Safety
 ///
@@ -243,11 +243,11 @@ unsafe extern "C" fn detach<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
 ///
 /// # Safety
 ///
-/// - `raw` is one of this module's transports, made for a `T`, and nobody has a reference to it.
+/// - `raw` is one of this module's transports, made for a `T`, and there is no reference to it.
 /// - The caller has a reference to the class's module, which it drops after this call.
 unsafe extern "C" fn free<T: SvcTransport>(raw: *mut bindings::svc_xprt) {
     // SAFETY: It is a `T`, to which sunrpc has no reference. If it was not published, the memory
-    // belongs to whoever failed to create it.
+    // belongs to the thread that failed to create it.
     if let Some(transport) = unsafe { SvcXprt::take_transport::<T>(raw) } {
         T::free(transport);
     }

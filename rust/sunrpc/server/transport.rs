@@ -52,7 +52,7 @@ pub(crate) trait SvcConnection: SvcTransport {
     fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>>;
 
     /// `xpo_result_payload`: the `length` bytes of the Reply from `at` on are one result that may
-    /// be placed directly. Results are passed in order. If there is no room for this one, the
+    /// be placed directly. Results are passed in order. If this one does not fit its chunk, the
     /// answer says so in place of the Reply.
     fn result_payload(&self, call: KeptCall<'_, Self::Call>, at: u32, length: u32);
 

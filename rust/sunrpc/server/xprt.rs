@@ -114,10 +114,10 @@ impl SvcXprt {
     /// `this` is a valid transport of this module, made for a `T`, to which sunrpc no longer has a
     /// reference. It is not used after the call.
     pub(super) unsafe fn take_transport<T>(this: *mut bindings::svc_xprt) -> Option<Arc<T>> {
-        // SAFETY: `this` is a valid transport for a `T`, to which sunrpc has no reference, so
-        // nobody else uses the pointer to its implementation (this function's contract). If that is
-        // not null, `publish` stored the pointer of an `Arc<T>` there, and left sunrpc a count of
-        // the memory's `Arc`.
+        // SAFETY: `this` is a valid transport for a `T`, to which sunrpc has no reference, so no
+        // other thread uses the pointer to its implementation (this function's contract). If that
+        // is not null, `publish` stored the pointer of an `Arc<T>` there, and left sunrpc a count
+        // of the memory's `Arc`.
         unsafe {
             let transport = Self::from_raw(this)
                 .transport_slot()
