@@ -44,7 +44,7 @@ impl kernel::Module for RpcRdma {
         let servers = client::KnownServers::new()?;
         let client = sunrpc::client::register::<client::Client>(module, servers)?;
         let backward = sunrpc::server::register_bc::<server::SvcRdmaListener>(module)?;
-        let server = sunrpc::server::register::<server::SvcRdmaListener>(module)?;
+        let server = server::CLASS.register(module)?;
         // Last: whoever has a class of this name may have these files too, and /proc loses both
         // modules' when it refuses the second ones.
         let settings = sysctl::Settings::register()?;

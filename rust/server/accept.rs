@@ -73,8 +73,8 @@ impl SvcxprtRdma {
             thresholds,
             read_depth,
             versions: sysctl::server_versions(),
-            budget: CallBudget::new(svc.max_message()),
-            max_read_pages: max_read_pages(svc.max_message()),
+            budget: CallBudget::new(svc.max_message),
+            max_read_pages: max_read_pages(svc.max_message),
             number: NEXT.fetch_add(1, Relaxed),
             since: Instant::now(),
             stats: Stats::new(),
@@ -95,7 +95,7 @@ impl SvcxprtRdma {
 fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool) -> (QpCaps, u32) {
     let attributes = device.attributes();
     // All pages of the largest RPC, each of them an element.
-    let pages = conn.svc.max_message().div_ceil(PAGE_SIZE);
+    let pages = conn.svc.max_message.div_ceil(PAGE_SIZE);
     let sge = |limit: u32| NonZeroU32::new(limit.min(MAX_TRANSFER_SGE)).unwrap_or(NonZeroU32::MIN);
     let full = pages
         / if registers_reads {

@@ -75,13 +75,10 @@ impl Incoming {
 
     /// For how many milliseconds the oldest Call has been outstanding, at least.
     pub(super) fn oldest_call_ms(&self) -> usize {
-        match self.grants.outstanding() {
-            0 => 0,
-            _ => {
-                jiffies().wrapping_sub(self.since).saturating_mul(1000)
-                    / msecs_to_jiffies(1000).max(1)
-            }
+        if self.grants.outstanding() == 0 {
+            return 0;
         }
+        jiffies().wrapping_sub(self.since).saturating_mul(1000) / msecs_to_jiffies(1000).max(1)
     }
 
     /// Receives to be posted if `limit` Calls are served at once: those for Calls, and for Replies

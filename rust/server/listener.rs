@@ -7,7 +7,7 @@ use super::{
     transport::Connection,
 };
 use crate::{
-    rdma::{self, ConnectRequest, ListenHandler},
+    rdma::{self, ListenHandler},
     sunrpc::{
         server::{
             Accepting, BcConnection, NewXprt, OwnedSvcXprt, Published, SvcClass, SvcListener,
@@ -30,7 +30,8 @@ const MAX_PAYLOAD: u32 = 4 << 20;
 /// Milliseconds until an address that no device has is tried once more.
 const PAUSE_MS: u32 = 1000;
 
-static CLASS: SvcClass<SvcRdmaListener> = SvcClass::new(c"rdma", IDENT_RDMA, MAX_PAYLOAD);
+pub(crate) static CLASS: SvcClass<SvcRdmaListener> =
+    SvcClass::new(c"rdma", IDENT_RDMA, MAX_PAYLOAD);
 
 /// One address at which connections are accepted.
 #[pin_data]
@@ -40,7 +41,7 @@ pub(crate) struct SvcRdmaListener {
     /// Notified when the listener is closed.
     #[pin]
     closed: CondVar,
-    /// Runs [`Self::listen_anew`].
+    /// Listens anew.
     #[pin]
     work: Work<Self>,
     shared: SharedListener,
@@ -65,30 +66,9 @@ impl_has_work! {
 impl WorkItem for SvcRdmaListener {
     type Pointer = Arc<Self>;
 
+    /// Listens at the address again, once a device has it. May sleep.
     fn run(this: Arc<Self>) {
         let _scope = NoIoScope::enter();
-        Self::listen_anew(&this);
-    }
-}
-
-impl ListenHandler for SvcRdmaListener {
-    fn requested(&self) {
-        self.xprt.wake_for_connection();
-    }
-
-    fn rejected(&self, peer: &SocketAddress) {
-        self.shared.rejected(peer);
-    }
-
-    fn address_changed(this: &Arc<Self>) {
-        // If the work is already queued, it handles this event as well.
-        let _ = this.user.enqueue(this.clone());
-    }
-}
-
-impl SvcRdmaListener {
-    /// Listens at the address again, once a device has it. May sleep.
-    fn listen_anew(this: &Arc<Self>) {
         let mut state = this.state.lock();
         // The port has to be free before it can be listened at again. Destroying the identifier
         // waits for handlers, which do not take the lock.
@@ -96,7 +76,7 @@ impl SvcRdmaListener {
         let mut is_logged = false;
         while !state.is_closed {
             let address = state.address;
-            match rdma::Listener::new(this.xprt.net(), &address, this.clone()) {
+            match rdma::Listener::new(&this.xprt.net, &address, this.clone()) {
                 Ok(id) => {
                     state.id = Some(id);
                     this.shared.moves.increment();
@@ -118,14 +98,20 @@ impl SvcRdmaListener {
                 .wait_interruptible_timeout(&mut state, msecs_to_jiffies(PAUSE_MS));
         }
     }
+}
 
-    /// The connect request that has waited longest.
-    fn next(&self) -> Option<ConnectRequest> {
-        let (request, is_followed) = self.state.lock().id.as_ref()?.next()?;
-        if is_followed {
-            self.xprt.wake_for_connection();
-        }
-        Some(request)
+impl ListenHandler for SvcRdmaListener {
+    fn requested(&self) {
+        self.xprt.wake_for_connection();
+    }
+
+    fn rejected(&self, peer: &SocketAddress) {
+        self.shared.rejected(peer);
+    }
+
+    fn address_changed(this: &Arc<Self>) {
+        // If the work is already queued, it handles this event as well.
+        let _ = this.user.enqueue(this.clone());
     }
 }
 
@@ -168,7 +154,7 @@ impl SvcListener for SvcRdmaListener {
             GFP_KERNEL,
         )?;
         let mut state = this.state.lock();
-        let id = rdma::Listener::new(this.xprt.net(), address, this.clone())?;
+        let id = rdma::Listener::new(&this.xprt.net, address, this.clone())?;
         state.address = id.address();
         state.id = Some(id);
         state.is_closed = false;
@@ -182,7 +168,10 @@ impl SvcListener for SvcRdmaListener {
         // No other thread accepts meanwhile, and a client on this machine may need a connection to
         // give memory back.
         let _scope = NoIoScope::enter();
-        let request = self.next()?;
+        let (request, is_followed) = self.state.lock().id.as_ref()?.next()?;
+        if is_followed {
+            self.xprt.wake_for_connection();
+        }
         let peer = request.peer_address();
         Connection::accept(request, accepting, &self.shared)
             .inspect_err(|&error| self.shared.accept_failed(&peer, error))

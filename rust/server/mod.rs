@@ -44,7 +44,7 @@ mod stats;
 mod transport;
 mod v2;
 
-pub(crate) use listener::SvcRdmaListener;
+pub(crate) use listener::{SvcRdmaListener, CLASS};
 
 /// Bytes in a page.
 // CAST: A page is far smaller.

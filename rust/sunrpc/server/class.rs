@@ -2,6 +2,7 @@
 
 //! Classes of server transports: what sunrpc finds by a name such as "rdma".
 
+use super::{ops::ListenerTable, transport::SvcListener};
 use crate::bindings;
 use core::{cell::UnsafeCell, marker::PhantomData};
 use kernel::{
@@ -27,7 +28,7 @@ pub(crate) struct SvcClass<L> {
 // what it changes.
 unsafe impl<L> Sync for SvcClass<L> {}
 
-impl<L> SvcClass<L> {
+impl<L: SvcListener> SvcClass<L> {
     /// A class with this name and this number, which no other class has, for RPCs with up to
     /// `max_payload` bytes of data.
     pub(crate) const fn new(name: &'static CStr, ident: i32, max_payload: u32) -> Self {
@@ -37,6 +38,7 @@ impl<L> SvcClass<L> {
         raw.xcl_name = name.to_bytes_with_nul().as_ptr();
         raw.xcl_ident = ident;
         raw.xcl_max_payload = max_payload;
+        raw.xcl_ops = &ListenerTable::<L>::OPS;
         Self {
             raw: UnsafeCell::new(raw),
             was_registered: Atomic::new(false),
@@ -49,20 +51,12 @@ impl<L> SvcClass<L> {
         self.raw.get()
     }
 
-    /// Registers the class, with the operations of its listeners.
-    ///
-    /// # Safety
-    ///
-    /// The operations are those for an `L`.
+    /// Registers the class.
     ///
     /// # Errors
     ///
     /// `EBUSY` the second time, `EEXIST` if another module has registered a class of this name.
-    pub(super) unsafe fn register(
-        &'static self,
-        module: &'static ThisModule,
-        ops: &'static bindings::svc_xprt_ops,
-    ) -> Result<SvcRegistration> {
+    pub(crate) fn register(&'static self, module: &'static ThisModule) -> Result<SvcRegistration> {
         if self.was_registered.xchg(true, Relaxed) {
             return Err(EBUSY);
         }
@@ -71,7 +65,6 @@ impl<L> SvcClass<L> {
         // know of it yet. When it is registered it is complete, and it is a static.
         unsafe {
             (*raw).xcl_owner = module.as_ptr();
-            (*raw).xcl_ops = ops;
             to_result(bindings::svc_reg_xprt_class(raw)).inspect_err(|_| {
                 pr_err!(
                     "another module has registered the transport class \"{}\" for servers\n",

@@ -4,7 +4,6 @@
 //! [`SvcConnection`].
 
 use super::{
-    class::SvcRegistration,
     rqst::{KeptCall, Receiving, Replying},
     transport::{SvcConnection, SvcListener, SvcTransport},
     xprt::{Accepting, NewXprt, SvcXprt},
@@ -16,20 +15,11 @@ use kernel::{
     prelude::*,
 };
 
-/// Registers the class of `L`.
-///
-/// # Errors
-///
-/// `EBUSY` the second time, `EEXIST` if another module has registered a class of this name.
-pub(crate) fn register<L: SvcListener>(module: &'static ThisModule) -> Result<SvcRegistration> {
-    // SAFETY: These are the operations for an `L`.
-    unsafe { L::class().register(module, &ListenerTable::<L>::OPS) }
-}
-
-struct ListenerTable<L>(PhantomData<L>);
+/// `struct svc_xprt_ops` for the listeners `L`.
+pub(super) struct ListenerTable<L>(PhantomData<L>);
 
 impl<L: SvcListener> ListenerTable<L> {
-    const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
+    pub(super) const OPS: bindings::svc_xprt_ops = bindings::svc_xprt_ops {
         xpo_create: Some(Self::create),
         xpo_accept: Some(Self::accept),
         xpo_has_wspace: Some(has_wspace),

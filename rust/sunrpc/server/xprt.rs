@@ -371,21 +371,9 @@ pub(crate) struct OwnedSvcXprt {
     memory: Arc<SvcMemory>,
     /// The network namespace of the service, to which sunrpc drops its reference before the
     /// transport's end.
-    net: ARef<Net>,
+    pub(crate) net: ARef<Net>,
     /// The longest RPC message of the service, in bytes.
-    max_message: u32,
-}
-
-impl OwnedSvcXprt {
-    /// The network namespace of the service.
-    pub(crate) fn net(&self) -> &Net {
-        &self.net
-    }
-
-    /// The longest RPC message of the service, in bytes.
-    pub(crate) fn max_message(&self) -> u32 {
-        self.max_message
-    }
+    pub(crate) max_message: u32,
 }
 
 impl core::ops::Deref for OwnedSvcXprt {
