@@ -3,8 +3,8 @@
 //! Pages that are passed between sunrpc and a device, and descriptions of the bytes in them.
 
 use super::{bio_vec, page};
-use core::{mem::ManuallyDrop, num::NonZeroU32, ptr::NonNull};
-use kernel::{alloc::Flags, page::Page, page::PAGE_SIZE, prelude::*};
+use core::{num::NonZeroU32, ptr::NonNull};
+use kernel::{alloc::Flags, page::PAGE_SIZE, prelude::*};
 
 /// Bytes in a page.
 // CAST: No page has as many as a u32 can count.
@@ -70,23 +70,6 @@ impl PageVec {
         Ok(self.0.reserve(count, flags)?)
     }
 
-    /// Allocates pages until there are `count`.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`; pages that were present or have been allocated stay.
-    pub(crate) fn fill(&mut self, count: usize, flags: Flags) -> Result {
-        self.reserve(count.saturating_sub(self.len()), flags)?;
-        while self.len() < count {
-            let page = ManuallyDrop::new(Page::alloc_page(flags)?);
-            // INVARIANT: The page was just allocated, and its one reference is not dropped.
-            self.0
-                .push_within_capacity(NonNull::new(page.as_ptr()).ok_or(ENOMEM)?)
-                .map_err(|_| ENOMEM)?;
-        }
-        Ok(())
-    }
-
     /// Moves the pages of `array` here, and leaves null pointers there.
     ///
     /// # Safety
@@ -129,26 +112,6 @@ impl PageVec {
         // INVARIANT: The caller's references are exchanged for those of this object.
         unsafe { core::ptr::swap_nonoverlapping(pages, array.as_mut_ptr(), array.len()) };
         Ok(())
-    }
-
-    /// Moves pages from the end of `other` here until there are `count`, as far as `other` has
-    /// pages and there is room.
-    pub(crate) fn take_from(&mut self, other: &mut Self, count: usize) {
-        let wanted = count.saturating_sub(self.len());
-        let room = self.0.spare_capacity_mut();
-        let moved = wanted.min(room.len()).min(other.len());
-        let kept = other.len().saturating_sub(moved);
-        let Some(pages) = other.0.get(kept..) else {
-            return;
-        };
-        // SAFETY: `room` has space for `moved` elements and does not overlap `pages`; the copy
-        // initialises them.
-        // INVARIANT: The references go from the one object to the other.
-        unsafe {
-            core::ptr::copy_nonoverlapping(pages.as_ptr(), room.as_mut_ptr().cast(), moved);
-            self.0.inc_len(moved);
-        }
-        other.0.truncate(kept);
     }
 
     /// The part of each page that has bytes of `range`, as far as there are such pages.
@@ -292,10 +255,18 @@ fn is_behind(vec: &bio_vec, next: NonNull<page>) -> bool {
 #[kernel::macros::kunit_tests(rpcrdma_pages)]
 mod tests {
     use super::*;
+    use core::mem::ManuallyDrop;
+    use kernel::page::Page;
 
     fn pages(count: usize) -> PageVec {
         let mut pages = PageVec::new();
-        pages.fill(count, GFP_KERNEL).unwrap();
+        pages.reserve(count, GFP_KERNEL).unwrap();
+        for _ in 0..count {
+            // INVARIANT: The page was just allocated, and its one reference is not dropped.
+            let page = ManuallyDrop::new(Page::alloc_page(GFP_KERNEL).unwrap());
+            let page = NonNull::new(page.as_ptr()).unwrap();
+            pages.0.push_within_capacity(page).unwrap();
+        }
         pages
     }
 
@@ -390,21 +361,5 @@ mod tests {
         assert!(pages.append_to(&mut vecs, PageRange::at(8, 0)) == Ok(()));
         assert!(pages.append_to(&mut vecs, PageRange::at(8, 8)) == Ok(()));
         assert_eq!(vecs.len(), room);
-    }
-
-    #[test]
-    fn pages_change_hands_from_the_end() {
-        let (mut from, mut to) = (pages(5), pages(1));
-        let mut all = KVec::new();
-        all.extend_from_slice(&from.0, GFP_KERNEL).unwrap();
-        to.reserve(3, GFP_KERNEL).unwrap();
-        to.take_from(&mut from, 3);
-        assert_eq!((from.len(), to.len()), (3, 3));
-        assert!(from.0[..] == all[..3] && to.0[1..] == all[3..]);
-        to.take_from(&mut from, 3);
-        assert_eq!((from.len(), to.len()), (3, 3));
-        from.clear();
-        to.take_from(&mut from, 9);
-        assert_eq!(to.len(), 3);
     }
 }
