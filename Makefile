@@ -45,6 +45,7 @@ help:
 	  'make check-arm64  the main tests on emulated arm64, with pages of 4 and 64 KiB' \
 	  'make cost         count what an RPC costs, beside the C module (ROLE=client|server)' \
 	  'make bench        time RPCs and their CPU, beside the C module' \
+  'make benchmarks   a page with tables and bars of what cost and bench have measured' \
 	  '                  (ROLE=client|server MINUTES=9 for each, MODULE=FILE to compare as well, ONLY=REGEX)' \
 	  'make vectors      run the rows of VECTORS=FILE against the protocol code' \
 	  'make fuzz         fuzz the protocol code (FUZZ_SECONDS=30 for each target)' \
@@ -103,6 +104,9 @@ cost:
 bench:
 	+@$(S)/bench.sh $(ROLE)
 
+benchmarks:
+	@$(S)/benchmarks.sh
+
 vectors:
 	@$(S)/vectors.sh '$(VECTORS)'
 
@@ -129,4 +133,4 @@ clean:
 	cache="$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}" && rm -rf "$$cache/build" "$$cache"/*/build
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long check-arm64 vectors fuzz bench cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell check check-long check-arm64 vectors fuzz bench benchmarks cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Usage: bench.sh [client|server]... [--keep]
+# Usage: bench.sh [client|server]...
 #
 # Times RPCs with the C and the Rust module in turn in that role (default: one role after the other), in two
-# User-Mode Linux machines with C in the other role, and prints the ratios of time and of the kernel's CPU. --keep
-# puts the tables into Documentation/benchmarks.rst too. Documentation/benchmarks.rst has the method.
+# User-Mode Linux machines with C in the other role, and prints the ratios of time and of the kernel's CPU.
+# Documentation/benchmarks.rst has the method.
 #
 #   MINUTES=9       how long each role is measured, three rounds at least
 #   MODULE=FILE     a third module to measure in the same run: an rpcrdma.ko built for the same kernel
@@ -14,15 +14,11 @@
 . "$(dirname "$0")/lib.sh"
 . "$here/series.sh"
 
-roles=() keep=()
-for argument; do
-	case $argument in
-	client | server) roles+=("$argument") ;;
-	--keep) keep=(--document "$PROJECT/Documentation/benchmarks.rst") ;;
-	*) die "usage: bench.sh [client|server]... [--keep]" ;;
-	esac
-done
+roles=("$@")
 [ ${#roles[@]} -gt 0 ] || roles=(client server)
+for role in "${roles[@]}"; do
+	[[ $role =~ ^(client|server)$ ]] || die "usage: bench.sh [client|server]..."
+done
 export MINUTES=${MINUTES:-9} ONLY=${ONLY:-}
 [[ $MINUTES =~ ^[0-9]+$ ]] || die "MINUTES is a number, not $MINUTES"
 [ "$(nproc)" -ge 2 ] || die "each machine needs a CPU of its own"
@@ -43,6 +39,6 @@ cp "$build/um/rust/rpcrdma.ko" "$payload/bench/rust.ko"
 
 for role in "${roles[@]}"; do
 	KERNEL=um CLIENT=c PEER=c SMP=1 PAYLOAD=$payload "$here/vm.sh" "$here/bench-rounds.sh" "$role" "$out/$role" >&2
-	"$here/in-buildroot.sh" "$here/bench-table.py" "$role" "$out/$role" "${keep[@]}"
+	"$here/in-buildroot.sh" "$here/bench_table.py" "$role" "$out/$role"
 done
-say "the samples are in $out"
+say "the samples are in $out; make benchmarks shows them as a page"

@@ -7,7 +7,7 @@
 # Counts what RPCs cost in the machine of that role, with the C and with the Rust module there, and
 # prints both side by side. The peer is C. With --versions the Rust module is at both ends, and speaks
 # each version of the protocol. The arguments are those of selftests/cost/report.py after the folder.
-# "keep" counts in both roles, and sets anew the ratios in selftests/cost and the tables in Documentation.
+# "keep" counts in both roles, and sets anew the ratios in selftests/cost.
 # KERNEL=stock|custom.
 
 . "$(dirname "$0")/lib.sh"
@@ -18,7 +18,7 @@ case $role in
 client | server) shift ;;
 keep)
 	for role in client server; do
-		"$0" $role --ratios "$PROJECT/selftests/cost/$role.txt" --keep --document "$PROJECT/Documentation/benchmarks.rst"
+		"$0" $role --ratios "$PROJECT/selftests/cost/$role.txt" --keep
 	done
 	exit
 	;;

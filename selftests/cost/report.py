@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Tables of what RPCs cost a client or a server, from what count.rs has written.
 
-Usage: report.py client|server FOLDER [--functions N] [--ratios FILE [--keep]] [--document FILE]
+Usage: report.py client|server FOLDER [--functions N] [--ratios FILE [--keep]]
 
 FOLDER has a folder for each kind of transport, c/ and rust/, or one-1024/, one-4096/ and two-4096/
 for the versions of the protocol, with the files "names" (one counted stretch a line), "symbols"
 (/proc/kallsyms) and those of the plugin. A ratio is of the last kind to the one before.
 --functions adds the N functions of each module that run most instructions of the transport.
 --ratios compares the ratios with those in FILE, and fails when one has grown by more than 3 %, or when
-a figure exceeds what a rule allows; --keep writes them there. --document puts tables in their places
-in FILE.
+a figure exceeds what a rule allows; --keep writes them there.
 """
 
 import argparse
@@ -20,9 +19,6 @@ import pathlib
 import re
 import subprocess
 import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "lib"))
-import rst  # noqa: E402
 
 TOLERANCE = 1.03
 
@@ -65,14 +61,8 @@ RULES = {
     ),
 }
 
-# The figures that the documentation shows of versions of the protocol.
-OF_VERSIONS = ("instructions, transport", "registrations", "packets sent")
-
 # Runs of these functions are RPCs.
 RPCS = {"client": "xprt_complete_rqst", "server": "svc_process"}
-
-# Functions that the documentation shows of each RPC.
-SHOWN = 12
 
 # Crates' hashes in demangled names of Rust.
 HASH = r"\[[0-9a-f]+\]"
@@ -251,20 +241,6 @@ def functions(stretch, role, count):
     ]
 
 
-def short(name):
-    """A function's name without its crate, its parameters, and the trait that it is of."""
-    kept, depth = "", 0
-    for before, character in zip(" " + name, name):
-        if character == "<" and (depth or before.isalnum() or before in ":_"):
-            depth += 1
-        elif character == ">" and depth:
-            depth -= 1
-        elif not depth:
-            kept += character
-    kept = re.sub(r" as [^>]*|rpcrdma_main::|[<>]", "", kept)
-    return kept.replace("::::", "::").replace(":: ", " ")
-
-
 def title(kind):
     """What a kind is called: c is C, one-1024 is One, 1024."""
     return kind.replace("-", ", ").capitalize()
@@ -275,35 +251,6 @@ def ratio_of(row):
     return f"{row[-1] / row[-2]:.3f}" if row[-2] else ""
 
 
-def document(role, path, kinds, operations):
-    """Puts the tables of operations, and of functions of C and Rust, into the documentation."""
-    versions = "c" not in kinds
-    rows = []
-    for name, figures in operations.items():
-        label = name
-        for what, row in figures.items():
-            if max(row) < 0.005 or (versions and what not in OF_VERSIONS):
-                continue
-            rows.append([label, what, *(f"{figure:,.2f}" for figure in row), ratio_of(row)])
-            label = ""
-    head = ["RPC", "for one RPC", *map(title, kinds), "Two/One" if versions else "Rust/C"]
-    prefix = "" if role == "client" else "server-"
-    rst.put(path, f"{prefix}{'versions-' if versions else ''}operations", rst.simple_table(head, rows))
-    if versions:
-        return
-    rows = []
-    for name in operations:
-        if name == "GETATTR":
-            # It runs as NULL does.
-            continue
-        label = name
-        sides = (functions(kinds[kind][name], role, SHOWN) for kind in ("c", "rust"))
-        for (c_name, c_count), (rust_name, rust_count) in zip(*sides):
-            rows.append([label, short(c_name), f"{c_count:,.0f}", short(rust_name), f"{rust_count:,.0f}"])
-            label = ""
-    rst.put(path, f"{prefix}functions", rst.simple_table(["RPC", "C", "", "Rust", ""], rows, (0, 1, 3)))
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("role", choices=RPCS)
@@ -311,12 +258,11 @@ def main():
     parser.add_argument("--functions", type=int, default=0)
     parser.add_argument("--ratios", type=pathlib.Path)
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--document", type=pathlib.Path)
     options = parser.parse_args()
     role = options.role
     # In the order of their names, which is that of the columns.
     kinds = {path.parent.name: load(path.parent) for path in sorted(options.folder.glob("*/names"))}
-    operations, ratios, ruled = {}, {}, []
+    ratios, ruled = {}, []
     before = title(list(kinds)[-2])
     for name in next(iter(kinds.values())):
         stretches = {kind: stretch[name] for kind, stretch in kinds.items()}
@@ -326,7 +272,6 @@ def main():
         print(f"    {'for one RPC':28} {' '.join(f'{title(kind):>10}' for kind in kinds)} {'ratio':>7}")
         for what, row in figures.items():
             print(f"    {what:28} {' '.join(f'{figure:10.2f}' for figure in row)} {ratio_of(row):>7}".rstrip())
-        operations[name] = figures
         ratios |= {f"{name}, {what}": figures[what][-1] / figures[what][-2] for what in KEPT if figures[what][-2]}
         ruled += [
             (f"{name}, {what}, of {before}", figures[what][-1], figures[what][-2])
@@ -342,8 +287,6 @@ def main():
     for what in NEVER_MORE_IN_ALL[role]:
         *_, of_before, of_last = (in_all(role, stretches.values(), what) for stretches in kinds.values())
         ruled.append((f"all RPCs, {what}, of {before}", of_last, of_before))
-    if options.document:
-        document(role, options.document, kinds, operations)
     if not options.ratios:
         return 0
     if options.keep:
