@@ -168,13 +168,13 @@ pub(super) fn add_writes(
     let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
     ctxt.reserve_rw(DataDirection::ToDevice, ranges, elements)?;
     let (mut index, mut bytes) = (0u32, 0u64);
-    plan.for_each_rdma_write(call, |at, target| {
+    for (at, target) in plan.rdma_writes(call) {
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(qp, cid, index, segment);
         index = index.saturating_add(1);
         bytes = bytes.saturating_add(u64::from(target.length));
-        add_write(ctxt, &layout, at, target)
-    })?;
+        add_write(ctxt, &layout, at, target)?;
+    }
     Ok(bytes)
 }
 

@@ -120,8 +120,8 @@ fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) ->
             replied,
         },
     };
-    if plan.has_rdma_writes() {
-        reply.segments = plan.rdma_writes(&call);
+    reply.segments = u32::try_from(plan.rdma_writes(&call).count())?;
+    if reply.segments != 0 {
         let mut fits = reply.segments <= MAX_RDMA_WRITES;
         if fits {
             let writes = usize::try_from(reply.segments)?;

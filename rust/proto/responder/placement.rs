@@ -8,9 +8,9 @@
 //! decides about the rest.
 
 use super::call::ReceivedCall;
-use crate::proto::wire::chunk::{Chunk, Segment};
+use crate::proto::wire::chunk::Segment;
 use crate::proto::wire::header::Procedure;
-use core::convert::Infallible;
+use core::iter::from_fn;
 
 /// [`MAX_RESULTS`](super::budget::MAX_RESULTS) as the length of an array.
 const RESULTS: usize = 8;
@@ -208,75 +208,48 @@ impl<'a> ReplyPlan<'a> {
         }
     }
 
-    /// Whether the Reply has RDMA Writes.
-    pub(crate) fn has_rdma_writes(&self) -> bool {
-        self.reply_chunk_len > 0 || self.results().any(|result| result.length > 0)
-    }
-
-    /// The number of RDMA Writes of the Reply to `call`.
-    pub(crate) fn rdma_writes(&self, call: &ReceivedCall<'_>) -> u32 {
-        let mut count = 0u32;
-        let Ok(()) = self.for_each_rdma_write(call, |_, _| {
-            count = count.saturating_add(1);
-            Ok::<_, Infallible>(())
-        });
-        count
-    }
-
-    /// Calls `each` with the RDMA Writes of the Reply to `call`: where in the RPC message the bytes
+    /// The RDMA Writes of the Reply to `call`, chunk by chunk: where in the RPC message the bytes
     /// start, and the memory that they go to, exactly as long as they are, at least one byte. Each
-    /// chunk is filled from its start.
-    ///
-    /// # Errors
-    ///
-    /// The first one of `each`.
-    pub(crate) fn for_each_rdma_write<E>(
+    /// chunk is filled from its start, and has room, as was checked for the plan.
+    // An iterator made of adapters has a type whose name is too long for the kernel's symbols.
+    pub(crate) fn rdma_writes<'b>(
         &self,
-        call: &ReceivedCall<'_>,
-        mut each: impl FnMut(u32, Segment) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let writes = call.lists.writes.chunks().zip(self.results);
-        let writes = writes.map(|(chunk, result)| (chunk, Rest::one(result)));
-        let reply = call.lists.reply.filter(|_| self.reply_chunk_len > 0);
-        let reply = reply.map(|chunk| (chunk, self.rest()));
-        for (chunk, ranges) in writes.chain(reply) {
-            fill(&chunk, ranges, &mut each)?;
-        }
-        Ok(())
-    }
-}
-
-/// Calls `each` with the RDMA Writes that bring `ranges` of the RPC message into `chunk`, one after
-/// the other, as far as it has room.
-fn fill<E>(
-    chunk: &Chunk<'_>,
-    ranges: Rest<'_>,
-    each: &mut impl FnMut(u32, Segment) -> Result<(), E>,
-) -> Result<(), E> {
-    let mut segments = chunk.segments();
-    let mut room = NO_SEGMENT;
-    for Range { mut at, length } in ranges {
-        let mut left = length;
-        while left > 0 {
-            while room.length == 0 {
-                let Some(segment) = segments.next() else {
-                    return Ok(());
+        call: &ReceivedCall<'b>,
+    ) -> impl Iterator<Item = (u32, Segment)> + 'b
+    where
+        'a: 'b,
+    {
+        let plan = *self;
+        let mut results = call.lists.writes.chunks().zip(self.results);
+        let mut reply = call.lists.reply.filter(|_| plan.reply_chunk_len > 0);
+        // What is left of the range that is being written, and of the segment that it goes to.
+        let (mut range, mut room) = (Range { at: 0, length: 0 }, NO_SEGMENT);
+        let (mut ranges, mut segments) = (Rest::one(&range), None);
+        from_fn(move || {
+            while range.length == 0 {
+                if let Some(next) = ranges.next() {
+                    range = next;
+                    continue;
+                }
+                let (chunk, next) = match results.next() {
+                    Some((chunk, result)) => (chunk, Rest::one(result)),
+                    None => (reply.take()?, plan.rest()),
                 };
-                room = segment;
+                (ranges, segments, room) = (next, Some(chunk.segments()), NO_SEGMENT);
             }
-            let length = left.min(room.length);
-            each(at, Segment { length, ..room })?;
-            at = at.saturating_add(length);
-            left = left.saturating_sub(length);
-            room = Segment {
-                length: room.length.saturating_sub(length),
-                // What is left has no byte if the address space ends here.
-                offset: room.offset.wrapping_add(u64::from(length)),
-                ..room
-            };
-        }
+            while room.length == 0 {
+                room = segments.as_mut()?.next()?;
+            }
+            let length = range.length.min(room.length);
+            let write = (range.at, Segment { length, ..room });
+            range.at = range.at.saturating_add(length);
+            range.length = range.length.saturating_sub(length);
+            room.length = room.length.saturating_sub(length);
+            // What is left has no byte if the address space ends here.
+            room.offset = room.offset.wrapping_add(u64::from(length));
+            Some(write)
+        })
     }
-    Ok(())
 }
 
 /// A segment that is used up.

@@ -115,7 +115,7 @@ impl Responder<'_> {
         call: &ReceivedCall<'_>,
         plan: &ReplyPlan<'_>,
     ) -> Result<(), Failure> {
-        plan.for_each_rdma_write(call, |at, target| {
+        for (at, target) in plan.rdma_writes(call) {
             let access = Access {
                 rpc,
                 generation: self.generation,
@@ -123,8 +123,8 @@ impl Responder<'_> {
                 offset: target.offset,
                 length: target.length,
             };
-            fabric.post_write(access, at)
-        })?;
+            fabric.post_write(access, at)?;
+        }
         let written = plan.results().filter(|result| result.length != 0);
         fabric.tally.write_chunks += written.fold(0, |count, _| count + 1);
         fabric.tally.reply_chunks += u64::from(plan.reply_chunk_len != 0);
