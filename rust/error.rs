@@ -92,10 +92,10 @@ causes! {
 /// (`NFS_MOUNT_NETUNREACH_FATAL`); a peer that does not answer, or a device that may come back, is
 /// no reason for that.
 fn no_network(errno: i32) -> Option<Error> {
-    [bindings::ENETUNREACH, bindings::ENETDOWN]
-        .into_iter()
-        .any(|fatal| i32::try_from(fatal).is_ok_and(|fatal| fatal.checked_neg() == Some(errno)))
-        .then(|| Error::from_errno(errno))
+    match errno.checked_neg().map(u32::try_from) {
+        Some(Ok(bindings::ENETUNREACH | bindings::ENETDOWN)) => Some(Error::from_errno(errno)),
+        _ => None,
+    }
 }
 
 /// The cause of a handshake that failed with `status`. Providers of iWARP pass on the errno of a

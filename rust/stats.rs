@@ -8,7 +8,10 @@
 
 use crate::{
     error::Cause,
-    proto::requester::plan::{CallForm, Plan, ReplyForm},
+    proto::{
+        requester::plan::{CallForm, Plan, ReplyForm},
+        wire::private_data::PrivateData,
+    },
 };
 use kernel::{
     fmt,
@@ -326,8 +329,8 @@ impl Ends {
 
     /// Counts one, which is the last one from now on.
     pub(crate) fn add(&mut self, cause: Cause) {
-        let counts = Cause::ALL.iter().zip(&mut self.counts);
-        for (_, count) in counts.filter(|(of, _)| **of == cause) {
+        let number = Cause::ALL.iter().position(|of| *of == cause);
+        if let Some(count) = number.and_then(|number| self.counts.get_mut(number)) {
             *count = count.saturating_add(1);
         }
         self.last = Some((cause, Instant::now()));
@@ -359,6 +362,17 @@ impl Ends {
                 cause.name()
             );
         }
+    }
+}
+
+/// Prints what both ends of a connection announced (RFC 8797).
+pub(crate) fn show_private_data(seq: &SeqFile, own: &PrivateData, peer: Option<&PrivateData>) {
+    for (end, said) in [("own", Some(own)), ("peer", peer)] {
+        let Some(said) = said else { continue };
+        seq_print!(seq, "{end}_send {}\n", said.send.bytes());
+        seq_print!(seq, "{end}_receive {}\n", said.receive.bytes());
+        let may = u32::from(said.remote_invalidation);
+        seq_print!(seq, "{end}_remote_invalidation {may}\n");
     }
 }
 

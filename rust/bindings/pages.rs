@@ -179,19 +179,16 @@ impl PageVec {
         from.is_empty()
     }
 
-    /// Copies the bytes that begin at `offset` to `to`; returns whether they are within the pages.
-    pub(crate) fn copy_out(&self, offset: usize, to: &mut [u8]) -> bool {
-        let mut copied = 0usize;
-        for (page, start, length) in self.parts(PageRange::at(offset, to.len())) {
-            let Some(to) = to.get_mut(copied..copied.saturating_add(length)) else {
-                return false;
+    /// Copies the first bytes of the first page to `to`; returns whether it has as many.
+    pub(crate) fn copy_first(&self, to: &mut [u8]) -> bool {
+        let page = self.0.first().filter(|_| to.len() <= PAGE_SIZE);
+        page.is_some_and(|page| {
+            // SAFETY: By the type's invariant the page is valid, and it has as many bytes.
+            unsafe {
+                super::rpcrdma_memcpy_from_page(to.as_mut_ptr().cast(), page.as_ptr(), 0, to.len())
             };
-            let to_at = to.as_mut_ptr().cast();
-            // SAFETY: By the type's invariant the page is valid, and the part lies within it.
-            unsafe { super::rpcrdma_memcpy_from_page(to_at, page.as_ptr(), start, to.len()) };
-            copied = copied.saturating_add(to.len());
-        }
-        copied == to.len()
+            true
+        })
     }
 }
 

@@ -92,22 +92,7 @@ impl SocketAddress {
 
     /// The host, whatever the port.
     pub(crate) fn host(&self) -> Host {
-        let mut bytes = [0; 28];
-        let length = self.len().min(bytes.len());
-        // SAFETY: The storage is longer than this, and all of its bytes are initialised: sunrpc and
-        // the connection manager fill addresses into zeroes.
-        unsafe {
-            core::ptr::copy_nonoverlapping(
-                (&raw const self.0).cast::<u8>(),
-                bytes.as_mut_ptr(),
-                length,
-            );
-        }
-        // The port, behind the family.
-        if let Some(port) = bytes.get_mut(2..4) {
-            port.fill(0);
-        }
-        Host(bytes)
+        Host(*self)
     }
 
     /// Copies an address of `length` bytes; returns `None` if no address can be that long.
@@ -137,9 +122,18 @@ impl SocketAddress {
     }
 }
 
-/// An endpoint's address without its port.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Host([u8; 28]);
+/// An endpoint's address, to be compared without its port.
+#[derive(Clone, Copy)]
+pub(crate) struct Host(SocketAddress);
+
+impl Eq for Host {}
+
+impl PartialEq for Host {
+    fn eq(&self, other: &Self) -> bool {
+        // SAFETY: Both are complete addresses.
+        unsafe { super::rpcrdma_rpc_cmp_addr(self.0.as_raw(), other.0.as_raw()) }
+    }
+}
 
 /// A message that is owned by this object.
 ///

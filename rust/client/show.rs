@@ -5,8 +5,9 @@
 use super::{ep::Ep, frwr, transport::RpcrdmaXprt};
 use crate::{
     debugfs::{File, Show},
-    proto::{v2::dialect, wire::private_data::PrivateData},
+    proto::v2::dialect,
     rdma::{MrType, QueuePair},
+    stats::show_private_data,
 };
 use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 
@@ -68,10 +69,7 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
     seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
     if let Some(param) = connection.param.as_ref() {
         seq_print!(seq, "age_ms {}\n", param.since.elapsed().as_millis());
-        show_private_data(seq, "own", &param.own);
-        if let Some(peer) = &param.peer {
-            show_private_data(seq, "peer", peer);
-        }
+        show_private_data(seq, &param.own, param.peer.as_ref());
     }
     if let Some(terms) = connection.terms() {
         if terms.is_final {
@@ -103,12 +101,4 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
         connection.requested_credits().get()
     );
     seq_print!(seq, "credits_granted {}\n", connection.granted_credits());
-}
-
-/// What one end announced (RFC 8797).
-fn show_private_data(seq: &SeqFile, end: &str, said: &PrivateData) {
-    seq_print!(seq, "{end}_send {}\n", said.send.bytes());
-    seq_print!(seq, "{end}_receive {}\n", said.receive.bytes());
-    let may = u32::from(said.remote_invalidation);
-    seq_print!(seq, "{end}_remote_invalidation {may}\n");
 }

@@ -168,6 +168,11 @@ void rpcrdma_rpc_set_port(struct sockaddr *address, unsigned short port)
 	rpc_set_port(address, port);
 }
 
+bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *other)
+{
+	return rpc_cmp_addr(one, other);
+}
+
 /* Not every kernel's own bindings, which have this type, know its fields. */
 u64 rpcrdma_net_cookie(const struct net *net)
 {

@@ -3,13 +3,7 @@
  * The same as helpers.c, for what only the server needs.
  */
 #include <linux/mm.h>
-#include <linux/sunrpc/addr.h>
 #include <linux/sunrpc/svc_xprt.h>
-
-bool rpcrdma_rpc_cmp_addr(const struct sockaddr *one, const struct sockaddr *other)
-{
-	return rpc_cmp_addr(one, other);
-}
 
 /* A reference, unless the last one was dropped; the memory is valid in either case. */
 bool rpcrdma_svc_xprt_get_unless_zero(struct svc_xprt *xprt)

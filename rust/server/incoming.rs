@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error::Cause,
     proto::{
-        responder::grants::{Conduct, Grants},
+        responder::grants::Grants,
         wire::{header::Credits, private_data::Thresholds},
     },
     rdma::{CqContext, List, RecvCtxt as Receive, SqError, RECV_BATCH},
@@ -186,7 +186,7 @@ impl SvcxprtRdma {
         if incoming.grants.outstanding() == 0 {
             incoming.since = jiffies();
         }
-        if incoming.grants.call(requested) == Conduct::Excess {
+        if !incoming.grants.call(requested) {
             self.stats.counters.excess_calls.increment();
         }
         incoming.ready.push_back(ctxt);

@@ -113,7 +113,7 @@ pub(super) fn finish_reads(ctxt: &mut RecvCtxt) -> Result<(), ResponderRefusal> 
         .ok()
         .and_then(|length| start.get_mut(..length.min(most)))
         .ok_or(ResponderRefusal::Discard)?;
-    if !pages.copy_out(0, start) {
+    if !pages.copy_first(start) {
         return Err(ResponderRefusal::Discard);
     }
     index.check_rpc_header(start)

@@ -5,8 +5,9 @@
 use super::transport::SvcxprtRdma;
 use crate::{
     debugfs::{File, Show},
-    proto::{v2::dialect, wire::private_data::PrivateData},
+    proto::v2::dialect,
     rdma::QpOwner,
+    stats::show_private_data,
 };
 use kernel::{seq_file::SeqFile, seq_print, str::CStr, sync::atomic::Relaxed};
 
@@ -38,11 +39,7 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
     seq_print!(seq, "queue_pair {}\n", qp.number());
     seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
     seq_print!(seq, "age_ms {}\n", conn.since.elapsed().as_millis());
-    let (own, peer) = &conn.private_data;
-    show_private_data(seq, "own", own);
-    if let Some(peer) = peer {
-        show_private_data(seq, "peer", peer);
-    }
+    show_private_data(seq, &conn.private_data.0, conn.private_data.1.as_ref());
     seq_print!(seq, "read_depth {}\n", conn.read_depth);
     let (version, thresholds) = conn.agreed();
     if let Some(version) = version {
@@ -78,12 +75,4 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
     ] {
         seq_print!(seq, "{name} {value}\n");
     }
-}
-
-/// What one end announced (RFC 8797).
-fn show_private_data(seq: &SeqFile, end: &str, said: &PrivateData) {
-    seq_print!(seq, "{end}_send {}\n", said.send.bytes());
-    seq_print!(seq, "{end}_receive {}\n", said.receive.bytes());
-    let may = u32::from(said.remote_invalidation);
-    seq_print!(seq, "{end}_remote_invalidation {may}\n");
 }

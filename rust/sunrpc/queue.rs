@@ -85,17 +85,14 @@ impl Drop for ReclaimScope {
     }
 }
 
-/// While this object exists, the running thread's allocations neither start I/O nor wait for it. A
-/// machine that mounts its own export needs what is allocated under it to write its pages back.
-pub(crate) struct NoIoScope {
-    _scope: ReclaimScope,
-}
+/// See [`Self::enter`].
+pub(crate) enum NoIoScope {}
 
 impl NoIoScope {
-    /// Enters the scope.
-    pub(crate) fn enter() -> Self {
-        Self {
-            _scope: ReclaimScope::with(bindings::PF_MEMALLOC_NOIO),
-        }
+    /// While the returned object exists, the running thread's allocations neither start I/O nor
+    /// wait for it. A machine that mounts its own export needs what is allocated under it to write
+    /// its pages back.
+    pub(crate) fn enter() -> ReclaimScope {
+        ReclaimScope::with(bindings::PF_MEMALLOC_NOIO)
     }
 }

@@ -35,7 +35,7 @@ impl ReplyPlan<'_> {
         let writes = writes.map(|(chunk, length)| chunk.filled(length));
         let reply = call.lists.reply;
         let reply = reply.map(|chunk| chunk.filled(self.reply_chunk_len.into()));
-        encode_reply(buffer, &fixed, writes, reply)
+        encode_header(buffer, &fixed, [], writes, reply)
     }
 }
 
@@ -66,31 +66,11 @@ pub(crate) fn encode_garbage_args(
     };
     let writes = lists.writes.chunks().map(|chunk| chunk.filled(0));
     let reply = lists.reply.map(|chunk| chunk.filled(0));
-    let header = encode_reply(buffer, &fixed, writes, reply)?;
+    let header = encode_header(buffer, &fixed, [], writes, reply)?;
     let mut writer = Writer::new(buffer.get_mut(header..).ok_or(NoSpace)?);
     writer.put_u32(call.xid.0)?;
     writer.put_words(GARBAGE_ARGS)?;
     header.checked_add(writer.position()).ok_or(NoSpace)
-}
-
-/// Writes the header of a Reply into `buffer` and returns its length in bytes.
-///
-/// `writes` and `reply` are all chunks of the Call, the unused ones included, with the lengths
-/// that were placed; see [`Chunk::filled`].
-///
-/// # Errors
-///
-/// [`NoSpace`] if the header does not fit.
-pub(crate) fn encode_reply<W>(
-    buffer: &mut [u8],
-    fixed: &FixedHeader,
-    writes: impl IntoIterator<Item = W>,
-    reply: Option<impl Iterator<Item = Segment> + Clone>,
-) -> Result<usize, NoSpace>
-where
-    W: Iterator<Item = Segment> + Clone,
-{
-    encode_header(buffer, fixed, [], writes, reply)
 }
 
 impl<'a> Chunk<'a> {

@@ -4,24 +4,19 @@
 
 use crate::proto::wire::header::Credits;
 
-/// Whether the requester had a credit for a Call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Conduct {
-    /// It is within what was granted.
-    Within,
-    /// The requester has overrun what was granted. The responder may serve the Call, refuse it at
-    /// the RPC level, or close the connection (RFC 8166 section 3.3.1).
-    Excess,
-}
-
-/// The Calls of one direction of a connection, and how many more the requester may send.
+/// The grants of a responder on one connection: in the forward direction a server, in the backward
+/// direction a client.
 ///
 /// A requester may have as many Calls outstanding as the last Reply that it has seen granted. Calls
 /// and Replies are numbered in the order in which they are sent, so each Reply says up to which
 /// number the Calls may go: its own number plus its grant. Replies may be under way, so a lower
 /// grant does not take back what an earlier Reply has allowed.
+///
+/// The limit of what is granted does not fall. It doubles when the requester has used all of it,
+/// for which Receives are posted first ([`Self::receives`], then [`Self::raise`]), so a Reply never
+/// promises a Receive that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct Grants {
     /// Calls that arrived, and messages that are answered with an RDMA_ERROR. No connection lives
     /// long enough for this to wrap.
     received: u64,
@@ -31,62 +26,6 @@ pub(crate) struct Window {
     granted: Credits,
     /// The highest number that a Call may have.
     allowed: u64,
-}
-
-impl Window {
-    /// A new connection: the requester may send one Call until the first Reply.
-    pub(crate) const fn new() -> Self {
-        Self {
-            received: 0,
-            answered: 0,
-            granted: Credits::new(1),
-            allowed: 1,
-        }
-    }
-
-    /// A Call arrives, or a message that is answered with an RDMA_ERROR.
-    pub(crate) fn call(&mut self) -> Conduct {
-        self.received = self.received.wrapping_add(1);
-        if self.received <= self.allowed {
-            Conduct::Within
-        } else {
-            Conduct::Excess
-        }
-    }
-
-    /// A Reply is sent that grants so much.
-    pub(crate) fn reply(&mut self, granted: Credits) {
-        self.granted = granted;
-        self.end();
-    }
-
-    /// A Call is dropped, or answered with an RDMA_ERROR, whose credits a requester need not heed.
-    pub(crate) fn end(&mut self) {
-        self.answered = self.answered.wrapping_add(1);
-        let allowed = self.answered.wrapping_add(u64::from(self.granted.get()));
-        self.allowed = self.allowed.max(allowed);
-    }
-
-    /// Calls that arrived and have no answer.
-    pub(crate) fn outstanding(&self) -> u64 {
-        self.received.saturating_sub(self.answered)
-    }
-
-    /// What the last Reply granted.
-    pub(crate) fn granted(&self) -> Credits {
-        self.granted
-    }
-}
-
-/// The grants of a responder on one connection: in the forward direction a server, in the backward
-/// direction a client.
-///
-/// What is granted stays granted. The limit doubles when the requester has used all of it, for
-/// which Receives are posted first ([`Self::receives`], then [`Self::raise`]), so a Reply never
-/// promises a Receive that is not there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grants {
-    window: Window,
     /// The most Calls to serve at once, now and ever.
     limit: u32,
     max: u32,
@@ -103,10 +42,14 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    /// Starts a connection on which `limit` Calls are served at once, and later up to `max`.
+    /// Starts a connection on which `limit` Calls are served at once, and later up to `max`. The
+    /// requester may send one Call until the first Reply.
     pub(crate) const fn new(limit: u32, max: u32) -> Self {
         Self {
-            window: Window::new(),
+            received: 0,
+            answered: 0,
+            granted: Credits::new(1),
+            allowed: 1,
             limit,
             max,
             requested: Credits::new(1),
@@ -118,17 +61,18 @@ impl Grants {
     }
 
     /// A Call arrives that asks for `requested` credits, or a message that is answered with an
-    /// RDMA_ERROR.
-    pub(crate) fn call(&mut self, requested: Credits) -> Conduct {
+    /// RDMA_ERROR. Returns whether it is within what was granted. If not, the responder may serve
+    /// it, refuse it at the RPC level, or close the connection (RFC 8166 section 3.3.1).
+    pub(crate) fn call(&mut self, requested: Credits) -> bool {
         self.requested = requested;
-        let conduct = self.window.call();
+        self.received = self.received.wrapping_add(1);
         // Over a long distance most Calls, or the answers to them, are under way. That the
         // requester waits for them shows only in answers that are not delivered when it sends its
         // next Call.
-        let in_use = self.window.received.saturating_sub(self.dropped);
+        let in_use = self.received.saturating_sub(self.dropped);
         let in_use = in_use.saturating_sub(self.delivered);
         self.is_used_up |= in_use >= u64::from(self.limit);
-        conduct
+        self.received <= self.allowed
     }
 
     /// The limit that the requester could use. If that is more than [`Self::limit`], post
@@ -157,15 +101,27 @@ impl Grants {
     /// asked for, within the limit.
     pub(crate) fn reply(&mut self) -> Credits {
         let granted = Credits::new(self.requested.get().min(self.limit));
-        self.window.reply(granted);
+        self.replied(granted);
         granted
+    }
+
+    /// A Reply is sent that grants so much.
+    pub(crate) fn replied(&mut self, granted: Credits) {
+        self.granted = granted;
+        self.end_call();
     }
 
     /// A Call gets no answer. The requester may send another in its place when it gives the Call
     /// up.
     pub(crate) fn drop_call(&mut self) {
         self.dropped = self.dropped.wrapping_add(1);
-        self.window.end();
+        self.end_call();
+    }
+
+    fn end_call(&mut self) {
+        self.answered = self.answered.wrapping_add(1);
+        let allowed = self.answered.wrapping_add(u64::from(self.granted.get()));
+        self.allowed = self.allowed.max(allowed);
     }
 
     /// The requester is known to have one more answer.
@@ -179,7 +135,7 @@ impl Grants {
     /// the limit and `spare` outstanding.
     pub(crate) fn receives(&self, limit: u32, spare: u32) -> u32 {
         let (limit, spare) = (u64::from(limit), u64::from(spare));
-        let outstanding = self.window.outstanding();
+        let outstanding = self.outstanding();
         let expected = limit.saturating_sub(outstanding).wrapping_add(spare);
         let most = limit.wrapping_mul(2).wrapping_add(spare);
         let wanted = expected.min(most.saturating_sub(outstanding));
@@ -188,17 +144,17 @@ impl Grants {
 
     /// Calls that arrived and have no answer.
     pub(crate) fn outstanding(&self) -> u64 {
-        self.window.outstanding()
+        self.received.saturating_sub(self.answered)
     }
 
     /// Calls that arrived, and messages that are answered with an RDMA_ERROR.
     pub(crate) fn received(&self) -> u64 {
-        self.window.received
+        self.received
     }
 
     /// How many of these were answered or dropped.
     pub(crate) fn answered(&self) -> u64 {
-        self.window.answered
+        self.answered
     }
 
     /// What the last Call asked for.
@@ -208,7 +164,7 @@ impl Grants {
 
     /// What the last Reply granted.
     pub(crate) fn granted(&self) -> Credits {
-        self.window.granted()
+        self.granted
     }
 
     /// The most Calls to serve at once.

@@ -5,7 +5,7 @@
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_credit))]
 mod tests {
     use crate::proto::requester::credits::CreditWindow;
-    use crate::proto::responder::grants::{Conduct, Grants, Window};
+    use crate::proto::responder::grants::Grants;
     use crate::proto::testing::receives::Receives;
     use crate::proto::testing::requester::credits::RequesterCredits;
     use crate::proto::wire::header::Credits;
@@ -99,12 +99,12 @@ mod tests {
     fn a_call_beyond_the_grant_is_noticed() {
         let mut server = Grants::new(2, 2);
         let asked = Credits::new(8);
-        assert_eq!(server.call(asked), Conduct::Within);
-        assert_eq!(server.call(asked), Conduct::Excess);
+        assert!(server.call(asked));
+        assert!(!server.call(asked));
         assert_eq!(server.reply().get(), 2);
         // Two Calls in all are answered or outstanding; the grant of 2 allows a third.
-        assert_eq!(server.call(asked), Conduct::Within);
-        assert_eq!(server.call(asked), Conduct::Excess);
+        assert!(server.call(asked));
+        assert!(!server.call(asked));
     }
 
     /// Proves: V1-017, V1-019.
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(server.reply().get(), 4);
         for _ in 0..20 {
             assert_eq!((wanted(&server), server.outstanding()), (4, 0));
-            assert_eq!(server.call(asked), Conduct::Within);
+            assert!(server.call(asked));
             server.drop_call();
         }
         assert_eq!(server.granted().get(), 4);
@@ -252,23 +252,23 @@ mod tests {
     /// Proves: V1-017, V1-019.
     #[test]
     fn a_lower_grant_does_not_take_back_an_earlier_one() {
-        let mut window = Window::new();
-        let _ = window.call();
-        window.reply(Credits::new(4));
-        let _ = window.call();
-        window.reply(Credits::new(1));
+        let mut window = Grants::new(4, 4);
+        let _ = window.call(Credits::new(4));
+        window.replied(Credits::new(4));
+        let _ = window.call(Credits::new(4));
+        window.replied(Credits::new(1));
         assert_eq!(window.outstanding(), 0);
         // The requester may not have seen this Reply when it sent the other three of the four.
         for _ in 0..3 {
-            assert_eq!(window.call(), Conduct::Within);
+            assert!(window.call(Credits::new(4)));
         }
-        assert_eq!(window.call(), Conduct::Excess);
+        assert!(!window.call(Credits::new(4)));
         for _ in 0..4 {
-            window.reply(Credits::new(1));
+            window.replied(Credits::new(1));
         }
         // Now it must have seen the lower one.
-        assert_eq!(window.call(), Conduct::Within);
-        assert_eq!(window.call(), Conduct::Excess);
+        assert!(window.call(Credits::new(4)));
+        assert!(!window.call(Credits::new(4)));
     }
 
     /// Proves: V1-021, BD-014.
@@ -293,12 +293,12 @@ mod tests {
     /// Proves: V1-016, V1-029.
     #[test]
     fn an_error_answers_a_call_and_grants_nothing_new() {
-        let mut window = Window::new();
-        assert_eq!(window.call(), Conduct::Within);
-        window.end();
+        let mut window = Grants::new(4, 4);
+        assert!(window.call(Credits::new(4)));
+        window.drop_call();
         assert_eq!((window.outstanding(), window.granted().get()), (0, 1));
-        assert_eq!(window.call(), Conduct::Within);
-        assert_eq!(window.call(), Conduct::Excess);
+        assert!(window.call(Credits::new(4)));
+        assert!(!window.call(Credits::new(4)));
     }
 
     /// Proves: BD-006, BD-007, BD-009, BD-010, BD-012, BD-013, BD-015, BD-016.

@@ -10,11 +10,11 @@ use crate::proto::requester::decode::{decode_received, Received, ReplyError, Req
 use crate::proto::requester::encode::encode_call;
 use crate::proto::requester::plan::header_len;
 use crate::proto::responder::decode::ReceivedByResponder;
-use crate::proto::responder::encode::encode_reply;
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::testing::options::{encode_option, OptionMessage};
 use crate::proto::testing::responder::decode::decode_call;
 use crate::proto::wire::chunk::{Chunk, Lists};
+use crate::proto::wire::encode::encode_header;
 use crate::proto::wire::error::ErrorMessage;
 use crate::proto::wire::header::{FixedHeader, Procedure, Versions};
 use crate::proto::wire::private_data::PrivateData;
@@ -235,7 +235,7 @@ fn encode_lists(
     let writes = lists.writes.chunks().map(|chunk| chunk.segments());
     let chunk = lists.reply.map(|chunk| chunk.segments());
     let encoded = if lists.reads.is_empty() {
-        encode_reply(scratch, fixed, writes, chunk)
+        encode_header(scratch, fixed, [], writes, chunk)
     } else if lists
         .writes
         .chunks()

@@ -8,13 +8,13 @@ mod tests {
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
     use crate::proto::responder::decode::ReceivedByResponder;
-    use crate::proto::responder::encode::encode_reply;
     use crate::proto::responder::refusal::ResponderRefusal;
     use crate::proto::testing::responder::decode::decode_call;
     use crate::proto::v2::known::{KnownVersions, Lesson};
     use crate::proto::v2::requester::{NegotiationAction, RequesterEvent, RequesterNegotiation};
     use crate::proto::v2::responder::ResponderNegotiation;
     use crate::proto::wire::chunk::Segment;
+    use crate::proto::wire::encode::encode_header;
     use crate::proto::wire::error::ErrorBody;
     use crate::proto::wire::header::{
         Credits, FixedHeader, Procedure, Versions, Xid, VERSION_ONE, VERSION_TWO,
@@ -83,7 +83,7 @@ mod tests {
                 };
                 let none = None::<core::iter::Empty<Segment>>;
                 let empty = core::iter::empty::<core::iter::Empty<_>>();
-                let header = encode_reply(to, &fixed, empty, none).ok()?;
+                let header = encode_header(to, &fixed, [], empty, none).ok()?;
                 let end = header.checked_add(RPC_REPLY.len())?;
                 to.get_mut(header..end)?.copy_from_slice(&RPC_REPLY);
                 let _ = state.replied(call.index.version);

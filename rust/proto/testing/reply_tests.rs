@@ -7,8 +7,8 @@ mod tests {
     use crate::proto::message::{Body, Message};
     use crate::proto::requester::decode::{decode_received, Received, RequesterRefusal};
     use crate::proto::requester::reconcile::{Delivered, Delivery, Mismatch};
-    use crate::proto::responder::encode::encode_reply;
     use crate::proto::wire::chunk::Segment;
+    use crate::proto::wire::encode::encode_header;
     use crate::proto::wire::encode::encode_inline;
     use crate::proto::wire::error::{ErrorBody, ErrorMessage};
     use crate::proto::wire::header::{
@@ -62,7 +62,8 @@ mod tests {
             let mut bytes = [0u8; 256];
             let chunks = writes.map(segments);
             let header = fixed(procedure);
-            let length = encode_reply(&mut bytes, &header, chunks, reply.map(segments)).ok()?;
+            let length =
+                encode_header(&mut bytes, &header, [], chunks, reply.map(segments)).ok()?;
             let end = length.checked_add(rpc.len())?;
             bytes.get_mut(length..end)?.copy_from_slice(rpc);
             Some(Self { bytes, length: end })
@@ -532,7 +533,8 @@ mod tests {
         let mut bytes = [0u8; 256];
         let writes = returned.0.iter().map(|lengths| segments(lengths));
         let header = fixed(procedure);
-        let length = encode_reply(&mut bytes, &header, writes, returned.1.map(segments)).ok()?;
+        let length =
+            encode_header(&mut bytes, &header, [], writes, returned.1.map(segments)).ok()?;
         let end = length.checked_add(rpc.len())?;
         bytes.get_mut(length..end)?.copy_from_slice(rpc);
         let received = decode_received(bytes.get(..end)?, Versions::ONE);

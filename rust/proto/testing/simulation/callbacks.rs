@@ -12,7 +12,6 @@ use super::requester::Requester;
 use super::rpc::Fate;
 use super::world::World;
 use super::{Direction, End, Failure};
-use crate::proto::responder::grants::Conduct;
 use crate::proto::wire::encode::encode_inline;
 use crate::proto::wire::header::{Credits, Xid};
 
@@ -30,7 +29,7 @@ impl Requester<'_> {
         credits: Credits,
     ) -> Result<(), Failure> {
         let number = number.ok_or(Failure::Storage)?;
-        if self.grants.call(credits) == Conduct::Excess {
+        if !self.grants.call(credits) {
             return Err(Failure::Excess(Direction::Backward));
         }
         if world.rpc(number)?.fate == Fate::Ignored {

@@ -12,7 +12,7 @@ use super::scenario::Scenario;
 use super::world::World;
 use super::{Direction, End, Failure, Outcome, FORWARD_RPCS, RPCS};
 use crate::proto::responder::decode::ReceivedByResponder;
-use crate::proto::responder::grants::{Conduct, Grants};
+use crate::proto::responder::grants::Grants;
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::responder::unanswerable::UnanswerableCalls;
 use crate::proto::testing::receives::Receives;
@@ -251,9 +251,9 @@ impl<'a> Responder<'a> {
 
     /// Counts a Call against what was granted.
     fn count_call(&mut self, world: &World<'_>, requested: Credits) -> Result<(), Failure> {
-        let conduct = self.grants.call(requested);
+        let is_within = self.grants.call(requested);
         // Whoever sends bad Replies cannot tell which of its grants were heard.
-        if conduct == Conduct::Excess && !world.fabric.scenario.faults {
+        if !is_within && !world.fabric.scenario.faults {
             return Err(Failure::Excess(Direction::Forward));
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::proto::responder::budget::CallBudget;
 use crate::proto::responder::call::{CallIndex, ReceivedCall};
 use crate::proto::responder::decode::{decode_call, ReceivedByResponder};
 use crate::proto::responder::encode::encode_garbage_args;
-use crate::proto::responder::grants::{Conduct, Grants};
+use crate::proto::responder::grants::Grants;
 use crate::proto::responder::placement::{Placement, Range, ReplyPlan};
 use crate::proto::responder::refusal::ResponderRefusal;
 use crate::proto::responder::stream::{Source, StreamPiece};
@@ -140,7 +140,7 @@ impl Connection {
             Ok(ReceivedByResponder::Call(call)) => {
                 check_call(&call, bytes);
                 check_budget(&call);
-                let within = self.grants.call(call.index.credits) == Conduct::Within;
+                let within = self.grants.call(call.index.credits);
                 self.calls.push_back(Served {
                     index: call.index,
                     buffer: [bytes, &[0xff; 64]].concat(),
@@ -342,7 +342,9 @@ struct RdmaWrite {
 /// The RDMA Writes of a Reply, in their order.
 fn rdma_writes(call: &ReceivedCall<'_>, plan: &ReplyPlan<'_>) -> VecDeque<RdmaWrite> {
     let writes = plan.rdma_writes(call);
-    writes.map(|(at, target)| RdmaWrite { at, target }).collect()
+    writes
+        .map(|(at, target)| RdmaWrite { at, target })
+        .collect()
 }
 
 /// Checks that the RDMA Writes fill each chunk from its start, with the bytes that belong there.

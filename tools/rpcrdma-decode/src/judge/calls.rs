@@ -5,7 +5,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::fault::Fault;
-use crate::proto::responder::grants::{Conduct, Window};
+use crate::proto::responder::grants::Grants;
 use crate::proto::wire::header::{Credits, FixedHeader, Xid};
 
 /// The Calls of one end.
@@ -15,7 +15,7 @@ pub(super) struct Calls {
     waiting: HashMap<u32, VecDeque<Vec<u8>>>,
     /// What the end may send; not known before the first Reply if the capture begins later than the
     /// connection.
-    window: Option<Window>,
+    grants: Option<Grants>,
     /// What the last Call asked for.
     requested: Option<Credits>,
 }
@@ -24,7 +24,7 @@ impl Calls {
     /// Those of a new connection.
     pub(super) fn new() -> Self {
         Self {
-            window: Some(Window::new()),
+            grants: Some(Grants::new(1, 1)),
             ..Self::default()
         }
     }
@@ -32,12 +32,12 @@ impl Calls {
     /// A Call, or what is answered like one.
     pub(super) fn call(&mut self, fixed: &FixedHeader, bytes: &[u8], faults: &mut Vec<Fault>) {
         self.requested = Some(fixed.credits);
-        if let Some(window) = &mut self.window {
-            let outstanding = window.outstanding();
-            if window.call() == Conduct::Excess {
+        if let Some(grants) = &mut self.grants {
+            let outstanding = grants.outstanding();
+            if !grants.call(fixed.credits) {
                 faults.push(Fault::Overrun {
                     outstanding,
-                    granted: window.granted().get(),
+                    granted: grants.granted().get(),
                 });
             }
         }
@@ -62,23 +62,23 @@ impl Calls {
             self.waiting.remove(&xid.0);
         }
         let Some(grant) = grant else {
-            if let Some(window) = &mut self.window {
-                window.end();
+            if let Some(grants) = &mut self.grants {
+                grants.drop_call();
             }
             return call;
         };
         let waiting = &self.waiting;
-        let window = self.window.get_or_insert_with(|| {
-            let mut window = Window::new();
+        let grants = self.grants.get_or_insert_with(|| {
+            let mut grants = Grants::new(1, 1);
             // This one, and those that wait.
             let others: usize = waiting.values().map(VecDeque::len).sum();
             for _ in 0..=others {
-                window.call();
+                grants.call(grant);
             }
-            window
+            grants
         });
         let requested = self.requested.unwrap_or(grant);
-        window.reply(Credits::new(grant.get().min(requested.get())));
+        grants.replied(Credits::new(grant.get().min(requested.get())));
         call
     }
 }
