@@ -34,6 +34,7 @@ step_format() {
 step_host() {
 	cargo_in host test --manifest-path selftests/host/Cargo.toml
 	cargo_in host test --manifest-path tools/rpcrdma-decode/Cargo.toml -- --skip proto::
+	(cd tools/rpcrdma-top && "$here/in-buildroot.sh" python3 -B -m unittest)
 }
 
 step_panics() { "$here/check-panics.sh"; }

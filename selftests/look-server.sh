@@ -480,13 +480,14 @@ top_shows() {
 	top_copies server
 	text=$(top_of)
 	printf '%s\n' "$text"
-	words="${client//./\\.} +$device +connected +[0-9]+s"
-	words+=" +[0-9]+ +0/[0-9]+ +[0-9]+/[0-9]+ +0/[0-9]+"
-	[ "$(grep -cE "^ *[0-9]+ +$words .* 0\$" <<<"$text")" = 1 ]
+	words="${client//./\\.} +connected +- +[0-9.]+ +[0-9.]+ +<[0-9]+[mu]?s +<[0-9]+[mu]?s"
+	[ "$(grep -cE "^ *[0-9]+ +$words +0( |\$)" <<<"$text")" = 1 ]
+	[ "$(wc -L <<<"$text")" -le 80 ]
 	[ "$(grep -cE '^ *[0-9]+ +(0\.0\.0\.0|::) +20049 +[01] ' <<<"$text")" = 2 ]
 	text=$(top_of --details)
 	printf '%s\n' "$text"
 	[ "$(grep -c "^connection [0-9]*: client $client port " <<<"$text")" = 1 ]
+	grep -q "^  connected for [0-9]*s by $device/1 " <<<"$text"
 	grep -qE '^  read +inline +[0-9]+$' <<<"$text"
 	grep -qE '^  executing +[0-9]+ ' <<<"$text"
 	top_of --json >"$copy/json"
@@ -515,7 +516,7 @@ top_shows() {
 		-e 's/^excess_calls 0$/excess_calls 30/' \
 		-e 's/^option_errors_sent 0$/option_errors_sent 400/' \
 		"$copy"/sys/kernel/debug/rpcrdma/connection-*/stats
-	[ "$(top_of | grep -cE "^ *[0-9]+ +$words .* 430\$")" = 1 ] || fail "$(top_of)"
+	[ "$(top_of | grep -cE "^ *[0-9]+ +$words +430( |\$)")" = 1 ] || fail "$(top_of)"
 	text=$(top_of --details)
 	grep -qx '  waits: 2 send_queue_full' <<<"$text" || fail "$text"
 	grep -qx '  errors: 30 excess_calls, 400 option_errors_sent' <<<"$text" || fail "$text"
