@@ -173,9 +173,9 @@ carries() {
 			[ ! -e "$path/device" ] || link=${path##*/}
 		done
 		ip link set $link up
-		ip address add $address/24 dev $link
+		ip address replace $address/24 dev $link
 		modprobe rdma_rxe
-		rdma link add rxe0 type rxe netdev $link
+		[ -e /sys/class/infiniband/rxe0 ] || rdma link add rxe0 type rxe netdev $link
 		systemctl start nfs-server
 		grep -x "rdma 20049" /proc/fs/nfsd/portlist || fail "it does not export by RDMA"
 		mount -t nfs -o rdma,port=20049,vers=4.2 $address:/srv /mnt
@@ -183,6 +183,13 @@ carries() {
 		# Only the module in Rust has this folder.
 		[ -d /sys/kernel/debug/rpcrdma ] && loaded=rust || loaded=c
 		[ $loaded = $transport ] || fail "the $loaded module is loaded"
+		if [ -x /usr/sbin/rpcrdma-rust-ctl ]; then
+			[ $transport = rust ] && name="the module in Rust, version $version" || name="the C module"
+			rpcrdma-rust-ctl status >/var/tmp/status
+			grep -x "Loaded now: $name" /var/tmp/status || fail "$(cat /var/tmp/status)"
+		fi
+		[ $transport = c ] || grep -x "credits_requested *64" /sys/kernel/debug/rpcrdma/*/connection ||
+			fail "the first mount does not heed /etc/sysctl.d"
 		head -c 16M /dev/urandom >/var/tmp/data
 		cp /var/tmp/data /mnt/data
 		sync /mnt/data
@@ -195,6 +202,16 @@ carries() {
 		systemctl stop nfs-server
 		modprobe -r rpcrdma || fail "it cannot be unloaded"' >"$RUN/carries" 2>&1 || cat "$RUN/carries"
 	"$here/complaints.sh" debian
+}
+
+# What the unit of the package has written to the kernel log of this boot, or nothing.
+said_at_boot() {
+	# shellcheck disable=SC2016
+	vm_run debian 300 '
+		until [ "$(systemctl show --property ExecMainExitTimestampMonotonic --value rpcrdma-rust-dkms)" != 0 ]; do
+			sleep 0.1
+		done
+		dmesg --notime | sed -n "s/.*rpcrdma-rust: /rpcrdma-rust: /p"' 2>&1 || echo "status $?"
 }
 
 # What is wrong with what a kernel says that is locked down and knows no key of dkms's, and that loads but
@@ -267,13 +284,19 @@ ours=updates/dkms/rpcrdma.ko.xz
 
 # What is wrong with the modules of a kernel, and with its initramfs: has RELEASE MODULE...
 has() {
-	local release=$1 in_initramfs
-	shift
-	diff <(printf '%s\n' "$@") <(found_for "$release") || true
+	diff <(printf '%s\n' "${@:2}") <(found_for "$1") || true
 	# Theirs, or ours if there is one.
-	in_initramfs=$(inside "$machine" offline lsinitramfs "/boot/initrd.img-$release" | grep '/rpcrdma\.ko')
-	[ "$in_initramfs" = "usr/lib/modules/$release/${*: -1}" ] || printf 'its initramfs has: %s\n' "$in_initramfs"
+	prefers "$1" "${*: -1}"
 }
+# What is wrong unless it is this one that modprobe loads, from the initramfs as well: prefers RELEASE MODULE
+prefers() {
+	local found
+	found=$(inside "$machine" offline modinfo -k "$1" -n rpcrdma)
+	[ "$found" = "/lib/modules/$1/$2" ] || printf 'modinfo names %s\n' "$found"
+	found=$(inside "$machine" offline lsinitramfs "/boot/initrd.img-$1" | grep '/rpcrdma\.ko')
+	[ "$found" = "usr/lib/modules/$1/$2" ] || printf 'its initramfs has: %s\n' "$found"
+}
+ctl() { inside "$machine" offline rpcrdma-rust-ctl "$@" 2>&1; }
 
 # Runs a command in the machine, and says what is wrong if it fails: works NAME COMMAND...
 works() {
@@ -367,7 +390,7 @@ tries_own() {
 		own=$1 version=$2 headers=/usr/src/linux-headers-$1 status=0
 		eval "$3"
 		list() {
-			find "/usr/lib/modules/$own" /var/lib/dkms /var/lib/rpcrdma-rust-dkms -path "*/build" -prune -o -print \
+			find "/usr/lib/modules/$own" /var/lib/dkms /var/lib/rpcrdma-rust-dkms/log -path "*/build" -prune -o -print \
 				2>/dev/null | sort
 		}
 		list >/tmp/before
@@ -380,8 +403,8 @@ tries_own() {
 	build_left
 }
 
-# What say-secure-boot says where the value of the firmware's variable and the kernel's lockdown are such, after
-# a command: secure_boot BYTE LOCKDOWN [COMMAND]
+# What say-secure-boot or another PROGRAM says where the value of the firmware's variable and the kernel's lockdown
+# are such, after a command: secure_boot BYTE LOCKDOWN [COMMAND [PROGRAM]]
 secure_boot() {
 	# shellcheck disable=SC2016
 	inside "$machine" offline sh -ec '
@@ -390,8 +413,8 @@ secure_boot() {
 		printf "\006\000\000\000\00$1" >efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
 		printf "%s\n" "$2" >lockdown
 		eval "$3"
-		EFIVARS=/tmp/efivars LOCKDOWN=/tmp/lockdown PATH=/tmp/bin:$PATH /usr/lib/rpcrdma-rust-dkms/say-secure-boot' \
-		sh "$1" "$2" "${3:-}" 2>&1
+		EFIVARS=/tmp/efivars LOCKDOWN=/tmp/lockdown PATH=/tmp/bin:$PATH $4' \
+		sh "$1" "$2" "${3:-}" "${4:-/usr/lib/rpcrdma-rust-dkms/say-secure-boot}" 2>&1
 }
 # One that says of each key that it is enrolled, or not: mokutil already|not
 mokutil() { printf 'printf "%%s\\n" "#!/bin/sh" "echo \\$2 is %s enrolled" >bin/mokutil; chmod 755 bin/mokutil' "$1"; }
@@ -450,6 +473,7 @@ newer "$RUN/newer.deb"
 	EOF
 	ln -s /etc/systemd/system/agent.service etc/systemd/system/multi-user.target.wants/
 	echo "/srv *(rw,insecure,no_root_squash,no_subtree_check)" >etc/exports
+	echo "sunrpc.rdma_slot_table_entries = 64" >etc/sysctl.d/rpcrdma.conf
 	mkdir -p etc/nfs.conf.d
 	printf "[nfsd]\nrdma=y\nrdma-port=20049\ngrace-time=10\n" >etc/nfs.conf.d/rdma.conf
 	# As if it mounted its root by RDMA.
@@ -466,6 +490,10 @@ remember "$old"
 bad=$(works install "${apt[@]}" install /var/tmp/package.deb)
 result installs_without_a_network "$bad"
 result "${old}_gets_ours_beside" "$(has "$old" $theirs $ours)"
+rust="the module in Rust, version $version"
+c='the C module'
+result installing_tells_what_comes_next "$(tells "with kernel $old: $rust
+To change that, type: rpcrdma-rust-ctl use c" "$(<"$CACHE/logs/package-install.log")")"
 
 bad=$(works tools "${apt[@]}" install /var/tmp/tools.deb man-db)
 result tools_install_without_a_network "$bad"
@@ -476,6 +504,41 @@ result tools_run "$(works tools-run sh -exc '
 	rpcrdma-decode --hex 11223344000000010000002000000004000000010000000100000001 | grep "xid 0x11223344 v1 .*ERR_VERS"
 	man -w 8 rpcrdma-top
 	man -w 1 rpcrdma-decode')"
+
+# Both are there, and either can be chosen.
+result use_c "$(tells "with kernel $old: $c: 'rpcrdma-rust-ctl use c' was typed
+To change that, type: rpcrdma-rust-ctl use rust" "$(ctl use c)"; prefers "$old" $theirs)"
+result use_c_stays_when_installed_again "$(ctl configure >/dev/null; prefers "$old" $theirs)"
+result use_rust "$(tells "with kernel $old: $rust
+To change that, type: rpcrdma-rust-ctl use c" "$(ctl use rust)"; prefers "$old" $ours)"
+result use_another_is_an_error "$(tells 'usage: rpcrdma-rust-ctl' "$(ctl use rst && echo 'it does not fail')")"
+
+# Another package that has the module, and one that has the modules that ours needs.
+# shellcheck disable=SC2016
+result conflicts_with_another_package "$(tells 'rpcrdma-rust-dkms conflicts with vastnfs-dkms' "$(inside "$machine" offline sh -ec '
+	mkdir -p /tmp/other/DEBIAN
+	printf "%s\n" "Package: vastnfs-dkms" "Version: 1" "Architecture: all" "Maintainer: none <none@example.org>" \
+		"Description: another owner of rpcrdma.ko" >/tmp/other/DEBIAN/control
+	dpkg-deb --build /tmp/other /tmp/other.deb
+	! dpkg --install /tmp/other.deb' 2>&1 || echo 'it is installed')")"
+state=$machine/var/lib/dkms/rpcrdma-rust
+"$here/as-root.sh" cp -a "$state" "$state.away"
+# shellcheck disable=SC2016
+result another_ib_core_tells "$(works foreign sh -ec '
+	modules=/lib/modules/$1 other=$modules/updates/ofed/ib_core.ko.xz status=0
+	mkdir "${other%/*}"
+	cp "$modules/kernel/drivers/infiniband/core/ib_core.ko.xz" "$other"
+	depmod "$1"
+	dkms build --force "rpcrdma-rust/$2" -k "$1" || status=$?
+	rpcrdma-rust-ctl status
+	rm -r "${other%/*}"
+	depmod "$1"
+	[ $status -eq 77 ]' sh "$old" "$version"
+	says "the rpcrdma module that was built before: */updates/ofed/ib_core.ko.xz is not the kernel's own ib_core, *" \
+		"$(said foreign "$old")"
+	tells "it cannot be loaded: /lib/modules/$old/updates/ofed/ib_core.ko.xz is not" "$(<"$CACHE/logs/package-foreign.log")")"
+"$here/as-root.sh" rm -rf "$state"
+"$here/as-root.sh" mv "$state.away" "$state"
 
 # What is said of a kernel that was built without Rust, or whose headers do not do.
 own=$old-own
@@ -502,7 +565,6 @@ result own_kernel_that_is_not_prepared "$(tries_own no-config 77 "* is not a pre
 # What is said when something is missing, or of another version, one by one. The module that is there stays.
 # dkms forgets it at the first try, and is made to remember it in the end.
 series=$(cut -d . -f 1,2 <<<"$old")
-state=$machine/var/lib/dkms/rpcrdma-rust
 retry="$again$old"
 "$here/as-root.sh" cp -a "$state" "$state.away"
 gcc=$(sed -n 's/^CONFIG_CC_VERSION_TEXT="\([^ ]*\) .*/\1/p' "$machine/boot/config-$old")
@@ -565,9 +627,26 @@ result lockdown_tells "$(says "$locked" "$(secure_boot 0 'none [integrity] confi
 result lockdown_without_efi_tells "$(says "$locked" "$(secure_boot 0 'none integrity [confidentiality]' 'rm -r efivars')")"
 result no_efi_says_nothing "$(says '' "$(secure_boot 0 '' 'rm -r efivars lockdown')")"
 
+# With a key that is not enrolled the C module stays in use, unless somebody wants it otherwise.
+choice=$machine/etc/depmod.d/rpcrdma-rust.conf
+"$here/as-root.sh" rm "$choice"
+said=$(secure_boot 1 '' "$(mokutil not)" 'rpcrdma-rust-ctl configure')
+result secure_boot_without_the_key_keeps_the_c_module "$(says "$(enroll "$import")"*"with kernel $old: $c: the kernel rejects *" \
+	"$said"; prefers "$old" $theirs)"
+result secure_boot_with_the_key_takes_ours "$(tells "with kernel $old: $rust
+" "$(secure_boot 1 '' "$(mokutil already)" 'rpcrdma-rust-ctl use rust')"; prefers "$old" $ours)"
+result secure_boot_does_not_choose_again "$(tells "with kernel $old: $rust: it cannot be loaded: Secure Boot is on: " \
+	"$(secure_boot 1 '' "$(mokutil not)" 'rpcrdma-rust-ctl configure')"; prefers "$old" $ours)"
+"$here/as-root.sh" rm "$choice"
+result no_secure_boot_chooses_nothing "$(secure_boot 0 '' '' 'rpcrdma-rust-ctl configure' >/dev/null
+	[ ! -e "$choice" ] || cat "$choice")"
+
 make_disk
 boot "$old"
 result "${old}_boots_with_ours" "$(carries "$old" rust)"
+result "${old}_has_nothing_to_tell_at_boot" "$(said_at_boot)"
+result "${old}_changes_over_without_a_boot" "$(vm_run debian 300 'rpcrdma-rust-ctl use c' >"$RUN/use" 2>&1 || cat "$RUN/use"
+	carries "$old" c)"
 shut_down
 
 # The line that the guide names would bring the newest kernel with its source, which is there before dkms looks.
@@ -590,6 +669,7 @@ result "${release}_installs" "$bad"
 result "${release}_keeps_its_own" "$(has "$release" $theirs)"
 remember "$release"
 result "${release}_tells_why" "$(tells 'its own rpcrdma module: it is older than ' "$(said release "$release")")"
+result "${release}_has_it_in_the_status" "$(tells "with kernel $release: $c: it is older than 7.2." "$(ctl status)")"
 
 # The newest one, whose source comes when what is said tells to get it.
 # shellcheck disable=SC2046
@@ -597,8 +677,10 @@ result "${new}_installs_without_source" "$(works upgrade "${apt[@]}" install $(k
 result "${new}_keeps_its_own" "$(has "$new" $theirs)"
 remember "$new"
 advice=$(said upgrade "$new" | sed -n 's/.*, type: //p')
+result "${new}_has_it_in_the_status" "$(tells "with kernel $new: $c: the kernel's source is missing, type: $advice" "$(ctl status)")"
 result "${new}_takes_that_advice" "$(takes advice "$advice")"
-result "${new}_gets_ours_beside" "$(has "$new" $theirs $ours)"
+result "${new}_gets_ours_beside" "$(has "$new" $theirs $ours; tells "with kernel $new: $rust
+" "$(ctl status)")"
 result "${old}_still_has_ours" "$(has "$old" $theirs $ours)"
 
 # The package is upgraded, when the source of the older one is gone. What it has goes on, and is replaced
@@ -626,6 +708,7 @@ result "${old}_keeps_what_it_has" "$(has "$old" $theirs $ours; [ "$kept" = "$(ou
 make_disk
 boot "$release"
 result "${release}_boots_with_the_c_module" "$(carries "$release" c)"
+result "${release}_tells_why_at_boot" "$(says 'rpcrdma-rust: mounts and exports by RDMA use the C module: it is older than 7.2.' "$(said_at_boot)")"
 shut_down
 boot "$new" lockdown=integrity
 result "${new}_loads_no_unknown_key_in_a_lockdown" "$(locked_down)"
@@ -637,7 +720,8 @@ result "${new}_boots_with_ours" "$(carries "$new" rust)"
 result purges "$(vm_run debian 3600 '
 	modprobe rpcrdma
 	DEBIAN_FRONTEND=noninteractive apt-get --yes purge rpcrdma-rust-dkms >/var/tmp/purge.log 2>&1 || { cat /var/tmp/purge.log; exit 1; }
-	left=$(ls -d /usr/src/rpcrdma-rust* /var/lib/{dkms/,}rpcrdma-rust* /etc/kernel/*/rpcrdma-rust* 2>/dev/null || true)
+	left=$(ls -d /usr/src/rpcrdma-rust* /var/lib/{dkms/,}rpcrdma-rust* /etc/{kernel,systemd/system}/*/rpcrdma-rust* \
+		/etc/depmod.d/rpcrdma-rust* /usr/lib/modprobe.d/*rpcrdma-rust* 2>/dev/null || true)
 	[ -z "$left" ] || { printf "it leaves %s\n" $left; exit 1; }' || echo "status $?")"
 shut_down
 after=$place/after
