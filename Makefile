@@ -40,6 +40,8 @@ help:
 	  '                  (VERS=3|4.0|4.1|4.2 KERNEL=stock|custom|um KERNEL_SERIES=7.2|7.3|testing' \
 	  '                  CLIENT=rust|c PEER=rust|c)' \
 	  'make shell        the same, but leaves you at a prompt in the client' \
+	  'make test         one kselftest, with what it needs (T=mount|io|... ONLY=REGEX KERNEL=um|custom|...)' \
+	  'make lint         format, rules and clippy, without a kernel build' \
 	  'make check        the main tests, in under an hour; the last line is the sum' \
 	  'make check-long   the rest: fuzzing, slow checkers, thousands of repetitions' \
 	  'make check-arm64  the main tests on emulated arm64, with pages of 4 and 64 KiB' \
@@ -61,7 +63,7 @@ help:
 	  '                  what rust-analyzer wants of the module built for KERNEL' \
 	  'make tags         what other editors want' \
 	  'make fmt          format the Rust sources' \
-	  'make clean        remove what a build left in this tree (KDIR=TREE) and in the cache' \
+	  'make clean        remove what builds left in the cache, or with KDIR=TREE in this folder' \
 	  '' \
 	  'The cache is $${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-~/.cache}/rpcrdma}.'
 
@@ -91,6 +93,12 @@ run:
 
 shell:
 	+@VM_SHELL=1 $(S)/run.sh shell.sh
+
+test:
+	+@$(S)/check.sh test
+
+lint:
+	+@$(S)/check.sh layers conformance format clippy
 
 check check-long:
 	+@$(S)/check.sh $(if $(filter check-long,$@),long)
@@ -128,9 +136,11 @@ tags:
 fmt:
 	$(S)/in-buildroot.sh sh -c 'find rust selftests tools -name "*.rs" -not -path "*/target/*" | xargs rustfmt --edition 2021'
 
+# Of all clones that have this cache.
+clean-cache = cache="$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}" && rm -rf "$$cache/build" "$$cache"/*/build
+
 clean:
-	$(if $(wildcard $(conf)),+$(kbuild) clean)
-	cache="$${RPCRDMA_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/rpcrdma}" && rm -rf "$$cache/build" "$$cache"/*/build
+	$(if $(KDIR),+$(kbuild) clean,$(clean-cache))
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell check check-long check-arm64 vectors fuzz bench benchmarks cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell test lint check check-long check-arm64 vectors fuzz bench benchmarks cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean

@@ -54,6 +54,10 @@ advice() {
 conf=$kdir/include/config/auto.conf
 [ -f "$conf" ] || die "$kdir is not a prepared kernel tree: $(advice "run 'make modules_prepare' there, or set KDIR to one" --reinstall "linux-headers-$release")"
 grep -qx 'CONFIG_RUST=y' "$conf" || die "the kernel in $kdir is configured without CONFIG_RUST, so no Rust module fits it: set KDIR to the tree of one that has it, or set CONFIG_RUST=y there and build that kernel anew."
+for option in SUNRPC INFINIBAND_ADDR_TRANS; do
+	grep -q "^CONFIG_$option=[ym]\$" "$conf" || die "the kernel in $kdir is configured without CONFIG_$option, which this transport needs: set KDIR to the tree of one that has it, or set it there and build that kernel anew."
+done
+! grep -qx 'CONFIG_SUNRPC_XPRT_RDMA=y' "$conf" || die "the kernel in $kdir has the C module built in, beside which no other one can be loaded: set CONFIG_SUNRPC_XPRT_RDMA=m there and build that kernel anew."
 if [ -z "$release" ]; then
 	for file in libkernel.rmeta libcore.rmeta libpin_init.rmeta libmacros.so; do
 		[ -f "$kdir/rust/$file" ] ||

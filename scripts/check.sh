@@ -7,17 +7,33 @@
 # summary, or nothing but its exit status; the last line sums up what they counted.
 
 . "$(dirname "$0")/lib.sh"
-. "$here/series.sh"
 
 cd "$PROJECT"
-steps=(layers conformance format host panics clippy kunit run selftests pairs)
+steps=(layers conformance format scripts host panics clippy kunit run selftests pairs)
 if [ "${1:-}" = long ]; then
 	shift
 	steps=(minimal editor fuzz litmus in-tree kernels arm64 um um-debug um-leaks adapters custom debug stock dma forced ipv4 matrix release series install package cost)
 fi
 [ $# -eq 0 ] || steps=("$@")
-
-"$here/host-packages.sh" vm
+check_machines "${KERNEL:-custom}"
+# The kselftests of the step "test".
+tests=()
+if [ "${steps[*]}" = test ]; then
+	[ -n "${T:-}" ] || die "say which test, such as: make test T=mount (selftests/README.rst has a list)"
+	for name in $T; do
+		file=selftests/$name.sh
+		[ -x "$file" ] || die "there is no $file: T is one of $(printf '%s\n' selftests/{,long/}*.sh | sed 's,selftests/\(.*\)\.sh,\1,' | paste -sd ' ')"
+		tests+=("$file")
+	done
+	export KERNEL=${KERNEL:-um}
+fi
+. "$here/series.sh"
+# Without machines this one needs less.
+needs=build
+for name in "${steps[@]}"; do
+	case $name in layers | conformance | format | scripts | host | clippy) ;; *) needs=vm ;; esac
+done
+"$here/host-packages.sh" $needs "${KERNEL:-}"
 
 step_layers() { "$here/check-layers.sh"; }
 
@@ -30,6 +46,8 @@ step_format() {
 		'find rust selftests tools -name "*.rs" -not -path "*/target/*" -print0 | xargs -0 rustfmt --edition 2021 --check --color never --config-path .rustfmt.toml'
 }
 
+step_scripts() { "$here/check-scripts.sh"; }
+
 # The tool is compiled with the core, whose own tests need not run once more.
 step_host() {
 	cargo_in host test --manifest-path selftests/host/Cargo.toml
@@ -39,8 +57,11 @@ step_host() {
 
 step_panics() { "$here/check-panics.sh"; }
 
-# Clippy may change the code that comes out, so its objects are kept apart.
-step_clippy() { VARIANT=custom-clippy "$here/module.sh" custom CLIPPY=1; }
+# Clippy may change the code that comes out, so its objects are kept apart. The stock tree needs no kernel build.
+step_clippy() {
+	local kernel=${KERNEL:-stock}
+	VARIANT=$kernel-clippy "$here/module.sh" "$kernel" CLIPPY=1
+}
 
 step_kunit() {
 	local kernel=${KERNEL:-custom}
@@ -59,6 +80,18 @@ step_selftests() {
 		[[ " ${later[*]} " == *" $file "* ]] || now+=("$file")
 	done
 	selftests_on custom "${now[@]}"
+}
+
+# With what their machines need.
+step_test() {
+	local file boot more=
+	for file in "${tests[@]}"; do
+		boot=$(sed -n 's/^# boot: //p' "$file")
+		APPEND="${APPEND:-}${boot:+ $boot}"
+		[ "$file" != selftests/dma.sh ] || more=$("$here/dma-device.sh" "$KERNEL")
+	done
+	export APPEND
+	selftests_on "$KERNEL" "${tests[@]}"
 }
 
 # With the kernel's own module at one end.
@@ -212,9 +245,11 @@ selftests_on() {
 		return 0
 	}
 	"$here/module.sh" "$kernel" >&2
-	# What the tests run on the host, where a test that lacks it skips.
-	"$here/buildroot.sh" tools >&2 || say "wire.sh will skip"
-	cargo_in host build --release --manifest-path tools/rpcrdma-decode/Cargo.toml >&2
+	# What these run on the host, where they skip if they lack it.
+	if [[ " $* " = *wire* ]]; then
+		"$here/buildroot.sh" tools >&2 || say "wire.sh will skip"
+		cargo_in host build --release --manifest-path tools/rpcrdma-decode/Cargo.toml >&2
+	fi
 	# The tests' own modules and the programs that they run in the machines.
 	payload=$KERNELS/build/$kernel-payload
 	rm -rf "$payload"

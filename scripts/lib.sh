@@ -41,6 +41,20 @@ stamp() {
 # The series of a kernel's source, such as 7.3.
 series_of() { sed -n 's/^\(VERSION\|PATCHLEVEL\) = //p' "$1/Makefile" | paste -sd .; }
 
+# one_of VARIABLE WORD...: it is unset or one of these.
+one_of() {
+	local value=${!1:-$2}
+	[[ " ${*:2} " == *" $value "* ]] || die "$1 is one of '${*:2}', not '$value'"
+}
+
+# What the machines are asked to be, before anything is built: check_machines KERNEL.
+check_machines() {
+	one_of TRANSPORT rxe siw
+	one_of CLIENT rust c none
+	one_of PEER rust c
+	[ "$1 ${TRANSPORT:-}" != "stock siw" ] || die "the stock kernel has no siw: set KERNEL=custom or KERNEL=um"
+}
+
 # Two runs of the same step must not collide: the second waits and then finds the work done.
 lock() {
 	exec {lock_fd}>"$CACHE/.lock-$1"

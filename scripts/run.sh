@@ -11,6 +11,7 @@
 vers=${VERS:-4.2}
 case $vers in 3 | 4.0 | 4.1 | 4.2) ;; *) die "VERS is 3, 4.0, 4.1 or 4.2, not $vers" ;; esac
 kernel=${KERNEL:-stock}
+check_machines "$kernel"
 
 "$here/host-packages.sh" vm "$kernel"
 "$here/kernel.sh" "$kernel" >/dev/null

@@ -56,4 +56,8 @@ for file; do
 	done
 	printf '# %s took %ds\n' "$name" $((SECONDS - start))
 done
+if [ -n "${ONLY:-}" ] && ! grep -qE '^(not )?ok |# SKIP' "$RUN"/*.ktap; then
+	printf 'not ok - no case of these tests matches ONLY=%s\n' "$ONLY"
+	bad=1
+fi
 exit $bad

@@ -41,8 +41,7 @@ peer=${PEER:-$(transport_of "$server_kernel")}
 [ $# -gt 0 ] || die "usage: vm.sh COMMAND..."
 terminal=
 [ -z "${VM_SHELL:-}" ] || terminal=$(stty -g 2>/dev/null </dev/tty) || die "there is no terminal to give a prompt on"
-case $client in rust | c | none) ;; *) die "CLIENT is rust, c or none, not $client" ;; esac
-case $peer in rust | c) ;; *) die "PEER is rust or c, not $peer" ;; esac
+check_machines "$kernel"
 
 # Each of these files has kernels, the list of those that its machines can run, and machines_start
 # SERVER-TREE CLIENT-TREE, which starts both.

@@ -30,7 +30,7 @@ lib=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 TEST=$(basename "$0" .sh)
 guest=$(<"$lib/guest.sh")
-names=() functions=() deferred=()
+names=() functions=() deferred=() offered=()
 
 guest+="
 TEST=$TEST TRANSPORT=${TRANSPORT:-rxe} SLOW=${SLOW:-1}
@@ -105,6 +105,7 @@ run_deferred() {
 }
 
 test_case() {
+	offered+=("$1")
 	if [[ $1 =~ ${ONLY:-} ]]; then
 		names+=("$1")
 		shift
@@ -114,6 +115,10 @@ test_case() {
 
 run_cases() {
 	local i rc
+	if [ ${#names[@]} -eq 0 ]; then
+		printf '# no case matches ONLY=%s, of these:\n' "${ONLY:-}"
+		printf '#   %s\n' "${offered[@]}"
+	fi
 	ktap_print_header
 	ktap_set_plan ${#names[@]}
 	for i in "${!names[@]}"; do
