@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# Installed below updates/, our module is what modprobe and every alias load beside the C module;
-# taken away again, the C module is.
+# Installed below updates/, our module is what modprobe and every alias load beside the C module, unless
+# depmod's override says otherwise; taken away again, the C module is. Settings of /etc/sysctl.d count from the
+# first mount on.
 # virtual: installs and removes modules
 
 . "$(dirname "$0")/lib/test.sh"
@@ -14,8 +15,8 @@ put_back() {
 	client '
 		! module_loaded || rmmod rpcrdma
 		rm -rf "/lib/modules/$(uname -r)/updates"
-		place=$(cat /run/c-module-place)
-		[ ! -e "$place" ] || mv "$place" /run/c-module.ko
+		rm -f /etc/{depmod,modprobe,sysctl}.d/*rpcrdma*
+		find "/lib/modules/$(uname -r)/" -name rpcrdma.ko -exec mv {} /run/c-module.ko \;
 		depmod
 		module_load'
 }
@@ -27,7 +28,10 @@ beside_the_c_module() {
 	defer put_back
 	client "
 		rmmod rpcrdma
-		mv /run/c-module.ko \"\$(cat /run/c-module-place)\"
+		# Where kernels have it; these machines have no folders for modules.
+		place=/lib/modules/\$(uname -r)/kernel/net/sunrpc/xprtrdma
+		mkdir -p \$place
+		mv /run/c-module.ko \$place/rpcrdma.ko
 		depmod
 		modprobe rpcrdma
 		! $is_ours || fail 'the C module is installed, and ours was loaded'
@@ -41,11 +45,25 @@ beside_the_c_module() {
 			modprobe \$name
 			$is_ours || fail \"modprobe \$name has loaded the C module\"
 			rmmod rpcrdma
-		done"
+		done
+		# As rpcrdma-rust-ctl use c does.
+		mkdir -p /etc/{depmod,modprobe,sysctl}.d
+		echo 'override rpcrdma * kernel/net/sunrpc/xprtrdma' >/etc/depmod.d/rpcrdma-rust.conf
+		depmod
+		modprobe rpcrdma
+		! $is_ours || fail 'depmod overrides ours, and it was loaded'
+		rmmod rpcrdma
+		rm /etc/depmod.d/rpcrdma-rust.conf
+		depmod
+		echo 'sunrpc.rdma_slot_table_entries = 64' >/etc/sysctl.d/rpcrdma.conf"
+	# What the package has in /usr/lib/modprobe.d.
+	put client "$(dirname "$0")/../debian/40-rpcrdma-rust.conf" /etc/modprobe.d/40-rpcrdma-rust.conf
 	# The mount itself loads the module, by the name of the network identifier.
 	mount_nfs 4.2
 	client "
 		$is_ours || fail 'the mount has loaded the C module'
+		grep -x 'credits_requested 64' /sys/kernel/debug/rpcrdma/*/connection ||
+			fail 'the first mount does not heed /etc/sysctl.d'
 		umount \$MNT
 		wait_for 10 module_unused
 		rmmod rpcrdma
