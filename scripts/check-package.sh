@@ -631,7 +631,7 @@ result no_efi_says_nothing "$(says '' "$(secure_boot 0 '' 'rm -r efivars lockdow
 choice=$machine/etc/depmod.d/rpcrdma-rust.conf
 "$here/as-root.sh" rm "$choice"
 said=$(secure_boot 1 '' "$(mokutil not)" 'rpcrdma-rust-ctl configure')
-result secure_boot_without_the_key_keeps_the_c_module "$(says "$(enroll "$import")"*"with kernel $old: $c: the kernel rejects *" \
+result secure_boot_without_the_key_keeps_the_c_module "$(says "*$(enroll "$import")"*"with kernel $old: $c: the kernel rejects *" \
 	"$said"; prefers "$old" $theirs)"
 result secure_boot_with_the_key_takes_ours "$(tells "with kernel $old: $rust
 " "$(secure_boot 1 '' "$(mokutil already)" 'rpcrdma-rust-ctl use rust')"; prefers "$old" $ours)"
