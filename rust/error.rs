@@ -5,7 +5,10 @@
 //! `call_connect_status` fails an RPC, even on a hard mount, for any errno that it does not know.
 //! So a shortage, which may be temporary, must not leave this module as `ENOMEM`.
 
-use crate::bindings;
+use crate::{
+    bindings,
+    rdma::{CmReport, QpFailure},
+};
 use kernel::prelude::*;
 
 macro_rules! causes {
@@ -66,7 +69,7 @@ causes! {
     Closed = rpcrdma_cause_RPCRDMA_CAUSE_CLOSED, "closed";
     /// An RPC has timed out, and a new connection is to show whether the peer can be reached.
     RpcTimeout = rpcrdma_cause_RPCRDMA_CAUSE_RPC_TIMEOUT, "rpc_timeout";
-    /// A work request failed, or was flushed before the connection manager reported why.
+    /// A work request failed.
     WorkRequest = rpcrdma_cause_RPCRDMA_CAUSE_WORK_REQUEST, "work_request";
     /// The device has rejected a work request.
     PostFailed = rpcrdma_cause_RPCRDMA_CAUSE_POST_FAILED, "post_failed";
@@ -85,6 +88,41 @@ causes! {
     Injected = rpcrdma_cause_RPCRDMA_CAUSE_INJECTED, "injected";
     /// The peer has used up a Receive without a message, by an RDMA Write With Immediate.
     NotASend = rpcrdma_cause_RPCRDMA_CAUSE_NOT_A_SEND, "not_a_send";
+}
+
+impl Cause {
+    /// The cause that an event of the connection manager is, if it ends a connection or an attempt.
+    pub(crate) fn of_event(report: &CmReport) -> Option<Self> {
+        let stale = i32::try_from(bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN);
+        Some(match report.number {
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Self::AddressError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Self::RouteError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED if stale == Ok(report.status) => {
+                Self::StaleConnection
+            }
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Self::Rejected,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Self::Unreachable,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => {
+                handshake_error(report.status)
+            }
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Self::DeviceRemoved,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Self::AddressChanged,
+            _ => return None,
+        })
+    }
+}
+
+impl From<QpFailure> for Cause {
+    fn from(why: QpFailure) -> Self {
+        match why {
+            QpFailure::Flushed => Self::Disconnected,
+            QpFailure::WorkRequest => Self::WorkRequest,
+            QpFailure::NotASend => Self::NotASend,
+            QpFailure::PostFailed => Self::PostFailed,
+            QpFailure::Stalled => Self::TimedOut,
+        }
+    }
 }
 
 /// The error for a missing network at this end, if `errno` is one. A mount in a network namespace

@@ -32,7 +32,7 @@ struct RpcRdma {
     _server: sunrpc::server::SvcRegistration,
     _backward: sunrpc::ClassRegistration,
     _client: sunrpc::client::ClientRegistration<client::Client>,
-    _devices: Pin<KBox<rdma::IbClient>>,
+    _devices: rdma::IbClient,
     _folder: debugfs::Folder,
 }
 

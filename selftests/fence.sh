@@ -44,8 +44,8 @@ without_replies() {
 # Proves: SEC-001.
 during_calls() {
 	calls_end \
-		'out-of-bounds | calls=null,read,write,list,long | ended_work_request>0' \
-		'wrong-access | calls=null,read,write,list,long | ended_work_request>0'
+		'out-of-bounds | calls=null,read,write,list,long | ended_disconnected>0' \
+		'wrong-access | calls=null,read,write,list,long | ended_disconnected>0'
 }
 
 # Proves: V1-140.

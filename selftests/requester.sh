@@ -71,7 +71,7 @@ reads() {
 		ended_work_request+4 ended_disconnected+2
 	attack hangs-up gone ended_disconnected+20
 	attack vanishes ended ended_work_request+1
-	attack vanishes-for-long ended ended_work_request+1
+	attack vanishes-for-long left ended_timed_out+1
 	# As much as there may be is under Reads until the fabric gives up.
 	WAIT=100 attack crowd 'ended*10' ended_work_request+10
 	# Where nothing gives up, the server does. One connection more has made sure of the order.

@@ -142,26 +142,20 @@ impl CmWait {
 }
 
 impl CmHandler for CmWait {
-    fn event(&self, event: CmEvent<'_>, report: CmReport) {
-        let cause = match event {
-            CmEvent::AddressResolved => return self.complete(Step::Address, None),
-            CmEvent::RouteResolved => return self.complete(Step::Route, None),
+    fn event(&self, event: CmEvent<'_>) {
+        match event {
+            CmEvent::AddressResolved => self.complete(Step::Address, None),
+            CmEvent::RouteResolved => self.complete(Step::Route, None),
             CmEvent::Established(private_data) => {
                 let peer = PrivateData::find(private_data).map(|(_, found)| found);
-                return self.complete(Step::Connected, peer);
+                self.complete(Step::Connected, peer);
             }
-            CmEvent::Rejected { stale: true } => Cause::StaleConnection,
-            CmEvent::Rejected { stale: false } => Cause::Rejected,
-            CmEvent::AddressError => Cause::AddressError,
-            CmEvent::RouteError => Cause::RouteError,
-            CmEvent::Unreachable => Cause::Unreachable,
-            CmEvent::ConnectError => handshake_error(report.status),
-            CmEvent::Disconnected => Cause::Disconnected,
-            CmEvent::DeviceRemoval => Cause::DeviceRemoved,
-            CmEvent::AddressChange => Cause::AddressChanged,
-            CmEvent::Other => return,
-        };
-        self.end(cause, Detail::Reported(report, None));
+            CmEvent::Other(report) => {
+                if let Some(cause) = Cause::of_event(&report) {
+                    self.end(cause, Detail::Reported(report, None));
+                }
+            }
+        }
     }
 }
 
@@ -227,8 +221,8 @@ impl fmt::Display for Detail {
         match self {
             Self::Device(requirement) => f.write_str(requirement),
             Self::Local(error) => write!(f, "error {}", error.to_errno()),
-            Self::Reported(CmReport { event, status }, words) => {
-                write!(f, "CM event '{}', status {status}", text(event))?;
+            Self::Reported(CmReport { name, status, .. }, words) => {
+                write!(f, "CM event '{}', status {status}", text(name))?;
                 words.map_or(Ok(()), |words| write!(f, ": {}", text(words)))
             }
             Self::Silence => f.write_str("no CM event"),

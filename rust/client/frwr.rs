@@ -26,15 +26,12 @@ use crate::{
         requester::plan::{CallForm, Plan, ReplyForm, Segments},
         wire::header::Xid,
     },
-    rdma::{
-        Access, Exposable, Idle, Invalidation, Mapped, Mr, MrList, QpOwner, QueuePair, Registered,
-        RemoteInvalidation,
-    },
+    rdma::{Exposable, Idle, Mapped, MrList, QpOwner, QueuePair, Registered, RemoteInvalidation},
     sunrpc::client::{Rqst, RqstBuf, SendError},
     trace,
 };
-use core::mem;
-use kernel::{prelude::*, sync::Arc};
+use core::{iter::once, mem};
+use kernel::{dma::DataDirection, prelude::*, sync::Arc};
 
 /// A message whose chunks need MRs, one for each segment.
 pub(super) struct Payload<'a> {
@@ -102,70 +99,69 @@ impl<'a> CallMrs<'a> {
     ) -> Result<(), SendError> {
         match plan.call {
             CallForm::Inline => {}
-            CallForm::ReadChunk { .. } => self.map_part(call.pages(), Access::RemoteRead)?,
-            CallForm::PositionZero => self.map_whole(call, Access::RemoteRead)?,
+            CallForm::ReadChunk { .. } => self.map_part(call.pages(), DataDirection::ToDevice)?,
+            CallForm::PositionZero => self.map_whole(call, DataDirection::ToDevice)?,
         }
         match plan.reply {
             ReplyForm::Inline => Ok(()),
-            ReplyForm::WriteChunk => self.map_part(reply.pages(), Access::RemoteWrite),
-            ReplyForm::ReplyChunk => self.map_whole(reply, Access::RemoteWrite),
+            ReplyForm::WriteChunk => self.map_part(reply.pages(), DataDirection::FromDevice),
+            ReplyForm::ReplyChunk => self.map_whole(reply, DataDirection::FromDevice),
         }
     }
 
     /// Maps a message into one MR, if it can have gaps, or part by part.
-    fn map_whole(&mut self, message: RqstBuf<'_>, access: Access) -> Result<(), SendError> {
+    fn map_whole(
+        &mut self,
+        message: RqstBuf<'_>,
+        direction: DataDirection,
+    ) -> Result<(), SendError> {
         let parts = message.parts();
         if self.pool.holds(&parts) {
-            let mr = self.idle.pop().ok_or(SendError::Failed)?;
-            return self.keep(mr.map_all(parts.iter().flatten(), access, self.xid));
+            return self.map_pieces(parts.iter().flatten(), direction);
         }
         parts
             .into_iter()
-            .try_for_each(|part| self.map_part(part, access))
+            .try_for_each(|part| self.map_part(part, direction))
     }
 
     /// Maps a part, if there is one, into as many MRs as it needs.
     fn map_part(
         &mut self,
         mut next: Option<Exposable<'_>>,
-        access: Access,
+        direction: DataDirection,
     ) -> Result<(), SendError> {
         while let Some(mut part) = next {
             next = part.split_off(self.pool.size);
-            // The MRs were counted from the same parts.
-            let mr = self.idle.pop().ok_or(SendError::Failed)?;
-            self.keep(mr.map(&part, access, self.xid))?;
+            self.map_pieces(once(&part), direction)?;
         }
         Ok(())
     }
 
-    /// Moves an MR to the list where it belongs after the attempt to map it.
-    fn keep(&mut self, mr: Result<Mr<Mapped>, (Mr<Idle>, Error)>) -> Result<(), SendError> {
-        let (mr, error) = match mr {
-            Ok(mr) => {
-                self.mapped.push_back(mr);
-                return Ok(());
-            }
-            Err(failed) => failed,
-        };
-        self.idle.push_front(mr);
-        Err(match error {
-            ENOMEM => SendError::NoMemory,
-            _ => SendError::Failed,
-        })
+    /// Maps pieces of memory into one MR. There is one: the MRs were counted from the same parts.
+    fn map_pieces<'b>(
+        &mut self,
+        pieces: impl Iterator<Item = &'b Exposable<'b>> + Clone,
+        direction: DataDirection,
+    ) -> Result<(), SendError> {
+        self.idle
+            .map_first(&mut self.mapped, pieces, direction, self.xid)
+            .map_err(|error| match error {
+                ENOMEM => SendError::NoMemory,
+                _ => SendError::Failed,
+            })
     }
 
     /// The slot and the mapped MRs, which are about to be registered.
     pub(super) fn into_parts(mut self) -> Option<(usize, MrList<Mapped>)> {
-        let mapped = mem::replace(&mut self.mapped, MrList::new());
+        let mapped = self.mapped.take();
         Some((self.slot.take()?, mapped))
     }
 }
 
 impl Drop for CallMrs<'_> {
     fn drop(&mut self) {
-        let mapped = mem::replace(&mut self.mapped, MrList::new());
-        let idle = mem::replace(&mut self.idle, MrList::new());
+        let mapped = self.mapped.take();
+        let idle = self.idle.take();
         if !idle.is_empty() {
             self.pool.put(idle, None);
         }
@@ -212,8 +208,8 @@ impl Req {
 }
 
 /// How many MRs the peer may use, and how many are being invalidated.
-pub(super) fn count(qp: &QueuePair<Ep>) -> (usize, usize) {
-    let (mut offered, mut invalidating) = (0usize, 0usize);
+pub(super) fn count(qp: &QueuePair<Ep>) -> (u32, u32) {
+    let (mut offered, mut invalidating) = (0u32, 0u32);
     for mut slot in (0..qp.slots()).filter_map(|index| qp.slot(index)) {
         let count = match slot.data().state {
             ReqState::Offered(_) => &mut offered,
@@ -257,10 +253,9 @@ pub(super) fn reminv(
     let mut slot = qp.slot(index)?;
     let plan = slot.data().abandon(xid)?;
     look(&plan, slot.mrs());
-    let mut idle = MrList::new();
-    if let Some(mr) = proof.and_then(|proof| slot.take_invalidated(proof)) {
+    let idle = proof.map_or(MrList::new(), |proof| slot.take_invalidated(proof));
+    if !idle.is_empty() {
         ep.transport.stats.remote_invalidations.increment();
-        idle.push_front(mr);
     }
     let is_free = slot.mrs().is_empty();
     drop(slot);
@@ -281,8 +276,8 @@ pub(super) fn invalidate(qp: &QueuePair<Ep>, index: usize, reply: Option<Pending
         drop(replace(qp, index, ReqState::Replied(reply)));
     }
     let count = qp.slot(index).map_or(0, |slot| slot.mrs().len());
-    if qp.invalidate(index) == Invalidation::Posted {
-        ep.transport.stats.local_invalidations.add_len(count);
+    if qp.invalidate(index) {
+        ep.transport.stats.local_invalidations.add(count.into());
     } else {
         ep.wait.close(Cause::PostFailed);
     }

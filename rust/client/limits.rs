@@ -26,9 +26,6 @@ pub(super) const BACKWARD_SLOTS: u32 = 16;
 /// at once.
 const MAX_SENDS: u32 = 128;
 
-/// Send contexts that are made when connecting, so that Sends do not depend on memory.
-const FIRST_SENDS: u32 = 32;
-
 /// The fewest requests with which a connection is useful.
 const MIN_REQUESTS: u32 = 4;
 
@@ -101,10 +98,8 @@ impl EpLimits {
                 send_entries: for_sends.saturating_add(for_invalidations),
                 send_sge: 1,
                 sends,
-                first_sends: sends.min(FIRST_SENDS),
                 rdma_ctxs: 0,
                 slots: requests,
-                watch: false,
             };
             // Both queues have an entry for the drain.
             let needed = caps.send_entries.max(caps.receives).saturating_add(1);

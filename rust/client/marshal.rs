@@ -142,7 +142,6 @@ fn not_sent(transport: &RpcrdmaXprt, error: SqError) -> SendError {
     match error {
         SqError::Full => SendError::Busy,
         SqError::NoMem => SendError::NoMemory,
-        SqError::TooMany => SendError::TooLarge,
         // The first cause that was noted counts.
         SqError::Closed => disconnect(transport, Cause::PostFailed),
     }

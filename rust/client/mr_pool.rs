@@ -59,7 +59,7 @@ struct State {
 }
 
 impl State {
-    fn push(&mut self, mr: Mr<Idle>) {
+    fn push(&mut self, mr: KBox<Mr<Idle>>) {
         self.idle.push_front(mr);
         self.count = self.count.saturating_add(1);
     }
@@ -134,7 +134,7 @@ impl MrPool {
         let slot = if is_enough { state.slots.pop() } else { None };
         let mut idle = MrList::new();
         if slot.is_some() {
-            for mr in (0..count).map_while(|_| state.idle.pop()) {
+            for mr in (0..count).map_while(|_| state.idle.pop_front()) {
                 idle.push_front(mr);
             }
             state.count = state.count.saturating_sub(count);
@@ -165,7 +165,7 @@ impl MrPool {
             let _ = state.slots.push_within_capacity(slot);
         }
         while !state.is_closed {
-            let Some(mr) = mrs.pop() else {
+            let Some(mr) = mrs.pop_front() else {
                 break;
             };
             state.push(mr);
@@ -180,7 +180,7 @@ impl MrPool {
         let mut state = self.state.lock();
         state.is_closed = true;
         state.count = 0;
-        let idle = mem::replace(&mut state.idle, MrList::new());
+        let idle = state.idle.take();
         drop(state);
         drop(idle);
     }

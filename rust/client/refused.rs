@@ -22,7 +22,6 @@ use crate::{
     sunrpc::client::{NotPinned, PinnedRqst},
     trace,
 };
-use kernel::prelude::*;
 
 /// Takes an RDMA_ERROR: it ends its Call, or has it sent again in another version.
 pub(super) fn rdma_error(
@@ -92,7 +91,7 @@ pub(super) fn rdma_error(
 /// Reply.
 fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst<'_>, message: RecvBox<Ep>) {
     let ep = cx.user();
-    let ctxt = cx.qp().get_send_ctxt(GFP_NOWAIT).ok();
+    let ctxt = cx.get_send_ctxt().ok();
     let sent = ctxt.and_then(|mut ctxt| {
         let length = ep.v2.as_ref()?.copy_first(ctxt.bytes())?;
         ctxt.post_send(length, None).ok()
@@ -172,7 +171,7 @@ pub(super) fn bad_header(
 /// allowed.
 fn answer(cx: &mut CqContext<'_, Ep>, error: &ErrorMessage) {
     let ep = cx.user();
-    let Ok(mut ctxt) = cx.qp().get_send_ctxt(GFP_NOWAIT) else {
+    let Ok(mut ctxt) = cx.get_send_ctxt() else {
         return;
     };
     let Ok(length) = error.encode(ctxt.bytes(), ep.requested_credits()) else {

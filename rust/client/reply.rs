@@ -11,7 +11,6 @@ use super::{
     refused::{bad_header, drop_late, drop_unexpected, rdma_error},
 };
 use crate::{
-    error::Cause,
     proto::{
         requester::{
             decode::{decode_received, BackwardCall, Received, ReceivedReply},
@@ -66,16 +65,10 @@ impl QpUser for Ep {
     }
 
     fn failed(&self, why: QpFailure) {
-        self.wait.close(match why {
-            QpFailure::Flushed => Cause::WorkRequest,
-            QpFailure::WorkRequest(_) => {
-                self.transport.stats.failed_requests.increment();
-                Cause::WorkRequest
-            }
-            QpFailure::NotASend => Cause::NotASend,
-            QpFailure::PostRefused(_) => Cause::PostFailed,
-            QpFailure::Stalled => Cause::TimedOut,
-        });
+        if why == QpFailure::WorkRequest {
+            self.transport.stats.failed_requests.increment();
+        }
+        self.wait.close(why.into());
     }
 }
 

@@ -22,40 +22,22 @@ use kernel::{
 pub(crate) enum CmEvent<'a> {
     /// The address was resolved, and the identifier is bound to a device.
     AddressResolved,
-    /// The address cannot be resolved.
-    AddressError,
     /// A route was found.
     RouteResolved,
-    /// No route was found.
-    RouteError,
     /// The connection is up. The octets are the private data of the peer's reply (RFC 8797),
     /// possibly empty or padded.
     Established(&'a [u8]),
-    /// The peer, or its connection manager, rejected the connection. The report's status holds the
-    /// fabric's reason.
-    Rejected {
-        /// Whether the reason is a stale connection, for which a second attempt may succeed.
-        stale: bool,
-    },
-    /// The peer did not answer.
-    Unreachable,
-    /// The connection handshake failed.
-    ConnectError,
-    /// The connection has ended.
-    Disconnected,
-    /// The device is being removed. Everything on it must be released soon.
-    DeviceRemoval,
-    /// The local address moved to another device.
-    AddressChange,
-    /// An event that does not concern a connection.
-    Other,
+    /// Any other event, most of which end an attempt or a connection.
+    Other(CmReport),
 }
 
-/// The connection manager's description of an event, for logs and traces.
+/// An event of the connection manager.
 #[derive(Clone, Copy)]
 pub(crate) struct CmReport {
-    /// Its name.
-    pub(crate) event: &'static CStr,
+    /// Its number (`enum rdma_cm_event_type`).
+    pub(crate) number: u32,
+    /// Its name, for the log.
+    pub(crate) name: &'static CStr,
     /// Zero, a negative errno, or a rejection reason defined by the fabric.
     pub(crate) status: i32,
 }
@@ -66,23 +48,7 @@ pub(crate) struct CmReport {
 /// briefly, but must not destroy or connect the identifier, or wait for another of its events.
 pub(crate) trait CmHandler: Send + Sync + 'static {
     /// Handles one event.
-    fn event(&self, event: CmEvent<'_>, report: CmReport);
-}
-
-/// Handles the events of a connection that this end accepts, and those of its queue pair.
-pub(crate) trait AcceptedHandler: CmHandler {
-    /// The queue pair of the connection has failed, as the event with this number says (`enum
-    /// ib_event_type`). Called in any context, with or without the identifier's mutex; must not
-    /// sleep, nor take a lock that is taken elsewhere with interrupts enabled.
-    fn queue_pair_failed(&self, event: u32);
-}
-
-/// A state of an identifier.
-pub(crate) trait State: sealed::Sealed {}
-
-mod sealed {
-    /// Closes [`super::State`].
-    pub(crate) trait Sealed {}
+    fn event(&self, event: CmEvent<'_>);
 }
 
 /// The peer's address is not resolved yet.
@@ -90,18 +56,13 @@ pub(crate) struct Unbound;
 /// The identifier is bound to a device for good.
 pub(crate) struct Bound;
 
-impl sealed::Sealed for Unbound {}
-impl sealed::Sealed for Bound {}
-impl State for Unbound {}
-impl State for Bound {}
-
-/// A connection identifier in state `S`.
+/// A connection identifier in state `S`, [`Unbound`] or [`Bound`].
 ///
 /// # Invariants
 ///
 /// In state [`Bound`] the identifier has a device, which stays registered as long as the identifier
 /// exists.
-pub(crate) struct CmId<S: State> {
+pub(crate) struct CmId<S> {
     raw: RawCmId,
     state: PhantomData<S>,
 }
@@ -116,13 +77,7 @@ pub(super) struct RawCmId {
     ptr: NonNull<bindings::rdma_cm_id>,
     context: *const c_void,
     release: unsafe fn(*const c_void),
-    /// Handles the events of the queue pair, if anything does.
-    qp_event: Option<QpEventHandler>,
 }
-
-/// A callback for events of a queue pair, whose context is the identifier.
-pub(super) type QpEventHandler =
-    unsafe extern "C" fn(event: *mut bindings::ib_event, id: *mut c_void);
 
 impl RawCmId {
     /// Creates an identifier for a reliable connection in `net`. Its events are passed to
@@ -137,7 +92,6 @@ impl RawCmId {
     ///
     /// Whatever the connection manager returns, usually `ENOMEM`.
     pub(super) unsafe fn new<T>(net: &Net, handler: RawHandler, context: Arc<T>) -> Result<Self> {
-        let context: *const c_void = Arc::into_raw(context).cast();
         // SAFETY: `net` is live, `context` stays valid until `drop`, and the name is static.
         // `handler` may be called with any event, for an identifier whose context points to a `T`
         // (this function's contract).
@@ -145,24 +99,15 @@ impl RawCmId {
             bindings::__rdma_create_kernel_id(
                 net.as_raw(),
                 Some(handler),
-                context.cast_mut(),
+                Arc::as_ptr(&context).cast_mut().cast(),
                 bindings::rdma_ucm_port_space_RDMA_PS_TCP,
                 bindings::ib_qp_type_IB_QPT_RC,
                 super::CALLER.as_char_ptr(),
             )
-        })
-        .and_then(|ptr| NonNull::new(ptr).ok_or(ENOMEM))
-        .inspect_err(|_| {
-            // SAFETY: The identifier was not created, so nobody else has the reference.
-            unsafe { release::<T>(context) }
         })?;
-        // INVARIANT: The identifier was just created with this context.
-        Ok(Self {
-            ptr,
-            context,
-            release: release::<T>,
-            qp_event: None,
-        })
+        let ptr = NonNull::new(ptr).ok_or(ENOMEM)?;
+        // SAFETY: The identifier was just created with this context.
+        Ok(unsafe { Self::adopt(ptr, context) })
     }
 
     /// Takes over an identifier that the connection manager created with this context.
@@ -177,22 +122,21 @@ impl RawCmId {
             ptr,
             context: Arc::into_raw(context).cast(),
             release: release::<T>,
-            qp_event: None,
         }
     }
 
-    /// Leaves the identifier to the connection manager, which destroys it once the running event
-    /// handler has returned nonzero.
+    /// Leaves the identifier to another owner: a new one, or the connection manager, which destroys
+    /// it once the running event handler has returned nonzero.
     ///
     /// # Safety
     ///
-    /// The caller is the handler of an event of this identifier, and returns nonzero. It has
-    /// another reference to the context if it still uses that.
+    /// The identifier has another context already, or the caller is the handler of one of its
+    /// events, and returns nonzero. The caller has another reference to the context if it still
+    /// uses that.
     pub(super) unsafe fn leave(self) {
         let this = core::mem::ManuallyDrop::new(self);
         // SAFETY: `context` came from `Arc::into_raw`, and `release` releases it once (type
-        // invariant). The connection manager runs no further handler of the identifier after the
-        // one that calls this.
+        // invariant). No further handler of the identifier uses it (this function's contract).
         unsafe { (this.release)(this.context) };
     }
 
@@ -250,57 +194,25 @@ unsafe extern "C" fn event_handler<H: CmHandler>(
     let handler = unsafe { &*(*id).context.cast::<H>() };
     // SAFETY: The event is valid during the call.
     let event = unsafe { &*event };
-    handler.event(parse(event), CmReport::of(event));
+    handler.event(parse(event));
     0
-}
-
-/// Handles an event of a queue pair, in any context.
-///
-/// # Safety
-///
-/// Called by the provider only, for the queue pair of `id`, the identifier of a [`CmId`] that is
-/// destroyed after the queue pair.
-unsafe extern "C" fn qp_event_handler<H: AcceptedHandler>(
-    event: *mut bindings::ib_event,
-    id: *mut c_void,
-) {
-    // SAFETY: The event is valid during the call, and so is the identifier, whose context is a
-    // `CmId`'s.
-    let (event, handler) = unsafe {
-        let id = id.cast::<bindings::rdma_cm_id>();
-        ((*event).event, &*(*id).context.cast::<H>())
-    };
-    match event {
-        // No failure.
-        bindings::ib_event_type_IB_EVENT_PATH_MIG
-        | bindings::ib_event_type_IB_EVENT_COMM_EST
-        | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
-        | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED => {}
-        event => handler.queue_pair_failed(event),
-    }
 }
 
 /// Translates an event.
 fn parse(event: &bindings::rdma_cm_event) -> CmEvent<'_> {
     match event.event {
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => CmEvent::AddressResolved,
-        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => CmEvent::AddressError,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => CmEvent::RouteResolved,
-        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => CmEvent::RouteError,
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => {
             // SAFETY: For this event the union holds connection parameters.
             CmEvent::Established(private_data(unsafe { &event.param.conn }))
         }
-        bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => CmEvent::Rejected {
-            stale: u32::try_from(event.status)
-                .is_ok_and(|s| s == bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN),
-        },
-        bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => CmEvent::Unreachable,
-        bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => CmEvent::ConnectError,
-        bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => CmEvent::Disconnected,
-        bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => CmEvent::DeviceRemoval,
-        bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => CmEvent::AddressChange,
-        _ => CmEvent::Other,
+        number => CmEvent::Other(CmReport {
+            number,
+            // SAFETY: The function returns a static string for any event.
+            name: unsafe { CStr::from_char_ptr(bindings::rdma_event_msg(number)) },
+            status: event.status,
+        }),
     }
 }
 
@@ -313,17 +225,6 @@ pub(super) fn private_data(conn: &bindings::rdma_conn_param) -> &[u8] {
     // SAFETY: The connection manager provides that many octets with the parameters of an event,
     // valid for as long as the parameters are.
     unsafe { core::slice::from_raw_parts(conn.private_data.cast(), length) }
-}
-
-impl CmReport {
-    /// The report of an event.
-    fn of(event: &bindings::rdma_cm_event) -> Self {
-        Self {
-            // SAFETY: The function returns a static string for any event.
-            event: unsafe { CStr::from_char_ptr(bindings::rdma_event_msg(event.event)) },
-            status: event.status,
-        }
-    }
 }
 
 /// Drops the context reference of an identifier.
@@ -394,21 +295,18 @@ impl CmId<Bound> {
     /// # Safety
     ///
     /// `raw` has a device.
-    pub(super) unsafe fn take_over<H: AcceptedHandler>(mut raw: RawCmId, handler: Arc<H>) -> Self {
-        let context: *const c_void = Arc::into_raw(handler).cast();
-        // SAFETY: The identifier is valid. No handler runs while the lock is held.
-        unsafe {
-            bindings::rdma_lock_handler(raw.as_raw());
-            (*raw.as_raw()).context = context.cast_mut();
-            (*raw.as_raw()).event_handler = Some(event_handler::<H>);
-            bindings::rdma_unlock_handler(raw.as_raw());
-        }
-        // INVARIANT: The identifier was just given this context.
-        let old = core::mem::replace(&mut raw.context, context);
-        let release_old = core::mem::replace(&mut raw.release, release::<H>);
-        raw.qp_event = Some(qp_event_handler::<H>);
-        // SAFETY: By the type's invariant; the identifier no longer refers to the old context.
-        unsafe { release_old(old) };
+    pub(super) unsafe fn take_over<H: CmHandler>(raw: RawCmId, handler: Arc<H>) -> Self {
+        let (ptr, context) = (raw.ptr, Arc::as_ptr(&handler));
+        // SAFETY: The identifier is valid, and belongs to `raw` until that is left, and then to the
+        // new object. No handler runs while the lock is held; later ones have the new context.
+        let raw = unsafe {
+            bindings::rdma_lock_handler(ptr.as_ptr());
+            (*ptr.as_ptr()).context = context.cast_mut().cast();
+            (*ptr.as_ptr()).event_handler = Some(event_handler::<H>);
+            bindings::rdma_unlock_handler(ptr.as_ptr());
+            raw.leave();
+            RawCmId::adopt(ptr, handler)
+        };
         // INVARIANT: The identifier has a device (this function's contract), and delays the
         // device's removal as long as it exists.
         Self {
@@ -451,11 +349,6 @@ impl CmId<Bound> {
         self.raw.source_address()
     }
 
-    /// The handler of the queue pair's events, whose context is the identifier.
-    pub(super) fn qp_event_handler(&self) -> Option<QpEventHandler> {
-        self.raw.qp_event
-    }
-
     /// Whether RDMA Reads go into registered memory only, as on iWARP. The limits on the elements
     /// of their lists say nothing there.
     pub(crate) fn registers_reads(&self) -> bool {
@@ -478,7 +371,7 @@ impl CmId<Bound> {
     }
 }
 
-impl<S: State> CmId<S> {
+impl<S> CmId<S> {
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::rdma_cm_id {
         self.raw.as_raw()

@@ -214,12 +214,6 @@ impl RemoteInvalidation<'_> {
     }
 }
 
-/// Whether a successful Receive completion is that of a Send. An RDMA Write With Immediate has
-/// written nothing to the Receive's buffer.
-pub(super) fn is_send(wc: &bindings::ib_wc) -> bool {
-    wc.opcode == bindings::ib_wc_opcode_IB_WC_RECV
-}
-
 /// Why a work request failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WcStatus(bindings::ib_wc_status);

@@ -13,7 +13,7 @@ use kernel::{
     str::CStrExt,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, Completion, Mutex, SetOnce,
+        Arc, Completion, Mutex,
     },
 };
 
@@ -28,38 +28,13 @@ pub(crate) struct Device {
     #[pin]
     users: Mutex<Users>,
     /// Completed when the last reference to the device is dropped.
-    gone: Arc<Gone>,
-    /// The result of [`super::rw::needs_mr`], once it is known.
-    pub(super) needs_mr: SetOnce<NeedsMr>,
-}
-
-/// For which transfers the RDMA core registers memory.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct NeedsMr {
-    /// RDMA Reads.
-    pub(super) reads: bool,
-    /// RDMA Writes, and then Reads as well.
-    pub(super) writes: bool,
-}
-
-impl NeedsMr {
-    /// For none.
-    pub(super) const NONE: Self = Self {
-        reads: false,
-        writes: false,
-    };
+    gone: Arc<Completion>,
 }
 
 /// Those to be notified of the removal.
 struct Users {
     is_removed: bool,
     notified: List<Node<Arc<dyn Removal>>>,
-}
-
-#[pin_data]
-struct Gone {
-    #[pin]
-    completion: Completion,
 }
 
 // SAFETY: The RDMA core allows a device to be used from any thread.
@@ -108,7 +83,7 @@ impl RemovalNotice {
 
 impl Drop for RemovalNotice {
     fn drop(&mut self) {
-        let is_own = |node: &&Node<Arc<dyn Removal>>| {
+        let is_own = |node: &Node<Arc<dyn Removal>>| {
             core::ptr::addr_eq(&raw const *node.value, &raw const *self.whom)
         };
         let node = self.device.users.lock().notified.remove_first(is_own);
@@ -124,10 +99,7 @@ impl Device {
     ///
     /// `raw` is a registered device, and stays registered until [`Self::remove`] has returned.
     pub(super) unsafe fn new(raw: NonNull<bindings::ib_device>) -> Result<Arc<Self>> {
-        let gone = Arc::pin_init(
-            pin_init!(Gone { completion <- Completion::new() }),
-            GFP_KERNEL,
-        )?;
+        let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         // INVARIANT: `raw` is registered until `remove` has returned (this function's contract),
         // and `remove` waits for `gone`.
         let device = pin_init!(Self {
@@ -137,12 +109,11 @@ impl Device {
                 notified: List::new(),
             }, "rpcrdma_device_users"),
             gone,
-            needs_mr: SetOnce::new(),
         });
         Arc::pin_init(device, GFP_KERNEL)
     }
 
-    /// Notifies everybody who asked, and waits until the device has no users. May sleep.
+    /// Notifies all that asked for it, and waits until the device has no users. May sleep.
     pub(super) fn remove(this: Arc<Self>) {
         let mut users = this.users.lock();
         users.is_removed = true;
@@ -154,7 +125,7 @@ impl Device {
         }
         let gone = this.gone.clone();
         drop(this);
-        gone.completion.wait_for_completion();
+        gone.wait_for_completion();
     }
 
     /// The C pointer.
@@ -200,7 +171,7 @@ impl Attributes {
 #[pinned_drop]
 impl PinnedDrop for Device {
     fn drop(self: Pin<&mut Self>) {
-        self.gone.completion.complete_all();
+        self.gone.complete_all();
     }
 }
 

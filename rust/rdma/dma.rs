@@ -4,12 +4,11 @@
 
 use super::Pd;
 use crate::bindings;
-use kernel::{
-    alloc::{flags::__GFP_ZERO, Flags},
-    dma::DataDirection,
-    prelude::*,
-    sync::Arc,
-};
+use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
+
+/// The functions that pass mapped memory from the device to the CPU, and back.
+type SyncSingle =
+    unsafe extern "C" fn(*mut bindings::ib_device, u64, usize, bindings::dma_data_direction);
 
 /// A buffer of fixed size that is mapped for DMA for as long as it exists.
 ///
@@ -40,9 +39,7 @@ impl DmaBuffer {
         if length == 0 {
             return Err(EINVAL);
         }
-        let mut data = KVec::<u8>::with_capacity(length, flags | __GFP_ZERO)?;
-        // SAFETY: There is room for as many, all of them zero.
-        unsafe { data.inc_len(length) };
+        let mut data = KVec::from_elem(0, length, flags)?;
         // SAFETY: The device is registered as long as `pd` exists, and `data` is `length` bytes of
         // kmalloc memory that does not move before it is unmapped in `drop`.
         let address = unsafe {
@@ -98,28 +95,19 @@ impl DmaBuffer {
 
     /// Passes the first `length` bytes from the device to the CPU.
     pub(super) fn sync_for_cpu(&self, length: usize) {
-        // SAFETY: By the type's invariant the range is mapped on the device.
-        unsafe {
-            bindings::rpcrdma_ib_dma_sync_single_for_cpu(
-                self.pd.device().as_raw(),
-                self.address,
-                length.min(self.data.len()),
-                self.direction.into(),
-            )
-        };
+        self.sync(length, bindings::rpcrdma_ib_dma_sync_single_for_cpu);
     }
 
     /// Passes the first `length` bytes from the CPU to the device.
     pub(super) fn sync_for_device(&self, length: usize) {
-        // SAFETY: By the type's invariant the range is mapped on the device.
-        unsafe {
-            bindings::rpcrdma_ib_dma_sync_single_for_device(
-                self.pd.device().as_raw(),
-                self.address,
-                length.min(self.data.len()),
-                self.direction.into(),
-            )
-        };
+        self.sync(length, bindings::rpcrdma_ib_dma_sync_single_for_device);
+    }
+
+    fn sync(&self, length: usize, sync: SyncSingle) {
+        let (device, length) = (self.pd.device().as_raw(), length.min(self.data.len()));
+        // SAFETY: By the type's invariant the range is mapped on the device. `sync` is one of the
+        // two functions above.
+        unsafe { sync(device, self.address, length, self.direction.into()) };
     }
 }
 

@@ -8,18 +8,13 @@ use super::{
     list::{List, Node},
 };
 use crate::bindings;
-use core::{ffi::c_void, ptr::NonNull};
+use core::{cell::UnsafeCell, ffi::c_void, ptr::NonNull};
 use kernel::{
     error::to_result,
     ffi::c_int,
     prelude::*,
-    str::CStrExt,
-    sync::{
-        atomic::{Acquire, Atomic, Full, Release},
-        Arc,
-    },
+    sync::{Arc, SetOnce},
     time::{delay::fsleep, Delta},
-    types::Opaque,
 };
 
 kernel::sync::global_lock! {
@@ -30,23 +25,27 @@ kernel::sync::global_lock! {
 /// How long to wait before memory is requested again.
 const PAUSE: Delta = Delta::from_millis(100);
 
-/// Whether [`IbClient::register`] was called.
-static IS_CLAIMED: Atomic<bool> = Atomic::new(false);
+/// Set when [`IbClient::register`] is called.
+static IS_CLAIMED: SetOnce<()> = SetOnce::new();
 
-/// Whether [`DEVICES`] is initialised.
-static IS_READY: Atomic<bool> = Atomic::new(false);
+/// Set when [`DEVICES`] is initialised.
+static IS_READY: SetOnce<()> = SetOnce::new();
+
+/// What the RDMA core knows of the module.
+struct Registration(UnsafeCell<bindings::ib_client>);
+
+// SAFETY: Only the RDMA core uses it, which does its own locking.
+unsafe impl Sync for Registration {}
+
+static REGISTRATION: Registration = Registration(UnsafeCell::new(bindings::ib_client {
+    name: super::CALLER.as_ptr().cast(),
+    add: Some(add),
+    remove: Some(remove),
+    ..pin_init::zeroed()
+}));
 
 /// The registration, in force for as long as the object exists.
-#[pin_data(PinnedDrop)]
-pub(crate) struct IbClient {
-    #[pin]
-    raw: Opaque<bindings::ib_client>,
-}
-
-// SAFETY: Only the drop uses the registration, and may do so from any thread.
-unsafe impl Send for IbClient {}
-// SAFETY: A shared reference to the registration gives access to nothing.
-unsafe impl Sync for IbClient {}
+pub(crate) struct IbClient(());
 
 impl IbClient {
     /// Registers the module. When this returns, all present devices have been added. May sleep.
@@ -54,48 +53,30 @@ impl IbClient {
     /// # Errors
     ///
     /// `EBUSY` the second time; otherwise whatever the RDMA core returns, usually `ENOMEM`.
-    pub(crate) fn register() -> Result<Pin<KBox<Self>>> {
-        if IS_CLAIMED.xchg(true, Full) {
+    pub(crate) fn register() -> Result<Self> {
+        if !IS_CLAIMED.populate(()) {
             return Err(EBUSY);
         }
         // SAFETY: Only the first caller gets here.
         unsafe { DEVICES.init() };
-        IS_READY.store(true, Release);
-        KBox::try_pin_init(
-            try_pin_init!(Self {
-                raw <- Opaque::try_ffi_init(|raw: *mut bindings::ib_client| {
-                    let client = bindings::ib_client {
-                        name: super::CALLER.as_char_ptr(),
-                        add: Some(add),
-                        remove: Some(remove),
-                        ..Default::default()
-                    };
-                    // SAFETY: The object is pinned, and stays until it is unregistered in `drop`.
-                    unsafe {
-                        raw.write(client);
-                        to_result(bindings::ib_register_client(raw))
-                    }
-                }),
-            }? Error),
-            GFP_KERNEL,
-        )
+        IS_READY.populate(());
+        // SAFETY: The object is static, and registered once.
+        to_result(unsafe { bindings::ib_register_client(REGISTRATION.0.get()) })?;
+        Ok(Self(()))
     }
 }
 
-#[pinned_drop]
-impl PinnedDrop for IbClient {
-    fn drop(self: Pin<&mut Self>) {
+impl Drop for IbClient {
+    fn drop(&mut self) {
         // SAFETY: The client was registered. The call removes all of its devices, and so waits for
         // their users.
-        unsafe { bindings::ib_unregister_client(self.raw.get()) };
+        unsafe { bindings::ib_unregister_client(REGISTRATION.0.get()) };
     }
 }
 
 /// The device for this pointer, unless it is being removed or has not been added yet. May sleep.
 pub(super) fn find(raw: *mut bindings::ib_device) -> Option<Arc<Device>> {
-    if !IS_READY.load(Acquire) {
-        return None;
-    }
+    IS_READY.as_ref()?;
     let devices = DEVICES.lock();
     let node = devices.iter().find(|node| node.value.as_raw() == raw)?;
     Some(node.value.clone())

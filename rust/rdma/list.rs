@@ -1,51 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A doubly linked list of boxes, linked through a field of theirs.
+//! A linked list of boxes, linked through a field of theirs.
 
 use core::{
+    cell::UnsafeCell,
     marker::PhantomData,
     mem::ManuallyDrop,
     ptr::{null_mut, NonNull},
 };
 use kernel::prelude::*;
 
-/// The links of an object that can be on a [`List`], one at a time.
-pub(crate) struct Links<T> {
-    next: *mut T,
-    prev: *mut T,
-}
+/// The link of an object that can be on a [`List`], one at a time, to the next object there.
+pub(crate) struct Link<T>(UnsafeCell<*mut T>);
 
-impl<T> Links<T> {
-    /// Links of an object that is on no list.
+impl<T> Link<T> {
+    /// The link of an object that is on no list.
     pub(super) const fn new() -> Self {
-        Self {
-            next: null_mut(),
-            prev: null_mut(),
-        }
+        Self(UnsafeCell::new(null_mut()))
     }
 }
 
-// SAFETY: Only the list that an object is on uses its links.
-unsafe impl<T> Send for Links<T> {}
+// SAFETY: Only the list that an object is on uses its link.
+unsafe impl<T> Send for Link<T> {}
 
 /// An object that can be on a [`List`].
 ///
 /// # Safety
 ///
-/// [`Self::links`] is the address of a field of `this`, always the same one, which only [`List`]
-/// uses.
+/// [`Self::link`] returns a field of `self`, always the same one, which only [`List`] uses.
 pub(crate) unsafe trait Linked: Sized {
-    /// The address of the links.
-    ///
-    /// # Safety
-    ///
-    /// `this` points to an object.
-    unsafe fn links(this: *mut Self) -> *mut Links<Self>;
+    /// The link.
+    fn link(&self) -> &Link<Self>;
 }
 
 /// A value that can be on a [`List`].
 pub(super) struct Node<T> {
-    links: Links<Self>,
+    link: Link<Self>,
     pub(super) value: T,
 }
 
@@ -56,16 +46,15 @@ impl<T> Node<T> {
     ///
     /// `ENOMEM`.
     pub(super) fn new(value: T) -> Result<KBox<Self>> {
-        let links = Links::new();
-        Ok(KBox::new(Self { links, value }, GFP_KERNEL)?)
+        let link = Link::new();
+        Ok(KBox::new(Self { link, value }, GFP_KERNEL)?)
     }
 }
 
-// SAFETY: Always the field `links`.
+// SAFETY: Always the field `link`.
 unsafe impl<T> Linked for Node<T> {
-    unsafe fn links(this: *mut Self) -> *mut Links<Self> {
-        // SAFETY: `this` points to a node (this function's contract).
-        unsafe { &raw mut (*this).links }
+    fn link(&self) -> &Link<Self> {
+        &self.link
     }
 }
 
@@ -73,9 +62,8 @@ unsafe impl<T> Linked for Node<T> {
 ///
 /// # Invariants
 ///
-/// `first` and `last` are null, or `first` leads by `next` to `last`, and `last` by `prev` to
-/// `first`. There are `len` objects, each of which came from `KBox::into_raw`, and belongs to this
-/// list.
+/// `first` and `last` are null, or the links lead from `first` to `last`, whose link is null. There
+/// are `len` objects, each of which came from `KBox::into_raw`, and belongs to this list.
 pub(crate) struct List<T: Linked> {
     first: *mut T,
     last: *mut T,
@@ -109,105 +97,99 @@ impl<T: Linked> List<T> {
 
     /// The first object.
     pub(crate) fn first(&self) -> Option<&T> {
-        // SAFETY: `first` is null or an object of this list (type invariant).
-        unsafe { self.first.as_ref() }
+        self.iter().next()
     }
 
     /// The objects in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         let mut next = self.first;
         core::iter::from_fn(move || {
             // SAFETY: `next` is null or an object of this list (type invariant).
             unsafe {
                 let object = next.as_ref()?;
-                next = (*T::links(next)).next;
+                next = *object.link().0.get();
                 Some(object)
             }
         })
     }
 
-    /// Removes the first object that satisfies a condition.
-    pub(super) fn remove_first(&mut self, is_it: impl FnMut(&&T) -> bool) -> Option<KBox<T>> {
-        let object = self.iter().find(is_it).map(NonNull::from)?;
-        // SAFETY: It is on this list.
-        Some(unsafe { self.remove(object) })
-    }
-
     /// Appends an object.
     pub(crate) fn push_back(&mut self, object: KBox<T>) {
-        let mut list = Self::new();
-        list.push_front(object);
-        self.append(&mut list);
+        // SAFETY: The object is on no list.
+        unsafe { *object.link().0.get() = null_mut() };
+        let object = KBox::into_raw(object);
+        // SAFETY: The object is no other list's, and its link is null.
+        unsafe { self.join(object, object, 1) };
     }
 
     /// Inserts an object at the front.
     pub(crate) fn push_front(&mut self, object: KBox<T>) {
-        let (object, next) = (KBox::into_raw(object), self.first);
-        // SAFETY: `object` is a valid object, and `first` is null or one of this list (type
-        // invariant).
-        unsafe {
-            T::links(object).write(Links {
-                next,
-                prev: null_mut(),
-            });
-            if next.is_null() {
-                self.last = object;
-            } else {
-                (*T::links(next)).prev = object;
-            }
+        // SAFETY: The object is on no list.
+        unsafe { *object.link().0.get() = self.first };
+        self.first = KBox::into_raw(object);
+        if self.last.is_null() {
+            self.last = self.first;
         }
-        self.first = object;
         self.len = self.len.wrapping_add(1);
     }
 
     /// Removes the first object.
     pub(crate) fn pop_front(&mut self) -> Option<KBox<T>> {
-        let first = NonNull::new(self.first)?;
-        // SAFETY: `first` is an object of this list (type invariant).
-        Some(unsafe { self.remove(first) })
+        self.remove_first(|_| true)
     }
 
-    /// Removes an object.
+    /// Removes the first object that satisfies a condition.
+    pub(super) fn remove_first(&mut self, is_it: impl Fn(&T) -> bool) -> Option<KBox<T>> {
+        let (mut before, mut object) = (null_mut::<T>(), self.first);
+        // SAFETY: `before` and `object` are null or objects of this list, which came from
+        // `KBox::into_raw` (type invariant).
+        unsafe {
+            while !is_it(object.as_ref()?) {
+                before = object;
+                object = *(*object).link().0.get();
+            }
+            let next = *(*object).link().0.get();
+            match before.as_ref() {
+                Some(before) => *before.link().0.get() = next,
+                None => self.first = next,
+            }
+            if next.is_null() {
+                self.last = before;
+            }
+            self.len = self.len.wrapping_sub(1);
+            Some(KBox::from_raw(object))
+        }
+    }
+
+    /// Removes the object at this address.
+    pub(super) fn take_object(&mut self, at: NonNull<T>) -> Option<KBox<T>> {
+        self.remove_first(|object| core::ptr::eq(object, at.as_ptr()))
+    }
+
+    /// Moves all objects of `other` to the end of this list.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        if !other.is_empty() {
+            let other = ManuallyDrop::new(other.take());
+            // SAFETY: These are the objects of a list that is not used any more.
+            unsafe { self.join(other.first, other.last, other.len) };
+        }
+    }
+
+    /// Appends `len` objects, which the links lead through.
     ///
     /// # Safety
     ///
-    /// It is on this list.
-    pub(super) unsafe fn remove(&mut self, object: NonNull<T>) -> KBox<T> {
-        // SAFETY: The object and its neighbours are on this list (this function's contract, type
-        // invariant), and came from `KBox::into_raw`.
+    /// They are the objects of a list (type invariant), and belong to no other one.
+    unsafe fn join(&mut self, first: *mut T, last: *mut T, len: u32) {
+        // SAFETY: `last` is null or an object of this list, and only the list uses its link.
         unsafe {
-            let Links { next, prev } = T::links(object.as_ptr()).read();
-            if prev.is_null() {
-                self.first = next;
-            } else {
-                (*T::links(prev)).next = next;
+            match self.last.as_ref() {
+                Some(last) => *last.link().0.get() = first,
+                None => self.first = first,
             }
-            if next.is_null() {
-                self.last = prev;
-            } else {
-                (*T::links(next)).prev = prev;
-            }
-            self.len = self.len.wrapping_sub(1);
-            KBox::from_raw(object.as_ptr())
         }
-    }
-
-    /// Moves all objects of `other` behind those of this list.
-    pub(crate) fn append(&mut self, other: &mut Self) {
-        if self.is_empty() {
-            return core::mem::swap(self, other);
-        }
-        let other = ManuallyDrop::new(other.take());
-        if other.is_empty() {
-            return;
-        }
-        // SAFETY: `last` and `other.first` are objects of these lists (type invariant).
-        unsafe {
-            (*T::links(self.last)).next = other.first;
-            (*T::links(other.first)).prev = self.last;
-        }
-        self.last = other.last;
-        self.len = self.len.wrapping_add(other.len);
+        self.last = last;
+        self.len = self.len.wrapping_add(len);
     }
 
     /// Takes all objects.

@@ -3,7 +3,7 @@
 //! Listening for connections (`rdma_listen()`), and the connect requests that arrive.
 
 use super::{
-    cm::{private_data, AcceptedHandler, Bound, CmId, RawCmId},
+    cm::{private_data, Bound, CmHandler, CmId, RawCmId},
     ib_client, Device,
 };
 use crate::bindings::{self, Net, SocketAddress};
@@ -46,20 +46,17 @@ pub(crate) trait ListenHandler: Send + Sync + 'static {
 /// An address at which connections are accepted, until it is dropped, which rejects connect
 /// requests that were not accepted. Dropping may sleep, and must not happen in an event handler.
 pub(crate) struct Listener<H: ListenHandler> {
-    // The identifier is dropped first: no connect request arrives afterwards.
     id: RawCmId,
-    waiting: Waiting<H>,
+    shared: Arc<Shared<H>>,
 }
-
-/// Rejects the connect requests that nobody has accepted when it is dropped.
-struct Waiting<H: ListenHandler>(Arc<Shared<H>>);
 
 /// The context of a listener's identifier, and of the connect requests that came through it.
 #[pin_data]
 struct Shared<H: ListenHandler> {
     handler: Arc<H>,
+    /// `None` once the listener is being dropped.
     #[pin]
-    waiting: SpinLock<KVVec<ConnectRequest>>,
+    waiting: SpinLock<Option<KVVec<ConnectRequest>>>,
 }
 
 impl<H: ListenHandler> Listener<H> {
@@ -75,23 +72,24 @@ impl<H: ListenHandler> Listener<H> {
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 handler,
-                waiting <- new_spinlock!(waiting, "rpcrdma_connect_requests"),
+                waiting <- new_spinlock!(Some(waiting), "rpcrdma_connect_requests"),
             }),
             GFP_KERNEL,
         )?;
-        // If listening fails on one device, connect requests may have come from another. Declared
-        // before the identifier, so that it rejects them after that is dropped.
-        let waiting = Waiting(shared);
         // SAFETY: This is the handler for a `Shared<H>`.
-        let id = unsafe { RawCmId::new(net, listen_handler::<H>, waiting.0.clone())? };
+        let id = unsafe { RawCmId::new(net, listen_handler::<H>, shared.clone())? };
+        // If listening fails on one device, connect requests may have come from another: dropping
+        // this rejects them.
+        let this = Self { id, shared };
+        let id = this.id.as_raw();
         // SAFETY: The identifier is valid, the address is complete and only read.
         unsafe {
             #[cfg(CONFIG_IPV6)]
-            to_result(bindings::rdma_set_afonly(id.as_raw(), 1))?;
-            to_result(bindings::rdma_bind_addr(id.as_raw(), address.as_raw()))?;
-            to_result(bindings::rdma_listen(id.as_raw(), BACKLOG))?;
+            to_result(bindings::rdma_set_afonly(id, 1))?;
+            to_result(bindings::rdma_bind_addr(id, address.as_raw()))?;
+            to_result(bindings::rdma_listen(id, BACKLOG))?;
         }
-        Ok(Self { id, waiting })
+        Ok(this)
     }
 
     /// The address, with the port that was chosen.
@@ -99,16 +97,20 @@ impl<H: ListenHandler> Listener<H> {
         self.id.source_address()
     }
 
-    /// The oldest connect request, and whether others are waiting behind it.
+    /// The oldest connect request, and whether there are others.
     pub(crate) fn next(&self) -> Option<(ConnectRequest, bool)> {
-        self.waiting.0.next()
+        let mut waiting = self.shared.waiting.lock();
+        let waiting = (*waiting).as_mut()?;
+        let first = waiting.remove(0).ok()?;
+        Some((first, !waiting.is_empty()))
     }
 }
 
-impl<H: ListenHandler> Drop for Waiting<H> {
+impl<H: ListenHandler> Drop for Listener<H> {
     fn drop(&mut self) {
         // Each connect request refers to the object that holds the list.
-        while self.0.next().is_some() {}
+        let waiting = self.shared.waiting.lock().take();
+        drop(waiting);
     }
 }
 
@@ -121,14 +123,13 @@ impl<H: ListenHandler> Drop for Waiting<H> {
 pub(crate) struct ConnectRequest {
     id: RawCmId,
     private_data: [u8; PRIVATE_DATA],
-    length: usize,
     initiator_depth: u8,
 }
 
 impl ConnectRequest {
-    /// The peer's private data, possibly empty, padded or truncated.
+    /// The peer's private data, if there is any, padded or truncated.
     pub(crate) fn private_data(&self) -> &[u8] {
-        self.private_data.get(..self.length).unwrap_or(&[])
+        &self.private_data
     }
 
     /// The peer's address.
@@ -154,7 +155,7 @@ impl ConnectRequest {
 
     /// Turns the request into the identifier of the connection, whose events go to `handler`. May
     /// sleep.
-    pub(crate) fn into_id<H: AcceptedHandler>(self, handler: Arc<H>) -> CmId<Bound> {
+    pub(crate) fn into_id<H: CmHandler>(self, handler: Arc<H>) -> CmId<Bound> {
         // SAFETY: `id` has a device (type invariant).
         unsafe { CmId::take_over(self.id, handler) }
     }
@@ -247,16 +248,10 @@ unsafe extern "C" fn request_handler<H: ListenHandler>(
 }
 
 impl<H: ListenHandler> Shared<H> {
-    /// The oldest connect request, and whether others are waiting behind it.
-    fn next(&self) -> Option<(ConnectRequest, bool)> {
-        let mut waiting = self.waiting.lock();
-        let first = waiting.remove(0).ok()?;
-        Some((first, !waiting.is_empty()))
-    }
-
     /// Removes the connect request with this identifier, if it is waiting.
     fn withdraw(&self, id: *mut bindings::rdma_cm_id) -> Option<ConnectRequest> {
         let mut waiting = self.waiting.lock();
+        let waiting = (*waiting).as_mut()?;
         let mut requests = waiting.iter();
         let index = requests.position(|request| request.id.as_raw() == id)?;
         waiting.remove(index).ok()
@@ -264,24 +259,21 @@ impl<H: ListenHandler> Shared<H> {
 
     /// Queues a connect request until it is accepted.
     fn enqueue(&self, id: RawCmId, conn: &bindings::rdma_conn_param) -> Result<(), RawCmId> {
-        let from = private_data(conn);
         let mut request = ConnectRequest {
             // INVARIANT: The identifier of a connect request is bound to the device on which the
             // request arrived.
             id,
             private_data: [0; PRIVATE_DATA],
-            length: from.len().min(PRIVATE_DATA),
             initiator_depth: conn.initiator_depth,
         };
-        for (to, from) in request.private_data.iter_mut().zip(from) {
+        for (to, from) in request.private_data.iter_mut().zip(private_data(conn)) {
             *to = *from;
         }
-        let mut waiting = self.waiting.lock();
-        let left = waiting.push_within_capacity(request).err();
-        drop(waiting);
-        match left {
-            None => Ok(()),
-            Some(error) => Err(error.0.id),
+        match (*self.waiting.lock()).as_mut() {
+            Some(waiting) => waiting
+                .push_within_capacity(request)
+                .map_err(|error| error.0.id),
+            None => Err(request.id),
         }
     }
 }

@@ -8,9 +8,8 @@
 
 use super::{
     cq::{Complete, CqContext, Cqe, RemoteInvalidation, WcStatus},
-    mr::{Idle, Mapped, Mr, MrList, Registered},
+    mr::{Idle, MrList, Registered},
     qp::{QpUser, QueuePair},
-    send::SqError,
 };
 use crate::{bindings, trace};
 use core::{mem::offset_of, ptr::NonNull};
@@ -21,26 +20,12 @@ use kernel::{
     sync::{CondVar, SpinLock},
 };
 
-/// The outcome of a request to invalidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Invalidation {
-    /// There is nothing to invalidate.
-    Empty,
-    /// It is in progress; [`QpUser::invalidated`] reports its end.
-    Posted,
-    /// It could not be posted. The MRs stay registered until the end of the connection, which must
-    /// follow.
-    Failed,
-}
-
 /// The MRs of one Call, and what the user keeps with them.
-struct Contents<S> {
-    mrs: MrList<Registered>,
-    /// Whether the invalidation of all of them was requested.
-    is_invalidating: bool,
-    /// Set once the MRs are being destroyed. No others follow.
-    is_destroyed: bool,
-    data: S,
+pub(super) struct MrSlotState<S> {
+    pub(super) mrs: MrList<Registered>,
+    /// Whether the invalidation of all of them was posted.
+    pub(super) is_invalidating: bool,
+    pub(super) data: S,
 }
 
 /// A slot. Its handles complete the local invalidations of its MRs.
@@ -52,47 +37,48 @@ struct MrSlot<U: QpUser> {
     part: Cqe<Self, 1>,
     index: usize,
     #[pin]
-    contents: SpinLock<Contents<U::Slot>>,
+    state: SpinLock<MrSlotState<U::Slot>>,
 }
 
-/// A locked slot. Nobody else can register or invalidate MRs of its Call until it is unlocked.
+/// A locked slot. No MRs of its Call are registered or invalidated until it is unlocked.
 ///
 /// # Invariants
 ///
-/// The MRs of `contents` were registered on `qp`.
+/// The MRs of `state` were registered on `qp`.
 pub(crate) struct SlotGuard<'a, U: QpUser> {
     qp: &'a QueuePair<U>,
-    contents: Guard<'a, Contents<U::Slot>, SpinLockBackend>,
+    pub(super) state: Guard<'a, MrSlotState<U::Slot>, SpinLockBackend>,
 }
 
 impl<U: QpUser> SlotGuard<'_, U> {
     /// The MRs that the peer can reach.
     pub(crate) fn mrs(&self) -> &MrList<Registered> {
-        &self.contents.mrs
+        &self.state.mrs
     }
 
     /// What the user keeps with them.
     pub(crate) fn data(&mut self) -> &mut U::Slot {
-        &mut self.contents.data
+        &mut self.state.data
     }
 
     /// Removes the MR that the peer has invalidated, if it is one of these and no invalidation of
     /// them all is in progress.
-    pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_>) -> Option<Mr<Idle>> {
+    pub(crate) fn take_invalidated(&mut self, proof: RemoteInvalidation<'_>) -> MrList<Idle> {
         // With an empty slot other MRs could be registered in it, and would be taken for those
         // whose invalidation completes.
-        if self.contents.is_invalidating {
-            return None;
+        match proof.into_handle(self.qp.address()) {
+            // SAFETY: `qp`, with which these MRs were registered (type invariant), has reported
+            // their handle as invalid.
+            Some(handle) if !self.state.is_invalidating => unsafe {
+                self.state.mrs.take_invalidated(handle)
+            },
+            _ => MrList::new(),
         }
-        let handle = proof.into_handle(self.qp.address())?;
-        // SAFETY: `qp`, with which these MRs were registered (type invariant), has reported their
-        // handle as invalid.
-        unsafe { self.contents.mrs.take_invalidated(handle) }
     }
 
     /// Unlocks the slot, sleeps until [`QueuePair::wake_slots`] is called, and locks it again.
     pub(crate) fn wait(&mut self) {
-        self.qp.mrs.changed.wait(&mut self.contents);
+        self.qp.mrs.changed.wait(&mut self.state);
     }
 }
 
@@ -114,10 +100,9 @@ impl<U: QpUser> MrSlots<U> {
                         cqe: Cqe::new(),
                         part: Cqe::new(),
                         index,
-                        contents <- new_spinlock!(Contents {
+                        state <- new_spinlock!(MrSlotState {
                             mrs: MrList::new(),
                             is_invalidating: false,
-                            is_destroyed: false,
                             data: U::Slot::default(),
                         }, "rpcrdma_mr_slot"),
                     }? Error)
@@ -129,60 +114,10 @@ impl<U: QpUser> MrSlots<U> {
         }? Error)
     }
 
-    /// Chains a registration of each of `mrs` in front of `last`, and returns the first request.
-    /// The MRs are in slot `index` from then on, until they are invalidated; nobody can do that
-    /// until the guard is dropped. `publish` changes what the user keeps there.
-    ///
-    /// # Safety
-    ///
-    /// `qp` is the queue pair of this object, and its hardware objects exist. The chain is posted
-    /// there before the guard is dropped, or never. `part` handles the completion of registrations
-    /// that fail.
-    ///
-    /// # Errors
-    ///
-    /// [`SqError::Closed`] if the slot is in use, or gone with the connection, or for MRs of
-    /// another PD.
-    pub(super) unsafe fn register<'a>(
-        &'a self,
-        qp: &'a QueuePair<U>,
-        index: usize,
-        mrs: MrList<Mapped>,
-        (part, last): (*mut bindings::ib_cqe, *mut bindings::ib_send_wr),
-        publish: impl FnOnce(&mut U::Slot),
-    ) -> Result<(SlotGuard<'a, U>, *mut bindings::ib_send_wr), SqError> {
-        let mut slot = qp.slot(index).ok_or(SqError::Closed)?;
-        let contents = &mut *slot.contents;
-        if !contents.mrs.is_empty() || contents.is_destroyed {
-            drop(slot);
-            drop(mrs);
-            return Err(SqError::Closed);
-        }
-        // SAFETY: The hardware objects exist, and the chain is posted under the lock without which
-        // the list cannot leave the slot, or never (this function's contract).
-        match unsafe { mrs.chain(&qp.hw().pd, part, last) } {
-            Ok((first, registered)) => {
-                contents.mrs = registered;
-                contents.is_invalidating = false;
-                publish(&mut contents.data);
-                Ok((slot, first))
-            }
-            // A provider may mistake an MR of another device for one of its own.
-            Err(mrs) => {
-                drop(slot);
-                drop(mrs);
-                Err(SqError::Closed)
-            }
-        }
-    }
-
-    /// Destroys all MRs in all slots. May sleep.
+    /// Destroys all MRs in all slots. The send queue is closed, so no others follow. May sleep.
     pub(super) fn destroy(&self) {
         for slot in self.slots.iter() {
-            let mut contents = slot.contents.lock();
-            contents.is_destroyed = true;
-            let mrs = core::mem::replace(&mut contents.mrs, MrList::new());
-            drop(contents);
+            let mrs = slot.state.lock().mrs.take();
             drop(mrs);
         }
     }
@@ -191,9 +126,9 @@ impl<U: QpUser> MrSlots<U> {
 impl<U: QpUser> QueuePair<U> {
     /// Locks slot `index`.
     pub(crate) fn slot(&self, index: usize) -> Option<SlotGuard<'_, U>> {
-        let contents = self.mrs.slots.get(index)?.contents.lock();
-        // INVARIANT: `MrSlots::register` puts MRs into the slots of their queue pair.
-        Some(SlotGuard { qp: self, contents })
+        let state = self.mrs.slots.get(index)?.state.lock();
+        // INVARIANT: `SendBox::post_with_mrs` puts MRs into the slots of their queue pair.
+        Some(SlotGuard { qp: self, state })
     }
 
     /// How many slots there are.
@@ -207,34 +142,27 @@ impl<U: QpUser> QueuePair<U> {
     }
 
     /// Posts a local invalidation of every MR in slot `index`, unless that was done already. Does
-    /// not sleep.
-    pub(crate) fn invalidate(&self, index: usize) -> Invalidation {
+    /// not sleep. [`QpUser::invalidated`] reports its end, if true is returned. Otherwise there are
+    /// none, or they stay registered until the end of the connection, which must follow.
+    pub(crate) fn invalidate(&self, index: usize) -> bool {
         let Some(slot) = self.mrs.slots.get(index) else {
-            return Invalidation::Empty;
+            return false;
         };
-        let mut contents = slot.contents.lock();
-        // Whoever destroys them has taken them out, and may not have unmapped them yet.
-        if contents.is_destroyed {
-            return Invalidation::Failed;
-        }
-        if contents.mrs.is_empty() {
-            return Invalidation::Empty;
-        }
-        if core::mem::replace(&mut contents.is_invalidating, true) {
-            return Invalidation::Posted;
+        let mut state = slot.state.lock();
+        if state.mrs.is_empty() || state.is_invalidating {
+            return state.is_invalidating;
         }
         let part = <MrSlot<U> as Complete<1>>::wr_cqe(slot);
         let last = <MrSlot<U> as Complete<0>>::wr_cqe(slot);
-        let first = contents.mrs.invalidations(part, last);
+        let first = state.mrs.invalidations(part, last);
         // SAFETY: The requests are part of the MRs, which the lock keeps in the slot during the
         // call. They refer to no memory.
-        match unsafe { self.post_wrs(&self.send.lock(), first) } {
-            Ok(()) => Invalidation::Posted,
-            Err(error) => {
-                trace::xprtrdma_post_linv_err(self, error);
-                Invalidation::Failed
-            }
+        let posted = unsafe { self.post_wrs(&mut self.send.lock(), first) };
+        state.is_invalidating = posted.is_ok();
+        if let Err(error) = posted {
+            trace::xprtrdma_post_linv_err(self, error);
         }
+        posted.is_ok()
     }
 }
 
@@ -251,7 +179,10 @@ unsafe impl<U: QpUser> Complete for MrSlot<U> {
         if let Some(status) = WcStatus::failure(wc) {
             return cx.user().failed(status.into());
         }
-        let mrs = core::mem::replace(&mut slot.contents.lock().mrs, MrList::new());
+        let mut state = slot.state.lock();
+        let mrs = state.mrs.take();
+        state.is_invalidating = false;
+        drop(state);
         // SAFETY: The requests of one queue complete in order, and the last one succeeded.
         let mrs = unsafe { mrs.invalidated() };
         U::invalidated(cx, slot.index, mrs);

@@ -5,23 +5,21 @@
 use super::{
     cm::{Bound, CmId},
     cq::{Cq, CqContext},
-    device::NeedsMr,
     list::List,
     mr_slots::MrSlots,
     qp::{QpCaps, QpUser, QueuePair},
     recv::RecvQueue,
-    rw::{needs_mr, transfer_requests},
+    rw::{registers_writes, transfer_requests},
     send::SendQueue,
     send_ctxt::SendCtxt,
     Pd,
 };
 use crate::bindings;
-use core::{cell::UnsafeCell, mem::ManuallyDrop, num::NonZeroU32, ops::Deref, ptr::NonNull};
+use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop, ops::Deref, ptr::NonNull};
 use kernel::{
     container_of,
-    dma::DataDirection,
     error::to_result,
-    new_condvar, new_delayed_work, new_spinlock,
+    new_delayed_work, new_spinlock,
     prelude::*,
     sync::{atomic::Atomic, Arc, UniqueArc},
     workqueue::{HasWork, Work},
@@ -38,10 +36,6 @@ pub(super) struct Hw {
     cq: Cq,
     pub(super) id: CmId<Bound>,
     pub(super) pd: Arc<Pd>,
-    /// As [`super::device::Attributes::region_pages`].
-    pub(super) region_pages: NonZeroU32,
-    /// For which ranges the RDMA core registers memory.
-    needs_mr: NeedsMr,
 }
 
 /// What one end asks of the other when it connects.
@@ -86,12 +80,6 @@ const RNR_FOR_EVER: u8 = 7;
 /// packet is not a lost connection.
 const RETRIES: u8 = 6;
 
-/// The longest time after which this end repeats what the peer of an accepted connection does not
-/// acknowledge: 4.3 seconds (4.096 us * 2^n), more than fabrics need. The peer's connect request
-/// asks for one, which can be 2.4 hours: so long a peer that is gone would keep what was sent to
-/// it.
-const MAX_ACK_TIMEOUT: u8 = 20;
-
 impl<U: QpUser> CqContext<'_, U> {
     /// Tells the connection manager that a message has arrived from the peer, whose handshake is
     /// thus over: the datagram that it waits for may be lost. Does not sleep.
@@ -119,45 +107,51 @@ impl<U: QpUser> QpOwner<U> {
     /// `ENOMEM`, or whatever the provider returns, such as `EINVAL` for queues that are too large.
     pub(crate) fn new(id: CmId<Bound>, pd: &Arc<Pd>, caps: &QpCaps, user: Arc<U>) -> Result<Self> {
         let mut memory = UniqueArc::<QueuePair<U>>::new_uninit(GFP_KERNEL)?;
-        let rdma_ctxs = caps.max_rdma_ctxs(&id, pd);
-        let limit = pd.device().attributes().max_qp_wr;
+        let rdma_ctxs = caps.max_rdma_ctxs(&id);
+        let attributes = pd.device().attributes();
         // The work queues have an entry for the drain each.
         let sq_size = (caps.send_entries)
             .saturating_add(transfer_requests(&id, rdma_ctxs))
             .saturating_add(1)
-            .min(limit);
+            .min(attributes.max_qp_wr);
         let cq_size = sq_size.saturating_add(caps.receives).saturating_add(1);
         let sq_entries = sq_size.saturating_sub(1);
         let cq = Cq::new(pd, cq_size, memory.as_mut_ptr())?;
-        let hw = Hw::new(id, pd, cq, caps, rdma_ctxs)?;
+        let hw = Hw::new(id, pd, cq, caps, rdma_ctxs, &user)?;
         // SAFETY: `hw.qp` is a live QP (invariant of `Hw`), and its number does not change.
         let number = unsafe { hw.qp.as_ref().qp_num };
-        let mrs = if hw.needs_mr.reads {
-            rdma_ctxs
-        } else {
-            u32::MAX
+        let registers_writes = rdma_ctxs != 0 && {
+            // SAFETY: This is the queue pair of the identifier.
+            let found = unsafe { registers_writes(hw.qp, &hw.id) };
+            // A connection that reserves MRs works in any case.
+            found.unwrap_or(true)
         };
+        let registers_reads = registers_writes || (rdma_ctxs != 0 && hw.id.registers_reads());
+        let mrs = if registers_reads { rdma_ctxs } else { u32::MAX };
+        let mut sends = List::new();
+        for _ in 0..caps.sends {
+            sends.push_back(SendCtxt::new(pd, caps.send_size, GFP_KERNEL)?);
+        }
+        let sq = SendQueue::new(sq_entries, mrs, sends, caps.sends);
         // INVARIANT: `hw` is moved into the object that is returned.
         let qp = memory.pin_init_with(try_pin_init!(QueuePair {
-            send <- new_spinlock!(SendQueue::new(sq_entries, mrs), "rpcrdma_send"),
+            send <- new_spinlock!(sq, "rpcrdma_send"),
             recv <- new_spinlock!(RecvQueue::new(pd.clone()), "rpcrdma_recv"),
             mrs <- MrSlots::new(caps.slots),
-            returned <- new_condvar!("rpcrdma_returned"),
             n_pending: Atomic::new(0),
             cid: Atomic::new(0),
             watchdog <- new_delayed_work!(),
             caps: *caps,
             sq_entries,
-            needs_mr: hw.needs_mr,
-            region_pages: hw.region_pages,
+            registers_reads,
+            registers_writes,
+            region_pages: attributes.region_pages(),
             number,
             cq_number: hw.cq.number(),
             user,
             hw: UnsafeCell::new(ManuallyDrop::new(hw)),
         }? Error))?;
-        let owner = Self(qp.into());
-        owner.make_sends(pd, caps.first_sends)?;
-        Ok(owner)
+        Ok(Self(qp.into()))
     }
 
     /// The identifier of the connection.
@@ -198,20 +192,10 @@ impl<U: QpUser> QpOwner<U> {
         let mut raw = parameters.to_raw()?;
         raw.rnr_retry_count = RNR_FOR_EVER;
         let id = self.id().as_raw();
-        // SAFETY: The identifier is valid; the parameters are copied during the calls, and the
-        // attributes are only written to.
+        QueuePair::start_watchdog(self.0.clone());
+        // SAFETY: The identifier is valid; the parameters are copied during the call.
         unsafe {
             to_result(bindings::rdma_set_min_rnr_timer(id, RNR_TIMER))?;
-            // What the peer has asked for; 0 on iWARP, whose TCP has its own.
-            let mut wanted = bindings::ib_qp_attr {
-                qp_state: bindings::ib_qp_state_IB_QPS_RTS,
-                ..Default::default()
-            };
-            // If this fails, so does `rdma_accept`.
-            let _ = bindings::rdma_init_qp_attr(id, &mut wanted, &mut 0);
-            if wanted.timeout > MAX_ACK_TIMEOUT {
-                to_result(bindings::rdma_set_ack_timeout(id, MAX_ACK_TIMEOUT))?;
-            }
             bindings::rdma_lock_handler(id);
             let status = bindings::rdma_accept(id, &mut raw);
             bindings::rdma_unlock_handler(id);
@@ -266,11 +250,13 @@ impl<U: QpUser> Drop for QpOwner<U> {
         // Nobody posts registrations any longer, and requests of the peer find no working queue
         // pair.
         qp.mrs.destroy();
-        qp.drop_pending();
+        self.drop_pending();
         let contexts = self.take_contexts();
-        let receives = qp.recv.lock().take_all();
+        let mut rq = qp.recv.lock();
+        let receives = (rq.idle.take(), rq.posted.take());
+        drop(rq);
         // SAFETY: Nobody uses the hardware objects any more (invariant of `QueuePair`): the queues
-        // are closed, no context is lent, no handler runs, and this is the owner.
+        // are closed, no handler runs, and this is the owner, which is not borrowed.
         unsafe { ManuallyDrop::drop(&mut *qp.hw.get()) };
         // A device that has refused to stop may have used them until here.
         drop((contexts, receives, pd));
@@ -293,23 +279,29 @@ impl<U: QpUser> QpOwner<U> {
         }
     }
 
-    /// Takes all contexts, once none is lent, and unmaps what they have mapped.
+    /// Takes all contexts, once no completion is handled any more, and releases what they have
+    /// mapped.
     fn take_contexts(&self) -> List<SendCtxt<U>> {
         let qp = &*self.0;
         let mut sq = qp.send.lock();
-        while sq.lent != 0 {
-            qp.returned.wait(&mut sq);
-        }
         let mut used = sq.posted.take();
         used.append(&mut sq.unsignalled);
         let mut taken = sq.idle.take();
         drop(sq);
-        // A device that does not even take the command to stop may still write: pages are lost. The
-        // RDMA core wants its MRs back all the same.
+        // A device that does not even take the command to stop may use pages even when the queue
+        // pair is destroyed: they are leaked.
         let is_lost = self.pd().is_unstoppable();
         while let Some(mut ctxt) = used.pop_front() {
-            // SAFETY: No completion is handled any more. The hardware objects exist.
-            unsafe { ctxt.give_up(qp, is_lost) };
+            qp.user.pages_put(&ctxt.data, ctxt.pages.len());
+            if is_lost {
+                core::mem::forget(core::mem::take(&mut ctxt.pages));
+            }
+            // The RDMA core wants its MRs back in any case.
+            if !is_lost || qp.registers_reads {
+                // SAFETY: The ranges were added with these objects. The queue pair was drained, or
+                // what they use is leaked.
+                unsafe { ctxt.rw.release(self.hw()) };
+            }
             taken.push_back(ctxt);
         }
         taken
@@ -317,17 +309,16 @@ impl<U: QpUser> QpOwner<U> {
 }
 
 impl Hw {
-    /// Whether each range takes an MR of the RDMA core: RDMA Reads if it comes from the device.
-    pub(super) fn registers(&self, direction: DataDirection) -> bool {
-        if direction == DataDirection::FromDevice {
-            self.needs_mr.reads
-        } else {
-            self.needs_mr.writes
-        }
-    }
-
     /// Gives the identifier a queue pair, its only one: nobody else has the identifier.
-    fn new(id: CmId<Bound>, pd: &Arc<Pd>, cq: Cq, caps: &QpCaps, rdma_ctxs: u32) -> Result<Self> {
+    /// `user`, which is notified of the queue pair's events, stays longer than this object.
+    fn new<U: QpUser>(
+        id: CmId<Bound>,
+        pd: &Arc<Pd>,
+        cq: Cq,
+        caps: &QpCaps,
+        rdma_ctxs: u32,
+        user: &Arc<U>,
+    ) -> Result<Self> {
         let mut attr = bindings::ib_qp_init_attr {
             send_cq: cq.as_raw(),
             recv_cq: cq.as_raw(),
@@ -345,27 +336,20 @@ impl Hw {
             },
             sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
             qp_type: bindings::ib_qp_type_IB_QPT_RC,
-            event_handler: id.qp_event_handler(),
-            qp_context: id.as_raw().cast(),
+            event_handler: Some(qp_event_handler::<U>),
+            qp_context: Arc::as_ptr(user).cast_mut().cast(),
             port_num: id.port(),
             ..Default::default()
         };
         // SAFETY: Identifier, PD and CQ are valid; the call rejects a PD of another device. The
-        // attributes are only used during the call; the identifier, which is the context of events,
-        // is destroyed after the queue pair.
+        // attributes are only used during the call; the user, which is the context of events, is
+        // dropped after the queue pair.
         to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
         // SAFETY: The call has given the identifier a queue pair.
         let qp = NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENODEV)?;
-        let needs_mr = match rdma_ctxs {
-            0 => NeedsMr::NONE,
-            // SAFETY: This is the queue pair of the identifier.
-            _ => unsafe { needs_mr(qp, &id, pd) },
-        };
         // INVARIANT: The queue pair was just created with these.
         Ok(Self {
             qp,
-            needs_mr,
-            region_pages: pd.device().attributes().region_pages(),
             cq,
             id,
             pd: pd.clone(),
@@ -377,5 +361,26 @@ impl Drop for Hw {
     fn drop(&mut self) {
         // SAFETY: This is the identifier's queue pair (type invariant), which nobody uses.
         unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
+    }
+}
+
+/// Handles an event of a queue pair, in any context.
+///
+/// # Safety
+///
+/// Called by the provider only, for a queue pair whose user is `user`.
+unsafe extern "C" fn qp_event_handler<U: QpUser>(
+    event: *mut bindings::ib_event,
+    user: *mut c_void,
+) {
+    // SAFETY: The event is valid during the call, and the user as long as there is the queue pair.
+    let (event, user) = unsafe { ((*event).event, &*user.cast::<U>()) };
+    match event {
+        // No failure.
+        bindings::ib_event_type_IB_EVENT_PATH_MIG
+        | bindings::ib_event_type_IB_EVENT_COMM_EST
+        | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
+        | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED => {}
+        event => user.queue_pair_failed(event),
     }
 }

@@ -5,22 +5,22 @@
 use super::{
     cm::{Bound, CmId},
     cq::{CqContext, RemoteInvalidation, WcStatus},
-    device::NeedsMr,
+    list::List,
     mr::{Idle, MrList},
     mr_slots::MrSlots,
     owner::Hw,
     recv::{RecvBox, RecvQueue},
-    rw::{may_need_mr, transfer_requests},
+    rw::{may_need_mr, transfer_requests, RwList},
     send::SendQueue,
-    Pd,
 };
 use crate::{bindings::PageVec, trace::TraceQp};
 use core::{cell::UnsafeCell, ffi::c_void, mem::ManuallyDrop, num::NonZeroU32};
 use kernel::{
+    dma::DataDirection,
     prelude::*,
     sync::{
         atomic::{Atomic, Relaxed},
-        Arc, ArcBorrow, CondVar, SpinLock,
+        Arc, SpinLock,
     },
     time::msecs_to_jiffies,
     workqueue::{self, impl_has_delayed_work, DelayedWork, WorkItem},
@@ -83,6 +83,11 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// [`SqError::Full`]: super::SqError::Full
     fn sq_available(&self);
 
+    /// The queue pair has failed, as the event with this number says (`enum ib_event_type`). Called
+    /// in any context; must not sleep, nor take a lock that is taken elsewhere with interrupts
+    /// enabled.
+    fn queue_pair_failed(&self, _event: u32) {}
+
     /// The connection is not usable any more. Called in any thread, perhaps more than once.
     fn failed(&self, why: QpFailure);
 }
@@ -93,11 +98,11 @@ pub(crate) enum QpFailure {
     /// A work request was flushed, which is a consequence of something else.
     Flushed,
     /// A work request has failed.
-    WorkRequest(WcStatus),
+    WorkRequest,
     /// The peer has used up a Receive, but not by a Send.
     NotASend,
     /// The provider has refused to post.
-    PostRefused(Error),
+    PostFailed,
     /// The peer lets too little complete.
     Stalled,
 }
@@ -107,7 +112,7 @@ impl From<WcStatus> for QpFailure {
         if status.is_flush() {
             Self::Flushed
         } else {
-            Self::WorkRequest(status)
+            Self::WorkRequest
         }
     }
 }
@@ -128,21 +133,18 @@ pub(crate) struct QpCaps {
     pub(crate) send_entries: u32,
     /// Elements in the gather list of one work request of the send queue.
     pub(crate) send_sge: u32,
-    /// The most Send contexts, and those that are made at first.
+    /// Send contexts that are made at first. A server makes more when it needs them.
     pub(crate) sends: u32,
-    pub(crate) first_sends: u32,
     /// Ranges that one message takes at most, where memory is registered for RDMA Reads or Writes.
     pub(crate) rdma_ctxs: u32,
     /// Slots for the MRs of Calls.
     pub(crate) slots: u32,
-    /// Whether the watchdog ends a connection whose peer lets too little complete.
-    pub(crate) watch: bool,
 }
 
 impl QpCaps {
     /// The `max_rdma_ctxs` of the queue pair: 0 where the RDMA core registers no memory.
-    pub(super) fn max_rdma_ctxs(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
-        if self.rdma_ctxs != 0 && may_need_mr(id, pd) {
+    pub(super) fn max_rdma_ctxs(&self, id: &CmId<Bound>) -> u32 {
+        if self.rdma_ctxs != 0 && may_need_mr(id) {
             self.rdma_ctxs.max(LEAST_RDMA_CTXS)
         } else {
             0
@@ -151,12 +153,8 @@ impl QpCaps {
 
     /// The most entries that the ranges of one message take where memory is registered for them; 0
     /// elsewhere.
-    pub(crate) fn registered_requests(&self, id: &CmId<Bound>, pd: &Pd) -> u32 {
-        if may_need_mr(id, pd) {
-            transfer_requests(id, self.rdma_ctxs)
-        } else {
-            0
-        }
+    pub(crate) fn registered_requests(&self, id: &CmId<Bound>) -> u32 {
+        transfer_requests(id, self.max_rdma_ctxs(id))
     }
 }
 
@@ -164,9 +162,8 @@ impl QpCaps {
 ///
 /// # Invariants
 ///
-/// It is the content of an `Arc`. `hw` is valid while the [`QpOwner`] exists; that is, for the
-/// owner, while a completion is being handled, while a queue is open (under its lock), and while a
-/// context is lent.
+/// `hw` is valid while the [`QpOwner`] exists; that is, while the owner is borrowed, while a
+/// completion is being handled, and while a queue is open (under its lock).
 #[pin_data]
 pub(crate) struct QueuePair<U: QpUser> {
     #[pin]
@@ -175,9 +172,6 @@ pub(crate) struct QueuePair<U: QpUser> {
     pub(super) recv: SpinLock<RecvQueue<U>>,
     #[pin]
     pub(super) mrs: MrSlots<U>,
-    /// Signalled when the last lent context has come back to a closed queue.
-    #[pin]
-    pub(super) returned: CondVar,
     /// The length of `pending`; written under `send`.
     pub(super) n_pending: Atomic<u32>,
     /// The next `cid` of a Send or Receive.
@@ -187,8 +181,10 @@ pub(crate) struct QueuePair<U: QpUser> {
     pub(super) caps: QpCaps,
     /// Entries of the send queue, without that for the drain.
     pub(super) sq_entries: u32,
-    /// For which ranges the RDMA core registers memory, and the most pages in each.
-    pub(super) needs_mr: NeedsMr,
+    /// Whether the RDMA core registers memory for RDMA Reads, and for RDMA Writes; and the most
+    /// pages in a range ([`super::device::Attributes::region_pages`]).
+    pub(super) registers_reads: bool,
+    pub(super) registers_writes: bool,
     pub(super) region_pages: NonZeroU32,
     /// The numbers by which `rdma resource show` lists the QP and the CQ.
     pub(super) number: u32,
@@ -242,25 +238,40 @@ impl<U: QpUser> QueuePair<U> {
     /// The most MRs of the RDMA core's pool that RDMA Reads of so many ranges, with so many pages
     /// in all, take.
     pub(crate) fn mrs_of_reads(&self, ranges: u32, pages: u32) -> u32 {
-        if !self.needs_mr.reads {
+        if !self.registers_reads {
             return 0;
         }
         let more = pages / self.region_pages;
-        ranges.saturating_add(more).min(self.mrs_of_message())
+        ranges.saturating_add(more).min(self.pool_size())
     }
 
     /// The most that RDMA Writes of one message take.
     pub(crate) fn mrs_of_writes(&self) -> u32 {
-        if self.needs_mr.writes {
-            self.mrs_of_message()
+        if self.registers_writes {
+            self.pool_size()
         } else {
             0
         }
     }
 
     /// All MRs of the pool, if there is one.
-    fn mrs_of_message(&self) -> u32 {
+    fn pool_size(&self) -> u32 {
         self.caps.rdma_ctxs.max(LEAST_RDMA_CTXS)
+    }
+
+    /// Those that these ranges have taken: one each.
+    pub(super) fn mrs_of(&self, rw: &RwList) -> u32 {
+        let has_mrs = match rw.direction {
+            DataDirection::FromDevice => self.registers_reads,
+            _ => self.registers_writes,
+        };
+        // There are no more than a u32 counts: each takes a work request.
+        let count = u32::try_from(rw.len()).unwrap_or(u32::MAX);
+        if has_mrs {
+            count
+        } else {
+            0
+        }
     }
 
     /// What identifies the queue pair to [`RemoteInvalidation`].
@@ -268,32 +279,28 @@ impl<U: QpUser> QueuePair<U> {
         core::ptr::from_ref(self).cast()
     }
 
-    /// Queues the watchdog.
-    pub(super) fn watch(&self) {
-        // SAFETY: A queue pair is the content of an `Arc` (type invariant).
-        let this = unsafe { ArcBorrow::from_raw(self) };
+    /// Has the watchdog run in 10 s.
+    pub(super) fn start_watchdog(this: Arc<Self>) {
         // It fails only if the watchdog is queued, or is disabled.
-        let period = msecs_to_jiffies(WATCHDOG_PERIOD);
-        let _ = workqueue::system().enqueue_delayed(Arc::from(this), period);
+        let _ = workqueue::system().enqueue_delayed(this, msecs_to_jiffies(WATCHDOG_PERIOD));
     }
 }
 
-/// The watchdog: ends the connection if the peer lets too little complete.
+/// The watchdog of a server: ends the connection if the peer lets too little complete.
 impl<U: QpUser> WorkItem for QueuePair<U> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
         let mut sq = this.send.lock();
-        let is_stalled = sq.watchdog.is_stalled();
+        let is_stalled = sq.watchdog.run();
         let is_busy = sq.watchdog.is_busy();
-        sq.is_watched = is_busy && !is_stalled;
-        let goes_on = sq.is_watched;
+        let idle = if is_busy { List::new() } else { sq.take_idle() };
         drop(sq);
+        drop(idle);
         if is_stalled {
-            this.user.failed(QpFailure::Stalled);
-        } else if goes_on {
-            this.watch();
+            return this.user.failed(QpFailure::Stalled);
         }
+        Self::start_watchdog(this);
     }
 }
 

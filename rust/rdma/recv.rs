@@ -4,9 +4,9 @@
 //! posted until it completes, then to whoever has its [`RecvBox`].
 
 use super::{
-    cq::{is_send, Complete, CqContext, Cqe, RemoteInvalidation, WcStatus},
+    cq::{Complete, CqContext, Cqe, RemoteInvalidation, WcStatus},
     dma::DmaBuffer,
-    list::{Linked, Links, List},
+    list::{Link, Linked, List},
     qp::{QpFailure, QpUser, QueuePair},
     send::SqError,
     Pd,
@@ -20,7 +20,13 @@ use core::{
     mem::{offset_of, ManuallyDrop},
     ptr::{null_mut, NonNull},
 };
-use kernel::{alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc};
+use kernel::{
+    alloc::Flags,
+    dma::DataDirection,
+    error::to_result,
+    prelude::*,
+    sync::{Arc, SpinLockGuard},
+};
 
 /// How many Receives a server posts together: ringing the doorbell costs the same for one as for
 /// many. As many idle ones are kept.
@@ -33,7 +39,7 @@ pub(crate) const RECV_BATCH: u32 = 8;
 /// The first `length` bytes of `buffer` are a message. While the Receive is not posted, they belong
 /// to the CPU.
 pub(crate) struct RecvCtxt<U: QpUser> {
-    links: Links<Self>,
+    link: Link<Self>,
     cqe: Cqe<Self>,
     wr: bindings::ib_recv_wr,
     sge: bindings::ib_sge,
@@ -49,11 +55,10 @@ pub(crate) type RecvBox<U> = KBox<RecvCtxt<U>>;
 // SAFETY: A Receive that is not posted has one owner. Its pointers lead into itself.
 unsafe impl<U: QpUser> Send for RecvCtxt<U> {}
 
-// SAFETY: Always the field `links`.
+// SAFETY: Always the field `link`.
 unsafe impl<U: QpUser> Linked for RecvCtxt<U> {
-    unsafe fn links(this: *mut Self) -> *mut Links<Self> {
-        // SAFETY: `this` points to a Receive (this function's contract).
-        unsafe { &raw mut (*this).links }
+    fn link(&self) -> &Link<Self> {
+        &self.link
     }
 }
 
@@ -66,8 +71,8 @@ unsafe impl<U: QpUser> Linked for RecvCtxt<U> {
 pub(super) struct RecvQueue<U: QpUser> {
     /// `None` once nothing is posted any more; otherwise the hardware objects exist.
     pub(super) pd: Option<Arc<Pd>>,
-    idle: List<RecvCtxt<U>>,
-    posted: List<RecvCtxt<U>>,
+    pub(super) idle: List<RecvCtxt<U>>,
+    pub(super) posted: List<RecvCtxt<U>>,
     /// How many exist.
     made: u32,
 }
@@ -81,13 +86,6 @@ impl<U: QpUser> RecvQueue<U> {
             posted: List::new(),
             made: 0,
         }
-    }
-
-    /// Takes all Receives that are not with the user.
-    pub(super) fn take_all(&mut self) -> List<RecvCtxt<U>> {
-        let mut all = self.idle.take();
-        all.append(&mut self.posted);
-        all
     }
 
     /// Puts a Receive on `idle`, or returns it to be freed after unlocking.
@@ -112,7 +110,7 @@ impl<U: QpUser> RecvCtxt<U> {
         let buffer = DmaBuffer::new(pd, size, DataDirection::FromDevice, flags)?;
         // INVARIANT: There is no message.
         let ctxt = Self {
-            links: Links::new(),
+            link: Link::new(),
             cqe: Cqe::new(),
             wr: bindings::ib_recv_wr::default(),
             sge: buffer.sge(),
@@ -169,9 +167,7 @@ impl<U: QpUser> QueuePair<U> {
         }
         // Others may have posted meanwhile.
         let missing = target.saturating_sub(rq.posted.len());
-        let posted = self.post_idle(&mut rq, missing).map(|()| rq.posted.len());
-        drop(rq);
-        let posted = posted.map_err(|error| self.recv_refused(error))?;
+        let posted = self.post_idle(rq, missing)?;
         made.map(|()| posted)
     }
 
@@ -207,19 +203,22 @@ impl<U: QpUser> QueuePair<U> {
         (rq.posted.len(), rq.made)
     }
 
-    /// Posts up to `count` idle Receives.
+    /// Posts up to `count` idle Receives, and unlocks the queue; returns how many are posted.
     ///
     /// # Errors
     ///
-    /// `EPIPE` if the queue is closed, or whatever the provider returns. The queue is closed then:
-    /// some of the Receives may be posted.
-    fn post_idle(&self, rq: &mut RecvQueue<U>, count: u32) -> Result {
+    /// [`SqError::Closed`], also if the provider refuses them, of which the user is notified: some
+    /// may be posted then.
+    fn post_idle(
+        &self,
+        mut rq: SpinLockGuard<'_, RecvQueue<U>>,
+        count: u32,
+    ) -> Result<u32, SqError> {
         if rq.pd.is_none() {
-            return Err(EPIPE);
+            return Err(SqError::Closed);
         }
-        let mut first: *mut bindings::ib_recv_wr = null_mut();
-        let mut posted = 0u32;
-        while posted < count {
+        let (mut first, mut batch) = (null_mut(), List::new());
+        while batch.len() < count {
             let Some(mut ctxt) = rq.idle.pop_front() else {
                 break;
             };
@@ -237,35 +236,35 @@ impl<U: QpUser> QueuePair<U> {
                 trace::svcrdma_post_recv(self, ctxt.cid);
             }
             first = &raw mut ctxt.wr;
-            rq.posted.push_back(ctxt);
-            posted = posted.saturating_add(1);
+            // In the order of the chain.
+            batch.push_front(ctxt);
         }
-        if posted == 0 {
-            return Ok(());
+        if batch.is_empty() {
+            return Ok(rq.posted.len());
         }
         if U::IS_CLIENT {
-            trace::xprtrdma_post_recvs(self, usize::try_from(posted).unwrap_or(0));
+            trace::xprtrdma_post_recvs(self, usize::try_from(batch.len()).unwrap_or(0));
         }
-        let mut rest = core::ptr::null();
+        rq.posted.append(&mut batch);
+        let (posted, mut rest) = (rq.posted.len(), core::ptr::null());
         // SAFETY: The queue is open, so the hardware objects exist. The Receives are on `posted`,
         // from which only their completions take them.
-        let status =
-            unsafe { bindings::rpcrdma_ib_post_recv(self.hw().qp.as_ptr(), first, &mut rest) };
-        // It is not the last reference: the hardware objects have one.
-        to_result(status).inspect_err(|_| rq.pd = None)
-    }
-
-    /// Tells the user that the provider has refused Receives, unless the queue was closed.
-    fn recv_refused(&self, error: Error) -> SqError {
-        if error != EPIPE {
+        let status = to_result(unsafe {
+            bindings::rpcrdma_ib_post_recv(self.hw().qp.as_ptr(), first, &mut rest)
+        });
+        if let Err(error) = status {
+            // It is not the last reference: the hardware objects have one.
+            rq.pd = None;
+            drop(rq);
             if U::IS_CLIENT {
                 trace::xprtrdma_post_recvs_err(self, error);
             } else {
                 trace::svcrdma_rq_post_err(self, error);
             }
-            self.user.failed(QpFailure::PostRefused(error));
+            self.user.failed(QpFailure::PostFailed);
+            return Err(SqError::Closed);
         }
-        SqError::Closed
+        Ok(posted)
     }
 }
 
@@ -280,15 +279,13 @@ impl<U: QpUser> CqContext<'_, U> {
         let surplus = rq.put_idle(ctxt);
         let room = qp.caps.receives.saturating_sub(rq.posted.len());
         let batch = qp.caps.recv_batch.min(room);
-        let mut posted = Ok(());
         if rq.idle.len() >= batch {
-            posted = qp.post_idle(&mut rq, batch);
+            // If this fails, the connection ends.
+            let _ = qp.post_idle(rq, batch);
+        } else {
+            drop(rq);
         }
-        drop(rq);
         drop(surplus);
-        if let Err(error) = posted {
-            qp.recv_refused(error);
-        }
     }
 }
 
@@ -301,10 +298,10 @@ unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
 
     unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         let qp = cx.qp();
-        let mut rq = qp.recv.lock();
-        // SAFETY: The Receive was posted, and has completed.
-        let mut ctxt = unsafe { rq.posted.remove(this) };
-        drop(rq);
+        let taken = qp.recv.lock().posted.take_object(this);
+        let Some(mut ctxt) = taken else {
+            return;
+        };
         if U::IS_CLIENT {
             trace::xprtrdma_wc_receive(qp, ctxt.cid, wc);
         } else {
@@ -313,7 +310,8 @@ unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
         if let Some(status) = WcStatus::failure(wc) {
             return qp.user.failed(status.into());
         }
-        if !is_send(wc) {
+        // An RDMA Write With Immediate has written nothing to the Receive's buffer.
+        if wc.opcode != bindings::ib_wc_opcode_IB_WC_RECV {
             return qp.user.failed(QpFailure::NotASend);
         }
         let length = usize::try_from(wc.byte_len).unwrap_or(0);

@@ -7,13 +7,11 @@
 
 use super::{
     cm::{Bound, CmId},
-    device::NeedsMr,
     owner::Hw,
-    Pd,
 };
 use crate::bindings::{self, PageRange, PageVec};
 use core::{mem::MaybeUninit, ptr::NonNull};
-use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*};
+use kernel::{dma::DataDirection, error::to_result, page::Page, prelude::*, sync::SetOnce};
 
 /// The number of elements for which an idle context keeps memory.
 const KEPT_ELEMENTS: usize = 32;
@@ -37,16 +35,13 @@ struct RwCtxt {
 pub(super) struct RwList {
     vecs: KVVec<bindings::bio_vec>,
     ctxts: KVVec<RwCtxt>,
-    direction: DataDirection,
-    /// The number of work requests in the chain, and of MRs that they use.
-    requests: u32,
-    mrs: u32,
+    pub(super) direction: DataDirection,
+    /// The number of work requests in the chain.
+    pub(super) requests: u32,
 }
 
 // SAFETY: The memory that the pointers lead to belongs to the user, which may be any thread.
 unsafe impl Send for RwList {}
-// SAFETY: Nothing changes through `&self`.
-unsafe impl Sync for RwList {}
 
 impl RwList {
     /// An empty list.
@@ -56,8 +51,12 @@ impl RwList {
             ctxts: KVVec::new(),
             direction: DataDirection::ToDevice,
             requests: 0,
-            mrs: 0,
         }
+    }
+
+    /// How many ranges there are.
+    pub(super) fn len(&self) -> usize {
+        self.ctxts.len()
     }
 
     /// Whether there are none.
@@ -65,50 +64,37 @@ impl RwList {
         self.ctxts.is_empty()
     }
 
-    /// How many MRs of the RDMA core's pool they use.
-    pub(super) fn mrs(&self) -> u32 {
-        self.mrs
-    }
-
     /// Whether they are RDMA Reads.
     pub(super) fn is_read(&self) -> bool {
-        !self.ctxts.is_empty() && self.direction == DataDirection::FromDevice
+        !self.is_empty() && self.direction == DataDirection::FromDevice
     }
 
-    /// The number of work requests in the chain.
-    pub(super) fn requests(&self) -> u32 {
-        self.requests
-    }
-
-    /// Reserves memory for `ranges` ranges with `elements` elements in all, of RDMA Reads or Writes
-    /// on `hw`. May sleep.
+    /// Reserves memory for `ranges` ranges with `elements` elements in all, of RDMA Reads or
+    /// Writes. May sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`, or `EBUSY` if there are ranges.
     pub(super) fn reserve(
         &mut self,
-        hw: &Hw,
         direction: DataDirection,
         ranges: usize,
         elements: usize,
     ) -> Result {
-        if !self.ctxts.is_empty() {
+        if !self.is_empty() {
             return Err(EBUSY);
         }
         self.direction = direction;
-        // CAST: A u32 always fits the kernel's usize.
-        let more = elements / hw.region_pages.get() as usize;
-        let ctxts = ranges.saturating_add(more);
-        if self.vecs.capacity() < elements || self.ctxts.capacity() < ctxts {
+        if self.vecs.capacity() < elements || self.ctxts.capacity() < ranges {
             self.vecs.reserve(elements, GFP_KERNEL)?;
-            self.ctxts.reserve(ctxts, GFP_KERNEL)?;
+            self.ctxts.reserve(ranges, GFP_KERNEL)?;
         }
         Ok(())
     }
 
     /// Adds the transfer of `range` of `pages`, no more than `region_pages` of them, from or
-    /// to the peer's memory at `offset` under `handle`. May sleep.
+    /// to the peer's memory at `offset` under `handle`. May sleep. What cannot be mapped is tried
+    /// once more: an IOMMU or bounce buffers may be exhausted for a moment.
     ///
     /// # Safety
     ///
@@ -117,7 +103,8 @@ impl RwList {
     /// # Errors
     ///
     /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL`
-    /// if there are no bytes, or if the range is not within these pages.
+    /// if there are no bytes, or if the range is not within these pages. No other range may be
+    /// added then.
     pub(super) unsafe fn add(
         &mut self,
         hw: &Hw,
@@ -126,33 +113,22 @@ impl RwList {
         handle: u32,
         offset: u64,
     ) -> Result {
-        let last = self.ctxts.last();
-        // CAST: A u32 always fits the kernel's usize.
-        let first = last.map_or(0, |ctxt| ctxt.first.saturating_add(ctxt.count as usize));
-        // A range that could not be added may have left some.
-        self.vecs.truncate(first);
+        let first = self.vecs.len();
         pages.append_to(&mut self.vecs, range)?;
-        let length = u32::try_from(range.length)?;
         let vecs = self.vecs.get(first..).ok_or(EINVAL)?;
         let count = u32::try_from(vecs.len())?;
-        let room = self.ctxts.spare_capacity_mut().first_mut();
-        let ctxt = room.ok_or(ENOMEM)?.as_mut_ptr();
-        // The core's context is not initialised, so there is nothing to copy here.
-        // SAFETY: There is room for one more, and these are all fields that need be initialised.
-        unsafe {
-            (&raw mut (*ctxt).first).write(first);
-            (&raw mut (*ctxt).count).write(count);
-            self.ctxts.inc_len(1);
-        }
+        let ctx = MaybeUninit::uninit();
+        let ctxt = RwCtxt { ctx, first, count };
+        self.ctxts.push_within_capacity(ctxt).map_err(|_| ENOMEM)?;
         // From here on it does not move.
         let ctxt = self.ctxts.last_mut().ok_or(EINVAL)?;
         let iter = bindings::bvec_iter {
-            bi_size: length,
+            bi_size: u32::try_from(range.length)?,
             ..pin_init::zeroed()
         };
-        // SAFETY: The queue pair is valid. The vectors describe `length` bytes of pages that stay,
+        // SAFETY: The queue pair is valid. The vectors describe that many bytes of pages that stay,
         // and do not move themselves.
-        let status = unsafe {
+        let mut map = || unsafe {
             bindings::rdma_rw_ctx_init_bvec(
                 ctxt.ctx.as_mut_ptr(),
                 hw.qp.as_ptr(),
@@ -165,18 +141,17 @@ impl RwList {
                 self.direction.into(),
             )
         };
-        match u32::try_from(status) {
-            Ok(requests) if requests > 0 => {
-                self.requests = self.requests.saturating_add(requests);
-                let is_registered = hw.registers(self.direction);
-                self.mrs = self.mrs.saturating_add(u32::from(is_registered));
-                Ok(())
-            }
-            _ => {
-                self.ctxts.pop();
-                Err(to_result(status).err().unwrap_or(EINVAL))
-            }
+        let mut status = map();
+        if status < 0 {
+            status = map();
         }
+        let requests = u32::try_from(status).unwrap_or(0);
+        if requests == 0 {
+            self.ctxts.pop();
+            return Err(to_result(status).err().unwrap_or(EINVAL));
+        }
+        self.requests = self.requests.saturating_add(requests);
+        Ok(())
     }
 
     /// Chains all work requests in front of `last`, or, if that is null, lets the last of them
@@ -206,19 +181,6 @@ impl RwList {
     ///
     /// They were added with the same `hw`. They have completed, or were never posted.
     pub(super) unsafe fn release(&mut self, hw: &Hw) {
-        if !self.ctxts.is_empty() || self.vecs.capacity() > KEPT_ELEMENTS {
-            // SAFETY: `release_all` has the same contract.
-            unsafe { self.release_all(hw) };
-        }
-    }
-
-    /// [`Self::release`] if there is anything to release.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::release`].
-    unsafe fn release_all(&mut self, hw: &Hw) {
-        let port = hw.id.port();
         for ctxt in &mut self.ctxts {
             // By the type's invariant the vectors exist.
             let Some(vecs) = self.vecs.get(ctxt.first..) else {
@@ -230,7 +192,7 @@ impl RwList {
                 bindings::rdma_rw_ctx_destroy_bvec(
                     ctxt.ctx.as_mut_ptr(),
                     hw.qp.as_ptr(),
-                    port,
+                    hw.id.port(),
                     vecs.as_ptr(),
                     ctxt.count,
                     self.direction.into(),
@@ -240,22 +202,25 @@ impl RwList {
         // INVARIANT: What is mapped no longer is forgotten.
         self.ctxts.clear();
         self.vecs.clear();
-        (self.requests, self.mrs) = (0, 0);
+        self.requests = 0;
         if self.vecs.capacity() > KEPT_ELEMENTS {
-            self.vecs = KVVec::new();
-            self.ctxts = KVVec::new();
+            *self = Self::new();
         }
     }
 }
 
+/// Whether the RDMA core registers memory for RDMA Reads and Writes alike, once that is known. This
+/// is a parameter of the core (`force_mr`), which no other module can read.
+static IS_FORCED: SetOnce<bool> = SetOnce::new();
+
 /// Whether a queue pair of `id` is to have MRs of the RDMA core.
 ///
 /// The core asks for MRs even where it may not use them: a device that only prefers them for long
-/// scatter/gather lists needs none, but a parameter of the core, which no other module can read,
-/// can force their use. So the first connection through a device finds out.
-pub(super) fn may_need_mr(id: &CmId<Bound>, pd: &Pd) -> bool {
+/// scatter/gather lists needs none, unless their use is forced. So the first connection through
+/// such a device finds out.
+pub(super) fn may_need_mr(id: &CmId<Bound>) -> bool {
     // A transfer that may be registered takes further work requests for that.
-    transfer_requests(id, 1) > 1 && pd.device().needs_mr.copy() != Some(NeedsMr::NONE)
+    transfer_requests(id, 1) > 1 && (id.registers_reads() || IS_FORCED.copy() != Some(false))
 }
 
 /// The most work requests that this many transfers take.
@@ -265,47 +230,23 @@ pub(super) fn transfer_requests(id: &CmId<Bound>, transfers: u32) -> u32 {
     unsafe { bindings::rdma_rw_max_send_wr(device, id.port(), transfers, 0) }
 }
 
-/// For which transfers memory is registered on `qp`, which has regions for them. May sleep.
+/// Whether memory is registered for RDMA Writes on `qp`, which has regions for them: maps one byte
+/// to see. May sleep.
 ///
 /// # Safety
 ///
 /// `qp` is the valid queue pair of `id`.
-pub(super) unsafe fn needs_mr(qp: NonNull<bindings::ib_qp>, id: &CmId<Bound>, pd: &Pd) -> NeedsMr {
-    let known = &pd.device().needs_mr;
-    known.copy().unwrap_or_else(|| {
-        // SAFETY: `qp` is the valid queue pair of `id` (this function's contract), whose port this
-        // is.
-        let registers = |direction| unsafe { registers(qp, id.port(), direction) };
-        let reads = registers(DataDirection::FromDevice);
-        let writes = registers(DataDirection::ToDevice);
-        // A connection that registers memory works in any case.
-        let found = NeedsMr {
-            reads: reads.unwrap_or(true),
-            writes: writes.unwrap_or(true),
-        };
-        if reads.and(writes).is_ok() {
-            // If another thread was faster, it has found the same.
-            known.populate(found);
-        }
-        found
-    })
-}
-
-/// Maps a transfer of one byte, an RDMA Read if it comes from the device, to see whether the RDMA
-/// core registers memory for it.
-///
-/// # Safety
-///
-/// `qp` is the valid queue pair of a connection on port `port`.
 ///
 /// # Errors
 ///
 /// `ENOMEM`, or `EAGAIN` if there is no region.
-unsafe fn registers(
+pub(super) unsafe fn registers_writes(
     qp: NonNull<bindings::ib_qp>,
-    port: u32,
-    direction: DataDirection,
+    id: &CmId<Bound>,
 ) -> Result<bool> {
+    if let Some(is_forced) = IS_FORCED.copy() {
+        return Ok(is_forced);
+    }
     let page = Page::alloc_page(GFP_KERNEL)?;
     let vec = bindings::bio_vec {
         bv_page: page.as_ptr(),
@@ -316,17 +257,20 @@ unsafe fn registers(
         bi_size: vec.bv_len,
         ..pin_init::zeroed()
     };
-    let (qp, vec) = (qp.as_ptr(), &raw const vec);
+    let (qp, port, vec) = (qp.as_ptr(), id.port(), &raw const vec);
+    let direction = DataDirection::ToDevice.into();
     let mut ctx = MaybeUninit::uninit();
     let ctx = ctx.as_mut_ptr();
     // SAFETY: The queue pair is valid. The vector describes a byte of a page, and both stay until
     // the context is gone, which is initialised if the first call succeeds.
-    unsafe {
+    let requests = unsafe {
         let requests =
-            bindings::rdma_rw_ctx_init_bvec(ctx, qp, port, vec, 1, iter, 0, 0, direction.into());
+            bindings::rdma_rw_ctx_init_bvec(ctx, qp, port, vec, 1, iter, 0, 0, direction);
         to_result(requests)?;
-        bindings::rdma_rw_ctx_destroy_bvec(ctx, qp, port, vec, 1, direction.into());
-        // The transfer itself is one request.
-        Ok(requests > 1)
-    }
+        bindings::rdma_rw_ctx_destroy_bvec(ctx, qp, port, vec, 1, direction);
+        requests
+    };
+    // The transfer itself is one request. If another thread was faster, it has found the same.
+    IS_FORCED.populate(requests > 1);
+    Ok(requests > 1)
 }

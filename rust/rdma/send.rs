@@ -13,42 +13,34 @@ use super::{
     cq::{Complete, CqContext, WcStatus},
     list::List,
     mr_slots::SlotGuard,
+    owner::QpOwner,
     qp::{QpFailure, QpUser, QueuePair},
     send_ctxt::{SendBox, SendCtxt},
     watchdog::Watchdog,
-    Pd,
 };
 use crate::{
     bindings::{self, PageVec},
     trace,
 };
-use core::{
-    mem::{offset_of, ManuallyDrop},
-    ptr::NonNull,
-};
+use core::{mem::offset_of, ptr::NonNull};
 use kernel::{
     alloc::Flags,
     error::to_result,
     prelude::*,
-    sync::{atomic::Relaxed, Arc, SpinLockGuard},
+    sync::{atomic::Relaxed, SpinLockGuard},
 };
 
 /// One Send in as many is signalled on a client.
 pub(crate) const MAX_UNSIGNALED: u32 = 16;
-
-/// Idle contexts that are kept on a server.
-const KEPT_IDLE: u32 = 16;
 
 /// Why a chain was not handed over, or why there is no context for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SqError {
     /// A client has no idle context. [`QpUser::sq_available`] will be called.
     Full,
-    /// The chain has more work requests than the send queue has entries.
-    TooMany,
     /// There is no memory.
     NoMem,
-    /// The connection is ending.
+    /// The connection is ending, or has to end.
     Closed,
 }
 
@@ -56,7 +48,6 @@ impl From<SqError> for Error {
     fn from(error: SqError) -> Self {
         match error {
             SqError::NoMem => ENOMEM,
-            SqError::TooMany => EMSGSIZE,
             SqError::Full | SqError::Closed => EPIPE,
         }
     }
@@ -83,9 +74,9 @@ pub(crate) struct QpView {
 /// # Invariants
 ///
 /// The entries of the contexts on `posted` and `unsignalled` are not in `free`. A context on one of
-/// these lists, or on `covers` of a context there, may be used by the device, and is not touched by
-/// anybody but its completion handler until it has completed, or until the queue pair is destroyed.
-/// One on `pending` is unknown to the device.
+/// these lists, or on `covers` of a context there, may be used by the device. Only its completion
+/// handler takes it off, once it has completed; or the owner of the queue pair, once no handler
+/// runs. One on `pending` is unknown to the device.
 ///
 /// `is_open` goes from true to false once. Nothing is posted while it is false.
 pub(super) struct SendQueue<U: QpUser> {
@@ -98,129 +89,117 @@ pub(super) struct SendQueue<U: QpUser> {
     pub(super) idle: List<SendCtxt<U>>,
     /// Contexts that exist.
     made: u32,
-    /// Contexts that belong to a [`SendBox`]. While there are any, the hardware objects exist:
-    /// [`super::QpOwner`] waits when it is dropped.
-    pub(super) lent: u32,
     /// Posted unsignalled, and on no other context's `covers` yet.
     pub(super) unsignalled: List<SendCtxt<U>>,
     pub(super) posted: List<SendCtxt<U>>,
     /// Handed over, but there were not enough free entries, in order.
-    pub(super) pending: List<SendCtxt<U>>,
+    pending: List<SendCtxt<U>>,
     pub(super) watchdog: Watchdog,
-    /// Whether the watchdog is queued.
-    pub(super) is_watched: bool,
     /// Whether [`QpUser::sq_available`] is to be called.
     wants_sq: bool,
 }
 
 impl<U: QpUser> SendQueue<U> {
-    /// An open queue with `entries` free entries, `mrs` MRs of the RDMA core's pool, and no
+    /// An open queue with `entries` free entries, `mrs` MRs of the RDMA core's pool, and these
     /// contexts.
-    pub(super) const fn new(entries: u32, mrs: u32) -> Self {
+    pub(super) const fn new(entries: u32, mrs: u32, idle: List<SendCtxt<U>>, made: u32) -> Self {
         Self {
             is_open: true,
             free: entries,
             least: entries,
             free_mrs: mrs,
-            idle: List::new(),
-            made: 0,
-            lent: 0,
+            idle,
+            made,
             unsignalled: List::new(),
             posted: List::new(),
             pending: List::new(),
             watchdog: Watchdog::new(),
-            is_watched: false,
             wants_sq: false,
         }
     }
 
-    /// Puts an unused context on `idle`, or returns it to be freed after unlocking.
-    fn put_idle(&mut self, ctxt: KBox<SendCtxt<U>>) -> Option<KBox<SendCtxt<U>>> {
-        if !U::IS_CLIENT && self.idle.len() >= KEPT_IDLE {
-            self.made = self.made.saturating_sub(1);
-            return Some(ctxt);
-        }
-        self.idle.push_front(ctxt);
-        None
-    }
-
-    /// Whether there are enough free entries for the first pending chain.
-    fn pending_fits(&self) -> bool {
-        let first = self.pending.first();
-        self.is_open && first.is_some_and(|ctxt| ctxt.entries <= self.free)
+    /// Takes the idle contexts of a server, which makes others when it needs them.
+    pub(super) fn take_idle(&mut self) -> List<SendCtxt<U>> {
+        self.made = self.made.saturating_sub(self.idle.len());
+        self.idle.take()
     }
 }
 
-impl<U: QpUser> QueuePair<U> {
+impl<U: QpUser> QpOwner<U> {
     /// A context for one chain. May sleep if `flags` allow it.
     ///
     /// # Errors
     ///
     /// [`SqError::Full`] on a client only; then [`QpUser::sq_full`] was called under the lock, and
-    /// [`QpUser::sq_available`] will be. [`SqError::NoMem`], [`SqError::Closed`].
+    /// [`QpUser::sq_available`] will be. [`SqError::NoMem`] on a server only, [`SqError::Closed`].
     pub(crate) fn get_send_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
-        let mut sq = self.send.lock();
-        if !sq.is_open {
-            return Err(SqError::Closed);
-        }
-        // INVARIANT: `lent` counts the context.
-        sq.lent = sq.lent.saturating_add(1);
-        if let Some(ctxt) = sq.idle.pop_front() {
-            return Ok(self.lend(ctxt));
-        }
-        if sq.made < self.caps.sends {
-            sq.made = sq.made.saturating_add(1);
+        // SAFETY: The owner exists while it is borrowed.
+        unsafe { self.get_ctxt(flags) }
+    }
+
+    /// Frees the chains that are pending, if the queue is closed.
+    pub(crate) fn drop_pending(&self) {
+        loop {
+            let mut sq = self.send.lock();
+            if sq.is_open {
+                return;
+            }
+            let Some(ctxt) = self.pop_pending(&mut sq) else {
+                return;
+            };
             drop(sq);
-            // SAFETY: `lent` is not 0.
-            let pd = unsafe { &self.hw().pd };
-            if let Ok(ctxt) = SendCtxt::new(pd, self.caps.send_size, flags) {
-                return Ok(self.lend(ctxt));
-            }
-            sq = self.send.lock();
-            sq.made = sq.made.saturating_sub(1);
-            // A completion may have returned contexts meanwhile, the last one to do so.
-            if let Some(ctxt) = sq.idle.pop_front() {
-                return Ok(self.lend(ctxt));
-            }
-        }
-        self.unlend(&mut sq);
-        if !U::IS_CLIENT {
-            return Err(SqError::NoMem);
-        }
-        sq.wants_sq = true;
-        self.user.sq_full();
-        Err(SqError::Full)
-    }
-
-    /// A context that `lent` counts.
-    fn lend(&self, ctxt: KBox<SendCtxt<U>>) -> SendBox<'_, U> {
-        SendBox {
-            qp: self,
-            ctxt: ManuallyDrop::new(ctxt),
+            // SAFETY: The owner exists while it is borrowed.
+            drop(unsafe { SendBox::new(self, ctxt) });
         }
     }
+}
 
-    /// Counts a context that no longer belongs to a [`SendBox`].
-    fn unlend(&self, sq: &mut SendQueue<U>) {
-        sq.lent = sq.lent.saturating_sub(1);
-        if !sq.is_open {
-            self.returned.notify_all();
-        }
-    }
-
-    /// Makes the first `count` contexts, so that Sends do not depend on memory. May sleep.
+impl<'a, U: QpUser> CqContext<'a, U> {
+    /// A context for one chain. Does not sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
-    pub(super) fn make_sends(&self, pd: &Arc<Pd>, count: u32) -> Result {
-        for _ in 0..count {
-            let ctxt = SendCtxt::new(pd, self.caps.send_size, GFP_KERNEL)?;
+    /// As [`QpOwner::get_send_ctxt`].
+    pub(crate) fn get_send_ctxt(&self) -> Result<SendBox<'a, U>, SqError> {
+        // SAFETY: A completion is being handled.
+        unsafe { self.qp().get_ctxt(GFP_NOWAIT) }
+    }
+}
+
+impl<U: QpUser> QueuePair<U> {
+    /// A context for one chain.
+    ///
+    /// # Safety
+    ///
+    /// The hardware objects exist for all of the lifetime.
+    unsafe fn get_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
+        let mut sq = self.lock_open()?;
+        let mut ctxt = sq.idle.pop_front();
+        if ctxt.is_none() && U::IS_CLIENT {
+            sq.wants_sq = true;
+            self.user.sq_full();
+        }
+        drop(sq);
+        if ctxt.is_none() && !U::IS_CLIENT {
+            // SAFETY: The hardware objects exist (this function's contract).
+            let pd = unsafe { &self.hw().pd };
+            let made = SendCtxt::new(pd, self.caps.send_size, flags);
+            ctxt = Some(made.map_err(|_| SqError::NoMem)?);
             let mut sq = self.send.lock();
             sq.made = sq.made.saturating_add(1);
-            sq.idle.push_front(ctxt);
         }
-        Ok(())
+        // SAFETY: The hardware objects exist (this function's contract).
+        Ok(unsafe { SendBox::new(self, ctxt.ok_or(SqError::Full)?) })
+    }
+
+    /// Locks the send queue, if it is open.
+    pub(super) fn lock_open(&self) -> Result<SpinLockGuard<'_, SendQueue<U>>, SqError> {
+        let sq = self.send.lock();
+        if sq.is_open {
+            Ok(sq)
+        } else {
+            Err(SqError::Closed)
+        }
     }
 
     /// Reserves `mrs` MRs of the RDMA core's pool for a Call, if no chain is pending and
@@ -228,7 +207,7 @@ impl<U: QpUser> QueuePair<U> {
     /// [`QpUser::sq_available`] is called when this may have changed: when a chain has completed
     /// and none is pending.
     pub(crate) fn reserve(&self, mrs: u32, is_allowed: impl Fn() -> bool) -> bool {
-        if mrs == 0 && self.pending() == 0 && is_allowed() {
+        if mrs == 0 && self.n_pending.load(Relaxed) == 0 && is_allowed() {
             return true;
         }
         let mut sq = self.send.lock();
@@ -248,24 +227,19 @@ impl<U: QpUser> QueuePair<U> {
         }
         let mut sq = self.send.lock();
         sq.free_mrs = sq.free_mrs.saturating_add(mrs);
-        self.unlock(sq, None);
+        self.unlock(sq);
     }
 
-    /// Unlocks the queue, frees a surplus context, and tells the user if somebody waits for room
-    /// that there now is.
-    fn unlock(&self, mut sq: SpinLockGuard<'_, SendQueue<U>>, surplus: Option<KBox<SendCtxt<U>>>) {
-        let has_room = sq.is_open && sq.pending.is_empty();
-        let room = has_room && core::mem::replace(&mut sq.wants_sq, false);
+    /// Unlocks the queue, and notifies the user if it waits for the queue to be available.
+    pub(super) fn unlock(&self, mut sq: SpinLockGuard<'_, SendQueue<U>>) {
+        let is_available = sq.wants_sq && sq.is_open && sq.pending.is_empty();
+        if is_available {
+            sq.wants_sq = false;
+        }
         drop(sq);
-        drop(surplus);
-        if room {
+        if is_available {
             self.user.sq_available();
         }
-    }
-
-    /// How many chains are pending.
-    pub(crate) fn pending(&self) -> u32 {
-        self.n_pending.load(Relaxed)
     }
 
     /// What debugfs shows of the queues.
@@ -289,24 +263,6 @@ impl<U: QpUser> QueuePair<U> {
         self.send.lock().is_open = false;
     }
 
-    /// Frees the chains that are pending, if the queue is closed.
-    pub(crate) fn drop_pending(&self) {
-        loop {
-            let mut sq = self.send.lock();
-            if sq.is_open {
-                return;
-            }
-            let Some(ctxt) = self.pop_pending(&mut sq) else {
-                return;
-            };
-            // INVARIANT: `lent` counts the context. The hardware objects exist: their owner drops
-            // what is pending before it destroys them.
-            sq.lent = sq.lent.saturating_add(1);
-            drop(sq);
-            drop(self.lend(ctxt));
-        }
-    }
-
     /// The first pending chain, which is no longer pending.
     fn pop_pending(&self, sq: &mut SendQueue<U>) -> Option<KBox<SendCtxt<U>>> {
         let ctxt = sq.pending.pop_front();
@@ -323,10 +279,11 @@ impl<U: QpUser> QueuePair<U> {
     ///
     /// # Errors
     ///
-    /// `EPIPE` if the queue is closed, or whatever the provider returns.
+    /// `EPIPE` if the queue is closed, or whatever the provider returns: the queue is closed then,
+    /// and part of the chain may be posted.
     pub(super) unsafe fn post_wrs(
         &self,
-        sq: &SendQueue<U>,
+        sq: &mut SendQueue<U>,
         first: *const bindings::ib_send_wr,
     ) -> Result {
         if !sq.is_open {
@@ -334,7 +291,9 @@ impl<U: QpUser> QueuePair<U> {
         }
         // SAFETY: The queue is open, so the hardware objects exist; the rest is this function's
         // contract.
-        to_result(unsafe { bindings::rpcrdma_ib_post_send(self.hw().qp.as_ptr(), first) })
+        let status = unsafe { bindings::rpcrdma_ib_post_send(self.hw().qp.as_ptr(), first) };
+        sq.is_open = status == 0;
+        to_result(status)
     }
 
     /// Posts the chain of `ctxt`, and takes its entries. Whatever happens, the context stays with
@@ -342,10 +301,10 @@ impl<U: QpUser> QueuePair<U> {
     ///
     /// # Errors
     ///
-    /// Whatever the provider returns. The queue is closed then: part of the chain may be posted.
+    /// Those of [`Self::post_wrs`].
     fn post_locked(&self, sq: &mut SendQueue<U>, mut ctxt: KBox<SendCtxt<U>>) -> Result {
         let first = ctxt.first;
-        sq.free = sq.free.saturating_sub(ctxt.entries);
+        sq.free = sq.free.saturating_sub(ctxt.entries());
         sq.least = sq.least.min(sq.free);
         let mut is_signalled = true;
         if U::IS_CLIENT {
@@ -355,90 +314,57 @@ impl<U: QpUser> QueuePair<U> {
             trace::xprtrdma_post_send(self, ctxt.cid, ctxt.message(), is_signalled);
         }
         if is_signalled {
-            ctxt.covers = sq.unsignalled.take();
+            ctxt.covers.append(&mut sq.unsignalled);
             sq.posted.push_back(ctxt);
         } else {
             sq.unsignalled.push_back(ctxt);
         }
         // SAFETY: The context, with everything that the chain refers to, is on a list from which
         // only its completion takes it.
-        let posted = unsafe { self.post_wrs(sq, first) };
-        posted.inspect_err(|_| sq.is_open = false)
+        unsafe { self.post_wrs(sq, first) }
     }
 
-    /// Tells the user that the provider has refused a chain.
+    /// Notifies the user that the provider has refused a chain.
     fn refused(&self, error: Error) {
         if U::IS_CLIENT {
             trace::xprtrdma_post_send_err(self, error);
         } else {
             trace::svcrdma_sq_post_err(self, error);
         }
-        self.user.failed(QpFailure::PostRefused(error));
+        self.user.failed(QpFailure::PostFailed);
     }
 }
 
 impl<U: QpUser> SendBox<'_, U> {
-    /// Hands over the chain, of `entries` requests, under the lock of the slot with its MRs, if it
-    /// has any.
+    /// Hands over the chain, under the lock of `sq`, the open queue, and of the slot with its MRs,
+    /// if it has any.
     ///
     /// # Errors
     ///
     /// [`SqError::Closed`].
     pub(super) fn post(
-        mut self,
-        entries: u32,
+        self,
+        mut sq: SpinLockGuard<'_, SendQueue<U>>,
         slot: Option<SlotGuard<'_, U>>,
     ) -> Result<(), SqError> {
-        let qp = self.qp;
-        let mut sq = qp.send.lock();
-        if !sq.is_open {
-            drop(sq);
-            drop(slot);
-            return Err(SqError::Closed);
-        }
-        if !U::IS_CLIENT {
-            self.ctxt.entries = entries;
-        }
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, and does not use the context any more.
-        let ctxt = unsafe { ManuallyDrop::take(&mut this.ctxt) };
-        sq.lent = sq.lent.saturating_sub(1);
+        let (qp, ctxt) = self.into_parts();
         sq.watchdog.handed(ctxt.rw.is_read());
-        let watch = qp.caps.watch && !core::mem::replace(&mut sq.is_watched, true);
         let mut posted = Ok(());
-        if sq.pending.is_empty() && ctxt.entries <= sq.free {
+        if sq.pending.is_empty() && ctxt.entries() <= sq.free {
             posted = qp.post_locked(&mut sq, ctxt);
         } else {
             let used = qp.sq_entries.saturating_sub(sq.free);
-            trace::svcrdma_sq_full(qp, entries, used, qp.sq_entries);
+            trace::svcrdma_sq_full(qp, ctxt.entries(), used, qp.sq_entries);
             qp.user.sq_full();
             sq.pending.push_back(ctxt);
             qp.n_pending.store(sq.pending.len(), Relaxed);
         }
         drop(sq);
         drop(slot);
-        if watch {
-            qp.watch();
-        }
         posted.map_err(|error| {
             qp.refused(error);
             SqError::Closed
         })
-    }
-}
-
-impl<U: QpUser> Drop for SendBox<'_, U> {
-    fn drop(&mut self) {
-        let qp = self.qp;
-        // SAFETY: The context is not used any more by this object.
-        let mut ctxt = unsafe { ManuallyDrop::take(&mut self.ctxt) };
-        // SAFETY: The chain was not posted. This `SendBox` is still counted by `lent`.
-        unsafe { ctxt.unmap(qp) };
-        ctxt.data = U::Send::default();
-        let mut sq = qp.send.lock();
-        let surplus = sq.put_idle(ctxt);
-        qp.unlend(&mut sq);
-        qp.unlock(sq, surplus);
     }
 }
 
@@ -450,55 +376,60 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
 
     unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         let qp = cx.qp();
-        // SAFETY: The context is on `posted`, and only its completion handler touches it (invariant
-        // of `SendQueue`).
-        let ctxt = unsafe { &mut *this.as_ptr() };
         let failure = WcStatus::failure(wc);
-        let (is_read, mrs) = (ctxt.rw.is_read(), ctxt.rw.mrs());
+        // SAFETY: The context is on `posted`, and only this handler takes it off.
+        let cid = unsafe { this.as_ref() }.cid;
         if U::IS_CLIENT {
-            trace::xprtrdma_wc_send(qp, ctxt.cid, wc);
+            trace::xprtrdma_wc_send(qp, cid, wc);
             // What it covers may not have completed.
             if let Some(status) = failure {
                 return qp.user.failed(status.into());
             }
-        } else if !is_read {
-            trace::svcrdma_wc_send(qp, ctxt.cid, wc);
+        }
+        let mut sq = qp.send.lock();
+        let Some(mut ctxt) = sq.posted.take_object(this) else {
+            return;
+        };
+        let (is_read, entries, mrs) = (ctxt.rw.is_read(), ctxt.entries(), qp.mrs_of(&ctxt.rw));
+        if !U::IS_CLIENT && !is_read {
+            trace::svcrdma_wc_send(qp, cid, wc);
         } else if failure.is_some() {
-            trace::svcrdma_wc_read_failed(qp, ctxt.cid, wc);
+            trace::svcrdma_wc_read_failed(qp, cid, wc);
         }
         let mut pages = PageVec::new();
-        if is_read {
-            // The thread that posts may have yet to look for a request behind the last one, which
-            // is freed when it is unmapped.
-            drop(qp.send.lock());
-            if failure.is_none() {
-                pages = core::mem::take(&mut ctxt.pages);
+        if ctxt.pages.len() != 0 {
+            drop(sq);
+            if is_read && failure.is_none() {
+                core::mem::swap(&mut pages, &mut ctxt.pages);
             }
-        }
-        // SAFETY: The chain has completed. A completion is being handled, so the hardware objects
-        // exist.
-        unsafe { ctxt.unmap(qp) };
-        // Of a Send it says nothing about memory of the peer.
-        if let Some(status) = failure.filter(|_| is_read) {
-            qp.user.part_failed(&ctxt.data, status);
+            // SAFETY: The chain has completed. A completion is being handled, so the hardware
+            // objects exist.
+            unsafe { ctxt.release(qp) };
+            // Of a Send it says nothing about memory of the peer.
+            if let Some(status) = failure.filter(|_| is_read) {
+                qp.user.part_failed(&ctxt.data, status);
+            }
+            sq = qp.send.lock();
         }
         let data = core::mem::take(&mut ctxt.data);
-
-        let mut sq = qp.send.lock();
-        // SAFETY: The context is on `posted`.
-        let mut ctxt = unsafe { sq.posted.remove(this) };
-        sq.free = sq.free.saturating_add(ctxt.entries);
+        sq.free = sq.free.saturating_add(entries);
         sq.free_mrs = sq.free_mrs.saturating_add(mrs);
         sq.idle.append(&mut ctxt.covers);
+        sq.idle.push_front(ctxt);
         sq.watchdog.done(is_read);
-        let surplus = sq.put_idle(ctxt);
+        // Pending chains take the entries of this one: no more are posted in one locking than a
+        // chain has.
         let mut posted = Ok(());
-        while failure.is_none() && sq.pending_fits() {
+        let fits = |sq: &SendQueue<U>| {
+            let first = sq.pending.first();
+            sq.is_open && first.is_some_and(|ctxt| ctxt.entries() <= sq.free)
+        };
+        while failure.is_none() && fits(&sq) {
             if let Some(next) = qp.pop_pending(&mut sq) {
                 posted = qp.post_locked(&mut sq, next);
             }
         }
-        qp.unlock(sq, surplus);
+        qp.unlock(sq);
         if let Err(error) = posted {
             qp.refused(error);
         }
@@ -524,7 +455,7 @@ unsafe impl<U: QpUser> Complete<1> for SendCtxt<U> {
         };
         let qp = cx.qp();
         // SAFETY: The request is part of a chain whose last one has not completed, so the context
-        // is on a list of the queue, and only a completion handler touches it.
+        // is on a list of the queue, which only a completion handler takes it off.
         let ctxt = unsafe { this.as_ref() };
         if U::IS_CLIENT {
             trace::xprtrdma_wc_unsignaled(qp, ctxt.cid, wc);

@@ -8,7 +8,7 @@
 use super::{
     cq::{Complete, Cqe},
     dma::DmaBuffer,
-    list::{Linked, Links, List},
+    list::{Link, Linked, List},
     mr::{Mapped, MrList},
     qp::{QpUser, QueuePair},
     rw::RwList,
@@ -24,7 +24,7 @@ use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
 
 /// The resources of one chain. It goes round between its user and the send queue.
 pub(super) struct SendCtxt<U: QpUser> {
-    links: Links<Self>,
+    link: Link<Self>,
     /// Of the last request, if that is signalled.
     pub(super) cqe: Cqe<Self>,
     /// Of all other requests. It reports errors, and frees nothing: not every device completes
@@ -38,8 +38,6 @@ pub(super) struct SendCtxt<U: QpUser> {
     pub(super) pages: PageVec,
     /// The first request of the chain.
     pub(super) first: *mut bindings::ib_send_wr,
-    /// Entries of the send queue; 0 on a client, whose queue has enough for all contexts.
-    pub(super) entries: u32,
     /// Contexts whose unsignalled Sends were posted before this one's.
     pub(super) covers: List<Self>,
     /// Identifies the chain in trace events.
@@ -51,11 +49,10 @@ pub(super) struct SendCtxt<U: QpUser> {
 // pointers lead into itself, or to its `rw`.
 unsafe impl<U: QpUser> Send for SendCtxt<U> {}
 
-// SAFETY: Always the field `links`.
+// SAFETY: Always the field `link`.
 unsafe impl<U: QpUser> Linked for SendCtxt<U> {
-    unsafe fn links(this: *mut Self) -> *mut Links<Self> {
-        // SAFETY: `this` points to a context (this function's contract).
-        unsafe { &raw mut (*this).links }
+    fn link(&self) -> &Link<Self> {
+        &self.link
     }
 }
 
@@ -64,7 +61,7 @@ impl<U: QpUser> SendCtxt<U> {
     pub(super) fn new(pd: &Arc<Pd>, size: u32, flags: Flags) -> Result<KBox<Self>> {
         let header = DmaBuffer::new(pd, size, DataDirection::ToDevice, flags)?;
         let ctxt = Self {
-            links: Links::new(),
+            link: Link::new(),
             cqe: Cqe::new(),
             part: Cqe::new(),
             sge: header.sge(),
@@ -73,7 +70,6 @@ impl<U: QpUser> SendCtxt<U> {
             rw: RwList::new(),
             pages: PageVec::new(),
             first: null_mut(),
-            entries: 0,
             covers: List::new(),
             cid: 0,
             data: U::Send::default(),
@@ -87,13 +83,22 @@ impl<U: QpUser> SendCtxt<U> {
         self.header.first(self.sge.length as usize)
     }
 
+    /// Entries of the send queue; 0 on a client, whose queue has enough for all contexts.
+    pub(super) fn entries(&self) -> u32 {
+        if U::IS_CLIENT {
+            return 0;
+        }
+        let send = u32::from(!self.rw.is_read());
+        self.rw.requests.saturating_add(send)
+    }
+
     /// Unmaps the memory of `rw`, and puts the pages.
     ///
     /// # Safety
     ///
     /// The chain has completed, or was never posted. It belongs to `qp`, whose hardware objects
     /// exist.
-    pub(super) unsafe fn unmap(&mut self, qp: &QueuePair<U>) {
+    pub(super) unsafe fn release(&mut self, qp: &QueuePair<U>) {
         // SAFETY: The ranges were added with these objects, and are not used by the device (this
         // function's contract).
         unsafe { self.rw.release(qp.hw()) };
@@ -101,27 +106,6 @@ impl<U: QpUser> SendCtxt<U> {
         if count != 0 {
             self.pages.clear();
             qp.user.pages_put(&self.data, count);
-        }
-    }
-
-    /// Gives up a chain that may not have completed, once no completion is handled any more. The
-    /// pages are kept. If `is_lost`, the device may use them even when the queue pair is destroyed:
-    /// they are leaked.
-    ///
-    /// # Safety
-    ///
-    /// The chain belongs to `qp`, whose hardware objects exist. They are destroyed before the
-    /// context is dropped.
-    pub(super) unsafe fn give_up(&mut self, qp: &QueuePair<U>, is_lost: bool) {
-        qp.user.pages_put(&self.data, self.pages.len());
-        if is_lost {
-            core::mem::forget(core::mem::take(&mut self.pages));
-        }
-        // The RDMA core wants its MRs back in any case.
-        if !is_lost || qp.needs_mr.reads {
-            // SAFETY: The ranges were added with these objects. The queue pair was drained, or what
-            // they use is leaked.
-            unsafe { self.rw.release(qp.hw()) };
         }
     }
 
@@ -144,14 +128,34 @@ impl<U: QpUser> SendCtxt<U> {
 ///
 /// # Invariants
 ///
-/// The context is one of `lent` ([`SendQueue`]), so the hardware objects of `qp` exist.
+/// The hardware objects of `qp` exist for all of `'a`.
 pub(crate) struct SendBox<'a, U: QpUser> {
-    pub(super) qp: &'a QueuePair<U>,
+    qp: &'a QueuePair<U>,
     /// Taken out when the chain is handed over, or in `drop`.
-    pub(super) ctxt: ManuallyDrop<KBox<SendCtxt<U>>>,
+    ctxt: ManuallyDrop<KBox<SendCtxt<U>>>,
 }
 
-impl<U: QpUser> SendBox<'_, U> {
+impl<'a, U: QpUser> SendBox<'a, U> {
+    /// A context of `qp`.
+    ///
+    /// # Safety
+    ///
+    /// The hardware objects exist for all of `'a`.
+    pub(super) unsafe fn new(qp: &'a QueuePair<U>, ctxt: KBox<SendCtxt<U>>) -> Self {
+        // INVARIANT: The hardware objects exist (this function's contract).
+        Self {
+            qp,
+            ctxt: ManuallyDrop::new(ctxt),
+        }
+    }
+
+    /// The context, which is not put back.
+    pub(super) fn into_parts(self) -> (&'a QueuePair<U>, KBox<SendCtxt<U>>) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, and does not use the context any more.
+        (this.qp, unsafe { ManuallyDrop::take(&mut this.ctxt) })
+    }
+
     /// The buffer for the message, which begins at its start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         self.ctxt.header.bytes()
@@ -186,28 +190,25 @@ impl<U: QpUser> SendBox<'_, U> {
         ranges: usize,
         elements: usize,
     ) -> Result {
-        // SAFETY: The hardware objects exist (type invariant).
-        let hw = unsafe { self.qp.hw() };
-        self.ctxt.rw.reserve(hw, direction, ranges, elements)
+        // Each range may be split once more.
+        let more = elements / self.qp.region_pages.get() as usize;
+        let ranges = ranges.saturating_add(more);
+        self.ctxt.rw.reserve(direction, ranges, elements)
     }
 
     /// Adds the transfer of `range` of the pages from or to the peer's memory at `offset` under
-    /// `handle`. May sleep for memory. What cannot be mapped is tried once more: an IOMMU or bounce
-    /// buffers may be exhausted for a moment.
+    /// `handle`. May sleep for memory.
     ///
     /// # Errors
     ///
     /// `EINVAL` if the range is not within the pages; `ENOMEM`; `EAGAIN` if more MRs are needed
     /// than the RDMA core has.
     pub(crate) fn add(&mut self, range: PageRange, handle: u32, mut offset: u64) -> Result {
-        // SAFETY: The hardware objects exist (type invariant).
-        let hw = unsafe { self.qp.hw() };
         let SendCtxt { rw, pages, .. } = &mut **self.ctxt;
-        for range in range.split(hw.region_pages) {
-            // SAFETY: The pages stay with the context, and do not change while there are ranges,
-            // until the ranges are released.
-            let mut add = || unsafe { rw.add(hw, pages, range, handle, offset) };
-            add().or_else(|_| add())?;
+        for range in range.split(self.qp.region_pages) {
+            // SAFETY: The hardware objects exist (type invariant). The pages stay with the context,
+            // and do not change while there are ranges, until the ranges are released.
+            unsafe { rw.add(self.qp.hw(), pages, range, handle, offset)? };
             offset = offset.wrapping_add(u64::try_from(range.length)?);
         }
         Ok(())
@@ -216,53 +217,51 @@ impl<U: QpUser> SendBox<'_, U> {
     /// MRs of the RDMA core's pool that the ranges have taken. They are given back when the chain
     /// has completed, if it is handed over; until then they are reserved by the caller.
     pub(crate) fn mrs(&self) -> u32 {
-        self.ctxt.rw.mrs()
+        self.qp.mrs_of(&self.ctxt.rw)
     }
 
     /// Whether an empty send queue has entries for the ranges and a Send.
     pub(crate) fn fits(&self) -> bool {
-        self.ctxt.rw.requests() < self.qp.sq_entries
+        self.ctxt.rw.requests < self.qp.sq_entries
     }
 
-    /// Hands over the RDMA Reads. `cid` identifies the message for which they are done in trace
-    /// events.
+    /// Hands over the RDMA Reads, of which there are some, and which fit ([`Self::fits`]). `cid`
+    /// identifies the message for which they are done in trace events.
     ///
     /// # Errors
     ///
-    /// [`SqError::TooMany`] if there are more than [`Self::fits`], or none; [`SqError::Closed`].
-    /// The data is dropped.
+    /// [`SqError::Closed`]. The data is dropped.
     pub(crate) fn post_reads(mut self, cid: u32) -> Result<(), SqError> {
-        let requests = self.ctxt.rw.requests();
-        if !self.fits() || requests == 0 {
-            return Err(SqError::TooMany);
+        let requests = self.ctxt.rw.requests;
+        if !self.fits() || !self.ctxt.rw.is_read() {
+            return Err(SqError::Closed);
         }
         self.ctxt.cid = cid;
         trace::svcrdma_post_read_chunk(self.qp, cid, requests);
         self.chain_rw(null_mut());
-        self.post(requests, None)
+        let sq = self.qp.lock_open()?;
+        self.post(sq, None)
     }
 
-    /// Hands over the RDMA Writes, if there are any, and the Send of the first `length` bytes of
-    /// the buffer. Asks the peer to invalidate `handle`, if there is one.
+    /// Hands over the RDMA Writes, if there are any, which fit ([`Self::fits`]), and the Send of
+    /// the first `length` bytes of the buffer. Asks the peer to invalidate `handle`, if there is
+    /// one.
     ///
     /// # Errors
     ///
-    /// [`SqError::TooMany`] if the Writes do not fit the queue ([`Self::fits`]), or the message the
-    /// buffer; [`SqError::Closed`]. The data is dropped.
+    /// [`SqError::Closed`]. The data is dropped.
     pub(crate) fn post_send(mut self, length: usize, handle: Option<u32>) -> Result<(), SqError> {
-        if !self.fits() {
-            return Err(SqError::TooMany);
-        }
         let last = self.prepare_send(length, handle)?;
-        let writes = self.ctxt.rw.requests();
-        if writes != 0 {
-            trace::svcrdma_post_write_chunk(self.qp, self.ctxt.cid, writes);
-        }
         if !U::IS_CLIENT {
+            let writes = self.ctxt.rw.requests;
+            if writes != 0 {
+                trace::svcrdma_post_write_chunk(self.qp, self.ctxt.cid, writes);
+            }
             trace::svcrdma_post_send(self.qp, self.ctxt.cid, handle);
         }
         self.chain_rw(last);
-        self.post(writes.saturating_add(1), None)
+        let sq = self.qp.lock_open()?;
+        self.post(sq, None)
     }
 
     /// Registers `mrs` in slot `index` and sends the first `length` bytes of the buffer, in one
@@ -271,8 +270,8 @@ impl<U: QpUser> SendBox<'_, U> {
     ///
     /// # Errors
     ///
-    /// [`SqError::TooMany`] if the message does not fit the buffer; the MRs are freed.
-    /// [`SqError::Closed`]: the connection has to end. The MRs may be in the slot until then.
+    /// [`SqError::Closed`], also if the slot is in use, or for MRs of another PD: the connection
+    /// has to end. The MRs may be in the slot until then.
     pub(crate) fn post_with_mrs(
         mut self,
         length: usize,
@@ -280,29 +279,41 @@ impl<U: QpUser> SendBox<'_, U> {
         mrs: MrList<Mapped>,
         publish: impl FnOnce(&mut U::Slot),
     ) -> Result<(), SqError> {
+        let qp = self.qp;
         let last = self.prepare_send(length, None)?;
         let part = <SendCtxt<U> as Complete<1>>::wr_cqe(&**self.ctxt);
-        let qp = self.qp;
-        // SAFETY: The hardware objects exist (type invariant). The chain is posted next, or never.
-        let (slot, first) = unsafe { qp.mrs.register(qp, index, mrs, (part, last), publish)? };
+        let mut slot = qp.slot(index).ok_or(SqError::Closed)?;
+        let sq = qp.lock_open()?;
+        let state = &mut *slot.state;
+        // SAFETY: The hardware objects exist (type invariant).
+        let pd = unsafe { &qp.hw().pd };
+        if !state.mrs.is_empty() || state.is_invalidating || !mrs.are_of(pd) {
+            return Err(SqError::Closed);
+        }
+        // SAFETY: The chain is posted next, under the lock without which the MRs cannot leave the
+        // slot.
+        let (first, registered) = unsafe { mrs.register(part, last) };
         self.ctxt.first = first;
-        self.post(0, Some(slot))
+        state.mrs = registered;
+        publish(&mut state.data);
+        self.post(sq, Some(slot))
     }
 
     /// Prepares the Send of the first `length` bytes of the buffer, the last request of the chain.
     ///
     /// # Errors
     ///
-    /// [`SqError::TooMany`] if the buffer is shorter.
+    /// [`SqError::Closed`] if the buffer is shorter, or if the ranges do not fit the send queue.
     fn prepare_send(
         &mut self,
         length: usize,
         handle: Option<u32>,
     ) -> Result<*mut bindings::ib_send_wr, SqError> {
+        if !self.fits() || length > self.ctxt.header.len() {
+            return Err(SqError::Closed);
+        }
         let ctxt = &mut **self.ctxt;
-        let bytes = u32::try_from(length).ok();
-        let bytes = bytes.filter(|_| length <= ctxt.header.len());
-        ctxt.sge.length = bytes.ok_or(SqError::TooMany)?;
+        ctxt.sge.length = u32::try_from(length).map_err(|_| SqError::Closed)?;
         ctxt.header.sync_for_device(length);
         ctxt.cid = self.qp.next_cid();
         ctxt.set_signalled(true);
@@ -333,5 +344,18 @@ impl<U: QpUser> SendBox<'_, U> {
                 wr = (*wr).next;
             }
         }
+    }
+}
+
+impl<U: QpUser> Drop for SendBox<'_, U> {
+    fn drop(&mut self) {
+        // SAFETY: The context is not used any more by this object.
+        let mut ctxt = unsafe { ManuallyDrop::take(&mut self.ctxt) };
+        // SAFETY: The chain was not posted. The hardware objects exist (type invariant).
+        unsafe { ctxt.release(self.qp) };
+        ctxt.data = U::Send::default();
+        let mut sq = self.qp.send.lock();
+        sq.idle.push_front(ctxt);
+        self.qp.unlock(sq);
     }
 }

@@ -71,8 +71,8 @@ impl Watchdog {
         self.counts.iter().any(|count| count.handed != count.done)
     }
 
-    /// Whether the peer lets too little complete; called every 10 s while chains are under way.
-    pub(super) fn is_stalled(&mut self) -> bool {
+    /// Returns whether the peer lets too little complete. Called every 10 s.
+    pub(super) fn run(&mut self) -> bool {
         let (mut is_late, mut done) = (false, 0u64);
         for count in &mut self.counts {
             let [.., oldest] = count.marks;
@@ -99,15 +99,14 @@ mod tests {
     #[test]
     fn a_queue_without_progress_is_stalled_at_the_third_run() {
         let mut watchdog = Watchdog::new();
-        assert!(!watchdog.is_busy());
         watchdog.handed(false);
-        let runs = [(); 3].map(|()| watchdog.is_stalled());
+        let runs = [(); 3].map(|()| watchdog.run());
         assert_eq!(runs, [false, false, true]);
         watchdog.done(false);
-        assert!(!watchdog.is_stalled() && !watchdog.is_busy());
+        assert!(!watchdog.run() && !watchdog.is_busy());
         // What was seen before does not count for later chains.
         watchdog.handed(true);
-        let runs = [(); 3].map(|()| watchdog.is_stalled());
+        let runs = [(); 3].map(|()| watchdog.run());
         assert_eq!(runs, [false, false, true]);
     }
 
@@ -122,7 +121,7 @@ mod tests {
             let stalled = (0..20).find(|_| {
                 watchdog.done(is_read);
                 watchdog.handed(is_read);
-                watchdog.is_stalled()
+                watchdog.run()
             });
             assert_eq!(stalled, Some(6));
         }
@@ -135,7 +134,7 @@ mod tests {
         let stalled = (0..20).find(|_| {
             watchdog.handed(false);
             watchdog.done(false);
-            watchdog.is_stalled()
+            watchdog.run()
         });
         assert_eq!(stalled, Some(6));
     }

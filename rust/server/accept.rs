@@ -118,11 +118,9 @@ fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool
         send_entries: send_requests(full),
         // The RDMA core takes into account that Reads may have fewer.
         send_sge: sge(attributes.max_send_sge).get(),
-        sends: u32::MAX,
-        first_sends: 0,
+        sends: 0,
         rdma_ctxs: CALL_PIECES.saturating_add(more),
         slots: 0,
-        watch: true,
     };
     (caps, full)
 }
@@ -149,7 +147,7 @@ impl Connection {
         let id = request.into_id(conn.clone());
         let (caps, full) = caps(&conn, &device, credits, id.registers_reads());
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
-        let registered = caps.registered_requests(&id, &pd);
+        let registered = caps.registered_requests(&id);
         let (held, needed) = (attributes.max_qp_wr, least_send_queue(full, registered));
         if held < needed {
             pr_warn_once!(

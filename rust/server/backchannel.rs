@@ -5,7 +5,7 @@
 use super::{
     sendto::SendInfo,
     sizes::BACKWARD_CREDITS,
-    transport::{Connection, Qp},
+    transport::{Connection, Owner},
 };
 use crate::{
     error::Cause,
@@ -54,7 +54,7 @@ impl BcConnection for Connection {
 /// # Errors
 ///
 /// `ENOMEM`, `EPIPE`; others if the message is too long.
-fn send(qp: &Qp, call: &BcRqst<'_>) -> Result {
+fn send(qp: &Owner, call: &BcRqst<'_>) -> Result {
     let (conn, flags) = (qp.user(), GFP_NOWAIT | __GFP_NOWARN);
     let (version, thresholds) = conn.agreed();
     // The client has had no Reply that says the version. sunrpc tries again soon.

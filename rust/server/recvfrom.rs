@@ -4,7 +4,7 @@
 
 use super::{
     rw, sendto,
-    transport::{Qp, RecvCtxt, SvcxprtRdma},
+    transport::{Owner, Qp, RecvCtxt, SvcxprtRdma},
     PAGE_SIZE,
 };
 use crate::{
@@ -208,7 +208,7 @@ pub(super) fn read(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
 }
 
 /// `xpo_recvfrom`: takes the next message. Returns it if it is a complete Call.
-pub(super) fn recvfrom(qp: &Qp, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvCtxt>> {
+pub(super) fn recvfrom(qp: &Owner, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvCtxt>> {
     // A thread may come though XPT_DATA is clear, for a deferred Call that another one has taken.
     let taken = qp.user().take(qp);
     rqst.let_others_in();

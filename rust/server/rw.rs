@@ -6,7 +6,7 @@ use super::{
     recvfrom::{CallInfo, Decoded},
     sendto,
     sendto::SendInfo,
-    transport::{Qp, RecvCtxt, SvcxprtRdma},
+    transport::{Owner, Qp, RecvCtxt, SvcxprtRdma},
 };
 use crate::{
     error::Cause,
@@ -30,7 +30,7 @@ pub(super) type SendCtxt<'a> = SendBox<'a, SvcxprtRdma>;
 
 /// Posts the RDMA Reads for a Call, into pages of the thread. If they are too many for the send
 /// queue, the Call is answered with an RDMA_ERROR.
-pub(super) fn post_reads(qp: &Qp, mut ctxt: RecvCtxt, rqst: &mut Receiving<'_>) {
+pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvCtxt, rqst: &mut Receiving<'_>) {
     let conn = qp.user();
     let send_ctxt = map_reads(qp, &ctxt, rqst);
     let (cid, info) = (ctxt.cid(), ctxt.with_data().1);
@@ -60,7 +60,7 @@ pub(super) fn post_reads(qp: &Qp, mut ctxt: RecvCtxt, rqst: &mut Receiving<'_>) 
 }
 
 /// Maps the RDMA Reads for a Call.
-fn map_reads<'a>(qp: &'a Qp, ctxt: &RecvCtxt, rqst: &mut Receiving<'_>) -> Result<SendCtxt<'a>> {
+fn map_reads<'a>(qp: &'a Owner, ctxt: &RecvCtxt, rqst: &mut Receiving<'_>) -> Result<SendCtxt<'a>> {
     let index = ctxt.data().index().ok_or(EINVAL)?;
     let call = index.call(ctxt.bytes()).ok_or(EINVAL)?;
     // A Position Zero chunk is read in pieces, which the other chunks separate.

@@ -7,7 +7,7 @@ use super::{
     rw::{add_writes, SendCtxt},
     sizes::MAX_RDMA_WRITES,
     stats::CallTimes,
-    transport::{Qp, RecvCtxt},
+    transport::{Owner, RecvCtxt},
 };
 use crate::{
     error::Cause,
@@ -75,12 +75,12 @@ pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvCtxt>, at: u32, length: 
 /// # Errors
 ///
 /// Any error means that the connection has to be closed.
-pub(super) fn sendto(qp: &Qp, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvCtxt>) -> Result {
+pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvCtxt>) -> Result {
     let _scope = NoIoScope::enter();
     let conn = qp.user();
     send_reply(qp, rqst, &mut ctxt).inspect_err(|&error| {
         let xid = ctxt.message().data().xid();
-        trace::svcrdma_send_err(qp, xid.map_or(0, |xid| xid.0), error);
+        trace::svcrdma_send_err(qp.as_ref(), xid.map_or(0, |xid| xid.0), error);
         // A Reply that comes too late is not why the connection ends.
         if !conn.svc.is_closing() {
             conn.set_cause(Cause::ReplyFailed);
@@ -88,7 +88,7 @@ pub(super) fn sendto(qp: &Qp, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvCtx
     })
 }
 
-fn send_reply(qp: &Qp, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) -> Result {
+fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) -> Result {
     let conn = qp.user();
     let replied = Ktime::now();
     if conn.svc.is_closing() {
@@ -165,13 +165,13 @@ fn copy_inline(buffer: &mut [u8], rqst: &Replying<'_>, plan: &ReplyPlan<'_>) -> 
 /// # Errors
 ///
 /// `ENOMEM` or `EPIPE`: the connection ends.
-pub(super) fn get_send_ctxt(qp: &Qp) -> Result<SendCtxt<'_>> {
+pub(super) fn get_send_ctxt(qp: &Owner) -> Result<SendCtxt<'_>> {
     qp.user()
         .wait_for_memory(|| Ok(qp.get_send_ctxt(GFP_KERNEL)?))
 }
 
 /// Answers a message in place of nfsd, as the protocol requires, and puts its Receive.
-pub(super) fn refuse(qp: &Qp, mut ctxt: RecvCtxt, refusal: ResponderRefusal) {
+pub(super) fn refuse(qp: &Owner, mut ctxt: RecvCtxt, refusal: ResponderRefusal) {
     let (message, info) = ctxt.with_data();
     info.is_answered = refusal != ResponderRefusal::Discard;
     match refusal {
@@ -184,7 +184,7 @@ pub(super) fn refuse(qp: &Qp, mut ctxt: RecvCtxt, refusal: ResponderRefusal) {
 }
 
 /// Ends a Call with an RDMA_ERROR.
-fn fail_call(qp: &Qp, error: &ErrorMessage) {
+fn fail_call(qp: &Owner, error: &ErrorMessage) {
     qp.user().fails_in(error.version);
     send_error(qp, error, None);
 }
@@ -192,7 +192,7 @@ fn fail_call(qp: &Qp, error: &ErrorMessage) {
 /// Answers a message with an RDMA_ERROR. A Call that is `garbage`, as its Read chunks do not fit
 /// it, gets a GARBAGE_ARGS Reply if its header leaves enough bytes for one. If the Send fails, the
 /// connection ends.
-fn send_error(qp: &Qp, error: &ErrorMessage, garbage: Option<&[u8]>) {
+fn send_error(qp: &Owner, error: &ErrorMessage, garbage: Option<&[u8]>) {
     let conn = qp.user();
     let send = || -> Result {
         let mut ctxt = get_send_ctxt(qp)?;

@@ -17,8 +17,8 @@ use crate::{
         },
     },
     rdma::{
-        AcceptedHandler, CmEvent, CmHandler, CmReport, CqContext, QpFailure, QpOwner, QpUser,
-        QueuePair, RecvBox, RemoteInvalidation, Removal, RemovalNotice, WcStatus,
+        CmEvent, CmHandler, CqContext, QpFailure, QpOwner, QpUser, QueuePair, RecvBox,
+        RemoteInvalidation, Removal, RemovalNotice, WcStatus,
     },
     sunrpc::{
         server::{
@@ -39,6 +39,9 @@ use kernel::{
 
 /// The queue pair of a connection.
 pub(super) type Qp = QueuePair<SvcxprtRdma>;
+
+/// Its owner, which threads borrow with the connection.
+pub(super) type Owner = QpOwner<SvcxprtRdma>;
 
 /// The message of a Call.
 pub(super) type RecvCtxt = RecvBox<SvcxprtRdma>;
@@ -120,7 +123,7 @@ impl SvcxprtRdma {
 
 impl Connection {
     /// The queue pair.
-    pub(super) fn qp(&self) -> &Qp {
+    pub(super) fn qp(&self) -> &Owner {
         &self.qp
     }
 
@@ -140,7 +143,7 @@ impl SvcTransport for Connection {
         self.qp.disconnect();
         // The svc_xprt may live on for long, in a thread, a deferred Call or an nfs4_client.
         conn.drop_ready(qp);
-        qp.drop_pending();
+        self.qp.drop_pending();
     }
 
     fn free(this: Arc<Self>) {
@@ -226,43 +229,37 @@ impl QpUser for SvcxprtRdma {
         self.wake(&self.incoming.lock());
     }
 
-    fn failed(&self, why: QpFailure) {
-        self.force_close(match why {
-            QpFailure::Flushed => {
-                self.is_flushed.store(true, Relaxed);
-                return self.close();
-            }
-            QpFailure::WorkRequest(_) => {
-                self.stats.counters.failed_requests.increment();
-                Cause::WorkRequest
-            }
-            QpFailure::NotASend => Cause::NotASend,
-            QpFailure::PostRefused(_) => Cause::PostFailed,
-            QpFailure::Stalled => Cause::TimedOut,
-        });
-    }
-}
-
-impl CmHandler for SvcxprtRdma {
-    fn event(&self, event: CmEvent<'_>, _report: CmReport) {
-        match event {
-            CmEvent::Established(_) => self.established(),
-            CmEvent::Disconnected => self.force_close(Cause::Disconnected),
-            CmEvent::DeviceRemoval => self.force_close(Cause::DeviceRemoved),
-            CmEvent::Rejected { .. } => self.force_close(Cause::Rejected),
-            CmEvent::Unreachable => self.force_close(Cause::Unreachable),
-            CmEvent::ConnectError => self.force_close(Cause::ConnectError),
-            _ => {}
-        }
-    }
-}
-
-impl AcceptedHandler for SvcxprtRdma {
     fn queue_pair_failed(&self, event: u32) {
         trace::svcrdma_qp_error(self.number, event);
         self.set_cause(Cause::WorkRequest);
         // Perhaps in an interrupt: without the lock.
         self.svc.close();
+    }
+
+    fn failed(&self, why: QpFailure) {
+        match why {
+            QpFailure::Flushed => {
+                self.is_flushed.store(true, Relaxed);
+                return self.close();
+            }
+            QpFailure::WorkRequest => self.stats.counters.failed_requests.increment(),
+            _ => {}
+        }
+        self.force_close(why.into());
+    }
+}
+
+impl CmHandler for SvcxprtRdma {
+    fn event(&self, event: CmEvent<'_>) {
+        match event {
+            CmEvent::Established(_) => self.established(),
+            CmEvent::Other(report) => match Cause::of_event(&report) {
+                // The address may still be reached.
+                None | Some(Cause::AddressChanged) => {}
+                Some(cause) => self.force_close(cause),
+            },
+            _ => {}
+        }
     }
 }
 
