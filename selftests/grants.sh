@@ -25,22 +25,34 @@ nfsd_alone() {
 }
 '
 
-# New connections of a mount, and how many Calls each may have at first: begin [OPTIONS].
+# A mount, and how many Calls its connection may have at first.
 begin() {
 	server '[ -d /sys/kernel/debug/rpcrdma ]' || skip "the kernel's own server has no such files"
-	server_dir /export
-	mount_nfs 3
-	client 'data_file 8M 4k && umount $MNT && wait_for 10 module_unused'
-	mount_nfs 3 "${1:-}"
-	client 'calling true'
+	server_dir /export/disk
+	mount_nfs 3 '' /export/disk
+	client 'calling truncate -s 1M $MNT/$TEST/data'
 	first=$(server 'stat_of credits_limit')
 	max=$(server 'stat_of credits_max')
 	[ "$first" -lt "$max" ] || fail "the limit is $first at first, and at most $max"
 	server "! granted_beyond $first"
 }
 
-# Many small READs at once.
-load() { client 'read_ahead 128 8M 4k'; }
+# Many small WRITEs at once. The file system stands still until as many Calls as are granted are in the server: one
+# that answers each before the next arrives has no reason to grant more.
+load_begins() {
+	defer "server 'fsfreeze -u /export/disk 2>/dev/null || true'"
+	server 'fsfreeze -f /export/disk'
+	client_background load 'fio --name=load --filename=$MNT/$TEST/data --rw=write --direct=1 --ioengine=libaio \
+		--iodepth=128 --bs=4k --size=1M --fallocate=none --output=/dev/null'
+	server '
+		are_waiting() { [ "$(stat_of calls_outstanding)" -ge "$(stat_of credits_granted)" ]; }
+		wait_for 30 are_waiting
+		fsfreeze -u /export/disk'
+}
+load() {
+	load_begins
+	client_wait load
+}
 
 # With its load the grant rises; without, it stays, and so do its Receives.
 with_load() {
@@ -88,7 +100,7 @@ without_memory() {
 	server "$shortage"'
 		nfsd_alone 1
 		shortage_begins 1 "" SvcxprtRdma10post_recvs'
-	client_background load 'read_ahead 128 8M 4k'
+	load_begins
 	server "$shortage
 		starves() { [ \$(listener_of starved_grants) -ge 3 ]; }
 		wait_for 30 starves

@@ -2,19 +2,15 @@
 
 //! Makes a connection: one step after the other, in a worker that waits for the connection manager.
 
-use super::{ep::Ep, limits::EpLimits, marshal::SendSide, mr_pool::MrPool, transport::Client};
+use super::{ep::Ep, limits::EpLimits, mr_pool::MrPool, transport::Client};
 use crate::{
     error::{connect_error, describe, handshake_error, Cause},
     proto::wire::private_data::{InlineSize, PrivateData, Thresholds},
-    rdma::{
-        Bound, CmEvent, CmHandler, CmId, CmReport, ConnectParam, DeviceName, Pd, QpOwner, Removal,
-        RemovalNotice,
-    },
-    sunrpc::client::SendLock,
+    rdma::{Bound, CmEvent, CmHandler, CmId, DeviceName, Pd, QpOwner, Removal, RemovalNotice},
     sysctl, trace,
 };
 use kernel::{
-    fmt, new_condvar, new_spinlock,
+    new_condvar, new_spinlock,
     prelude::*,
     str::CStr,
     sync::{atomic::Relaxed, Arc, CondVar, CondVarTimeoutResult, SpinLock},
@@ -53,6 +49,8 @@ struct Link {
     reached: Step,
     /// Why the attempt failed or the connection ends: the first report, which alone counts.
     ended: Option<Failure>,
+    /// Why the connection ends before the CM has reported that it is up.
+    early: Option<Cause>,
     /// What the peer announced.
     peer: Option<PrivateData>,
 }
@@ -64,6 +62,7 @@ impl CmWait {
                 link <- new_spinlock!(Link {
                     reached: Step::Nothing,
                     ended: None,
+                    early: None,
                     peer: None,
                 }, "rpcrdma_link"),
                 changed <- new_condvar!("rpcrdma_link"),
@@ -76,6 +75,9 @@ impl CmWait {
     /// A step is complete.
     fn complete(&self, step: Step, peer: Option<PrivateData>) {
         let mut link = self.link.lock();
+        if let (Step::Connected, Some(cause)) = (step, link.early) {
+            link.ended.get_or_insert(cause.into());
+        }
         if link.ended.is_none() {
             link.reached = step;
             link.peer = peer;
@@ -90,33 +92,38 @@ impl CmWait {
     /// The CM reports [`Cause::Unreachable`] of an open connection whenever the neighbour entry of
     /// the peer changes or fails. If the path is broken, the device finds out with the next
     /// packets.
-    fn end(&self, cause: Cause, detail: Detail) {
+    fn end(&self, failure: Failure) {
+        let Failure { cause, .. } = failure;
         let mut link = self.link.lock();
         let is_open = link.reached == Step::Connected;
         if link.ended.is_some() || is_open && cause == Cause::Unreachable {
             return;
         }
-        link.ended = Some(Failure { cause, detail });
+        link.ended = Some(failure);
         if is_open {
-            self.transport.force_disconnect(cause);
+            self.transport.xprt.force_disconnect();
         }
         drop(link);
         self.changed.notify_all();
     }
 
-    /// Has sunrpc close the connection, unless it is not open or is being closed.
+    /// Has sunrpc close the connection, as soon as it is open, unless it is being closed.
     pub(super) fn close(&self, cause: Cause) {
-        // Before that, the CM knows the cause.
-        if self.link.lock().reached == Step::Connected {
-            self.end(cause, Detail::Silence);
+        let mut link = self.link.lock();
+        if link.reached != Step::Connected {
+            // If the attempt fails, the CM knows the cause.
+            link.early.get_or_insert(cause);
+            return;
         }
+        drop(link);
+        self.end(cause.into());
     }
 
-    /// This end closes the connection: nothing has sunrpc close it after this call.
-    pub(super) fn expect_end(&self) {
-        let (cause, detail) = (Cause::Closed, Detail::Silence);
+    /// This end closes the connection: nothing has sunrpc close it after this call. Returns why.
+    pub(super) fn expect_end(&self) -> Cause {
         let mut link = self.link.lock();
-        link.ended.get_or_insert(Failure { cause, detail });
+        // Without an earlier cause, sunrpc closes it.
+        link.ended.get_or_insert(Cause::Closed.into()).cause
     }
 
     /// Waits until `step` is complete; returns what the peer announced by then.
@@ -152,7 +159,11 @@ impl CmHandler for CmWait {
             }
             CmEvent::Other(report) => {
                 if let Some(cause) = Cause::of_event(&report) {
-                    self.end(cause, Detail::Reported(report, None));
+                    self.end(Failure {
+                        cause,
+                        status: report.status,
+                        why: report.name,
+                    });
                 }
             }
         }
@@ -163,7 +174,7 @@ impl CmHandler for CmWait {
 impl Removal for CmWait {
     fn removed(&self) {
         trace::xprtrdma_device_removal(&self.transport.xprt);
-        self.end(Cause::DeviceRemoved, Detail::Silence);
+        self.end(Cause::DeviceRemoved.into());
     }
 }
 
@@ -171,61 +182,30 @@ impl Removal for CmWait {
 #[derive(Clone, Copy)]
 struct Failure {
     cause: Cause,
-    detail: Detail,
+    /// The errno of the step that failed, or 0; of a rejection, the fabric's reason.
+    status: i32,
+    /// The event that the connection manager has reported, the fabric's reason for a rejection, or
+    /// the requirement that the device does not meet.
+    why: &'static CStr,
 }
 
 impl Failure {
-    /// Makes the failure of a step of this end from its error.
-    fn local(cause: Cause) -> impl Fn(Error) -> Self {
-        move |error| Self {
+    /// A step of this end has failed with `error`.
+    fn local(cause: Cause, error: Error) -> Self {
+        Self {
             cause,
-            detail: Detail::Local(error),
+            status: error.to_errno(),
+            why: c"no CM event",
         }
     }
 }
 
 impl From<Cause> for Failure {
     fn from(cause: Cause) -> Self {
-        let detail = Detail::Silence;
-        Self { cause, detail }
-    }
-}
-
-/// What explains a failure, beyond its cause.
-#[derive(Clone, Copy)]
-enum Detail {
-    /// A requirement that the device does not meet.
-    Device(&'static str),
-    /// A local step failed.
-    Local(Error),
-    /// The connection manager has reported it; for a rejection, with the reason as text.
-    Reported(CmReport, Option<&'static CStr>),
-    /// No event was reported.
-    Silence,
-}
-
-impl Detail {
-    /// The errno of the step that failed, or 0; of a rejection, the fabric's reason.
-    fn status(&self) -> i32 {
-        match self {
-            Self::Local(error) => error.to_errno(),
-            Self::Reported(report, _) => report.status,
-            Self::Device(_) | Self::Silence => 0,
-        }
-    }
-}
-
-impl fmt::Display for Detail {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |text: &'static CStr| text.to_str().unwrap_or("?");
-        match self {
-            Self::Device(requirement) => f.write_str(requirement),
-            Self::Local(error) => write!(f, "error {}", error.to_errno()),
-            Self::Reported(CmReport { name, status, .. }, words) => {
-                write!(f, "CM event '{}', status {status}", text(name))?;
-                words.map_or(Ok(()), |words| write!(f, ": {}", text(words)))
-            }
-            Self::Silence => f.write_str("no CM event"),
+        Self {
+            cause,
+            status: 0,
+            why: c"no CM event",
         }
     }
 }
@@ -234,109 +214,85 @@ impl fmt::Display for Detail {
 ///
 /// # Errors
 ///
-/// See [`connect_error`]. The first failure of a series leaves a line in the log.
-pub(super) fn connect_worker(transport: &Arc<Client>, lock: &mut SendLock<'_>) -> Result<SendSide> {
-    transport.ends.lock().pending = None;
+/// See [`connect_error`]. The first failure since the last Reply leaves a line in the log.
+pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
     let mut device = None;
-    let Failure { cause, detail } = match attempt(transport, lock, &mut device) {
-        Ok(sending) => {
-            transport.failure_logged.store(false, Relaxed);
+    let Failure { cause, status, why } = match attempt(transport, &mut device) {
+        Ok(qp) => {
             trace::xprtrdma_connect(&transport.xprt, 0, 0);
-            return Ok(sending);
+            return Ok(qp);
         }
         Err(failure) => failure,
     };
     if !transport.failure_logged.xchg(true, Relaxed) {
         let (what, log) = (describe(cause), |text| transport.xprt.log_warning(text));
         match device {
-            Some(name) => log(fmt!("device {name}: {what} ({detail})")),
-            None => log(fmt!("device none: {what} ({detail})")),
+            Some(name) => log(fmt!("device {name}: {what} ({why}, status {status})")),
+            None => log(fmt!("device none: {what} ({why}, status {status})")),
         }
     }
     transport.ends.lock().failed.add(cause);
     let first = transport.xprt.connect_count() == 0;
-    let error = connect_error(cause, first, detail.status());
+    let error = connect_error(cause, first, status);
     trace::xprtrdma_connect(&transport.xprt, error.to_errno(), cause.number());
     Err(error)
 }
 
 /// Makes one attempt. `name` becomes that of the device, for the log.
-fn attempt(
-    transport: &Arc<Client>,
-    lock: &mut SendLock<'_>,
-    name: &mut Option<DeviceName>,
-) -> Result<SendSide, Failure> {
-    let no_resources = Failure::local(Cause::LocalResources);
-    let wait = CmWait::new(transport).map_err(&no_resources)?;
-    let id = CmId::new(transport.xprt.net(), wait.clone()).map_err(no_resources)?;
+fn attempt(transport: &Arc<Client>, name: &mut Option<DeviceName>) -> Result<QpOwner<Ep>, Failure> {
+    let failed = |cause| move |error| Failure::local(cause, error);
+    let wait = CmWait::new(transport).map_err(failed(Cause::LocalResources))?;
+    let id = CmId::new(transport.xprt.net(), wait.clone());
+    let id = id.map_err(failed(Cause::LocalResources))?;
     id.resolve_address(&transport.xprt.address(), RESOLVE_TIMEOUT_MS)
-        .map_err(Failure::local(Cause::AddressError))?;
+        .map_err(failed(Cause::AddressError))?;
     wait.wait(Step::Address)?;
-    let no_route = Failure::local(Cause::RouteError);
-    let id = id.into_bound().map_err(|_| no_route(ENODEV))?;
+    let id = id.into_bound().ok_or(Cause::RouteError)?;
     *name = Some(id.device_name());
-    id.resolve_route(RESOLVE_TIMEOUT_MS).map_err(no_route)?;
+    id.resolve_route(RESOLVE_TIMEOUT_MS)
+        .map_err(failed(Cause::RouteError))?;
     wait.wait(Step::Route)?;
     let own = PrivateData {
         send: InlineSize::from_bytes(sysctl::max_inline_write()).unwrap_or(InlineSize::DEFAULT),
         receive: InlineSize::from_bytes(sysctl::max_inline_read()).unwrap_or(InlineSize::DEFAULT),
         remote_invalidation: true,
     };
-    let qp = prepare(transport, lock, &wait, id, &own)?;
-    qp.connect(&ConnectParam {
-        private_data: &own.encode(),
-        responder_resources: qp.pd().device().attributes().max_responder_resources,
-        // This end never issues RDMA Reads.
-        initiator_depth: 0,
-    })
-    .map_err(|error| Failure::local(handshake_error(error.to_errno()))(error))?;
+    let qp = prepare(transport, &wait, id, &own)?;
+    let responder_resources = qp.pd().device().attributes().max_responder_resources;
+    qp.connect(&own.encode(), responder_resources)
+        .map_err(|error| Failure::local(handshake_error(error.to_errno()), error))?;
     let peer = wait.wait(Step::Connected).map_err(|mut failure| {
-        if let Detail::Reported(report, words) = &mut failure.detail {
-            let is_rejected = matches!(failure.cause, Cause::Rejected | Cause::StaleConnection);
-            *words = is_rejected.then(|| qp.id().reject_message(report.status));
+        if matches!(failure.cause, Cause::Rejected | Cause::StaleConnection) {
+            failure.why = qp.id().reject_message(failure.status);
         }
         failure
     })?;
-    let terms = qp.user().connected(own, peer, qp.id());
-    let terms = terms.ok_or(Cause::LocalResources)?;
-    Ok(SendSide { qp, terms })
+    qp.user().connected(own, peer, qp.id());
+    Ok(qp)
 }
 
 /// Makes queues, buffers and MRs.
 fn prepare(
     transport: &Arc<Client>,
-    lock: &mut SendLock<'_>,
     wait: &Arc<CmWait>,
     id: CmId<Bound>,
     own: &PrivateData,
 ) -> Result<QpOwner<Ep>, Failure> {
     let device = id.device().ok_or(Cause::DeviceRemoved)?;
     // The Receives are posted before anything is agreed on, and have to fit whatever that will be.
-    let choice = transport.servers.choose_version(&transport.xprt);
-    let least = Thresholds::DEFAULT.at_version(choice.first).receive;
-    let halves = u32::from(transport.is_halved.load(Relaxed));
-    let limits = EpLimits::new(
-        &device.attributes(),
-        transport.xprt.max_requests() >> halves,
-        own,
-        least,
-    )
-    .map_err(|requirement| Failure {
-        cause: Cause::Incapable,
-        detail: Detail::Device(requirement),
-    })?;
-    let notice = RemovalNotice::new(&device, wait.clone()).map_err(|error| {
-        Failure::local(match error {
-            ENODEV => Cause::DeviceRemoved,
-            _ => Cause::LocalResources,
-        })(error)
-    })?;
-    // Before the first Reply can come.
-    lock.reset_credits(1);
+    let first = transport.servers.first_version(&transport.xprt);
+    let least = Thresholds::DEFAULT.at_version(first.version).receive;
+    let requests = transport.xprt.max_requests();
+    let limits =
+        EpLimits::new(&device.attributes(), requests, own, least).map_err(|why| Failure {
+            why,
+            ..Cause::Incapable.into()
+        })?;
     let make = || {
+        let notice = RemovalNotice::new(&device, wait.clone())?;
         let pd = Arc::new(Pd::new(device)?, GFP_KERNEL)?;
         let mrs = MrPool::new(transport, &pd, &limits)?;
-        let ep = Ep::new(transport, mrs, wait, notice, (&limits, choice))?;
+        let ep = Ep::new(transport, mrs, notice, wait.clone(), (&limits, first))?;
         let qp = QpOwner::new(id, &pd, &limits.caps, ep)?;
         // A device that refuses Receives may be short of memory, too.
         qp.post_recvs(limits.caps.receives, 1, GFP_KERNEL)
@@ -344,13 +300,11 @@ fn prepare(
         Ok(qp)
     };
     make().map_err(|error| {
-        let is_permanent = ![ENOMEM, EAGAIN, ENOSPC].contains(&error);
-        // Half of that was too much as well.
-        let cause = if is_permanent && transport.is_halved.xchg(true, Relaxed) {
-            Cause::Incapable
-        } else {
-            Cause::LocalResources
+        let cause = match error {
+            ENOMEM | EAGAIN | ENOSPC => Cause::LocalResources,
+            ENODEV => Cause::DeviceRemoved,
+            _ => Cause::Incapable,
         };
-        Failure::local(cause)(error)
+        Failure::local(cause, error)
     })
 }

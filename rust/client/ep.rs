@@ -4,19 +4,15 @@
 
 use super::{
     connect::CmWait,
-    limits::{backward_payload, EpLimits},
+    limits::EpLimits,
     mr_pool::MrPool,
     transport::Client,
-    v2::{Choice, Terms, VersionTwo},
+    v2::{FirstVersion, VersionTwo},
 };
 use crate::{
-    error::Cause,
-    proto::{
-        requester::credits::CreditWindow,
-        wire::{
-            header::{Credits, FixedHeader, Versions, Xid},
-            private_data::{negotiate, PrivateData, Thresholds},
-        },
+    proto::wire::{
+        header::{Credits, FixedHeader, Versions, Xid, VERSION_ONE},
+        private_data::{negotiate, PrivateData, Thresholds},
     },
     rdma::{Bound, CmId, DeviceName, RemovalNotice},
     sunrpc::SocketAddress,
@@ -45,17 +41,27 @@ pub(super) struct EpParam {
     pub(super) device: (DeviceName, u32),
 }
 
+/// The version and limits that the next message is sent with.
+#[derive(Clone, Copy)]
+pub(super) struct EpVersion {
+    pub(super) version: u32,
+    pub(super) thresholds: Thresholds,
+    /// Whether these hold for the rest of the connection.
+    pub(super) is_final: bool,
+}
+
 /// A connection: the user of a queue pair.
-pub(super) struct Ep {
+pub(crate) struct Ep {
     pub(super) mrs: Arc<MrPool>,
     /// Distinguishes the connection from earlier ones of the transport; in the upper 32 bits, not
     /// 0.
     number: u64,
-    /// The credits before the first Reply.
-    first_window: CreditWindow,
+    /// The credits that every Call asks for.
+    pub(super) requested: Credits,
     /// How many Calls may be outstanding. 0 before the first Reply, which stands for one.
-    window: Atomic<u32>,
+    granted: Atomic<u32>,
     pub(super) param: SetOnce<EpParam>,
+    /// Unless this end is set to speak only Version One.
     pub(super) v2: Option<Pin<KBox<VersionTwo>>>,
     pub(super) wait: Arc<CmWait>,
     _notice: RemovalNotice,
@@ -64,7 +70,7 @@ pub(super) struct Ep {
 }
 
 impl Ep {
-    /// A connection of this size.
+    /// A connection of this size, on which `first` is tried.
     ///
     /// # Errors
     ///
@@ -72,32 +78,26 @@ impl Ep {
     pub(super) fn new(
         transport: &Arc<Client>,
         mrs: Arc<MrPool>,
-        wait: &Arc<CmWait>,
         notice: RemovalNotice,
-        (limits, choice): (&EpLimits, Choice),
+        wait: Arc<CmWait>,
+        (limits, first): (&EpLimits, FirstVersion),
     ) -> Result<Arc<Self>> {
         let this = Self {
             mrs,
-            number: u64::from(transport.next_connection()) << 32,
-            first_window: CreditWindow::new(Credits::new(limits.requests)),
-            window: Atomic::new(0),
+            number: u64::from(transport.next_connection.fetch_add(2, Relaxed)) << 32,
+            requested: Credits::new(limits.requests),
+            granted: Atomic::new(0),
             param: SetOnce::new(),
-            v2: VersionTwo::new(choice)?,
-            wait: wait.clone(),
+            v2: VersionTwo::new(first)?,
+            wait,
             _notice: notice,
             transport: transport.clone(),
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
-    /// Applies what both ends have announced, before the first Call; returns the terms for that
-    /// Call.
-    pub(super) fn connected(
-        &self,
-        own: PrivateData,
-        peer: Option<PrivateData>,
-        id: &CmId<Bound>,
-    ) -> Option<Terms> {
+    /// Applies what both ends have announced, before the first Call.
+    pub(super) fn connected(&self, own: PrivateData, peer: Option<PrivateData>, id: &CmId<Bound>) {
         let thresholds = negotiate(own, peer);
         trace::xprtrdma_inline_thresh(
             &self.transport.xprt,
@@ -116,29 +116,20 @@ impl Ep {
         if let Some(v2) = &self.v2 {
             v2.connected(thresholds);
         }
-        let terms = self.terms()?;
-        self.limit_backward(&terms.thresholds);
-        Some(terms)
     }
 
-    /// The terms that are agreed on, or tried; `None` if no version is common to both ends, or
-    /// before the connection is established.
-    pub(super) fn terms(&self) -> Option<Terms> {
-        match &self.v2 {
-            Some(v2) => v2.terms(),
-            None => {
-                let param = self.param.as_ref()?;
-                Some(Terms::version_one(negotiate(param.own, param.peer)))
-            }
+    /// The version that is agreed on, or tried; `None` if none is common to both ends, or before
+    /// the connection is established.
+    pub(super) fn version(&self) -> Option<EpVersion> {
+        if let Some(v2) = &self.v2 {
+            return v2.version();
         }
-    }
-
-    /// Limits backward messages to what fits these thresholds.
-    pub(super) fn limit_backward(&self, thresholds: &Thresholds) {
-        let threshold = thresholds.send.min(thresholds.receive);
-        self.transport
-            .backward_payload
-            .store(backward_payload(threshold), Relaxed);
+        let param = self.param.as_ref()?;
+        Some(EpVersion {
+            version: VERSION_ONE,
+            thresholds: negotiate(param.own, param.peer).at_version(VERSION_ONE),
+            is_final: true,
+        })
     }
 
     /// The versions of messages that are accepted.
@@ -146,7 +137,31 @@ impl Ep {
         self.v2.as_ref().map_or(Versions::ONE, |v2| v2.accepted())
     }
 
-    /// Takes note of a Reply, which may be the one by which both ends agree on a version.
+    /// The credits in force.
+    pub(super) fn granted_credits(&self) -> u32 {
+        self.granted.load(Relaxed).max(1)
+    }
+
+    /// Records the grant of a Reply; returns whether the Reply is in a version that this end
+    /// speaks. Completion handlers of the connection run one after the other.
+    pub(super) fn grant(&self, reply: &FixedHeader) -> bool {
+        let granted = reply.credits.get().min(self.requested.get());
+        if granted == self.granted.load(Relaxed) {
+            return true;
+        }
+        // Before there are more credits, with which Calls are sent in the version that is agreed
+        // on.
+        self.replied(reply.xid, reply.version);
+        if self.version().is_none() {
+            return false;
+        }
+        self.transport.failure_logged.store(false, Relaxed);
+        self.granted.store(granted, Relaxed);
+        self.transport.xprt.set_credits(granted);
+        true
+    }
+
+    /// A Reply of `version` has arrived, by which both ends may agree on a version.
     pub(super) fn replied(&self, xid: Xid, version: u32) {
         if let Some(v2) = &self.v2 {
             v2.replied(self, xid, version);
@@ -160,93 +175,17 @@ impl Ep {
         }
     }
 
-    /// Whether no version is common to both ends, so that the connection is of no use.
-    pub(super) fn is_hopeless(&self) -> bool {
-        self.v2.as_ref().is_some_and(|v2| v2.terms().is_none())
+    /// What is kept with a request of this connection: the connection's number, then `value`, which
+    /// is small.
+    pub(super) fn cookie(&self, value: usize) -> u64 {
+        // CAST: The kernel's usize always fits a u64.
+        self.number.wrapping_add(value as u64)
     }
 
-    /// The credits that every Call asks for.
-    pub(super) fn requested_credits(&self) -> Credits {
-        self.first_window.requested()
-    }
-
-    /// The credits in force.
-    pub(super) fn granted_credits(&self) -> u32 {
-        self.window.load(Relaxed).max(1)
-    }
-
-    /// Records the grant of a Reply; returns whether the Reply is in a version that this end
-    /// speaks. Completions are handled one after the other, so nobody else does so concurrently.
-    pub(super) fn grant(&self, reply: &FixedHeader) -> bool {
-        let mut credits = self.first_window;
-        let window = credits.grant(reply.credits);
-        if window == self.window.load(Relaxed) {
-            return true;
-        }
-        // Comes first, so that whoever gets a new credit sends in the version that is agreed on.
-        self.replied(reply.xid, reply.version);
-        if self.is_hopeless() {
-            return false;
-        }
-        self.window.store(window, Relaxed);
-        self.transport.xprt.set_credits(window);
-        true
-    }
-
-    /// Closes a connection without a common version. Called once its Call has ended: the Call's MRs
-    /// could not be invalidated afterwards.
-    pub(super) fn close_if_hopeless(&self) {
-        if self.is_hopeless() {
-            self.wait.close(Cause::NoCommonVersion);
-        }
-    }
-
-    /// The cookie that a request keeps of its Send: the connection's number, plus that of the slot,
-    /// counted from 1.
-    pub(super) fn cookie(&self, sent: SentCall) -> u64 {
-        let slot = match sent {
-            SentCall::Inline => 0,
-            // CAST: The kernel's usize always fits a u64; there are fewer than 2^32 slots.
-            SentCall::WithChunks(slot) => (slot as u64).wrapping_add(1),
-        };
-        self.number.wrapping_add(slot)
-    }
-
-    /// How the request with this cookie was sent; `None` if that was not on this connection.
-    pub(super) fn sent(&self, cookie: u64) -> Option<SentCall> {
-        let slot = u32::try_from(cookie.wrapping_sub(self.number)).ok()?;
-        Some(match slot.checked_sub(1) {
-            None => SentCall::Inline,
-            // CAST: A u32 always fits the kernel's usize.
-            Some(slot) => SentCall::WithChunks(slot as usize),
-        })
-    }
-
-    /// What a backward Call of `version` keeps for its Reply: the connection's number, then the
-    /// version.
-    pub(super) fn backward_mark(&self, version: u32) -> u64 {
-        self.number | u64::from(version)
-    }
-
-    /// The version of the backward Call with this mark; `None` if the Call did not come on this
-    /// connection.
-    pub(super) fn backward_version(&self, mark: u64) -> Option<u32> {
-        u32::try_from(mark.wrapping_sub(self.number)).ok()
-    }
-}
-
-/// How a Call was sent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum SentCall {
-    /// Without chunks.
-    Inline,
-    /// With chunks, whose MRs are in the slot of this index.
-    WithChunks(usize),
-}
-
-impl SentCall {
-    /// Whether this is the cookie of a Call with chunks, on whatever connection.
-    pub(super) fn has_chunks(cookie: u64) -> bool {
-        cookie & u64::from(u32::MAX) != 0
+    /// The value in a cookie; `None` if that is of another connection.
+    pub(super) fn cookie_value(&self, cookie: u64) -> Option<usize> {
+        let value = u32::try_from(cookie.wrapping_sub(self.number)).ok()?;
+        // CAST: A u32 always fits the kernel's usize.
+        Some(value as usize)
     }
 }

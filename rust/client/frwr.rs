@@ -15,11 +15,7 @@
 //! cannot be invalidated wait for the end of the connection, which leads from any state to 1. An
 //! RPC that waits with them is sent again on the next connection.
 
-use super::{
-    ep::{Ep, SentCall},
-    mr_pool::MrPool,
-    reply::PendingReply,
-};
+use super::{ep::Ep, mr_pool::MrPool, reply::PendingReply};
 use crate::{
     error::Cause,
     proto::{
@@ -27,7 +23,7 @@ use crate::{
         wire::header::Xid,
     },
     rdma::{Exposable, Idle, Mapped, MrList, QpOwner, QueuePair, Registered, RemoteInvalidation},
-    sunrpc::client::{Rqst, RqstBuf, SendError},
+    sunrpc::client::{ForwardRqst, Rqst, RqstBuf, SendError},
     trace,
 };
 use core::{iter::once, mem};
@@ -68,7 +64,8 @@ impl Segments for Payload<'_> {
 pub(super) struct CallMrs<'a> {
     pool: &'a MrPool,
     xid: u32,
-    slot: Option<usize>,
+    /// 0 for a Call without chunks.
+    slot: usize,
     idle: MrList<Idle>,
     /// In the order of the Call's lists.
     pub(super) mapped: MrList<Mapped>,
@@ -80,7 +77,7 @@ impl<'a> CallMrs<'a> {
         Self {
             pool,
             xid,
-            slot: Some(slot),
+            slot,
             idle,
             mapped: MrList::new(),
         }
@@ -152,58 +149,45 @@ impl<'a> CallMrs<'a> {
     }
 
     /// The slot and the mapped MRs, which are about to be registered.
-    pub(super) fn into_parts(mut self) -> Option<(usize, MrList<Mapped>)> {
-        let mapped = self.mapped.take();
-        Some((self.slot.take()?, mapped))
+    pub(super) fn into_parts(mut self) -> (usize, MrList<Mapped>) {
+        (mem::take(&mut self.slot), self.mapped.take())
     }
 }
 
 impl Drop for CallMrs<'_> {
     fn drop(&mut self) {
-        let mapped = self.mapped.take();
         let idle = self.idle.take();
         if !idle.is_empty() {
-            self.pool.put(idle, None);
+            self.pool.put(idle, 0);
         }
-        if self.slot.is_some() {
-            self.pool.put(mapped.unmap(), self.slot);
+        if self.slot != 0 {
+            self.pool.put(self.mapped.take().unmap(), self.slot);
         }
     }
 }
 
 /// What a slot keeps of its Call.
 #[derive(Default)]
-pub(super) struct Req {
-    xid: u32,
-    state: ReqState,
-}
-
-#[derive(Default)]
-enum ReqState {
+pub(crate) enum Req {
+    /// The slot is free, or its MRs are being invalidated.
     #[default]
-    Free,
+    Done,
+    /// The Call offers MRs as planned.
     Offered(Plan),
+    /// The completion of the LOCAL_INVs completes the RPC.
     Replied(PendingReply),
-    Abandoned,
+    /// The connection has ended, and its MRs are destroyed.
+    Closed,
 }
 
 impl Req {
-    /// State 1 to 2: the Call `xid` offers MRs as planned.
-    pub(super) fn offer(&mut self, xid: u32, plan: Plan) {
-        self.xid = xid;
-        self.state = ReqState::Offered(plan);
-    }
-
-    /// State 2 to 4: takes the plan of the Call `xid`; returns `None` if that was done before, or
-    /// if the slot now belongs to another Call.
-    fn abandon(&mut self, xid: u32) -> Option<Plan> {
-        match self.state {
-            ReqState::Offered(plan) if self.xid == xid => {
-                self.state = ReqState::Abandoned;
-                Some(plan)
-            }
-            _ => None,
-        }
+    /// State 2 to 4: takes the plan; returns `None` if that was done before.
+    fn take_plan(&mut self) -> Option<Plan> {
+        let Self::Offered(plan) = *self else {
+            return None;
+        };
+        *self = Self::Done;
+        Some(plan)
     }
 }
 
@@ -211,8 +195,8 @@ impl Req {
 pub(super) fn count(qp: &QueuePair<Ep>) -> (u32, u32) {
     let (mut offered, mut invalidating) = (0u32, 0u32);
     for mut slot in (0..qp.slots()).filter_map(|index| qp.slot(index)) {
-        let count = match slot.data().state {
-            ReqState::Offered(_) => &mut offered,
+        let count = match slot.data() {
+            Req::Offered(_) => &mut offered,
             _ => &mut invalidating,
         };
         *count = count.saturating_add(slot.mrs().len());
@@ -220,62 +204,43 @@ pub(super) fn count(qp: &QueuePair<Ep>) -> (u32, u32) {
     (offered, invalidating)
 }
 
-/// Changes the state of a slot that is not free; returns the old state, or `new` if the slot is
-/// free. Neither may be dropped under the lock.
-fn replace(qp: &QueuePair<Ep>, index: usize, new: ReqState) -> ReqState {
-    let Some(mut slot) = qp.slot(index) else {
-        return new;
-    };
-    let req = slot.data();
-    if matches!(req.state, ReqState::Free) {
-        drop(slot);
-        return new;
-    }
-    let old = mem::replace(&mut req.state, new);
-    let is_free = matches!(req.state, ReqState::Free);
-    drop(slot);
-    if is_free {
-        qp.wake_slots();
-    }
-    old
-}
-
-/// State 2 to 4, or to 1 if the Reply has invalidated all MRs: `look` compares the MRs with the
-/// Reply to the Call `xid`, and the MR that `proof` is for returns to the pool. Returns whether the
-/// slot is free; `None` if the Call already had a Reply, or is gone.
+/// State 2 to 4, or to 1 if the Reply has invalidated all MRs: `compare` compares the MRs with the
+/// Reply, and the MR that `proof` is for returns to the pool. Returns whether the slot is free;
+/// `None` if the Call already had a Reply, or is gone.
 pub(super) fn reminv(
     qp: &QueuePair<Ep>,
-    (index, xid): (usize, u32),
+    index: usize,
     proof: Option<RemoteInvalidation<'_>>,
-    look: impl FnOnce(&Plan, &MrList<Registered>),
+    compare: impl FnOnce(&Plan, &MrList<Registered>),
 ) -> Option<bool> {
     let ep = qp.user();
     let mut slot = qp.slot(index)?;
-    let plan = slot.data().abandon(xid)?;
-    look(&plan, slot.mrs());
+    let plan = slot.data().take_plan()?;
+    compare(&plan, slot.mrs());
     let idle = proof.map_or(MrList::new(), |proof| slot.take_invalidated(proof));
     if !idle.is_empty() {
         ep.transport.stats.remote_invalidations.increment();
     }
     let is_free = slot.mrs().is_empty();
     drop(slot);
-    if is_free {
-        drop(replace(qp, index, ReqState::Free));
-    }
     if is_free || !idle.is_empty() {
-        ep.mrs.put(idle, is_free.then_some(index));
+        ep.mrs.put(idle, if is_free { index } else { 0 });
     }
     Some(is_free)
 }
 
 /// State 4 to 3: posts LOCAL_INVs for the MRs that the Reply has not invalidated. Their completion
-/// completes the RPC. A `reply` of `None` has none to complete.
+/// completes the RPC, if there is a Reply.
 pub(super) fn invalidate(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingReply>) {
     let ep = qp.user();
+    let Some(mut slot) = qp.slot(index) else {
+        return;
+    };
     if let Some(reply) = reply {
-        drop(replace(qp, index, ReqState::Replied(reply)));
+        *slot.data() = Req::Replied(reply);
     }
-    let count = qp.slot(index).map_or(0, |slot| slot.mrs().len());
+    let count = slot.mrs().len();
+    drop(slot);
     if qp.invalidate(index) {
         ep.transport.stats.local_invalidations.add(count.into());
     } else {
@@ -289,34 +254,33 @@ pub(super) fn invalidated(
     index: usize,
     mrs: MrList<Idle>,
 ) -> Option<PendingReply> {
-    let old = replace(qp, index, ReqState::Free);
-    let slot = (!matches!(old, ReqState::Free)).then_some(index);
-    qp.user().mrs.put(mrs, slot);
-    match old {
-        ReqState::Replied(reply) => Some(reply),
+    let req = qp.slot(index).map(|mut slot| mem::take(slot.data()));
+    qp.wake_slots();
+    qp.user().mrs.put(mrs, index);
+    match req? {
+        Req::Replied(reply) => Some(reply),
         _ => None,
     }
 }
 
 /// Waits until the peer has lost access to the memory of the Call `rqst`, whose task is gone. May
 /// sleep.
-pub(super) fn fence(qp: &QueuePair<Ep>, cookie: u64, rqst: &Rqst) {
-    let (ep, xid) = (qp.user(), rqst.xid());
-    let Some(SentCall::WithChunks(index)) = ep.sent(cookie) else {
+pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
+    let ep = qp.user();
+    let Some(index) = ep.cookie_value(rqst.cookie().get()) else {
         return;
     };
-    let is_offered = qp
-        .slot(index)
-        .is_some_and(|mut slot| slot.data().abandon(xid).is_some());
-    if is_offered {
+    let plan = qp.slot(index).and_then(|mut slot| slot.data().take_plan());
+    if plan.is_some() {
         trace::xprtrdma_mrs_zap(&ep.transport.xprt, rqst);
         if let Some(v2) = &ep.v2 {
-            v2.abandoned(Xid(xid));
+            v2.abandoned(Xid(rqst.xid()));
         }
         invalidate(qp, index, None);
     }
     if let Some(mut slot) = qp.slot(index) {
-        while slot.data().xid == xid && !matches!(slot.data().state, ReqState::Free) {
+        // Memory that is lost stays exposed.
+        while !rqst.exposure().is_over() && !matches!(slot.data(), Req::Closed) {
             slot.wait();
         }
     }
@@ -326,11 +290,12 @@ pub(super) fn fence(qp: &QueuePair<Ep>, cookie: u64, rqst: &Rqst) {
 /// that wait for a Reply continue to wait, for the next connection. May sleep.
 pub(super) fn shut_down(owner: QpOwner<Ep>) {
     let qp = Arc::clone(&owner);
-    qp.user().wait.expect_end();
     drop(owner);
-    qp.user().mrs.close();
     // Their MRs have been destroyed.
     for index in 0..qp.slots() {
-        drop(replace(&qp, index, ReqState::Free));
+        let slot = qp.slot(index);
+        let req = slot.map(|mut slot| mem::replace(slot.data(), Req::Closed));
+        drop(req);
     }
+    qp.wake_slots();
 }

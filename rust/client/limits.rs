@@ -3,10 +3,13 @@
 //! The limits of a connection, from the device and the settings.
 
 use crate::{
-    proto::wire::{header::MIN_HEADER_LEN, private_data::PrivateData},
+    proto::wire::{
+        header::MIN_HEADER_LEN,
+        private_data::{PrivateData, Thresholds},
+    },
     rdma::{device::Attributes, MrType, QpCaps, MAX_UNSIGNALED, RECV_BATCH},
 };
-use kernel::page::PAGE_SIZE;
+use kernel::{page::PAGE_SIZE, str::CStr};
 
 /// The most data of one RPC: a mebibyte that need not start at a page boundary.
 // CAST: A u32 always fits the kernel's usize.
@@ -22,8 +25,7 @@ pub(super) const MAX_SEGMENTS: u32 = 16;
 /// Backward Calls that the peer may have outstanding.
 pub(super) const BACKWARD_SLOTS: u32 = 16;
 
-/// The most Sends in progress. Even with more requests than this, that many are rarely in progress
-/// at once.
+/// The most Sends in progress. Even with more requests, more Sends are rarely in progress.
 const MAX_SENDS: u32 = 128;
 
 /// The fewest requests with which a connection is useful.
@@ -44,14 +46,15 @@ pub(super) struct EpLimits {
     pub(super) caps: QpCaps,
 }
 
-/// The largest backward message for an inline threshold, both in bytes.
-pub(super) fn backward_payload(threshold: u32) -> u32 {
+/// The largest backward message in bytes.
+pub(super) fn backward_payload(thresholds: &Thresholds) -> u32 {
+    let threshold = thresholds.send.min(thresholds.receive);
     threshold.saturating_sub(MIN_HEADER_LEN)
 }
 
 impl EpLimits {
     /// Fits a connection for at most `requests` Calls to a device, with the thresholds that are
-    /// announced to the peer, and room for messages of `least` bytes.
+    /// announced to the peer, and buffers for messages of `least` bytes.
     ///
     /// # Errors
     ///
@@ -61,12 +64,12 @@ impl EpLimits {
         requests: u32,
         own: &PrivateData,
         least: u32,
-    ) -> Result<Self, &'static str> {
+    ) -> Result<Self, &'static CStr> {
         if !attributes.memory_management || attributes.max_fast_reg_pages == 0 {
-            return Err("it does not register memory by work requests (FRWR)");
+            return Err(c"it does not register memory by work requests (FRWR)");
         }
         if attributes.max_send_sge < 1 {
-            return Err("its Sends have too few gather elements");
+            return Err(c"its Sends have too few gather elements");
         }
         // With gaps, one region holds the data, head and tail.
         let (mr_type, most) = if attributes.gaps {
@@ -78,7 +81,7 @@ impl EpLimits {
         // Without gaps, head and tail of a message take one region each.
         let segments = DATA_PAGES.div_ceil(mr_pages).saturating_add(2);
         if segments > MAX_SEGMENTS {
-            return Err("its memory regions hold too few pages");
+            return Err(c"its memory regions hold too few pages");
         }
         let mrs_per_call = segments.saturating_mul(2);
         let mut requests = requests;
@@ -99,7 +102,8 @@ impl EpLimits {
                 send_sge: 1,
                 sends,
                 rdma_ctxs: 0,
-                slots: requests,
+                // A Call without chunks has slot 0.
+                slots: requests.saturating_add(1),
             };
             // Both queues have an entry for the drain.
             let needed = caps.send_entries.max(caps.receives).saturating_add(1);
@@ -116,7 +120,7 @@ impl EpLimits {
             }
             requests /= 2;
             if requests < MIN_REQUESTS {
-                return Err("its queues hold too few work requests");
+                return Err(c"its queues hold too few work requests");
             }
         }
     }
@@ -152,7 +156,7 @@ mod tests {
         remote_invalidation: true,
     };
 
-    fn fit(attributes: &Attributes) -> Result<EpLimits, &'static str> {
+    fn fit(attributes: &Attributes) -> Result<EpLimits, &'static CStr> {
         EpLimits::new(attributes, 128, &OWN, 0)
     }
 
@@ -207,7 +211,9 @@ mod tests {
         for (word, take_away) in without {
             let mut device = LARGE;
             take_away(&mut device);
-            assert!(fit(&device).is_err_and(|requirement| requirement.contains(word)));
+            assert!(
+                fit(&device).is_err_and(|requirement| requirement.to_str().unwrap().contains(word))
+            );
         }
     }
 

@@ -3,12 +3,10 @@
 //! From an RPC to one chain of work requests: the plan, the MRs, the header, the Send.
 
 use super::{
-    ep::{Ep, SentCall},
-    frwr::{CallMrs, Payload},
+    ep::{Ep, EpVersion},
+    frwr::{CallMrs, Payload, Req},
     limits::{BACKWARD_SLOTS, MAX_SEGMENTS},
     mr_pool::MrPool,
-    transport::RpcrdmaXprt,
-    v2::Terms,
 };
 use crate::{
     error::Cause,
@@ -23,150 +21,113 @@ use crate::{
             header::{Credits, FixedHeader, Xid},
         },
     },
-    rdma::{MrList, QpOwner, SendBox, SqError},
-    stats::Form,
-    sunrpc::client::{BackwardReply, Rqst, RqstBuf, SendError},
+    rdma::{MrList, QpOwner, SqError},
+    stats::{Form, Stats},
+    sunrpc::{
+        client::{ForwardRqst, Rqst, RqstBuf, SendError},
+        BcRqst,
+    },
     trace,
 };
 use kernel::prelude::*;
-
-/// The sending side of a connection, which the holder of the send lock has.
-pub(super) struct SendSide {
-    pub(super) qp: QpOwner<Ep>,
-    /// What the next message is sent with.
-    pub(super) terms: Terms,
-}
-
-impl SendSide {
-    /// Adopts what both ends have agreed on meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// [`SendError::NotConnected`] if no version is common to both ends.
-    fn follow(&mut self, transport: &RpcrdmaXprt) -> Result<(), SendError> {
-        if !self.terms.is_final {
-            let terms = self.qp.user().terms();
-            self.terms = terms.ok_or_else(|| disconnect(transport, Cause::NoCommonVersion))?;
-        }
-        Ok(())
-    }
-}
 
 /// Sends the Call of `rqst`, which has a credit.
 ///
 /// # Errors
 ///
-/// [`SendError`]. For [`SendError::Busy`] the sender was told to wait for space.
-pub(super) fn marshal_req(
-    transport: &RpcrdmaXprt,
-    sending: &mut SendSide,
-    rqst: &Rqst,
-) -> Result<(), SendError> {
+/// [`SendError`]. Before [`SendError::Busy`], `xprt_wait_for_buffer_space` was called.
+pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError> {
+    let ep = qp.user();
     // Sending twice on one connection would spend two credits on one Reply.
-    if rqst.is_of_connection(&transport.xprt) {
-        return Err(disconnect(transport, Cause::Retransmission));
+    if rqst.is_of_connection(&ep.transport.xprt) {
+        return Err(disconnect(ep, Cause::Retransmission));
     }
-    sending.follow(transport)?;
+    let version = version(ep)?;
     // The peer of an earlier connection can reach its memory: the RPC can never be completed.
-    if rqst.is_lost() {
+    if rqst.exposure().is_lost() {
         return Err(SendError::Failed);
     }
-    let SendSide { qp, terms } = sending;
-    let mut ctxt = send_ctxt(transport, qp)?;
-    let ep = qp.user();
-    let room = rqst.reply().fill().map_err(|_| SendError::NoMemory)?;
-    let shape = shape(rqst, room, &ep.mrs);
+    let ctxt = qp.get_send_ctxt(GFP_NOWAIT);
+    let mut ctxt = ctxt.map_err(|error| not_sent(ep, error))?;
+    let (call, reply) = (rqst.call(), rqst.reply().fill());
+    let reply = reply.map_err(|_| SendError::NoMemory)?;
+    let (write, read) = (call.is_write(), reply.is_read());
+    let allowed = (write || read) && rqst.placement_allowed();
+    let shape = RpcShape {
+        call: side(call, &ep.mrs, allowed && write),
+        reply: side(reply, &ep.mrs, allowed && read),
+    };
     let limits = PlanLimits {
-        inline_send: terms.thresholds.send,
-        inline_receive: terms.thresholds.receive,
+        inline_send: version.thresholds.send,
+        inline_receive: version.thresholds.receive,
         max_segments: MAX_SEGMENTS,
     };
     let plan = plan(&shape, &limits).map_err(|_| SendError::TooLarge)?;
-    let reply = shape.reply.len;
-    let mut mrs = None;
-    if !plan.is_inline() {
-        let count = narrow(plan.reads)?.saturating_add(narrow(plan.results)?);
-        let mut taken = ep.mrs.take(rqst, count).ok_or(SendError::Busy)?;
-        taken.map(rqst.call(), room, &plan)?;
-        mrs = Some(taken);
-    }
-    let none = MrList::new();
-    let mapped = mrs.as_ref().map_or(&none, |mrs| &mrs.mapped);
-    let segments = mapped.extents().map(|extent| Segment {
+    let mut mrs = if plan.is_inline() {
+        CallMrs::new(&ep.mrs, rqst.xid(), 0, MrList::new())
+    } else {
+        let count = plan.reads.saturating_add(plan.results);
+        ep.mrs.take(rqst, count).ok_or(SendError::Busy)?
+    };
+    mrs.map(call, reply, &plan)?;
+    let segments = mrs.mapped.extents().map(|extent| Segment {
         handle: extent.handle,
         length: extent.length,
         offset: extent.offset,
     });
-    let length = build(ep, rqst, &plan, segments, *terms, ctxt.bytes())?;
+    let length = build(ep, rqst, &plan, segments, version, ctxt.bytes());
+    let length = length.ok_or(SendError::TooLarge)?;
     rqst.start();
-    let sent = match mrs.and_then(CallMrs::into_parts) {
-        Some((slot, mapped)) => {
-            let (xid, cookie) = (rqst.xid(), ep.cookie(SentCall::WithChunks(slot)));
-            ctxt.post_with_mrs(length, slot, mapped, |req| {
-                req.offer(xid, plan);
-                rqst.cookie().set(cookie);
-            })
-        }
-        None => {
-            rqst.cookie().set(ep.cookie(SentCall::Inline));
-            ctxt.post_send(length, None)
-        }
+    let (slot, mapped) = mrs.into_parts();
+    let cookie = ep.cookie(slot);
+    let sent = if slot == 0 {
+        rqst.cookie().set(cookie);
+        ctxt.post_send(length, None)
+    } else {
+        ctxt.post_with_mrs(length, slot, mapped, |req| {
+            *req = Req::Offered(plan);
+            rqst.cookie().set(cookie);
+        })
     };
-    sent.map_err(|error| not_sent(transport, error))?;
-    count_segments(transport, &plan, &reply);
-    transport.calls.record(Form::from(&plan));
-    transport.stats.call_bytes.add(shape.call.len.total());
+    sent.map_err(|error| not_sent(ep, error))?;
+    count_segments(&ep.transport.stats, &plan, &shape.reply.len);
+    ep.transport.calls.record(Form::from(&plan));
+    (ep.transport.stats.call_bytes).add(shape.call.len.total());
     // Without a Reply the credit would never come back.
     if !rqst.reply_expected() {
-        return Err(disconnect(transport, Cause::OneWayCall));
+        return Err(disconnect(ep, Cause::OneWayCall));
     }
     Ok(())
 }
 
-/// A number of MRs, or of bytes.
-fn narrow(count: u32) -> Result<usize, SendError> {
-    usize::try_from(count).map_err(|_| SendError::TooLarge)
-}
-
-/// A context for the next Send. If there is none, the sender was told to wait for space.
-fn send_ctxt<'a>(
-    transport: &RpcrdmaXprt,
-    qp: &'a QpOwner<Ep>,
-) -> Result<SendBox<'a, Ep>, SendError> {
-    qp.get_send_ctxt(GFP_NOWAIT)
-        .map_err(|error| not_sent(transport, error))
+/// The version that the next message is sent in.
+///
+/// # Errors
+///
+/// [`SendError::NotConnected`] if no version is common to both ends.
+fn version(ep: &Ep) -> Result<EpVersion, SendError> {
+    ep.version()
+        .ok_or_else(|| disconnect(ep, Cause::NoCommonVersion))
 }
 
 /// The error of a message that was not sent.
-fn not_sent(transport: &RpcrdmaXprt, error: SqError) -> SendError {
+fn not_sent(ep: &Ep, error: SqError) -> SendError {
     match error {
         SqError::Full => SendError::Busy,
         SqError::NoMem => SendError::NoMemory,
-        // The first cause that was noted counts.
-        SqError::Closed => disconnect(transport, Cause::PostFailed),
+        SqError::Closed => disconnect(ep, Cause::PostFailed),
     }
 }
 
 /// Closes the connection from within a send.
-fn disconnect(transport: &RpcrdmaXprt, cause: Cause) -> SendError {
-    transport.force_disconnect(cause);
+fn disconnect(ep: &Ep, cause: Cause) -> SendError {
+    ep.wait.close(cause);
     SendError::NotConnected
 }
 
-/// The sizes that the plan is made from.
-fn shape<'a>(rqst: &'a Rqst, reply: RqstBuf<'a>, pool: &'a MrPool) -> RpcShape<Payload<'a>> {
-    let call = rqst.call();
-    let (write, read) = (call.is_write(), reply.is_read());
-    let allowed = (write || read) && rqst.placement_allowed();
-    RpcShape {
-        call: side(call, pool, allowed && write),
-        reply: side(reply, pool, allowed && read),
-    }
-}
-
+/// A message and its size. A length that does not fit makes the plan fail: nothing that long fits
+/// inline or into the segments of a list.
 fn side<'a>(message: RqstBuf<'a>, pool: &'a MrPool, pages_eligible: bool) -> Side<Payload<'a>> {
-    // A length that does not fit makes the plan fail: nothing that long fits inline or into the
-    // segments of a list.
     let length = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     Side {
         len: Parts {
@@ -179,20 +140,21 @@ fn side<'a>(message: RqstBuf<'a>, pool: &'a MrPool, pages_eligible: bool) -> Sid
     }
 }
 
-/// Writes the message into `buffer`; returns its length. The segments of the Read list come first.
+/// Writes the message into `buffer`; returns its length, or `None` if it does not fit. The segments
+/// of the Read list come first.
 fn build(
     ep: &Ep,
     rqst: &Rqst,
     plan: &Plan,
     segments: impl Iterator<Item = Segment> + Clone,
-    terms: Terms,
+    version: EpVersion,
     buffer: &mut [u8],
-) -> Result<usize, SendError> {
+) -> Option<usize> {
     let position = match plan.call {
         CallForm::ReadChunk { position, .. } => position,
         CallForm::Inline | CallForm::PositionZero => 0,
     };
-    let reads = narrow(plan.reads)?;
+    let reads = usize::try_from(plan.reads).ok()?;
     let traced = segments.clone();
     let traced = traced.map(|segment| (segment.handle, segment.length, segment.offset));
     let is_reply_chunk = plan.reply == ReplyForm::ReplyChunk;
@@ -206,57 +168,44 @@ fn build(
     let write_chunk = results.clone().take(only(ReplyForm::WriteChunk));
     let reply_chunk = results.clone().take(only(ReplyForm::ReplyChunk));
     // Made after the trace event, so that its words need not be kept meanwhile.
+    let xid = Xid(rqst.xid());
     let fixed = FixedHeader {
-        xid: Xid(rqst.xid()),
-        version: terms.version,
-        credits: ep.requested_credits(),
+        xid,
+        version: version.version,
+        credits: ep.requested,
         procedure: plan.procedure(),
     };
-    let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk)
-        .map_err(|_| SendError::TooLarge)?;
+    let header = encode_call(buffer, &fixed, read_list, [write_chunk], reply_chunk).ok()?;
     let form = Form::from(plan);
     trace::xprtrdma_marshal(rqst, header, form.call, form.reply);
-    let copied = narrow(plan.inline_len)?;
-    let rest = buffer.get_mut(header..).ok_or(SendError::TooLarge)?;
-    let rest = rest.get_mut(..copied).ok_or(SendError::TooLarge)?;
-    copy_inline(&rqst.call(), plan.call, rest)?;
+    let copied = usize::try_from(plan.inline_len).ok()?;
+    let length = header.checked_add(copied)?;
+    copy_inline(&rqst.call(), plan.call, buffer.get_mut(header..length)?)?;
     ep.transport.stats.pullup_bytes.add_len(copied);
-    let length = header.checked_add(copied).ok_or(SendError::TooLarge)?;
-    if let (Some(v2), false) = (&ep.v2, terms.is_final) {
-        let message = buffer.get(..length).ok_or(SendError::TooLarge)?;
-        let noted = v2.sends(Xid(rqst.xid()), message);
-        noted.map_err(|_| SendError::TooLarge)?;
+    if let (Some(v2), false) = (&ep.v2, version.is_final) {
+        v2.sends(xid, buffer.get(..length)?).ok()?;
     }
-    Ok(length)
+    Some(length)
 }
 
 /// Copies the inline part of the Call, all of `to`.
-fn copy_inline(call: &RqstBuf<'_>, form: CallForm, to: &mut [u8]) -> Result<(), SendError> {
-    let too_large = |_| SendError::TooLarge;
+fn copy_inline(call: &RqstBuf<'_>, form: CallForm, to: &mut [u8]) -> Option<()> {
     match form {
-        CallForm::Inline => call.copy_out(0, to).map_err(too_large)?,
+        CallForm::Inline => call.copy_out(0, to).ok(),
         CallForm::ReadChunk { tail_skip, .. } => {
-            let (head, tail) = to
-                .split_at_mut_checked(call.head_len())
-                .ok_or(SendError::TooLarge)?;
-            call.copy_out(0, head).map_err(too_large)?;
-            let skip = usize::try_from(tail_skip).map_err(|_| SendError::TooLarge)?;
-            let base = call
-                .head_len()
-                .saturating_add(call.page_len())
-                .saturating_add(skip);
-            if !tail.is_empty() {
-                call.copy_out(base, tail).map_err(too_large)?;
-            }
+            let (head, tail) = to.split_at_mut_checked(call.head_len())?;
+            call.copy_out(0, head).ok()?;
+            let skipped = call
+                .page_len()
+                .checked_add(usize::try_from(tail_skip).ok()?)?;
+            call.copy_out(head.len().checked_add(skipped)?, tail).ok()
         }
-        CallForm::PositionZero => {}
+        CallForm::PositionZero => Some(()),
     }
-    Ok(())
 }
 
 /// Counts what a Call offers.
-fn count_segments(transport: &RpcrdmaXprt, plan: &Plan, reply: &Parts) {
-    let stats = &transport.stats;
+fn count_segments(stats: &Stats, plan: &Plan, reply: &Parts) {
     stats.read_segments.add(plan.reads.into());
     match plan.reply {
         ReplyForm::Inline => {}
@@ -280,34 +229,31 @@ fn count_segments(transport: &RpcrdmaXprt, plan: &Plan, reply: &Parts) {
 ///
 /// As [`marshal_req`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
 pub(super) fn send_backward(
-    transport: &RpcrdmaXprt,
-    sending: &mut SendSide,
-    reply: &BackwardReply<'_>,
+    qp: &QpOwner<Ep>,
+    reply: &BcRqst<'_>,
+    connection: u64,
 ) -> Result<(), SendError> {
-    sending.follow(transport)?;
-    let SendSide { qp, terms } = sending;
-    let Some(version) = qp.user().backward_version(reply.connection()) else {
-        transport.stats.backward_replies_dropped.increment();
+    let ep = qp.user();
+    let limit = version(ep)?.thresholds.send;
+    let Some(version) = ep.cookie_value(connection) else {
+        ep.transport.stats.backward_replies_dropped.increment();
         return Ok(());
     };
-    let mut ctxt = send_ctxt(transport, qp)?;
+    let ctxt = qp.get_send_ctxt(GFP_NOWAIT);
+    let mut ctxt = ctxt.map_err(|error| not_sent(ep, error))?;
+    let message = ctxt.bytes();
     // CAST: A u32 always fits the kernel's usize.
-    let limit = terms.thresholds.send as usize;
-    let bytes = ctxt.bytes();
-    let header = encode_inline(
-        bytes,
-        version,
-        Xid(reply.xid()),
-        Credits::new(BACKWARD_SLOTS),
-    )
-    .map_err(|_| SendError::TooLarge)?;
-    let end = header.saturating_add(reply.len());
-    if end > limit {
-        return Err(SendError::TooLarge);
-    }
-    let room = bytes.get_mut(header..end).ok_or(SendError::TooLarge)?;
-    reply.copy_out(room).map_err(|_| SendError::TooLarge)?;
-    trace::xprtrdma_cb_reply(&transport.xprt, reply.xid());
-    ctxt.post_send(end, None)
-        .map_err(|error| not_sent(transport, error))
+    let length = message.len().min(limit as usize);
+    let mut build = || {
+        let message = message.get_mut(..length)?;
+        let (version, xid) = (u32::try_from(version).ok()?, Xid(reply.xid()));
+        let header = encode_inline(message, version, xid, Credits::new(BACKWARD_SLOTS)).ok()?;
+        let end = header.checked_add(reply.len())?;
+        reply.copy_out(message.get_mut(header..end)?).ok()?;
+        Some(end)
+    };
+    let length = build().ok_or(SendError::TooLarge)?;
+    trace::xprtrdma_cb_reply(&ep.transport.xprt, reply.xid());
+    ctxt.post_send(length, None)
+        .map_err(|error| not_sent(ep, error))
 }

@@ -10,7 +10,7 @@
 //! frwr.rs            the MRs of a Call, and the fence
 //! mr_pool.rs         the MRs that no Call uses
 //! reply.rs           from a Receive to the end of an RPC
-//! refused.rs         messages that are no Reply
+//! bad_reply.rs       messages that cannot be used as a Reply
 //! v2.rs              Version Two, and what is known of servers
 //! show.rs            files under debugfs
 //! ```
@@ -21,13 +21,13 @@
 //! Lock order: the send lock of sunrpc, `RpcrdmaXprt::current`, the slot of a Call's MRs, the send
 //! queue. `CmWait::link` is taken before the transport lock of sunrpc. All others are leaves.
 
+mod bad_reply;
 mod connect;
 mod ep;
 mod frwr;
 mod limits;
 mod marshal;
 mod mr_pool;
-mod refused;
 mod reply;
 mod show;
 mod transport;

@@ -5,10 +5,13 @@
 use super::{frwr::CallMrs, limits::EpLimits, transport::Client};
 use crate::{
     rdma::{Exposable, Idle, Mr, MrList, MrType, Pd, RegionSize},
-    sunrpc::{client::Rqst, ReclaimScope},
+    sunrpc::{
+        client::{ForwardRqst, Rqst},
+        ReclaimScope,
+    },
     trace,
 };
-use core::{mem, num::NonZeroUsize};
+use core::num::NonZeroUsize;
 use kernel::{
     impl_has_work, new_spinlock, new_work,
     page::PAGE_SIZE,
@@ -18,12 +21,11 @@ use kernel::{
     workqueue::{Work, WorkItem},
 };
 
-/// The fewest MRs that one run of the worker allocates. With fewer idle MRs than this, it is asked
-/// for more.
-const BATCH: usize = 8;
+/// The worker runs when fewer MRs than this are idle.
+const LOW: u32 = 8;
 
-/// The most MRs that one run of the worker allocates, as Calls are waiting for it.
-const MAX_BATCH: usize = 32;
+/// The worker allocates MRs until this many are idle, or as many as a Call can take.
+const FULL: u32 = 16;
 
 /// How long the worker waits after a failure.
 const PAUSE: Delta = Delta::from_millis(100);
@@ -36,33 +38,20 @@ pub(super) struct MrPool {
     /// Pages of one MR; with gaps, pieces.
     pub(super) pages: u32,
     pub(super) size: RegionSize,
+    /// MRs that a Call can take.
+    mrs_per_call: u32,
     #[pin]
-    state: SpinLock<State>,
+    free: SpinLock<Free>,
     #[pin]
     work: Work<MrPool>,
     /// Last: this may be the last reference to the transport, and to the module.
     transport: Arc<Client>,
 }
 
-struct State {
-    idle: MrList<Idle>,
-    /// How many are in `idle`.
-    count: usize,
-    /// How many exist, including those in use.
-    made: usize,
-    /// Whether the worker should allocate more.
-    is_low: bool,
-    /// The numbers of the free slots.
+struct Free {
+    mrs: MrList<Idle>,
+    /// Numbers of slots, from 1 on.
     slots: KVVec<usize>,
-    /// Whether the connection has ended, so that MRs are no longer kept.
-    is_closed: bool,
-}
-
-impl State {
-    fn push(&mut self, mr: KBox<Mr<Idle>>) {
-        self.idle.push_front(mr);
-        self.count = self.count.saturating_add(1);
-    }
 }
 
 impl_has_work! {
@@ -70,8 +59,7 @@ impl_has_work! {
 }
 
 impl MrPool {
-    /// Allocates as many MRs as a Call can take. The queue pair has a slot for each request. May
-    /// sleep.
+    /// Allocates as many MRs as a Call can take. May sleep.
     ///
     /// # Errors
     ///
@@ -81,71 +69,78 @@ impl MrPool {
         pd: &Arc<Pd>,
         limits: &EpLimits,
     ) -> Result<Arc<Self>> {
-        let (mr_type, pages) = (limits.mr_type, limits.mr_pages);
         // CAST: A u32 always fits the kernel's usize.
-        let bytes = NonZeroUsize::new((pages as usize).saturating_mul(PAGE_SIZE)).ok_or(EINVAL)?;
+        let bytes = (limits.mr_pages as usize).saturating_mul(PAGE_SIZE);
+        let bytes = NonZeroUsize::new(bytes).ok_or(EINVAL)?;
+        let mut slots = KVVec::new();
         // CAST: As above.
-        let slot_count = limits.caps.slots as usize;
-        let mut slots = KVVec::with_capacity(slot_count, GFP_KERNEL)?;
-        for index in 0..slot_count {
-            slots.push_within_capacity(index).map_err(|_| ENOMEM)?;
+        for slot in 1..limits.caps.slots as usize {
+            slots.push(slot, GFP_KERNEL)?;
         }
-        let mut state = State {
-            idle: MrList::new(),
-            count: 0,
-            made: 0,
-            is_low: false,
+        let free = Free {
+            mrs: MrList::new(),
             slots,
-            is_closed: false,
         };
-        for _ in 0..limits.mrs_per_call {
-            state.push(Mr::new(pd, mr_type, pages)?);
-            transport.stats.regions_allocated.increment();
-        }
-        state.made = state.count;
-        trace::xprtrdma_createmrs(&transport.xprt, limits.mrs_per_call);
-        Arc::pin_init(
+        let pool = Arc::pin_init(
             try_pin_init!(Self {
                 pd: pd.clone(),
-                mr_type,
-                pages,
+                mr_type: limits.mr_type,
+                pages: limits.mr_pages,
                 size: RegionSize {
                     bytes,
                     is_bounced: pd.device().is_bounced(),
                 },
-                state <- new_spinlock!(state, "rpcrdma_mrs"),
+                mrs_per_call: limits.mrs_per_call,
+                free <- new_spinlock!(free, "rpcrdma_mrs"),
                 work <- new_work!("rpcrdma_mrs"),
                 transport: transport.clone(),
             }? Error),
             GFP_KERNEL,
-        )
+        )?;
+        pool.fill(pool.mrs_per_call)?;
+        Ok(pool)
     }
 
     /// How many MRs no Call uses.
-    pub(super) fn idle(&self) -> usize {
-        self.state.lock().count
+    pub(super) fn idle(&self) -> u32 {
+        self.free.lock().mrs.len()
+    }
+
+    /// Allocates MRs until `count` are idle. Wakes the sender for each of them.
+    fn fill(&self, count: u32) -> Result {
+        let mut made = 0u32;
+        let mut filled = Ok(());
+        while filled.is_ok() && self.idle() < count {
+            filled = Mr::new(&self.pd, self.mr_type, self.pages).map(|mr| {
+                let mut mrs = MrList::new();
+                mrs.push_front(mr);
+                self.transport.stats.regions_allocated.increment();
+                self.put(mrs, 0);
+                self.transport.xprt.write_space();
+                made = made.saturating_add(1);
+            });
+        }
+        trace::xprtrdma_createmrs(&self.transport.xprt, made);
+        filled
     }
 
     /// Takes a slot and `count` MRs for the Call `rqst`. If there are not enough, the sender waits
     /// for space. The worker is asked for more before no MR is idle.
-    pub(super) fn take(self: &Arc<Self>, rqst: &Rqst, count: usize) -> Option<CallMrs<'_>> {
-        let mut state = self.state.lock();
-        let is_enough = state.count >= count;
-        let slot = if is_enough { state.slots.pop() } else { None };
-        let mut idle = MrList::new();
+    pub(super) fn take(self: &Arc<Self>, rqst: &Rqst, count: u32) -> Option<CallMrs<'_>> {
+        let mut free = self.free.lock();
+        let is_enough = free.mrs.len() >= count;
+        let slot = if is_enough { free.slots.pop() } else { None };
+        let mut mrs = MrList::new();
         if slot.is_some() {
-            for mr in (0..count).map_while(|_| state.idle.pop_front()) {
-                idle.push_front(mr);
+            for mr in (0..count).map_while(|_| free.mrs.pop_front()) {
+                mrs.push_front(mr);
             }
-            state.count = state.count.saturating_sub(count);
-        }
-        state.is_low |= !is_enough || state.count < BATCH;
-        let is_low = state.is_low;
-        if slot.is_none() {
-            // Under the lock: whoever returns MRs or a slot after this wakes the sender.
+        } else {
+            // Under the lock: what is put after this wakes the sender.
             self.transport.xprt.wait_for_space();
         }
-        drop(state);
+        let is_low = !is_enough || free.mrs.len() < LOW;
+        drop(free);
         if is_low {
             // An error means that the worker is already queued.
             let _ = self.transport.xprt.queue().enqueue::<_, 0>(self.clone());
@@ -154,35 +149,19 @@ impl MrPool {
             self.transport.stats.regions_exhausted.increment();
             trace::xprtrdma_nomrs_err(&self.transport.xprt, rqst);
         }
-        Some(CallMrs::new(self, rqst.xid(), slot?, idle))
+        Some(CallMrs::new(self, rqst.xid(), slot?, mrs))
     }
 
-    /// Returns MRs, and a slot if given.
-    pub(super) fn put(&self, mut mrs: MrList<Idle>, slot: Option<usize>) {
-        let mut state = self.state.lock();
-        if let Some(slot) = slot {
-            // There is room: the list once held all slots.
-            let _ = state.slots.push_within_capacity(slot);
+    /// Returns MRs, and a slot unless that is 0.
+    pub(super) fn put(&self, mut mrs: MrList<Idle>, slot: usize) {
+        let mut free = self.free.lock();
+        if slot != 0 {
+            // The capacity suffices: the list once held all slots.
+            let _ = free.slots.push_within_capacity(slot);
         }
-        while !state.is_closed {
-            let Some(mr) = mrs.pop_front() else {
-                break;
-            };
-            state.push(mr);
-        }
-        // What is left is destroyed outside the lock.
-        drop(state);
-        drop(mrs);
-    }
-
-    /// Destroys all MRs for good. May sleep.
-    pub(super) fn close(&self) {
-        let mut state = self.state.lock();
-        state.is_closed = true;
-        state.count = 0;
-        let idle = state.idle.take();
-        drop(state);
-        drop(idle);
+        // The last ones are used again first.
+        mrs.append(&mut free.mrs);
+        free.mrs = mrs;
     }
 
     /// Whether one MR can map all of these parts, which takes an MR with gaps. Parts whose memory
@@ -202,36 +181,12 @@ impl MrPool {
 impl WorkItem for MrPool {
     type Pointer = Arc<Self>;
 
-    /// Allocates as many MRs as exist, in one batch, so that many Calls soon find theirs.
     fn run(this: Arc<Self>) {
         let _scope = ReclaimScope::enter(this.transport.xprt.is_swapper());
-        let mut state = this.state.lock();
-        let batch = if mem::take(&mut state.is_low) {
-            state.made.clamp(BATCH, MAX_BATCH)
-        } else {
-            0
-        };
-        drop(state);
-        let mut made = 0u32;
-        for _ in 0..batch {
-            // The next sender that needs MRs asks again, though not at once.
-            let Ok(mr) = Mr::new(&this.pd, this.mr_type, this.pages) else {
-                fsleep(PAUSE);
-                break;
-            };
-            this.transport.stats.regions_allocated.increment();
-            made = made.saturating_add(1);
-            let mut state = this.state.lock();
-            if state.is_closed {
-                // Destroyed outside the lock.
-                drop(state);
-                drop(mr);
-                break;
-            }
-            state.made = state.made.saturating_add(1);
-            state.push(mr);
+        // The next sender that needs MRs queues this again, after the pause.
+        if this.fill(this.mrs_per_call.max(FULL)).is_err() {
+            fsleep(PAUSE);
         }
-        trace::xprtrdma_createmrs(&this.transport.xprt, made);
         this.transport.xprt.write_space();
     }
 }

@@ -6,28 +6,25 @@
 //! LOCAL_INVs whose completion then completes the RPC.
 
 use super::{
-    ep::{Ep, SentCall},
+    bad_reply::{bad_header, drop_late, drop_unexpected, rdma_error},
+    ep::Ep,
     frwr,
-    refused::{bad_header, drop_late, drop_unexpected, rdma_error},
 };
 use crate::{
-    proto::{
-        requester::{
-            decode::{decode_received, BackwardCall, Received, ReceivedReply},
-            plan::{Plan, ReplyForm},
-            reconcile::{Delivered, Delivery},
-        },
-        wire::header::Xid,
+    error::Cause,
+    proto::requester::{
+        decode::{decode_received, BackwardCall, Received, ReceivedReply},
+        plan::{Plan, ReplyForm},
+        reconcile::{Delivered, Delivery},
     },
     rdma::{
         CqContext, Idle, MrList, QpFailure, QpUser, QueuePair, RecvBox, Registered,
         RemoteInvalidation,
     },
     stats::Form,
-    sunrpc::client::{NotPinned, PinnedRqst, StoredRqst},
+    sunrpc::client::{ForwardRqst, NotPinned, PinnedRqst},
     trace,
 };
-use core::iter::empty;
 use kernel::prelude::*;
 
 impl QpUser for Ep {
@@ -49,8 +46,7 @@ impl QpUser for Ep {
 
     fn invalidated(cx: &mut CqContext<'_, Self>, index: usize, mrs: MrList<Idle>) {
         if let Some(reply) = frwr::invalidated(cx.qp(), index, mrs) {
-            let PendingReply { rqst, message, rep } = reply;
-            rqst.resume(|rqst| complete_rqst(cx, rqst, message, rep));
+            complete_rqst(cx, reply);
         }
         cx.user().transport.xprt.write_space();
     }
@@ -84,18 +80,19 @@ pub(super) enum Outcome {
     Failed,
 }
 
-/// What is left of a Reply that was compared with what its Call had offered.
-#[derive(Clone, Copy)]
+/// A Reply that was compared with what its Call had offered.
 pub(super) struct Rep {
     outcome: Outcome,
     form: Form,
+    /// The slot of MRs that the Reply has not invalidated; 0 if there are none.
+    slot: usize,
 }
 
-/// A Call with its Reply, to be completed after LOCAL_INVs.
-pub(super) struct PendingReply {
-    rqst: StoredRqst,
-    message: RecvBox<Ep>,
-    rep: Rep,
+/// A Call with its Reply.
+pub(crate) struct PendingReply {
+    pub(super) rqst: PinnedRqst,
+    pub(super) message: RecvBox<Ep>,
+    pub(super) rep: Rep,
 }
 
 /// Handles a message from the peer.
@@ -126,68 +123,63 @@ fn reply_handler(
     };
     trace::xprtrdma_reply(&rqst, fixed.credits.get());
     let compare = |offered: Option<(&Plan, &MrList<Registered>)>| reconcile(&rqst, &reply, offered);
-    let Some((mut rep, slot)) = claim(qp, &rqst, fixed.xid, invalidated, compare) else {
+    let Some(mut rep) = claim(qp, &rqst, invalidated, compare) else {
         return drop_unexpected(cx, message);
     };
     // Only the Reply to a Call grants credits, and only once.
     if !ep.grant(&fixed) {
         rep.outcome = Outcome::Failed;
     }
-    finish(cx, rqst, message, (rep, slot));
+    finish(cx, PendingReply { rqst, message, rep });
 }
 
-/// Claims a Call for its Reply: `look` compares what was offered, if anything, with the Reply, and
-/// an MR that the Reply has invalidated is taken back. Returns `None` if another Reply has done so
-/// before, or if the Call was not sent on this connection: the peer can guess the XID of a Call
-/// that is yet to be sent. Otherwise also returns the slot, if it has MRs that the Reply has not
-/// invalidated.
+/// Claims a Call for its Reply: `compare` compares what was offered, if anything, with the Reply,
+/// and an MR that the Reply has invalidated is taken back. Returns `None` if another Reply has done
+/// so before, or if the Call was not sent on this connection: the peer can guess the XID of a Call
+/// that is yet to be sent.
 pub(super) fn claim(
     qp: &QueuePair<Ep>,
-    rqst: &PinnedRqst<'_>,
-    xid: Xid,
+    rqst: &PinnedRqst,
     proof: Option<RemoteInvalidation<'_>>,
-    look: impl FnOnce(Option<(&Plan, &MrList<Registered>)>) -> Outcome,
-) -> Option<(Rep, Option<usize>)> {
+    compare: impl FnOnce(Option<(&Plan, &MrList<Registered>)>) -> Outcome,
+) -> Option<Rep> {
     let mut rep = Rep {
         outcome: Outcome::Failed,
         form: Form::INLINE,
+        slot: qp.user().cookie_value(rqst.cookie().get())?,
     };
-    let SentCall::WithChunks(index) = qp.user().sent(rqst.cookie().get())? else {
-        rep.outcome = look(None);
-        return Some((rep, None));
-    };
-    let is_free = frwr::reminv(qp, (index, xid.0), proof, |plan, mrs| {
-        rep.outcome = look(Some((plan, mrs)));
+    if rep.slot == 0 {
+        rep.outcome = compare(None);
+    } else if frwr::reminv(qp, rep.slot, proof, |plan, mrs| {
+        rep.outcome = compare(Some((plan, mrs)));
         rep.form = Form::from(plan);
-    })?;
-    Some((rep, (!is_free).then_some(index)))
+    })? {
+        rep.slot = 0;
+    }
+    Some(rep)
 }
 
 /// Completes the RPC once all its MRs are invalidated.
-pub(super) fn finish(
-    cx: &mut CqContext<'_, Ep>,
-    rqst: PinnedRqst<'_>,
-    message: RecvBox<Ep>,
-    (rep, slot): (Rep, Option<usize>),
-) {
-    if let Some(index) = slot {
-        // A transport that is being destroyed has no requests.
-        let reply = rqst.store().map(|rqst| PendingReply { rqst, message, rep });
-        return frwr::invalidate(cx.qp(), index, reply);
+pub(super) fn finish(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
+    let PendingReply { rep, .. } = &reply;
+    if rep.slot != 0 {
+        return frwr::invalidate(cx.qp(), rep.slot, Some(reply));
     }
-    complete_rqst(cx, rqst, message, rep);
-    if rep.form != Form::INLINE {
+    let has_chunks = rep.form != Form::INLINE;
+    complete_rqst(cx, reply);
+    if has_chunks {
         cx.user().transport.xprt.write_space();
     }
 }
 
-/// Passes a backward Call to the callback service. If there is no room for it, the peer has
-/// exceeded its credits.
+/// Passes a backward Call to the callback service. If that has no request left, the peer
+/// has exceeded its credits.
 fn backward(ep: &Ep, call: &BackwardCall<'_>) {
     let transport = &ep.transport;
     if transport.backchannel.receive(
         &transport.xprt,
-        ep.backward_mark(call.fixed.version),
+        // CAST: A u32 always fits the kernel's usize.
+        ep.cookie(call.fixed.version as usize),
         call.fixed.xid.0,
         call.payload,
     ) {
@@ -199,75 +191,64 @@ fn backward(ep: &Ep, call: &BackwardCall<'_>) {
 
 /// Compares the Reply's chunks with those that its Call has offered, and with what arrived inline.
 fn reconcile(
-    rqst: &PinnedRqst<'_>,
+    rqst: &PinnedRqst,
     reply: &ReceivedReply<'_>,
     offered: Option<(&Plan, &MrList<Registered>)>,
 ) -> Outcome {
-    let delivered = match offered {
-        Some((plan, mrs)) if plan.reply == ReplyForm::WriteChunk => reply
-            .reconcile([result_lengths(plan, mrs)], empty())
-            .ok()
-            .filter(|delivered| !is_misplaced(rqst, reply, &delivered.writes)),
-        Some((plan, mrs)) if plan.reply == ReplyForm::ReplyChunk => {
-            reply.reconcile([empty()], result_lengths(plan, mrs)).ok()
-        }
-        _ => reply.reconcile([empty()], empty()).ok(),
-    };
-    let Some(Delivered {
-        writes: [Delivery {
-            contiguous: placed, ..
-        }],
+    let none = MrList::new();
+    let (form, reads, mrs) = offered.map_or((ReplyForm::Inline, 0, &none), |(plan, mrs)| {
+        (plan.reply, plan.reads, mrs)
+    });
+    // CAST: A u32 always fits the kernel's usize.
+    let results = mrs.extents().skip(reads as usize);
+    let results = results.map(|extent| extent.length);
+    let only = |wanted| if form == wanted { usize::MAX } else { 0 };
+    let write_chunk = results.clone().take(only(ReplyForm::WriteChunk));
+    let reply_chunk = results.take(only(ReplyForm::ReplyChunk));
+    let Ok(Delivered {
+        writes: [write],
         reply: chunk,
-    }) = delivered
+    }) = reply.reconcile([write_chunk], reply_chunk)
     else {
         return Outcome::Failed;
     };
     match reply.payload {
+        Some(inline) if form == ReplyForm::WriteChunk && is_misplaced(rqst, inline, &write) => {
+            Outcome::Failed
+        }
         Some(_) => Outcome::Inline {
             header: reply.header_len,
-            placed,
+            placed: write.contiguous,
         },
         None => Outcome::Chunk(chunk.contiguous),
     }
 }
 
-/// The lengths of the MRs in the Write chunk or Reply chunk.
-fn result_lengths<'a>(
-    plan: &Plan,
-    mrs: &'a MrList<Registered>,
-) -> impl Iterator<Item = u32> + Clone + 'a {
-    // CAST: A u32 always fits the kernel's usize.
-    let results = mrs.extents().skip(plan.reads as usize);
-    results.map(|extent| extent.length)
-}
-
 /// Whether data arrived inline for which the Call has offered a Write chunk, or a longer header
-/// before such data than there is room for.
-fn is_misplaced(rqst: &PinnedRqst<'_>, reply: &ReceivedReply<'_>, [write]: &[Delivery; 1]) -> bool {
-    let (Some(inline), Some(room)) = (reply.payload, rqst.reply().filled()) else {
+/// before such data than the buffer has space for.
+fn is_misplaced(rqst: &PinnedRqst, inline: &[u8], write: &Delivery) -> bool {
+    let Ok(buffer) = rqst.reply().fill() else {
         return false;
     };
-    let head = room.head_len();
-    if write.is_behind_longer_verifier(inline, head) {
+    let head = buffer.head_len();
+    if write.is_after_longer_verifier(inline, head) {
         rqst.relearn_verifier();
         return true;
     }
     write.is_eligibility_violation(inline, head)
 }
 
-/// Completes an RPC behind its fence, and recycles the Reply's buffer.
-fn complete_rqst(
-    cx: &mut CqContext<'_, Ep>,
-    mut rqst: PinnedRqst<'_>,
-    message: RecvBox<Ep>,
-    Rep { outcome, form }: Rep,
-) {
+/// Completes an RPC whose MRs are invalidated, and recycles the Reply's buffer.
+fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
+    let PendingReply {
+        mut rqst,
+        message,
+        rep: Rep { outcome, form, .. },
+    } = reply;
     let ep = cx.user();
     let stats = &ep.transport.stats;
-    // No fence is needed when the RPC's memory is freed.
-    if form != Form::INLINE {
-        rqst.cookie().set(0);
-    }
+    // The slot may belong to another Call already.
+    rqst.cookie().set(0);
     if !matches!(outcome, Outcome::Failed) {
         ep.transport.latency.record(form, rqst.round_trip());
     }
@@ -288,21 +269,23 @@ fn complete_rqst(
         None => {
             stats.bad_replies.increment();
             rqst.fail(EIO);
-            ep.close_if_hopeless();
+            // Not before the Call's MRs are invalidated.
+            if ep.version().is_none() {
+                ep.wait.close(Cause::NoCommonVersion);
+            }
         }
     }
     cx.repost(message);
 }
 
 /// Copies the inline bytes to where the RPC layer expects them; returns the length of the whole
-/// message, or `None` if pages of the buffer are missing, which is not the case after its Call was
-/// sent, or if a length does not fit memory.
+/// message, or `None` if a length does not fit memory.
 ///
 /// The stream consists of the head, the data that was placed directly with its round-up, and the
 /// rest.
-fn deliver(ep: &Ep, rqst: &mut PinnedRqst<'_>, payload: &[u8], placed: u64) -> Option<usize> {
+fn deliver(ep: &Ep, rqst: &mut PinnedRqst, payload: &[u8], placed: u64) -> Option<usize> {
     let stats = &ep.transport.stats;
-    let reply = rqst.reply().filled()?;
+    let reply = rqst.reply().fill().ok()?;
     let head_len = reply.head_len();
     if placed == 0 {
         let copied = reply.copy_in(0, payload).ok()?;
@@ -319,10 +302,10 @@ fn deliver(ep: &Ep, rqst: &mut PinnedRqst<'_>, payload: &[u8], placed: u64) -> O
     let rounded = placed.checked_next_multiple_of(4)?;
     let (head, rest) = payload.split_at(payload.len().min(head_len));
     rqst.trim_reply_head(head.len());
-    let reply = rqst.reply().filled()?;
+    let reply = rqst.reply().fill().ok()?;
     let first = reply.copy_in(0, head).ok()?;
     // The peer does not write the round-up (RFC 8166 section 3.4.6). If the RPC message counts it
-    // as data, nobody must see what the memory held before.
+    // as data, zeroes replace what the memory held before.
     if let Some(round_up) = [0; 3].get(..rounded.saturating_sub(placed)) {
         reply.copy_in(first.saturating_add(placed), round_up).ok()?;
     }

@@ -2,7 +2,11 @@
 
 //! The files of a transport under debugfs. Documentation/admin-guide.rst explains each line.
 
-use super::{ep::Ep, frwr, transport::RpcrdmaXprt};
+use super::{
+    ep::{Ep, EpVersion},
+    frwr,
+    transport::RpcrdmaXprt,
+};
 use crate::{
     debugfs::{File, Show},
     proto::v2::dialect,
@@ -50,12 +54,12 @@ fn connection(transport: &RpcrdmaXprt, seq: &SeqFile) {
     if let Some((version, left)) = transport.servers.highest(xprt) {
         seq_print!(seq, "known_version {version}\nknown_version_s {left}\n");
     }
-    transport.current.inspect(|current| {
-        if let Some(qp) = current {
-            show_connection(seq, qp);
-            seq_print!(seq, "credits_in_use {}\n", xprt.credits_in_use());
-        }
-    });
+    // No reference is kept: the last one must not be dropped here, where the end of the transport
+    // would wait for this reader.
+    if let Some(qp) = &*transport.current.lock() {
+        show_connection(seq, qp);
+        seq_print!(seq, "credits_in_use {}\n", xprt.credits_in_use());
+    }
 }
 
 fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
@@ -65,19 +69,23 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
         seq_print!(seq, "source {source}\nsource_port {}\n", source.port());
         seq_print!(seq, "device {device}\ndevice_port {port}\n");
     }
-    seq_print!(seq, "queue_pair {}\n", qp.number());
-    seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
+    seq_print!(seq, "queue_pair {}\n", qp.number);
+    seq_print!(seq, "completion_queue {}\n", qp.cq_number);
     if let Some(param) = connection.param.as_ref() {
         seq_print!(seq, "age_ms {}\n", param.since.elapsed().as_millis());
         show_private_data(seq, &param.own, param.peer.as_ref());
     }
-    if let Some(terms) = connection.terms() {
-        if terms.is_final {
-            let version = terms.version;
+    if let Some(version) = connection.version() {
+        let EpVersion {
+            version,
+            thresholds,
+            is_final,
+        } = version;
+        if is_final {
             seq_print!(seq, "version {version}\ndialect {}\n", dialect(version));
         }
-        seq_print!(seq, "inline_send {}\n", terms.thresholds.send);
-        seq_print!(seq, "inline_receive {}\n", terms.thresholds.receive);
+        seq_print!(seq, "inline_send {}\n", thresholds.send);
+        seq_print!(seq, "inline_receive {}\n", thresholds.receive);
     }
     let (offered, invalidating) = frwr::count(qp);
     let mrs = &connection.mrs;
@@ -95,10 +103,7 @@ fn show_connection(seq: &SeqFile, qp: &QueuePair<Ep>) {
     seq_print!(seq, "receive_buffers {}\n", view.recvs);
     seq_print!(seq, "sends_posted {}\n", view.sends_used);
     seq_print!(seq, "send_buffers {}\n", view.sends);
-    seq_print!(
-        seq,
-        "credits_requested {}\n",
-        connection.requested_credits().get()
-    );
+    let requested = connection.requested.get();
+    seq_print!(seq, "credits_requested {requested}\n");
     seq_print!(seq, "credits_granted {}\n", connection.granted_credits());
 }

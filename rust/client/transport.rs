@@ -4,24 +4,23 @@
 
 use super::{
     connect,
-    ep::{Ep, SentCall},
+    ep::Ep,
     frwr,
     limits::{self, backward_payload},
-    marshal::{self, SendSide},
+    marshal,
     v2::KnownServers,
 };
 use crate::{
     debugfs::WithFiles,
     error::Cause,
     proto::wire::private_data::Thresholds,
-    rdma::QueuePair,
+    rdma::{QpOwner, QueuePair},
     stats::{self, Forms, Latency, Stats},
     sunrpc::{
         client::{
-            Backchannel, BackwardReply, ClientClass, ClientTransport, OwnedXprt, Rqst, SendError,
-            SendLock, SendLocked, SendOwned,
+            Backchannel, ClientClass, ClientTransport, ForwardRqst, OwnedXprt, Rqst, SendError,
         },
-        SocketAddress, IDENT_RDMA,
+        BcRqst, SocketAddress, IDENT_RDMA,
     },
     sysctl, trace,
 };
@@ -30,10 +29,7 @@ use kernel::{
     prelude::*,
     seq_file::SeqFile,
     seq_print,
-    sync::{
-        atomic::{Atomic, Relaxed},
-        Arc, ArcBorrow, SpinLock,
-    },
+    sync::{atomic::Atomic, Arc, ArcBorrow, SpinLock},
 };
 
 /// The class that mounts name.
@@ -48,9 +44,7 @@ pub(crate) type Client = WithFiles<RpcrdmaXprt>;
 pub(crate) struct RpcrdmaXprt {
     /// The connection, from the end of `connect` to the end of `close`.
     #[pin]
-    pub(super) current: SendLocked<QueuePair<Ep>>,
-    /// The sender of the connection.
-    sending: SendOwned<SendSide>,
+    pub(super) current: SpinLock<Option<Arc<QueuePair<Ep>>>>,
     pub(super) stats: Stats,
     pub(super) calls: Forms,
     pub(super) latency: Latency,
@@ -58,17 +52,10 @@ pub(crate) struct RpcrdmaXprt {
     pub(super) ends: SpinLock<Ends>,
     #[pin]
     pub(super) backchannel: Backchannel,
-    /// The largest backward message on the last connection.
-    pub(super) backward_payload: Atomic<u32>,
-    /// The number of the next connection, which is odd.
-    next_connection: Atomic<u32>,
-    /// Whether connections are made for half of the requests, as a device has refused queues for
-    /// all.
-    pub(super) is_halved: Atomic<bool>,
-    /// Whether the present series of failed attempts was logged.
+    /// The number of the next connection, which is odd, so that it is not 0.
+    pub(super) next_connection: Atomic<u32>,
+    /// Whether a failure to connect, or to agree on a version, was logged since the last Reply.
     pub(super) failure_logged: Atomic<bool>,
-    /// Whether the present series of refused versions was logged.
-    pub(super) refusal_logged: Atomic<bool>,
     /// What is known of servers.
     pub(super) servers: Arc<KnownServers>,
     /// Last: the reference to the module goes with it.
@@ -80,43 +67,23 @@ pub(crate) struct RpcrdmaXprt {
 pub(super) struct Ends {
     pub(super) ended: stats::Ends,
     pub(super) failed: stats::Ends,
-    /// Why the present connection will be closed.
-    pub(super) pending: Option<Cause>,
-}
-
-impl Ends {
-    const NONE: Self = Self {
-        ended: stats::Ends::NONE,
-        failed: stats::Ends::NONE,
-        pending: None,
-    };
-
-    /// The connection is closed. Without an earlier cause, sunrpc closed it.
-    fn end(&mut self) -> Cause {
-        let cause = self.pending.take().unwrap_or(Cause::Closed);
-        self.ended.add(cause);
-        cause
-    }
 }
 
 impl RpcrdmaXprt {
-    /// The number of a new connection: not 0, and not that of an earlier one.
-    pub(super) fn next_connection(&self) -> u32 {
-        self.next_connection.fetch_add(2, Relaxed)
-    }
-
-    /// Has sunrpc close the connection for this cause. Does not sleep.
-    pub(super) fn force_disconnect(&self, cause: Cause) {
-        // The first cause counts.
-        self.ends.lock().pending.get_or_insert(cause);
-        self.xprt.force_disconnect();
+    /// Has sunrpc close the connection, if there is one, for this cause. Does not sleep.
+    fn force_disconnect(&self, cause: Cause) {
+        if let Some(qp) = &*self.current.lock() {
+            qp.user().wait.close(cause);
+        }
     }
 }
 
 impl ClientTransport for Client {
     type Shared = KnownServers;
+    type Sender = QpOwner<Ep>;
 
     const MAX_PAYLOAD: usize = limits::MAX_PAYLOAD;
+    const BACKWARD_SLOTS: u32 = limits::BACKWARD_SLOTS;
 
     fn class() -> &'static ClientClass<Self> {
         &CLASS
@@ -129,18 +96,17 @@ impl ClientTransport for Client {
     fn setup(xprt: OwnedXprt, servers: Arc<KnownServers>) -> Result<Arc<Self>> {
         let id = xprt.id();
         let private = try_pin_init!(RpcrdmaXprt {
-            current <- SendLocked::new(),
-            sending: SendOwned::new(&xprt),
+            current <- new_spinlock!(None, "rpcrdma_current"),
             stats: Stats::new(),
             calls: Forms::new(),
             latency: Latency::new(),
-            ends <- new_spinlock!(Ends::NONE, "rpcrdma_ends"),
+            ends <- new_spinlock!(Ends {
+                ended: stats::Ends::NONE,
+                failed: stats::Ends::NONE,
+            }, "rpcrdma_ends"),
             backchannel <- Backchannel::new(),
-            backward_payload: Atomic::new(backward_payload(Thresholds::DEFAULT.receive)),
             next_connection: Atomic::new(1),
-            is_halved: Atomic::new(false),
             failure_logged: Atomic::new(false),
-            refusal_logged: Atomic::new(false),
             servers,
             xprt,
         }? Error);
@@ -151,34 +117,27 @@ impl ClientTransport for Client {
         &self.xprt
     }
 
-    fn connect(this: ArcBorrow<'_, Self>, lock: &mut SendLock<'_>) -> Result {
-        let sending = connect::connect_worker(&this.into(), lock)?;
-        let qp = Arc::clone(&sending.qp);
-        drop(this.current.replace(lock, Some(qp)));
-        drop(this.sending.replace(lock, Some(sending)));
-        Ok(())
+    fn connect(this: ArcBorrow<'_, Self>) -> Result<QpOwner<Ep>> {
+        let qp = connect::connect_worker(&this.into())?;
+        *this.current.lock() = Some(Arc::clone(&qp));
+        Ok(qp)
     }
 
-    fn close(&self, lock: &mut SendLock<'_>) {
-        if let Some(sending) = self.sending.replace(lock, None) {
-            let cause = self.ends.lock().end();
-            trace::xprtrdma_disconnect(&self.xprt, cause.number());
-            let ep = sending.qp.user();
-            if let Some(v2) = &ep.v2 {
-                v2.lost_for(ep, cause);
-            }
-            frwr::shut_down(sending.qp);
+    fn close(&self, qp: QpOwner<Ep>) {
+        let cause = qp.user().wait.expect_end();
+        self.ends.lock().ended.add(cause);
+        trace::xprtrdma_disconnect(&self.xprt, cause.number());
+        if let Some(v2) = &qp.user().v2 {
+            v2.lost_for(qp.user(), cause);
         }
+        frwr::shut_down(qp);
         // The connection stays visible until here, because `fence` waits for exactly this.
-        drop(self.current.replace(lock, None));
+        let qp = self.current.lock().take();
+        drop(qp);
     }
 
-    fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError> {
-        if !lock.take_credit(rqst) {
-            return Err(SendError::NoCredit);
-        }
-        let sending = self.sending.get(lock).ok_or(SendError::NotConnected)?;
-        let sent = marshal::marshal_req(self, sending, rqst);
+    fn send(&self, qp: &mut QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError> {
+        let sent = marshal::marshal_req(qp, rqst);
         if let Err(error) = sent {
             self.stats.failed_marshals.increment();
             trace::xprtrdma_marshal_failed(rqst, error.to_errno());
@@ -188,21 +147,20 @@ impl ClientTransport for Client {
 
     fn send_backward(
         &self,
-        lock: &mut SendLock<'_>,
-        reply: &BackwardReply<'_>,
+        qp: &mut QpOwner<Ep>,
+        reply: &BcRqst<'_>,
+        connection: u64,
     ) -> Result<(), SendError> {
-        let sending = self.sending.get(lock).ok_or(SendError::NotConnected)?;
-        marshal::send_backward(self, sending, reply)
+        marshal::send_backward(qp, reply, connection)
     }
 
     fn fence(&self, rqst: &Rqst) {
         // Otherwise the Call had no chunks, or its Reply has already fenced them.
-        let cookie = rqst.cookie().get();
-        if !SentCall::has_chunks(cookie) {
-            return;
-        }
-        if let Some(qp) = self.current.get() {
-            frwr::fence(&qp, cookie, rqst);
+        if !rqst.exposure().is_over() {
+            let qp = self.current.lock().clone();
+            if let Some(qp) = qp {
+                frwr::fence(&qp, rqst);
+            }
         }
     }
 
@@ -211,9 +169,7 @@ impl ClientTransport for Client {
     }
 
     fn disconnect(&self) {
-        if self.current.get().is_some() {
-            self.force_disconnect(Cause::Injected);
-        }
+        self.force_disconnect(Cause::Injected);
     }
 
     fn print_stats(&self, seq: &SeqFile) {
@@ -238,16 +194,16 @@ impl ClientTransport for Client {
     }
 
     fn source(&self) -> Option<SocketAddress> {
-        Some(self.current.get()?.user().param.as_ref()?.source)
+        let current = self.current.lock();
+        Some(current.as_ref()?.user().param.as_ref()?.source)
     }
 
     fn backward_payload(&self) -> usize {
+        let current = self.current.lock();
+        let version = current.as_ref().and_then(|qp| qp.user().version());
+        let thresholds = version.map_or(Thresholds::DEFAULT, |version| version.thresholds);
         // CAST: A u32 always fits the kernel's usize.
-        self.backward_payload.load(Relaxed) as usize
-    }
-
-    fn backward_slots() -> u32 {
-        limits::BACKWARD_SLOTS
+        backward_payload(&thresholds) as usize
     }
 
     fn backchannel(&self) -> &Backchannel {

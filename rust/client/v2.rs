@@ -7,12 +7,12 @@
 //! Call is outstanding. Its bytes are kept: if the peer refuses the version, they are sent once
 //! more with another one, while the Call's MRs stay registered.
 
-use super::ep::Ep;
+use super::ep::{Ep, EpVersion};
 use crate::{
     error::Cause,
     proto::{
         v2::{
-            known::{KnownVersions, Lesson},
+            known::{KnownVersions, Outcome},
             requester::{NegotiationAction, RequesterEvent, RequesterNegotiation},
         },
         wire::{
@@ -33,61 +33,18 @@ use kernel::{
 /// The most bytes of the first message (Version Two section 5).
 const FIRST_MESSAGE: usize = 1024;
 
-/// The version and limits that the next message is sent with.
-#[derive(Clone, Copy)]
-pub(super) struct Terms {
-    pub(super) version: u32,
-    pub(super) thresholds: Thresholds,
-    /// Whether these hold for the rest of the connection.
-    pub(super) is_final: bool,
-}
-
-impl Terms {
-    /// Those of Version One.
-    pub(super) fn version_one(thresholds: Thresholds) -> Self {
-        Self {
-            version: VERSION_ONE,
-            thresholds: thresholds.at_version(VERSION_ONE),
-            is_final: true,
-        }
-    }
-}
-
-/// What becomes of a Call whose version was refused.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// It ends.
-    Final,
-    /// It is sent again, in the version that is tried now.
-    Resend,
-    /// The connection ends, and it is sent on the next one.
-    Reconnect,
-}
-
 /// The negotiation of a connection at an end that is set to speak Version Two.
 #[pin_data]
 pub(super) struct VersionTwo {
     #[pin]
-    state: SpinLock<State>,
-    choice: Choice,
+    first_call: SpinLock<FirstCall>,
+    first: FirstVersion,
 }
 
-struct State {
+struct FirstCall {
     negotiation: RequesterNegotiation,
     /// The first message, if it was sent.
-    first_message: KVec<u8>,
-}
-
-impl State {
-    /// The terms that are agreed on, or tried; `None` if no version is common to both ends.
-    fn terms(&self) -> Option<Terms> {
-        let version = self.negotiation.version()?;
-        Some(Terms {
-            version,
-            thresholds: self.negotiation.thresholds()?,
-            is_final: version == VERSION_ONE || self.negotiation.is_agreed(),
-        })
-    }
+    message: KVec<u8>,
 }
 
 impl VersionTwo {
@@ -97,19 +54,25 @@ impl VersionTwo {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(super) fn new(choice: Choice) -> Result<Option<Pin<KBox<Self>>>> {
-        if choice.supported.high == VERSION_ONE {
+    pub(super) fn new(first: FirstVersion) -> Result<Option<Pin<KBox<Self>>>> {
+        if first.supported.high == VERSION_ONE {
             return Ok(None);
         }
-        let state = State {
-            negotiation: RequesterNegotiation::new(choice.supported, choice.first),
-            first_message: KVec::with_capacity(FIRST_MESSAGE, GFP_KERNEL)?,
+        let first_call = FirstCall {
+            negotiation: RequesterNegotiation::new(first.supported, first.version),
+            message: KVec::with_capacity(FIRST_MESSAGE, GFP_KERNEL)?,
         };
         let this = pin_init!(Self {
-            state <- new_spinlock!(state, "rpcrdma_v2"),
-            choice,
+            first_call <- new_spinlock!(first_call, "rpcrdma_v2"),
+            first,
         });
         Ok(Some(KBox::pin_init(this, GFP_KERNEL)?))
+    }
+
+    /// Has the negotiation handle an event; returns the action, and what the connection has shown.
+    fn handle(&self, event: RequesterEvent) -> (Option<NegotiationAction>, Option<Outcome>) {
+        let negotiation = &mut self.first_call.lock().negotiation;
+        (negotiation.handle(event), negotiation.outcome())
     }
 
     /// The connection is established, and private data has these thresholds.
@@ -117,14 +80,15 @@ impl VersionTwo {
         self.handle(RequesterEvent::Connected(thresholds));
     }
 
-    fn handle(&self, event: RequesterEvent) -> Option<NegotiationAction> {
-        self.state.lock().negotiation.handle(event)
-    }
-
-    /// The terms that are agreed on, or tried; `None` if no version is common to both ends, so that
-    /// the connection is of no use.
-    pub(super) fn terms(&self) -> Option<Terms> {
-        self.state.lock().terms()
+    /// As [`Ep::version`].
+    pub(super) fn version(&self) -> Option<EpVersion> {
+        let negotiation = self.first_call.lock().negotiation;
+        let version = negotiation.version()?;
+        Some(EpVersion {
+            version,
+            thresholds: negotiation.thresholds()?,
+            is_final: version == VERSION_ONE || negotiation.is_agreed(),
+        })
     }
 
     /// A Call is about to be sent in `message`, which is kept if it is the first one.
@@ -133,122 +97,91 @@ impl VersionTwo {
     ///
     /// `EMSGSIZE` if the first message is too long.
     pub(super) fn sends(&self, xid: Xid, message: &[u8]) -> Result {
-        let mut state = self.state.lock();
-        if message.len() > state.first_message.capacity() {
+        let mut first_call = self.first_call.lock();
+        if message.len() > first_call.message.capacity() {
             return Err(EMSGSIZE);
         }
-        state.first_message.clear();
-        // There is room.
-        state.first_message.extend_from_slice(message, GFP_ATOMIC)?;
-        let _ = state.negotiation.handle(RequesterEvent::Sent(xid));
+        first_call.message.clear();
+        // The capacity suffices.
+        first_call.message.extend_from_slice(message, GFP_ATOMIC)?;
+        let _ = first_call.negotiation.handle(RequesterEvent::Sent(xid));
         Ok(())
     }
 
     /// The versions of messages that are accepted.
     pub(super) fn accepted(&self) -> Versions {
-        self.state.lock().negotiation.accepted()
+        self.first_call.lock().negotiation.accepted()
     }
 
-    /// Takes note of a Reply, which may be the one by which both ends agree on a version.
+    /// A Reply of `version` has arrived, by which both ends may agree on a version.
     pub(super) fn replied(&self, ep: &Ep, xid: Xid, version: u32) {
-        let mut state = self.state.lock();
-        let action = (state.negotiation).handle(RequesterEvent::Replied(xid, version));
-        let terms = state.terms();
-        drop(state);
-        if let (Some(NegotiationAction::Agree(version)), Some(terms)) = (action, terms) {
-            self.learn(ep);
-            ep.limit_backward(&terms.thresholds);
-            ep.transport.refusal_logged.store(false, Relaxed);
+        let (action, outcome) = self.handle(RequesterEvent::Replied(xid, version));
+        if let Some(NegotiationAction::Agree(version)) = action {
+            ep.transport.servers.record(&self.first, outcome);
             trace::xprtrdma_version(&ep.transport.xprt, version);
         }
     }
 
-    /// Handles a refusal of a Call's version; returns what is to become of the Call.
-    pub(super) fn refused(&self, ep: &Ep, xid: Xid, range: Versions) -> Refusal {
+    /// The peer has refused the version of a Call; returns what to do, unless the Call just ends.
+    pub(super) fn refused(&self, ep: &Ep, xid: Xid, range: Versions) -> Option<NegotiationAction> {
         let transport = &ep.transport;
-        match self.handle(RequesterEvent::Refused(xid, range)) {
-            Some(NegotiationAction::Resend(..)) => {
-                self.learn(ep);
-                Refusal::Resend
+        let (action, outcome) = self.handle(RequesterEvent::Refused(xid, range));
+        let Versions { low, high } = range;
+        match action? {
+            NegotiationAction::Fail if !transport.failure_logged.xchg(true, Relaxed) => {
+                transport.xprt.log_warning(fmt!(
+                    "it speaks Versions {low} to {high} of RPC-over-RDMA, and this end is set to \
+                     others"
+                ));
             }
-            Some(NegotiationAction::Reconnect) => {
-                self.learn(ep);
-                Refusal::Reconnect
-            }
-            Some(NegotiationAction::Fail) => {
-                if !transport.refusal_logged.xchg(true, Relaxed) {
-                    transport.xprt.log_warning(fmt!(
-                        "it speaks Versions {} to {} of RPC-over-RDMA, and this end is set to \
-                         others",
-                        range.low,
-                        range.high
-                    ));
-                }
-                Refusal::Final
-            }
-            Some(NegotiationAction::Agree(_)) | None => Refusal::Final,
+            NegotiationAction::Fail => {}
+            _ => transport.servers.record(&self.first, outcome),
         }
+        action
     }
 
     /// An error other than a refused version has ended a Call.
     pub(super) fn failed(&self, xid: Xid) {
-        let _ = self.handle(RequesterEvent::Failed(xid));
+        self.handle(RequesterEvent::Failed(xid));
     }
 
     /// This end takes back the memory that a Call offers, before its Reply.
     pub(super) fn abandoned(&self, xid: Xid) {
-        let _ = self.handle(RequesterEvent::Abandoned(xid));
+        self.handle(RequesterEvent::Abandoned(xid));
     }
 
     /// Writes the first message into `buffer`, in the version that is tried now, and returns its
     /// length; `None` if there is no such version, or if the buffer is too small.
     pub(super) fn copy_first(&self, buffer: &mut [u8]) -> Option<usize> {
-        let state = self.state.lock();
-        let version = state.negotiation.version()?;
-        let length = state.first_message.len();
-        buffer
-            .get_mut(..length)?
-            .copy_from_slice(&state.first_message);
-        let word = buffer.get_mut(4..)?.first_chunk_mut()?;
-        *word = version.to_be_bytes();
-        Some(length)
+        let first_call = self.first_call.lock();
+        let version = first_call.negotiation.version()?;
+        let message = &first_call.message;
+        buffer.get_mut(..message.len())?.copy_from_slice(message);
+        *buffer.get_mut(4..)?.first_chunk_mut()? = version.to_be_bytes();
+        Some(message.len())
     }
 
-    /// Records what this connection has shown of the server, for its later connections.
-    fn learn(&self, ep: &Ep) {
-        let lesson = self.state.lock().negotiation.lesson();
-        if let Some(lesson) = lesson {
-            ep.transport.servers.learn(&self.choice, lesson);
-        }
-    }
-
-    /// Does so for a connection that ends for `cause`, if that lost its first message. If this end
-    /// gave the connection up, the peer has lost none. A refusal was noted when it came.
+    /// The connection ends for `cause`. If the peer has thereby lost the first message, it is taken
+    /// not to know the version. A refusal was recorded when it came.
     pub(super) fn lost_for(&self, ep: &Ep, cause: Cause) {
-        let is_of_this_end = matches!(
-            cause,
-            Cause::Closed
-                | Cause::Injected
-                | Cause::DeviceRemoved
-                | Cause::AddressChanged
-                | Cause::LocalResources
-                | Cause::PostFailed
-                | Cause::Retransmission
-                | Cause::OneWayCall
-        );
-        let negotiation = self.state.lock().negotiation;
-        // The peer may end the connection as its access to memory of the first Call has failed.
-        let is_of_this_end =
-            is_of_this_end || cause != Cause::RpcTimeout && negotiation.is_abandoned();
-        if !is_of_this_end && matches!(negotiation.lesson(), Some(Lesson::Lost(_))) {
-            self.learn(ep);
+        let negotiation = self.first_call.lock().negotiation;
+        let is_lost = match cause {
+            Cause::RpcTimeout => true,
+            // The peer may end the connection as its access to memory of the first Call has failed.
+            Cause::Disconnected | Cause::WorkRequest => !negotiation.is_abandoned(),
+            // This end has ended it.
+            _ => false,
+        };
+        let outcome = negotiation.outcome();
+        if is_lost && matches!(outcome, Some(Outcome::Lost(_))) {
+            ep.transport.servers.record(&self.first, outcome);
         }
     }
 }
 
 /// The most servers in the list. In a full one, a new server replaces the one that would be
 /// forgotten first.
-const MOST: usize = 8;
+const MAX_SERVERS: usize = 8;
 
 /// A server, as one network namespace reaches it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -269,12 +202,12 @@ impl Server {
     }
 }
 
-/// What a connection may speak.
+/// The version that a connection tries first.
 #[derive(Clone, Copy)]
-pub(super) struct Choice {
-    pub(super) supported: Versions,
-    /// The version that is tried first.
-    pub(super) first: u32,
+pub(super) struct FirstVersion {
+    pub(super) version: u32,
+    /// The versions that the connection may speak.
+    supported: Versions,
     /// The server that the connection is made to.
     server: Server,
     /// How often the setting had been written when this was chosen.
@@ -286,20 +219,20 @@ pub(super) struct Choice {
 #[pin_data]
 pub(crate) struct KnownServers {
     #[pin]
-    known: SpinLock<Known>,
+    list: SpinLock<ServerList>,
     /// When the clock of [`Self::seconds`] began.
     since: Instant<BootTime>,
 }
 
-struct Known {
+struct ServerList {
     /// At most as many as fit the first allocation.
     servers: KVec<(Server, KnownVersions)>,
-    /// How often the setting had been written when these were learned.
+    /// How often the setting had been written when these were recorded.
     writes: u32,
 }
 
-impl Known {
-    fn of(&self, server: &Server) -> KnownVersions {
+impl ServerList {
+    fn get(&self, server: &Server) -> KnownVersions {
         let mut servers = self.servers.iter();
         let found = servers.find(|(known, _)| known == server);
         found.map_or_else(KnownVersions::default, |(_, versions)| *versions)
@@ -314,8 +247,8 @@ impl KnownServers {
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let servers = try_pin_init!(Self {
-            known <- new_spinlock!(Known {
-                servers: KVec::with_capacity(MOST, GFP_KERNEL)?,
+            list <- new_spinlock!(ServerList {
+                servers: KVec::with_capacity(MAX_SERVERS, GFP_KERNEL)?,
                 writes: 0,
             }, "rpcrdma_servers"),
             since: Instant::now(),
@@ -328,48 +261,40 @@ impl KnownServers {
         self.since.elapsed().as_millis().unsigned_abs() / 1000
     }
 
-    /// What a new connection is to speak. Writing the setting discards what was learned.
-    pub(super) fn choose_version(&self, xprt: &OwnedXprt) -> Choice {
+    /// What a new connection is to try. Writing the setting discards what was recorded.
+    pub(super) fn first_version(&self, xprt: &OwnedXprt) -> FirstVersion {
         let (supported, writes) = sysctl::client_versions();
         let server = Server::of(xprt);
-        let mut known = self.known.lock();
-        if known.writes != writes {
-            known.writes = writes;
-            known.servers.clear();
+        let mut list = self.list.lock();
+        if list.writes != writes {
+            list.writes = writes;
+            list.servers.clear();
         }
-        Choice {
+        FirstVersion {
+            version: list.get(&server).first(supported, self.seconds()),
             supported,
-            first: known.of(&server).first(supported, self.seconds()),
             server,
             writes,
         }
     }
 
-    /// Records what the connection with this choice has shown, unless the setting was written
-    /// since. Does not sleep.
-    fn learn(&self, choice: &Choice, lesson: Lesson) {
+    /// Records what a connection that began with `first` has shown, if anything, unless the setting
+    /// was written since. Does not sleep.
+    fn record(&self, first: &FirstVersion, outcome: Option<Outcome>) {
         let now = self.seconds();
-        let mut guard = self.known.lock();
-        let known = &mut *guard;
-        if known.writes != choice.writes {
+        let mut list = self.list.lock();
+        let Some(outcome) = outcome.filter(|_| list.writes == first.writes) else {
             return;
-        }
-        let mut servers = known.servers.iter_mut();
-        if let Some((_, versions)) = servers.find(|(server, _)| *server == choice.server) {
-            versions.learn(lesson, now);
-            return;
-        }
-        let mut versions = KnownVersions::default();
-        versions.learn(lesson, now);
-        if versions.highest(now).is_none() {
-            return;
-        }
-        let learned = (choice.server, versions);
-        if known.servers.push_within_capacity(learned).is_err() {
-            let left = |versions: &KnownVersions| versions.highest(now).map(|(_, left)| left);
-            let servers = known.servers.iter_mut();
-            if let Some(place) = servers.min_by_key(|(_, versions)| left(versions)) {
-                *place = learned;
+        };
+        list.servers.retain(|(server, _)| *server != first.server);
+        let mut known = KnownVersions::default();
+        known.record(outcome, now);
+        let left = |known: &KnownVersions| known.highest(now).map(|(_, left)| left);
+        let entry = (first.server, known);
+        if left(&known).is_some() && list.servers.push_within_capacity(entry).is_err() {
+            let servers = list.servers.iter_mut();
+            if let Some(place) = servers.min_by_key(|(_, known)| left(known)) {
+                *place = entry;
             }
         }
     }
@@ -377,7 +302,7 @@ impl KnownServers {
     /// The highest version that the server may speak, and for how many seconds more that is known;
     /// `None` if nothing is known.
     pub(super) fn highest(&self, xprt: &OwnedXprt) -> Option<(u32, u64)> {
-        let known = self.known.lock().of(&Server::of(xprt));
+        let known = self.list.lock().get(&Server::of(xprt));
         known.highest(self.seconds())
     }
 }

@@ -5,7 +5,7 @@
 //! The checks here need nothing but the message. What a role expects is checked in addition, by
 //! [`requester::decode`](super::requester::decode) for the requester.
 
-use super::v2::options::{KnownOption, Optional, OPTIONAL};
+use super::v2::options::{Optional, OPTIONAL};
 use super::wire::chunk::Lists;
 use super::wire::error::{ErrorBody, ErrorMessage};
 use super::wire::header::{FixedHeader, Procedure, Versions, FIXED_LEN, VERSION_TWO};
@@ -49,8 +49,6 @@ pub(crate) enum Body<'a> {
     },
     /// RDMA_ERROR. Bytes after the body are ignored.
     Error(ErrorBody),
-    /// RDMA_OPTIONAL with an option that this endpoint supports. An RPC message may follow.
-    Optional(KnownOption),
 }
 
 /// A received message that decodes.
@@ -183,9 +181,8 @@ impl<'a> Message<'a> {
             Procedure::Error => Ok(Body::Error(ErrorBody::decode(reader, fixed.version)?)),
             OPTIONAL if fixed.version == VERSION_TWO => {
                 // What does not decode is a bad header, whatever the option.
-                let option = Optional::decode(reader)?.known();
-                let unknown = Malformed::new(HeaderError::UnknownOption, FIXED_LEN);
-                Ok(Body::Optional(option.ok_or(unknown)?))
+                Optional::decode(reader)?;
+                Err(Malformed::new(HeaderError::UnknownOption, FIXED_LEN))
             }
             Procedure::Msgp | Procedure::Done | Procedure::Undefined(_) => {
                 Err(Malformed::new(HeaderError::Procedure, PROCEDURE_AT))

@@ -91,7 +91,14 @@ impl RawCmId {
     /// # Errors
     ///
     /// Whatever the connection manager returns, usually `ENOMEM`.
-    pub(super) unsafe fn new<T>(net: &Net, handler: RawHandler, context: Arc<T>) -> Result<Self> {
+    pub(super) unsafe fn new<T>(
+        net: &Net,
+        handler: unsafe extern "C" fn(
+            *mut bindings::rdma_cm_id,
+            *mut bindings::rdma_cm_event,
+        ) -> c_int,
+        context: Arc<T>,
+    ) -> Result<Self> {
         // SAFETY: `net` is live, `context` stays valid until `drop`, and the name is static.
         // `handler` may be called with any event, for an identifier whose context points to a `T`
         // (this function's contract).
@@ -114,9 +121,9 @@ impl RawCmId {
     ///
     /// # Safety
     ///
-    /// Nobody else owns the identifier, and its context is the pointer of `context`.
+    /// The identifier has no other owner, and its context is the pointer of `context`.
     pub(super) unsafe fn adopt<T>(ptr: NonNull<bindings::rdma_cm_id>, context: Arc<T>) -> Self {
-        // INVARIANT: Nobody else owns the identifier, and its context is the pointer of `context`,
+        // INVARIANT: The identifier has no other owner, and `context` points to its context,
         // which came from `Arc::into_raw` (this function's contract).
         Self {
             ptr,
@@ -166,12 +173,6 @@ impl RawCmId {
         })
     }
 }
-
-/// A callback for CM events.
-pub(super) type RawHandler = unsafe extern "C" fn(
-    id: *mut bindings::rdma_cm_id,
-    event: *mut bindings::rdma_cm_event,
-) -> c_int;
 
 // SAFETY: The connection manager does its own locking of identifiers.
 unsafe impl Send for RawCmId {}
@@ -257,7 +258,7 @@ impl CmId<Unbound> {
     ///
     /// # Errors
     ///
-    /// Whatever the connection manager returns at once, such as `ENODEV` without any RDMA device or
+    /// Whatever the connection manager returns now, such as `ENODEV` without any RDMA device or
     /// `ENETUNREACH` without a network; a later failure is reported as an event.
     pub(crate) fn resolve_address(&self, peer: &SocketAddress, timeout_ms: u32) -> Result {
         // SAFETY: The identifier is valid, the address is complete and only read.
@@ -271,17 +272,13 @@ impl CmId<Unbound> {
         })
     }
 
-    /// Converts the identifier to a bound one, once the peer's address is resolved; returns it
-    /// unchanged before that.
-    pub(crate) fn into_bound(self) -> Result<CmId<Bound>, Self> {
+    /// Converts the identifier to a bound one, once the peer's address is resolved.
+    pub(crate) fn into_bound(self) -> Option<CmId<Bound>> {
         // SAFETY: The identifier is valid. The connection manager sets the device once.
         let device = unsafe { (&raw const (*self.as_raw()).device).read_volatile() };
-        if device.is_null() {
-            return Err(self);
-        }
         // INVARIANT: There is a device. An identifier that is bound to a device delays the device's
         // removal.
-        Ok(CmId {
+        (!device.is_null()).then_some(CmId {
             raw: self.raw,
             state: PhantomData,
         })
@@ -319,7 +316,7 @@ impl CmId<Bound> {
     ///
     /// # Errors
     ///
-    /// Whatever the connection manager returns at once.
+    /// Whatever the connection manager returns now.
     pub(crate) fn resolve_route(&self, timeout_ms: u32) -> Result {
         let timeout = c_ulong::try_from(timeout_ms)?;
         // SAFETY: The identifier is valid; in a wrong state the call returns an error.

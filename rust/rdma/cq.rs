@@ -43,12 +43,6 @@ impl Cq {
         Ok(Self(NonNull::new(ptr).ok_or(ENOMEM)?))
     }
 
-    /// The number by which `rdma resource show cq` lists the queue.
-    pub(super) fn number(&self) -> u32 {
-        // SAFETY: `0` is a live CQ (type invariant), and its number does not change.
-        unsafe { self.0.as_ref().res.id }
-    }
-
     /// Has no further completion handled, and waits until no handler runs. May sleep; must not be
     /// called from a completion handler.
     pub(super) fn disable(&self) {

@@ -7,10 +7,9 @@ use crate::bindings;
 use core::{num::NonZeroU32, ptr::NonNull};
 use kernel::{
     error::from_err_ptr,
-    fmt::{self, Write},
-    new_mutex,
+    fmt, new_mutex,
     prelude::*,
-    str::CStrExt,
+    str::{BStr, CStrExt},
     sync::{
         atomic::{Atomic, Relaxed},
         Arc, Completion, Mutex,
@@ -31,11 +30,8 @@ pub(crate) struct Device {
     gone: Arc<Completion>,
 }
 
-/// Those to be notified of the removal.
-struct Users {
-    is_removed: bool,
-    notified: List<Node<Arc<dyn Removal>>>,
-}
+/// Those to be notified of the removal; `None` once that has begun.
+type Users = Option<List<Node<Arc<dyn Removal>>>>;
 
 // SAFETY: The RDMA core allows a device to be used from any thread.
 unsafe impl Send for Device {}
@@ -68,10 +64,7 @@ impl RemovalNotice {
     pub(crate) fn new(device: &Arc<Device>, whom: Arc<dyn Removal>) -> Result<Self> {
         let node = Node::new(whom.clone())?;
         let mut users = device.users.lock();
-        if users.is_removed {
-            return Err(ENODEV);
-        }
-        users.notified.push_back(node);
+        (*users).as_mut().ok_or(ENODEV)?.push_back(node);
         drop(users);
         // INVARIANT: Just added.
         Ok(Self {
@@ -86,8 +79,10 @@ impl Drop for RemovalNotice {
         let is_own = |node: &Node<Arc<dyn Removal>>| {
             core::ptr::addr_eq(&raw const *node.value, &raw const *self.whom)
         };
-        let node = self.device.users.lock().notified.remove_first(is_own);
+        let mut users = self.device.users.lock();
+        let node = (*users).as_mut().map(|users| users.remove_first(is_own));
         // Outside the lock: it may be the last reference.
+        drop(users);
         drop(node);
     }
 }
@@ -104,10 +99,7 @@ impl Device {
         // and `remove` waits for `gone`.
         let device = pin_init!(Self {
             raw,
-            users <- new_mutex!(Users {
-                is_removed: false,
-                notified: List::new(),
-            }, "rpcrdma_device_users"),
+            users <- new_mutex!(Some(List::new()), "rpcrdma_device_users"),
             gone,
         });
         Arc::pin_init(device, GFP_KERNEL)
@@ -115,12 +107,9 @@ impl Device {
 
     /// Notifies all that asked for it, and waits until the device has no users. May sleep.
     pub(super) fn remove(this: Arc<Self>) {
-        let mut users = this.users.lock();
-        users.is_removed = true;
-        let mut notified = users.notified.take();
-        drop(users);
+        let mut users = this.users.lock().take().unwrap_or(List::new());
         // The callbacks may drop their notices, which takes the lock.
-        while let Some(user) = notified.pop_front() {
+        while let Some(user) = users.pop_front() {
             user.value.removed();
         }
         let gone = this.gone.clone();
@@ -230,10 +219,8 @@ impl DeviceName {
 
 impl fmt::Display for DeviceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .take_while(|&&byte| byte != 0)
-            .try_for_each(|&byte| f.write_char(byte.into()))
+        let name = self.0.split(|&byte| byte == 0).next();
+        BStr::from_bytes(name.unwrap_or(&[])).fmt(f)
     }
 }
 

@@ -117,7 +117,7 @@ impl Drop for DmaBuffer {
             return core::mem::forget(core::mem::take(&mut self.data));
         }
         // SAFETY: By the type's invariant exactly this range is mapped. No work request refers to
-        // it any longer: whoever posts one keeps the buffer until that has completed, or until its
+        // it any longer: its poster keeps the buffer until that has completed, or until its
         // queue pair was drained or destroyed.
         unsafe {
             bindings::rpcrdma_ib_dma_unmap_single(

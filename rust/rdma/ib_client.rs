@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This module as a client of the RDMA core (`struct ib_client`), which is told of devices that are
-//! added and removed.
+//! This module as a client of the RDMA core (`struct ib_client`), which notifies it of devices that
+//! are added and removed.
 
 use super::{
     device::Device,
@@ -38,7 +38,7 @@ struct Registration(UnsafeCell<bindings::ib_client>);
 unsafe impl Sync for Registration {}
 
 static REGISTRATION: Registration = Registration(UnsafeCell::new(bindings::ib_client {
-    name: super::CALLER.as_ptr().cast(),
+    name: super::CALLER.to_bytes_with_nul().as_ptr().cast(),
     add: Some(add),
     remove: Some(remove),
     ..pin_init::zeroed()

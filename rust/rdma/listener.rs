@@ -122,16 +122,13 @@ impl<H: ListenHandler> Drop for Listener<H> {
 /// `id` has a device.
 pub(crate) struct ConnectRequest {
     id: RawCmId,
-    private_data: [u8; PRIVATE_DATA],
-    initiator_depth: u8,
+    /// The peer's private data, if there is any, padded or truncated.
+    pub(crate) private_data: [u8; PRIVATE_DATA],
+    /// How many RDMA Reads from its memory the peer allows at a time.
+    pub(crate) read_depth: u8,
 }
 
 impl ConnectRequest {
-    /// The peer's private data, if there is any, padded or truncated.
-    pub(crate) fn private_data(&self) -> &[u8] {
-        &self.private_data
-    }
-
     /// The peer's address.
     pub(crate) fn peer_address(&self) -> SocketAddress {
         self.id.peer_address()
@@ -146,11 +143,6 @@ impl ConnectRequest {
     pub(crate) fn device(&self) -> Option<Arc<Device>> {
         // SAFETY: `id` has a device (type invariant), which does not change.
         ib_client::find(unsafe { (*self.id.as_raw()).device })
-    }
-
-    /// How many RDMA Reads from its memory the peer allows at a time.
-    pub(crate) fn read_depth(&self) -> u8 {
-        self.initiator_depth
     }
 
     /// Turns the request into the identifier of the connection, whose events go to `handler`. May
@@ -214,7 +206,7 @@ unsafe extern "C" fn listen_handler<H: ListenHandler>(
     }
 }
 
-/// Handles a later event of a connect request that nobody has accepted yet.
+/// Handles a later event of a connect request that is not accepted yet.
 ///
 /// # Safety
 ///
@@ -232,14 +224,14 @@ unsafe extern "C" fn request_handler<H: ListenHandler>(
     match event {
         bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE
         | bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => match shared.withdraw(id) {
-            // Nobody has accepted the request, and nobody will.
+            // The request will not be accepted.
             Some(request) => {
                 // SAFETY: This is the handler of an event of the identifier. The context is not
                 // used any longer.
                 unsafe { request.id.leave() };
                 1
             }
-            // It is being accepted; whoever accepts it is also notified of the device's removal.
+            // It is being accepted; the connection is notified of the device's removal as well.
             None => 0,
         },
         // Other events of a waiting connect request surface as an error when it is accepted.
@@ -264,7 +256,7 @@ impl<H: ListenHandler> Shared<H> {
             // request arrived.
             id,
             private_data: [0; PRIVATE_DATA],
-            initiator_depth: conn.initiator_depth,
+            read_depth: conn.initiator_depth,
         };
         for (to, from) in request.private_data.iter_mut().zip(private_data(conn)) {
             *to = *from;

@@ -19,7 +19,7 @@
 //! rw.rs                    RDMA Reads and Writes, by means of the RDMA core
 //! qp.rs, owner.rs          the queue pair of either role; its hardware objects, and its end
 //! send.rs, send_ctxt.rs    its send queue, and the chains of work requests
-//! recv.rs, watchdog.rs      its receive queue, and whether the peer lets chains complete
+//! recv.rs, watchdog.rs     its receive queue, and whether the peer lets chains complete
 //! ```
 //!
 //! Each connection has one [`QueuePair`], in both roles; its [`QpUser`] is the connection. A
@@ -67,7 +67,7 @@ pub(crate) use ib_client::IbClient;
 pub(crate) use list::List;
 pub(crate) use listener::{ConnectRequest, ListenHandler, Listener};
 pub(crate) use mr::{Idle, Mapped, Mr, MrList, MrType, Registered};
-pub(crate) use owner::{ConnectParam, QpOwner};
+pub(crate) use owner::QpOwner;
 pub(crate) use qp::{QpCaps, QpFailure, QpUser, QueuePair};
 pub(crate) use recv::{RecvBox, RecvCtxt, RECV_BATCH};
 pub(crate) use send::{SqError, MAX_UNSIGNALED};

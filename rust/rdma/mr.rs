@@ -333,7 +333,7 @@ fn describe<'a>(
     Some((i32::try_from(used).ok()?, exposed))
 }
 
-/// How the peer is told of a region: one RDMA segment (RFC 8166 section 3.4.3).
+/// What the peer learns of a region: one RDMA segment (RFC 8166 section 3.4.3).
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     /// The handle.

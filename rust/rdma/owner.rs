@@ -38,29 +38,15 @@ pub(super) struct Hw {
     pub(super) pd: Arc<Pd>,
 }
 
-/// What one end asks of the other when it connects.
-pub(crate) struct ConnectParam<'a> {
-    /// Octets for the peer (RFC 8797).
-    pub(crate) private_data: &'a [u8],
-    /// RDMA Reads by the peer that this end accepts at a time.
-    pub(crate) responder_resources: u8,
-    /// RDMA Reads that this end may have outstanding.
-    pub(crate) initiator_depth: u8,
-}
-
-impl ConnectParam<'_> {
-    /// The C structure, which points to the private data.
-    fn to_raw(&self) -> Result<bindings::rdma_conn_param> {
-        Ok(bindings::rdma_conn_param {
-            private_data: self.private_data.as_ptr().cast(),
-            private_data_len: u8::try_from(self.private_data.len()).map_err(|_| EINVAL)?,
-            responder_resources: self.responder_resources,
-            initiator_depth: self.initiator_depth,
-            retry_count: RETRIES,
-            rnr_retry_count: RNR_RETRIES,
-            ..Default::default()
-        })
-    }
+/// What both roles ask of the peer when they connect. It gets `private_data` (RFC 8797).
+fn conn_param(private_data: &[u8]) -> Result<bindings::rdma_conn_param> {
+    Ok(bindings::rdma_conn_param {
+        private_data: private_data.as_ptr().cast(),
+        private_data_len: u8::try_from(private_data.len()).map_err(|_| EINVAL)?,
+        retry_count: RETRIES,
+        rnr_retry_count: RNR_RETRIES,
+        ..Default::default()
+    })
 }
 
 /// How long the peer is asked to wait before it repeats a Send that found no Receive: 1.28 ms
@@ -117,9 +103,38 @@ impl<U: QpUser> QpOwner<U> {
         let cq_size = sq_size.saturating_add(caps.receives).saturating_add(1);
         let sq_entries = sq_size.saturating_sub(1);
         let cq = Cq::new(pd, cq_size, memory.as_mut_ptr())?;
-        let hw = Hw::new(id, pd, cq, caps, rdma_ctxs, &user)?;
+        let mut attr = bindings::ib_qp_init_attr {
+            send_cq: cq.as_raw(),
+            recv_cq: cq.as_raw(),
+            cap: bindings::ib_qp_cap {
+                // Where the RDMA core adds requests for ranges, it applies the limit to the sum.
+                max_send_wr: (caps.send_entries.saturating_add(1)).min(attributes.max_qp_wr),
+                max_recv_wr: caps.receives.saturating_add(1),
+                max_send_sge: caps.send_sge,
+                max_recv_sge: 1,
+                max_rdma_ctxs: rdma_ctxs,
+                ..Default::default()
+            },
+            sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
+            qp_type: bindings::ib_qp_type_IB_QPT_RC,
+            event_handler: Some(qp_event_handler::<U>),
+            qp_context: Arc::as_ptr(&user).cast_mut().cast(),
+            port_num: id.port(),
+            ..Default::default()
+        };
+        // SAFETY: Identifier, PD and CQ are valid; the call rejects a PD of another device. The
+        // attributes are only used during the call; the user, which is the context of events, is
+        // dropped after the queue pair.
+        to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
+        // SAFETY: The call has given the identifier a queue pair, its only one.
+        let qp = NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENODEV)?;
+        let pd = pd.clone();
+        // INVARIANT: The queue pair was just created with these.
+        let hw = Hw { qp, cq, id, pd };
         // SAFETY: `hw.qp` is a live QP (invariant of `Hw`), and its number does not change.
         let number = unsafe { hw.qp.as_ref().qp_num };
+        // SAFETY: This is a live CQ, and its number does not change.
+        let cq_number = unsafe { (*hw.cq.as_raw()).res.id };
         let registers_writes = rdma_ctxs != 0 && {
             // SAFETY: This is the queue pair of the identifier.
             let found = unsafe { registers_writes(hw.qp, &hw.id) };
@@ -130,13 +145,13 @@ impl<U: QpUser> QpOwner<U> {
         let mrs = if registers_reads { rdma_ctxs } else { u32::MAX };
         let mut sends = List::new();
         for _ in 0..caps.sends {
-            sends.push_back(SendCtxt::new(pd, caps.send_size, GFP_KERNEL)?);
+            sends.push_back(SendCtxt::new(&hw.pd, caps.send_size, GFP_KERNEL)?);
         }
         let sq = SendQueue::new(sq_entries, mrs, sends, caps.sends);
         // INVARIANT: `hw` is moved into the object that is returned.
         let qp = memory.pin_init_with(try_pin_init!(QueuePair {
             send <- new_spinlock!(sq, "rpcrdma_send"),
-            recv <- new_spinlock!(RecvQueue::new(pd.clone()), "rpcrdma_recv"),
+            recv <- new_spinlock!(RecvQueue::new(hw.pd.clone()), "rpcrdma_recv"),
             mrs <- MrSlots::new(caps.slots),
             n_pending: Atomic::new(0),
             cid: Atomic::new(0),
@@ -147,7 +162,7 @@ impl<U: QpUser> QpOwner<U> {
             registers_writes,
             region_pages: attributes.region_pages(),
             number,
-            cq_number: hw.cq.number(),
+            cq_number,
             user,
             hw: UnsafeCell::new(ManuallyDrop::new(hw)),
         }? Error))?;
@@ -170,26 +185,30 @@ impl<U: QpUser> QpOwner<U> {
         unsafe { self.0.hw() }
     }
 
-    /// Asks the peer for a connection. May sleep.
+    /// Asks the peer for a connection, on which it may have so many RDMA Reads outstanding, and
+    /// this end none. May sleep.
     ///
     /// # Errors
     ///
-    /// Whatever the connection manager returns at once; a later failure is reported as an event.
-    pub(crate) fn connect(&self, parameters: &ConnectParam<'_>) -> Result {
-        let mut raw = parameters.to_raw()?;
+    /// Whatever the connection manager returns now; a later failure is reported as an event.
+    pub(crate) fn connect(&self, private_data: &[u8], responder_resources: u8) -> Result {
+        let mut raw = conn_param(private_data)?;
+        raw.responder_resources = responder_resources;
         // SAFETY: The identifier is valid.
         to_result(unsafe { bindings::rdma_set_min_rnr_timer(self.id().as_raw(), RNR_TIMER) })?;
         // SAFETY: The identifier is valid. The call copies the parameters.
         to_result(unsafe { bindings::rdma_connect(self.id().as_raw(), &mut raw) })
     }
 
-    /// Accepts the connection that the peer requested. May sleep.
+    /// Accepts the connection that the peer requested, on which this end may have so many RDMA
+    /// Reads outstanding, and the peer none. May sleep.
     ///
     /// # Errors
     ///
     /// Whatever the connection manager returns, such as `EINVAL` if the peer is already gone.
-    pub(crate) fn accept(&self, parameters: &ConnectParam<'_>) -> Result {
-        let mut raw = parameters.to_raw()?;
+    pub(crate) fn accept(&self, private_data: &[u8], initiator_depth: u8) -> Result {
+        let mut raw = conn_param(private_data)?;
+        raw.initiator_depth = initiator_depth;
         raw.rnr_retry_count = RNR_FOR_EVER;
         let id = self.id().as_raw();
         QueuePair::start_watchdog(self.0.clone());
@@ -227,7 +246,17 @@ impl<U: QpUser> Drop for QpOwner<U> {
         self.disconnect();
         let pd = qp.recv.lock().pd.take();
         qp.close();
-        self.stop_watchdog();
+        let this = Arc::as_ptr(&self.0);
+        // SAFETY: The work is part of a valid object. The watchdog does not run after this.
+        let was_queued = unsafe {
+            let work = <QueuePair<U> as HasWork<QueuePair<U>>>::raw_get_work(this.cast_mut());
+            let work = Work::raw_get(work);
+            bindings::disable_delayed_work_sync(container_of!(work, bindings::delayed_work, work))
+        };
+        if was_queued {
+            // SAFETY: The reference that the queue had, which will not be used any more.
+            drop(unsafe { Arc::from_raw(this) });
+        }
         let hw = self.hw();
         // SAFETY: By the type's invariant; the queues have room for the drain's requests, and
         // nothing is posted after these.
@@ -247,50 +276,18 @@ impl<U: QpUser> Drop for QpOwner<U> {
             Ok(()) | Err(EINVAL) => {}
             Err(error) => hw.pd.set_unstoppable(error),
         }
-        // Nobody posts registrations any longer, and requests of the peer find no working queue
+        // No registrations are posted any longer, and requests of the peer find no working queue
         // pair.
         qp.mrs.destroy();
         self.drop_pending();
-        let contexts = self.take_contexts();
-        let mut rq = qp.recv.lock();
-        let receives = (rq.idle.take(), rq.posted.take());
-        drop(rq);
-        // SAFETY: Nobody uses the hardware objects any more (invariant of `QueuePair`): the queues
-        // are closed, no handler runs, and this is the owner, which is not borrowed.
-        unsafe { ManuallyDrop::drop(&mut *qp.hw.get()) };
-        // A device that has refused to stop may have used them until here.
-        drop((contexts, receives, pd));
-    }
-}
-
-impl<U: QpUser> QpOwner<U> {
-    /// Has the watchdog not run again, and waits until it does not.
-    fn stop_watchdog(&self) {
-        let this = Arc::as_ptr(&self.0);
-        // SAFETY: The work is part of a valid object.
-        let was_queued = unsafe {
-            let work = <QueuePair<U> as HasWork<QueuePair<U>>>::raw_get_work(this.cast_mut());
-            let work = Work::raw_get(work);
-            bindings::disable_delayed_work_sync(container_of!(work, bindings::delayed_work, work))
-        };
-        if was_queued {
-            // SAFETY: The reference that the queue had, which will not be used any more.
-            drop(unsafe { Arc::from_raw(this) });
-        }
-    }
-
-    /// Takes all contexts, once no completion is handled any more, and releases what they have
-    /// mapped.
-    fn take_contexts(&self) -> List<SendCtxt<U>> {
-        let qp = &*self.0;
         let mut sq = qp.send.lock();
         let mut used = sq.posted.take();
         used.append(&mut sq.unsignalled);
-        let mut taken = sq.idle.take();
+        let mut contexts = sq.idle.take();
         drop(sq);
         // A device that does not even take the command to stop may use pages even when the queue
         // pair is destroyed: they are leaked.
-        let is_lost = self.pd().is_unstoppable();
+        let is_lost = hw.pd.is_unstoppable();
         while let Some(mut ctxt) = used.pop_front() {
             qp.user.pages_put(&ctxt.data, ctxt.pages.len());
             if is_lost {
@@ -300,66 +297,24 @@ impl<U: QpUser> QpOwner<U> {
             if !is_lost || qp.registers_reads {
                 // SAFETY: The ranges were added with these objects. The queue pair was drained, or
                 // what they use is leaked.
-                unsafe { ctxt.rw.release(self.hw()) };
+                unsafe { ctxt.rw.release(hw) };
             }
-            taken.push_back(ctxt);
+            contexts.push_back(ctxt);
         }
-        taken
-    }
-}
-
-impl Hw {
-    /// Gives the identifier a queue pair, its only one: nobody else has the identifier.
-    /// `user`, which is notified of the queue pair's events, stays longer than this object.
-    fn new<U: QpUser>(
-        id: CmId<Bound>,
-        pd: &Arc<Pd>,
-        cq: Cq,
-        caps: &QpCaps,
-        rdma_ctxs: u32,
-        user: &Arc<U>,
-    ) -> Result<Self> {
-        let mut attr = bindings::ib_qp_init_attr {
-            send_cq: cq.as_raw(),
-            recv_cq: cq.as_raw(),
-            cap: bindings::ib_qp_cap {
-                // Where the RDMA core adds requests for ranges, it applies the limit to the sum.
-                max_send_wr: caps
-                    .send_entries
-                    .saturating_add(1)
-                    .min(pd.device().attributes().max_qp_wr),
-                max_recv_wr: caps.receives.saturating_add(1),
-                max_send_sge: caps.send_sge,
-                max_recv_sge: 1,
-                max_rdma_ctxs: rdma_ctxs,
-                ..Default::default()
-            },
-            sq_sig_type: bindings::ib_sig_type_IB_SIGNAL_REQ_WR,
-            qp_type: bindings::ib_qp_type_IB_QPT_RC,
-            event_handler: Some(qp_event_handler::<U>),
-            qp_context: Arc::as_ptr(user).cast_mut().cast(),
-            port_num: id.port(),
-            ..Default::default()
-        };
-        // SAFETY: Identifier, PD and CQ are valid; the call rejects a PD of another device. The
-        // attributes are only used during the call; the user, which is the context of events, is
-        // dropped after the queue pair.
-        to_result(unsafe { bindings::rdma_create_qp(id.as_raw(), pd.as_raw(), &mut attr) })?;
-        // SAFETY: The call has given the identifier a queue pair.
-        let qp = NonNull::new(unsafe { (*id.as_raw()).qp }).ok_or(ENODEV)?;
-        // INVARIANT: The queue pair was just created with these.
-        Ok(Self {
-            qp,
-            cq,
-            id,
-            pd: pd.clone(),
-        })
+        let mut rq = qp.recv.lock();
+        let receives = (rq.idle.take(), rq.posted.take());
+        drop(rq);
+        // SAFETY: The hardware objects are not used any more (invariant of `QueuePair`): the queues
+        // are closed, no handler runs, and this is the owner, which is not borrowed.
+        unsafe { ManuallyDrop::drop(&mut *qp.hw.get()) };
+        // A device that has refused to stop may have used them until here.
+        drop((contexts, receives, pd));
     }
 }
 
 impl Drop for Hw {
     fn drop(&mut self) {
-        // SAFETY: This is the identifier's queue pair (type invariant), which nobody uses.
+        // SAFETY: This is the identifier's queue pair (type invariant), which is not used any more.
         unsafe { bindings::rdma_destroy_qp(self.id.as_raw()) };
     }
 }

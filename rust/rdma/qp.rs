@@ -187,8 +187,8 @@ pub(crate) struct QueuePair<U: QpUser> {
     pub(super) registers_writes: bool,
     pub(super) region_pages: NonZeroU32,
     /// The numbers by which `rdma resource show` lists the QP and the CQ.
-    pub(super) number: u32,
-    pub(super) cq_number: u32,
+    pub(crate) number: u32,
+    pub(crate) cq_number: u32,
     pub(super) user: Arc<U>,
     pub(super) hw: UnsafeCell<ManuallyDrop<Hw>>,
 }
@@ -218,16 +218,6 @@ impl<U: QpUser> QueuePair<U> {
     /// The user.
     pub(crate) fn user(&self) -> &Arc<U> {
         &self.user
-    }
-
-    /// The number of the queue pair.
-    pub(crate) fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// The number by which `rdma resource show cq` lists the completion queue.
-    pub(crate) fn completion_queue(&self) -> u32 {
-        self.cq_number
     }
 
     /// The next number for trace events.
@@ -261,16 +251,11 @@ impl<U: QpUser> QueuePair<U> {
 
     /// Those that these ranges have taken: one each.
     pub(super) fn mrs_of(&self, rw: &RwList) -> u32 {
-        let has_mrs = match rw.direction {
-            DataDirection::FromDevice => self.registers_reads,
-            _ => self.registers_writes,
-        };
-        // There are no more than a u32 counts: each takes a work request.
-        let count = u32::try_from(rw.len()).unwrap_or(u32::MAX);
-        if has_mrs {
-            count
-        } else {
-            0
+        match rw.direction {
+            DataDirection::FromDevice if !self.registers_reads => 0,
+            DataDirection::ToDevice if !self.registers_writes => 0,
+            // There are no more than a u32 counts: each takes a work request.
+            _ => u32::try_from(rw.len()).unwrap_or(u32::MAX),
         }
     }
 
@@ -294,7 +279,9 @@ impl<U: QpUser> WorkItem for QueuePair<U> {
         let mut sq = this.send.lock();
         let is_stalled = sq.watchdog.run();
         let is_busy = sq.watchdog.is_busy();
-        let idle = if is_busy { List::new() } else { sq.take_idle() };
+        // A server makes others when it needs them.
+        let idle = if is_busy { List::new() } else { sq.idle.take() };
+        sq.made = sq.made.saturating_sub(idle.len());
         drop(sq);
         drop(idle);
         if is_stalled {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The receive queue of a queue pair. A Receive belongs to the device from the time that it is
-//! posted until it completes, then to whoever has its [`RecvBox`].
+//! posted until it completes, then to the owner of its [`RecvBox`].
 
 use super::{
     cq::{Complete, CqContext, Cqe, RemoteInvalidation, WcStatus},
@@ -66,7 +66,7 @@ unsafe impl<U: QpUser> Linked for RecvCtxt<U> {
 ///
 /// # Invariants
 ///
-/// The device may write to the Receives on `posted`, which nobody touches until they have
+/// The device may write to the Receives on `posted`, which are not touched until they have
 /// completed, or until the queue pair is destroyed.
 pub(super) struct RecvQueue<U: QpUser> {
     /// `None` once nothing is posted any more; otherwise the hardware objects exist.

@@ -59,14 +59,9 @@ impl RwList {
         self.ctxts.len()
     }
 
-    /// Whether there are none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.ctxts.is_empty()
-    }
-
     /// Whether they are RDMA Reads.
     pub(super) fn is_read(&self) -> bool {
-        !self.is_empty() && self.direction == DataDirection::FromDevice
+        self.len() != 0 && self.direction == DataDirection::FromDevice
     }
 
     /// Reserves memory for `ranges` ranges with `elements` elements in all, of RDMA Reads or
@@ -81,15 +76,12 @@ impl RwList {
         ranges: usize,
         elements: usize,
     ) -> Result {
-        if !self.is_empty() {
+        if self.len() != 0 {
             return Err(EBUSY);
         }
         self.direction = direction;
-        if self.vecs.capacity() < elements || self.ctxts.capacity() < ranges {
-            self.vecs.reserve(elements, GFP_KERNEL)?;
-            self.ctxts.reserve(ranges, GFP_KERNEL)?;
-        }
-        Ok(())
+        self.vecs.reserve(elements, GFP_KERNEL)?;
+        Ok(self.ctxts.reserve(ranges, GFP_KERNEL)?)
     }
 
     /// Adds the transfer of `range` of `pages`, no more than `region_pages` of them, from or

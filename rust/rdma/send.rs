@@ -22,7 +22,10 @@ use crate::{
     bindings::{self, PageVec},
     trace,
 };
-use core::{mem::offset_of, ptr::NonNull};
+use core::{
+    mem::{offset_of, ManuallyDrop},
+    ptr::NonNull,
+};
 use kernel::{
     alloc::Flags,
     error::to_result,
@@ -88,7 +91,7 @@ pub(super) struct SendQueue<U: QpUser> {
     free_mrs: u32,
     pub(super) idle: List<SendCtxt<U>>,
     /// Contexts that exist.
-    made: u32,
+    pub(super) made: u32,
     /// Posted unsignalled, and on no other context's `covers` yet.
     pub(super) unsignalled: List<SendCtxt<U>>,
     pub(super) posted: List<SendCtxt<U>>,
@@ -118,10 +121,13 @@ impl<U: QpUser> SendQueue<U> {
         }
     }
 
-    /// Takes the idle contexts of a server, which makes others when it needs them.
-    pub(super) fn take_idle(&mut self) -> List<SendCtxt<U>> {
-        self.made = self.made.saturating_sub(self.idle.len());
-        self.idle.take()
+    /// Takes the first pending chain, if there are enough free entries for it.
+    fn next_pending(&mut self) -> Option<KBox<SendCtxt<U>>> {
+        let entries = self.pending.first()?.entries();
+        if !self.is_open || entries > self.free {
+            return None;
+        }
+        self.pending.pop_front()
     }
 }
 
@@ -137,19 +143,17 @@ impl<U: QpUser> QpOwner<U> {
         unsafe { self.get_ctxt(flags) }
     }
 
-    /// Frees the chains that are pending, if the queue is closed.
+    /// Closes the send queue, and frees the chains that are pending.
     pub(crate) fn drop_pending(&self) {
-        loop {
-            let mut sq = self.send.lock();
-            if sq.is_open {
-                return;
-            }
-            let Some(ctxt) = self.pop_pending(&mut sq) else {
-                return;
-            };
-            drop(sq);
-            // SAFETY: The owner exists while it is borrowed.
-            drop(unsafe { SendBox::new(self, ctxt) });
+        let mut sq = self.send.lock();
+        sq.is_open = false;
+        let mut pending = sq.pending.take();
+        self.n_pending.store(0, Relaxed);
+        drop(sq);
+        while let Some(ctxt) = pending.pop_front() {
+            let ctxt = ManuallyDrop::new(ctxt);
+            // INVARIANT: The owner exists while it is borrowed.
+            drop(SendBox { qp: self, ctxt });
         }
     }
 }
@@ -188,8 +192,9 @@ impl<U: QpUser> QueuePair<U> {
             let mut sq = self.send.lock();
             sq.made = sq.made.saturating_add(1);
         }
-        // SAFETY: The hardware objects exist (this function's contract).
-        Ok(unsafe { SendBox::new(self, ctxt.ok_or(SqError::Full)?) })
+        let ctxt = ManuallyDrop::new(ctxt.ok_or(SqError::Full)?);
+        // INVARIANT: The hardware objects exist (this function's contract).
+        Ok(SendBox { qp: self, ctxt })
     }
 
     /// Locks the send queue, if it is open.
@@ -261,13 +266,6 @@ impl<U: QpUser> QueuePair<U> {
     /// Posts nothing on the send queue any more. Does not sleep.
     pub(crate) fn close(&self) {
         self.send.lock().is_open = false;
-    }
-
-    /// The first pending chain, which is no longer pending.
-    fn pop_pending(&self, sq: &mut SendQueue<U>) -> Option<KBox<SendCtxt<U>>> {
-        let ctxt = sq.pending.pop_front();
-        self.n_pending.store(sq.pending.len(), Relaxed);
-        ctxt
     }
 
     /// Posts the chain that begins with `first`.
@@ -347,7 +345,9 @@ impl<U: QpUser> SendBox<'_, U> {
         mut sq: SpinLockGuard<'_, SendQueue<U>>,
         slot: Option<SlotGuard<'_, U>>,
     ) -> Result<(), SqError> {
-        let (qp, ctxt) = self.into_parts();
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is not dropped, and does not use the context any more.
+        let (qp, ctxt) = (this.qp, unsafe { ManuallyDrop::take(&mut this.ctxt) });
         sq.watchdog.handed(ctxt.rw.is_read());
         let mut posted = Ok(());
         if sq.pending.is_empty() && ctxt.entries() <= sq.free {
@@ -420,15 +420,13 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         // Pending chains take the entries of this one: no more are posted in one locking than a
         // chain has.
         let mut posted = Ok(());
-        let fits = |sq: &SendQueue<U>| {
-            let first = sq.pending.first();
-            sq.is_open && first.is_some_and(|ctxt| ctxt.entries() <= sq.free)
-        };
-        while failure.is_none() && fits(&sq) {
-            if let Some(next) = qp.pop_pending(&mut sq) {
-                posted = qp.post_locked(&mut sq, next);
-            }
+        while failure.is_none() {
+            let Some(next) = sq.next_pending() else {
+                break;
+            };
+            posted = qp.post_locked(&mut sq, next);
         }
+        qp.n_pending.store(sq.pending.len(), Relaxed);
         qp.unlock(sq);
         if let Err(error) = posted {
             qp.refused(error);

@@ -130,32 +130,12 @@ impl<U: QpUser> SendCtxt<U> {
 ///
 /// The hardware objects of `qp` exist for all of `'a`.
 pub(crate) struct SendBox<'a, U: QpUser> {
-    qp: &'a QueuePair<U>,
+    pub(super) qp: &'a QueuePair<U>,
     /// Taken out when the chain is handed over, or in `drop`.
-    ctxt: ManuallyDrop<KBox<SendCtxt<U>>>,
+    pub(super) ctxt: ManuallyDrop<KBox<SendCtxt<U>>>,
 }
 
-impl<'a, U: QpUser> SendBox<'a, U> {
-    /// A context of `qp`.
-    ///
-    /// # Safety
-    ///
-    /// The hardware objects exist for all of `'a`.
-    pub(super) unsafe fn new(qp: &'a QueuePair<U>, ctxt: KBox<SendCtxt<U>>) -> Self {
-        // INVARIANT: The hardware objects exist (this function's contract).
-        Self {
-            qp,
-            ctxt: ManuallyDrop::new(ctxt),
-        }
-    }
-
-    /// The context, which is not put back.
-    pub(super) fn into_parts(self) -> (&'a QueuePair<U>, KBox<SendCtxt<U>>) {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: `this` is not dropped, and does not use the context any more.
-        (this.qp, unsafe { ManuallyDrop::take(&mut this.ctxt) })
-    }
-
+impl<U: QpUser> SendBox<'_, U> {
     /// The buffer for the message, which begins at its start.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         self.ctxt.header.bytes()
@@ -172,7 +152,7 @@ impl<'a, U: QpUser> SendBox<'a, U> {
     ///
     /// `EBUSY` if a range of it was added already.
     pub(crate) fn pages(&mut self) -> Result<&mut PageVec> {
-        if !self.ctxt.rw.is_empty() {
+        if self.ctxt.rw.len() != 0 {
             return Err(EBUSY);
         }
         Ok(&mut self.ctxt.pages)

@@ -23,7 +23,8 @@ struct Count {
 /// The watchdog of a send queue.
 pub(super) struct Watchdog {
     /// RDMA Reads, and all others: siw does not complete the ones and the others in order.
-    counts: [Count; 2],
+    reads: Count,
+    others: Count,
     /// Chains that had completed at the last run, if it found any under way.
     seen: Option<u64>,
     /// Runs in a row that found none done since the one before.
@@ -39,18 +40,18 @@ impl Watchdog {
             marks: [0; LATE_RUNS],
         };
         Self {
-            counts: [NONE; 2],
+            reads: NONE,
+            others: NONE,
             seen: None,
             quiet: 0,
         }
     }
 
     fn count(&mut self, is_read: bool) -> &mut Count {
-        let [reads, others] = &mut self.counts;
         if is_read {
-            reads
+            &mut self.reads
         } else {
-            others
+            &mut self.others
         }
     }
 
@@ -68,13 +69,15 @@ impl Watchdog {
 
     /// Whether chains are under way.
     pub(super) fn is_busy(&self) -> bool {
-        self.counts.iter().any(|count| count.handed != count.done)
+        [&self.reads, &self.others]
+            .iter()
+            .any(|count| count.handed != count.done)
     }
 
     /// Returns whether the peer lets too little complete. Called every 10 s.
     pub(super) fn run(&mut self) -> bool {
         let (mut is_late, mut done) = (false, 0u64);
-        for count in &mut self.counts {
+        for count in [&mut self.reads, &mut self.others] {
             let [.., oldest] = count.marks;
             is_late |= count.done < oldest;
             count.marks.rotate_right(1);

@@ -19,7 +19,7 @@ use crate::{
         responder::budget::CallBudget,
         wire::private_data::{negotiate, InlineSize, PrivateData},
     },
-    rdma::{ConnectParam, ConnectRequest, Device, Pd, QpCaps, QpOwner, RemovalNotice},
+    rdma::{ConnectRequest, Device, Pd, QpCaps, QpOwner, RemovalNotice},
     sunrpc::server::{Accepting, OwnedSvcXprt, Published},
     sysctl,
 };
@@ -53,7 +53,7 @@ impl SvcxprtRdma {
         credits: u32,
     ) -> Result<Arc<Self>> {
         let attributes = device.attributes();
-        let read_depth = match request.read_depth().min(attributes.max_initiator_depth) {
+        let read_depth = match request.read_depth.min(attributes.max_initiator_depth) {
             0 => return Err(ENXIO),
             depth => depth.min(sysctl::max_read_requests()),
         };
@@ -63,7 +63,7 @@ impl SvcxprtRdma {
             receive: size,
             remote_invalidation: attributes.memory_management,
         };
-        let theirs = PrivateData::find(request.private_data()).map(|(_, found)| found);
+        let theirs = PrivateData::find(&request.private_data).map(|(_, found)| found);
         let private_data = (own, theirs);
         let thresholds = negotiate(own, theirs);
         let incoming = Incoming::new(credits, thresholds);
@@ -162,13 +162,9 @@ impl Connection {
             qp: KBox::pin_init(WithFiles::new(conn.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,
         };
         let connection = Arc::new(connection, GFP_KERNEL)?;
-        conn.post_all_recvs(connection.qp(), 1, GFP_KERNEL)?;
-        connection.qp.accept(&ConnectParam {
-            private_data: &conn.private_data.0.encode(),
-            // The requester reads nothing from here.
-            responder_resources: 0,
-            initiator_depth: conn.read_depth,
-        })?;
+        conn.post_all_recvs(&connection.qp, 1, GFP_KERNEL)?;
+        let private_data = conn.private_data.0.encode();
+        connection.qp.accept(&private_data, conn.read_depth)?;
         conn.listener.accepted.increment();
         Ok(new.publish(connection))
     }

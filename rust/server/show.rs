@@ -36,8 +36,8 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
     seq_print!(seq, "source {source}\nsource_port {}\n", source.port());
     seq_print!(seq, "device {}\n", qp.id().device_name());
     seq_print!(seq, "device_port {}\n", qp.id().port());
-    seq_print!(seq, "queue_pair {}\n", qp.number());
-    seq_print!(seq, "completion_queue {}\n", qp.completion_queue());
+    seq_print!(seq, "queue_pair {}\n", qp.number);
+    seq_print!(seq, "completion_queue {}\n", qp.cq_number);
     seq_print!(seq, "age_ms {}\n", conn.since.elapsed().as_millis());
     show_private_data(seq, &conn.private_data.0, conn.private_data.1.as_ref());
     seq_print!(seq, "read_depth {}\n", conn.read_depth);

@@ -138,7 +138,6 @@ pub(crate) fn decode_received(
         }
         Body::Msg { lists, payload, .. } => (lists, Some(payload)),
         Body::Nomsg { lists } => (lists, None),
-        Body::Optional(option) => match option {},
     };
     if !lists.reads.is_empty() {
         return refuse(ReplyError::ReadList);

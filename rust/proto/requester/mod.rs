@@ -8,9 +8,7 @@
 //! | [`encode`] | the Call | RFC 8166 section 3.5 |
 //! | [`decode`] | what it receives | RFC 8166 sections 3.5 and 4.5 |
 //! | [`reconcile`] | what the chunks of a Reply hold | RFC 8166 section 3.4.6 |
-//! | [`credits`] | flow control | RFC 8166 section 3.3.1 |
 
-pub(crate) mod credits;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod plan;

@@ -189,8 +189,8 @@ fn plan_reply(
     side: &Side<impl Segments>,
     limits: &PlanLimits,
 ) -> Result<(ReplyForm, u32), PlanError> {
-    let room = u64::from(limits.inline_receive);
-    let fits = |header: u64, inline: u64| header + inline <= room;
+    let threshold = u64::from(limits.inline_receive);
+    let fits = |header: u64, inline: u64| header + inline <= threshold;
 
     if fits(header_len(0, None, None), side.len.total()) {
         return Ok((ReplyForm::Inline, 0));
@@ -216,8 +216,8 @@ fn plan_call(
     limits: &PlanLimits,
     header: impl Fn(u32) -> u64,
 ) -> Result<(CallForm, u32, u64), PlanError> {
-    let room = u64::from(limits.inline_send);
-    let fits = |reads: u32, inline: u64| header(reads) + inline <= room;
+    let threshold = u64::from(limits.inline_send);
+    let fits = |reads: u32, inline: u64| header(reads) + inline <= threshold;
 
     let whole = side.len.total();
     if fits(0, whole) {

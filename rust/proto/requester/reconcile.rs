@@ -59,7 +59,7 @@ impl Delivery {
     /// Whether the result was placed directly, and the `head` bytes for what precedes it are too
     /// few for `inline`, as the verifier is longer than that of an earlier Reply: the last words
     /// before the result would be looked for in it. Nothing but round-up follows such a result.
-    pub(crate) fn is_behind_longer_verifier(&self, inline: &[u8], head: usize) -> bool {
+    pub(crate) fn is_after_longer_verifier(&self, inline: &[u8], head: usize) -> bool {
         let excess = inline.len().saturating_sub(head);
         self.total != 0 && excess > 3 && excess & !3 <= verifier_len(inline)
     }
@@ -109,7 +109,7 @@ impl ReceivedReply<'_> {
     /// offered.
     ///
     /// The numbers of chunks and segments must be the offered ones and no length may have grown. A
-    /// list that was left out counts as unused. A segment behind the last byte of the data need not
+    /// list that was left out counts as unused. A segment after the last byte of the data need not
     /// have the length 0. Handles and offsets are not compared, because the
     /// data is where this end registered it, whatever they say.
     ///

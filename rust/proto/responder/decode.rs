@@ -70,7 +70,6 @@ pub(crate) fn decode_call<'a>(
         }
         Body::Msg { lists, payload, .. } => (lists, Some(payload)),
         Body::Nomsg { lists } => (lists, None),
-        Body::Optional(option) => match option {},
     };
     if payload.is_none() && lists.reads.chunk(0).length() == 0 {
         return Err(refuse(CallError::NoPositionZero));

@@ -4,7 +4,6 @@
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_credit))]
 mod tests {
-    use crate::proto::requester::credits::CreditWindow;
     use crate::proto::responder::grants::Grants;
     use crate::proto::testing::receives::Receives;
     use crate::proto::testing::requester::credits::RequesterCredits;
@@ -13,24 +12,6 @@ mod tests {
     /// Receives to be posted for Calls without spare ones.
     fn wanted(grants: &Grants) -> u32 {
         grants.receives(grants.limit(), 0)
-    }
-
-    #[test]
-    fn one_call_until_the_first_reply() {
-        let mut window = CreditWindow::new(Credits::new(32));
-        assert_eq!(window.window(), 1);
-        assert_eq!(window.requested().get(), 32);
-        assert_eq!(window.grant(Credits::new(8)), 8);
-    }
-
-    #[test]
-    fn grants_rise_and_fall_within_the_request() {
-        let mut window = CreditWindow::new(Credits::new(4));
-        assert_eq!(window.grant(Credits::new(32)), 4);
-        assert_eq!(window.grant(Credits::new(2)), 2);
-        assert_eq!(window.grant(Credits::new(0)), 1);
-        assert_eq!(window.grant(Credits::new(u32::MAX)), 4);
-        assert_eq!(window.window(), 4);
     }
 
     #[test]

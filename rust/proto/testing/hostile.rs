@@ -178,7 +178,6 @@ fn check_encoding(
             };
             (error.encode(scratch, fixed.credits), header.len())
         }
-        Body::Optional(option) => match option {},
     };
     hold(length == Ok(header.len()), "the header has another length")?;
     check_bytes(header, scratch, compared)

@@ -4,13 +4,13 @@
 
 #[cfg_attr(rpcrdma_kunit, kernel::macros::kunit_tests(rpcrdma_proto_negotiate))]
 mod tests {
-    use crate::proto::requester::credits::CreditWindow;
     use crate::proto::requester::decode::{decode_received, Received};
     use crate::proto::requester::encode::encode_call;
     use crate::proto::responder::decode::ReceivedByResponder;
     use crate::proto::responder::refusal::ResponderRefusal;
+    use crate::proto::testing::requester::credits::RequesterCredits;
     use crate::proto::testing::responder::decode::decode_call;
-    use crate::proto::v2::known::{KnownVersions, Lesson};
+    use crate::proto::v2::known::{KnownVersions, Outcome};
     use crate::proto::v2::requester::{NegotiationAction, RequesterEvent, RequesterNegotiation};
     use crate::proto::v2::responder::ResponderNegotiation;
     use crate::proto::wire::chunk::Segment;
@@ -58,8 +58,8 @@ mod tests {
     /// requester that supports both versions.
     fn next_version(requester: &RequesterNegotiation, seconds: u64) -> u32 {
         let mut known = KnownVersions::default();
-        if let Some(lesson) = requester.lesson() {
-            known.learn(lesson, 0);
+        if let Some(outcome) = requester.outcome() {
+            known.record(outcome, 0);
         }
         known.first(BOTH, seconds)
     }
@@ -101,7 +101,7 @@ mod tests {
     /// supports `versions`, and tells `requester` and `window` what came back.
     fn exchange(
         requester: &mut RequesterNegotiation,
-        window: &mut CreditWindow,
+        window: &mut RequesterCredits,
         responder: &mut ResponderNegotiation,
         versions: Versions,
     ) -> Option<NegotiationAction> {
@@ -121,7 +121,7 @@ mod tests {
         let length = respond(versions, responder, &call, &mut answer)?;
         let event = match decode_received(answer.get(..length)?, BOTH).ok()? {
             Received::Reply(reply) => {
-                window.grant(reply.fixed.credits);
+                window.reply(reply.fixed.credits);
                 RequesterEvent::Replied(reply.fixed.xid, reply.fixed.version)
             }
             Received::Error(error) => match error.body {
@@ -138,7 +138,7 @@ mod tests {
     fn a_responder_that_knows_version_two_is_spoken_to_in_it() {
         let mut requester = connected(BOTH, DEFAULT);
         let mut responder = ResponderNegotiation::new(DEFAULT);
-        let mut window = CreditWindow::new(Credits::new(32));
+        let mut window = RequesterCredits::new(Credits::new(32));
         assert_eq!(requester.version(), Some(VERSION_TWO));
         let action = exchange(&mut requester, &mut window, &mut responder, BOTH);
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_TWO)));
@@ -154,7 +154,7 @@ mod tests {
     fn a_responder_that_does_not_gets_the_same_call_in_version_one() {
         let mut requester = connected(BOTH, DEFAULT);
         let mut responder = ResponderNegotiation::new(DEFAULT);
-        let mut window = CreditWindow::new(Credits::new(32));
+        let mut window = RequesterCredits::new(Credits::new(32));
         let mut exchange = |requester: &mut _, window: &mut _| {
             exchange(requester, window, &mut responder, Versions::ONE)
         };
@@ -180,7 +180,7 @@ mod tests {
         let private = thresholds(8192, 2048);
         let mut requester = connected(Versions::ONE, private);
         let mut responder = ResponderNegotiation::new(private);
-        let mut window = CreditWindow::new(Credits::new(32));
+        let mut window = RequesterCredits::new(Credits::new(32));
         assert_eq!(requester.version(), Some(VERSION_ONE));
         assert_eq!(requester.thresholds(), Some(private));
         let action = exchange(&mut requester, &mut window, &mut responder, BOTH);
@@ -225,30 +225,30 @@ mod tests {
     fn a_loss_after_the_refusal_is_taken_for_an_answer() {
         let mut requester = waiting(BOTH, DEFAULT);
         let _ = requester.handle(RequesterEvent::Refused(XID, Versions::ONE));
-        assert_eq!(requester.lesson(), Some(Lesson::Refused(VERSION_ONE)));
+        assert_eq!(requester.outcome(), Some(Outcome::Refused(VERSION_ONE)));
         assert_eq!(next_version(&requester, 0), VERSION_ONE);
         // Nothing is below Version One, whatever becomes of the next connection.
         let mut requester = RequesterNegotiation::new(BOTH, VERSION_ONE);
         let _ = requester.handle(RequesterEvent::Connected(DEFAULT));
         let _ = requester.handle(RequesterEvent::Sent(XID));
-        assert_eq!(requester.lesson(), None);
+        assert_eq!(requester.outcome(), None);
         let action = requester.handle(RequesterEvent::Replied(XID, VERSION_ONE));
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
         // Nor does it tell anything of Version Two.
-        assert_eq!(requester.lesson(), None);
+        assert_eq!(requester.outcome(), None);
     }
 
     /// Proves: V2-034.
     #[test]
     fn lost_first_messages_are_taken_for_an_answer() {
         let requester = waiting(BOTH, DEFAULT);
-        assert_eq!(requester.lesson(), Some(Lesson::Lost(VERSION_ONE)));
+        assert_eq!(requester.outcome(), Some(Outcome::Lost(VERSION_ONE)));
         // It may be the loss of a responder that restarts.
         assert_eq!(next_version(&requester, 59), VERSION_ONE);
         assert_eq!(next_version(&requester, 60), VERSION_TWO);
         // A requester that has to speak Version Two goes on asking.
         let two = Versions { low: 2, high: 2 };
-        assert_eq!(waiting(two, DEFAULT).lesson(), None);
+        assert_eq!(waiting(two, DEFAULT).outcome(), None);
         // The requester may be to blame for the loss.
         let mut requester = waiting(BOTH, DEFAULT);
         for (event, is_abandoned) in [
@@ -260,11 +260,11 @@ mod tests {
             assert_eq!(requester.is_abandoned(), is_abandoned);
         }
         // A connection that is lost before anything was sent says nothing.
-        assert_eq!(connected(BOTH, DEFAULT).lesson(), None);
+        assert_eq!(connected(BOTH, DEFAULT).outcome(), None);
         // Nor does the loss of one on which both ends agreed.
         let mut requester = waiting(BOTH, DEFAULT);
         let _ = requester.handle(RequesterEvent::Replied(XID, VERSION_TWO));
-        assert_eq!(requester.lesson(), Some(Lesson::Agreed));
+        assert_eq!(requester.outcome(), Some(Outcome::Agreed));
     }
 
     /// Proves: V2-039.
@@ -305,15 +305,15 @@ mod tests {
         let refused = |supported, low, high| {
             let mut requester = began_low(supported);
             let action = requester.handle(RequesterEvent::Refused(XID, Versions { low, high }));
-            (action, requester.lesson())
+            (action, requester.outcome())
         };
-        let asked = (Some(NegotiationAction::Reconnect), Some(Lesson::Agreed));
+        let asked = (Some(NegotiationAction::Reconnect), Some(Outcome::Agreed));
         assert_eq!(refused(BOTH, 2, 2), asked);
         assert_eq!(refused(BOTH, 2, 9), asked);
         let mut requester = began_low(BOTH);
         let _ = requester.handle(RequesterEvent::Sent(XID));
         let action = requester.handle(RequesterEvent::Refused(XID, Versions { low: 2, high: 2 }));
-        assert_eq!((action, requester.lesson()), asked);
+        assert_eq!((action, requester.outcome()), asked);
         // It speaks Version One, or nothing that the requester does.
         for (low, high) in [(1, 1), (1, 2), (3, 9), (0, 0), (2, 1)] {
             assert_eq!(refused(BOTH, low, high), (None, None));
@@ -325,7 +325,7 @@ mod tests {
         let _ = requester.handle(RequesterEvent::Failed(XID));
         let two = Versions { low: 2, high: 2 };
         assert_eq!(requester.handle(RequesterEvent::Refused(OTHER, two)), None);
-        assert_eq!(requester.lesson(), Some(Lesson::Refused(VERSION_ONE)));
+        assert_eq!(requester.outcome(), Some(Outcome::Refused(VERSION_ONE)));
     }
 
     /// Proves: V2-039.
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(action, Some(NegotiationAction::Agree(VERSION_ONE)));
         assert_eq!(requester.thresholds(), Some(DEFAULT));
         assert_eq!(requester.accepted(), Versions::ONE);
-        assert_eq!(requester.lesson(), Some(Lesson::Refused(VERSION_ONE)));
+        assert_eq!(requester.outcome(), Some(Outcome::Refused(VERSION_ONE)));
     }
 
     #[test]

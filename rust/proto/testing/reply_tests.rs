@@ -204,7 +204,7 @@ mod tests {
         let is_behind = |placed: &[u32], verifier: u32, length, head| {
             let rpc = with_verifier(verifier, 0)?;
             let delivery = inline_delivery(placed)?;
-            Some(delivery.is_behind_longer_verifier(rpc.get(..length)?, head))
+            Some(delivery.is_after_longer_verifier(rpc.get(..length)?, head))
         };
         assert_eq!(is_behind(&[1, 0], 40, 60, 60), Some(false));
         assert_eq!(is_behind(&[1, 0], 40, 64, 60), Some(true));

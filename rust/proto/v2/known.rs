@@ -10,7 +10,7 @@ use crate::proto::wire::header::Versions;
 
 /// What a connection has shown of its responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lesson {
+pub(crate) enum Outcome {
     /// It has refused versions above this one.
     Refused(u32),
     /// It has not answered a version above this one.
@@ -49,11 +49,11 @@ impl KnownVersions {
     }
 
     /// Records what a connection has shown.
-    pub(crate) fn learn(&mut self, lesson: Lesson, now: u64) {
-        self.highest = match lesson {
-            Lesson::Refused(highest) => Some((highest, now.saturating_add(REFUSED_FOR))),
-            Lesson::Lost(highest) => Some((highest, now.saturating_add(LOST_FOR))),
-            Lesson::Agreed => None,
+    pub(crate) fn record(&mut self, outcome: Outcome, now: u64) {
+        self.highest = match outcome {
+            Outcome::Refused(highest) => Some((highest, now.saturating_add(REFUSED_FOR))),
+            Outcome::Lost(highest) => Some((highest, now.saturating_add(LOST_FOR))),
+            Outcome::Agreed => None,
         };
     }
 }
@@ -68,18 +68,18 @@ mod tests {
     /// Proves: V2-033, V2-034.
     #[test]
     fn what_was_learned_is_forgotten_in_time() {
-        for (lesson, lifetime) in [
-            (Lesson::Refused(1), REFUSED_FOR),
-            (Lesson::Lost(1), LOST_FOR),
+        for (outcome, lifetime) in [
+            (Outcome::Refused(1), REFUSED_FOR),
+            (Outcome::Lost(1), LOST_FOR),
         ] {
             let mut known = KnownVersions::default();
             assert_eq!(known.first(BOTH, 100), 2);
-            known.learn(lesson, 100);
+            known.record(outcome, 100);
             assert_eq!(known.first(BOTH, 100), 1);
             assert_eq!(known.first(BOTH, 99 + lifetime), 1);
             assert_eq!(known.first(BOTH, 100 + lifetime), 2);
             // An agreement shows that it was wrong.
-            known.learn(Lesson::Agreed, 101);
+            known.record(Outcome::Agreed, 101);
             assert_eq!(known.first(BOTH, 101), 2);
         }
     }
@@ -87,10 +87,10 @@ mod tests {
     #[test]
     fn nothing_is_tried_that_is_not_supported() {
         let mut known = KnownVersions::default();
-        known.learn(Lesson::Refused(1), 100);
+        known.record(Outcome::Refused(1), 100);
         assert_eq!(known.first(Versions { low: 2, high: 2 }, 100), 2);
         assert_eq!(known.first(Versions::ONE, 100), 1);
-        known.learn(Lesson::Refused(2), 100);
+        known.record(Outcome::Refused(2), 100);
         assert_eq!(known.first(Versions::ONE, 100), 1);
     }
 }

@@ -9,12 +9,12 @@
 //! thresholds never costs the connection.
 //!
 //! The first message has no timer of its own. If its Call times out, the connection ends as it does
-//! whenever a Call times out, and the version is recorded as [`Lesson::Lost`]; a shorter timer
+//! whenever a Call times out, and the version is recorded as [`Outcome::Lost`]; a shorter timer
 //! would take a slow responder for one that does not know the version.
 //!
 //! The transport reports what happens as an event and carries out the action that it gets back.
 
-use super::known::Lesson;
+use super::known::Outcome;
 use crate::proto::wire::header::{Versions, Xid, VERSION_ONE};
 use crate::proto::wire::private_data::Thresholds;
 
@@ -56,7 +56,7 @@ pub(crate) enum NegotiationAction {
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Stage {
     /// It is not made yet, or must not be used.
     Closed,
     /// The next message is the first one.
@@ -81,12 +81,12 @@ pub(crate) struct RequesterNegotiation {
     abandoned: bool,
     /// The thresholds from private data.
     thresholds: Thresholds,
-    state: State,
+    stage: Stage,
 }
 
 impl RequesterNegotiation {
-    /// A connection that is not made yet, on which `first` is to be tried, one of those that the
-    /// requester supports.
+    /// A connection that is not made yet, on which `first` is tried, one of the versions that
+    /// the requester supports.
     pub(crate) const fn new(supported: Versions, first: u32) -> Self {
         Self {
             supported,
@@ -94,13 +94,13 @@ impl RequesterNegotiation {
             refused: false,
             abandoned: false,
             thresholds: Thresholds::DEFAULT,
-            state: State::Closed,
+            stage: Stage::Closed,
         }
     }
 
     /// The version word of the next Call, if there is a connection.
     pub(crate) fn version(&self) -> Option<u32> {
-        (self.state != State::Closed).then_some(self.version)
+        (self.stage != Stage::Closed).then_some(self.version)
     }
 
     /// The thresholds for the next Call and its Reply, if there is a connection.
@@ -115,7 +115,7 @@ impl RequesterNegotiation {
 
     /// Whether more than one Call may be outstanding. Until then the credit window is one as well.
     pub(crate) fn is_agreed(&self) -> bool {
-        self.state == State::Agreed
+        self.stage == Stage::Agreed
     }
 
     /// The versions of messages that are accepted: the one that is spoken, or may still be, and
@@ -132,45 +132,45 @@ impl RequesterNegotiation {
     /// An event that names another XID than that of the first message has no effect, nor does one
     /// that comes too late.
     pub(crate) fn handle(&mut self, event: RequesterEvent) -> Option<NegotiationAction> {
-        match (self.state, event) {
-            (State::Closed, RequesterEvent::Connected(thresholds)) => {
+        match (self.stage, event) {
+            (Stage::Closed, RequesterEvent::Connected(thresholds)) => {
                 self.thresholds = thresholds;
-                self.state = State::Silent;
+                self.stage = Stage::Silent;
                 None
             }
-            (State::Silent | State::Waiting(_), RequesterEvent::Sent(xid)) => {
-                self.state = State::Waiting(xid);
+            (Stage::Silent | Stage::Waiting(_), RequesterEvent::Sent(xid)) => {
+                self.stage = Stage::Waiting(xid);
                 self.abandoned = false;
                 None
             }
-            (State::Waiting(sent), RequesterEvent::Abandoned(xid)) if xid == sent => {
+            (Stage::Waiting(sent), RequesterEvent::Abandoned(xid)) if xid == sent => {
                 self.abandoned = true;
                 None
             }
-            (State::Waiting(sent), RequesterEvent::Replied(xid, version)) if xid == sent => {
+            (Stage::Waiting(sent), RequesterEvent::Replied(xid, version)) if xid == sent => {
                 // A responder that answers in a lower version is taken at its word.
                 if version < self.supported.low {
-                    self.state = State::Closed;
+                    self.stage = Stage::Closed;
                     return Some(NegotiationAction::Fail);
                 }
                 self.refused |= version < self.version;
                 self.version = version.min(self.version);
-                self.state = State::Agreed;
+                self.stage = Stage::Agreed;
                 Some(NegotiationAction::Agree(self.version))
             }
-            (State::Waiting(sent), RequesterEvent::Refused(xid, range)) if xid == sent => {
+            (Stage::Waiting(sent), RequesterEvent::Refused(xid, range)) if xid == sent => {
                 self.fall_back(xid, range)
             }
             // All Calls are of Version One, which needs no first message.
-            (State::Silent | State::TooLow, RequesterEvent::Refused(_, range))
+            (Stage::Silent | Stage::TooLow, RequesterEvent::Refused(_, range))
                 if self.is_too_low(range) =>
             {
-                self.state = State::TooLow;
+                self.stage = Stage::TooLow;
                 Some(NegotiationAction::Reconnect)
             }
             // Nothing is known of the version, and no credit was granted.
-            (State::Waiting(sent), RequesterEvent::Failed(xid)) if xid == sent => {
-                self.state = State::Silent;
+            (Stage::Waiting(sent), RequesterEvent::Failed(xid)) if xid == sent => {
+                self.stage = Stage::Silent;
                 None
             }
             _ => None,
@@ -182,11 +182,11 @@ impl RequesterNegotiation {
     fn fall_back(&mut self, xid: Xid, range: Versions) -> Option<NegotiationAction> {
         if self.supported.high == VERSION_ONE {
             // Nothing is negotiated: it is the error of one Call (RFC 8166 section 4.5).
-            self.state = State::Silent;
+            self.stage = Stage::Silent;
             return None;
         }
         if self.is_too_low(range) {
-            self.state = State::TooLow;
+            self.stage = Stage::TooLow;
             return Some(NegotiationAction::Reconnect);
         }
         let version = self.version.saturating_sub(1).min(range.high);
@@ -195,7 +195,7 @@ impl RequesterNegotiation {
             self.refused = true;
             return Some(NegotiationAction::Resend(xid, version));
         }
-        self.state = State::Closed;
+        self.stage = Stage::Closed;
         Some(NegotiationAction::Fail)
     }
 
@@ -216,16 +216,16 @@ impl RequesterNegotiation {
     ///
     /// A first message without an answer counts as a responder that does not know the version:
     /// otherwise the two ends might negotiate for ever.
-    pub(crate) fn lesson(&self) -> Option<Lesson> {
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
         let highest = self.supported.high;
-        match self.state {
+        match self.stage {
             _ if highest == self.supported.low => None,
-            _ if self.refused => Some(Lesson::Refused(self.version)),
-            State::Waiting(_) if self.version > self.supported.low => {
-                Some(Lesson::Lost(self.version.saturating_sub(1)))
+            _ if self.refused => Some(Outcome::Refused(self.version)),
+            Stage::Waiting(_) if self.version > self.supported.low => {
+                Some(Outcome::Lost(self.version.saturating_sub(1)))
             }
-            State::Agreed if self.version == highest => Some(Lesson::Agreed),
-            State::TooLow => Some(Lesson::Agreed),
+            Stage::Agreed if self.version == highest => Some(Outcome::Agreed),
+            Stage::TooLow => Some(Outcome::Agreed),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use crate::proto::wire::private_data::Thresholds;
 
 /// How far a connection has come with Version Two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Stage {
     /// No first Call of Version Two has arrived.
     One,
     /// The first Call is of Version Two, and has arrived.
@@ -24,7 +24,7 @@ enum State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponderNegotiation {
     thresholds: Thresholds,
-    state: State,
+    stage: Stage,
 }
 
 impl ResponderNegotiation {
@@ -32,7 +32,7 @@ impl ResponderNegotiation {
     pub(crate) const fn new(thresholds: Thresholds) -> Self {
         Self {
             thresholds,
-            state: State::One,
+            stage: Stage::One,
         }
     }
 
@@ -40,16 +40,16 @@ impl ResponderNegotiation {
     /// answered with an RDMA_ERROR.
     pub(crate) fn called(&mut self, version: u32, is_first: bool) {
         if version == VERSION_TWO && is_first {
-            self.state = State::Called;
+            self.stage = Stage::Called;
         }
     }
 
     /// A Reply of `version` is about to be sent. Returns whether both ends thereby agree on Version
     /// Two.
     pub(crate) fn replied(&mut self, version: u32) -> bool {
-        let agrees = version == VERSION_TWO && self.state == State::Called;
+        let agrees = version == VERSION_TWO && self.stage == Stage::Called;
         if agrees {
-            self.state = State::Two;
+            self.stage = Stage::Two;
         }
         agrees
     }
@@ -57,9 +57,9 @@ impl ResponderNegotiation {
     /// A Call of Version Two has an RDMA_ERROR instead of its Reply. Returns whether it was the
     /// first one, so that nothing is decided yet.
     pub(crate) fn failed(&mut self) -> bool {
-        let is_first = self.state == State::Called;
+        let is_first = self.stage == Stage::Called;
         if is_first {
-            self.state = State::One;
+            self.stage = Stage::One;
         }
         is_first
     }
@@ -67,20 +67,20 @@ impl ResponderNegotiation {
     /// The version of backward Calls; none may be sent before there is one. `has_replied` says
     /// whether a Reply of any version was sent.
     pub(crate) fn agreed(&self, has_replied: bool) -> Option<u32> {
-        match self.state {
-            State::One => has_replied.then_some(VERSION_ONE),
-            State::Called => None,
-            State::Two => Some(VERSION_TWO),
+        match self.stage {
+            Stage::One => has_replied.then_some(VERSION_ONE),
+            Stage::Called => None,
+            Stage::Two => Some(VERSION_TWO),
         }
     }
 
     /// The thresholds for a message of `version`.
     pub(crate) fn thresholds(&self, version: u32) -> Thresholds {
-        match self.state {
-            State::Called if version > VERSION_ONE => self.thresholds.first(),
-            State::Two => self.thresholds.at_version(version),
+        match self.stage {
+            Stage::Called if version > VERSION_ONE => self.thresholds.first(),
+            Stage::Two => self.thresholds.at_version(version),
             // A stray message of a higher version does not tell how large the Receives are.
-            State::One | State::Called => self.thresholds.at_version(VERSION_ONE),
+            Stage::One | Stage::Called => self.thresholds.at_version(VERSION_ONE),
         }
     }
 }

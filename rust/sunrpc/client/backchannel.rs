@@ -2,7 +2,7 @@
 
 //! Backward Calls (RFC 8167): requests that the peer sends and this end answers.
 //!
-//! A Call is copied out of its receive buffer, which returns to the device at once, so a burst of
+//! A Call is copied out of its receive buffer, which is posted again immediately, so a burst of
 //! Calls never uses up the posted Receives.
 
 use super::xprt::{CountedXprt, Xprt};
@@ -69,19 +69,19 @@ impl Backchannel {
     }
 
     pub(super) fn give_back(&self, rqst: KBox<BackchannelRqst>) {
-        // There is room: it was taken from here.
+        // The capacity suffices: it was taken from here.
         let surplus = self.idle.lock().push_within_capacity(rqst);
         drop(surplus);
     }
 
     /// Passes a backward Call to the callback service; returns false if there is no service, or no
-    /// request is left. `connection` is what
-    /// [`BackwardReply::connection`](super::BackwardReply::connection) returns for the Reply.
-    /// Process context; does not sleep.
+    /// request is left. `connection` is passed on to
+    /// [`ClientTransport::send_backward`](super::ClientTransport::send_backward). Process context;
+    /// does not sleep.
     pub(crate) fn receive(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
-        // sunrpc takes a reference for the request, which may be dropped at once: it must not be
-        // the last one here, where ending the transport would wait for this very completion.
-        let Some(xprt) = CountedXprt::new(xprt) else {
+        // sunrpc takes a reference for the request, which the service may drop immediately: it must
+        // not be the last one here, where ending the transport would wait for this very completion.
+        let Some(_counted) = CountedXprt::new(xprt) else {
             return false;
         };
         // SAFETY: The transport is valid. The pointer is only compared with null; sunrpc checks it
@@ -92,11 +92,11 @@ impl Backchannel {
         let Some(mut rqst) = self.idle.lock().pop() else {
             return false;
         };
-        if rqst.prepare(&xprt, connection, xid, message).is_err() {
+        if rqst.prepare(xprt, connection, xid, message).is_err() {
             self.give_back(rqst);
             return false;
         }
-        trace::xprtrdma_cb_call(&*xprt, xid);
+        trace::xprtrdma_cb_call(xprt, xid);
         let rqst = KBox::into_raw(rqst);
         // SAFETY: The request is complete, and is returned by `bc_free_rqst`. Until then sunrpc
         // holds a reference to the transport, which it can take as the caller holds one.
@@ -133,7 +133,7 @@ impl BackchannelRqst {
         rqst.rq_xprt = xprt.as_raw();
         rqst.rq_xid = xid.to_be();
         // Only forward Calls take credits (RFC 8167 section 4). A Reply that seems to have one does
-        // not wait behind those that have none.
+        // not wait after those that have none.
         rqst.rq_cong = 1;
         rqst.rq_bc_pa_state = usize::try_from(bindings::RPC_BC_PA_IN_USE).map(|bit| 1 << bit)?;
         rqst.rq_private_buf.len = length;

@@ -43,7 +43,7 @@ const REPLY_ALIGN: usize = bindings::RPCRDMA_DMA_MINALIGN;
 ///
 /// `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`.
 pub(super) unsafe fn prefix<'a>(rqst: *const bindings::rpc_rqst) -> &'a Prefix {
-    // SAFETY: `buf_alloc` made `rq_buffer` point just behind a prefix.
+    // SAFETY: `buf_alloc` made `rq_buffer` point to the byte after a prefix.
     unsafe { &*(*rqst).rq_buffer.cast::<Prefix>().sub(1) }
 }
 
@@ -106,9 +106,9 @@ pub(super) unsafe fn attach(
 ///
 /// # Safety
 ///
-/// The request has buffers from [`attach`] with this `reserve`, which nobody uses any longer.
+/// The request has buffers from [`attach`] with this `reserve`, which are not used after this call.
 pub(super) unsafe fn detach(rqst: &mut bindings::rpc_rqst, reserve: *mut bindings::mempool_t) {
-    // SAFETY: `attach` made `rq_buffer` point just behind the prefix, which is initialised.
+    // SAFETY: `attach` made `rq_buffer` point to the byte after the prefix, which is initialised.
     let prefix = unsafe { rqst.rq_buffer.cast::<Prefix>().sub(1) };
     // SAFETY: The prefix is initialised, and stays until it is freed below.
     let exposure = unsafe { &(*prefix).exposure };

@@ -6,7 +6,7 @@ use super::{
     connect::{self, seconds},
     credits,
     ops::{self, ClientTransport},
-    xprt::{Allocation, OwnedXprt},
+    xprt::{Allocation, OwnedXprt, TypedAllocation},
 };
 use crate::{
     bindings,
@@ -91,7 +91,8 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     // that stays valid as long as the class has users (invariant of `ClientRegistration`); `owned`
     // is one.
     let common = unsafe { &*owned.user().shared().cast::<Common<T>>() };
-    // SAFETY: Nobody else uses this field yet. The queue is destroyed after the class has no users.
+    // SAFETY: Only this function uses the field yet. The queue is destroyed after the class has no
+    // users.
     unsafe { (*raw.cast::<Allocation>()).attempts = common.attempts.as_raw() };
     let shared = common.shared.clone();
     let transport = T::setup(owned, shared)?;
@@ -100,10 +101,13 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     if transport.xprt().as_raw() != raw {
         return Err(EINVAL);
     }
-    let transport = Arc::into_raw(transport);
-    // SAFETY: The transport keeps the allocation, as just checked, and nobody else uses this field
-    // yet.
-    unsafe { (*raw.cast::<Allocation>()).transport = transport.cast() };
+    // SAFETY: The transport keeps the allocation, as just checked, and only this function uses the
+    // field yet.
+    unsafe {
+        (*raw.cast::<TypedAllocation<T>>())
+            .transport
+            .write(transport)
+    };
     Ok(raw)
 }
 
@@ -117,14 +121,16 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
     let user = T::class().0.enter().ok_or(EIO)?;
     let requests = T::max_requests();
     let slots = (requests.min(PREALLOCATED_SLOTS), requests);
-    // SAFETY: An `Allocation` begins with a `Base`, and is valid when zeroed. The arguments are
-    // valid during the callback.
-    let allocation =
-        unsafe { rpc_xprt::allocate::<Allocation>(args, &user, ops::VTable::<T>::ops(), slots)? };
-    let queue = user.queue();
+    let ops = ops::VTable::<T>::ops();
+    // SAFETY: A `TypedAllocation` begins with a `Base`. The arguments are valid during the
+    // callback.
+    let allocation = unsafe { rpc_xprt::allocate::<TypedAllocation<T>>(args, &user, ops, slots)? };
+    // SAFETY: The allocation is new, and only this function knows it.
+    unsafe { (&raw mut (*allocation.as_ptr()).sender).write(None) };
+    let (allocation, queue) = (allocation.cast::<Allocation>(), user.queue());
     // SAFETY: It was just allocated, and what was not initialised is zeroed, which is valid.
     let owned = unsafe { OwnedXprt::new(allocation, user) };
-    // SAFETY: The allocation is new, and nobody else knows of it.
+    // SAFETY: The allocation is new, and only this function knows it.
     unsafe {
         let raw = allocation.as_ptr();
         (*raw).queue = queue;
@@ -159,16 +165,12 @@ const PREALLOCATED_SLOTS: u32 = 16;
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_class)]
 mod tests {
     use super::{
-        super::{
-            backchannel::Backchannel,
-            rqst::{BackwardReply, Rqst},
-            send_lock::SendLock,
-        },
+        super::{backchannel::Backchannel, rqst::Rqst},
         *,
     };
     use crate::{
         bindings::SocketAddress,
-        sunrpc::{registration::IDENT_RDMA, send_error::SendError},
+        sunrpc::{registration::IDENT_RDMA, send_error::SendError, BcRqst},
     };
     use kernel::seq_file::SeqFile;
 
@@ -199,8 +201,10 @@ mod tests {
 
     impl ClientTransport for Unmade {
         type Shared = ();
+        type Sender = ();
 
         const MAX_PAYLOAD: usize = 0;
+        const BACKWARD_SLOTS: u32 = 0;
 
         fn class() -> &'static ClientClass<Self> {
             &UNMADE
@@ -226,20 +230,21 @@ mod tests {
             &self.0
         }
 
-        fn connect(_this: kernel::sync::ArcBorrow<'_, Self>, _lock: &mut SendLock<'_>) -> Result {
+        fn connect(_this: kernel::sync::ArcBorrow<'_, Self>) -> Result {
             Ok(())
         }
 
-        fn close(&self, _lock: &mut SendLock<'_>) {}
+        fn close(&self, _sender: ()) {}
 
-        fn send(&self, _lock: &mut SendLock<'_>, _rqst: &Rqst) -> Result<(), SendError> {
+        fn send(&self, _sender: &mut (), _rqst: &Rqst) -> Result<(), SendError> {
             Ok(())
         }
 
         fn send_backward(
             &self,
-            _lock: &mut SendLock<'_>,
-            _reply: &BackwardReply<'_>,
+            _sender: &mut (),
+            _reply: &BcRqst<'_>,
+            _connection: u64,
         ) -> Result<(), SendError> {
             Ok(())
         }
@@ -257,10 +262,6 @@ mod tests {
         }
 
         fn backward_payload(&self) -> usize {
-            0
-        }
-
-        fn backward_slots() -> u32 {
             0
         }
 

@@ -2,11 +2,7 @@
 
 //! Connecting: `connect` passes the send lock to a worker, which releases it when it is done.
 
-use super::{
-    ops::ClientTransport,
-    send_lock::SendLock,
-    xprt::{CountedXprt, Xprt},
-};
+use super::{ops::ClientTransport, xprt::Xprt};
 use crate::{
     bindings,
     sunrpc::{
@@ -16,7 +12,6 @@ use crate::{
     },
     trace,
 };
-use core::ptr::NonNull;
 use kernel::{prelude::*, time::msecs_to_jiffies};
 
 /// The least time between two attempts, in milliseconds, after an attempt or a connection that
@@ -36,22 +31,19 @@ pub(super) unsafe extern "C" fn connect(
 ) {
     // SAFETY: The transport is valid during the callback.
     let xprt = unsafe { Xprt::from_raw(raw) };
-    // The worker's reference: the transport stays until the attempt is over.
-    let Some(counted) = CountedXprt::new(xprt) else {
-        return;
-    };
     // SAFETY: The transport is valid; the call checks that the task holds the send lock.
     let is_locked = unsafe { bindings::xprt_lock_connect(raw, task, raw.cast()) };
     if kernel::warn_on!(!is_locked) {
         return;
     }
     // SAFETY: The send lock now belongs to the worker. `XPRT_CONNECTING` is set, so no other
-    // attempt is queued, and the work belongs to this transport.
+    // attempt is queued, and the work belongs to this transport. The task has a reference to the
+    // transport; the worker's keeps it until the attempt is over.
     unsafe {
+        bindings::xprt_get(raw);
         let delay = bindings::xprt_reconnect_delay(raw);
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
         trace::xprtrdma_op_connect(xprt, delay);
-        let _ = counted.into_raw();
         let allocation = xprt.allocation();
         rpc_xprt::enqueue((*allocation).attempts, &raw mut (*allocation).work, delay);
     }
@@ -66,37 +58,36 @@ pub(super) unsafe extern "C" fn connect(
 ///   to the worker.
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of an allocation, and `connect` took a reference for this attempt.
-    let xprt = unsafe {
-        let allocation = Xprt::of_work(work);
-        CountedXprt::from_raw(NonNull::new_unchecked(allocation.cast()))
-    };
+    let xprt = unsafe { Xprt::from_raw(Xprt::of_work(work).cast()) };
     let _scope = ReclaimScope::enter(xprt.is_swapper());
-    // SAFETY: The transport's setup has succeeded, or nobody would connect it. The worker has the
-    // send lock until it releases it.
-    let (transport, mut lock) = unsafe { (xprt.transport::<T>(), SendLock::new(&xprt)) };
-    let outcome = T::connect(transport, &mut lock);
+    // Before the first Reply can come.
+    xprt.reset_credits(1);
+    // SAFETY: sunrpc connects only transports whose setup has succeeded.
+    let outcome = T::connect(unsafe { xprt.transport::<T>() });
     let raw = xprt.as_raw();
-    // SAFETY: The transport is valid, and the worker has the send lock until it releases it.
+    // SAFETY: The transport is valid, and the worker has the send lock, and a reference, until it
+    // releases them.
     unsafe {
         bindings::rpcrdma_xprt_clear_connecting(raw);
         let status = match outcome {
-            Ok(()) => {
+            Ok(sender) => {
+                *xprt.sender::<T>() = Some(sender);
                 let elapsed = jiffies().wrapping_sub((*raw).stat.connect_start);
                 let (count, time) = ((*raw).stat.connect_count, (*raw).stat.connect_time);
                 // Others read these without a lock.
                 (&raw mut (*raw).stat.connect_count).write_volatile(count.wrapping_add(1));
                 (&raw mut (*raw).stat.connect_time).write_volatile(time.wrapping_add(elapsed));
-                lock.next_cookie();
+                xprt.next_cookie();
                 rpc_xprt::set_state(raw, bindings::XPRT_CONNECTED);
                 // The tasks check the connection again.
                 EAGAIN.to_errno()
             }
             Err(error) => {
                 let errno = error.to_errno();
-                // The attempt counts as a connection that has ended: a task that is told of its
-                // failure must not close the next connection on account of it
+                // The attempt counts as a connection that has ended: a task that gets its
+                // error must not close the next connection on account of it
                 // (`xprt_conditional_disconnect`).
-                lock.next_cookie();
+                xprt.next_cookie();
                 // The peer was not contacted, so there is no need to spare it: sunrpc's own pause
                 // is enough.
                 if errno == SendError::NoMemory.to_errno() {
@@ -109,6 +100,8 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
         // Call, and waits for the Reply.
         bindings::xprt_wake_pending_tasks(raw, status);
         bindings::xprt_unlock_connect(raw, raw.cast());
+        // May be the last reference.
+        bindings::xprt_put(raw);
     }
 }
 

@@ -14,8 +14,6 @@
 use super::{
     backchannel, buffer,
     ops::ClientTransport,
-    rqst::Rqst,
-    send_lock::SendLock,
     xprt::{Allocation, Xprt},
 };
 use crate::{
@@ -26,21 +24,21 @@ use crate::{
     },
 };
 
-impl SendLock<'_> {
+impl Xprt {
     /// Takes a credit for the request, which keeps it until the request is released, and records
     /// that the peer owes the Reply. Returns false if there is no credit, and the sender waits in
-    /// sunrpc's queue, or if the lock is that of another transport.
-    pub(crate) fn take_credit(&mut self, rqst: &Rqst) -> bool {
-        let (xprt, rqst) = (self.xprt(), rqst.as_raw());
-        // SAFETY: The request is valid.
-        if xprt.as_raw() != unsafe { (*rqst).rq_xprt } {
-            return false;
-        }
-        let lock = xprt.transport_lock();
+    /// sunrpc's queue.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is a forward request of this transport that has its buffer. The caller holds the send
+    /// lock.
+    pub(super) unsafe fn take_credit(&self, rqst: *mut bindings::rpc_rqst) -> bool {
+        let lock = self.transport_lock();
         // SAFETY: The request is a forward one of this transport, with its buffer, and the lock
         // that guards the credits is held.
         unsafe {
-            let (credit, cookie) = (buffer::credit(rqst), (*xprt.as_raw()).connect_cookie);
+            let (credit, cookie) = (buffer::credit(rqst), (*self.as_raw()).connect_cookie);
             if credit.cookie != cookie {
                 // The one of an earlier connection, if any, is no longer counted.
                 (*rqst).rq_cong = 0;
@@ -50,36 +48,33 @@ impl SendLock<'_> {
         }
         drop(lock);
         // SAFETY: Transport and request are valid.
-        unsafe { bindings::xprt_request_get_cong(xprt.as_raw(), rqst) }
+        unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst) }
     }
 
     /// Sets the number of requests that may be outstanding on a new connection, which has none.
-    pub(crate) fn reset_credits(&mut self, credits: u32) {
-        let xprt = self.xprt();
-        let _lock = xprt.transport_lock();
+    pub(super) fn reset_credits(&self, credits: u32) {
+        let _lock = self.transport_lock();
         // SAFETY: The transport is valid, and the lock that guards the window is held.
-        unsafe { (*xprt.as_raw()).cwnd = window(credits) };
+        unsafe { (*self.as_raw()).cwnd = window(credits) };
     }
 
     /// Marks the transport as disconnected, and wakes the tasks that wait for it with `ENOTCONN`.
-    pub(super) fn disconnect_done(&mut self) {
-        let xprt = self.xprt();
-        let raw = xprt.as_raw();
-        let lock = xprt.transport_lock();
+    /// The caller holds the send lock.
+    pub(super) fn disconnect_done(&self) {
+        let raw = self.as_raw();
+        let lock = self.transport_lock();
         self.next_cookie();
         // SAFETY: The transport is valid, and the lock that guards the window and the orphans is
         // held. Others read the window without it.
         unsafe {
             (&raw mut (*raw).cong).write_volatile(0);
-            *xprt.orphans() = Orphans::default();
+            *self.orphans() = Orphans::default();
         }
         drop(lock);
         // SAFETY: The transport is valid.
         unsafe { bindings::xprt_disconnect_done(raw) };
     }
-}
 
-impl Xprt {
     /// Sets the number of requests that may be outstanding. If there are more, a task that waits
     /// for a credit is woken.
     pub(crate) fn set_credits(&self, credits: u32) {
@@ -164,7 +159,7 @@ impl Xprt {
 /// - `task` has a request, of one of this module's transports, whose setup has succeeded and whose
 ///   transport lock is held.
 /// - The request is a backward one, or still has its buffer: sunrpc calls `buf_free` after this.
-/// - Nobody else sends or completes the request, now or later.
+/// - The request is neither sent nor completed during the call, or later.
 pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
     // SAFETY: The task has a request, whose transport is valid and locked. A forward request with a
     // credit was about to be sent, so it was given a buffer, which it still has.
@@ -255,37 +250,32 @@ mod tests {
         let transport = Unregistered::new();
         let mut requests = [transport.request(), transport.request()];
         let [first, second] = requests.each_mut().map(|rqst| &raw mut **rqst);
-        // SAFETY: Transport and requests are valid, and nobody else uses them.
-        let (mut lock, first, second) = unsafe {
-            let xprt = Xprt::from_raw(transport.0);
-            (
-                SendLock::new(xprt),
-                Rqst::from_raw(first),
-                Rqst::from_raw(second),
-            )
-        };
-        lock.next_cookie();
-        lock.reset_credits(2);
-        assert!(lock.take_credit(first));
-        assert!(lock.take_credit(second));
-        lock.disconnect_done();
-        assert_eq!(lock.xprt().credits_in_use(), 0);
-        lock.next_cookie();
-        lock.reset_credits(1);
+        // SAFETY: The transport is valid.
+        let xprt = unsafe { Xprt::from_raw(transport.0) };
+        // SAFETY: Both requests have a buffer, and nobody else uses the transport.
+        let take = |rqst| unsafe { xprt.take_credit(rqst) };
+        xprt.next_cookie();
+        xprt.reset_credits(2);
+        assert!(take(first));
+        assert!(take(second));
+        xprt.disconnect_done();
+        assert_eq!(xprt.credits_in_use(), 0);
+        xprt.next_cookie();
+        xprt.reset_credits(1);
         // The first one cannot be sent at once.
         for _ in 0..2 {
-            assert!(lock.take_credit(first));
+            assert!(take(first));
         }
-        assert!(!lock.take_credit(second));
-        assert_eq!(lock.xprt().credits_in_use(), 1);
-        lock.xprt().set_credits(2);
-        assert!(lock.take_credit(second));
-        assert_eq!(lock.xprt().credits_in_use(), 2);
-        // SAFETY: Both requests have a credit and a buffer, and nobody else uses the transport.
+        assert!(!take(second));
+        assert_eq!(xprt.credits_in_use(), 1);
+        xprt.set_credits(2);
+        assert!(take(second));
+        assert_eq!(xprt.credits_in_use(), 2);
+        xprt.disconnect_done();
+        // SAFETY: The request has a credit and a buffer, and nobody else uses the transport.
         unsafe {
-            lock.disconnect_done();
-            lock.xprt().orphan(first.as_raw());
-            assert_eq!((*first.as_raw()).rq_cong, 0);
+            xprt.orphan(first);
+            assert_eq!((*first).rq_cong, 0);
         }
         for rqst in &mut requests {
             transport.release(rqst);

@@ -15,8 +15,8 @@
 //! | `bc_*` | [`ops`], with [`Backchannel`] and [`ClientTransport::backward_payload`] |
 //! | all others | sunrpc's own functions, or [`ops`] without the transport's help |
 //!
-//! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`,
-//! then `transport_lock`; `bc_pa_lock` is a leaf.
+//! Lock order: the send lock (sunrpc's `XPRT_LOCKED` bit), then `queue_lock`, then
+//! `transport_lock`; `bc_pa_lock` is a leaf.
 
 mod backchannel;
 mod buffer;
@@ -27,15 +27,13 @@ mod ops;
 mod pinned;
 mod rqst;
 mod rqst_buf;
-mod send_lock;
 mod xprt;
 
 pub(crate) use super::send_error::SendError;
 pub(crate) use backchannel::Backchannel;
 pub(crate) use class::{register, ClientClass, ClientRegistration};
 pub(crate) use ops::ClientTransport;
-pub(crate) use pinned::{NotPinned, PinnedRqst, StoredRqst};
-pub(crate) use rqst::{BackwardReply, Rqst};
+pub(crate) use pinned::{NotPinned, PinnedRqst};
+pub(crate) use rqst::{ForwardRqst, Rqst};
 pub(crate) use rqst_buf::RqstBuf;
-pub(crate) use send_lock::{SendLock, SendLocked, SendOwned};
 pub(crate) use xprt::OwnedXprt;

@@ -8,8 +8,7 @@ use super::{
     buffer,
     class::ClientClass,
     connect, credits,
-    rqst::{BackwardReply, Rqst},
-    send_lock::SendLock,
+    rqst::Rqst,
     xprt::{OwnedXprt, Xprt},
 };
 use crate::{
@@ -32,8 +31,8 @@ use kernel::{
 
 /// A client transport.
 ///
-/// sunrpc's send lock serialises `connect`, `close`, `send` and `send_backward`. All of them run in
-/// process context.
+/// The send lock (sunrpc's `XPRT_LOCKED` bit) serialises `connect`, `close`, `send` and
+/// `send_backward`. All of them run in process context.
 pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// The class of these transports.
     fn class() -> &'static ClientClass<Self>;
@@ -41,8 +40,14 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// What all transports of the class have in common.
     type Shared: Send + Sync + 'static;
 
+    /// What sends on a connection. The holder of the send lock has it.
+    type Sender: Send;
+
     /// The most bytes of data that one RPC can carry.
     const MAX_PAYLOAD: usize;
+
+    /// How many backward Calls can be in progress.
+    const BACKWARD_SLOTS: u32;
 
     /// How many requests a new transport can have outstanding.
     fn max_requests() -> u32;
@@ -63,28 +68,30 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// # Errors
     ///
     /// One of those that sunrpc's `call_connect_status` knows. Nothing is left of the attempt.
-    fn connect(this: ArcBorrow<'_, Self>, lock: &mut SendLock<'_>) -> Result;
+    fn connect(this: ArcBorrow<'_, Self>) -> Result<Self::Sender>;
 
-    /// Closes the connection, if there is one, and waits until all its resources are released.
-    fn close(&self, lock: &mut SendLock<'_>);
+    /// Closes the connection of `sender`, and waits until all its resources are released.
+    fn close(&self, sender: Self::Sender);
 
-    /// Sends a Call.
+    /// Sends a Call, which has a credit.
     ///
     /// # Errors
     ///
     /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
-    fn send(&self, lock: &mut SendLock<'_>, rqst: &Rqst) -> Result<(), SendError>;
+    fn send(&self, sender: &mut Self::Sender, rqst: &Rqst) -> Result<(), SendError>;
 
-    /// Sends a backward Reply (RFC 8167), but only on the connection on which its Call arrived. On
-    /// another one the peer has no Receive for it: it is dropped without an error.
+    /// Sends a backward Reply (RFC 8167), but only on the connection on which its Call arrived,
+    /// which had this number in [`Backchannel::receive`]. On another one the peer has no Receive
+    /// for it: it is dropped without an error.
     ///
     /// # Errors
     ///
     /// As [`Self::send`].
     fn send_backward(
         &self,
-        lock: &mut SendLock<'_>,
-        reply: &BackwardReply<'_>,
+        sender: &mut Self::Sender,
+        reply: &BcRqst<'_>,
+        connection: u64,
     ) -> Result<(), SendError>;
 
     /// Waits until the peer can no longer reach the memory of the request. Task context without the
@@ -108,9 +115,6 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
 
     /// The largest backward message in bytes. Called under RCU: does not sleep.
     fn backward_payload(&self) -> usize;
-
-    /// How many backward Calls can be in progress.
-    fn backward_slots() -> u32;
 
     /// The requests that the transport has for backward Calls.
     fn backchannel(&self) -> &Backchannel;
@@ -175,11 +179,11 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of one of this module's transports, which nobody else uses during
-    ///   the call.
+    /// - `task` has a request, of one of this module's transports, which only the callee uses
+    ///   during the call.
     /// - The request has no buffer.
     unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
-        // SAFETY: The task is valid and has a request, which nobody else uses during the callback.
+        // SAFETY: The task is valid and has a request, which only this callback uses.
         // The request's transport is one of this module's.
         let attached = unsafe {
             let rqst = &mut *(*task).tk_rqstp;
@@ -193,12 +197,12 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a transport that was made for a `T`. Nobody else uses the request
-    ///   during the call, and it no longer waits for a Reply.
+    /// - `task` has a request, of a transport that was made for a `T`. Only the callee uses the
+    ///   request during the call, and it no longer waits for a Reply.
     /// - The request has a buffer from [`Self::buf_alloc`], which is not used after the call.
     unsafe extern "C" fn buf_free(task: *mut bindings::rpc_task) {
-        // SAFETY: The task is valid and has a forward request with a buffer, which nobody else uses
-        // during the callback. Its transport is valid, and its setup has succeeded.
+        // SAFETY: The task is valid and has a forward request with a buffer, which only this
+        // callback uses. Its transport is valid, and its setup has succeeded.
         unsafe {
             let raw = (*task).tk_rqstp;
             let (xprt, transport) = Self::parts((*raw).rq_xprt);
@@ -218,19 +222,23 @@ impl<T: ClientTransport> VTable<T> {
         // SAFETY: The request is pinned during the callback, and so is its transport, whose setup
         // has succeeded.
         let (xprt, transport) = unsafe { Self::parts((*raw).rq_xprt) };
-        if !xprt.is_connected() {
+        // SAFETY: sunrpc holds the send lock for this call.
+        let sender = unsafe { xprt.sender::<T>() }.as_mut();
+        let Some(sender) = sender.filter(|_| xprt.is_connected()) else {
             return SendError::NotConnected.to_errno();
-        }
-        // SAFETY: sunrpc holds the lock for this call.
-        let mut lock = unsafe { SendLock::new(xprt) };
+        };
         // SAFETY: The request belongs to this callback, and has a task. It is a backward one with
         // an encoded Reply, or a forward one of this transport with its buffer.
         let sent = unsafe {
             if backchannel::is_backward(raw) {
-                let rqst = BcRqst::new(NonNull::new_unchecked(raw));
-                transport.send_backward(&mut lock, &BackwardReply::new(rqst))
+                let reply = BcRqst::new(NonNull::new_unchecked(raw));
+                transport.send_backward(sender, &reply, backchannel::connection_of(raw))
             } else {
-                let sent = transport.send(&mut lock, Rqst::from_raw(raw));
+                let sent = if xprt.take_credit(raw) {
+                    transport.send(sender, Rqst::from_raw(raw))
+                } else {
+                    Err(SendError::NoCredit)
+                };
                 if sent.is_err() {
                     xprt.no_reply_owed(raw);
                 }
@@ -276,12 +284,13 @@ impl<T: ClientTransport> VTable<T> {
     ///   call.
     /// - Its send lock is held for this call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid during the callback, and its setup has succeeded.
-        let (xprt, transport) = unsafe { Self::parts(raw) };
-        // SAFETY: sunrpc holds the lock for this call.
-        let mut lock = unsafe { SendLock::new(xprt) };
-        transport.close(&mut lock);
-        lock.disconnect_done();
+        // SAFETY: The transport is valid during the callback, and its setup has succeeded. sunrpc
+        // holds the send lock for this call.
+        unsafe {
+            let xprt = Xprt::from_raw(raw);
+            xprt.close::<T>();
+            xprt.disconnect_done();
+        }
     }
 
     /// The last reference is gone. The send lock is held for good; runs on a system worker, may
@@ -293,13 +302,13 @@ impl<T: ClientTransport> VTable<T> {
     /// # Safety
     ///
     /// - `raw` is one of this module's transports, and stays allocated during the call.
-    /// - It was made for a `T`, nobody has a reference to it, and nobody can take one. None of its
+    /// - It was made for a `T`. There is no reference to it, and none can be taken. None of its
     ///   work is queued.
     /// - Its send lock is held, and never released.
     /// - The caller is the transport's `task_cleanup`, which is not queued again.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid, and nobody else uses it: an attempt to connect would hold
-        // a reference.
+        // SAFETY: The transport is valid, and has no other user: an attempt to connect would hold a
+        // reference.
         unsafe {
             let xprt = Xprt::from_raw(raw);
             let work = &raw mut (*xprt.allocation()).work;
@@ -314,23 +323,25 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// Called for the work that [`Self::destroy`] queued.
     unsafe extern "C" fn finish(work: *mut bindings::work_struct) {
-        // SAFETY: The work is that of a transport that nobody else uses. Setup left one count of
-        // the `Arc`.
+        // SAFETY: The work is that of a transport that has no other user, and that stays as long
+        // as `transport`.
         let (xprt, transport) = unsafe {
-            let allocation = Xprt::of_work(work);
-            let transport = (*allocation).transport.cast::<T>();
-            (Xprt::from_raw(allocation.cast()), Arc::from_raw(transport))
+            let xprt = Xprt::from_raw(Xprt::of_work(work).cast());
+            (xprt, Arc::from(xprt.transport::<T>()))
         };
         // Others connect on the same queue, and reclaim may wait for them.
         let _scope = ReclaimScope::enter(xprt.is_swapper());
-        // SAFETY: Setup has initialised the work, which nobody queues any longer.
+        // SAFETY: Setup has initialised the work, which is not queued again.
         unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).overdue) };
         // The callback that queued this work may still be about to return. The last reference to
         // the module may go with the transport, and the callback's code with it.
-        // SAFETY: The callback is called by this work of sunrpc, which nobody queues again.
+        // SAFETY: The callback is called by this work of sunrpc, which is not queued again.
         unsafe { bindings::cancel_work_sync(&raw mut (*xprt.as_raw()).task_cleanup) };
-        // SAFETY: sunrpc holds the lock for good. The transport stays as long as `transport`.
-        transport.close(&mut unsafe { SendLock::new(xprt) });
+        // SAFETY: sunrpc holds the send lock for good. The implementation has no other user.
+        unsafe {
+            xprt.close::<T>();
+            (*xprt.typed::<T>()).transport.assume_init_drop();
+        }
         // Within the scope.
         drop(transport);
     }
@@ -392,7 +403,7 @@ impl<T: ClientTransport> VTable<T> {
     ///
     /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
     ///   call.
-    /// - `buffer` has room for `size` bytes.
+    /// - `buffer` has `size` bytes.
     unsafe extern "C" fn source_address(
         raw: *mut bindings::rpc_xprt,
         buffer: *mut c_char,
@@ -401,7 +412,7 @@ impl<T: ClientTransport> VTable<T> {
         // SAFETY: The reader holds a reference to the transport, whose setup has succeeded.
         let source = unsafe { Self::parts(raw) }.1.source();
         let length = source.map_or(0, |source| {
-            // SAFETY: The address is complete, and the buffer has room for `size` bytes.
+            // SAFETY: The address is complete, and the buffer has `size` bytes.
             unsafe { bindings::rpc_ntop(source.as_raw(), buffer, size) }
         });
         match c_int::try_from(length) {
@@ -436,7 +447,7 @@ impl<T: ClientTransport> VTable<T> {
         let (xprt, transport) = unsafe { Self::parts(raw) };
         trace::xprtrdma_cb_setup(xprt, requests);
         kernel::error::from_result(|| {
-            let slots = usize::try_from(T::backward_slots())?;
+            let slots = usize::try_from(T::BACKWARD_SLOTS)?;
             transport.backchannel().provision(slots.saturating_mul(2))?;
             Ok(0)
         })
@@ -456,7 +467,7 @@ impl<T: ClientTransport> VTable<T> {
 
     /// Under RCU, does not sleep.
     extern "C" fn bc_num_slots(_raw: *mut bindings::rpc_xprt) -> u32 {
-        T::backward_slots()
+        T::BACKWARD_SLOTS
     }
 
     /// The service no longer needs a request. Process context.
@@ -464,7 +475,7 @@ impl<T: ClientTransport> VTable<T> {
     /// # Safety
     ///
     /// - `raw` is the `rqst` of a [`BackchannelRqst`] that [`Backchannel::receive`] gave away, and
-    ///   nobody uses it any longer.
+    ///   that is not used any longer.
     /// - Its transport was created for a `T`, and sunrpc passes on to this function the reference
     ///   to it that `xprt_enqueue_bc_request` took.
     unsafe extern "C" fn bc_free_rqst(raw: *mut bindings::rpc_rqst) {

@@ -2,25 +2,15 @@
 
 //! Requests that wait for their Reply, as completion handlers find them.
 
-use super::{
-    buffer,
-    rqst::trace_rqst,
-    rqst_buf::ReplyRoom,
-    xprt::{CountedXprt, Xprt},
-};
-use crate::{
-    bindings::{self, RelaxedCell},
-    sunrpc::send_error::end_task,
-};
+use super::{buffer, rqst::ForwardRqst, rqst_buf::ReplyBuf, xprt::Xprt};
+use crate::{bindings, sunrpc::send_error::end_task};
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::prelude::*;
-
-trace_rqst!(PinnedRqst<'_>, |rqst| rqst.ptr.as_ptr());
 
 impl Xprt {
     /// Finds and pins the request with this XID, if it waits for a Reply and no other Reply to it
     /// is being handled. sunrpc counts the lookups that find nothing.
-    pub(crate) fn pin(&self, xid: u32) -> Result<PinnedRqst<'_>, NotPinned> {
+    pub(crate) fn pin(&self, xid: u32) -> Result<PinnedRqst, NotPinned> {
         let _guard = self.queue_lock();
         // SAFETY: The transport is valid, and the lock that the lookup requires is held.
         let ptr = NonNull::new(unsafe { bindings::xprt_lookup_rqst(self.as_raw(), xid.to_be()) });
@@ -34,7 +24,7 @@ impl Xprt {
         // SAFETY: The request was just found, and the lock, under which it stays, is held.
         unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
         // INVARIANT: Found, marked and pinned under the lock.
-        Ok(PinnedRqst { ptr, xprt: self })
+        Ok(PinnedRqst(ptr))
     }
 }
 
@@ -47,44 +37,47 @@ pub(crate) enum NotPinned {
     Taken,
 }
 
-/// A request that waits for its Reply and was pinned, so it stays until it is unpinned.
+/// A request that waits for its Reply and was pinned, so it stays until it is unpinned, and so does
+/// its transport: the request's task has a reference to that, and waits for the pin before it
+/// releases the request.
 ///
 /// # Invariants
 ///
-/// `ptr` is a request of `xprt`, pinned once by this object, and marked as taken on behalf of it,
-/// so there is no other such object for the request. It has not been completed. As it waits for a
-/// Reply, it is a forward request, has a task, and is between `buf_alloc` and `buf_free`.
-pub(crate) struct PinnedRqst<'a> {
-    ptr: NonNull<bindings::rpc_rqst>,
-    xprt: &'a Xprt,
+/// The request is pinned once by this object, and marked as taken on behalf of it, so there is no
+/// other such object for the request. It has not been completed. As it waits for a Reply, it is a
+/// forward request, has a task, and is between `buf_alloc` and `buf_free`.
+pub(crate) struct PinnedRqst(NonNull<bindings::rpc_rqst>);
+
+// SAFETY: Any thread may complete a pinned request.
+unsafe impl Send for PinnedRqst {}
+
+// SAFETY: By the type's invariant.
+unsafe impl ForwardRqst for PinnedRqst {
+    fn raw(&self) -> *mut bindings::rpc_rqst {
+        self.0.as_ptr()
+    }
 }
 
-impl PinnedRqst<'_> {
+impl PinnedRqst {
     /// The time from the Send to the arrival of the Reply, in nanoseconds.
     pub(crate) fn round_trip(&self) -> u64 {
         // SAFETY: A pinned request is valid; the lookup has set the time.
-        let time = unsafe { (*self.ptr.as_ptr()).rq_rtt };
+        let time = unsafe { (*self.raw()).rq_rtt };
         time.max(0).unsigned_abs()
     }
 
     /// The buffer for the Reply. The request's task does not access it before the completion.
-    pub(crate) fn reply(&self) -> ReplyRoom<'_> {
+    pub(crate) fn reply(&self) -> ReplyBuf<'_> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { ReplyRoom::new(self.ptr) }
-    }
-
-    /// The cookie that the transport keeps with the request.
-    pub(crate) fn cookie(&self) -> &RelaxedCell<u64> {
-        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        &unsafe { buffer::prefix(self.ptr.as_ptr()) }.cookie
+        unsafe { ReplyBuf::new(self.0) }
     }
 
     /// Truncates the head of the Reply's buffer to `length` bytes, for a Reply whose page data the
-    /// peer placed behind a shorter head than expected.
+    /// peer placed after a shorter head than expected.
     pub(crate) fn trim_reply_head(&mut self, length: usize) {
-        let raw = self.ptr.as_ptr();
-        // SAFETY: A pinned request is valid, and nobody else uses the Reply's buffer before the
-        // completion.
+        let raw = self.raw();
+        // SAFETY: A pinned request is valid, and its task does not use the Reply's buffer before
+        // the completion.
         unsafe {
             if length < (*raw).rq_rcv_buf.head[0].iov_len {
                 (*raw).rq_rcv_buf.head[0].iov_len = length;
@@ -97,7 +90,7 @@ impl PinnedRqst<'_> {
     /// placed data: it was learned from the first Reply, and this one's verifier is longer.
     pub(crate) fn relearn_verifier(&self) {
         // SAFETY: A pinned request is valid, and keeps its credential.
-        unsafe { bindings::rpcrdma_rpc_relearn_verifier(self.ptr.as_ptr()) };
+        unsafe { bindings::rpcrdma_rpc_relearn_verifier(self.raw()) };
     }
 
     /// Completes the request with a Reply of `length` bytes, and wakes its task.
@@ -115,97 +108,49 @@ impl PinnedRqst<'_> {
     /// Fails the RPC, under the same condition. A task that is not asleep yet, because the Reply
     /// was faster, fails too, and does not send the Call again.
     pub(crate) fn fail(self, error: Error) {
-        if self.is_fenced() {
+        if self.exposure().is_over() {
             // SAFETY: A pinned request is valid and has a task.
-            unsafe { end_task(self.ptr.as_ptr(), error.to_errno()) };
+            unsafe { end_task(self.raw(), error.to_errno()) };
         }
         self.finish(0);
     }
 
     fn finish(self, length: i32) {
-        if kernel::warn_on!(!self.is_fenced()) {
+        if kernel::warn_on!(!self.exposure().is_over()) {
             return;
         }
+        let this = ManuallyDrop::new(self);
+        let (raw, xprt) = (this.raw(), this.xprt());
         // SAFETY: A pinned request is a forward one of the transport, between `buf_alloc` and
         // `buf_free`.
-        unsafe { self.xprt.no_reply_owed(self.ptr.as_ptr()) };
-        let _guard = self.xprt.queue_lock();
+        unsafe { xprt.no_reply_owed(raw) };
+        let _guard = xprt.queue_lock();
         // SAFETY: A pinned request is valid, and the lock that the call requires is held.
-        unsafe { bindings::xprt_complete_rqst((*self.ptr.as_ptr()).rq_task, length) };
-        self.unpin();
-        core::mem::forget(self);
+        unsafe { bindings::xprt_complete_rqst((*raw).rq_task, length) };
+        this.unpin();
     }
 
-    /// Whether the peer can no longer reach the request's memory.
-    fn is_fenced(&self) -> bool {
-        // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { buffer::prefix(self.ptr.as_ptr()) }
-            .exposure
-            .is_over()
+    /// The request's transport.
+    fn xprt(&self) -> &Xprt {
+        // SAFETY: A pinned request is valid, and its transport, one of this module's, stays with
+        // it.
+        unsafe { Xprt::from_raw((*self.raw()).rq_xprt) }
     }
 
-    /// Unpins the request; the queue lock is held.
+    /// Unpins the request, which is not used any longer; the queue lock is held.
     fn unpin(&self) {
-        // SAFETY: By the type's invariant this object marked and pinned the request, and no longer
-        // uses it.
+        // SAFETY: By the type's invariant this object marked and pinned the request.
         unsafe {
-            buffer::prefix(self.ptr.as_ptr()).is_taken.set(0);
-            bindings::xprt_unpin_rqst(self.ptr.as_ptr());
+            buffer::prefix(self.raw()).is_taken.set(0);
+            bindings::xprt_unpin_rqst(self.raw());
         }
-    }
-
-    /// Keeps the request beyond the borrow of its transport, with a counted reference to the
-    /// transport. If the transport has no references left, and so no requests, the request is
-    /// unpinned instead.
-    pub(crate) fn store(self) -> Option<StoredRqst> {
-        let xprt = CountedXprt::new(self.xprt)?;
-        let ptr = ManuallyDrop::new(self).ptr;
-        // INVARIANT: Those of `self`, whose pin this object takes over.
-        Some(StoredRqst { ptr, xprt })
     }
 }
 
 /// A request that is not completed continues to wait, and is sent again on the next connection.
-impl Drop for PinnedRqst<'_> {
+impl Drop for PinnedRqst {
     fn drop(&mut self) {
-        let _guard = self.xprt.queue_lock();
+        let _guard = self.xprt().queue_lock();
         self.unpin();
-    }
-}
-
-/// A pinned request with a reference to its transport.
-///
-/// # Invariants
-///
-/// Those of [`PinnedRqst`].
-pub(crate) struct StoredRqst {
-    ptr: NonNull<bindings::rpc_rqst>,
-    xprt: CountedXprt,
-}
-
-// SAFETY: Any thread may complete a pinned request.
-unsafe impl Send for StoredRqst {}
-
-impl StoredRqst {
-    /// Passes the request on to `complete`.
-    pub(crate) fn resume<R>(self, complete: impl FnOnce(PinnedRqst<'_>) -> R) -> R {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: The field is neither used nor dropped after this.
-        let xprt = unsafe { core::ptr::read(&this.xprt) };
-        // INVARIANT: Those of `self`, whose pin this object takes over.
-        complete(PinnedRqst {
-            ptr: this.ptr,
-            xprt: &xprt,
-        })
-    }
-}
-
-impl Drop for StoredRqst {
-    fn drop(&mut self) {
-        // INVARIANT: Those of `self`, which is not used any longer.
-        drop(PinnedRqst {
-            ptr: self.ptr,
-            xprt: &self.xprt,
-        });
     }
 }

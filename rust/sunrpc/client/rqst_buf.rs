@@ -101,12 +101,12 @@ impl<'a> Deref for RqstBuf<'a> {
 ///
 /// Those of [`RqstBuf`] for `rq_rcv_buf`, except that missing pages are null.
 #[derive(Clone, Copy)]
-pub(crate) struct ReplyRoom<'a> {
+pub(crate) struct ReplyBuf<'a> {
     rqst: NonNull<bindings::rpc_rqst>,
     exposure: PhantomData<&'a Exposure>,
 }
 
-impl<'a> ReplyRoom<'a> {
+impl<'a> ReplyBuf<'a> {
     /// The buffer for the Reply to a request.
     ///
     /// # Safety
@@ -127,76 +127,37 @@ impl<'a> ReplyRoom<'a> {
     ///
     /// `ENOMEM`, though another try may succeed.
     pub(crate) fn fill(self) -> Result<RqstBuf<'a>> {
-        if self.is_sparse() {
-            self.each_page(|page| {
+        // SAFETY: By the type's invariant the request is valid.
+        let buf = unsafe { &raw mut (*self.rqst.as_ptr()).rq_rcv_buf };
+        // SAFETY: The request is valid, and so is its `rq_rcv_buf` (type invariant).
+        let (flags, pages, base, length) = unsafe {
+            // CAST: An unsigned int always fits the kernel's usize.
+            let (base, length) = ((*buf).page_base as usize, (*buf).page_len as usize);
+            ((*buf).flags, (*buf).pages, base, length)
+        };
+        if flags & bindings::XDRBUF_SPARSE_PAGES != 0 {
+            for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
+                // SAFETY: By the type's invariant the array has an element for every page of the
+                // data, and has no other user.
+                let page = unsafe { &mut *pages.add(index) };
                 if page.is_null() {
                     let flags = bindings::GFP_NOWAIT | bindings::__GFP_NOWARN;
                     // SAFETY: `alloc_pages()` may be called in any context with these flags.
                     *page = unsafe { bindings::alloc_pages(flags, 0) };
+                    if page.is_null() {
+                        return Err(ENOMEM);
+                    }
                 }
-                !page.is_null()
-            })?;
-        }
-        // SAFETY: No page is missing.
-        Ok(unsafe { self.assume_filled() })
-    }
-
-    /// The buffer, if no page is missing.
-    pub(crate) fn filled(self) -> Option<RqstBuf<'a>> {
-        if self.is_sparse() {
-            self.each_page(|page| !page.is_null()).ok()?;
-        }
-        // SAFETY: No page is missing.
-        Some(unsafe { self.assume_filled() })
-    }
-
-    fn raw(&self) -> *mut bindings::xdr_buf {
-        // SAFETY: By the type's invariant the request is valid.
-        unsafe { &raw mut (*self.rqst.as_ptr()).rq_rcv_buf }
-    }
-
-    /// Whether pages can be missing.
-    fn is_sparse(&self) -> bool {
-        // SAFETY: The request is valid, and so is its `rq_rcv_buf` (type invariant).
-        unsafe { (*self.raw()).flags & bindings::XDRBUF_SPARSE_PAGES != 0 }
-    }
-
-    /// Calls `look` on each element of the page array.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` as soon as `look` returns false.
-    fn each_page(&self, mut look: impl FnMut(&mut *mut bindings::page) -> bool) -> Result {
-        // SAFETY: The request is valid, and so is its `rq_rcv_buf` (type invariant).
-        let (pages, base, length) = unsafe {
-            let raw = &*self.raw();
-            // CAST: An unsigned int always fits the kernel's usize.
-            (raw.pages, raw.page_base as usize, raw.page_len as usize)
-        };
-        for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
-            // SAFETY: By the type's invariant the array has an element for every page of the data,
-            // and nobody else uses it.
-            if !look(unsafe { &mut *pages.add(index) }) {
-                return Err(ENOMEM);
             }
         }
-        Ok(())
-    }
-
-    /// The buffer as it is.
-    ///
-    /// # Safety
-    ///
-    /// No page is missing.
-    unsafe fn assume_filled(self) -> RqstBuf<'a> {
         // INVARIANT: `RqstBuf` requires what this type does, and in addition that no page is
-        // missing, as the contract of this function says.
-        RqstBuf {
+        // missing, as just ensured.
+        Ok(RqstBuf {
             // SAFETY: The request's `rq_rcv_buf` is valid for all of `'a` (type invariant), and no
-            // page is missing (this function's contract). The address of a field is not null.
-            buf: unsafe { XdrBuf::from_raw(NonNull::new_unchecked(self.raw())) },
+            // page is missing. The address of a field is not null.
+            buf: unsafe { XdrBuf::from_raw(NonNull::new_unchecked(buf)) },
             rqst: self.rqst,
-        }
+        })
     }
 }
 
@@ -216,12 +177,10 @@ mod tests {
         message.page_len = u32::try_from(PAGE_SIZE).unwrap();
         message.buflen = message.page_len;
         message.flags = bindings::XDRBUF_SPARSE_PAGES;
-        // SAFETY: The request lives as long as its only `ReplyRoom`, of which nothing is exposed.
-        let room = unsafe { ReplyRoom::new(NonNull::from(&mut *rqst)) };
+        // SAFETY: The request lives as long as its only `ReplyBuf`, of which nothing is exposed.
+        let buffer = unsafe { ReplyBuf::new(NonNull::from(&mut *rqst)) };
 
-        assert!(room.filled().is_none());
-        assert!(room.fill().is_ok());
-        let message = room.filled().unwrap();
+        let message = buffer.fill().unwrap();
         // A page can be larger than the stack.
         let data = KVec::from_elem(7, PAGE_SIZE, GFP_KERNEL).unwrap();
         let mut read = [0; 16];

@@ -3,6 +3,7 @@
 //! Transports (`struct rpc_xprt`): the object itself, and the services of sunrpc that a transport
 //! uses.
 
+use super::ops::ClientTransport;
 use crate::{
     bindings::{self, Net, SocketAddress},
     sunrpc::{
@@ -11,23 +12,36 @@ use crate::{
     },
     trace,
 };
-use core::{ffi::c_void, num::NonZeroUsize, ptr::NonNull};
+use core::{mem::MaybeUninit, num::NonZeroUsize, ptr::NonNull};
 use kernel::{
-    fmt, prelude::*, seq_file::SeqFile, seq_print, sync::ArcBorrow, time::msecs_to_jiffies,
-    types::Opaque, workqueue::Queue,
+    fmt,
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    sync::{Arc, ArcBorrow},
+    time::msecs_to_jiffies,
+    types::Opaque,
+    workqueue::Queue,
 };
 
-/// The allocation of one transport.
+/// The allocation of a transport that a `T` implements.
+#[repr(C)]
+pub(super) struct TypedAllocation<T: ClientTransport> {
+    allocation: Allocation,
+    /// Initialised by setup, and dropped by the end of the transport.
+    pub(super) transport: MaybeUninit<Arc<T>>,
+    /// The sender of the connection. The send lock guards it.
+    pub(super) sender: Option<T::Sender>,
+}
+
+/// What the allocations of all transports begin with.
 #[repr(C)]
 pub(super) struct Allocation {
     pub(super) base: Base,
-    /// An `Arc<T>` of the [`ClientTransport`](super::ClientTransport), from setup to destroy.
-    pub(super) transport: *const c_void,
-    /// Runs an attempt to connect, and later the end of the transport.
+    /// Runs an attempt to connect, and later what drops the last reference ([`CountedXprt`]), and
+    /// the end of the transport.
     pub(super) work: bindings::delayed_work,
-    /// Drops the last reference ([`CountedXprt`]).
-    pub(super) put: bindings::delayed_work,
-    /// The queue that these run on, but for attempts.
+    /// The queue that this runs on, but for attempts.
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The queue of attempts to connect.
     pub(super) attempts: *mut bindings::workqueue_struct,
@@ -41,7 +55,7 @@ pub(super) struct Allocation {
 ///
 /// # Invariants
 ///
-/// A reference to an `Xprt` points to a valid [`Allocation`].
+/// A reference to an `Xprt` points to a valid [`TypedAllocation`].
 #[repr(transparent)]
 pub(crate) struct Xprt(Opaque<bindings::rpc_xprt>);
 
@@ -55,59 +69,34 @@ unsafe impl Sync for Xprt {}
 ///
 /// # Invariants
 ///
-/// The transport is one of this module's, and is referenced once on behalf of this object.
-pub(super) struct CountedXprt(NonNull<bindings::rpc_xprt>);
+/// The transport is referenced once on behalf of this object.
+pub(super) struct CountedXprt<'a>(&'a Xprt);
 
-impl CountedXprt {
+impl<'a> CountedXprt<'a> {
     /// Takes a reference, unless the count is already 0.
-    pub(super) fn new(xprt: &Xprt) -> Option<Self> {
+    pub(super) fn new(xprt: &'a Xprt) -> Option<Self> {
         // SAFETY: The transport is valid; the call takes no reference if the count is 0.
         let raw = unsafe { bindings::xprt_get(xprt.as_raw()) };
         // INVARIANT: Just counted.
-        NonNull::new(raw).map(Self)
-    }
-
-    /// Transfers the reference to the returned pointer.
-    pub(super) fn into_raw(self) -> *mut bindings::rpc_xprt {
-        core::mem::ManuallyDrop::new(self).0.as_ptr()
-    }
-
-    /// Undoes [`Self::into_raw`].
-    ///
-    /// # Safety
-    ///
-    /// `raw` came from `into_raw`, and was not passed here before.
-    pub(super) unsafe fn from_raw(raw: NonNull<bindings::rpc_xprt>) -> Self {
-        // INVARIANT: `raw` came from `into_raw`, which left it one reference that nobody else has
-        // taken (this function's contract).
-        Self(raw)
+        (!raw.is_null()).then_some(Self(xprt))
     }
 }
 
-impl core::ops::Deref for CountedXprt {
-    type Target = Xprt;
-
-    fn deref(&self) -> &Xprt {
-        // SAFETY: The transport is one of this module's, and is valid as long as this object holds
-        // its reference (type invariant).
-        unsafe { Xprt::from_raw(self.0.as_ptr()) }
-    }
-}
-
-/// Does not sleep: the last reference is dropped on the class's workqueue, as the transport is
-/// then destroyed, which waits for whoever connects or closes it.
-impl Drop for CountedXprt {
+/// Does not sleep: the last reference is dropped on the class's workqueue, as the transport is then
+/// destroyed, which waits for the thread that connects or closes it.
+impl Drop for CountedXprt<'_> {
     fn drop(&mut self) {
         // SAFETY: By the type's invariant the transport is valid, and one reference is this
         // object's.
         unsafe {
-            if bindings::rpcrdma_xprt_put_unless_last(self.as_raw()) {
+            if bindings::rpcrdma_xprt_put_unless_last(self.0.as_raw()) {
                 return;
             }
-            let allocation = self.allocation();
-            bindings::rpcrdma_init_delayed_work(&raw mut (*allocation).put, Some(put));
+            // It is not queued: an attempt to connect would hold a reference.
+            let work = &raw mut (*self.0.allocation()).work;
+            bindings::rpcrdma_init_delayed_work(work, Some(put));
             // The only reference that is left now belongs to the work.
-            self.enqueue(&raw mut (*allocation).put, 0);
+            self.0.enqueue(work, 0);
         }
     }
 }
@@ -116,14 +105,10 @@ impl Drop for CountedXprt {
 ///
 /// # Safety
 ///
-/// `work` is the `put` of an [`Allocation`], queued by the drop of a [`CountedXprt`].
+/// `work` is the `work` of an [`Allocation`], queued by the drop of a [`CountedXprt`].
 unsafe extern "C" fn put(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of a transport, and its last reference belongs to the work.
-    unsafe {
-        let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-        let allocation = kernel::container_of!(delayed, Allocation, put);
-        bindings::xprt_put(allocation.cast());
-    }
+    unsafe { bindings::xprt_put(Xprt::of_work(work).cast()) };
 }
 
 impl Xprt {
@@ -181,15 +166,64 @@ impl Xprt {
         unsafe { (*self.allocation()).reserve }
     }
 
+    /// The allocation with the implementation.
+    ///
+    /// # Safety
+    ///
+    /// The transport was made for a `T`.
+    pub(super) unsafe fn typed<T: ClientTransport>(&self) -> *mut TypedAllocation<T> {
+        self.as_raw().cast()
+    }
+
     /// The implementation.
     ///
     /// # Safety
     ///
     /// The transport was made for a `T`, and its setup has succeeded.
-    pub(super) unsafe fn transport<T>(&self) -> ArcBorrow<'_, T> {
-        // SAFETY: Setup stored an `Arc<T>`, which `destroy` takes back only when there are no other
+    pub(super) unsafe fn transport<T: ClientTransport>(&self) -> ArcBorrow<'_, T> {
+        // SAFETY: Setup has initialised the field, which is dropped only when there are no other
         // callers.
-        unsafe { ArcBorrow::from_raw((*self.allocation()).transport.cast::<T>()) }
+        let transport = unsafe { (*self.typed::<T>()).transport.assume_init_ref() };
+        transport.as_arc_borrow()
+    }
+
+    /// The sender of the connection, if there is one.
+    ///
+    /// # Safety
+    ///
+    /// The transport was made for a `T`. Its send lock (sunrpc's `XPRT_LOCKED` bit) is held for all
+    /// of `'a`, and the holder has no other reference from this function.
+    pub(super) unsafe fn sender<'a, T: ClientTransport>(&self) -> &'a mut Option<T::Sender> {
+        // SAFETY: The send lock allows only its holder to access the field (this function's
+        // contract).
+        unsafe { &mut (*self.typed::<T>()).sender }
+    }
+
+    /// Closes the connection, if there is one. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::sender`], and the transport's setup has succeeded.
+    pub(super) unsafe fn close<T: ClientTransport>(&self) {
+        // SAFETY: The transport was made for a `T`, and its send lock is held (this function's
+        // contract).
+        if let Some(sender) = unsafe { self.sender::<T>() }.take() {
+            // SAFETY: The transport was made for a `T`, and its setup has succeeded (this
+            // function's contract).
+            unsafe { self.transport::<T>() }.close(sender);
+        }
+    }
+
+    /// Lets what was sent before count as sent on an earlier connection. The caller holds the send
+    /// lock.
+    pub(super) fn next_cookie(&self) {
+        let raw = self.as_raw();
+        // SAFETY: The transport is valid, and only the holder of the send lock changes the cookie.
+        // Others read it without the lock.
+        unsafe {
+            let cookie = (*raw).connect_cookie.wrapping_add(1);
+            (&raw mut (*raw).connect_cookie).write_volatile(cookie);
+        }
     }
 
     /// Prints the columns of mountstats that all transports have, the first 10, in the order that
@@ -263,7 +297,7 @@ impl Xprt {
 
     /// The state bits, which may change at any time.
     fn bits(&self) -> usize {
-        // SAFETY: The transport is valid; the bits are read at once, as test_bit() does.
+        // SAFETY: The transport is valid; the bits are read by one access, as test_bit() does.
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).state) }
     }
 
@@ -288,7 +322,7 @@ impl Xprt {
         unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).swapper.counter) != 0 }
     }
 
-    /// Requests that the connection be closed, by whoever holds the send lock or by a worker. Does
+    /// Requests that the connection be closed, by the holder of the send lock or by a worker. Does
     /// not sleep.
     pub(crate) fn force_disconnect(&self) {
         // SAFETY: The transport is valid.
@@ -324,7 +358,7 @@ impl Xprt {
 
     /// How many connections the transport has had.
     pub(crate) fn connect_count(&self) -> usize {
-        // SAFETY: The transport is valid; whoever connects may change the count concurrently.
+        // SAFETY: The transport is valid; the thread that connects may change the count.
         unsafe { (&raw const (*self.as_raw()).stat.connect_count).read_volatile() }
     }
 
@@ -341,7 +375,7 @@ impl Xprt {
     /// Records a sign of life from the peer, after which the next attempt to connect need not be
     /// delayed.
     pub(crate) fn peer_is_alive(&self) {
-        // SAFETY: The transport is valid. Whoever connects may change this word concurrently, each
+        // SAFETY: The transport is valid. The thread that connects may change this word, each
         // of them by one access: if this one is lost, the next message repeats it.
         unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
     }
@@ -373,8 +407,7 @@ impl trace::TraceXprt for OwnedXprt {
 ///
 /// # Invariants
 ///
-/// `ptr` came from [`rpc_xprt::allocate`] for an [`Allocation`], and belongs to
-/// this object.
+/// `ptr` came from [`rpc_xprt::allocate`] for a [`TypedAllocation`], and belongs to this object.
 pub(crate) struct OwnedXprt {
     ptr: NonNull<Allocation>,
     user: ClassUser,
@@ -392,8 +425,8 @@ impl OwnedXprt {
     ///
     /// The type's invariants hold.
     pub(super) unsafe fn new(ptr: NonNull<Allocation>, user: ClassUser) -> Self {
-        // INVARIANT: `ptr` is an `Allocation` from `allocate`, and now belongs to
-        // this object (this function's contract).
+        // INVARIANT: `ptr` is an allocation from `allocate`, and now belongs to this object (this
+        // function's contract).
         Self { ptr, user }
     }
 

@@ -109,7 +109,6 @@ impl Decoded<'_> {
                 Body::Msg { .. } => "RDMA_MSG",
                 Body::Nomsg { .. } => "RDMA_NOMSG",
                 Body::Error(_) => "RDMA_ERROR",
-                Body::Optional(option) => match option {},
             },
             Self::Option(_) => "RDMA_OPTIONAL",
         }
@@ -196,7 +195,6 @@ fn message_text(f: &mut Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     match message.body {
         Body::Error(ErrorBody::Chunk) => write!(f, " ERR_CHUNK"),
         Body::Error(ErrorBody::InvalidOption) => write!(f, " ERR_INVAL_OPTION"),
-        Body::Optional(option) => match option {},
         Body::Error(ErrorBody::Version(Versions { low, high })) => {
             write!(f, " ERR_VERS {low} to {high}")
         }
@@ -335,7 +333,6 @@ fn message_object(object: &mut Map<String, Value>, bytes: &[u8]) {
         Body::Error(ErrorBody::InvalidOption) => {
             object.insert("error".into(), "ERR_INVAL_OPTION".into());
         }
-        Body::Optional(option) => match option {},
         Body::Error(ErrorBody::Version(Versions { low, high })) => {
             object.insert("error".into(), "ERR_VERS".into());
             object.insert("versions".into(), json!([low, high]));

@@ -2,14 +2,14 @@
 
 //! The Calls that a requester has outstanding (RFC 8166 section 3.3.1).
 
-use crate::proto::requester::credits::CreditWindow;
 use crate::proto::wire::header::Credits;
 
 /// The Calls of a requester, which never has more outstanding than its window allows: in the
 /// forward direction a client, in the backward direction a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequesterCredits {
-    window: CreditWindow,
+    requested: Credits,
+    window: u32,
     outstanding: u32,
 }
 
@@ -17,19 +17,25 @@ impl RequesterCredits {
     /// Starts a connection whose Calls all ask for `requested` credits.
     pub(crate) const fn new(requested: Credits) -> Self {
         Self {
-            window: CreditWindow::new(requested),
+            requested,
+            window: 1,
             outstanding: 0,
         }
     }
 
     /// Starts over on a new connection, on which no Call is outstanding.
     pub(crate) fn reset(&mut self) {
-        *self = Self::new(self.window.requested());
+        *self = Self::new(self.requested);
     }
 
     /// The credit word of every Call.
     pub(crate) const fn requested(&self) -> Credits {
-        self.window.requested()
+        self.requested
+    }
+
+    /// The most Calls that may be outstanding.
+    pub(crate) const fn window(&self) -> u32 {
+        self.window
     }
 
     /// The number of Calls that were sent and have no answer.
@@ -41,7 +47,7 @@ impl RequesterCredits {
     /// another one.
     #[must_use]
     pub(crate) fn take(&mut self) -> bool {
-        let free = self.outstanding < self.window.window();
+        let free = self.outstanding < self.window;
         if free {
             self.outstanding = self.outstanding.saturating_add(1);
         }
@@ -50,7 +56,7 @@ impl RequesterCredits {
 
     /// The Reply to an outstanding Call arrived, with this grant.
     pub(crate) fn reply(&mut self, granted: Credits) {
-        self.window.grant(granted);
+        self.window = granted.get().min(self.requested.get());
         self.error();
     }
 

@@ -146,8 +146,8 @@ impl Requester<'_> {
         self.is_closed = true;
         world.fabric.hang_up(End::Requester)?;
         world.memory.invalidate_all(self.generation);
-        if let Some(lesson) = self.negotiation.lesson() {
-            self.known.learn(lesson, seconds(world));
+        if let Some(outcome) = self.negotiation.outcome() {
+            self.known.record(outcome, seconds(world));
         }
         self.serving = [None; RPCS];
         for number in 0..self.calls.len() {

@@ -3,8 +3,8 @@
 //! Sequences of grants.
 
 use super::Input;
-use crate::proto::requester::credits::CreditWindow;
 use crate::proto::responder::grants::Grants;
+use crate::proto::testing::requester::credits::RequesterCredits;
 use crate::proto::wire::header::Credits;
 
 /// Any grants and new connections, one after the other.
@@ -21,19 +21,19 @@ pub fn operations(input: &[u8]) {
 
 /// The credits of a requester, and how many it must have.
 struct Credit {
-    window: CreditWindow,
+    window: RequesterCredits,
     requested: Credits,
 }
 
 impl Credit {
     fn new(requested: Credits) -> Self {
-        let window = CreditWindow::new(requested);
+        let window = RequesterCredits::new(requested);
         assert_eq!((window.requested(), window.window()), (requested, 1));
         Self { window, requested }
     }
 
     fn reset(&mut self) {
-        self.window = CreditWindow::new(self.requested);
+        self.window = RequesterCredits::new(self.requested);
         assert_eq!(
             (self.window.requested(), self.window.window()),
             (self.requested, 1)
@@ -47,7 +47,7 @@ impl Credit {
         let grant = grants.reply();
         assert_eq!(grant.get(), asked.max(1).min(limit.max(1)));
         let expected = grant.get().min(self.requested.get());
-        assert_eq!(self.window.grant(grant), expected);
+        self.window.reply(grant);
         assert_eq!(self.window.window(), expected);
     }
 }

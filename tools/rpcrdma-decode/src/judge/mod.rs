@@ -169,7 +169,6 @@ pub(crate) fn is_call(body: &Body<'_>) -> bool {
         Body::Msg { message_type, .. } => *message_type == MessageType::Call,
         Body::Nomsg { lists } => lists.reads.chunk(0).length() > 0,
         Body::Error(_) => false,
-        Body::Optional(option) => match *option {},
     }
 }
 

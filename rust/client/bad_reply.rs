@@ -4,14 +4,14 @@
 
 use super::{
     ep::Ep,
-    reply::{claim, finish, Outcome},
-    v2::Refusal,
+    reply::{claim, finish, Outcome, PendingReply},
 };
 use crate::{
     error::Cause,
     proto::{
         message::Refused,
         requester::decode::{ReplyError, RequesterRefusal},
+        v2::requester::NegotiationAction,
         wire::{
             error::{ErrorBody, ErrorMessage},
             header::Xid,
@@ -19,11 +19,11 @@ use crate::{
         },
     },
     rdma::{CqContext, RecvBox, RemoteInvalidation},
-    sunrpc::client::{NotPinned, PinnedRqst},
+    sunrpc::client::{ForwardRqst, NotPinned, PinnedRqst},
     trace,
 };
 
-/// Takes an RDMA_ERROR: it ends its Call, or has it sent again in another version.
+/// Handles an RDMA_ERROR, which ends its Call, or has it sent again in another version.
 pub(super) fn rdma_error(
     cx: &mut CqContext<'_, Ep>,
     error: &ErrorMessage,
@@ -32,51 +32,29 @@ pub(super) fn rdma_error(
 ) {
     let ep = cx.user();
     let (transport, stats) = (&ep.transport, &ep.transport.stats);
-    let rqst = match transport.xprt.pin(error.xid.0) {
-        Ok(rqst) => rqst,
-        Err(NotPinned::Taken) => {
-            ep.close_if_hopeless();
-            return drop_unexpected(cx, message);
+    let pinned = transport.xprt.pin(error.xid.0);
+    if matches!(pinned, Err(NotPinned::Taken)) {
+        return drop_unexpected(cx, message);
+    }
+    let action = match (error.body, &ep.v2) {
+        (ErrorBody::Version(range), Some(v2)) => v2.refused(ep, error.xid, range),
+        _ => None,
+    };
+    if action == Some(NegotiationAction::Reconnect) && invalidated.is_none() {
+        ep.wait.close(Cause::HigherVersion);
+    }
+    let Ok(rqst) = pinned else {
+        match action {
+            // There is nothing to send again: this is the version of the connection.
+            Some(NegotiationAction::Resend(xid, version)) => ep.replied(xid, version),
+            _ => ep.failed(error.xid),
         }
-        Err(NotPinned::Unknown) => {
-            match (error.body, &ep.v2) {
-                (ErrorBody::Version(versions), Some(v2)) => {
-                    match v2.refused(ep, error.xid, versions) {
-                        // There is nothing to send again: the version that is tried now is that
-                        // of the connection.
-                        Refusal::Resend => {
-                            if let Some(terms) = v2.terms() {
-                                ep.replied(error.xid, terms.version);
-                            }
-                        }
-                        Refusal::Reconnect => ep.wait.close(Cause::HigherVersion),
-                        Refusal::Final => {}
-                    }
-                }
-                (ErrorBody::Version(_), None) => {}
-                (ErrorBody::Chunk | ErrorBody::InvalidOption, _) => ep.failed(error.xid),
-            }
-            ep.close_if_hopeless();
-            return drop_late(cx, message);
-        }
+        return drop_late(cx, message);
     };
     match error.body {
         ErrorBody::Version(versions) => {
             stats.vers_errors_received.increment();
             trace::xprtrdma_err_vers(&rqst, versions.low, versions.high);
-            let v2 = ep.v2.as_ref();
-            match v2.map_or(Refusal::Final, |v2| v2.refused(ep, error.xid, versions)) {
-                Refusal::Resend if invalidated.is_none() => {
-                    return resend(cx, rqst, message);
-                }
-                // sunrpc sends the Call again.
-                Refusal::Reconnect if invalidated.is_none() => {
-                    ep.wait.close(Cause::HigherVersion);
-                    drop(rqst);
-                    return cx.repost(message);
-                }
-                _ => {}
-            }
         }
         ErrorBody::Chunk => {
             stats.chunk_errors_received.increment();
@@ -84,12 +62,20 @@ pub(super) fn rdma_error(
         }
         ErrorBody::InvalidOption => stats.option_errors_received.increment(),
     }
-    fail(cx, rqst, error.xid, message, invalidated);
+    match action {
+        Some(NegotiationAction::Resend(..)) if invalidated.is_none() => resend(cx, rqst, message),
+        // sunrpc sends the Call again.
+        Some(NegotiationAction::Reconnect) if invalidated.is_none() => {
+            drop(rqst);
+            cx.repost(message);
+        }
+        _ => fail(cx, rqst, message, invalidated),
+    }
 }
 
 /// Sends the first Call again, in the version that is tried now. Its task keeps waiting for a
 /// Reply.
-fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst<'_>, message: RecvBox<Ep>) {
+fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst, message: RecvBox<Ep>) {
     let ep = cx.user();
     let ctxt = cx.get_send_ctxt().ok();
     let sent = ctxt.and_then(|mut ctxt| {
@@ -109,19 +95,17 @@ fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst<'_>, message: RecvBox<Ep>
 /// Fails the Call to which an error or a malformed Reply belongs.
 fn fail(
     cx: &mut CqContext<'_, Ep>,
-    rqst: PinnedRqst<'_>,
-    xid: Xid,
+    rqst: PinnedRqst,
     message: RecvBox<Ep>,
     invalidated: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = cx.qp();
-    let Some(claim) = claim(qp, &rqst, xid, invalidated, |_| Outcome::Failed) else {
-        qp.user().close_if_hopeless();
+    let Some(rep) = claim(qp, &rqst, invalidated, |_| Outcome::Failed) else {
         return drop_unexpected(cx, message);
     };
     // Before the Call gives its credit back.
-    qp.user().failed(xid);
-    finish(cx, rqst, message, claim);
+    qp.user().failed(Xid(rqst.xid()));
+    finish(cx, PendingReply { rqst, message, rep });
 }
 
 /// Handles a message that cannot be used: answers it, fails the Call that it is the Reply to, or
@@ -143,38 +127,30 @@ pub(super) fn bad_header(
         }
         _ => trace::xprtrdma_reply_hdr_err(&transport.xprt, message.bytes()),
     }
-    let xid = refused.fixed.map(|fixed| fixed.xid);
-    let pinned = xid.map_or(Err(NotPinned::Unknown), |xid| {
-        Ok((xid, transport.xprt.pin(xid.0)?))
-    });
-    let is_awaited = !matches!(pinned, Err(NotPinned::Unknown));
-    let awaited = pinned.ok();
+    let pinned = refused.fixed.map(|fixed| transport.xprt.pin(fixed.xid.0));
+    let is_awaited = matches!(pinned, Some(Ok(_) | Err(NotPinned::Taken)));
     let refusal = refused.at_requester(is_awaited, transport.backchannel.is_served());
-    match (refusal, awaited) {
-        (RequesterRefusal::EndCall, Some((xid, rqst))) => {
-            return fail(cx, rqst, xid, message, invalidated);
+    match (refusal, pinned) {
+        (RequesterRefusal::EndCall, Some(Ok(rqst))) => {
+            return fail(cx, rqst, message, invalidated);
         }
-        (RequesterRefusal::Answer(error), _) => answer(cx, &error),
-        (_, awaited) => {
-            if let (ReplyError::Header(HeaderError::ErrorCode), Some((_, rqst))) =
-                (refused.why.error, awaited)
-            {
-                transport.stats.unknown_errors_received.increment();
-                trace::xprtrdma_err_unrecognized(&transport.xprt, &rqst);
-            }
+        (RequesterRefusal::Answer(error), _) => send_error(cx, &error),
+        (_, Some(Ok(rqst))) if refused.why.error == ReplyError::Header(HeaderError::ErrorCode) => {
+            transport.stats.unknown_errors_received.increment();
+            trace::xprtrdma_err_unrecognized(&transport.xprt, &rqst);
         }
+        _ => {}
     }
     drop_message(cx, message);
 }
 
-/// Sends an RDMA_ERROR. While all Send contexts are in use, the peer is not told, which is
-/// allowed.
-fn answer(cx: &mut CqContext<'_, Ep>, error: &ErrorMessage) {
+/// Sends an RDMA_ERROR, unless all Send contexts are in use.
+fn send_error(cx: &mut CqContext<'_, Ep>, error: &ErrorMessage) {
     let ep = cx.user();
     let Ok(mut ctxt) = cx.get_send_ctxt() else {
         return;
     };
-    let Ok(length) = error.encode(ctxt.bytes(), ep.requested_credits()) else {
+    let Ok(length) = error.encode(ctxt.bytes(), ep.requested) else {
         return;
     };
     if ctxt.post_send(length, None).is_ok() {
@@ -195,15 +171,12 @@ pub(super) fn drop_late(cx: &mut CqContext<'_, Ep>, message: RecvBox<Ep>) {
 
 /// Discards a Reply or error that no Call waits for.
 pub(super) fn drop_unexpected(cx: &mut CqContext<'_, Ep>, message: RecvBox<Ep>) {
-    let qp = cx.qp();
-    let ep = qp.user();
-    trace::xprtrdma_reply_rqst_err(&ep.transport.xprt, message.bytes());
+    trace::xprtrdma_reply_rqst_err(&cx.user().transport.xprt, message.bytes());
     drop_message(cx, message);
 }
 
 /// Discards a message.
 fn drop_message(cx: &mut CqContext<'_, Ep>, message: RecvBox<Ep>) {
-    let ep = cx.user();
-    ep.transport.stats.dropped_messages.increment();
+    cx.user().transport.stats.dropped_messages.increment();
     cx.repost(message);
 }
