@@ -26,13 +26,9 @@ pub fn responder_instances(
     let placement = Placement::new();
     let plan = placement.finish(call, lengths[0], lengths[1])?;
     let mut written = 0;
-    plan.for_each_rdma_write(call, |at, segment| {
-        written = at;
-        match segment.length < at {
-            true => Ok(()),
-            false => Err(ReplyTooLarge),
-        }
-    })?;
+    for (at, segment) in plan.rdma_writes(call) {
+        written = at.max(segment.length);
+    }
     let header = plan.encode(buffer, call, Credits::new(written));
     header.map_err(|_| ReplyTooLarge)
 }
