@@ -278,8 +278,8 @@ impl<U: QpUser> CqContext<'_, U> {
         let mut rq = qp.recv.lock();
         let surplus = rq.put_idle(ctxt);
         let room = qp.caps.receives.saturating_sub(rq.posted.len());
-        let batch = qp.caps.recv_batch.min(room);
-        if rq.idle.len() >= batch {
+        let batch = qp.caps.recv_batch;
+        if rq.idle.len().min(room) >= batch {
             // If this fails, the connection ends.
             let _ = qp.post_idle(rq, batch);
         } else {
