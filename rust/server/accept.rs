@@ -162,7 +162,7 @@ impl Connection {
             qp: KBox::pin_init(WithFiles::new(conn.number, Ok::<_, Error>(qp)), GFP_KERNEL)?,
         };
         let connection = Arc::new(connection, GFP_KERNEL)?;
-        conn.post_all_recvs(&connection.qp, 1, GFP_KERNEL)?;
+        conn.post_all_recvs(&connection.qp, GFP_KERNEL)?;
         let private_data = conn.private_data.0.encode();
         connection.qp.accept(&private_data, conn.read_depth)?;
         conn.listener.accepted.increment();

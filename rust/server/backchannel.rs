@@ -66,7 +66,7 @@ fn send(qp: &Owner, call: &BcRqst<'_>) -> Result {
     let header = encode_inline(buffer, version, Xid(call.xid()), credits).map_err(|_| EMSGSIZE)?;
     let end = header.saturating_add(call.len());
     call.copy_out(buffer.get_mut(header..end).ok_or(EMSGSIZE)?)?;
-    conn.post_all_recvs(qp, 1, flags)?;
+    conn.post_all_recvs(qp, flags)?;
     *ctxt.data() = SendInfo::BackwardCall;
     Ok(ctxt.post_send(end, None)?)
 }

@@ -3,9 +3,9 @@
 //! The Calls of one connection until a thread takes them, which of them a thread may take, and the
 //! grants that limit them.
 //!
-//! XPT_DATA is set while a thread may take the first Call ([`SvcxprtRdma::try_start`]). A thread
-//! that finds that it may not clears XPT_DATA, and does not wait: whatever changes the decision
-//! calls [`SvcxprtRdma::wake`].
+//! XPT_DATA is set while there is a Call. A thread that may not start it
+//! ([`SvcxprtRdma::try_start`]) clears the flag, and does not wait; [`SvcxprtRdma::wake`] sets it
+//! again when a limit that held the Call back changes.
 
 use super::{
     recvfrom::CallInfo,
@@ -115,7 +115,7 @@ impl SvcxprtRdma {
         let head = incoming.head()?;
         let (pages, limit) = (head.pages_to_read(), self.listener.page_limit);
         if pages > 0 && incoming.pages > 0 {
-            // A thread that takes a Call whose Reads are done lowers this.
+            // What lowers this calls `wake`: Reads that are done, or not posted.
             let sum = incoming.pages.saturating_add(pages);
             if sum > self.max_read_pages || self.listener.read_pages.load(Relaxed) >= limit {
                 return None;
@@ -189,8 +189,12 @@ impl SvcxprtRdma {
         if !incoming.grants.call(requested) {
             self.stats.counters.excess_calls.increment();
         }
+        let is_first = incoming.head().is_none();
         incoming.ready.push_back(ctxt);
-        self.wake(&incoming);
+        // Otherwise one that is before it has been announced, or is held back by a limit.
+        if is_first {
+            self.wake(&incoming);
+        }
         let is_established = incoming.is_established;
         drop(incoming);
         if !is_established {
@@ -206,8 +210,12 @@ impl SvcxprtRdma {
             drop(incoming);
             return qp.put_recv(ctxt);
         }
+        // It goes before those that are not read yet, and one of these may be held back.
+        let is_first = incoming.read.first().is_none();
         incoming.read.push_back(ctxt);
-        self.wake(&incoming);
+        if is_first {
+            self.wake(&incoming);
+        }
     }
 
     /// Drops all Calls that no thread has taken. The transport is closed. Its memory may be needed
@@ -225,11 +233,12 @@ impl SvcxprtRdma {
         }
     }
 
-    /// Calls `make` until it does not fail for lack of memory, or the connection ends. May sleep.
+    /// Calls `make` again while it fails for lack of memory, for a second or until the connection
+    /// ends. May sleep.
     ///
     /// # Errors
     ///
-    /// That of `make`. `ENOMEM` if there is no memory for a second, or the connection ends.
+    /// The last one of `make`.
     pub(super) fn wait_for_memory<T>(&self, mut make: impl FnMut() -> Result<T>) -> Result<T> {
         for _ in 0..MEMORY_TRIES {
             match make() {
@@ -251,16 +260,15 @@ impl SvcxprtRdma {
         let mut incoming = self.incoming.lock();
         incoming.grants.drop_call();
         incoming.since = jiffies();
+        let target = incoming.target(incoming.grants.limit());
         drop(incoming);
-        let post = || self.post_all_recvs(qp, RECV_BATCH, GFP_KERNEL);
-        if self.wait_for_memory(post).is_err() {
+        if !self.svc.is_closing() && self.post_promised(qp, target).is_err() {
             self.force_close(Cause::LocalResources);
         }
     }
 
     /// The credit word of a Reply that is about to be sent, once the Receives that it promises are
-    /// posted. Without memory for these, waits until there is some: other threads give back the
-    /// Receives of the Calls that they have answered.
+    /// posted.
     ///
     /// # Errors
     ///
@@ -281,34 +289,43 @@ impl SvcxprtRdma {
         incoming.since = jiffies();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
-        self.wait_for_memory(
-            || match self.post_recvs(qp, target, RECV_BATCH, GFP_KERNEL) {
-                Err(ENOMEM) if self.has_promised(qp) => Ok(()),
-                posted => posted,
-            },
-        )?;
+        self.post_promised(qp, target)?;
         Ok(granted)
     }
 
-    /// Whether each Call that the requester may send finds a Receive.
-    fn has_promised(&self, qp: &Qp) -> bool {
-        // A Receive is no longer counted as posted before its Call is counted.
-        let incoming = self.incoming.lock();
-        let posted = qp.receives().0.saturating_sub(BACKWARD_CREDITS);
-        let calls = incoming.grants.outstanding().saturating_add(posted.into());
-        calls >= incoming.grants.limit().into()
+    /// Posts up to `target` Receives. Without memory for these, waits until each Call that the
+    /// requester may send finds one: other threads give back those of Calls that they have
+    /// answered.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` or `EPIPE`: the connection ends.
+    fn post_promised(&self, qp: &Qp, target: u32) -> Result {
+        let has_promised = || {
+            // A Receive is no longer counted as posted before its Call is counted.
+            let incoming = self.incoming.lock();
+            let posted = qp.receives().0.saturating_sub(BACKWARD_CREDITS);
+            let calls = incoming.grants.outstanding().saturating_add(posted.into());
+            calls >= incoming.grants.limit().into()
+        };
+        self.wait_for_memory(
+            || match self.post_recvs(qp, target, RECV_BATCH, GFP_KERNEL) {
+                Err(ENOMEM) if has_promised() => Ok(()),
+                posted => posted,
+            },
+        )
     }
 
-    /// Posts Receives for all that may arrive, if `batch` of them are missing.
+    /// Posts Receives for all that may arrive.
     ///
     /// # Errors
     ///
     /// As [`Self::post_recvs`].
-    pub(super) fn post_all_recvs(&self, qp: &Qp, batch: u32, flags: Flags) -> Result {
+    pub(super) fn post_all_recvs(&self, qp: &Qp, flags: Flags) -> Result {
         let incoming = self.incoming.lock();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
-        self.post_recvs(qp, target, batch, flags)
+        self.post_recvs(qp, target, 1, flags)
     }
 
     /// Posts Receives, if `batch` of them are missing.

@@ -211,7 +211,7 @@ pub(super) fn read(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
 pub(super) fn recvfrom(qp: &Owner, rqst: &mut Receiving<'_>) -> Option<SvcCall<RecvCtxt>> {
     // A thread may come though XPT_DATA is clear, for a deferred Call that another one has taken.
     let taken = qp.user().take(qp);
-    rqst.let_others_in();
+    rqst.clear_busy();
     let mut ctxt = taken?;
     let _scope = NoIoScope::enter();
     let info = ctxt.data();

@@ -232,7 +232,8 @@ impl QpUser for SvcxprtRdma {
     fn queue_pair_failed(&self, event: u32) {
         trace::svcrdma_qp_error(self.number, event);
         self.set_cause(Cause::WorkRequest);
-        // Perhaps in an interrupt: without the lock.
+        // Perhaps in an interrupt, where `incoming` cannot be taken. The Receives are flushed next,
+        // and keep the service until then.
         self.svc.close();
     }
 

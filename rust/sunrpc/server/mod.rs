@@ -16,9 +16,9 @@
 //!
 //! Contexts: `accept`, `recvfrom`, `result_payload` and `sendto` run on threads of the service and
 //! may sleep. Several of them may run for one connection at a time, except that `recvfrom` runs
-//! alone until [`Receiving::let_others_in`]. `release_ctxt` runs there too, and wherever a Call
+//! alone until [`Receiving::clear_busy`]. `release_ctxt` runs there too, and wherever a Call
 //! that was deferred is dropped; it may sleep. `xpo_has_wspace` says yes for all transports:
-//! XPT_DATA is set only while a thread can take a Call.
+//! `recvfrom` decides.
 //!
 //! C header: [`include/linux/sunrpc/svc_xprt.h`](srctree/include/linux/sunrpc/svc_xprt.h)
 

@@ -208,8 +208,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
     }
 }
 
-/// Called by svc_xprt_enqueue(); does not sleep. The flags of a transport of this module say
-/// that a thread has something to do only when it has.
+/// Called by svc_xprt_enqueue(); does not sleep. Always yes: `recvfrom` decides, under its lock.
 extern "C" fn has_wspace(_raw: *mut bindings::svc_xprt) -> c_int {
     1
 }

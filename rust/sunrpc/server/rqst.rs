@@ -81,7 +81,7 @@ impl<'a> Receiving<'a> {
 
     /// Lets other threads look for Calls on the transport, once this one has taken the next Call or
     /// there is none.
-    pub(crate) fn let_others_in(&mut self) {
+    pub(crate) fn clear_busy(&mut self) {
         if !core::mem::replace(&mut self.is_released, true) {
             // SAFETY: By the type's invariant this thread has marked the transport as busy until
             // now.
@@ -111,7 +111,7 @@ impl<'a> Receiving<'a> {
     /// Passes `call`, if there is one, to sunrpc as that of the request. Returns what `recvfrom` is
     /// to return.
     pub(super) fn finish<M: OwnedMessage>(mut self, call: Option<SvcCall<M>>) -> c_int {
-        self.let_others_in();
+        self.clear_busy();
         let accepted = call.map_or(Ok(0), |call| self.accept(call));
         accepted.unwrap_or_else(|error| {
             self.xprt.close();
@@ -123,7 +123,8 @@ impl<'a> Receiving<'a> {
     ///
     /// There is no tail: not all of nfsd looks for one, as other transports have none. Instead its
     /// reply cache hashes what a page held before, and nfsd4_vbuf_from_vector() of 7.2 copies that.
-    /// The head has a page at most: gss_read_proxy_verf() of 7.2 copies a token from it to one.
+    /// Without Read chunks the head has a page at most: gss_read_proxy_verf() of 7.2 copies a token
+    /// from it to one. A Call with such a token has no Read chunk.
     fn accept<M: OwnedMessage>(&mut self, call: SvcCall<M>) -> Result<c_int> {
         let SvcCall {
             mut message,

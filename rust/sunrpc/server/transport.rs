@@ -48,7 +48,7 @@ pub(crate) trait SvcConnection: SvcTransport {
     /// The message of a Call, which is kept for its Reply.
     type Call: OwnedMessage;
 
-    /// `xpo_recvfrom`: the next complete Call. May sleep after [`Receiving::let_others_in`].
+    /// `xpo_recvfrom`: the next complete Call. May sleep after [`Receiving::clear_busy`].
     fn recvfrom(&self, rqst: &mut Receiving<'_>) -> Option<SvcCall<Self::Call>>;
 
     /// `xpo_result_payload`: the `length` bytes of the Reply from `at` on are one result that may
