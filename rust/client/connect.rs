@@ -107,7 +107,8 @@ impl CmWait {
         self.changed.notify_all();
     }
 
-    /// Has sunrpc close the connection, as soon as it is open, unless it is being closed.
+    /// Has sunrpc close the connection for this cause, unless there was one before. If ESTABLISHED
+    /// has not been handled yet, the attempt fails then.
     pub(super) fn close(&self, cause: Cause) {
         let mut link = self.link.lock();
         if link.reached != Step::Connected {
@@ -122,7 +123,7 @@ impl CmWait {
     /// This end closes the connection: nothing has sunrpc close it after this call. Returns why.
     pub(super) fn expect_end(&self) -> Cause {
         let mut link = self.link.lock();
-        // Without an earlier cause, sunrpc closes it.
+        // Without an earlier cause sunrpc has closed it: it was idle, or is unmounted.
         link.ended.get_or_insert(Cause::Closed.into()).cause
     }
 

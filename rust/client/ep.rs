@@ -149,8 +149,7 @@ impl Ep {
         if granted == self.granted.load(Relaxed) {
             return true;
         }
-        // Before there are more credits, with which Calls are sent in the version that is agreed
-        // on.
+        // Before set_credits(), whose Calls are sent in the version that is agreed on.
         self.replied(reply.xid, reply.version);
         if self.version().is_none() {
             return false;

@@ -5,15 +5,16 @@
 //! A Call with chunks has a slot of the queue pair, which holds its registered MRs and a [`Req`]
 //! under one lock. A slot is in one of these states:
 //!
-//! 1. Free: no MRs.
-//! 2. Offered: the peer may use the MRs. From the Send to the Reply.
-//! 3. Replied: LOCAL_INVs are posted; their completion completes the RPC.
-//! 4. Abandoned: the task is gone, or the Reply is being handled; in either case the MRs are being
-//!    invalidated.
+//! 1. `Done`, without MRs: it is free.
+//! 2. `Offered`: the peer may use the MRs. From the Send to the Reply.
+//! 3. `Replied`: LOCAL_INVs are posted; their completion completes the RPC.
+//! 4. `Done`, with MRs, which are being invalidated: the task is gone, or the Reply is being
+//!    handled.
+//! 5. `Closed`: the connection has ended, which leads from any state to this one.
 //!
 //! A Reply that invalidates all MRs leads from 2 to 1, and a completion from 3 or 4 to 1. MRs that
-//! cannot be invalidated wait for the end of the connection, which leads from any state to 1. An
-//! RPC that waits with them is sent again on the next connection.
+//! cannot be invalidated wait for the end of the connection. An RPC that waits with them is sent
+//! again on the next connection.
 
 use super::{ep::Ep, mr_pool::MrPool, reply::PendingReply};
 use crate::{

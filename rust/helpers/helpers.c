@@ -112,9 +112,10 @@ void rpcrdma_get_pages(struct scatterlist *sg, int nents)
 	struct scatterlist *element;
 	int i;
 
-	/* Memory of a slab is kept by its owner. */
+	/* Memory of kmalloc() is kept by its owner, and its pages have no count. */
 	for_each_sg(sg, element, nents, i)
-		if (!PageSlab(sg_page(element)))
+		if (!PageSlab(sg_page(element)) &&
+		    !folio_test_large_kmalloc(page_folio(sg_page(element))))
 			get_page(sg_page(element));
 }
 

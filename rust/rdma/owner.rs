@@ -185,8 +185,8 @@ impl<U: QpUser> QpOwner<U> {
         unsafe { self.0.hw() }
     }
 
-    /// Asks the peer for a connection, on which it may have so many RDMA Reads outstanding, and
-    /// this end none. May sleep.
+    /// rdma_connect(): the peer may have `responder_resources` RDMA Reads outstanding, this end
+    /// none. May sleep.
     ///
     /// # Errors
     ///
@@ -200,8 +200,8 @@ impl<U: QpUser> QpOwner<U> {
         to_result(unsafe { bindings::rdma_connect(self.id().as_raw(), &mut raw) })
     }
 
-    /// Accepts the connection that the peer requested, on which this end may have so many RDMA
-    /// Reads outstanding, and the peer none. May sleep.
+    /// rdma_accept(): this end may have `initiator_depth` RDMA Reads outstanding, the peer none.
+    /// May sleep.
     ///
     /// # Errors
     ///

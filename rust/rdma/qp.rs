@@ -62,8 +62,8 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// Reads have filled.
     fn sent(_cx: &mut CqContext<'_, Self>, _data: Self::Send, _pages: PageVec) {}
 
-    /// So many pages of a chain were put, or leaked: it has completed, or was given up. Before the
-    /// chain counts as completed. Also called by threads.
+    /// `pages` pages of a chain were put, or leaked. Called before its entries of the send queue
+    /// are free, by a completion handler or a thread.
     fn pages_put(&self, _data: &Self::Send, _pages: usize) {}
 
     /// The local invalidation of slot `index` has succeeded; these were its MRs. If it fails they
@@ -249,7 +249,7 @@ impl<U: QpUser> QueuePair<U> {
         self.caps.rdma_ctxs.max(LEAST_RDMA_CTXS)
     }
 
-    /// Those that these ranges have taken: one each.
+    /// MRs of the pool that `rw` holds: one for each range.
     pub(super) fn mrs_of(&self, rw: &RwList) -> u32 {
         match rw.direction {
             DataDirection::FromDevice if !self.registers_reads => 0,

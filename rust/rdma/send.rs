@@ -208,9 +208,9 @@ impl<U: QpUser> QueuePair<U> {
     }
 
     /// Reserves `mrs` MRs of the RDMA core's pool for a Call, if no chain is pending and
-    /// `is_allowed` returns true, which is called under the lock of the send queue. Otherwise
-    /// [`QpUser::sq_available`] is called when this may have changed: when a chain has completed
-    /// and none is pending.
+    /// `is_allowed` returns true, which is called with or without the lock of the send queue.
+    /// Otherwise [`QpUser::sq_available`] is called when this may have changed: when a chain has
+    /// completed and none is pending.
     pub(crate) fn reserve(&self, mrs: u32, is_allowed: impl Fn() -> bool) -> bool {
         if mrs == 0 && self.n_pending.load(Relaxed) == 0 && is_allowed() {
             return true;
@@ -405,7 +405,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
             // SAFETY: The chain has completed. A completion is being handled, so the hardware
             // objects exist.
             unsafe { ctxt.release(qp) };
-            // Of a Send it says nothing about memory of the peer.
+            // Only a failed Read says something about memory of the peer.
             if let Some(status) = failure.filter(|_| is_read) {
                 qp.user.part_failed(&ctxt.data, status);
             }

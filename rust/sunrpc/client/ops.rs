@@ -62,7 +62,7 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// The object that [`Self::setup`] was given.
     fn xprt(&self) -> &OwnedXprt;
 
-    /// Establishes a connection. Runs on a worker of the class's queue, in a scope in which
+    /// Establishes a connection. Runs on a worker of the queue of attempts, in a scope in which
     /// allocations do not wait for file systems; may sleep.
     ///
     /// # Errors
@@ -307,8 +307,8 @@ impl<T: ClientTransport> VTable<T> {
     /// - Its send lock is held, and never released.
     /// - The caller is the transport's `task_cleanup`, which is not queued again.
     unsafe extern "C" fn destroy(raw: *mut bindings::rpc_xprt) {
-        // SAFETY: The transport is valid, and has no other user: an attempt to connect would hold a
-        // reference.
+        // SAFETY: The transport is valid, and its `work` is not queued: an attempt to connect would
+        // hold a reference.
         unsafe {
             let xprt = Xprt::from_raw(raw);
             let work = &raw mut (*xprt.allocation()).work;
@@ -329,7 +329,7 @@ impl<T: ClientTransport> VTable<T> {
             let xprt = Xprt::from_raw(Xprt::of_work(work).cast());
             (xprt, Arc::from(xprt.transport::<T>()))
         };
-        // Others connect on the same queue, and reclaim may wait for them.
+        // Reclaim may wait for others on the same queue.
         let _scope = ReclaimScope::enter(xprt.is_swapper());
         // SAFETY: Setup has initialised the work, which is not queued again.
         unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).overdue) };

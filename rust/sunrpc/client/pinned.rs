@@ -45,7 +45,9 @@ pub(crate) enum NotPinned {
 ///
 /// The request is pinned once by this object, and marked as taken on behalf of it, so there is no
 /// other such object for the request. It has not been completed. As it waits for a Reply, it is a
-/// forward request, has a task, and is between `buf_alloc` and `buf_free`.
+/// forward request, has a task, and is between `buf_alloc` and `buf_free`. The holder keeps the
+/// transport as well, through its connection, until this object is gone: the queue lock is released
+/// after the unpin, with which the task may go.
 pub(crate) struct PinnedRqst(NonNull<bindings::rpc_rqst>);
 
 // SAFETY: Any thread may complete a pinned request.

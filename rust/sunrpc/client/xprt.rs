@@ -38,9 +38,11 @@ pub(super) struct TypedAllocation<T: ClientTransport> {
 #[repr(C)]
 pub(super) struct Allocation {
     pub(super) base: Base,
-    /// Runs an attempt to connect, and later what drops the last reference ([`CountedXprt`]), and
-    /// the end of the transport.
+    /// Runs attempts to connect, and later the end of the transport.
     pub(super) work: bindings::delayed_work,
+    /// Drops the last reference ([`CountedXprt`]). Others may take references meanwhile, and
+    /// connect.
+    put: bindings::delayed_work,
     /// The queue that this runs on, but for attempts.
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The queue of attempts to connect.
@@ -92,8 +94,7 @@ impl Drop for CountedXprt<'_> {
             if bindings::rpcrdma_xprt_put_unless_last(self.0.as_raw()) {
                 return;
             }
-            // It is not queued: an attempt to connect would hold a reference.
-            let work = &raw mut (*self.0.allocation()).work;
+            let work = &raw mut (*self.0.allocation()).put;
             bindings::rpcrdma_init_delayed_work(work, Some(put));
             // The only reference that is left now belongs to the work.
             self.0.enqueue(work, 0);
@@ -105,10 +106,13 @@ impl Drop for CountedXprt<'_> {
 ///
 /// # Safety
 ///
-/// `work` is the `work` of an [`Allocation`], queued by the drop of a [`CountedXprt`].
+/// `work` is the `put` of an [`Allocation`], queued by the drop of a [`CountedXprt`].
 unsafe extern "C" fn put(work: *mut bindings::work_struct) {
-    // SAFETY: The work is that of a transport, and its last reference belongs to the work.
-    unsafe { bindings::xprt_put(Xprt::of_work(work).cast()) };
+    // SAFETY: The work is that of a transport, and a reference belongs to the work.
+    unsafe {
+        let delayed = kernel::container_of!(work, bindings::delayed_work, work);
+        bindings::xprt_put(kernel::container_of!(delayed, Allocation, put).cast());
+    }
 }
 
 impl Xprt {
