@@ -35,7 +35,7 @@ PATCHES = [
     ),
     ("client", "wire", "proto/mod.rs proto/v2/ proto/wire/"),
     ("client", "proto", "proto/"),
-    ("client", "surfaces", "debugfs.rs error.rs sysctl.rs trace.rs"),
+    ("client", "surfaces", "debugfs.rs sysctl.rs trace.rs"),
     (
         "client",
         "memory",
@@ -56,7 +56,7 @@ PATCHES = [
         """,
     ),
     ("client", "sunrpc", "sunrpc/"),
-    ("client", "client", "client/ stats.rs"),
+    ("client", "client", "client/ error.rs stats.rs"),
     ("client", "selftests", ""),
     ("client", "documentation", ""),
     ("server", "proto", "proto/responder/"),
