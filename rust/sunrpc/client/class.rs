@@ -5,8 +5,9 @@
 use super::{
     connect::{self, seconds},
     credits,
+    implementation::TypedAllocation,
     ops::{self, ClientTransport},
-    xprt::{Allocation, OwnedXprt, TypedAllocation},
+    xprt::{Allocation, OwnedXprt},
 };
 use crate::{
     bindings,

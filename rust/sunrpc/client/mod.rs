@@ -23,6 +23,7 @@ mod buffer;
 mod class;
 mod connect;
 mod credits;
+mod implementation;
 mod ops;
 mod pinned;
 mod rqst;

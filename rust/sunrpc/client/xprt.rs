@@ -3,7 +3,6 @@
 //! Transports (`struct rpc_xprt`): the object itself, and the services of sunrpc that a transport
 //! uses.
 
-use super::ops::ClientTransport;
 use crate::{
     bindings::{self, Net, SocketAddress},
     sunrpc::{
@@ -12,27 +11,11 @@ use crate::{
     },
     trace,
 };
-use core::{mem::MaybeUninit, num::NonZeroUsize, ptr::NonNull};
+use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{
-    fmt,
-    prelude::*,
-    seq_file::SeqFile,
-    seq_print,
-    sync::{Arc, ArcBorrow},
-    time::msecs_to_jiffies,
-    types::Opaque,
+    fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies, types::Opaque,
     workqueue::Queue,
 };
-
-/// The allocation of a transport that a `T` implements.
-#[repr(C)]
-pub(super) struct TypedAllocation<T: ClientTransport> {
-    allocation: Allocation,
-    /// Initialised by setup, and dropped by the end of the transport.
-    pub(super) transport: MaybeUninit<Arc<T>>,
-    /// The sender of the connection. The send lock guards it.
-    pub(super) sender: Option<T::Sender>,
-}
 
 /// What the allocations of all transports begin with.
 #[repr(C)]
@@ -57,7 +40,8 @@ pub(super) struct Allocation {
 ///
 /// # Invariants
 ///
-/// A reference to an `Xprt` points to a valid [`TypedAllocation`].
+/// A reference to an `Xprt` points to a valid [`Allocation`], which begins a
+/// [`TypedAllocation`](super::implementation::TypedAllocation).
 #[repr(transparent)]
 pub(crate) struct Xprt(Opaque<bindings::rpc_xprt>);
 
@@ -168,54 +152,6 @@ impl Xprt {
     pub(super) fn reserve(&self) -> *mut bindings::mempool_t {
         // SAFETY: By the type's invariant the allocation is valid.
         unsafe { (*self.allocation()).reserve }
-    }
-
-    /// The allocation with the implementation.
-    ///
-    /// # Safety
-    ///
-    /// The transport was made for a `T`.
-    pub(super) unsafe fn typed<T: ClientTransport>(&self) -> *mut TypedAllocation<T> {
-        self.as_raw().cast()
-    }
-
-    /// The implementation.
-    ///
-    /// # Safety
-    ///
-    /// The transport was made for a `T`, and its setup has succeeded.
-    pub(super) unsafe fn transport<T: ClientTransport>(&self) -> ArcBorrow<'_, T> {
-        // SAFETY: Setup has initialised the field, which is dropped only when there are no other
-        // callers.
-        let transport = unsafe { (*self.typed::<T>()).transport.assume_init_ref() };
-        transport.as_arc_borrow()
-    }
-
-    /// The sender of the connection, if there is one.
-    ///
-    /// # Safety
-    ///
-    /// The transport was made for a `T`. Its send lock (sunrpc's `XPRT_LOCKED` bit) is held for all
-    /// of `'a`, and the holder has no other reference from this function.
-    pub(super) unsafe fn sender<'a, T: ClientTransport>(&self) -> &'a mut Option<T::Sender> {
-        // SAFETY: The send lock allows only its holder to access the field (this function's
-        // contract).
-        unsafe { &mut (*self.typed::<T>()).sender }
-    }
-
-    /// Closes the connection, if there is one. May sleep.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::sender`], and the transport's setup has succeeded.
-    pub(super) unsafe fn close<T: ClientTransport>(&self) {
-        // SAFETY: The transport was made for a `T`, and its send lock is held (this function's
-        // contract).
-        if let Some(sender) = unsafe { self.sender::<T>() }.take() {
-            // SAFETY: The transport was made for a `T`, and its setup has succeeded (this
-            // function's contract).
-            unsafe { self.transport::<T>() }.close(sender);
-        }
     }
 
     /// Lets what was sent before count as sent on an earlier connection. The caller holds the send
