@@ -125,7 +125,7 @@ CLIENT_ONLY = """
 """
 
 # The modules of which the server uses what the client does not.
-SHARED_MODULES = ("bindings", "proto", "rdma", "sunrpc", "sysctl", "trace")
+SHARED_MODULES = ("bindings", "proto", "rdma", "stats", "sunrpc", "sysctl", "trace")
 
 
 def sources(rust):
