@@ -30,7 +30,7 @@ chrt --fifo 1 true 2>/dev/null || die "the machines' threads are SCHED_FIFO mean
 SOURCE=$PROJECT/selftests/modules VARIANT=um-tests "$here/module.sh" um >&2
 build=$KERNELS/build
 out=$build/um-bench payload=$build/um-bench/payload
-rm -rf "$out"
+rm -rf "$payload"
 mkdir -p "$payload/bench"
 cp "$build/um-tests/rpcrdma_test_cost.ko" "$payload/"
 cp "$build/um/rust/rpcrdma.ko" "$payload/bench/rust.ko"
@@ -38,6 +38,7 @@ cp "$build/um/rust/rpcrdma.ko" "$payload/bench/rust.ko"
 "$here/in-buildroot.sh" llvm-strip-19 --strip-debug "$payload"/bench/*.ko
 
 for role in "${roles[@]}"; do
+	rm -f "$out/$role"
 	KERNEL=um CLIENT=c PEER=c SMP=1 PAYLOAD=$payload "$here/vm.sh" "$here/bench-rounds.sh" "$role" "$out/$role" >&2
 	"$here/in-buildroot.sh" "$here/bench_table.py" "$role" "$out/$role"
 done
