@@ -2,7 +2,7 @@
 """All that is known of one transport, listener or connection."""
 
 from .counts import ERRORS, SERVED_ERRORS, SERVED_WAITS, WAITS
-from .overview import classes
+from .overview import classes, end_of
 from .table import of_rows
 from .text import show_age
 
@@ -37,12 +37,16 @@ def by_cause(title, values, prefix):
     return f"  {title}: {', '.join(found) or 'none'}"
 
 
-def end_of(connection, what):
-    """Why the last connection ended, or the last attempt failed, and how long ago."""
-    cause = connection.get(f"last_{what}")
-    if cause is None:
-        return "-"
-    return f"{cause} {show_age(connection.number(f'last_{what}_age_ms', None))} ago"
+def announced(connection, peer):
+    """The sizes of messages, and remote invalidation, by what both ends have announced."""
+    def get(name):
+        return connection.get(name, "-")
+
+    for way, theirs in (("send", "receive"), ("receive", "send")):
+        yield (f"  inline {way} {get(f'inline_{way}')}: own {get(f'own_{way}')}, "
+               f"{peer}'s {theirs} {get(f'peer_{theirs}')}")
+    yield (f"  remote invalidation: own {get('own_remote_invalidation')}, "
+           f"{peer} {get('peer_remote_invalidation')}")
 
 
 def details(number, transport):
@@ -60,11 +64,7 @@ def details(number, transport):
         yield (f"  for {show_age(connection.number('age_ms', None))} by {get('device')}/{get('device_port')} from {get('source')} "
                f"port {get('source_port')}, queue pair {get('queue_pair')}, completion queue {get('completion_queue')}")
         yield f"  version {get('version')} ({get('dialect')})"
-        for way, own, peer in (("send", "send", "receive"), ("receive", "receive", "send")):
-            yield (f"  inline {way} {get(f'inline_{way}')}: own {get(f'own_{own}')}, "
-                   f"server's {peer} {get(f'peer_{peer}')}")
-        yield (f"  remote invalidation: own {get('own_remote_invalidation')}, "
-               f"server {get('peer_remote_invalidation')}")
+        yield from announced(connection, "server")
         yield (f"  credits {get('credits_in_use')} in use, {get('credits_granted')} granted, "
                f"{get('credits_requested')} asked for")
         yield (f"  regions of {get('region_pages')} pages ({get('region_type')}): {get('regions_idle')} idle, "
@@ -96,11 +96,7 @@ def served_details(number, one):
            f"{get('source')} port {get('source_port')}, queue pair {get('queue_pair')}, "
            f"completion queue {get('completion_queue')}")
     yield f"  version {get('version')} ({get('dialect')}); {waiting(connection)}"
-    for way, own, peer in (("send", "send", "receive"), ("receive", "receive", "send")):
-        yield (f"  inline {way} {get(f'inline_{way}')}: own {get(f'own_{own}')}, "
-               f"client's {peer} {get(f'peer_{peer}')}")
-    yield (f"  remote invalidation: own {get('own_remote_invalidation')}, "
-           f"client {get('peer_remote_invalidation')}")
+    yield from announced(connection, "client")
     yield (f"  credits {get('calls_outstanding')} in use, {get('credits_granted')} granted of "
            f"{get('credits_requested')} asked for; up to {get('credits_limit')} now, {get('credits_max')} ever")
     yield (f"  posted {get('receives_posted')} of {get('receive_buffers')} Receives; send queue "
@@ -131,4 +127,4 @@ def listener_details(number, one):
            f"{values.number('rejected')} rejected, {values.number('accept_failures')} could not be accepted")
     yield by_cause("connections ended", values, "ended_")
     if "last_end" in values:
-        yield f"  last end: {values['last_end']} {show_age(values['last_end_age_ms'])} ago"
+        yield f"  last end: {end_of(values, 'end')}"

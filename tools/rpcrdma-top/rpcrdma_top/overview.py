@@ -62,6 +62,13 @@ def cause(connection):
     return f"{last[0]} {show_age(last[1])}" if last else "-"
 
 
+def end_of(values, what):
+    """Why a connection ended last, or an attempt failed, and how long ago."""
+    if f"last_{what}" not in values:
+        return "-"
+    return f"{values.word(f'last_{what}')} {show_age(values.number(f'last_{what}_age_ms', None))} ago"
+
+
 def in_use(values, used, all_of_them):
     """Two numbers of a connection, if there is one."""
     return f"{values.number(used)}/{values.number(all_of_them)}" if all_of_them in values else "-"
@@ -106,7 +113,6 @@ def overview(transports, seconds, room, sort="trouble"):
 def listener_overview(listeners, room):
     """One line for each listener."""
     values = [one["listener"] for one in listeners.values()]
-    last = [f"{one['last_end']} {show_age(one['last_end_age_ms'])} ago" if "last_end" in one else "-" for one in values]
     return table([
         Column("LISTENER", map(str, listeners)),
         Column("ADDRESS", [str(one.get("address", "-")) for one in values], is_text=True, least=15),
@@ -114,7 +120,7 @@ def listener_overview(listeners, room):
         Column("CONNS", [str(one.number("connections")) for one in values]),
         Column("ACCEPTED", [str(one.number("accepted")) for one in values]),
         Column("REFUSED", [str(one.number("rejected") + one.number("accept_failures")) for one in values]),
-        Column("LAST END", last, is_text=True, least=9),
+        Column("LAST END", [end_of(one, "end") for one in values], is_text=True, least=9),
     ], room)
 
 

@@ -53,6 +53,7 @@ class States(Case):
                 good = (self.debugfs / kind / file).read_bytes()
                 for content in (b"", b"\x00", b"state", b"state 5 6\n", b"\xff\xfe x\n", b"inline inline x 1\n",
                                 b"executing 1024 -1\n", b"192.0.2.1 closed 1 2 x\n",
+                                b"last_end timed_out\n", b"last_end timed_out\nlast_end_age_ms soon\n",
                                 "received_messages \u0663\n".encode(), b"credits_granted many\n",
                                 b"age_ms " + b"9" * 5000 + b"\n", None):
                     with self.subTest(kind=kind, file=file, content=content and content[:20]):
