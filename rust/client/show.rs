@@ -12,8 +12,9 @@ use crate::{
     proto::v2::dialect,
     rdma::{MrType, QueuePair},
     stats::show_private_data,
+    sunrpc::jiffies_to_ms,
 };
-use kernel::{seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
+use kernel::{seq_file::SeqFile, seq_print};
 
 impl Show for RpcrdmaXprt {
     const FILES: &'static [File<Self>] = &[
@@ -43,8 +44,7 @@ fn connection(transport: &RpcrdmaXprt, seq: &SeqFile) {
         ("connect_timeout_ms", xprt.connect_timeout()),
         ("max_reconnect_timeout_ms", xprt.max_reconnect_timeout()),
     ] {
-        let ms = timeout.saturating_mul(1000) / msecs_to_jiffies(1000).max(1);
-        seq_print!(seq, "{name} {ms}\n");
+        seq_print!(seq, "{name} {}\n", jiffies_to_ms(timeout));
     }
     let (count, age) = xprt.calls_outstanding();
     seq_print!(seq, "calls_outstanding {count}\noldest_call_ms {age}\n");

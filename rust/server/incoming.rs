@@ -20,13 +20,13 @@ use crate::{
         wire::{header::Credits, private_data::Thresholds},
     },
     rdma::{CqContext, List, RecvCtxt as Receive, SqError, RECV_BATCH},
-    sunrpc::jiffies,
+    sunrpc::{jiffies, jiffies_to_ms},
 };
 use kernel::{
     alloc::Flags,
     prelude::*,
     sync::atomic::Relaxed,
-    time::{delay::fsleep, msecs_to_jiffies, Delta},
+    time::{delay::fsleep, Delta},
 };
 
 /// How long a thread waits before it looks again whether there is memory.
@@ -78,7 +78,7 @@ impl Incoming {
         if self.grants.outstanding() == 0 {
             return 0;
         }
-        jiffies().wrapping_sub(self.since).saturating_mul(1000) / msecs_to_jiffies(1000).max(1)
+        jiffies_to_ms(jiffies().wrapping_sub(self.since))
     }
 
     /// Receives to be posted if `limit` Calls are served at once: those for Calls, and for Replies

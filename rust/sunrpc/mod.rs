@@ -22,6 +22,6 @@ pub(crate) use crate::bindings::{total_pages, Host, PageRange, PageVec, SocketAd
 pub(crate) use bc_rqst::BcRqst;
 pub(crate) use queue::{NoIoScope, ReclaimScope};
 pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
-pub(crate) use rpc_xprt::jiffies;
+pub(crate) use rpc_xprt::{jiffies, jiffies_to_ms};
 pub(crate) use send_error::SendError;
 pub(crate) use xdr_buf::XdrBuf;

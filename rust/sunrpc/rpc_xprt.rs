@@ -123,6 +123,11 @@ pub(crate) fn jiffies() -> usize {
     unsafe { (&raw const bindings::jiffies).read_volatile() }
 }
 
+/// A time in jiffies, in milliseconds.
+pub(crate) fn jiffies_to_ms(jiffies: usize) -> usize {
+    jiffies.saturating_mul(1000) / msecs_to_jiffies(1000).max(1)
+}
+
 /// Queues `work` on a workqueue, to run after `delay` jiffies. If it is queued already, nothing
 /// changes.
 ///
