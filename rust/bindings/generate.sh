@@ -24,4 +24,5 @@ parameters=$(sed -e '/^#/d' "$src/bindings/bindgen_parameters" | tr '\n' ' ')
 # The recorded include paths are relative to the tree.
 cd "$objtree"
 eval "exec \"\$bindgen\" \"\$src/bindings/bindings_helper.h\" $flags $parameters \
-	--no-recursive-allowlist -o \"\$output\" -- $cflags -I\"\$src\" -DMODULE -Wno-missing-prototypes"
+	--no-recursive-allowlist -o \"\$output\" -- $cflags \
+	-I\"\$src\" -DMODULE -Wno-missing-prototypes"

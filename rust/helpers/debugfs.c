@@ -37,9 +37,10 @@ void rpcrdma_debugfs_exit(void)
 }
 
 /*
- * Creates a directory whose name is the prefix and a number. A thread that accepts a connection waits for the
- * lock of the directory around it. If this machine is the client, and its mount needs that connection, no
- * memory that is allocated under the lock may wait for the mount.
+ * Creates a directory whose name is the prefix and a number. A thread that accepts a
+ * connection waits for the lock of the directory around it. If this machine is the client,
+ * and its mount needs that connection, no memory that is allocated under the lock may wait
+ * for the mount.
  */
 struct dentry *rpcrdma_debugfs_add(const char *prefix, unsigned int id,
 				   struct rpcrdma_debugfs_file *files, size_t count)

@@ -30,59 +30,22 @@
 #include "trace/cause.h"
 
 /*
- * Defines an event, or a class of events, whose "n" arguments are its fields: each is a type and a
- * name. "kind" is TRACE_EVENT or DECLARE_EVENT_CLASS. The format prints the fields in order, or
- * RPCRDMA_EVENT_AS takes all arguments of TP_printk().
- */
-#define RPCRDMA_EVENT_AS(kind, name, n, print, ...)						\
-	kind(name, TP_PROTO(RPCRDMA_LIST_##n(RPCRDMA_PROTO, __VA_ARGS__)),			\
-	     TP_ARGS(RPCRDMA_LIST_##n(RPCRDMA_ARG, __VA_ARGS__)),				\
-	     TP_STRUCT__entry(RPCRDMA_EACH_##n(RPCRDMA_FIELD, __VA_ARGS__)),			\
-	     TP_fast_assign(RPCRDMA_EACH_##n(RPCRDMA_ASSIGN, __VA_ARGS__)),			\
-	     TP_printk print)
-#define RPCRDMA_EVENT(kind, name, n, format, ...)						\
-	RPCRDMA_EVENT_AS(kind, name, n,								\
-			 (format, RPCRDMA_LIST_##n(RPCRDMA_PRINT, __VA_ARGS__)), __VA_ARGS__)
-
-/* Defines an event of a class, with the fields of the class. */
-#define RPCRDMA_DEFINE(class, name, n, ...)							\
-	DEFINE_EVENT(class, name, TP_PROTO(RPCRDMA_LIST_##n(RPCRDMA_PROTO, __VA_ARGS__)),	\
-		     TP_ARGS(RPCRDMA_LIST_##n(RPCRDMA_ARG, __VA_ARGS__)))
-
-#define RPCRDMA_PROTO(type, field) type field
-#define RPCRDMA_ARG(type, field) field
-#define RPCRDMA_FIELD(type, field) __field(type, field)
-#define RPCRDMA_ASSIGN(type, field) __entry->field = field;
-#define RPCRDMA_PRINT(type, field) __entry->field
-
-#define RPCRDMA_LIST_1(as, t, f) as(t, f)
-#define RPCRDMA_LIST_2(as, t, f, ...) as(t, f), RPCRDMA_LIST_1(as, __VA_ARGS__)
-#define RPCRDMA_LIST_3(as, t, f, ...) as(t, f), RPCRDMA_LIST_2(as, __VA_ARGS__)
-#define RPCRDMA_LIST_4(as, t, f, ...) as(t, f), RPCRDMA_LIST_3(as, __VA_ARGS__)
-#define RPCRDMA_LIST_5(as, t, f, ...) as(t, f), RPCRDMA_LIST_4(as, __VA_ARGS__)
-#define RPCRDMA_LIST_6(as, t, f, ...) as(t, f), RPCRDMA_LIST_5(as, __VA_ARGS__)
-#define RPCRDMA_LIST_7(as, t, f, ...) as(t, f), RPCRDMA_LIST_6(as, __VA_ARGS__)
-#define RPCRDMA_LIST_8(as, t, f, ...) as(t, f), RPCRDMA_LIST_7(as, __VA_ARGS__)
-#define RPCRDMA_LIST_9(as, t, f, ...) as(t, f), RPCRDMA_LIST_8(as, __VA_ARGS__)
-#define RPCRDMA_EACH_1(as, t, f) as(t, f)
-#define RPCRDMA_EACH_2(as, t, f, ...) as(t, f) RPCRDMA_EACH_1(as, __VA_ARGS__)
-#define RPCRDMA_EACH_3(as, t, f, ...) as(t, f) RPCRDMA_EACH_2(as, __VA_ARGS__)
-#define RPCRDMA_EACH_4(as, t, f, ...) as(t, f) RPCRDMA_EACH_3(as, __VA_ARGS__)
-#define RPCRDMA_EACH_5(as, t, f, ...) as(t, f) RPCRDMA_EACH_4(as, __VA_ARGS__)
-#define RPCRDMA_EACH_6(as, t, f, ...) as(t, f) RPCRDMA_EACH_5(as, __VA_ARGS__)
-#define RPCRDMA_EACH_7(as, t, f, ...) as(t, f) RPCRDMA_EACH_6(as, __VA_ARGS__)
-#define RPCRDMA_EACH_8(as, t, f, ...) as(t, f) RPCRDMA_EACH_7(as, __VA_ARGS__)
-#define RPCRDMA_EACH_9(as, t, f, ...) as(t, f) RPCRDMA_EACH_8(as, __VA_ARGS__)
-
-/*
  * Work requests of both roles
  */
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, rpcrdma_cid_class, 2, "cq.id=%u cid=%u",
-	u32, cq_id, u32, completion_id);
+DECLARE_EVENT_CLASS(rpcrdma_cid_class,
+		    TP_PROTO(u32 cq_id, u32 completion_id),
+		    TP_ARGS(cq_id, completion_id),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = completion_id;),
+		    TP_printk("cq.id=%u cid=%u", __entry->cq_id, __entry->completion_id));
 
 #define DEFINE_CID_EVENT(name)									\
-	RPCRDMA_DEFINE(rpcrdma_cid_class, name, 2, u32, cq_id, u32, completion_id)
+	DEFINE_EVENT(rpcrdma_cid_class, name,							\
+		     TP_PROTO(u32 cq_id, u32 completion_id),					\
+		     TP_ARGS(cq_id, completion_id))
 
 DECLARE_EVENT_CLASS(rpcrdma_completion_class,
 		    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
@@ -103,14 +66,23 @@ DECLARE_EVENT_CLASS(rpcrdma_completion_class,
 			      __entry->status, __entry->vendor_err));
 
 #define DEFINE_COMPLETION_EVENT(name)								\
-	RPCRDMA_DEFINE(rpcrdma_completion_class, name, 3, u32, cq_id, u32, cid,			\
-		       const struct ib_wc *, wc)
+	DEFINE_EVENT(rpcrdma_completion_class, name,						\
+		     TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),			\
+		     TP_ARGS(cq_id, cid, wc))
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, rpcrdma_post_err_class, 2, "cq.id=%u status=%d",
-	u32, cq_id, int, status);
+DECLARE_EVENT_CLASS(rpcrdma_post_err_class,
+		    TP_PROTO(u32 cq_id, int status),
+		    TP_ARGS(cq_id, status),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(int, status)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->status = status;),
+		    TP_printk("cq.id=%u status=%d", __entry->cq_id, __entry->status));
 
 #define DEFINE_POST_ERR_EVENT(name)								\
-	RPCRDMA_DEFINE(rpcrdma_post_err_class, name, 2, u32, cq_id, int, status)
+	DEFINE_EVENT(rpcrdma_post_err_class, name,						\
+		     TP_PROTO(u32 cq_id, int status),						\
+		     TP_ARGS(cq_id, status))
 
 /*
  * The client's connections
@@ -128,68 +100,154 @@ RPCRDMA_CAUSES
 #undef rpcrdma_cause
 #define rpcrdma_cause(symbol, name) { RPCRDMA_CAUSE_##symbol, name },
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_xprt_class, 1, "xprt=%u",
-	u32, xprt);
+DECLARE_EVENT_CLASS(xprtrdma_xprt_class,
+		    TP_PROTO(u32 xprt),
+		    TP_ARGS(xprt),
+		    TP_STRUCT__entry(__field(u32, xprt)),
+		    TP_fast_assign(__entry->xprt = xprt;),
+		    TP_printk("xprt=%u", __entry->xprt));
 
-#define DEFINE_XPRT_EVENT(name) RPCRDMA_DEFINE(xprtrdma_xprt_class, name, 1, u32, xprt)
+#define DEFINE_XPRT_EVENT(name)									\
+	DEFINE_EVENT(xprtrdma_xprt_class, name,							\
+		     TP_PROTO(u32 xprt),							\
+		     TP_ARGS(xprt))
 
 DEFINE_XPRT_EVENT(xprtrdma_op_inject_dsc);
 DEFINE_XPRT_EVENT(xprtrdma_device_removal);
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_op_connect, 2, "xprt=%u delay=%lu",
-	u32, xprt, unsigned long, delay);
+TRACE_EVENT(xprtrdma_op_connect,
+	    TP_PROTO(u32 xprt, unsigned long delay),
+	    TP_ARGS(xprt, delay),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(unsigned long, delay)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->delay = delay;),
+	    TP_printk("xprt=%u delay=%lu", __entry->xprt, __entry->delay));
 
-RPCRDMA_EVENT_AS(TRACE_EVENT, xprtrdma_op_set_cto, 3,
-	("xprt=%u connect=%lu reconnect=%lu", __entry->xprt, __entry->connect / HZ,
-	 __entry->reconnect / HZ),
-	u32, xprt, unsigned long, connect, unsigned long, reconnect);
+TRACE_EVENT(xprtrdma_op_set_cto,
+	    TP_PROTO(u32 xprt, unsigned long connect, unsigned long reconnect),
+	    TP_ARGS(xprt, connect, reconnect),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(unsigned long, connect)
+			     __field(unsigned long, reconnect)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->connect = connect;
+			   __entry->reconnect = reconnect;),
+	    TP_printk("xprt=%u connect=%lu reconnect=%lu", __entry->xprt, __entry->connect / HZ,
+		      __entry->reconnect / HZ));
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_version, 2, "xprt=%u version=%u",
-	u32, xprt, u32, version);
+TRACE_EVENT(xprtrdma_version,
+	    TP_PROTO(u32 xprt, u32 version),
+	    TP_ARGS(xprt, version),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(u32, version)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->version = version;),
+	    TP_printk("xprt=%u version=%u", __entry->xprt, __entry->version));
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_inline_thresh, 5,
-	"xprt=%u neg send/recv=%u/%u, own send/recv=%u/%u",
-	u32, xprt, u32, inline_send, u32, inline_recv, u32, max_send, u32, max_recv);
+TRACE_EVENT(xprtrdma_inline_thresh,
+	    TP_PROTO(u32 xprt, u32 inline_send, u32 inline_recv, u32 max_send, u32 max_recv),
+	    TP_ARGS(xprt, inline_send, inline_recv, max_send, max_recv),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(u32, inline_send)
+			     __field(u32, inline_recv)
+			     __field(u32, max_send)
+			     __field(u32, max_recv)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->inline_send = inline_send;
+			   __entry->inline_recv = inline_recv;
+			   __entry->max_send = max_send;
+			   __entry->max_recv = max_recv;),
+	    TP_printk("xprt=%u neg send/recv=%u/%u, own send/recv=%u/%u", __entry->xprt,
+		      __entry->inline_send, __entry->inline_recv, __entry->max_send,
+		      __entry->max_recv));
 
-RPCRDMA_EVENT_AS(TRACE_EVENT, xprtrdma_connect, 3,
-	("xprt=%u rc=%d%s%s", __entry->xprt, __entry->rc, __entry->rc ? " cause=" : "",
-	 __entry->rc ? rpcrdma_show_cause(__entry->cause) : ""),
-	u32, xprt, int, rc, int, cause);
+TRACE_EVENT(xprtrdma_connect,
+	    TP_PROTO(u32 xprt, int rc, int cause),
+	    TP_ARGS(xprt, rc, cause),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(int, rc)
+			     __field(int, cause)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->rc = rc;
+			   __entry->cause = cause;),
+	    TP_printk("xprt=%u rc=%d%s%s", __entry->xprt, __entry->rc, __entry->rc ? " cause=" : "",
+		      __entry->rc ? rpcrdma_show_cause(__entry->cause) : ""));
 
-RPCRDMA_EVENT_AS(TRACE_EVENT, xprtrdma_disconnect, 2,
-	("xprt=%u cause=%s", __entry->xprt, rpcrdma_show_cause(__entry->cause)),
-	u32, xprt, int, cause);
+TRACE_EVENT(xprtrdma_disconnect,
+	    TP_PROTO(u32 xprt, int cause),
+	    TP_ARGS(xprt, cause),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(int, cause)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->cause = cause;),
+	    TP_printk("xprt=%u cause=%s", __entry->xprt, rpcrdma_show_cause(__entry->cause)));
 
 /*
  * The client's Calls
  */
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_task_class, 4,
-	SUNRPC_TRACE_TASK_SPECIFIER " xprt=%u xid=0x%08x",
-	u32, task_id, u32, client_id, u32, xprt, u32, xid);
+DECLARE_EVENT_CLASS(xprtrdma_task_class,
+		    TP_PROTO(u32 task_id, u32 client_id, u32 xprt, u32 xid),
+		    TP_ARGS(task_id, client_id, xprt, xid),
+		    TP_STRUCT__entry(__field(u32, task_id)
+				     __field(u32, client_id)
+				     __field(u32, xprt)
+				     __field(u32, xid)),
+		    TP_fast_assign(__entry->task_id = task_id;
+				   __entry->client_id = client_id;
+				   __entry->xprt = xprt;
+				   __entry->xid = xid;),
+		    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xprt=%u xid=0x%08x", __entry->task_id,
+			      __entry->client_id, __entry->xprt, __entry->xid));
 
 #define DEFINE_TASK_EVENT(name)									\
-	RPCRDMA_DEFINE(xprtrdma_task_class, name, 4, u32, task_id, u32, client_id, u32, xprt,	\
-		       u32, xid)
+	DEFINE_EVENT(xprtrdma_task_class, name,							\
+		     TP_PROTO(u32 task_id, u32 client_id, u32 xprt, u32 xid),			\
+		     TP_ARGS(task_id, client_id, xprt, xid))
 
 DEFINE_TASK_EVENT(xprtrdma_nomrs_err);
 DEFINE_TASK_EVENT(xprtrdma_mrs_zap);
 DEFINE_TASK_EVENT(xprtrdma_err_chunk);
 DEFINE_TASK_EVENT(xprtrdma_err_unrecognized);
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_createmrs, 2, "xprt=%u created %u MRs",
-	u32, xprt, u32, count);
+TRACE_EVENT(xprtrdma_createmrs,
+	    TP_PROTO(u32 xprt, u32 count),
+	    TP_ARGS(xprt, count),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(u32, count)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->count = count;),
+	    TP_printk("xprt=%u created %u MRs", __entry->xprt, __entry->count));
 
-RPCRDMA_EVENT_AS(DECLARE_EVENT_CLASS, xprtrdma_chunk_class, 7,
-	(SUNRPC_TRACE_TASK_SPECIFIER " pos=%u %u@0x%016llx:0x%08x (%s)", __entry->task_id,
-	 __entry->client_id, __entry->pos, __entry->length, __entry->offset, __entry->handle,
-	 __entry->is_last ? "last" : "more"),
-	u32, task_id, u32, client_id, u32, pos, u32, handle, u32, length, u64, offset,
-	bool, is_last);
+DECLARE_EVENT_CLASS(xprtrdma_chunk_class,
+		    TP_PROTO(u32 task_id, u32 client_id, u32 pos, u32 handle, u32 length,
+			     u64 offset, bool is_last),
+		    TP_ARGS(task_id, client_id, pos, handle, length, offset, is_last),
+		    TP_STRUCT__entry(__field(u32, task_id)
+				     __field(u32, client_id)
+				     __field(u32, pos)
+				     __field(u32, handle)
+				     __field(u32, length)
+				     __field(u64, offset)
+				     __field(bool, is_last)),
+		    TP_fast_assign(__entry->task_id = task_id;
+				   __entry->client_id = client_id;
+				   __entry->pos = pos;
+				   __entry->handle = handle;
+				   __entry->length = length;
+				   __entry->offset = offset;
+				   __entry->is_last = is_last;),
+		    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " pos=%u %u@0x%016llx:0x%08x (%s)",
+			      __entry->task_id, __entry->client_id, __entry->pos, __entry->length,
+			      __entry->offset, __entry->handle,
+			      __entry->is_last ? "last" : "more"));
 
 #define DEFINE_CHUNK_EVENT(name)								\
-	RPCRDMA_DEFINE(xprtrdma_chunk_class, name, 7, u32, task_id, u32, client_id, u32, pos,	\
-		       u32, handle, u32, length, u64, offset, bool, is_last)
+	DEFINE_EVENT(xprtrdma_chunk_class, name,						\
+		     TP_PROTO(u32 task_id, u32 client_id, u32 pos, u32 handle, u32 length,	\
+			      u64 offset, bool is_last),					\
+		     TP_ARGS(task_id, client_id, pos, handle, length, offset, is_last))
 
 DEFINE_CHUNK_EVENT(xprtrdma_chunk_read);
 DEFINE_CHUNK_EVENT(xprtrdma_chunk_write);
@@ -203,37 +261,91 @@ DEFINE_CHUNK_EVENT(xprtrdma_chunk_reply);
 	__print_symbolic(form, { 0, "inline" }, { 1, "write list" },	\
 			 { 2, "reply chunk" })
 
-RPCRDMA_EVENT_AS(TRACE_EVENT, xprtrdma_marshal, 9,
-	(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x hdr=%u xdr=%u/%u/%u %s/%s", __entry->task_id,
-	 __entry->client_id, __entry->xid, __entry->hdrlen, __entry->headlen, __entry->pagelen,
-	 __entry->taillen, xprtrdma_show_call_form(__entry->rtype),
-	 xprtrdma_show_reply_form(__entry->wtype)),
-	u32, task_id, u32, client_id, u32, xid, u32, hdrlen, u32, headlen, u32, pagelen,
-	u32, taillen, u32, rtype, u32, wtype);
+TRACE_EVENT(xprtrdma_marshal,
+	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, u32 hdrlen, u32 headlen, u32 pagelen,
+		     u32 taillen, u32 rtype, u32 wtype),
+	    TP_ARGS(task_id, client_id, xid, hdrlen, headlen, pagelen, taillen, rtype, wtype),
+	    TP_STRUCT__entry(__field(u32, task_id)
+			     __field(u32, client_id)
+			     __field(u32, xid)
+			     __field(u32, hdrlen)
+			     __field(u32, headlen)
+			     __field(u32, pagelen)
+			     __field(u32, taillen)
+			     __field(u32, rtype)
+			     __field(u32, wtype)),
+	    TP_fast_assign(__entry->task_id = task_id;
+			   __entry->client_id = client_id;
+			   __entry->xid = xid;
+			   __entry->hdrlen = hdrlen;
+			   __entry->headlen = headlen;
+			   __entry->pagelen = pagelen;
+			   __entry->taillen = taillen;
+			   __entry->rtype = rtype;
+			   __entry->wtype = wtype;),
+	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x hdr=%u xdr=%u/%u/%u %s/%s",
+		      __entry->task_id, __entry->client_id, __entry->xid, __entry->hdrlen,
+		      __entry->headlen, __entry->pagelen, __entry->taillen,
+		      xprtrdma_show_call_form(__entry->rtype),
+		      xprtrdma_show_reply_form(__entry->wtype)));
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_marshal_failed, 4,
-	SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x ret=%d",
-	u32, task_id, u32, client_id, u32, xid, int, ret);
+TRACE_EVENT(xprtrdma_marshal_failed,
+	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, int ret),
+	    TP_ARGS(task_id, client_id, xid, ret),
+	    TP_STRUCT__entry(__field(u32, task_id)
+			     __field(u32, client_id)
+			     __field(u32, xid)
+			     __field(int, ret)),
+	    TP_fast_assign(__entry->task_id = task_id;
+			   __entry->client_id = client_id;
+			   __entry->xid = xid;
+			   __entry->ret = ret;),
+	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x ret=%d", __entry->task_id,
+		      __entry->client_id, __entry->xid, __entry->ret));
 
 /*
  * The client's work requests
  */
 
-RPCRDMA_EVENT_AS(TRACE_EVENT, xprtrdma_post_send, 5,
-	("cq.id=%u cid=%u xid=0x%08x length=%u%s", __entry->cq_id, __entry->completion_id,
-	 __entry->xid, __entry->length, __entry->signaled ? " signaled" : ""),
-	u32, cq_id, u32, completion_id, u32, xid, u32, length, bool, signaled);
+TRACE_EVENT(xprtrdma_post_send,
+	    TP_PROTO(u32 cq_id, u32 completion_id, u32 xid, u32 length, bool signaled),
+	    TP_ARGS(cq_id, completion_id, xid, length, signaled),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, xid)
+			     __field(u32, length)
+			     __field(bool, signaled)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = completion_id;
+			   __entry->xid = xid;
+			   __entry->length = length;
+			   __entry->signaled = signaled;),
+	    TP_printk("cq.id=%u cid=%u xid=0x%08x length=%u%s", __entry->cq_id,
+		      __entry->completion_id, __entry->xid, __entry->length,
+		      __entry->signaled ? " signaled" : ""));
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_post_send_err, 2, "cq.id=%u rc=%d",
-	u32, cq_id, int, rc);
+TRACE_EVENT(xprtrdma_post_send_err,
+	    TP_PROTO(u32 cq_id, int rc),
+	    TP_ARGS(cq_id, rc),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(int, rc)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->rc = rc;),
+	    TP_printk("cq.id=%u rc=%d", __entry->cq_id, __entry->rc));
 
 DEFINE_POST_ERR_EVENT(xprtrdma_post_recvs_err);
 DEFINE_POST_ERR_EVENT(xprtrdma_post_linv_err);
 
 DEFINE_CID_EVENT(xprtrdma_post_recv);
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_post_recvs, 2, "cq.id=%u %u new recvs",
-	u32, cq_id, u32, count);
+TRACE_EVENT(xprtrdma_post_recvs,
+	    TP_PROTO(u32 cq_id, u32 count),
+	    TP_ARGS(cq_id, count),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, count)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->count = count;),
+	    TP_printk("cq.id=%u %u new recvs", __entry->cq_id, __entry->count));
 
 TRACE_EVENT(xprtrdma_wc_receive,
 	    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
@@ -270,14 +382,30 @@ TRACE_DEFINE_ENUM(DMA_FROM_DEVICE);
 	__print_symbolic(direction, { DMA_TO_DEVICE, "TO_DEVICE" },	\
 			 { DMA_FROM_DEVICE, "FROM_DEVICE" })
 
-RPCRDMA_EVENT_AS(DECLARE_EVENT_CLASS, xprtrdma_mr_class, 6,
-	("mr.id=%u nents=%d %llu@0x%016llx:0x%08x (%s)", __entry->mr_id, __entry->nents,
-	 __entry->length, __entry->offset, __entry->handle, xprtrdma_show_direction(__entry->dir)),
-	u32, mr_id, int, nents, u32, handle, u64, length, u64, offset, u32, dir);
+DECLARE_EVENT_CLASS(xprtrdma_mr_class,
+		    TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length, u64 offset, u32 dir),
+		    TP_ARGS(mr_id, nents, handle, length, offset, dir),
+		    TP_STRUCT__entry(__field(u32, mr_id)
+				     __field(int, nents)
+				     __field(u32, handle)
+				     __field(u64, length)
+				     __field(u64, offset)
+				     __field(u32, dir)),
+		    TP_fast_assign(__entry->mr_id = mr_id;
+				   __entry->nents = nents;
+				   __entry->handle = handle;
+				   __entry->length = length;
+				   __entry->offset = offset;
+				   __entry->dir = dir;),
+		    TP_printk("mr.id=%u nents=%d %llu@0x%016llx:0x%08x (%s)", __entry->mr_id,
+			      __entry->nents, __entry->length, __entry->offset, __entry->handle,
+			      xprtrdma_show_direction(__entry->dir)));
 
 #define DEFINE_MR_EVENT(name)									\
-	RPCRDMA_DEFINE(xprtrdma_mr_class, name, 6, u32, mr_id, int, nents, u32, handle,		\
-		       u64, length, u64, offset, u32, dir)
+	DEFINE_EVENT(xprtrdma_mr_class, name,							\
+		     TP_PROTO(u32 mr_id, int nents, u32 handle, u64 length, u64 offset,		\
+			      u32 dir),								\
+		     TP_ARGS(mr_id, nents, handle, length, offset, dir))
 
 DEFINE_MR_EVENT(xprtrdma_mr_map);
 DEFINE_MR_EVENT(xprtrdma_mr_fastreg);
@@ -285,20 +413,40 @@ DEFINE_MR_EVENT(xprtrdma_mr_localinv);
 DEFINE_MR_EVENT(xprtrdma_mr_reminv);
 DEFINE_MR_EVENT(xprtrdma_mr_unmap);
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_frwr_class, 2, "mr.id=%u rc=%d",
-	u32, mr_id, int, rc);
+DECLARE_EVENT_CLASS(xprtrdma_frwr_class,
+		    TP_PROTO(u32 mr_id, int rc),
+		    TP_ARGS(mr_id, rc),
+		    TP_STRUCT__entry(__field(u32, mr_id)
+				     __field(int, rc)),
+		    TP_fast_assign(__entry->mr_id = mr_id;
+				   __entry->rc = rc;),
+		    TP_printk("mr.id=%u rc=%d", __entry->mr_id, __entry->rc));
 
-#define DEFINE_FRWR_EVENT(name) RPCRDMA_DEFINE(xprtrdma_frwr_class, name, 2, u32, mr_id, int, rc)
+#define DEFINE_FRWR_EVENT(name)									\
+	DEFINE_EVENT(xprtrdma_frwr_class, name,							\
+		     TP_PROTO(u32 mr_id, int rc),						\
+		     TP_ARGS(mr_id, rc))
 
 /* If no region was allocated, mr.id is meaningless. */
 DEFINE_FRWR_EVENT(xprtrdma_frwr_alloc);
 DEFINE_FRWR_EVENT(xprtrdma_frwr_dereg);
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_maperr_class, 3, "mr.id=%u nents=%d of %d",
-	u32, mr_id, int, num_mapped, int, nents);
+DECLARE_EVENT_CLASS(xprtrdma_maperr_class,
+		    TP_PROTO(u32 mr_id, int num_mapped, int nents),
+		    TP_ARGS(mr_id, num_mapped, nents),
+		    TP_STRUCT__entry(__field(u32, mr_id)
+				     __field(int, num_mapped)
+				     __field(int, nents)),
+		    TP_fast_assign(__entry->mr_id = mr_id;
+				   __entry->num_mapped = num_mapped;
+				   __entry->nents = nents;),
+		    TP_printk("mr.id=%u nents=%d of %d", __entry->mr_id, __entry->num_mapped,
+			      __entry->nents));
 
 #define DEFINE_MAPERR_EVENT(name)								\
-	RPCRDMA_DEFINE(xprtrdma_maperr_class, name, 3, u32, mr_id, int, num_mapped, int, nents)
+	DEFINE_EVENT(xprtrdma_maperr_class, name,						\
+		     TP_PROTO(u32 mr_id, int num_mapped, int nents),				\
+		     TP_ARGS(mr_id, num_mapped, nents))
 
 DEFINE_MAPERR_EVENT(xprtrdma_frwr_sgerr);
 DEFINE_MAPERR_EVENT(xprtrdma_frwr_maperr);
@@ -307,42 +455,105 @@ DEFINE_MAPERR_EVENT(xprtrdma_frwr_maperr);
  * The client's Replies
  */
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_reply, 4,
-	SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x credits=%u",
-	u32, task_id, u32, client_id, u32, xid, u32, credits);
+TRACE_EVENT(xprtrdma_reply,
+	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, u32 credits),
+	    TP_ARGS(task_id, client_id, xid, credits),
+	    TP_STRUCT__entry(__field(u32, task_id)
+			     __field(u32, client_id)
+			     __field(u32, xid)
+			     __field(u32, credits)),
+	    TP_fast_assign(__entry->task_id = task_id;
+			   __entry->client_id = client_id;
+			   __entry->xid = xid;
+			   __entry->credits = credits;),
+	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x credits=%u", __entry->task_id,
+		      __entry->client_id, __entry->xid, __entry->credits));
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_reply_class, 4,
-	"xprt=%u xid=0x%08x version=%u proc=%u",
-	u32, xprt, u32, xid, u32, version, u32, proc);
+DECLARE_EVENT_CLASS(xprtrdma_reply_class,
+		    TP_PROTO(u32 xprt, u32 xid, u32 version, u32 proc),
+		    TP_ARGS(xprt, xid, version, proc),
+		    TP_STRUCT__entry(__field(u32, xprt)
+				     __field(u32, xid)
+				     __field(u32, version)
+				     __field(u32, proc)),
+		    TP_fast_assign(__entry->xprt = xprt;
+				   __entry->xid = xid;
+				   __entry->version = version;
+				   __entry->proc = proc;),
+		    TP_printk("xprt=%u xid=0x%08x version=%u proc=%u", __entry->xprt, __entry->xid,
+			      __entry->version, __entry->proc));
 
 #define DEFINE_REPLY_EVENT(name)								\
-	RPCRDMA_DEFINE(xprtrdma_reply_class, name, 4, u32, xprt, u32, xid, u32, version, u32, proc)
+	DEFINE_EVENT(xprtrdma_reply_class, name,						\
+		     TP_PROTO(u32 xprt, u32 xid, u32 version, u32 proc),			\
+		     TP_ARGS(xprt, xid, version, proc))
 
 DEFINE_REPLY_EVENT(xprtrdma_reply_rqst_err);
 DEFINE_REPLY_EVENT(xprtrdma_reply_short_err);
 DEFINE_REPLY_EVENT(xprtrdma_reply_vers_err);
 DEFINE_REPLY_EVENT(xprtrdma_reply_hdr_err);
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_err_vers, 5,
-	SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x versions=[%u, %u]",
-	u32, task_id, u32, client_id, u32, xid, u32, min, u32, max);
+TRACE_EVENT(xprtrdma_err_vers,
+	    TP_PROTO(u32 task_id, u32 client_id, u32 xid, u32 min, u32 max),
+	    TP_ARGS(task_id, client_id, xid, min, max),
+	    TP_STRUCT__entry(__field(u32, task_id)
+			     __field(u32, client_id)
+			     __field(u32, xid)
+			     __field(u32, min)
+			     __field(u32, max)),
+	    TP_fast_assign(__entry->task_id = task_id;
+			   __entry->client_id = client_id;
+			   __entry->xid = xid;
+			   __entry->min = min;
+			   __entry->max = max;),
+	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " xid=0x%08x versions=[%u, %u]", __entry->task_id,
+		      __entry->client_id, __entry->xid, __entry->min, __entry->max));
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_fixup, 6,
-	SUNRPC_TRACE_TASK_SPECIFIER " fixup=%llu xdr=%u/%u/%u",
-	u32, task_id, u32, client_id, u64, fixup, u32, headlen, u32, pagelen, u32, taillen);
+TRACE_EVENT(xprtrdma_fixup,
+	    TP_PROTO(u32 task_id, u32 client_id, u64 fixup, u32 headlen, u32 pagelen, u32 taillen),
+	    TP_ARGS(task_id, client_id, fixup, headlen, pagelen, taillen),
+	    TP_STRUCT__entry(__field(u32, task_id)
+			     __field(u32, client_id)
+			     __field(u64, fixup)
+			     __field(u32, headlen)
+			     __field(u32, pagelen)
+			     __field(u32, taillen)),
+	    TP_fast_assign(__entry->task_id = task_id;
+			   __entry->client_id = client_id;
+			   __entry->fixup = fixup;
+			   __entry->headlen = headlen;
+			   __entry->pagelen = pagelen;
+			   __entry->taillen = taillen;),
+	    TP_printk(SUNRPC_TRACE_TASK_SPECIFIER " fixup=%llu xdr=%u/%u/%u", __entry->task_id,
+		      __entry->client_id, __entry->fixup, __entry->headlen, __entry->pagelen,
+		      __entry->taillen));
 
 /*
  * Backward Calls at the client
  */
 
-RPCRDMA_EVENT(TRACE_EVENT, xprtrdma_cb_setup, 2, "xprt=%u %u reqs",
-	u32, xprt, u32, reqs);
+TRACE_EVENT(xprtrdma_cb_setup,
+	    TP_PROTO(u32 xprt, u32 reqs),
+	    TP_ARGS(xprt, reqs),
+	    TP_STRUCT__entry(__field(u32, xprt)
+			     __field(u32, reqs)),
+	    TP_fast_assign(__entry->xprt = xprt;
+			   __entry->reqs = reqs;),
+	    TP_printk("xprt=%u %u reqs", __entry->xprt, __entry->reqs));
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, xprtrdma_callback_class, 2, "xprt=%u xid=0x%08x",
-	u32, xprt, u32, xid);
+DECLARE_EVENT_CLASS(xprtrdma_callback_class,
+		    TP_PROTO(u32 xprt, u32 xid),
+		    TP_ARGS(xprt, xid),
+		    TP_STRUCT__entry(__field(u32, xprt)
+				     __field(u32, xid)),
+		    TP_fast_assign(__entry->xprt = xprt;
+				   __entry->xid = xid;),
+		    TP_printk("xprt=%u xid=0x%08x", __entry->xprt, __entry->xid));
 
 #define DEFINE_CALLBACK_EVENT(name)								\
-	RPCRDMA_DEFINE(xprtrdma_callback_class, name, 2, u32, xprt, u32, xid)
+	DEFINE_EVENT(xprtrdma_callback_class, name,						\
+		     TP_PROTO(u32 xprt, u32 xid),						\
+		     TP_ARGS(xprt, xid))
 
 DEFINE_CALLBACK_EVENT(xprtrdma_cb_call);
 DEFINE_CALLBACK_EVENT(xprtrdma_cb_reply);
@@ -351,18 +562,40 @@ DEFINE_CALLBACK_EVENT(xprtrdma_cb_reply);
  * The server's connections
  */
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_accept_err, 2, "listener=%u status=%d",
-	u32, listener, int, status);
+TRACE_EVENT(svcrdma_accept_err,
+	    TP_PROTO(u32 listener, int status),
+	    TP_ARGS(listener, status),
+	    TP_STRUCT__entry(__field(u32, listener)
+			     __field(int, status)),
+	    TP_fast_assign(__entry->listener = listener;
+			   __entry->status = status;),
+	    TP_printk("listener=%u status=%d", __entry->listener, __entry->status));
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_device_removal, 1, "connection=%u",
-	u32, connection);
+TRACE_EVENT(svcrdma_device_removal,
+	    TP_PROTO(u32 connection),
+	    TP_ARGS(connection),
+	    TP_STRUCT__entry(__field(u32, connection)),
+	    TP_fast_assign(__entry->connection = connection;),
+	    TP_printk("connection=%u", __entry->connection));
 
-RPCRDMA_EVENT_AS(TRACE_EVENT, svcrdma_qp_error, 2,
-	("connection=%u event=%s", __entry->connection, rdma_show_ib_event(__entry->event)),
-	u32, connection, u32, event);
+TRACE_EVENT(svcrdma_qp_error,
+	    TP_PROTO(u32 connection, u32 event),
+	    TP_ARGS(connection, event),
+	    TP_STRUCT__entry(__field(u32, connection)
+			     __field(u32, event)),
+	    TP_fast_assign(__entry->connection = connection;
+			   __entry->event = event;),
+	    TP_printk("connection=%u event=%s", __entry->connection,
+		      rdma_show_ib_event(__entry->event)));
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_version, 2, "connection=%u version=%u",
-	u32, connection, u32, version);
+TRACE_EVENT(svcrdma_version,
+	    TP_PROTO(u32 connection, u32 version),
+	    TP_ARGS(connection, version),
+	    TP_STRUCT__entry(__field(u32, connection)
+			     __field(u32, version)),
+	    TP_fast_assign(__entry->connection = connection;
+			   __entry->version = version;),
+	    TP_printk("connection=%u version=%u", __entry->connection, __entry->version));
 
 /*
  * The server's work requests
@@ -380,92 +613,237 @@ DEFINE_COMPLETION_EVENT(svcrdma_wc_read_err);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_write_flush);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_write_err);
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_wc_recv, 3, "cq.id=%u cid=%u received=%u",
-	u32, cq_id, u32, completion_id, u32, received);
+TRACE_EVENT(svcrdma_wc_recv,
+	    TP_PROTO(u32 cq_id, u32 completion_id, u32 received),
+	    TP_ARGS(cq_id, completion_id, received),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, received)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = completion_id;
+			   __entry->received = received;),
+	    TP_printk("cq.id=%u cid=%u received=%u", __entry->cq_id, __entry->completion_id,
+		      __entry->received));
 
 /* The cid is that of the Receive in which the Call arrived. */
-RPCRDMA_EVENT_AS(TRACE_EVENT, svcrdma_wc_read, 4,
-	("cq.id=%u cid=%u totalbytes=%u latency-us=%llu", __entry->cq_id, __entry->completion_id,
-	 __entry->totalbytes, __entry->read_latency / 1000),
-	u32, cq_id, u32, completion_id, u32, totalbytes, u64, read_latency);
+TRACE_EVENT(svcrdma_wc_read,
+	    TP_PROTO(u32 cq_id, u32 completion_id, u32 totalbytes, u64 read_latency),
+	    TP_ARGS(cq_id, completion_id, totalbytes, read_latency),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, totalbytes)
+			     __field(u64, read_latency)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = completion_id;
+			   __entry->totalbytes = totalbytes;
+			   __entry->read_latency = read_latency;),
+	    TP_printk("cq.id=%u cid=%u totalbytes=%u latency-us=%llu", __entry->cq_id,
+		      __entry->completion_id, __entry->totalbytes, __entry->read_latency / 1000));
 
 DEFINE_POST_ERR_EVENT(svcrdma_rq_post_err);
 DEFINE_POST_ERR_EVENT(svcrdma_sq_post_err);
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_post_send, 4, "cq.id=%u cid=%u num_sge=%u inv_rkey=0x%08x",
-	u32, cq_id, u32, completion_id, u32, num_sge, u32, inv_rkey);
+TRACE_EVENT(svcrdma_post_send,
+	    TP_PROTO(u32 cq_id, u32 completion_id, u32 num_sge, u32 inv_rkey),
+	    TP_ARGS(cq_id, completion_id, num_sge, inv_rkey),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, num_sge)
+			     __field(u32, inv_rkey)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = completion_id;
+			   __entry->num_sge = num_sge;
+			   __entry->inv_rkey = inv_rkey;),
+	    TP_printk("cq.id=%u cid=%u num_sge=%u inv_rkey=0x%08x", __entry->cq_id,
+		      __entry->completion_id, __entry->num_sge, __entry->inv_rkey));
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, svcrdma_post_chunk_class, 3, "cq.id=%u cid=%u sqecount=%u",
-	u32, cq_id, u32, completion_id, u32, sqecount);
+DECLARE_EVENT_CLASS(svcrdma_post_chunk_class,
+		    TP_PROTO(u32 cq_id, u32 completion_id, u32 sqecount),
+		    TP_ARGS(cq_id, completion_id, sqecount),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)
+				     __field(u32, sqecount)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = completion_id;
+				   __entry->sqecount = sqecount;),
+		    TP_printk("cq.id=%u cid=%u sqecount=%u", __entry->cq_id, __entry->completion_id,
+			      __entry->sqecount));
 
 #define DEFINE_POST_CHUNK_EVENT(name)								\
-	RPCRDMA_DEFINE(svcrdma_post_chunk_class, name, 3, u32, cq_id, u32, completion_id,	\
-		       u32, sqecount)
+	DEFINE_EVENT(svcrdma_post_chunk_class, name,						\
+		     TP_PROTO(u32 cq_id, u32 completion_id, u32 sqecount),			\
+		     TP_ARGS(cq_id, completion_id, sqecount))
 
 /* Counts RDMA Writes to Write chunks and to the Reply chunk. */
 DEFINE_POST_CHUNK_EVENT(svcrdma_post_write_chunk);
 DEFINE_POST_CHUNK_EVENT(svcrdma_post_read_chunk);
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_sq_full, 4, "cq.id=%u needed=%u sc_sq_avail=%u/%u",
-	u32, cq_id, u32, needed, u32, avail, u32, depth);
+TRACE_EVENT(svcrdma_sq_full,
+	    TP_PROTO(u32 cq_id, u32 needed, u32 avail, u32 depth),
+	    TP_ARGS(cq_id, needed, avail, depth),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, needed)
+			     __field(u32, avail)
+			     __field(u32, depth)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->needed = needed;
+			   __entry->avail = avail;
+			   __entry->depth = depth;),
+	    TP_printk("cq.id=%u needed=%u sc_sq_avail=%u/%u", __entry->cq_id, __entry->needed,
+		      __entry->avail, __entry->depth));
 
 /*
  * The server's messages
  */
 
-RPCRDMA_EVENT_AS(TRACE_EVENT, svcrdma_decode_rqst, 7,
-	("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%s hdrlen=%u", __entry->cq_id,
-	 __entry->completion_id, __entry->xid, __entry->vers, __entry->credits,
-	 __print_symbolic(__entry->proc, { 0, "RDMA_MSG" }, { 1, "RDMA_NOMSG" },
-			  { 2, "RDMA_MSGP" }, { 3, "RDMA_DONE" }, { 4, "RDMA_ERROR" }),
-	 __entry->hdrlen),
-	u32, cq_id, u32, completion_id, u32, xid, u32, vers, u32, credits, u32, proc,
-	u32, hdrlen);
+#define svcrdma_show_proc(proc)						\
+	__print_symbolic(proc, { 0, "RDMA_MSG" }, { 1, "RDMA_NOMSG" },	\
+			 { 2, "RDMA_MSGP" }, { 3, "RDMA_DONE" }, { 4, "RDMA_ERROR" })
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_decode_short_err, 3, "cq.id=%u cid=%u hdrlen=%u",
-	u32, cq_id, u32, completion_id, u32, hdrlen);
+TRACE_EVENT(svcrdma_decode_rqst,
+	    TP_PROTO(u32 cq_id, u32 completion_id, u32 xid, u32 vers, u32 credits, u32 proc,
+		     u32 hdrlen),
+	    TP_ARGS(cq_id, completion_id, xid, vers, credits, proc, hdrlen),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, xid)
+			     __field(u32, vers)
+			     __field(u32, credits)
+			     __field(u32, proc)
+			     __field(u32, hdrlen)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = completion_id;
+			   __entry->xid = xid;
+			   __entry->vers = vers;
+			   __entry->credits = credits;
+			   __entry->proc = proc;
+			   __entry->hdrlen = hdrlen;),
+	    TP_printk("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%s hdrlen=%u",
+		      __entry->cq_id, __entry->completion_id, __entry->xid, __entry->vers,
+		      __entry->credits, svcrdma_show_proc(__entry->proc), __entry->hdrlen));
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, svcrdma_badreq_event, 6,
-	"cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%u",
-	u32, cq_id, u32, completion_id, u32, xid, u32, vers, u32, credits, u32, proc);
+TRACE_EVENT(svcrdma_decode_short_err,
+	    TP_PROTO(u32 cq_id, u32 completion_id, u32 hdrlen),
+	    TP_ARGS(cq_id, completion_id, hdrlen),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, hdrlen)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = completion_id;
+			   __entry->hdrlen = hdrlen;),
+	    TP_printk("cq.id=%u cid=%u hdrlen=%u", __entry->cq_id, __entry->completion_id,
+		      __entry->hdrlen));
+
+DECLARE_EVENT_CLASS(svcrdma_badreq_event,
+		    TP_PROTO(u32 cq_id, u32 completion_id, u32 xid, u32 vers, u32 credits,
+			     u32 proc),
+		    TP_ARGS(cq_id, completion_id, xid, vers, credits, proc),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)
+				     __field(u32, xid)
+				     __field(u32, vers)
+				     __field(u32, credits)
+				     __field(u32, proc)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = completion_id;
+				   __entry->xid = xid;
+				   __entry->vers = vers;
+				   __entry->credits = credits;
+				   __entry->proc = proc;),
+		    TP_printk("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%u",
+			      __entry->cq_id, __entry->completion_id, __entry->xid, __entry->vers,
+			      __entry->credits, __entry->proc));
 
 #define DEFINE_BADREQ_EVENT(name)								\
-	RPCRDMA_DEFINE(svcrdma_badreq_event, name, 6, u32, cq_id, u32, completion_id, u32, xid,	\
-		       u32, vers, u32, credits, u32, proc)
+	DEFINE_EVENT(svcrdma_badreq_event, name,						\
+		     TP_PROTO(u32 cq_id, u32 completion_id, u32 xid, u32 vers, u32 credits,	\
+			      u32 proc),							\
+		     TP_ARGS(cq_id, completion_id, xid, vers, credits, proc))
 
 DEFINE_BADREQ_EVENT(svcrdma_decode_badvers_err);
 DEFINE_BADREQ_EVENT(svcrdma_decode_drop_err);
 DEFINE_BADREQ_EVENT(svcrdma_decode_badproc_err);
 DEFINE_BADREQ_EVENT(svcrdma_decode_parse_err);
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_decode_rseg, 7,
-	"cq.id=%u cid=%u segno=%u position=%u %u@0x%016llx:0x%08x",
-	u32, cq_id, u32, completion_id, u32, segno, u32, position, u32, length, u64, offset,
-	u32, handle);
+TRACE_EVENT(svcrdma_decode_rseg,
+	    TP_PROTO(u32 cq_id, u32 completion_id, u32 segno, u32 position, u32 length, u64 offset,
+		     u32 handle),
+	    TP_ARGS(cq_id, completion_id, segno, position, length, offset, handle),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, segno)
+			     __field(u32, position)
+			     __field(u32, length)
+			     __field(u64, offset)
+			     __field(u32, handle)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = completion_id;
+			   __entry->segno = segno;
+			   __entry->position = position;
+			   __entry->length = length;
+			   __entry->offset = offset;
+			   __entry->handle = handle;),
+	    TP_printk("cq.id=%u cid=%u segno=%u position=%u %u@0x%016llx:0x%08x", __entry->cq_id,
+		      __entry->completion_id, __entry->segno, __entry->position, __entry->length,
+		      __entry->offset, __entry->handle));
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, svcrdma_wseg_class, 6,
-	"cq.id=%u cid=%u segno=%u %u@0x%016llx:0x%08x",
-	u32, cq_id, u32, completion_id, u32, segno, u32, length, u64, offset, u32, handle);
+DECLARE_EVENT_CLASS(svcrdma_wseg_class,
+		    TP_PROTO(u32 cq_id, u32 completion_id, u32 segno, u32 length, u64 offset,
+			     u32 handle),
+		    TP_ARGS(cq_id, completion_id, segno, length, offset, handle),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+				     __field(u32, completion_id)
+				     __field(u32, segno)
+				     __field(u32, length)
+				     __field(u64, offset)
+				     __field(u32, handle)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+				   __entry->completion_id = completion_id;
+				   __entry->segno = segno;
+				   __entry->length = length;
+				   __entry->offset = offset;
+				   __entry->handle = handle;),
+		    TP_printk("cq.id=%u cid=%u segno=%u %u@0x%016llx:0x%08x", __entry->cq_id,
+			      __entry->completion_id, __entry->segno, __entry->length,
+			      __entry->offset, __entry->handle));
 
 #define DEFINE_WSEG_EVENT(name)									\
-	RPCRDMA_DEFINE(svcrdma_wseg_class, name, 6, u32, cq_id, u32, completion_id, u32, segno,	\
-		       u32, length, u64, offset, u32, handle)
+	DEFINE_EVENT(svcrdma_wseg_class, name,							\
+		     TP_PROTO(u32 cq_id, u32 completion_id, u32 segno, u32 length, u64 offset,	\
+			      u32 handle),							\
+		     TP_ARGS(cq_id, completion_id, segno, length, offset, handle))
 
 /* A segment that was offered, and the part of one that was written. */
 DEFINE_WSEG_EVENT(svcrdma_decode_wseg);
 DEFINE_WSEG_EVENT(svcrdma_encode_wseg);
 
-RPCRDMA_EVENT(DECLARE_EVENT_CLASS, svcrdma_error_event, 1, "xid=0x%08x",
-	u32, xid);
+DECLARE_EVENT_CLASS(svcrdma_error_event,
+		    TP_PROTO(u32 xid),
+		    TP_ARGS(xid),
+		    TP_STRUCT__entry(__field(u32, xid)),
+		    TP_fast_assign(__entry->xid = xid;),
+		    TP_printk("xid=0x%08x", __entry->xid));
 
-#define DEFINE_ERROR_EVENT(name) RPCRDMA_DEFINE(svcrdma_error_event, name, 1, u32, xid)
+#define DEFINE_ERROR_EVENT(name)								\
+	DEFINE_EVENT(svcrdma_error_event, name,							\
+		     TP_PROTO(u32 xid),								\
+		     TP_ARGS(xid))
 
 DEFINE_ERROR_EVENT(svcrdma_err_vers);
 DEFINE_ERROR_EVENT(svcrdma_err_chunk);
 DEFINE_ERROR_EVENT(svcrdma_err_option);
 
-RPCRDMA_EVENT(TRACE_EVENT, svcrdma_send_err, 3, "cq.id=%u xid=0x%08x status=%d",
-	u32, cq_id, u32, xid, int, status);
+TRACE_EVENT(svcrdma_send_err,
+	    TP_PROTO(u32 cq_id, u32 xid, int status),
+	    TP_ARGS(cq_id, xid, status),
+	    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, xid)
+			     __field(int, status)),
+	    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->xid = xid;
+			   __entry->status = status;),
+	    TP_printk("cq.id=%u xid=0x%08x status=%d", __entry->cq_id, __entry->xid,
+		      __entry->status));
 
 #endif /* _RPCRDMA_TRACE_H */
 
