@@ -47,8 +47,9 @@ help:
 	  'make check-arm64  the main tests on emulated arm64, with pages of 4 and 64 KiB' \
 	  'make cost         count what an RPC costs, beside the C module (ROLE=client|server)' \
 	  'make bench        time RPCs and their CPU, beside the C module' \
-  'make benchmarks   a page with tables and bars of what cost and bench have measured' \
 	  '                  (ROLE=client|server MINUTES=9 for each, MODULE=FILE to compare as well, ONLY=REGEX)' \
+	  'make benchmarks   a page with tables and bars of what cost and bench have measured' \
+	  'make htmldocs     pages of the documents and of the tables that belong to them' \
 	  'make vectors      run the rows of VECTORS=FILE against the protocol code' \
 	  'make fuzz         fuzz the protocol code (FUZZ_SECONDS=30 for each target)' \
 	  'make stock        prepare the stock Debian kernel tree in the cache' \
@@ -115,6 +116,9 @@ bench:
 benchmarks:
 	@$(S)/benchmarks.sh
 
+htmldocs:
+	@$(S)/htmldocs.sh
+
 vectors:
 	@$(S)/vectors.sh '$(VECTORS)'
 
@@ -143,4 +147,4 @@ clean:
 	$(if $(KDIR),+$(kbuild) clean,$(clean-cache))
 
 .DEFAULT_GOAL := help
-.PHONY: help tree modules modules_install install uninstall run shell test lint check check-long check-arm64 vectors fuzz bench benchmarks cost stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean
+.PHONY: help tree modules modules_install install uninstall run shell test lint check check-long check-arm64 vectors fuzz bench benchmarks cost htmldocs stock custom debug um um-debug um-leaks deb rust-analyzer rust-project.json tags fmt clean

@@ -37,7 +37,11 @@ done
 
 step_layers() { "$here/check-layers.sh"; }
 
-step_conformance() { "$here/check-conformance.sh"; }
+# The documents, too: Sphinx has no warning.
+step_conformance() {
+	"$here/check-conformance.sh"
+	"$here/htmldocs.sh" >&2
+}
 
 # rustfmt leaves long comments alone, of which checkpatch complains.
 step_format() {
