@@ -3,15 +3,14 @@
 #
 # Usage: check-conformance.sh [TREE]
 #
-# Compares Documentation/conformance.rst with the rows that there are, with the tests, which name
-# their rows after "Proves:", and with the vectors, and sees that each row that counts as shown is shown
-# by a test of code that is in a release module. Prints KTAP.
+# Compares the tables of selftests/conformance with the rows that there are, with the tests, which name
+# their rows after "Proves:", and with the vectors. Each row that counts as shown must be shown by a test of
+# code that is in a release module. Of selftests/features it looks up the tests. Prints KTAP.
 
 . "$(dirname "$0")/lib.sh"
 . "$here/ktap.sh"
 
 cd "${1:-$PROJECT}"
-document=Documentation/conformance.rst
 
 # The ids of all rows: those of each group are numbered from 1.
 all_rows() {
@@ -22,8 +21,8 @@ all_rows() {
 	seq -f 'SEC-%03g' 19
 }
 
-# "ROW<tab>SHOWN BY" for each row of the document.
-documented() { sed -nE 's/^ +((V1|BD|PD|V2|SEC)-[^ ]+) \|.*\| ([^|]*)$/\1\t\3/p' "$document"; }
+# "ROW<tab>SHOWN BY" for each row of the tables.
+documented() { awk -F '\t' 'FNR > 1 { print $1 "\t" $5 }' selftests/conformance/*.tsv; }
 
 # "ROW<tab>TEST" for each test that a row names.
 named() {
@@ -137,16 +136,33 @@ not_of_the_module() {
 	documented | grep -vP '\t(planned|no test):' | cut -f 1 | sort | comm -23 - "$shown"
 }
 
+# Kselftests with a case, and suites of KUnit, that the features name and that do not exist.
+missing_cases() {
+	local file case cases
+	grep -ohP '[\w/-]+\.sh: [a-z]\w*(, (?!see )[a-z]\w*(?![\w.:/-]))*' selftests/features/*.tsv | sort -u |
+		while IFS=: read -r file cases; do
+			for case in ${cases//,/ }; do
+				grep -qs "^$case() {" selftests/{,long/}"$file" ||
+					printf '%s: %s\n' "$file" "$case"
+			done
+		done
+	grep -ohP '(KUnit|,) rpcrdma_\w+' selftests/features/*.tsv | sed 's/.* //' | sort -u |
+		while read -r case; do
+			grep -rqF "kunit_tests($case)" rust || printf 'KUnit %s\n' "$case"
+		done
+}
+
 # A rule is a name and a command that prints every line which breaks it.
 rule() { result "$1" "$("$1" || true)"; }
 
 shown=$(mktemp)
 trap 'rm -f "$shown"' EXIT
-printf 'TAP version 13\n1..6\n'
+printf 'TAP version 13\n1..7\n'
 rule unknown_rows
 rule without_reason
 rule missing_tags
 rule unnamed_tags
 rule missing_vectors
 rule not_of_the_module
+rule missing_cases
 exit $failed
