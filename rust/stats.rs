@@ -246,7 +246,7 @@ impl Forms {
 }
 
 /// The number of latency classes: one below 1024 ns, then one for each doubling. The last one, from
-/// 34 s on, is open-ended.
+/// 17 s (2^34 ns) on, is open-ended.
 const CLASSES: usize = 26;
 
 /// A histogram of durations.
