@@ -90,8 +90,7 @@ impl Incoming {
 }
 
 impl SvcxprtRdma {
-    /// Sets XPT_DATA and wakes a thread, if there is a Call. All of this under the lock: `detach`
-    /// takes it before the service can end, whose pools svc_xprt_enqueue() uses.
+    /// Sets XPT_DATA and wakes a thread, if there is a Call.
     pub(super) fn wake(&self, incoming: &Incoming) {
         if incoming.head().is_some() && !self.svc.is_closing() {
             self.svc.wake_for_data();

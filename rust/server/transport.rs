@@ -111,13 +111,7 @@ impl SvcxprtRdma {
     /// Has a thread close the connection, for this cause unless it has another one. Does not sleep.
     pub(super) fn force_close(&self, cause: Cause) {
         self.set_cause(cause);
-        self.close();
-    }
-
-    /// Has a thread close the connection. Under the lock for the same reason as [`Self::wake`].
-    fn close(&self) {
-        let _incoming = self.incoming.lock();
-        self.svc.close();
+        self.svc.deferred_close();
     }
 }
 
@@ -231,17 +225,14 @@ impl QpUser for SvcxprtRdma {
 
     fn queue_pair_failed(&self, event: u32) {
         trace::svcrdma_qp_error(self.number, event);
-        self.set_cause(Cause::WorkRequest);
-        // Perhaps in an interrupt, where `incoming` cannot be taken. The Receives are flushed next,
-        // and keep the service until then.
-        self.svc.close();
+        self.force_close(Cause::WorkRequest);
     }
 
     fn failed(&self, why: QpFailure) {
         match why {
             QpFailure::Flushed => {
                 self.is_flushed.store(true, Relaxed);
-                return self.close();
+                return self.svc.deferred_close();
             }
             QpFailure::WorkRequest => self.stats.counters.failed_requests.increment(),
             _ => {}
@@ -269,6 +260,6 @@ impl Removal for SvcxprtRdma {
         trace::svcrdma_device_removal(self.number);
         self.set_cause(Cause::DeviceRemoved);
         // The removal waits, and the service may have no thread.
-        self.svc.close_now();
+        self.svc.close();
     }
 }

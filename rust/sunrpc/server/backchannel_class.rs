@@ -307,7 +307,7 @@ impl<T: BcConnection> Table<T> {
             }
             let sent = connection.bc_sendto(&rqst);
             if sent == Err(SendError::NotConnected) {
-                svc.close();
+                svc.deferred_close();
             }
             if sent.is_err() && is_new {
                 // No Reply will return it. The RPC may have been sent before, and would orphan it.
@@ -403,7 +403,7 @@ impl<T: BcConnection> Table<T> {
     /// - `raw` is a transport with this table, and stays allocated during the call.
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid.
-        unsafe { Self::with_connection(raw, |svc, _| svc.close()) };
+        unsafe { Self::with_connection(raw, |svc, _| svc.deferred_close()) };
     }
 }
 

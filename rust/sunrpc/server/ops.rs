@@ -128,7 +128,7 @@ impl<T: SvcConnection> ConnectionTable<T> {
         let sent = unsafe {
             Self::with_call(rqstp, |xprt, connection, call| {
                 let sent = connection.sendto(Replying::new(rqstp), call);
-                sent.inspect_err(|_| xprt.close())
+                sent.inspect_err(|_| xprt.deferred_close())
             })
         };
         sent.unwrap_or(Err(EIO))

@@ -114,7 +114,7 @@ impl<'a> Receiving<'a> {
         self.clear_busy();
         let accepted = call.map_or(Ok(0), |call| self.accept(call));
         accepted.unwrap_or_else(|error| {
-            self.xprt.close();
+            self.xprt.deferred_close();
             error.to_errno()
         })
     }

@@ -8,7 +8,7 @@ use crate::bindings::{self, Net, SocketAddress};
 use core::{ffi::c_void, marker::PhantomData, ptr::NonNull};
 use kernel::{
     prelude::*,
-    sync::{aref::ARef, Arc, ArcBorrow},
+    sync::{aref::ARef, rcu, Arc, ArcBorrow},
     types::Opaque,
 };
 
@@ -175,23 +175,33 @@ impl SvcXprt {
 
     /// Wakes a thread to look at the transport, if it is not busy and a flag says that there is
     /// something to do. Does not sleep.
+    ///
+    /// No wake-up is lost, whatever locks the caller holds: the flag and XPT_BUSY are bits of one
+    /// word. If svc_xprt_ready() finds XPT_BUSY, the thread that clears it in svc_xprt_received()
+    /// finds the flag.
+    ///
+    /// svc_xprt_enqueue() uses a pool of the service after another thread can have closed the
+    /// transport. nfsd frees the pools in svc_destroy(), a grace period after it has closed all
+    /// transports: in between nfsd_shutdown_net() waits for percpu_ref_kill_and_confirm().
     fn enqueue(&self) {
-        // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
-        // marked as busy for good, so the call leaves it alone.
+        let _pools = rcu::read_lock();
+        // SAFETY: The transport is valid (type invariant). Once sunrpc has closed it, it is marked
+        // as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_enqueue(self.as_raw()) };
     }
 
-    /// Makes a thread close the transport. Does not sleep.
-    pub(crate) fn close(&self) {
-        // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
-        // marked as busy for good, so the call leaves it alone.
+    /// Makes a thread close the transport, as [`Self::enqueue`] wakes one. Called in any context.
+    pub(crate) fn deferred_close(&self) {
+        let _pools = rcu::read_lock();
+        // SAFETY: The transport is valid (type invariant). Once sunrpc has closed it, it is marked
+        // as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_deferred_close(self.as_raw()) };
     }
 
     /// Closes the transport, in this thread unless another one is using it. May sleep.
-    pub(crate) fn close_now(&self) {
-        // SAFETY: The transport is valid (type invariant). After its last reference is gone it is
-        // marked as busy for good, so the call leaves it alone.
+    pub(crate) fn close(&self) {
+        // SAFETY: The transport is valid (type invariant). Once sunrpc has closed it, it is marked
+        // as busy for good, so the call leaves it alone.
         unsafe { bindings::svc_xprt_close(self.as_raw()) };
     }
 }
