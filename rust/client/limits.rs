@@ -28,6 +28,10 @@ pub(super) const BACKWARD_SLOTS: u32 = 16;
 /// The most Sends in progress. Even with more requests, more Sends are rarely in progress.
 const MAX_SENDS: u32 = 128;
 
+/// Send contexts that a connection begins with: with fewer, Sends one after the other would be
+/// signalled more often.
+const FIRST_SENDS: u32 = 2 * MAX_UNSIGNALED;
+
 /// The fewest requests with which a connection is useful.
 const MIN_REQUESTS: u32 = 4;
 
@@ -100,7 +104,8 @@ impl EpLimits {
                 recv_batch,
                 send_entries: for_sends.saturating_add(for_invalidations),
                 send_sge: 1,
-                sends,
+                sends: sends.min(FIRST_SENDS),
+                most_sends: sends,
                 rdma_ctxs: 0,
                 // A Call without chunks has slot 0.
                 slots: requests.saturating_add(1),

@@ -129,12 +129,13 @@ pub(crate) struct QpCaps {
     /// How many Receives [`CqContext::repost`] posts together.
     pub(crate) recv_batch: u32,
     /// Entries of the send queue, without those that the RDMA core adds for `rdma_ctxs`. On a
-    /// client enough for all `sends` with their MRs, and for the local invalidations of all slots.
+    /// client enough for `most_sends` with their MRs, and for the local invalidations of all slots.
     pub(crate) send_entries: u32,
     /// Elements in the gather list of one work request of the send queue.
     pub(crate) send_sge: u32,
-    /// Send contexts that are made at first. A server makes more when it needs them.
+    /// Send contexts that are made at first, and the most that are made when none is idle.
     pub(crate) sends: u32,
+    pub(crate) most_sends: u32,
     /// Ranges that one message takes at most, where memory is registered for RDMA Reads or Writes.
     pub(crate) rdma_ctxs: u32,
     /// Slots for the MRs of Calls.
@@ -185,7 +186,7 @@ pub(crate) struct QueuePair<U: QpUser> {
     /// pages in a range ([`super::device::Attributes::region_pages`]).
     pub(super) registers_reads: bool,
     pub(super) registers_writes: bool,
-    pub(super) region_pages: NonZeroU32,
+    pub(crate) region_pages: NonZeroU32,
     /// The numbers by which `rdma resource show` lists the QP and the CQ.
     pub(crate) number: u32,
     pub(crate) cq_number: u32,

@@ -39,9 +39,10 @@ pub(crate) const MAX_UNSIGNALED: u32 = 16;
 /// Why a chain was not handed over, or why there is no context for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SqError {
-    /// A client has no idle context. [`QpUser::sq_available`] will be called.
+    /// A client has no idle context, and has made as many as it may or has no memory for one more.
+    /// [`QpUser::sq_available`] will be called.
     Full,
-    /// There is no memory.
+    /// A server has no memory.
     NoMem,
     /// The connection is ending, or has to end.
     Closed,
@@ -137,7 +138,7 @@ impl<U: QpUser> QpOwner<U> {
     /// # Errors
     ///
     /// [`SqError::Full`] on a client only; then [`QpUser::sq_full`] was called under the lock, and
-    /// [`QpUser::sq_available`] will be. [`SqError::NoMem`] on a server only, [`SqError::Closed`].
+    /// [`QpUser::sq_available`] will be. [`SqError::NoMem`] on a server only. [`SqError::Closed`].
     pub(crate) fn get_send_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
         // SAFETY: The owner exists while it is borrowed.
         unsafe { self.get_ctxt(flags) }
@@ -179,20 +180,25 @@ impl<U: QpUser> QueuePair<U> {
     unsafe fn get_ctxt(&self, flags: Flags) -> Result<SendBox<'_, U>, SqError> {
         let mut sq = self.lock_open()?;
         let mut ctxt = sq.idle.pop_front();
-        if ctxt.is_none() && U::IS_CLIENT {
-            sq.wants_sq = true;
-            self.user.sq_full();
-        }
-        drop(sq);
-        if ctxt.is_none() && !U::IS_CLIENT {
+        if ctxt.is_none() && sq.made < self.caps.most_sends {
+            drop(sq);
             // SAFETY: The hardware objects exist (this function's contract).
             let pd = unsafe { &self.hw().pd };
-            let made = SendCtxt::new(pd, self.caps.send_size, flags);
-            ctxt = Some(made.map_err(|_| SqError::NoMem)?);
-            let mut sq = self.send.lock();
-            sq.made = sq.made.saturating_add(1);
+            let made = SendCtxt::new(pd, self.caps.send_size, flags).ok();
+            sq = self.send.lock();
+            sq.made = sq.made.saturating_add(made.is_some().into());
+            // Without memory one that has become idle meanwhile.
+            ctxt = made.or_else(|| sq.idle.pop_front());
         }
-        let ctxt = ManuallyDrop::new(ctxt.ok_or(SqError::Full)?);
+        let mut error = SqError::NoMem;
+        if ctxt.is_none() && U::IS_CLIENT {
+            // The last idle one was posted signalled, so there will be a completion.
+            sq.wants_sq = true;
+            self.user.sq_full();
+            error = SqError::Full;
+        }
+        drop(sq);
+        let ctxt = ManuallyDrop::new(ctxt.ok_or(error)?);
         // INVARIANT: The hardware objects exist (this function's contract).
         Ok(SendBox { qp: self, ctxt })
     }

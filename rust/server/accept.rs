@@ -119,6 +119,7 @@ fn caps(conn: &SvcxprtRdma, device: &Device, credits: u32, registers_reads: bool
         // The RDMA core takes into account that Reads may have fewer.
         send_sge: sge(attributes.max_send_sge).get(),
         sends: 0,
+        most_sends: u32::MAX,
         rdma_ctxs: CALL_PIECES.saturating_add(more),
         slots: 0,
     };
