@@ -85,8 +85,7 @@ impl RwList {
     }
 
     /// Adds the transfer of `range` of `pages`, no more than `region_pages` of them, from or
-    /// to the peer's memory at `offset` under `handle`. May sleep. What cannot be mapped is tried
-    /// once more: an IOMMU or bounce buffers may be exhausted for a moment.
+    /// to the peer's memory at `offset` under `handle`. May sleep.
     ///
     /// # Safety
     ///
@@ -94,9 +93,9 @@ impl RwList {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if there is no room or no memory, `EAGAIN` if there is no memory region, `EINVAL`
-    /// if there are no bytes, or if the range is not within these pages. No other range may be
-    /// added then.
+    /// `ENOMEM` if there is no room or no memory: an IOMMU or bounce buffers may be exhausted for a
+    /// moment. `EAGAIN` if there is no memory region, `EINVAL` if there are no bytes, or if the
+    /// range is not within these pages.
     pub(super) unsafe fn add(
         &mut self,
         hw: &Hw,
@@ -120,7 +119,7 @@ impl RwList {
         };
         // SAFETY: The queue pair is valid. The vectors describe that many bytes of pages that stay,
         // and do not move themselves.
-        let mut map = || unsafe {
+        let status = unsafe {
             bindings::rdma_rw_ctx_init_bvec(
                 ctxt.ctx.as_mut_ptr(),
                 hw.qp.as_ptr(),
@@ -133,13 +132,10 @@ impl RwList {
                 self.direction.into(),
             )
         };
-        let mut status = map();
-        if status < 0 {
-            status = map();
-        }
         let requests = u32::try_from(status).unwrap_or(0);
         if requests == 0 {
             self.ctxts.pop();
+            self.vecs.truncate(first);
             return Err(to_result(status).err().unwrap_or(EINVAL));
         }
         self.requests = self.requests.saturating_add(requests);

@@ -176,22 +176,18 @@ impl<U: QpUser> SendBox<'_, U> {
         self.ctxt.rw.reserve(direction, ranges, elements)
     }
 
-    /// Adds the transfer of `range` of the pages from or to the peer's memory at `offset` under
-    /// `handle`. May sleep for memory.
+    /// Adds the transfer of `range` of the pages, no more than [`QueuePair::region_pages`] of them,
+    /// from or to the peer's memory at `offset` under `handle`. May sleep.
     ///
     /// # Errors
     ///
     /// `EINVAL` if the range is not within the pages; `ENOMEM`; `EAGAIN` if more MRs are needed
     /// than the RDMA core has.
-    pub(crate) fn add(&mut self, range: PageRange, handle: u32, mut offset: u64) -> Result {
+    pub(crate) fn add(&mut self, range: PageRange, handle: u32, offset: u64) -> Result {
         let SendCtxt { rw, pages, .. } = &mut **self.ctxt;
-        for range in range.split(self.qp.region_pages) {
-            // SAFETY: The hardware objects exist (type invariant). The pages stay with the context,
-            // and do not change while there are ranges, until the ranges are released.
-            unsafe { rw.add(self.qp.hw(), pages, range, handle, offset)? };
-            offset = offset.wrapping_add(u64::try_from(range.length)?);
-        }
-        Ok(())
+        // SAFETY: The hardware objects exist (type invariant). The pages stay with the context, and
+        // do not change while there are ranges, until the ranges are released.
+        unsafe { rw.add(self.qp.hw(), pages, range, handle, offset) }
     }
 
     /// MRs of the RDMA core's pool that the ranges have taken. They are given back when the chain

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The RDMA Reads of a Call, which a thread posts, and the RDMA Writes of a Reply.
+//!
+//! All that a thread allocates or maps for them waits for memory
+//! ([`SvcxprtRdma::wait_for_memory`]). Any other error ends the connection.
 
 use super::{
     recvfrom::{CallInfo, Decoded},
@@ -18,7 +21,7 @@ use crate::{
     },
     rdma::SendBox,
     sunrpc::{
-        server::{Receiving, Replying, ResultLayout},
+        server::{Receiving, Replying},
         PageRange, PageVec,
     },
     trace,
@@ -73,9 +76,9 @@ fn map_reads<'a>(qp: &'a Owner, ctxt: &RecvCtxt, rqst: &mut Receiving<'_>) -> Re
     // A Read that begins within a page shares that page with the Read before it.
     let elements = count.saturating_add(ranges);
     conn.wait_for_memory(|| send_ctxt.reserve_rw(DataDirection::FromDevice, ranges, elements))?;
-    for (at, segment) in call.reads() {
+    for (at, mut segment) in call.reads() {
         let range = PageRange::at(usize::try_from(at)?, usize::try_from(segment.length)?);
-        send_ctxt.add(range, segment.handle, segment.offset)?;
+        add(qp, &mut send_ctxt, range, &mut segment)?;
     }
     Ok(send_ctxt)
 }
@@ -155,36 +158,38 @@ pub(super) fn add_writes(
     (plan, call): (&ReplyPlan<'_>, &ReceivedCall<'_>),
     writes: usize,
 ) -> Result<u64> {
-    let pages = ctxt.pages()?;
-    let layout = rqst.move_pages(pages)?;
+    let (conn, pages) = (qp.user(), ctxt.pages()?);
+    let layout = rqst.move_pages(pages, |pages, count| {
+        conn.wait_for_memory(|| pages.reserve(count, GFP_KERNEL))
+    })?;
     let count = u32::try_from(pages.len())?;
     // From here on the context counts them as those of a Reply.
     *ctxt.data() = SendInfo::Writes;
-    qp.user().reply_pages.add(count, Relaxed);
-    qp.user().listener.reply_pages.add(count, Relaxed);
+    conn.reply_pages.add(count, Relaxed);
+    conn.listener.reply_pages.add(count, Relaxed);
     // The head, the pages and the tail are written one by one.
     let ranges = writes.saturating_add(2);
     // Each Write can begin and end within a page.
     let elements = layout.part_count().saturating_add(writes.saturating_mul(2));
-    ctxt.reserve_rw(DataDirection::ToDevice, ranges, elements)?;
+    conn.wait_for_memory(|| ctxt.reserve_rw(DataDirection::ToDevice, ranges, elements))?;
     let (mut index, mut bytes) = (0u32, 0u64);
-    for (at, target) in plan.rdma_writes(call) {
+    for (at, mut target) in plan.rdma_writes(call) {
         let segment = (target.handle, target.length, target.offset);
         trace::svcrdma_encode_wseg(qp, cid, index, segment);
         index = index.saturating_add(1);
         bytes = bytes.saturating_add(u64::from(target.length));
-        add_write(ctxt, &layout, at, target)?;
+        let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
+        layout.for_each_range(start, length, |range| add(qp, ctxt, range, &mut target))?;
     }
     Ok(bytes)
 }
 
-/// Adds the RDMA Write of the bytes from `at` on to `target`.
-fn add_write(ctxt: &mut SendCtxt<'_>, layout: &ResultLayout, at: u32, target: Segment) -> Result {
-    let (start, length) = (usize::try_from(at)?, usize::try_from(target.length)?);
-    let mut offset = target.offset;
-    layout.for_each_range(start, length, |range| {
-        ctxt.add(range, target.handle, offset)?;
-        offset = offset.wrapping_add(u64::try_from(range.length)?);
-        Ok(())
-    })
+/// Adds the transfer of `range` from or to `segment`, whose offset moves on.
+fn add(qp: &Qp, ctxt: &mut SendCtxt<'_>, range: PageRange, segment: &mut Segment) -> Result {
+    for range in range.split(qp.region_pages) {
+        let (handle, offset) = (segment.handle, segment.offset);
+        qp.user().wait_for_memory(|| ctxt.add(range, handle, offset))?;
+        segment.offset = offset.wrapping_add(u64::try_from(range.length)?);
+    }
+    Ok(())
 }

@@ -35,6 +35,6 @@ pub(crate) use super::BcRqst;
 pub(crate) use backchannel_class::{register_bc, BcClass, BcConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
 pub(crate) use ktime::Ktime;
-pub(crate) use rqst::{KeptCall, Receiving, Replying, ResultLayout, SvcCall};
+pub(crate) use rqst::{KeptCall, Receiving, Replying, SvcCall};
 pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};
 pub(crate) use xprt::{Accepting, NewXprt, OwnedSvcXprt, Published};

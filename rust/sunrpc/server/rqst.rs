@@ -280,14 +280,18 @@ impl Replying<'_> {
         self.message().copy_out(at, to)
     }
 
-    /// Moves the pages of the Reply to `pages`, and returns where in them the bytes of the message
-    /// are. The message is no longer complete, and sunrpc supplies other pages for the thread's
-    /// next Reply.
+    /// Moves the pages of the Reply to `pages`, in which `reserve` makes room for so many, and
+    /// returns where in them the bytes of the message are. The message is no longer complete, and
+    /// sunrpc supplies other pages for the thread's next Reply.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `EIO` if the data is not in these pages. Then none has moved.
-    pub(crate) fn move_pages(self, pages: &mut PageVec) -> Result<ResultLayout> {
+    /// Those of `reserve`; `EIO` if the data is not in these pages. Then none has moved.
+    pub(crate) fn move_pages(
+        self,
+        pages: &mut PageVec,
+        reserve: impl FnOnce(&mut PageVec, usize) -> Result,
+    ) -> Result<ResultLayout> {
         let res = self.res();
         let data = self.data_pages()?;
         let (head, tail) = (self.linear(&res.head[0]), self.linear(&res.tail[0]));
@@ -308,7 +312,7 @@ impl Replying<'_> {
             ),
             (tail, res.tail[0].iov_len),
         ]);
-        pages.reserve(count, GFP_KERNEL)?;
+        reserve(pages, count)?;
         let rqst = self.rqst.as_ptr();
         // SAFETY: The request belongs to this thread (type invariant), and the array of its pages
         // has `count` elements, each of them a page with a reference for the thread, which passes
