@@ -37,11 +37,9 @@ unsafe impl<Storage> pin_init::Zeroable for __BindgenBitfieldUnit<Storage> where
 
 mod memory;
 mod pages;
-mod relaxed;
 mod shared;
 pub(crate) use memory::{Exposable, Exposed, Exposure, Location, RegionSize};
 pub(crate) use pages::{total_pages, PageRange, PageVec};
-pub(crate) use relaxed::RelaxedCell;
 pub(crate) use shared::{Host, Net, OwnedMessage, SocketAddress};
 
 include!(env!("RPCRDMA_BINDINGS"));

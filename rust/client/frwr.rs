@@ -268,7 +268,7 @@ pub(super) fn invalidated(
 /// sleep.
 pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
     let ep = qp.user();
-    let Some(index) = ep.cookie_value(rqst.cookie().get()) else {
+    let Some(index) = ep.cookie_value(rqst.cookie()) else {
         return;
     };
     let plan = qp.slot(index).and_then(|mut slot| slot.data().take_plan());

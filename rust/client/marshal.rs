@@ -81,12 +81,12 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     let (slot, mapped) = mrs.into_parts();
     let cookie = ep.cookie(slot);
     let sent = if slot == 0 {
-        rqst.cookie().set(cookie);
+        rqst.set_cookie(cookie);
         ctxt.post_send(length, None)
     } else {
         ctxt.post_with_mrs(length, slot, mapped, |req| {
             *req = Req::Offered(plan);
-            rqst.cookie().set(cookie);
+            rqst.set_cookie(cookie);
         })
     };
     sent.map_err(|error| not_sent(ep, error))?;

@@ -146,7 +146,7 @@ pub(super) fn claim(
     let mut rep = Rep {
         outcome: Outcome::Failed,
         form: Form::INLINE,
-        slot: qp.user().cookie_value(rqst.cookie().get())?,
+        slot: qp.user().cookie_value(rqst.cookie())?,
     };
     if rep.slot == 0 {
         rep.outcome = compare(None);
@@ -248,7 +248,7 @@ fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
     let ep = cx.user();
     let stats = &ep.transport.stats;
     // The slot may belong to another Call already.
-    rqst.cookie().set(0);
+    rqst.set_cookie(0);
     if !matches!(outcome, Outcome::Failed) {
         ep.transport.latency.record(form, rqst.round_trip());
     }

@@ -3,20 +3,19 @@
 //! The memory of one RPC: the transport's own state, the Call, and the head and tail of the Reply,
 //! in one allocation.
 
-use crate::bindings::{self, Exposure, RelaxedCell};
+use crate::bindings::{self, Exposure};
 use core::{cell::UnsafeCell, ptr::NonNull};
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::atomic::Atomic};
 
 /// The transport's state, in front of the Call's bytes. Its size keeps them aligned like kmalloc
 /// memory.
 #[repr(C, align(16))]
 pub(super) struct Prefix {
     /// A cookie that the transport keeps with the request, 0 for a new one.
-    pub(super) cookie: RelaxedCell<u64>,
+    pub(super) cookie: Atomic<u64>,
     credit: UnsafeCell<Credit>,
-    /// Whether somebody is handling a Reply, as 0 or 1. The lock of the requests that wait for a
-    /// Reply guards it.
-    pub(super) is_taken: RelaxedCell<u32>,
+    /// Whether a thread handles a Reply. The lock of the requests that wait for a Reply guards it.
+    pub(super) is_taken: Atomic<bool>,
     /// The exposure of all memory of the RPC, which neither completes nor is freed before that is
     /// over.
     pub(super) exposure: Exposure,
@@ -90,9 +89,9 @@ pub(super) unsafe fn attach(
     // SAFETY: The memory is new, and large enough for the prefix and for what follows it.
     unsafe {
         prefix.write(Prefix {
-            cookie: RelaxedCell::new(0),
+            cookie: Atomic::new(0),
             credit: UnsafeCell::new(Credit::default()),
-            is_taken: RelaxedCell::new(0),
+            is_taken: Atomic::new(false),
             exposure: Exposure::new(),
             is_reserve,
         });

@@ -5,7 +5,7 @@
 use super::{buffer, rqst::ForwardRqst, rqst_buf::ReplyBuf, xprt::Xprt};
 use crate::{bindings, sunrpc::send_error::end_task};
 use core::{mem::ManuallyDrop, ptr::NonNull};
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::atomic::Relaxed};
 
 impl Xprt {
     /// Finds and pins the request with this XID, if it waits for a Reply and no other Reply to it
@@ -17,10 +17,10 @@ impl Xprt {
         let ptr = ptr.ok_or(NotPinned::Unknown)?;
         // SAFETY: The request was just found, under the same lock: it waits for a Reply.
         let is_taken = &unsafe { buffer::prefix(ptr.as_ptr()) }.is_taken;
-        if is_taken.get() != 0 {
+        if is_taken.load(Relaxed) {
             return Err(NotPinned::Taken);
         }
-        is_taken.set(1);
+        is_taken.store(true, Relaxed);
         // SAFETY: The request was just found, and the lock, under which it stays, is held.
         unsafe { bindings::xprt_pin_rqst(ptr.as_ptr()) };
         // INVARIANT: Found, marked and pinned under the lock.
@@ -143,7 +143,7 @@ impl PinnedRqst {
     fn unpin(&self) {
         // SAFETY: By the type's invariant this object marked and pinned the request.
         unsafe {
-            buffer::prefix(self.raw()).is_taken.set(0);
+            buffer::prefix(self.raw()).is_taken.store(false, Relaxed);
             bindings::xprt_unpin_rqst(self.raw());
         }
     }

@@ -8,11 +8,11 @@ use super::{
     xprt::Xprt,
 };
 use crate::{
-    bindings::{self, Exposure, RelaxedCell},
+    bindings::{self, Exposure},
     trace,
 };
 use core::ptr::NonNull;
-use kernel::types::Opaque;
+use kernel::{sync::atomic::Relaxed, types::Opaque};
 
 /// A forward request that has a task, and is between `buf_alloc` and `buf_free`.
 ///
@@ -29,11 +29,19 @@ pub(crate) unsafe trait ForwardRqst {
         u32::from_be(unsafe { (*self.raw()).rq_xid })
     }
 
-    /// A cookie that the transport keeps with the request, 0 for a new one.
-    fn cookie(&self) -> &RelaxedCell<u64> {
+    /// The cookie that the transport keeps with the request, 0 for a new one.
+    fn cookie(&self) -> u64 {
         // SAFETY: The request is a forward one between `buf_alloc` and `buf_free` (this trait's
         // contract).
-        &unsafe { buffer::prefix(self.raw()) }.cookie
+        unsafe { buffer::prefix(self.raw()) }.cookie.load(Relaxed)
+    }
+
+    /// Changes the cookie.
+    fn set_cookie(&self, cookie: u64) {
+        // SAFETY: The request is a forward one between `buf_alloc` and `buf_free` (this trait's
+        // contract).
+        let prefix = unsafe { buffer::prefix(self.raw()) };
+        prefix.cookie.store(cookie, Relaxed);
     }
 
     /// The counter of the regions over the request's memory.
