@@ -182,7 +182,7 @@ impl WorkItem for MrPool {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let _scope = ReclaimScope::enter(this.transport.xprt.is_swapper());
+        let _scope = ReclaimScope::nofs(this.transport.xprt.is_swapper());
         // The next sender that needs MRs queues this again, after the pause.
         if this.fill(this.mrs_per_call.max(FULL)).is_err() {
             fsleep(PAUSE);

@@ -13,7 +13,7 @@ use crate::{
             Accepting, BcConnection, NewXprt, OwnedSvcXprt, Published, SvcClass, SvcListener,
             SvcTransport,
         },
-        ClassUser, NoIoScope, SocketAddress, IDENT_RDMA,
+        ClassUser, ReclaimScope, SocketAddress, IDENT_RDMA,
     },
 };
 use kernel::{
@@ -68,7 +68,7 @@ impl WorkItem for SvcRdmaListener {
 
     /// Listens at the address again, once a device has it. May sleep.
     fn run(this: Arc<Self>) {
-        let _scope = NoIoScope::enter();
+        let _scope = ReclaimScope::noio();
         let mut state = this.state.lock();
         // The port has to be free before it can be listened at again. Destroying the identifier
         // waits for handlers, which do not take the lock.
@@ -167,7 +167,7 @@ impl SvcListener for SvcRdmaListener {
     fn accept<'a>(&self, accepting: Accepting<'a, Connection>) -> Option<Published<'a>> {
         // No other thread accepts meanwhile, and a client on this machine may need a connection to
         // give memory back.
-        let _scope = NoIoScope::enter();
+        let _scope = ReclaimScope::noio();
         let (request, is_followed) = self.state.lock().id.as_ref()?.next()?;
         if is_followed {
             self.xprt.wake_for_connection();

@@ -25,7 +25,7 @@ use crate::{
     rdma::CqContext,
     sunrpc::{
         server::{Ktime, Receiving, SvcCall},
-        NoIoScope, PageVec,
+        PageVec, ReclaimScope,
     },
     trace,
 };
@@ -213,7 +213,7 @@ pub(super) fn recvfrom(qp: &Owner, rqst: &mut Receiving<'_>) -> Option<SvcCall<R
     let taken = qp.user().take(qp);
     rqst.clear_busy();
     let mut ctxt = taken?;
-    let _scope = NoIoScope::enter();
+    let _scope = ReclaimScope::noio();
     let info = ctxt.data();
     let refusal = match info.what {
         Decoded::Refuse(refusal) => refusal,
@@ -255,7 +255,7 @@ fn deliver(mut ctxt: RecvCtxt) -> Option<SvcCall<RecvCtxt>> {
 
 /// `xpo_release_ctxt`: puts the Receive of a message, which was answered or will not be.
 pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
-    let _scope = NoIoScope::enter();
+    let _scope = ReclaimScope::noio();
     let info = ctxt.data();
     let (mrs, is_answered, is_offering) = (info.mrs, info.is_answered, info.is_offering);
     qp.put_recv(ctxt);

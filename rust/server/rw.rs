@@ -188,7 +188,8 @@ pub(super) fn add_writes(
 fn add(qp: &Qp, ctxt: &mut SendCtxt<'_>, range: PageRange, segment: &mut Segment) -> Result {
     for range in range.split(qp.region_pages) {
         let (handle, offset) = (segment.handle, segment.offset);
-        qp.user().wait_for_memory(|| ctxt.add(range, handle, offset))?;
+        qp.user()
+            .wait_for_memory(|| ctxt.add(range, handle, offset))?;
         segment.offset = offset.wrapping_add(u64::try_from(range.length)?);
     }
     Ok(())

@@ -21,7 +21,7 @@ use crate::{
     stats::Form,
     sunrpc::{
         server::{KeptCall, Ktime, Replying},
-        NoIoScope,
+        ReclaimScope,
     },
     trace,
 };
@@ -76,7 +76,7 @@ pub(super) fn result_payload(mut ctxt: KeptCall<'_, RecvCtxt>, at: u32, length: 
 ///
 /// Any error means that the connection has to be closed.
 pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, RecvCtxt>) -> Result {
-    let _scope = NoIoScope::enter();
+    let _scope = ReclaimScope::noio();
     let conn = qp.user();
     send_reply(qp, rqst, &mut ctxt).inspect_err(|&error| {
         let xid = ctxt.message().data().xid();

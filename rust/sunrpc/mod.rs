@@ -20,7 +20,7 @@ mod xdr_buf;
 
 pub(crate) use crate::bindings::{total_pages, Host, PageRange, PageVec, SocketAddress};
 pub(crate) use bc_rqst::BcRqst;
-pub(crate) use queue::{NoIoScope, ReclaimScope};
+pub(crate) use queue::ReclaimScope;
 pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
 pub(crate) use rpc_xprt::{jiffies, jiffies_to_ms};
 pub(crate) use send_error::SendError;

@@ -54,8 +54,8 @@ impl Drop for OwnedQueue {
     }
 }
 
-/// While this object exists, the running thread's allocations do not wait for file systems, and may
-/// use reserves if the transport carries swap.
+/// While this object exists, the allocations of the running thread do not wait for what may wait for
+/// that thread.
 pub(crate) struct ReclaimScope {
     flags: u32,
     /// The scope is tied to the thread.
@@ -63,10 +63,16 @@ pub(crate) struct ReclaimScope {
 }
 
 impl ReclaimScope {
-    /// Enters the scope.
-    pub(crate) fn enter(swapper: bool) -> Self {
+    /// Allocations do not wait for file systems, and may use reserves if the transport carries swap.
+    pub(crate) fn nofs(swapper: bool) -> Self {
         let reserves = if swapper { bindings::PF_MEMALLOC } else { 0 };
         Self::with(bindings::PF_MEMALLOC_NOFS | reserves)
+    }
+
+    /// Allocations neither start I/O nor wait for it. A machine that mounts its own export needs what
+    /// is allocated under it to write its pages back.
+    pub(crate) fn noio() -> Self {
+        Self::with(bindings::PF_MEMALLOC_NOIO)
     }
 
     fn with(flags: u32) -> Self {
@@ -82,17 +88,5 @@ impl Drop for ReclaimScope {
     fn drop(&mut self) {
         // SAFETY: Clears the flags that `with` has set, in the same thread.
         unsafe { bindings::rpcrdma_memalloc_flags_restore(self.flags) };
-    }
-}
-
-/// See [`Self::enter`].
-pub(crate) enum NoIoScope {}
-
-impl NoIoScope {
-    /// While the returned object exists, the running thread's allocations neither start I/O nor
-    /// wait for it. A machine that mounts its own export needs what is allocated under it to write
-    /// its pages back.
-    pub(crate) fn enter() -> ReclaimScope {
-        ReclaimScope::with(bindings::PF_MEMALLOC_NOIO)
     }
 }

@@ -59,7 +59,7 @@ pub(super) unsafe extern "C" fn connect(
 pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::work_struct) {
     // SAFETY: The work is that of an allocation, and `connect` took a reference for this attempt.
     let xprt = unsafe { Xprt::from_raw(Xprt::of_work(work).cast()) };
-    let _scope = ReclaimScope::enter(xprt.is_swapper());
+    let _scope = ReclaimScope::nofs(xprt.is_swapper());
     // Before the first Reply can come.
     xprt.reset_credits(1);
     // SAFETY: sunrpc connects only transports whose setup has succeeded.

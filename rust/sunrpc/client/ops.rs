@@ -330,7 +330,7 @@ impl<T: ClientTransport> VTable<T> {
             (xprt, Arc::from(xprt.transport::<T>()))
         };
         // Reclaim may wait for others on the same queue.
-        let _scope = ReclaimScope::enter(xprt.is_swapper());
+        let _scope = ReclaimScope::nofs(xprt.is_swapper());
         // SAFETY: Setup has initialised the work, which is not queued again.
         unsafe { bindings::cancel_delayed_work_sync(&raw mut (*xprt.allocation()).overdue) };
         // The callback that queued this work may still be about to return. The last reference to

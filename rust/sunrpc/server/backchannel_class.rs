@@ -17,7 +17,7 @@ use super::{
 use crate::{
     bindings,
     sunrpc::{
-        queue::NoIoScope,
+        queue::ReclaimScope,
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
         rpc_xprt::{self, Base},
         send_error::SendError,
@@ -51,7 +51,7 @@ pub(crate) trait BcConnection: SvcConnection {
     /// The class of the transports for these Calls.
     fn bc_class() -> &'static BcClass<Self>;
 
-    /// Sends a Call. Task context, in a [`NoIoScope`]; may sleep.
+    /// Sends a Call. Task context, in a [`ReclaimScope::noio`]; may sleep.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl<T: BcConnection> Table<T> {
     };
 
     /// Calls `with` for the connection, with a reference to its `svc_xprt`, unless sunrpc has
-    /// dropped the last one. Task context, in a [`NoIoScope`]; may sleep: this reference may have
+    /// dropped the last one. Task context, in a [`ReclaimScope::noio`]; may sleep: this reference may have
     /// become the last one.
     ///
     /// # Safety
@@ -192,7 +192,7 @@ impl<T: BcConnection> Table<T> {
         raw: *mut bindings::rpc_xprt,
         with: impl FnOnce(&SvcXprt, &T) -> R,
     ) -> Option<R> {
-        let _scope = NoIoScope::enter();
+        let _scope = ReclaimScope::noio();
         // SAFETY: The transport keeps the memory of the server transport. Setup has checked the
         // type of that, and as nfsd knows of it, it was published.
         unsafe {
@@ -230,7 +230,7 @@ impl<T: BcConnection> Table<T> {
     ///   during the call.
     /// - The request has no buffer.
     unsafe extern "C" fn buf_alloc(task: *mut bindings::rpc_task) -> c_int {
-        let _scope = NoIoScope::enter();
+        let _scope = ReclaimScope::noio();
         // SAFETY: `task` has a request of a valid transport, and no other thread uses the
         // request during the call (this function's contract).
         unsafe {
