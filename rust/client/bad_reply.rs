@@ -47,7 +47,7 @@ pub(super) fn rdma_error(
         match action {
             // There is nothing to send again: this is the version of the connection.
             Some(NegotiationAction::Resend(xid, version)) => ep.replied(xid, version),
-            _ => ep.failed(error.xid),
+            _ => ep.call_failed(error.xid),
         }
         return drop_late(cx, message);
     };
@@ -104,7 +104,7 @@ fn fail(
         return drop_unexpected(cx, message);
     };
     // Before the Call gives its credit back.
-    qp.user().failed(Xid(rqst.xid()));
+    qp.user().call_failed(Xid(rqst.xid()));
     finish(cx, PendingReply { rqst, message, rep });
 }
 

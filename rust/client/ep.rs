@@ -168,9 +168,9 @@ impl Ep {
     }
 
     /// An error other than a refused version has ended a Call.
-    pub(super) fn failed(&self, xid: Xid) {
+    pub(super) fn call_failed(&self, xid: Xid) {
         if let Some(v2) = &self.v2 {
-            v2.failed(xid);
+            v2.call_failed(xid);
         }
     }
 

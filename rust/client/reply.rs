@@ -60,7 +60,7 @@ impl QpUser for Ep {
         self.transport.xprt.write_space();
     }
 
-    fn failed(&self, why: QpFailure) {
+    fn qp_failed(&self, why: QpFailure) {
         if why == QpFailure::WorkRequest {
             self.transport.stats.failed_requests.increment();
         }

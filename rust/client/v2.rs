@@ -141,7 +141,7 @@ impl VersionTwo {
     }
 
     /// An error other than a refused version has ended a Call.
-    pub(super) fn failed(&self, xid: Xid) {
+    pub(super) fn call_failed(&self, xid: Xid) {
         self.handle(RequesterEvent::Failed(xid));
     }
 

@@ -177,7 +177,7 @@ unsafe impl<U: QpUser> Complete for MrSlot<U> {
         let slot = unsafe { this.as_ref() };
         trace::xprtrdma_wc_li_done(cx.qp(), trace::clip(slot.index), wc);
         if let Some(status) = WcStatus::failure(wc) {
-            return cx.user().failed(status.into());
+            return cx.user().qp_failed(status.into());
         }
         let mut state = slot.state.lock();
         let mrs = state.mrs.take();
@@ -200,7 +200,7 @@ unsafe impl<U: QpUser> Complete<1> for MrSlot<U> {
             // SAFETY: The slot is part of the queue pair, which exists.
             let slot = unsafe { this.as_ref() };
             trace::xprtrdma_wc_unsignaled(cx.qp(), trace::clip(slot.index), wc);
-            cx.user().failed(status.into());
+            cx.user().qp_failed(status.into());
         }
     }
 }

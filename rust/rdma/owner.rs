@@ -336,6 +336,6 @@ unsafe extern "C" fn qp_event_handler<U: QpUser>(
         | bindings::ib_event_type_IB_EVENT_COMM_EST
         | bindings::ib_event_type_IB_EVENT_SQ_DRAINED
         | bindings::ib_event_type_IB_EVENT_QP_LAST_WQE_REACHED => {}
-        event => user.queue_pair_failed(event),
+        event => user.qp_event(event),
     }
 }

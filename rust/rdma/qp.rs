@@ -70,7 +70,7 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// stay until the connection ends.
     fn invalidated(_cx: &mut CqContext<'_, Self>, _index: usize, _mrs: MrList<Idle>) {}
 
-    /// An RDMA Read or Write of a chain has failed; [`Self::failed`] is called next.
+    /// An RDMA Read or Write of a chain has failed; [`Self::qp_failed`] is called next.
     fn part_failed(&self, _data: &Self::Send, _status: WcStatus) {}
 
     /// No Send context is idle (client), or a chain becomes pending (server). Called with the lock
@@ -86,10 +86,10 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     /// The queue pair has failed, as the event with this number says (`enum ib_event_type`). Called
     /// in any context; must not sleep, nor take a lock that is taken elsewhere with interrupts
     /// enabled.
-    fn queue_pair_failed(&self, _event: u32) {}
+    fn qp_event(&self, _event: u32) {}
 
     /// The connection is not usable any more. Called in any thread, perhaps more than once.
-    fn failed(&self, why: QpFailure);
+    fn qp_failed(&self, why: QpFailure);
 }
 
 /// Why a queue pair is not usable any more.
@@ -286,7 +286,7 @@ impl<U: QpUser> WorkItem for QueuePair<U> {
         drop(sq);
         drop(idle);
         if is_stalled {
-            return this.user.failed(QpFailure::Stalled);
+            return this.user.qp_failed(QpFailure::Stalled);
         }
         Self::start_watchdog(this);
     }

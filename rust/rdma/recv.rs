@@ -261,7 +261,7 @@ impl<U: QpUser> QueuePair<U> {
             } else {
                 trace::svcrdma_rq_post_err(self, error);
             }
-            self.user.failed(QpFailure::PostFailed);
+            self.user.qp_failed(QpFailure::PostFailed);
             return Err(SqError::Closed);
         }
         Ok(posted)
@@ -308,11 +308,11 @@ unsafe impl<U: QpUser> Complete for RecvCtxt<U> {
             trace::svcrdma_wc_recv(qp, ctxt.cid, wc);
         }
         if let Some(status) = WcStatus::failure(wc) {
-            return qp.user.failed(status.into());
+            return qp.user.qp_failed(status.into());
         }
         // An RDMA Write With Immediate has written nothing to the Receive's buffer.
         if wc.opcode != bindings::ib_wc_opcode_IB_WC_RECV {
-            return qp.user.failed(QpFailure::NotASend);
+            return qp.user.qp_failed(QpFailure::NotASend);
         }
         let length = usize::try_from(wc.byte_len).unwrap_or(0);
         // INVARIANT: The device has written that many bytes.

@@ -335,7 +335,7 @@ impl<U: QpUser> QueuePair<U> {
         } else {
             trace::svcrdma_sq_post_err(self, error);
         }
-        self.user.failed(QpFailure::PostFailed);
+        self.user.qp_failed(QpFailure::PostFailed);
     }
 }
 
@@ -389,7 +389,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
             trace::xprtrdma_wc_send(qp, cid, wc);
             // What it covers may not have completed.
             if let Some(status) = failure {
-                return qp.user.failed(status.into());
+                return qp.user.qp_failed(status.into());
             }
         }
         let mut sq = qp.send.lock();
@@ -441,7 +441,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
             None => U::sent(cx, data, pages),
             Some(status) => {
                 drop(data);
-                qp.user.failed(status.into());
+                qp.user.qp_failed(status.into());
             }
         }
     }
@@ -469,6 +469,6 @@ unsafe impl<U: QpUser> Complete<1> for SendCtxt<U> {
             trace::svcrdma_wc_write_failed(qp, ctxt.cid, wc);
         }
         qp.user.part_failed(&ctxt.data, status);
-        qp.user.failed(status.into());
+        qp.user.qp_failed(status.into());
     }
 }

@@ -223,12 +223,12 @@ impl QpUser for SvcxprtRdma {
         self.wake(&self.incoming.lock());
     }
 
-    fn queue_pair_failed(&self, event: u32) {
+    fn qp_event(&self, event: u32) {
         trace::svcrdma_qp_error(self.number, event);
         self.force_close(Cause::WorkRequest);
     }
 
-    fn failed(&self, why: QpFailure) {
+    fn qp_failed(&self, why: QpFailure) {
         match why {
             QpFailure::Flushed => {
                 self.is_flushed.store(true, Relaxed);
