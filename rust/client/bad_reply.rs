@@ -28,7 +28,7 @@ pub(super) fn rdma_error(
     cx: &mut CqContext<'_, Ep>,
     error: &ErrorMessage,
     message: RecvBox<Ep>,
-    invalidated: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_>>,
 ) {
     let ep = cx.user();
     let (transport, stats) = (&ep.transport, &ep.transport.stats);
@@ -40,7 +40,7 @@ pub(super) fn rdma_error(
         (ErrorBody::Version(range), Some(v2)) => v2.refused(ep, error.xid, range),
         _ => None,
     };
-    if action == Some(NegotiationAction::Reconnect) && invalidated.is_none() {
+    if action == Some(NegotiationAction::Reconnect) && proof.is_none() {
         ep.wait.close(Cause::HigherVersion);
     }
     let Ok(rqst) = pinned else {
@@ -63,13 +63,13 @@ pub(super) fn rdma_error(
         ErrorBody::InvalidOption => stats.option_errors_received.increment(),
     }
     match action {
-        Some(NegotiationAction::Resend(..)) if invalidated.is_none() => resend(cx, rqst, message),
+        Some(NegotiationAction::Resend(..)) if proof.is_none() => resend(cx, rqst, message),
         // sunrpc sends the Call again.
-        Some(NegotiationAction::Reconnect) if invalidated.is_none() => {
+        Some(NegotiationAction::Reconnect) if proof.is_none() => {
             drop(rqst);
             cx.repost(message);
         }
-        _ => fail(cx, rqst, message, invalidated),
+        _ => fail(cx, rqst, message, proof),
     }
 }
 
@@ -97,10 +97,10 @@ fn fail(
     cx: &mut CqContext<'_, Ep>,
     rqst: PinnedRqst,
     message: RecvBox<Ep>,
-    invalidated: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = cx.qp();
-    let Some(rep) = claim(qp, &rqst, invalidated, |_| Outcome::Failed) else {
+    let Some(rep) = claim(qp, &rqst, proof, |_| Outcome::Failed) else {
         return drop_unexpected(cx, message);
     };
     // Before the Call gives its credit back.
@@ -114,7 +114,7 @@ pub(super) fn bad_header(
     cx: &mut CqContext<'_, Ep>,
     refused: &Refused<ReplyError>,
     message: RecvBox<Ep>,
-    invalidated: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = cx.qp();
     let transport = &qp.user().transport;
@@ -132,7 +132,7 @@ pub(super) fn bad_header(
     let refusal = refused.at_requester(is_awaited, transport.backchannel.is_served());
     match (refusal, pinned) {
         (RequesterRefusal::EndCall, Some(Ok(rqst))) => {
-            return fail(cx, rqst, message, invalidated);
+            return fail(cx, rqst, message, proof);
         }
         (RequesterRefusal::Answer(error), _) => send_error(cx, &error),
         (_, Some(Ok(rqst))) if refused.why.error == ReplyError::Header(HeaderError::ErrorCode) => {

@@ -232,7 +232,7 @@ pub(super) fn reminv(
 
 /// State 4 to 3: posts LOCAL_INVs for the MRs that the Reply has not invalidated. Their completion
 /// completes the RPC, if there is a Reply.
-pub(super) fn invalidate(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingReply>) {
+pub(super) fn localinv(qp: &QueuePair<Ep>, index: usize, reply: Option<PendingReply>) {
     let ep = qp.user();
     let Some(mut slot) = qp.slot(index) else {
         return;
@@ -242,7 +242,7 @@ pub(super) fn invalidate(qp: &QueuePair<Ep>, index: usize, reply: Option<Pending
     }
     let count = slot.mrs().len();
     drop(slot);
-    if qp.invalidate(index) {
+    if qp.post_localinv(index) {
         ep.transport.stats.local_invalidations.add(count.into());
     } else {
         ep.wait.close(Cause::PostFailed);
@@ -250,7 +250,7 @@ pub(super) fn invalidate(qp: &QueuePair<Ep>, index: usize, reply: Option<Pending
 }
 
 /// State 3 or 4 to 1, after the LOCAL_INVs; returns the RPC to be completed now, if there is one.
-pub(super) fn invalidated(
+pub(super) fn localinv_done(
     qp: &QueuePair<Ep>,
     index: usize,
     mrs: MrList<Idle>,
@@ -277,7 +277,7 @@ pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
         if let Some(v2) = &ep.v2 {
             v2.abandoned(Xid(rqst.xid()));
         }
-        invalidate(qp, index, None);
+        localinv(qp, index, None);
     }
     if let Some(mut slot) = qp.slot(index) {
         // Memory that is lost stays exposed.

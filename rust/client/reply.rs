@@ -37,15 +37,15 @@ impl QpUser for Ep {
     fn received(
         cx: &mut CqContext<'_, Self>,
         message: RecvBox<Self>,
-        invalidated: Option<RemoteInvalidation<'_>>,
+        proof: Option<RemoteInvalidation<'_>>,
     ) {
         // Any message shows that the next attempt to connect need not be delayed.
         cx.user().transport.xprt.peer_is_alive();
-        reply_handler(cx, message, invalidated);
+        reply_handler(cx, message, proof);
     }
 
-    fn invalidated(cx: &mut CqContext<'_, Self>, index: usize, mrs: MrList<Idle>) {
-        if let Some(reply) = frwr::invalidated(cx.qp(), index, mrs) {
+    fn localinv_done(cx: &mut CqContext<'_, Self>, index: usize, mrs: MrList<Idle>) {
+        if let Some(reply) = frwr::localinv_done(cx.qp(), index, mrs) {
             complete_rqst(cx, reply);
         }
         cx.user().transport.xprt.write_space();
@@ -99,18 +99,18 @@ pub(crate) struct PendingReply {
 fn reply_handler(
     cx: &mut CqContext<'_, Ep>,
     message: RecvBox<Ep>,
-    invalidated: Option<RemoteInvalidation<'_>>,
+    proof: Option<RemoteInvalidation<'_>>,
 ) {
     let qp = cx.qp();
     let ep = qp.user();
     let reply = match decode_received(message.bytes(), ep.accepted()) {
         Ok(Received::Reply(reply)) => reply,
-        Ok(Received::Error(error)) => return rdma_error(cx, &error, message, invalidated),
+        Ok(Received::Error(error)) => return rdma_error(cx, &error, message, proof),
         Ok(Received::BackwardCall(call)) => {
             backward(ep, &call);
             return cx.repost(message);
         }
-        Err(refused) => return bad_header(cx, &refused, message, invalidated),
+        Err(refused) => return bad_header(cx, &refused, message, proof),
     };
     let fixed = reply.fixed;
     let rqst = match ep.transport.xprt.pin(fixed.xid.0) {
@@ -123,7 +123,7 @@ fn reply_handler(
     };
     trace::xprtrdma_reply(&rqst, fixed.credits.get());
     let compare = |offered: Option<(&Plan, &MrList<Registered>)>| reconcile(&rqst, &reply, offered);
-    let Some(mut rep) = claim(qp, &rqst, invalidated, compare) else {
+    let Some(mut rep) = claim(qp, &rqst, proof, compare) else {
         return drop_unexpected(cx, message);
     };
     // Only the Reply to a Call grants credits, and only once.
@@ -163,7 +163,7 @@ pub(super) fn claim(
 pub(super) fn finish(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
     let PendingReply { rep, .. } = &reply;
     if rep.slot != 0 {
-        return frwr::invalidate(cx.qp(), rep.slot, Some(reply));
+        return frwr::localinv(cx.qp(), rep.slot, Some(reply));
     }
     let has_chunks = rep.form != Form::INLINE;
     complete_rqst(cx, reply);

@@ -457,7 +457,7 @@ impl MrList<Registered> {
 
     /// Builds a chain of local invalidations, of which only the last is signalled. Its completion
     /// goes to `last`; those of the others go to `cqe` if they fail or are flushed.
-    pub(super) fn invalidations(
+    pub(super) fn localinvs(
         &mut self,
         cqe: *mut bindings::ib_cqe,
         last: *mut bindings::ib_cqe,

@@ -142,9 +142,9 @@ impl<U: QpUser> QueuePair<U> {
     }
 
     /// Posts a local invalidation of every MR in slot `index`, unless that was done already. Does
-    /// not sleep. [`QpUser::invalidated`] reports its end, if true is returned. Otherwise there are
+    /// not sleep. [`QpUser::localinv_done`] reports its end, if true is returned. Otherwise there are
     /// none, or they stay registered until the end of the connection, which must follow.
-    pub(crate) fn invalidate(&self, index: usize) -> bool {
+    pub(crate) fn post_localinv(&self, index: usize) -> bool {
         let Some(slot) = self.mrs.slots.get(index) else {
             return false;
         };
@@ -154,7 +154,7 @@ impl<U: QpUser> QueuePair<U> {
         }
         let part = <MrSlot<U> as Complete<1>>::wr_cqe(slot);
         let last = <MrSlot<U> as Complete<0>>::wr_cqe(slot);
-        let first = state.mrs.invalidations(part, last);
+        let first = state.mrs.localinvs(part, last);
         // SAFETY: The requests are part of the MRs, which the lock keeps in the slot during the
         // call. They refer to no memory.
         let posted = unsafe { self.post_wrs(&mut self.send.lock(), first) };
@@ -185,7 +185,7 @@ unsafe impl<U: QpUser> Complete for MrSlot<U> {
         drop(state);
         // SAFETY: The requests of one queue complete in order, and the last one succeeded.
         let mrs = unsafe { mrs.invalidated() };
-        U::invalidated(cx, slot.index, mrs);
+        U::localinv_done(cx, slot.index, mrs);
     }
 }
 

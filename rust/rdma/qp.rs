@@ -55,7 +55,7 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     fn received(
         cx: &mut CqContext<'_, Self>,
         ctxt: RecvBox<Self>,
-        invalidated: Option<RemoteInvalidation<'_>>,
+        proof: Option<RemoteInvalidation<'_>>,
     );
 
     /// A signalled chain has completed, and there is room for others. `pages` are those that RDMA
@@ -68,7 +68,7 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
 
     /// The local invalidation of slot `index` has succeeded; these were its MRs. If it fails they
     /// stay until the connection ends.
-    fn invalidated(_cx: &mut CqContext<'_, Self>, _index: usize, _mrs: MrList<Idle>) {}
+    fn localinv_done(_cx: &mut CqContext<'_, Self>, _index: usize, _mrs: MrList<Idle>) {}
 
     /// An RDMA Read or Write of a chain has failed; [`Self::qp_failed`] is called next.
     fn part_failed(&self, _data: &Self::Send, _status: WcStatus) {}

@@ -61,7 +61,7 @@ pub(crate) struct CallInfo {
     /// Whether a Reply or an error was handed over, or is about to be.
     pub(super) is_answered: bool,
     /// The handle that the Reply invalidates.
-    pub(super) invalidate: Option<u32>,
+    pub(super) inv_handle: Option<u32>,
     /// The time of the last completion that the Call waited for.
     pub(super) complete: Option<Ktime>,
 }
@@ -125,7 +125,7 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
     let (requested, refusal, version) = match decode_call(bytes, conn.versions, &conn.budget) {
         Ok(ReceivedByResponder::Call(call)) => {
             trace_call(qp, number, bytes, &call);
-            info.invalidate = call.handle_to_invalidate(&conn.thresholds);
+            info.inv_handle = call.handle_to_invalidate(&conn.thresholds);
             info.what = Decoded::Call(call.index);
             let refusal = refusal(qp, &call).inspect(|refusal| {
                 if let ResponderRefusal::GarbageArgs(_) = refusal {

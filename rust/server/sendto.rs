@@ -113,7 +113,7 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
         segments: 0,
         bytes: 0,
         inline: plan.inline_len,
-        has_invalidated: info.invalidate.is_some(),
+        has_invalidated: info.inv_handle.is_some(),
         times: CallTimes {
             complete: info.complete.unwrap_or(taken),
             taken,
@@ -141,7 +141,7 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
     let unused = info.mrs.saturating_sub(send_ctxt.mrs());
     info.mrs = 0;
     *send_ctxt.data() = SendInfo::Reply(reply);
-    send_ctxt.post_send(end, info.invalidate)?;
+    send_ctxt.post_send(end, info.inv_handle)?;
     qp.unreserve(unused);
     Ok(())
 }

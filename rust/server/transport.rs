@@ -177,7 +177,7 @@ impl QpUser for SvcxprtRdma {
     fn received(
         cx: &mut CqContext<'_, Self>,
         ctxt: RecvCtxt,
-        _invalidated: Option<RemoteInvalidation<'_>>,
+        _proof: Option<RemoteInvalidation<'_>>,
     ) {
         recvfrom::received(cx, ctxt);
     }
