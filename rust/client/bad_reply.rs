@@ -41,7 +41,7 @@ pub(super) fn rdma_error(
         _ => None,
     };
     if action == Some(NegotiationAction::Reconnect) && proof.is_none() {
-        ep.wait.close(Cause::HigherVersion);
+        ep.wait.force_disconnect(Cause::HigherVersion);
     }
     let Ok(rqst) = pinned else {
         match action {
@@ -85,7 +85,7 @@ fn resend(cx: &mut CqContext<'_, Ep>, rqst: PinnedRqst, message: RecvBox<Ep>) {
     if sent.is_some() {
         (ep.transport.stats.version_fallbacks).increment();
     } else {
-        ep.wait.close(Cause::PostFailed);
+        ep.wait.force_disconnect(Cause::PostFailed);
     }
     // Its memory could not be freed until here.
     drop(rqst);

@@ -109,7 +109,7 @@ impl CmWait {
 
     /// Has sunrpc close the connection for this cause, unless there was one before. If ESTABLISHED
     /// has not been handled yet, the attempt fails then.
-    pub(super) fn close(&self, cause: Cause) {
+    pub(super) fn force_disconnect(&self, cause: Cause) {
         let mut link = self.link.lock();
         if link.reached != Step::Connected {
             // If the attempt fails, the CM knows the cause.

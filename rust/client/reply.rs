@@ -64,7 +64,7 @@ impl QpUser for Ep {
         if why == QpFailure::WorkRequest {
             self.transport.stats.failed_requests.increment();
         }
-        self.wait.close(why.into());
+        self.wait.force_disconnect(why.into());
     }
 }
 
@@ -271,7 +271,7 @@ fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
             rqst.fail(EIO);
             // Not before the Call's MRs are invalidated.
             if ep.version().is_none() {
-                ep.wait.close(Cause::NoCommonVersion);
+                ep.wait.force_disconnect(Cause::NoCommonVersion);
             }
         }
     }

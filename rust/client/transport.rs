@@ -73,7 +73,7 @@ impl RpcrdmaXprt {
     /// Has sunrpc close the connection, if there is one, for this cause. Does not sleep.
     fn force_disconnect(&self, cause: Cause) {
         if let Some(qp) = &*self.current.lock() {
-            qp.user().wait.close(cause);
+            qp.user().wait.force_disconnect(cause);
         }
     }
 }

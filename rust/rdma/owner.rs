@@ -245,7 +245,7 @@ impl<U: QpUser> Drop for QpOwner<U> {
         let qp = &*self.0;
         self.disconnect();
         let pd = qp.recv.lock().pd.take();
-        qp.close();
+        qp.close_sq();
         let this = Arc::as_ptr(&self.0);
         // SAFETY: The work is part of a valid object. The watchdog does not run after this.
         let was_queued = unsafe {

@@ -270,7 +270,7 @@ impl<U: QpUser> QueuePair<U> {
     }
 
     /// Posts nothing on the send queue any more. Does not sleep.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close_sq(&self) {
         self.send.lock().is_open = false;
     }
 

@@ -133,7 +133,7 @@ impl SvcTransport for Connection {
         // A work request that is flushed from now on is not the cause.
         conn.set_cause(conn.cause());
         let qp = self.qp();
-        qp.close();
+        qp.close_sq();
         self.qp.disconnect();
         // The svc_xprt may live on for long, in a thread, a deferred Call or an nfs4_client.
         conn.drop_ready(qp);
