@@ -79,7 +79,7 @@ impl SvcxprtRdma {
             since: Instant::now(),
             stats: Stats::new(),
             incoming <- new_spinlock!(incoming, "rpcrdma_incoming"),
-            reply_pages: Atomic::new(0),
+            reply_load: Atomic::new(0),
             cause: SetOnce::new(),
             is_flushed: Atomic::new(false),
             listener,

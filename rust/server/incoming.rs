@@ -4,7 +4,7 @@
 //! grants that limit them.
 //!
 //! XPT_DATA is set while there is a Call. A thread that may not start it
-//! ([`SvcxprtRdma::try_start`]) clears the flag, and does not wait; [`SvcxprtRdma::wake`] sets it
+//! ([`SvcxprtRdma::try_take`]) clears the flag, and does not wait; [`SvcxprtRdma::wake`] sets it
 //! again when a limit that held the Call back changes.
 
 use super::{
@@ -40,13 +40,13 @@ pub(super) struct Incoming {
     /// Whether the handshake is over: messages may arrive earlier, but wait for that.
     pub(super) is_established: bool,
     /// Calls whose RDMA Reads are done. They go first: their pages are limited.
-    read: List<Receive<SvcxprtRdma>>,
+    reads_done: List<Receive<SvcxprtRdma>>,
     /// Other Calls, and messages to be refused.
     ready: List<Receive<SvcxprtRdma>>,
     pub(super) grants: Grants,
     /// When a Call was answered or dropped last, or arrived while no other was outstanding, in
     /// jiffies.
-    since: usize,
+    last_progress: usize,
     pub(super) v2: VersionTwo,
     /// Pages of RDMA Reads, from when a thread takes the Call to post them until a thread takes the
     /// Call to execute it.
@@ -58,10 +58,10 @@ impl Incoming {
     pub(super) fn new(credits: u32, thresholds: Thresholds) -> Self {
         Self {
             is_established: false,
-            read: List::new(),
+            reads_done: List::new(),
             ready: List::new(),
             grants: Grants::new(FIRST_GRANT.min(credits), credits),
-            since: jiffies(),
+            last_progress: jiffies(),
             v2: VersionTwo::new(thresholds),
             pages: 0,
         }
@@ -69,7 +69,7 @@ impl Incoming {
 
     /// The Call to take next, once the handshake is over.
     fn head(&self) -> Option<&CallInfo> {
-        let head = self.read.first().or_else(|| self.ready.first());
+        let head = self.reads_done.first().or_else(|| self.ready.first());
         head.filter(|_| self.is_established).map(Receive::data)
     }
 
@@ -78,7 +78,7 @@ impl Incoming {
         if self.grants.outstanding() == 0 {
             return 0;
         }
-        jiffies_to_ms(jiffies().wrapping_sub(self.since))
+        jiffies_to_ms(jiffies().wrapping_sub(self.last_progress))
     }
 
     /// Receives to be posted if `limit` Calls are served at once: those for Calls, and for Replies
@@ -101,7 +101,7 @@ impl SvcxprtRdma {
     /// Called by the thread that has marked the transport as busy.
     pub(super) fn take(&self, qp: &Qp) -> Option<RecvCtxt> {
         let mut incoming = self.incoming.lock();
-        let ctxt = self.try_start(&mut incoming, qp);
+        let ctxt = self.try_take(&mut incoming, qp);
         if ctxt.is_none() || incoming.head().is_none() {
             self.svc.clear_data();
         }
@@ -110,7 +110,7 @@ impl SvcxprtRdma {
 
     /// Takes the first Call, if its pages and those of its Reply are within the limits, no chain is
     /// pending, and there are the MRs that it needs.
-    fn try_start(&self, incoming: &mut Incoming, qp: &Qp) -> Option<RecvCtxt> {
+    fn try_take(&self, incoming: &mut Incoming, qp: &Qp) -> Option<RecvCtxt> {
         let head = incoming.head()?;
         let (pages, limit) = (head.pages_to_read(), self.listener.page_limit);
         if pages > 0 && incoming.pages > 0 {
@@ -124,12 +124,12 @@ impl SvcxprtRdma {
         let may_reply = || {
             !offers
                 || self.listener.reply_pages.load(Relaxed) < limit
-                || self.reply_pages.load(Relaxed) == 0
+                || self.reply_load.load(Relaxed) == 0
         };
         if !qp.reserve(mrs, may_reply) {
             return None;
         }
-        let mut ctxt = match incoming.read.pop_front() {
+        let mut ctxt = match incoming.reads_done.pop_front() {
             Some(ctxt) => {
                 self.put_read_pages(incoming, ctxt.data().read_pages());
                 ctxt
@@ -141,7 +141,7 @@ impl SvcxprtRdma {
         let info = ctxt.with_data().1;
         info.mrs = mrs;
         info.is_offering = offers;
-        self.reply_pages.add(offers.into(), Relaxed);
+        self.reply_load.add(offers.into(), Relaxed);
         Some(ctxt)
     }
 
@@ -183,7 +183,7 @@ impl SvcxprtRdma {
         }
         count(&mut incoming);
         if incoming.grants.outstanding() == 0 {
-            incoming.since = jiffies();
+            incoming.last_progress = jiffies();
         }
         if !incoming.grants.call(requested) {
             self.stats.counters.excess_calls.increment();
@@ -203,15 +203,15 @@ impl SvcxprtRdma {
     }
 
     /// Queues a Call whose RDMA Reads are done.
-    pub(super) fn queue_read(&self, qp: &Qp, ctxt: RecvCtxt) {
+    pub(super) fn requeue(&self, qp: &Qp, ctxt: RecvCtxt) {
         let mut incoming = self.incoming.lock();
         if self.svc.is_closing() {
             drop(incoming);
             return qp.put_recv(ctxt);
         }
         // It goes before those that are not read yet, and one of these may be held back.
-        let is_first = incoming.read.first().is_none();
-        incoming.read.push_back(ctxt);
+        let is_first = incoming.reads_done.first().is_none();
+        incoming.reads_done.push_back(ctxt);
         if is_first {
             self.wake(&incoming);
         }
@@ -223,9 +223,9 @@ impl SvcxprtRdma {
         let mut incoming = self.incoming.lock();
         let pages = incoming.pages;
         self.put_read_pages(&mut incoming, pages);
-        let (read, ready) = (incoming.read.take(), incoming.ready.take());
+        let (reads_done, ready) = (incoming.reads_done.take(), incoming.ready.take());
         drop(incoming);
-        for mut list in [read, ready] {
+        for mut list in [reads_done, ready] {
             while let Some(ctxt) = list.pop_front() {
                 qp.put_recv(ctxt);
             }
@@ -250,7 +250,7 @@ impl SvcxprtRdma {
 
     /// A Call that offered memory for its Reply is done.
     pub(super) fn end_offer(&self) {
-        self.reply_pages.fetch_sub(1, Relaxed);
+        self.reply_load.fetch_sub(1, Relaxed);
         self.wake(&self.incoming.lock());
     }
 
@@ -258,7 +258,7 @@ impl SvcxprtRdma {
     pub(super) fn drop_call(&self, qp: &Qp) {
         let mut incoming = self.incoming.lock();
         incoming.grants.drop_call();
-        incoming.since = jiffies();
+        incoming.last_progress = jiffies();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
         if !self.svc.is_closing() && self.post_promised(qp, target).is_err() {
@@ -285,7 +285,7 @@ impl SvcxprtRdma {
             }
         }
         let granted = incoming.grants.reply();
-        incoming.since = jiffies();
+        incoming.last_progress = jiffies();
         let target = incoming.target(incoming.grants.limit());
         drop(incoming);
         self.post_promised(qp, target)?;

@@ -49,7 +49,7 @@ impl Default for Decoded {
 pub(crate) struct CallInfo {
     pub(super) what: Decoded,
     /// Whether the RDMA Reads for the Call are done.
-    is_read: bool,
+    reads_done: bool,
     /// What they have read, for [`CallIndex::layout`].
     pub(super) pages: PageVec,
     /// Which results are in which Write chunk.
@@ -88,7 +88,7 @@ impl CallInfo {
 
     /// The same if these are still to be posted, otherwise 0.
     pub(super) fn pages_to_read(&self) -> u32 {
-        if self.is_read {
+        if self.reads_done {
             0
         } else {
             self.read_pages()
@@ -192,7 +192,7 @@ fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
 }
 
 /// The RDMA Reads for a message are done, and have filled `pages`.
-pub(super) fn read(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
+pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
     let number = ctxt.cid();
     let info = ctxt.with_data().1;
     let now = Ktime::now();
@@ -203,8 +203,8 @@ pub(super) fn read(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
         trace::svcrdma_wc_read(qp, number, index.reads.1, took);
     }
     info.pages = pages;
-    info.is_read = true;
-    qp.user().queue_read(qp, ctxt);
+    info.reads_done = true;
+    qp.user().requeue(qp, ctxt);
 }
 
 /// `xpo_recvfrom`: takes the next message. Returns it if it is a complete Call.

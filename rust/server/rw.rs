@@ -165,7 +165,7 @@ pub(super) fn add_writes(
     let count = u32::try_from(pages.len())?;
     // From here on the context counts them as those of a Reply.
     *ctxt.data() = SendInfo::Writes;
-    conn.reply_pages.add(count, Relaxed);
+    conn.reply_load.add(count, Relaxed);
     conn.listener.reply_pages.add(count, Relaxed);
     // The head, the pages and the tail are written one by one.
     let ranges = writes.saturating_add(2);

@@ -63,7 +63,7 @@ fn connection(qp: &QpOwner<SvcxprtRdma>, seq: &SeqFile) {
         ),
         ("read_pages", read_pages),
         ("read_pages_limit", conn.max_read_pages),
-        ("reply_pages", conn.reply_pages.load(Relaxed)),
+        ("reply_pages", conn.reply_load.load(Relaxed)),
         ("receives_posted", view.recvs_posted),
         ("receive_buffers", view.recvs),
         ("send_queue_used", view.entries_used),

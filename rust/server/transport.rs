@@ -79,7 +79,7 @@ pub(crate) struct SvcxprtRdma {
     pub(super) incoming: SpinLock<Incoming>,
     /// Pages of Replies whose Sends have not completed, and one for each Call with a thread, or
     /// deferred, that offers memory for its Reply.
-    pub(super) reply_pages: Atomic<u32>,
+    pub(super) reply_load: Atomic<u32>,
     /// The first cause for which the connection ends; none of them if sunrpc ends it.
     pub(super) cause: SetOnce<Cause>,
     /// Whether the device has flushed a work request.
@@ -186,14 +186,14 @@ impl QpUser for SvcxprtRdma {
         // It was a u32 when it was added.
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
         if let SendInfo::Writes | SendInfo::Reply(_) = data {
-            self.reply_pages.fetch_sub(pages, Relaxed);
+            self.reply_load.fetch_sub(pages, Relaxed);
             self.listener.reply_pages.fetch_sub(pages, Relaxed);
         }
     }
 
     fn sent(cx: &mut CqContext<'_, Self>, data: SendInfo, pages: PageVec) {
         match data {
-            SendInfo::Reads(ctxt) => recvfrom::read(cx.qp(), ctxt, pages),
+            SendInfo::Reads(ctxt) => recvfrom::reads_done(cx.qp(), ctxt, pages),
             data => {
                 let conn = cx.user();
                 conn.stats.sent(&data);
