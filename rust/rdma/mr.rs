@@ -415,11 +415,11 @@ impl MrList<Mapped> {
     ///
     /// # Safety
     ///
-    /// The chain is posted, or discarded, while the returned list still exists. `cqe` handles the
-    /// completion of registrations that fail.
+    /// The chain is posted, or discarded, while the returned list still exists. `unsignalled` handles
+    /// the completion of registrations that fail.
     pub(super) unsafe fn register(
         mut self,
-        cqe: *mut bindings::ib_cqe,
+        unsignalled: *mut bindings::ib_cqe,
         last: *mut bindings::ib_send_wr,
     ) -> (*mut bindings::ib_send_wr, MrList<Registered>) {
         let (mut first, mut registered) = (last, List::new());
@@ -432,7 +432,7 @@ impl MrList<Mapped> {
             };
             let request = &mut mr.register.wr;
             request.next = first;
-            request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(cqe);
+            request.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(unsignalled);
             first = &raw mut *request;
             registered.push_back(into_state(mr));
         }
@@ -456,20 +456,20 @@ impl MrList<Registered> {
     }
 
     /// Builds a chain of local invalidations, of which only the last is signalled. Its completion
-    /// goes to `last`; those of the others go to `cqe` if they fail or are flushed.
+    /// goes to `signalled`; the others go to `unsignalled` if they fail or are flushed.
     pub(super) fn localinvs(
         &mut self,
-        cqe: *mut bindings::ib_cqe,
-        last: *mut bindings::ib_cqe,
+        unsignalled: *mut bindings::ib_cqe,
+        signalled: *mut bindings::ib_cqe,
     ) -> *mut bindings::ib_send_wr {
         let mut first: *mut bindings::ib_send_wr = core::ptr::null_mut();
         let mut mrs = self.take();
         while let Some(mut mr) = mrs.pop_front() {
             trace::xprtrdma_mr_localinv(&*mr);
             let (cqe, flags) = if first.is_null() {
-                (last, bindings::ib_send_flags_IB_SEND_SIGNALED)
+                (signalled, bindings::ib_send_flags_IB_SEND_SIGNALED)
             } else {
-                (cqe, 0)
+                (unsignalled, 0)
             };
             let key = mr.mr().rkey;
             let request = &mut mr.invalidate;

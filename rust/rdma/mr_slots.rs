@@ -32,9 +32,9 @@ pub(super) struct MrSlotState<S> {
 #[pin_data]
 struct MrSlot<U: QpUser> {
     /// Of the last one of a chain.
-    cqe: Cqe<Self>,
+    signalled: Cqe<Self>,
     /// Of the others. It reports errors.
-    part: Cqe<Self, 1>,
+    unsignalled: Cqe<Self, 1>,
     index: usize,
     #[pin]
     state: SpinLock<MrSlotState<U::Slot>>,
@@ -97,8 +97,8 @@ impl<U: QpUser> MrSlots<U> {
             slots: KVBox::pin_slice(
                 |index| {
                     try_pin_init!(MrSlot {
-                        cqe: Cqe::new(),
-                        part: Cqe::new(),
+                        signalled: Cqe::new(),
+                        unsignalled: Cqe::new(),
                         index,
                         state <- new_spinlock!(MrSlotState {
                             mrs: MrList::new(),
@@ -152,9 +152,9 @@ impl<U: QpUser> QueuePair<U> {
         if state.mrs.is_empty() || state.is_invalidating {
             return state.is_invalidating;
         }
-        let part = <MrSlot<U> as Complete<1>>::wr_cqe(slot);
-        let last = <MrSlot<U> as Complete<0>>::wr_cqe(slot);
-        let first = state.mrs.localinvs(part, last);
+        let unsignalled = <MrSlot<U> as Complete<1>>::wr_cqe(slot);
+        let signalled = <MrSlot<U> as Complete<0>>::wr_cqe(slot);
+        let first = state.mrs.localinvs(unsignalled, signalled);
         // SAFETY: The requests are part of the MRs, which the lock keeps in the slot during the
         // call. They refer to no memory.
         let posted = unsafe { self.post_wrs(&mut self.send.lock(), first) };
@@ -170,7 +170,7 @@ impl<U: QpUser> QueuePair<U> {
 unsafe impl<U: QpUser> Complete for MrSlot<U> {
     type User = U;
 
-    const OFFSET: usize = offset_of!(Self, cqe);
+    const OFFSET: usize = offset_of!(Self, signalled);
 
     unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         // SAFETY: The slot is part of the queue pair, which exists.
@@ -193,7 +193,7 @@ unsafe impl<U: QpUser> Complete for MrSlot<U> {
 unsafe impl<U: QpUser> Complete<1> for MrSlot<U> {
     type User = U;
 
-    const OFFSET: usize = offset_of!(Self, part);
+    const OFFSET: usize = offset_of!(Self, unsignalled);
 
     unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         if let Some(status) = WcStatus::failure(wc) {

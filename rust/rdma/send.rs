@@ -378,7 +378,7 @@ impl<U: QpUser> SendBox<'_, U> {
 unsafe impl<U: QpUser> Complete for SendCtxt<U> {
     type User = U;
 
-    const OFFSET: usize = offset_of!(Self, cqe);
+    const OFFSET: usize = offset_of!(Self, signalled);
 
     unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         let qp = cx.qp();
@@ -451,7 +451,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
 unsafe impl<U: QpUser> Complete<1> for SendCtxt<U> {
     type User = U;
 
-    const OFFSET: usize = offset_of!(Self, part);
+    const OFFSET: usize = offset_of!(Self, unsignalled);
 
     unsafe fn complete(this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
         let Some(status) = WcStatus::failure(wc) else {

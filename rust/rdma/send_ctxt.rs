@@ -26,10 +26,10 @@ use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
 pub(super) struct SendCtxt<U: QpUser> {
     link: Link<Self>,
     /// Of the last request, if that is signalled.
-    pub(super) cqe: Cqe<Self>,
+    pub(super) signalled: Cqe<Self>,
     /// Of all other requests. It reports errors, and frees nothing: not every device completes
     /// unsignalled requests that it flushes.
-    pub(super) part: Cqe<Self, 1>,
+    pub(super) unsignalled: Cqe<Self, 1>,
     header: DmaBuffer,
     wr: bindings::ib_send_wr,
     sge: bindings::ib_sge,
@@ -62,8 +62,8 @@ impl<U: QpUser> SendCtxt<U> {
         let header = DmaBuffer::new(pd, size, DataDirection::ToDevice, flags)?;
         let ctxt = Self {
             link: Link::new(),
-            cqe: Cqe::new(),
-            part: Cqe::new(),
+            signalled: Cqe::new(),
+            unsignalled: Cqe::new(),
             sge: header.sge(),
             header,
             wr: bindings::ib_send_wr::default(),
@@ -257,7 +257,7 @@ impl<U: QpUser> SendBox<'_, U> {
     ) -> Result<(), SqError> {
         let qp = self.qp;
         let last = self.prepare_send(length, None)?;
-        let part = <SendCtxt<U> as Complete<1>>::wr_cqe(&**self.ctxt);
+        let unsignalled = <SendCtxt<U> as Complete<1>>::wr_cqe(&**self.ctxt);
         let mut slot = qp.slot(index).ok_or(SqError::Closed)?;
         let sq = qp.lock_open()?;
         let state = &mut *slot.state;
@@ -268,7 +268,7 @@ impl<U: QpUser> SendBox<'_, U> {
         }
         // SAFETY: The chain is posted next, under the lock without which the MRs cannot leave the
         // slot.
-        let (first, registered) = unsafe { mrs.register(part, last) };
+        let (first, registered) = unsafe { mrs.register(unsignalled, last) };
         self.ctxt.first = first;
         state.mrs = registered;
         publish(&mut state.data);
@@ -307,16 +307,16 @@ impl<U: QpUser> SendBox<'_, U> {
     /// The chain has to be posted, or the connection ends.
     fn chain_rw(&mut self, last: *mut bindings::ib_send_wr) {
         let ctxt = &mut **self.ctxt;
-        let cqe = <SendCtxt<U> as Complete<0>>::wr_cqe(ctxt);
-        let part = <SendCtxt<U> as Complete<1>>::wr_cqe(ctxt);
+        let signalled = <SendCtxt<U> as Complete<0>>::wr_cqe(ctxt);
+        let unsignalled = <SendCtxt<U> as Complete<1>>::wr_cqe(ctxt);
         // SAFETY: The hardware objects exist (type invariant), and the ranges were added with them.
         // They do not change until the chain has completed. Each request of the chain but `last` is
         // one of theirs.
         unsafe {
-            ctxt.first = ctxt.rw.requests_before(self.qp.hw(), cqe, last);
+            ctxt.first = ctxt.rw.requests_before(self.qp.hw(), signalled, last);
             let mut wr = ctxt.first;
             while wr != last && !(*wr).next.is_null() {
-                (*wr).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(part);
+                (*wr).__bindgen_anon_1.wr_cqe = ManuallyDrop::new(unsignalled);
                 wr = (*wr).next;
             }
         }
