@@ -39,7 +39,7 @@ pub(super) struct Orphans {
 impl Orphans {
     /// A Call that has a credit, and has been sent, is given up at `now`. Returns whether its
     /// credit stays in use; otherwise its Reply has already arrived.
-    pub(super) fn give_up(&mut self, now: usize) -> bool {
+    pub(super) fn orphan_credit(&mut self, now: usize) -> bool {
         if let Some(rest) = self.unclaimed.checked_sub(1) {
             self.unclaimed = rest;
             return false;
@@ -91,8 +91,8 @@ mod tests {
     fn a_late_reply_returns_one_credit() {
         let mut orphans = Orphans::default();
         assert!(!orphans.late_reply(1));
-        assert!(orphans.give_up(2));
-        assert!(orphans.give_up(3));
+        assert!(orphans.orphan_credit(2));
+        assert!(orphans.orphan_credit(3));
         assert!(orphans.late_reply(4));
         assert_eq!(orphans.owed(4).map(|owed| owed.credits), Some(1));
         assert!(orphans.late_reply(5));
@@ -107,9 +107,9 @@ mod tests {
         orphans.early_reply(window(2));
         // Only two Calls have credits.
         orphans.early_reply(window(2));
-        assert!(!orphans.give_up(1));
-        assert!(!orphans.give_up(2));
-        assert!(orphans.give_up(3));
+        assert!(!orphans.orphan_credit(1));
+        assert!(!orphans.orphan_credit(2));
+        assert!(orphans.orphan_credit(3));
     }
 
     #[test]
@@ -123,12 +123,12 @@ mod tests {
             })
         };
         // Before the jiffies wrap around.
-        assert!(orphans.give_up(usize::MAX));
-        assert!(orphans.give_up(8));
+        assert!(orphans.orphan_credit(usize::MAX));
+        assert!(orphans.orphan_credit(8));
         assert_eq!(orphans.owed(9), owed(2, 10, 1));
         assert!(orphans.late_reply(10));
         assert_eq!(orphans.owed(12), owed(1, 2, 2));
-        assert!(orphans.give_up(13));
+        assert!(orphans.orphan_credit(13));
         assert_eq!(orphans.owed(14), owed(2, 4, 1));
     }
 }

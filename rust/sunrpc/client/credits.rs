@@ -138,7 +138,7 @@ impl Xprt {
             let credit = buffer::credit(rqst);
             if credit.cookie != (*self.as_raw()).connect_cookie {
                 (*rqst).rq_cong = 0;
-            } else if credit.is_reply_owed && (*self.orphans()).give_up(jiffies()) {
+            } else if credit.is_reply_owed && (*self.orphans()).orphan_credit(jiffies()) {
                 (*rqst).rq_cong = 0;
                 self.enqueue(&raw mut (*self.allocation()).overdue, self.patience());
             }

@@ -144,7 +144,7 @@ impl BcXprt {
             let was_sent = u32::from((*task).tk_flags) & bindings::RPC_TASK_SENT != 0;
             if (*rqst).rq_cong != 0 && was_sent {
                 let orphans = &mut *Self::from_raw((*rqst).rq_xprt).orphans();
-                if orphans.give_up(jiffies()) {
+                if orphans.orphan_credit(jiffies()) {
                     (*rqst).rq_cong = 0;
                 }
             }
@@ -433,23 +433,23 @@ mod tests {
         let mut requests = [0; 3].map(|_| transport.request());
         let [first, second, third] = requests.each_mut();
         let xprt = transport.xprt();
-        let give_up = |request: &mut (bindings::rpc_rqst, bindings::rpc_task), ago| {
+        let orphan = |request: &mut (bindings::rpc_rqst, bindings::rpc_task), ago| {
             assert_eq!(transport.take(request), Ok(true));
             request.0.rq_cong = 0;
             // SAFETY: Nobody else uses the transport. Its field is valid.
             let orphans = unsafe { &mut *xprt.orphans() };
             let now = jiffies();
-            assert!(orphans.give_up(now.wrapping_sub(msecs_to_jiffies(ago))));
+            assert!(orphans.orphan_credit(now.wrapping_sub(msecs_to_jiffies(ago))));
         };
         assert!(!xprt.is_overdue());
-        give_up(first, 3 * PATIENCE_MS);
+        orphan(first, 3 * PATIENCE_MS);
         // There is another credit.
         assert!(!xprt.is_overdue());
-        give_up(second, PATIENCE_MS / 2);
+        orphan(second, PATIENCE_MS / 2);
         assert!(!xprt.is_overdue());
         // SAFETY: The transport is valid.
         unsafe { rpc_xprt::late_reply(transport.0) };
-        give_up(third, 2 * PATIENCE_MS);
+        orphan(third, 2 * PATIENCE_MS);
         assert!(xprt.is_overdue());
     }
 }
