@@ -65,8 +65,8 @@ impl Segments for Payload<'_> {
 pub(super) struct CallMrs<'a> {
     pool: &'a MrPool,
     xid: u32,
-    /// 0 for a Call without chunks.
-    slot: usize,
+    /// None for a Call without chunks.
+    slot: Option<usize>,
     idle: MrList<Idle>,
     /// In the order of the Call's lists.
     pub(super) mapped: MrList<Mapped>,
@@ -74,7 +74,7 @@ pub(super) struct CallMrs<'a> {
 
 impl<'a> CallMrs<'a> {
     /// The slot and MRs that were taken from `pool` for the Call `xid`.
-    pub(super) fn new(pool: &'a MrPool, xid: u32, slot: usize, idle: MrList<Idle>) -> Self {
+    pub(super) fn new(pool: &'a MrPool, xid: u32, slot: Option<usize>, idle: MrList<Idle>) -> Self {
         Self {
             pool,
             xid,
@@ -150,19 +150,17 @@ impl<'a> CallMrs<'a> {
     }
 
     /// The slot and the mapped MRs, which are about to be registered.
-    pub(super) fn into_parts(mut self) -> (usize, MrList<Mapped>) {
-        (mem::take(&mut self.slot), self.mapped.take())
+    pub(super) fn into_parts(mut self) -> (Option<usize>, MrList<Mapped>) {
+        (self.slot.take(), self.mapped.take())
     }
 }
 
 impl Drop for CallMrs<'_> {
     fn drop(&mut self) {
-        let idle = self.idle.take();
-        if !idle.is_empty() {
-            self.pool.put(idle, 0);
-        }
-        if self.slot != 0 {
-            self.pool.put(self.mapped.take().unmap(), self.slot);
+        let mut idle = self.idle.take();
+        idle.append(&mut self.mapped.take().unmap());
+        if self.slot.is_some() || !idle.is_empty() {
+            self.pool.put(idle, self.slot);
         }
     }
 }
@@ -225,7 +223,7 @@ pub(super) fn reminv(
     let is_free = slot.mrs().is_empty();
     drop(slot);
     if is_free || !idle.is_empty() {
-        ep.mrs.put(idle, if is_free { index } else { 0 });
+        ep.mrs.put(idle, is_free.then_some(index));
     }
     Some(is_free)
 }
@@ -257,7 +255,7 @@ pub(super) fn localinv_done(
 ) -> Option<PendingReply> {
     let req = qp.slot(index).map(|mut slot| mem::take(slot.data()));
     qp.wake_slots();
-    qp.user().mrs.put(mrs, index);
+    qp.user().mrs.put(mrs, Some(index));
     match req? {
         Req::Replied(reply) => Some(reply),
         _ => None,
@@ -268,7 +266,8 @@ pub(super) fn localinv_done(
 /// sleep.
 pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
     let ep = qp.user();
-    let Some(index) = ep.cookie_value(rqst.cookie()) else {
+    let slot = ep.cookie_value(rqst.cookie());
+    let Some(index) = slot.and_then(|slot| slot.checked_sub(1)) else {
         return;
     };
     let plan = qp.slot(index).and_then(|mut slot| slot.data().take_plan());

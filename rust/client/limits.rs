@@ -107,8 +107,7 @@ impl EpLimits {
                 sends: sends.min(FIRST_SENDS),
                 most_sends: sends,
                 rdma_ctxs: 0,
-                // A Call without chunks has slot 0.
-                slots: requests.saturating_add(1),
+                slots: requests,
             };
             // Both queues have an entry for the drain.
             let needed = caps.send_entries.max(caps.receives).saturating_add(1);

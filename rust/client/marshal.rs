@@ -64,7 +64,7 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     };
     let plan = plan(&shape, &limits).map_err(|_| SendError::TooLarge)?;
     let mut mrs = if plan.is_inline() {
-        CallMrs::new(&ep.mrs, rqst.xid(), 0, MrList::new())
+        CallMrs::new(&ep.mrs, rqst.xid(), None, MrList::new())
     } else {
         let count = plan.reads.saturating_add(plan.results);
         ep.mrs.take(rqst, count).ok_or(SendError::Busy)?
@@ -79,15 +79,15 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     let length = length.ok_or(SendError::TooLarge)?;
     rqst.start();
     let (slot, mapped) = mrs.into_parts();
-    let cookie = ep.cookie(slot);
-    let sent = if slot == 0 {
-        rqst.set_cookie(cookie);
-        ctxt.post_send(length, None)
-    } else {
+    let cookie = ep.cookie(slot.map_or(0, |slot| slot.saturating_add(1)));
+    let sent = if let Some(slot) = slot {
         ctxt.post_with_mrs(length, slot, mapped, |req| {
             *req = Req::Offered(plan);
             rqst.set_cookie(cookie);
         })
+    } else {
+        rqst.set_cookie(cookie);
+        ctxt.post_send(length, None)
     };
     sent.map_err(|error| not_sent(ep, error))?;
     count_segments(&ep.transport.stats, &plan, &shape.reply.len);

@@ -50,7 +50,7 @@ pub(super) struct MrPool {
 
 struct Free {
     mrs: MrList<Idle>,
-    /// Numbers of slots, from 1 on.
+    /// Numbers of slots.
     slots: KVVec<usize>,
 }
 
@@ -74,7 +74,7 @@ impl MrPool {
         let bytes = NonZeroUsize::new(bytes).ok_or(EINVAL)?;
         let mut slots = KVVec::new();
         // CAST: As above.
-        for slot in 1..limits.caps.slots as usize {
+        for slot in 0..limits.caps.slots as usize {
             slots.push(slot, GFP_KERNEL)?;
         }
         let free = Free {
@@ -115,7 +115,7 @@ impl MrPool {
                 let mut mrs = MrList::new();
                 mrs.push_front(mr);
                 self.transport.stats.regions_allocated.increment();
-                self.put(mrs, 0);
+                self.put(mrs, None);
                 self.transport.xprt.write_space();
                 made = made.saturating_add(1);
             });
@@ -149,13 +149,13 @@ impl MrPool {
             self.transport.stats.regions_exhausted.increment();
             trace::xprtrdma_nomrs_err(&self.transport.xprt, rqst);
         }
-        Some(CallMrs::new(self, rqst.xid(), slot?, mrs))
+        Some(CallMrs::new(self, rqst.xid(), Some(slot?), mrs))
     }
 
-    /// Returns MRs, and a slot unless that is 0.
-    pub(super) fn put(&self, mut mrs: MrList<Idle>, slot: usize) {
+    /// Returns MRs and, if there is one, a slot.
+    pub(super) fn put(&self, mut mrs: MrList<Idle>, slot: Option<usize>) {
         let mut free = self.free.lock();
-        if slot != 0 {
+        if let Some(slot) = slot {
             // The capacity suffices: the list once held all slots.
             let _ = free.slots.push_within_capacity(slot);
         }

@@ -84,8 +84,8 @@ pub(super) enum Outcome {
 pub(super) struct Rep {
     outcome: Outcome,
     form: Form,
-    /// The slot of MRs that the Reply has not invalidated; 0 if there are none.
-    slot: usize,
+    /// The slot of MRs that the Reply has not invalidated, if there are any.
+    slot: Option<usize>,
 }
 
 /// A Call with its Reply.
@@ -146,15 +146,16 @@ pub(super) fn claim(
     let mut rep = Rep {
         outcome: Outcome::Failed,
         form: Form::INLINE,
-        slot: qp.user().cookie_value(rqst.cookie())?,
+        slot: qp.user().cookie_value(rqst.cookie())?.checked_sub(1),
     };
-    if rep.slot == 0 {
+    if let Some(slot) = rep.slot {
+        let is_free = frwr::reminv(qp, slot, proof, |plan, mrs| {
+            rep.outcome = compare(Some((plan, mrs)));
+            rep.form = Form::from(plan);
+        })?;
+        rep.slot = rep.slot.filter(|_| !is_free);
+    } else {
         rep.outcome = compare(None);
-    } else if frwr::reminv(qp, rep.slot, proof, |plan, mrs| {
-        rep.outcome = compare(Some((plan, mrs)));
-        rep.form = Form::from(plan);
-    })? {
-        rep.slot = 0;
     }
     Some(rep)
 }
@@ -162,8 +163,8 @@ pub(super) fn claim(
 /// Completes the RPC once all its MRs are invalidated.
 pub(super) fn finish(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
     let PendingReply { rep, .. } = &reply;
-    if rep.slot != 0 {
-        return frwr::localinv(cx.qp(), rep.slot, Some(reply));
+    if let Some(slot) = rep.slot {
+        return frwr::localinv(cx.qp(), slot, Some(reply));
     }
     let has_chunks = rep.form != Form::INLINE;
     complete_rqst(cx, reply);
