@@ -45,8 +45,8 @@ impl kernel::Module for RpcRdma {
         let client = sunrpc::client::register::<client::Client>(module, servers)?;
         let backward = sunrpc::server::register_bc::<server::SvcRdmaListener>(module)?;
         let server = server::CLASS.register(module)?;
-        // Last: whoever has a class of this name may have these files too, and /proc loses both
-        // modules' when it refuses the second ones.
+        // Last: if the C module has registered its classes, it has these files too, and /proc loses
+        // both modules' when it refuses the second ones.
         let settings = sysctl::Settings::register()?;
         Ok(Self {
             _settings: settings,

@@ -132,7 +132,7 @@ mod tests {
         let mount = from_err_ptr(unsafe { kern_mount(procfs.as_ptr()) })?;
         // SAFETY: It was just mounted.
         let number = unsafe { read(mount, name) };
-        // SAFETY: It was mounted above, and nobody else has it.
+        // SAFETY: It was mounted above, for this function alone.
         unsafe { kern_unmount(mount) };
         number
     }
@@ -156,7 +156,7 @@ mod tests {
         // SAFETY: The file is open, and the buffer as large as said.
         let length =
             unsafe { kernel_read(file, text.as_mut_ptr().cast(), text.len(), &mut position) };
-        // SAFETY: It was opened above, and nobody else has it.
+        // SAFETY: It was opened above, for this function alone.
         unsafe { filp_close(file, null_mut()) };
         let text = text.get(..usize::try_from(length)?).ok_or(EINVAL)?;
         let text = core::str::from_utf8(text).map_err(|_| EINVAL)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that regions are mapped over, and what keeps it allocated while they are. Whoever owns
-//! memory, such as an RPC, describes it; `rdma/` maps it, and knows nothing else of it.
+//! Memory that regions are mapped over, and what keeps it allocated while they are. The owner
+//! of memory, such as an RPC, describes it; `rdma/` maps it, and knows nothing else of it.
 
 use super::page;
 use core::{num::NonZeroUsize, ptr::NonNull};
@@ -129,7 +129,7 @@ impl<'a> Exposable<'a> {
         })
     }
 
-    /// Whether whoever maps the bytes must take references to their pages.
+    /// Whether mapping the bytes takes references to their pages.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted
     }

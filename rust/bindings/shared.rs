@@ -140,7 +140,7 @@ impl PartialEq for Host {
 /// # Safety
 ///
 /// [`Self::memory`] returns the same memory each time until the object is dropped, even if the
-/// object is moved, and nobody else uses that memory meanwhile.
+/// object is moved, and nothing else uses that memory meanwhile.
 pub(crate) unsafe trait OwnedMessage: Send + Sized + 'static {
     /// State that is kept with the message.
     type Data;

@@ -247,7 +247,7 @@ void rpcrdma_put_page_array(struct page **pages, size_t count)
 
 	/*
 	 * Page-cache pages have other references, and for those release_pages() takes twice as
-	 * long as this loop. Pages that nobody else holds are freed in batches. There is at least
+	 * long as this loop. Pages without other references are freed in batches. There is at least
 	 * one page.
 	 */
 	if (page_count(*pages) == 1) {
@@ -279,7 +279,7 @@ u32 rpcrdma_total_pages(void)
 	return min_t(unsigned long, totalram_pages(), U32_MAX);
 }
 
-/* Whoever lowers the count calls wake_up_var() for it, after a full barrier. */
+/* What lowers the count calls wake_up_var() for it, after a full barrier. */
 void rpcrdma_wait_until_zero(unsigned long *count)
 {
 	/* acquire: what the last user did comes before what follows */

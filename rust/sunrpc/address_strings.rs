@@ -177,7 +177,7 @@ mod tests {
         for (index, wanted) in expected {
             assert!(text(&xprt, index) == wanted);
         }
-        // SAFETY: Nobody else knows of the transport.
+        // SAFETY: Only this test knows of the transport.
         unsafe { free_strings(&mut xprt) };
     }
 }

@@ -44,8 +44,8 @@ pub(super) type Setup =
 ///
 /// # Invariants
 ///
-/// `raw` and `shared` are only changed by whoever has set `was_registered`, and `raw` from then on
-/// by sunrpc. `queue` is null, or it and what `shared` points to stay valid as long as `users` is
+/// Only the thread that has set `was_registered` changes `raw` and `shared`, and from then on sunrpc
+/// changes `raw`. `queue` is null, or it and what `shared` points to stay valid as long as `users` is
 /// not zero.
 pub(crate) struct Class {
     raw: UnsafeCell<RawClass>,
@@ -63,7 +63,7 @@ pub(crate) struct Class {
 unsafe impl Sync for Class {}
 
 impl Class {
-    /// A class with this name, these netids, and this number, which nobody else uses. A name that
+    /// A class with this name, these netids, and this number, which no other class has. A name that
     /// is too long, or too many netids, are errors at compile time.
     pub(crate) const fn new(name: &'static CStr, ident: i32, netids: &[&'static CStr]) -> Self {
         // SAFETY: The C structure is valid when zeroed.
@@ -121,7 +121,7 @@ impl Class {
             return Err(EBUSY);
         }
         let raw = self.as_raw();
-        // SAFETY: By the type's invariant nobody else changes the class, and sunrpc does not know
+        // SAFETY: By the type's invariant no other thread changes the class, and sunrpc does not know
         // of it yet.
         unsafe {
             (*raw).setup = Some(setup);
@@ -172,7 +172,7 @@ impl Class {
         self.queue.xchg(core::ptr::null_mut(), Full);
         // Each user holds a reference to the module, so when the module is unloaded none is left
         // but those that are just refused.
-        // SAFETY: May sleep. The count is a static's, and whoever lowers it wakes this thread.
+        // SAFETY: May sleep. The count is a static's, and `ClassUser` wakes this thread when it lowers it.
         unsafe { bindings::rpcrdma_wait_until_zero(self.users.as_ptr()) };
     }
 

@@ -19,7 +19,7 @@ pub(crate) const MAX_READ_CHUNKS: u32 = 16;
 
 /// The most that the chunk lists of one Call may hold. All numbers may be 0.
 ///
-/// A segment without bytes counts like any other. Nobody checks whether segments overlap: the
+/// A segment without bytes counts like any other. Segments may overlap unnoticed: the
 /// memory is the requester's, and each segment costs this end what it is counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallBudget {

@@ -4,7 +4,7 @@
 //!
 //! A chunk that names no memory is noticed only when an RDMA Read or Write fails, and then the
 //! connection is lost. The requester sends the Call again on the next one, and so on without end,
-//! if nobody tells it that there will be no Reply.
+//! unless an RDMA_ERROR says that there will be no Reply.
 
 use crate::proto::wire::header::Xid;
 

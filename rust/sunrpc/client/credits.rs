@@ -233,14 +233,14 @@ mod tests {
         }
 
         fn release(&self, rqst: &mut bindings::rpc_rqst) {
-            // SAFETY: Nobody else uses the request.
+            // SAFETY: Only this test uses the request.
             unsafe { buffer::detach(rqst, core::ptr::null_mut()) };
         }
     }
 
     impl Drop for Unregistered {
         fn drop(&mut self) {
-            // SAFETY: Nobody else knows of the transport.
+            // SAFETY: Only this test knows of the transport.
             unsafe { bindings::xprt_free(self.0) };
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         let [first, second] = requests.each_mut().map(|rqst| &raw mut **rqst);
         // SAFETY: The transport is valid.
         let xprt = unsafe { Xprt::from_raw(transport.0) };
-        // SAFETY: Both requests have a buffer, and nobody else uses the transport.
+        // SAFETY: Both requests have a buffer, and only this test uses the transport.
         let take = |rqst| unsafe { xprt.take_credit(rqst) };
         xprt.next_cookie();
         xprt.reset_credits(2);
@@ -272,7 +272,7 @@ mod tests {
         assert!(take(second));
         assert_eq!(xprt.credits_in_use(), 2);
         xprt.disconnect_done();
-        // SAFETY: The request has a credit and a buffer, and nobody else uses the transport.
+        // SAFETY: The request has a credit and a buffer, and only this test uses the transport.
         unsafe {
             xprt.orphan(first);
             assert_eq!((*first).rq_cong, 0);

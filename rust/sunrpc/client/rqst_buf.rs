@@ -190,7 +190,7 @@ mod tests {
 
         assert_eq!(pages.map(|page| page.is_null()), [true, false, false, true]);
         for page in &pages[1..3] {
-            // SAFETY: `fill` has allocated the page, and nobody uses it any longer.
+            // SAFETY: `fill` has allocated the page, and it is not used any longer.
             unsafe { bindings::__free_pages(*page, 0) };
         }
     }

@@ -340,7 +340,7 @@ mod tests {
                 bindings::xprt_alloc(net, size_of::<Base>(), 2, 2)
             };
             assert!(!raw.is_null());
-            // SAFETY: Nobody else knows of the transport.
+            // SAFETY: Only this test knows of the transport.
             unsafe { (*raw).cwnd = window(2) };
             Self(raw)
         }
@@ -364,14 +364,14 @@ mod tests {
             &self,
             request: &mut (bindings::rpc_rqst, bindings::rpc_task),
         ) -> Result<bool, SendError> {
-            // SAFETY: It is a request of this transport, which nobody else uses.
+            // SAFETY: It is a request of this transport, which only this test uses.
             unsafe { self.xprt().acquire_credit(&raw mut request.0) }
         }
     }
 
     impl Drop for Unregistered {
         fn drop(&mut self) {
-            // SAFETY: Nobody else knows of the transport.
+            // SAFETY: Only this test knows of the transport.
             unsafe { bindings::xprt_free(self.0) };
         }
     }
@@ -399,8 +399,8 @@ mod tests {
             let bc = Arc::pin_init(Bc::new(), GFP_KERNEL).unwrap();
             let transport = Unregistered::new();
             let mut found = core::ptr::null_mut();
-            // SAFETY: Transport and pointer are valid until the end of the test, and nobody else
-            // knows of the reference.
+            // SAFETY: Transport and pointer are valid until the end of the test, and only
+            // this test knows of the reference.
             unsafe {
                 assert_eq!(bc.add(transport.xprt()), Ok(()));
                 if is_closed {
@@ -436,7 +436,7 @@ mod tests {
         let orphan = |request: &mut (bindings::rpc_rqst, bindings::rpc_task), ago| {
             assert_eq!(transport.take(request), Ok(true));
             request.0.rq_cong = 0;
-            // SAFETY: Nobody else uses the transport. Its field is valid.
+            // SAFETY: Only this test uses the transport. Its field is valid.
             let orphans = unsafe { &mut *xprt.orphans() };
             let now = jiffies();
             assert!(orphans.orphan_credit(now.wrapping_sub(msecs_to_jiffies(ago))));

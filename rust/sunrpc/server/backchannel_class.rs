@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_swaps_over_a_backward_transport() {
+    fn a_backward_transport_carries_no_swap() {
         let ops = Table::<Unmade>::OPS;
         let enable = ops.enable_swap.unwrap();
         // SAFETY: It does not look at the transport.

@@ -484,7 +484,7 @@ mod tests {
         let mut found = |pages: *mut *mut bindings::page, page_base| {
             rqst.rq_res.pages = pages;
             rqst.rq_res.page_base = page_base;
-            // SAFETY: Nobody else uses the request, of which only the pages are looked at.
+            // SAFETY: Only this test uses the request, of which only the pages are looked at.
             unsafe { Replying::new(&raw mut *rqst) }.data_pages().ok()
         };
         assert_eq!(found(&raw mut pages[1], 0), Some(1..2));
