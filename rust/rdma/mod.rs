@@ -15,7 +15,8 @@
 //! device.rs, ib_client.rs  the devices, their protection domains, the notice of their removal
 //! cm.rs, listener.rs       connection identifiers, by state; listening addresses
 //! cq.rs, dma.rs, list.rs   completion queues, buffers mapped for DMA, a list of boxes
-//! mr.rs, mr_slots.rs       memory regions, by state, and those that the peer can reach
+//! mr.rs, sg.rs             memory regions, by state, and the memory that they are mapped over
+//! mr_slots.rs              those that the peer can reach
 //! rw.rs                    RDMA Reads and Writes, by means of the RDMA core
 //! qp.rs, owner.rs          the queue pair of either role; its hardware objects, and its end
 //! send.rs, send_ctxt.rs    its send queue, and the chains of work requests
@@ -50,6 +51,7 @@ mod recv;
 mod rw;
 mod send;
 mod send_ctxt;
+mod sg;
 mod watchdog;
 
 pub(crate) mod cm;

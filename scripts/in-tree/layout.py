@@ -41,6 +41,7 @@ PATCHES = [
         "memory",
         """
         rdma/device.rs rdma/dma.rs rdma/ib_client.rs rdma/list.rs rdma/mod.rs rdma/mr.rs
+        rdma/sg.rs
         """,
     ),
     ("client", "verbs", "rdma/cm.rs"),
