@@ -368,8 +368,8 @@ impl MrList<Mapped> {
     ///
     /// # Safety
     ///
-    /// The chain is posted, or discarded, while the returned list still exists. `unsignalled` handles
-    /// the completion of registrations that fail.
+    /// The chain is posted, or discarded, while the returned list still exists. `unsignalled`
+    /// handles the completion of registrations that fail.
     pub(super) unsafe fn register(
         mut self,
         unsignalled: *mut bindings::ib_cqe,

@@ -142,8 +142,8 @@ impl<U: QpUser> QueuePair<U> {
     }
 
     /// Posts a local invalidation of every MR in slot `index`, unless that was done already. Does
-    /// not sleep. [`QpUser::localinv_done`] reports its end, if true is returned. Otherwise there are
-    /// none, or they stay registered until the end of the connection, which must follow.
+    /// not sleep. [`QpUser::localinv_done`] reports its end, if true is returned. Otherwise there
+    /// are none, or they stay registered until the end of the connection, which must follow.
     pub(crate) fn post_localinv(&self, index: usize) -> bool {
         let Some(slot) = self.mrs.slots.get(index) else {
             return false;

@@ -54,8 +54,8 @@ impl Drop for OwnedQueue {
     }
 }
 
-/// While this object exists, the allocations of the running thread do not wait for what may wait for
-/// that thread.
+/// While this object exists, the allocations of the running thread do not wait for what may wait
+/// for that thread.
 pub(crate) struct ReclaimScope {
     flags: u32,
     /// The scope is tied to the thread.
@@ -63,14 +63,15 @@ pub(crate) struct ReclaimScope {
 }
 
 impl ReclaimScope {
-    /// Allocations do not wait for file systems, and may use reserves if the transport carries swap.
+    /// Allocations do not wait for file systems, and may use reserves if the transport carries
+    /// swap.
     pub(crate) fn nofs(swapper: bool) -> Self {
         let reserves = if swapper { bindings::PF_MEMALLOC } else { 0 };
         Self::with(bindings::PF_MEMALLOC_NOFS | reserves)
     }
 
-    /// Allocations neither start I/O nor wait for it. A machine that mounts its own export needs what
-    /// is allocated under it to write its pages back.
+    /// Allocations neither start I/O nor wait for it. A machine that mounts its own export needs
+    /// what is allocated under it to write its pages back.
     pub(crate) fn noio() -> Self {
         Self::with(bindings::PF_MEMALLOC_NOIO)
     }

@@ -44,9 +44,9 @@ pub(super) type Setup =
 ///
 /// # Invariants
 ///
-/// Only the thread that has set `was_registered` changes `raw` and `shared`, and from then on sunrpc
-/// changes `raw`. `queue` is null, or it and what `shared` points to stay valid as long as `users` is
-/// not zero.
+/// Only the thread that has set `was_registered` changes `raw` and `shared`, and from then on
+/// sunrpc changes `raw`. `queue` is null, or it and what `shared` points to stay valid as long as
+/// `users` is not zero.
 pub(crate) struct Class {
     raw: UnsafeCell<RawClass>,
     was_registered: Atomic<bool>,
@@ -121,8 +121,8 @@ impl Class {
             return Err(EBUSY);
         }
         let raw = self.as_raw();
-        // SAFETY: By the type's invariant no other thread changes the class, and sunrpc does not know
-        // of it yet.
+        // SAFETY: By the type's invariant no other thread changes the class, and sunrpc does not
+        // know of it yet.
         unsafe {
             (*raw).setup = Some(setup);
             (*raw).owner = module.as_ptr();
@@ -172,7 +172,8 @@ impl Class {
         self.queue.xchg(core::ptr::null_mut(), Full);
         // Each user holds a reference to the module, so when the module is unloaded none is left
         // but those that are just refused.
-        // SAFETY: May sleep. The count is a static's, and `ClassUser` wakes this thread when it lowers it.
+        // SAFETY: May sleep. The count is a static's, and `ClassUser` wakes this thread when it
+        // lowers it.
         unsafe { bindings::rpcrdma_wait_until_zero(self.users.as_ptr()) };
     }
 

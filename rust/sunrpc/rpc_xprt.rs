@@ -41,8 +41,8 @@ pub(super) unsafe fn allocate<A>(
         return Err(EBADF);
     }
     // SAFETY: The namespace is referenced. `A` begins with a `Base` (this function's contract), so
-    // the new, zeroed allocation has all of these fields, and only this thread knows of it. The address
-    // has as many bytes as it says, which fit the transport's, as just checked.
+    // the new, zeroed allocation has all of these fields, and only this thread knows of it. The
+    // address has as many bytes as it says, which fit the transport's, as just checked.
     unsafe {
         let raw = bindings::xprt_alloc(args.net, size_of::<A>(), slots.0, slots.1);
         let allocation = NonNull::new(raw.cast::<A>()).ok_or(ENOMEM)?;

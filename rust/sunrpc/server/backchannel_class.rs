@@ -182,8 +182,8 @@ impl<T: BcConnection> Table<T> {
     };
 
     /// Calls `with` for the connection, with a reference to its `svc_xprt`, unless sunrpc has
-    /// dropped the last one. Task context, in a [`ReclaimScope::noio`]; may sleep: this reference may have
-    /// become the last one.
+    /// dropped the last one. Task context, in a [`ReclaimScope::noio`]; may sleep: this reference
+    /// may have become the last one.
     ///
     /// # Safety
     ///
