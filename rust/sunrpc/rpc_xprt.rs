@@ -6,7 +6,7 @@
 use super::{address_strings, orphans::Orphans, registration::ClassUser};
 use crate::bindings;
 use core::{marker::PhantomData, ptr::NonNull};
-use kernel::{prelude::*, time::msecs_to_jiffies};
+use kernel::{prelude::*, time::msecs_to_jiffies, types::Opaque};
 
 /// What the allocation of a transport begins with.
 #[repr(C)]
@@ -18,6 +18,112 @@ pub(super) struct Base {
     /// The credits of Calls that were given up. The transport lock guards them. Zeroes stand for
     /// none.
     pub(super) orphans: Orphans,
+}
+
+/// A transport of either direction.
+///
+/// # Invariants
+///
+/// A reference to an `RpcXprt` points to the `xprt` of a valid [`Base`].
+#[repr(transparent)]
+pub(crate) struct RpcXprt(Opaque<bindings::rpc_xprt>);
+
+// SAFETY: sunrpc does its own locking of transports.
+unsafe impl Send for RpcXprt {}
+// SAFETY: sunrpc does its own locking of transports.
+unsafe impl Sync for RpcXprt {}
+
+impl RpcXprt {
+    /// Borrows a transport from C.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is the `xprt` of a [`Base`] that stays valid for all of `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
+        // SAFETY: `ptr` is the `xprt` of a valid `Base` (this function's contract), and `RpcXprt`
+        // is transparent over `rpc_xprt`.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// The C pointer.
+    pub(super) fn as_raw(&self) -> *mut bindings::rpc_xprt {
+        self.0.get()
+    }
+
+    /// The orphaned credits, which the transport lock guards.
+    pub(super) fn orphans(&self) -> *mut Orphans {
+        // SAFETY: The allocation is valid (type invariant); only takes the address of a field.
+        unsafe { &raw mut (*self.as_raw().cast::<Base>()).orphans }
+    }
+
+    /// Whether a state bit is set. It may change at any time.
+    pub(super) fn has(&self, bit: u32) -> bool {
+        // SAFETY: The transport is valid; the bits are read by one access, as test_bit() does.
+        let bits = unsafe { (&raw const (*self.as_raw()).state).read_volatile() };
+        bits >> bit & 1 != 0
+    }
+
+    /// Sets a state bit.
+    pub(super) fn set(&self, bit: u32) {
+        // CAST: A small number.
+        // SAFETY: The transport is valid, and its bits are only changed by atomic operations.
+        unsafe { bindings::set_bit(bit as usize, &raw mut (*self.as_raw()).state) };
+    }
+
+    /// Whether the transport counts as connected.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.has(bindings::XPRT_CONNECTED)
+    }
+
+    /// Takes the lock of the requests that wait for a Reply.
+    pub(super) fn queue_lock(&self) -> SpinGuard<'_> {
+        // SAFETY: The transport is valid, so its lock is initialised and outlives the guard. sunrpc
+        // and this module take the lock in process context only.
+        unsafe { SpinGuard::new(&raw mut (*self.as_raw()).queue_lock) }
+    }
+
+    /// Takes the lock of a transport's state and congestion window.
+    pub(super) fn transport_lock(&self) -> SpinGuard<'_> {
+        // SAFETY: The transport is valid, so its lock is initialised and outlives the guard. sunrpc
+        // and this module take the lock in process context only.
+        unsafe { SpinGuard::new(&raw mut (*self.as_raw()).transport_lock) }
+    }
+
+    /// Records a Reply on the present connection that no request waits for: if it answers a Call
+    /// that was given up, the Call's credit is returned. Otherwise a Call may be about to be given
+    /// up.
+    pub(crate) fn late_reply(&self) {
+        let _guard = self.transport_lock();
+        // SAFETY: The transport is valid, and the lock that guards the orphans and the window is
+        // held. The credit of an orphaned Call has no request.
+        unsafe {
+            let orphans = &mut *self.orphans();
+            if orphans.late_reply(jiffies()) {
+                self.release_credit();
+            } else {
+                orphans.early_reply((*self.as_raw()).cong);
+            }
+        }
+    }
+
+    /// Returns the credit of a request that no longer exists, and wakes a task that waits for one.
+    ///
+    /// # Safety
+    ///
+    /// The transport lock is held, and one of the credits in use belongs to no request.
+    pub(super) unsafe fn release_credit(&self) {
+        // sunrpc returns a credit on behalf of a request and its task. These stand in for those
+        // that are gone.
+        let mut rqst = bindings::rpc_rqst::default();
+        let mut task = bindings::rpc_task::default();
+        rqst.rq_xprt = self.as_raw();
+        rqst.rq_cong = 1;
+        task.tk_rqstp = &raw mut rqst;
+        // SAFETY: The transport is valid, its lock is held, and `rqst` stands for the credit in use
+        // that belongs to no request (this function's contract). The call keeps neither `task` nor
+        // `rqst`.
+        unsafe { bindings::xprt_release_rqst_cong(&raw mut task) };
+    }
 }
 
 /// Allocates a transport, and initialises what sunrpc reads of either direction's. The rest of `A`
@@ -74,49 +180,6 @@ pub(super) unsafe fn free(raw: *mut bindings::rpc_xprt) {
     }
 }
 
-/// Attributes a Reply that no request waits for to a Call that was given up. Without one, the Call
-/// may be about to be given up.
-///
-/// # Safety
-///
-/// `xprt` is the `xprt` of a valid [`Base`].
-pub(super) unsafe fn late_reply(xprt: *mut bindings::rpc_xprt) {
-    // SAFETY: `xprt` is that of a valid `Base` (this function's contract), and the lock that guards
-    // the orphans and the window is held. The credit of an orphaned Call has no request.
-    unsafe {
-        let _guard = transport_lock(xprt);
-        let orphans = &mut (*xprt.cast::<Base>()).orphans;
-        if orphans.late_reply(jiffies()) {
-            release_credit(xprt);
-        } else {
-            orphans.early_reply((*xprt).cong);
-        }
-    }
-}
-
-/// Whether a transport counts as connected.
-///
-/// # Safety
-///
-/// `xprt` is valid.
-pub(super) unsafe fn is_connected(xprt: *mut bindings::rpc_xprt) -> bool {
-    // SAFETY: `xprt` is valid (this function's contract). The bits are read by one access, as
-    // test_bit() does.
-    let bits = unsafe { core::ptr::read_volatile(&raw const (*xprt).state) };
-    bits & (1 << bindings::XPRT_CONNECTED) != 0
-}
-
-/// Sets a bit of a transport's state.
-///
-/// # Safety
-///
-/// `xprt` is valid.
-pub(super) unsafe fn set_state(xprt: *mut bindings::rpc_xprt, bit: u32) {
-    // SAFETY: `xprt` is valid (this function's contract).
-    // CAST: A small number.
-    unsafe { bindings::set_bit(bit as usize, &raw mut (*xprt).state) };
-}
-
 /// The present time in jiffies.
 pub(crate) fn jiffies() -> usize {
     // SAFETY: The kernel's counter, which changes at any time.
@@ -146,54 +209,10 @@ pub(super) unsafe fn enqueue(
     unsafe { bindings::queue_delayed_work_on(ANY_CPU, queue, work, delay) };
 }
 
-/// Takes the lock of the requests that wait for a Reply.
-///
-/// # Safety
-///
-/// `xprt` is valid for all of `'a`.
-pub(super) unsafe fn queue_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGuard<'a> {
-    // SAFETY: `xprt` is valid for all of `'a` (this function's contract), so its lock is
-    // initialised and outlives the guard. sunrpc and this module take the lock in process context
-    // only.
-    unsafe { SpinGuard::new(&raw mut (*xprt).queue_lock) }
-}
-
-/// Takes the lock of a transport's state and congestion window.
-///
-/// # Safety
-///
-/// `xprt` is valid for all of `'a`.
-pub(super) unsafe fn transport_lock<'a>(xprt: *mut bindings::rpc_xprt) -> SpinGuard<'a> {
-    // SAFETY: `xprt` is valid for all of `'a` (this function's contract), so its lock is
-    // initialised and outlives the guard. sunrpc and this module take the lock in process context
-    // only.
-    unsafe { SpinGuard::new(&raw mut (*xprt).transport_lock) }
-}
-
 /// Credits in the unit of sunrpc's congestion window.
 pub(super) fn window(credits: u32) -> usize {
     // CAST: A u32 always fits the kernel's usize.
     (credits as usize) << bindings::RPC_CWNDSHIFT
-}
-
-/// Returns the credit of a request that no longer exists, and wakes a task that waits for one.
-///
-/// # Safety
-///
-/// `xprt` is valid, its transport lock is held, and one of the credits in use belongs to no
-/// request.
-pub(super) unsafe fn release_credit(xprt: *mut bindings::rpc_xprt) {
-    // sunrpc returns a credit on behalf of a request and its task. These stand in for those that
-    // are gone.
-    let mut rqst = bindings::rpc_rqst::default();
-    let mut task = bindings::rpc_task::default();
-    rqst.rq_xprt = xprt;
-    rqst.rq_cong = 1;
-    task.tk_rqstp = &raw mut rqst;
-    // SAFETY: `xprt` is valid, its transport lock is held, and `rqst` stands for the credit in use
-    // that belongs to no request (this function's contract). The call keeps neither `task` nor
-    // `rqst`.
-    unsafe { bindings::xprt_release_rqst_cong(&raw mut task) };
 }
 
 /// A C spinlock, held.

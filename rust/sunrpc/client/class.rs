@@ -153,7 +153,7 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
         (*xprt).prot = i32::try_from(bindings::IPPROTO_TCP)?;
         (*xprt).max_payload = T::MAX_PAYLOAD;
         if bindings::rpcrdma_rpc_get_port(args.dstaddr) != 0 {
-            rpc_xprt::set_state(xprt, bindings::XPRT_BOUND);
+            owned.set(bindings::XPRT_BOUND);
         }
     }
     Ok(owned)

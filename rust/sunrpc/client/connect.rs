@@ -78,7 +78,7 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 (&raw mut (*raw).stat.connect_count).write_volatile(count.wrapping_add(1));
                 (&raw mut (*raw).stat.connect_time).write_volatile(time.wrapping_add(elapsed));
                 xprt.next_cookie();
-                rpc_xprt::set_state(raw, bindings::XPRT_CONNECTED);
+                xprt.set(bindings::XPRT_CONNECTED);
                 // The tasks check the connection again.
                 EAGAIN.to_errno()
             }

@@ -20,7 +20,7 @@ use crate::{
     bindings,
     sunrpc::{
         orphans::Orphans,
-        rpc_xprt::{self, jiffies, window},
+        rpc_xprt::{jiffies, window},
     },
 };
 
@@ -87,7 +87,7 @@ impl Xprt {
             (*raw).cwnd = window(credits);
             if (*raw).cwnd > before {
                 (*raw).cong = (*raw).cong.saturating_add(window(1));
-                rpc_xprt::release_credit(raw);
+                self.release_credit();
             }
         }
     }
@@ -97,19 +97,6 @@ impl Xprt {
         // SAFETY: The transport is valid; the number is informational and may be slightly stale.
         let taken = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).cong) };
         taken >> bindings::RPC_CWNDSHIFT
-    }
-
-    /// Records a Reply on the present connection that no request waits for: if it answers a Call
-    /// that was killed, the Call's credit is returned.
-    pub(crate) fn late_reply(&self) {
-        // SAFETY: The allocation is valid, and begins with a `Base`.
-        unsafe { rpc_xprt::late_reply(self.as_raw()) };
-    }
-
-    fn orphans(&self) -> *mut Orphans {
-        // SAFETY: By the type's invariant the allocation is valid; only takes the address of a
-        // field.
-        unsafe { &raw mut (*self.allocation()).base.orphans }
     }
 
     /// Records that the peer does not owe the request's Reply: the Call was not sent, or its Reply

@@ -7,14 +7,13 @@ use crate::{
     bindings::{self, Net, SocketAddress},
     sunrpc::{
         registration::ClassUser,
-        rpc_xprt::{self, jiffies, Base, SpinGuard},
+        rpc_xprt::{self, jiffies, Base, RpcXprt},
     },
     trace,
 };
 use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{
-    fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies, types::Opaque,
-    workqueue::Queue,
+    fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies, workqueue::Queue,
 };
 
 /// What the allocations of all transports begin with.
@@ -43,12 +42,15 @@ pub(super) struct Allocation {
 /// A reference to an `Xprt` points to a valid [`Allocation`], which begins a
 /// [`TypedAllocation`](super::implementation::TypedAllocation).
 #[repr(transparent)]
-pub(crate) struct Xprt(Opaque<bindings::rpc_xprt>);
+pub(crate) struct Xprt(RpcXprt);
 
-// SAFETY: sunrpc does its own locking of transports.
-unsafe impl Send for Xprt {}
-// SAFETY: sunrpc does its own locking of transports.
-unsafe impl Sync for Xprt {}
+impl core::ops::Deref for Xprt {
+    type Target = RpcXprt;
+
+    fn deref(&self) -> &RpcXprt {
+        &self.0
+    }
+}
 
 /// A counted reference to a transport. It is not an `ARef`: a transport that is being destroyed is
 /// still borrowed while its count is 0, when it can no longer be counted.
@@ -107,13 +109,8 @@ impl Xprt {
     /// `ptr` is one of this module's transports, and stays valid for all of `'a`.
     pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
         // SAFETY: `ptr` is one of this module's transports, and stays valid for all of `'a` (this
-        // function's contract). `Xprt` is transparent over `rpc_xprt`.
+        // function's contract). `Xprt` is transparent over `RpcXprt`, and that over `rpc_xprt`.
         unsafe { &*ptr.cast() }
-    }
-
-    /// The C pointer.
-    pub(super) fn as_raw(&self) -> *mut bindings::rpc_xprt {
-        self.0.get()
     }
 
     /// The allocation that contains the C object.
@@ -229,27 +226,13 @@ impl Xprt {
         unsafe { (*self.as_raw()).max_reqs }
     }
 
-    /// Whether the transport counts as connected.
-    pub(crate) fn is_connected(&self) -> bool {
-        // SAFETY: The transport is valid.
-        unsafe { rpc_xprt::is_connected(self.as_raw()) }
-    }
-
-    /// The state bits, which may change at any time.
-    fn bits(&self) -> usize {
-        // SAFETY: The transport is valid; the bits are read by one access, as test_bit() does.
-        unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).state) }
-    }
-
     /// sunrpc's state of the connection, in one word.
     pub(crate) fn state(&self) -> &'static str {
-        let state = self.bits();
-        let is = |bit: u32| state >> bit & 1 != 0;
-        if is(bindings::XPRT_CLOSE_WAIT) {
+        if self.has(bindings::XPRT_CLOSE_WAIT) {
             "closing"
-        } else if is(bindings::XPRT_CONNECTED) {
+        } else if self.is_connected() {
             "connected"
-        } else if is(bindings::XPRT_CONNECTING) {
+        } else if self.has(bindings::XPRT_CONNECTING) {
             "connecting"
         } else {
             "disconnected"
@@ -278,7 +261,7 @@ impl Xprt {
 
     /// Wakes the sender that waits for space, if one does.
     pub(crate) fn write_space(&self) {
-        if self.bits() & (1 << bindings::XPRT_WRITE_SPACE) != 0 {
+        if self.has(bindings::XPRT_WRITE_SPACE) {
             // SAFETY: The transport is valid.
             unsafe { bindings::xprt_write_space(self.as_raw()) };
         }
@@ -318,16 +301,6 @@ impl Xprt {
         // SAFETY: The transport is valid. The thread that connects may change this word, each
         // of them by one access: if this one is lost, the next message repeats it.
         unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
-    }
-
-    pub(super) fn queue_lock(&self) -> SpinGuard<'_> {
-        // SAFETY: The transport is valid.
-        unsafe { rpc_xprt::queue_lock(self.as_raw()) }
-    }
-
-    pub(super) fn transport_lock(&self) -> SpinGuard<'_> {
-        // SAFETY: The transport is valid.
-        unsafe { rpc_xprt::transport_lock(self.as_raw()) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 //! The backward direction of a connection (RFC 8167): nfsd's Calls to its client, and the Replies.
 //!
-//! sunrpc sends these Calls through a transport of their own, a [`BcXprt`]; a connection has at
+//! sunrpc sends these Calls through a transport of their own, an [`RpcXprt`]; a connection has at
 //! most one. The completion handlers of the connection match its Replies with the requests of that
 //! transport: all threads of nfsd may be waiting for the result of a Call.
 //!
@@ -11,8 +11,7 @@
 use crate::{
     bindings,
     sunrpc::{
-        orphans::Orphans,
-        rpc_xprt::{self, jiffies, window, Base},
+        rpc_xprt::{jiffies, window, RpcXprt},
         send_error::{end_task, SendError},
         XdrBuf,
     },
@@ -26,49 +25,14 @@ use kernel::{
         SpinLock,
     },
     time::msecs_to_jiffies,
-    types::Opaque,
 };
 
 /// How long a client may leave all Calls that it grants unanswered before the next one ends the
 /// connection, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
 
-/// A transport for backward Calls.
-///
-/// # Invariants
-///
-/// A reference to a `BcXprt` points to the `xprt` of a valid [`Base`].
-#[repr(transparent)]
-pub(super) struct BcXprt(Opaque<bindings::rpc_xprt>);
-
-impl BcXprt {
-    /// Borrows a transport from C.
-    ///
-    /// # Safety
-    ///
-    /// `ptr` is the `xprt` of a [`Base`] that stays valid for all of `'a`.
-    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::rpc_xprt) -> &'a Self {
-        // SAFETY: `ptr` is the `xprt` of a valid `Base` (this function's contract), and
-        // `BcXprt` is transparent over `rpc_xprt`.
-        unsafe { &*ptr.cast() }
-    }
-
-    /// The C pointer.
-    pub(super) fn as_raw(&self) -> *mut bindings::rpc_xprt {
-        self.0.get()
-    }
-
-    fn orphans(&self) -> *mut Orphans {
-        // SAFETY: The allocation is valid (type invariant); only takes the address of a field.
-        unsafe { &raw mut (*self.as_raw().cast::<Base>()).orphans }
-    }
-
-    /// Whether the connection is up.
-    pub(super) fn is_connected(&self) -> bool {
-        // SAFETY: The transport is valid (type invariant).
-        unsafe { rpc_xprt::is_connected(self.as_raw()) }
-    }
-
+// A transport for backward Calls.
+impl RpcXprt {
     /// Ends all Calls, and allows no others. Process context; does not sleep.
     pub(super) fn disconnect(&self) {
         if self.is_connected() {
@@ -107,7 +71,7 @@ impl BcXprt {
         // SAFETY: The transport is valid (type invariant), and the lock that guards the window and
         // the orphaned credits is held.
         let (owed, cwnd) = unsafe {
-            let _guard = rpc_xprt::transport_lock(self.as_raw());
+            let _guard = self.transport_lock();
             let owed = (*self.orphans()).owed(jiffies());
             (owed, (*self.as_raw()).cwnd)
         };
@@ -125,7 +89,7 @@ impl BcXprt {
         // SAFETY: `rqst` is a request of this transport with a task, and is not released during the
         // call (this function's contract). The transport lock, which the call requires, is held.
         unsafe {
-            let _guard = rpc_xprt::transport_lock(self.as_raw());
+            let _guard = self.transport_lock();
             bindings::xprt_release_rqst_cong((*rqst).rq_task);
         }
     }
@@ -135,9 +99,9 @@ impl BcXprt {
     ///
     /// # Safety
     ///
-    /// - `task` has a request, of a `BcXprt`, whose transport lock is held.
+    /// - `task` has a request, of an `RpcXprt`, whose transport lock is held.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: `task` has a request of a `BcXprt`, whose transport lock is held (this function's
+        // SAFETY: `task` has a request of an `RpcXprt`, whose transport lock is held (this function's
         // contract). The lock guards the orphaned credits and the request's.
         unsafe {
             let rqst = (*task).tk_rqstp;
@@ -186,7 +150,7 @@ pub(crate) struct Bc {
 ///
 /// `xprt` is null or valid: it is removed before it is freed.
 struct State {
-    xprt: *const BcXprt,
+    xprt: *const RpcXprt,
     /// Whether the connection has been closed. Then `xprt` is disconnected, and sunrpc does not
     /// find it any longer.
     is_closed: bool,
@@ -196,7 +160,7 @@ struct State {
 unsafe impl Send for State {}
 
 impl State {
-    fn xprt(&self) -> Option<&BcXprt> {
+    fn xprt(&self) -> Option<&RpcXprt> {
         // SAFETY: Valid, or null (type invariant), as long as the lock is held, and thus `self`
         // borrowed.
         unsafe { self.xprt.as_ref() }
@@ -226,7 +190,7 @@ impl Bc {
             });
             let raw = xprt.as_raw();
             {
-                let _guard = rpc_xprt::transport_lock(raw);
+                let _guard = xprt.transport_lock();
                 (*raw).cwnd = window(credits.min((*raw).max_reqs));
             }
             xprt.return_credit(rqst);
@@ -244,7 +208,7 @@ impl Bc {
 
     /// Calls `with` for the request that waits for the Reply with this XID, under `queue_lock`:
     /// completing the request requires it, and the request stays during the call.
-    fn with_waiting(&self, xid: u32, with: impl FnOnce(&BcXprt, *mut bindings::rpc_rqst)) {
+    fn with_waiting(&self, xid: u32, with: impl FnOnce(&RpcXprt, *mut bindings::rpc_rqst)) {
         let state = self.state.lock();
         let Some(xprt) = state.xprt() else {
             return;
@@ -252,14 +216,13 @@ impl Bc {
         let raw = xprt.as_raw();
         // SAFETY: The transport is valid, and the lock that the lookup requires is held.
         unsafe {
-            let _guard = rpc_xprt::queue_lock(raw);
+            let _guard = xprt.queue_lock();
             let rqst = bindings::xprt_lookup_rqst(raw, xid.to_be());
             if !rqst.is_null() {
                 return with(xprt, rqst);
             }
         }
-        // SAFETY: The transport is valid as long as the lock of `state` is held.
-        unsafe { rpc_xprt::late_reply(raw) };
+        xprt.late_reply();
     }
 
     /// The connection has been closed: ends all Calls, and allows no others. Process context; does
@@ -282,7 +245,7 @@ impl Bc {
     ///
     /// `EPIPE` if the connection has been closed; `EAGAIN` if there is a transport: sunrpc finds
     /// that one once it was published ([`Self::publish`]).
-    pub(super) unsafe fn add(&self, xprt: &BcXprt) -> Result {
+    pub(super) unsafe fn add(&self, xprt: &RpcXprt) -> Result {
         let mut state = self.state.lock();
         if state.is_closed {
             return Err(EPIPE);
@@ -327,6 +290,7 @@ impl Bc {
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_backchannel_credits)]
 mod tests {
     use super::*;
+    use crate::sunrpc::rpc_xprt::Base;
     use kernel::sync::Arc;
 
     /// A transport of two credits that only its test knows of.
@@ -345,9 +309,9 @@ mod tests {
             Self(raw)
         }
 
-        fn xprt(&self) -> &BcXprt {
+        fn xprt(&self) -> &RpcXprt {
             // SAFETY: It is valid until it is dropped.
-            unsafe { BcXprt::from_raw(self.0) }
+            unsafe { RpcXprt::from_raw(self.0) }
         }
 
         /// A request of it with its task.

@@ -10,7 +10,6 @@
 //! reference of its own: [`Table::with_connection`].
 
 use super::{
-    backchannel::BcXprt,
     transport::{SvcConnection, SvcListener},
     xprt::{SvcMemory, SvcXprt},
 };
@@ -19,7 +18,7 @@ use crate::{
     sunrpc::{
         queue::ReclaimScope,
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
-        rpc_xprt::{self, Base},
+        rpc_xprt::{self, Base, RpcXprt},
         send_error::SendError,
         BcRqst,
     },
@@ -147,9 +146,10 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         let raw = allocation.cast::<bindings::rpc_xprt>();
         (*raw).prot = IDENT_BACKWARD;
         (*raw).bc_xprt = args.bc_xprt;
-        rpc_xprt::set_state(raw, bindings::XPRT_BOUND);
-        rpc_xprt::set_state(raw, bindings::XPRT_CONNECTED);
-        let added = svc.bc().add(BcXprt::from_raw(raw));
+        let xprt = RpcXprt::from_raw(raw);
+        xprt.set(bindings::XPRT_BOUND);
+        xprt.set(bindings::XPRT_CONNECTED);
+        let added = svc.bc().add(xprt);
         added.inspect_err(|_| rpc_xprt::free(raw))?;
         (&raw mut (*allocation).user).write(ManuallyDrop::new(user));
         (&raw mut (*allocation).svc).write(ManuallyDrop::new(svc.memory()));
@@ -166,7 +166,7 @@ impl<T: BcConnection> Table<T> {
         release_xprt: Some(bindings::xprt_release_xprt_cong),
         alloc_slot: Some(Self::alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
-        release_request: Some(BcXprt::release_request),
+        release_request: Some(RpcXprt::release_request),
         wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
         buf_alloc: Some(Self::buf_alloc),
         buf_free: Some(Self::buf_free),
@@ -271,7 +271,7 @@ impl<T: BcConnection> Table<T> {
         // SAFETY: The request is valid during the callback, and so is the transport.
         unsafe {
             let raw = (*raw).rq_xprt;
-            let xprt = BcXprt::from_raw(raw);
+            let xprt = RpcXprt::from_raw(raw);
             if xprt.is_connected() && xprt.is_overdue() {
                 Self::with_connection(raw, |_, connection| connection.overdue());
             }
@@ -289,7 +289,7 @@ impl<T: BcConnection> Table<T> {
     /// - The send lock of the transport is held for this call.
     unsafe extern "C" fn send_request(raw: *mut bindings::rpc_rqst) -> c_int {
         // SAFETY: The request is pinned during the callback; its transport is valid.
-        let xprt = unsafe { BcXprt::from_raw((*raw).rq_xprt) };
+        let xprt = unsafe { RpcXprt::from_raw((*raw).rq_xprt) };
         let send = |svc: &SvcXprt, connection: &T| -> Result<(), SendError> {
             if svc.is_closing() {
                 return Err(SendError::NoMemory);
@@ -342,7 +342,7 @@ impl<T: BcConnection> Table<T> {
     /// - `raw` is a transport with this table, and stays allocated during the call.
     unsafe extern "C" fn close(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback.
-        unsafe { BcXprt::from_raw(raw) }.disconnect();
+        unsafe { RpcXprt::from_raw(raw) }.disconnect();
     }
 
     /// The last reference is gone. Runs on a system worker, may sleep.
