@@ -9,10 +9,10 @@
 #include <linux/mempool.h>
 #include <linux/mm.h>
 #include <linux/rcupdate.h>
-#include <linux/refcount.h>
 #include <linux/sched/mm.h>
 #include <linux/sunrpc/addr.h>
 #include <linux/sunrpc/clnt.h>
+#include <linux/sunrpc/svc.h>
 #include <linux/sunrpc/xprt.h>
 #include <linux/swiotlb.h>
 #include <linux/wait_bit.h>
@@ -133,9 +133,26 @@ void rpcrdma_xprt_clear_connecting(struct rpc_xprt *xprt)
 	xprt_clear_connecting(xprt);
 }
 
-bool rpcrdma_xprt_put_unless_last(struct rpc_xprt *xprt)
+/*
+ * Passes a backward request to the callback service, unless there is none. Whoever has started the
+ * service has a reference to the transport, so another one can be taken for the request. It must not
+ * be dropped here, as xprt_enqueue_bc_request() might: ending the transport would wait for the
+ * completion handler that calls this.
+ */
+bool rpcrdma_bc_enqueue(struct rpc_rqst *rqst)
 {
-	return refcount_dec_not_one(&xprt->kref.refcount);
+	struct rpc_xprt *xprt = rqst->rq_xprt;
+	struct svc_serv *service;
+
+	spin_lock(&xprt->bc_pa_lock);
+	service = xprt->bc_serv;
+	if (service) {
+		xprt_get(xprt);
+		lwq_enqueue(&rqst->rq_bc_list, &service->sv_cb_list);
+		svc_pool_wake_idle_thread(service->sv_pools);
+	}
+	spin_unlock(&xprt->bc_pa_lock);
+	return service;
 }
 
 void rpcrdma_synchronize_rcu_tasks(void)

@@ -5,7 +5,7 @@
 //! A Call is copied out of its receive buffer, which is posted again immediately, so a burst of
 //! Calls never uses up the posted Receives.
 
-use super::xprt::{CountedXprt, Xprt};
+use super::xprt::Xprt;
 use crate::{bindings, trace};
 use kernel::{
     alloc::flags::__GFP_NOWARN, new_spinlock, page::PAGE_SIZE, prelude::*, sync::SpinLock,
@@ -79,16 +79,6 @@ impl Backchannel {
     /// [`ClientTransport::send_backward`](super::ClientTransport::send_backward). Process context;
     /// does not sleep.
     pub(crate) fn receive(&self, xprt: &Xprt, connection: u64, xid: u32, message: &[u8]) -> bool {
-        // sunrpc takes a reference for the request, which the service may drop immediately: it must
-        // not be the last one here, where ending the transport would wait for this very completion.
-        let Some(_counted) = CountedXprt::new(xprt) else {
-            return false;
-        };
-        // SAFETY: The transport is valid. The pointer is only compared with null; sunrpc checks it
-        // again.
-        if unsafe { core::ptr::read_volatile(&raw const (*xprt.as_raw()).bc_serv) }.is_null() {
-            return false;
-        }
         let Some(mut rqst) = self.idle.lock().pop() else {
             return false;
         };
@@ -98,10 +88,15 @@ impl Backchannel {
         }
         trace::xprtrdma_cb_call(xprt, xid);
         let rqst = KBox::into_raw(rqst);
-        // SAFETY: The request is complete, and is returned by `bc_free_rqst`. Until then sunrpc
-        // holds a reference to the transport, which it can take as the caller holds one.
-        unsafe { bindings::xprt_enqueue_bc_request(&raw mut (*rqst).rqst) };
-        true
+        // SAFETY: The request is complete, and if it is queued `bc_free_rqst` returns it. Otherwise
+        // nobody else knows of it.
+        unsafe {
+            let is_queued = bindings::rpcrdma_bc_enqueue(rqst.cast());
+            if !is_queued {
+                self.give_back(KBox::from_raw(rqst));
+            }
+            is_queued
+        }
     }
 }
 

@@ -477,7 +477,7 @@ impl<T: ClientTransport> VTable<T> {
     /// - `raw` is the `rqst` of a [`BackchannelRqst`] that [`Backchannel::receive`] gave away, and
     ///   that is not used any longer.
     /// - Its transport was created for a `T`, and sunrpc passes on to this function the reference
-    ///   to it that `xprt_enqueue_bc_request` took.
+    ///   to it that `rpcrdma_bc_enqueue` took.
     unsafe extern "C" fn bc_free_rqst(raw: *mut bindings::rpc_rqst) {
         // SAFETY: The request came from `receive`, which gave it away. Its transport is valid:
         // sunrpc took the reference that is dropped last here.

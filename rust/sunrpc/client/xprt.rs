@@ -22,9 +22,6 @@ pub(super) struct Allocation {
     pub(super) base: Base,
     /// Runs attempts to connect, and later the end of the transport.
     pub(super) work: bindings::delayed_work,
-    /// Drops the last reference ([`CountedXprt`]). Others may take references meanwhile, and
-    /// connect.
-    put: bindings::delayed_work,
     /// The queue that this runs on, but for attempts.
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The queue of attempts to connect.
@@ -49,55 +46,6 @@ impl core::ops::Deref for Xprt {
 
     fn deref(&self) -> &RpcXprt {
         &self.0
-    }
-}
-
-/// A counted reference to a transport. It is not an `ARef`: a transport that is being destroyed is
-/// still borrowed while its count is 0, when it can no longer be counted.
-///
-/// # Invariants
-///
-/// The transport is referenced once on behalf of this object.
-pub(super) struct CountedXprt<'a>(&'a Xprt);
-
-impl<'a> CountedXprt<'a> {
-    /// Takes a reference, unless the count is already 0.
-    pub(super) fn new(xprt: &'a Xprt) -> Option<Self> {
-        // SAFETY: The transport is valid; the call takes no reference if the count is 0.
-        let raw = unsafe { bindings::xprt_get(xprt.as_raw()) };
-        // INVARIANT: Just counted.
-        (!raw.is_null()).then_some(Self(xprt))
-    }
-}
-
-/// Does not sleep: the last reference is dropped on the class's workqueue, as the transport is then
-/// destroyed, which waits for the thread that connects or closes it.
-impl Drop for CountedXprt<'_> {
-    fn drop(&mut self) {
-        // SAFETY: By the type's invariant the transport is valid, and one reference is this
-        // object's.
-        unsafe {
-            if bindings::rpcrdma_xprt_put_unless_last(self.0.as_raw()) {
-                return;
-            }
-            let work = &raw mut (*self.0.allocation()).put;
-            bindings::rpcrdma_init_delayed_work(work, Some(put));
-            // The only reference that is left now belongs to the work.
-            self.0.enqueue(work, 0);
-        }
-    }
-}
-
-/// Drops the last reference to a transport, on the class's workqueue.
-///
-/// # Safety
-///
-/// `work` is the `put` of an [`Allocation`], queued by the drop of a [`CountedXprt`].
-unsafe extern "C" fn put(work: *mut bindings::work_struct) {
-    // SAFETY: The work is that of a transport, and a reference belongs to the work.
-    unsafe {
-        let delayed = kernel::container_of!(work, bindings::delayed_work, work);
-        bindings::xprt_put(kernel::container_of!(delayed, Allocation, put).cast());
     }
 }
 
