@@ -25,7 +25,7 @@ use crate::{
     stats::{Form, Stats},
     sunrpc::{
         client::{ForwardRqst, Rqst, RqstBuf, SendError},
-        BcRqst,
+        XdrBuf,
     },
     trace,
 };
@@ -49,7 +49,7 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     }
     let ctxt = qp.get_send_ctxt(GFP_NOWAIT);
     let mut ctxt = ctxt.map_err(|error| not_sent(ep, error))?;
-    let (call, reply) = (rqst.call(), rqst.reply().fill());
+    let (call, reply) = (rqst.call(), rqst.reply());
     let reply = reply.map_err(|_| SendError::NoMemory)?;
     let (write, read) = (call.is_write(), reply.is_read());
     let allowed = (write || read) && rqst.placement_allowed();
@@ -230,7 +230,8 @@ fn count_segments(stats: &Stats, plan: &Plan, reply: &Parts) {
 /// As [`marshal_req`]; [`SendError::TooLarge`] if the Reply does not fit the inline threshold.
 pub(super) fn send_backward(
     qp: &QpOwner<Ep>,
-    reply: &BcRqst<'_>,
+    xid: Xid,
+    reply: &XdrBuf<'_>,
     connection: u64,
 ) -> Result<(), SendError> {
     let ep = qp.user();
@@ -246,14 +247,14 @@ pub(super) fn send_backward(
     let length = message.len().min(limit as usize);
     let mut build = || {
         let message = message.get_mut(..length)?;
-        let (version, xid) = (u32::try_from(version).ok()?, Xid(reply.xid()));
+        let version = u32::try_from(version).ok()?;
         let header = encode_inline(message, version, xid, Credits::new(BACKWARD_SLOTS)).ok()?;
         let end = header.checked_add(reply.len())?;
-        reply.copy_out(message.get_mut(header..end)?).ok()?;
+        reply.copy_out(0, message.get_mut(header..end)?).ok()?;
         Some(end)
     };
     let length = build().ok_or(SendError::TooLarge)?;
-    trace::xprtrdma_cb_reply(&ep.transport.xprt, reply.xid());
+    trace::xprtrdma_cb_reply(&ep.transport.xprt, xid.0);
     ctxt.post_send(length, None)
         .map_err(|error| not_sent(ep, error))
 }

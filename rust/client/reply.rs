@@ -228,7 +228,7 @@ fn reconcile(
 /// Whether data arrived inline for which the Call has offered a Write chunk, or a longer header
 /// before such data than the buffer has space for.
 fn is_misplaced(rqst: &PinnedRqst, inline: &[u8], write: &Delivery) -> bool {
-    let Ok(buffer) = rqst.reply().fill() else {
+    let Ok(buffer) = rqst.reply() else {
         return false;
     };
     let head = buffer.head_len();
@@ -286,7 +286,7 @@ fn complete_rqst(cx: &mut CqContext<'_, Ep>, reply: PendingReply) {
 /// rest.
 fn deliver(ep: &Ep, rqst: &mut PinnedRqst, payload: &[u8], placed: u64) -> Option<usize> {
     let stats = &ep.transport.stats;
-    let reply = rqst.reply().fill().ok()?;
+    let reply = rqst.reply().ok()?;
     let head_len = reply.head_len();
     if placed == 0 {
         let copied = reply.copy_in(0, payload).ok()?;
@@ -303,7 +303,7 @@ fn deliver(ep: &Ep, rqst: &mut PinnedRqst, payload: &[u8], placed: u64) -> Optio
     let rounded = placed.checked_next_multiple_of(4)?;
     let (head, rest) = payload.split_at(payload.len().min(head_len));
     rqst.trim_reply_head(head.len());
-    let reply = rqst.reply().fill().ok()?;
+    let reply = rqst.reply().ok()?;
     let first = reply.copy_in(0, head).ok()?;
     // The peer does not write the round-up (RFC 8166 section 3.4.6). If the RPC message counts it
     // as data, zeroes replace what the memory held before.

@@ -13,14 +13,14 @@ use super::{
 use crate::{
     debugfs::WithFiles,
     error::Cause,
-    proto::wire::private_data::Thresholds,
+    proto::wire::{header::Xid, private_data::Thresholds},
     rdma::{QpOwner, QueuePair},
     stats::{self, Forms, Latency, Stats},
     sunrpc::{
         client::{
             Backchannel, ClientClass, ClientTransport, ForwardRqst, OwnedXprt, Rqst, SendError,
         },
-        BcRqst, SocketAddress, IDENT_RDMA,
+        SocketAddress, XdrBuf, IDENT_RDMA,
     },
     sysctl, trace,
 };
@@ -148,10 +148,11 @@ impl ClientTransport for Client {
     fn send_backward(
         &self,
         qp: &mut QpOwner<Ep>,
-        reply: &BcRqst<'_>,
+        xid: u32,
+        reply: &XdrBuf<'_>,
         connection: u64,
     ) -> Result<(), SendError> {
-        marshal::send_backward(qp, reply, connection)
+        marshal::send_backward(qp, Xid(xid), reply, connection)
     }
 
     fn fence(&self, rqst: &Rqst) {

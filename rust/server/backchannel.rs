@@ -14,8 +14,8 @@ use crate::{
         header::{Credits, Xid},
     },
     sunrpc::{
-        server::{BcClass, BcConnection, BcRqst},
-        SendError, IDENT_BACKWARD,
+        server::{BcClass, BcConnection},
+        SendError, XdrBuf, IDENT_BACKWARD,
     },
 };
 use kernel::{alloc::flags::__GFP_NOWARN, pr_warn_once, prelude::*};
@@ -29,8 +29,8 @@ impl BcConnection for Connection {
         &CLASS
     }
 
-    fn bc_sendto(&self, call: &BcRqst<'_>) -> Result<(), SendError> {
-        send(self.qp(), call).map_err(|error| match error {
+    fn bc_sendto(&self, xid: u32, call: &XdrBuf<'_>) -> Result<(), SendError> {
+        send(self.qp(), Xid(xid), call).map_err(|error| match error {
             ENOMEM => SendError::NoMemory,
             EPIPE => SendError::NotConnected,
             _ => {
@@ -54,7 +54,7 @@ impl BcConnection for Connection {
 /// # Errors
 ///
 /// `ENOMEM`, `EPIPE`; others if the message is too long.
-fn send(qp: &Owner, call: &BcRqst<'_>) -> Result {
+fn send(qp: &Owner, xid: Xid, call: &XdrBuf<'_>) -> Result {
     let (conn, flags) = (qp.user(), GFP_NOWAIT | __GFP_NOWARN);
     let (version, thresholds) = conn.agreed();
     // The client has had no Reply that says the version. sunrpc tries again soon.
@@ -63,9 +63,9 @@ fn send(qp: &Owner, call: &BcRqst<'_>) -> Result {
     let most = usize::try_from(thresholds.send)?.min(ctxt.bytes().len());
     let buffer = ctxt.bytes().get_mut(..most).ok_or(EMSGSIZE)?;
     let credits = Credits::new(BACKWARD_CREDITS);
-    let header = encode_inline(buffer, version, Xid(call.xid()), credits).map_err(|_| EMSGSIZE)?;
+    let header = encode_inline(buffer, version, xid, credits).map_err(|_| EMSGSIZE)?;
     let end = header.saturating_add(call.len());
-    call.copy_out(buffer.get_mut(header..end).ok_or(EMSGSIZE)?)?;
+    call.copy_out(0, buffer.get_mut(header..end).ok_or(EMSGSIZE)?)?;
     conn.post_all_recvs(qp, flags)?;
     *ctxt.data() = SendInfo::BackwardCall;
     Ok(ctxt.post_send(end, None)?)

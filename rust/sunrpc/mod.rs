@@ -8,7 +8,6 @@
 
 mod address;
 mod address_strings;
-mod bc_rqst;
 pub(crate) mod client;
 mod orphans;
 mod queue;
@@ -19,7 +18,6 @@ pub(crate) mod server;
 mod xdr_buf;
 
 pub(crate) use crate::bindings::{total_pages, Host, PageRange, PageVec, SocketAddress};
-pub(crate) use bc_rqst::BcRqst;
 pub(crate) use queue::ReclaimScope;
 pub(crate) use registration::{ClassRegistration, ClassUser, IDENT_BACKWARD, IDENT_RDMA};
 pub(crate) use rpc_xprt::{jiffies, jiffies_to_ms};

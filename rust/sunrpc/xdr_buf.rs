@@ -34,6 +34,21 @@ impl<'a> XdrBuf<'a> {
         }
     }
 
+    /// The XID of a request, in host byte order, and its encoded message.
+    ///
+    /// # Safety
+    ///
+    /// `rqst` is valid, has an encoded `rq_snd_buf`, and belongs to the running callback for all of
+    /// `'a`.
+    pub(super) unsafe fn sent_by(rqst: *mut bindings::rpc_rqst) -> (u32, Self) {
+        // SAFETY: The request is valid and encoded, and belongs to the running callback for all of
+        // `'a` (this function's contract). The address of a field is not null.
+        unsafe {
+            let message = NonNull::new_unchecked(&raw mut (*rqst).rq_snd_buf);
+            (u32::from_be((*rqst).rq_xid), Self::from_raw(message))
+        }
+    }
+
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *const bindings::xdr_buf {
         self.ptr.as_ptr()

@@ -171,7 +171,7 @@ mod tests {
     };
     use crate::{
         bindings::SocketAddress,
-        sunrpc::{registration::IDENT_RDMA, send_error::SendError, BcRqst},
+        sunrpc::{registration::IDENT_RDMA, send_error::SendError, XdrBuf},
     };
     use kernel::seq_file::SeqFile;
 
@@ -244,7 +244,8 @@ mod tests {
         fn send_backward(
             &self,
             _sender: &mut (),
-            _reply: &BcRqst<'_>,
+            _xid: u32,
+            _reply: &XdrBuf<'_>,
             _connection: u64,
         ) -> Result<(), SendError> {
             Ok(())

@@ -17,11 +17,11 @@ use crate::{
         address_strings,
         queue::ReclaimScope,
         send_error::{end_task, SendError},
-        BcRqst,
+        XdrBuf,
     },
     trace,
 };
-use core::{marker::PhantomData, ptr::NonNull};
+use core::marker::PhantomData;
 use kernel::{
     ffi::{c_char, c_int, c_ushort},
     prelude::*,
@@ -80,9 +80,9 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// [`SendError`]; after [`SendError::NotConnected`] the connection is closed.
     fn send(&self, sender: &mut Self::Sender, rqst: &Rqst) -> Result<(), SendError>;
 
-    /// Sends a backward Reply (RFC 8167), but only on the connection on which its Call arrived,
-    /// which had this number in [`Backchannel::receive`]. On another one the peer has no Receive
-    /// for it: it is dropped without an error.
+    /// Sends the Reply to a backward Call (RFC 8167), but only on the connection on which the Call
+    /// arrived, which had this number in [`Backchannel::receive`]. On another one the peer has no
+    /// Receive for it: it is dropped without an error.
     ///
     /// # Errors
     ///
@@ -90,7 +90,8 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn send_backward(
         &self,
         sender: &mut Self::Sender,
-        reply: &BcRqst<'_>,
+        xid: u32,
+        reply: &XdrBuf<'_>,
         connection: u64,
     ) -> Result<(), SendError>;
 
@@ -231,8 +232,8 @@ impl<T: ClientTransport> VTable<T> {
         // an encoded Reply, or a forward one of this transport with its buffer.
         let sent = unsafe {
             if backchannel::is_backward(raw) {
-                let reply = BcRqst::new(NonNull::new_unchecked(raw));
-                transport.send_backward(sender, &reply, backchannel::connection_of(raw))
+                let (xid, reply) = XdrBuf::sent_by(raw);
+                transport.send_backward(sender, xid, &reply, backchannel::connection_of(raw))
             } else {
                 let sent = if xprt.take_credit(raw) {
                     transport.send(sender, Rqst::from_raw(raw))

@@ -2,7 +2,7 @@
 
 //! Requests that wait for their Reply, as completion handlers find them.
 
-use super::{buffer, rqst::ForwardRqst, rqst_buf::ReplyBuf, xprt::Xprt};
+use super::{buffer, rqst::ForwardRqst, rqst_buf::RqstBuf, xprt::Xprt};
 use crate::{bindings, sunrpc::send_error::end_task};
 use core::{mem::ManuallyDrop, ptr::NonNull};
 use kernel::{prelude::*, sync::atomic::Relaxed};
@@ -68,10 +68,15 @@ impl PinnedRqst {
         time.max(0).unsigned_abs()
     }
 
-    /// The buffer for the Reply. The request's task does not access it before the completion.
-    pub(crate) fn reply(&self) -> ReplyBuf<'_> {
+    /// The buffer for the Reply, without missing pages. The request's task does not access it before
+    /// the completion.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, though another try may succeed.
+    pub(crate) fn reply(&self) -> Result<RqstBuf<'_>> {
         // SAFETY: A pinned request is valid, and between `buf_alloc` and `buf_free`.
-        unsafe { ReplyBuf::new(self.0) }
+        unsafe { RqstBuf::reply(self.0) }
     }
 
     /// Truncates the head of the Reply's buffer to `length` bytes, for a Reply whose page data the

@@ -2,17 +2,13 @@
 
 //! Requests: one RPC each (`struct rpc_rqst`).
 
-use super::{
-    buffer,
-    rqst_buf::{ReplyBuf, RqstBuf},
-    xprt::Xprt,
-};
+use super::{buffer, rqst_buf::RqstBuf, xprt::Xprt};
 use crate::{
     bindings::{self, Exposure},
     trace,
 };
 use core::ptr::NonNull;
-use kernel::{sync::atomic::Relaxed, types::Opaque};
+use kernel::{prelude::*, sync::atomic::Relaxed, types::Opaque};
 
 /// A forward request that has a task, and is between `buf_alloc` and `buf_free`.
 ///
@@ -132,11 +128,15 @@ impl Rqst {
         unsafe { RqstBuf::call(NonNull::new_unchecked(self.raw())) }
     }
 
-    /// The buffer for the Reply.
-    pub(crate) fn reply(&self) -> ReplyBuf<'_> {
+    /// The buffer for the Reply, without missing pages.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, though another try may succeed.
+    pub(crate) fn reply(&self) -> Result<RqstBuf<'_>> {
         // SAFETY: The request is a forward one between `buf_alloc` and `buf_free`, and belongs to
         // the running callback, so the buffer for its Reply does too (type invariant).
-        unsafe { ReplyBuf::new(NonNull::new_unchecked(self.raw())) }
+        unsafe { RqstBuf::reply(NonNull::new_unchecked(self.raw())) }
     }
 
     /// Whether direct placement of the page data is allowed. With RPCSEC_GSS integrity or privacy

@@ -8,7 +8,7 @@ use crate::{
     bindings::{self, Exposable, Exposure, Location},
     sunrpc::XdrBuf,
 };
-use core::{marker::PhantomData, ops::Deref, ptr::NonNull};
+use core::{ops::Deref, ptr::NonNull};
 use kernel::{page::PAGE_SIZE, prelude::*};
 
 /// A request's Call, or the buffer for its Reply, with no page missing.
@@ -39,6 +39,49 @@ impl<'a> RqstBuf<'a> {
         // INVARIANT: `rqst` is a forward request between `buf_alloc` and `buf_free` for all of
         // `'a`, and its Call lacks no page (this function's contract).
         Self { buf, rqst }
+    }
+
+    /// The buffer for the Reply to a request. The upper layer may leave it to the transport to
+    /// allocate pages (`XDRBUF_SPARSE_PAGES`): those that are missing are allocated, without
+    /// waiting.
+    ///
+    /// # Safety
+    ///
+    /// The type's invariants hold, except that missing pages are null, and the caller has exclusive
+    /// access to the message.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, though another try may succeed.
+    pub(super) unsafe fn reply(rqst: NonNull<bindings::rpc_rqst>) -> Result<Self> {
+        // SAFETY: The request is valid, and so is its `rq_rcv_buf` (this function's contract).
+        let (buf, flags, pages, base, length) = unsafe {
+            let buf = &raw mut (*rqst.as_ptr()).rq_rcv_buf;
+            // CAST: An unsigned int always fits the kernel's usize.
+            let (base, length) = ((*buf).page_base as usize, (*buf).page_len as usize);
+            (buf, (*buf).flags, (*buf).pages, base, length)
+        };
+        if flags & bindings::XDRBUF_SPARSE_PAGES != 0 {
+            for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
+                // SAFETY: The array has an element for every page of the data, and has no other
+                // user (this function's contract).
+                let page = unsafe { &mut *pages.add(index) };
+                if page.is_null() {
+                    let flags = bindings::GFP_NOWAIT | bindings::__GFP_NOWARN;
+                    // SAFETY: `alloc_pages()` may be called in any context with these flags.
+                    *page = unsafe { bindings::alloc_pages(flags, 0) };
+                    if page.is_null() {
+                        return Err(ENOMEM);
+                    }
+                }
+            }
+        }
+        // SAFETY: The request's `rq_rcv_buf` is valid for all of `'a` (this function's contract),
+        // and no page is missing. The address of a field is not null.
+        let buf = unsafe { XdrBuf::from_raw(NonNull::new_unchecked(buf)) };
+        // INVARIANT: `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`
+        // (this function's contract), and no page is missing, as just ensured.
+        Ok(Self { buf, rqst })
     }
 
     /// Whether pages and tail only stay allocated as long as their pages are referenced. With
@@ -94,73 +137,6 @@ impl<'a> Deref for RqstBuf<'a> {
     }
 }
 
-/// The buffer for a Reply, in which pages can be missing: the upper layer leaves it to the
-/// transport to allocate them (`XDRBUF_SPARSE_PAGES`).
-///
-/// # Invariants
-///
-/// Those of [`RqstBuf`] for `rq_rcv_buf`, except that missing pages are null.
-#[derive(Clone, Copy)]
-pub(crate) struct ReplyBuf<'a> {
-    rqst: NonNull<bindings::rpc_rqst>,
-    exposure: PhantomData<&'a Exposure>,
-}
-
-impl<'a> ReplyBuf<'a> {
-    /// The buffer for the Reply to a request.
-    ///
-    /// # Safety
-    ///
-    /// The type's invariants hold, and the caller has exclusive access to the message.
-    pub(super) unsafe fn new(rqst: NonNull<bindings::rpc_rqst>) -> Self {
-        // INVARIANT: `rqst` is a forward request between `buf_alloc` and `buf_free` for all of `'a`
-        // (this function's contract).
-        Self {
-            rqst,
-            exposure: PhantomData,
-        }
-    }
-
-    /// Allocates the missing pages, without waiting.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, though another try may succeed.
-    pub(crate) fn fill(self) -> Result<RqstBuf<'a>> {
-        // SAFETY: By the type's invariant the request is valid.
-        let buf = unsafe { &raw mut (*self.rqst.as_ptr()).rq_rcv_buf };
-        // SAFETY: The request is valid, and so is its `rq_rcv_buf` (type invariant).
-        let (flags, pages, base, length) = unsafe {
-            // CAST: An unsigned int always fits the kernel's usize.
-            let (base, length) = ((*buf).page_base as usize, (*buf).page_len as usize);
-            ((*buf).flags, (*buf).pages, base, length)
-        };
-        if flags & bindings::XDRBUF_SPARSE_PAGES != 0 {
-            for index in base / PAGE_SIZE..base.saturating_add(length).div_ceil(PAGE_SIZE) {
-                // SAFETY: By the type's invariant the array has an element for every page of the
-                // data, and has no other user.
-                let page = unsafe { &mut *pages.add(index) };
-                if page.is_null() {
-                    let flags = bindings::GFP_NOWAIT | bindings::__GFP_NOWARN;
-                    // SAFETY: `alloc_pages()` may be called in any context with these flags.
-                    *page = unsafe { bindings::alloc_pages(flags, 0) };
-                    if page.is_null() {
-                        return Err(ENOMEM);
-                    }
-                }
-            }
-        }
-        // INVARIANT: `RqstBuf` requires what this type does, and in addition that no page is
-        // missing, as just ensured.
-        Ok(RqstBuf {
-            // SAFETY: The request's `rq_rcv_buf` is valid for all of `'a` (type invariant), and no
-            // page is missing. The address of a field is not null.
-            buf: unsafe { XdrBuf::from_raw(NonNull::new_unchecked(buf)) },
-            rqst: self.rqst,
-        })
-    }
-}
-
 #[cfg(rpcrdma_kunit)]
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_rqst_buf)]
 mod tests {
@@ -177,10 +153,8 @@ mod tests {
         message.page_len = u32::try_from(PAGE_SIZE).unwrap();
         message.buflen = message.page_len;
         message.flags = bindings::XDRBUF_SPARSE_PAGES;
-        // SAFETY: The request lives as long as its only `ReplyBuf`, of which nothing is exposed.
-        let buffer = unsafe { ReplyBuf::new(NonNull::from(&mut *rqst)) };
-
-        let message = buffer.fill().unwrap();
+        // SAFETY: The request lives as long as its only `RqstBuf`, of which nothing is exposed.
+        let message = unsafe { RqstBuf::reply(NonNull::from(&mut *rqst)) }.unwrap();
         // A page can be larger than the stack.
         let data = KVec::from_elem(7, PAGE_SIZE, GFP_KERNEL).unwrap();
         let mut read = [0; 16];
@@ -190,7 +164,7 @@ mod tests {
 
         assert_eq!(pages.map(|page| page.is_null()), [true, false, false, true]);
         for page in &pages[1..3] {
-            // SAFETY: `fill` has allocated the page, and it is not used any longer.
+            // SAFETY: `reply` has allocated the page, and it is not used any longer.
             unsafe { bindings::__free_pages(*page, 0) };
         }
     }

@@ -20,7 +20,7 @@ use crate::{
         registration::{Class, ClassRegistration, ClassUser, IDENT_BACKWARD},
         rpc_xprt::{self, Base, RpcXprt},
         send_error::SendError,
-        BcRqst,
+        XdrBuf,
     },
 };
 use core::{marker::PhantomData, mem::ManuallyDrop, ptr::NonNull};
@@ -50,13 +50,13 @@ pub(crate) trait BcConnection: SvcConnection {
     /// The class of the transports for these Calls.
     fn bc_class() -> &'static BcClass<Self>;
 
-    /// Sends a Call. Task context, in a [`ReclaimScope::noio`]; may sleep.
+    /// Sends the Call of a request. Task context, in a [`ReclaimScope::noio`]; may sleep.
     ///
     /// # Errors
     ///
     /// [`SendError`]; after [`SendError::NotConnected`] no further Call is sent, and after
     /// [`SendError::TooLarge`] and [`SendError::Failed`] the Call waits for its timeout.
-    fn bc_sendto(&self, call: &BcRqst<'_>) -> Result<(), SendError>;
+    fn bc_sendto(&self, xid: u32, call: &XdrBuf<'_>) -> Result<(), SendError>;
 
     /// The client has owed Replies for too long, and the connection has to end. As
     /// [`Self::bc_sendto`].
@@ -297,15 +297,15 @@ impl<T: BcConnection> Table<T> {
             // SAFETY: The request belongs to the transport, whose send lock is held.
             let is_new = unsafe { xprt.acquire_credit(raw)? };
             // SAFETY: The request is pinned and encoded.
-            let rqst = unsafe { BcRqst::new(NonNull::new_unchecked(raw)) };
+            let (xid, call) = unsafe { XdrBuf::sent_by(raw) };
             // Before the post, after which the Reply can change the request.
             // SAFETY: The request is pinned and encoded.
             unsafe {
-                let sent = (*raw).rq_xmit_bytes_sent.wrapping_add(rqst.len());
+                let sent = (*raw).rq_xmit_bytes_sent.wrapping_add(call.len());
                 (*raw).rq_xmit_bytes_sent = sent;
                 (*raw).rq_xtime = bindings::ktime_get();
             }
-            let sent = connection.bc_sendto(&rqst);
+            let sent = connection.bc_sendto(xid, &call);
             if sent == Err(SendError::NotConnected) {
                 svc.deferred_close();
             }
@@ -479,7 +479,7 @@ mod tests {
             &UNMADE
         }
 
-        fn bc_sendto(&self, _call: &BcRqst<'_>) -> Result<(), SendError> {
+        fn bc_sendto(&self, _xid: u32, _call: &XdrBuf<'_>) -> Result<(), SendError> {
             match *self {}
         }
 

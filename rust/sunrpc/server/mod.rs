@@ -12,7 +12,7 @@
 //! | `xpo_release_ctxt` | [`SvcConnection::release_ctxt`] |
 //! | `xpo_detach` | [`SvcTransport::detach`] |
 //! | `xpo_free` | [`SvcTransport::free`] |
-//! | `send_request` of the backward direction | [`BcConnection::bc_sendto`], with a [`BcRqst`] |
+//! | `send_request` of the backward direction | [`BcConnection::bc_sendto`] |
 //!
 //! Contexts: `accept`, `recvfrom`, `result_payload` and `sendto` run on threads of the service and
 //! may sleep. Several of them may run for one connection at a time, except that `recvfrom` runs
@@ -31,7 +31,6 @@ mod rqst;
 mod transport;
 mod xprt;
 
-pub(crate) use super::BcRqst;
 pub(crate) use backchannel_class::{register_bc, BcClass, BcConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
 pub(crate) use ktime::Ktime;
