@@ -9,17 +9,6 @@
 
 use super::rpc_xprt::window;
 
-/// What a peer owes for Calls that were given up.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Owed {
-    /// The credits that are orphaned.
-    pub(super) credits: u32,
-    /// How long there have been some, or since the last Reply for one of them, in jiffies.
-    pub(super) silence: usize,
-    /// How long since the last one was added or a Reply for one arrived, in jiffies.
-    pub(super) unchanged: usize,
-}
-
 /// The orphaned credits of one transport. sunrpc's transport lock guards them. Zeroes are valid,
 /// and stand for none.
 #[derive(Default)]
@@ -32,8 +21,6 @@ pub(super) struct Orphans {
     unclaimed: u32,
     /// When the first Call was given up, or the last Reply to one arrived, in jiffies.
     silent_since: usize,
-    /// When the last Call was given up, or the last Reply to one arrived, in jiffies.
-    changed: usize,
 }
 
 impl Orphans {
@@ -47,7 +34,6 @@ impl Orphans {
         if self.credits == 0 {
             self.silent_since = now;
         }
-        self.changed = now;
         self.credits = self.credits.saturating_add(1);
         true
     }
@@ -59,7 +45,7 @@ impl Orphans {
             return false;
         };
         self.credits = rest;
-        (self.silent_since, self.changed) = (now, now);
+        self.silent_since = now;
         true
     }
 
@@ -72,13 +58,10 @@ impl Orphans {
         }
     }
 
-    /// What the peer owes at `now`, if anything.
-    pub(super) fn owed(&self, now: usize) -> Option<Owed> {
-        (self.credits != 0).then(|| Owed {
-            credits: self.credits,
-            silence: now.wrapping_sub(self.silent_since),
-            unchanged: now.wrapping_sub(self.changed),
-        })
+    /// The credits that are orphaned at `now`, and how long there have been some, or since the last
+    /// Reply for one of them, in jiffies.
+    pub(super) fn owed(&self, now: usize) -> Option<(u32, usize)> {
+        (self.credits != 0).then(|| (self.credits, now.wrapping_sub(self.silent_since)))
     }
 }
 
@@ -94,7 +77,7 @@ mod tests {
         assert!(orphans.orphan_credit(2));
         assert!(orphans.orphan_credit(3));
         assert!(orphans.late_reply(4));
-        assert_eq!(orphans.owed(4).map(|owed| owed.credits), Some(1));
+        assert_eq!(orphans.owed(4), Some((1, 0)));
         assert!(orphans.late_reply(5));
         assert_eq!(orphans.owed(5), None);
         assert!(!orphans.late_reply(6));
@@ -115,20 +98,13 @@ mod tests {
     #[test]
     fn the_peer_owes_since_the_first_call_or_its_last_reply() {
         let mut orphans = Orphans::default();
-        let owed = |credits, silence, unchanged| {
-            Some(Owed {
-                credits,
-                silence,
-                unchanged,
-            })
-        };
         // Before the jiffies wrap around.
         assert!(orphans.orphan_credit(usize::MAX));
         assert!(orphans.orphan_credit(8));
-        assert_eq!(orphans.owed(9), owed(2, 10, 1));
+        assert_eq!(orphans.owed(9), Some((2, 10)));
         assert!(orphans.late_reply(10));
-        assert_eq!(orphans.owed(12), owed(1, 2, 2));
+        assert_eq!(orphans.owed(12), Some((1, 2)));
         assert!(orphans.orphan_credit(13));
-        assert_eq!(orphans.owed(14), owed(2, 4, 1));
+        assert_eq!(orphans.owed(14), Some((2, 4)));
     }
 }

@@ -180,10 +180,10 @@ pub(super) unsafe extern "C" fn overdue<T: ClientTransport>(work: *mut bindings:
     // SAFETY: The transport is valid, and the lock that guards the orphans is held.
     let owed = unsafe { (*xprt.orphans()).owed(jiffies()) };
     drop(guard);
-    let Some(owed) = owed else {
+    let Some((_, silence)) = owed else {
         return;
     };
-    match xprt.patience().checked_sub(owed.silence) {
+    match xprt.patience().checked_sub(silence) {
         // SAFETY: Setup has initialised the work.
         Some(left @ 1..) => unsafe { xprt.enqueue(&raw mut (*xprt.allocation()).overdue, left) },
         _ => transport.timed_out(),

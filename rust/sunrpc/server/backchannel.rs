@@ -27,8 +27,8 @@ use kernel::{
     time::msecs_to_jiffies,
 };
 
-/// How long a client may leave all Calls that it grants unanswered before the next one ends the
-/// connection, in milliseconds.
+/// How long a client may owe Replies, if all Calls that it grants were given up, before the next Call
+/// ends the connection, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
 
 // A transport for backward Calls.
@@ -65,7 +65,7 @@ impl RpcXprt {
         }
     }
 
-    /// Whether all credits belong to Calls that were given up, and have done so for a while.
+    /// Whether all credits belong to Calls that were given up, the first of them a while ago.
     /// Process context; does not sleep.
     pub(super) fn is_overdue(&self) -> bool {
         // SAFETY: The transport is valid (type invariant), and the lock that guards the window and
@@ -76,7 +76,7 @@ impl RpcXprt {
             (owed, (*self.as_raw()).cwnd)
         };
         let patience = msecs_to_jiffies(PATIENCE_MS);
-        owed.is_some_and(|owed| window(owed.credits) >= cwnd && owed.unchanged > patience)
+        owed.is_some_and(|(credits, silence)| window(credits) >= cwnd && silence > patience)
     }
 
     /// Returns a request's credit, if it has one: it is new, and the request was not sent, or its
