@@ -175,8 +175,6 @@ impl<T: BcConnection> Table<T> {
         close: Some(Self::close),
         destroy: Some(Self::destroy),
         print_stats: Some(Self::print_stats),
-        enable_swap: Some(Self::enable_swap),
-        disable_swap: Some(Self::disable_swap),
         inject_disconnect: Some(Self::inject_disconnect),
         ..pin_init::zeroed()
     };
@@ -388,14 +386,6 @@ impl<T: BcConnection> Table<T> {
     /// Does nothing: sunrpc calls it for the transports of mounts only.
     extern "C" fn print_stats(_raw: *mut bindings::rpc_xprt, _seq: *mut bindings::seq_file) {}
 
-    /// Swapping over a backward transport is not supported.
-    extern "C" fn enable_swap(_raw: *mut bindings::rpc_xprt) -> c_int {
-        EINVAL.to_errno()
-    }
-
-    /// Does nothing: there is no swapping over a backward transport.
-    extern "C" fn disable_swap(_raw: *mut bindings::rpc_xprt) {}
-
     /// Fault injection: task context, after a task has finished sending.
     ///
     /// # Safety
@@ -489,8 +479,8 @@ mod tests {
     }
 
     /// All that sunrpc calls without a look, but for what a transport needs that connects (it asks
-    /// for a port then) or that is called back: nfsd's RPCs neither wait for a connection
-    /// (`RPC_TASK_NOCONNECT`) nor have a backchannel of their own.
+    /// for a port then), that is called back, or that carries swap: nfsd's RPCs neither wait for a
+    /// connection (`RPC_TASK_NOCONNECT`) nor have a backchannel of their own.
     #[test]
     fn what_sunrpc_calls_is_there() {
         let ops = Table::<Unmade>::OPS;
@@ -505,17 +495,6 @@ mod tests {
         assert!(ops.close.is_some());
         assert!(ops.destroy.is_some());
         assert!(ops.print_stats.is_some());
-        assert!(ops.enable_swap.is_some());
-        assert!(ops.disable_swap.is_some());
         assert!(ops.inject_disconnect.is_some());
-    }
-
-    #[test]
-    fn a_backward_transport_carries_no_swap() {
-        let ops = Table::<Unmade>::OPS;
-        let enable = ops.enable_swap.unwrap();
-        // SAFETY: It does not look at the transport.
-        let status = unsafe { enable(core::ptr::null_mut()) };
-        assert_eq!(status, EINVAL.to_errno());
     }
 }
