@@ -33,7 +33,7 @@ use kernel::{
 };
 
 /// The class that mounts name.
-static CLASS: ClientClass<Client> = ClientClass::new(c"rdma", IDENT_RDMA, &[c"rdma", c"rdma6"]);
+static CLASS: ClientClass<Client> = ClientClass::new(c"rdma", IDENT_RDMA, [c"rdma", c"rdma6"]);
 
 /// The private part of an `rpc_xprt`, with its files under debugfs. sunrpc and each connection hold
 /// a reference.

@@ -161,11 +161,6 @@ void rpcrdma_synchronize_rcu_tasks(void)
 }
 
 /* These are inline functions in a kernel without modules only. */
-bool rpcrdma_try_module_get(struct module *module)
-{
-	return try_module_get(module);
-}
-
 void rpcrdma_module_get(struct module *module)
 {
 	__module_get(module);

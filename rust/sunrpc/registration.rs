@@ -21,14 +21,11 @@ pub(crate) const IDENT_RDMA: i32 = bindings::xprt_transports_XPRT_TRANSPORT_RDMA
 /// backchannel bit set.
 pub(crate) const IDENT_BACKWARD: i32 = bindings::xprt_transports_XPRT_TRANSPORT_BC_RDMA;
 
-/// How many netids a class can have.
-const MAX_NETIDS: usize = 2;
-
 /// `struct xprt_class` with its netids. sunrpc reads them up to the first empty one.
 #[repr(C)]
 struct RawClass {
     class: bindings::xprt_class,
-    netid: [*const c_char; MAX_NETIDS + 1],
+    netid: [*const c_char; 3],
 }
 
 const _: () = assert!(
@@ -64,8 +61,8 @@ unsafe impl Sync for Class {}
 
 impl Class {
     /// A class with this name, these netids, and this number, which no other class has. A name that
-    /// is too long, or too many netids, are errors at compile time.
-    pub(crate) const fn new(name: &'static CStr, ident: i32, netids: &[&'static CStr]) -> Self {
+    /// is too long is an error at compile time.
+    pub(crate) const fn new(name: &'static CStr, ident: i32, netids: [&'static CStr; 2]) -> Self {
         // SAFETY: The C structure is valid when zeroed.
         let mut class: bindings::xprt_class =
             unsafe { core::mem::MaybeUninit::zeroed().assume_init() };
@@ -76,13 +73,12 @@ impl Class {
             class.name[at] = name[at];
             at += 1;
         }
-        let mut netid = [c"".to_bytes_with_nul().as_ptr(); MAX_NETIDS + 1];
-        let mut at = 0;
-        while at < netids.len() {
-            assert!(at < MAX_NETIDS, "there are too many network identifiers");
-            netid[at] = netids[at].to_bytes_with_nul().as_ptr();
-            at += 1;
-        }
+        let [one, other] = netids;
+        let netid = [
+            one.to_bytes_with_nul().as_ptr(),
+            other.to_bytes_with_nul().as_ptr(),
+            c"".to_bytes_with_nul().as_ptr(),
+        ];
         Self {
             raw: UnsafeCell::new(RawClass { class, netid }),
             was_registered: Atomic::new(false),
@@ -156,15 +152,15 @@ impl Class {
         // Pairs with `close`: either that sees this user, or this no longer sees the queue.
         self.users.fetch_add(1, Full);
         let queue = NonNull::new(self.queue.load(Acquire));
-        let queue = queue.filter(|_| {
-            // SAFETY: A class with a queue has a module, whose code is running here.
-            unsafe { bindings::rpcrdma_try_module_get((*self.as_raw()).owner) }
-        });
         if queue.is_none() {
             self.leave();
         }
-        // INVARIANT: Both were just counted.
-        queue.map(|queue| ClassUser { class: self, queue })
+        queue.map(|queue| {
+            // SAFETY: A class with a queue has a module, whose code is running here.
+            unsafe { bindings::rpcrdma_module_get((*self.as_raw()).owner) };
+            // INVARIANT: Both were just counted.
+            ClassUser { class: self, queue }
+        })
     }
 
     /// Admits no more users, and waits until there are none. May sleep.

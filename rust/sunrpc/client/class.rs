@@ -25,7 +25,7 @@ pub(crate) struct ClientClass<T>(Class, PhantomData<fn(T)>);
 
 impl<T> ClientClass<T> {
     /// As for [`Class::new`].
-    pub(crate) const fn new(name: &'static CStr, ident: i32, netids: &[&'static CStr]) -> Self {
+    pub(crate) const fn new(name: &'static CStr, ident: i32, netids: [&'static CStr; 2]) -> Self {
         Self(Class::new(name, ident, netids), PhantomData)
     }
 }
@@ -79,10 +79,8 @@ unsafe extern "C" fn setup<T: ClientTransport>(
     args: *mut bindings::xprt_create,
 ) -> *mut bindings::rpc_xprt {
     // SAFETY: The arguments are valid during the callback.
-    match create::<T>(unsafe { &*args }) {
-        Ok(raw) => raw,
-        Err(error) => error.to_ptr(),
-    }
+    let created = create::<T>(unsafe { &*args });
+    created.unwrap_or_else(|error| error.to_ptr())
 }
 
 fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindings::rpc_xprt> {
@@ -198,7 +196,8 @@ mod tests {
     #[cfg(not(MODULE))]
     static MODULE: ThisModule = unsafe { ThisModule::from_ptr(core::ptr::null_mut()) };
 
-    static UNMADE: ClientClass<Unmade> = ClientClass::new(c"rpcrdma-kunit", 0x7f00_0001, &[]);
+    static UNMADE: ClientClass<Unmade> =
+        ClientClass::new(c"rpcrdma-kunit", 0x7f00_0001, [c"", c""]);
 
     impl ClientTransport for Unmade {
         type Shared = ();

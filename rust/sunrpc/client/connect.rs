@@ -61,7 +61,7 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
     let xprt = unsafe { Xprt::from_raw(Xprt::of_work(work).cast()) };
     let _scope = ReclaimScope::nofs(xprt.is_swapper());
     // Before the first Reply can come.
-    xprt.reset_credits(1);
+    xprt.set_credits(1);
     // SAFETY: sunrpc connects only transports whose setup has succeeded.
     let outcome = T::connect(unsafe { xprt.transport::<T>() });
     let raw = xprt.as_raw();

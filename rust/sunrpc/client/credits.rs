@@ -51,13 +51,6 @@ impl Xprt {
         unsafe { bindings::xprt_request_get_cong(self.as_raw(), rqst) }
     }
 
-    /// Sets the number of requests that may be outstanding on a new connection, which has none.
-    pub(super) fn reset_credits(&self, credits: u32) {
-        let _lock = self.transport_lock();
-        // SAFETY: The transport is valid, and the lock that guards the window is held.
-        unsafe { (*self.as_raw()).cwnd = window(credits) };
-    }
-
     /// Marks the transport as disconnected, and wakes the tasks that wait for it with `ENOTCONN`.
     /// The caller holds the send lock.
     pub(super) fn disconnect_done(&self) {
@@ -242,13 +235,13 @@ mod tests {
         // SAFETY: Both requests have a buffer, and only this test uses the transport.
         let take = |rqst| unsafe { xprt.take_credit(rqst) };
         xprt.next_cookie();
-        xprt.reset_credits(2);
+        xprt.set_credits(2);
         assert!(take(first));
         assert!(take(second));
         xprt.disconnect_done();
         assert_eq!(xprt.credits_in_use(), 0);
         xprt.next_cookie();
-        xprt.reset_credits(1);
+        xprt.set_credits(1);
         // The first one cannot be sent at once.
         for _ in 0..2 {
             assert!(take(first));

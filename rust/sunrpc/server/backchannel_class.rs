@@ -33,7 +33,7 @@ pub(crate) struct BcClass<C>(Class, PhantomData<fn(C)>);
 impl<C: BcConnection> BcClass<C> {
     /// As for [`Class::new`].
     pub(crate) const fn new(name: &'static CStr, ident: i32) -> Self {
-        Self(Class::new(name, ident, &[]), PhantomData)
+        Self(Class::new(name, ident, [c"", c""]), PhantomData)
     }
 
     /// As for [`Class::enter`].
@@ -100,10 +100,7 @@ unsafe extern "C" fn setup<L: SvcListener<Connection: BcConnection>>(
 ) -> *mut bindings::rpc_xprt {
     // SAFETY: `args` and the server transport in it are valid (this function's contract, which is
     // also that of `create`).
-    match unsafe { create::<L>(&*args) } {
-        Ok(raw) => raw,
-        Err(error) => error.to_ptr(),
-    }
+    unsafe { create::<L>(&*args) }.unwrap_or_else(|error| error.to_ptr())
 }
 
 /// # Safety
