@@ -12,26 +12,19 @@ use crate::{
 use kernel::prelude::*;
 
 macro_rules! causes {
-    ($($(#[$doc:meta])* $name:ident = $value:ident, $text:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
         /// Why a connection ended, or was never established.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Cause {
-            // CAST: Small enumerators.
-            $($(#[$doc])* $name = bindings::$value as isize,)*
+            $($(#[$doc])* $name,)*
         }
 
         impl Cause {
             /// All causes.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The number of the cause in `enum rpcrdma_cause`.
-            pub(crate) fn number(self) -> i32 {
-                // CAST: A small enumerator.
-                self as i32
-            }
-
             /// The name of the cause in trace events and in debugfs.
-            pub(crate) fn name(self) -> &'static str {
+            pub(crate) fn name(self) -> &'static CStr {
                 match self {
                     $(Self::$name => $text,)*
                 }
@@ -42,52 +35,52 @@ macro_rules! causes {
 
 causes! {
     /// The peer's address cannot be resolved to a local device.
-    AddressError = rpcrdma_cause_RPCRDMA_CAUSE_ADDRESS_ERROR, "address_error";
+    AddressError = c"address_error";
     /// There is no route to the peer.
-    RouteError = rpcrdma_cause_RPCRDMA_CAUSE_ROUTE_ERROR, "route_error";
+    RouteError = c"route_error";
     /// The peer has no listener, or rejected the connection.
-    Rejected = rpcrdma_cause_RPCRDMA_CAUSE_REJECTED, "rejected";
+    Rejected = c"rejected";
     /// The peer still knows an earlier connection of ours.
-    StaleConnection = rpcrdma_cause_RPCRDMA_CAUSE_STALE_CONNECTION, "stale_connection";
+    StaleConnection = c"stale_connection";
     /// The peer does not answer, or its path has changed.
-    Unreachable = rpcrdma_cause_RPCRDMA_CAUSE_UNREACHABLE, "unreachable";
+    Unreachable = c"unreachable";
     /// The connection handshake failed.
-    ConnectError = rpcrdma_cause_RPCRDMA_CAUSE_CONNECT_ERROR, "connect_error";
+    ConnectError = c"connect_error";
     /// The peer, or the fabric, ended the connection.
-    Disconnected = rpcrdma_cause_RPCRDMA_CAUSE_DISCONNECTED, "disconnected";
+    Disconnected = c"disconnected";
     /// The device is being removed.
-    DeviceRemoved = rpcrdma_cause_RPCRDMA_CAUSE_DEVICE_REMOVED, "device_removed";
+    DeviceRemoved = c"device_removed";
     /// The local address moved to another device.
-    AddressChanged = rpcrdma_cause_RPCRDMA_CAUSE_ADDRESS_CHANGED, "address_changed";
+    AddressChanged = c"address_changed";
     /// Nothing happened for too long.
-    TimedOut = rpcrdma_cause_RPCRDMA_CAUSE_TIMED_OUT, "timed_out";
+    TimedOut = c"timed_out";
     /// The device cannot do what this transport needs.
-    Incapable = rpcrdma_cause_RPCRDMA_CAUSE_INCAPABLE, "incapable";
+    Incapable = c"incapable";
     /// Memory or another local resource is short.
-    LocalResources = rpcrdma_cause_RPCRDMA_CAUSE_LOCAL_RESOURCES, "local_resources";
+    LocalResources = c"local_resources";
     /// sunrpc closed it: it was idle, or the administrator or an unmount requested it.
-    Closed = rpcrdma_cause_RPCRDMA_CAUSE_CLOSED, "closed";
+    Closed = c"closed";
     /// An RPC has timed out, and a new connection is to show whether the peer can be reached.
-    RpcTimeout = rpcrdma_cause_RPCRDMA_CAUSE_RPC_TIMEOUT, "rpc_timeout";
+    RpcTimeout = c"rpc_timeout";
     /// A work request failed.
-    WorkRequest = rpcrdma_cause_RPCRDMA_CAUSE_WORK_REQUEST, "work_request";
+    WorkRequest = c"work_request";
     /// The device has rejected a work request.
-    PostFailed = rpcrdma_cause_RPCRDMA_CAUSE_POST_FAILED, "post_failed";
+    PostFailed = c"post_failed";
     /// A Call would have been sent twice.
-    Retransmission = rpcrdma_cause_RPCRDMA_CAUSE_RETRANSMISSION, "retransmission";
+    Retransmission = c"retransmission";
     /// A Call that has no Reply was sent; its credit can only be recovered by reconnecting.
-    OneWayCall = rpcrdma_cause_RPCRDMA_CAUSE_ONE_WAY_CALL, "one_way_call";
+    OneWayCall = c"one_way_call";
     /// A Reply could not be built or sent. The requester sends its Call again on another
     /// connection.
-    ReplyFailed = rpcrdma_cause_RPCRDMA_CAUSE_REPLY_FAILED, "reply_failed";
+    ReplyFailed = c"reply_failed";
     /// The peer speaks no version of the protocol that this end is set to.
-    NoCommonVersion = rpcrdma_cause_RPCRDMA_CAUSE_NO_COMMON_VERSION, "no_common_version";
+    NoCommonVersion = c"no_common_version";
     /// The server requires a higher version than it was thought to speak.
-    HigherVersion = rpcrdma_cause_RPCRDMA_CAUSE_HIGHER_VERSION, "higher_version";
+    HigherVersion = c"higher_version";
     /// Fault injection.
-    Injected = rpcrdma_cause_RPCRDMA_CAUSE_INJECTED, "injected";
+    Injected = c"injected";
     /// The peer has used up a Receive without a message, by an RDMA Write With Immediate.
-    NotASend = rpcrdma_cause_RPCRDMA_CAUSE_NOT_A_SEND, "not_a_send";
+    NotASend = c"not_a_send";
 }
 
 impl Cause {
@@ -176,20 +169,20 @@ pub(crate) fn connect_error(cause: Cause, first: bool, status: i32) -> Error {
 }
 
 /// The cause of a failed attempt as text, for the log.
-pub(crate) fn describe(cause: Cause) -> &'static str {
+pub(crate) fn describe(cause: Cause) -> &'static CStr {
     match cause {
-        Cause::AddressError => "no RDMA device reaches this address",
-        Cause::RouteError => "no route to the server",
-        Cause::Rejected => "the server rejected the connection",
-        Cause::StaleConnection => "the server still knows an earlier connection",
-        Cause::Unreachable => "the server does not answer",
-        Cause::ConnectError => "the handshake broke off",
-        Cause::Disconnected => "the connection was lost",
-        Cause::DeviceRemoved => "the device was removed",
-        Cause::AddressChanged => "the local address has moved",
-        Cause::TimedOut => "no answer in time",
-        Cause::Incapable => "the device cannot carry this transport",
-        Cause::LocalResources => "memory or device resources are short",
+        Cause::AddressError => c"no RDMA device reaches this address",
+        Cause::RouteError => c"no route to the server",
+        Cause::Rejected => c"the server rejected the connection",
+        Cause::StaleConnection => c"the server still knows an earlier connection",
+        Cause::Unreachable => c"the server does not answer",
+        Cause::ConnectError => c"the handshake broke off",
+        Cause::Disconnected => c"the connection was lost",
+        Cause::DeviceRemoved => c"the device was removed",
+        Cause::AddressChanged => c"the local address has moved",
+        Cause::TimedOut => c"no answer in time",
+        Cause::Incapable => c"the device cannot carry this transport",
+        Cause::LocalResources => c"memory or device resources are short",
         _ => cause.name(),
     }
 }

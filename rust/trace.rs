@@ -137,12 +137,13 @@ events! {
         max_send: u32,
         max_recv: u32,
     ) => (xprt.id(), send, recv, max_send, max_recv);
-    /// An attempt to connect is over; `errno` is what sunrpc is told, `cause` one of `enum
-    /// rpcrdma_cause`. Both are 0 if there is a connection.
-    fn xprtrdma_connect: (xprt: &impl TraceXprt, errno: i32, cause: i32) =>
-        (xprt.id(), errno, cause);
-    /// A connection is torn down, for a cause of `enum rpcrdma_cause`.
-    fn xprtrdma_disconnect: (xprt: &impl TraceXprt, cause: i32) => (xprt.id(), cause);
+    /// An attempt to connect is over; `errno` is what sunrpc is told. It is 0, and `cause` empty, if
+    /// there is a connection.
+    fn xprtrdma_connect: (xprt: &impl TraceXprt, errno: i32, cause: &CStr) =>
+        (xprt.id(), errno, cause.as_char_ptr());
+    /// A connection is torn down.
+    fn xprtrdma_disconnect: (xprt: &impl TraceXprt, cause: &CStr) =>
+        (xprt.id(), cause.as_char_ptr());
     /// Memory regions were allocated.
     fn xprtrdma_createmrs: (xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
     /// A back channel for `requests` Calls is set up.

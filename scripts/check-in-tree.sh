@@ -78,12 +78,10 @@ list() { git log --reverse --format='#   %s:' --shortstat "$1" | awk 'NF' | past
 printf '# client series:\n%s\n# server series:\n%s\n' \
 	"$(list "$(git log --format=%h --diff-filter=A -- "$folder/Kconfig")^..HEAD~$server")" "$(list "HEAD~$server..HEAD")"
 result no_leftovers "$("$here/in-tree/layout.py" leftovers "$PROJECT/rust" 2>&1)"
-# The list of causes has the form of those in include/trace/misc/rdma.h, which checkpatch takes for mistakes.
-list_form=COMPLEX_MACRO,MACRO_ARG_UNUSED,TRAILING_SEMICOLON
 for patch in "$work"/patches/*/*.patch; do
 	[[ $patch != */0000-* ]] || continue
 	result "checkpatch_$(basename "$(dirname "$patch")")_$(basename "$patch" | cut -c1-4)" \
-		"$("$here/in-buildroot.sh" perl scripts/checkpatch.pl --strict --terse --show-types --ignore $list_form "$patch" 2>&1 || echo "status $?")"
+		"$("$here/in-buildroot.sh" perl scripts/checkpatch.pl --strict --terse --show-types "$patch" 2>&1 || echo "status $?")"
 done
 
 # Lines of a build about the module's own files.

@@ -220,7 +220,7 @@ pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
     let mut device = None;
     let Failure { cause, status, why } = match attempt(transport, &mut device) {
         Ok(qp) => {
-            trace::xprtrdma_connect(&transport.xprt, 0, 0);
+            trace::xprtrdma_connect(&transport.xprt, 0, c"");
             return Ok(qp);
         }
         Err(failure) => failure,
@@ -235,7 +235,7 @@ pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
     transport.ends.lock().failed.add(cause);
     let first = transport.xprt.connect_count() == 0;
     let error = connect_error(cause, first, status);
-    trace::xprtrdma_connect(&transport.xprt, error.to_errno(), cause.number());
+    trace::xprtrdma_connect(&transport.xprt, error.to_errno(), cause.name());
     Err(error)
 }
 

@@ -27,8 +27,6 @@
 #include <trace/misc/rdma.h>
 #include <trace/misc/sunrpc.h>
 
-#include "trace/cause.h"
-
 /*
  * Work requests of both roles
  */
@@ -87,18 +85,6 @@ DECLARE_EVENT_CLASS(rpcrdma_post_err_class,
 /*
  * The client's connections
  */
-
-/* No cause has the number -1. */
-#define rpcrdma_show_cause(cause)					\
-	__print_symbolic(cause, RPCRDMA_CAUSES { -1, "none" })
-
-#undef rpcrdma_cause
-#define rpcrdma_cause(symbol, name) TRACE_DEFINE_ENUM(RPCRDMA_CAUSE_##symbol);
-
-RPCRDMA_CAUSES
-
-#undef rpcrdma_cause
-#define rpcrdma_cause(symbol, name) { RPCRDMA_CAUSE_##symbol, name },
 
 DECLARE_EVENT_CLASS(xprtrdma_xprt_class,
 		    TP_PROTO(u32 xprt),
@@ -163,25 +149,25 @@ TRACE_EVENT(xprtrdma_inline_thresh,
 		      __entry->max_recv));
 
 TRACE_EVENT(xprtrdma_connect,
-	    TP_PROTO(u32 xprt, int rc, int cause),
+	    TP_PROTO(u32 xprt, int rc, const char *cause),
 	    TP_ARGS(xprt, rc, cause),
 	    TP_STRUCT__entry(__field(u32, xprt)
 			     __field(int, rc)
-			     __field(int, cause)),
+			     __string(cause, cause)),
 	    TP_fast_assign(__entry->xprt = xprt;
 			   __entry->rc = rc;
-			   __entry->cause = cause;),
+			   __assign_str(cause);),
 	    TP_printk("xprt=%u rc=%d%s%s", __entry->xprt, __entry->rc, __entry->rc ? " cause=" : "",
-		      __entry->rc ? rpcrdma_show_cause(__entry->cause) : ""));
+		      __get_str(cause)));
 
 TRACE_EVENT(xprtrdma_disconnect,
-	    TP_PROTO(u32 xprt, int cause),
+	    TP_PROTO(u32 xprt, const char *cause),
 	    TP_ARGS(xprt, cause),
 	    TP_STRUCT__entry(__field(u32, xprt)
-			     __field(int, cause)),
+			     __string(cause, cause)),
 	    TP_fast_assign(__entry->xprt = xprt;
-			   __entry->cause = cause;),
-	    TP_printk("xprt=%u cause=%s", __entry->xprt, rpcrdma_show_cause(__entry->cause)));
+			   __assign_str(cause);),
+	    TP_printk("xprt=%u cause=%s", __entry->xprt, __get_str(cause)));
 
 /*
  * The client's Calls

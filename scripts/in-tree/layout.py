@@ -29,7 +29,7 @@ PATCHES = [
         "bindings",
         """
         bindings/ helpers/debugfs.c helpers/events.c helpers/helpers.c helpers/modinfo.c
-        helpers/sysctl.c trace/cause.h trace/rpcrdma.h
+        helpers/sysctl.c trace/rpcrdma.h
         rpcrdma_main.rs
         """,
     ),
