@@ -365,22 +365,19 @@ events! {
     /// A message's procedure is unknown.
     fn svcrdma_decode_badproc_err
     /// A message's header is malformed, or requests too much.
-    fn svcrdma_decode_parse_err: (qp: &impl TraceQp, cid: u32, message: &[u8]) => (
+    fn svcrdma_decode_parse_err
+    /// A message is shorter than the fixed header fields.
+    fn svcrdma_decode_short_err
+    /// The message is a Call. `header` is what it begins with: the transport header if that was
+    /// decoded, or all that was received.
+    fn svcrdma_decode_rqst: (qp: &impl TraceQp, cid: u32, header: &[u8]) => (
         qp.queue(), cid,
-        word(message, 0), word(message, 1), word(message, 2), word(message, 3),
+        word(header, 0), word(header, 1), word(header, 2), word(header, 3),
+        clip(header.len()),
     );
 
     // Messages from requesters.
 
-    /// `message` is a Call, with this many bytes of transport header.
-    fn svcrdma_decode_rqst: (qp: &impl TraceQp, cid: u32, message: &[u8], header: usize) => (
-        qp.queue(), cid,
-        word(message, 0), word(message, 1), word(message, 2), word(message, 3),
-        clip(header),
-    );
-    /// A message is shorter than the fixed header fields.
-    fn svcrdma_decode_short_err: (qp: &impl TraceQp, cid: u32, message: &[u8]) =>
-        (qp.queue(), cid, clip(message.len()));
     /// An RDMA_ERROR with ERR_VERS ends the transaction.
     fn svcrdma_err_vers
     /// An RDMA_ERROR with ERR_CHUNK ends the transaction.
@@ -390,10 +387,14 @@ events! {
     /// A Reply could not be sent.
     fn svcrdma_send_err: (qp: &impl TraceQp, xid: u32, error: Error) =>
         (qp.queue(), xid, error.to_errno());
-    /// An RDMA Write fills the first `length` bytes of a segment, for the Call in the Receive
-    /// `cid`.
-    fn svcrdma_encode_wseg: (qp: &impl TraceQp, cid: u32, number: u32, segment: Segment) =>
-        (qp.queue(), cid, number, segment.1, segment.2, segment.0);
+    /// A segment of the Read list of the Call in the Receive `cid`.
+    fn svcrdma_decode_rseg
+    /// A segment of its Write list or Reply chunk, which has no position.
+    fn svcrdma_decode_wseg
+    /// The part of one that an RDMA Write fills.
+    fn svcrdma_encode_wseg: (
+        qp: &impl TraceQp, cid: u32, number: u32, position: u32, segment: Segment,
+    ) => (qp.queue(), cid, number, position, segment.1, segment.2, segment.0);
 }
 
 /// The segments of a Call's chunks: `svcrdma_decode_rseg` and `svcrdma_decode_wseg`. `reads`
@@ -407,15 +408,10 @@ pub(crate) fn svcrdma_segments(
     if !enabled!(svcrdma_decode_rseg) && !enabled!(svcrdma_decode_wseg) {
         return;
     }
-    let queue = qp.queue();
-    for (number, (position, (handle, length, offset))) in (0..).zip(reads) {
-        emit!(svcrdma_decode_rseg(
-            queue, cid, number, position, length, offset, handle
-        ));
+    for (number, (position, segment)) in (0..).zip(reads) {
+        svcrdma_decode_rseg(qp, cid, number, position, segment);
     }
-    for (number, (handle, length, offset)) in (0..).zip(writes) {
-        emit!(svcrdma_decode_wseg(
-            queue, cid, number, length, offset, handle
-        ));
+    for (number, segment) in (0..).zip(writes) {
+        svcrdma_decode_wseg(qp, cid, number, 0, segment);
     }
 }

@@ -270,7 +270,8 @@ pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
 
 /// Emits the trace events of a Call that is good.
 fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
-    trace::svcrdma_decode_rqst(qp, number, bytes, call.index.header_len);
+    let header = bytes.get(..call.index.header_len).unwrap_or(bytes);
+    trace::svcrdma_decode_rqst(qp, number, header);
     let lists = &call.lists;
     if lists.is_empty() {
         return;

@@ -686,122 +686,77 @@ TRACE_EVENT(svcrdma_sq_full,
 	__print_symbolic(proc, { 0, "RDMA_MSG" }, { 1, "RDMA_NOMSG" },	\
 			 { 2, "RDMA_MSGP" }, { 3, "RDMA_DONE" }, { 4, "RDMA_ERROR" })
 
-TRACE_EVENT(svcrdma_decode_rqst,
-	    TP_PROTO(u32 cq_id, u32 completion_id, u32 xid, u32 vers, u32 credits, u32 proc,
-		     u32 hdrlen),
-	    TP_ARGS(cq_id, completion_id, xid, vers, credits, proc, hdrlen),
-	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, completion_id)
-			     __field(u32, xid)
-			     __field(u32, vers)
-			     __field(u32, credits)
-			     __field(u32, proc)
-			     __field(u32, hdrlen)),
-	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->completion_id = completion_id;
-			   __entry->xid = xid;
-			   __entry->vers = vers;
-			   __entry->credits = credits;
-			   __entry->proc = proc;
-			   __entry->hdrlen = hdrlen;),
-	    TP_printk("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%s hdrlen=%u",
-		      __entry->cq_id, __entry->completion_id, __entry->xid, __entry->vers,
-		      __entry->credits, svcrdma_show_proc(__entry->proc), __entry->hdrlen));
-
-TRACE_EVENT(svcrdma_decode_short_err,
-	    TP_PROTO(u32 cq_id, u32 completion_id, u32 hdrlen),
-	    TP_ARGS(cq_id, completion_id, hdrlen),
-	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, completion_id)
-			     __field(u32, hdrlen)),
-	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->completion_id = completion_id;
-			   __entry->hdrlen = hdrlen;),
-	    TP_printk("cq.id=%u cid=%u hdrlen=%u", __entry->cq_id, __entry->completion_id,
-		      __entry->hdrlen));
-
-DECLARE_EVENT_CLASS(svcrdma_badreq_event,
+/* A message that is too short for a word has a zero there. */
+DECLARE_EVENT_CLASS(svcrdma_decode_class,
 		    TP_PROTO(u32 cq_id, u32 completion_id, u32 xid, u32 vers, u32 credits,
-			     u32 proc),
-		    TP_ARGS(cq_id, completion_id, xid, vers, credits, proc),
+			     u32 proc, u32 hdrlen),
+		    TP_ARGS(cq_id, completion_id, xid, vers, credits, proc, hdrlen),
 		    TP_STRUCT__entry(__field(u32, cq_id)
 				     __field(u32, completion_id)
 				     __field(u32, xid)
 				     __field(u32, vers)
 				     __field(u32, credits)
-				     __field(u32, proc)),
+				     __field(u32, proc)
+				     __field(u32, hdrlen)),
 		    TP_fast_assign(__entry->cq_id = cq_id;
 				   __entry->completion_id = completion_id;
 				   __entry->xid = xid;
 				   __entry->vers = vers;
 				   __entry->credits = credits;
-				   __entry->proc = proc;),
-		    TP_printk("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%u",
-			      __entry->cq_id, __entry->completion_id, __entry->xid, __entry->vers,
-			      __entry->credits, __entry->proc));
+				   __entry->proc = proc;
+				   __entry->hdrlen = hdrlen;),
+		    TP_printk("cq.id=%u cid=%u xid=0x%08x vers=%u credits=%u proc=%s hdrlen=%u",
+			      __entry->cq_id, __entry->completion_id, __entry->xid,
+			      __entry->vers, __entry->credits, svcrdma_show_proc(__entry->proc),
+			      __entry->hdrlen));
 
-#define DEFINE_BADREQ_EVENT(name)								\
-	DEFINE_EVENT(svcrdma_badreq_event, name,						\
+#define DEFINE_DECODE_EVENT(name)								\
+	DEFINE_EVENT(svcrdma_decode_class, name,						\
 		     TP_PROTO(u32 cq_id, u32 completion_id, u32 xid, u32 vers, u32 credits,	\
-			      u32 proc),							\
-		     TP_ARGS(cq_id, completion_id, xid, vers, credits, proc))
+			      u32 proc, u32 hdrlen),						\
+		     TP_ARGS(cq_id, completion_id, xid, vers, credits, proc, hdrlen))
 
-DEFINE_BADREQ_EVENT(svcrdma_decode_badvers_err);
-DEFINE_BADREQ_EVENT(svcrdma_decode_drop_err);
-DEFINE_BADREQ_EVENT(svcrdma_decode_badproc_err);
-DEFINE_BADREQ_EVENT(svcrdma_decode_parse_err);
+DEFINE_DECODE_EVENT(svcrdma_decode_rqst);
+DEFINE_DECODE_EVENT(svcrdma_decode_short_err);
+DEFINE_DECODE_EVENT(svcrdma_decode_badvers_err);
+DEFINE_DECODE_EVENT(svcrdma_decode_drop_err);
+DEFINE_DECODE_EVENT(svcrdma_decode_badproc_err);
+DEFINE_DECODE_EVENT(svcrdma_decode_parse_err);
 
-TRACE_EVENT(svcrdma_decode_rseg,
-	    TP_PROTO(u32 cq_id, u32 completion_id, u32 segno, u32 position, u32 length, u64 offset,
-		     u32 handle),
-	    TP_ARGS(cq_id, completion_id, segno, position, length, offset, handle),
-	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, completion_id)
-			     __field(u32, segno)
-			     __field(u32, position)
-			     __field(u32, length)
-			     __field(u64, offset)
-			     __field(u32, handle)),
-	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->completion_id = completion_id;
-			   __entry->segno = segno;
-			   __entry->position = position;
-			   __entry->length = length;
-			   __entry->offset = offset;
-			   __entry->handle = handle;),
-	    TP_printk("cq.id=%u cid=%u segno=%u position=%u %u@0x%016llx:0x%08x", __entry->cq_id,
-		      __entry->completion_id, __entry->segno, __entry->position, __entry->length,
-		      __entry->offset, __entry->handle));
-
-DECLARE_EVENT_CLASS(svcrdma_wseg_class,
-		    TP_PROTO(u32 cq_id, u32 completion_id, u32 segno, u32 length, u64 offset,
-			     u32 handle),
-		    TP_ARGS(cq_id, completion_id, segno, length, offset, handle),
+DECLARE_EVENT_CLASS(svcrdma_segment_class,
+		    TP_PROTO(u32 cq_id, u32 completion_id, u32 segno, u32 position, u32 length,
+			     u64 offset, u32 handle),
+		    TP_ARGS(cq_id, completion_id, segno, position, length, offset, handle),
 		    TP_STRUCT__entry(__field(u32, cq_id)
 				     __field(u32, completion_id)
 				     __field(u32, segno)
+				     __field(u32, position)
 				     __field(u32, length)
 				     __field(u64, offset)
 				     __field(u32, handle)),
 		    TP_fast_assign(__entry->cq_id = cq_id;
 				   __entry->completion_id = completion_id;
 				   __entry->segno = segno;
+				   __entry->position = position;
 				   __entry->length = length;
 				   __entry->offset = offset;
 				   __entry->handle = handle;),
-		    TP_printk("cq.id=%u cid=%u segno=%u %u@0x%016llx:0x%08x", __entry->cq_id,
-			      __entry->completion_id, __entry->segno, __entry->length,
-			      __entry->offset, __entry->handle));
+		    TP_printk("cq.id=%u cid=%u segno=%u position=%u %u@0x%016llx:0x%08x",
+			      __entry->cq_id, __entry->completion_id, __entry->segno,
+			      __entry->position, __entry->length, __entry->offset,
+			      __entry->handle));
 
-#define DEFINE_WSEG_EVENT(name)									\
-	DEFINE_EVENT(svcrdma_wseg_class, name,							\
-		     TP_PROTO(u32 cq_id, u32 completion_id, u32 segno, u32 length, u64 offset,	\
-			      u32 handle),							\
-		     TP_ARGS(cq_id, completion_id, segno, length, offset, handle))
+#define DEFINE_SEGMENT_EVENT(name)								\
+	DEFINE_EVENT(svcrdma_segment_class, name,						\
+		     TP_PROTO(u32 cq_id, u32 completion_id, u32 segno, u32 position,		\
+			      u32 length, u64 offset, u32 handle),				\
+		     TP_ARGS(cq_id, completion_id, segno, position, length, offset, handle))
 
-/* A segment that was offered, and the part of one that was written. */
-DEFINE_WSEG_EVENT(svcrdma_decode_wseg);
-DEFINE_WSEG_EVENT(svcrdma_encode_wseg);
+DEFINE_SEGMENT_EVENT(svcrdma_decode_rseg);
+
+/* A segment that was offered, and the part of one that was written: these have no Position. */
+DEFINE_SEGMENT_EVENT(svcrdma_decode_wseg);
+DEFINE_SEGMENT_EVENT(svcrdma_encode_wseg);
 
 DECLARE_EVENT_CLASS(svcrdma_error_event,
 		    TP_PROTO(u32 xid),
