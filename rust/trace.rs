@@ -7,7 +7,7 @@
 //!
 //! They are defined in `trace/rpcrdma.h`.
 
-use crate::bindings::{ib_wc, ib_wc_status_IB_WC_SUCCESS, ib_wc_status_IB_WC_WR_FLUSH_ERR};
+use crate::bindings::{self, ib_wc};
 use kernel::prelude::*;
 
 /// What events show of a transport.
@@ -304,46 +304,30 @@ events! {
         (qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), nanoseconds);
 }
 
-/// Defines the functions for work requests that have failed: an event for a flush and one for an
-/// error.
-macro_rules! failures {
-    ($($(#[$doc:meta])* $name:ident: $flush:ident, $error:ident;)*) => {$(
+/// Defines the functions for work requests that have completed: an event for success, if there is
+/// one, another one for a flush, and one for an error.
+macro_rules! completions {
+    ($($(#[$doc:meta])* $name:ident: $($success:ident)?, $flush:ident, $error:ident;)*) => {$(
         $(#[$doc])*
         pub(crate) fn $name(qp: &impl TraceQp, cid: u32, wc: &ib_wc) {
-            if wc.status == ib_wc_status_IB_WC_WR_FLUSH_ERR {
-                emit!($flush(qp.queue(), cid, wc));
-            } else {
-                emit!($error(qp.queue(), cid, wc));
+            match wc.status {
+                $(bindings::ib_wc_status_IB_WC_SUCCESS => emit!($success(qp.queue(), cid, wc)),)?
+                bindings::ib_wc_status_IB_WC_WR_FLUSH_ERR => emit!($flush(qp.queue(), cid, wc)),
+                _ => emit!($error(qp.queue(), cid, wc)),
             }
         }
     )*};
 }
 
-failures! {
-    /// A Receive has failed.
-    svcrdma_wc_recv_failed: svcrdma_wc_recv_flush, svcrdma_wc_recv_err;
-    /// A Send has failed.
-    svcrdma_wc_send_failed: svcrdma_wc_send_flush, svcrdma_wc_send_err;
+completions! {
+    /// A Receive has completed.
+    svcrdma_wc_recv: svcrdma_wc_recv, svcrdma_wc_recv_flush, svcrdma_wc_recv_err;
+    /// A Send has completed.
+    svcrdma_wc_send: svcrdma_wc_send, svcrdma_wc_send_flush, svcrdma_wc_send_err;
     /// RDMA Reads have failed.
-    svcrdma_wc_read_failed: svcrdma_wc_read_flush, svcrdma_wc_read_err;
+    svcrdma_wc_read_failed: , svcrdma_wc_read_flush, svcrdma_wc_read_err;
     /// RDMA Writes before the Send with this number have failed.
-    svcrdma_wc_write_failed: svcrdma_wc_write_flush, svcrdma_wc_write_err;
-}
-
-/// The Receive with this number has completed.
-pub(crate) fn svcrdma_wc_recv(qp: &impl TraceQp, cid: u32, wc: &ib_wc) {
-    if wc.status != ib_wc_status_IB_WC_SUCCESS {
-        return svcrdma_wc_recv_failed(qp, cid, wc);
-    }
-    emit!(svcrdma_wc_recv(qp.queue(), cid, wc.byte_len));
-}
-
-/// The Send with this number has completed.
-pub(crate) fn svcrdma_wc_send(qp: &impl TraceQp, cid: u32, wc: &ib_wc) {
-    if wc.status != ib_wc_status_IB_WC_SUCCESS {
-        return svcrdma_wc_send_failed(qp, cid, wc);
-    }
-    emit!(svcrdma_wc_send(qp.queue(), cid));
+    svcrdma_wc_write_failed: , svcrdma_wc_write_flush, svcrdma_wc_write_err;
 }
 
 events! {

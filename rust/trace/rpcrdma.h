@@ -68,6 +68,29 @@ DECLARE_EVENT_CLASS(rpcrdma_completion_class,
 		     TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),			\
 		     TP_ARGS(cq_id, cid, wc))
 
+DECLARE_EVENT_CLASS(rpcrdma_receive_class,
+		    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
+		    TP_ARGS(cq_id, cid, wc),
+		    TP_STRUCT__entry(__field(u32, cq_id)
+			     __field(u32, completion_id)
+			     __field(u32, status)
+			     __field(u32, vendor_err)
+			     __field(u32, received)),
+		    TP_fast_assign(__entry->cq_id = cq_id;
+			   __entry->completion_id = cid;
+			   __entry->status = wc->status;
+			   __entry->vendor_err = wc->status ? wc->vendor_err : 0;
+			   __entry->received = wc->status ? 0 : wc->byte_len;),
+		    TP_printk("cq.id=%u cid=%u status=%s (%u/0x%x) received=%u",
+		      __entry->cq_id, __entry->completion_id,
+		      rdma_show_wc_status(__entry->status), __entry->status,
+		      __entry->vendor_err, __entry->received));
+
+#define DEFINE_RECEIVE_EVENT(name)								\
+	DEFINE_EVENT(rpcrdma_receive_class, name,						\
+		     TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),			\
+		     TP_ARGS(cq_id, cid, wc))
+
 DECLARE_EVENT_CLASS(rpcrdma_post_err_class,
 		    TP_PROTO(u32 cq_id, int status),
 		    TP_ARGS(cq_id, status),
@@ -333,24 +356,7 @@ TRACE_EVENT(xprtrdma_post_recvs,
 			   __entry->count = count;),
 	    TP_printk("cq.id=%u %u new recvs", __entry->cq_id, __entry->count));
 
-TRACE_EVENT(xprtrdma_wc_receive,
-	    TP_PROTO(u32 cq_id, u32 cid, const struct ib_wc *wc),
-	    TP_ARGS(cq_id, cid, wc),
-	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, completion_id)
-			     __field(u32, status)
-			     __field(u32, vendor_err)
-			     __field(u32, received)),
-	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->completion_id = cid;
-			   __entry->status = wc->status;
-			   __entry->vendor_err = wc->status ? wc->vendor_err : 0;
-			   __entry->received = wc->status ? 0 : wc->byte_len;),
-	    TP_printk("cq.id=%u cid=%u status=%s (%u/0x%x) received=%u",
-		      __entry->cq_id, __entry->completion_id,
-		      rdma_show_wc_status(__entry->status), __entry->status,
-		      __entry->vendor_err, __entry->received));
-
+DEFINE_RECEIVE_EVENT(xprtrdma_wc_receive);
 DEFINE_COMPLETION_EVENT(xprtrdma_wc_send);
 DEFINE_COMPLETION_EVENT(xprtrdma_wc_li_done);
 
@@ -588,28 +594,17 @@ TRACE_EVENT(svcrdma_version,
  */
 
 DEFINE_CID_EVENT(svcrdma_post_recv);
-DEFINE_CID_EVENT(svcrdma_wc_send);
 
+DEFINE_RECEIVE_EVENT(svcrdma_wc_recv);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_recv_flush);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_recv_err);
+DEFINE_COMPLETION_EVENT(svcrdma_wc_send);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_send_flush);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_send_err);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_read_flush);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_read_err);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_write_flush);
 DEFINE_COMPLETION_EVENT(svcrdma_wc_write_err);
-
-TRACE_EVENT(svcrdma_wc_recv,
-	    TP_PROTO(u32 cq_id, u32 completion_id, u32 received),
-	    TP_ARGS(cq_id, completion_id, received),
-	    TP_STRUCT__entry(__field(u32, cq_id)
-			     __field(u32, completion_id)
-			     __field(u32, received)),
-	    TP_fast_assign(__entry->cq_id = cq_id;
-			   __entry->completion_id = completion_id;
-			   __entry->received = received;),
-	    TP_printk("cq.id=%u cid=%u received=%u", __entry->cq_id, __entry->completion_id,
-		      __entry->received));
 
 /* The cid is that of the Receive in which the Call arrived. */
 TRACE_EVENT(svcrdma_wc_read,
