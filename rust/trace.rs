@@ -10,12 +10,6 @@
 use crate::bindings::{self, ib_wc};
 use kernel::prelude::*;
 
-/// What events show of a transport.
-pub(crate) trait TraceXprt {
-    /// The number by which sysfs and debugfs identify it.
-    fn id(&self) -> u32;
-}
-
 /// What events show of an RPC.
 pub(crate) trait TraceRqst {
     /// The numbers by which sunrpc's events identify its task, and the RPC client of that task.
@@ -119,39 +113,39 @@ events! {
     // The client's connections and its memory regions, by transport.
 
     /// An attempt to connect was queued, to start after `delay` jiffies.
-    fn xprtrdma_op_connect: (xprt: &impl TraceXprt, delay: usize) => (xprt.id(), delay);
+    fn xprtrdma_op_connect: (xprt: u32, delay: usize) => (xprt, delay);
     /// The mount requested different timeouts, in jiffies.
-    fn xprtrdma_op_set_cto: (xprt: &impl TraceXprt, connect: usize, reconnect: usize) =>
-        (xprt.id(), connect, reconnect);
+    fn xprtrdma_op_set_cto: (xprt: u32, connect: usize, reconnect: usize) =>
+        (xprt, connect, reconnect);
     /// The connection manager reports that the device is being removed.
     fn xprtrdma_device_removal
     /// Fault injection breaks the connection.
-    fn xprtrdma_op_inject_dsc: (xprt: &impl TraceXprt) => (xprt.id());
+    fn xprtrdma_op_inject_dsc: (xprt: u32) => (xprt);
     /// Version Two was tried, and this version is spoken.
-    fn xprtrdma_version: (xprt: &impl TraceXprt, version: u32) => (xprt.id(), version);
+    fn xprtrdma_version: (xprt: u32, version: u32) => (xprt, version);
     /// Both ends have agreed on the inline thresholds.
     fn xprtrdma_inline_thresh: (
-        xprt: &impl TraceXprt,
+        xprt: u32,
         send: u32,
         recv: u32,
         max_send: u32,
         max_recv: u32,
-    ) => (xprt.id(), send, recv, max_send, max_recv);
+    ) => (xprt, send, recv, max_send, max_recv);
     /// An attempt to connect is over; `errno` is what sunrpc is told. It is 0, and `cause` empty, if
     /// there is a connection.
-    fn xprtrdma_connect: (xprt: &impl TraceXprt, errno: i32, cause: &CStr) =>
-        (xprt.id(), errno, cause.as_char_ptr());
+    fn xprtrdma_connect: (xprt: u32, errno: i32, cause: &CStr) =>
+        (xprt, errno, cause.as_char_ptr());
     /// A connection is torn down.
-    fn xprtrdma_disconnect: (xprt: &impl TraceXprt, cause: &CStr) =>
-        (xprt.id(), cause.as_char_ptr());
+    fn xprtrdma_disconnect: (xprt: u32, cause: &CStr) =>
+        (xprt, cause.as_char_ptr());
     /// Memory regions were allocated.
-    fn xprtrdma_createmrs: (xprt: &impl TraceXprt, count: u32) => (xprt.id(), count);
+    fn xprtrdma_createmrs: (xprt: u32, count: u32) => (xprt, count);
     /// A back channel for `requests` Calls is set up.
-    fn xprtrdma_cb_setup: (xprt: &impl TraceXprt, requests: u32) => (xprt.id(), requests);
+    fn xprtrdma_cb_setup: (xprt: u32, requests: u32) => (xprt, requests);
     /// A backward Call is passed to the callback service.
     fn xprtrdma_cb_call
     /// A backward Reply is sent.
-    fn xprtrdma_cb_reply: (xprt: &impl TraceXprt, xid: u32) => (xprt.id(), xid);
+    fn xprtrdma_cb_reply: (xprt: u32, xid: u32) => (xprt, xid);
     /// No memory region was free for a Call, which waits for one.
     fn xprtrdma_nomrs_err
     /// The memory regions of a Call whose task is gone are being invalidated.
@@ -159,8 +153,8 @@ events! {
     /// The peer has rejected the chunks of a Call.
     fn xprtrdma_err_chunk
     /// The peer has rejected a Call for an unknown reason.
-    fn xprtrdma_err_unrecognized: (xprt: &impl TraceXprt, rqst: &impl TraceRqst) =>
-        (rqst.task().0, rqst.task().1, xprt.id(), rqst.xid());
+    fn xprtrdma_err_unrecognized: (xprt: u32, rqst: &impl TraceRqst) =>
+        (rqst.task().0, rqst.task().1, xprt, rqst.xid());
 
     // The client's Calls and Replies.
 
@@ -340,8 +334,8 @@ events! {
     /// A message has another version.
     fn xprtrdma_reply_vers_err
     /// A message's header is malformed.
-    fn xprtrdma_reply_hdr_err: (xprt: &impl TraceXprt, message: &[u8]) =>
-        (xprt.id(), word(message, 0), word(message, 1), word(message, 3));
+    fn xprtrdma_reply_hdr_err: (xprt: u32, message: &[u8]) =>
+        (xprt, word(message, 0), word(message, 1), word(message, 3));
     /// A message has another version.
     fn svcrdma_decode_badvers_err
     /// A message gets no answer.

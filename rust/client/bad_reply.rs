@@ -58,7 +58,7 @@ pub(super) fn rdma_error(
         }
         ErrorBody::Chunk => {
             stats.chunk_errors_received.increment();
-            trace::xprtrdma_err_chunk(&transport.xprt, &rqst);
+            trace::xprtrdma_err_chunk(transport.xprt.id(), &rqst);
         }
         ErrorBody::InvalidOption => stats.option_errors_received.increment(),
     }
@@ -120,12 +120,12 @@ pub(super) fn bad_header(
     let transport = &qp.user().transport;
     match refused.why.error {
         ReplyError::Header(HeaderError::Short) => {
-            trace::xprtrdma_reply_short_err(&transport.xprt, message.bytes())
+            trace::xprtrdma_reply_short_err(transport.xprt.id(), message.bytes())
         }
         ReplyError::Header(HeaderError::Version) => {
-            trace::xprtrdma_reply_vers_err(&transport.xprt, message.bytes())
+            trace::xprtrdma_reply_vers_err(transport.xprt.id(), message.bytes())
         }
-        _ => trace::xprtrdma_reply_hdr_err(&transport.xprt, message.bytes()),
+        _ => trace::xprtrdma_reply_hdr_err(transport.xprt.id(), message.bytes()),
     }
     let pinned = refused.fixed.map(|fixed| transport.xprt.pin(fixed.xid.0));
     let is_awaited = matches!(pinned, Some(Ok(_) | Err(NotPinned::Taken)));
@@ -137,7 +137,7 @@ pub(super) fn bad_header(
         (RequesterRefusal::Answer(error), _) => send_error(cx, &error),
         (_, Some(Ok(rqst))) if refused.why.error == ReplyError::Header(HeaderError::ErrorCode) => {
             transport.stats.unknown_errors_received.increment();
-            trace::xprtrdma_err_unrecognized(&transport.xprt, &rqst);
+            trace::xprtrdma_err_unrecognized(transport.xprt.id(), &rqst);
         }
         _ => {}
     }
@@ -171,7 +171,7 @@ pub(super) fn drop_late(cx: &mut CqContext<'_, Ep>, message: RecvBox<Ep>) {
 
 /// Discards a Reply or error that no Call waits for.
 pub(super) fn drop_unexpected(cx: &mut CqContext<'_, Ep>, message: RecvBox<Ep>) {
-    trace::xprtrdma_reply_rqst_err(&cx.user().transport.xprt, message.bytes());
+    trace::xprtrdma_reply_rqst_err(cx.user().transport.xprt.id(), message.bytes());
     drop_message(cx, message);
 }
 

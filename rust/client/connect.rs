@@ -174,7 +174,7 @@ impl CmHandler for CmWait {
 /// The queue pair's device is being removed, which need not wait for the CM's retries.
 impl Removal for CmWait {
     fn removed(&self) {
-        trace::xprtrdma_device_removal(&self.transport.xprt);
+        trace::xprtrdma_device_removal(self.transport.xprt.id());
         self.end(Cause::DeviceRemoved.into());
     }
 }
@@ -220,7 +220,7 @@ pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
     let mut device = None;
     let Failure { cause, status, why } = match attempt(transport, &mut device) {
         Ok(qp) => {
-            trace::xprtrdma_connect(&transport.xprt, 0, c"");
+            trace::xprtrdma_connect(transport.xprt.id(), 0, c"");
             return Ok(qp);
         }
         Err(failure) => failure,
@@ -235,7 +235,7 @@ pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
     transport.ends.lock().failed.add(cause);
     let first = transport.xprt.connect_count() == 0;
     let error = connect_error(cause, first, status);
-    trace::xprtrdma_connect(&transport.xprt, error.to_errno(), cause.name());
+    trace::xprtrdma_connect(transport.xprt.id(), error.to_errno(), cause.name());
     Err(error)
 }
 

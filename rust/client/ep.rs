@@ -100,7 +100,7 @@ impl Ep {
     pub(super) fn connected(&self, own: PrivateData, peer: Option<PrivateData>, id: &CmId<Bound>) {
         let thresholds = negotiate(own, peer);
         trace::xprtrdma_inline_thresh(
-            &self.transport.xprt,
+            self.transport.xprt.id(),
             thresholds.send,
             thresholds.receive,
             own.send.bytes(),

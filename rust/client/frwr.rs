@@ -272,7 +272,7 @@ pub(super) fn fence(qp: &QueuePair<Ep>, rqst: &Rqst) {
     };
     let plan = qp.slot(index).and_then(|mut slot| slot.data().take_plan());
     if plan.is_some() {
-        trace::xprtrdma_mrs_zap(&ep.transport.xprt, rqst);
+        trace::xprtrdma_mrs_zap(ep.transport.xprt.id(), rqst);
         if let Some(v2) = &ep.v2 {
             v2.abandoned(Xid(rqst.xid()));
         }

@@ -254,7 +254,7 @@ pub(super) fn send_backward(
         Some(end)
     };
     let length = build().ok_or(SendError::TooLarge)?;
-    trace::xprtrdma_cb_reply(&ep.transport.xprt, xid.0);
+    trace::xprtrdma_cb_reply(ep.transport.xprt.id(), xid.0);
     ctxt.post_send(length, None)
         .map_err(|error| not_sent(ep, error))
 }

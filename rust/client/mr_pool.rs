@@ -120,7 +120,7 @@ impl MrPool {
                 made = made.saturating_add(1);
             });
         }
-        trace::xprtrdma_createmrs(&self.transport.xprt, made);
+        trace::xprtrdma_createmrs(self.transport.xprt.id(), made);
         filled
     }
 
@@ -147,7 +147,7 @@ impl MrPool {
         }
         if slot.is_none() {
             self.transport.stats.regions_exhausted.increment();
-            trace::xprtrdma_nomrs_err(&self.transport.xprt, rqst);
+            trace::xprtrdma_nomrs_err(self.transport.xprt.id(), rqst);
         }
         Some(CallMrs::new(self, rqst.xid(), Some(slot?), mrs))
     }

@@ -126,7 +126,7 @@ impl ClientTransport for Client {
     fn close(&self, qp: QpOwner<Ep>) {
         let cause = qp.user().wait.expect_end();
         self.ends.lock().ended.add(cause);
-        trace::xprtrdma_disconnect(&self.xprt, cause.name());
+        trace::xprtrdma_disconnect(self.xprt.id(), cause.name());
         if let Some(v2) = &qp.user().v2 {
             v2.lost_for(qp.user(), cause);
         }

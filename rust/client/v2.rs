@@ -118,7 +118,7 @@ impl VersionTwo {
         let (action, outcome) = self.handle(RequesterEvent::Replied(xid, version));
         if let Some(NegotiationAction::Agree(version)) = action {
             ep.transport.servers.record(&self.first, outcome);
-            trace::xprtrdma_version(&ep.transport.xprt, version);
+            trace::xprtrdma_version(ep.transport.xprt.id(), version);
         }
     }
 

@@ -86,7 +86,7 @@ impl Backchannel {
             self.give_back(rqst);
             return false;
         }
-        trace::xprtrdma_cb_call(xprt, xid);
+        trace::xprtrdma_cb_call(xprt.id(), xid);
         let rqst = KBox::into_raw(rqst);
         // SAFETY: The request is complete, and if it is queued `bc_free_rqst` returns it. Otherwise
         // nobody else knows of it.

@@ -43,7 +43,7 @@ pub(super) unsafe extern "C" fn connect(
         bindings::xprt_get(raw);
         let delay = bindings::xprt_reconnect_delay(raw);
         bindings::xprt_reconnect_backoff(raw, msecs_to_jiffies(FIRST_DELAY_MS));
-        trace::xprtrdma_op_connect(xprt, delay);
+        trace::xprtrdma_op_connect(xprt.id(), delay);
         let allocation = xprt.allocation();
         rpc_xprt::enqueue((*allocation).attempts, &raw mut (*allocation).work, delay);
     }
@@ -122,7 +122,7 @@ pub(super) unsafe extern "C" fn set_connect_timeout(
 ) {
     // SAFETY: The transport is valid during the callback.
     let xprt = unsafe { Xprt::from_raw(raw) };
-    trace::xprtrdma_op_set_cto(xprt, connect, reconnect);
+    trace::xprtrdma_op_set_cto(xprt.id(), connect, reconnect);
     let _guard = xprt.transport_lock();
     // SAFETY: The lock that guards the timeouts is held.
     unsafe {

@@ -393,7 +393,7 @@ impl<T: ClientTransport> VTable<T> {
     unsafe extern "C" fn inject_disconnect(raw: *mut bindings::rpc_xprt) {
         // SAFETY: The transport is valid during the callback, and its setup has succeeded.
         let (xprt, transport) = unsafe { Self::parts(raw) };
-        trace::xprtrdma_op_inject_dsc(xprt);
+        trace::xprtrdma_op_inject_dsc(xprt.id());
         transport.disconnect();
     }
 
@@ -446,7 +446,7 @@ impl<T: ClientTransport> VTable<T> {
     unsafe extern "C" fn bc_setup(raw: *mut bindings::rpc_xprt, requests: u32) -> c_int {
         // SAFETY: The transport is valid during the callback, and its setup has succeeded.
         let (xprt, transport) = unsafe { Self::parts(raw) };
-        trace::xprtrdma_cb_setup(xprt, requests);
+        trace::xprtrdma_cb_setup(xprt.id(), requests);
         kernel::error::from_result(|| {
             let slots = usize::try_from(T::BACKWARD_SLOTS)?;
             transport.backchannel().provision(slots.saturating_mul(2))?;

@@ -9,7 +9,6 @@ use crate::{
         registration::ClassUser,
         rpc_xprt::{self, jiffies, Base, RpcXprt},
     },
-    trace,
 };
 use core::{num::NonZeroUsize, ptr::NonNull};
 use kernel::{
@@ -249,18 +248,6 @@ impl Xprt {
         // SAFETY: The transport is valid. The thread that connects may change this word, each
         // of them by one access: if this one is lost, the next message repeats it.
         unsafe { (&raw mut (*self.as_raw()).reestablish_timeout).write_volatile(0) };
-    }
-}
-
-impl trace::TraceXprt for Xprt {
-    fn id(&self) -> u32 {
-        Xprt::id(self)
-    }
-}
-
-impl trace::TraceXprt for OwnedXprt {
-    fn id(&self) -> u32 {
-        Xprt::id(self)
     }
 }
 
