@@ -19,7 +19,7 @@ use kernel::{
     seq_file::SeqFile,
     seq_print,
     sync::atomic::{Atomic, Relaxed},
-    time::{BootTime, Instant},
+    time::{BootTime, Delta, Instant},
 };
 
 /// A counter that is only incremented.
@@ -258,8 +258,9 @@ impl Histogram {
         Self([const { Counter::new() }; CLASSES])
     }
 
-    /// The class of this many nanoseconds.
-    fn class(nanoseconds: u64) -> usize {
+    /// The class of a duration; a negative one counts as none.
+    fn class(duration: Delta) -> usize {
+        let nanoseconds = duration.as_nanos().max(0);
         // The lowest bit stands for all below 1024 ns, as 0 has no logarithm.
         let doublings = ((nanoseconds >> 9) | 1).ilog2();
         // CAST: At most 54.
@@ -267,8 +268,8 @@ impl Histogram {
     }
 
     /// Counts a duration.
-    pub(crate) fn record(&self, nanoseconds: u64) {
-        if let Some(count) = self.0.get(Self::class(nanoseconds)) {
+    pub(crate) fn record(&self, duration: Delta) {
+        if let Some(count) = self.0.get(Self::class(duration)) {
             count.increment();
         }
     }
@@ -299,9 +300,9 @@ impl Latency {
     }
 
     /// Counts an RPC that took this long.
-    pub(crate) fn record(&self, form: Form, nanoseconds: u64) {
+    pub(crate) fn record(&self, form: Form, duration: Delta) {
         if let Some(counts) = self.0.get(form.index()) {
-            counts.record(nanoseconds);
+            counts.record(duration);
         }
     }
 
@@ -384,6 +385,7 @@ mod tests {
     #[test]
     fn a_latency_is_below_the_limit_of_its_class() {
         for (nanoseconds, class) in [
+            (i64::MIN, 0),
             (0, 0),
             (1023, 0),
             (1024, 1),
@@ -392,9 +394,9 @@ mod tests {
             (1 << 20, 11),
             ((1 << 34) - 1, 24),
             (1 << 34, 25),
-            (u64::MAX, 25),
+            (i64::MAX, 25),
         ] {
-            assert_eq!(Histogram::class(nanoseconds), class);
+            assert_eq!(Histogram::class(Delta::from_nanos(nanoseconds)), class);
         }
     }
 
@@ -415,7 +417,7 @@ mod tests {
     fn each_form_has_its_own_counts() {
         let latency = KBox::new(Latency::new(), GFP_KERNEL).unwrap();
         let meant = Form { call: 1, reply: 2 };
-        latency.record(meant, 5000);
+        latency.record(meant, Delta::from_micros(5));
         for ((form, ..), counts) in Form::all().zip(&latency.0) {
             let sum: u64 = counts.0.iter().map(Counter::get).sum();
             assert_eq!(sum, u64::from(form == meant));

@@ -8,7 +8,7 @@
 //! They are defined in `trace/rpcrdma.h`.
 
 use crate::bindings::{self, ib_wc};
-use kernel::prelude::*;
+use kernel::{prelude::*, time::Delta};
 
 /// What events show of an RPC.
 pub(crate) trait TraceRqst {
@@ -294,8 +294,9 @@ events! {
     fn svcrdma_sq_full: (qp: &impl TraceQp, needed: u32, used: u32, depth: u32) =>
         (qp.queue(), needed, depth.saturating_sub(used), depth);
     /// The RDMA Reads for the message in the Receive with this number have completed.
-    fn svcrdma_wc_read: (qp: &impl TraceQp, cid: u32, bytes: u64, nanoseconds: u64) =>
-        (qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), nanoseconds);
+    fn svcrdma_wc_read: (qp: &impl TraceQp, cid: u32, bytes: u64, took: Delta) => (
+        qp.queue(), cid, u32::try_from(bytes).unwrap_or(u32::MAX), took.as_nanos().unsigned_abs(),
+    );
 }
 
 /// Defines the functions for work requests that have completed: an event for success, if there is

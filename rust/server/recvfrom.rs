@@ -24,11 +24,12 @@ use crate::{
     },
     rdma::CqContext,
     sunrpc::{
-        server::{Ktime, Receiving, SvcCall},
+        server::{Receiving, SvcCall},
         PageVec, ReclaimScope,
     },
     trace,
 };
+use kernel::time::{Instant, Monotonic};
 
 /// What a message is.
 pub(super) enum Decoded {
@@ -63,7 +64,7 @@ pub(crate) struct CallInfo {
     /// The handle that the Reply invalidates.
     pub(super) inv_handle: Option<u32>,
     /// The time of the last completion that the Call waited for.
-    pub(super) complete: Option<Ktime>,
+    pub(super) complete: Option<Instant<Monotonic>>,
 }
 
 impl CallInfo {
@@ -121,7 +122,7 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
     conn.stats.received();
     let number = ctxt.cid();
     let (bytes, info) = ctxt.with_data();
-    info.complete = Some(Ktime::now());
+    info.complete = Some(Instant::now());
     let (requested, refusal, version) = match decode_call(bytes, conn.versions, &conn.budget) {
         Ok(ReceivedByResponder::Call(call)) => {
             trace_call(qp, number, bytes, &call);
@@ -195,10 +196,10 @@ fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
 pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
     let number = ctxt.cid();
     let info = ctxt.with_data().1;
-    let now = Ktime::now();
+    let now = Instant::now();
     let before = info.complete.replace(now);
     if let (Some(index), Some(before)) = (info.index(), before) {
-        let took = now.since(before);
+        let took = now - before;
         qp.user().stats.read(index, took);
         trace::svcrdma_wc_read(qp, number, index.reads.1, took);
     }

@@ -20,12 +20,12 @@ use crate::{
     },
     stats::Form,
     sunrpc::{
-        server::{KeptCall, Ktime, Replying},
+        server::{KeptCall, Replying},
         ReclaimScope,
     },
     trace,
 };
-use kernel::prelude::*;
+use kernel::{prelude::*, time::Instant};
 
 /// What a chain of work requests is for.
 #[derive(Default)]
@@ -90,7 +90,7 @@ pub(super) fn sendto(qp: &Owner, rqst: Replying<'_>, mut ctxt: KeptCall<'_, Recv
 
 fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>) -> Result {
     let conn = qp.user();
-    let replied = Ktime::now();
+    let replied = Instant::now();
     if conn.svc.is_closing() {
         return Err(EPIPE);
     }
@@ -99,7 +99,10 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
     info.is_answered = true;
     let index = *info.index().ok_or(EINVAL)?;
     let call = index.call(message).ok_or(EINVAL)?;
-    let (length, threshold) = (u32::try_from(rqst.len())?, conn.threshold(index.version));
+    let (length, threshold) = (
+        u32::try_from(rqst.message().len())?,
+        conn.threshold(index.version),
+    );
     let Ok(plan) = info.placement.finish(&call, length, threshold) else {
         fail_call(qp, &index.error(ErrorBody::Chunk));
         return Ok(());
@@ -154,7 +157,7 @@ fn copy_inline(buffer: &mut [u8], rqst: &Replying<'_>, plan: &ReplyPlan<'_>) -> 
             let start = end;
             end = start.saturating_add(usize::try_from(range.length)?);
             let to = buffer.get_mut(start..end).ok_or(EMSGSIZE)?;
-            rqst.copy_out(usize::try_from(range.at)?, to)?;
+            rqst.message().copy_out(usize::try_from(range.at)?, to)?;
         }
     }
     Ok(end)

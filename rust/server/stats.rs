@@ -12,10 +12,14 @@ use crate::{
         wire::error::ErrorBody,
     },
     stats::{counters, Counter, Form, Forms, Histogram},
-    sunrpc::server::Ktime,
     sysctl::ServerCounter,
 };
-use kernel::{prelude::*, seq_file::SeqFile, seq_print};
+use kernel::{
+    prelude::*,
+    seq_file::SeqFile,
+    seq_print,
+    time::{Delta, Instant, Monotonic},
+};
 
 counters! {
     /// The counters of a connection.
@@ -74,11 +78,11 @@ impl Form {
 #[derive(Clone, Copy)]
 pub(crate) struct CallTimes {
     /// The last completion that its Call waited for.
-    pub(super) complete: Ktime,
+    pub(super) complete: Instant<Monotonic>,
     /// A thread of the service has taken it.
-    pub(super) taken: Ktime,
+    pub(super) taken: Instant<Monotonic>,
     /// The thread has come back with the Reply.
-    pub(super) replied: Ktime,
+    pub(super) replied: Instant<Monotonic>,
 }
 
 /// All that is counted.
@@ -110,8 +114,8 @@ impl Stats {
         ServerCounter::Receives.add(1);
     }
 
-    /// Counts the RDMA Reads for a Call, which took `took` nanoseconds. In a completion handler.
-    pub(super) fn read(&self, call: &CallIndex, took: u64) {
+    /// Counts the RDMA Reads for a Call, which took `took`. In a completion handler.
+    pub(super) fn read(&self, call: &CallIndex, took: Delta) {
         let (segments, bytes) = call.reads;
         self.counters.read_segments.add(u64::from(segments));
         self.counters.read_bytes.add(bytes);
@@ -146,9 +150,9 @@ impl Stats {
             counters.remote_invalidations.increment();
         }
         let times = &reply.times;
-        self.waiting.record(times.taken.since(times.complete));
-        self.executing.record(times.replied.since(times.taken));
-        self.sending.record(Ktime::now().since(times.replied));
+        self.waiting.record(times.taken - times.complete);
+        self.executing.record(times.replied - times.taken);
+        self.sending.record(times.replied.elapsed());
     }
 
     /// Counts a chain that becomes pending.

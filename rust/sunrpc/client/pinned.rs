@@ -5,7 +5,7 @@
 use super::{buffer, rqst::ForwardRqst, rqst_buf::RqstBuf, xprt::Xprt};
 use crate::{bindings, sunrpc::send_error::end_task};
 use core::{mem::ManuallyDrop, ptr::NonNull};
-use kernel::{prelude::*, sync::atomic::Relaxed};
+use kernel::{prelude::*, sync::atomic::Relaxed, time::Delta};
 
 impl Xprt {
     /// Finds and pins the request with this XID, if it waits for a Reply and no other Reply to it
@@ -61,11 +61,10 @@ unsafe impl ForwardRqst for PinnedRqst {
 }
 
 impl PinnedRqst {
-    /// The time from the Send to the arrival of the Reply, in nanoseconds.
-    pub(crate) fn round_trip(&self) -> u64 {
+    /// The time from the Send to the arrival of the Reply.
+    pub(crate) fn round_trip(&self) -> Delta {
         // SAFETY: A pinned request is valid; the lookup has set the time.
-        let time = unsafe { (*self.raw()).rq_rtt };
-        time.max(0).unsigned_abs()
+        Delta::from_nanos(unsafe { (*self.raw()).rq_rtt })
     }
 
     /// The buffer for the Reply, without missing pages. The request's task does not access it before

@@ -25,7 +25,6 @@
 mod backchannel;
 mod backchannel_class;
 mod class;
-mod ktime;
 mod ops;
 mod rqst;
 mod transport;
@@ -33,7 +32,6 @@ mod xprt;
 
 pub(crate) use backchannel_class::{register_bc, BcClass, BcConnection};
 pub(crate) use class::{SvcClass, SvcRegistration};
-pub(crate) use ktime::Ktime;
 pub(crate) use rqst::{KeptCall, Receiving, Replying, SvcCall};
 pub(crate) use transport::{SvcConnection, SvcListener, SvcTransport};
 pub(crate) use xprt::{Accepting, NewXprt, OwnedSvcXprt, Published};

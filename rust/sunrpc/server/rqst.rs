@@ -2,13 +2,18 @@
 
 //! The requests of service threads (`struct svc_rqst`): a Call that is received, and its Reply.
 
-use super::{ktime::Ktime, xprt::SvcXprt};
+use super::xprt::SvcXprt;
 use crate::{
     bindings::{self, OwnedMessage, PageRange, PageVec},
     sunrpc::XdrBuf,
 };
 use core::{marker::PhantomData, ops::Range, ptr::NonNull};
-use kernel::{ffi::c_int, page::PAGE_SIZE, prelude::*};
+use kernel::{
+    ffi::c_int,
+    page::PAGE_SIZE,
+    prelude::*,
+    time::{Instant, Monotonic},
+};
 
 /// A complete Call.
 pub(crate) struct SvcCall<M: OwnedMessage> {
@@ -261,9 +266,14 @@ impl Replying<'_> {
     }
 
     /// When the thread began to execute the Call, which it had just taken.
-    pub(crate) fn began(&self) -> Ktime {
-        // SAFETY: `rqst` belongs to the calling thread (type invariant), which alone sets the time.
-        Ktime::from_ktime(unsafe { (*self.rqst.as_ptr()).rq_stime })
+    pub(crate) fn began(&self) -> Instant<Monotonic> {
+        // SAFETY: `rqst` belongs to the calling thread (type invariant), which alone sets the time,
+        // with `ktime_get()`: a value of that is what `Instant` is transparent over.
+        unsafe {
+            (&raw const (*self.rqst.as_ptr()).rq_stime)
+                .cast::<Instant<_>>()
+                .read()
+        }
     }
 
     /// Length of the RPC message in bytes.
