@@ -40,16 +40,6 @@ impl PageVec {
         self.0.len()
     }
 
-    /// How many bytes they hold.
-    pub(crate) fn byte_len(&self) -> usize {
-        self.len().saturating_mul(PAGE_SIZE)
-    }
-
-    /// Whether there is space for `count` pages in all.
-    pub(crate) fn has_space(&self, count: usize) -> bool {
-        self.0.capacity() >= count
-    }
-
     /// Drops the references to all pages.
     pub(crate) fn clear(&mut self) {
         if self.0.is_empty() {
@@ -80,7 +70,7 @@ impl PageVec {
     ///
     /// `ENOMEM` if there is no room for all; the pages stay where they are.
     pub(crate) unsafe fn take_array(&mut self, array: &mut [*mut page]) -> Result {
-        if !self.has_space(self.len().saturating_add(array.len())) {
+        if self.0.capacity() < self.len().saturating_add(array.len()) {
             return Err(ENOMEM);
         }
         for page in array {

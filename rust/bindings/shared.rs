@@ -60,7 +60,7 @@ unsafe impl AlwaysRefCounted for Net {
 /// A copy of a socket address of any family.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub(crate) struct SocketAddress(sockaddr_storage);
+pub(crate) struct SocketAddress(pub(crate) sockaddr_storage);
 
 // SAFETY: The address is plain bytes. The union contains a pointer for alignment only.
 unsafe impl Send for SocketAddress {}
@@ -68,16 +68,6 @@ unsafe impl Send for SocketAddress {}
 unsafe impl Sync for SocketAddress {}
 
 impl SocketAddress {
-    /// Wraps a complete address.
-    pub(crate) fn new(storage: sockaddr_storage) -> Self {
-        Self(storage)
-    }
-
-    /// The C structure.
-    pub(crate) fn storage(&self) -> &sockaddr_storage {
-        &self.0
-    }
-
     /// The length of the structure for its address family.
     pub(crate) fn len(&self) -> usize {
         // SAFETY: Every arm of the union starts with the family.

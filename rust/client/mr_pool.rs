@@ -143,7 +143,7 @@ impl MrPool {
         drop(free);
         if is_low {
             // An error means that the worker is already queued.
-            let _ = self.transport.xprt.queue().enqueue::<_, 0>(self.clone());
+            let _ = self.transport.xprt.user().enqueue(self.clone());
         }
         if slot.is_none() {
             self.transport.stats.regions_exhausted.increment();

@@ -157,7 +157,7 @@ impl RawCmId {
         // SAFETY: By the type's invariant the identifier is valid; the address is plain memory
         // inside it, large enough for any address family, and does not change once the identifier
         // is bound.
-        SocketAddress::new(unsafe {
+        SocketAddress(unsafe {
             let source = &raw const (*self.as_raw()).route.addr.src_addr;
             source.cast::<bindings::__kernel_sockaddr_storage>().read()
         })
@@ -167,7 +167,7 @@ impl RawCmId {
     pub(super) fn peer_address(&self) -> SocketAddress {
         // SAFETY: The identifier is valid (type invariant). The address is plain memory inside it,
         // large enough for any address family, and does not change once it is known.
-        SocketAddress::new(unsafe {
+        SocketAddress(unsafe {
             let peer = &raw const (*self.as_raw()).route.addr.dst_addr;
             peer.cast::<bindings::__kernel_sockaddr_storage>().read()
         })

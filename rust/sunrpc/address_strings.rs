@@ -70,7 +70,7 @@ unsafe fn set(
 ///
 /// `EAFNOSUPPORT` if the address is neither IPv4 nor IPv6.
 pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
-    let peer = SocketAddress::new(xprt.addr);
+    let peer = SocketAddress(xprt.addr);
     // Where the IP address is in `sockaddr_in` and in `sockaddr_in6`.
     let (netid, ip) = match peer.len() {
         16 => (c"rdma", 4..8),

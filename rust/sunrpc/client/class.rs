@@ -289,7 +289,7 @@ mod tests {
         unsafe { bindings::rpcrdma_rpc_set_port((&raw mut address).cast(), port) };
         args.net = &raw mut bindings::init_net;
         args.addrlen = addrlen;
-        (args, SocketAddress::new(address))
+        (args, SocketAddress(address))
     }
 
     /// Makes the class create a transport for an address of this family and length.

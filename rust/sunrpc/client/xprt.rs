@@ -11,9 +11,7 @@ use crate::{
     },
 };
 use core::{num::NonZeroUsize, ptr::NonNull};
-use kernel::{
-    fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies, workqueue::Queue,
-};
+use kernel::{fmt, prelude::*, seq_file::SeqFile, seq_print, time::msecs_to_jiffies};
 
 /// What the allocations of all transports begin with.
 #[repr(C)]
@@ -152,7 +150,7 @@ impl Xprt {
         // SAFETY: The transport is valid; the address is plain memory inside it. sunrpc may change
         // the port, and by sysfs the whole address, with the transport locked: an attempt to
         // connect sees all of that or nothing. Others may see a part, which makes a wrong address.
-        SocketAddress::new(unsafe { (&raw const (*self.as_raw()).addr).read_volatile() })
+        SocketAddress(unsafe { (&raw const (*self.as_raw()).addr).read_volatile() })
     }
 
     /// The number by which sysfs and debugfs identify the transport.
@@ -279,14 +277,8 @@ impl OwnedXprt {
     }
 
     /// The transport's reference to its class.
-    pub(super) fn user(&self) -> &ClassUser {
+    pub(crate) fn user(&self) -> &ClassUser {
         &self.user
-    }
-
-    /// The workqueue of all transports of the class.
-    pub(crate) fn queue(&self) -> &Queue {
-        // SAFETY: The queue is valid as long as `user` exists.
-        unsafe { Queue::from_raw(self.user.queue()) }
     }
 }
 

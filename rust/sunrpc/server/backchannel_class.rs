@@ -192,7 +192,12 @@ impl<T: BcConnection> Table<T> {
         // type of that, and as nfsd knows of it, it was published.
         unsafe {
             let svc = SvcXprt::from_raw((*raw).bc_xprt);
-            svc.with_reference(|| with(svc, &svc.transport::<T>()))
+            if !bindings::rpcrdma_svc_xprt_get_unless_zero(svc.as_raw()) {
+                return None;
+            }
+            let result = with(svc, &svc.transport::<T>());
+            bindings::svc_xprt_put(svc.as_raw());
+            Some(result)
         }
     }
 

@@ -150,7 +150,7 @@ impl<'a> Receiving<'a> {
         }
         let (mut page_len, mut first_page) = (0, 0);
         if let Some((mut pages, length)) = pages {
-            if length > pages.byte_len() {
+            if length.div_ceil(PAGE_SIZE) > pages.len() {
                 return Err(EINVAL);
             }
             let used = array.get_mut(..pages.len()).ok_or(EMSGSIZE)?;
@@ -256,7 +256,7 @@ impl Replying<'_> {
     }
 
     /// The RPC message.
-    fn message(&self) -> XdrBuf<'_> {
+    pub(crate) fn message(&self) -> XdrBuf<'_> {
         // SAFETY: By the type's invariant the message is complete, and belongs to this thread.
         unsafe {
             XdrBuf::from_raw(NonNull::new_unchecked(
@@ -274,20 +274,6 @@ impl Replying<'_> {
                 .cast::<Instant<_>>()
                 .read()
         }
-    }
-
-    /// Length of the RPC message in bytes.
-    pub(crate) fn len(&self) -> usize {
-        self.message().len()
-    }
-
-    /// Copies the bytes from `at` on to `to`.
-    ///
-    /// # Errors
-    ///
-    /// `EMSGSIZE` if the message does not have that many bytes.
-    pub(crate) fn copy_out(&self, at: usize, to: &mut [u8]) -> Result {
-        self.message().copy_out(at, to)
     }
 
     /// Moves the pages of the Reply to `pages`, in which `reserve` makes room for so many, and

@@ -83,19 +83,6 @@ impl SvcXprt {
         unsafe { &(*memory).bc }
     }
 
-    /// Calls `with` while it holds a reference, unless sunrpc has dropped the last one. May sleep:
-    /// this reference may have become the last one.
-    pub(super) fn with_reference<R>(&self, with: impl FnOnce() -> R) -> Option<R> {
-        // SAFETY: The memory is valid (type invariant), and the reference is dropped below.
-        if !unsafe { bindings::rpcrdma_svc_xprt_get_unless_zero(self.as_raw()) } {
-            return None;
-        }
-        let result = with();
-        // SAFETY: The reference was taken above.
-        unsafe { bindings::svc_xprt_put(self.as_raw()) };
-        Some(result)
-    }
-
     /// The implementation.
     ///
     /// # Safety
@@ -255,7 +242,7 @@ impl<'a, T> Accepting<'a, T> {
         // and the size is that of the buffer.
         unsafe {
             let raw = this.xprt.as_raw();
-            (*raw).xpt_remote = *peer.storage();
+            (*raw).xpt_remote = peer.0;
             (*raw).xpt_remotelen = peer.len();
             bindings::rpcrdma_rpc_set_port((&raw mut (*raw).xpt_remote).cast(), 0);
             let text = &mut (*raw).xpt_remotebuf;
@@ -317,7 +304,7 @@ impl<'a, T> NewXprt<'a, T> {
         xprt.set(bindings::XPT_CONG_CTRL);
         // SAFETY: The transport is new, and no other thread knows of it.
         unsafe {
-            (*xprt.as_raw()).xpt_local = *local.storage();
+            (*xprt.as_raw()).xpt_local = local.0;
             (*xprt.as_raw()).xpt_locallen = local.len();
         }
         Ok(Self {
