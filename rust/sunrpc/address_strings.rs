@@ -3,7 +3,7 @@
 //! A transport's address in the forms that users and rpcbind read (`address_strings`).
 
 use crate::{
-    bindings::{self, rpc_display_format_t, SocketAddress},
+    bindings::{self, SocketAddress},
     sunrpc::address,
 };
 use core::ptr::null_mut;
@@ -15,12 +15,13 @@ use kernel::{
     sync::atomic::{Atomic, Full},
 };
 
-const ADDRESS: rpc_display_format_t = bindings::rpc_display_format_t_RPC_DISPLAY_ADDR;
-const HEX_ADDRESS: rpc_display_format_t = bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR;
-const PORT: rpc_display_format_t = bindings::rpc_display_format_t_RPC_DISPLAY_PORT;
-const HEX_PORT: rpc_display_format_t = bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT;
-const PROTO: rpc_display_format_t = bindings::rpc_display_format_t_RPC_DISPLAY_PROTO;
-const NETID: rpc_display_format_t = bindings::rpc_display_format_t_RPC_DISPLAY_NETID;
+// CAST: Small enumerators.
+const ADDRESS: usize = bindings::rpc_display_format_t_RPC_DISPLAY_ADDR as usize;
+const HEX_ADDRESS: usize = bindings::rpc_display_format_t_RPC_DISPLAY_HEX_ADDR as usize;
+const PORT: usize = bindings::rpc_display_format_t_RPC_DISPLAY_PORT as usize;
+const HEX_PORT: usize = bindings::rpc_display_format_t_RPC_DISPLAY_HEX_PORT as usize;
+const PROTO: usize = bindings::rpc_display_format_t_RPC_DISPLAY_PROTO as usize;
+const NETID: usize = bindings::rpc_display_format_t_RPC_DISPLAY_NETID as usize;
 
 /// Bytes in hexadecimal.
 struct Hex<'a>(&'a [u8]);
@@ -33,29 +34,20 @@ impl fmt::Display for Hex<'_> {
     }
 }
 
-fn slot(index: rpc_display_format_t) -> usize {
-    // CAST: A small enumerator.
-    index as usize
-}
-
 /// Replaces a string: by null for `None`, or if memory is short. Frees the old one after its last
 /// RCU reader. May sleep.
 ///
 /// # Safety
 ///
 /// `xprt` is valid. The string is null, or one that this function has set.
-unsafe fn set(
-    xprt: *mut bindings::rpc_xprt,
-    index: rpc_display_format_t,
-    text: Option<fmt::Arguments<'_>>,
-) {
+unsafe fn set(xprt: *mut bindings::rpc_xprt, index: usize, text: Option<fmt::Arguments<'_>>) {
     let text = text.and_then(|text| CString::try_from_fmt(text).ok());
     let new = text.map_or(null_mut(), |text| {
         // SAFETY: The string is terminated.
         unsafe { bindings::kstrdup(text.as_char_ptr(), bindings::GFP_KERNEL) }
     });
     // SAFETY: The transport is valid; only RCU readers look at the string concurrently.
-    let string = unsafe { Atomic::from_ptr(&raw mut (*xprt).address_strings[slot(index)]) };
+    let string = unsafe { Atomic::from_ptr(&raw mut (*xprt).address_strings[index]) };
     // As `rcu_assign_pointer` does, this makes the text visible to readers of the pointer.
     let old = string.xchg(new.cast_const(), Full);
     if !old.is_null() {
@@ -83,8 +75,8 @@ pub(super) fn format_strings(xprt: &mut bindings::rpc_xprt) -> Result {
     // SAFETY: The address has as many bytes.
     let bytes = unsafe { core::slice::from_raw_parts(peer.as_raw().cast::<u8>(), peer.len()) };
     let ip = Hex(bytes.get(ip).unwrap_or_default());
-    xprt.address_strings[slot(PROTO)] = c"rdma".as_char_ptr();
-    xprt.address_strings[slot(NETID)] = netid.as_char_ptr();
+    xprt.address_strings[PROTO] = c"rdma".as_char_ptr();
+    xprt.address_strings[NETID] = netid.as_char_ptr();
     // SAFETY: The transport is valid, and its strings are null.
     unsafe {
         set(xprt, ADDRESS, Some(fmt!("{peer}")));
@@ -149,9 +141,9 @@ mod tests {
         xprt
     }
 
-    fn text(xprt: &bindings::rpc_xprt, index: rpc_display_format_t) -> &CStr {
+    fn text(xprt: &bindings::rpc_xprt, index: usize) -> &CStr {
         // SAFETY: The strings have been set by the time this is called.
-        unsafe { CStr::from_char_ptr(xprt.address_strings[slot(index)]) }
+        unsafe { CStr::from_char_ptr(xprt.address_strings[index]) }
     }
 
     #[test]

@@ -69,6 +69,10 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
     // releases them.
     unsafe {
         bindings::rpcrdma_xprt_clear_connecting(raw);
+        // An attempt that has failed counts as a connection that has ended, too: a task that gets
+        // its error must not close the next connection on account of it
+        // (`xprt_conditional_disconnect`).
+        xprt.next_cookie();
         let status = match outcome {
             Ok(sender) => {
                 *xprt.sender::<T>() = Some(sender);
@@ -77,17 +81,12 @@ pub(super) unsafe extern "C" fn work<T: ClientTransport>(work: *mut bindings::wo
                 // Others read these without a lock.
                 (&raw mut (*raw).stat.connect_count).write_volatile(count.wrapping_add(1));
                 (&raw mut (*raw).stat.connect_time).write_volatile(time.wrapping_add(elapsed));
-                xprt.next_cookie();
                 xprt.set(bindings::XPRT_CONNECTED);
                 // The tasks check the connection again.
                 EAGAIN.to_errno()
             }
             Err(error) => {
                 let errno = error.to_errno();
-                // The attempt counts as a connection that has ended: a task that gets its
-                // error must not close the next connection on account of it
-                // (`xprt_conditional_disconnect`).
-                xprt.next_cookie();
                 // The peer was not contacted, so there is no need to spare it: sunrpc's own pause
                 // is enough.
                 if errno == SendError::NoMemory.to_errno() {

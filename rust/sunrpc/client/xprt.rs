@@ -112,30 +112,29 @@ impl Xprt {
     /// `nfsstat` and similar tools expect.
     pub(super) fn print_stats(&self, seq: &SeqFile) {
         let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
-        macro_rules! read {
-            ($($field:ident).+) => {
-                // SAFETY: The transport is valid. The number is informational, and may change at
-                // any time.
-                unsafe { (&raw const (*self.as_raw()).$($field).+).read_volatile() }
-            };
-        }
+        // SAFETY: The transport is valid. The numbers are informational, and may change at any time.
+        let (stat, last_used) = unsafe {
+            let raw = self.as_raw();
+            let stat = (&raw const (*raw).stat).read_volatile();
+            (stat, (&raw const (*raw).last_used).read_volatile())
+        };
         let idle = if self.is_connected() {
-            jiffies().wrapping_sub(read!(last_used))
+            jiffies().wrapping_sub(last_used)
         } else {
             0
         };
         seq_print!(
             seq,
             "\txprt:\trdma 0 {} {} {} {} {} {} {} {} {} ",
-            read!(stat.bind_count),
-            read!(stat.connect_count),
-            read!(stat.connect_time) / hz,
+            stat.bind_count,
+            stat.connect_count,
+            stat.connect_time / hz,
             idle / hz,
-            read!(stat.sends),
-            read!(stat.recvs),
-            read!(stat.bad_xids),
-            read!(stat.req_u),
-            read!(stat.bklog_u),
+            stat.sends,
+            stat.recvs,
+            stat.bad_xids,
+            stat.req_u,
+            stat.bklog_u,
         );
     }
 
