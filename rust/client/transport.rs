@@ -187,7 +187,7 @@ impl ClientTransport for Client {
             s.fixup_bytes.get(),
             s.failed_marshals.get(),
             s.bad_replies.get(),
-            self.calls.position_zero(),
+            self.calls.sum(|form| form.call == 3),
             s.regions_allocated.get(),
             s.local_invalidations.get(),
             s.send_queue_full.get(),

@@ -43,21 +43,17 @@ int rpcrdma_ib_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 	return ib_post_recv(qp, wr, bad_wr);
 }
 
-u64 rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr,
-			      size_t size, enum dma_data_direction direction)
+int rpcrdma_ib_dma_map_single(struct ib_device *device, void *addr, size_t size,
+			      enum dma_data_direction direction, u64 *mapped)
 {
-	return ib_dma_map_single(device, addr, size, direction);
+	*mapped = ib_dma_map_single(device, addr, size, direction);
+	return ib_dma_mapping_error(device, *mapped);
 }
 
 void rpcrdma_ib_dma_unmap_single(struct ib_device *device, u64 addr,
 				 size_t size, enum dma_data_direction direction)
 {
 	ib_dma_unmap_single(device, addr, size, direction);
-}
-
-int rpcrdma_ib_dma_mapping_error(struct ib_device *device, u64 addr)
-{
-	return ib_dma_mapping_error(device, addr);
 }
 
 int rpcrdma_ib_dma_map_sg(struct ib_device *device, struct scatterlist *sg,

@@ -173,12 +173,9 @@ static struct ctl_table_header *client_header, *server_header;
 /* May sleep. */
 int rpcrdma_sysctl_register(void)
 {
-	static bool is_registered;
-
 	/* /proc refuses a second registration, and loses the first one's files. */
-	if (is_registered)
+	if (server_header)
 		return -EBUSY;
-	is_registered = true;
 	if (IS_ENABLED(CONFIG_SUNRPC_DEBUG)) {
 		client_header = register_sysctl("sunrpc", client);
 		if (!client_header)

@@ -4,7 +4,7 @@
 
 use super::Pd;
 use crate::bindings;
-use kernel::{alloc::Flags, dma::DataDirection, prelude::*, sync::Arc};
+use kernel::{alloc::Flags, dma::DataDirection, error::to_result, prelude::*, sync::Arc};
 
 /// The functions that pass mapped memory from the device to the CPU, and back.
 type SyncSingle =
@@ -40,20 +40,18 @@ impl DmaBuffer {
             return Err(EINVAL);
         }
         let mut data = KVec::from_elem(0, length, flags)?;
+        let mut address = 0;
         // SAFETY: The device is registered as long as `pd` exists, and `data` is `length` bytes of
         // kmalloc memory that does not move before it is unmapped in `drop`.
-        let address = unsafe {
+        to_result(unsafe {
             bindings::rpcrdma_ib_dma_map_single(
                 pd.device().as_raw(),
                 data.as_mut_ptr().cast(),
                 length,
                 direction.into(),
+                &mut address,
             )
-        };
-        // SAFETY: The device is registered, and the address came from it.
-        if unsafe { bindings::rpcrdma_ib_dma_mapping_error(pd.device().as_raw(), address) } != 0 {
-            return Err(ENOMEM);
-        }
+        })?;
         // INVARIANT: The mapping succeeded.
         Ok(Self {
             data,

@@ -13,10 +13,8 @@ use kernel::{prelude::*, str::CStr, str::CStrExt};
 ///
 /// # Invariants
 ///
-/// `ptr` is a workqueue that this object owns.
-pub(super) struct OwnedQueue {
-    ptr: NonNull<bindings::workqueue_struct>,
-}
+/// The pointer is that of a workqueue that this object owns.
+pub(super) struct OwnedQueue(NonNull<bindings::workqueue_struct>);
 
 // SAFETY: Workqueues may be used from any thread.
 unsafe impl Send for OwnedQueue {}
@@ -36,21 +34,19 @@ impl OwnedQueue {
             bindings::alloc_workqueue_noprof(c"%s".as_char_ptr(), flags, 0, name.as_char_ptr())
         };
         // INVARIANT: Just allocated.
-        Ok(Self {
-            ptr: NonNull::new(ptr).ok_or(ENOMEM)?,
-        })
+        NonNull::new(ptr).map(Self).ok_or(ENOMEM)
     }
 
     /// The C pointer.
     pub(super) fn as_raw(&self) -> *mut bindings::workqueue_struct {
-        self.ptr.as_ptr()
+        self.0.as_ptr()
     }
 }
 
 impl Drop for OwnedQueue {
     fn drop(&mut self) {
         // SAFETY: This object owns the queue. The call waits for all work on it.
-        unsafe { bindings::destroy_workqueue(self.ptr.as_ptr()) };
+        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
     }
 }
 

@@ -126,8 +126,11 @@ impl RpcXprt {
     }
 }
 
+/// Requests that a transport has from the start; others are allocated when they are needed.
+const PREALLOCATED_SLOTS: u32 = 16;
+
 /// Allocates a transport, and initialises what sunrpc reads of either direction's. The rest of `A`
-/// is zeroed. It has the first number of slots from the start, and the second one at most.
+/// is zeroed. It can have `requests` outstanding.
 ///
 /// # Safety
 ///
@@ -141,7 +144,7 @@ pub(super) unsafe fn allocate<A>(
     args: &bindings::xprt_create,
     user: &ClassUser,
     ops: &'static bindings::rpc_xprt_ops,
-    slots: (u32, u32),
+    requests: u32,
 ) -> Result<NonNull<A>> {
     if args.addrlen > size_of::<bindings::__kernel_sockaddr_storage>() {
         return Err(EBADF);
@@ -150,7 +153,8 @@ pub(super) unsafe fn allocate<A>(
     // the new, zeroed allocation has all of these fields, and only this thread knows of it. The
     // address has as many bytes as it says, which fit the transport's, as just checked.
     unsafe {
-        let raw = bindings::xprt_alloc(args.net, size_of::<A>(), slots.0, slots.1);
+        let slots = requests.min(PREALLOCATED_SLOTS);
+        let raw = bindings::xprt_alloc(args.net, size_of::<A>(), slots, requests);
         let allocation = NonNull::new(raw.cast::<A>()).ok_or(ENOMEM)?;
         let timeout = &raw mut (*raw.cast::<Base>()).timeout;
         (*timeout).to_initval = msecs_to_jiffies(60_000);

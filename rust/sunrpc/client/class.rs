@@ -17,7 +17,7 @@ use crate::{
         rpc_xprt,
     },
 };
-use core::marker::PhantomData;
+use core::{marker::PhantomData, mem::MaybeUninit};
 use kernel::{prelude::*, str::CStr, sync::Arc};
 
 /// The class of the transports `T`, and of no others. It is a static because they point to it.
@@ -79,8 +79,7 @@ unsafe extern "C" fn setup<T: ClientTransport>(
     args: *mut bindings::xprt_create,
 ) -> *mut bindings::rpc_xprt {
     // SAFETY: The arguments are valid during the callback.
-    let created = create::<T>(unsafe { &*args });
-    created.unwrap_or_else(|error| error.to_ptr())
+    create::<T>(unsafe { &*args }).unwrap_or_else(|error| error.to_ptr())
 }
 
 fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindings::rpc_xprt> {
@@ -93,8 +92,7 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     // SAFETY: Only this function uses the field yet. The queue is destroyed after the class has no
     // users.
     unsafe { (*raw.cast::<Allocation>()).attempts = common.attempts.as_raw() };
-    let shared = common.shared.clone();
-    let transport = T::setup(owned, shared)?;
+    let transport = T::setup(owned, common.shared.clone())?;
     // The allocation lives as long as the transport that owns it, but `setup` need not have kept
     // the one that it was given.
     if transport.xprt().as_raw() != raw {
@@ -102,11 +100,7 @@ fn create<T: ClientTransport>(args: &bindings::xprt_create) -> Result<*mut bindi
     }
     // SAFETY: The transport keeps the allocation, as just checked, and only this function uses the
     // field yet.
-    unsafe {
-        (*raw.cast::<TypedAllocation<T>>())
-            .transport
-            .write(transport)
-    };
+    unsafe { (*raw.cast::<TypedAllocation<T>>()).transport = MaybeUninit::new(transport) };
     Ok(raw)
 }
 
@@ -118,12 +112,11 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
         return Err(EACCES);
     }
     let user = T::class().0.enter().ok_or(EIO)?;
-    let requests = T::max_requests();
-    let slots = (requests.min(PREALLOCATED_SLOTS), requests);
-    let ops = ops::VTable::<T>::ops();
+    let (requests, ops) = (T::max_requests(), ops::VTable::<T>::ops());
     // SAFETY: A `TypedAllocation` begins with a `Base`. The arguments are valid during the
     // callback.
-    let allocation = unsafe { rpc_xprt::allocate::<TypedAllocation<T>>(args, &user, ops, slots)? };
+    let allocation =
+        unsafe { rpc_xprt::allocate::<TypedAllocation<T>>(args, &user, ops, requests)? };
     // SAFETY: The allocation is new, and only this function knows it.
     unsafe { (&raw mut (*allocation.as_ptr()).sender).write(None) };
     let (allocation, queue) = (allocation.cast::<Allocation>(), user.queue());
@@ -156,9 +149,6 @@ fn allocate<T: ClientTransport>(args: &bindings::xprt_create) -> Result<OwnedXpr
     }
     Ok(owned)
 }
-
-/// Requests that a transport has from the start; others are allocated when they are needed.
-const PREALLOCATED_SLOTS: u32 = 16;
 
 #[cfg(rpcrdma_kunit)]
 #[kernel::macros::kunit_tests(rpcrdma_sunrpc_class)]

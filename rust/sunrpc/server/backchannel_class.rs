@@ -138,8 +138,7 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
     // transport is removed when it ends.
     unsafe {
         let ops = &Table::<L::Connection>::OPS;
-        let slots = (credits, credits);
-        let allocation = rpc_xprt::allocate::<Allocation>(args, &user, ops, slots)?.as_ptr();
+        let allocation = rpc_xprt::allocate::<Allocation>(args, &user, ops, credits)?.as_ptr();
         let raw = allocation.cast::<bindings::rpc_xprt>();
         (*raw).prot = IDENT_BACKWARD;
         (*raw).bc_xprt = args.bc_xprt;

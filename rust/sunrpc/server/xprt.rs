@@ -234,8 +234,7 @@ impl<'a, T> Accepting<'a, T> {
             let (net, class, serv) = ((*raw).xpt_net, (*raw).xpt_class, (*raw).xpt_server);
             NewXprt::new(net, class, serv, self.ops, local)?
         };
-        // SAFETY: Both addresses are complete.
-        if unsafe { bindings::rpcrdma_rpc_cmp_addr(local.as_raw(), peer.as_raw()) } {
+        if local.host() == peer.host() {
             this.xprt.set(bindings::XPT_LOCAL);
         }
         // SAFETY: The transport is new, and no other thread knows of it. The address is complete,
