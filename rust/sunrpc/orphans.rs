@@ -19,8 +19,8 @@ pub(super) struct Orphans {
     /// arrives after its request has left the queue of those that wait, but before that request is
     /// released.
     unclaimed: u32,
-    /// When the first Call was given up, or the last Reply to one arrived, in jiffies.
-    silent_since: usize,
+    /// When the last Call was given up, or the last Reply to one arrived, in jiffies.
+    changed: usize,
 }
 
 impl Orphans {
@@ -31,9 +31,7 @@ impl Orphans {
             self.unclaimed = rest;
             return false;
         }
-        if self.credits == 0 {
-            self.silent_since = now;
-        }
+        self.changed = now;
         self.credits = self.credits.saturating_add(1);
         true
     }
@@ -45,7 +43,7 @@ impl Orphans {
             return false;
         };
         self.credits = rest;
-        self.silent_since = now;
+        self.changed = now;
         true
     }
 
@@ -58,10 +56,10 @@ impl Orphans {
         }
     }
 
-    /// The credits that are orphaned at `now`, and how long there have been some, or since the last
-    /// Reply for one of them, in jiffies.
+    /// The credits that are orphaned at `now`, and how long since the last one was added or a Reply
+    /// for one arrived, in jiffies.
     pub(super) fn owed(&self, now: usize) -> Option<(u32, usize)> {
-        (self.credits != 0).then(|| (self.credits, now.wrapping_sub(self.silent_since)))
+        (self.credits != 0).then(|| (self.credits, now.wrapping_sub(self.changed)))
     }
 }
 
@@ -96,15 +94,15 @@ mod tests {
     }
 
     #[test]
-    fn the_peer_owes_since_the_first_call_or_its_last_reply() {
+    fn the_peer_owes_since_the_last_call_or_its_last_reply() {
         let mut orphans = Orphans::default();
         // Before the jiffies wrap around.
         assert!(orphans.orphan_credit(usize::MAX));
         assert!(orphans.orphan_credit(8));
-        assert_eq!(orphans.owed(9), Some((2, 10)));
+        assert_eq!(orphans.owed(9), Some((2, 1)));
         assert!(orphans.late_reply(10));
         assert_eq!(orphans.owed(12), Some((1, 2)));
         assert!(orphans.orphan_credit(13));
-        assert_eq!(orphans.owed(14), Some((2, 4)));
+        assert_eq!(orphans.owed(14), Some((2, 1)));
     }
 }

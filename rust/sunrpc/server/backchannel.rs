@@ -27,8 +27,8 @@ use kernel::{
     time::msecs_to_jiffies,
 };
 
-/// How long a client may owe Replies, if all Calls that it grants were given up, before the next Call
-/// ends the connection, in milliseconds.
+/// How long a client may leave all Calls that it grants unanswered before the next one ends the
+/// connection, in milliseconds.
 const PATIENCE_MS: u32 = 10_000;
 
 // A transport for backward Calls.
@@ -65,7 +65,7 @@ impl RpcXprt {
         }
     }
 
-    /// Whether all credits belong to Calls that were given up, the first of them a while ago.
+    /// Whether all credits belong to Calls that were given up, and have done so for a while.
     /// Process context; does not sleep.
     pub(super) fn is_overdue(&self) -> bool {
         // SAFETY: The transport is valid (type invariant), and the lock that guards the window and
@@ -101,7 +101,7 @@ impl RpcXprt {
     ///
     /// - `task` has a request, of an `RpcXprt`, whose transport lock is held.
     pub(super) unsafe extern "C" fn release_request(task: *mut bindings::rpc_task) {
-        // SAFETY: `task` has a request of an `RpcXprt`, whose transport lock is held (this function's
+        // SAFETY: `task` has a request of an `RpcXprt`, whose lock is held (this function's
         // contract). The lock guards the orphaned credits and the request's.
         unsafe {
             let rqst = (*task).tk_rqstp;
@@ -411,8 +411,7 @@ mod tests {
         assert!(!xprt.is_overdue());
         orphan(second, PATIENCE_MS / 2);
         assert!(!xprt.is_overdue());
-        // SAFETY: The transport is valid.
-        unsafe { rpc_xprt::late_reply(transport.0) };
+        xprt.late_reply();
         orphan(third, 2 * PATIENCE_MS);
         assert!(xprt.is_overdue());
     }
