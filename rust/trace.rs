@@ -131,8 +131,8 @@ events! {
         max_send: u32,
         max_recv: u32,
     ) => (xprt, send, recv, max_send, max_recv);
-    /// An attempt to connect is over; `errno` is what sunrpc is told. It is 0, and `cause` empty, if
-    /// there is a connection.
+    /// An attempt to connect is over; `errno` is what sunrpc is told. It is 0, and `cause` is
+    /// empty, if there is a connection.
     fn xprtrdma_connect: (xprt: u32, errno: i32, cause: &CStr) =>
         (xprt, errno, cause.as_char_ptr());
     /// A connection is torn down.

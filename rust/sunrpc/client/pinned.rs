@@ -67,8 +67,8 @@ impl PinnedRqst {
         Delta::from_nanos(unsafe { (*self.raw()).rq_rtt })
     }
 
-    /// The buffer for the Reply, without missing pages. The request's task does not access it before
-    /// the completion.
+    /// The buffer for the Reply, without missing pages. The request's task does not access it
+    /// before the completion.
     ///
     /// # Errors
     ///

@@ -112,7 +112,8 @@ impl Xprt {
     /// `nfsstat` and similar tools expect.
     pub(super) fn print_stats(&self, seq: &SeqFile) {
         let hz = NonZeroUsize::new(msecs_to_jiffies(1000)).unwrap_or(NonZeroUsize::MIN);
-        // SAFETY: The transport is valid. The numbers are informational, and may change at any time.
+        // SAFETY: The transport is valid. The numbers are informational, and may change at any
+        // time.
         let (stat, last_used) = unsafe {
             let raw = self.as_raw();
             let stat = (&raw const (*raw).stat).read_volatile();
