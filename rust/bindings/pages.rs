@@ -30,11 +30,6 @@ unsafe impl Send for PageVec {}
 unsafe impl Sync for PageVec {}
 
 impl PageVec {
-    /// An empty vector.
-    pub(crate) const fn new() -> Self {
-        Self(KVVec::new())
-    }
-
     /// How many pages there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -246,7 +241,7 @@ mod tests {
     use kernel::page::Page;
 
     fn pages(count: usize) -> PageVec {
-        let mut pages = PageVec::new();
+        let mut pages = PageVec::default();
         pages.reserve(count, GFP_KERNEL).unwrap();
         for _ in 0..count {
             // INVARIANT: The page was just allocated, and its one reference is not dropped.

@@ -402,7 +402,7 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         } else if failure.is_some() {
             trace::svcrdma_wc_read_failed(qp, cid, wc);
         }
-        let mut pages = PageVec::new();
+        let mut pages = PageVec::default();
         if ctxt.pages.len() != 0 {
             drop(sq);
             if is_read && failure.is_none() {

@@ -68,7 +68,7 @@ impl<U: QpUser> SendCtxt<U> {
             header,
             wr: bindings::ib_send_wr::default(),
             rw: RwList::new(),
-            pages: PageVec::new(),
+            pages: PageVec::default(),
             first: null_mut(),
             covers: List::new(),
             cid: 0,

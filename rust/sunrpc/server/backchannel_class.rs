@@ -145,8 +145,7 @@ unsafe fn create<L: SvcListener<Connection: BcConnection>>(
         let xprt = RpcXprt::from_raw(raw);
         xprt.set(bindings::XPRT_BOUND);
         xprt.set(bindings::XPRT_CONNECTED);
-        let added = svc.bc().add(xprt);
-        added.inspect_err(|_| rpc_xprt::free(raw))?;
+        svc.bc().add(xprt).inspect_err(|_| rpc_xprt::free(raw))?;
         (&raw mut (*allocation).user).write(ManuallyDrop::new(user));
         (&raw mut (*allocation).svc).write(ManuallyDrop::new(svc.memory()));
         Ok(raw)

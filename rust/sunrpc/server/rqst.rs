@@ -101,7 +101,7 @@ impl<'a> Receiving<'a> {
     ///
     /// `ENOMEM`; `EINVAL` if the thread has fewer, `EIO` if it has given some before.
     pub(crate) fn take_pages(&mut self, count: usize) -> Result<PageVec> {
-        let mut pages = PageVec::new();
+        let mut pages = PageVec::default();
         pages.reserve(count, GFP_KERNEL)?;
         let rqst = self.rqst.as_ptr();
         // SAFETY: The request belongs to this thread (type invariant), and so do its pages.
