@@ -9,6 +9,7 @@
 //! - [`vectors`] runs the received messages of any vector file.
 //! - `properties` generates messages and plans.
 //! - `sim` runs ten thousand seeds of the simulation.
+//! - `wakeups` runs every interleaving of a model of the server's wake-ups.
 
 #[allow(
     dead_code,
@@ -22,3 +23,5 @@ pub mod fuzz;
 mod properties;
 mod sim;
 pub mod vectors;
+#[cfg(test)]
+mod wakeups;
