@@ -29,6 +29,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("leaves-replies", leaves_replies),
     ("takes-few-replies", takes_few_replies),
     ("takes-slowly", takes_slowly),
+    ("takes-later", takes_later),
     ("comes-and-goes", |requester| comes_and_goes(requester, 50)),
     ("comes-and-goes-10000", |requester| {
         comes_and_goes(requester, 10_000)
@@ -210,6 +211,18 @@ fn takes_slowly(requester: &mut Requester) -> Result<Vec<String>> {
     }
     requester.others.push(verbs);
     Ok(outcomes)
+}
+
+/// Two of three Replies find no Receive until the test has done something.
+fn takes_later(requester: &mut Requester) -> Result<Vec<String>> {
+    let mut verbs = requester.connect_for_one_reply()?;
+    for _ in 0..3 {
+        verbs.send(&Call::null().encode(requester.next_xid()), None)?;
+    }
+    wait_for_line();
+    let outcomes = [(); 3].map(|()| outcome_of(&mut verbs, LIMIT));
+    requester.others.push(verbs);
+    outcomes.into_iter().collect()
 }
 
 /// One connection after the other; every tenth is used.
