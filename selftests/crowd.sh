@@ -79,36 +79,87 @@ anew() {
 	beside_a_mount "$@"
 }
 
-# Something happens while chains of each kind wait on connections of a requester that takes nothing.
+# A command is run while chains wait on connections of a requester that takes nothing: while_they_wait SCENARIO
+# CALLS CONDITION COMMAND..., where so many Calls are sent beyond the entries of a send queue.
 while_they_wait() {
-	CONNECTIONS=9 CALLS=126 attack_begins stalls "$1"
+	local slots
+	slots=$(server 'stat_of send_queue_size')
+	CONNECTIONS=9 CALLS=$((slots + $2)) attack_begins "$1" "$3"
 	server 'wait_for 20 waiting_are 9'
-	LIMIT=150 server "$2"
+	"${@:4}"
 	attack_comes_to '9_up'
 	client 'work_goes_on 55'
 	attack_ends
 }
-stopped() {
-	defer "server '
-		module_loaded || insmod /lab/payload/server/rpcrdma.ko
-		[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
-	while_they_wait anew '
-		start=${EPOCHREALTIME/./}
-		/lab/guest/server stop
-		took=$(((${EPOCHREALTIME/./} - start) / 1000))
-		printf "nfsd has ended within %d ms\n" $took
-		[ $took -lt $((2000 * ${SLOW:-1})) ] || fail "that is too slow"
-		wait_for 20 module_unused
-		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail "the service has ended, and has left files"
-		module_unload
-		insmod /lab/payload/server/rpcrdma.ko
-		/lab/guest/server resume'
-}
-removed() {
+remove_device() {
 	defer "server rdma_link_add"
-	while_they_wait ended_device_removed+10 '
+	server '
 		rdma_link_delete
 		rdma_link_add'
+}
+# Chains of each kind; or one of RDMA Writes and a Send, or of RDMA Reads, for which some entries are left. Where
+# memory is registered for these no Call is begun that might lack it, so that only the last one waits.
+stopped() { while_they_wait stalls 1 anew server_goes_and_comes; }
+removed() { while_they_wait stalls 1 ended_device_removed+10 remove_device; }
+stopped_behind() { while_they_wait stalls-behind -10 anew server_goes_and_comes; }
+removed_behind() { while_they_wait stalls-behind -10 ended_device_removed+10 remove_device; }
+
+# Nothing arrives at either end for so long that each of these connections ends, and nobody has said why.
+cut() {
+	need_requester
+	defer requester_stop
+	mount_nfs 3
+	server_dir /export
+	client ': >$MNT/$TEST/first'
+	server 'head -c 100000 /dev/urandom >/export/$TEST/file'
+	client 'umount $MNT && wait_for 10 module_unused'
+	netem_begins client server
+	server_mark
+	server end_grace
+	CONNECTIONS=9 CALLS=126 requester_begins stalls
+	server 'wait_for 20 waiting_are 9'
+	netem server 'loss 100%'
+	netem client 'loss 100%'
+	server '
+		ended() { [ "$(listener_of "ended_(timed_out|work_request)")" = 9 ]; }
+		(wait_for 60 ended) || fail "the connections ended for $(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
+		[ "$(listener_of "ended_.*")" = 9 ]'
+	netem server
+	netem client
+	requester_stop
+	server_check 9
+	mount_nfs 3
+	client "head -c 3M /dev/urandom >/run/$TEST.data"
+	client 'dd if=/run/$TEST.data of=$MNT/$TEST/first bs=1M oflag=direct status=none
+		dd if=$MNT/$TEST/first bs=1M iflag=direct status=none | cmp - /run/$TEST.data
+		rm /run/$TEST.data
+		umount $MNT'
+	server 'clients_gone 20'
+}
+
+# A Send that has waited, with nothing before it in its chain, cannot be posted by the completion that has made room,
+# nor can one such Send of two: posts_refused NTH CONNECTIONS.
+posts_refused() {
+	need_requester
+	defer requester_stop
+	server_dir /export
+	server 'head -c 100000 /dev/urandom >/export/$TEST/file
+		clients_gone 20'
+	limit_server "failing_sends=$1" workers_fail=1
+	server_anew
+	server end_grace
+	trace_begins server rpcrdma/svcrdma_sq_post_err
+	CONNECTIONS=$2 CALLS=200 requester_begins stalls-inline-slowly
+	server "connections=$2"'
+		ended() { [ "$(listener_of ended_post_failed)" = $connections ]; }
+		wait_for 60 ended
+		clients_gone 20
+		ended
+		[ "$(listener_of "ended_.*")" = $connections ] || fail "$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)"
+		[ "$(grep -c "^ *kworker/.* svcrdma_sq_post_err:" $TRACING/trace)" = $connections ]
+		[ "$(grep -c " svcrdma_sq_post_err:" $TRACING/trace)" = $connections ]'
+	requester_stop
+	limits_end server
 }
 
 # How long an operation of an honest client may take beside connections that stall, in milliseconds, unless the
@@ -202,6 +253,11 @@ test_case "more connections than are kept, and more connects than may wait" anew
 test_case "connects whose client has gone when it is their turn" anew few
 test_case "nfsd is stopped while chains wait for room" beside_a_mount stopped
 test_case "the device is removed while chains wait for room" beside_a_mount removed
+test_case "nfsd is stopped while the last chain waits for room" beside_a_mount stopped_behind
+test_case "the device is removed while the last chain waits for room" beside_a_mount removed_behind
+test_case "nothing arrives any more while chains wait for room" cut
+test_case "the completion that makes room cannot post the first Send that waits" posts_refused 1 4
+test_case "the completion that makes room cannot post the second Send that has waited" posts_refused 2 1
 test_case "Replies with more pages than a listener may have" too_many_pages
 for size in '4 8' '8 126' '16 8' '16 126'; do
 	# shellcheck disable=SC2086 # These are two numbers.

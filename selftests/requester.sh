@@ -215,12 +215,14 @@ too_long() {
 }
 
 # A backward Call waits behind Replies for which there is no room, though there be enough for itself: called_behind
-# SCENARIO CALLS OUTCOMES, where so many Calls have Replies by then.
+# SCENARIO CALLS [CONDITION...], where so many Calls have Replies by then.
 called_behind() {
-	SLOTS=$slots attack_begins "$1" ended_disconnected+2
+	local slots
+	slots=$(server 'stat_of send_queue_size')
+	SLOTS=$slots attack_begins "$1" "${@:3}"
 	server "
 		# Three have made the session, and one has read the file.
-		all_are_sent() { [ \$(stat_of received_messages) = $((4 + $2)) ] && [ \$(stat_of calls_outstanding) = 0 ]; }
+		all_are_sent() { [ \$(stat_of received_messages) = $((slots + 4 + $2)) ] && [ \$(stat_of calls_outstanding) = 0 ]; }
 		wait_for 20 all_are_sent
 		trace_mark $1"
 	client "echo >/run/$TEST.go"
@@ -229,18 +231,30 @@ called_behind() {
 		wait_for 20 is_sent
 		waiting_are 1"
 	# It costs no thread, and there is one only.
-	client "work_goes_on 55
-		echo >/run/$TEST.go"
-	attack_comes_to "$3"
+	client 'work_goes_on 55'
+	client "echo >/run/$TEST.go"
+}
+# What comes of that: behind_ends SCENARIO OUTCOMES.
+behind_ends() {
+	attack_comes_to "$2"
 	server "[ \$(sed '1,/tracing_mark_write: $1\$/d' \$TRACING/trace | grep -c 'kworker/.* xprt_transmit:') = 1 ] ||
 		fail 'it was sent more than once'"
 	attack_ends
 }
 behind() {
-	local slots
-	slots=$(server 'stat_of send_queue_size')
-	called_behind backward-in-turn $((slots - 4)) in_turn
-	called_behind backward-dropped $((slots + 1)) destroyed
+	called_behind backward-in-turn -4 ended_disconnected+2
+	behind_ends backward-in-turn in_turn
+	called_behind backward-dropped 1 ended_disconnected+2
+	behind_ends backward-dropped destroyed
+}
+behind_and_stopped() {
+	called_behind backward-waits 1 anew
+	attack_comes_to waits
+	server_goes_and_comes
+	# As many as before, each of which has pages.
+	server 'echo 1 >/proc/fs/nfsd/threads'
+	client 'work_goes_on 55'
+	attack_ends
 }
 without_waiting() {
 	need_requester
@@ -248,7 +262,7 @@ without_waiting() {
 	defer 'server "echo 4 >/proc/fs/nfsd/threads"'
 	server 'echo 1 >/proc/fs/nfsd/threads'
 	trace_begins server sunrpc/xprt_transmit
-	beside_a_mount behind
+	beside_a_mount "$1"
 }
 
 # A Call that has timed out keeps its credit, and the connection of a client that grants no other for ten seconds
@@ -274,7 +288,8 @@ test_case "Replies that fit the Receives that a requester has announced, or not 
 test_case "Replies to backward Calls that are cut, too long, or none" called_back
 test_case "nothing but Replies to backward Calls" only_backward
 test_case "Replies to backward Calls that never come" never_answered
-test_case "a backward Call behind Replies that wait for room" without_waiting
+test_case "a backward Call behind Replies that wait for room" without_waiting behind
+test_case "nfsd is stopped while a backward Call waits behind Replies" without_waiting behind_and_stopped
 test_case "a backward Call that is too long for the requester" too_long
 test_case "chunks that are too small for their results, or too many" beside_a_mount results
 run_cases

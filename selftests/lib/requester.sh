@@ -10,6 +10,7 @@
 #   attack_begins SCENARIO [CONDITION...]
 #   attack_comes_to OUTCOMES
 #   attack_ends                the same in three steps
+#   server_goes_and_comes      ends nfsd, takes its module away, and brings both back
 #
 # Each attack prints a line with the memory that the server's kernel holds: before, while the requester is
 # through with its messages, and after. It may take what the server's limits allow (held), and is to leave
@@ -132,7 +133,7 @@ attack_ends() {
 	memory=("$parts" "$after" "$files")
 	for condition in "${before[@]}"; do
 		read -r name was more <<<"$condition"
-		server "[ \$(listener_of '$name') = $((was + more)) ] || { cat /sys/kernel/debug/rpcrdma/listener-*/ends; fail \"$name was $was, and is \$(listener_of '$name')\"; }"
+		server "[ \$(listener_of '$name') = $((was + more)) ] || { cat /sys/kernel/debug/rpcrdma/listener-*/listener; fail \"$name was $was, and is \$(listener_of '$name')\"; }"
 	done
 }
 
@@ -142,6 +143,25 @@ attack() {
 	attack_comes_to "$outcomes"
 	client 'work_goes_on 55'
 	attack_ends
+}
+
+# nfsd ends and its module can go, without waiting for any client, and both come back. On a machine that has nothing
+# else to do that takes less than two seconds; the server gives no silent client up before twenty.
+server_goes_and_comes() {
+	defer "server '
+		module_loaded || insmod /lab/payload/server/rpcrdma.ko
+		[ \$(cat /proc/fs/nfsd/threads) != 0 ] || /lab/guest/server resume'"
+	LIMIT=150 server '
+		start=${EPOCHREALTIME/./}
+		/lab/guest/server stop
+		took=$(((${EPOCHREALTIME/./} - start) / 1000))
+		printf "nfsd has ended within %d ms\n" $took
+		[ $took -lt $((10000 * ${SLOW:-1})) ] || fail "that is too slow"
+		wait_for 20 module_unused
+		! ls -d /sys/kernel/debug/rpcrdma/*-* 2>/dev/null || fail "the service has ended, and has left files"
+		module_unload
+		insmod /lab/payload/server/rpcrdma.ko
+		/lab/guest/server resume'
 }
 
 beside_a_mount() {

@@ -31,6 +31,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("backward-long", |requester| on_channel(requester, long)),
     ("backward-in-turn", in_turn),
     ("backward-dropped", dropped),
+    ("backward-waits", waits),
     ("backward-alone", alone),
 ];
 
@@ -543,6 +544,14 @@ fn dropped(requester: &mut Requester) -> Result<Vec<String>> {
     })?;
     status(requester)?;
     Ok(vec!["destroyed".to_owned()])
+}
+
+/// There is no room for a backward Call, and nothing changes that.
+fn waits(requester: &mut Requester) -> Result<Vec<String>> {
+    let (session, _) = fill(requester, Waits::Call)?;
+    let full = call_back(requester, &session)?;
+    requester.others.push(full);
+    Ok(vec!["waits".to_owned()])
 }
 
 /// Replies to backward Calls are all that arrives on a connection, many more than it has Receives.

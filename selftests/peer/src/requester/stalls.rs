@@ -16,7 +16,13 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("stalls-reads", |requester| stall(requester, &[READS])),
     ("stalls-large", |requester| stall(requester, &[LARGE])),
     ("stalls", |requester| {
-        stall(requester, &[PLACED, INLINE, READS])
+        stall(requester, &[PLACED, INLINE, READS, ERRORS])
+    }),
+    ("stalls-behind", |requester| {
+        stall(requester, &[PLACED_BEHIND, READS_BEHIND])
+    }),
+    ("stalls-inline-slowly", |requester| {
+        stall(requester, &[INLINE_SLOWLY])
     }),
 ];
 
@@ -32,8 +38,9 @@ struct Stall {
     receives: u32,
     /// Bytes of memory for RDMA Reads and Writes.
     memory: u32,
-    /// A Call, of which there are many.
+    /// A Call, of which there are many, and one that comes last.
     call: fn(&mut Verbs) -> Result<Call>,
+    last: Option<fn(&mut Verbs) -> Result<Call>>,
     /// Whether Receives are posted again, now and then.
     goes_on: bool,
 }
@@ -43,6 +50,7 @@ const PLACED: Stall = Stall {
     receives: 0,
     memory: 4096,
     call: placed,
+    last: None,
     goes_on: false,
 };
 
@@ -58,10 +66,32 @@ const SLOWLY: Stall = Stall {
     ..PLACED
 };
 
+const INLINE_SLOWLY: Stall = Stall {
+    call: INLINE.call,
+    ..SLOWLY
+};
+
 /// Calls with Read segments, behind one whose Reply keeps the server's Reads from being sent.
 const READS: Stall = Stall {
     call: |verbs| Ok(Call::reading(&[segment_of(verbs, 2000); 32])),
     ..PLACED
+};
+
+/// Calls with one Read segment more than any may have, which are answered with RDMA_ERRORs.
+const ERRORS: Stall = Stall {
+    call: |verbs| Ok(Call::reading(&[segment_of(verbs, 4); 33])),
+    ..PLACED
+};
+
+/// Inline Replies leave less room than the last Call needs, for the RDMA Writes of its Reply or for its RDMA Reads.
+const PLACED_BEHIND: Stall = Stall {
+    last: Some(PLACED.call),
+    ..INLINE
+};
+
+const READS_BEHIND: Stall = Stall {
+    last: Some(READS.call),
+    ..INLINE
 };
 
 /// READs of a mebibyte.
@@ -84,7 +114,8 @@ fn chosen(name: &str) -> Result<usize> {
 /// Sends all of a connection's Calls, behind one that has no chunks.
 fn send(stall: &Stall, verbs: &mut Verbs, xid: &mut u32) -> Result {
     let call = (stall.call)(verbs)?;
-    let calls = std::iter::repeat_n(call, chosen("CALLS")?);
+    let last = stall.last.map(|last| last(verbs)).transpose()?;
+    let calls = std::iter::repeat_n(call, chosen("CALLS")?).chain(last);
     for call in std::iter::once(Call::null()).chain(calls) {
         *xid += 1;
         verbs.send(&call.encode(*xid), None)?;
