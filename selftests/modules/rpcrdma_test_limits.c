@@ -8,6 +8,7 @@
  */
 #include <linux/atomic.h>
 #include <linux/delay.h>
+#include <linux/hrtimer.h>
 #include <linux/irqflags.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -65,7 +66,8 @@ MODULE_PARM_DESC(failing_receives, "one chain of Receives of so many cannot be p
 
 static uint fatal_events;
 module_param(fatal_events, uint, 0444);
-MODULE_PARM_DESC(fatal_events, "at one Send of so many the queue pair is said to have failed");
+MODULE_PARM_DESC(fatal_events,
+		 "at one Send of so many a hard interrupt says that the queue pair has failed");
 
 static uint failing_stops;
 module_param(failing_stops, uint, 0444);
@@ -80,8 +82,9 @@ module_param(slow_sends, uint, 0444);
 MODULE_PARM_DESC(slow_sends, "milliseconds by which the peer has a message before its Send is posted");
 
 static uint failing_maps;
-module_param(failing_maps, uint, 0444);
-MODULE_PARM_DESC(failing_maps, "one memory region of so many takes no pages");
+module_param(failing_maps, uint, 0644);
+MODULE_PARM_DESC(failing_maps,
+		 "one memory region of so many takes no pages; may change if it is not 0 at first");
 
 static uint slow_maps;
 module_param(slow_maps, uint, 0444);
@@ -236,6 +239,47 @@ static void limits_count(const struct ib_qp *qp, const struct ib_send_wr *wr)
 	}
 }
 
+/* The failure of a queue pair, and whether its user was told. */
+struct limits_failure {
+	struct hrtimer timer;
+	struct ib_qp *qp;
+	bool is_told;
+};
+
+static enum hrtimer_restart limits_tell(struct hrtimer *timer)
+{
+	struct limits_failure *failure = container_of(timer, struct limits_failure, timer);
+	struct ib_qp *qp = failure->qp;
+	struct ib_event event = {
+		.device	= qp->device,
+		.element.qp = qp,
+		.event	= IB_EVENT_QP_FATAL,
+	};
+
+	qp->event_handler(&event, qp->qp_context);
+	smp_store_release(&failure->is_told, true);
+	return HRTIMER_NORESTART;
+}
+
+/*
+ * Some drivers tell of events in a hard interrupt, so this does, and lockdep knows of it. It is one
+ * of this CPU, whatever locks the caller holds, as long as interrupts are on.
+ */
+static void limits_fail_qp(struct ib_qp *qp)
+{
+	struct limits_failure failure = { .qp = qp };
+
+	if (WARN_ON_ONCE(irqs_disabled()))
+		return;
+	hrtimer_setup_on_stack(&failure.timer, limits_tell, CLOCK_MONOTONIC,
+			       HRTIMER_MODE_REL_PINNED_HARD);
+	hrtimer_start(&failure.timer, 0, HRTIMER_MODE_REL_PINNED_HARD);
+	while (!smp_load_acquire(&failure.is_told))
+		cpu_relax();
+	hrtimer_cancel(&failure.timer);
+	destroy_hrtimer_on_stack(&failure.timer);
+}
+
 static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			    const struct ib_send_wr **bad_wr)
 {
@@ -255,19 +299,8 @@ static int limits_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	if (failing_sends)
 		return limits_post_without_send(saved, qp, wr, bad_wr);
 	if (fatal_events && qp->qp_type == IB_QPT_RC && qp->event_handler &&
-	    atomic_inc_return(&sends) % fatal_events == 0) {
-		struct ib_event event = {
-			.device	= qp->device,
-			.element.qp = qp,
-			.event	= IB_EVENT_QP_FATAL,
-		};
-		unsigned long flags;
-
-		/* As in a hard interrupt. */
-		local_irq_save(flags);
-		qp->event_handler(&event, qp->qp_context);
-		local_irq_restore(flags);
-	}
+	    atomic_inc_return(&sends) % fatal_events == 0)
+		limits_fail_qp(qp);
 	ret = saved->post_send(qp, wr, bad_wr);
 	/* The caller may hold a spinlock. */
 	if (qp->qp_type == IB_QPT_RC)
@@ -315,10 +348,11 @@ static int limits_map_mr_sg(struct ib_mr *mr, struct scatterlist *sg, int sg_nen
 			    unsigned int *sg_offset)
 {
 	struct limits_saved *saved = ib_get_client_data(mr->device, &limits_client);
+	uint failing = READ_ONCE(failing_maps);
 	u32 page_size = mr->page_size;
 	int ret;
 
-	if (failing_maps && atomic_inc_return(&maps) % failing_maps == 0) {
+	if (failing && atomic_inc_return(&maps) % failing == 0) {
 		atomic_inc(&work[WORK_FAILED_MAPS]);
 		return 0;
 	}
