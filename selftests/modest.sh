@@ -7,6 +7,11 @@
 
 . "$(dirname "$0")/lib/test.sh"
 
+# Also run before each command in the server.
+guest+='
+some_wait() { [ "$(stat_of send_queue_pending)" -gt 0 ]; }
+'
+
 server '[ -f /lab/payload/server/rpcrdma.ko ]' || skip "the server's transport is the kernel's own"
 
 few_elements() {
@@ -31,9 +36,7 @@ small_queue() {
 	netem client 'delay 100ms'
 	defer "client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.load.status; rm /run/$TEST.stop'"
 	client_background load "until [ -f /run/$TEST.stop ]; do read_at_once 8 1M 1M; done"
-	server '
-		some_wait() { [ "$(stat_of send_queue_pending)" -gt 0 ]; }
-		wait_for 60 some_wait'
+	server 'wait_for 60 some_wait'
 }
 small_queue_ends() {
 	client "touch /run/$TEST.stop"
@@ -82,23 +85,69 @@ waiting_sends_fail() {
 			fail \"\$failed failures and \$(listener_of ended_post_failed) ends, after $ended\""
 }
 
+# All threads ask the client what it knows of a file that it may write, and these backward Calls wait behind Replies
+# for which there is no room: each GETATTR has its answer within the tenth of a lease that nfsd waits for a callback.
+behind_replies() {
+	server_lease 200
+	small_queue "$1" 'max_qp_wr=400 max_send_sge=1'
+	server 'end_grace; wait_for 20 callback_works'
+	defer "client 'touch /run/$TEST.stop; wait_for 60 test -f /run/job.holder.status'"
+	# The server does not know of the bytes that are in the client's cache.
+	client_background holder "
+		exec 3>\$MNT/$TEST/file
+		head -c 12345 /dev/zero >&3
+		touch /run/$TEST.open
+		wait_for 110 test -f /run/$TEST.stop"
+	client "wait_for 20 test -f /run/$TEST.open; rm /run/$TEST.open"
+	server 'grep -qs "type: deleg, access: [rw]*w" /proc/fs/nfsd/clients/*/states || fail "the client got no delegation"'
+	defer "server '! mountpoint -q \$MNT || umount \$MNT'"
+	LIMIT=200 server '
+		mkdir -p $MNT
+		mount -t nfs -o proto=tcp,vers=4.2,sec=sys,noac 127.0.0.1:/export $MNT
+		wait_for 60 some_wait
+		calls=$(stat_of backward_calls) start=${EPOCHREALTIME/./} pids=()
+		for n in {1..16}; do
+			stat -c %s $MNT/$TEST/file >/run/$TEST.size$n &
+			pids+=($!)
+		done
+		for pid in ${pids[@]}; do wait $pid; done
+		took=$(((${EPOCHREALTIME/./} - start) / 1000)) calls=$(($(stat_of backward_calls) - calls))
+		printf "%d backward Calls for 16 GETATTRs, which took %d ms\n" $calls $took
+		[ $calls -gt 0 ]
+		[ $took -lt $(($(cat /proc/fs/nfsd/nfsv4leasetime) * 100 * ${SLOW:-1})) ]
+		sizes=$(sort /run/$TEST.size* | uniq -c)
+		rm /run/$TEST.size*
+		[ "$(echo $sizes)" = "16 12345" ] || fail "the sizes were: $sizes"
+		umount $MNT'
+	client "touch /run/$TEST.stop"
+	client_wait holder
+	small_queue_ends
+}
+
 # Many and few Calls at a time, for many and few threads, each of which waits a little before it hands over its chain:
-# whenever the queue has room again for what waits, or for a Call, somebody goes on.
+# whenever the queue has room again for what waits, or for a Call, somebody goes on: wake_ups VERS LIMITS.
 wake_ups() {
 	local block threads
 	server_dir /export
-	limit_server 'max_qp_wr=400 max_send_sge=1'
+	limit_server "$2"
 	mount_nfs "$1"
 	defer 'server "echo 4 >/proc/fs/nfsd/threads"'
-	for block in 8K 1M; do
-		LIMIT=100 client "data_file 8M $block"
-		for threads in 1 4 64; do
-			server "echo $threads >/proc/fs/nfsd/threads"
-			MACHINE=server delay_events replies=2
-			LIMIT=300 client "for depth in 1 16 128; do read_ahead \$depth 8M $block; done"
-			delays_end server
+	for threads in 1 4 64; do
+		server "echo $threads >/proc/fs/nfsd/threads"
+		MACHINE=server delay_events replies=2 posting_reads=2
+		for block in 8K 1M; do
+			LIMIT=300 client "block=$block"'
+				size=$(($(numfmt --from=iec $block) * 192))
+				[ $size -le $((8 << 20)) ] || size=$((8 << 20))
+				for depth in 1 16 128; do
+					data_file $size $block --iodepth=$depth --ioengine=libaio --direct=1
+					read_ahead $depth $size $block
+				done'
 		done
+		delays_end server
 	done
+	server 'printf "%d entries of the send queue, all used %d times\n" $(stat_of send_queue_size) $(stat_of send_queue_full)
+		[ $(stat_of send_queue_full) -gt 0 ] || fail "no chain has waited"'
 	[ "$(client 'xprt_stat 3')" = 1 ] || fail "the connection has ended"
 	client 'umount $MNT && wait_for 10 module_unused'
 	limits_end server
@@ -228,8 +277,10 @@ done
 for vers in 3 4.2; do
 	test_case "v$vers: a send queue that is soon full" soon_full $vers
 done
-test_case "v3: a send queue that is soon full, at all depths" wake_ups 3
+test_case "v3: a send queue that is soon full, at all depths" wake_ups 3 'max_qp_wr=400 max_send_sge=1'
+test_case "v3: the smallest send queue, at all depths" wake_ups 3 max_qp_wr=64
 test_case "v3: a send queue that is too small" tiny_queue 3 200
+test_case "v4.2: what nfsd asks a client behind Replies that wait for room" behind_replies 4.2
 test_case "v4.2: a device for which memory need not be registered" unused_regions 4.2
 test_case "v4.2: memory cannot be registered" no_registration 4.2
 for vers in 3 4.2; do

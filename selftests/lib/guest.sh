@@ -370,10 +370,10 @@ drop_caches() {
 	echo 3 >/proc/sys/vm/drop_caches
 }
 
-# A file on the mount whose blocks tell what they have to hold: data_file SIZE BLOCK.
+# A file on the mount whose blocks tell what they have to hold: data_file SIZE BLOCK [ARGUMENT...].
 data_file() {
 	fio --name=data --filename="$MNT/$TEST/data" --size="$1" --bs="$2" --rw=write \
-		--verify=crc32c --do_verify=0 --output=/dev/null
+		--verify=crc32c --do_verify=0 --output=/dev/null "${@:3}"
 }
 # Reads it and verifies it: read_data ARGUMENT...
 read_data() {

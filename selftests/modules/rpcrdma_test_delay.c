@@ -57,6 +57,10 @@ static uint replies;
 module_param(replies, uint, 0444);
 MODULE_PARM_DESC(replies, "milliseconds that a server sleeps with each message before it sends it");
 
+static uint posting_reads;
+module_param(posting_reads, uint, 0444);
+MODULE_PARM_DESC(posting_reads, "milliseconds that a server sleeps before it posts RDMA Reads");
+
 static uint one_reply;
 module_param(one_reply, uint, 0444);
 MODULE_PARM_DESC(one_reply, "milliseconds that a server sleeps with a message before it sends it, one of them only");
@@ -144,6 +148,7 @@ static struct delay {
 	{ "svc_xprt_accept", delay_any, &accepted },
 	{ "nfsd_read_start", delay_any, &reading },
 	{ "svcrdma_post_send", delay_any, &replies },
+	{ "svcrdma_post_read_chunk", delay_any, &posting_reads },
 	{ "svcrdma_post_send", delay_one, &one_reply },
 	{ "module_put", delay_last_put, &last_put },
 };
