@@ -4,7 +4,7 @@
 # The main tests over the other kind of RDMA device: iWARP instead of RoCE, or the other way round.
 # virtual: makes another RDMA device of the interface
 
-. "$(dirname "$0")/../lib/test.sh"
+. "$(dirname "$0")/../lib/requester.sh"
 
 case ${TRANSPORT:-rxe} in
 rxe) module=siw other=siw ;;
@@ -154,12 +154,46 @@ reads_hang() {
 	server "
 		is_told() { [ \$(listener_of ended_timed_out) = 1 ]; }
 		(wait_for 60 is_told) ||
-			fail \"the last connections ended for \$(cat /sys/kernel/debug/rpcrdma/listener-*/ends)\""
+			fail \"the last connections ended for \$(cat /sys/kernel/debug/rpcrdma/listener-*/listener)\""
 	netem server
 	LIMIT=700 client_wait writes
 	server "sha256sum </export/$TEST/file" | diff - <(client "sha256sum </run/$TEST.data")
 	client "umount \$MNT && wait_for 10 module_unused
 		rm /run/$TEST.*"
+}
+
+# Nothing that the server sends arrives, so that chains wait for room on its send queue: chains_wait VERS COMMAND...,
+# which ends the connection meanwhile. No Receives are missing, which would end it over iWARP.
+chains_wait() {
+	is_served || skip "the server's transport is the kernel's own"
+	other_device
+	# Fewer Replies fill it than Calls are under way.
+	limit_server max_qp_wr=400 max_send_sge=1
+	netem_begins server
+	server_dir /export
+	mount_nfs "$1" timeo=6000
+	client_waits 600
+	LIMIT=200 client 'data_file 32M 1M'
+	defer "client 'wait_for 200 test -f /run/job.load.status'"
+	# It has that many Calls under way at any time.
+	client_background load 'read_data --numjobs=32 --thread --size=1M --offset_increment=1M --bs=1M --ioengine=psync \
+		--time_based --runtime=60'
+	server '
+		are_read() { [ "$(stat_of write_bytes)" -gt $((32 << 20)) ]; }
+		wait_for 40 are_read'
+	netem server 'loss 100%'
+	server 'wait_for 20 waiting_are 1'
+	"${@:2}"
+	netem server
+	LIMIT=300 client_wait load
+	client 'umount $MNT && wait_for 10 module_unused'
+	server 'clients_gone 20'
+	limits_end server
+}
+other_device_returns() {
+	server "
+		timeout 30 rdma link delete \$RDMA_LINK || fail 'the removal waits'
+		TRANSPORT=$other rdma_link_add"
 }
 
 # The server's device takes so few pages at a time that each RDMA Read becomes many, and the largest Call wants
@@ -229,6 +263,8 @@ test_case "v4.2: chunks" chunks 4.2
 test_case "v3: more segments than the server has regions" few_regions 3
 test_case "v3: a region takes no pages, now and then" reads_fail 3
 test_case "v3: RDMA Reads hang" reads_hang 3
+test_case "v3: nfsd is stopped while chains wait for room" chains_wait 3 server_goes_and_comes
+test_case "v3: the device is removed while chains wait for room" chains_wait 3 other_device_returns
 for pages in 8 1; do
 	test_case "v3: the server's regions have $pages page(s)" short_lists 3 $pages
 done
