@@ -80,14 +80,14 @@ anew() {
 }
 
 # A command is run while chains wait on connections of a requester that takes nothing: while_they_wait SCENARIO
-# CALLS CONDITION COMMAND..., where so many Calls are sent beyond the entries of a send queue.
+# CONNECTIONS CALLS CONDITION COMMAND..., where each sends so many Calls more than a send queue has entries.
 while_they_wait() {
 	local slots
 	slots=$(server 'stat_of send_queue_size')
-	CONNECTIONS=9 CALLS=$((slots + $2)) attack_begins "$1" "$3"
-	server 'wait_for 20 waiting_are 9'
-	"${@:4}"
-	attack_comes_to '9_up'
+	CONNECTIONS=$2 CALLS=$((slots + $3)) attack_begins "$1" "$4"
+	server "wait_for 20 waiting_are $2"
+	"${@:5}"
+	attack_comes_to "$2_up"
 	client 'work_goes_on 55'
 	attack_ends
 }
@@ -99,13 +99,13 @@ remove_device() {
 }
 # Chains of each kind; or one of RDMA Writes and a Send, or of RDMA Reads, for which some entries are left. Where
 # memory is registered for these no Call is begun that might lack it, so that only the last one waits.
-stopped() { while_they_wait stalls 1 anew server_goes_and_comes; }
-removed() { while_they_wait stalls 1 ended_device_removed+10 remove_device; }
-stopped_behind() { while_they_wait stalls-behind -10 anew server_goes_and_comes; }
-removed_behind() { while_they_wait stalls-behind -10 ended_device_removed+10 remove_device; }
+stopped() { while_they_wait stalls 9 1 anew server_goes_and_comes; }
+removed() { while_they_wait stalls 9 1 ended_device_removed+10 remove_device; }
+stopped_behind() { while_they_wait stalls-behind 2 -10 anew server_goes_and_comes; }
+removed_behind() { while_they_wait stalls-behind 2 -10 ended_device_removed+3 remove_device; }
 
 # Nothing arrives at either end for so long that each of these connections ends, and nobody has said why.
-cut() {
+path_is_cut() {
 	need_requester
 	defer requester_stop
 	mount_nfs 3
@@ -255,7 +255,7 @@ test_case "nfsd is stopped while chains wait for room" beside_a_mount stopped
 test_case "the device is removed while chains wait for room" beside_a_mount removed
 test_case "nfsd is stopped while the last chain waits for room" beside_a_mount stopped_behind
 test_case "the device is removed while the last chain waits for room" beside_a_mount removed_behind
-test_case "nothing arrives any more while chains wait for room" cut
+test_case "nothing arrives any more while chains wait for room" path_is_cut
 test_case "the completion that makes room cannot post the first Send that waits" posts_refused 1 4
 test_case "the completion that makes room cannot post the second Send that has waited" posts_refused 2 1
 test_case "Replies with more pages than a listener may have" too_many_pages
