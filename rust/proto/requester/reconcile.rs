@@ -125,7 +125,7 @@ impl ReceivedReply<'_> {
             writes: [Delivery::default(); N],
             reply: Delivery::default(),
         };
-        if !self.writes.is_empty() {
+        if self.writes.count() != 0 {
             let mut returned = self.writes.chunks();
             for (delivery, offered) in delivered.writes.iter_mut().zip(writes) {
                 if is_offered(&offered) {

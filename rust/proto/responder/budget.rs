@@ -80,16 +80,12 @@ impl CallBudget {
         if lists.reads.length() > u64::from(self.read_bytes) {
             return Err(Excess::ReadBytes);
         }
-        let limit = self.write_chunks.min(MAX_RESULTS);
-        let mut chunks = 0u32;
-        for chunk in lists.writes.chunks() {
-            chunks = chunks.saturating_add(1);
-            if chunks > limit {
-                return Err(Excess::WriteChunks);
-            }
-            if chunk.count() > self.write_segments {
-                return Err(Excess::WriteSegments);
-            }
+        if lists.writes.count() > self.write_chunks.min(MAX_RESULTS) {
+            return Err(Excess::WriteChunks);
+        }
+        let mut chunks = lists.writes.chunks();
+        if chunks.any(|chunk| chunk.count() > self.write_segments) {
+            return Err(Excess::WriteSegments);
         }
         match lists.reply {
             Some(chunk) if chunk.count() > self.reply_segments => Err(Excess::ReplySegments),

@@ -5,9 +5,9 @@
 use super::layout::StreamLayout;
 use super::refusal::ResponderRefusal;
 use crate::proto::message::{check_payload, MessageType};
-use crate::proto::wire::chunk::Lists;
+use crate::proto::wire::chunk::{Lists, READ_ENTRY_LEN};
 use crate::proto::wire::error::{ErrorBody, ErrorMessage};
-use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid, FIXED_LEN};
+use crate::proto::wire::header::{Credits, FixedHeader, Procedure, Xid};
 use crate::proto::wire::malformed::HeaderError;
 use crate::proto::wire::private_data::Thresholds;
 use crate::proto::wire::xdr::Reader;
@@ -44,11 +44,8 @@ impl ReceivedCall<'_> {
     /// Bytes of the header of a Reply, which returns the Write list and the Reply chunk, and has no
     /// Read list; `None` if that is out of range.
     pub(super) fn reply_header_len(&self) -> Option<u32> {
-        let results = self
-            .index
-            .header_len
-            .checked_sub(self.lists.writes.position())?;
-        u32::try_from(results.checked_add(FIXED_LEN + size_of::<u32>())?).ok()
+        let length = u32::try_from(self.index.header_len).ok()?;
+        length.checked_sub(self.lists.reads.count().checked_mul(READ_ENTRY_LEN)?)
     }
 }
 

@@ -13,6 +13,9 @@ use crate::proto::wire::xdr::{NoSpace, Reader, Writer};
 /// Bytes of a plain segment on the wire.
 const SEGMENT_LEN: usize = 16;
 
+/// Bytes of an entry of a Read list on the wire.
+pub(crate) const READ_ENTRY_LEN: u32 = 24;
+
 /// The lowest Position of a chunk that is not the whole message. Below it are the XID and the
 /// message type, which identify the message and are never in a chunk.
 pub(crate) const MIN_POSITION: u32 = 8;
@@ -103,7 +106,8 @@ fn total_length(segments: impl Iterator<Item = Segment>) -> u64 {
 /// A received Read list (RFC 8166 section 4.3.1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadList<'a> {
-    entries: Reader<'a>,
+    /// Its bytes, and what follows it.
+    entries: &'a [u8],
     count: u32,
     length: u64,
     /// The lowest and the highest Position; the first is greater if the list is empty.
@@ -118,7 +122,7 @@ impl<'a> ReadList<'a> {
     /// Those of [`ReadSegment::decode`].
     fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let mut list = Self {
-            entries: *reader,
+            entries: reader.rest(),
             count: 0,
             length: 0,
             positions: (u32::MAX, 0),
@@ -149,7 +153,7 @@ impl<'a> ReadList<'a> {
 
     /// The segments, in the order of the list.
     pub(crate) fn segments(&self) -> impl Iterator<Item = ReadSegment> + Clone + 'a {
-        let mut entries = self.entries;
+        let mut entries = Reader::new(self.entries);
         from_fn(move || ReadSegment::decode(&mut entries).ok()?)
     }
 
@@ -218,7 +222,7 @@ impl<'a> ReadChunk<'a> {
 /// A received Write chunk or Reply chunk (RFC 8166 section 3.4.6).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunk<'a> {
-    segments: Reader<'a>,
+    segments: &'a [u8],
 }
 
 impl<'a> Chunk<'a> {
@@ -230,14 +234,14 @@ impl<'a> Chunk<'a> {
     /// [`Segment::decode`].
     fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let at = reader.position();
-        let segments = usize::try_from(reader.decode_u32()?)
+        let count = reader.decode_u32()?;
+        let segments = usize::try_from(count)
             .ok()
             .and_then(|count| count.checked_mul(SEGMENT_LEN))
-            .and_then(|bytes| reader.sub(bytes).ok())
+            .and_then(|bytes| reader.rest().get(..bytes))
             .ok_or(Malformed::new(HeaderError::SegmentCount, at))?;
-        let mut unchecked = segments;
-        while !unchecked.rest().is_empty() {
-            Segment::decode(&mut unchecked)?;
+        for _ in 0..count {
+            Segment::decode(reader)?;
         }
         Ok(Self { segments })
     }
@@ -245,7 +249,7 @@ impl<'a> Chunk<'a> {
     /// The number of segments.
     pub(crate) fn count(&self) -> u32 {
         // The count was a word of the message.
-        u32::try_from(self.segments.rest().len() / SEGMENT_LEN).unwrap_or(u32::MAX)
+        u32::try_from(self.segments.len() / SEGMENT_LEN).unwrap_or(u32::MAX)
     }
 
     /// The sum of the lengths of the segments, in bytes.
@@ -255,7 +259,7 @@ impl<'a> Chunk<'a> {
 
     /// The segments, in array order.
     pub(crate) fn segments(&self) -> impl Iterator<Item = Segment> + Clone + 'a {
-        let mut segments = self.segments;
+        let mut segments = Reader::new(self.segments);
         from_fn(move || Segment::decode(&mut segments).ok())
     }
 }
@@ -263,7 +267,9 @@ impl<'a> Chunk<'a> {
 /// A received Write list (RFC 8166 section 4.3.2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteList<'a> {
-    entries: Reader<'a>,
+    /// Its bytes, and what follows it.
+    entries: &'a [u8],
+    count: u32,
 }
 
 impl<'a> WriteList<'a> {
@@ -273,24 +279,21 @@ impl<'a> WriteList<'a> {
     ///
     /// [`HeaderError::Flag`] and those of [`Chunk::decode`].
     fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        let entries = *reader;
-        while decode_optional_chunk(reader)?.is_some() {}
-        Ok(Self { entries })
+        let (entries, mut count) = (reader.rest(), 0u32);
+        while decode_optional_chunk(reader)?.is_some() {
+            count = count.saturating_add(1);
+        }
+        Ok(Self { entries, count })
     }
 
-    /// Where the list starts, in bytes from the start of the message.
-    pub(crate) const fn position(&self) -> usize {
-        self.entries.position()
-    }
-
-    /// Whether the list has no chunk.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.chunks().next().is_none()
+    /// The number of chunks.
+    pub(crate) const fn count(&self) -> u32 {
+        self.count
     }
 
     /// The chunks, in the order of the list.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = Chunk<'a>> + Clone + 'a {
-        let mut entries = self.entries;
+        let mut entries = Reader::new(self.entries);
         from_fn(move || decode_optional_chunk(&mut entries).ok()?)
     }
 }
@@ -336,13 +339,13 @@ impl<'a> Lists<'a> {
     }
 
     /// Whether all three lists are empty.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.reads.is_empty() && !self.offers_memory()
     }
 
     /// Whether there is memory for a Reply: a Write chunk, or the Reply chunk.
-    pub(crate) fn offers_memory(&self) -> bool {
-        self.chunks().next().is_some()
+    pub(crate) const fn offers_memory(&self) -> bool {
+        self.writes.count != 0 || self.reply.is_some()
     }
 
     /// The Write chunks and the Reply chunk.

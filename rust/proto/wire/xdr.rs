@@ -8,8 +8,6 @@
 use super::malformed::{HeaderError, Malformed};
 
 /// A cursor over received bytes.
-///
-/// Positions count from the start of the message, even in sub-readers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     rest: &'a [u8],
@@ -48,17 +46,6 @@ impl<'a> Reader<'a> {
             .ok_or(Malformed::new(HeaderError::Truncated, self.position()))?;
         self.rest = rest;
         Ok(taken)
-    }
-
-    /// Splits the next `count` bytes off, as a reader of their own.
-    ///
-    /// # Errors
-    ///
-    /// [`HeaderError::Truncated`] if fewer are left.
-    pub(crate) fn sub(&mut self, count: usize) -> Result<Self, Malformed> {
-        let end = self.position().saturating_add(count);
-        let rest = self.decode_bytes(count)?;
-        Ok(Self { rest, end })
     }
 
     /// Decodes one word.
@@ -220,25 +207,6 @@ mod tests {
         );
         assert_eq!(reader.decode_bytes(2), Ok([0u8, 0].as_slice()));
         assert_eq!(reader.decode_u32(), Err(ended(10)));
-    }
-
-    #[test]
-    fn sub_reader_keeps_positions_and_bounds() {
-        let mut reader = Reader::new(&[0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3]);
-        assert_eq!(reader.decode_u32(), Ok(1));
-        let sub = reader.sub(4);
-        assert!(sub.is_ok());
-        if let Ok(mut sub) = sub {
-            assert_eq!(sub.position(), 4);
-            assert_eq!(sub.decode_u32(), Ok(2));
-            assert_eq!(
-                sub.decode_u32(),
-                Err(Malformed::new(HeaderError::Truncated, 8))
-            );
-        }
-        assert_eq!(reader.decode_u32(), Ok(3));
-        assert!(reader.sub(1).is_err());
-        assert!(reader.rest().is_empty());
     }
 
     /// Proves: V1-101.

@@ -569,7 +569,7 @@ fn check_index(call: &ReceivedCall<'_>, bytes: &[u8]) {
     );
     assert!(again.stream().eq(call.stream()));
     let lists = &call.lists;
-    let offers_memory = !lists.writes.is_empty() || lists.reply.is_some();
+    let offers_memory = lists.writes.count() != 0 || lists.reply.is_some();
     assert_eq!(index.reads, (lists.reads.count(), lists.reads.length()));
     assert_eq!(
         (index.is_inline, index.offers_memory),
