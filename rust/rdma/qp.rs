@@ -59,8 +59,8 @@ pub(crate) trait QpUser: Sized + Send + Sync + 'static {
     );
 
     /// A signalled chain has completed, and there is room for others. `pages` are those that RDMA
-    /// Reads have filled.
-    fn sent(_cx: &mut CqContext<'_, Self>, _data: Self::Send, _pages: PageVec) {}
+    /// Reads have filled, if it had any.
+    fn sent(_cx: &mut CqContext<'_, Self>, _data: Self::Send, _pages: Option<PageVec>) {}
 
     /// `pages` pages of a chain were put, or leaked. Called before its entries of the send queue
     /// are free, by a completion handler or a thread.

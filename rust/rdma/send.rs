@@ -18,10 +18,7 @@ use super::{
     send_ctxt::{SendBox, SendCtxt},
     watchdog::Watchdog,
 };
-use crate::{
-    bindings::{self, PageVec},
-    trace,
-};
+use crate::{bindings, trace};
 use core::{
     mem::{offset_of, ManuallyDrop},
     ptr::NonNull,
@@ -402,11 +399,11 @@ unsafe impl<U: QpUser> Complete for SendCtxt<U> {
         } else if failure.is_some() {
             trace::svcrdma_wc_read_failed(qp, cid, wc);
         }
-        let mut pages = PageVec::default();
+        let mut pages = None;
         if ctxt.pages.len() != 0 {
             drop(sq);
             if is_read && failure.is_none() {
-                core::mem::swap(&mut pages, &mut ctxt.pages);
+                pages = Some(core::mem::take(&mut ctxt.pages));
             }
             // SAFETY: The chain has completed. A completion is being handled, so the hardware
             // objects exist.

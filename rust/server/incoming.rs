@@ -112,7 +112,7 @@ impl SvcxprtRdma {
     /// pending, and there are the MRs that it needs.
     fn try_take(&self, incoming: &mut Incoming, qp: &Qp) -> Option<RecvCtxt> {
         let head = incoming.head()?;
-        let (pages, limit) = (head.pages_to_read(), self.listener.page_limit);
+        let (pages, limit) = (head.pages_to_read, self.listener.page_limit);
         if pages > 0 && incoming.pages > 0 {
             // What lowers this calls `wake`: Reads that are done, or not posted.
             let sum = incoming.pages.saturating_add(pages);

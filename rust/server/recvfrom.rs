@@ -49,10 +49,10 @@ impl Default for Decoded {
 #[derive(Default)]
 pub(crate) struct CallInfo {
     pub(super) what: Decoded,
-    /// Whether the RDMA Reads for the Call are done.
-    reads_done: bool,
+    /// Pages of RDMA Reads for the Call that are yet to be done.
+    pub(super) pages_to_read: u32,
     /// What they have read, for [`CallIndex::layout`].
-    pub(super) pages: PageVec,
+    pub(super) pages: Option<PageVec>,
     /// Which results are in which Write chunk.
     pub(super) placement: Placement,
     /// MRs that are reserved for the RDMA Reads, or for the Writes of the Reply.
@@ -87,27 +87,18 @@ impl CallInfo {
         index.map_or(0, |index| index.layout.pages.div_ceil(PAGE_SIZE))
     }
 
-    /// The same if these are still to be posted, otherwise 0.
-    pub(super) fn pages_to_read(&self) -> u32 {
-        if self.reads_done {
-            0
-        } else {
-            self.read_pages()
-        }
-    }
-
     /// Whether nfsd may execute the Call, which offers memory for the Reply.
     pub(super) fn offers_memory(&self) -> bool {
-        self.pages_to_read() == 0 && self.index().is_some_and(|index| index.offers_memory)
+        self.pages_to_read == 0 && self.index().is_some_and(|index| index.offers_memory)
     }
 
     /// The most MRs of the RDMA core's pool that the next step takes: the RDMA Reads, or the Writes
     /// of the Reply.
     pub(super) fn needed_mrs(&self, qp: &Qp) -> u32 {
         match self.index() {
-            Some(index) if self.pages_to_read() > 0 => {
+            Some(index) if self.pages_to_read > 0 => {
                 let ranges = index.reads.0.saturating_add(index.layout.read_chunks);
-                qp.mrs_of_reads(ranges, self.read_pages())
+                qp.mrs_of_reads(ranges, self.pages_to_read)
             }
             // What the Reply takes is known when nfsd has encoded it.
             Some(index) if index.offers_memory => qp.mrs_of_writes(),
@@ -171,6 +162,7 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
         conn.stats.counters.refused_messages.increment();
         info.what = Decoded::Refuse(refusal);
     }
+    info.pages_to_read = info.read_pages();
     conn.queue(cx, ctxt, requested, |incoming| {
         if is_error {
             incoming.v2.refused();
@@ -193,7 +185,7 @@ fn refusal(qp: &Qp, call: &ReceivedCall<'_>) -> Option<ResponderRefusal> {
 }
 
 /// The RDMA Reads for a message are done, and have filled `pages`.
-pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
+pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: Option<PageVec>) {
     let number = ctxt.cid();
     let info = ctxt.with_data().1;
     let now = Instant::now();
@@ -204,7 +196,7 @@ pub(super) fn reads_done(qp: &Qp, mut ctxt: RecvCtxt, pages: PageVec) {
         trace::svcrdma_wc_read(qp, number, index.reads.1, took);
     }
     info.pages = pages;
-    info.reads_done = true;
+    info.pages_to_read = 0;
     qp.user().requeue(qp, ctxt);
 }
 
@@ -218,7 +210,7 @@ pub(super) fn recvfrom(qp: &Owner, rqst: &mut Receiving<'_>) -> Option<SvcCall<R
     let info = ctxt.data();
     let refusal = match info.what {
         Decoded::Refuse(refusal) => refusal,
-        Decoded::Call(_) if info.pages_to_read() > 0 => {
+        Decoded::Call(_) if info.pages_to_read > 0 => {
             rw::post_reads(qp, ctxt, rqst);
             return None;
         }
@@ -244,7 +236,7 @@ fn deliver(mut ctxt: RecvCtxt) -> Option<SvcCall<RecvCtxt>> {
     let end = split.checked_add(size(layout.tail)?)?;
     let pages = match layout.pages {
         0 => None,
-        length => Some((core::mem::take(&mut info.pages), size(length)?)),
+        length => Some((info.pages.take()?, size(length)?)),
     };
     Some(SvcCall {
         message: ctxt,
@@ -274,9 +266,6 @@ fn trace_call(qp: &Qp, number: u32, bytes: &[u8], call: &ReceivedCall<'_>) {
     let header = bytes.get(..call.index.header_len).unwrap_or(bytes);
     trace::svcrdma_decode_rqst(qp, number, header);
     let lists = &call.lists;
-    if lists.is_empty() {
-        return;
-    }
     let reads = lists.reads.segments().map(|entry| {
         let segment = entry.segment;
         (

@@ -6,7 +6,7 @@
 //! ([`SvcxprtRdma::wait_for_memory`]). Any other error ends the connection.
 
 use super::{
-    recvfrom::{CallInfo, Decoded},
+    recvfrom::Decoded,
     sendto,
     sendto::SendInfo,
     transport::{Owner, Qp, RecvCtxt, SvcxprtRdma},
@@ -50,7 +50,7 @@ pub(super) fn post_reads(qp: &Owner, mut ctxt: RecvCtxt, rqst: &mut Receiving<'_
         Ok(send_ctxt) => {
             drop(send_ctxt);
             qp.unreserve(reserved);
-            conn.drop_reads(info.read_pages());
+            conn.drop_reads(info.pages_to_read);
             let error = info.index().map(|index| index.error(ErrorBody::Chunk));
             let refusal = error.map_or(ResponderRefusal::Discard, ResponderRefusal::Answer);
             sendto::refuse(qp, ctxt, refusal);
@@ -69,7 +69,7 @@ fn map_reads<'a>(qp: &'a Owner, ctxt: &RecvCtxt, rqst: &mut Receiving<'_>) -> Re
     // A Position Zero chunk is read in pieces, which the other chunks separate.
     let ranges = index.reads.0.saturating_add(index.layout.read_chunks);
     let ranges = usize::try_from(ranges)?;
-    let count = usize::try_from(ctxt.data().read_pages())?;
+    let count = usize::try_from(ctxt.data().pages_to_read)?;
     let conn = qp.user();
     let mut send_ctxt = sendto::get_send_ctxt(qp)?;
     *send_ctxt.pages()? = conn.wait_for_memory(|| rqst.take_pages(count))?;
@@ -90,17 +90,9 @@ fn map_reads<'a>(qp: &'a Owner, ctxt: &RecvCtxt, rqst: &mut Receiving<'_>) -> Re
 /// What to do with it in place of passing it to nfsd.
 pub(super) fn finish_reads(ctxt: &mut RecvCtxt) -> Result<(), ResponderRefusal> {
     let (bytes, info) = ctxt.with_data();
-    let CallInfo {
-        what: Decoded::Call(index),
-        pages,
-        ..
-    } = info
-    else {
-        return Err(ResponderRefusal::Discard);
-    };
-    if index.layout.pages == 0 {
+    let (Decoded::Call(index), Some(pages)) = (&info.what, &mut info.pages) else {
         return Ok(());
-    }
+    };
     if index.layout.is_mixed {
         let call = index.call(bytes).ok_or(ResponderRefusal::Discard)?;
         if !fill_gaps(&call, pages) {

@@ -191,7 +191,7 @@ impl QpUser for SvcxprtRdma {
         }
     }
 
-    fn sent(cx: &mut CqContext<'_, Self>, data: SendInfo, pages: PageVec) {
+    fn sent(cx: &mut CqContext<'_, Self>, data: SendInfo, pages: Option<PageVec>) {
         match data {
             SendInfo::Reads(ctxt) => recvfrom::reads_done(cx.qp(), ctxt, pages),
             data => {
