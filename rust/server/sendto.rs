@@ -97,8 +97,9 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
     let cid = ctxt.message().cid();
     let (message, info) = ctxt.with_data();
     info.is_answered = true;
-    let index = *info.index().ok_or(EINVAL)?;
-    let call = index.call(message).ok_or(EINVAL)?;
+    let call = info.index().and_then(|index| index.call(message));
+    let call = call.ok_or(EINVAL)?;
+    let index = &call.index;
     let (length, threshold) = (
         u32::try_from(rqst.message().len())?,
         conn.threshold(index.version),
@@ -112,7 +113,7 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
     let taken = rqst.began();
     let mut reply = ReplyInfo {
         xid: index.xid,
-        form: Form::new(&index, &plan),
+        form: Form::new(index, &plan),
         segments: 0,
         bytes: 0,
         inline: plan.inline_len,
@@ -123,11 +124,11 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
             replied,
         },
     };
-    reply.segments = u32::try_from(plan.rdma_writes(&call).count())?;
-    if reply.segments != 0 {
+    if reply.form.reply != 0 {
+        let writes = plan.rdma_writes(&call).count();
+        reply.segments = u32::try_from(writes)?;
         let mut fits = reply.segments <= MAX_RDMA_WRITES;
         if fits {
-            let writes = usize::try_from(reply.segments)?;
             reply.bytes = add_writes(qp, cid, &mut send_ctxt, rqst, (&plan, &call), writes)?;
             fits = send_ctxt.fits();
         }
