@@ -33,6 +33,8 @@ pub(super) struct EpParam {
     pub(super) own: PrivateData,
     /// The peer, if it said anything.
     pub(super) peer: Option<PrivateData>,
+    /// What follows from both, for Version One.
+    thresholds: Thresholds,
     /// When that was.
     pub(super) since: Instant<BootTime>,
     /// The address of this end.
@@ -109,6 +111,7 @@ impl Ep {
         self.param.populate(EpParam {
             own,
             peer,
+            thresholds,
             since: Instant::now(),
             source: id.source_address(),
             device: (id.device_name(), id.port()),
@@ -127,7 +130,7 @@ impl Ep {
         let param = self.param.as_ref()?;
         Some(EpVersion {
             version: VERSION_ONE,
-            thresholds: negotiate(param.own, param.peer).at_version(VERSION_ONE),
+            thresholds: param.thresholds,
             is_final: true,
         })
     }
