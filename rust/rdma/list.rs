@@ -200,7 +200,9 @@ impl<T: Linked> List<T> {
 
 impl<T: Linked> Drop for List<T> {
     fn drop(&mut self) {
-        while self.pop_front().is_some() {}
+        while let Some(object) = self.pop_front() {
+            drop(object);
+        }
     }
 }
 
