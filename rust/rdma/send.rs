@@ -311,9 +311,9 @@ impl<U: QpUser> QueuePair<U> {
         if U::IS_CLIENT {
             let unsignalled = sq.unsignalled.len().saturating_add(1);
             is_signalled = unsignalled >= MAX_UNSIGNALED || sq.idle.is_empty();
-            ctxt.set_signalled(is_signalled);
             trace::xprtrdma_post_send(self, ctxt.cid, ctxt.message(), is_signalled);
         }
+        ctxt.set_signalled(is_signalled);
         if is_signalled {
             ctxt.covers.append(&mut sq.unsignalled);
             sq.posted.push_back(ctxt);

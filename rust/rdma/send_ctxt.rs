@@ -292,7 +292,6 @@ impl<U: QpUser> SendBox<'_, U> {
         ctxt.sge.length = u32::try_from(length).map_err(|_| SqError::Closed)?;
         ctxt.header.sync_for_device(length);
         ctxt.cid = self.qp.next_cid();
-        ctxt.set_signalled(true);
         ctxt.wr.sg_list = &raw mut ctxt.sge;
         ctxt.wr.num_sge = 1;
         ctxt.wr.opcode = bindings::ib_wr_opcode_IB_WR_SEND;
