@@ -248,7 +248,6 @@ fn deliver(mut ctxt: RecvCtxt) -> Option<SvcCall<RecvCtxt>> {
 
 /// `xpo_release_ctxt`: puts the Receive of a message, which was answered or will not be.
 pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
-    let _scope = ReclaimScope::noio();
     let info = ctxt.data();
     let (mrs, is_answered, is_offering) = (info.mrs, info.is_answered, info.is_offering);
     qp.put_recv(ctxt);
@@ -257,6 +256,7 @@ pub(super) fn release_ctxt(qp: &Qp, ctxt: RecvCtxt) {
         qp.user().end_offer();
     }
     if !is_answered {
+        let _scope = ReclaimScope::noio();
         qp.user().drop_call(qp);
     }
 }
