@@ -150,7 +150,7 @@ impl<'a> CallMrs<'a> {
     }
 
     /// The slot and the mapped MRs, which are about to be registered.
-    pub(super) fn into_parts(mut self) -> (Option<usize>, MrList<Mapped>) {
+    pub(super) fn take_parts(&mut self) -> (Option<usize>, MrList<Mapped>) {
         (self.slot.take(), self.mapped.take())
     }
 }
