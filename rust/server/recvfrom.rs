@@ -61,8 +61,6 @@ pub(crate) struct CallInfo {
     pub(super) is_offering: bool,
     /// Whether a Reply or an error was handed over, or is about to be.
     pub(super) is_answered: bool,
-    /// The handle that the Reply invalidates.
-    pub(super) inv_handle: Option<u32>,
     /// The time of the last completion that the Call waited for.
     pub(super) complete: Option<Instant<Monotonic>>,
 }
@@ -117,7 +115,6 @@ pub(super) fn received(cx: &mut CqContext<'_, SvcxprtRdma>, mut ctxt: RecvCtxt) 
     let (requested, refusal, version) = match decode_call(bytes, conn.versions, &conn.budget) {
         Ok(ReceivedByResponder::Call(call)) => {
             trace_call(qp, number, bytes, &call);
-            info.inv_handle = call.handle_to_invalidate(&conn.thresholds);
             info.what = Decoded::Call(call.index);
             let refusal = refusal(qp, &call).inspect(|refusal| {
                 if let ResponderRefusal::GarbageArgs(_) = refusal {

@@ -111,13 +111,14 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
     let mut send_ctxt = get_send_ctxt(qp)?;
     let end = copy_inline(send_ctxt.bytes(), &rqst, &plan)?;
     let taken = rqst.began();
+    let inv_handle = call.handle_to_invalidate(&conn.thresholds);
     let mut reply = ReplyInfo {
         xid: index.xid,
         form: Form::new(index, &plan),
         segments: 0,
         bytes: 0,
         inline: plan.inline_len,
-        has_invalidated: info.inv_handle.is_some(),
+        has_invalidated: inv_handle.is_some(),
         times: CallTimes {
             complete: info.complete.unwrap_or(taken),
             taken,
@@ -145,7 +146,7 @@ fn send_reply(qp: &Owner, rqst: Replying<'_>, ctxt: &mut KeptCall<'_, RecvCtxt>)
     let unused = info.mrs.saturating_sub(send_ctxt.mrs());
     info.mrs = 0;
     *send_ctxt.data() = SendInfo::Reply(reply);
-    send_ctxt.post_send(end, info.inv_handle)?;
+    send_ctxt.post_send(end, inv_handle)?;
     qp.unreserve(unused);
     Ok(())
 }
