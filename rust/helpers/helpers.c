@@ -235,9 +235,12 @@ void *rpcrdma_rpc_buf_alloc(size_t size)
 	return kmalloc(size, rpc_task_gfp_mask());
 }
 
-/* As many as sunrpc keeps for TCP, large enough for a WRITE of NFSv4.2. */
+/*
+ * As many as sunrpc keeps for TCP, large enough for NFSv4.2 to open a file, with its security label. A
+ * kernel that clears what it allocates spends more on a buffer than the transport on a small RPC.
+ */
 #define RESERVE_BUFFERS		8
-#define RESERVE_SIZE		4096
+#define RESERVE_SIZE		16384
 
 mempool_t *rpcrdma_rpc_reserve_create(void)
 {
@@ -246,7 +249,7 @@ mempool_t *rpcrdma_rpc_reserve_create(void)
 
 void *rpcrdma_rpc_reserve_alloc(mempool_t *reserve, size_t size)
 {
-	return reserve && size <= RESERVE_SIZE ? mempool_alloc(reserve, GFP_NOWAIT) : NULL;
+	return reserve && size <= RESERVE_SIZE ? mempool_alloc_preallocated(reserve) : NULL;
 }
 
 void rpcrdma_put_page_array(struct page **pages, size_t count)

@@ -58,8 +58,8 @@ pub(super) unsafe fn credit<'a>(rqst: *mut bindings::rpc_rqst) -> &'a mut Credit
     unsafe { &mut *prefix(rqst).credit.get() }
 }
 
-/// Attaches the buffers for a request's Call and Reply. If memory is short, they come from
-/// `reserve`, unless that is null.
+/// Attaches the buffers for a request's Call and Reply: one of `reserve`, unless that is null, or
+/// has none that is large enough.
 ///
 /// # Safety
 ///
@@ -77,13 +77,12 @@ pub(super) unsafe fn attach(
         .checked_next_multiple_of(REPLY_ALIGN)
         .ok_or(ENOMEM)?;
     let size = reply.saturating_add(rqst.rq_rcvsize);
-    // SAFETY: Always safe to call in task context.
-    let mut ptr = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) };
-    let is_reserve = ptr.is_null();
-    if is_reserve {
-        // SAFETY: `reserve` is null or a mempool that exists until `detach` (this function's
-        // contract).
-        ptr = unsafe { bindings::rpcrdma_rpc_reserve_alloc(reserve, size) };
+    // SAFETY: `reserve` is null or a mempool that exists until `detach` (this function's contract).
+    let mut ptr = unsafe { bindings::rpcrdma_rpc_reserve_alloc(reserve, size) };
+    let is_reserve = !ptr.is_null();
+    if !is_reserve {
+        // SAFETY: Always safe to call in task context.
+        ptr = unsafe { bindings::rpcrdma_rpc_buf_alloc(size) };
     }
     let prefix = NonNull::new(ptr.cast::<Prefix>()).ok_or(ENOMEM)?;
     // SAFETY: The memory is new, and large enough for the prefix and for what follows it.

@@ -23,7 +23,8 @@ pub(super) struct Allocation {
     pub(super) queue: *mut bindings::workqueue_struct,
     /// The queue of attempts to connect.
     pub(super) attempts: *mut bindings::workqueue_struct,
-    /// Buffers for RPCs that find no other memory, from the transport's creation to its end.
+    /// Buffers for RPCs, from the transport's creation to its end. While one of these is left, an
+    /// RPC allocates none, and so waits for no memory.
     pub(super) reserve: *mut bindings::mempool_t,
     /// Checks whether the responder has owed the Replies of orphaned Calls for too long.
     pub(super) overdue: bindings::delayed_work,
