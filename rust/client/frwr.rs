@@ -157,10 +157,10 @@ impl<'a> CallMrs<'a> {
 
 impl Drop for CallMrs<'_> {
     fn drop(&mut self) {
-        let mut idle = self.idle.take();
-        idle.append(&mut self.mapped.take().unmap());
-        if self.slot.is_some() || !idle.is_empty() {
-            self.pool.put(idle, self.slot);
+        if self.slot.is_some() || !self.idle.is_empty() {
+            let mut mrs = self.mapped.take().unmap();
+            mrs.append(&mut self.idle);
+            self.pool.put(mrs, self.slot);
         }
     }
 }
