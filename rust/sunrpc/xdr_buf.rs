@@ -121,12 +121,24 @@ impl<'a> XdrBuf<'a> {
         self.raw().flags & bindings::XDRBUF_WRITE != 0
     }
 
+    /// The start of these bytes, if all of them are in the head, as those of most messages are.
+    fn in_head(&self, base: usize, length: usize) -> Option<*mut u8> {
+        let head = &self.raw().head[0];
+        let has_them = base.checked_add(length)? <= head.iov_len;
+        has_them.then(|| head.iov_base.cast::<u8>().wrapping_add(base))
+    }
+
     /// Copies the bytes from `base` on to `to`.
     ///
     /// # Errors
     ///
     /// `EMSGSIZE` if the message does not have that many bytes.
     pub(crate) fn copy_out(&self, base: usize, to: &mut [u8]) -> Result {
+        if let Some(from) = self.in_head(base, to.len()) {
+            // SAFETY: By the type's invariant these bytes are memory, of which `to` is no part.
+            unsafe { from.copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
+            return Ok(());
+        }
         let base = u32::try_from(base).map_err(|_| EMSGSIZE)?;
         let length = u32::try_from(to.len()).map_err(|_| EMSGSIZE)?;
         // SAFETY: By the type's invariant the message is valid; `to` has room for `length` bytes,
@@ -152,6 +164,11 @@ impl<'a> XdrBuf<'a> {
         let length = from.len().min(self.len().saturating_sub(base));
         if length == 0 {
             return Ok(0);
+        }
+        if let Some(to) = self.in_head(base, length) {
+            // SAFETY: By the type's invariant these bytes are memory, of which `from` is no part.
+            unsafe { to.copy_from_nonoverlapping(from.as_ptr(), length) };
+            return Ok(length);
         }
         let start = u32::try_from(base).map_err(|_| EMSGSIZE)?;
         let count = u32::try_from(length).map_err(|_| EMSGSIZE)?;
