@@ -42,7 +42,7 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
     if rqst.is_of_connection(&ep.transport.xprt) {
         return Err(disconnect(ep, Cause::Retransmission));
     }
-    let version = version(ep)?;
+    let version = (ep.version()).ok_or_else(|| disconnect(ep, Cause::NoCommonVersion))?;
     // The peer of an earlier connection can reach its memory: the RPC can never be completed.
     if rqst.exposure().is_lost() {
         return Err(SendError::Failed);
@@ -98,16 +98,6 @@ pub(super) fn marshal_req(qp: &QpOwner<Ep>, rqst: &Rqst) -> Result<(), SendError
         return Err(disconnect(ep, Cause::OneWayCall));
     }
     Ok(())
-}
-
-/// The version that the next message is sent in.
-///
-/// # Errors
-///
-/// [`SendError::NotConnected`] if no version is common to both ends.
-fn version(ep: &Ep) -> Result<EpVersion, SendError> {
-    ep.version()
-        .ok_or_else(|| disconnect(ep, Cause::NoCommonVersion))
 }
 
 /// The error of a message that was not sent.
@@ -235,7 +225,8 @@ pub(super) fn send_backward(
     connection: u64,
 ) -> Result<(), SendError> {
     let ep = qp.user();
-    let limit = version(ep)?.thresholds.send;
+    let version = (ep.version()).ok_or_else(|| disconnect(ep, Cause::NoCommonVersion))?;
+    let limit = version.thresholds.send;
     let Some(version) = ep.cookie_value(connection) else {
         ep.transport.stats.backward_replies_dropped.increment();
         return Ok(());
