@@ -7,7 +7,7 @@
 
 use crate::{
     bindings,
-    rdma::{CmReport, QpFailure},
+    rdma::{CmReport, QpFailure, WcStatus},
 };
 use kernel::prelude::*;
 
@@ -62,8 +62,18 @@ causes! {
     Closed = c"closed";
     /// An RPC has timed out, and a new connection is to show whether the peer can be reached.
     RpcTimeout = c"rpc_timeout";
-    /// A work request failed.
-    WorkRequest = c"work_request";
+    /// A work request failed: the peer's adapter has not acknowledged it in time.
+    RetriesExceeded = c"retries_exceeded";
+    /// A Send failed: the peer had no Receive for it in time.
+    NoReceive = c"no_receive";
+    /// A work request failed: the peer's adapter does not allow access to this memory.
+    RemoteAccess = c"remote_access";
+    /// A work request failed: the peer's adapter takes it for invalid, or cannot carry it out, as a
+    /// Send that is longer than the Receive.
+    RemoteError = c"remote_error";
+    /// A work request failed for another reason, as a Receive whose message is longer, or the
+    /// device reports that the queue pair did.
+    QueuePairError = c"queue_pair_error";
     /// The device has rejected a work request.
     PostFailed = c"post_failed";
     /// A Call would have been sent twice.
@@ -84,11 +94,25 @@ causes! {
 }
 
 impl Cause {
+    /// The cause that a work request with this status is (`enum ib_wc_status`).
+    fn of_status(status: WcStatus) -> Self {
+        match status.0 {
+            bindings::ib_wc_status_IB_WC_RETRY_EXC_ERR => Self::RetriesExceeded,
+            bindings::ib_wc_status_IB_WC_RNR_RETRY_EXC_ERR => Self::NoReceive,
+            bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR => Self::RemoteAccess,
+            bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR
+            | bindings::ib_wc_status_IB_WC_REM_OP_ERR => Self::RemoteError,
+            _ => Self::QueuePairError,
+        }
+    }
+
     /// The cause that an event of the connection manager is, if it ends a connection or an attempt.
     pub(crate) fn of_event(report: &CmReport) -> Option<Self> {
         let stale = i32::try_from(bindings::ib_cm_rej_reason_IB_CM_REJ_STALE_CONN);
         Some(match report.number {
-            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => Self::AddressError,
+            bindings::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => {
+                cause_of_errno(report.status, Self::AddressError)
+            }
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => Self::RouteError,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED if stale == Ok(report.status) => {
                 Self::StaleConnection
@@ -96,7 +120,7 @@ impl Cause {
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => Self::Rejected,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => Self::Unreachable,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => {
-                handshake_error(report.status)
+                cause_of_errno(report.status, Self::ConnectError)
             }
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
             bindings::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Self::DeviceRemoved,
@@ -110,7 +134,7 @@ impl From<QpFailure> for Cause {
     fn from(why: QpFailure) -> Self {
         match why {
             QpFailure::Flushed => Self::Disconnected,
-            QpFailure::WorkRequest => Self::WorkRequest,
+            QpFailure::WorkRequest(status) => Self::of_status(status),
             QpFailure::NotASend => Self::NotASend,
             QpFailure::PostFailed => Self::PostFailed,
             QpFailure::Stalled => Self::TimedOut,
@@ -129,13 +153,13 @@ fn no_network(errno: i32) -> Option<Error> {
     }
 }
 
-/// The cause of a handshake that failed with `status`. Providers of iWARP pass on the errno of a
-/// TCP connect.
-pub(crate) fn handshake_error(status: i32) -> Cause {
+/// The cause of a step that failed with `status`, or `otherwise`: nobody has answered at the
+/// address, or a provider of iWARP passes on the errno of a TCP connect.
+pub(crate) fn cause_of_errno(status: i32, otherwise: Cause) -> Cause {
     match status.checked_neg().map(u32::try_from) {
         Some(Ok(bindings::ECONNREFUSED)) => Cause::Rejected,
         Some(Ok(bindings::EHOSTUNREACH | bindings::ETIMEDOUT)) => Cause::Unreachable,
-        _ => Cause::ConnectError,
+        _ => otherwise,
     }
 }
 
@@ -175,7 +199,7 @@ pub(crate) fn describe(cause: Cause) -> &'static CStr {
         Cause::RouteError => c"no route to the server",
         Cause::Rejected => c"the server rejected the connection",
         Cause::StaleConnection => c"the server still knows an earlier connection",
-        Cause::Unreachable => c"the server does not answer",
+        Cause::Unreachable => c"no answer: the server is down or unreachable",
         Cause::ConnectError => c"the handshake broke off",
         Cause::Disconnected => c"the connection was lost",
         Cause::DeviceRemoved => c"the device was removed",
@@ -230,7 +254,7 @@ mod tests {
             (28, Cause::ConnectError),
             (i32::MIN, Cause::ConnectError),
         ] {
-            assert_eq!(handshake_error(status), cause);
+            assert_eq!(cause_of_errno(status, Cause::ConnectError), cause);
         }
     }
 

@@ -195,7 +195,7 @@ ends_have_causes() {
 		cat /run/$TEST.log
 		[ \$(wc -l </run/$TEST.log) = 1 ] ||
 			fail 'that is not one line for a series of failures'
-		line=\"server \$SERVER port 20049: device \$RDMA_LINK: .*the server rejected the connection (\"
+		line=\"server \$SERVER port 20049 (xprt [0-9]*): device \$RDMA_LINK: .*the server rejected the connection (\"
 		grep -q \"\$line\" /run/$TEST.log
 		rm /run/$TEST.log"
 

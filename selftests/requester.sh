@@ -25,7 +25,7 @@ messages() {
 	attack cut 'silence*3 err_chunk*9 answered' refused_messages=12 chunk_errors_sent=9
 	attack versions 'err_vers*3 err_chunk*4 answered' vers_errors_sent=3 chunk_errors_sent=4
 	attack not-calls 'silence answered' calls_outstanding=0
-	attack longer ended ended_work_request+1
+	attack longer ended ended_queue_pair_error+1
 }
 
 # What InfiniBand and RoCE have, and iWARP has not.
@@ -63,17 +63,17 @@ credits() {
 
 # Proves: V1-136, V1-138.
 reads() {
-	attack bad-handle 'ended*5' ended_work_request+5
-	attack beyond-the-memory ended ended_work_request+1
-	attack bad-write-handle ended ended_work_request+1
+	attack bad-handle 'ended*5' ended_remote_access+5
+	attack beyond-the-memory ended ended_remote_access+1
+	attack bad-write-handle ended ended_remote_access+1
 	# Those on which the Call is refused end as the requester wants it.
 	attack sends-it-again 'ended*2 err_chunk answered ended*2 err_chunk short' \
-		ended_work_request+4 ended_disconnected+2
+		ended_remote_access+4 ended_disconnected+2
 	attack hangs-up gone ended_disconnected+20
-	attack vanishes ended ended_work_request+1
+	attack vanishes ended ended_retries_exceeded+1
 	attack vanishes-for-long left ended_timed_out+1
 	# As much as there may be is under Reads until the fabric gives up.
-	WAIT=100 attack crowd 'ended*10' ended_work_request+10
+	WAIT=100 attack crowd 'ended*10' ended_retries_exceeded+10
 	# Where nothing gives up, the server does. One connection more has made sure of the order.
 	WAIT=100 attack holds-pages 'ended*10' ended_timed_out+10 ended_disconnected+1
 }
@@ -142,7 +142,7 @@ first_calls() {
 announced_sizes() {
 	local each='nfs_0 err_chunk'
 	attack announces "$each $each $each $each $each $each" chunk_errors_sent=1 ended_disconnected+6
-	attack small-receives ended ended_work_request+1
+	attack small-receives ended ended_remote_error+1
 }
 
 # Data in every form of Call and Reply that there is.

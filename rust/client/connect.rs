@@ -4,7 +4,7 @@
 
 use super::{ep::Ep, limits::EpLimits, mr_pool::MrPool, transport::Client};
 use crate::{
-    error::{connect_error, describe, handshake_error, Cause},
+    error::{cause_of_errno, connect_error, describe, Cause},
     proto::wire::private_data::{InlineSize, PrivateData, Thresholds},
     rdma::{Bound, CmEvent, CmHandler, CmId, DeviceName, Pd, QpOwner, Removal, RemovalNotice},
     sysctl, trace,
@@ -194,7 +194,7 @@ impl Failure {
     /// A step of this end has failed with `error`.
     fn local(cause: Cause, error: Error) -> Self {
         Self {
-            cause,
+            cause: cause_of_errno(error.to_errno(), cause),
             status: error.to_errno(),
             why: c"no CM event",
         }
@@ -227,9 +227,11 @@ pub(super) fn connect_worker(transport: &Arc<Client>) -> Result<QpOwner<Ep>> {
     };
     if !transport.failure_logged.xchg(true, Relaxed) {
         let (what, log) = (describe(cause), |text| transport.xprt.log_warning(text));
+        let errno = (status < 0).then(|| Error::from_errno(status));
+        let errno = errno.and_then(|errno| errno.name()).unwrap_or(c"status");
         match device {
-            Some(name) => log(fmt!("device {name}: {what} ({why}, status {status})")),
-            None => log(fmt!("device none: {what} ({why}, status {status})")),
+            Some(name) => log(fmt!("device {name}: {what} ({why}, {errno} {status})")),
+            None => log(fmt!("device none: {what} ({why}, {errno} {status})")),
         }
     }
     transport.ends.lock().failed.add(cause);
@@ -261,7 +263,7 @@ fn attempt(transport: &Arc<Client>, name: &mut Option<DeviceName>) -> Result<QpO
     let qp = prepare(transport, &wait, id, &own)?;
     let responder_resources = qp.pd().device().attributes().max_responder_resources;
     qp.connect(&own.encode(), responder_resources)
-        .map_err(|error| Failure::local(handshake_error(error.to_errno()), error))?;
+        .map_err(failed(Cause::ConnectError))?;
     let peer = wait.wait(Step::Connected).map_err(|mut failure| {
         if matches!(failure.cause, Cause::Rejected | Cause::StaleConnection) {
             failure.why = qp.id().reject_message(failure.status);

@@ -61,7 +61,7 @@ impl QpUser for Ep {
     }
 
     fn qp_failed(&self, why: QpFailure) {
-        if why == QpFailure::WorkRequest {
+        if let QpFailure::WorkRequest(_) = why {
             self.transport.stats.failed_requests.increment();
         }
         self.wait.force_disconnect(why.into());

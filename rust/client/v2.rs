@@ -168,7 +168,9 @@ impl VersionTwo {
         let is_lost = match cause {
             Cause::RpcTimeout => true,
             // The peer may end the connection as its access to memory of the first Call has failed.
-            Cause::Disconnected | Cause::WorkRequest => !negotiation.is_abandoned(),
+            Cause::Disconnected | Cause::RetriesExceeded | Cause::RemoteError => {
+                !negotiation.is_abandoned()
+            }
             // This end has ended it.
             _ => false,
         };

@@ -210,7 +210,7 @@ impl RemoteInvalidation<'_> {
 
 /// Why a work request failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WcStatus(bindings::ib_wc_status);
+pub(crate) struct WcStatus(pub(crate) bindings::ib_wc_status);
 
 impl WcStatus {
     /// The status of a completion, if the request failed.

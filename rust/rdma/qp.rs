@@ -98,7 +98,7 @@ pub(crate) enum QpFailure {
     /// A work request was flushed, which is a consequence of something else.
     Flushed,
     /// A work request has failed.
-    WorkRequest,
+    WorkRequest(WcStatus),
     /// The peer has used up a Receive, but not by a Send.
     NotASend,
     /// The provider has refused to post.
@@ -112,7 +112,7 @@ impl From<WcStatus> for QpFailure {
         if status.is_flush() {
             Self::Flushed
         } else {
-            Self::WorkRequest
+            Self::WorkRequest(status)
         }
     }
 }

@@ -225,7 +225,7 @@ impl QpUser for SvcxprtRdma {
 
     fn qp_event(&self, event: u32) {
         trace::svcrdma_qp_error(self.number, event);
-        self.force_close(Cause::WorkRequest);
+        self.force_close(Cause::QueuePairError);
     }
 
     fn qp_failed(&self, why: QpFailure) {
@@ -234,7 +234,7 @@ impl QpUser for SvcxprtRdma {
                 self.is_flushed.store(true, Relaxed);
                 return self.svc.deferred_close();
             }
-            QpFailure::WorkRequest => self.stats.counters.failed_requests.increment(),
+            QpFailure::WorkRequest(_) => self.stats.counters.failed_requests.increment(),
             _ => {}
         }
         self.force_close(why.into());

@@ -140,10 +140,11 @@ impl Xprt {
         );
     }
 
-    /// Logs a warning with the peer's address and port.
+    /// Logs a warning with the peer's address and port, and the transport's number.
     pub(crate) fn log_warning(&self, text: fmt::Arguments<'_>) {
         let peer = self.address();
-        pr_warn!("server {peer} port {}: {text}\n", peer.port());
+        let (port, id) = (peer.port(), self.id());
+        pr_warn!("server {peer} port {port} (xprt {id}): {text}\n");
     }
 
     /// The peer's address.
