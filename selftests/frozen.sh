@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
-# The server's whole machine stands still for longer than an RPC may take, in the middle of I/O:
-# the client gives the silent connection up, and the program sees only a pause. A client that waits finds its
-# connection again.
+# A server that does not answer. Its whole machine stands still: the client ends the connection within
+# seconds, and the program sees only a pause; a client that waits finds its connection again. Or only nfsd does,
+# as on a file system that is frozen: the connection stays, until a Call has waited for all of its time.
 # virtual: stops the server's machine for a while
 
 . "$(dirname "$0")/lib/requester.sh"
@@ -11,20 +11,27 @@
 freeze() { kill -STOP "$(<"$RUN/server.pid")"; }
 thaw() { kill -CONT "$(<"$RUN/server.pid")"; }
 
+# How the connection is lost: within some seconds, although an RPC has a minute before it is late.
+connection_ends() {
+	client '
+		start=$SECONDS
+		wait_for 40 xprt_unconnected
+		printf "the connection ended %d seconds after the loss\n" $((SECONDS - start))'
+}
+
 frozen() {
 	# All that is in flight has to fit into the socket between the machines. QEMU keeps what does not
 	# in the client's network card, and rxe waits for it, for 50 s, before it destroys a queue pair.
 	local WORK_SIZE=32K connects
 	server_dir /export
-	mount_nfs "$1" timeo=30
+	mount_nfs "$1"
 	work_begins
 	connects=$(client 'xprt_stat 3')
 	freeze
-	# Nothing is refused and nobody hangs up: only the time that passes tells.
-	client 'wait_for 40 xprt_unconnected'
+	# Nothing is refused and nobody hangs up: only what is not acknowledged tells.
+	connection_ends
 	thaw
 	client 'work_goes_on 50'
-	ended_by rpc_timeout
 	[ "$(client 'xprt_stat 3')" -gt "$connects" ] || fail "there was no new connection"
 	work_ends
 	client 'umount $MNT && wait_for 10 module_unused'
@@ -61,8 +68,84 @@ outlasted() {
 	server 'clients_gone 20'
 }
 
+# Has the server keep all Replies until nfsd_goes_on, and a program wait for one. The Call was acknowledged
+# by then: nfsd_stands_still [PROGRAM].
+nfsd_stands_still() {
+	MACHINE=server delay_events replies=600000
+	client_background program "${1:-stat \$MNT/\$TEST/file >/dev/null}"
+	server 'stopped() { [ "$(delayed)" -gt 0 ]; }; wait_for 20 stopped'
+}
+nfsd_goes_on() { delays_end server; }
+
+mount_with_file() {
+	server_dir /export
+	server "touch /export/$TEST/file"
+	mount_nfs "$@"
+}
+
+# The machine stands still after it has acknowledged the Call. The client has nothing to send, and asks.
+acknowledged() {
+	mount_with_file "$1" noac
+	nfsd_stands_still
+	freeze
+	connection_ends
+	thaw
+	ended_by retries_exceeded
+	nfsd_goes_on
+	LIMIT=100 client_wait program
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# RPCs are late again and again, and the peer lives: no connection ends, and nothing is sent twice.
+lives() {
+	mount_with_file "$1" noac,timeo=30,retrans=15
+	trace_begins client sunrpc/xprt_timer
+	nfsd_stands_still
+	client '
+		late() { [ "$(grep -c xprt_timer: $TRACING/trace)" -ge 4 ]; }
+		wait_for 40 late
+		xprt_connected'
+	nfsd_goes_on
+	client_wait program
+	client '
+		[ $(xprt_stat 3) = 1 ] || fail "there were $(xprt_stat 3) connections, the last ended: $(our_stat last_end)"
+		umount $MNT && wait_for 10 module_unused'
+}
+
+# A server may have dropped the Call: it is sent again when its time is over, on another connection.
+time_is_over() {
+	mount_with_file "$1" noac,timeo=20,retrans=2
+	nfsd_stands_still
+	client '
+		start=$SECONDS
+		again() { [ "$(xprt_stat 3)" -ge 2 ]; }
+		wait_for 40 again
+		printf "another connection %d seconds later\n" $((SECONDS - start))'
+	ended_by rpc_timeout
+	nfsd_goes_on
+	LIMIT=100 client_wait program
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
+# That is also when a soft mount gives up.
+soft() {
+	mount_with_file "$1" noac,soft,timeo=20,retrans=2
+	nfsd_stands_still '
+		start=$SECONDS
+		! stat $MNT/$TEST/file || fail "there was an answer"
+		printf "it failed after %d seconds\n" $((SECONDS - start))
+		[ $((SECONDS - start)) -le $((30 * SLOW)) ] || fail "each of some RPCs has 6 seconds"'
+	LIMIT=60 client_wait program
+	nfsd_goes_on
+	client 'umount $MNT && wait_for 10 module_unused'
+}
+
 for vers in 3 4.2; do
 	test_case "v$vers" frozen $vers
+	test_case "v$vers: with a Call that was acknowledged" acknowledged $vers
+	test_case "v$vers: only nfsd" lives $vers
+	test_case "v$vers: only nfsd, for longer than a Call may take" time_is_over $vers
+	test_case "v$vers: only nfsd, soft" soft $vers
 done
 test_case "a client that waits" outlasted
 run_cases

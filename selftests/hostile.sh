@@ -71,6 +71,18 @@ malformed() {
 		'too-long | calls=null*2'
 }
 
+# The first connection ends for that, and the client does not ask again whether this peer is there.
+refuses_writes() {
+	trace_begins client sunrpc/xprt_timer
+	MEANWHILE=waits_for_long calls_end 'refuses-writes | calls=null*2 | ended_remote_error=1'
+}
+waits_for_long() {
+	client '
+		late() { [ "$(grep -c xprt_timer: $TRACING/trace)" -ge 3 ]; }
+		wait_for 40 late'
+	peer_goes_on
+}
+
 not_a_send() {
 	[ "${TRANSPORT:-rxe}" != siw ] || skip "iWARP has no RDMA Write With Immediate"
 	calls_end 'not-a-send | calls=null*2 | ended_not_a_send=1'
@@ -179,6 +191,7 @@ test_case "Receives for all that may come at once" receives
 test_case "Replies for nobody, again, too long and too short" replies
 test_case "malformed messages and garbage" malformed
 test_case "a Receive that no Send has used up" not_a_send
+test_case "a queue pair that lets nobody write" refuses_writes
 test_case "grants of no credit, and of all there are" credits
 test_case "the credits of Calls that are killed" killed
 test_case "killed Calls whose memory the peer still has" killed_with_chunks

@@ -93,7 +93,8 @@ impl EpLimits {
             let sends = requests.min(MAX_SENDS);
             let sends = sends.saturating_add(sends.min(MAX_UNSIGNALED));
             let for_sends = sends.saturating_mul(mrs_per_call.saturating_add(1));
-            let for_invalidations = requests.saturating_mul(mrs_per_call);
+            // Invalidations, and a check of the peer.
+            let for_others = requests.saturating_mul(mrs_per_call).saturating_add(1);
             let receives = requests.saturating_add(BACKWARD_SLOTS.saturating_mul(2));
             let recv_batch = (receives / 4).clamp(1, RECV_BATCH);
             let caps = QpCaps {
@@ -102,7 +103,7 @@ impl EpLimits {
                 // As many as are promised are posted while the rest waits for a batch.
                 receives: receives.saturating_add(recv_batch - 1),
                 recv_batch,
-                send_entries: for_sends.saturating_add(for_invalidations),
+                send_entries: for_sends.saturating_add(for_others),
                 send_sge: 1,
                 sends: sends.min(FIRST_SENDS),
                 most_sends: sends,

@@ -25,7 +25,7 @@ use crate::{
     sunrpc::client::{ForwardRqst, NotPinned, PinnedRqst},
     trace,
 };
-use kernel::prelude::*;
+use kernel::{prelude::*, sync::atomic::Relaxed};
 
 impl QpUser for Ep {
     const IS_CLIENT: bool = true;
@@ -61,8 +61,12 @@ impl QpUser for Ep {
     }
 
     fn qp_failed(&self, why: QpFailure) {
-        if let QpFailure::WorkRequest(_) = why {
+        if let QpFailure::WorkRequest(status) = why {
             self.transport.stats.failed_requests.increment();
+            // It may have been a check, and each would end a connection.
+            if status.is_refusal() {
+                self.transport.refuses_checks.store(true, Relaxed);
+            }
         }
         self.wait.force_disconnect(why.into());
     }

@@ -29,7 +29,7 @@ use kernel::{
     prelude::*,
     seq_file::SeqFile,
     seq_print,
-    sync::{atomic::Atomic, Arc, ArcBorrow, SpinLock},
+    sync::{atomic, atomic::Atomic, Arc, ArcBorrow, SpinLock},
 };
 
 /// The class that mounts name.
@@ -56,6 +56,8 @@ pub(crate) struct RpcrdmaXprt {
     pub(super) next_connection: Atomic<u32>,
     /// Whether a failure to connect, or to agree on a version, was logged since the last Reply.
     pub(super) failure_logged: Atomic<bool>,
+    /// Whether the peer has refused to be checked.
+    pub(super) refuses_checks: Atomic<bool>,
     /// What is known of servers.
     pub(super) servers: Arc<KnownServers>,
     /// Last: the reference to the module goes with it.
@@ -107,6 +109,7 @@ impl ClientTransport for Client {
             backchannel <- Backchannel::new(),
             next_connection: Atomic::new(1),
             failure_logged: Atomic::new(false),
+            refuses_checks: Atomic::new(false),
             servers,
             xprt,
         }? Error);
@@ -163,6 +166,11 @@ impl ClientTransport for Client {
                 frwr::fence(&qp, rqst);
             }
         }
+    }
+
+    fn check_peer(&self) -> bool {
+        let is_refused = self.refuses_checks.load(atomic::Relaxed);
+        matches!(&*self.current.lock(), Some(qp) if !is_refused && qp.check_peer())
     }
 
     fn timed_out(&self) {

@@ -346,9 +346,9 @@ impl CmId<Bound> {
         self.raw.source_address()
     }
 
-    /// Whether RDMA Reads go into registered memory only, as on iWARP. The limits on the elements
-    /// of their lists say nothing there.
-    pub(crate) fn registers_reads(&self) -> bool {
+    /// Whether this is iWARP. RDMA Reads go into registered memory only there, and the limits on
+    /// the elements of their lists say nothing.
+    pub(crate) fn is_iwarp(&self) -> bool {
         let device = self.raw_device().as_ptr();
         // SAFETY: By the type's invariant the device is registered, and this is one of its ports.
         unsafe { bindings::rpcrdma_rdma_protocol_iwarp(device, self.port()) }

@@ -4,7 +4,7 @@
 
 use super::{
     cm::{Bound, CmId},
-    cq::{Cq, CqContext},
+    cq::{Cq, CqContext, Cqe},
     list::List,
     mr_slots::MrSlots,
     qp::{QpCaps, QpUser, QueuePair},
@@ -141,7 +141,7 @@ impl<U: QpUser> QpOwner<U> {
             // A connection that reserves MRs works in any case.
             found.unwrap_or(true)
         };
-        let registers_reads = registers_writes || (rdma_ctxs != 0 && hw.id.registers_reads());
+        let registers_reads = registers_writes || (rdma_ctxs != 0 && hw.id.is_iwarp());
         let mrs = if registers_reads { rdma_ctxs } else { u32::MAX };
         let mut sends = List::new();
         for _ in 0..caps.sends {
@@ -156,6 +156,7 @@ impl<U: QpUser> QpOwner<U> {
             n_pending: Atomic::new(0),
             cid: Atomic::new(0),
             watchdog <- new_delayed_work!(),
+            check: Cqe::new(),
             caps: *caps,
             sq_entries,
             registers_reads,

@@ -4,7 +4,7 @@
 
 use super::{
     cm::{Bound, CmId},
-    cq::{CqContext, RemoteInvalidation, WcStatus},
+    cq::{CqContext, Cqe, RemoteInvalidation, WcStatus},
     list::List,
     mr::{Idle, MrList},
     mr_slots::MrSlots,
@@ -179,6 +179,8 @@ pub(crate) struct QueuePair<U: QpUser> {
     pub(super) cid: Atomic<u32>,
     #[pin]
     pub(super) watchdog: DelayedWork<Self>,
+    /// Completes the check of the peer.
+    pub(super) check: Cqe<Self>,
     pub(super) caps: QpCaps,
     /// Entries of the send queue, without that for the drain.
     pub(super) sq_entries: u32,

@@ -208,7 +208,7 @@ static IS_FORCED: SetOnce<bool> = SetOnce::new();
 /// such a device finds out.
 pub(super) fn may_need_mr(id: &CmId<Bound>) -> bool {
     // A transfer that may be registered takes further work requests for that.
-    transfer_requests(id, 1) > 1 && (id.registers_reads() || IS_FORCED.copy() != Some(false))
+    transfer_requests(id, 1) > 1 && (id.is_iwarp() || IS_FORCED.copy() != Some(false))
 }
 
 /// The most work requests that this many transfers take.

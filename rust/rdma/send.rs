@@ -82,6 +82,8 @@ pub(crate) struct QpView {
 /// `is_open` goes from true to false once. Nothing is posted while it is false.
 pub(super) struct SendQueue<U: QpUser> {
     pub(super) is_open: bool,
+    /// Whether a check of the peer is under way.
+    pub(super) is_checking: bool,
     /// Entries that are free, and the lowest number that ever were.
     free: u32,
     least: u32,
@@ -106,6 +108,7 @@ impl<U: QpUser> SendQueue<U> {
     pub(super) const fn new(entries: u32, mrs: u32, idle: List<SendCtxt<U>>, made: u32) -> Self {
         Self {
             is_open: true,
+            is_checking: false,
             free: entries,
             least: entries,
             free_mrs: mrs,
@@ -269,6 +272,37 @@ impl<U: QpUser> QueuePair<U> {
     /// Posts nothing on the send queue any more. Does not sleep.
     pub(crate) fn close_sq(&self) {
         self.send.lock().is_open = false;
+    }
+
+    /// Has the peer's adapter acknowledge an RDMA Write of no bytes, unless one is under way. It
+    /// uses no Receive and touches no memory. If nothing is acknowledged, the device's retries are
+    /// used up, and the connection ends ([`QpFailure::WorkRequest`]). Returns false on iWARP, where
+    /// a Write completes when TCP has its bytes, and TCP's own retries end the connection. Does not
+    /// sleep.
+    ///
+    /// The peer does not look at the handle: "for each zero-length RDMA READ or WRITE request, the
+    /// R_Key shall not be validated" (InfiniBand Architecture Specification, volume 1, section 9.7,
+    /// C9-88). Its queue pair has to allow Writes at all, as the connection manager has it. The
+    /// kernel's SRP target posts the same on its connections (`srpt_zerolength_write()`). rxe
+    /// acknowledges it without a region (`check_rkey()`, `rxe_mr_copy()`). siw would take it, too.
+    pub(crate) fn check_peer(&self) -> bool {
+        let mut sq = self.send.lock();
+        // SAFETY: The queue is open, so the hardware objects exist (type invariant).
+        if !sq.is_open || unsafe { self.hw() }.id.is_iwarp() {
+            return false;
+        }
+        if core::mem::replace(&mut sq.is_checking, true) {
+            return true;
+        }
+        let mut wr = bindings::ib_rdma_wr::default();
+        wr.wr.__bindgen_anon_1.wr_cqe = ManuallyDrop::new(<Self as Complete>::wr_cqe(self));
+        wr.wr.opcode = bindings::ib_wr_opcode_IB_WR_RDMA_WRITE;
+        wr.wr.send_flags = bindings::ib_send_flags_IB_SEND_SIGNALED;
+        // SAFETY: The request is valid during the call, as the RDMA Write that it says it is, and
+        // refers to no memory.
+        let posted = unsafe { self.post_wrs(&mut sq, (&raw const wr).cast()) };
+        drop(sq);
+        posted.map_err(|error| self.refused(error)).is_ok()
     }
 
     /// Posts the chain that begins with `first`.
@@ -467,5 +501,19 @@ unsafe impl<U: QpUser> Complete<1> for SendCtxt<U> {
         }
         qp.user.part_failed(&ctxt.data, status);
         qp.user.qp_failed(status.into());
+    }
+}
+
+// SAFETY: The field has this type. `check_peer` posts on its own queue pair.
+unsafe impl<U: QpUser> Complete for QueuePair<U> {
+    type User = U;
+
+    const OFFSET: usize = offset_of!(Self, check);
+
+    unsafe fn complete(_this: NonNull<Self>, cx: &mut CqContext<'_, U>, wc: &bindings::ib_wc) {
+        match WcStatus::failure(wc) {
+            Some(status) => cx.user().qp_failed(status.into()),
+            None => cx.qp().send.lock().is_checking = false,
+        }
     }
 }

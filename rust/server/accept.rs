@@ -146,7 +146,7 @@ impl Connection {
         let (svc, listener) = (new.owned(), listener.clone());
         let conn = SvcxprtRdma::new(svc, listener, &request, &device, credits)?;
         let id = request.into_id(conn.clone());
-        let (caps, full) = caps(&conn, &device, credits, id.registers_reads());
+        let (caps, full) = caps(&conn, &device, credits, id.is_iwarp());
         let pd = Arc::new(Pd::new(device.clone())?, GFP_KERNEL)?;
         let registered = caps.registered_requests(&id);
         let (held, needed) = (attributes.max_qp_wr, least_send_queue(full, registered));

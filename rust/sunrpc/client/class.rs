@@ -242,6 +242,10 @@ mod tests {
 
         fn fence(&self, _rqst: &Rqst) {}
 
+        fn check_peer(&self) -> bool {
+            false
+        }
+
         fn timed_out(&self) {}
 
         fn disconnect(&self) {}

@@ -10,7 +10,7 @@
 //! | `send_request` | [`ClientTransport::send`], or [`ClientTransport::send_backward`] |
 //! | `buf_alloc`, `buf_free` | [`ops`] and [`buffer`], with [`ClientTransport::fence`] |
 //! | `print_stats` | [`ClientTransport::print_stats`] |
-//! | `timer` | [`ClientTransport::timed_out`] |
+//! | `timer` | [`ClientTransport::check_peer`], [`ClientTransport::timed_out`] |
 //! | `inject_disconnect` | [`ClientTransport::disconnect`] |
 //! | `bc_*` | [`ops`], with [`Backchannel`] and [`ClientTransport::backward_payload`] |
 //! | all others | sunrpc's own functions, or [`ops`] without the transport's help |

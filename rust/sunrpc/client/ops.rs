@@ -14,7 +14,7 @@ use super::{
 use crate::{
     bindings::{self, SocketAddress},
     sunrpc::{
-        address_strings,
+        address_strings, jiffies, jiffies_to_ms,
         queue::ReclaimScope,
         send_error::{end_task, SendError},
         XdrBuf,
@@ -99,8 +99,12 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     /// send lock; may sleep.
     fn fence(&self, rqst: &Rqst);
 
-    /// A request has timed out. A reliable connection has no keepalive, so a new connection is to
-    /// show whether the peer can be reached. Does not sleep.
+    /// Has the connection end by itself if the peer is gone. Returns false if there is none, or if
+    /// that would not be noticed. Does not sleep.
+    fn check_peer(&self) -> bool;
+
+    /// A request has timed out: a new connection is to show whether the peer can be reached. Does
+    /// not sleep.
     fn timed_out(&self);
 
     /// Breaks the connection, for fault injection. Task context, possibly without the send lock;
@@ -121,6 +125,12 @@ pub(crate) trait ClientTransport: Send + Sync + Sized + 'static {
     fn backchannel(&self) -> &Backchannel;
 }
 
+/// Seconds between two checks of the peer, for which a task that waits for a Reply wakes up.
+/// Few Calls to a server that works take as long, so there is nothing to do while all is well. With
+/// the time for which the device repeats what is not acknowledged, about as much, an outage ends
+/// the connection well before a lease of NFSv4 (90 s).
+const CHECK_PERIOD_S: u32 = 5;
+
 /// `struct rpc_xprt_ops` for `T`.
 pub(super) struct VTable<T: ClientTransport>(PhantomData<T>);
 
@@ -131,7 +141,7 @@ impl<T: ClientTransport> VTable<T> {
         alloc_slot: Some(bindings::xprt_alloc_slot),
         free_slot: Some(bindings::xprt_free_slot),
         release_request: Some(credits::release_request),
-        wait_for_reply_request: Some(bindings::xprt_wait_for_reply_request_def),
+        wait_for_reply_request: Some(Self::wait_for_reply),
         rpcbind: Some(bindings::rpcb_getport_async),
         set_port: Some(address_strings::set_port),
         connect: Some(connect::connect),
@@ -258,21 +268,80 @@ impl<T: ClientTransport> VTable<T> {
         }
     }
 
-    /// A request has timed out. Task context. The connection on which it was sent may be gone.
+    /// `wait_for_reply_request`: puts the task to sleep until its Reply, or the next check of the
+    /// peer. Called with sunrpc's `queue_lock` held, by the task.
+    ///
+    /// # Safety
+    ///
+    /// - `task` is running in this thread, and has a forward request of one of this module's
+    ///   transports.
+    unsafe extern "C" fn wait_for_reply(task: *mut bindings::rpc_task) {
+        // SAFETY: The task is valid, and has a request. Only the thread that runs the task uses its
+        // `rq_timeout`, and the task still counts as running if it is woken during the call.
+        unsafe {
+            let rqst = (*task).tk_rqstp;
+            let timeout = (*rqst).rq_timeout;
+            (*rqst).rq_timeout = timeout.min(connect::seconds(CHECK_PERIOD_S));
+            bindings::xprt_wait_for_reply_request_def(task);
+            (*rqst).rq_timeout = timeout;
+        }
+    }
+
+    /// The sleep is over without a Reply: has the peer checked, and the task go on waiting, until
+    /// its time is up. sunrpc's state machine, which would send the Call again, does not see that.
+    /// Task context, in a callback of the task. The connection of the Call may be gone.
+    ///
+    /// The connection ends at the major timeout, as the server may have dropped the Call; at the
+    /// first timeout (`timeo=`) if the peer is not checked, or if the Call was sent before.
     ///
     /// # Safety
     ///
     /// - `raw` is one of this module's transports, made for a `T`, and stays allocated during the
     ///   call.
-    /// - `task` has a forward request of this transport with a buffer, as it waits for a Reply. The
-    ///   request is not released during the call.
+    /// - `task` is running in this thread. It has a forward request of this transport with a
+    ///   buffer, as it waits for a Reply. The request is not released during the call.
     unsafe extern "C" fn timer(raw: *mut bindings::rpc_xprt, task: *mut bindings::rpc_task) {
+        // CAST: Flags of 16 bits.
+        const SOFT: u16 = (bindings::RPC_TASK_SOFT | bindings::RPC_TASK_TIMEOUT) as u16;
+        // CAST: Flags of 16 bits.
+        const WAITS: u16 = bindings::RPC_TASK_NO_RETRANS_TIMEOUT as u16;
         // SAFETY: Transport and task are valid during the callback, the task has a request, and the
         // transport's setup has succeeded.
         let ((xprt, transport), rqst) =
             unsafe { (Self::parts(raw), Rqst::from_raw((*task).tk_rqstp)) };
-        if rqst.is_of_connection(xprt) {
-            transport.timed_out();
+        if !rqst.is_of_connection(xprt) {
+            return;
+        }
+        let is_checked = transport.check_peer();
+        // SAFETY: Task and request are valid, and only the thread that runs the task changes these
+        // words. `tk_runstate` is read by one access, as test_bit() does.
+        unsafe {
+            let raw_rqst = (*task).tk_rqstp;
+            let is_over = jiffies().wrapping_sub((*raw_rqst).rq_majortimeo) <= usize::MAX / 2;
+            let age = bindings::ktime_get().wrapping_sub((*raw_rqst).rq_xtime) / 1_000_000;
+            // A sleep may be a jiffy too short, which is 10 ms at most.
+            let age = usize::try_from(age).map_or(0, |age| age.saturating_add(10));
+            let is_late = age >= jiffies_to_ms((*raw_rqst).rq_timeout);
+            // If it was sent before, the server may still work at it, drop the repetition, and send
+            // its Reply to the earlier connection.
+            if is_over || is_late && (!is_checked || (*raw_rqst).rq_ntrans > 1) {
+                // A soft RPC of NFSv4 would go on while there is a connection.
+                if is_over && (*task).tk_flags & SOFT != 0 {
+                    (*task).tk_flags &= !WAITS;
+                }
+                return transport.timed_out();
+            }
+            let _lock = xprt.queue_lock();
+            (*task).tk_status = 0;
+            let state = (&raw const (*task).tk_runstate).read_volatile();
+            if state >> bindings::RPC_TASK_NEED_RECV & 1 != 0 {
+                Self::wait_for_reply(task);
+                // The end of the connection has woken those that slept.
+                if !rqst.is_of_connection(xprt) {
+                    bindings::rpc_wake_up_queued_task(&raw mut (*raw).pending, task);
+                    (*task).tk_status = SendError::NotConnected.to_errno();
+                }
+            }
         }
     }
 

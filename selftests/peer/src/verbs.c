@@ -573,6 +573,15 @@ int peer_vanish(struct peer *peer)
 	return -ibv_modify_qp(peer->id->qp, &attr, IBV_QP_STATE);
 }
 
+int peer_refuse_writes(struct peer *peer)
+{
+	struct ibv_qp_attr attr = { .qp_access_flags = 0 };
+
+	if (!peer->id)
+		return -ENOTCONN;
+	return -ibv_modify_qp(peer->id->qp, &attr, IBV_QP_ACCESS_FLAGS);
+}
+
 int peer_reject(struct peer *peer, const uint8_t *private_data, uint8_t length)
 {
 	struct rdma_cm_id *id;

@@ -66,6 +66,8 @@ uint64_t peer_memory(struct peer *peer, uint32_t *key);
 int peer_wait_end(struct peer *peer, int timeout_ms);
 /* Resets the queue pair, so that nothing is answered any more and nobody is told. */
 int peer_vanish(struct peer *peer);
+/* Has the queue pair refuse RDMA Writes and Reads of the other end, also those of no bytes. */
+int peer_refuse_writes(struct peer *peer);
 
 /*
  * Waits for the next message; its length. -ETIMEDOUT if none comes, -ENOTCONN if the connection

@@ -68,6 +68,7 @@ mod c {
         pub(super) fn peer_memory(peer: *mut peer, key: *mut u32) -> u64;
         pub(super) fn peer_wait_end(peer: *mut peer, timeout_ms: i32) -> i32;
         pub(super) fn peer_vanish(peer: *mut peer) -> i32;
+        pub(super) fn peer_refuse_writes(peer: *mut peer) -> i32;
         pub(super) fn peer_wait_request(
             peer: *mut peer,
             timeout_ms: i32,
@@ -307,6 +308,13 @@ impl Verbs {
     pub(crate) fn vanish(&mut self) -> Result {
         // SAFETY: The end is valid.
         check("reset", unsafe { c::peer_vanish(self.peer) }).map(drop)
+    }
+
+    /// Refuses RDMA Writes and Reads of the other end, also those of no bytes.
+    pub(crate) fn refuse_writes(&mut self) -> Result {
+        // SAFETY: The end is valid.
+        let status = unsafe { c::peer_refuse_writes(self.peer) };
+        check("refusing writes", status).map(drop)
     }
 
     /// Waits for a request for a connection; its private data, or nothing.

@@ -16,6 +16,7 @@ pub(super) const SCENARIOS: &Scenarios = &[
     ("never-receives", |peer| never_receives(peer, 0)),
     ("never-receives-but-waits", |peer| never_receives(peer, 7)),
     ("not-a-send", not_a_send),
+    ("refuses-writes", refuses_writes),
     ("rejects", rejects),
     ("mute", |peer| all_calls(peer, |_, _| Ok(()))),
     ("errs", |peer| all_calls(peer, err)),
@@ -82,6 +83,18 @@ fn not_a_send(peer: &mut Peer) -> Result {
     if again.xid != call.xid {
         return Err("the Call did not go out again".to_owned());
     }
+    peer.answer(&again)
+}
+
+/// A Call waits for long on two connections that let the client write nothing.
+fn refuses_writes(peer: &mut Peer) -> Result {
+    peer.accept()?;
+    peer.greet()?;
+    peer.call()?;
+    peer.verbs.refuse_writes()?;
+    let again = peer.call_anywhere()?;
+    peer.verbs.refuse_writes()?;
+    peer.wait_for_line()?;
     peer.answer(&again)
 }
 
